@@ -1,0 +1,7 @@
+//! Placeholder.
+#![no_std]
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}

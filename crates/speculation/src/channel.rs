@@ -1,0 +1,436 @@
+//! The memory object that the supervisor creates and every agent maps: one [`Header`], then [`SLOTS`] [`Slot`]s.
+//!
+//! Every field is an atomic, all-zero is a valid state, and neither side trusts what it reads: a stray
+//! speculator can scribble here, so indices are bounded where they are used and nothing read from this memory
+//! is followed as an address. Times are in ticks of the time-stamp counter unless the name says otherwise.
+
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
+
+/// First word of the header; says that this is ours.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
+/// Changes with the layout, so that an agent of another build stays off.
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 1;
+
+/// Processes that can speculate at the same time in one run; more run unassisted.
+pub const SLOTS: usize = 256;
+/// Room for the header, a whole number of pages.
+pub const HEADER_BYTES: usize = 64 << 10;
+/// Room for one slot, a whole number of pages.
+pub const SLOT_BYTES: usize = 384 << 10;
+/// Size of the whole memory object.
+pub const CHANNEL_BYTES: usize = HEADER_BYTES + SLOTS * SLOT_BYTES;
+
+/// Byte offset of slot `index` in the memory object.
+#[must_use]
+pub const fn slot_offset(index: usize) -> usize {
+    HEADER_BYTES + index * SLOT_BYTES
+}
+
+/// Patch sites that fit the header.
+pub const PATCH_SITES: usize = 512;
+/// Block devices whose in-flight limit is remembered in one run.
+pub const DEVICES: usize = 8;
+/// Executables whose usefulness is remembered in one run.
+pub const PROGRAMS: usize = 256;
+/// Hint logs of a slot; generation `g` of the speculator writes log `g % LOGS`.
+pub const LOGS: usize = 4;
+/// Entries of one hint log (a power of two).
+pub const LOG_ENTRIES: usize = 4096;
+/// Path hints that can wait for the executor in one slot.
+pub const PATH_CELLS: usize = 128;
+/// Longest path in a hint, in bytes.
+pub const PATH_BYTES: usize = 488;
+/// Call sites whose value prediction is remembered for one process.
+pub const CALL_SITES: usize = 256;
+
+/// What the supervisor publishes before it starts the program, and what all processes of a run share.
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// [`LAYOUT`].
+    pub layout: AtomicU64,
+    /// Process id of the supervisor.
+    pub supervisor_pid: AtomicU32,
+    /// 1 while speculation is wanted at all; 0 sends every agent to its terminal Off state.
+    pub enabled: AtomicU32,
+    /// Ticks of the time-stamp counter in a second.
+    pub ticks_per_second: AtomicU64,
+    /// A call on a file that takes longer than this may be a stall.
+    pub stall_ticks_min: AtomicU64,
+    /// Prefetched and not yet consumed bytes that one speculator may have.
+    pub horizon_bytes: AtomicU64,
+    /// Memory that one speculator may add, in bytes.
+    pub memory_bytes_max: AtomicU64,
+    /// Bits of [`feature`]: what the agents found missing.
+    pub missing: AtomicU32,
+    /// Futex that executor threads sleep on; incremented with each path hint.
+    pub doorbell: AtomicU32,
+    /// Executor threads asleep on [`Header::doorbell`].
+    pub sleepers: AtomicU32,
+    /// Speculators alive now.
+    pub speculators: AtomicU32,
+    /// Processes that an agent was loaded into.
+    pub processes_assisted: AtomicU64,
+    /// Programs started without an agent, by [`Unassisted`].
+    pub processes_unassisted: [AtomicU64; Unassisted::COUNT],
+    /// Agents that went to Off, by [`Off`].
+    pub agents_off: [AtomicU64; Off::COUNT],
+    /// State of each slot: [`SLOT_FREE`], [`SLOT_CLAIMED`] or [`SLOT_CLOSED`].
+    pub slot_states: [AtomicU32; SLOTS],
+    /// Where libc's system calls are.
+    pub patches: PatchTable,
+    /// In-flight limits, by device.
+    pub devices: [Device; DEVICES],
+    /// What is known of executables.
+    pub programs: [Program; PROGRAMS],
+}
+
+/// Nobody has the slot; the claimer finds it zeroed.
+pub const SLOT_FREE: u32 = 0;
+/// A process has the slot.
+pub const SLOT_CLAIMED: u32 = 1;
+/// The process called exec or exit; the supervisor takes the figures, zeroes the slot and frees it.
+pub const SLOT_CLOSED: u32 = 2;
+
+/// Where the `syscall` instructions of one libc are, each followed by a comparison that a jump can displace.
+#[repr(C)]
+pub struct PatchTable {
+    /// Length in bytes of [`PatchTable::build_id`]; 0 where no table could be made.
+    pub build_id_len: AtomicU32,
+    /// GNU build-id of the library that the offsets are of.
+    pub build_id: [AtomicU8; 32],
+    /// Entries of [`PatchTable::sites`] in use.
+    pub len: AtomicU32,
+    /// One word a site: low 32 bits the offset of the `syscall` instruction from the library's load address,
+    /// bits 32..40 a [`Displaced`], bits 40..52 the system call number where it is known, else
+    /// [`NUMBER_UNKNOWN`].
+    pub sites: [AtomicU64; PATCH_SITES],
+}
+
+/// Stands for a system call number that only shows at run time.
+pub const NUMBER_UNKNOWN: u64 = 0xfff;
+
+/// The instruction after `syscall` at a patch site, which the jump displaces and the stub repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Displaced {
+    /// `cmp rax, -4096` (48 3d 00 f0 ff ff): site of 8 bytes.
+    CmpRaxFffff000 = 0,
+    /// `cmp rax, -4095` (48 3d 01 f0 ff ff): site of 8 bytes.
+    CmpRaxFffff001 = 1,
+    /// `cmp eax, -4096` (3d 00 f0 ff ff): site of 7 bytes.
+    CmpEaxFffff000 = 2,
+}
+
+impl Displaced {
+    /// The variant with this number.
+    #[must_use]
+    pub const fn from_u8(value: u8) -> Option<Self> {
+        match value {
+            0 => Some(Self::CmpRaxFffff000),
+            1 => Some(Self::CmpRaxFffff001),
+            2 => Some(Self::CmpEaxFffff000),
+            _ => None,
+        }
+    }
+
+    /// The instruction's bytes.
+    #[must_use]
+    pub const fn bytes(self) -> &'static [u8] {
+        match self {
+            Self::CmpRaxFffff000 => &[0x48, 0x3d, 0x00, 0xf0, 0xff, 0xff],
+            Self::CmpRaxFffff001 => &[0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff],
+            Self::CmpEaxFffff000 => &[0x3d, 0x00, 0xf0, 0xff, 0xff],
+        }
+    }
+}
+
+/// What is known of one block device (or other backing of a file system).
+#[repr(C)]
+pub struct Device {
+    /// `st_dev` + 1; 0 for a free entry.
+    pub id: AtomicU64,
+    /// State of [`crate::inflight::InflightLimit`], packed by it.
+    pub limit: [AtomicU64; 4],
+}
+
+/// What is known of one executable in this run.
+#[repr(C)]
+pub struct Program {
+    /// Hash of the path that was executed; 0 for a free entry.
+    pub key: AtomicU64,
+    /// State of [`crate::resync::ProgramRecord`], packed by it.
+    pub record: AtomicU64,
+}
+
+/// Why a program runs without an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Unassisted {
+    /// No dynamic loader: a preloaded library cannot be.
+    Static = 0,
+    /// Set-user-id, set-group-id or with capabilities: the loader ignores preloads.
+    Privileged,
+    /// Not of this machine's architecture.
+    OtherArchitecture,
+    /// Another C library than glibc.
+    OtherLibc,
+    /// The agent's file cannot be reached from the program's root directory.
+    AgentUnreachable,
+    /// Earlier runs of this executable never stalled; it is looked at again now and then.
+    NeverStalls,
+    /// The environment was too large to extend, or the file could not be examined.
+    NotExamined,
+}
+
+impl Unassisted {
+    /// Number of reasons.
+    pub const COUNT: usize = 7;
+}
+
+/// Why an agent that was loaded went to Off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Off {
+    /// The supervisor's memory could not be opened or mapped.
+    NoChannel = 0,
+    /// All slots were taken.
+    NoSlot,
+    /// The speculator could not be jailed.
+    NoJail,
+    /// fork was refused.
+    NoFork,
+    /// The program locks files by description, or has too much writable shared memory to make private.
+    Unsafe,
+    /// The supervisor switched speculation off.
+    Disabled,
+}
+
+impl Off {
+    /// Number of reasons.
+    pub const COUNT: usize = 6;
+}
+
+/// Bits of [`Header::missing`].
+pub mod feature {
+    /// libc's system-call sites could not be patched; symbols are interposed.
+    pub const PATCHING: u32 = 1 << 0;
+    /// seccomp filters.
+    pub const SECCOMP: u32 = 1 << 1;
+    /// Landlock (belt and braces of the jail).
+    pub const LANDLOCK: u32 = 1 << 2;
+    /// `preadv2` with `RWF_NOWAIT`.
+    pub const RWF_NOWAIT: u32 = 1 << 3;
+    /// `openat2` with `RESOLVE_CACHED`.
+    pub const RESOLVE_CACHED: u32 = 1 << 4;
+    /// `cachestat`.
+    pub const CACHESTAT: u32 = 1 << 5;
+    /// A readable `/proc` of the speculator itself.
+    pub const PROC: u32 = 1 << 6;
+    /// Idle scheduling.
+    pub const SCHED_IDLE: u32 = 1 << 7;
+    /// Names in bit order, for people.
+    pub const NAMES: [&str; 8] = [
+        "patching of libc",
+        "seccomp",
+        "landlock",
+        "RWF_NOWAIT",
+        "RESOLVE_CACHED",
+        "cachestat",
+        "/proc",
+        "SCHED_IDLE",
+    ];
+}
+
+/// One process.
+#[repr(C)]
+pub struct Slot {
+    /// Process id of the original.
+    pub pid: AtomicU32,
+    /// Generation of the newest speculator; a speculator of an older generation ends itself.
+    pub generation: AtomicU32,
+    /// Process id of the newest speculator, 0 when it has ended of its own accord.
+    pub speculator_pid: AtomicU32,
+    /// Name of the program (`argv[0]`'s last part), zero padded.
+    pub name: [AtomicU8; 64],
+    /// Figures, written by the original and its speculators, read by the supervisor.
+    pub counters: Counters,
+    /// Entries that the original has consumed of each log.
+    pub tails: [AtomicU64; LOGS],
+    /// Entries that the speculator has written to each log.
+    pub heads: [AtomicU64; LOGS],
+    /// Hint logs.
+    pub logs: [[LogEntry; LOG_ENTRIES]; LOGS],
+    /// Index of the next path cell to write, modulo [`PATH_CELLS`].
+    pub path_next: AtomicU32,
+    /// Hints for the executor.
+    pub paths: [PathCell; PATH_CELLS],
+    /// State of [`crate::site::SiteTable`].
+    pub sites: [CallSite; CALL_SITES],
+    /// What the last fabricated value of each generation was: site index + 1 in the low 32 bits, the log
+    /// position in the high 32.
+    pub last_fabricated: [AtomicU64; LOGS],
+}
+
+/// Figures of one process. A "hint" is a prefetch that the speculator caused.
+#[repr(C)]
+pub struct Counters {
+    /// Calls of the original that waited for a device with no hint for them.
+    pub stalls: AtomicU64,
+    /// Time in those.
+    pub stall_ticks: AtomicU64,
+    /// Hints that the original consumed without waiting.
+    pub hints_used: AtomicU64,
+    /// Hints that the original consumed but had to wait for.
+    pub hints_late: AtomicU64,
+    /// Time in those waits.
+    pub late_ticks: AtomicU64,
+    /// Hints issued for data.
+    pub hints_data: AtomicU64,
+    /// Hints issued for paths (open, stat, directory).
+    pub hints_path: AtomicU64,
+    /// Hints dropped because the executor's queue was full.
+    pub hints_dropped: AtomicU64,
+    /// Hints in the log of a speculator that was given up, beyond what the original consumed.
+    pub hints_wrong: AtomicU64,
+    /// Bytes that data hints asked for.
+    pub bytes_hinted: AtomicU64,
+    /// Speculators started.
+    pub resyncs: AtomicU64,
+    /// Time that the original spent on starting them.
+    pub resync_ticks: AtomicU64,
+    /// Times that speculation was disabled because it did not pay.
+    pub crossings: AtomicU64,
+    /// Values made up for the speculator.
+    pub fabricated: AtomicU64,
+    /// Speculators that ended, by [`End`].
+    pub ends: [AtomicU64; End::COUNT],
+    /// Memory that ended speculators had resident at most, in bytes (the largest of them).
+    pub speculator_footprint_bytes: AtomicU64,
+    /// Page reclaims of ended speculators.
+    pub speculator_reclaims: AtomicU64,
+    /// Page faults of ended speculators.
+    pub speculator_faults: AtomicU64,
+    /// Processor time of ended speculators, in microseconds.
+    pub speculator_cpu_us: AtomicU64,
+    /// Resident memory of the original at most, in bytes.
+    pub footprint_bytes: AtomicU64,
+    /// Page reclaims (minor faults) of the original.
+    pub reclaims: AtomicU64,
+    /// Page faults (major) of the original.
+    pub faults: AtomicU64,
+    /// Unused: keeps the size even.
+    pub reserved: AtomicI64,
+}
+
+/// How a speculator ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum End {
+    /// It strayed and a newer one took over, or the original ended.
+    Abandoned = 0,
+    /// It reached the program's end.
+    Finished,
+    /// It reached a call that cannot be pretended.
+    Unpretendable,
+    /// A fatal signal from computing with made-up values (the seeds' "extraneous signals").
+    Signal,
+    /// Too much processor time without a hint.
+    Cpu,
+    /// Too much memory.
+    Memory,
+    /// Nothing consumed for too long.
+    Lifetime,
+    /// Its jail could not be built.
+    Jail,
+}
+
+impl End {
+    /// Number of ways.
+    pub const COUNT: usize = 8;
+}
+
+/// One tracked call of the speculator.
+#[repr(C)]
+pub struct LogEntry {
+    /// [`crate::signature`] of the call.
+    pub signature: AtomicU64,
+    /// Bits of [`mark`], and the byte count of the hint from bit 8 up.
+    pub mark: AtomicU64,
+}
+
+/// Bits of [`LogEntry::mark`].
+pub mod mark {
+    /// The call caused a prefetch.
+    pub const HINTED: u64 = 1;
+    /// The call's result was made up.
+    pub const FABRICATED: u64 = 2;
+}
+
+/// A hint that the executor carries out because it may block.
+#[repr(C)]
+pub struct PathCell {
+    /// [`CELL_FREE`], [`CELL_WRITING`], [`CELL_READY`] or [`CELL_TAKEN`].
+    pub state: AtomicU32,
+    /// A [`PathHint`].
+    pub kind: AtomicU32,
+    /// First byte wanted, for [`PathHint::Data`].
+    pub offset: AtomicU64,
+    /// Bytes wanted, for [`PathHint::Data`].
+    pub length: AtomicU32,
+    /// Length of the path in bytes.
+    pub path_len: AtomicU32,
+    /// Absolute path in the program's root directory, not terminated.
+    pub path: [AtomicU8; PATH_BYTES],
+}
+
+/// The cell can be written.
+pub const CELL_FREE: u32 = 0;
+/// A speculator is writing it.
+pub const CELL_WRITING: u32 = 1;
+/// The executor may take it.
+pub const CELL_READY: u32 = 2;
+/// An executor thread is reading it.
+pub const CELL_TAKEN: u32 = 3;
+
+/// What a path hint asks for. Nothing but regular files and directories is ever opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum PathHint {
+    /// Look the path up, following links, so that a later open or stat finds it cached.
+    Lookup = 0,
+    /// Look the path up without following a last link.
+    LookupNoFollow = 1,
+    /// Read a directory's entries.
+    Directory = 2,
+    /// Read a range of a regular file.
+    Data = 3,
+}
+
+impl PathHint {
+    /// The variant with this number.
+    #[must_use]
+    pub const fn from_u32(value: u32) -> Option<Self> {
+        match value {
+            0 => Some(Self::Lookup),
+            1 => Some(Self::LookupNoFollow),
+            2 => Some(Self::Directory),
+            3 => Some(Self::Data),
+            _ => None,
+        }
+    }
+}
+
+/// What is known of one call site, for [`crate::site`].
+#[repr(C)]
+pub struct CallSite {
+    /// Hash that names the site; 0 for a free entry.
+    pub key: AtomicU64,
+    /// Present strategy and its record, packed by [`crate::site`].
+    pub state: AtomicU64,
+}
+
+const _: () = assert!(core::mem::size_of::<Header>() <= HEADER_BYTES);
+const _: () = assert!(core::mem::size_of::<Slot>() <= SLOT_BYTES);
+const _: () = assert!(LOG_ENTRIES.is_power_of_two());

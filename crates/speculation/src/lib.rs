@@ -1,0 +1,17 @@
+//! The pure logic of speculative prefetching.
+//!
+//! Nothing here does I/O, reads a clock or allocates: time and events come in as arguments, so all of it is
+//! tested by simulation. [`channel`] is the layout of the memory that agents and supervisor share; the other
+//! modules are the decisions taken over it.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod channel;
+pub mod inflight;
+pub mod log;
+pub mod resync;
+pub mod signature;
+pub mod site;
