@@ -1,0 +1,98 @@
+# Forebay: build, demonstrate, test, check, install. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := build
+
+CARGO ?= cargo
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+FOREBAY := $(TARGET)/release/forebay
+AGENT := $(TARGET)/agent/libforebay_agent.so
+
+# The agent has a panic handler of its own and no unwinding, so only its own profile can build it.
+AGENT_ONLY := -p forebay-agent --profile agent
+BUT_AGENT := --workspace --exclude forebay-agent
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+BINDIR := $(DESTDIR)$(PREFIX)/bin
+LIBDIR := $(DESTDIR)$(PREFIX)/lib/forebay
+MANDIR := $(DESTDIR)$(PREFIX)/share/man/man1
+BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSHDIR := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+FISHDIR := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+
+.PHONY: help build agent demo test test-long check format lint deny doc rules advisories install uninstall clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+build: agent ## build the forebay command and its agent (the default)
+	$(CARGO) build --locked --release -p forebay-cli
+
+agent:
+	$(CARGO) build --locked $(AGENT_ONLY)
+
+demo: ## install what is missing, build, and show real programs without and with forebay
+	@scripts/setup demo
+	@$(MAKE) --no-print-directory build
+	@$(FOREBAY) demo
+
+test: ## install what is missing, build, and run every test but the long ones
+	@scripts/setup test
+	@$(MAKE) --no-print-directory build
+	$(CARGO) test --locked $(BUT_AGENT)
+
+test-long: ## the tests again, with the randomised and the repeated ones at full length
+	@scripts/setup test
+	@$(MAKE) --no-print-directory build
+	FOREBAY_LONG=1 $(CARGO) test --locked $(BUT_AGENT)
+
+check: ## format, lints, licences, documentation and architecture rules
+	@scripts/setup check
+	@$(MAKE) --no-print-directory format lint deny doc rules
+
+format:
+	$(CARGO) fmt --all --check
+
+lint:
+	$(CARGO) clippy --locked $(BUT_AGENT) --all-targets -- -D warnings
+	$(CARGO) clippy --locked $(AGENT_ONLY) -- -D warnings
+
+# Licences, bans and sources are decided from Cargo.lock alone, so they hold on a machine without a network.
+# Advisories need a database that is downloaded: see `make advisories`.
+deny:
+	$(CARGO) fetch --locked --quiet
+	PATH="$(TARGET)/tools/bin:$$PATH" $(CARGO) deny --offline check licenses bans sources
+
+advisories: ## known vulnerabilities in dependencies (downloads the advisory database)
+	@scripts/setup check
+	PATH="$(TARGET)/tools/bin:$$PATH" $(CARGO) deny check advisories
+
+doc:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked $(BUT_AGENT) --no-deps
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked $(AGENT_ONLY) --no-deps
+
+rules:
+	$(CARGO) test --locked --quiet -p forebay-architecture
+
+# Takes what `make` built and builds nothing itself, so `sudo make install` needs no toolchain for root.
+install: ## install under PREFIX (/usr/local), below DESTDIR if set
+	@[ -x $(FOREBAY) ] && [ -f $(AGENT) ] || { echo "nothing is built yet: run 'make' first" >&2; exit 1; }
+	install -d $(BINDIR) $(LIBDIR) $(MANDIR) $(BASHDIR) $(ZSHDIR) $(FISHDIR)
+	install -m 755 $(FOREBAY) $(BINDIR)/forebay
+	install -m 644 $(AGENT) $(LIBDIR)/libforebay_agent.so
+	$(FOREBAY) man --out $(MANDIR)
+	$(FOREBAY) completions bash > $(BASHDIR)/forebay
+	$(FOREBAY) completions zsh > $(ZSHDIR)/_forebay
+	$(FOREBAY) completions fish > $(FISHDIR)/forebay.fish
+
+uninstall: ## remove what install put there
+	rm -f $(BINDIR)/forebay $(LIBDIR)/libforebay_agent.so $(MANDIR)/forebay.1 $(MANDIR)/forebay-*.1
+	rm -f $(BASHDIR)/forebay $(ZSHDIR)/_forebay $(FISHDIR)/forebay.fish
+	if [ -d $(LIBDIR) ]; then rmdir --ignore-fail-on-non-empty $(LIBDIR); fi
+
+clean: ## remove everything that was built
+	$(CARGO) clean
+	rm -rf guests/build

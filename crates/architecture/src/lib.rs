@@ -1,0 +1,2 @@
+//! Reads this repository the way its rules speak of it.
+#![forbid(unsafe_code)]
