@@ -1,1 +1,141 @@
-//! Placeholder.
+//! The one result schema of Forebay: a [`Report`] is a machine, a command and flat [`Row`]s.
+//!
+//! Every command that measures writes it (`--json FILE`, `-` for standard output). Rows are flat so that
+//! exporters, comparisons and pages need no knowledge of the experiment.
+#![forbid(unsafe_code)]
+
+mod host;
+mod sink;
+mod spread;
+
+pub use host::Host;
+pub use sink::{Sink, SinkError};
+pub use spread::{Spread, median};
+
+use serde::{Deserialize, Serialize};
+
+/// Value of [`Report::schema`]; changes when a field changes its meaning.
+pub const SCHEMA: u32 = 1;
+
+/// Everything that one command measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Source revision of the binary that measured, or its version where that is unknown.
+    pub revision: String,
+    /// Command line that makes these rows again.
+    pub command: String,
+    /// Machine that was measured.
+    pub host: Host,
+    /// Results.
+    pub rows: Vec<Row>,
+}
+
+impl Report {
+    /// A report of `rows`, measured on this machine by `command`.
+    #[must_use]
+    pub fn new(revision: impl Into<String>, command: impl Into<String>, rows: Vec<Row>) -> Self {
+        Self {
+            schema: SCHEMA,
+            revision: revision.into(),
+            command: command.into(),
+            host: Host::detect(),
+            rows,
+        }
+    }
+}
+
+/// One measured quantity.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// What was measured, e.g. `gnuld`.
+    pub subject: String,
+    /// Under which condition, e.g. `cloud/forebay`.
+    pub case: String,
+    /// Which quantity, e.g. `elapsed`.
+    pub metric: String,
+    /// Unit of the three values, e.g. `s`; `1` for a count or a ratio.
+    pub unit: String,
+    /// Median over the runs.
+    pub value: f64,
+    /// Smallest of the runs.
+    pub min: f64,
+    /// Largest of the runs.
+    pub max: f64,
+    /// Number of runs.
+    pub runs: u32,
+    /// Where the value comes from.
+    pub tier: Tier,
+}
+
+impl Row {
+    /// A quantity that was measured once.
+    #[must_use]
+    pub fn once(
+        subject: impl Into<String>,
+        case: impl Into<String>,
+        metric: impl Into<String>,
+        unit: impl Into<String>,
+        value: f64,
+    ) -> Self {
+        Self::of(subject, case, metric, unit, Spread { median: value, min: value, max: value, runs: 1 })
+    }
+
+    /// A quantity that was measured several times.
+    #[must_use]
+    pub fn of(
+        subject: impl Into<String>,
+        case: impl Into<String>,
+        metric: impl Into<String>,
+        unit: impl Into<String>,
+        spread: Spread,
+    ) -> Self {
+        Self {
+            subject: subject.into(),
+            case: case.into(),
+            metric: metric.into(),
+            unit: unit.into(),
+            value: spread.median,
+            min: spread.min,
+            max: spread.max,
+            runs: spread.runs,
+            tier: Tier::Software,
+        }
+    }
+
+    /// The same row with another tier than [`Tier::Software`].
+    #[must_use]
+    pub fn with_tier(mut self, tier: Tier) -> Self {
+        self.tier = tier;
+        self
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    /// The processor's performance counters.
+    Hardware,
+    /// Clocks, the kernel's counters and our own.
+    Software,
+    /// A model.
+    Simulated,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_survives_the_round_trip() {
+        let spread = Spread::of(&[3.0, 1.0, 2.0]).unwrap();
+        let rows = vec![Row::of("gnuld", "cloud/forebay", "elapsed", "s", spread).with_tier(Tier::Simulated)];
+        let report = Report::new("abc", "forebay evaluate", rows);
+        let text = serde_json::to_string(&report).unwrap();
+        assert!(text.contains("\"tier\":\"simulated\""), "{text}");
+        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
+        assert_eq!((report.rows[0].value, report.rows[0].min, report.rows[0].max), (2.0, 1.0, 3.0));
+    }
+}
