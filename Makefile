@@ -47,7 +47,7 @@ test: ## install what is missing, build, and run every test but the long ones
 test-long: ## the tests again, with the randomised and the repeated ones at full length
 	@scripts/setup test
 	@$(MAKE) --no-print-directory build
-	FOREBAY_LONG=1 $(CARGO) test --locked $(BUT_AGENT)
+	FOREBAY_PROMISE_LONG=1 $(CARGO) test --locked $(BUT_AGENT)
 
 check: ## format, lints, licences, documentation and architecture rules
 	@scripts/setup check
