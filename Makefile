@@ -64,7 +64,7 @@ lint:
 # Advisories need a database that is downloaded: see `make advisories`.
 deny:
 	$(CARGO) fetch --locked --quiet
-	PATH="$(TARGET)/tools/bin:$$PATH" $(CARGO) deny --offline check licenses bans sources
+	PATH="$(TARGET)/tools/bin:$$PATH" $(CARGO) deny --offline check --hide-inclusion-graph licenses bans sources
 
 advisories: ## known vulnerabilities in dependencies (downloads the advisory database)
 	@scripts/setup check
