@@ -1,4 +1,9 @@
 //! The signature of a tracked call: what must agree for the speculator to have predicted a call of the original.
+//!
+//! A signature is a 64-bit hash of the call's number and then of each argument in turn. Adding a word is
+//! invertible, so calls that differ in one word have different signatures; others collide with a chance of about
+//! 2^-64, and then a hint is counted as used that was not. It is no defence against a program that wants to
+//! collide: such a program only misleads its own prefetching.
 
 /// Starts a signature.
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +16,7 @@ impl Signature {
     #[must_use]
     #[inline]
     pub const fn call(number: u64) -> Self {
-        Self((number + 1).wrapping_mul(MULTIPLIER))
+        Self(number.wrapping_add(1).wrapping_mul(MULTIPLIER))
     }
 
     /// Adds an argument.
@@ -22,16 +27,14 @@ impl Signature {
         Self(mixed ^ (mixed >> 29))
     }
 
-    /// Adds the bytes of a path.
+    /// Adds the bytes of a path, with their number, so that where one ends and the next begins counts.
     #[must_use]
     #[inline]
     pub fn bytes(self, bytes: &[u8]) -> Self {
         let mut signature = self.word(bytes.len() as u64);
         let mut chunks = bytes.chunks_exact(8);
         for chunk in &mut chunks {
-            let mut word = [0; 8];
-            word.copy_from_slice(chunk);
-            signature = signature.word(u64::from_le_bytes(word));
+            signature = signature.word(u64::from_le_bytes(chunk.try_into().unwrap_or_default()));
         }
         let mut last = 0;
         for &byte in chunks.remainder() {
@@ -44,6 +47,6 @@ impl Signature {
     #[must_use]
     #[inline]
     pub const fn value(self) -> u64 {
-        self.0 | 1
+        if self.0 == 0 { 1 } else { self.0 }
     }
 }

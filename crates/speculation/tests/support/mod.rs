@@ -1,0 +1,95 @@
+//! What the tests of this crate share: an empty slot, and a source of repeatable chance.
+
+#![allow(dead_code)]
+
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
+
+use forebay_speculation::channel::{
+    CALL_SITES, CallSite, Counters, End, LOG_ENTRIES, LOGS, LogEntry, PATH_BYTES, PATH_CELLS, PathCell, Slot,
+};
+
+/// A slot as the supervisor leaves it: all zero.
+pub fn slot() -> Box<Slot> {
+    Box::new(Slot {
+        pid: AtomicU32::new(0),
+        generation: AtomicU32::new(0),
+        speculator_pid: AtomicU32::new(0),
+        name: [const { AtomicU8::new(0) }; 64],
+        counters: counters(),
+        tails: [const { AtomicU64::new(0) }; LOGS],
+        heads: [const { AtomicU64::new(0) }; LOGS],
+        logs: [const {
+            [const { LogEntry { signature: AtomicU64::new(0), mark: AtomicU64::new(0) } }; LOG_ENTRIES]
+        }; LOGS],
+        path_next: AtomicU32::new(0),
+        paths: [const {
+            PathCell {
+                state: AtomicU32::new(0),
+                kind: AtomicU32::new(0),
+                offset: AtomicU64::new(0),
+                length: AtomicU32::new(0),
+                path_len: AtomicU32::new(0),
+                path: [const { AtomicU8::new(0) }; PATH_BYTES],
+            }
+        }; PATH_CELLS],
+        sites: sites(),
+        last_fabricated: [const { AtomicU64::new(0) }; LOGS],
+    })
+}
+
+/// An empty table of call sites.
+pub fn sites() -> [CallSite; CALL_SITES] {
+    [const { CallSite { key: AtomicU64::new(0), state: AtomicU64::new(0) } }; CALL_SITES]
+}
+
+fn counters() -> Counters {
+    Counters {
+        stalls: AtomicU64::new(0),
+        stall_ticks: AtomicU64::new(0),
+        hints_used: AtomicU64::new(0),
+        hints_late: AtomicU64::new(0),
+        late_ticks: AtomicU64::new(0),
+        hints_data: AtomicU64::new(0),
+        hints_path: AtomicU64::new(0),
+        hints_dropped: AtomicU64::new(0),
+        hints_wrong: AtomicU64::new(0),
+        bytes_hinted: AtomicU64::new(0),
+        resyncs: AtomicU64::new(0),
+        resync_ticks: AtomicU64::new(0),
+        crossings: AtomicU64::new(0),
+        fabricated: AtomicU64::new(0),
+        ends: [const { AtomicU64::new(0) }; End::COUNT],
+        speculator_footprint_bytes: AtomicU64::new(0),
+        speculator_reclaims: AtomicU64::new(0),
+        speculator_faults: AtomicU64::new(0),
+        speculator_cpu_us: AtomicU64::new(0),
+        footprint_bytes: AtomicU64::new(0),
+        reclaims: AtomicU64::new(0),
+        faults: AtomicU64::new(0),
+        reserved: AtomicI64::new(0),
+    }
+}
+
+/// A repeatable source of chance (splitmix64).
+pub struct Chance(pub u64);
+
+impl Chance {
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 up to, not including, 1.
+    pub fn fraction(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// From 0 up to, not including, `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.bits() % end
+    }
+}
