@@ -42,16 +42,16 @@ demo: ## install what is missing, build, and show real programs without and with
 test: ## install what is missing, build, and run every test but the long ones
 	@scripts/setup test
 	@$(MAKE) --no-print-directory build
-	$(CARGO) test --locked $(BUT_AGENT)
+	$(CARGO) test --locked $(BUT_AGENT) --no-fail-fast
 
 test-long: ## the tests again, with the randomised and the repeated ones at full length
 	@scripts/setup test
 	@$(MAKE) --no-print-directory build
-	FOREBAY_PROMISE_LONG=1 $(CARGO) test --locked $(BUT_AGENT)
+	FOREBAY_PROMISE_LONG=1 $(CARGO) test --locked $(BUT_AGENT) --no-fail-fast
 
 check: ## format, lints, licences, documentation and architecture rules
 	@scripts/setup check
-	@$(MAKE) --no-print-directory format lint deny doc rules
+	@$(MAKE) --no-print-directory --keep-going format lint deny doc rules
 
 format:
 	$(CARGO) fmt --all --check
