@@ -1,1 +1,25 @@
-//! Placeholder.
+//! What makes stalls repeatable and tests cold: a slow disk, eviction from the page cache, guest programs.
+//!
+//! - [`SlowDisk`] is a mounted ext4 whose every request takes a [`Profile`]'s latency; [`SlowBlock`] is the block
+//!   device below it, also good for swap. Both need root and leave nothing behind, however their owner ends.
+//! - [`cold::evict`] takes files out of the page cache without any privilege and says what stayed.
+//! - [`guests::build`] compiles the programs in `guests/`; [`artifacts`] finds the agent and the `forebay` program.
+//!
+//! A program that starts a rig calls [`guardian::enter_if_asked`] first thing in `main`. Tests cannot; their crate
+//! depends on this one with the feature `before-main` instead.
+//!
+//! Everything unsafe is in the private module `sys`.
+#![deny(unsafe_code)]
+
+pub mod artifacts;
+pub mod cold;
+mod error;
+pub mod guardian;
+pub mod guests;
+mod profile;
+mod rig;
+mod sys;
+
+pub use error::Error;
+pub use profile::{Latency, Profile, UnknownProfile};
+pub use rig::{SlowBlock, SlowDisk, Stats};

@@ -1,0 +1,65 @@
+//! Taking down what a rig put into the tree of directories. The guardian does it, and its owner should the guardian be
+//! killed.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::protocol::Layer;
+use crate::rig::ext4;
+use crate::{Error, sys};
+
+/// How long a disk, or a folder that fills again while it is emptied, may still be in use.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where the file system is mounted, in a rig's folder.
+pub(super) fn mount_point(layer: Layer, folder: &Path) -> PathBuf {
+    match layer {
+        Layer::Folder | Layer::Block => folder.to_owned(),
+        Layer::Ext4 => folder.join("disk"),
+    }
+}
+
+/// Stops using `device` and removes `folder`. What is not there is fine; every step is tried; the first failure is told.
+pub(super) fn remove(layer: Layer, folder: Option<&Path>, device: Option<&Path>) -> Result<(), Error> {
+    let swap = device.map_or(Ok(()), stop_swapping);
+    let Some(folder) = folder else { return swap };
+    if layer == Layer::Folder {
+        return swap.and(remove_with_contents(folder));
+    }
+    let mount_point = mount_point(layer, folder);
+    // Lazily if it stays in use; that call also says what else may be wrong, or that nothing is mounted.
+    let unmounted = ext4::unmount(&mount_point, PATIENCE).or_else(|_| ext4::unmount_lazily(&mount_point));
+    swap.and(unmounted).and(remove_empty(&mount_point)).and(remove_empty(folder))
+}
+
+fn stop_swapping(device: &Path) -> Result<(), Error> {
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    if swaps.lines().any(|line| line.split_whitespace().next().is_some_and(|path| Path::new(path) == device))
+    {
+        sys::swap_off(device).map_err(|error| Error::at("stop swapping to", device, error))?;
+    }
+    Ok(())
+}
+
+fn remove_with_contents(folder: &Path) -> Result<(), Error> {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            // Somebody is still writing.
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && Instant::now() < give_up => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            result => return result.map_err(|error| Error::at("remove", folder, error)),
+        }
+    }
+}
+
+fn remove_empty(folder: &Path) -> Result<(), Error> {
+    match fs::remove_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::at("remove", folder, error)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,227 @@
+//! What owner and guardian say to each other: lines of fields with tabs between them, one answer to each order.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::rig::Stats;
+use crate::{Error, Profile};
+
+/// How far up a rig goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layer {
+    /// An ordinary folder on the local disk.
+    Folder,
+    /// A slow block device.
+    Block,
+    /// ext4 on a slow block device.
+    Ext4,
+}
+
+/// From the owner to the guardian.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Start { layer: Layer, profile: Profile, size_bytes: u64, parent: PathBuf },
+    Slow(bool),
+    Cold,
+    ReadAhead(u32),
+    Stats,
+    ResetStats,
+    Stop,
+}
+
+/// What the guardian answers when an order was carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Done,
+    /// To [`Order::Start`].
+    Started {
+        /// Removed at the end with all that is in it; none for [`Layer::Block`].
+        folder: Option<PathBuf>,
+        device: Option<PathBuf>,
+    },
+    /// To [`Order::Stats`].
+    Counted(Stats),
+}
+
+impl Layer {
+    const NAMES: [(Self, &'static str); 3] =
+        [(Self::Folder, "folder"), (Self::Block, "block"), (Self::Ext4, "ext4")];
+
+    fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(layer, _)| *layer == self).map_or("", |(_, name)| name)
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(layer, _)| *layer)
+    }
+}
+
+pub(super) fn encode_order(order: &Order) -> Result<String, Error> {
+    Ok(match order {
+        Order::Start { layer, profile, size_bytes, parent } => {
+            let parent = parent.to_str().filter(|path| !path.contains(['\t', '\n'])).ok_or_else(|| {
+                Error::Guardian(format!("the folder {} has a name with odd characters", parent.display()))
+            })?;
+            line(&["start", layer.name(), &profile.to_string(), &size_bytes.to_string(), parent])
+        }
+        Order::Slow(on) => line(&["slow", if *on { "on" } else { "off" }]),
+        Order::Cold => line(&["cold"]),
+        Order::ReadAhead(kib) => line(&["read-ahead", &kib.to_string()]),
+        Order::Stats => line(&["stats"]),
+        Order::ResetStats => line(&["reset-stats"]),
+        Order::Stop => line(&["stop"]),
+    })
+}
+
+pub(super) fn decode_order(text: &str) -> Result<Order, Error> {
+    let fields: Vec<&str> = text.trim_end_matches('\n').split('\t').collect();
+    let order = match *fields.as_slice() {
+        ["start", layer, profile, size_bytes, parent] => (|| {
+            Some(Order::Start {
+                layer: Layer::from_name(layer)?,
+                profile: profile.parse().ok()?,
+                size_bytes: size_bytes.parse().ok()?,
+                parent: parent.into(),
+            })
+        })(),
+        ["slow", on @ ("on" | "off")] => Some(Order::Slow(on == "on")),
+        ["cold"] => Some(Order::Cold),
+        ["read-ahead", kib] => kib.parse().ok().map(Order::ReadAhead),
+        ["stats"] => Some(Order::Stats),
+        ["reset-stats"] => Some(Order::ResetStats),
+        ["stop"] => Some(Order::Stop),
+        _ => None,
+    };
+    order.ok_or_else(|| Error::Guardian(format!("an order that it does not know: {text:?}")))
+}
+
+pub(super) fn encode_answer(answer: &Result<Answer, Error>) -> String {
+    match answer {
+        Ok(Answer::Done) => line(&["done"]),
+        Ok(Answer::Started { folder, device }) => {
+            let [folder, device] = [folder, device].map(|path| {
+                path.as_ref().map_or_else(String::new, |path| path.to_string_lossy().into_owned())
+            });
+            line(&["started", &folder, &device])
+        }
+        Ok(Answer::Counted(stats)) => {
+            let numbers = [
+                stats.reads,
+                stats.writes,
+                stats.flushes,
+                stats.bytes_read,
+                stats.bytes_written,
+                stats.in_flight_max,
+            ];
+            let numbers = numbers.map(|number| number.to_string());
+            let fields: Vec<&str> =
+                std::iter::once("counted").chain(numbers.iter().map(String::as_str)).collect();
+            line(&fields)
+        }
+        Err(Error::Unsupported { feature, needs, how_to_enable }) => {
+            line(&["unsupported", feature, needs, how_to_enable])
+        }
+        Err(Error::Busy { path, users }) => line(&["busy", &path.to_string_lossy(), users]),
+        Err(Error::Io { what, source }) if source.raw_os_error().is_some() => {
+            line(&["io", what, &source.raw_os_error().unwrap_or_default().to_string()])
+        }
+        Err(Error::Program { command, said }) => line(&["program", command, said]),
+        Err(Error::Guardian(said)) => line(&["guardian", said]),
+        Err(error) => line(&["guardian", &error.to_string()]),
+    }
+}
+
+pub(super) fn decode_answer(text: &str) -> Result<Answer, Error> {
+    let fields: Vec<&str> = text.trim_end_matches('\n').split('\t').collect();
+    let path = |field: &str| (!field.is_empty()).then(|| PathBuf::from(field));
+    match *fields.as_slice() {
+        ["done"] => return Ok(Answer::Done),
+        ["started", folder, device] => {
+            return Ok(Answer::Started { folder: path(folder), device: path(device) });
+        }
+        ["counted", ref numbers @ ..] => {
+            let numbers: Vec<u64> = numbers.iter().filter_map(|number| number.parse().ok()).collect();
+            if let [reads, writes, flushes, bytes_read, bytes_written, in_flight_max] = *numbers.as_slice() {
+                let stats = Stats { reads, writes, flushes, bytes_read, bytes_written, in_flight_max };
+                return Ok(Answer::Counted(stats));
+            }
+        }
+        ["unsupported", feature, needs, how_to_enable] => {
+            return Err(Error::Unsupported {
+                feature: feature.into(),
+                needs: needs.into(),
+                how_to_enable: how_to_enable.into(),
+            });
+        }
+        ["busy", path, users] => return Err(Error::Busy { path: path.into(), users: users.into() }),
+        ["io", what, number] => {
+            let number = number.parse().unwrap_or_default();
+            return Err(Error::io(what, io::Error::from_raw_os_error(number)));
+        }
+        ["program", command, said] => {
+            return Err(Error::Program { command: command.into(), said: said.into() });
+        }
+        ["guardian", said] => return Err(Error::Guardian(said.into())),
+        _ => {}
+    }
+    Err(Error::Guardian(format!("an answer that makes no sense: {text:?}")))
+}
+
+fn line(fields: &[&str]) -> String {
+    let cleaned: Vec<String> = fields.iter().map(|field| field.replace(['\t', '\n'], " ")).collect();
+    cleaned.join("\t") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_arrive_as_they_were_sent() {
+        let start = Order::Start {
+            layer: Layer::Ext4,
+            profile: Profile::Disk4,
+            size_bytes: 1 << 40,
+            parent: "/tmp/a folder".into(),
+        };
+        let others = [Order::Slow(true), Order::Slow(false), Order::ReadAhead(256), Order::ResetStats];
+        for order in others.into_iter().chain([start, Order::Cold, Order::Stats, Order::Stop]) {
+            let sent = encode_order(&order).unwrap();
+            assert!(sent.ends_with('\n') && sent.matches('\n').count() == 1, "{sent:?}");
+            assert_eq!(decode_order(&sent).unwrap(), order);
+        }
+    }
+
+    #[test]
+    fn answers_arrive_as_they_were_sent() {
+        let stats =
+            Stats { reads: 1, writes: 2, flushes: 3, bytes_read: 4, bytes_written: 5, in_flight_max: 6 };
+        let started = Answer::Started { folder: Some("/tmp/x".into()), device: None };
+        for answer in [Answer::Done, started, Answer::Counted(stats)] {
+            assert_eq!(decode_answer(&encode_answer(&Ok(answer.clone()))).unwrap(), answer);
+        }
+    }
+
+    #[test]
+    fn errors_say_the_same_on_either_side() {
+        let errors = [
+            Error::Unsupported { feature: "f".into(), needs: "n".into(), how_to_enable: "h".into() },
+            Error::Busy { path: "/p".into(), users: "u".into() },
+            Error::io("open /x", io::Error::from_raw_os_error(libc::EACCES)),
+            Error::Program { command: "mkfs".into(), said: "no".into() },
+            Error::Guardian("gone".into()),
+        ];
+        for error in errors {
+            let said = error.to_string();
+            assert_eq!(decode_answer(&encode_answer(&Err(error))).unwrap_err().to_string(), said);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        for text in ["", "start\text4\tcloud", "slow\tmaybe\n", "read-ahead\t-1\n", "counted\t1\n"] {
+            assert!(decode_order(text).is_err(), "{text:?}");
+            assert!(decode_answer(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The rig as its guardian has it: built up from below, taken down from above.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::leftovers;
+use super::protocol::{Answer, Layer, Order};
+use crate::rig::loop_device::LoopDevice;
+use crate::rig::server::Server;
+use crate::rig::{Device, Stats, ext4};
+use crate::{Error, Profile};
+
+/// How long making the disk cold waits for those who still use it.
+const COLD_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the FUSE server may take to notice that nobody uses the image any more.
+const SERVER_PATIENCE: Duration = Duration::from_secs(3);
+/// Folders that may be left of others with the same process id.
+const FOLDERS_TRIED_MAX: u32 = 1_000;
+
+/// Whatever of a rig there is at the moment. Dropping it takes it down.
+#[derive(Debug, Default)]
+pub(super) struct ServedRig {
+    layer: Option<Layer>,
+    folder: Option<PathBuf>,
+    server: Option<Server>,
+    slow: bool,
+    device: Option<Arc<Device>>,
+    disk: Option<LoopDevice>,
+}
+
+impl ServedRig {
+    pub(super) fn obey(&mut self, order: Order) -> Result<Answer, Error> {
+        match order {
+            Order::Start { layer, profile, size_bytes, parent } => {
+                let started = self.start(layer, profile, size_bytes, &parent);
+                if started.is_err() {
+                    // The reason for failing says more than what it leads to.
+                    let _ = self.remove();
+                }
+                return started.map_err(without_right);
+            }
+            Order::Slow(on) => self.set_slow(on),
+            Order::Cold => self.make_cold()?,
+            Order::ReadAhead(kib) => {
+                if let Some(disk) = &self.disk {
+                    disk.set_read_ahead_kib(kib)?;
+                }
+            }
+            Order::Stats => {
+                let stats = self.device.as_ref().map_or_else(Stats::default, |device| device.stats());
+                return Ok(Answer::Counted(stats));
+            }
+            Order::ResetStats => {
+                if let Some(device) = &self.device {
+                    device.reset_stats();
+                }
+            }
+            Order::Stop => self.remove()?,
+        }
+        Ok(Answer::Done)
+    }
+
+    fn start(
+        &mut self,
+        layer: Layer,
+        profile: Profile,
+        size_bytes: u64,
+        parent: &Path,
+    ) -> Result<Answer, Error> {
+        if self.layer.is_some() {
+            return Err(Error::Guardian("it has a rig already".into()));
+        }
+        self.layer = Some(layer);
+        if layer != Layer::Block {
+            self.folder = Some(new_folder(parent)?);
+        }
+        if let Some(latency) = profile.latency() {
+            let device = Arc::new(Device::new(latency));
+            self.device = Some(Arc::clone(&device));
+            let server = self.server.insert(Server::start(device, size_bytes.next_multiple_of(4096))?);
+            let image = server.open_image()?;
+            let disk = LoopDevice::attach(std::os::fd::AsFd::as_fd(&image))?;
+            server.release();
+            disk.set_not_rotational()?;
+            self.disk = Some(disk);
+        }
+        if let (Layer::Ext4, Some(folder), Some(disk)) = (layer, &self.folder, &self.disk) {
+            let mount_point = leftovers::mount_point(layer, folder);
+            fs::create_dir(&mount_point).map_err(|error| Error::at("make", &mount_point, error))?;
+            ext4::make(disk.path())?;
+            ext4::mount(disk.path(), &mount_point)?;
+        }
+        if let Some(device) = &self.device {
+            device.reset_stats();
+        }
+        let device = self.disk.as_ref().map(|disk| disk.path().to_owned());
+        Ok(Answer::Started { folder: self.folder.clone(), device })
+    }
+
+    fn set_slow(&mut self, slow: bool) {
+        self.slow = slow;
+        if let Some(device) = &self.device {
+            device.set_slow(slow);
+        }
+    }
+
+    fn make_cold(&mut self) -> Result<(), Error> {
+        let (Some(Layer::Ext4), Some(folder), Some(disk), Some(device)) =
+            (self.layer, &self.folder, &self.disk, &self.device)
+        else {
+            return Err(Error::Guardian("there is no file system to make cold".into()));
+        };
+        let mount_point = leftovers::mount_point(Layer::Ext4, folder);
+        device.set_slow(false);
+        let remounted = ext4::unmount(&mount_point, COLD_PATIENCE).and_then(|()| {
+            // The mount is put back whatever the flush says.
+            let flushed = disk.flush_buffers();
+            ext4::mount(disk.path(), &mount_point).and(flushed)
+        });
+        device.set_slow(self.slow);
+        remounted
+    }
+
+    /// Takes everything down. Does what it can and returns the first failure.
+    pub(super) fn remove(&mut self) -> Result<(), Error> {
+        // What is still to be written back need not take its time.
+        self.set_slow(false);
+        let Some(layer) = self.layer.take() else { return Ok(()) };
+        let disk = self.disk.take();
+        let device = disk.as_ref().map(|disk| disk.path().to_owned());
+        let folder = self.folder.take();
+        let left = leftovers::remove(layer, folder.as_deref(), device.as_deref());
+        let detached = disk.map_or(Ok(()), LoopDevice::detach);
+        let ended = self.server.take().map_or(Ok(()), |mut server| {
+            server.release();
+            wait_for_end(&server)
+        });
+        self.device = None;
+        left.and(detached).and(ended)
+    }
+}
+
+impl Drop for ServedRig {
+    fn drop(&mut self) {
+        // Whoever wants to know what went wrong has called it before.
+        let _ = self.remove();
+    }
+}
+
+fn wait_for_end(server: &Server) -> Result<(), Error> {
+    let give_up = Instant::now() + SERVER_PATIENCE;
+    while !server.has_ended() {
+        if Instant::now() > give_up {
+            return Err(Error::Guardian("something still has its image open".into()));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+fn new_folder(parent: &Path) -> Result<PathBuf, Error> {
+    let owner = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    for number in 0..FOLDERS_TRIED_MAX {
+        let folder = parent.join(format!("forebay-rig.{owner}.{number}"));
+        match fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Error::at("make", &folder, error)),
+        }
+    }
+    Err(Error::Guardian(format!("{} is full of folders of other rigs", parent.display())))
+}
+
+/// Root that may not mount is a container's.
+fn without_right(error: Error) -> Error {
+    match error {
+        Error::Io { what, source } if source.kind() == io::ErrorKind::PermissionDenied => {
+            Error::Unsupported {
+                feature: "The slow disk".into(),
+                needs: format!("the right to {what}"),
+                how_to_enable: "In a container, run it with --privileged.".into(),
+            }
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,40 @@
+//! The slow disk: a FUSE file with a latency, a loop device over it, ext4 on that.
+//!
+//! It is a real block device to everything above, so that what depends on one (RWF_NOWAIT, readahead, swap) works as
+//! on any other; only its requests take long. The parts live in a [guardian](crate::guardian) process.
+
+mod device;
+pub(crate) mod ext4;
+pub(crate) mod loop_device;
+mod schedule;
+pub(crate) mod server;
+mod slow_block;
+mod slow_disk;
+
+pub(crate) use device::Device;
+pub use slow_block::SlowBlock;
+pub use slow_disk::SlowDisk;
+
+/// What a slow device has served since its start or the last reset, with and without latency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Read requests.
+    pub reads: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// Requests to put what was written in its final place.
+    pub flushes: u64,
+    /// Bytes of all read requests.
+    pub bytes_read: u64,
+    /// Bytes of all write requests.
+    pub bytes_written: u64,
+    /// The most requests that were under way, or waiting for a channel, at the same time.
+    pub in_flight_max: u64,
+}
+
+impl Stats {
+    /// Requests of every kind.
+    pub fn requests(&self) -> u64 {
+        self.reads + self.writes + self.flushes
+    }
+}

@@ -1,0 +1,102 @@
+//! Making, mounting and unmounting the file system.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use crate::Error;
+
+/// Processes named when a disk is in use.
+const USERS_NAMED_MAX: usize = 5;
+
+/// Makes a file system that the kernel has nothing left to do for afterwards: with lazy initialisation it would write
+/// inode tables in the background of whatever is measured.
+pub(crate) fn make(device: &Path) -> Result<(), Error> {
+    let arguments = ["-q", "-F", "-b", "4096", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+    // An ordinary user's PATH, and with it root's after `su`, often lacks the system's folders.
+    let places = ["mkfs.ext4", "/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"];
+    for program in places {
+        let run = Command::new(program).args(arguments).arg(device).stdin(Stdio::null()).output();
+        match run {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io(format!("start {program}"), error)),
+            Ok(run) if run.status.success() => return Ok(()),
+            Ok(run) => {
+                return Err(Error::Program {
+                    command: format!("{program} {}", device.display()),
+                    said: format!("{}, {}", run.status, String::from_utf8_lossy(&run.stderr).trim()),
+                });
+            }
+        }
+    }
+    Err(Error::Unsupported {
+        feature: "The slow disk".into(),
+        needs: "mkfs.ext4".into(),
+        how_to_enable: "Install e2fsprogs: apt-get install e2fsprogs".into(),
+    })
+}
+
+/// Mounts without access times, so that reading never writes.
+pub(crate) fn mount(device: &Path, mount_point: &Path) -> Result<(), Error> {
+    rustix::mount::mount(device, mount_point, "ext4", MountFlags::NOATIME, None)
+        .map_err(|error| Error::at("mount", mount_point, error))
+}
+
+/// Unmounts, trying again for as long as `patience` while something is in use there.
+pub(crate) fn unmount(mount_point: &Path, patience: Duration) -> Result<(), Error> {
+    let give_up = Instant::now() + patience;
+    loop {
+        match rustix::mount::unmount(mount_point, UnmountFlags::NOFOLLOW) {
+            Ok(()) => return Ok(()),
+            Err(Errno::BUSY) if Instant::now() < give_up => std::thread::sleep(Duration::from_millis(5)),
+            Err(Errno::BUSY) => {
+                return Err(Error::Busy { path: mount_point.into(), users: users_of(mount_point) });
+            }
+            Err(error) => return Err(Error::at("unmount", mount_point, error)),
+        }
+    }
+}
+
+/// Takes the mount out of the tree now; it ends when its last user does.
+pub(crate) fn unmount_lazily(mount_point: &Path) -> Result<(), Error> {
+    match rustix::mount::unmount(mount_point, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH) {
+        // EINVAL: not mounted.
+        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+        Err(error) => Err(Error::at("unmount", mount_point, error)),
+    }
+}
+
+/// The processes that have something below `folder` open, mapped, running or as their working directory.
+fn users_of(folder: &Path) -> String {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten().filter(|entry| {
+        entry.file_name().to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+    });
+    let mut users = BTreeSet::new();
+    for process in processes.map(|entry| entry.path()) {
+        if uses(&process, folder) {
+            let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+            let pid = process.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            users.insert(format!("{} ({pid})", name.trim()));
+        }
+    }
+    match users.len() {
+        0 => "something that is no process (a mount below it, swap, a namespace)".into(),
+        count if count > USERS_NAMED_MAX => format!("{count} processes"),
+        _ => users.into_iter().collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn uses(process: &Path, folder: &Path) -> bool {
+    let leads_there = |link: &Path| fs::read_link(link).is_ok_and(|target| target.starts_with(folder));
+    let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    ["cwd", "root", "exe"].iter().any(|name| leads_there(&process.join(name)))
+        || descriptors.map(|entry| entry.path()).any(|link| leads_there(&link))
+        || fs::read_to_string(process.join("maps"))
+            .is_ok_and(|maps| maps.lines().any(|line| line.contains(&*folder.to_string_lossy())))
+}

@@ -1,0 +1,294 @@
+//! Serves a disk image in memory as a FUSE file whose requests take a device's time.
+//!
+//! The FUSE mount is never attached to the tree of directories: whoever holds the opened file (the loop device) keeps
+//! it, and with that file it goes. All of it runs on threads that have their own table of descriptors. Only they hold
+//! `/dev/fuse`, so a SIGKILL closes it even while another thread of the process sleeps in the kernel waiting for an
+//! answer from here; with the shared table that thread would keep it open and both would wait for ever.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite,
+    Request, Session, SessionACL, WriteFlags,
+};
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+
+use super::device::{Answer, Device};
+use crate::{Error, sys};
+
+const IMAGE_NAME: &str = "image";
+const IMAGE: INodeNo = INodeNo(2);
+/// The kernel may keep what it knows of the image: nothing about it ever changes.
+const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
+/// Above the 128 requests that a loop device has at a time, so that FUSE never holds one back.
+const BACKGROUND_REQUESTS_MAX: u16 = 512;
+/// The largest request that FUSE makes (256 pages).
+const REQUEST_BYTES_MAX: u32 = 1 << 20;
+
+/// A running server. The image can be opened until [`release`](Self::release); the threads end when the last user of
+/// the opened image has closed it.
+#[derive(Debug)]
+pub(crate) struct Server {
+    image: PathBuf,
+    release: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves an image of `size_bytes` zeros on `device`'s terms.
+    pub(crate) fn start(device: Arc<Device>, size_bytes: u64) -> Result<Self, Error> {
+        let (started, has_started) = channel();
+        let (release, released) = channel();
+        let thread = std::thread::Builder::new()
+            .name("image-server".into())
+            .spawn(move || serve(device, size_bytes, &started, &released))
+            .map_err(|error| Error::io("start a thread", error))?;
+        let image =
+            has_started.recv().unwrap_or_else(|_| Err(Error::Guardian("the server is gone".into())))?;
+        Ok(Self { image, release: Some(release), thread: Some(thread) })
+    }
+
+    /// Opens the image past every cache. Only before [`release`](Self::release).
+    pub(crate) fn open_image(&self) -> Result<OwnedFd, Error> {
+        let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
+        rustix::fs::open(&self.image, flags, Mode::empty())
+            .map_err(|error| Error::io("open the image", error))
+    }
+
+    /// Lets go of the FUSE mount, so that it lives as long as what [`open_image`](Self::open_image) returned.
+    pub(crate) fn release(&mut self) {
+        self.release = None;
+    }
+
+    /// Whether the last user of the image is gone.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+/// The server thread: sets up, says where the image can be opened, and serves until nobody holds it.
+fn serve(
+    device: Arc<Device>,
+    size_bytes: u64,
+    started: &Sender<Result<PathBuf, Error>>,
+    released: &Receiver<()>,
+) {
+    let (mount, session) = match mount_image(Arc::clone(&device), size_bytes) {
+        Ok(both) => both,
+        Err(error) => {
+            // Nobody listens only when the process is on its way out.
+            let _ = started.send(Err(error));
+            return;
+        }
+    };
+    let answering = Arc::clone(&device);
+    let answers = std::thread::Builder::new().name("completions".into()).spawn(move || answering.complete());
+    let serving = session.spawn();
+    let (Ok(answers), Ok(serving)) = (answers, serving) else {
+        let _ = started.send(Err(Error::Guardian("no thread could be started".into())));
+        return;
+    };
+    // Seen from the process's other threads, whose descriptors are not ours.
+    let thread = rustix::thread::gettid().as_raw_nonzero();
+    let image = format!("/proc/self/task/{thread}/fd/{}/{IMAGE_NAME}", mount.as_raw_fd());
+    let _ = started.send(Ok(PathBuf::from(image)));
+    // Also returns when the other end is dropped, which is how it is told.
+    let _ = released.recv();
+    drop(mount);
+    let _ = serving.join();
+    device.close();
+    let _ = answers.join();
+}
+
+fn mount_image(device: Arc<Device>, size_bytes: u64) -> Result<(OwnedFd, Session<ImageFolder>), Error> {
+    sys::unshare_descriptors().map_err(|error| Error::io("get a table of descriptors", error))?;
+    sys::become_prompt();
+    let memory = memory_file(size_bytes)?;
+    let fuse = rustix::fs::open(Path::new("/dev/fuse"), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| Error::io("open /dev/fuse", error))?;
+    let mount = detached_mount(
+        "fuse",
+        &[
+            ("source", "forebay-slow-disk"),
+            ("fd", &fuse.as_raw_fd().to_string()),
+            ("rootmode", "40000"),
+            ("user_id", "0"),
+            ("group_id", "0"),
+        ],
+    )
+    .map_err(|error| Error::io("mount a FUSE file system", error))?;
+    let folder = ImageFolder { device, size_bytes };
+    folder.device.attach(memory);
+    let session = Session::from_fd(folder, fuse, SessionACL::All, Config::default())
+        .map_err(|error| Error::io("speak FUSE with the kernel", error))?;
+    Ok((mount, session))
+}
+
+/// Memory for the image: sparse, and never swapped out, since the swap could be on this very device.
+fn memory_file(size_bytes: u64) -> Result<File, Error> {
+    let unswappable = || -> rustix::io::Result<OwnedFd> {
+        let size = size_bytes.to_string();
+        let tmpfs = detached_mount("tmpfs", &[("size", &size), ("noswap", "")])?;
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        rustix::fs::openat(&tmpfs, ".", flags, Mode::RUSR | Mode::WUSR)
+    };
+    // Before Linux 6.4 tmpfs has no `noswap`.
+    let memory = unswappable()
+        .or_else(|_| rustix::fs::memfd_create("forebay-slow-disk", MemfdFlags::CLOEXEC))
+        .map_err(|error| Error::io("get memory for the image", error))?;
+    rustix::fs::ftruncate(&memory, size_bytes)
+        .map_err(|error| Error::io(format!("make an image of {size_bytes} bytes"), error))?;
+    Ok(File::from(memory))
+}
+
+/// A new file system that no path leads to. An option without a value is a flag.
+fn detached_mount(kind: &str, options: &[(&str, &str)]) -> rustix::io::Result<OwnedFd> {
+    let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for &(key, value) in options {
+        if value.is_empty() {
+            rustix::mount::fsconfig_set_flag(&context, key)?;
+        } else {
+            rustix::mount::fsconfig_set_string(&context, key, value)?;
+        }
+    }
+    rustix::mount::fsconfig_create(&context)?;
+    rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+}
+
+/// The file system: a folder with one file.
+struct ImageFolder {
+    device: Arc<Device>,
+    size_bytes: u64,
+}
+
+impl ImageFolder {
+    fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
+        let (kind, perm, size) = match inode {
+            INodeNo::ROOT => (FileType::Directory, 0o700, 0),
+            IMAGE => (FileType::RegularFile, 0o600, self.size_bytes),
+            _ => return None,
+        };
+        let then = SystemTime::UNIX_EPOCH;
+        Some(FileAttr {
+            ino: inode,
+            size,
+            blocks: size / 512,
+            atime: then,
+            mtime: then,
+            ctime: then,
+            crtime: then,
+            kind,
+            perm,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        })
+    }
+}
+
+impl Filesystem for ImageFolder {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        config
+            .add_capabilities(InitFlags::FUSE_ASYNC_DIO)
+            .map_err(|_| io::Error::new(io::ErrorKind::Unsupported, "no asynchronous direct I/O in FUSE"))?;
+        // Each of these can only refuse a zero or a value above the kernel's own bound, which it then uses.
+        let _ = config.set_max_background(BACKGROUND_REQUESTS_MAX);
+        let _ = config.set_congestion_threshold(BACKGROUND_REQUESTS_MAX);
+        let _ = config.set_max_write(REQUEST_BYTES_MAX);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.attributes(IMAGE) {
+            Some(found) if parent == INodeNo::ROOT && name == IMAGE_NAME => {
+                reply.entry(&FOR_EVER, &found, Generation(0));
+            }
+            _ => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.attributes(inode) {
+            Some(found) => reply.attr(&FOR_EVER, &found),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let flags = FopenFlags::FOPEN_DIRECT_IO
+            | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+            | FopenFlags::FOPEN_NOFLUSH;
+        reply.opened(FileHandle(0), flags);
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.device.admit(Answer::Read { reply, offset, size: size as usize });
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        // The data is there at once, since its buffer is the next request's; when it is answered for is another matter.
+        match self.device.store(data, offset) {
+            Ok(()) => self.device.admit(Answer::Write { reply, size: data.len() }),
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.device.admit(Answer::Flush { reply });
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        // What a loop device asks for to discard blocks or to write zeros: both give the memory back here.
+        let mode = FallocateFlags::from_bits_retain(mode as u32);
+        if !mode.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE) {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
+        match self.device.discard(offset, length) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error.into()),
+        }
+    }
+}

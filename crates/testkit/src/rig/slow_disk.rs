@@ -1,0 +1,145 @@
+//! A folder on a disk of a given profile.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::StatFs;
+
+use super::{SlowBlock, Stats};
+use crate::guardian::{Guardian, Layer, Order};
+use crate::{Error, Profile, cold};
+
+/// A file system on a disk of a profile, for as long as this lives.
+///
+/// It goes with its owner however that ends: return, panic, Ctrl-C, SIGKILL.
+#[derive(Debug)]
+pub struct SlowDisk {
+    profile: Profile,
+    guardian: Guardian,
+}
+
+impl SlowDisk {
+    /// Makes an empty file system of `size_bytes` (for [`Profile::Local`] a new folder, whatever the size).
+    ///
+    /// The disk's memory is used only for what is written.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] for every profile but local without root, /dev/fuse, loop devices or mkfs.ext4.
+    pub fn start(profile: Profile, size_bytes: u64) -> Result<Self, Error> {
+        if profile.latency().is_none() {
+            let guardian = Guardian::start(Layer::Folder, profile, 0, &folder_on_disk()?)?;
+            return Ok(Self { profile, guardian });
+        }
+        SlowBlock::supported()?;
+        let guardian = Guardian::start(Layer::Ext4, profile, size_bytes, &std::env::temp_dir())?;
+        guardian.ask(Order::Slow(true))?;
+        Ok(Self { profile, guardian })
+    }
+
+    /// Which disk this imitates.
+    pub fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// The folder that is on the disk. On an ext4 of its own it holds an empty `lost+found`.
+    pub fn mount_point(&self) -> &Path {
+        self.guardian.mount_point()
+    }
+
+    /// The block device; `None` for [`Profile::Local`].
+    pub fn device(&self) -> Option<&Path> {
+        self.guardian.device()
+    }
+
+    /// Lets `fill` write to the disk without latency, waits until all of it is on the disk and turns the latency on
+    /// again.
+    ///
+    /// # Errors
+    ///
+    /// When the data cannot be put on the disk or the guardian is gone.
+    pub fn fill<T>(&self, fill: impl FnOnce(&Path) -> T) -> Result<T, Error> {
+        self.set_latency(false)?;
+        let result = fill(self.mount_point());
+        let folder =
+            File::open(self.mount_point()).map_err(|error| Error::at("open", self.mount_point(), error))?;
+        rustix::fs::syncfs(&folder).map_err(|error| Error::at("sync", self.mount_point(), error))?;
+        self.set_latency(true)?;
+        Ok(result)
+    }
+
+    /// Whether requests that come from now on take the profile's latency. At first they do.
+    ///
+    /// # Errors
+    ///
+    /// When the guardian is gone.
+    pub fn set_latency(&self, on: bool) -> Result<(), Error> {
+        self.guardian.ask(Order::Slow(on)).map(drop)
+    }
+
+    /// Makes everything on the disk cold, names and inodes included, by unmounting and mounting it again.
+    ///
+    /// Waits some seconds for whoever still uses the disk. For [`Profile::Local`] the data is evicted file by file, and
+    /// as root everything else that the kernel caches; the report says what stayed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`] names who uses the disk; it is left mounted then.
+    pub fn make_cold(&self) -> Result<cold::Report, Error> {
+        if self.profile.latency().is_none() {
+            return cold::evict(&[self.mount_point()], cold::Extent::Everything);
+        }
+        self.guardian.ask(Order::Cold)?;
+        Ok(cold::Report { metadata_dropped: true, ..cold::Report::default() })
+    }
+
+    /// How far the kernel reads ahead in a file read in order, in KiB. At first it is 128. Without effect for
+    /// [`Profile::Local`].
+    ///
+    /// # Errors
+    ///
+    /// When the kernel does not take the value or the guardian is gone.
+    pub fn set_read_ahead_kib(&self, kib: u32) -> Result<(), Error> {
+        self.guardian.ask(Order::ReadAhead(kib)).map(drop)
+    }
+
+    /// What the disk has served so far; zeros for [`Profile::Local`], where nobody counts.
+    ///
+    /// # Errors
+    ///
+    /// When the guardian is gone.
+    pub fn stats(&self) -> Result<Stats, Error> {
+        self.guardian.stats()
+    }
+
+    /// Counts from zero again.
+    ///
+    /// # Errors
+    ///
+    /// When the guardian is gone.
+    pub fn reset_stats(&self) -> Result<(), Error> {
+        self.guardian.ask(Order::ResetStats).map(drop)
+    }
+
+    /// The process that serves the disk. Its CPU time is the rig's own.
+    pub fn guardian_pid(&self) -> u32 {
+        self.guardian.pid()
+    }
+}
+
+/// A folder for temporary files that is on a disk: what is in memory cannot be made cold.
+fn folder_on_disk() -> Result<PathBuf, Error> {
+    let candidates = [std::env::temp_dir(), PathBuf::from("/var/tmp")];
+    let current = std::env::current_dir().ok();
+    let on_disk = |folder: &PathBuf| rustix::fs::statfs(folder).is_ok_and(|kind| !is_in_memory(&kind));
+    candidates.into_iter().chain(current).find(on_disk).ok_or_else(|| Error::Unsupported {
+        feature: "Cold files on the local disk".into(),
+        needs: "a folder for temporary files that is not in memory".into(),
+        how_to_enable: "Set TMPDIR to a folder on the disk.".into(),
+    })
+}
+
+fn is_in_memory(kind: &StatFs) -> bool {
+    // TMPFS_MAGIC and RAMFS_MAGIC of <linux/magic.h>.
+    matches!(kind.f_type as u32, 0x0102_1994 | 0x8584_58f6)
+}
