@@ -1,0 +1,64 @@
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Why an experiment could not be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A program that the experiment runs is not installed.
+    #[error("{program} is not installed; the package {package} brings it")]
+    Missing {
+        /// The program looked for on PATH.
+        program: &'static str,
+        /// The Debian package that has it.
+        package: &'static str,
+    },
+    /// A file or folder of the experiment could not be used.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A program of the experiment could not be started.
+    #[error("cannot start {command}: {source}")]
+    Start {
+        /// The command line, shortened.
+        command: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A program of the experiment ended with a status that its work does not explain.
+    #[error("{command} ended with {status}: {stderr}")]
+    Failed {
+        /// The command line, shortened.
+        command: String,
+        /// Exit status or signal.
+        status: String,
+        /// The end of what it wrote to standard error.
+        stderr: String,
+    },
+    /// A program of the experiment did not end in time and was ended.
+    #[error("{command} did not end within {limit:?}")]
+    TimedOut {
+        /// The command line, shortened.
+        command: String,
+        /// The time it had.
+        limit: Duration,
+    },
+    /// The slow disk or a cold cache could not be had.
+    #[error(transparent)]
+    Rig(#[from] forebay_testkit::Error),
+    /// SIGINT, SIGTERM or SIGHUP came.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Error {
+    pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::File { action, path: path.to_owned(), source }
+    }
+}

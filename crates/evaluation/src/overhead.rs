@@ -1,0 +1,287 @@
+//! What Forebay costs where it cannot help: programs whose data is in memory, programs that only compute, and the
+//! start of processes. Both sides run in pairs, and the side that goes first changes from pair to pair.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use forebay_meter::Row;
+
+use crate::command::{Invocation, RunResult};
+use crate::dataset::{array, objects, source_tree};
+use crate::interrupt::Interrupt;
+use crate::programs::is_on_path;
+use crate::statistics::Series;
+use crate::table::{render, seconds, yes_no};
+use crate::{Error, Progress, scratch_folder};
+
+const RUN_LIMIT: Duration = Duration::from_secs(300);
+
+/// Python as the system has it: what is first on the path may be a script that looks for another.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// What to compare, and how often.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Pairs of runs of each program.
+    pub pairs: usize,
+    /// Pairs of starts of a process that does nothing.
+    pub start_pairs: usize,
+    /// How much the programs have to do.
+    pub size: Size,
+    /// The `forebay` program.
+    pub forebay: PathBuf,
+}
+
+impl Options {
+    /// Twenty pairs of each program and two hundred starts.
+    pub fn new(forebay: PathBuf) -> Self {
+        Self { pairs: 20, start_pairs: 200, size: Size::FULL, forebay }
+    }
+}
+
+/// How much the programs have to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Size {
+    /// Files searched, and how often each.
+    pub files: usize,
+    /// Passes over the files.
+    pub passes: usize,
+    /// Objects linked.
+    pub objects: usize,
+    /// Bytes summed, whole MiB.
+    pub summed_bytes: u64,
+    /// Bytes of text compressed and sorted.
+    pub text_bytes: usize,
+    /// Turns of the interpreted loop.
+    pub turns: usize,
+    /// Processes that the shell loop starts.
+    pub processes: usize,
+}
+
+impl Size {
+    /// Around half a second a program on a machine of today: long beside the start of a process.
+    pub const FULL: Self = Self {
+        files: 3_000,
+        passes: 10,
+        objects: 562,
+        summed_bytes: 200 << 20,
+        text_bytes: 16 << 20,
+        turns: 8_000_000,
+        processes: 500,
+    };
+}
+
+/// One program without and with Forebay.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The name in results.
+    pub name: &'static str,
+    /// Elapsed seconds without, one value a pair.
+    pub without_s: Series,
+    /// Elapsed seconds with, one value a pair.
+    pub with_s: Series,
+    /// Whether output and exit status were the same in every run.
+    pub identical: bool,
+}
+
+impl Case {
+    /// With over without less one, pair by pair: 0.01 is one per cent.
+    pub fn overhead(&self) -> Series {
+        self.with_s.per_round_ratio(&self.without_s).values().iter().map(|ratio| ratio - 1.0).collect()
+    }
+
+    /// Seconds more with than without, pair by pair.
+    pub fn extra_s(&self) -> Series {
+        self.with_s.per_round_difference(&self.without_s)
+    }
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// One entry a program.
+    pub cases: Vec<Case>,
+    /// Programs left out, and why.
+    pub skipped: Vec<String>,
+}
+
+/// Runs every pair. Nothing is left behind, however it ends.
+///
+/// # Errors
+///
+/// No place for the data, a program that fails by itself, or an interrupt.
+pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
+    let interrupt = Interrupt::watch();
+    progress(Progress::new(0, 1, "writing the data"));
+    let (data, scratch) = (scratch_folder()?, scratch_folder()?);
+    let (planned, skipped) = plan(options, data.path(), scratch.path(), &interrupt)?;
+
+    let steps: usize = planned.iter().map(|planned| planned.pairs).sum();
+    let mut done = 0;
+    let mut cases = Vec::new();
+    for Planned { name, plain, pairs } in planned {
+        let assisted = plain.behind([options.forebay.as_os_str(), "run".as_ref(), "--".as_ref()]);
+        let run = |invocation: &Invocation| invocation.run(scratch.path(), RUN_LIMIT, &interrupt);
+        // Puts programs and data into memory, and settles what the result has to be.
+        let expected: RunResult = run(&plain)?.result;
+        run(&assisted)?;
+        let mut case =
+            Case { name, without_s: Series::default(), with_s: Series::default(), identical: true };
+        for pair in 0..pairs {
+            progress(Progress::new(done, steps, format!("{name}: pair {} of {pairs}", pair + 1)));
+            done += 1;
+            let mut sides = [(&plain, &mut case.without_s), (&assisted, &mut case.with_s)];
+            if pair % 2 == 1 {
+                sides.reverse();
+            }
+            for (invocation, series) in sides {
+                let ran = run(invocation)?;
+                case.identical &= ran.result == expected;
+                series.push(ran.elapsed.as_secs_f64());
+            }
+        }
+        cases.push(case);
+    }
+    progress(Progress::new(steps, steps, "done"));
+    Ok(Outcome { cases, skipped })
+}
+
+struct Planned {
+    name: &'static str,
+    plain: Invocation,
+    pairs: usize,
+}
+
+fn plan(
+    options: &Options,
+    data: &Path,
+    scratch: &Path,
+    interrupt: &Interrupt,
+) -> Result<(Vec<Planned>, Vec<String>), Error> {
+    let size = options.size;
+    let mut planned = Vec::new();
+    let mut skipped = Vec::new();
+    let mut add = |name, plain, pairs| planned.push(Planned { name, plain, pairs });
+
+    let tree = data.join("tree");
+    source_tree::write(&tree, size.files).map_err(Error::file("write the source tree", &tree))?;
+    let search =
+        ["grep", "-r", "forebay_absent_symbol"].into_iter().chain(std::iter::repeat_n("tree", size.passes));
+    add("grep warm", Invocation::new(data, search), options.pairs);
+
+    if is_on_path("ld") && is_on_path("as") {
+        let folder = data.join("objects");
+        std::fs::create_dir(&folder).map_err(Error::file("create", &folder))?;
+        objects::write(&folder, size.objects, interrupt)?;
+        let (output, entry) = (scratch.join("linked"), objects::entry());
+        let head = ["ld".as_ref(), "-o".as_ref(), output.as_os_str(), "-e".as_ref(), entry.as_ref()];
+        add("ld warm", Invocation::new(&folder, objects::names(size.objects)).behind(head), options.pairs);
+    } else {
+        skipped.push("ld warm: ld is not installed; the package binutils brings it".to_owned());
+    }
+
+    let summed = data.join("summed");
+    array::write(&summed, size.summed_bytes).map_err(Error::file("write", &summed))?;
+    add("sha256sum", Invocation::new(data, ["sha256sum", "summed"]), options.pairs);
+
+    let text = data.join("text");
+    let written = File::create(&text)
+        .and_then(|mut file| file.write_all(source_tree::text(size.text_bytes, 1).as_bytes()));
+    written.map_err(Error::file("write", &text))?;
+    add("gzip", Invocation::new(data, ["gzip", "-c", "text"]), options.pairs);
+    add("sort", Invocation::new(data, ["sort", "text"]), options.pairs);
+
+    if Path::new(PYTHON).exists() {
+        let turns = format!("print(sum(turn * turn for turn in range({})))", size.turns);
+        add("python3 loop", Invocation::new(data, [PYTHON, "-c", &turns]), options.pairs);
+    } else {
+        skipped
+            .push(format!("python3 loop: {PYTHON} is not installed; the package python3-minimal brings it"));
+    }
+
+    let shell_loop = format!("i=0; while [ $i -lt {} ]; do /bin/true; i=$((i + 1)); done", size.processes);
+    add("shell loop of processes", Invocation::new(data, ["/bin/sh", "-c", &shell_loop]), options.pairs);
+    add("start of /bin/true", Invocation::new(data, ["/bin/true"]), options.start_pairs);
+    Ok((planned, skipped))
+}
+
+impl Outcome {
+    /// Rows by the result schema, cases `without` and `with`.
+    pub fn rows(&self) -> Vec<Row> {
+        self.cases
+            .iter()
+            .flat_map(|case| {
+                let row = |side: &str, metric: &str, unit: &str, series: Series| {
+                    series.spread().map(|spread| Row::of(case.name, side, metric, unit, spread))
+                };
+                [
+                    row("warm/original", "elapsed", "s", case.without_s.clone()),
+                    row("warm/forebay", "elapsed", "s", case.with_s.clone()),
+                    row("warm/forebay", "overhead", "1", case.overhead()),
+                    row("warm/forebay", "extra", "s", case.extra_s()),
+                ]
+            })
+            .flatten()
+            .collect()
+    }
+
+    /// Whether every run gave the same output and exit status.
+    pub fn identical(&self) -> bool {
+        self.cases.iter().all(|case| case.identical)
+    }
+
+    /// Medians, the overhead with its quartiles, the time added, and what was left out.
+    pub fn table(&self) -> String {
+        let header =
+            ["warm", "without", "with", "overhead (middle half)", "time added", "pairs", "output identical"];
+        let rows = self.cases.iter().map(|case| {
+            let overhead = case.overhead();
+            let (low, high) = overhead.middle_half();
+            vec![
+                case.name.to_owned(),
+                seconds(case.without_s.median()),
+                seconds(case.with_s.median()),
+                format!("{} ({} - {})", share(overhead.median()), share(low), share(high)),
+                added(case.extra_s().median()),
+                overhead.values().len().to_string(),
+                yes_no(case.identical),
+            ]
+        });
+        let mut parts = vec![render(&header, rows)];
+        parts.extend(self.skipped.iter().map(|reason| format!("Left out: {reason}.")));
+        parts.join("\n\n")
+    }
+}
+
+fn share(value: f64) -> String {
+    format!("{:+.1} %", value * 100.0)
+}
+
+fn added(value: f64) -> String {
+    if value < 0.0 { format!("-{}", seconds(-value)) } else { seconds(value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overhead_is_taken_pair_by_pair() {
+        let case = Case {
+            name: "case",
+            without_s: [1.0, 2.0, 4.0].into_iter().collect(),
+            with_s: [1.5, 3.0, 4.0].into_iter().collect(),
+            identical: true,
+        };
+        assert_eq!(case.overhead().values(), [0.5, 0.5, 0.0]);
+        assert_eq!(case.extra_s().values(), [0.5, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn time_may_be_added_or_taken() {
+        assert_eq!((added(0.001), added(-0.001)), ("1.00 ms".to_owned(), "-1.00 ms".to_owned()));
+        assert_eq!((share(0.0123), share(-0.004)), ("+1.2 %".to_owned(), "-0.4 %".to_owned()));
+    }
+}

@@ -1,0 +1,273 @@
+//! The three programs of the published tables, in today's form.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use forebay_testkit::Profile;
+
+use crate::Error;
+use crate::command::{Invocation, digest};
+use crate::dataset::{array, objects, source_tree};
+use crate::guests::Guests;
+use crate::interrupt::Interrupt;
+
+/// Occurs in no generated file.
+const ABSENT: &str = "forebay_absent_symbol";
+const ARRAY_SEED: &str = "20030609";
+/// How many rows ahead the hand-hinted array reader names.
+const ROWS_AHEAD: &str = "128";
+
+/// A program of the published tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Program {
+    /// A search for an absent string: GNU `grep -r` over a source tree.
+    Agrep,
+    /// A link of a kernel's objects: GNU `ld`.
+    Gnuld,
+    /// A reader of slices of a large array.
+    Xds,
+}
+
+/// Elapsed seconds published by Chang and Gibson (OSDI 1999), on four disks of 15 ms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Published {
+    /// Without hints.
+    pub original_s: f64,
+    /// With speculation.
+    pub speculating_s: f64,
+    /// With hints written by hand.
+    pub hinted_s: f64,
+}
+
+impl Program {
+    /// Every program, in the published order.
+    pub const ALL: [Self; 3] = [Self::Agrep, Self::Gnuld, Self::Xds];
+
+    /// The name on the command line and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Agrep => "agrep",
+            Self::Gnuld => "gnuld",
+            Self::Xds => "xds",
+        }
+    }
+
+    /// What runs under this name.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Agrep => "GNU grep -r over a source tree",
+            Self::Gnuld => "GNU ld over hundreds of objects",
+            Self::Xds => "reader of array slices",
+        }
+    }
+
+    /// The published times of its ancestor.
+    pub fn published(self) -> Published {
+        let (original_s, speculating_s, hinted_s) = match self {
+            Self::Agrep => (21.4, 6.5, 6.2),
+            Self::Gnuld => (89.5, 63.3, 30.2),
+            Self::Xds => (324.6, 97.0, 94.1),
+        };
+        Published { original_s, speculating_s, hinted_s }
+    }
+
+    /// Whether the program and what makes its data are installed.
+    ///
+    /// # Errors
+    ///
+    /// The program that is missing and its package.
+    pub fn check_installed(self) -> Result<(), Error> {
+        let needed: &[(&str, &str)] = match self {
+            Self::Agrep => &[("grep", "grep")],
+            Self::Gnuld => &[("ld", "binutils"), ("as", "binutils")],
+            Self::Xds => &[],
+        };
+        let missing = needed.iter().find(|(program, _)| !is_on_path(program));
+        missing.map_or(Ok(()), |&(program, package)| Err(Error::Missing { program, package }))
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+/// A name that is no program's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is none of the programs: give agrep, gnuld or xds")]
+pub struct UnknownProgram(String);
+
+impl FromStr for Program {
+    type Err = UnknownProgram;
+
+    fn from_str(name: &str) -> Result<Self, UnknownProgram> {
+        Self::ALL
+            .into_iter()
+            .find(|program| program.name() == name)
+            .ok_or_else(|| UnknownProgram(name.to_owned()))
+    }
+}
+
+pub(crate) fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// How much the programs have to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    /// Files in the source tree.
+    pub files: usize,
+    /// Objects to link.
+    pub objects: usize,
+    /// Size of the array in bytes, whole MiB.
+    pub array_bytes: u64,
+    /// Rows of 8 KiB read from the array.
+    pub reads: usize,
+}
+
+impl Scale {
+    /// What the published programs had to do, where the disk is like theirs; more where it is faster.
+    pub fn of(profile: Profile) -> Self {
+        let (files, reads) = if profile == Profile::Disk4 { (1_349, 2_000) } else { (3_000, 20_000) };
+        Self { files, objects: 562, array_bytes: 1 << 30, reads }
+    }
+
+    /// Room for all data with what a file system adds.
+    pub(crate) fn room_bytes(self) -> u64 {
+        const FILE_BYTES: u64 = 20 << 10;
+        const OBJECT_BYTES: u64 = 24 << 10;
+        const SPARE: u64 = 96 << 20;
+        let files = self.files as u64 * FILE_BYTES + self.objects as u64 * OBJECT_BYTES;
+        SPARE + files + self.array_bytes + self.array_bytes / 16
+    }
+}
+
+/// A program with its data in place.
+#[derive(Debug)]
+pub(crate) struct Workload {
+    pub(crate) program: Program,
+    pub(crate) plain: Invocation,
+    /// The version with hints written by hand.
+    pub(crate) hinted: Invocation,
+    /// Starts the same program without touching the data.
+    pub(crate) idle: Invocation,
+    /// The exit status of a run that did its work.
+    pub(crate) status_expected: i32,
+    output: Option<PathBuf>,
+}
+
+impl Workload {
+    /// Writes the data below `data`, which is the slow place; the program writes below `scratch`, which is not.
+    pub(crate) fn prepare(
+        program: Program,
+        scale: Scale,
+        data: &Path,
+        scratch: &Path,
+        guests: &Guests,
+        interrupt: &Interrupt,
+    ) -> Result<Self, Error> {
+        match program {
+            Program::Agrep => Self::agrep(scale, data, guests),
+            Program::Gnuld => Self::gnuld(scale, data, scratch, guests, interrupt),
+            Program::Xds => Self::xds(scale, data, guests),
+        }
+    }
+
+    fn agrep(scale: Scale, data: &Path, guests: &Guests) -> Result<Self, Error> {
+        let tree = data.join("tree");
+        source_tree::write(&tree, scale.files).map_err(Error::file("write the source tree", &tree))?;
+        let plain = Invocation::new(data, ["grep", "-r", ABSENT, "tree"]);
+        Ok(Self {
+            program: Program::Agrep,
+            hinted: plain.behind([guests.agrep_hinted.as_os_str(), "tree".as_ref(), "--".as_ref()]),
+            idle: Invocation::new(data, ["grep", "--version"]),
+            plain,
+            status_expected: 1,
+            output: None,
+        })
+    }
+
+    fn gnuld(
+        scale: Scale,
+        data: &Path,
+        scratch: &Path,
+        guests: &Guests,
+        interrupt: &Interrupt,
+    ) -> Result<Self, Error> {
+        let folder = data.join("objects");
+        fs::create_dir(&folder).map_err(Error::file("create", &folder))?;
+        objects::write(&folder, scale.objects, interrupt)?;
+        let output = scratch.join("linked");
+        let names: Vec<OsString> = objects::names(scale.objects).into_iter().map(OsString::from).collect();
+        let entry = objects::entry();
+        let head = ["ld".as_ref(), "-o".as_ref(), output.as_os_str(), "-e".as_ref(), entry.as_ref()];
+        let plain = Invocation::new(&folder, names.iter()).behind(head);
+        let hints =
+            [guests.agrep_hinted.as_os_str()].into_iter().chain(names.iter().map(OsString::as_os_str));
+        Ok(Self {
+            program: Program::Gnuld,
+            hinted: plain.behind(hints.chain(["--".as_ref()])),
+            idle: Invocation::new(data, ["ld", "--version"]),
+            plain,
+            status_expected: 0,
+            output: Some(output),
+        })
+    }
+
+    fn xds(scale: Scale, data: &Path, guests: &Guests) -> Result<Self, Error> {
+        let path = data.join("array");
+        array::write(&path, scale.array_bytes).map_err(Error::file("write", &path))?;
+        let reads = scale.reads.to_string();
+        let slices = guests.slices.as_os_str();
+        let arguments = [slices, "array".as_ref(), reads.as_ref(), ARRAY_SEED.as_ref()];
+        let by_hand = arguments.iter().copied().chain(["--hinted".as_ref(), ROWS_AHEAD.as_ref()]);
+        Ok(Self {
+            program: Program::Xds,
+            hinted: Invocation::new(data, by_hand),
+            idle: Invocation::new(data, [slices, "--help".as_ref()]),
+            plain: Invocation::new(data, arguments),
+            status_expected: 0,
+            output: None,
+        })
+    }
+
+    /// Takes away what an earlier run wrote, so that no run can pass with another's file.
+    pub(crate) fn remove_output(&self) -> Result<(), Error> {
+        match self.output.as_deref().map(|path| (path, fs::remove_file(path))) {
+            Some((path, Err(error))) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::file("remove", path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The digest of the file that the program wrote; `None` where it writes none or did not.
+    pub(crate) fn output_digest(&self) -> Option<[u8; 32]> {
+        let mut file = File::open(self.output.as_deref()?).ok()?;
+        digest(&mut file).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_program_is_read_back_from_its_name() {
+        for program in Program::ALL {
+            assert_eq!(program.to_string().parse(), Ok(program));
+        }
+        assert!("ld".parse::<Program>().unwrap_err().to_string().contains("gnuld"));
+    }
+
+    #[test]
+    fn programs_are_looked_for_on_the_path() {
+        assert!(is_on_path("sh"));
+        assert!(!is_on_path("no-such-program-anywhere"));
+    }
+}

@@ -1,0 +1,175 @@
+//! The published comparison of speculative prefetching, with today's programs: original, speculating, hinted by hand.
+//!
+//! T. Fraser and F. Chang, "Operating System I/O Speculation", USENIX 2003; F. Chang and G. Gibson, "Automatic I/O Hint
+//! Generation through Speculative Execution", OSDI 1999.
+
+use std::path::{Path, PathBuf};
+
+use forebay_meter::Row;
+use forebay_testkit::{Profile, SlowDisk};
+
+use crate::comparison::{Bench, Comparison, Measured, Side};
+use crate::guests::Guests;
+use crate::interrupt::Interrupt;
+use crate::programs::{Program, Scale, Workload};
+use crate::table::{percent, render, seconds, times, times_spread, yes_no};
+use crate::{Error, Progress, scratch_folder};
+
+/// What to compare.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The disk that the data lies on.
+    pub profile: Profile,
+    /// The programs, in the order they are run.
+    pub programs: Vec<Program>,
+    /// Rounds; each runs every side once.
+    pub runs: usize,
+    /// How much the programs have to do.
+    pub scale: Scale,
+    /// The `forebay` program.
+    pub forebay: PathBuf,
+}
+
+impl Options {
+    /// All programs at the published scale, in five rounds.
+    pub fn new(profile: Profile, forebay: PathBuf) -> Self {
+        Self { profile, programs: Program::ALL.to_vec(), runs: 5, scale: Scale::of(profile), forebay }
+    }
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The disk.
+    pub profile: Profile,
+    /// One entry a program.
+    pub measured: Vec<Measured>,
+}
+
+/// Runs the comparison. Nothing of it is left behind, however it ends.
+///
+/// # Errors
+///
+/// A program or a right that is missing, a program that fails by itself, or an interrupt. A difference between the sides
+/// is not an error: it is in the outcome.
+pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
+    let interrupt = Interrupt::watch();
+    options.programs.iter().try_for_each(|program| program.check_installed())?;
+    let steps = options.programs.len() * (1 + options.runs * Side::ALL.len());
+    let mut done = 0;
+    let mut tell = |doing: String| {
+        progress(Progress::new(done, steps, doing));
+        done += 1;
+    };
+
+    let scratch = scratch_folder()?;
+    let guests = Guests::unpack(scratch.path())?;
+    let disk = SlowDisk::start(options.profile, options.scale.room_bytes())?;
+    let bench =
+        Bench { disk: &disk, forebay: &options.forebay, scratch: scratch.path(), interrupt: &interrupt };
+    let mut measured = Vec::new();
+    for &program in &options.programs {
+        tell(format!("{program}: writing the data"));
+        let prepare = |data: &Path| {
+            Workload::prepare(program, options.scale, data, scratch.path(), &guests, &interrupt)
+        };
+        let workload = disk.fill(prepare)??;
+        let mut comparison = Comparison::new(&bench, workload);
+        for round in 1..=options.runs {
+            for side in Side::ALL {
+                tell(format!("{program}: round {round} of {}, {}", options.runs, side.name()));
+                comparison.run(side)?;
+            }
+        }
+        measured.push(comparison.finish());
+    }
+    progress(Progress::new(steps, steps, "done"));
+    Ok(Outcome { profile: options.profile, measured })
+}
+
+impl Outcome {
+    /// Rows by the result schema.
+    pub fn rows(&self) -> Vec<Row> {
+        self.measured.iter().flat_map(|measured| measured.rows(&self.profile.to_string())).collect()
+    }
+
+    /// Whether every run of every program gave the same output, exit status and file.
+    pub fn identical(&self) -> bool {
+        self.measured.iter().all(Measured::identical)
+    }
+
+    /// Medians beside the published figures, what Forebay counted, and every difference found.
+    pub fn table(&self) -> String {
+        let mut parts = vec![self.times_table()];
+        parts.extend(self.counters_table());
+        parts.extend(self.measured.iter().flat_map(Measured::remarks));
+        parts.join("\n\n")
+    }
+
+    fn times_table(&self) -> String {
+        let disk = format!("on {}", self.profile);
+        let header = [
+            disk.as_str(),
+            "original",
+            "forebay",
+            "by hand",
+            "warm",
+            "speedup (min - max)",
+            "stall removed",
+            "output identical",
+            "1999: original",
+            "speculating",
+            "by hand",
+            "speedup",
+        ];
+        let rows = self.measured.iter().map(|measured| {
+            let median = |side| seconds(measured.elapsed_s(side).median());
+            let published = measured.program.published();
+            let mut cells = vec![measured.program.to_string()];
+            cells.extend(Side::ALL.map(median));
+            cells.extend([
+                times_spread(measured.speedup().spread()),
+                percent(measured.stall_removed()),
+                yes_no(measured.identical()),
+                seconds(published.original_s),
+                seconds(published.speculating_s),
+                seconds(published.hinted_s),
+                times(published.original_s / published.speculating_s),
+            ]);
+            cells
+        });
+        render(&header, rows)
+    }
+
+    /// `None` where no run left statistics.
+    fn counters_table(&self) -> Option<String> {
+        let mut names: Vec<_> = self.measured.iter().flat_map(|measured| measured.counters.keys()).collect();
+        names.sort();
+        names.dedup();
+        if names.is_empty() {
+            return None;
+        }
+        let header: Vec<&str> = ["forebay counted"]
+            .into_iter()
+            .chain(self.measured.iter().map(|measured| measured.program.name()))
+            .collect();
+        let rows = names.into_iter().map(|name| {
+            let value = |measured: &Measured| {
+                let median = measured.counters.get(name).map(|series| series.median());
+                median.map_or_else(|| "-".to_owned(), |value| shown(value, &name.1))
+            };
+            [name.0.clone()].into_iter().chain(self.measured.iter().map(value)).collect()
+        });
+        Some(render(&header, rows))
+    }
+}
+
+fn shown(value: f64, unit: &str) -> String {
+    match unit {
+        "s" => seconds(value),
+        "us" => seconds(value / 1e6),
+        "ns" => seconds(value / 1e9),
+        "1" => format!("{value:.0}"),
+        _ => format!("{value:.0} {unit}"),
+    }
+}
