@@ -1,1 +1,489 @@
-//! Placeholder.
+//! When the original should start a speculator, and which programs should get an agent at all.
+//!
+//! # Model
+//!
+//! A speculation costs the original the fork, `F` ticks, and afterwards a copy of each page that it writes
+//! first. It saves about one mean stall `s` for each hint that the original used in time, and half of one for
+//! each that came late; wrong hints took up the device:
+//!
+//! ```text
+//!     cost C  = F' + F / 2 + 50 us      F' = F, or what of F exceeded a mean stall when the fork was
+//!                                       made while the stalled read was in flight
+//!     yield y = used + late / 2 - wrong / 16      (in stalls)
+//!     worth it:  y >= 1/2  and  y s > 2 C
+//! ```
+//!
+//! `y`, `s` and `C` are exponentially weighted means (weights 1/4, 1/8, 1/4) of what was seen. Before anything
+//! was seen `y` is 8 and `F` 100 us, or what the caller expects from the size of the process.
+//!
+//! # States
+//!
+//! * *Enabled* (at first): a fork is justified at a stall, but for a process's first, if the stalls of the last
+//!   1/64 to 1/32 s or of the last 1/2 to 1 s (by the clock's rate) took at least 2 % of that time, or of the
+//!   process's life if that is shorter, and it is worth it by the means above.
+//! * *Disabled*, by a **crossing**: when a speculation is judged and the means say that it is not worth it, or
+//!   [`FUTILE_MAX`] speculations in a row yielded less than half a stall; also when stalls become too short or forks too
+//!   dear. (It is no crossing when no speculator was ever started.) One *probe* is made
+//!   after `4 * 2^level` stalls and `2^level / 256` s, where the level rises with each failed probe, up to 10 (up
+//!   to 2 within the first 16 speculations: those teach the call sites what to predict).
+//!   A probe that was worth it restores Enabled, with its own yield as the mean; the level is halved then, and is
+//!   forgotten after [`STEADY`] good speculations in a row.
+//! * *Saturated*, laid over both while the caller says so: one probe after 256 stalls and a second.
+//!
+//! Means follow a change of phase: `y` never counts as more than 4 times what is needed to break even (or 16),
+//! so a handful of useless speculations disables however well earlier ones did.
+//!
+//! # Bound
+//!
+//! Whatever happens, a fork is justified only while
+//!
+//! ```text
+//!     sum of all C so far + C expected  <=  1.46 % of the time elapsed + half of the stall time saved + 1 ms
+//! ```
+//!
+//! so the time spent on forks stays below 1.5 % of the elapsed time and what was paid back, but for one
+//! millisecond a process (which lets short processes begin) and the excess of the last fork over what was expected.
+//!
+//! # Programs
+//!
+//! [`ProgramRecord`] spares executables that never stall the loading of an agent: the first
+//! [`STARTS_FIRST`] starts get one, then every 2nd, 4th ... up to every [`STARTS_APART_MAX`]th as long as no stall is
+//! reported; a stall gives it to the next [`STARTS_TRUSTED`] starts. [`program_index`] is the
+//! order in which the shared table of programs is probed.
+//!
+//! Times are in ticks; yields and means of them have 8 fractional bits.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::channel::{PROGRAMS, Program};
+
+/// Hints that a speculation is taken to be good for before one was seen.
+pub const YIELD_FIRST: u64 = 8;
+/// Speculations in a row with a yield of less than half a stall that make a crossing.
+pub const FUTILE_MAX: u32 = 6;
+/// Good speculations in a row after which earlier failures are forgotten.
+pub const STEADY: u32 = 4;
+/// Stalls that nothing was prefetched for after which a speculation has plainly strayed.
+const STRAYED_STALLS: u64 = 4;
+/// Stalls and, as a part of a second, time before the first probe.
+const BACKOFF_STALLS: u64 = 4;
+const BACKOFF_TIME_PART: u64 = 256;
+/// Doublings of the back-off.
+const LEVEL_MAX: u32 = 10;
+/// Doublings of the back-off during the first speculations, which teach the call sites what to predict.
+const LEVEL_LESSONS_MAX: u32 = 2;
+const LESSONS: u64 = 16;
+/// Stalls between probes of a saturated device; they are also a second apart.
+const SATURATED_STALLS: u64 = 256;
+
+const ONE: u64 = 1 << 8;
+/// Less is no yield at all.
+const YIELD_MIN: u64 = ONE / 2;
+
+/// Time spent within a window that slides over time: the present bucket, and of the one before the part that
+/// the window still covers.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    /// log2 of the bucket's length in ticks.
+    shift: u32,
+    bucket: u64,
+    current: u64,
+    previous: u64,
+}
+
+impl Window {
+    const fn new(ticks: u64) -> Self {
+        Self { shift: 63 - (ticks | 1).leading_zeros(), bucket: 0, current: 0, previous: 0 }
+    }
+
+    /// Both buckets as they stand when `bucket` is the present one.
+    #[inline]
+    fn at(&self, bucket: u64) -> (u64, u64) {
+        match bucket.wrapping_sub(self.bucket) {
+            0 => (self.previous, self.current),
+            1 => (self.current, 0),
+            // A clock that steps back a little stays in the bucket.
+            u64::MAX => (self.previous, self.current),
+            _ => (0, 0),
+        }
+    }
+
+    fn add(&mut self, now: u64, ticks: u64) {
+        let bucket = now >> self.shift;
+        let (previous, current) = self.at(bucket);
+        *self = Self { shift: self.shift, bucket, previous, current: current.saturating_add(ticks) };
+    }
+
+    /// Whether at least 1/50 of the window, or of `age` if that is shorter, was spent.
+    #[inline]
+    fn at_least_a_fiftieth(&self, now: u64, age: u64) -> bool {
+        let length = 1u64 << self.shift;
+        let (previous, current) = self.at(now >> self.shift);
+        let gone = now & (length - 1);
+        let remaining = (u128::from(previous) * u128::from(length - gone)) >> self.shift;
+        let spent = remaining + u128::from(current);
+        spent > 0 && spent * 50 >= u128::from(length.min(age))
+    }
+}
+
+/// Decides for one process when a stall justifies starting a speculator.
+///
+/// The caller, at a stall that nothing was prefetched for: if [`Policy::armed`] or [`Policy::judge_due`], judges the
+/// speculation that it has, if any ([`Policy::on_end`]); then, if [`Policy::armed`] (again: the judgement may have
+/// changed it), forks ([`Policy::on_spawn`]). It reports each stall when it is over ([`Policy::on_stall`]).
+#[derive(Clone, Debug)]
+pub struct Policy {
+    ticks_per_second: u64,
+    begun: bool,
+    start: u64,
+    short: Window,
+    long: Window,
+    /// All stalls, and those that nothing was prefetched for.
+    stalls: u64,
+    stalls_cold: u64,
+    /// Mean stall that nothing was prefetched for.
+    stall_mean: u64,
+    yield_mean: u64,
+    /// Mean cost of a speculation, copied pages included.
+    cost_mean: u64,
+    spawns: u64,
+    /// A speculation was started that [`Policy::on_end`] has not been told of.
+    unjudged: bool,
+    /// It was started at that many stalls that nothing was prefetched for.
+    spawned_stalls: u64,
+    spent: u64,
+    saved: u64,
+    disabled: bool,
+    level: u32,
+    /// When a probe may be made, in stalls without prefetch and in time.
+    probe_stalls: u64,
+    probe_at: u64,
+    futile: u32,
+    good: u32,
+    saturated: bool,
+    saturated_stalls: u64,
+    saturated_at: u64,
+    crossings: u64,
+}
+
+impl Policy {
+    /// The policy of a process that has not stalled yet.
+    #[must_use]
+    pub const fn new(ticks_per_second: u64) -> Self {
+        let ticks_per_second = if ticks_per_second == 0 { 1_000_000_000 } else { ticks_per_second };
+        Self {
+            ticks_per_second,
+            begun: false,
+            start: 0,
+            short: Window::new(ticks_per_second / 32),
+            long: Window::new(ticks_per_second),
+            stalls: 0,
+            stalls_cold: 0,
+            stall_mean: 0,
+            yield_mean: YIELD_FIRST * ONE,
+            // 100 us, half as much again, and 50 us.
+            cost_mean: ticks_per_second / 5_000,
+            spawns: 0,
+            unjudged: false,
+            spawned_stalls: 0,
+            spent: 0,
+            saved: 0,
+            disabled: false,
+            level: 0,
+            probe_stalls: 0,
+            probe_at: 0,
+            futile: 0,
+            good: 0,
+            saturated: false,
+            saturated_stalls: 0,
+            saturated_at: 0,
+            crossings: 0,
+        }
+    }
+
+    /// The process started at `now`. Without this call it counts as started at its first stall.
+    pub fn begin(&mut self, now: u64) {
+        if !self.begun {
+            self.begun = true;
+            self.start = now;
+        }
+    }
+
+    /// Until a fork was measured, take it to cost this many ticks (about 16 us for each resident MiB).
+    pub fn expect_cost(&mut self, ticks: u64) {
+        if self.spawns == 0 {
+            self.cost_mean = ticks.saturating_add(self.allowance(ticks));
+        }
+    }
+
+    /// A call of the original waited `duration` ticks, until `now`; `hinted` if a prefetch for it was under way.
+    pub fn on_stall(&mut self, now: u64, duration: u64, hinted: bool) {
+        self.begin(now.saturating_sub(duration));
+        self.stalls = self.stalls.saturating_add(1);
+        self.short.add(now, duration);
+        self.long.add(now, duration);
+        if hinted {
+            return;
+        }
+        if self.stalls_cold == 0 {
+            self.stall_mean = duration;
+        } else {
+            // One wait of seconds says nothing of the stalls to come.
+            let duration = duration.min(self.stall_mean.saturating_mul(8).max(self.ticks_per_second >> 14));
+            self.stall_mean = mean(self.stall_mean, duration, 3);
+        }
+        self.stalls_cold = self.stalls_cold.saturating_add(1);
+        if !self.disabled && !self.unjudged && !self.pays(self.yield_mean) {
+            self.disable(now);
+        }
+    }
+
+    /// The original started a speculator, which took `cost` ticks of its time; `hidden_in_stall` if the read
+    /// that stalled was in flight meanwhile.
+    pub fn on_spawn(&mut self, now: u64, cost: u64, hidden_in_stall: bool) {
+        self.begin(now);
+        let visible = if hidden_in_stall { cost.saturating_sub(self.stall_mean) } else { cost };
+        let charge = visible.saturating_add(self.allowance(cost));
+        self.spent = self.spent.saturating_add(charge);
+        self.cost_mean = if self.spawns == 0 { charge } else { mean(self.cost_mean, charge, 2) };
+        self.spawns = self.spawns.saturating_add(1);
+        self.unjudged = true;
+        self.spawned_stalls = self.stalls_cold;
+        self.saturated_stalls = self.stalls_cold.saturating_add(SATURATED_STALLS);
+        self.saturated_at = now.saturating_add(self.ticks_per_second);
+        if self.disabled {
+            // The probe has failed unless it is judged otherwise.
+            let level_max = if self.spawns <= LESSONS { LEVEL_LESSONS_MAX } else { LEVEL_MAX };
+            self.level = (self.level + 1).min(level_max);
+            self.back_off(now);
+        }
+    }
+
+    /// A speculation is judged: hints of it that the original used in time, used late, and did not use.
+    pub fn on_end(&mut self, now: u64, used: u64, late: u64, wrong: u64) {
+        self.unjudged = false;
+        let gained = used.saturating_mul(ONE).saturating_add(late.saturating_mul(ONE / 2));
+        let gained = gained.saturating_sub(wrong.saturating_mul(ONE / 16));
+        self.saved = self.saved.saturating_add(scaled(gained, self.stall_mean));
+
+        let break_even =
+            (u128::from(self.cost_mean) * u128::from(2 * ONE)).checked_div(u128::from(self.stall_mean));
+        let enough = u64::try_from(break_even.unwrap_or(0)).unwrap_or(u64::MAX);
+        let counted = gained.min(enough.saturating_mul(4).max(16 * ONE));
+        let worth_it = self.pays(gained);
+        self.good = if worth_it { self.good.saturating_add(1) } else { 0 };
+        self.futile = if gained < YIELD_MIN { self.futile.saturating_add(1) } else { 0 };
+        if self.good >= STEADY {
+            self.level = 0;
+        }
+        if self.disabled {
+            if worth_it {
+                self.disabled = false;
+                self.yield_mean = counted;
+                self.level /= 2;
+            }
+        } else {
+            self.yield_mean = mean(self.yield_mean, counted, 2);
+            if self.futile >= FUTILE_MAX || !self.pays(self.yield_mean) {
+                self.disable(now);
+            }
+        }
+    }
+
+    /// The device serves so few requests at once that prefetching from it does not help.
+    pub fn set_saturated(&mut self, saturated: bool) {
+        if saturated && !self.saturated {
+            self.saturated_stalls = self.stalls_cold.saturating_add(SATURATED_STALLS);
+        }
+        self.saturated = saturated;
+    }
+
+    /// Whether a stall at `now` would justify a fork.
+    #[must_use]
+    #[inline]
+    pub fn armed(&self, now: u64) -> bool {
+        if self.stalls == 0 || !self.affordable(now) {
+            return false;
+        }
+        if self.saturated && (self.stalls_cold < self.saturated_stalls || now < self.saturated_at) {
+            return false;
+        }
+        if self.disabled && !self.probe_due(now) {
+            return false;
+        }
+        let age = now.saturating_sub(self.start);
+        self.short.at_least_a_fiftieth(now, age) || self.long.at_least_a_fiftieth(now, age)
+    }
+
+    /// Whether the running speculation has plainly strayed and should be judged even when no fork is justified:
+    /// what it saved may be what justifies the next one.
+    #[must_use]
+    #[inline]
+    pub fn judge_due(&self) -> bool {
+        self.unjudged && self.stalls_cold >= self.spawned_stalls.saturating_add(STRAYED_STALLS)
+    }
+
+    /// Times that speculation was disabled because it did not pay.
+    #[must_use]
+    pub const fn crossings(&self) -> u64 {
+        self.crossings
+    }
+
+    /// Whether speculation is disabled now, probes excepted.
+    #[must_use]
+    pub const fn disabled(&self) -> bool {
+        self.disabled
+    }
+
+    /// Ticks that speculation cost the original so far: forks not hidden in a stall, and an estimate of copied pages.
+    #[must_use]
+    pub const fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    /// Estimate of the stall ticks that speculation saved so far.
+    #[must_use]
+    pub const fn saved(&self) -> u64 {
+        self.saved
+    }
+
+    /// Ticks allowed for the pages that the original copies after a fork of this cost.
+    fn allowance(&self, cost: u64) -> u64 {
+        (cost / 2).saturating_add(self.ticks_per_second / 20_000)
+    }
+
+    fn pays(&self, gained: u64) -> bool {
+        gained >= YIELD_MIN && scaled(gained, self.stall_mean) > self.cost_mean.saturating_mul(2)
+    }
+
+    #[inline]
+    fn affordable(&self, now: u64) -> bool {
+        let elapsed = now.saturating_sub(self.start);
+        let earned = ((elapsed >> 6) - (elapsed >> 10)).saturating_add(self.saved / 2);
+        self.spent.saturating_add(self.cost_mean) <= earned.saturating_add(self.ticks_per_second / 1_000)
+    }
+
+    #[inline]
+    fn probe_due(&self, now: u64) -> bool {
+        self.stalls_cold >= self.probe_stalls && now >= self.probe_at
+    }
+
+    fn disable(&mut self, now: u64) {
+        self.disabled = true;
+        self.futile = 0;
+        self.good = 0;
+        if self.spawns > 0 {
+            self.crossings = self.crossings.saturating_add(1);
+        }
+        self.back_off(now);
+    }
+
+    fn back_off(&mut self, now: u64) {
+        let level = self.level.min(LEVEL_MAX);
+        self.probe_stalls = self.stalls_cold.saturating_add(BACKOFF_STALLS << level);
+        let wait = (self.ticks_per_second / BACKOFF_TIME_PART).saturating_mul(1 << level);
+        self.probe_at = now.saturating_add(wait);
+    }
+}
+
+/// Exponentially weighted mean with the weight `2^-shift` for the new sample.
+fn mean(mean: u64, sample: u64, shift: u32) -> u64 {
+    if sample >= mean {
+        mean + ((sample - mean) >> shift)
+    } else {
+        let gap = mean - sample;
+        // Rounded up, so that the mean can reach 0.
+        mean - (gap >> shift) - u64::from(gap & ((1 << shift) - 1) != 0)
+    }
+}
+
+/// `ticks` times a figure with 8 fractional bits.
+#[inline]
+fn scaled(figure: u64, ticks: u64) -> u64 {
+    u64::try_from((u128::from(figure) * u128::from(ticks)) >> 8).unwrap_or(u64::MAX)
+}
+
+/// Starts of an executable that get an agent before anything is known of it.
+pub const STARTS_FIRST: u64 = 4;
+/// Starts that get an agent after a stall was reported.
+pub const STARTS_TRUSTED: u64 = 64;
+/// Every how manieth start of an executable that never stalls gets an agent, in the end.
+pub const STARTS_APART_MAX: u64 = 32;
+
+/// What is known of an executable, packed in one word; 0 is nothing.
+///
+/// Bits 0..8: starts yet to get an agent whatever happens; 8..16: starts to pass over before the next one that
+/// does; 16..24: starts from one that does to the next; bit 63: not new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramRecord {
+    sure: u64,
+    pass_over: u64,
+    apart: u64,
+}
+
+impl ProgramRecord {
+    const KNOWN: u64 = 1 << 63;
+
+    fn unpack(word: u64) -> Self {
+        if word & Self::KNOWN == 0 {
+            return Self { sure: STARTS_FIRST, pass_over: 0, apart: 1 };
+        }
+        Self {
+            sure: (word & 0xff).min(STARTS_TRUSTED),
+            pass_over: (word >> 8 & 0xff).min(STARTS_APART_MAX),
+            apart: (word >> 16 & 0xff).clamp(1, STARTS_APART_MAX),
+        }
+    }
+
+    fn pack(self) -> u64 {
+        Self::KNOWN | self.sure | self.pass_over << 8 | self.apart << 16
+    }
+
+    /// Whether the start of this executable at hand gets an agent, and the record with that start in it.
+    #[must_use]
+    pub fn decide(word: u64) -> (u64, bool) {
+        let mut record = Self::unpack(word);
+        let inject = record.sure > 0 || record.pass_over == 0;
+        if record.sure > 0 {
+            record.sure -= 1;
+        } else if record.pass_over > 0 {
+            record.pass_over -= 1;
+        } else {
+            record.apart = (record.apart * 2).min(STARTS_APART_MAX);
+            record.pass_over = record.apart - 1;
+        }
+        (record.pack(), inject)
+    }
+
+    /// The record after a process of this executable stalled.
+    #[must_use]
+    pub fn on_stall(_word: u64) -> u64 {
+        Self { sure: STARTS_TRUSTED, pass_over: 0, apart: 1 }.pack()
+    }
+}
+
+/// Entries of the table of programs that are looked at for one key.
+pub const PROGRAM_PROBES: usize = 8;
+
+/// Indices at which the program with this key may be, in the order to look.
+pub fn program_index(key: u64) -> impl Iterator<Item = usize> {
+    let first = (key ^ key >> 32) as usize;
+    (0..PROGRAM_PROBES).map(move |probe| first.wrapping_add(probe) & (PROGRAMS - 1))
+}
+
+const _: () = assert!(PROGRAMS.is_power_of_two());
+
+/// The entry of the program with this key, claimed if it has none; `None` if all its places are taken.
+#[must_use]
+pub fn program(programs: &[Program; PROGRAMS], key: u64) -> Option<&Program> {
+    let key = key.max(1);
+    program_index(key).map(|index| &programs[index & (PROGRAMS - 1)]).find(|program| {
+        let found = program.key.load(Relaxed);
+        found == key
+            || found == 0
+                && match program.key.compare_exchange(0, key, Relaxed, Relaxed) {
+                    Ok(_) => true,
+                    Err(other) => other == key,
+                }
+    })
+}

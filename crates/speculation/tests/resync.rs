@@ -1,0 +1,376 @@
+//! The resync policy, on simulated processes, and the records of programs.
+
+mod support;
+
+use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
+
+use forebay_speculation::channel::{PROGRAMS, Program};
+use forebay_speculation::resync::{
+    PROGRAM_PROBES, Policy, ProgramRecord, STARTS_APART_MAX, STARTS_FIRST, STARTS_TRUSTED, program,
+    program_index,
+};
+use proptest::prelude::*;
+use support::Chance;
+
+/// Ticks of the simulations: nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+const US: u64 = 1_000;
+
+/// A process that computes, then needs data, again and again.
+struct Process {
+    policy: Policy,
+    chance: Chance,
+    now: u64,
+    /// When it would be now with no speculation at all.
+    alone: u64,
+    fork: u64,
+    hidden: bool,
+    /// Reads that the running speculation still has right; `None` when none is running.
+    ahead: Option<u64>,
+    used: u64,
+    forks: u64,
+    stalls: u64,
+}
+
+impl Process {
+    fn new(fork: u64, hidden: bool) -> Self {
+        let mut policy = Policy::new(SECOND);
+        policy.begin(SECOND);
+        Self {
+            policy,
+            chance: Chance(1),
+            now: SECOND,
+            alone: SECOND,
+            fork,
+            hidden,
+            ahead: None,
+            used: 0,
+            forks: 0,
+            stalls: 0,
+        }
+    }
+
+    /// `reads` times: computes for about `compute`, then needs data that takes about `stall`. A speculation
+    /// started meanwhile is right about `right` reads, and hints as many wrong ones as `wrong`.
+    fn run(&mut self, reads: u64, compute: u64, stall: u64, right: u64, wrong: u64) {
+        for _ in 0..reads {
+            let compute = compute / 2 + self.chance.below(compute + 1);
+            let stall = stall * (75 + self.chance.below(51)) / 100;
+            self.now += compute;
+            self.alone += compute + stall;
+            if let Some(ahead) = self.ahead.filter(|&ahead| ahead > 0) {
+                self.ahead = Some(ahead - 1);
+                self.used += 1;
+                continue;
+            }
+            if (self.policy.armed(self.now) || self.policy.judge_due()) && self.ahead.take().is_some() {
+                self.policy.on_end(self.now, self.used, 0, wrong);
+                self.used = 0;
+            }
+            if self.policy.armed(self.now) {
+                self.policy.on_spawn(self.now, self.fork, self.hidden);
+                self.forks += 1;
+                self.ahead = Some(right);
+                let copies = self.fork / 2;
+                self.now += copies + if self.hidden { self.fork.saturating_sub(stall) } else { self.fork };
+            }
+            self.now += stall;
+            self.stalls += 1;
+            self.policy.on_stall(self.now, stall, false);
+        }
+    }
+
+    /// Time taken against the time without speculation.
+    fn ratio(&self) -> f64 {
+        (self.now - SECOND) as f64 / (self.alone - SECOND) as f64
+    }
+}
+
+fn process(fork: u64, hidden: bool, reads: u64, stall: u64, right: u64, wrong: u64) -> Process {
+    let mut process = Process::new(fork, hidden);
+    process.run(reads, 20 * US, stall, right, wrong);
+    process
+}
+
+#[test]
+fn effective_speculation_goes_on() {
+    for (stall, ratio) in [(70 * US, 0.35), (MS, 0.06), (12 * MS, 0.02)] {
+        let process = process(75 * US, true, 20_000, stall, 500, 2);
+        assert!(process.ratio() < ratio, "{}", process.ratio());
+        assert!(process.stalls < 150, "{}", process.stalls);
+        assert_eq!(process.policy.crossings(), 0);
+    }
+}
+
+#[test]
+fn even_one_right_hint_a_speculation_is_worth_a_hidden_fork() {
+    let process = process(75 * US, true, 5_000, MS, 1, 3);
+    assert!(process.ratio() < 0.75, "{}", process.ratio());
+}
+
+#[test]
+fn useless_speculation_is_disabled_once_and_probed_ever_more_rarely() {
+    for fork in [75 * US, 400 * US, 16 * MS] {
+        for hidden in [true, false] {
+            for stall in [70 * US, MS, 12 * MS] {
+                let process = process(fork, hidden, 40_000, stall, 0, 0);
+                assert!(process.ratio() < 1.02, "{}", process.ratio());
+                assert_eq!(process.policy.crossings(), 1);
+                assert!(process.policy.disabled() && process.forks <= 36, "{}", process.forks);
+            }
+        }
+    }
+}
+
+#[test]
+fn wrong_hints_count_against_the_right_ones() {
+    let process = process(75 * US, true, 20_000, MS, 1, 40);
+    assert!(process.policy.disabled() && process.forks <= 36, "{}", process.forks);
+}
+
+#[test]
+fn success_after_a_useless_phase_restores_and_failure_after_a_good_one_disables() {
+    let mut process = Process::new(75 * US, true);
+    process.run(2_000, 20 * US, MS, 0, 5);
+    assert!(process.policy.disabled());
+    let stalls = process.stalls;
+    process.run(20_000, 20 * US, MS, 200, 5);
+    assert!(!process.policy.disabled());
+    assert!(process.stalls - stalls < 1_000, "{}", process.stalls - stalls);
+    for _ in 0..3 {
+        let forks = process.forks;
+        process.run(2_000, 20 * US, MS, 0, 5);
+        assert!(process.policy.disabled());
+        assert!(process.forks - forks <= 30, "{}", process.forks - forks);
+        process.run(4_000, 20 * US, MS, 200, 5);
+        assert!(!process.policy.disabled());
+    }
+}
+
+#[test]
+fn a_huge_process_forks_only_for_what_pays_it() {
+    // 16 ms and copies against stalls of 70 us: 700 right hints are needed to earn twice the cost.
+    let loss = process(16 * MS, false, 40_000, 70 * US, 50, 0);
+    assert!(loss.ratio() < 1.02 && loss.forks <= 3, "{} {}", loss.ratio(), loss.forks);
+    let gain = process(16 * MS, false, 200_000, 70 * US, 5_000, 0);
+    assert!(gain.ratio() < 0.6 && !gain.policy.disabled(), "{}", gain.ratio());
+
+    let mut known = Process::new(16 * MS, false);
+    known.policy.expect_cost(16 * MS);
+    known.run(10_000, 20 * US, 70 * US, 0, 0);
+    assert_eq!((known.forks, known.policy.crossings()), (0, 0), "too early for a probe in the first second");
+    known.run(40_000, 20 * US, 70 * US, 0, 0);
+    assert!((1..=3).contains(&known.forks), "{}", known.forks);
+}
+
+#[test]
+fn a_short_process_loses_no_more_than_a_millisecond() {
+    for reads in 1..100 {
+        let process = process(75 * US, false, reads, 70 * US, 0, 0);
+        let lost = process.now - process.alone;
+        assert!(lost < MS + (process.alone - SECOND) / 50, "{reads} reads: {lost} ns");
+    }
+}
+
+#[test]
+fn a_process_that_stalls_rarely_is_left_alone() {
+    let mut process = Process::new(75 * US, true);
+    process.run(1, 10 * MS, 70 * US, 100, 0);
+    process.run(500, 100 * MS, 70 * US, 100, 0);
+    assert_eq!(process.forks, 0);
+    // Until it stalls in earnest.
+    process.run(2_000, 20 * US, 70 * US, 100, 0);
+    assert!(process.forks > 10 && process.stalls < 500 + 100, "{} {}", process.forks, process.stalls);
+}
+
+#[test]
+fn nothing_happens_before_the_second_stall() {
+    let mut policy = Policy::new(SECOND);
+    policy.begin(5 * SECOND);
+    assert!(!policy.armed(5 * SECOND + 10 * MS));
+    policy.on_stall(5 * SECOND + 10 * MS, MS, false);
+    assert!(policy.armed(5 * SECOND + 11 * MS));
+}
+
+#[test]
+fn a_saturated_device_is_probed_rarely_and_used_again_when_it_has_recovered() {
+    let mut process = Process::new(75 * US, true);
+    process.run(100, 20 * US, MS, 3, 0);
+    process.policy.set_saturated(true);
+    let forks = process.forks;
+    process.run(20_000, 20 * US, MS, 0, 0);
+    assert!((2..=25).contains(&(process.forks - forks)), "{}", process.forks - forks);
+    assert!(process.ratio() < 1.01, "{}", process.ratio());
+    process.policy.set_saturated(false);
+    let stalls = process.stalls;
+    process.run(20_000, 20 * US, MS, 200, 0);
+    assert!(process.stalls - stalls < 5_000, "{}", process.stalls - stalls);
+}
+
+#[test]
+fn sites_that_learn_from_the_first_speculations_get_the_chance() {
+    for (fork, stall, reads_max) in [(75 * US, MS, 250), (400 * US, MS, 600), (75 * US, 12 * MS, 250)] {
+        let mut process = Process::new(fork, true);
+        let mut reads = 0;
+        while process.forks < 14 {
+            process.run(1, 20 * US, stall, 0, 3);
+            reads += 1;
+        }
+        assert!(reads < reads_max, "{reads}");
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Pass(u64),
+    Stall(u64, bool),
+    Fork(u64, bool),
+    End(u64, u64, u64),
+    Saturated(bool),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let time = || prop_oneof![0..100 * US, 0..20 * MS, 0..2 * SECOND];
+    prop_oneof![
+        4 => time().prop_map(Event::Pass),
+        6 => (time(), prop::bool::weighted(0.2)).prop_map(|(ticks, hinted)| Event::Stall(ticks, hinted)),
+        6 => (time(), any::<bool>()).prop_map(|(ticks, hidden)| Event::Fork(ticks, hidden)),
+        2 => (0..50u64, 0..50u64, 0..50u64).prop_map(|(used, late, wrong)| Event::End(used, late, wrong)),
+        1 => any::<bool>().prop_map(Event::Saturated),
+    ]
+}
+
+fn wild() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        any::<u64>().prop_map(Event::Pass),
+        any::<(u64, bool)>().prop_map(|(ticks, hinted)| Event::Stall(ticks, hinted)),
+        any::<(u64, bool)>().prop_map(|(ticks, hidden)| Event::Fork(ticks, hidden)),
+        any::<(u64, u64, u64)>().prop_map(|(used, late, wrong)| Event::End(used, late, wrong)),
+        any::<bool>().prop_map(Event::Saturated),
+        event(),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn forks_cost_little_of_the_time_that_was_not_saved(events in prop::collection::vec(event(), 0..300)) {
+        let mut policy = Policy::new(SECOND);
+        let (start, mut now) = (SECOND, SECOND);
+        policy.begin(start);
+        let (mut forks, mut saved_most, mut stall_longest) = (0, 0, 0);
+        for event in events {
+            match event {
+                Event::Pass(ticks) => now += ticks,
+                Event::Stall(ticks, hinted) => {
+                    now += ticks;
+                    stall_longest = stall_longest.max(ticks);
+                    policy.on_stall(now, ticks, hinted);
+                }
+                Event::Fork(cost, hidden) => {
+                    if !policy.armed(now) {
+                        continue;
+                    }
+                    // What was spent before this fork, whose cost nobody knows yet.
+                    let bound = (now - start) * 3 / 200 + saved_most + MS;
+                    prop_assert!(forks <= bound, "{forks} > {bound}");
+                    policy.on_spawn(now, cost, hidden);
+                    now += if hidden { 0 } else { cost };
+                    forks += if hidden { 0 } else { cost };
+                }
+                Event::End(used, late, wrong) => {
+                    policy.on_end(now, used, late, wrong);
+                    saved_most += (used + late) * stall_longest;
+                }
+                Event::Saturated(saturated) => policy.set_saturated(saturated),
+            }
+            let _ = policy.judge_due();
+        }
+        prop_assert!(policy.spent() >= forks);
+    }
+
+    #[test]
+    fn no_sequence_of_events_panics(rate in any::<u64>(), events in prop::collection::vec(wild(), 0..100)) {
+        let mut policy = Policy::new(rate);
+        let mut now = 0u64;
+        for event in events {
+            match event {
+                // The clock may also step back.
+                Event::Pass(ticks) => now = now.wrapping_add(ticks),
+                Event::Stall(ticks, hinted) => policy.on_stall(now, ticks, hinted),
+                Event::Fork(cost, hidden) => policy.on_spawn(now, cost, hidden),
+                Event::End(used, late, wrong) => policy.on_end(now, used, late, wrong),
+                Event::Saturated(saturated) => policy.set_saturated(saturated),
+            }
+            policy.expect_cost(now);
+            let _ = (policy.armed(now), policy.judge_due(), policy.crossings(), policy.saved());
+        }
+    }
+}
+
+/// Which of the next `starts` starts get an agent, when none stalls.
+fn starts(word: &mut u64, starts: u64) -> Vec<u64> {
+    (0..starts)
+        .filter(|_| {
+            let (next, inject) = ProgramRecord::decide(*word);
+            *word = next;
+            inject
+        })
+        .collect()
+}
+
+#[test]
+fn a_program_that_never_stalls_soon_starts_without_an_agent() {
+    let mut word = 0;
+    assert_eq!(starts(&mut word, 40), [0, 1, 2, 3, 4, 6, 10, 18, 34]);
+    let _ = starts(&mut word, 1_000);
+    assert_eq!(starts(&mut word, 320).len() as u64, 320 / STARTS_APART_MAX);
+}
+
+#[test]
+fn one_stall_gives_a_program_its_agent_back() {
+    let mut word = 0;
+    let _ = starts(&mut word, 1_000);
+    word = ProgramRecord::on_stall(word);
+    assert_eq!(starts(&mut word, STARTS_TRUSTED).len() as u64, STARTS_TRUSTED);
+    assert!(starts(&mut word, 1_000).len() < 50);
+    let mut fresh = ProgramRecord::on_stall(0);
+    assert!(starts(&mut fresh, 1_000).len() as u64 > STARTS_FIRST + STARTS_TRUSTED - 8);
+}
+
+fn programs() -> Box<[Program; PROGRAMS]> {
+    Box::new([const { Program { key: AtomicU64::new(0), record: AtomicU64::new(0) } }; PROGRAMS])
+}
+
+#[test]
+fn a_program_keeps_its_entry_until_its_places_are_taken() {
+    let table = programs();
+    let mut entries = HashSet::new();
+    for key in 0..PROGRAM_PROBES as u64 {
+        let key = 7 + key * PROGRAMS as u64;
+        let entry = program(&table, key).unwrap();
+        assert!(std::ptr::eq(entry, program(&table, key).unwrap()));
+        assert!(entries.insert(std::ptr::from_ref(entry)));
+    }
+    assert!(program(&table, 7 + PROGRAM_PROBES as u64 * PROGRAMS as u64).is_none());
+    assert!(program(&table, 7).is_some());
+}
+
+proptest! {
+    #[test]
+    fn any_record_gives_an_agent_at_least_every_so_many_starts(mut word in any::<u64>()) {
+        prop_assert!(starts(&mut word, STARTS_APART_MAX + 1).len() as u64 >= 1);
+        let _ = starts(&mut word, 1_000);
+        prop_assert!(starts(&mut word, 320).len() as u64 == 320 / STARTS_APART_MAX);
+    }
+
+    #[test]
+    fn probing_is_bounded_and_within_the_table(key in any::<u64>(), fill in any::<u64>()) {
+        let probes: Vec<_> = program_index(key).collect();
+        prop_assert_eq!(probes.len(), PROGRAM_PROBES);
+        prop_assert!(probes.iter().all(|&index| index < PROGRAMS));
+        let table = Box::new([fill; PROGRAMS].map(|key| Program { key: key.into(), record: fill.into() }));
+        prop_assert_eq!(program(&table, key).is_some(), fill == 0 || fill == key.max(1));
+    }
+}
