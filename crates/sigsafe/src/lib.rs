@@ -1,2 +1,38 @@
-//! What a signal handler, the agent or a forked child may call.
+//! What a signal handler, the agent or a forked child may call: system calls, the time-stamp counter, and a few
+//! helpers over raw memory. No allocation, no libc, no locks, no formatting, no panics.
+//!
+//! # Safety
+//!
+//! [`syscall`] does what the kernel does: the caller answers for every pointer it passes. The wrappers with
+//! typed arguments are safe where the kernel cannot write to memory through them.
 #![no_std]
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+pub use linux_raw_sys::{elf, errno, general, landlock, prctl, system};
+
+pub mod call;
+pub mod memory;
+pub mod path;
+pub mod text;
+
+pub use call::syscall;
+
+/// The time-stamp counter.
+#[must_use]
+#[inline]
+pub fn ticks() -> u64 {
+    // SAFETY: every x86-64 processor has the instruction, and it has no effect on memory.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// The calling thread's pointer to its control block, which names the thread within the process.
+#[must_use]
+#[inline]
+pub fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: the x86-64 ABI keeps the thread control block's own address in its first word.
+    unsafe {
+        core::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly));
+    }
+    pointer
+}

@@ -1,0 +1,91 @@
+//! Which system calls the original looks at, and how.
+
+use forebay_sigsafe::general as n;
+
+/// What the original does with a call besides letting it through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Class {
+    /// Nothing.
+    Pass = 0,
+    /// May stall on data of a descriptor (first argument).
+    Read,
+    /// May stall on data of the descriptor in the second argument (`sendfile`).
+    ReadSecond,
+    /// May stall on looking a path up; the path is the first argument.
+    Path,
+    /// As `Path`, and gives a descriptor.
+    PathOpens,
+    /// May stall on looking a path up; the path is the second argument.
+    PathAt,
+    /// As `PathAt`, and gives a descriptor.
+    PathAtOpens,
+    /// Gives a descriptor.
+    Opens,
+    /// Replaces the program.
+    Execute,
+    /// Replaces the program, path relative to a descriptor.
+    ExecuteAt,
+    /// Ends the program.
+    Exit,
+    /// Locks that belong to an open file rather than to the process.
+    Lock,
+    /// Descriptor control, which can duplicate and lock.
+    Control,
+}
+
+const NUMBERS: usize = 512;
+
+static CLASSES: [Class; NUMBERS] = {
+    let mut classes = [Class::Pass; NUMBERS];
+    let table: [(u32, Class); 35] = [
+        (n::__NR_read, Class::Read),
+        (n::__NR_pread64, Class::Read),
+        (n::__NR_readv, Class::Read),
+        (n::__NR_preadv, Class::Read),
+        (n::__NR_preadv2, Class::Read),
+        (n::__NR_getdents, Class::Read),
+        (n::__NR_getdents64, Class::Read),
+        (n::__NR_copy_file_range, Class::Read),
+        (n::__NR_sendfile, Class::ReadSecond),
+        (n::__NR_stat, Class::Path),
+        (n::__NR_lstat, Class::Path),
+        (n::__NR_access, Class::Path),
+        (n::__NR_readlink, Class::Path),
+        (n::__NR_open, Class::PathOpens),
+        (n::__NR_creat, Class::PathOpens),
+        (n::__NR_newfstatat, Class::PathAt),
+        (n::__NR_statx, Class::PathAt),
+        (n::__NR_faccessat, Class::PathAt),
+        (n::__NR_faccessat2, Class::PathAt),
+        (n::__NR_readlinkat, Class::PathAt),
+        (n::__NR_openat, Class::PathAtOpens),
+        (n::__NR_openat2, Class::PathAtOpens),
+        (n::__NR_dup, Class::Opens),
+        (n::__NR_dup2, Class::Opens),
+        (n::__NR_dup3, Class::Opens),
+        (n::__NR_socket, Class::Opens),
+        (n::__NR_accept, Class::Opens),
+        (n::__NR_accept4, Class::Opens),
+        (n::__NR_epoll_create1, Class::Opens),
+        (n::__NR_memfd_create, Class::Opens),
+        (n::__NR_execve, Class::Execute),
+        (n::__NR_execveat, Class::ExecuteAt),
+        (n::__NR_exit_group, Class::Exit),
+        (n::__NR_flock, Class::Lock),
+        (n::__NR_fcntl, Class::Control),
+    ];
+    let mut index = 0;
+    while index < table.len() {
+        let (number, class) = table[index];
+        classes[number as usize] = class;
+        index += 1;
+    }
+    classes
+};
+
+/// Class of the call with this number.
+#[inline(always)]
+pub fn class(number: usize) -> Class {
+    CLASSES.get(number).copied().unwrap_or(Class::Pass)
+}

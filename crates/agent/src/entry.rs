@@ -1,0 +1,198 @@
+//! Where a patched system-call site arrives: a stub per site, one common entry, and the way back.
+//!
+//! A site was `syscall; cmp rax, imm`. It now jumps to its stub, which must leave everything as `syscall` would:
+//! all registers but rax, rcx and r11 kept (vector registers too: the kernel keeps them, so the code around
+//! relies on it), the red zone below rsp untouched, the comparison's flags set, and execution going on behind the
+//! comparison. The stubs carry unwind information that makes them look like a call from the site, so that a thread
+//! cancelled in a blocking call, a debugger or a profiler unwinds through them.
+
+use core::sync::atomic::{AtomicU8, AtomicUsize};
+
+use forebay_speculation::channel::PATCH_SITES;
+
+/// The registers of a system call, in the order that `forebay_entry` stores them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Call {
+    /// Number, rax.
+    pub number: usize,
+    /// rdi, rsi, rdx, r10, r8, r9.
+    pub arguments: [usize; 6],
+    /// rbp of the caller; keeps the layout of the stack.
+    frame: usize,
+    /// Index of the site.
+    pub site: usize,
+    /// Address behind the site, where execution goes on: names the site.
+    pub origin: usize,
+}
+
+impl Call {
+    /// A call made on the agent's own account, as if by the program.
+    pub const fn new(number: usize, arguments: [usize; 6], origin: usize) -> Self {
+        Self { number, arguments, frame: 0, site: 0, origin }
+    }
+
+    /// Lets the kernel carry it out.
+    ///
+    /// # Safety
+    /// The program asked for just this call.
+    #[inline(always)]
+    pub unsafe fn execute(&self) -> isize {
+        // SAFETY: the caller's.
+        unsafe { forebay_sigsafe::syscall(self.number, self.arguments) }
+    }
+}
+
+/// Where to go on after each site, by its index.
+#[unsafe(no_mangle)]
+static FOREBAY_RETURNS: [AtomicUsize; PATCH_SITES] = [const { AtomicUsize::new(0) }; PATCH_SITES];
+/// Which comparison each site has, a `Displaced` by its index.
+#[unsafe(no_mangle)]
+static FOREBAY_DISPLACED: [AtomicU8; PATCH_SITES] = [const { AtomicU8::new(0) }; PATCH_SITES];
+
+unsafe extern "C" {
+    /// The first stub; the others follow at [`STUB_BYTES`] each.
+    fn forebay_stubs();
+}
+
+const STUB_BYTES: usize = 32;
+
+/// Address of the stub of site `index`.
+pub fn stub(index: usize) -> usize {
+    forebay_stubs as *const () as usize + index * STUB_BYTES
+}
+
+/// Says where the stub of site `index` returns and which comparison it repeats.
+pub fn connect(index: usize, origin: usize, displaced: u8) {
+    use core::sync::atomic::Ordering::Relaxed;
+    if let (Some(to), Some(kind)) = (FOREBAY_RETURNS.get(index), FOREBAY_DISPLACED.get(index)) {
+        to.store(origin, Relaxed);
+        kind.store(displaced, Relaxed);
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn forebay_hook(call: &Call) -> isize {
+    // SAFETY: the registers are those of a system call that the program is making.
+    unsafe { crate::role::dispatch(call) }
+}
+
+// A stub moves rsp past the red zone, leaves room for the return address that unwinding reads (136 below the site's
+// rsp, which is the canonical frame address) and pushes its index.
+core::arch::global_asm!(
+    ".text",
+    ".hidden FOREBAY_RETURNS",
+    ".hidden FOREBAY_DISPLACED",
+    ".hidden forebay_hook",
+    ".hidden forebay_stubs",
+    ".globl forebay_stubs",
+    ".p2align 5",
+    "forebay_stubs:",
+    ".altmacro",
+    ".set forebay_index, 0",
+    ".rept {sites}",
+    ".p2align 5",
+    ".cfi_startproc",
+    ".cfi_signal_frame",
+    ".cfi_def_cfa rsp, 0",
+    ".cfi_offset rip, -136",
+    "lea rsp, [rsp - 136]",
+    ".cfi_adjust_cfa_offset 136",
+    ".byte 0x68",
+    ".long forebay_index",
+    ".cfi_adjust_cfa_offset 8",
+    "jmp forebay_entry",
+    ".cfi_endproc",
+    ".set forebay_index, forebay_index + 1",
+    ".endr",
+    ".p2align 5",
+    ".type forebay_entry,@function",
+    "forebay_entry:",
+    ".cfi_startproc",
+    ".cfi_signal_frame",
+    ".cfi_def_cfa rsp, 144",
+    ".cfi_offset rip, -136",
+    "mov rcx, [rsp]",
+    "lea r11, [rip + FOREBAY_RETURNS]",
+    "mov rcx, [r11 + rcx * 8]",
+    "mov [rsp + 8], rcx",
+    "push rbp",
+    ".cfi_adjust_cfa_offset 8",
+    ".cfi_offset rbp, -152",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "push r9",
+    "push r8",
+    "push r10",
+    "push rdx",
+    "push rsi",
+    "push rdi",
+    "push rax",
+    "mov rdi, rsp",
+    "sub rsp, 256",
+    "and rsp, -16",
+    "movups [rsp], xmm0",
+    "movups [rsp + 16], xmm1",
+    "movups [rsp + 32], xmm2",
+    "movups [rsp + 48], xmm3",
+    "movups [rsp + 64], xmm4",
+    "movups [rsp + 80], xmm5",
+    "movups [rsp + 96], xmm6",
+    "movups [rsp + 112], xmm7",
+    "movups [rsp + 128], xmm8",
+    "movups [rsp + 144], xmm9",
+    "movups [rsp + 160], xmm10",
+    "movups [rsp + 176], xmm11",
+    "movups [rsp + 192], xmm12",
+    "movups [rsp + 208], xmm13",
+    "movups [rsp + 224], xmm14",
+    "movups [rsp + 240], xmm15",
+    "call forebay_hook",
+    "movups xmm0, [rsp]",
+    "movups xmm1, [rsp + 16]",
+    "movups xmm2, [rsp + 32]",
+    "movups xmm3, [rsp + 48]",
+    "movups xmm4, [rsp + 64]",
+    "movups xmm5, [rsp + 80]",
+    "movups xmm6, [rsp + 96]",
+    "movups xmm7, [rsp + 112]",
+    "movups xmm8, [rsp + 128]",
+    "movups xmm9, [rsp + 144]",
+    "movups xmm10, [rsp + 160]",
+    "movups xmm11, [rsp + 176]",
+    "movups xmm12, [rsp + 192]",
+    "movups xmm13, [rsp + 208]",
+    "movups xmm14, [rsp + 224]",
+    "movups xmm15, [rsp + 240]",
+    "lea rsp, [rbp - 48]",
+    "pop rdi",
+    "pop rsi",
+    "pop rdx",
+    "pop r10",
+    "pop r8",
+    "pop r9",
+    "pop rbp",
+    ".cfi_def_cfa rsp, 144",
+    ".cfi_restore rbp",
+    "mov rcx, [rsp]",
+    "lea r11, [rip + FOREBAY_DISPLACED]",
+    "movzx r11d, byte ptr [r11 + rcx]",
+    "mov rcx, [rsp + 8]",
+    "lea rsp, [rsp + 144]",
+    ".cfi_def_cfa rsp, 0",
+    ".cfi_register rip, rcx",
+    "cmp r11d, 1",
+    "je 2f",
+    "ja 3f",
+    "cmp rax, -4096",
+    "jmp rcx",
+    "2:",
+    "cmp rax, -4095",
+    "jmp rcx",
+    "3:",
+    "cmp eax, -4096",
+    "jmp rcx",
+    ".cfi_endproc",
+    ".size forebay_entry, . - forebay_entry",
+    sites = const PATCH_SITES,
+);

@@ -1,0 +1,198 @@
+//! The two variables that carry the agent into a program: taken out of the environment at the start, so that the
+//! program sees the one it was given, and put back for the programs that it executes.
+
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use forebay_sigsafe::path::PathBuffer;
+use forebay_sigsafe::text;
+
+use crate::session::Name;
+
+const PRELOAD: &[u8] = b"LD_PRELOAD=";
+const SESSION: &[u8] = b"FOREBAY_SESSION=";
+const LIBRARY_BYTES_MAX: usize = 1024;
+
+/// Where the library's path stands (on the initial stack, which lives as long as the process).
+static LIBRARY: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+static LIBRARY_LEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Path of this library, as the loader was told it.
+fn library() -> &'static [u8] {
+    let pointer = LIBRARY.load(Ordering::Relaxed);
+    if pointer.is_null() {
+        return &[];
+    }
+    // SAFETY: set by `take` to a part of a string that is neither freed nor written to any more.
+    unsafe { core::slice::from_raw_parts(pointer, LIBRARY_LEN.load(Ordering::Relaxed)) }
+}
+
+/// Whether the loader of a program in this process's root directory could find the library.
+pub fn library_reachable() -> bool {
+    use forebay_sigsafe::general::{__NR_faccessat, AT_FDCWD, R_OK};
+    let library = library();
+    // SAFETY: `take` leaves a terminator behind the path.
+    !library.is_empty() && unsafe { forebay_sigsafe::sys!(__NR_faccessat, AT_FDCWD, library.as_ptr(), R_OK) } == 0
+}
+
+/// Takes the variables out of the environment array, in place and keeping the order of the others. The name of
+/// the session, if there is one.
+///
+/// # Safety
+/// `environment` is the null-terminated array that the kernel made for this process, not yet in use by others.
+pub unsafe fn take(environment: *mut *mut u8) -> Option<Name> {
+    let mut session = None;
+    let mut preload = None;
+    let mut from = environment;
+    // SAFETY: walks the caller's array up to its null; its strings are terminated.
+    unsafe {
+        while !(*from).is_null() {
+            let entry = text::bytes(*from);
+            if let Some(value) = entry.strip_prefix(SESSION) {
+                session = Name::parse(value);
+            } else if entry.starts_with(PRELOAD) {
+                preload = Some(from);
+            }
+            from = from.add(1);
+        }
+    }
+    let (name, preload) = (session?, preload?);
+    // SAFETY: as above; the string is the kernel's copy for this process.
+    let drop_preload = unsafe { split_preload(preload) };
+    let (mut from, mut to) = (environment, environment);
+    // SAFETY: `to` never overtakes `from`.
+    unsafe {
+        while !(*from).is_null() {
+            let ours = text::bytes(*from).starts_with(SESSION) || (drop_preload && from == preload);
+            if !ours {
+                *to = *from;
+                to = to.add(1);
+            }
+            from = from.add(1);
+        }
+        while to != from {
+            *to = core::ptr::null_mut();
+            to = to.add(1);
+        }
+    }
+    Some(name)
+}
+
+/// Keeps the library's path, which is the variable's first element, and leaves the user's own value in the entry.
+/// Whether nothing is left.
+///
+/// # Safety
+/// `entry` points at an entry that starts with [`PRELOAD`], in writable memory.
+unsafe fn split_preload(entry: *mut *mut u8) -> bool {
+    // SAFETY: the caller's; all offsets stay within the string.
+    unsafe {
+        let string = *entry;
+        let path = string.add(PRELOAD.len());
+        let value = text::bytes(path);
+        let colon = value.iter().position(|&byte| byte == b':');
+        LIBRARY_LEN.store(colon.unwrap_or(value.len()), Ordering::Relaxed);
+        LIBRARY.store(path, Ordering::Relaxed);
+        let Some(colon) = colon else { return true };
+        // The user's value needs its own "LD_PRELOAD=", for which the library's path makes room: keep that path
+        // in front of it, so it moves to the string's beginning, over the old variable name.
+        let rest = path.add(colon + 1);
+        if colon < PRELOAD.len() + 1 {
+            return false;
+        }
+        let kept = colon.min(LIBRARY_BYTES_MAX);
+        let mut copy = PathBuffer::<{ LIBRARY_BYTES_MAX + 1 }>::new();
+        let _ = copy.push(text::bytes(path).get(..kept).unwrap_or_default());
+        let start = rest.sub(PRELOAD.len());
+        forebay_sigsafe::memory::copy(string, copy.as_ptr(), kept + 1);
+        if string.add(kept + 1) > start {
+            LIBRARY_LEN.store(0, Ordering::Relaxed);
+        }
+        forebay_sigsafe::memory::copy(start, PRELOAD.as_ptr(), PRELOAD.len());
+        LIBRARY.store(string, Ordering::Relaxed);
+        *entry = start;
+        false
+    }
+}
+
+const ENTRIES_MAX: usize = 512;
+const STRINGS_MAX: usize = 2048;
+
+/// An environment with the variables put back, in a fixed size that fits the stack of a vfork child.
+pub struct Extended {
+    entries: [*const u8; ENTRIES_MAX],
+    preload: PathBuffer<STRINGS_MAX>,
+    session: PathBuffer<96>,
+}
+
+impl Extended {
+    /// Room for an environment.
+    pub const fn new() -> Self {
+        Self { entries: [core::ptr::null(); ENTRIES_MAX], preload: PathBuffer::new(), session: PathBuffer::new() }
+    }
+
+    /// Fills it from the program's own; `None` where it does not fit.
+    ///
+    /// # Safety
+    /// `environment` is null or a null-terminated array of terminated strings.
+    pub unsafe fn fill(&mut self, environment: *const *const u8, name: Name) -> Option<*const *const u8> {
+        let mut len = 0;
+        let mut theirs: &[u8] = &[];
+        let mut place = None;
+        // SAFETY: the caller's.
+        unsafe {
+            let mut from = environment;
+            while !from.is_null() && !(*from).is_null() {
+                if let Some(value) = prefixed(*from, PRELOAD) {
+                    theirs = value;
+                    place = Some(len);
+                }
+                *self.entries.get_mut(len)? = *from;
+                len += 1;
+                from = from.add(1);
+            }
+        }
+        let mut fits = self.preload.push(PRELOAD) && self.preload.push(library());
+        if !theirs.is_empty() {
+            fits = fits && self.preload.push(b":") && self.preload.push(theirs);
+        }
+        fits = fits
+            && self.session.push(SESSION)
+            && self.session.push_number(name.supervisor.into())
+            && self.session.push(b":")
+            && self.session.push_number(name.descriptor.into())
+            && self.session.push(b":")
+            && push_hexadecimal(&mut self.session, name.program_key);
+        if !fits || library().is_empty() {
+            return None;
+        }
+        if place.is_none() {
+            place = Some(len);
+            len += 1;
+        }
+        *self.entries.get_mut(place?)? = self.preload.as_ptr();
+        *self.entries.get_mut(len)? = self.session.as_ptr();
+        *self.entries.get_mut(len + 1)? = core::ptr::null();
+        Some(self.entries.as_ptr())
+    }
+}
+
+/// The rest of the terminated string after `prefix`.
+///
+/// # Safety
+/// `string` is terminated and not written to meanwhile.
+unsafe fn prefixed<'a>(string: *const u8, prefix: &[u8]) -> Option<&'a [u8]> {
+    for (index, byte) in prefix.iter().enumerate() {
+        // SAFETY: a difference, at the latest at the terminator, stops the walk.
+        if unsafe { string.add(index).read() } != *byte {
+            return None;
+        }
+    }
+    // SAFETY: the prefix was found in front.
+    Some(unsafe { text::bytes(string.add(prefix.len())) })
+}
+
+fn push_hexadecimal<const N: usize>(buffer: &mut PathBuffer<N>, number: u64) -> bool {
+    (0..16).rev().all(|digit| {
+        let value = (number >> (digit * 4)) as u8 & 15;
+        buffer.push(&[if value < 10 { b'0' + value } else { b'a' + value - 10 }])
+    })
+}

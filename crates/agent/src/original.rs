@@ -1,0 +1,566 @@
+//! The original: its calls go through verbatim, and those that wait for a device are noticed.
+//!
+//! The fast path is a class look-up and two reads of the time-stamp counter. All else happens only after a call
+//! took longer than the stall threshold, or while a speculator lives (its log is compared), or while the resync
+//! policy is armed (the next read is probed, so that the speculator can be forked while the device works).
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use forebay_sigsafe::general as n;
+use forebay_sigsafe::{call, sys, ticks};
+use forebay_speculation::channel::{Header, LOG_ENTRIES, LOGS, Off, Slot, mark};
+use forebay_speculation::inflight::InflightLimit;
+use forebay_speculation::log::{Consumed, Consumer};
+use forebay_speculation::resync::{self, Policy, ProgramRecord};
+use forebay_speculation::site;
+
+use crate::calls::{self, Class};
+use crate::entry::Call;
+use crate::spawn::{self, Spawned};
+use crate::{exec, role, session, speculator};
+
+/// Process that the state below is of; another one running this code is a vfork child, which only passes through.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// Highest descriptor seen.
+static DESCRIPTOR_MAX: AtomicU32 = AtomicU32::new(15);
+/// A call that takes longer may be a stall.
+static STALL_TICKS_MIN: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Generation of the speculator whose log is compared; 0 for none.
+static LIVE: AtomicU32 = AtomicU32::new(0);
+/// Thread that the speculator is a copy of.
+static OWNER: AtomicUsize = AtomicUsize::new(0);
+/// Probes left: while there are any, reads are probed for a coming stall.
+static PROBES: AtomicU32 = AtomicU32::new(0);
+/// The slow path is taken by one thread at a time; others skip it.
+static BUSY: AtomicBool = AtomicBool::new(false);
+/// The program locks open files, which a copy of their descriptors would keep locked.
+static LOCKS_FILES: AtomicBool = AtomicBool::new(false);
+
+/// Reads probed after the policy was armed before the probing stops again for want of stalls.
+const PROBES_MAX: u32 = 64;
+/// Calls by which a speculator may be behind before it is taken for lost.
+const BEHIND_MAX: usize = 64;
+/// Log entries looked through for the made-up value that led a speculator astray.
+const BLAME_ENTRIES_MAX: u64 = 64;
+
+/// State that only the holder of [`BUSY`] or the [`OWNER`] thread touches.
+struct Private {
+    policy: Policy,
+    used: u64,
+    late: u64,
+    behind: Behind,
+    switches: [(usize, i64); 16],
+}
+
+struct PrivateCell(UnsafeCell<Private>);
+
+// SAFETY: access is by the rule of `Private`; a signal handler that breaks it can garble figures and decisions, not
+// memory.
+unsafe impl Sync for PrivateCell {}
+
+static PRIVATE: PrivateCell = PrivateCell(UnsafeCell::new(Private {
+    policy: Policy::new(1),
+    used: 0,
+    late: 0,
+    behind: Behind::new(),
+    switches: [(0, 0); 16],
+}));
+
+#[allow(clippy::mut_from_ref, reason = "access follows the rule of Private")]
+fn private() -> &'static mut Private {
+    // SAFETY: by the rule of `Private`.
+    unsafe { &mut *PRIVATE.0.get() }
+}
+
+/// Calls that the original made while the log was empty: the speculator will yet log them, too late to be of use.
+struct Behind {
+    signatures: [u64; BEHIND_MAX],
+    first: usize,
+    len: usize,
+}
+
+impl Behind {
+    const fn new() -> Self {
+        Self { signatures: [0; BEHIND_MAX], first: 0, len: 0 }
+    }
+
+    fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    fn front(&self) -> Option<u64> {
+        (self.len > 0).then(|| self.signatures.get(self.first % BEHIND_MAX).copied())?
+    }
+
+    fn pop(&mut self) {
+        self.first = (self.first + 1) % BEHIND_MAX;
+        self.len = self.len.saturating_sub(1);
+    }
+
+    fn push(&mut self, signature: u64) -> bool {
+        if self.len == BEHIND_MAX {
+            return false;
+        }
+        if let Some(place) = self.signatures.get_mut((self.first + self.len) % BEHIND_MAX) {
+            *place = signature;
+        }
+        self.len += 1;
+        true
+    }
+}
+
+/// How a call of the original stands to what the speculator predicted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// No speculator.
+    Alone,
+    /// Predicted, and prefetched.
+    Hinted,
+    /// Predicted; nothing had to be prefetched.
+    Predicted,
+    /// The speculator has not come so far.
+    Behind,
+    /// The speculator predicted other calls.
+    Unpredicted,
+}
+
+/// Starts as the original.
+pub fn begin(header: &Header) {
+    STALL_TICKS_MIN.store(header.stall_ticks_min.load(Relaxed), Relaxed);
+    let private = private();
+    private.policy = Policy::new(header.ticks_per_second.load(Relaxed));
+    private.policy.begin(ticks());
+    PROCESS.store(process_id(), Relaxed);
+}
+
+/// Starts as the original in a process that the program forked.
+pub fn begin_forked_child() {
+    LIVE.store(0, Relaxed);
+    PROBES.store(0, Relaxed);
+    BUSY.store(false, Relaxed);
+    session::forget_slot();
+    if let Some(header) = session::header() {
+        begin(header);
+    }
+}
+
+/// Counts an agent that goes to Off, and goes there.
+pub fn turn_off(reason: Off) {
+    count_off(reason);
+    role::turn_off();
+}
+
+/// Counts an agent that goes to Off.
+pub fn count_off(reason: Off) {
+    if let Some(counter) = session::header().and_then(|header| header.agents_off.get(reason as usize)) {
+        counter.fetch_add(1, Relaxed);
+    }
+}
+
+/// The highest descriptor that the program is known to have had.
+pub fn descriptor_max() -> usize {
+    DESCRIPTOR_MAX.load(Relaxed) as usize
+}
+
+fn process_id() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { sys!(n::__NR_getpid) as u32 }
+}
+
+/// Carries out a call of the original.
+///
+/// # Safety
+/// The program is making `call`.
+#[inline(always)]
+pub unsafe fn call(call: &Call) -> isize {
+    let class = calls::class(call.number);
+    if class == Class::Pass {
+        // SAFETY: the caller's.
+        return unsafe { call.execute() };
+    }
+    // SAFETY: the caller's.
+    unsafe { classified(call, class) }
+}
+
+unsafe fn classified(call: &Call, class: Class) -> isize {
+    // SAFETY (all arms): the caller's.
+    unsafe {
+        match class {
+            Class::Pass => call.execute(),
+            Class::Read => read(call, call.arguments[0]),
+            Class::ReadSecond => read(call, call.arguments[1]),
+            Class::Path | Class::PathAt => look_up(call),
+            Class::PathOpens | Class::PathAtOpens => opened(look_up(call)),
+            Class::Opens => opened(call.execute()),
+            Class::Execute => exec::execute(call, false),
+            Class::ExecuteAt => exec::execute(call, true),
+            Class::Exit => {
+                leave_image();
+                call.execute()
+            }
+            Class::Lock => {
+                locks_files();
+                call.execute()
+            }
+            Class::Control => control(call),
+        }
+    }
+}
+
+fn opened(result: isize) -> isize {
+    if result > DESCRIPTOR_MAX.load(Relaxed) as isize {
+        DESCRIPTOR_MAX.store(result as u32, Relaxed);
+    }
+    result
+}
+
+/// # Safety
+/// `call` is the program's `fcntl`.
+unsafe fn control(call: &Call) -> isize {
+    let command = call.arguments[1] as u32;
+    if matches!(command, n::F_OFD_SETLK | n::F_OFD_SETLKW | n::F_SETLEASE) {
+        locks_files();
+    }
+    // SAFETY: the caller's.
+    let result = unsafe { call.execute() };
+    if matches!(command, n::F_DUPFD | n::F_DUPFD_CLOEXEC) { opened(result) } else { result }
+}
+
+fn locks_files() {
+    if LOCKS_FILES.swap(true, Relaxed) {
+        return;
+    }
+    count_off(Off::Unsafe);
+    dismiss();
+}
+
+/// The program's image ends: by exec, or with the process.
+pub fn leave_image() {
+    let Some(slot) = session::slot() else { return };
+    if process_id() != PROCESS.load(Relaxed) {
+        return;
+    }
+    dismiss();
+    settle_figures(slot);
+    PROBES.store(0, Relaxed);
+    session::close();
+}
+
+/// Ends the speculator and waits a moment until it is gone: it holds copies of descriptors.
+fn dismiss() {
+    let Some(slot) = session::slot() else { return };
+    if LIVE.load(Relaxed) == 0 && slot.speculator_pid.load(Relaxed) == 0 {
+        return;
+    }
+    judge(slot, private());
+    for _ in 0..100 {
+        if slot.speculator_pid.load(Relaxed) == 0 {
+            break;
+        }
+        let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: 20_000 };
+        // SAFETY: the call reads the time-spec.
+        let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };
+    }
+}
+
+fn settle_figures(slot: &Slot) {
+    let mut usage = MaybeUninit::<n::rusage>::zeroed();
+    // SAFETY: the call fills the structure, whose zeroes are valid too.
+    let usage = unsafe {
+        let _ = sys!(n::__NR_getrusage, n::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    slot.counters.footprint_bytes.store((usage.ru_maxrss as u64) << 10, Relaxed);
+    slot.counters.reclaims.store(usage.ru_minflt as u64, Relaxed);
+    slot.counters.faults.store(usage.ru_majflt as u64, Relaxed);
+}
+
+/// # Safety
+/// `call` is a read of the program's, of `descriptor`.
+#[inline]
+unsafe fn read(call: &Call, descriptor: usize) -> isize {
+    let mut standing = Standing::Alone;
+    if LIVE.load(Relaxed) != 0 {
+        standing = compare(speculator::read_signature(call));
+    }
+    if PROBES.load(Relaxed) != 0 && matches!(standing, Standing::Alone | Standing::Unpredicted) {
+        // SAFETY: the caller's.
+        match unsafe { probe(call, descriptor) } {
+            Some(Spawned::Speculator) => return unsafe { speculator::first_call(call) },
+            Some(Spawned::Original) => standing = Standing::Behind,
+            None => {}
+        }
+    }
+    let before = ticks();
+    // SAFETY: the caller's.
+    let result = unsafe { call.execute() };
+    let after = ticks();
+    if after.wrapping_sub(before) > STALL_TICKS_MIN.load(Relaxed)
+        && let Some(device) = file_device(descriptor)
+    {
+        // A stalled directory read cannot be probed, so its speculator is forked after it.
+        let late_fork = matches!(call.number as u32, n::__NR_getdents | n::__NR_getdents64);
+        stalled(before, after, standing, Some(device), late_fork);
+    } else if standing == Standing::Hinted {
+        used();
+    }
+    result
+}
+
+/// A hint spared the original a stall.
+fn used() {
+    private().used += 1;
+    if let Some(slot) = session::slot() {
+        slot.counters.hints_used.fetch_add(1, Relaxed);
+    }
+}
+
+/// # Safety
+/// `call` is the program's and takes a path.
+#[inline]
+unsafe fn look_up(call: &Call) -> isize {
+    let before = ticks();
+    // SAFETY: the caller's.
+    let result = unsafe { call.execute() };
+    let after = ticks();
+    let mut standing = Standing::Alone;
+    if LIVE.load(Relaxed) != 0 && !call::is(result, forebay_sigsafe::errno::EFAULT) {
+        // SAFETY: the kernel has just read the path.
+        standing = compare(unsafe { speculator::path_signature(call) });
+    }
+    if after.wrapping_sub(before) > STALL_TICKS_MIN.load(Relaxed) {
+        stalled(before, after, standing, None, true);
+    } else if standing == Standing::Hinted {
+        used();
+    }
+    result
+}
+
+/// Device of a regular file or directory; none for other descriptors, which wait for something else than a device.
+fn file_device(descriptor: usize) -> Option<u64> {
+    let mut stat = MaybeUninit::<n::stat>::zeroed();
+    // SAFETY: the call fills the structure, whose zeroes are valid too.
+    let stat = unsafe {
+        let _ = sys!(n::__NR_fstat, descriptor, stat.as_mut_ptr());
+        stat.assume_init()
+    };
+    matches!(stat.st_mode & n::S_IFMT, n::S_IFREG | n::S_IFDIR).then_some(stat.st_dev)
+}
+
+/// Looks the signature up in the log of the live speculator.
+fn compare(signature: u64) -> Standing {
+    let generation = LIVE.load(Relaxed);
+    let Some(slot) = session::slot() else { return Standing::Alone };
+    if OWNER.load(Relaxed) != forebay_sigsafe::thread_pointer() {
+        return Standing::Alone;
+    }
+    let consumer = Consumer::new(slot, generation);
+    let behind = &mut private().behind;
+    while let Some(passed) = behind.front() {
+        match consumer.consume(passed) {
+            Consumed::Absent { empty: true } => break,
+            _ => behind.pop(),
+        }
+    }
+    if behind.len == 0 {
+        match consumer.consume(signature) {
+            Consumed::Matched { mark, .. } if mark & mark::HINTED != 0 => return Standing::Hinted,
+            Consumed::Matched { .. } => return Standing::Predicted,
+            Consumed::Absent { empty: false } => return Standing::Unpredicted,
+            Consumed::Absent { empty: true } => {}
+        }
+    }
+    if slot.speculator_pid.load(Relaxed) == 0 || !behind.push(signature) {
+        return Standing::Unpredicted;
+    }
+    Standing::Behind
+}
+
+/// Whether the thread has given its processor up since it was last looked at: a slow call that did not was busy or
+/// preempted, not stalled.
+fn has_waited(switches: &mut [(usize, i64); 16]) -> bool {
+    let mut usage = MaybeUninit::<n::rusage>::zeroed();
+    // SAFETY: the call fills the structure, whose zeroes are valid too.
+    let count = unsafe {
+        let _ = sys!(n::__NR_getrusage, n::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init().ru_nvcsw
+    };
+    let thread = forebay_sigsafe::thread_pointer();
+    let Some(entry) = switches.get_mut((thread >> 12) % 16) else { return false };
+    let waited = entry.0 != thread || entry.1 != count;
+    *entry = (thread, count);
+    waited
+}
+
+/// Takes note of a stall that is over.
+#[cold]
+fn stalled(before: u64, after: u64, standing: Standing, device: Option<u64>, late_fork: bool) {
+    if BUSY.swap(true, core::sync::atomic::Ordering::Acquire) {
+        return;
+    }
+    note(before, after, standing, device);
+    let spawned = (late_fork && PROBES.load(Relaxed) != 0 && LIVE.load(Relaxed) == 0).then(|| spawn(false));
+    if spawned.flatten() != Some(Spawned::Speculator) {
+        BUSY.store(false, core::sync::atomic::Ordering::Release);
+    }
+}
+
+fn note(before: u64, after: u64, standing: Standing, device: Option<u64>) {
+    let private = private();
+    if !has_waited(&mut private.switches) || process_id() != PROCESS.load(Relaxed) {
+        if standing == Standing::Hinted {
+            used();
+        }
+        return;
+    }
+    let duration = after.wrapping_sub(before);
+    private.policy.on_stall(after, duration, standing == Standing::Hinted);
+    remember_program();
+    let Ok(slot) = session::claim(PROCESS.load(Relaxed)) else {
+        turn_off(Off::NoSlot);
+        return;
+    };
+    let counters = &slot.counters;
+    if standing == Standing::Hinted {
+        private.late += 1;
+        counters.hints_late.fetch_add(1, Relaxed);
+        counters.late_ticks.fetch_add(duration, Relaxed);
+        return;
+    }
+    counters.stalls.fetch_add(1, Relaxed);
+    counters.stall_ticks.fetch_add(duration, Relaxed);
+    let orphaned = OWNER.load(Relaxed) != forebay_sigsafe::thread_pointer()
+        && slot.speculator_pid.load(Relaxed) == 0;
+    if let Some(saturated) = device.and_then(|device| learn_device(device, duration, standing)) {
+        private.policy.set_saturated(saturated);
+    }
+    let over = standing == Standing::Unpredicted || orphaned;
+    if over && (private.policy.armed(after) || private.policy.judge_due()) {
+        judge(slot, private);
+    }
+    counters.crossings.store(u64::from(private.policy.crossings()), Relaxed);
+    let may = !LOCKS_FILES.load(Relaxed) && LIVE.load(Relaxed) == 0;
+    if may && private.policy.armed(after) {
+        PROBES.store(PROBES_MAX, Relaxed);
+    }
+}
+
+/// Adds a stall to what is known of the device, where the run has seen it before; whether the device is saturated.
+fn learn_device(device: u64, duration: u64, standing: Standing) -> Option<bool> {
+    let id = device.wrapping_add(1);
+    let entry = session::header()?.devices.iter().find(|entry| entry.id.load(Relaxed) == id)?;
+    let mut limit = InflightLimit::load(&entry.limit);
+    if standing == Standing::Alone {
+        limit.on_stall(duration);
+        limit.store(&entry.limit);
+    }
+    Some(limit.saturated())
+}
+
+fn remember_program() {
+    let key = session::name().program_key;
+    if key == 0 {
+        return;
+    }
+    let program = session::header().and_then(|header| resync::program(&header.programs, key));
+    if let Some(program) = program {
+        program.record.store(ProgramRecord::on_stall(program.record.load(Relaxed)), Relaxed);
+    }
+}
+
+/// The live speculation is over: says what came of it.
+fn judge(slot: &Slot, private: &mut Private) {
+    let generation = LIVE.swap(0, Relaxed);
+    if generation == 0 {
+        return;
+    }
+    slot.generation.store(generation.wrapping_add(1), Relaxed);
+    let wrong = Consumer::new(slot, generation).abandon();
+    slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
+    private.policy.on_end(ticks(), private.used, private.late, wrong);
+    if let Some(index) = blamed(slot, generation) {
+        let payoff = private.used.saturating_add(private.late / 2);
+        site::outcome(&slot.sites, index, u32::try_from(payoff).unwrap_or(u32::MAX));
+    }
+}
+
+/// The call site whose made-up value came last before the speculator and the original parted.
+fn blamed(slot: &Slot, generation: u32) -> Option<u32> {
+    let log = generation as usize % LOGS;
+    let tail = slot.tails.get(log)?.load(Relaxed);
+    let entries = slot.logs.get(log)?;
+    for position in (tail.saturating_sub(BLAME_ENTRIES_MAX)..tail).rev() {
+        let mark = entries.get(position as usize % LOG_ENTRIES)?.mark.load(Relaxed);
+        if let Some(index) = speculator::fabricating_site(mark) {
+            return Some(index);
+        }
+    }
+    let last = slot.last_fabricated.get(log)?.load(Relaxed) as u32;
+    last.checked_sub(1)
+}
+
+/// Finds out whether a read is about to stall, starting the device on it; if so, a speculator is forked.
+///
+/// # Safety
+/// `call` is a read of the program's, of `descriptor`.
+#[cold]
+unsafe fn probe(call: &Call, descriptor: usize) -> Option<Spawned> {
+    PROBES.fetch_sub(1, Relaxed);
+    // SAFETY: the caller's.
+    if !unsafe { spawn::will_stall(call, descriptor) } {
+        return None;
+    }
+    if BUSY.swap(true, core::sync::atomic::Ordering::Acquire) {
+        return None;
+    }
+    if let Some(slot) = session::slot() {
+        judge(slot, private());
+    }
+    let spawned = spawn(true);
+    if spawned != Some(Spawned::Speculator) {
+        BUSY.store(false, core::sync::atomic::Ordering::Release);
+    }
+    spawned
+}
+
+/// Forks a speculator; `in_flight` where the device already works on what the original waits for.
+fn spawn(in_flight: bool) -> Option<Spawned> {
+    PROBES.store(0, Relaxed);
+    let process = PROCESS.load(Relaxed);
+    if process_id() != process {
+        return None;
+    }
+    if session::header()?.enabled.load(Relaxed) == 0 {
+        turn_off(Off::Disabled);
+        return None;
+    }
+    let slot = match session::claim(process) {
+        Ok(slot) => slot,
+        Err(reason) => {
+            turn_off(reason);
+            return None;
+        }
+    };
+    let private = private();
+    private.used = 0;
+    private.late = 0;
+    private.behind.clear();
+    let before = ticks();
+    let Some((spawned, generation)) = spawn::fork(slot) else {
+        count_off(Off::NoFork);
+        private.policy.on_end(ticks(), 0, 0, 0);
+        return None;
+    };
+    if spawned == Spawned::Speculator {
+        return Some(spawned);
+    }
+    let after = ticks();
+    private.policy.on_spawn(after, after.wrapping_sub(before), in_flight);
+    slot.counters.resyncs.fetch_add(1, Relaxed);
+    slot.counters.resync_ticks.fetch_add(after.wrapping_sub(before), Relaxed);
+    OWNER.store(forebay_sigsafe::thread_pointer(), Relaxed);
+    LIVE.store(generation, Relaxed);
+    Some(spawned)
+}

@@ -1,0 +1,72 @@
+//! What this process is to the agent. Every hook reads the role first.
+//!
+//! The role lives on a page that the kernel wipes in a forked child, so that a child knows itself however it was
+//! made; a child made by vfork shares the page and so the role.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use forebay_sigsafe::general::{__NR_madvise, MADV_WIPEONFORK};
+use forebay_sigsafe::sys;
+
+use crate::entry::Call;
+use crate::{original, speculator};
+
+/// Found by a forked child (and before the agent is ready).
+const UNKNOWN: u32 = 0;
+/// The program itself.
+const ORIGINAL: u32 = 1;
+/// A copy that runs ahead.
+const SPECULATOR: u32 = 2;
+/// The agent does nothing any more: terminal.
+const OFF: u32 = 3;
+
+#[repr(C, align(4096))]
+struct Page {
+    role: AtomicU32,
+    rest: [u8; 4092],
+}
+
+static PAGE: Page = Page { role: AtomicU32::new(UNKNOWN), rest: [0; 4092] };
+
+/// Becomes the original; `false` where the kernel cannot wipe pages on fork.
+pub fn begin_original() -> bool {
+    // SAFETY: the page is a whole page of this library's zero-initialised memory, whose only word is set below.
+    let result = unsafe { sys!(__NR_madvise, &raw const PAGE, size_of::<Page>(), MADV_WIPEONFORK) };
+    if result == 0 {
+        PAGE.role.store(ORIGINAL, Ordering::Relaxed);
+    }
+    result == 0
+}
+
+/// Becomes the speculator.
+pub fn begin_speculator() {
+    PAGE.role.store(SPECULATOR, Ordering::Relaxed);
+}
+
+/// Never does anything again in this process.
+pub fn turn_off() {
+    PAGE.role.store(OFF, Ordering::Relaxed);
+}
+
+/// Carries out a system call of the program as its role demands.
+///
+/// # Safety
+/// `call` holds the registers of a call that the program is making just now.
+#[inline(always)]
+pub unsafe fn dispatch(call: &Call) -> isize {
+    // SAFETY (all arms): the caller's.
+    match PAGE.role.load(Ordering::Relaxed) {
+        // SAFETY: above.
+        ORIGINAL => unsafe { original::call(call) },
+        // SAFETY: above.
+        SPECULATOR => unsafe { speculator::call(call) },
+        // SAFETY: above.
+        OFF => unsafe { call.execute() },
+        _ => {
+            original::begin_forked_child();
+            PAGE.role.store(ORIGINAL, Ordering::Relaxed);
+            // SAFETY: above.
+            unsafe { original::call(call) }
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! The jail: what the kernel enforces on a speculator, whatever code it runs.
+//!
+//! Only this library's own code may make system calls, and only calls that have no effect outside: every call from
+//! elsewhere traps and is emulated. Each allowed call is harmless even if garbage jumped to it: files are opened for
+//! reading only, descriptors that lead outside are closed, no offset of the original's is shared, mappings are
+//! private. Landlock says the same of files once more where the kernel has it.
+
+use forebay_sigsafe::{general as n, landlock, prctl, sys};
+use forebay_speculation::channel::{End, feature};
+
+use super::{State, abandoned, descriptors, end, hints, shared};
+use crate::entry::Call;
+use crate::spawn::Snapshot;
+
+/// Something of the jail cannot be had: the speculator must not run.
+pub struct Refused;
+
+/// Processor time between looks at the speculator's progress.
+const TICK_US: i64 = 10_000;
+/// Ticks without a hint or a logged call after which a speculator ends.
+const IDLE_TICKS_MAX: u32 = 50;
+const STACK_BYTES: usize = 64 << 10;
+
+#[repr(C, align(16))]
+struct Stack(core::cell::UnsafeCell<[u8; STACK_BYTES]>);
+
+// SAFETY: used by the kernel as the speculator's signal stack only.
+unsafe impl Sync for Stack {}
+
+static STACK: Stack = Stack(core::cell::UnsafeCell::new([0; STACK_BYTES]));
+
+/// Builds the jail around this process.
+pub fn enter(state: &mut State, snapshot: &Snapshot) -> Result<(), Refused> {
+    // SAFETY: the calls take numbers and terminated strings.
+    unsafe {
+        let _ = sys!(n::__NR_prctl, prctl::PR_SET_NAME, c"forebay:spec".as_ptr());
+        let _ = sys!(n::__NR_setsid);
+        lower_priority();
+        set_limits();
+        if sys!(n::__NR_close_range, snapshot.descriptors, u32::MAX, 0) < 0 {
+            return Err(Refused);
+        }
+        let flags = n::O_PATH | n::O_DIRECTORY | n::O_CLOEXEC;
+        state.proc_descriptors =
+            sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/fd".as_ptr(), flags);
+        if state.proc_descriptors < 0 {
+            super::missing(feature::PROC);
+            return Err(Refused);
+        }
+        descriptors::inherit(state, snapshot);
+        shared::make_private()?;
+        handle_signals()?;
+        if sys!(n::__NR_prctl, prctl::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 {
+            super::missing(feature::SECCOMP);
+            return Err(Refused);
+        }
+        restrict_files();
+        filter_calls()
+    }
+}
+
+/// # Safety
+/// In the speculator.
+unsafe fn lower_priority() {
+    let priority = 0i32;
+    // SAFETY: the calls read locals and terminated strings.
+    unsafe {
+        if sys!(n::__NR_sched_setscheduler, 0, n::SCHED_IDLE, &raw const priority) < 0 {
+            super::missing(feature::SCHED_IDLE);
+            let _ = sys!(n::__NR_setpriority, n::PRIO_PROCESS, 0, 19);
+        }
+        let fd = sys!(
+            n::__NR_openat,
+            n::AT_FDCWD,
+            c"/proc/self/oom_score_adj".as_ptr(),
+            n::O_WRONLY | n::O_CLOEXEC
+        );
+        if fd >= 0 {
+            let _ = sys!(n::__NR_write, fd, c"1000".as_ptr(), 4);
+            let _ = sys!(n::__NR_close, fd);
+        }
+    }
+}
+
+/// # Safety
+/// In the speculator.
+unsafe fn set_limits() {
+    let none = n::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let mut files = n::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the calls read and fill locals.
+    unsafe {
+        let _ = sys!(n::__NR_prlimit64, 0, n::RLIMIT_CORE, &raw const none, 0);
+        if sys!(n::__NR_prlimit64, 0, n::RLIMIT_NOFILE, 0, &raw mut files) == 0 {
+            files.rlim_cur = files.rlim_max;
+            let _ = sys!(n::__NR_prlimit64, 0, n::RLIMIT_NOFILE, &raw const files, 0);
+        }
+    }
+}
+
+/// Signals that mean that computing with made-up values went wrong.
+const FATAL: [u32; 5] = [n::SIGSEGV, n::SIGBUS, n::SIGFPE, n::SIGILL, n::SIGTRAP];
+
+/// What the kernel lays out for a handler with `SA_SIGINFO` (ucontext).
+#[repr(C)]
+struct Context {
+    flags: u64,
+    link: usize,
+    stack: [u64; 3],
+    r8: u64,
+    r9: u64,
+    r10: u64,
+    r11_to_r15: [u64; 5],
+    rdi: u64,
+    rsi: u64,
+    rbp: u64,
+    rbx: u64,
+    rdx: u64,
+    rax: u64,
+    rcx: u64,
+    rsp: u64,
+    rip: u64,
+}
+
+core::arch::global_asm!(
+    ".text",
+    ".hidden forebay_restore",
+    ".globl forebay_restore",
+    ".type forebay_restore,@function",
+    "forebay_restore:",
+    "mov eax, 15",
+    "syscall",
+    ".size forebay_restore, . - forebay_restore",
+);
+
+unsafe extern "C" {
+    fn forebay_restore();
+}
+
+/// What `rt_sigaction` takes.
+#[repr(C)]
+struct Action {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+const SA_RESTORER: u64 = 0x0400_0000;
+
+/// # Safety
+/// In the speculator.
+unsafe fn handle_signals() -> Result<(), Refused> {
+    let stack = [STACK.0.get() as usize, 0, STACK_BYTES];
+    let flags = u64::from(n::SA_SIGINFO | n::SA_ONSTACK | n::SA_NODEFER) | SA_RESTORER;
+    let set = |signal: u32, handler: extern "C" fn(i32, *const u8, *mut Context)| {
+        let action = Action {
+            handler: handler as *const () as usize,
+            flags,
+            restorer: forebay_restore as *const () as usize,
+            mask: 0,
+        };
+        // SAFETY: the structure is as the kernel wants it, and the handler is of this library.
+        unsafe { sys!(n::__NR_rt_sigaction, signal, &raw const action, 0, 8) }
+    };
+    // SAFETY: the calls read locals; the stack is a static.
+    unsafe {
+        let mut result = sys!(n::__NR_sigaltstack, &raw const stack, 0);
+        for signal in FATAL {
+            result |= set(signal, on_fatal);
+        }
+        result |= set(n::SIGSYS, on_call);
+        result |= set(n::SIGPROF, on_tick);
+        let mut blocked = u64::MAX;
+        for signal in FATAL.into_iter().chain([n::SIGSYS, n::SIGPROF]) {
+            blocked &= !(1 << (signal - 1));
+        }
+        result |= sys!(n::__NR_rt_sigprocmask, n::SIG_SETMASK, &raw const blocked, 0, 8);
+        let tick = n::__kernel_old_timeval { tv_sec: 0, tv_usec: TICK_US };
+        let timer = [tick, tick];
+        result |= sys!(n::__NR_setitimer, n::ITIMER_PROF, &raw const timer, 0);
+        if result < 0 { Err(Refused) } else { Ok(()) }
+    }
+}
+
+extern "C" fn on_fatal(_signal: i32, _info: *const u8, _context: *mut Context) {
+    end(End::Signal);
+}
+
+/// A call that came from elsewhere than a patched site.
+extern "C" fn on_call(_signal: i32, _info: *const u8, context: *mut Context) {
+    // SAFETY: the kernel passes the interrupted registers.
+    unsafe {
+        let context = &mut *context;
+        let arguments = [context.rdi, context.rsi, context.rdx, context.r10, context.r8, context.r9];
+        let call = Call::new(context.rax as usize, arguments.map(|word| word as usize), context.rip as usize);
+        context.rax = super::call(&call) as u64;
+    }
+}
+
+extern "C" fn on_tick(_signal: i32, _info: *const u8, _context: *mut Context) {
+    let state = super::state();
+    if abandoned(state) || !hints::original_lives(state) {
+        end(End::Abandoned);
+    }
+    if state.hints.issued != state.hints_seen {
+        state.hints_seen = state.hints.issued;
+        state.idle_ticks = 0;
+    }
+    state.idle_ticks += 1;
+    if state.idle_ticks > IDLE_TICKS_MAX {
+        end(End::Cpu);
+    }
+}
+
+/// # Safety
+/// In the speculator.
+unsafe fn restrict_files() {
+    // SAFETY: the calls read locals.
+    unsafe {
+        let version =
+            sys!(n::__NR_landlock_create_ruleset, 0, 0, landlock::LANDLOCK_CREATE_RULESET_VERSION);
+        if version <= 0 {
+            super::missing(feature::LANDLOCK);
+            return;
+        }
+        let mut rights = landlock::LANDLOCK_ACCESS_FS_WRITE_FILE
+            | landlock::LANDLOCK_ACCESS_FS_REMOVE_DIR
+            | landlock::LANDLOCK_ACCESS_FS_REMOVE_FILE
+            | landlock::LANDLOCK_ACCESS_FS_MAKE_CHAR
+            | landlock::LANDLOCK_ACCESS_FS_MAKE_DIR
+            | landlock::LANDLOCK_ACCESS_FS_MAKE_REG
+            | landlock::LANDLOCK_ACCESS_FS_MAKE_SOCK
+            | landlock::LANDLOCK_ACCESS_FS_MAKE_FIFO
+            | landlock::LANDLOCK_ACCESS_FS_MAKE_BLOCK
+            | landlock::LANDLOCK_ACCESS_FS_MAKE_SYM;
+        if version >= 2 {
+            rights |= landlock::LANDLOCK_ACCESS_FS_REFER;
+        }
+        if version >= 3 {
+            rights |= landlock::LANDLOCK_ACCESS_FS_TRUNCATE;
+        }
+        let handled = u64::from(rights);
+        let ruleset = sys!(n::__NR_landlock_create_ruleset, &raw const handled, 8, 0);
+        if ruleset < 0 || sys!(n::__NR_landlock_restrict_self, ruleset, 0) < 0 {
+            super::missing(feature::LANDLOCK);
+        }
+        if ruleset >= 0 {
+            let _ = sys!(n::__NR_close, ruleset);
+        }
+    }
+}
+
+/// One instruction of classic BPF.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Instruction {
+    code: u16,
+    on_true: u8,
+    on_false: u8,
+    operand: u32,
+}
+
+/// A filter in the making.
+struct Filter {
+    instructions: [Instruction; 256],
+    len: usize,
+}
+
+const LOAD: u16 = 0x20;
+const JUMP_EQUAL: u16 = 0x15;
+const JUMP_NOT_LESS: u16 = 0x35;
+const JUMP_ANY_BIT: u16 = 0x45;
+const RETURN: u16 = 0x06;
+const ALLOW: u32 = 0x7fff_0000;
+const TRAP: u32 = 0x0003_0000;
+const KILL: u32 = 0x8000_0000;
+const ERROR: u32 = 0x0005_0001;
+const ARCHITECTURE_X86_64: u32 = 0xc000_003e;
+const NUMBERS_X32: u32 = 0x4000_0000;
+const AT_NUMBER: u32 = 0;
+const AT_ARCHITECTURE: u32 = 4;
+const AT_INSTRUCTION: u32 = 8;
+
+const fn at_argument(index: u32) -> u32 {
+    16 + index * 8
+}
+
+impl Filter {
+    fn add(&mut self, code: u16, operand: u32, on_true: u8, on_false: u8) {
+        if let Some(place) = self.instructions.get_mut(self.len) {
+            *place = Instruction { code, on_true, on_false, operand };
+            self.len += 1;
+        }
+    }
+
+    fn load(&mut self, offset: u32) {
+        self.add(LOAD, offset, 0, 0);
+    }
+
+    fn finish(&mut self, action: u32) {
+        self.add(RETURN, action, 0, 0);
+    }
+
+    /// Takes `action` where the loaded word is `operand`.
+    fn when(&mut self, operand: u32, action: u32) {
+        self.add(JUMP_EQUAL, operand, 0, 1);
+        self.finish(action);
+    }
+
+    /// Allows call `number` where the low half of argument `index` is one of `values`.
+    fn allow_with(&mut self, number: u32, index: u32, values: &[u32]) {
+        self.add(JUMP_EQUAL, number, 0, 2 + 2 * values.len() as u8);
+        self.load(at_argument(index));
+        for value in values {
+            self.when(*value, ALLOW);
+        }
+        self.finish(ERROR);
+    }
+
+    /// Allows call `number` where the low half of argument `index` has none of `bits`.
+    fn allow_without(&mut self, number: u32, index: u32, bits: u32) {
+        self.add(JUMP_EQUAL, number, 0, 4);
+        self.load(at_argument(index));
+        self.add(JUMP_ANY_BIT, bits, 0, 1);
+        self.finish(ERROR);
+        self.finish(ALLOW);
+    }
+}
+
+/// Calls that this library makes, or lets through, in the speculator: the most frequent first.
+const HARMLESS: [u32; 46] = [
+    n::__NR_openat2,
+    n::__NR_fstat,
+    n::__NR_close,
+    n::__NR_pread64,
+    n::__NR_newfstatat,
+    n::__NR_getdents64,
+    n::__NR_getdents,
+    n::__NR_lseek,
+    n::__NR_fadvise64,
+    n::__NR_statx,
+    n::__NR_munmap,
+    n::__NR_mprotect,
+    n::__NR_brk,
+    n::__NR_mremap,
+    n::__NR_nanosleep,
+    n::__NR_sched_yield,
+    n::__NR_rt_sigreturn,
+    n::__NR_exit_group,
+    n::__NR_readlinkat,
+    n::__NR_faccessat2,
+    n::__NR_getcwd,
+    n::__NR_fchdir,
+    n::__NR_fstatfs,
+    n::__NR_getrusage,
+    n::__NR_getpid,
+    n::__NR_getuid,
+    n::__NR_geteuid,
+    n::__NR_getgid,
+    n::__NR_getegid,
+    n::__NR_getresuid,
+    n::__NR_getresgid,
+    n::__NR_getgroups,
+    n::__NR_uname,
+    n::__NR_sysinfo,
+    n::__NR_times,
+    n::__NR_clock_gettime,
+    n::__NR_clock_getres,
+    n::__NR_gettimeofday,
+    n::__NR_time,
+    n::__NR_getrlimit,
+    n::__NR_getrandom,
+    n::__NR_sched_getaffinity,
+    n::__NR_getcpu,
+    n::__NR_restart_syscall,
+    n::__NR_cachestat,
+    n::__NR_mincore,
+];
+
+/// Bits of an open's flags that would let it change something.
+const OPEN_CHANGES: u32 = n::O_ACCMODE | n::O_CREAT | n::O_TRUNC | n::O_APPEND;
+
+unsafe extern "C" {
+    /// First byte of this library's text (with its headers), by the linker.
+    static __ehdr_start: u8;
+    /// Behind its text.
+    static etext: u8;
+}
+
+/// # Safety
+/// In the speculator.
+unsafe fn filter_calls() -> Result<(), Refused> {
+    let (start, end) = (&raw const __ehdr_start as u64, &raw const etext as u64);
+    if start >> 32 != end >> 32 || end <= start {
+        return Err(Refused);
+    }
+    let blank = Instruction { code: 0, on_true: 0, on_false: 0, operand: 0 };
+    let mut filter = Filter { instructions: [blank; 256], len: 0 };
+    filter.load(AT_ARCHITECTURE);
+    filter.add(JUMP_EQUAL, ARCHITECTURE_X86_64, 1, 0);
+    filter.finish(KILL);
+    filter.load(AT_NUMBER);
+    filter.add(JUMP_NOT_LESS, NUMBERS_X32, 0, 1);
+    filter.finish(KILL);
+    // Whose call is it?
+    filter.load(AT_INSTRUCTION + 4);
+    filter.add(JUMP_EQUAL, (start >> 32) as u32, 1, 0);
+    filter.finish(TRAP);
+    filter.load(AT_INSTRUCTION);
+    filter.add(JUMP_NOT_LESS, start as u32, 1, 0);
+    filter.finish(TRAP);
+    filter.add(JUMP_NOT_LESS, end as u32, 0, 1);
+    filter.finish(TRAP);
+    filter.load(AT_NUMBER);
+    // Never at the file's own offset, never waiting.
+    filter.add(JUMP_EQUAL, n::__NR_preadv2, 0, 6);
+    filter.load(at_argument(3));
+    filter.when(u32::MAX, ERROR);
+    filter.load(at_argument(5));
+    filter.when(n::RWF_NOWAIT, ALLOW);
+    for number in HARMLESS {
+        filter.when(number, ALLOW);
+    }
+    filter.allow_without(n::__NR_openat, 2, OPEN_CHANGES);
+    filter.allow_without(n::__NR_mmap, 3, n::MAP_SHARED);
+    filter.allow_with(
+        n::__NR_madvise,
+        2,
+        &[
+            n::MADV_NORMAL,
+            n::MADV_RANDOM,
+            n::MADV_SEQUENTIAL,
+            n::MADV_WILLNEED,
+            n::MADV_DONTNEED,
+            n::MADV_FREE,
+            n::MADV_HUGEPAGE,
+            n::MADV_NOHUGEPAGE,
+        ],
+    );
+    filter.allow_with(n::__NR_fcntl, 1, &[n::F_GETFL, n::F_GETFD]);
+    filter.allow_with(n::__NR_futex, 1, &[n::FUTEX_WAKE]);
+    filter.allow_with(n::__NR_kill, 1, &[0]);
+    filter.allow_with(n::__NR_prlimit64, 2, &[0]);
+    filter.finish(ERROR);
+
+    #[repr(C)]
+    struct Program {
+        len: u16,
+        instructions: *const Instruction,
+    }
+    let program = Program { len: filter.len as u16, instructions: filter.instructions.as_ptr() };
+    // SAFETY: the program describes the array.
+    let result = unsafe { sys!(n::__NR_seccomp, SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+    if result < 0 {
+        super::missing(feature::SECCOMP);
+        return Err(Refused);
+    }
+    Ok(())
+}
+
+const SECCOMP_SET_MODE_FILTER: u32 = 1;

@@ -1,0 +1,130 @@
+//! The calls that a speculator really makes. The jail lets through just these, and only from this library.
+
+use core::mem::MaybeUninit;
+
+use forebay_sigsafe::general as n;
+use forebay_sigsafe::{call, sys};
+
+/// Ends the process.
+pub fn exit() -> ! {
+    loop {
+        // SAFETY: no memory is involved.
+        let _ = unsafe { sys!(n::__NR_exit_group, 0) };
+    }
+}
+
+/// Reads what is resident at `offset` into `[buffer, buffer + count)`, starting the device on what is not.
+///
+/// # Safety
+/// The buffer may be garbage: the kernel then says `EFAULT`. It must not be this library's own memory.
+pub unsafe fn read_resident(file: isize, buffer: usize, count: usize, offset: u64) -> isize {
+    let vector = n::iovec { iov_base: buffer as *mut _, iov_len: count as u64 };
+    // SAFETY: the caller's.
+    unsafe { sys!(n::__NR_preadv2, file, &raw const vector, 1, offset, 0, n::RWF_NOWAIT) }
+}
+
+/// Reads, waiting for the device.
+///
+/// # Safety
+/// As [`read_resident`].
+pub unsafe fn read_waiting(file: isize, buffer: usize, count: usize, offset: u64) -> isize {
+    // SAFETY: the caller's.
+    unsafe { sys!(n::__NR_pread64, file, buffer, count, offset) }
+}
+
+/// Waits until the byte at `offset` is resident.
+pub fn wait_for(file: isize, offset: u64) {
+    let mut byte = 0u8;
+    // SAFETY: one byte into a local.
+    let _ = unsafe { read_waiting(file, &raw mut byte as usize, 1, offset) };
+}
+
+/// Whether the byte at `offset` is resident.
+pub fn is_resident(file: isize, offset: u64) -> bool {
+    let mut byte = 0u8;
+    // SAFETY: one byte into a local.
+    unsafe { read_resident(file, &raw mut byte as usize, 1, offset) != call::EAGAIN }
+}
+
+/// Starts the device on a range.
+pub fn will_need(file: isize, offset: u64, length: u64) {
+    // SAFETY: no memory is involved.
+    let _ = unsafe { sys!(n::__NR_fadvise64, file, offset, length, n::POSIX_FADV_WILLNEED) };
+}
+
+/// Looks a path up as far as that needs no device: a descriptor that only names the file, or `-errno` (`-EAGAIN`
+/// where the look-up is cold). Where the kernel cannot do that, the look-up may wait.
+///
+/// # Safety
+/// `path` is garbage or terminated.
+pub unsafe fn find(directory: isize, path: usize, flags: u32) -> isize {
+    // SAFETY: the caller's.
+    unsafe {
+        let result = find_with(directory, path, flags, n::RESOLVE_CACHED);
+        if result == call::EINVAL || result == call::ENOSYS {
+            super::missing(super::lacking::RESOLVE_CACHED);
+            return find_waiting(directory, path, flags);
+        }
+        result
+    }
+}
+
+/// Looks a path up, waiting for the device.
+///
+/// # Safety
+/// As [`find`].
+pub unsafe fn find_waiting(directory: isize, path: usize, flags: u32) -> isize {
+    let flags = flags | n::O_CLOEXEC | n::O_PATH;
+    // SAFETY: the caller's.
+    unsafe { sys!(n::__NR_openat, directory, path, flags, 0) }
+}
+
+/// # Safety
+/// As [`find`].
+unsafe fn find_with(directory: isize, path: usize, flags: u32, resolve: u32) -> isize {
+    let how = n::open_how {
+        flags: u64::from(flags | n::O_CLOEXEC | n::O_PATH),
+        mode: 0,
+        resolve: u64::from(resolve),
+    };
+    // SAFETY: the caller's; the structure is a local.
+    unsafe { sys!(n::__NR_openat2, directory, path, &raw const how, size_of::<n::open_how>()) }
+}
+
+/// Opens the regular file or directory that `found` names, for reading, without a trace.
+pub fn open_found(proc_descriptors: isize, found: isize) -> isize {
+    let mut digits = [0u8; 20];
+    let mut name = [0u8; 24];
+    for (to, from) in name.iter_mut().zip(forebay_sigsafe::text::decimal(found as u64, &mut digits)) {
+        *to = *from;
+    }
+    let flags = n::O_RDONLY | n::O_NONBLOCK | n::O_CLOEXEC;
+    // SAFETY: the name is terminated.
+    unsafe {
+        let fd = sys!(n::__NR_openat, proc_descriptors, name.as_ptr(), flags | n::O_NOATIME, 0);
+        if call::is(fd, forebay_sigsafe::errno::EPERM) {
+            return sys!(n::__NR_openat, proc_descriptors, name.as_ptr(), flags, 0);
+        }
+        fd
+    }
+}
+
+/// What kind of file a descriptor is of, and its figures.
+pub fn stat(file: isize) -> Option<n::stat> {
+    let mut stat = MaybeUninit::<n::stat>::zeroed();
+    // SAFETY: the call fills the structure, whose zeroes are valid too.
+    unsafe { (sys!(n::__NR_fstat, file, stat.as_mut_ptr()) == 0).then(|| stat.assume_init()) }
+}
+
+/// Closes.
+pub fn close(file: isize) {
+    // SAFETY: the descriptor is this process's own.
+    let _ = unsafe { sys!(n::__NR_close, file) };
+}
+
+/// Sleeps.
+pub fn pause(microseconds: i64) {
+    let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: microseconds * 1000 };
+    // SAFETY: the call reads a local.
+    let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };
+}

@@ -1,0 +1,266 @@
+//! The speculator: a copy of the original that carries on without the data, in a jail.
+//!
+//! Every system call of the program's code ends up in [`call`], from a patched site or through the trap of the
+//! jail. It reads what is resident, starts reads of what is not, makes up what it must, pretends what would have an
+//! effect outside, and ends where nothing can be pretended. One thread, private memory: state is plain.
+
+mod descriptors;
+mod hints;
+mod jail;
+mod kernel;
+mod paths;
+mod pretence;
+mod reads;
+mod shared;
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use forebay_sigsafe::general as n;
+use forebay_sigsafe::{sys, text};
+use forebay_speculation::channel::{End, Header, LOGS, Slot, feature, mark};
+use forebay_speculation::signature::Signature;
+use forebay_speculation::site::{self, Kind, Strategy};
+
+use crate::entry::Call;
+use crate::spawn::Snapshot;
+use crate::{role, session};
+
+/// State of the speculator.
+pub struct State {
+    pub header: &'static Header,
+    pub slot: &'static Slot,
+    pub generation: u32,
+    /// Process id of the original, its thread and its parent.
+    pub process: u32,
+    pub thread: u32,
+    pub parent: u32,
+    /// `/proc/self/fd`, through which found files are opened.
+    pub proc_descriptors: isize,
+    pub hints: hints::Hints,
+    pub descriptors: descriptors::Table,
+    /// Working directory, empty until it is asked for.
+    pub directory: forebay_sigsafe::path::PathBuffer<{ paths::BYTES }>,
+    /// Memory that the program has added, in bytes.
+    pub added_bytes: u64,
+    /// Calls since the last hint, for the processor-time limit.
+    pub hints_seen: u64,
+    pub idle_ticks: u32,
+}
+
+struct StateCell(UnsafeCell<MaybeUninit<State>>);
+
+// SAFETY: touched by the speculator only, which has one thread; its signal handlers end it or stand for a call.
+unsafe impl Sync for StateCell {}
+
+static STATE: StateCell = StateCell(UnsafeCell::new(MaybeUninit::zeroed()));
+
+/// The state, in the speculator.
+#[allow(clippy::mut_from_ref, reason = "one thread, and no reference outlives a call")]
+pub fn state() -> &'static mut State {
+    // SAFETY: `begin` fills it before any call gets here.
+    unsafe { (*STATE.0.get()).assume_init_mut() }
+}
+
+/// Turns the freshly forked copy into a jailed speculator; ends it where that fails.
+pub fn begin(slot: &'static Slot, snapshot: &'static Snapshot) {
+    role::begin_speculator();
+    let Some(header) = session::header() else { kernel::exit() };
+    let place = STATE.0.get().cast::<State>();
+    // SAFETY: the state is this speculator's alone. It is filled in place because it is large: the parts that are
+    // not written here are arrays whose zeroes are valid.
+    unsafe {
+        (&raw mut (*place).header).write(header);
+        (&raw mut (*place).slot).write(slot);
+        (&raw mut (*place).generation).write(snapshot.generation);
+        (&raw mut (*place).process).write(snapshot.process);
+        (&raw mut (*place).thread).write(snapshot.thread);
+        (&raw mut (*place).parent).write(snapshot.parent);
+    }
+    // SAFETY: no arguments.
+    slot.speculator_pid.store(unsafe { sys!(n::__NR_getpid) } as u32, Relaxed);
+    if jail::enter(state(), snapshot).is_err() {
+        end(End::Jail);
+    }
+}
+
+/// Ends the speculator, saying how.
+pub fn end(how: End) -> ! {
+    let state = state();
+    let counters = &state.slot.counters;
+    if let Some(ends) = counters.ends.get(how as usize) {
+        ends.fetch_add(1, Relaxed);
+    }
+    let mut usage = MaybeUninit::<n::rusage>::zeroed();
+    // SAFETY: the call fills the structure, whose zeroes are valid too.
+    let usage = unsafe {
+        let _ = sys!(n::__NR_getrusage, n::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    counters.speculator_footprint_bytes.fetch_max((usage.ru_maxrss as u64) << 10, Relaxed);
+    counters.speculator_reclaims.fetch_add(usage.ru_minflt as u64, Relaxed);
+    counters.speculator_faults.fetch_add(usage.ru_majflt as u64, Relaxed);
+    let cpu = |time: n::__kernel_old_timeval| (time.tv_sec as u64) * 1_000_000 + time.tv_usec as u64;
+    counters.speculator_cpu_us.fetch_add(cpu(usage.ru_utime) + cpu(usage.ru_stime), Relaxed);
+    if state.slot.generation.load(Relaxed) == state.generation {
+        state.slot.speculator_pid.store(0, Relaxed);
+    }
+    state.header.speculators.fetch_sub(1, Relaxed);
+    kernel::exit()
+}
+
+/// Whether the original has given this speculator up.
+pub fn abandoned(state: &State) -> bool {
+    state.slot.generation.load(Relaxed) != state.generation || state.header.enabled.load(Relaxed) == 0
+}
+
+/// Notes that something of the kernel's is missing.
+pub fn missing(bit: u32) {
+    let missing: &AtomicU32 = &state().header.missing;
+    if missing.load(Relaxed) & bit == 0 {
+        missing.fetch_or(bit, Relaxed);
+    }
+}
+
+/// Carries out a call of the speculating program.
+///
+/// # Safety
+/// `call` holds the registers of a call that the program is making. Its pointers may be garbage: a fault ends the
+/// speculator.
+pub unsafe fn call(call: &Call) -> isize {
+    let state = state();
+    if abandoned(state) {
+        end(End::Abandoned);
+    }
+    // SAFETY: the caller's.
+    unsafe { dispatch(state, call, true) }
+}
+
+/// Carries out the call that the original is stalled in, which it does not look for in the log.
+///
+/// # Safety
+/// As [`call`].
+pub unsafe fn first_call(call: &Call) -> isize {
+    // SAFETY: the caller's.
+    unsafe { dispatch(state(), call, false) }
+}
+
+/// # Safety
+/// As [`call`].
+unsafe fn dispatch(state: &mut State, call: &Call, logged: bool) -> isize {
+    let [a, b, c, d, ..] = call.arguments;
+    let at = n::AT_FDCWD as usize;
+    // SAFETY (all arms): the caller's.
+    unsafe {
+        match call.number as u32 {
+            n::__NR_read | n::__NR_pread64 | n::__NR_readv | n::__NR_preadv | n::__NR_preadv2 => {
+                reads::read(state, call, logged)
+            }
+            n::__NR_getdents64 | n::__NR_getdents => reads::directory(state, call, logged),
+            n::__NR_lseek => reads::seek(state, a, b as i64, c as u32),
+            n::__NR_copy_file_range | n::__NR_sendfile => reads::transfer(state, call, logged),
+            n::__NR_open => paths::open(state, call, at, a, b as u32),
+            n::__NR_openat => paths::open(state, call, a, b, c as u32),
+            n::__NR_creat => paths::open(state, call, at, a, n::O_CREAT | n::O_WRONLY | n::O_TRUNC),
+            n::__NR_openat2 => paths::open_how(state, call),
+            n::__NR_stat => paths::stat(state, call, at, a, b, 0),
+            n::__NR_lstat => paths::stat(state, call, at, a, b, n::AT_SYMLINK_NOFOLLOW),
+            n::__NR_newfstatat => paths::stat(state, call, a, b, c, d as u32),
+            n::__NR_fstat => paths::stat_descriptor(state, a, b),
+            n::__NR_statx => paths::statx(state, call),
+            n::__NR_access => paths::access(state, call, at, a, b),
+            n::__NR_faccessat | n::__NR_faccessat2 => paths::access(state, call, a, b, c),
+            n::__NR_readlink => paths::readlink(state, call, at, a, b, c),
+            n::__NR_readlinkat => paths::readlink(state, call, a, b, c, d),
+            n::__NR_chdir => paths::change_directory(state, at, a),
+            n::__NR_fchdir => paths::change_directory_to(state, a),
+            n::__NR_close => descriptors::close(state, a),
+            n::__NR_dup => descriptors::duplicate(state, a, 0),
+            n::__NR_dup2 | n::__NR_dup3 => descriptors::duplicate_to(state, a, b),
+            n::__NR_fcntl => descriptors::control(state, a, b as u32, c),
+            n::__NR_mmap => reads::map(state, call),
+            _ => pretence::call(state, call),
+        }
+    }
+}
+
+/// Signature of a read-like call: number, descriptor, count, and the offset where it is an argument.
+pub fn read_signature(call: &Call) -> u64 {
+    let [a, b, c, d, ..] = call.arguments;
+    let signature = Signature::call(call.number as u64).word(a as u64).word(c as u64);
+    match call.number as u32 {
+        n::__NR_pread64 | n::__NR_preadv | n::__NR_preadv2 => signature.word(d as u64).value(),
+        n::__NR_sendfile | n::__NR_copy_file_range => signature.word(b as u64).value(),
+        _ => signature.value(),
+    }
+}
+
+/// Signature of a call that takes a path: number, directory and path.
+///
+/// # Safety
+/// The path can be read.
+pub unsafe fn path_signature(call: &Call) -> u64 {
+    let [a, b, ..] = call.arguments;
+    let one = matches!(
+        call.number as u32,
+        n::__NR_open | n::__NR_creat | n::__NR_stat | n::__NR_lstat | n::__NR_access | n::__NR_readlink
+    );
+    let (directory, path) = if one { (n::AT_FDCWD as usize, a) } else { (a, b) };
+    let signature = Signature::call(call.number as u64).word(directory as u32 as u64);
+    if path == 0 {
+        return signature.value();
+    }
+    // SAFETY: the caller's.
+    signature.bytes(unsafe { text::bytes(path as *const u8) }).value()
+}
+
+const MARK_SITE_SHIFT: u32 = 48;
+const MARK_BYTES_SHIFT: u32 = 8;
+
+/// Mark of a log entry: whether it hinted how many bytes, and which call site's value was made up.
+fn make_mark(hinted_bytes: Option<usize>, fabricating: Option<u32>) -> u64 {
+    let hinted = hinted_bytes.map_or(0, |bytes| {
+        mark::HINTED | ((bytes as u64) & ((1 << (MARK_SITE_SHIFT - MARK_BYTES_SHIFT)) - 1)) << MARK_BYTES_SHIFT
+    });
+    let made_up =
+        fabricating.map_or(0, |site| mark::FABRICATED | u64::from(site as u16).wrapping_add(1) << MARK_SITE_SHIFT);
+    hinted | made_up
+}
+
+/// Call site whose value was made up, by the mark of its log entry.
+pub fn fabricating_site(mark: u64) -> Option<u32> {
+    (mark & mark::FABRICATED != 0).then(|| ((mark >> MARK_SITE_SHIFT) as u32).checked_sub(1))?
+}
+
+/// Hinted bytes, by the mark of a log entry.
+fn marked_bytes(mark: u64) -> u64 {
+    (mark >> MARK_BYTES_SHIFT) & ((1 << (MARK_SITE_SHIFT - MARK_BYTES_SHIFT)) - 1)
+}
+
+/// What to make up at the call site of `call`: the site's index (none where all are taken) and the strategy.
+/// `detail` tells apart uses of one site that are known to differ.
+fn predict(state: &State, call: &Call, kind: Kind, detail: u64) -> (Option<u32>, Strategy) {
+    let key = Signature::call(call.number as u64).word(site_name(call)).word(kind as u64).word(detail).value();
+    match site::lookup(&state.slot.sites, key, kind) {
+        Some((index, strategy)) => (Some(index), strategy),
+        None => (None, Strategy::Wait),
+    }
+}
+
+/// Names the place in libc the same way in every process.
+fn site_name(call: &Call) -> u64 {
+    call.site as u64
+}
+
+/// Takes note of a value made up.
+fn fabricated(state: &State, site: Option<u32>) {
+    state.slot.counters.fabricated.fetch_add(1, Relaxed);
+    let Some(site) = site else { return };
+    if let Some(last) = state.slot.last_fabricated.get(state.generation as usize % LOGS) {
+        last.store(u64::from(site) + 1, Relaxed);
+    }
+}
+
+/// Bits of what the kernel lacks, for the parts.
+use feature as lacking;

@@ -1,0 +1,402 @@
+//! Calls that read: data of files, entries of directories, offsets, copies and mappings.
+
+use forebay_sigsafe::path::PathBuffer;
+use forebay_sigsafe::{call, errno, general as n, memory, sys};
+use forebay_speculation::channel::{End, PathHint};
+use forebay_speculation::site::{Kind as SiteKind, Strategy};
+
+use super::descriptors::{FileIndex, Kind};
+use super::{State, end, fabricated, hints, kernel, make_mark, paths, predict, read_signature};
+use crate::entry::Call;
+
+/// What one advice starts the device on, at most: the kernel caps it at its read-ahead size.
+const CHUNK_BYTES: u64 = 128 << 10;
+/// What is hinted of a file whose contents cannot be followed: its beginning and its end.
+const BEGINNING_BYTES: u64 = 256 << 10;
+const ENDING_BYTES: u64 = 64 << 10;
+/// Segments of a vector that are looked at.
+const SEGMENTS_MAX: usize = 64;
+/// How long a directory whose entries may be resident is waited for.
+const DIRECTORY_WAIT_US: u64 = 60;
+
+/// Where a read of the program's goes to.
+struct Segments {
+    vectors: [n::iovec; SEGMENTS_MAX],
+    len: usize,
+}
+
+impl Segments {
+    /// # Safety
+    /// As [`super::call`].
+    unsafe fn of(call: &Call) -> Self {
+        let mut segments =
+            Self { vectors: [n::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; SEGMENTS_MAX], len: 1 };
+        let [_, buffer, count, ..] = call.arguments;
+        if matches!(call.number as u32, n::__NR_read | n::__NR_pread64) {
+            if let Some(first) = segments.vectors.first_mut() {
+                *first = n::iovec { iov_base: buffer as *mut _, iov_len: count as u64 };
+            }
+            return segments;
+        }
+        segments.len = count.min(SEGMENTS_MAX);
+        for (index, vector) in segments.vectors.iter_mut().enumerate().take(segments.len) {
+            // SAFETY: the caller's; garbage ends the speculator.
+            *vector = unsafe { (buffer as *const n::iovec).add(index).read_unaligned() };
+        }
+        segments
+    }
+}
+
+/// `read`, `pread64`, `readv`, `preadv`, `preadv2`.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn read(state: &mut State, call: &Call, logged: bool) -> isize {
+    let [descriptor, _, _, position, ..] = call.arguments;
+    paths::upgrade(state, descriptor, false);
+    let Some((index, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
+    let positioned = match call.number as u32 {
+        n::__NR_pread64 | n::__NR_preadv => true,
+        n::__NR_preadv2 => position != usize::MAX,
+        _ => false,
+    };
+    let offset = if positioned { position as u64 } else { file.offset };
+    match file.kind {
+        Kind::Regular | Kind::Unknown => {}
+        Kind::Sink => return 0,
+        Kind::Directory | Kind::UnknownDirectory => return call::error(errno::EISDIR),
+        Kind::Closed => return call::EBADF,
+        Kind::Outside => end(End::Unpretendable),
+    }
+    // SAFETY: the caller's.
+    let segments = unsafe { Segments::of(call) };
+    let (mut total, mut mark) = (0, 0);
+    for vector in segments.vectors.iter().take(segments.len) {
+        let (buffer, count) = (vector.iov_base as usize, vector.iov_len as usize);
+        // SAFETY: the caller's.
+        let (result, marked) = unsafe { segment(state, call, index, buffer, count, offset + total as u64) };
+        mark |= marked;
+        if result < 0 {
+            if total == 0 {
+                return result;
+            }
+            break;
+        }
+        total += result as usize;
+        if (result as usize) < count {
+            break;
+        }
+    }
+    if !positioned && let Some(file) = state.descriptors.at(index) {
+        file.offset = offset + total as u64;
+    }
+    if logged {
+        hints::log(state, read_signature(call), mark);
+    }
+    total as isize
+}
+
+/// Reads one segment: the result and the mark for the log.
+///
+/// # Safety
+/// As [`super::call`].
+unsafe fn segment(
+    state: &mut State,
+    call: &Call,
+    index: FileIndex,
+    buffer: usize,
+    count: usize,
+    offset: u64,
+) -> (isize, u64) {
+    let Some(file) = state.descriptors.at(index).copied() else { return (call::EBADF, 0) };
+    let wanted = (count as u64).min(file.size.saturating_sub(offset)) as usize;
+    if wanted == 0 {
+        return (0, 0);
+    }
+    let real = file.real as isize;
+    if file.kind == Kind::Unknown {
+        // SAFETY: the caller's.
+        return unsafe { unknown(state, call, index, buffer, wanted, offset) };
+    }
+    hints::make_room(state, file.device);
+    // SAFETY: the caller's.
+    let read = unsafe { kernel::read_resident(real, buffer, wanted, offset) };
+    if read == wanted as isize {
+        return (read, 0);
+    }
+    if read < 0 && read != call::EAGAIN {
+        if matches!(read, call::EINVAL | call::ENOSYS) {
+            super::missing(super::lacking::RWF_NOWAIT);
+        }
+        if call::is(read, errno::EFAULT) {
+            return (read, 0);
+        }
+        // No such read on this file system: it is in memory, or there is no other way.
+        // SAFETY: the caller's.
+        return (unsafe { kernel::read_waiting(real, buffer, wanted, offset) }, 0);
+    }
+    let got = read.max(0) as usize;
+    let last = offset + wanted as u64 - 1;
+    let missing = wanted - got;
+    // The miss has started the device on up to one read-ahead window.
+    let mut from = offset + got as u64 + CHUNK_BYTES;
+    while from <= last {
+        kernel::will_need(real, from, CHUNK_BYTES.min(last + 1 - from));
+        from += CHUNK_BYTES;
+    }
+    hints::departed(state, file.real, file.device, last, missing as u64);
+    let (site, strategy) = predict(state, call, SiteKind::Read, detail(offset, count));
+    match strategy {
+        Strategy::Wait => {
+            // SAFETY: the caller's.
+            let read = unsafe { kernel::read_waiting(real, buffer, wanted, offset) };
+            return (read, make_mark(Some(missing), None));
+        }
+        Strategy::EndOfFile | Strategy::Blank => hint_whole(state, index),
+        _ => {}
+    }
+    fabricated(state, site);
+    let mark = make_mark(Some(missing), site);
+    match strategy {
+        Strategy::EndOfFile => (got as isize, mark),
+        Strategy::Blank => {
+            // SAFETY: the caller's.
+            unsafe { memory::fill((buffer + got) as *mut u8, b'\n', missing) };
+            (wanted as isize, mark)
+        }
+        _ => (wanted as isize, mark),
+    }
+}
+
+/// Tells apart a header from the rest, and sizes of reads.
+fn detail(offset: u64, count: usize) -> u64 {
+    u64::from(offset == 0) << 8 | u64::from(count.checked_ilog2().unwrap_or(0))
+}
+
+/// Hints all of a file that is small, and beginning and end of a large one: the made-up contents will not lead the
+/// program to where it will read.
+fn hint_whole(state: &mut State, index: FileIndex) {
+    let Some(file) = state.descriptors.at(index).copied() else { return };
+    let real = file.real as isize;
+    let mut ranges = [(0, file.size.min(BEGINNING_BYTES)), (0, 0)];
+    if file.size > BEGINNING_BYTES
+        && let Some(ending) = ranges.last_mut()
+    {
+        let start = (file.size - ENDING_BYTES.min(file.size)).max(BEGINNING_BYTES);
+        *ending = (start, file.size - start);
+    }
+    for (start, length) in ranges {
+        let mut from = start;
+        while from < start + length {
+            let chunk = CHUNK_BYTES.min(start + length - from);
+            let last = from + chunk - 1;
+            if !kernel::is_resident(real, last) || !kernel::is_resident(real, from) {
+                kernel::will_need(real, from, chunk);
+                hints::departed(state, file.real, file.device, last, chunk);
+                hints::make_room(state, file.device);
+            }
+            from += chunk;
+        }
+    }
+}
+
+/// Reads from a placeholder.
+///
+/// # Safety
+/// As [`super::call`].
+unsafe fn unknown(
+    state: &mut State,
+    call: &Call,
+    index: FileIndex,
+    buffer: usize,
+    wanted: usize,
+    offset: u64,
+) -> (isize, u64) {
+    let mut path = PathBuffer::<{ paths::BYTES }>::new();
+    if let Some(known) = state.descriptors.path(index) {
+        let _ = path.push(known.as_bytes());
+    }
+    let length = wanted.max(CHUNK_BYTES as usize) as u32;
+    let _ = hints::path(state, PathHint::Data, path.as_bytes(), offset, length);
+    let (site, strategy) = predict(state, call, SiteKind::Read, detail(offset, wanted));
+    let hinted = Some(wanted);
+    match strategy {
+        Strategy::Wait => {
+            let descriptor = call.arguments.first().copied().unwrap_or(usize::MAX);
+            paths::upgrade(state, descriptor, true);
+            let Some(file) = state.descriptors.at(index).copied() else { return (call::EBADF, 0) };
+            if file.real < 0 {
+                end(End::Unpretendable);
+            }
+            // SAFETY: the caller's.
+            let read = unsafe { kernel::read_waiting(file.real as isize, buffer, wanted, offset) };
+            (read, make_mark(hinted, None))
+        }
+        Strategy::EndOfFile => {
+            fabricated(state, site);
+            (0, make_mark(hinted, site))
+        }
+        Strategy::Blank => {
+            fabricated(state, site);
+            // SAFETY: the caller's.
+            unsafe { memory::fill(buffer as *mut u8, b'\n', wanted) };
+            (wanted as isize, make_mark(hinted, site))
+        }
+        _ => {
+            fabricated(state, site);
+            (wanted as isize, make_mark(hinted, site))
+        }
+    }
+}
+
+/// `getdents64`. The kernel has no such call that would not wait, so a directory is read here only after the
+/// executor has read it.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn directory(state: &mut State, call: &Call, logged: bool) -> isize {
+    let [descriptor, buffer, count, ..] = call.arguments;
+    paths::upgrade(state, descriptor, false);
+    let Some((index, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
+    let (kind, ended, ticket) = (file.kind, file.ended, file.ticket.take());
+    let (mut hinted, mut made_up) = (None, None);
+    let mut result = 0;
+    if !matches!(kind, Kind::Directory | Kind::UnknownDirectory) {
+        return call::error(errno::ENOTDIR);
+    }
+    if !ended {
+        let resident = kind == Kind::Directory
+            && ticket.is_none_or(|ticket| hints::carried_out(state, ticket, DIRECTORY_WAIT_US));
+        if !resident {
+            hinted = Some(0);
+            let (site, strategy) = predict(state, call, SiteKind::Directory, 0);
+            if strategy == Strategy::Wait {
+                paths::upgrade(state, descriptor, true);
+            } else {
+                fabricated(state, site);
+                made_up = site;
+                if let Some(file) = state.descriptors.at(index) {
+                    file.ended = true;
+                }
+            }
+        }
+    }
+    if let Some(file) = state.descriptors.at(index).copied()
+        && !file.ended
+    {
+        if file.real < 0 {
+            end(End::Unpretendable);
+        }
+        // SAFETY: the caller's.
+        result = unsafe { sys!(call.number, file.real, buffer, count) };
+    }
+    if logged {
+        hints::log(state, read_signature(call), make_mark(hinted, made_up));
+    }
+    result
+}
+
+/// `lseek`.
+pub fn seek(state: &mut State, descriptor: usize, offset: i64, whence: u32) -> isize {
+    paths::upgrade(state, descriptor, false);
+    let Some((_, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
+    if file.kind == Kind::Outside {
+        return call::error(errno::ESPIPE);
+    }
+    let size = file.size as i64;
+    let target = match whence {
+        n::SEEK_SET => Some(offset),
+        n::SEEK_CUR => (file.offset as i64).checked_add(offset),
+        n::SEEK_END => size.checked_add(offset),
+        // A file is taken for one without holes.
+        n::SEEK_DATA if offset < size => Some(offset),
+        n::SEEK_HOLE if offset < size => Some(size),
+        n::SEEK_DATA | n::SEEK_HOLE => return call::error(errno::ENXIO),
+        _ => None,
+    };
+    match target.and_then(|target| u64::try_from(target).ok()) {
+        Some(target) => {
+            file.offset = target;
+            if file.kind == Kind::Directory {
+                file.ended = false;
+                let real = file.real;
+                // SAFETY: a directory's description is always the speculator's own.
+                return unsafe { sys!(n::__NR_lseek, real, target, n::SEEK_SET) };
+            }
+            target as isize
+        }
+        None => call::EINVAL,
+    }
+}
+
+/// `copy_file_range` and `sendfile`: the source is hinted, the count is said to have been copied.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn transfer(state: &mut State, call: &Call, logged: bool) -> isize {
+    let [a, b, c, d, e, _] = call.arguments;
+    let sends = call.number as u32 == n::__NR_sendfile;
+    let (source, offset_at, count) = if sends { (b, c, d) } else { (a, b, e) };
+    paths::upgrade(state, source, false);
+    let Some((index, file)) = state.descriptors.file(source) else { return call::EBADF };
+    if file.kind != Kind::Regular {
+        end(End::Unpretendable);
+    }
+    let file = *file;
+    let own = offset_at as *mut u64;
+    // SAFETY: the caller's.
+    let offset = if own.is_null() { file.offset } else { unsafe { own.read_unaligned() } };
+    let copied = (count as u64).min(file.size.saturating_sub(offset)).min(BEGINNING_BYTES);
+    let mut mark = 0;
+    let mut from = offset;
+    while from < offset + copied {
+        let chunk = CHUNK_BYTES.min(offset + copied - from);
+        if !kernel::is_resident(file.real as isize, from + chunk - 1) {
+            hints::make_room(state, file.device);
+            kernel::will_need(file.real as isize, from, chunk);
+            hints::departed(state, file.real, file.device, from + chunk - 1, chunk);
+            mark = make_mark(Some(copied as usize), None);
+        }
+        from += chunk;
+    }
+    if own.is_null() {
+        if let Some(file) = state.descriptors.at(index) {
+            file.offset = offset + copied;
+        }
+    } else {
+        // SAFETY: the caller's.
+        unsafe { own.write_unaligned(offset + copied) };
+    }
+    if logged {
+        hints::log(state, read_signature(call), mark);
+    }
+    copied as isize
+}
+
+/// `mmap`: always private.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn map(state: &mut State, call: &Call) -> isize {
+    let [address, length, protection, flags, descriptor, offset] = call.arguments;
+    let flags = (flags as u32 & !n::MAP_TYPE) | n::MAP_PRIVATE;
+    let mut real = -1isize;
+    if flags & n::MAP_ANONYMOUS == 0 {
+        paths::upgrade(state, descriptor, true);
+        let Some((_, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
+        let file = *file;
+        if file.kind != Kind::Regular {
+            end(End::Unpretendable);
+        }
+        real = file.real as isize;
+        let end = (offset as u64).saturating_add(length as u64).min(file.size);
+        if (offset as u64) < end && !kernel::is_resident(real, offset as u64) {
+            hints::make_room(state, file.device);
+            kernel::will_need(real, offset as u64, CHUNK_BYTES.min(end - offset as u64));
+            hints::departed(state, file.real, file.device, offset as u64, CHUNK_BYTES);
+        }
+    }
+    super::pretence::account(state, length);
+    // SAFETY: the program's own call, in a memory of its own.
+    unsafe { sys!(n::__NR_mmap, address, length, protection, flags, real, offset) }
+}

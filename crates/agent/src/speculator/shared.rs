@@ -1,0 +1,157 @@
+//! Shared mappings of the original, made private in its speculator before any of the program's code runs there.
+
+use core::cell::UnsafeCell;
+
+use forebay_sigsafe::path::PathBuffer;
+use forebay_sigsafe::{general as n, memory, sys, text};
+
+use super::jail::Refused;
+use super::kernel;
+use crate::session;
+
+/// Longest list of mappings that is read.
+const LIST_BYTES: usize = 256 << 10;
+/// Shared memory that is copied, at most.
+const COPIED_BYTES_MAX: usize = 64 << 20;
+
+struct List(UnsafeCell<[u8; LIST_BYTES]>);
+
+// SAFETY: used by the speculator only, which has one thread.
+unsafe impl Sync for List {}
+
+static LIST: List = List(UnsafeCell::new([0; LIST_BYTES]));
+
+/// A line of `/proc/self/maps`.
+struct Mapping<'a> {
+    start: usize,
+    end: usize,
+    permissions: &'a [u8],
+    offset: usize,
+    inode: u64,
+    path: &'a [u8],
+}
+
+impl<'a> Mapping<'a> {
+    fn parse(line: &'a [u8]) -> Option<Self> {
+        let (start, rest) = text::parse_hexadecimal(line)?;
+        let (end, rest) = text::parse_hexadecimal(rest.strip_prefix(b"-")?)?;
+        let rest = rest.strip_prefix(b" ")?;
+        let (permissions, rest) = rest.split_at_checked(4)?;
+        let (offset, rest) = text::parse_hexadecimal(rest.strip_prefix(b" ")?)?;
+        let mut words = rest.strip_prefix(b" ")?.splitn(2, |&byte| byte == b' ');
+        let _device = words.next()?;
+        let (inode, path) = text::parse_decimal(words.next()?)?;
+        let spaces = path.iter().take_while(|&&byte| byte == b' ').count();
+        let path = path.get(spaces..).unwrap_or_default();
+        Some(Self { start: start as usize, end: end as usize, permissions, offset: offset as usize, inode, path })
+    }
+
+    fn has(&self, index: usize, permission: u8) -> bool {
+        self.permissions.get(index) == Some(&permission)
+    }
+
+    fn protection(&self) -> u32 {
+        let bit = |index, permission, bit| if self.has(index, permission) { bit } else { 0 };
+        bit(0, b'r', n::PROT_READ) | bit(1, b'w', n::PROT_WRITE) | bit(2, b'x', n::PROT_EXEC)
+    }
+}
+
+/// Replaces every shared mapping but the session's by a private one with the same contents.
+pub fn make_private() -> Result<(), Refused> {
+    // SAFETY: one thread; the list is read whole before a mapping is changed.
+    let list = unsafe { read_list()? };
+    let mut copied = 0;
+    for line in list.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+        let mapping = Mapping::parse(line).ok_or(Refused)?;
+        if mapping.has(3, b's') && !session::owns(mapping.start) {
+            // SAFETY: the mapping is replaced in place.
+            unsafe { replace(&mapping, &mut copied)? };
+        }
+    }
+    Ok(())
+}
+
+unsafe fn read_list() -> Result<&'static [u8], Refused> {
+    // SAFETY: the buffer is as large as the calls are told.
+    unsafe {
+        let flags = n::O_RDONLY | n::O_CLOEXEC;
+        let fd = sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/maps".as_ptr(), flags);
+        let buffer = LIST.0.get().cast::<u8>();
+        let mut len = 0;
+        let complete = loop {
+            let read = sys!(n::__NR_read, fd, buffer.add(len), LIST_BYTES - len);
+            if read <= 0 {
+                break read == 0 && len < LIST_BYTES;
+            }
+            len += read as usize;
+        };
+        kernel::close(fd);
+        if complete { Ok(core::slice::from_raw_parts(buffer, len)) } else { Err(Refused) }
+    }
+}
+
+/// # Safety
+/// The mapping is of this process, and shared.
+unsafe fn replace(mapping: &Mapping<'_>, copied: &mut usize) -> Result<(), Refused> {
+    let length = mapping.end - mapping.start;
+    let anonymous = n::MAP_PRIVATE | n::MAP_ANONYMOUS | n::MAP_NORESERVE;
+    // SAFETY: the caller's; fixed mappings replace just this range.
+    unsafe {
+        if !mapping.has(0, b'r') {
+            // What cannot be read holds nothing for the program.
+            let flags = anonymous | n::MAP_FIXED;
+            let result = sys!(n::__NR_mmap, mapping.start, length, n::PROT_NONE, flags, usize::MAX, 0);
+            return if result < 0 { Err(Refused) } else { Ok(()) };
+        }
+        if map_file(mapping, length) {
+            return Ok(());
+        }
+        *copied += length;
+        if *copied > COPIED_BYTES_MAX {
+            return Err(Refused);
+        }
+        let copy = memory::map_private(length);
+        if copy < 0 {
+            return Err(Refused);
+        }
+        memory::copy(copy as *mut u8, mapping.start as *const u8, length);
+        let _ = sys!(n::__NR_mprotect, copy, length, mapping.protection());
+        let flags = n::MREMAP_MAYMOVE | n::MREMAP_FIXED;
+        let moved = sys!(n::__NR_mremap, copy, length, length, flags, mapping.start);
+        if moved < 0 { Err(Refused) } else { Ok(()) }
+    }
+}
+
+/// Maps the same file privately, where its path still leads to it.
+///
+/// # Safety
+/// As [`replace`].
+unsafe fn map_file(mapping: &Mapping<'_>, length: usize) -> bool {
+    let mut path = PathBuffer::<1024>::new();
+    if mapping.path.first() != Some(&b'/') || !path.push(mapping.path) {
+        return false;
+    }
+    // SAFETY: the caller's; the path is terminated. O_PATH first: it could be a device by now.
+    unsafe {
+        let found = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), n::O_PATH | n::O_CLOEXEC);
+        if found < 0 {
+            return false;
+        }
+        let stat = kernel::stat(found);
+        kernel::close(found);
+        let same = stat
+            .is_some_and(|stat| stat.st_mode & n::S_IFMT == n::S_IFREG && stat.st_ino == mapping.inode);
+        if !same {
+            return false;
+        }
+        let file = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), n::O_RDONLY | n::O_CLOEXEC | n::O_NONBLOCK);
+        if file < 0 {
+            return false;
+        }
+        let flags = n::MAP_PRIVATE | n::MAP_FIXED | n::MAP_NORESERVE;
+        let result =
+            sys!(n::__NR_mmap, mapping.start, length, mapping.protection(), flags, file, mapping.offset);
+        kernel::close(file);
+        result >= 0
+    }
+}
