@@ -19,11 +19,11 @@
 //! cannot outweigh many, and the whole state packs into one word, so that processes that load and store it at
 //! the same time each see a state that somebody meant.
 //!
-//! * *base*, the estimate of `S`: near the median of the samples that were taken with little in flight, that
-//!   is completions with `d = 1` or `2 d <= c`, and demand stalls when at least two came with no completion between.
-//!   It falls by a quarter of the gap (three quarters while young) and rises by 1/32, faster after a run of samples above
-//!   it, so a device that became slower is believed after some twenty such samples and a hiccup is not.
-//!   Samples taken deep in the queue move it only if they are well below it.
+//! * *base*, the estimate of `S`: near the median of the samples that were taken with little in flight, that is
+//!   completions with `d = 1` or `2 d <= c`, and demand stalls when at least two came with no completion
+//!   between. It falls by a quarter of the gap (three quarters while young) and rises by 1/32, faster after a
+//!   run of samples above it, so a device that became slower is believed after some twenty such samples and a
+//!   hiccup is not. Samples taken deep in the queue move it only if they are well below it.
 //! * *capacity*, the estimate of `c`: each completion issued in the upper half of the limit (`2 d >= limit`)
 //!   suggests `c = d S / L`. A latency within 1.25 of the base says only that `c` is no smaller than `d`; that
 //!   counts as 1.14 `d`, which doubles the limit. A suggestion counts as at most a factor of 2, with a weight
@@ -164,8 +164,8 @@ impl InflightLimit {
         self.suggestions >= SUGGESTIONS_MIN && self.limit() <= LIMIT_SATURATED
     }
 
-    /// A prefetch completed `latency_ticks` after it was issued, when `depth_at_issue` requests were outstanding
-    /// including itself.
+    /// A prefetch completed `latency_ticks` after it was issued, when `depth_at_issue` requests were
+    /// outstanding including itself.
     pub fn on_completion(&mut self, latency_ticks: u64, depth_at_issue: u32) {
         let latency = log2(latency_ticks);
         let depth = log2(u64::from(depth_at_issue.min(4 * LIMIT_MAX)));

@@ -1,9 +1,9 @@
 //! The hint log: the tracked calls that a speculator has made, in order, for the original to tick off.
 //!
-//! Log `g % LOGS` belongs to the speculator of generation `g`. It is a ring of [`LOG_ENTRIES`] entries with
-//! two positions that only ever grow: `head`, the entries written so far, which the speculator alone moves, and
-//! `tail`, the entries that the original is done with, which the original alone moves. Entries
-//! `tail..head` are *unread*. Position `p` is entry `p % LOG_ENTRIES`.
+//! Log `g % LOGS` belongs to the speculator of generation `g`. It is a ring of [`LOG_ENTRIES`] entries with two
+//! positions that only ever grow: `head`, the entries written so far, which the speculator alone moves, and
+//! `tail`, the entries that the original is done with, which the original alone moves. Entries `tail..head` are
+//! *unread*. Position `p` is entry `p % LOG_ENTRIES`.
 //!
 //! ```text
 //!   original is done with these │ unread: the speculator is this far ahead │ free, at least one entry
@@ -12,9 +12,9 @@
 //! ```
 //!
 //! A speculator predicts well but not perfectly: it may make a few calls that the original leaves out. So the
-//! original looks for its call among the first [`WINDOW`] unread entries and drops what it passes over.
-//! A call that is not there is off track (or was never tracked by the speculator); the log stays as it is, so
-//! that a later call can still match.
+//! original looks for its call among the first [`WINDOW`] unread entries and drops what it passes over. A call
+//! that is not there is off track (or was never tracked by the speculator); the log stays as it is, so that a
+//! later call can still match.
 //!
 //! Ordering: the speculator writes an entry, then releases `head`; the original acquires `head`, reads, then
 //! releases `tail`, which the speculator acquires before it writes over an entry. Neither side waits, locks or
@@ -173,8 +173,8 @@ impl<'a> Consumer<'a> {
         Consumed::Absent { empty: count == 0 }
     }
 
-    /// Gives the log up: returns the hinted entries still unread (wrong hints, at most `LOG_ENTRIES`) and
-    /// marks them as done with, so that they are counted once.
+    /// Gives the log up: returns the hinted entries still unread (wrong hints, at most `LOG_ENTRIES`) and marks
+    /// them as done with, so that they are counted once.
     #[must_use]
     pub fn abandon(&self) -> u64 {
         let tail = self.0.tail.load(Relaxed);

@@ -22,12 +22,12 @@
 //!   1/64 to 1/32 s or of the last 1/2 to 1 s (by the clock's rate) took at least 2 % of that time, or of the
 //!   process's life if that is shorter, and it is worth it by the means above.
 //! * *Disabled*, by a **crossing**: when a speculation is judged and the means say that it is not worth it, or
-//!   [`FUTILE_MAX`] speculations in a row yielded less than half a stall; also when stalls become too short or forks too
-//!   dear. (It is no crossing when no speculator was ever started.) One *probe* is made
-//!   after `4 * 2^level` stalls and `2^level / 256` s, where the level rises with each failed probe, up to 10 (up
-//!   to 2 within the first 16 speculations: those teach the call sites what to predict).
-//!   A probe that was worth it restores Enabled, with its own yield as the mean; the level is halved then, and is
-//!   forgotten after [`STEADY`] good speculations in a row.
+//!   [`FUTILE_MAX`] speculations in a row yielded less than half a stall; also when stalls become too short or
+//!   forks too dear. (It is no crossing when no speculator was ever started.) One *probe* is made after
+//!   `4 * 2^level` stalls and `2^level / 256` s, where the level rises with each failed probe, up to 10 (up to 2
+//!   within the first 16 speculations: those teach the call sites what to predict). A probe that was worth it
+//!   restores Enabled, with its own yield as the mean; the level is halved then, and is forgotten after
+//!   [`STEADY`] good speculations in a row.
 //! * *Saturated*, laid over both while the caller says so: one probe after 256 stalls and a second.
 //!
 //! Means follow a change of phase: `y` never counts as more than 4 times what is needed to break even (or 16),
@@ -42,14 +42,15 @@
 //! ```
 //!
 //! so the time spent on forks stays below 1.5 % of the elapsed time and what was paid back, but for one
-//! millisecond a process (which lets short processes begin) and the excess of the last fork over what was expected.
+//! millisecond a process (which lets short processes begin) and the excess of the last fork over what was
+//! expected.
 //!
 //! # Programs
 //!
-//! [`ProgramRecord`] spares executables that never stall the loading of an agent: the first
-//! [`STARTS_FIRST`] starts get one, then every 2nd, 4th ... up to every [`STARTS_APART_MAX`]th as long as no stall is
-//! reported; a stall gives it to the next [`STARTS_TRUSTED`] starts. [`program_index`] is the
-//! order in which the shared table of programs is probed.
+//! [`ProgramRecord`] spares executables that never stall the loading of an agent: the first [`STARTS_FIRST`]
+//! starts get one, then every 2nd, 4th ... up to every [`STARTS_APART_MAX`]th as long as no stall is reported;
+//! a stall gives it to the next [`STARTS_TRUSTED`] starts. [`program_index`] is the order in which the shared
+//! table of programs is probed.
 //!
 //! Times are in ticks; yields and means of them have 8 fractional bits.
 
@@ -128,9 +129,10 @@ impl Window {
 
 /// Decides for one process when a stall justifies starting a speculator.
 ///
-/// The caller, at a stall that nothing was prefetched for: if [`Policy::armed`] or [`Policy::judge_due`], judges the
-/// speculation that it has, if any ([`Policy::on_end`]); then, if [`Policy::armed`] (again: the judgement may have
-/// changed it), forks ([`Policy::on_spawn`]). It reports each stall when it is over ([`Policy::on_stall`]).
+/// The caller, at a stall that nothing was prefetched for: if [`Policy::armed`] or [`Policy::judge_due`],
+/// judges the speculation that it has, if any ([`Policy::on_end`]); then, if [`Policy::armed`] (again: the
+/// judgement may have changed it), forks ([`Policy::on_spawn`]). It reports each stall when it is over
+/// ([`Policy::on_stall`]).
 #[derive(Clone, Debug)]
 pub struct Policy {
     ticks_per_second: u64,
@@ -216,7 +218,8 @@ impl Policy {
         }
     }
 
-    /// A call of the original waited `duration` ticks, until `now`; `hinted` if a prefetch for it was under way.
+    /// A call of the original waited `duration` ticks, until `now`; `hinted` if a prefetch for it was under
+    /// way.
     pub fn on_stall(&mut self, now: u64, duration: u64, hinted: bool) {
         self.begin(now.saturating_sub(duration));
         self.stalls = self.stalls.saturating_add(1);
@@ -266,9 +269,7 @@ impl Policy {
         let gained = gained.saturating_sub(wrong.saturating_mul(ONE / 16));
         self.saved = self.saved.saturating_add(scaled(gained, self.stall_mean));
 
-        let break_even =
-            (u128::from(self.cost_mean) * u128::from(2 * ONE)).checked_div(u128::from(self.stall_mean));
-        let enough = u64::try_from(break_even.unwrap_or(0)).unwrap_or(u64::MAX);
+        let enough = self.cost_mean.saturating_mul(2 * ONE).checked_div(self.stall_mean).unwrap_or(0);
         let counted = gained.min(enough.saturating_mul(4).max(16 * ONE));
         let worth_it = self.pays(gained);
         self.good = if worth_it { self.good.saturating_add(1) } else { 0 };
@@ -335,7 +336,8 @@ impl Policy {
         self.disabled
     }
 
-    /// Ticks that speculation cost the original so far: forks not hidden in a stall, and an estimate of copied pages.
+    /// Ticks that speculation cost the original so far: forks not hidden in a stall, and an estimate of copied
+    /// pages.
     #[must_use]
     pub const fn spent(&self) -> u64 {
         self.spent

@@ -2,13 +2,13 @@
 //!
 //! # Model
 //!
-//! A call of the speculator whose result would have to be waited for gets a made-up one, by a [`Strategy`]
-//! of its [`Kind`]. Some results do not matter (text that is searched), some decide all that follows (a header).
+//! A call of the speculator whose result would have to be waited for gets a made-up one, by a [`Strategy`] of
+//! its [`Kind`]. Some results do not matter (text that is searched), some decide all that follows (a header).
 //! Which it is depends on the place in the program that makes the call, its *site*, named by a hash.
 //!
-//! A made-up result is only judged by what follows: when a speculation ends or strays, the site of the last value
-//! made up in it is told the *payoff*, the hints of that speculation that the original used. So a site that a
-//! speculation passed 500 times before it died is told 500.
+//! A made-up result is only judged by what follows: when a speculation ends or strays, the site of the last
+//! value made up in it is told the *payoff*, the hints of that speculation that the original used. So a site
+//! that a speculation passed 500 times before it died is told 500.
 //!
 //! Each strategy of a site has a value `v`, an exponentially weighted mean with weight 1/2 of
 //!
@@ -17,21 +17,21 @@
 //! ```
 //!
 //! that starts at 3, a payoff of 7. A strategy breaks even at a payoff of [`BREAK_EVEN`], `v = 2`. From the
-//! logarithm it follows that one bad end never condemns a site that earned 15 hints or more, and that three in a
-//! row always do: 500 hints are `v = 9`, then 4.5, 2.2, 1.1. A first use that pays nothing condemns at once.
+//! logarithm it follows that one bad end never condemns a site that earned 15 hints or more, and that three in
+//! a row always do: 500 hints are `v = 9`, then 4.5, 2.2, 1.1. A first use that pays nothing condemns at once.
 //!
 //! # Ladder
 //!
 //! The strategies of a kind are tried in the order of [`Kind::ladder`]. While the present one breaks even it
 //! stays. When it does not, the next that was never tried takes over; when all were, the one with the greatest
 //! value (the earlier of equals). Programs change phase, and a good strategy can have a run of bad luck: every
-//! [`RETRY_OUTCOMES`] outcomes of a site another strategy is tried for one outcome; four times as often
-//! while the present one pays less than 7, eight times while it does not break even, never while it pays 63.
+//! [`RETRY_OUTCOMES`] outcomes of a site another strategy is tried for one outcome; four times as often while
+//! the present one pays less than 7, eight times while it does not break even, never while it pays 63.
 //!
 //! # Memory
 //!
-//! A [`SiteTable`] lies in memory that the processes concerned update without locks; updates that race may
-//! lose an outcome. Nothing read from it is trusted: any word is some valid state.
+//! A [`SiteTable`] lies in memory that the processes concerned update without locks; updates that race may lose
+//! an outcome. Nothing read from it is trusted: any word is some valid state.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -198,8 +198,8 @@ const VALUE_CONTENT: u64 = 6 * ONE;
 const _: () = assert!(BREAK_EVEN == 3 && VALUE_BREAK_EVEN == 2 * ONE);
 
 /// State of one site. Packed: bits 0..3 the kind's number, 3..5 the present rung of the ladder, 5..9 the rungs
-/// tried, 9 a trial, 10..17 restlessness, 17..19 the rung of the last trial, from 20 on 10 bits
-/// for the value of each rung.
+/// tried, 9 a trial, 10..17 restlessness, 17..19 the rung of the last trial, from 20 on 10 bits for the value
+/// of each rung.
 struct State {
     kind: Kind,
     fresh: bool,

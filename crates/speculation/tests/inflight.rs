@@ -313,6 +313,10 @@ proptest! {
             prop_assert_eq!(InflightLimit::load(&memory), limit);
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn the_limit_recovers_from_any_state(state in any::<[u64; 4]>(), seed in any::<u64>()) {
