@@ -6,6 +6,7 @@
 mod device;
 pub(crate) mod ext4;
 pub(crate) mod loop_device;
+mod memory;
 mod schedule;
 pub(crate) mod server;
 mod slow_block;

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -131,16 +131,19 @@ impl Guardian {
         }
     }
 
-    fn wait_for_exit(&mut self) {
+    fn wait_for_exit(&mut self) -> Option<ExitStatus> {
         let give_up = Instant::now() + EXIT_PATIENCE;
-        while matches!(self.process.try_wait(), Ok(None)) {
-            if Instant::now() > give_up {
-                // It is ours and it does not do its work: its threads hold what keeps the rig alive.
-                let _ = self.process.kill();
-                let _ = self.process.wait();
-                return;
+        loop {
+            match self.process.try_wait() {
+                Ok(None) if Instant::now() < give_up => std::thread::sleep(Duration::from_millis(1)),
+                Ok(None) => {
+                    // It is ours and does not do its work; with its threads ends what keeps the rig alive.
+                    let _ = self.process.kill();
+                    return self.process.wait().ok();
+                }
+                Ok(status) => return status,
+                Err(_) => return None,
             }
-            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
@@ -148,13 +151,14 @@ impl Guardian {
 impl Drop for Guardian {
     fn drop(&mut self) {
         let stopped = self.ask(Order::Stop);
-        self.wait_for_exit();
-        if stopped.is_ok() {
-            return;
-        }
-        // The guardian was killed, or could not do all of it: the same from here, before anybody is told.
-        let left = leftovers::remove(self.layer, self.folder.as_deref(), self.device.as_deref());
-        if let Err(error) = left {
+        let removed = if self.wait_for_exit().is_some_and(|status| status.success()) {
+            stopped
+        } else {
+            // It was killed, or did not manage to end: the same from here.
+            leftovers::remove(self.layer, self.folder.as_deref(), self.device.as_deref())
+                .map(|()| Answer::Done)
+        };
+        if let Err(error) = removed {
             eprintln!("forebay: slow disk: {error}");
         }
     }

@@ -13,10 +13,11 @@ use crate::rig::server::Server;
 use crate::rig::{Device, Stats, ext4};
 use crate::{Error, Profile};
 
+const READ_AHEAD_KIB: u32 = 128;
 /// How long making the disk cold waits for those who still use it.
 const COLD_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the FUSE server may take to notice that nobody uses the image any more.
-const SERVER_PATIENCE: Duration = Duration::from_secs(3);
+const SERVER_PATIENCE: Duration = Duration::from_secs(2);
 /// Folders that may be left of others with the same process id.
 const FOLDERS_TRIED_MAX: u32 = 1_000;
 
@@ -85,6 +86,8 @@ impl ServedRig {
             let disk = LoopDevice::attach(std::os::fd::AsFd::as_fd(&image))?;
             server.release();
             disk.set_not_rotational()?;
+            // The kernel's own choice for a device without a say in it varies with its version.
+            disk.set_read_ahead_kib(READ_AHEAD_KIB)?;
             self.disk = Some(disk);
         }
         if let (Layer::Ext4, Some(folder), Some(disk)) = (layer, &self.folder, &self.disk) {
@@ -134,12 +137,14 @@ impl ServedRig {
         let folder = self.folder.take();
         let left = leftovers::remove(layer, folder.as_deref(), device.as_deref());
         let detached = disk.map_or(Ok(()), LoopDevice::detach);
-        let ended = self.server.take().map_or(Ok(()), |mut server| {
+        let server = self.server.take();
+        self.device = None;
+        left.and(detached)?;
+        // Without its loop device the image has no user left.
+        server.map_or(Ok(()), |mut server| {
             server.release();
             wait_for_end(&server)
-        });
-        self.device = None;
-        left.and(detached).and(ended)
+        })
     }
 }
 

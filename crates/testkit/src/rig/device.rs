@@ -1,18 +1,15 @@
-//! The slow device itself: its memory, its clock, and the requests that wait for their time.
+//! The slow device itself: its clock, and the requests that wait for their time.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
-use rustix::fs::FallocateFlags;
 use rustix::thread::ClockId;
 use rustix::time::Timespec;
 
 use super::Stats;
+use super::memory::Memory;
 use super::schedule::Schedule;
 use crate::{Latency, sys};
 
@@ -28,10 +25,10 @@ pub(super) enum Answer {
     Flush { reply: ReplyEmpty },
 }
 
-/// Shared by the thread that takes requests, the one that answers them, and the one that gives orders.
+/// Shared by the thread that takes requests, the one that answers them, and the one that gives orders. It holds no
+/// descriptor (the memory does), since those threads do not share theirs.
 #[derive(Debug)]
 pub(crate) struct Device {
-    memory: OnceLock<File>,
     slow: AtomicBool,
     waiting: Mutex<Waiting>,
     changed: Condvar,
@@ -61,7 +58,6 @@ impl Device {
     /// A device that answers at once until [`set_slow`](Self::set_slow).
     pub(crate) fn new(latency: Latency) -> Self {
         Self {
-            memory: OnceLock::new(),
             slow: AtomicBool::new(false),
             waiting: Mutex::new(Waiting {
                 schedule: Schedule::new(latency),
@@ -105,26 +101,12 @@ impl Device {
         counters.in_flight_max.store(counters.in_flight.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    pub(super) fn attach(&self, memory: File) {
-        // A second attachment would be a bug of ours; the first one stays.
-        let _ = self.memory.set(memory);
-    }
-
-    pub(super) fn store(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.memory()?.write_all_at(data, offset)
-    }
-
-    pub(super) fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(rustix::fs::fallocate(self.memory()?, mode, offset, length)?)
-    }
-
     /// Takes a request: answers it when its time has come, or now if the device is not slow.
-    pub(super) fn admit(&self, answer: Answer) {
+    pub(super) fn admit(&self, answer: Answer, memory: &Memory) {
         self.counters.arrived(&answer);
         if !self.slow.load(Ordering::Relaxed) {
             let mut buffer = Vec::new();
-            self.give(answer, &mut buffer);
+            self.give(answer, memory, &mut buffer);
             return;
         }
         let mut waiting = self.lock();
@@ -139,7 +121,7 @@ impl Device {
     }
 
     /// The completing thread: answers each request when it is due, until [`close`](Self::close).
-    pub(super) fn complete(&self) {
+    pub(super) fn complete(&self, memory: &Memory) {
         sys::become_prompt();
         let mut buffer = Vec::new();
         let mut due = Vec::new();
@@ -163,7 +145,7 @@ impl Device {
                 sleep_until(first_due_ns);
             }
             for (_, answer) in due.drain(..) {
-                self.give(answer, &mut buffer);
+                self.give(answer, memory, &mut buffer);
             }
         }
     }
@@ -174,7 +156,7 @@ impl Device {
         self.changed.notify_all();
     }
 
-    fn give(&self, answer: Answer, buffer: &mut Vec<u8>) {
+    fn give(&self, answer: Answer, memory: &Memory, buffer: &mut Vec<u8>) {
         // Before the answer, after which the next request may already be on its way.
         self.counters.in_flight.fetch_sub(1, Ordering::Relaxed);
         match answer {
@@ -182,8 +164,7 @@ impl Device {
                 if buffer.len() < size {
                     buffer.resize(size, 0);
                 }
-                let read = self.memory().and_then(|memory| memory.read_exact_at(&mut buffer[..size], offset));
-                match read {
+                match memory.read(&mut buffer[..size], offset) {
                     Ok(()) => reply.data(&buffer[..size]),
                     Err(error) => reply.error(error.into()),
                 }
@@ -194,10 +175,6 @@ impl Device {
             },
             Answer::Flush { reply } => reply.ok(),
         }
-    }
-
-    fn memory(&self) -> io::Result<&File> {
-        self.memory.get().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {

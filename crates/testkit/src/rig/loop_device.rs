@@ -10,7 +10,7 @@ use crate::{Error, sys};
 
 /// As many devices are tried as others could take at the same moment.
 const ATTEMPTS_MAX: usize = 64;
-const DETACH_PATIENCE: Duration = Duration::from_secs(3);
+const DETACH_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The device has the image as long as this, or a mount, or swap, has the device.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl LoopDevice {
         sys::flush_block_buffers(&self.device).map_err(|error| Error::at("flush", &self.path, error))
     }
 
-    /// How far the kernel reads ahead in a file that is read in order. It is 128 at first.
+    /// How far the kernel reads ahead in a file that is read in order.
     pub(crate) fn set_read_ahead_kib(&self, kib: u32) -> Result<(), Error> {
         self.set_attribute("queue/read_ahead_kb", &kib.to_string())
     }

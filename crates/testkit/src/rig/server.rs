@@ -6,7 +6,6 @@
 //! answer from here; with the shared table that thread would keep it open and both would wait for ever.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -20,10 +19,10 @@ use fuser::{
     KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite,
     Request, Session, SessionACL, WriteFlags,
 };
-use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags};
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags};
 
 use super::device::{Answer, Device};
+use super::memory::{Memory, detached_mount};
 use crate::{Error, sys};
 
 const IMAGE_NAME: &str = "image";
@@ -83,8 +82,8 @@ fn serve(
     started: &Sender<Result<PathBuf, Error>>,
     released: &Receiver<()>,
 ) {
-    let (mount, session) = match mount_image(Arc::clone(&device), size_bytes) {
-        Ok(both) => both,
+    let (memory, mount, session) = match mount_image(Arc::clone(&device), size_bytes) {
+        Ok(all) => all,
         Err(error) => {
             // Nobody listens only when the process is on its way out.
             let _ = started.send(Err(error));
@@ -92,7 +91,8 @@ fn serve(
         }
     };
     let answering = Arc::clone(&device);
-    let answers = std::thread::Builder::new().name("completions".into()).spawn(move || answering.complete());
+    let answers =
+        std::thread::Builder::new().name("completions".into()).spawn(move || answering.complete(&memory));
     let serving = session.spawn();
     let (Ok(answers), Ok(serving)) = (answers, serving) else {
         let _ = started.send(Err(Error::Guardian("no thread could be started".into())));
@@ -110,10 +110,13 @@ fn serve(
     let _ = answers.join();
 }
 
-fn mount_image(device: Arc<Device>, size_bytes: u64) -> Result<(OwnedFd, Session<ImageFolder>), Error> {
+fn mount_image(
+    device: Arc<Device>,
+    size_bytes: u64,
+) -> Result<(Arc<Memory>, OwnedFd, Session<ImageFolder>), Error> {
     sys::unshare_descriptors().map_err(|error| Error::io("get a table of descriptors", error))?;
     sys::become_prompt();
-    let memory = memory_file(size_bytes)?;
+    let memory = Arc::new(Memory::new(size_bytes)?);
     let fuse = rustix::fs::open(Path::new("/dev/fuse"), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| Error::io("open /dev/fuse", error))?;
     let mount = detached_mount(
@@ -127,47 +130,16 @@ fn mount_image(device: Arc<Device>, size_bytes: u64) -> Result<(OwnedFd, Session
         ],
     )
     .map_err(|error| Error::io("mount a FUSE file system", error))?;
-    let folder = ImageFolder { device, size_bytes };
-    folder.device.attach(memory);
+    let folder = ImageFolder { device, memory: Arc::clone(&memory), size_bytes };
     let session = Session::from_fd(folder, fuse, SessionACL::All, Config::default())
         .map_err(|error| Error::io("speak FUSE with the kernel", error))?;
-    Ok((mount, session))
-}
-
-/// Memory for the image: sparse, and never swapped out, since the swap could be on this very device.
-fn memory_file(size_bytes: u64) -> Result<File, Error> {
-    let unswappable = || -> rustix::io::Result<OwnedFd> {
-        let size = size_bytes.to_string();
-        let tmpfs = detached_mount("tmpfs", &[("size", &size), ("noswap", "")])?;
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        rustix::fs::openat(&tmpfs, ".", flags, Mode::RUSR | Mode::WUSR)
-    };
-    // Before Linux 6.4 tmpfs has no `noswap`.
-    let memory = unswappable()
-        .or_else(|_| rustix::fs::memfd_create("forebay-slow-disk", MemfdFlags::CLOEXEC))
-        .map_err(|error| Error::io("get memory for the image", error))?;
-    rustix::fs::ftruncate(&memory, size_bytes)
-        .map_err(|error| Error::io(format!("make an image of {size_bytes} bytes"), error))?;
-    Ok(File::from(memory))
-}
-
-/// A new file system that no path leads to. An option without a value is a flag.
-fn detached_mount(kind: &str, options: &[(&str, &str)]) -> rustix::io::Result<OwnedFd> {
-    let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
-    for &(key, value) in options {
-        if value.is_empty() {
-            rustix::mount::fsconfig_set_flag(&context, key)?;
-        } else {
-            rustix::mount::fsconfig_set_string(&context, key, value)?;
-        }
-    }
-    rustix::mount::fsconfig_create(&context)?;
-    rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+    Ok((memory, mount, session))
 }
 
 /// The file system: a folder with one file.
 struct ImageFolder {
     device: Arc<Device>,
+    memory: Arc<Memory>,
     size_bytes: u64,
 }
 
@@ -245,7 +217,7 @@ impl Filesystem for ImageFolder {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.device.admit(Answer::Read { reply, offset, size: size as usize });
+        self.device.admit(Answer::Read { reply, offset, size: size as usize }, &self.memory);
     }
 
     fn write(
@@ -261,14 +233,14 @@ impl Filesystem for ImageFolder {
         reply: ReplyWrite,
     ) {
         // The data is there at once, since its buffer is the next request's; when it is answered for is another matter.
-        match self.device.store(data, offset) {
-            Ok(()) => self.device.admit(Answer::Write { reply, size: data.len() }),
+        match self.memory.write(data, offset) {
+            Ok(()) => self.device.admit(Answer::Write { reply, size: data.len() }, &self.memory),
             Err(error) => reply.error(error.into()),
         }
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.device.admit(Answer::Flush { reply });
+        self.device.admit(Answer::Flush { reply }, &self.memory);
     }
 
     fn fallocate(
@@ -286,7 +258,7 @@ impl Filesystem for ImageFolder {
         if !mode.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE) {
             return reply.error(Errno::EOPNOTSUPP);
         }
-        match self.device.discard(offset, length) {
+        match self.memory.discard(offset, length) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error.into()),
         }
