@@ -1,1 +1,102 @@
-//! Placeholder.
+//! The `forebay run` process: it starts the program with the agent, carries out the hints that may block, passes
+//! signals on, mirrors the program's end and keeps the statistics.
+//!
+//! [`run`] is all of it. The parts, in the order in which a run meets them: `agent_library`, `channel`, `launch`
+//! (with `examine` and `patch_table`), `watch` (with `executor`, `devices` and `ledger`), [`statistics`].
+#![deny(unsafe_code)]
+
+pub mod agent_library;
+mod channel;
+mod devices;
+mod error;
+mod examine;
+mod executor;
+mod ffi;
+mod launch;
+mod ledger;
+mod patch_table;
+pub mod patches;
+pub mod statistics;
+mod table;
+mod watch;
+
+pub use error::Error;
+pub use ffi::{has_cachestat, landlock_version};
+pub use table::terminal_width;
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+use agent_library::Preload;
+use channel::Channel;
+use executor::Executor;
+use ffi::{ChildState, SignalsBlocked};
+use ledger::Ledger;
+use statistics::Statistics;
+
+/// What to run and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// The agent's library; see [`agent_library::locate`].
+    pub agent: PathBuf,
+    /// Whether agents may speculate. Without, they are loaded and do nothing: what they cost can be measured.
+    pub speculate: bool,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The program's exit status; 128 + n where signal n killed it.
+    pub exit_status: u8,
+    /// What happened meanwhile.
+    pub statistics: Statistics,
+}
+
+/// Runs a program to its end. The calling thread must be the only one, and the process forebay's alone: its signals
+/// are the program's meanwhile.
+///
+/// # Errors
+/// The program could not be started; nothing of it has run then.
+pub fn run(options: &Options) -> Result<Outcome, Error> {
+    let preload = Preload::new(&options.agent)?;
+    let channel = Channel::create(options.speculate).map_err(|source| Error::NoSharedMemory { source })?;
+    let channel = Arc::new(channel);
+    let executor = Executor::new(channel.clone());
+    let mut ledger = Ledger::default();
+
+    let signals = SignalsBlocked::new();
+    let started = Instant::now();
+    let pid = launch::launch(&channel, &options.command, &preload, &signals)?;
+    channel.set_memory_limits();
+    let ended = watch::watch(pid, &channel, &executor, &mut ledger)?;
+    let elapsed = started.elapsed();
+    watch::finish(&channel, &mut ledger);
+    drop(signals);
+
+    let (total, rows) = ledger.close();
+    let mut statistics =
+        Statistics { program: program_name(&options.command), elapsed, total, rows, ..Statistics::default() };
+    statistics.read_header(channel.header());
+    Ok(Outcome { exit_status: exit_status(ended), statistics })
+}
+
+/// As a shell has it.
+fn exit_status(ended: ChildState) -> u8 {
+    match ended {
+        ChildState::Exited(status) => status,
+        ChildState::Killed(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
+        ChildState::Stopped => unreachable!("a stopped program has not ended"),
+    }
+}
+
+fn program_name(command: &[OsString]) -> String {
+    let name =
+        command.first().map(|path| Path::new(path).file_name().unwrap_or(path)).unwrap_or(OsStr::new(""));
+    name.to_string_lossy().chars().map(|char| if char.is_control() { '?' } else { char }).collect()
+}

@@ -66,3 +66,84 @@ fn in_loader_cache(cache: &[u8]) -> Option<PathBuf> {
 fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use proptest::prelude::*;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A loader cache of entries with flags, processor bits, name and path.
+    fn cache(entries: &[(u32, u64, &str, &str)]) -> Vec<u8> {
+        let mut cache = b"glibc-ld.so.cache1.1".to_vec();
+        cache.extend((entries.len() as u32).to_le_bytes());
+        cache.resize(48, 0);
+        let mut strings = Vec::new();
+        let base = 48 + 24 * entries.len() as u32;
+        for (flags, processor, name, path) in entries {
+            let at = base + strings.len() as u32;
+            for word in [*flags, at, at + name.len() as u32 + 1, 0] {
+                cache.extend(word.to_le_bytes());
+            }
+            cache.extend(processor.to_le_bytes());
+            strings.extend(format!("{name}\0{path}\0").into_bytes());
+        }
+        cache.extend(strings);
+        cache
+    }
+
+    #[test]
+    fn the_loader_cache_tells_the_general_64_bit_library() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("libc.so.6");
+        fs::write(&path, "").unwrap();
+        let there = path.to_str().unwrap();
+        let wanted = [
+            (0x0303, 0, "libc.so", "/elsewhere"),
+            (0x0003, 0, "libc.so.6", "/elsewhere"),
+            (0x0303, 2, "libc.so.6", "/elsewhere"),
+            (0x0303, 0, "libc.so.6", "/nonexistent/libc.so.6"),
+            (0x0303, 0, "libc.so.6", there),
+        ];
+        assert_eq!(in_loader_cache(&cache(&wanted)), Some(path.clone()));
+        assert_eq!(in_loader_cache(&cache(&wanted[..4])), None);
+    }
+
+    #[test]
+    fn maps_tell_the_library_that_is_loaded() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("libc.so.6");
+        fs::write(&path, "").unwrap();
+        let line = |path: &str| format!("7f0000000000-7f0000001000 r-xp 00000000 fe:00 77   {path}\n");
+        let other = [line("/usr/lib/libc.so.6.old"), line("[heap]"), line("/nonexistent/libc.so.6")].concat();
+        assert_eq!(in_maps(other.as_bytes()), None);
+        assert_eq!(in_maps((other + &line(path.to_str().unwrap())).as_bytes()), Some(path));
+    }
+
+    #[test]
+    fn this_host_has_one() {
+        if Path::new("/lib64/ld-linux-x86-64.so.2").exists() {
+            assert!(libc_path().is_some_and(|path| path.ends_with("libc.so.6")));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn arbitrary_caches_and_maps_do_no_harm(
+            bytes in prop::collection::vec(any::<u8>(), 0..256),
+            place in any::<prop::sample::Index>(),
+        ) {
+            in_maps(&bytes);
+            in_loader_cache(&bytes);
+            let mut damaged = cache(&[(0x0303, 0, "libc.so.6", "/nonexistent/libc.so.6")]);
+            let at = place.index(damaged.len());
+            damaged.splice(at.., bytes.iter().copied().take(12));
+            in_loader_cache(&damaged);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The command line: every option, once. Help, completions and man pages are made from this.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use forebay_evaluation::{Profile, Program};
+
+/// Keeps the data a program needs waiting in memory before the program asks for it
+#[derive(Debug, Parser)]
+#[command(name = "forebay", version, max_term_width = 100, after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  forebay run -- grep -r needle src
+  forebay run --stats -- ld @objects -o program
+  forebay demo
+  forebay doctor";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run an unmodified program faster when it would wait for files
+    Run(Run),
+    /// Show real programs without and with forebay, on data of its own
+    Demo(Demo),
+    /// Measure forebay on this machine
+    #[command(subcommand)]
+    Evaluate(Evaluate),
+    /// Tell what this machine supports, what is missing and how to turn it on
+    Doctor,
+    /// Print the completions of a shell
+    Completions(Completions),
+    /// Print the man page, or write those of all commands
+    Man(Man),
+}
+
+/// Options of `forebay run`.
+#[derive(Debug, Args)]
+#[command(after_help = RUN_HELP)]
+pub struct Run {
+    /// Print statistics to standard error when the program has ended
+    #[arg(long)]
+    pub stats: bool,
+    /// Write statistics as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Load the agent but never speculate, to see what the agent costs
+    #[arg(long)]
+    pub no_speculation: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+const RUN_HELP: &str = "\
+The program's output, files and exit status are those it has without forebay. A speculative copy of it runs ahead
+while it waits for files, and starts the reads that it will need.
+
+Exit status:
+  that of the program; 128 + n when signal n ended it
+  127 when the program is not found, 126 when it cannot be executed
+  125 when forebay itself fails, before the program has started
+
+Examples:
+  forebay run -- grep -r needle /usr/src
+  forebay run --stats -- git status
+  forebay run --json run.json -- make -j4";
+
+/// Options of `forebay demo`.
+#[derive(Debug, Args)]
+#[command(after_help = DEMO_HELP)]
+pub struct Demo {
+    /// Write the results as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+const DEMO_HELP: &str = "\
+Takes under 90 seconds, needs no root and leaves nothing behind. As root it also shows a slow disk.
+
+Example:
+  forebay demo";
+
+/// The experiments of `forebay evaluate`.
+#[derive(Debug, Subcommand)]
+pub enum Evaluate {
+    /// Compare programs that wait for files: original, with forebay, with hints by hand, warm
+    Speculation(Speculation),
+    /// Measure what forebay costs programs that it cannot help
+    Overhead(Overhead),
+}
+
+/// Options of `forebay evaluate speculation`.
+#[derive(Debug, Args)]
+#[command(after_help = SPECULATION_HELP)]
+pub struct Speculation {
+    /// Disk that the data lies on: local, cloud, disk4 or saturated; all but local need root
+    #[arg(long, default_value = "local")]
+    pub profile: Profile,
+    /// Program to compare: agrep, gnuld or xds; several times for several; all without it
+    #[arg(long = "program", value_name = "PROGRAM")]
+    pub programs: Vec<Program>,
+    /// Rounds; each runs every side once
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub runs: u16,
+    /// Write the results as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+const SPECULATION_HELP: &str = "\
+Example:
+  forebay evaluate speculation --profile cloud --program agrep --runs 5 --json cloud.json";
+
+/// Options of `forebay evaluate overhead`.
+#[derive(Debug, Args)]
+#[command(after_help = OVERHEAD_HELP)]
+pub struct Overhead {
+    /// Pairs of runs of each program
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
+    pub pairs: u16,
+    /// Write the results as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+const OVERHEAD_HELP: &str = "\
+Example:
+  forebay evaluate overhead --pairs 20 --json overhead.json";
+
+/// Options of `forebay completions`.
+#[derive(Debug, Args)]
+#[command(after_help = COMPLETIONS_HELP)]
+pub struct Completions {
+    /// The shell
+    pub shell: Shell,
+}
+
+const COMPLETIONS_HELP: &str = "\
+Example:
+  forebay completions bash > ~/.local/share/bash-completion/completions/forebay";
+
+/// Options of `forebay man`.
+#[derive(Debug, Args)]
+#[command(after_help = MAN_HELP)]
+pub struct Man {
+    /// Folder for the man pages of all commands; without it the main page goes to standard output
+    #[arg(long, alias = "out", value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+const MAN_HELP: &str = "\
+Examples:
+  forebay man | man -l -
+  forebay man --dir ~/.local/share/man/man1";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_behind_the_program_are_the_programs() {
+        for line in
+            [&["forebay", "run", "--", "ls", "--stats", "-x"][..], &["forebay", "run", "ls", "--stats", "-x"]]
+        {
+            let Command::Run(run) = Cli::parse_from(line).command else { panic!("not run") };
+            assert!(!run.stats);
+            assert_eq!(run.command, ["ls", "--stats", "-x"]);
+        }
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        fn check(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let group = command.has_subcommands() && command.get_name() != "forebay";
+            let plain = command.get_arguments().next().is_none();
+            assert!(group || plain || help.contains("Example"), "{}", command.get_name());
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+}

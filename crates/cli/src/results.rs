@@ -1,0 +1,53 @@
+//! Writing results, and the line that makes them again.
+
+use std::env;
+use std::path::Path;
+
+use forebay_meter::{Report, Row, Sink, SinkError};
+
+/// Source revision of this binary.
+pub const REVISION: &str = env!("FOREBAY_REVISION");
+
+/// Opens the destination of `--json`, if it was given.
+///
+/// # Errors
+/// It cannot be written.
+pub fn open(json: Option<&Path>) -> Result<Option<Sink>, SinkError> {
+    json.map(Sink::open).transpose()
+}
+
+/// Writes `rows` there.
+///
+/// # Errors
+/// Writing fails.
+pub fn write(sink: Option<Sink>, rows: impl FnOnce() -> Vec<Row>) -> Result<(), SinkError> {
+    sink.map_or(Ok(()), |sink| sink.write(&Report::new(REVISION, command_line(), rows())))
+}
+
+/// This command line, as a shell would take it.
+fn command_line() -> String {
+    let name = Some("forebay".to_owned());
+    let arguments = env::args_os().skip(1).map(|argument| quoted(&argument.to_string_lossy()));
+    name.into_iter().chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(argument: &str) -> String {
+    let plain = |char: char| char.is_ascii_alphanumeric() || "_-+=./:,@%".contains(char);
+    if !argument.is_empty() && argument.chars().all(plain) {
+        return argument.to_owned();
+    }
+    format!("'{}'", argument.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_quoted_where_a_shell_needs_it() {
+        assert_eq!(quoted("--json=a/b.json"), "--json=a/b.json");
+        assert_eq!(quoted("two words"), "'two words'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}

@@ -1,0 +1,56 @@
+//! `forebay run`.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::process::ExitCode;
+
+use forebay_meter::Sink;
+use forebay_supervisor::{Error, Options, Outcome, agent_library, terminal_width};
+
+use crate::{args::Run, results};
+
+/// Exit status of our own failures, as env(1) and timeout(1) have it.
+pub const FAILURE: u8 = 125;
+
+/// Runs the program; the exit status is its own where it could be started.
+pub fn run(args: Run) -> ExitCode {
+    let sink = match results::open(args.json.as_deref()) {
+        Ok(sink) => sink,
+        Err(error) => {
+            complain(&error);
+            return FAILURE.into();
+        }
+    };
+    let stats = args.stats;
+    match start(args) {
+        Ok(outcome) => {
+            report(&outcome, stats, sink);
+            outcome.exit_status.into()
+        }
+        Err(error) => {
+            sink.into_iter().for_each(Sink::discard);
+            complain(&error);
+            error.exit_status().into()
+        }
+    }
+}
+
+fn start(args: Run) -> Result<Outcome, Error> {
+    let agent = agent_library::locate()?;
+    forebay_supervisor::run(&Options { command: args.command, agent, speculate: !args.no_speculation })
+}
+
+/// What cannot be written any more does not change the program's exit status.
+fn report(outcome: &Outcome, stats: bool, sink: Option<Sink>) {
+    if stats {
+        let table = outcome.statistics.table(terminal_width());
+        let _ = std::io::stderr().write_all(table.as_bytes());
+    }
+    if let Err(error) = results::write(sink, || outcome.statistics.rows()) {
+        complain(&error);
+    }
+}
+
+fn complain(sentence: &dyn Display) {
+    let _ = writeln!(std::io::stderr(), "forebay: {sentence}");
+}

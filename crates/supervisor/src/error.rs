@@ -1,0 +1,141 @@
+//! What can keep the program from being started. Each error is one sentence with what to do about it.
+
+use std::{
+    error,
+    ffi::OsString,
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+/// `forebay run` cannot start the program.
+#[derive(Debug)]
+pub enum Error {
+    /// No program was named.
+    NoCommand,
+    /// No such program.
+    NotFound {
+        /// As it was asked for.
+        name: OsString,
+    },
+    /// The program is there but what interprets it is not.
+    NoInterpreter {
+        /// The program.
+        path: PathBuf,
+        /// Its `#!` interpreter or dynamic loader.
+        interpreter: PathBuf,
+    },
+    /// The file is there but the kernel does not execute it.
+    NotExecutable {
+        /// The file.
+        path: PathBuf,
+        /// It is a folder.
+        is_folder: bool,
+        /// What execve(2) said.
+        source: io::Error,
+    },
+    /// The system has no room for another process.
+    NoProcess {
+        /// The program.
+        path: PathBuf,
+        /// What clone(2) or execve(2) said.
+        source: io::Error,
+    },
+    /// The agent's library is missing.
+    NoAgent {
+        /// Where it was looked for.
+        places: Vec<PathBuf>,
+    },
+    /// The memory shared with agents cannot be made.
+    NoSharedMemory {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The program was lost sight of.
+    Lost {
+        /// What waitpid(2) said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Exit status, as shells, env(1) and timeout(1) have it: 127 not found, 126 not executable, 125 our own failure.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::NotFound { .. } | Self::NoInterpreter { .. } => 127,
+            Self::NotExecutable { .. } => 126,
+            _ => 125,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCommand => write!(f, "no program to run; name one: forebay run -- PROGRAM [ARGUMENT]..."),
+            Self::NotFound { name } if name.to_string_lossy().contains('/') => {
+                write!(f, "'{}' does not exist; check the path", Path::new(name).display())
+            }
+            Self::NotFound { name } => {
+                write!(
+                    f,
+                    "'{}' was not found in PATH; check the spelling, or give its path",
+                    Path::new(name).display()
+                )
+            }
+            Self::NoInterpreter { path, interpreter } => write!(
+                f,
+                "'{}' needs '{}', which does not exist; install it, or correct the program's first line",
+                path.display(),
+                interpreter.display()
+            ),
+            Self::NotExecutable { path, is_folder: true, .. } => {
+                write!(f, "'{}' is a folder; name a program in it", path.display())
+            }
+            Self::NotExecutable { path, source, .. } if source.raw_os_error() == Some(libc::EACCES) => {
+                write!(f, "'{0}' is not executable ({source}); allow it with: chmod +x '{0}'", path.display())
+            }
+            Self::NotExecutable { path, source, .. } => {
+                write!(
+                    f,
+                    "'{}' cannot be executed ({source}); run a program made for this machine",
+                    path.display()
+                )
+            }
+            Self::NoProcess { path, source } => write!(
+                f,
+                "no process for '{}' ({source}); end other programs, or raise the limit with: ulimit -u",
+                path.display()
+            ),
+            Self::NoAgent { places } => {
+                let places: Vec<String> =
+                    places.iter().map(|place| format!("'{}'", place.display())).collect();
+                write!(
+                    f,
+                    "the agent library is missing (looked for {}); build it with: make",
+                    places.join(", ")
+                )
+            }
+            Self::NoSharedMemory { source } => write!(
+                f,
+                "no shared memory for the program's agent ({source}); \
+                 free memory or raise the limits that 'ulimit -a' shows for it, open files and file size"
+            ),
+            Self::Lost { source } => {
+                write!(f, "the program was lost sight of ({source}); run it without forebay")
+            }
+        }
+    }
+}
+
+impl error::Error for Error {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::NotExecutable { source, .. }
+            | Self::NoProcess { source, .. }
+            | Self::NoSharedMemory { source }
+            | Self::Lost { source } => Some(source),
+            _ => None,
+        }
+    }
+}

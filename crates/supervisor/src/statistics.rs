@@ -1,0 +1,300 @@
+//! What a run did: figures per process and in total, and their rows in the result schema.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use forebay_meter::Row;
+use forebay_speculation::channel::{Counters, End, Header, Off, Unassisted, feature};
+
+/// Statistics of one run.
+#[derive(Clone, Debug, Default)]
+pub struct Statistics {
+    /// Name of the program that was run.
+    pub program: String,
+    /// From the program's start to its end.
+    pub elapsed: Duration,
+    /// All processes together.
+    pub total: Figures,
+    /// The busiest processes, the busiest first.
+    pub rows: Vec<ProcessRow>,
+    /// Processes that an agent was loaded into.
+    pub assisted: u64,
+    /// Programs started without an agent, by [`Unassisted`].
+    pub unassisted: [u64; Unassisted::COUNT],
+    /// Agents that went to Off, by [`Off`].
+    pub agents_off: [u64; Off::COUNT],
+    /// Bits of [`feature`]: what agents found missing.
+    pub missing: u32,
+    /// Ticks in a second, for the times in [`Figures`].
+    pub ticks_per_second: u64,
+}
+
+/// One process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessRow {
+    /// Name of its program.
+    pub name: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Its figures.
+    pub figures: Figures,
+}
+
+/// Why a program ran without an agent, for people, by [`Unassisted`].
+pub const UNASSISTED_NAMES: [&str; Unassisted::COUNT] = [
+    "static",
+    "privileged",
+    "other architecture",
+    "other C library",
+    "agent unreachable",
+    "never stalls",
+    "not examined",
+];
+/// Why an agent went to Off, for people, by [`Off`].
+pub const OFF_NAMES: [&str; Off::COUNT] =
+    ["no channel", "no slot", "no jail", "no fork", "unsafe", "disabled"];
+/// How speculators ended, for people, by [`End`].
+pub const END_NAMES: [&str; End::COUNT] = [
+    "abandoned",
+    "finished",
+    "unpretendable call",
+    "signal",
+    "processor time",
+    "memory",
+    "lifetime",
+    "no jail",
+];
+
+macro_rules! figures {
+    (sums: [$($sum:ident,)*] maxima: [$($max:ident,)*]) => {
+        /// A copy of [`Counters`]; see there for what each means. Times are in ticks.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Figures {
+            $(#[doc = concat!("[`Counters::", stringify!($sum), "`].")] pub $sum: u64,)*
+            $(#[doc = concat!("[`Counters::", stringify!($max), "`].")] pub $max: u64,)*
+            /// [`Counters::ends`].
+            pub ends: [u64; End::COUNT],
+        }
+
+        impl Figures {
+            /// The counters as they are now.
+            #[must_use]
+            pub fn read(counters: &Counters) -> Self {
+                Self {
+                    $($sum: counters.$sum.load(Relaxed),)*
+                    $($max: counters.$max.load(Relaxed),)*
+                    ends: counters.ends.each_ref().map(|end| end.load(Relaxed)),
+                }
+            }
+
+            /// Adds those of another process; of footprints the larger counts.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$sum = self.$sum.saturating_add(other.$sum);)*
+                $(self.$max = self.$max.max(other.$max);)*
+                for (end, more) in self.ends.iter_mut().zip(other.ends) {
+                    *end = end.saturating_add(more);
+                }
+            }
+        }
+    };
+}
+
+figures! {
+    sums: [
+    stalls,
+    stall_ticks,
+    hints_used,
+    hints_late,
+    late_ticks,
+    hints_data,
+    hints_path,
+    hints_dropped,
+    hints_wrong,
+    bytes_hinted,
+    resyncs,
+    resync_ticks,
+    crossings,
+    fabricated,
+    speculator_reclaims,
+    speculator_faults,
+    speculator_cpu_us,
+    reclaims,
+    faults,
+    ]
+    maxima: [
+    footprint_bytes,
+    speculator_footprint_bytes,
+    ]
+}
+
+impl Figures {
+    /// Stalls that the program would have had.
+    #[must_use]
+    pub fn stalls_before(&self) -> u64 {
+        self.stalls_after().saturating_add(self.hints_used)
+    }
+
+    /// Stalls that it had: with no hint, or with one that came too late.
+    #[must_use]
+    pub fn stalls_after(&self) -> u64 {
+        self.stalls.saturating_add(self.hints_late)
+    }
+
+    /// Hints that the program never came to.
+    #[must_use]
+    pub fn hints_unused(&self) -> u64 {
+        let issued = self.hints_data.saturating_add(self.hints_path);
+        [self.hints_used, self.hints_late, self.hints_wrong].into_iter().fold(issued, u64::saturating_sub)
+    }
+
+    /// Time in [`Figures::stalls_after`], in ticks.
+    #[must_use]
+    pub fn wait_ticks(&self) -> u64 {
+        self.stall_ticks.saturating_add(self.late_ticks)
+    }
+
+    /// Speculators that computing with made-up values ended: the extraneous signals.
+    #[must_use]
+    pub fn signals(&self) -> u64 {
+        self.ends[End::Signal as usize]
+    }
+}
+
+impl Statistics {
+    /// Takes from the header what is counted for the run as a whole.
+    pub fn read_header(&mut self, header: &Header) {
+        fn read<const N: usize>(counters: &[AtomicU64; N]) -> [u64; N] {
+            counters.each_ref().map(|counter| counter.load(Relaxed))
+        }
+        self.assisted = header.processes_assisted.load(Relaxed);
+        self.unassisted = read(&header.processes_unassisted);
+        self.agents_off = read(&header.agents_off);
+        self.missing = header.missing.load(Relaxed);
+        self.ticks_per_second = header.ticks_per_second.load(Relaxed).max(1);
+    }
+
+    /// Seconds in `ticks`.
+    #[must_use]
+    pub fn seconds(&self, ticks: u64) -> f64 {
+        ticks as f64 / self.ticks_per_second.max(1) as f64
+    }
+
+    /// Names of the features that agents found missing.
+    pub fn missing_names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        feature::NAMES
+            .iter()
+            .enumerate()
+            .filter(|(bit, _)| self.missing & 1 << bit != 0)
+            .map(|(_, name)| *name)
+    }
+
+    /// The rows of the result schema: the program with case `total`, each process (`name[pid]`) with case `forebay`.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let mut run = |metric: String, unit: &str, value: f64| {
+            rows.push(Row::once(self.program.as_str(), "total", metric, unit, value));
+        };
+        run("elapsed".into(), "s", self.elapsed.as_secs_f64());
+        run("processes_assisted".into(), "1", self.assisted as f64);
+        for (name, count) in UNASSISTED_NAMES.iter().zip(self.unassisted) {
+            run(metric("processes_unassisted", name), "1", count as f64);
+        }
+        for (name, count) in OFF_NAMES.iter().zip(self.agents_off) {
+            run(metric("agents_off", name), "1", count as f64);
+        }
+        for (bit, name) in feature::NAMES.iter().enumerate() {
+            run(metric("missing", name), "1", f64::from(self.missing >> bit & 1));
+        }
+        self.push_figures(&mut rows, (&self.program, "total"), &self.total);
+        for process in &self.rows {
+            let subject = format!("{}[{}]", process.name, process.pid);
+            self.push_figures(&mut rows, (&subject, "forebay"), &process.figures);
+        }
+        rows
+    }
+
+    fn push_figures(&self, rows: &mut Vec<Row>, (subject, case): (&str, &str), figures: &Figures) {
+        let counts = [
+            ("stalls_before", figures.stalls_before()),
+            ("stalls_after", figures.stalls_after()),
+            ("hints_data", figures.hints_data),
+            ("hints_path", figures.hints_path),
+            ("hints_used", figures.hints_used),
+            ("hints_late", figures.hints_late),
+            ("hints_unused", figures.hints_unused()),
+            ("hints_wrong", figures.hints_wrong),
+            ("hints_dropped", figures.hints_dropped),
+            ("resyncs", figures.resyncs),
+            ("threshold_crossings", figures.crossings),
+            ("fabricated_values", figures.fabricated),
+            ("extraneous_signals", figures.signals()),
+            ("page_reclaims", figures.reclaims),
+            ("page_faults", figures.faults),
+            ("speculator_page_reclaims", figures.speculator_reclaims),
+            ("speculator_page_faults", figures.speculator_faults),
+        ];
+        let times = [
+            ("stall_time", self.seconds(figures.wait_ticks())),
+            ("resync_time", self.seconds(figures.resync_ticks)),
+            ("speculator_cpu", figures.speculator_cpu_us as f64 / 1e6),
+        ];
+        let sizes = [
+            ("bytes_hinted", figures.bytes_hinted),
+            ("footprint", figures.footprint_bytes),
+            ("speculator_footprint", figures.speculator_footprint_bytes),
+        ];
+        let mut push = |metric: String, unit: &str, value: f64| {
+            rows.push(Row::once(subject, case, metric, unit, value));
+        };
+        counts.into_iter().for_each(|(name, count)| push(name.into(), "1", count as f64));
+        times.into_iter().for_each(|(name, seconds)| push(name.into(), "s", seconds));
+        sizes.into_iter().for_each(|(name, bytes)| push(name.into(), "B", bytes as f64));
+        for (name, count) in END_NAMES.iter().zip(figures.ends) {
+            push(metric("speculator_ends", name), "1", count as f64);
+        }
+    }
+}
+
+/// `family/name` with the name in the form of a metric's.
+fn metric(family: &str, name: &str) -> String {
+    format!("{family}/{}", name.trim_start_matches('/').replace(' ', "_"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_used_is_unused() {
+        let figures = Figures {
+            stalls: 3,
+            hints_data: 10,
+            hints_path: 5,
+            hints_used: 8,
+            hints_late: 2,
+            hints_wrong: 1,
+            ..Figures::default()
+        };
+        assert_eq!((figures.stalls_before(), figures.stalls_after(), figures.hints_unused()), (13, 5, 4));
+        assert_eq!(Figures { hints_used: 9, ..Figures::default() }.hints_unused(), 0);
+    }
+
+    #[test]
+    fn every_process_and_the_total_have_the_same_metrics() {
+        let process = ProcessRow { name: "grep".into(), pid: 7, figures: Figures::default() };
+        let statistics = Statistics { rows: vec![process], ..Statistics::default() };
+        let rows = statistics.rows();
+        let metrics = |case: &str| -> Vec<String> {
+            rows.iter().filter(|row| row.case == case).map(|row| row.metric.clone()).collect()
+        };
+        let (of_total, of_process) = (metrics("total"), metrics("forebay"));
+        assert!(of_total.ends_with(&of_process) && of_process.len() > 20);
+    }
+
+    #[test]
+    fn missing_features_have_names() {
+        let statistics = Statistics { missing: feature::SECCOMP | feature::PROC, ..Statistics::default() };
+        assert_eq!(statistics.missing_names().collect::<Vec<_>>(), ["seccomp", "/proc"]);
+    }
+}

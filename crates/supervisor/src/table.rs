@@ -1,0 +1,276 @@
+//! `--stats`: statistics as a table for people, fitted to the width of the terminal.
+
+use std::env;
+use std::fmt::Write;
+
+use crate::statistics::{END_NAMES, Figures, OFF_NAMES, Statistics, UNASSISTED_NAMES};
+
+const WIDTH_DEFAULT: usize = 80;
+const WIDTH_MIN: usize = 40;
+const NAME_WIDTH: usize = 22;
+const GAP: &str = "  ";
+
+/// A column of the table of processes: its two heading lines, and what stands in it.
+struct Column {
+    headings: [&'static str; 2],
+    value: fn(&Statistics, &Figures) -> String,
+}
+
+/// In order of importance: a narrow terminal shows the first ones.
+const COLUMNS: [Column; 11] = [
+    Column { headings: ["stalls", "before"], value: |_, figures| count(figures.stalls_before()) },
+    Column { headings: ["stalls", "after"], value: |_, figures| count(figures.stalls_after()) },
+    Column { headings: ["stall", "time"], value: |all, figures| time(all.seconds(figures.wait_ticks())) },
+    Column { headings: ["hints", "used"], value: |_, figures| count(figures.hints_used) },
+    Column { headings: ["hints", "late"], value: |_, figures| count(figures.hints_late) },
+    Column { headings: ["hints", "unused"], value: |_, figures| count(figures.hints_unused()) },
+    Column { headings: ["hints", "wrong"], value: |_, figures| count(figures.hints_wrong) },
+    Column { headings: ["", "resyncs"], value: |_, figures| count(figures.resyncs) },
+    Column { headings: ["resync", "time"], value: |all, figures| time(all.seconds(figures.resync_ticks)) },
+    Column { headings: ["hints", "dropped"], value: |_, figures| count(figures.hints_dropped) },
+    Column { headings: ["page", "faults"], value: |_, figures| count(figures.faults) },
+];
+
+/// Width of the terminal on standard error; 80 where there is none that tells.
+#[must_use]
+pub fn terminal_width() -> usize {
+    let told = rustix::termios::tcgetwinsize(std::io::stderr()).map(|size| usize::from(size.ws_col));
+    let columns = || env::var("COLUMNS").ok()?.parse().ok();
+    told.ok().filter(|width| *width > 0).or_else(columns).unwrap_or(WIDTH_DEFAULT)
+}
+
+impl Statistics {
+    /// The table, no line longer than `width` (at least 40) characters.
+    #[must_use]
+    pub fn table(&self, width: usize) -> String {
+        let width = width.max(WIDTH_MIN);
+        let mut text = format!(
+            "forebay: {} ran for {}\n",
+            clip(&self.program, width - 30),
+            time(self.elapsed.as_secs_f64())
+        );
+        self.write_processes(&mut text, width);
+        for (label, value) in self.details() {
+            write_wrapped(&mut text, label, &value, width);
+        }
+        text
+    }
+
+    fn write_processes(&self, text: &mut String, width: usize) {
+        let mut names: Vec<String> =
+            self.rows.iter().map(|row| format!("{} {}", row.name, row.pid)).collect();
+        let mut figures: Vec<&Figures> = self.rows.iter().map(|row| &row.figures).collect();
+        names.push("total".into());
+        figures.push(&self.total);
+        let cells = COLUMNS.iter().map(|column| {
+            let body = figures.iter().map(|figures| (column.value)(self, figures));
+            column.headings.iter().map(|heading| (*heading).to_owned()).chain(body).collect::<Vec<_>>()
+        });
+        names.splice(0..0, ["".to_owned(), "process".to_owned()]);
+        let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).min(NAME_WIDTH);
+        let mut lines: Vec<String> =
+            names.iter().map(|name| format!("{:name_width$}", clip(name, name_width))).collect();
+        let mut used = name_width;
+        for column in cells {
+            let column_width = column.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
+            used += GAP.len() + column_width;
+            if used > width {
+                break;
+            }
+            for (line, cell) in lines.iter_mut().zip(&column) {
+                let _ = write!(line, "{GAP}{cell:>column_width$}");
+            }
+        }
+        for line in lines {
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+    }
+
+    /// What has no column: labels and values, only those that say something.
+    fn details(&self) -> Vec<(&'static str, String)> {
+        let total = &self.total;
+        let unassisted: u64 = self.unassisted.iter().sum();
+        let mut processes = format!("{} assisted, {unassisted} not", self.assisted);
+        append_reasons(&mut processes, &UNASSISTED_NAMES, &self.unassisted);
+        let hints = format!(
+            "{} for data ({}), {} for paths, {} dropped",
+            count(total.hints_data),
+            bytes(total.bytes_hinted),
+            count(total.hints_path),
+            count(total.hints_dropped)
+        );
+        let resyncs = format!("{} in {}", count(total.resyncs), time(self.seconds(total.resync_ticks)));
+        let mut speculators = format!(
+            "{} values made up, {} extraneous signals, {} threshold crossings, {} of processor time",
+            count(total.fabricated),
+            count(total.signals()),
+            count(total.crossings),
+            time(total.speculator_cpu_us as f64 / 1e6)
+        );
+        if total.ends.iter().any(|ends| *ends > 0) {
+            speculators.push_str("; ended");
+            append_reasons(&mut speculators, &END_NAMES, &total.ends);
+        }
+        let memory = |footprint, reclaims, faults| {
+            format!(
+                "footprint {}, {} page reclaims, {} page faults",
+                bytes(footprint),
+                count(reclaims),
+                count(faults)
+            )
+        };
+        let mut details = vec![
+            ("processes", processes),
+            ("hints", hints),
+            ("resyncs", resyncs),
+            ("speculators", speculators),
+            ("originals", memory(total.footprint_bytes, total.reclaims, total.faults)),
+        ];
+        if total.resyncs > 0 {
+            let theirs =
+                memory(total.speculator_footprint_bytes, total.speculator_reclaims, total.speculator_faults);
+            details.push(("their copies", theirs));
+        }
+        if self.agents_off.iter().any(|off| *off > 0) {
+            let mut off = count(self.agents_off.iter().sum());
+            append_reasons(&mut off, &OFF_NAMES, &self.agents_off);
+            details.push(("agents off", off));
+        }
+        if self.missing != 0 {
+            details.push(("missing here", self.missing_names().collect::<Vec<_>>().join(", ")));
+        }
+        details
+    }
+}
+
+/// Appends ` (reason: count, ...)` for the counts that are not 0.
+fn append_reasons(text: &mut String, names: &[&str], counts: &[u64]) {
+    let reasons: Vec<String> = names
+        .iter()
+        .zip(counts)
+        .filter(|(_, count)| **count > 0)
+        .map(|(name, number)| format!("{name}: {}", count(*number)))
+        .collect();
+    if !reasons.is_empty() {
+        let _ = write!(text, " ({})", reasons.join(", "));
+    }
+}
+
+fn write_wrapped(text: &mut String, label: &str, value: &str, width: usize) {
+    const LABEL_WIDTH: usize = 12;
+    let mut line = format!("{label:LABEL_WIDTH$} ");
+    let mut empty = true;
+    for word in value.split(' ') {
+        if !empty && line.chars().count() + 1 + word.chars().count() > width {
+            let _ = writeln!(text, "{line}");
+            line = " ".repeat(LABEL_WIDTH + 1);
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    let _ = writeln!(text, "{line}");
+}
+
+fn clip(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.into();
+    }
+    text.chars().take(width.saturating_sub(2)).chain("..".chars()).collect()
+}
+
+/// A number with a thin grouping that needs no locale: 1,234,567.
+fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn time(seconds: f64) -> String {
+    match seconds {
+        0.0 => "0 s".into(),
+        s if s < 1e-3 => format!("{:.0} us", s * 1e6),
+        s if s < 1.0 => format!("{:.1} ms", s * 1e3),
+        s => format!("{s:.2} s"),
+    }
+}
+
+fn bytes(number: u64) -> String {
+    match number as f64 {
+        n if n >= f64::from(1 << 30) => format!("{:.1} GiB", n / f64::from(1 << 30)),
+        n if n >= f64::from(1 << 20) => format!("{:.1} MiB", n / f64::from(1 << 20)),
+        n if n >= f64::from(1 << 10) => format!("{:.0} KiB", n / f64::from(1 << 10)),
+        n => format!("{n} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::ProcessRow;
+
+    fn busy() -> Statistics {
+        let figures = Figures {
+            stalls: 1_234_567,
+            hints_used: 7_654_321,
+            resyncs: 12,
+            ends: [1; 8],
+            footprint_bytes: 3 << 30,
+            ..Figures::default()
+        };
+        let row = |pid| ProcessRow { name: "a-program-with-a-very-long-name".into(), pid, figures };
+        Statistics {
+            program: "x".repeat(300),
+            total: figures,
+            rows: vec![row(1), row(2)],
+            unassisted: [1; 7],
+            agents_off: [2; 6],
+            missing: 0xff,
+            ticks_per_second: 1,
+            ..Statistics::default()
+        }
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        for width in [0, 40, 57, 80, 100, 200] {
+            let table = busy().table(width);
+            let widest = table.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(widest <= width.max(40), "{widest} in {width}:\n{table}");
+            assert!(table.contains("before"), "{table}");
+        }
+        assert!(busy().table(200).contains("dropped"));
+    }
+
+    #[test]
+    fn everything_that_was_off_is_named() {
+        let table = busy().table(200);
+        for name in OFF_NAMES.iter().chain(&UNASSISTED_NAMES).chain(&END_NAMES) {
+            assert!(table.contains(&format!("{name}: ")), "{name} in\n{table}");
+        }
+        assert!(table.contains("missing here patching of libc, seccomp"), "{table}");
+    }
+
+    #[test]
+    fn quantities_read_well() {
+        assert_eq!(
+            (count(0), count(999), count(1000), count(1_234_567)),
+            ("0".into(), "999".into(), "1,000".into(), "1,234,567".into())
+        );
+        assert_eq!(
+            (time(0.0), time(0.000_25), time(0.0123), time(12.3)),
+            ("0 s".into(), "250 us".into(), "12.3 ms".into(), "12.30 s".into())
+        );
+        assert_eq!((bytes(5), bytes(2048), bytes(3 << 20)), ("5 B".into(), "2 KiB".into(), "3.0 MiB".into()));
+    }
+}
