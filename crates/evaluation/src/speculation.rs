@@ -12,6 +12,7 @@ use crate::comparison::{Bench, Comparison, Measured, Side};
 use crate::guests::Guests;
 use crate::interrupt::Interrupt;
 use crate::programs::{Program, Scale, Workload};
+use crate::statistics::Series;
 use crate::table::{percent, render, seconds, times, times_spread, yes_no};
 use crate::{Error, Progress, scratch_folder};
 
@@ -141,11 +142,15 @@ impl Outcome {
         render(&header, rows)
     }
 
-    /// `None` where no run left statistics.
+    /// What was counted at all; `None` where no run left statistics.
     fn counters_table(&self) -> Option<String> {
         let mut names: Vec<_> = self.measured.iter().flat_map(|measured| measured.counters.keys()).collect();
         names.sort();
         names.dedup();
+        names.retain(|name| {
+            let is_zero = |series: &Series| series.values().iter().all(|&value| value == 0.0);
+            !self.measured.iter().all(|measured| measured.counters.get(*name).is_none_or(is_zero))
+        });
         if names.is_empty() {
             return None;
         }
@@ -170,6 +175,7 @@ fn shown(value: f64, unit: &str) -> String {
         "us" => seconds(value / 1e6),
         "ns" => seconds(value / 1e9),
         "1" => format!("{value:.0}"),
+        "B" => format!("{:.1} MiB", value / f64::from(1 << 20)),
         _ => format!("{value:.0} {unit}"),
     }
 }

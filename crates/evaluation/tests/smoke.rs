@@ -65,7 +65,7 @@ fn every_side_of_every_program_runs_in_every_round() {
             ("local/warm", "elapsed"),
             ("local/forebay", "speedup"),
             ("local/forebay", "stalls"),
-            ("local/forebay", "output identical"),
+            ("local/forebay", "output_identical"),
         ] {
             let found = rows.iter().find(|row| row.case == case && row.metric == metric);
             assert_eq!(found.map(|row| row.subject.as_str()), Some(program.name()), "{case} {metric}");
