@@ -33,9 +33,21 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn measure(profile: Profile) -> Result<(), Box<dyn Error>> {
+    let start = Instant::now();
     let disk = SlowDisk::start(profile, DISK_BYTES)?;
+    let started = start.elapsed();
     let path = disk.mount_point().join("data");
     disk.fill(|_| fs::write(&path, vec![0x5a; FILE_BYTES as usize]))??;
+    let filled = start.elapsed() - started;
+    disk.make_cold()?;
+    let made_cold = start.elapsed() - started - filled;
+    println!(
+        "{profile:<10} started in {:.0} ms, {} MiB written in {:.0} ms, made cold in {:.0} ms",
+        1e3 * started.as_secs_f64(),
+        FILE_BYTES >> 20,
+        1e3 * filled.as_secs_f64(),
+        1e3 * made_cold.as_secs_f64()
+    );
     let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path)?;
     for in_flight in [1, 4, 16, 32, 128] {
         let rig_before = cpu_of(disk.guardian_pid())?;
@@ -60,7 +72,14 @@ fn measure(profile: Profile) -> Result<(), Box<dyn Error>> {
             1e6 * rig.as_secs_f64() / latencies.len() as f64,
         );
     }
-    println!("{:<10} most requests at once: {}", profile, disk.stats()?.in_flight_max);
+    drop(file);
+    let most = disk.stats()?.in_flight_max;
+    let start = Instant::now();
+    drop(disk);
+    println!(
+        "{profile:<10} most requests at once: {most}; removed in {:.0} ms",
+        1e3 * start.elapsed().as_secs_f64()
+    );
     Ok(())
 }
 

@@ -17,8 +17,8 @@ const ATTEMPTS_MAX: usize = 4;
 pub enum Extent {
     /// The data of the files. Needs no privilege.
     Data,
-    /// The data, and names, inodes and blocks of metadata as well. That is done for the whole machine, by root only; for
-    /// others it is the same as [`Extent::Data`].
+    /// The data, and names, inodes and blocks of metadata as well. That is done for the whole machine, by root only, and
+    /// not in every container; elsewhere it is the same as [`Extent::Data`].
     Everything,
 }
 

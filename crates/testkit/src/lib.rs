@@ -23,3 +23,12 @@ mod sys;
 pub use error::Error;
 pub use profile::{Latency, Profile, UnknownProfile};
 pub use rig::{SlowBlock, SlowDisk, Stats};
+
+/// Says on stderr, also where the test harness keeps what tests print to itself, that `test` did not run and why.
+///
+/// A test that needs what this host or user does not have calls this and returns.
+pub fn skip(test: &str, why: &dyn std::fmt::Display) {
+    use std::io::Write;
+    // `eprintln!` is captured; a stderr that is closed cannot be told anything.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+}

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use forebay_testkit::{Error, Profile, SlowBlock, SlowDisk};
+use forebay_testkit::{Error, Profile, SlowBlock, SlowDisk, skip};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 const BYTES: u64 = 64 << 20;
@@ -107,7 +107,7 @@ fn is_of_another_rig(device: &Path, guardian: u32) -> bool {
 
 /// Says why and returns false where there can be no rig.
 fn can_have_a_rig(test: &str) -> bool {
-    SlowBlock::supported().inspect_err(|error| eprintln!("SKIPPED {test}: {error}")).is_ok()
+    SlowBlock::supported().inspect_err(|error| skip(test, error)).is_ok()
 }
 
 /// Starts an owner in a process group of its own and waits until it has its rig.
@@ -334,7 +334,7 @@ fn swap_on_a_slow_device_ends_with_it() {
     let block = SlowBlock::start(Profile::Cloud, BYTES).unwrap();
     let made = Command::new("/sbin/mkswap").arg(block.device()).output();
     if !made.is_ok_and(|run| run.status.success()) {
-        eprintln!("SKIPPED swap_on_a_slow_device_ends_with_it: mkswap is not there or failed");
+        skip("swap_on_a_slow_device_ends_with_it", &"mkswap is not there or failed");
         return;
     }
     let on = Command::new("/sbin/swapon").args(["--priority", "0"]).arg(block.device()).status().unwrap();
@@ -344,6 +344,28 @@ fn swap_on_a_slow_device_ends_with_it() {
     assert!(is_swap());
     drop(block);
     assert!(!is_swap());
+}
+
+#[test]
+fn without_root_the_error_says_what_to_do() {
+    const NOBODY: u32 = 65534;
+    let test = "without_root_the_error_says_what_to_do";
+    if !can_have_a_rig(test) {
+        return;
+    }
+    let run = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "owner", "--nocapture"])
+        .env(ROLE, "cloud wait")
+        .uid(NOBODY)
+        .output();
+    let Ok(run) = run else {
+        return skip(test, &"an ordinary user cannot start this test program where it is");
+    };
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(
+        !run.status.success() && said.contains("Unsupported") && said.contains("needs: \"root\""),
+        "{said}"
+    );
 }
 
 fn pid(number: u32) -> Pid {

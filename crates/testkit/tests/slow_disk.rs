@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use forebay_testkit::{Error, Profile, SlowBlock, SlowDisk};
+use forebay_testkit::{Error, Profile, SlowBlock, SlowDisk, skip};
 
 const MIB: u64 = 1 << 20;
 const BLOCK_BYTES: usize = 4096;
@@ -16,7 +16,7 @@ const BLOCK_BYTES: usize = 4096;
 fn disk(test: &str, profile: Profile) -> Option<SlowDisk> {
     match SlowDisk::start(profile, 128 * MIB) {
         Err(error @ Error::Unsupported { .. }) => {
-            eprintln!("SKIPPED {test}: {error}");
+            skip(test, &error);
             None
         }
         started => Some(started.unwrap()),
@@ -30,23 +30,42 @@ fn fill_with_data(disk: &SlowDisk) -> std::path::PathBuf {
     path
 }
 
-/// The time of `count` reads past the page cache, each of one block, by `readers` threads.
-fn time_direct_reads(path: &Path, readers: usize, count: usize) -> Duration {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).unwrap();
-    let read = |reader: usize| {
-        let mut buffer = vec![0; 2 * BLOCK_BYTES];
-        let aligned_at = buffer.as_ptr().align_offset(BLOCK_BYTES);
-        for at in 0..count / readers {
-            let offset = ((at * readers + reader) * 97 % 4096 * BLOCK_BYTES) as u64;
-            let block = &mut buffer[aligned_at..][..BLOCK_BYTES];
-            file.read_exact_at(block, offset).unwrap();
-            assert_eq!(u64::from_le_bytes(block[..8].try_into().unwrap()), offset / 8);
-        }
-    };
+/// Reads blocks of a file of [`fill_with_data`] past the page cache, and checks what is read.
+struct DirectReader {
+    file: File,
+    buffer: Vec<u8>,
+}
+
+impl DirectReader {
+    fn open(path: &Path) -> Self {
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).unwrap();
+        Self { file, buffer: vec![0; 2 * BLOCK_BYTES] }
+    }
+
+    /// The time of one read, of a block that depends on `number`.
+    fn read(&mut self, number: usize) -> Duration {
+        let aligned_at = self.buffer.as_ptr().align_offset(BLOCK_BYTES);
+        let block = &mut self.buffer[aligned_at..][..BLOCK_BYTES];
+        let offset = (number * 97 % 4096 * BLOCK_BYTES) as u64;
+        let start = Instant::now();
+        self.file.read_exact_at(block, offset).unwrap();
+        let elapsed = start.elapsed();
+        assert_eq!(u64::from_le_bytes(block[..8].try_into().unwrap()), offset / 8);
+        elapsed
+    }
+}
+
+/// The time of `count` reads by `readers` threads.
+fn time_parallel_reads(path: &Path, readers: usize, count: usize) -> Duration {
     let start = Instant::now();
     thread::scope(|scope| {
-        for reader in 0..readers {
-            scope.spawn(move || read(reader));
+        for first in 0..readers {
+            scope.spawn(move || {
+                let mut reader = DirectReader::open(path);
+                for number in (first..count).step_by(readers) {
+                    reader.read(number);
+                }
+            });
         }
     });
     start.elapsed()
@@ -63,15 +82,17 @@ fn a_lone_read_takes_the_latency_and_parallel_ones_share_it() {
         let path = fill_with_data(&disk);
         let latency = Duration::from_millis(latency_ms);
 
-        // The fastest of several: the machine may be busy with other tests.
-        let fastest = || (0..16).map(|_| time_direct_reads(&path, 1, 1)).min().unwrap();
+        let mut reader = DirectReader::open(&path);
+        // The fastest of many: the machine may be busy with other tests.
+        let mut fastest = || (0..50).map(|number| reader.read(number)).min().unwrap();
         let alone = fastest();
         assert!(alone >= latency && alone < latency * 3 / 2, "{profile}: {alone:?} alone");
 
-        let count = 64;
-        let together = time_direct_reads(&path, 32, count);
-        let least = latency * (count / in_parallel.min(32)) as u32;
-        assert!(together >= least && together < least * 3, "{profile}: {together:?} for {count} reads");
+        let count = 16 * in_parallel.min(32) as usize;
+        let one_by_one = latency * count as u32;
+        let together = time_parallel_reads(&path, 32, count);
+        assert!(together >= one_by_one / in_parallel.min(32), "{profile}: {together:?} for {count} reads");
+        assert!(in_parallel == 1 || together < one_by_one / 2, "{profile}: {together:?} for {count} reads");
 
         disk.set_latency(false).unwrap();
         let fast = fastest();
@@ -84,7 +105,7 @@ fn requests_are_counted() {
     let Some(disk) = disk("requests_are_counted", Profile::Cloud) else { return };
     let path = fill_with_data(&disk);
     disk.reset_stats().unwrap();
-    time_direct_reads(&path, 8, 80);
+    time_parallel_reads(&path, 8, 80);
     let stats = disk.stats().unwrap();
     assert_eq!(stats.bytes_read, 80 * BLOCK_BYTES as u64);
     assert_eq!((stats.reads, stats.requests() >= 80), (80, true));
@@ -186,7 +207,7 @@ fn read_ahead_can_be_set() {
 #[test]
 fn a_block_device_can_be_had_without_a_file_system() {
     if let Err(error) = SlowBlock::supported() {
-        eprintln!("SKIPPED a_block_device_can_be_had_without_a_file_system: {error}");
+        skip("a_block_device_can_be_had_without_a_file_system", &error);
         return;
     }
     let block = SlowBlock::start(Profile::Disk4, 8 * MIB).unwrap();
@@ -211,5 +232,7 @@ fn the_local_disk_is_a_folder_that_can_be_made_cold() {
     let report = disk.make_cold().unwrap();
     assert_eq!((report.files, report.bytes, report.is_cold()), (1, MIB, true), "{report:?}");
     assert_eq!(forebay_testkit::cold::resident_pages(&path).unwrap(), Some(0));
-    assert_eq!(report.metadata_dropped, rustix::process::geteuid().is_root());
+    // Root in a container may not.
+    let allowed = OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches").is_ok();
+    assert_eq!(report.metadata_dropped, allowed);
 }

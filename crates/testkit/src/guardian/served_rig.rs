@@ -15,7 +15,7 @@ use crate::{Error, Profile};
 
 const READ_AHEAD_KIB: u32 = 128;
 /// How long making the disk cold waits for those who still use it.
-const COLD_PATIENCE: Duration = Duration::from_secs(10);
+const COLD_PATIENCE: Duration = Duration::from_secs(5);
 /// How long the FUSE server may take to notice that nobody uses the image any more.
 const SERVER_PATIENCE: Duration = Duration::from_secs(2);
 /// Folders that may be left of others with the same process id.
