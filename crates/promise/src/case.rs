@@ -1,0 +1,242 @@
+//! A case of the promise: one command, run without and with `forebay run`, compared.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+
+use crate::run::{Launch, Outcome, Side, find_program};
+use crate::scratch::{self, Scratch};
+use crate::{skip, tree};
+
+/// Ends an observer that was started before a run: gets the outcome, says what it saw.
+pub type Finish = Box<dyn FnOnce(&mut Outcome) -> String>;
+type Setup = Box<dyn Fn(&Scratch)>;
+type Observer = Box<dyn Fn(&Scratch) -> Finish>;
+
+/// One command line and what it needs. Built up, then [`Case::check`]ed.
+pub struct Case {
+    name: String,
+    argv: Vec<OsString>,
+    before: Vec<OsString>,
+    options: Vec<&'static str>,
+    stdin: Option<Vec<u8>>,
+    env: Vec<(String, String)>,
+    needs: Vec<&'static str>,
+    setups: Vec<Setup>,
+    observers: Vec<Observer>,
+    normalise: Option<fn(&mut Outcome)>,
+    seconds: u64,
+}
+
+impl Case {
+    /// A case that runs `argv` in the scratch directory.
+    pub fn new<I: IntoIterator<Item = S>, S: Into<OsString>>(name: &str, argv: I) -> Self {
+        Self {
+            name: name.to_owned(),
+            argv: argv.into_iter().map(Into::into).collect(),
+            before: Vec::new(),
+            options: Vec::new(),
+            stdin: None,
+            env: Vec::new(),
+            needs: Vec::new(),
+            setups: Vec::new(),
+            observers: Vec::new(),
+            normalise: None,
+            seconds: 30,
+        }
+    }
+
+    /// Another name, where one guest serves several cases.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Fills the scratch directory; called once before each side.
+    #[must_use]
+    pub fn setup(mut self, fill: impl Fn(&Scratch) + 'static) -> Self {
+        self.setups.push(Box::new(fill));
+        self
+    }
+
+    /// Bytes for standard input.
+    #[must_use]
+    pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = Some(bytes.into());
+        self
+    }
+
+    /// A variable for the command.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Programs without which the case is skipped.
+    #[must_use]
+    pub fn needs(mut self, programs: &[&'static str]) -> Self {
+        self.needs.extend_from_slice(programs);
+        self
+    }
+
+    /// Commands in front of the command, and of `forebay run` where that is used.
+    #[must_use]
+    pub fn before<I: IntoIterator<Item = S>, S: Into<OsString>>(mut self, argv: I) -> Self {
+        self.before = argv.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Options for `forebay run`.
+    #[must_use]
+    pub fn options(mut self, options: &[&'static str]) -> Self {
+        self.options = options.to_vec();
+        self
+    }
+
+    /// Starts something that watches the run from outside. It begins after the set-up.
+    #[must_use]
+    pub fn observer(mut self, start: impl Fn(&Scratch) -> Finish + 'static) -> Self {
+        self.observers.push(Box::new(start));
+        self
+    }
+
+    /// Takes out of an outcome what the program itself leaves to chance.
+    #[must_use]
+    pub fn normalise(mut self, edit: fn(&mut Outcome)) -> Self {
+        self.normalise = Some(edit);
+        self
+    }
+
+    /// Seconds until the command counts as hung.
+    #[must_use]
+    pub fn seconds(mut self, seconds: u64) -> Self {
+        self.seconds = seconds;
+        self
+    }
+
+    /// Runs both sides and fails with all differences. `None` where a program is missing.
+    ///
+    /// # Panics
+    /// When the sides differ, a side hangs, or something is left behind.
+    #[track_caller]
+    pub fn check(self) -> Option<Outcome> {
+        let first = if self.before.is_empty() { &self.argv[0] } else { &self.before[0] };
+        let missing = std::iter::once(first.as_os_str())
+            .chain(self.needs.iter().map(OsStr::new))
+            .find(|program| find_program(program).is_none());
+        if let Some(program) = missing {
+            skip(&self.name, &format!("{} is not installed", program.to_string_lossy()));
+            return None;
+        }
+        let without = self.run(Side::Without);
+        let with = self.run(Side::With);
+        let found = compare(&without, &with);
+        assert!(
+            found.is_empty(),
+            "{}: {}\n  command: {:?}\n{}\n  statistics: {}",
+            self.name,
+            "not the same with forebay run",
+            self.argv,
+            found.join("\n"),
+            excerpt(with.stats.as_bytes()),
+        );
+        Some(with)
+    }
+
+    /// Runs one side from a fresh, cold scratch directory.
+    #[must_use]
+    pub fn run(&self, side: Side) -> Outcome {
+        let base = Scratch::fresh(scratch::base().join(&self.name));
+        let scratch = Scratch::fresh(base.at("scratch"));
+        let aside = Scratch::fresh(base.at("aside"));
+        fs::create_dir_all(aside.path().join("home")).expect("make a home");
+        for fill in &self.setups {
+            fill(&scratch);
+        }
+        scratch.settle();
+        let finishes: Vec<Finish> = self.observers.iter().map(|start| start(&scratch)).collect();
+        let mut outcome = Launch {
+            argv: &self.argv,
+            options: &self.options,
+            before: &self.before,
+            stdin: self.stdin.as_deref(),
+            env: &self.env,
+            cwd: scratch.path(),
+            aside: aside.path(),
+            seconds: self.seconds,
+        }
+        .run(side);
+        take_stamps(&mut outcome);
+        for finish in finishes {
+            let seen = finish(&mut outcome);
+            outcome.observed.push_str(&seen);
+        }
+        outcome.complaints.extend(left_in_shared_memory());
+        if let Some(edit) = self.normalise {
+            edit(&mut outcome);
+        }
+        outcome
+    }
+}
+
+fn take_stamps(outcome: &mut Outcome) {
+    let mut kept = Vec::with_capacity(outcome.stdout.len());
+    for line in outcome.stdout.split_inclusive(|&b| b == b'\n') {
+        let stamp =
+            std::str::from_utf8(line).ok().and_then(|l| l.strip_prefix("stamp ")?.trim_end().parse().ok());
+        match stamp {
+            Some(time) => outcome.stamps.push(time),
+            None => kept.extend_from_slice(line),
+        }
+    }
+    outcome.stdout = kept;
+}
+
+fn left_in_shared_memory() -> Vec<String> {
+    fs::read_dir("/dev/shm")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().contains("forebay"))
+        .map(|entry| format!("left in /dev/shm: {}", entry.file_name().to_string_lossy()))
+        .collect()
+}
+
+/// Describes everything in which the two sides differ, and what is wrong with either.
+#[must_use]
+pub fn compare(without: &Outcome, with: &Outcome) -> Vec<String> {
+    let mut found = Vec::new();
+    for (side, outcome) in [("without", without), ("with", with)] {
+        found.extend(outcome.complaints.iter().map(|complaint| format!("  {side} forebay: {complaint}")));
+    }
+    if without.status != with.status {
+        found.push(format!("  status: {} without, {} with", without.status, with.status));
+    }
+    for (what, a, b) in [
+        ("standard output", &without.stdout, &with.stdout),
+        ("standard error", &without.stderr, &with.stderr),
+    ] {
+        if a != b {
+            found.push(format!("  {what}:\n    without: {}\n    with:    {}", excerpt(a), excerpt(b)));
+        }
+    }
+    if without.observed != with.observed {
+        found.push(format!(
+            "  seen from outside:\n    without: {}\n    with:    {}",
+            without.observed, with.observed
+        ));
+    }
+    if without.stamps.len() != with.stamps.len() {
+        found.push(format!("  effects: {} without, {} with", without.stamps.len(), with.stamps.len()));
+    }
+    found.extend(tree::differences(&without.tree, &with.tree).into_iter().map(|line| format!("  {line}")));
+    found
+}
+
+/// The text, cut where it is long.
+fn excerpt(bytes: &[u8]) -> String {
+    const LONGEST: usize = 3000;
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]).into_owned();
+    if bytes.len() > LONGEST { format!("{text}... ({} bytes)", bytes.len()) } else { text }
+}
