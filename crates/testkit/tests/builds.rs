@@ -31,3 +31,11 @@ fn the_agent_is_a_shared_library() {
     assert_eq!(artifacts::agent().unwrap(), agent);
     assert!(start.elapsed() < Duration::from_millis(10));
 }
+
+#[test]
+fn the_program_is_built_with_its_agent_beside_it() {
+    let program = artifacts::forebay().unwrap();
+    let agent = artifacts::agent().unwrap();
+    assert_eq!(program.ancestors().nth(2), agent.ancestors().nth(2));
+    assert!(Command::new(&program).arg("--version").output().unwrap().status.success());
+}
