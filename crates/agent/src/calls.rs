@@ -32,13 +32,15 @@ pub enum Class {
     Lock,
     /// Descriptor control, which can duplicate and lock.
     Control,
+    /// May confine the process to some system calls.
+    Confine,
 }
 
 const NUMBERS: usize = 512;
 
 static CLASSES: [Class; NUMBERS] = {
     let mut classes = [Class::Pass; NUMBERS];
-    let table: [(u32, Class); 35] = [
+    let table: [(u32, Class); 37] = [
         (n::__NR_read, Class::Read),
         (n::__NR_pread64, Class::Read),
         (n::__NR_readv, Class::Read),
@@ -74,6 +76,8 @@ static CLASSES: [Class; NUMBERS] = {
         (n::__NR_exit_group, Class::Exit),
         (n::__NR_flock, Class::Lock),
         (n::__NR_fcntl, Class::Control),
+        (n::__NR_prctl, Class::Confine),
+        (n::__NR_seccomp, Class::Confine),
     ];
     let mut index = 0;
     while index < table.len() {

@@ -9,7 +9,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use forebay_sigsafe::general as n;
-use forebay_sigsafe::{call, sys, ticks};
+use forebay_sigsafe::{call, prctl, sys, text, ticks};
 use forebay_speculation::channel::{Header, LOG_ENTRIES, LOGS, Off, Slot, mark};
 use forebay_speculation::inflight::InflightLimit;
 use forebay_speculation::log::{Consumed, Consumer};
@@ -205,6 +205,7 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
                 call.execute()
             }
             Class::Control => control(call),
+            Class::Confine => confine(call),
         }
     }
 }
@@ -226,6 +227,38 @@ unsafe fn control(call: &Call) -> isize {
     // SAFETY: the caller's.
     let result = unsafe { call.execute() };
     if matches!(command, n::F_DUPFD | n::F_DUPFD_CLOEXEC) { opened(result) } else { result }
+}
+
+/// # Safety
+/// `call` is the program's `seccomp` or `prctl`.
+unsafe fn confine(call: &Call) -> isize {
+    let command = call.arguments[0] as u32;
+    if call.number as u32 == n::__NR_seccomp || command == prctl::PR_SET_SECCOMP {
+        dismiss();
+        turn_off(Off::Confined);
+    }
+    // SAFETY: the caller's.
+    unsafe { call.execute() }
+}
+
+/// Whether the process runs under more seccomp filters than the supervisor.
+pub fn is_confined(header: &Header) -> bool {
+    // SAFETY: the calls take numbers, a terminated path and a buffer as large as they are told.
+    unsafe {
+        if sys!(n::__NR_prctl, prctl::PR_GET_SECCOMP) == 0 {
+            return false;
+        }
+        let fd = sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/status".as_ptr(), n::O_RDONLY | n::O_CLOEXEC);
+        let mut bytes = [0u8; 4096];
+        let read = sys!(n::__NR_read, fd, bytes.as_mut_ptr(), bytes.len());
+        let _ = sys!(n::__NR_close, fd);
+        let status = bytes.get(..usize::try_from(read).unwrap_or(0)).unwrap_or_default();
+        let filters = status
+            .split(|&byte| byte == b'\n')
+            .find_map(|line| line.strip_prefix(b"Seccomp_filters:\t"))
+            .and_then(text::parse_decimal);
+        filters.is_none_or(|(count, _)| count > header.seccomp_filters.load(Relaxed).into())
+    }
 }
 
 fn locks_files() {
@@ -366,8 +399,10 @@ fn compare(signature: u64) -> Standing {
     }
     if behind.len == 0 {
         match consumer.consume(signature) {
-            Consumed::Matched { mark, .. } if mark & mark::HINTED != 0 => return Standing::Hinted,
-            Consumed::Matched { .. } => return Standing::Predicted,
+            Consumed::Matched { mark, skipped } => {
+                slot.counters.hints_wrong.fetch_add(skipped.into(), Relaxed);
+                return if mark & mark::HINTED != 0 { Standing::Hinted } else { Standing::Predicted };
+            }
             Consumed::Absent { empty: false } => return Standing::Unpredicted,
             Consumed::Absent { empty: true } => {}
         }
@@ -416,7 +451,6 @@ fn note(before: u64, after: u64, standing: Standing, device: Option<u64>) {
         return;
     }
     let duration = after.wrapping_sub(before);
-    private.policy.on_stall(after, duration, standing == Standing::Hinted);
     remember_program();
     let Ok(slot) = session::claim(PROCESS.load(Relaxed)) else {
         turn_off(Off::NoSlot);
@@ -427,6 +461,7 @@ fn note(before: u64, after: u64, standing: Standing, device: Option<u64>) {
         private.late += 1;
         counters.hints_late.fetch_add(1, Relaxed);
         counters.late_ticks.fetch_add(duration, Relaxed);
+        private.policy.on_stall(after, duration, true);
         return;
     }
     counters.stalls.fetch_add(1, Relaxed);
@@ -436,11 +471,11 @@ fn note(before: u64, after: u64, standing: Standing, device: Option<u64>) {
     if let Some(saturated) = device.and_then(|device| learn_device(device, duration, standing)) {
         private.policy.set_saturated(saturated);
     }
-    let over = standing == Standing::Unpredicted || orphaned;
-    if over && (private.policy.armed(after) || private.policy.judge_due()) {
-        judge(slot, private);
+    if standing == Standing::Unpredicted || orphaned {
+        judge_if_due(slot, private, before);
     }
-    counters.crossings.store(u64::from(private.policy.crossings()), Relaxed);
+    private.policy.on_stall(after, duration, false);
+    counters.crossings.store(private.policy.crossings(), Relaxed);
     let may = !LOCKS_FILES.load(Relaxed) && LIVE.load(Relaxed) == 0;
     if may && private.policy.armed(after) {
         PROBES.store(PROBES_MAX, Relaxed);
@@ -467,6 +502,13 @@ fn remember_program() {
     let program = session::header().and_then(|header| resync::program(&header.programs, key));
     if let Some(program) = program {
         program.record.store(ProgramRecord::on_stall(program.record.load(Relaxed)), Relaxed);
+    }
+}
+
+/// The live speculation has strayed: ends it if another one may pay, or if it is plainly lost.
+fn judge_if_due(slot: &Slot, private: &mut Private, now: u64) {
+    if private.policy.armed(now) || private.policy.judge_due() {
+        judge(slot, private);
     }
 }
 
@@ -515,10 +557,11 @@ unsafe fn probe(call: &Call, descriptor: usize) -> Option<Spawned> {
     if BUSY.swap(true, core::sync::atomic::Ordering::Acquire) {
         return None;
     }
+    let now = ticks();
     if let Some(slot) = session::slot() {
-        judge(slot, private());
+        judge_if_due(slot, private(), now);
     }
-    let spawned = spawn(true);
+    let spawned = if LIVE.load(Relaxed) == 0 && private().policy.armed(now) { spawn(true) } else { None };
     if spawned != Some(Spawned::Speculator) {
         BUSY.store(false, core::sync::atomic::Ordering::Release);
     }

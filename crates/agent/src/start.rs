@@ -26,6 +26,10 @@ extern "C" fn start(_count: i32, _arguments: *mut *mut u8, environment: *mut *mu
     if header.enabled.load(Ordering::Relaxed) == 0 {
         original::count_off(Off::Disabled);
     }
+    if original::is_confined(header) {
+        original::count_off(Off::Confined);
+        return;
+    }
     original::begin(header);
     if !role::begin_original() {
         return;

@@ -55,7 +55,7 @@ pub struct Run {
     #[arg(long)]
     pub no_speculation: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 
@@ -180,6 +180,12 @@ mod tests {
             assert!(!run.stats);
             assert_eq!(run.command, ["ls", "--stats", "-x"]);
         }
+    }
+
+    #[test]
+    fn an_unknown_option_is_no_program() {
+        let error = Cli::try_parse_from(["forebay", "run", "--nosuch", "--", "ls"]).unwrap_err();
+        assert_eq!(error.kind(), clap::error::ErrorKind::UnknownArgument);
     }
 
     #[test]

@@ -70,6 +70,8 @@ pub struct Header {
     pub sleepers: AtomicU32,
     /// Speculators alive now.
     pub speculators: AtomicU32,
+    /// seccomp filters that the supervisor itself runs under, which are no reason for an agent to stay away.
+    pub seccomp_filters: AtomicU32,
     /// Processes that an agent was loaded into.
     pub processes_assisted: AtomicU64,
     /// Programs started without an agent, by [`Unassisted`].
@@ -205,11 +207,13 @@ pub enum Off {
     Unsafe,
     /// The supervisor switched speculation off.
     Disabled,
+    /// The program confines itself with seccomp: calls of the agent's own could be its death.
+    Confined,
 }
 
 impl Off {
     /// Number of reasons.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 7;
 }
 
 /// Bits of [`Header::missing`].

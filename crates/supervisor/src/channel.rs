@@ -3,7 +3,8 @@
 //! What agents write here is untrusted: a stray speculator can scribble. Numbers are clamped where they are used.
 
 use std::{
-    fs, io,
+    fs::File,
+    io::{self, Read},
     os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
     sync::atomic::Ordering::{Relaxed, Release},
 };
@@ -36,6 +37,16 @@ pub struct Channel {
     mapping: Mapping,
 }
 
+/// seccomp filters that this process runs under, as in most containers.
+fn seccomp_filters() -> u32 {
+    if matches!(rustix::thread::secure_computing_mode(), Ok(rustix::thread::SecureComputingMode::Disabled)) {
+        return 0;
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let count = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
+
 impl Channel {
     /// Makes the memory and fills the header, except for the patch table.
     ///
@@ -53,6 +64,7 @@ impl Channel {
         header.enabled.store(enabled.into(), Relaxed);
         header.ticks_per_second.store(ticks_per_second, Relaxed);
         header.stall_ticks_min.store(ticks_per_second / 1_000_000 * STALL_US_MIN, Relaxed);
+        header.seccomp_filters.store(seccomp_filters(), Relaxed);
         header.horizon_bytes.store(BYTES_AT_FIRST, Relaxed);
         header.memory_bytes_max.store(BYTES_AT_FIRST, Relaxed);
         header.magic.store(MAGIC, Release);
@@ -150,7 +162,10 @@ fn ticks_per_second() -> u64 {
 
 /// MemAvailable of proc_meminfo(5).
 fn available_bytes() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    // The line is the third; one read of a page has it.
+    let mut page = [0; 4096];
+    let length = File::open("/proc/meminfo").ok()?.read(&mut page).ok()?;
+    let text = std::str::from_utf8(&page[..length]).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kilobytes: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)

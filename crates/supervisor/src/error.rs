@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use forebay_meter::reason;
+
 /// `forebay run` cannot start the program.
 #[derive(Debug)]
 pub enum Error {
@@ -67,10 +69,22 @@ impl Error {
             _ => 125,
         }
     }
+
+    /// What the system said.
+    fn system(&self) -> Option<&io::Error> {
+        match self {
+            Self::NotExecutable { source, .. }
+            | Self::NoProcess { source, .. }
+            | Self::NoSharedMemory { source }
+            | Self::Lost { source } => Some(source),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = self.system().map(reason).unwrap_or_default();
         match self {
             Self::NoCommand => write!(f, "no program to run; name one: forebay run -- PROGRAM [ARGUMENT]..."),
             Self::NotFound { name } if name.to_string_lossy().contains('/') => {
@@ -92,17 +106,19 @@ impl fmt::Display for Error {
             Self::NotExecutable { path, is_folder: true, .. } => {
                 write!(f, "'{}' is a folder; name a program in it", path.display())
             }
-            Self::NotExecutable { path, source, .. } if source.raw_os_error() == Some(libc::EACCES) => {
+            Self::NotExecutable { path, source: denied, .. }
+                if denied.raw_os_error() == Some(libc::EACCES) =>
+            {
                 write!(f, "'{0}' is not executable ({source}); allow it with: chmod +x '{0}'", path.display())
             }
-            Self::NotExecutable { path, source, .. } => {
+            Self::NotExecutable { path, .. } => {
                 write!(
                     f,
                     "'{}' cannot be executed ({source}); run a program made for this machine",
                     path.display()
                 )
             }
-            Self::NoProcess { path, source } => write!(
+            Self::NoProcess { path, .. } => write!(
                 f,
                 "no process for '{}' ({source}); end other programs, or raise the limit with: ulimit -u",
                 path.display()
@@ -116,12 +132,12 @@ impl fmt::Display for Error {
                     places.join(", ")
                 )
             }
-            Self::NoSharedMemory { source } => write!(
+            Self::NoSharedMemory { .. } => write!(
                 f,
                 "no shared memory for the program's agent ({source}); \
                  free memory or raise the limits that 'ulimit -a' shows for it, open files and file size"
             ),
-            Self::Lost { source } => {
+            Self::Lost { .. } => {
                 write!(f, "the program was lost sight of ({source}); run it without forebay")
             }
         }
@@ -130,12 +146,6 @@ impl fmt::Display for Error {
 
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            Self::NotExecutable { source, .. }
-            | Self::NoProcess { source, .. }
-            | Self::NoSharedMemory { source }
-            | Self::Lost { source } => Some(source),
-            _ => None,
-        }
+        self.system().map(|source| source as &(dyn error::Error + 'static))
     }
 }

@@ -82,6 +82,8 @@ struct Job {
     /// Absolute, without a zero byte inside; terminated by the buffer's zeros.
     path: [u8; PATH_BYTES],
     path_len: usize,
+    /// The cell to free when the job is done.
+    cell: Option<usize>,
 }
 
 impl Executor {
@@ -165,8 +167,14 @@ impl Shared {
             {
                 self.cursors[slot].store(index + 1, Relaxed);
                 let job = read_cell(slot, cell);
-                // Free as soon as it is copied: the queue is for hints that no thread has yet.
-                cell.state.store(CELL_FREE, Release);
+                // Free as soon as it is copied: the queue is for hints that no thread has yet. A directory's cell is
+                // free when the directory is read, which its speculator waits for.
+                match job {
+                    Some(job) if job.kind == PathHint::Directory => {
+                        return Some(Job { cell: Some(index), ..job });
+                    }
+                    _ => cell.state.store(CELL_FREE, Release),
+                }
                 if job.is_some() {
                     return job;
                 }
@@ -186,6 +194,9 @@ impl Shared {
     /// Hints are advice: whatever fails, the program finds out itself.
     fn carry_out(&self, job: &Job) {
         let _ = self.try_carry_out(job);
+        if let Some(cell) = job.cell {
+            self.channel.slot(job.slot).paths[cell].state.store(CELL_FREE, Release);
+        }
     }
 
     fn try_carry_out(&self, job: &Job) -> Result<(), Errno> {
@@ -306,7 +317,7 @@ fn read_cell(slot: usize, cell: &PathCell) -> Option<Job> {
     }
     let absolute = path[..path_len].first() == Some(&b'/') && !path[..path_len].contains(&0);
     let (offset, length) = (cell.offset.load(Relaxed), cell.length.load(Relaxed).into());
-    absolute.then_some(Job { slot, kind, offset, length, path, path_len })
+    absolute.then_some(Job { slot, kind, offset, length, path, path_len, cell: None })
 }
 
 /// Frees the cells that their writers died over: those that were being written at the last sweep too. Sweeps must be

@@ -52,7 +52,7 @@ pub const UNASSISTED_NAMES: [&str; Unassisted::COUNT] = [
 ];
 /// Why an agent went to Off, for people, by [`Off`].
 pub const OFF_NAMES: [&str; Off::COUNT] =
-    ["no channel", "no slot", "no jail", "no fork", "unsafe", "disabled"];
+    ["no channel", "no slot", "no jail", "no fork", "unsafe", "disabled", "confined"];
 /// How speculators ended, for people, by [`End`].
 pub const END_NAMES: [&str; End::COUNT] = [
     "abandoned",

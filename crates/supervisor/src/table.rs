@@ -224,7 +224,7 @@ mod tests {
             stalls: 1_234_567,
             hints_used: 7_654_321,
             resyncs: 12,
-            ends: [1; 8],
+            ends: [1; END_NAMES.len()],
             footprint_bytes: 3 << 30,
             ..Figures::default()
         };
@@ -233,8 +233,8 @@ mod tests {
             program: "x".repeat(300),
             total: figures,
             rows: vec![row(1), row(2)],
-            unassisted: [1; 7],
-            agents_off: [2; 6],
+            unassisted: [1; UNASSISTED_NAMES.len()],
+            agents_off: [2; OFF_NAMES.len()],
             missing: 0xff,
             ticks_per_second: 1,
             ..Statistics::default()

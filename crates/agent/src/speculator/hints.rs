@@ -216,7 +216,7 @@ pub fn path(state: &mut State, kind: PathHint, path: &[u8], offset: u64, length:
     Some(Ticket(index))
 }
 
-/// Whether the executor has carried the hint out, waiting for at most `microseconds`.
+/// Whether the executor has carried the hint for a directory out, waiting for at most `microseconds`.
 pub fn carried_out(state: &State, ticket: Ticket, microseconds: u64) -> bool {
     let Some(cell) = state.slot.paths.get(ticket.0 as usize) else { return false };
     let until = ticks().wrapping_add(state.header.ticks_per_second.load(Relaxed) / 1_000_000 * microseconds);

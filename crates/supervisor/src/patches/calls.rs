@@ -5,15 +5,15 @@ use super::{PatchTable, Site, Within, pages};
 /// How many calls to redirect. Each page of libc that is written to has to be copied at every start of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
-    /// What programs usually wait for files in, and what changes the file that a descriptor means. Other calls of
-    /// interest only where they are on the same pages.
+    /// What programs usually wait for files in, what changes the file that a descriptor means, and what makes a
+    /// speculator unsafe. Other calls of interest only where they are on the same pages.
     Essential,
-    /// Every call of interest, and the function `syscall`, which may make any.
+    /// Every call of interest.
     All,
 }
 
 /// Name and number (x86-64) of each call of interest, and the tier it is in from.
-const CALLS: [(&str, u16, Tier); 41] = [
+const CALLS: [(&str, u16, Tier); 43] = [
     ("read", 0, Tier::Essential),
     ("write", 1, Tier::All),
     ("open", 2, Tier::Essential),
@@ -35,11 +35,12 @@ const CALLS: [(&str, u16, Tier); 41] = [
     ("sendfile", 40, Tier::Essential),
     ("execve", 59, Tier::Essential),
     ("fcntl", 72, Tier::Essential),
-    ("flock", 73, Tier::All),
+    ("flock", 73, Tier::Essential),
     ("getdents", 78, Tier::All),
     ("getcwd", 79, Tier::All),
     ("creat", 85, Tier::All),
     ("readlink", 89, Tier::Essential),
+    ("prctl", 157, Tier::Essential),
     ("getdents64", 217, Tier::Essential),
     ("fadvise64", 221, Tier::All),
     ("exit_group", 231, Tier::Essential),
@@ -51,6 +52,7 @@ const CALLS: [(&str, u16, Tier); 41] = [
     ("preadv", 295, Tier::All),
     ("execveat", 322, Tier::All),
     ("copy_file_range", 326, Tier::Essential),
+    ("seccomp", 317, Tier::Essential),
     ("preadv2", 327, Tier::All),
     ("statx", 332, Tier::Essential),
     ("openat2", 437, Tier::All),
@@ -69,7 +71,8 @@ pub fn select(table: &PatchTable, tier: Tier) -> Vec<Site> {
     let within = |tier: Tier, site: &Site| match site.number {
         Some(_) if site.within == Within::MqClose => tier == Tier::All,
         Some(number) => CALLS.iter().any(|call| call.1 == number && call.2 <= tier),
-        None => site.within == Within::Syscall && tier == Tier::All,
+        // It may make any call, such as those that confine the process.
+        None => site.within == Within::Syscall,
     };
     let chosen: Vec<Site> = table.sites.iter().filter(|site| within(tier, site)).copied().collect();
     let touched = pages(&chosen);

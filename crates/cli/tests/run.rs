@@ -1,0 +1,296 @@
+//! `forebay run` as a program sees it and as its caller sees it. Needs the agent library beside the test's build:
+//! `cargo build -p forebay-agent --profile agent`.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
+
+/// `forebay run` with `arguments`.
+fn forebay(arguments: &[&str]) -> Command {
+    let agent = Path::new(FOREBAY).parent().unwrap().join("../agent/libforebay_agent.so");
+    assert!(agent.is_file(), "build the agent first: cargo build -p forebay-agent --profile agent");
+    let mut command = Command::new(FOREBAY);
+    command.arg("run").args(arguments);
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    forebay(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Exit status and standard error.
+fn refusal(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = output(arguments);
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// Standard output of a shell script with and without forebay.
+fn with_and_without(script: &str) -> (String, String) {
+    let with = output(&["--", "sh", "-c", script]).stdout;
+    let without = Command::new("sh").args(["-c", script]).stdin(Stdio::null()).output().unwrap().stdout;
+    (String::from_utf8(with).unwrap(), String::from_utf8(without).unwrap())
+}
+
+fn scratch(name: &str, text: &str, mode: u32) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    (folder, path)
+}
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    for status in [0, 1, 7, 125, 126, 127, 255] {
+        let output = output(&["--", "sh", "-c", &format!("exit {status}")]);
+        assert_eq!(output.status.code(), Some(status));
+        assert!(output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn a_signal_that_ends_the_program_shows_as_a_shell_shows_it() {
+    for signal in [1, 2, 6, 9, 13, 15] {
+        let output = output(&["--", "sh", "-c", &format!("kill -{signal} $$")]);
+        assert_eq!(output.status.code(), Some(128 + signal), "signal {signal}");
+    }
+}
+
+#[test]
+fn signals_sent_to_forebay_reach_the_program() {
+    for (name, number) in [("TERM", 15), ("HUP", 1), ("USR1", 10), ("USR2", 12), ("INT", 2), ("ALRM", 14)] {
+        let script = format!("trap 'echo got; exit 3' {name}; echo ready; while :; do sleep 0.02; done");
+        let mut child = forebay(&["--", "sh", "-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::from_named_raw(number).unwrap()).unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), "got", "{name}");
+        assert_eq!(child.wait().unwrap().code(), Some(3), "{name}");
+    }
+}
+
+#[test]
+fn forebay_stops_and_goes_on_with_the_program() {
+    let mut child = forebay(&["--", "sh", "-c", "echo $$; kill -STOP $$; echo on"])
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().parse::<u32>().is_ok());
+    let state =
+        |pid| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().split(' ').nth(2).unwrap().to_owned();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while state(child.id()) != "T" {
+        assert!(Instant::now() < deadline, "forebay does not stop");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "on");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn signal_dispositions_and_mask_are_those_that_forebay_was_given() {
+    let (with, without) = with_and_without("grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status");
+    assert_eq!(with, without);
+    let (with, without) =
+        with_and_without("trap '' PIPE CHLD USR1; exec grep -E '^Sig(Blk|Ign)' /proc/self/status");
+    assert_eq!(with, without);
+    // The same for forebay itself: it inherits what the shell ignores.
+    for ignored in ["PIPE", "CHLD", "INT USR2", "HUP"] {
+        let shell = |prefix: &str| {
+            let script =
+                format!("trap '' {ignored}; exec {prefix} grep -E '^Sig(Blk|Ign)' /proc/self/status");
+            Command::new("sh").args(["-c", &script]).output().unwrap()
+        };
+        let (with, without) = (shell(&format!("{FOREBAY} run --")), shell(""));
+        assert_eq!(with.status.code(), Some(0), "{ignored}");
+        assert_eq!(String::from_utf8(with.stdout), String::from_utf8(without.stdout), "{ignored}");
+    }
+}
+
+#[test]
+fn a_broken_pipe_ends_the_program_and_not_its_output() {
+    let script = format!(
+        "{FOREBAY} run -- yes | head -n 1; {FOREBAY} run -- sh -c 'yes; echo status $? >&2' | head -n 1"
+    );
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "y\ny\n");
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "status 141\n");
+}
+
+#[test]
+fn no_descriptor_limit_or_variable_of_ours_reaches_the_program() {
+    for script in
+        ["ls /proc/self/fd", "ulimit -a", "env | grep -v ^_=", "umask; pwd; nice", "cat /proc/self/cmdline"]
+    {
+        let (with, without) = with_and_without(script);
+        assert_eq!(with, without, "{script}");
+        assert!(!with.is_empty(), "{script}");
+    }
+}
+
+#[test]
+fn the_users_own_preload_and_odd_variables_stay() {
+    let script = "env | grep -v ^_= | sort; sh -c 'env | grep -v ^_= | sort'";
+    let run = |mut command: Command| {
+        let output =
+            command.env("LD_PRELOAD", "/nowhere.so").env("A", "").env("B", "x=y\nz").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let mut plain = Command::new("sh");
+    plain.args(["-c", script]);
+    let with = run(forebay(&["--", "sh", "-c", script]));
+    assert_eq!(with, run(plain));
+    assert!(with.contains("LD_PRELOAD=/nowhere.so\n"));
+}
+
+#[test]
+fn closed_standard_descriptors_stay_closed() {
+    let run = |prefix: &str| {
+        let script = format!("exec {prefix} sh -c 'ls /proc/$$/fd >&2' <&- >&-");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(run(&format!("{FOREBAY} run --")), run(""));
+}
+
+#[test]
+fn a_file_size_limit_is_the_programs_and_not_ours() {
+    let script = format!("ulimit -S -f 8; {FOREBAY} run -- sh -c 'ulimit -f'");
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "8\n");
+}
+
+#[test]
+fn scripts_run_with_and_without_an_interpreter_line() {
+    for text in ["#!/bin/sh\necho \"$@\"\n", "echo \"$@\"\n"] {
+        let (_folder, path) = scratch("script", text, 0o755);
+        let output = output(&["--", path.to_str().unwrap(), "a", "b c"]);
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "a b c\n");
+    }
+}
+
+#[test]
+fn path_is_searched_as_a_shell_searches_it() {
+    let (first, _) = scratch("prog", "#!/bin/sh\necho wrong\n", 0o644);
+    let (second, _) = scratch("prog", "#!/bin/sh\necho right\n", 0o755);
+    let path = format!("/nowhere:{}:{}:/bin:/usr/bin", first.path().display(), second.path().display());
+    let output = forebay(&["--", "prog"]).env("PATH", path).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "right\n");
+}
+
+#[test]
+fn a_command_that_cannot_be_run_is_named_with_a_remedy() {
+    let (_a, text) = scratch("plain", "echo no\n", 0o644);
+    let (_b, binary) = scratch("binary", "\x7fELF\0\0\0\0", 0o755);
+    let (_c, orphan) = scratch("orphan", "#!/nowhere/interpreter\n", 0o755);
+    let cases = [
+        ("no-such-command", 127, "'no-such-command' was not found in PATH; check the spelling"),
+        ("./no/such/file", 127, "'./no/such/file' does not exist; check the path"),
+        ("/tmp", 126, "'/tmp' is a folder; name a program in it"),
+        (text.to_str().unwrap(), 126, "is not executable (Permission denied); allow it with: chmod +x"),
+        (binary.to_str().unwrap(), 126, "cannot be executed (Exec format error); run a program made for"),
+        (orphan.to_str().unwrap(), 127, "needs '/nowhere/interpreter', which does not exist; install it"),
+    ];
+    for (command, status, sentence) in cases {
+        let (code, said) = refusal(&["--", command]);
+        assert_eq!(code, Some(status), "{command}: {said}");
+        assert!(
+            said.starts_with("forebay: ") && said.contains(sentence) && said.lines().count() == 1,
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_command_line_without_sense_is_our_failure() {
+    for (arguments, word) in [(&[][..], "<CMD>"), (&["--nosuch", "--", "true"][..], "--nosuch")] {
+        let (code, said) = refusal(arguments);
+        assert_eq!(code, Some(125), "{said}");
+        assert!(said.contains(word) && said.contains("--help"), "{said}");
+    }
+    let output = Command::new(FOREBAY).arg("nosuch").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_json_path_that_cannot_be_written_is_told_before_the_program_starts() {
+    let (code, said) = refusal(&["--json", "/nowhere/x.json", "--", "echo", "ran"]);
+    assert_eq!(code, Some(125));
+    assert!(
+        said.contains("cannot write results to '/nowhere/x.json' (No such file or directory); name a file"),
+        "{said}"
+    );
+    assert!(output(&["--json", "/nowhere/x.json", "--", "echo", "ran"]).stdout.is_empty());
+}
+
+#[test]
+fn a_missing_agent_is_told_with_where_it_was_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let lonely = folder.path().join("forebay");
+    fs::copy(FOREBAY, &lonely).unwrap();
+    let output = Command::new(&lonely).args(["run", "--", "echo", "ran"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0));
+    let beside = folder.path().join("libforebay_agent.so");
+    assert!(
+        said.contains(&format!("'{}'", beside.display())) && said.contains("build it with: make"),
+        "{said}"
+    );
+}
+
+#[test]
+fn no_shared_memory_is_told_with_a_remedy() {
+    let script = format!("ulimit -n 3; exec {FOREBAY} run -- echo ran");
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0), "{said}");
+    assert!(said.contains("no shared memory") && said.contains("ulimit"), "{said}");
+}
+
+#[test]
+fn statistics_go_to_standard_error_and_as_json_to_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("run.json");
+    let output = output(&["--stats", "--json", json.to_str().unwrap(), "--", "sh", "-c", "echo out; exit 4"]);
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(4), &b"out\n"[..]));
+    let table = String::from_utf8(output.stderr).unwrap();
+    assert!(table.starts_with("forebay: sh ran for ") && table.contains("\ntotal "), "{table}");
+    let report: forebay_meter::Report = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(report.schema, 1);
+    assert!(report.command.starts_with("forebay run --stats --json "));
+    let elapsed = report.rows.iter().find(|row| row.metric == "elapsed").unwrap();
+    assert_eq!((elapsed.subject.as_str(), elapsed.case.as_str()), ("sh", "total"));
+}
+
+#[test]
+fn json_of_a_program_that_never_ran_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("run.json");
+    assert_eq!(refusal(&["--json", json.to_str().unwrap(), "--", "no-such-command"]).0, Some(127));
+    assert!(!json.exists());
+}
+
+#[test]
+fn forebay_returns_when_the_program_does_and_not_when_its_children_do() {
+    let started = Instant::now();
+    let mut child = forebay(&["--", "sh", "-c", "sleep 5 >/dev/null 2>&1 & echo $!"]);
+    let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
+    let status = child.wait().unwrap();
+    assert!(started.elapsed() < Duration::from_secs(4) && status.signal().is_none());
+    let mut sleeper = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut sleeper).unwrap();
+    let pid = rustix::process::Pid::from_raw(sleeper.trim().parse().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+}
