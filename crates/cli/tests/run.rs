@@ -252,7 +252,8 @@ fn a_missing_agent_is_told_with_where_it_was_looked_for() {
 
 #[test]
 fn no_shared_memory_is_told_with_a_remedy() {
-    let script = format!("ulimit -n 3; exec {FOREBAY} run -- echo ran");
+    // Less address space than the shared memory takes.
+    let script = format!("ulimit -v 98000; exec {FOREBAY} run -- echo ran");
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0), "{said}");

@@ -9,7 +9,7 @@ mod sink;
 mod spread;
 
 pub use host::Host;
-pub use sink::{Sink, SinkError};
+pub use sink::{Sink, SinkError, reason};
 pub use spread::{Spread, median};
 
 use serde::{Deserialize, Serialize};

@@ -94,9 +94,16 @@ impl fmt::Display for SinkError {
             f,
             "cannot write results to '{}' ({}); name a file in a folder that you may write, or - for standard output",
             self.path.display(),
-            self.source
+            reason(&self.source)
         )
     }
+}
+
+/// What the system said, without the number that Rust adds for programmers.
+#[must_use]
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 impl std::error::Error for SinkError {
