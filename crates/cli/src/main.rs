@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, error::ErrorKind};
 
-use args::{Cli, Command};
+use args::{Cli, Command, Run};
 
 /// Status of a command line that makes no sense.
 const USAGE: u8 = 2;
@@ -24,6 +24,9 @@ const FAILURE: u8 = 1;
 fn main() -> ExitCode {
     // The slow disk's server is this executable again.
     forebay_testkit::guardian::enter_if_asked();
+    if let Some(run) = Run::quickly(env::args_os().skip(1)) {
+        return run::run(run);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),

@@ -3,8 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -38,11 +37,16 @@ fn with_and_without(script: &str) -> (String, String) {
     (String::from_utf8(with).unwrap(), String::from_utf8(without).unwrap())
 }
 
-fn scratch(name: &str, text: &str, mode: u32) -> (tempfile::TempDir, PathBuf) {
+/// A file with this text and mode. Another process writes it: a descriptor of ours that is open for writing could be
+/// inherited by a child of another test, and the file could not be executed meanwhile.
+fn scratch(name: &str, text: &str, mode: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    let mut install = Command::new("install");
+    install.args(["-m", mode, "/dev/stdin"]).arg(&path).stdin(Stdio::piped());
+    let mut install = install.spawn().unwrap();
+    install.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(install.wait().unwrap().success());
     (folder, path)
 }
 
@@ -175,7 +179,7 @@ fn a_file_size_limit_is_the_programs_and_not_ours() {
 #[test]
 fn scripts_run_with_and_without_an_interpreter_line() {
     for text in ["#!/bin/sh\necho \"$@\"\n", "echo \"$@\"\n"] {
-        let (_folder, path) = scratch("script", text, 0o755);
+        let (_folder, path) = scratch("script", text, "755");
         let output = output(&["--", path.to_str().unwrap(), "a", "b c"]);
         assert_eq!(String::from_utf8(output.stdout).unwrap(), "a b c\n");
     }
@@ -183,8 +187,8 @@ fn scripts_run_with_and_without_an_interpreter_line() {
 
 #[test]
 fn path_is_searched_as_a_shell_searches_it() {
-    let (first, _) = scratch("prog", "#!/bin/sh\necho wrong\n", 0o644);
-    let (second, _) = scratch("prog", "#!/bin/sh\necho right\n", 0o755);
+    let (first, _) = scratch("prog", "#!/bin/sh\necho wrong\n", "644");
+    let (second, _) = scratch("prog", "#!/bin/sh\necho right\n", "755");
     let path = format!("/nowhere:{}:{}:/bin:/usr/bin", first.path().display(), second.path().display());
     let output = forebay(&["--", "prog"]).env("PATH", path).output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "right\n");
@@ -192,9 +196,9 @@ fn path_is_searched_as_a_shell_searches_it() {
 
 #[test]
 fn a_command_that_cannot_be_run_is_named_with_a_remedy() {
-    let (_a, text) = scratch("plain", "echo no\n", 0o644);
-    let (_b, binary) = scratch("binary", "\x7fELF\0\0\0\0", 0o755);
-    let (_c, orphan) = scratch("orphan", "#!/nowhere/interpreter\n", 0o755);
+    let (_a, text) = scratch("plain", "echo no\n", "644");
+    let (_b, binary) = scratch("binary", "\x7fELF\0\0\0\0", "755");
+    let (_c, orphan) = scratch("orphan", "#!/nowhere/interpreter\n", "755");
     let cases = [
         ("no-such-command", 127, "'no-such-command' was not found in PATH; check the spelling"),
         ("./no/such/file", 127, "'./no/such/file' does not exist; check the path"),
@@ -239,7 +243,7 @@ fn a_json_path_that_cannot_be_written_is_told_before_the_program_starts() {
 fn a_missing_agent_is_told_with_where_it_was_looked_for() {
     let folder = tempfile::tempdir().unwrap();
     let lonely = folder.path().join("forebay");
-    fs::copy(FOREBAY, &lonely).unwrap();
+    assert!(Command::new("cp").arg(FOREBAY).arg(&lonely).status().unwrap().success());
     let output = Command::new(&lonely).args(["run", "--", "echo", "ran"]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0));

@@ -58,13 +58,14 @@ impl Channel {
         fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let channel = Self { mapping: Mapping::new(memory.as_fd())?, memory };
         let header = channel.header();
-        let ticks_per_second = ticks_per_second();
         header.layout.store(LAYOUT, Relaxed);
         header.supervisor_pid.store(std::process::id(), Relaxed);
         header.enabled.store(enabled.into(), Relaxed);
+        header.seccomp_filters.store(seccomp_filters(), Relaxed);
+        // As late as possible: the longer since the start of the process, the more exact.
+        let ticks_per_second = ticks_per_second();
         header.ticks_per_second.store(ticks_per_second, Relaxed);
         header.stall_ticks_min.store(ticks_per_second / 1_000_000 * STALL_US_MIN, Relaxed);
-        header.seccomp_filters.store(seccomp_filters(), Relaxed);
         header.horizon_bytes.store(BYTES_AT_FIRST, Relaxed);
         header.memory_bytes_max.store(BYTES_AT_FIRST, Relaxed);
         header.magic.store(MAGIC, Release);
