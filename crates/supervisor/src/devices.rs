@@ -35,7 +35,8 @@ struct Gate {
 pub struct Turn {
     gate: Arc<Gate>,
     depth: u32,
-    started: u64,
+    /// Where the time is to be taken.
+    started: Option<u64>,
 }
 
 impl Devices {
@@ -44,8 +45,17 @@ impl Devices {
         Self { channel, gates: Mutex::default() }
     }
 
-    /// Waits until `device` (`st_dev`) may take one more read.
+    /// Waits until `device` (`st_dev`) may take one more read, whose time will tell of the device.
     pub fn turn(&self, device: u64) -> Turn {
+        self.wait_for_turn(device, true)
+    }
+
+    /// As [`Devices::turn`], for what takes an unknown number of reads, so that its time tells nothing.
+    pub fn untimed_turn(&self, device: u64) -> Turn {
+        self.wait_for_turn(device, false)
+    }
+
+    fn wait_for_turn(&self, device: u64, timed: bool) -> Turn {
         let gate = lock(&self.gates).entry(device).or_insert_with(|| Arc::new(self.gate(device))).clone();
         let mut depth = lock(&gate.depth);
         while *depth >= gate.limit() {
@@ -54,7 +64,7 @@ impl Devices {
         *depth += 1;
         let reached = *depth;
         drop(depth);
-        Turn { gate, depth: reached, started: ffi::ticks() }
+        Turn { gate, depth: reached, started: timed.then(ffi::ticks) }
     }
 
     fn gate(&self, device: u64) -> Gate {
@@ -81,7 +91,7 @@ impl Gate {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let elapsed = ffi::ticks().saturating_sub(self.started);
+        let elapsed = self.started.map_or(0, |started| ffi::ticks().saturating_sub(started));
         let mut depth = lock(&self.gate.depth);
         if let Some(entry) = self.gate.entry.filter(|_| elapsed >= self.gate.device_ticks_min) {
             let mut limit = InflightLimit::load(&entry.limit);

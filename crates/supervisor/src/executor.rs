@@ -202,7 +202,7 @@ impl Shared {
     fn try_carry_out(&self, job: &Job) -> Result<(), Errno> {
         let (found, status) = {
             let device = self.last_devices[job.slot].load(Relaxed);
-            let _turn = (device != DEVICE_UNKNOWN).then(|| self.devices.turn(device));
+            let _turn = (device != DEVICE_UNKNOWN).then(|| self.devices.untimed_turn(device));
             let found = self.look_up(job)?;
             let flags = AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
             let status = statx(&found, c"", flags, StatxFlags::BASIC_STATS)?;
@@ -212,7 +212,7 @@ impl Shared {
         self.last_devices[job.slot].store(device, Relaxed);
         match (job.kind, FileType::from_raw_mode(status.stx_mode.into())) {
             (PathHint::Directory, FileType::Directory) => {
-                let _turn = self.devices.turn(device);
+                let _turn = self.devices.untimed_turn(device);
                 read_directory(&reopen(&found, OFlags::DIRECTORY)?)
             }
             (PathHint::Data, FileType::RegularFile) => {

@@ -7,6 +7,8 @@ use crate::statistics::{END_NAMES, Figures, OFF_NAMES, Statistics, UNASSISTED_NA
 
 const WIDTH_DEFAULT: usize = 80;
 const WIDTH_MIN: usize = 40;
+/// Processes listed; the JSON has more.
+const ROWS_MAX: usize = 16;
 const NAME_WIDTH: usize = 22;
 const GAP: &str = "  ";
 
@@ -57,9 +59,8 @@ impl Statistics {
     }
 
     fn write_processes(&self, text: &mut String, width: usize) {
-        let mut names: Vec<String> =
-            self.rows.iter().map(|row| format!("{} {}", row.name, row.pid)).collect();
-        let mut figures: Vec<&Figures> = self.rows.iter().map(|row| &row.figures).collect();
+        let mut names: Vec<String> = listed.iter().map(|row| format!("{} {}", row.name, row.pid)).collect();
+        let mut figures: Vec<&Figures> = listed.iter().map(|row| &row.figures).collect();
         names.push("total".into());
         figures.push(&self.total);
         let cells = COLUMNS.iter().map(|column| {
@@ -93,6 +94,9 @@ impl Statistics {
         let unassisted: u64 = self.unassisted.iter().sum();
         let mut processes = format!("{} assisted, {unassisted} not", self.assisted);
         append_reasons(&mut processes, &UNASSISTED_NAMES, &self.unassisted);
+        if self.rows.len() > ROWS_MAX {
+            let _ = write!(processes, "; the {ROWS_MAX} with the most stalls are listed");
+        }
         let hints = format!(
             "{} for data ({}), {} for paths, {} dropped",
             count(total.hints_data),
@@ -259,6 +263,15 @@ mod tests {
             assert!(table.contains(&format!("{name}: ")), "{name} in\n{table}");
         }
         assert!(table.contains("missing here patching of libc, seccomp"), "{table}");
+    }
+
+    #[test]
+    fn many_processes_are_not_all_listed() {
+        let row = |pid| ProcessRow { name: "p".into(), pid, figures: Figures::default() };
+        let statistics = Statistics { rows: (0..60).map(row).collect(), ..Statistics::default() };
+        let table = statistics.table(80);
+        assert_eq!(table.lines().filter(|line| line.starts_with("p ")).count(), ROWS_MAX, "{table}");
+        assert!(table.contains("with the most stalls are listed"), "{table}");
     }
 
     #[test]
