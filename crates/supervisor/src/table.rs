@@ -59,6 +59,7 @@ impl Statistics {
     }
 
     fn write_processes(&self, text: &mut String, width: usize) {
+        let listed = &self.rows[..self.rows.len().min(ROWS_MAX)];
         let mut names: Vec<String> = listed.iter().map(|row| format!("{} {}", row.name, row.pid)).collect();
         let mut figures: Vec<&Figures> = listed.iter().map(|row| &row.figures).collect();
         names.push("total".into());
