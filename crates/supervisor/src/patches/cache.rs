@@ -141,7 +141,7 @@ fn write(place: &Path, table: &PatchTable) -> io::Result<()> {
 }
 
 impl PatchTable {
-    /// The content of a cache file: [`MAGIC`], version, count of sites, length of the build-id, the build-id
+    /// The content of a cache file: magic bytes, version, count of sites, length of the build-id, the build-id
     /// padded with zeros, a checksum of everything else, one word for each site. Numbers are little-endian.
     #[must_use]
     pub fn to_cache(&self) -> Vec<u8> {
