@@ -21,6 +21,7 @@ mod session;
 mod spawn;
 mod speculator;
 mod start;
+mod trace;
 
 /// Nothing here panics: the symbol below exists nowhere, so that a panic path that slips in shows up in the list of
 /// symbols that the library takes from the process, which a test compares with the allowed ones.

@@ -19,7 +19,7 @@ use forebay_speculation::site;
 use crate::calls::{self, Class};
 use crate::entry::Call;
 use crate::spawn::{self, Spawned};
-use crate::{exec, role, session, speculator};
+use crate::{exec, role, session, speculator, trace};
 
 /// Process that the state below is of; another one running this code is a vfork child, which only passes through.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -468,8 +468,18 @@ fn note(before: u64, after: u64, standing: Standing, device: Option<u64>) {
     counters.stall_ticks.fetch_add(duration, Relaxed);
     let orphaned = OWNER.load(Relaxed) != forebay_sigsafe::thread_pointer()
         && slot.speculator_pid.load(Relaxed) == 0;
+    trace::tell(
+        b"stalled: standing, ticks, armed, alive",
+        &[
+            standing as u64,
+            duration,
+            private.policy.armed(before).into(),
+            slot.speculator_pid.load(Relaxed).into(),
+        ],
+    );
     if let Some(saturated) = device.and_then(|device| learn_device(device, duration, standing)) {
         private.policy.set_saturated(saturated);
+        trace::tell(b"saturated", &[saturated.into()]);
     }
     if standing == Standing::Unpredicted || orphaned {
         judge_if_due(slot, private, before);
@@ -521,9 +531,12 @@ fn judge(slot: &Slot, private: &mut Private) {
     slot.generation.store(generation.wrapping_add(1), Relaxed);
     let wrong = Consumer::new(slot, generation).abandon();
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
+    trace::tell(b"judged: used, late, wrong", &[private.used, private.late, wrong]);
+    trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
     private.policy.on_end(ticks(), private.used, private.late, wrong);
     if let Some(index) = blamed(slot, generation) {
         let payoff = private.used.saturating_add(private.late / 2);
+        trace::tell(b"blamed: site, payoff", &[index.into(), payoff]);
         site::outcome(&slot.sites, index, u32::try_from(payoff).unwrap_or(u32::MAX));
     }
 }
@@ -600,6 +613,7 @@ fn spawn(in_flight: bool) -> Option<Spawned> {
         return Some(spawned);
     }
     let after = ticks();
+    trace::tell(b"forked: ticks, in flight", &[after.wrapping_sub(before), in_flight.into()]);
     private.policy.on_spawn(after, after.wrapping_sub(before), in_flight);
     slot.counters.resyncs.fetch_add(1, Relaxed);
     slot.counters.resync_ticks.fetch_add(after.wrapping_sub(before), Relaxed);

@@ -4,7 +4,7 @@
 //! speculator can scribble here, so indices are bounded where they are used and nothing read from this memory
 //! is followed as an address. Times are in ticks of the time-stamp counter unless the name says otherwise.
 
-use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// First word of the header; says that this is ours.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
@@ -324,8 +324,8 @@ pub struct Counters {
     pub reclaims: AtomicU64,
     /// Page faults (major) of the original.
     pub faults: AtomicU64,
-    /// Unused: keeps the size even.
-    pub reserved: AtomicI64,
+    /// Time that speculators spent on building their jails.
+    pub jail_ticks: AtomicU64,
 }
 
 /// How a speculator ended.

@@ -92,7 +92,9 @@ impl Kind {
             Self::Read => &[Strategy::Unchanged, Strategy::EndOfFile, Strategy::Blank, Strategy::Wait],
             Self::Open => &[Strategy::Placeholder, Strategy::Wait],
             Self::Stat => &[Strategy::Regular, Strategy::Missing, Strategy::Wait],
-            Self::Directory => &[Strategy::Empty, Strategy::Wait],
+            // What a directory holds decides all that follows, and the wait is short: the directories below one that is
+            // read are hinted with it.
+            Self::Directory => &[Strategy::Wait, Strategy::Empty],
         }
     }
 

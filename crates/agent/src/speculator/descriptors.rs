@@ -14,6 +14,9 @@ const REOPENED_MAX: usize = 16;
 /// Size made up for a file that is not known yet.
 pub const SIZE_MADE_UP: u64 = 16 << 10;
 
+/// What is hinted of a file whose look-up is cold when it is opened.
+pub const HINTED_AT_OPEN: u64 = 64 << 10;
+
 /// What an open file is.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]

@@ -16,6 +16,8 @@ use super::{State, abandoned, end, kernel, marked_bytes};
 const FLIGHTS: usize = LIMIT_MAX as usize;
 /// A speculator whose log is not consumed for so long ends, in seconds.
 const LIFETIME_SECONDS: u64 = 30;
+/// Pauses that a place in the executor's queue is waited for.
+const QUEUE_PAUSES_MAX: u32 = 400;
 /// Pause while the original catches up.
 const PAUSE_US: i64 = 50;
 /// A completion that was waited for less than this had come before, so its time says nothing of the device.
@@ -187,14 +189,23 @@ pub fn close_with_flight(state: &mut State, file: i32) -> bool {
 #[derive(Clone, Copy)]
 pub struct Ticket(u32);
 
-/// Hands a path to the executor. `None` where its queue is full or the path too long.
+/// Hands a path to the executor, waiting while its queue is full. `None` where it stays full or the path is too long.
 pub fn path(state: &mut State, kind: PathHint, path: &[u8], offset: u64, length: u32) -> Option<Ticket> {
     let slot = state.slot;
     let index = slot.path_next.fetch_add(1, Relaxed) % PATH_CELLS as u32;
     let cell = slot.paths.get(index as usize)?;
-    let free = path.len() <= cell.path.len()
-        && cell.state.compare_exchange(CELL_FREE, CELL_WRITING, AcqRel, Relaxed).is_ok();
-    if !free {
+    let claimed = path.len() <= cell.path.len()
+        && (0..QUEUE_PAUSES_MAX).any(|_| {
+            if abandoned(state) {
+                end(End::Abandoned);
+            }
+            let free = cell.state.compare_exchange(CELL_FREE, CELL_WRITING, AcqRel, Relaxed).is_ok();
+            if !free {
+                kernel::pause(PAUSE_US);
+            }
+            free
+        });
+    if !claimed {
         slot.counters.hints_dropped.fetch_add(1, Relaxed);
         return None;
     }

@@ -8,6 +8,7 @@ mod descriptors;
 mod hints;
 mod jail;
 mod kernel;
+mod listing;
 mod paths;
 mod pretence;
 mod reads;
@@ -42,6 +43,10 @@ pub struct State {
     pub descriptors: descriptors::Table,
     /// Working directory, empty until it is asked for.
     pub directory: forebay_sigsafe::path::PathBuffer<{ paths::BYTES }>,
+    /// Directories that were seen in the entries of another.
+    pub listed: listing::Listed,
+    /// Directories that the program has opened since the fork.
+    pub directories_opened: u32,
     /// Memory that the program has added, in bytes.
     pub added_bytes: u64,
     /// Calls since the last hint, for the processor-time limit.
@@ -80,9 +85,11 @@ pub fn begin(slot: &'static Slot, snapshot: &'static Snapshot) {
     }
     // SAFETY: no arguments.
     slot.speculator_pid.store(unsafe { sys!(n::__NR_getpid) } as u32, Relaxed);
+    let before = forebay_sigsafe::ticks();
     if jail::enter(state(), snapshot).is_err() {
         end(End::Jail);
     }
+    slot.counters.jail_ticks.fetch_add(forebay_sigsafe::ticks().wrapping_sub(before), Relaxed);
 }
 
 /// Ends the speculator, saying how.

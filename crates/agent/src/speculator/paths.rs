@@ -88,7 +88,7 @@ unsafe fn absolute(state: &mut State, directory: usize, path: usize, whole: &mut
 }
 
 /// Appends the path of an open directory.
-fn directory_path(state: &mut State, descriptor: usize, whole: &mut PathBuffer<BYTES>) -> bool {
+pub fn directory_path(state: &mut State, descriptor: usize, whole: &mut PathBuffer<BYTES>) -> bool {
     let proc_descriptors = state.proc_descriptors;
     let Some((index, file)) = state.descriptors.file(descriptor) else { return false };
     let real = file.real;
@@ -111,37 +111,21 @@ fn directory_path(state: &mut State, descriptor: usize, whole: &mut PathBuffer<B
     whole.push(known.as_bytes())
 }
 
-/// Gives the executor a cold path.
-///
-/// # Safety
-/// As [`target`].
-unsafe fn hint(state: &mut State, directory: usize, path: usize, kind: PathHint) -> Option<hints::Ticket> {
-    let mut whole = PathBuffer::new();
-    // SAFETY: the caller's.
-    if unsafe { absolute(state, directory, path, &mut whole) } {
-        hints::path(state, kind, whole.as_bytes(), 0, 0)
-    } else {
-        None
-    }
-}
-
 /// Appends a look-up to the log.
 ///
 /// # Safety
 /// As [`target`].
 unsafe fn log(state: &mut State, call: &Call, hinted: bool, site: Option<u32>) {
-    if call.number as u32 == n::__NR_open || call.number as u32 != n::__NR_fstat {
-        // SAFETY: the caller's.
-        let signature = unsafe { path_signature(call) };
-        hints::log(state, signature, make_mark(hinted.then_some(0), site));
-    }
+    // SAFETY: the caller's.
+    let signature = unsafe { path_signature(call) };
+    hints::log(state, signature, make_mark(hinted.then_some(0), site));
 }
 
 /// A path that was looked up: a descriptor naming the file (to be closed), an error, or a made-up answer.
 enum Found {
     File(isize),
     Error(isize),
-    MadeUp,
+    MadeUp(Option<hints::Ticket>),
 }
 
 /// Looks a path up for the call, hinting and predicting where it is cold, and logs it.
@@ -168,7 +152,17 @@ unsafe fn find(
             log(state, call, false, None);
             return if found >= 0 { Found::File(found) } else { Found::Error(found) };
         }
-        let _ = hint(state, directory, path, hint_kind);
+        let mut whole = PathBuffer::new();
+        let known = absolute(state, directory, path, &mut whole);
+        if known && state.listed.contains(whole.as_bytes()) {
+            // It is a directory and was hinted with the one that it is in.
+            log(state, call, true, None);
+            let found = kernel::find_waiting(target_path.directory, target_path.path, flags);
+            return if found >= 0 { Found::File(found) } else { Found::Error(found) };
+        }
+        let length = if hint_kind == PathHint::Data { descriptors::HINTED_AT_OPEN as u32 } else { 0 };
+        let ticket = if known { hints::path(state, hint_kind, whole.as_bytes(), 0, length) } else { None };
+        let kind = if flags & n::O_DIRECTORY != 0 { SiteKind::Directory } else { kind };
         let (site, strategy) = predict(state, call, kind, u64::from(flags & n::O_DIRECTORY));
         if strategy == Strategy::Wait {
             log(state, call, true, None);
@@ -180,7 +174,7 @@ unsafe fn find(
         if strategy == Strategy::Missing {
             return Found::Error(call::error(errno::ENOENT));
         }
-        Found::MadeUp
+        Found::MadeUp(ticket)
     }
 }
 
@@ -197,14 +191,16 @@ pub unsafe fn open(state: &mut State, call: &Call, directory: usize, path: usize
     }
     let wants_directory = flags & n::O_DIRECTORY != 0;
     let kept = flags & (n::O_NOFOLLOW | n::O_DIRECTORY);
-    let hint_kind = if wants_directory { PathHint::Directory } else { PathHint::Lookup };
+    // What is opened is nearly always read.
+    let hint_kind = if wants_directory { PathHint::Directory } else { PathHint::Data };
     // SAFETY: the caller's.
     match unsafe { find(state, call, directory, path, kept, SiteKind::Open, hint_kind) } {
         Found::Error(error) => error,
-        Found::MadeUp => {
+        Found::MadeUp(ticket) => {
             let kind = if wants_directory { Kind::UnknownDirectory } else { Kind::Unknown };
             let mut file = descriptors::opened(kind, -1, flags);
             file.size = SIZE_MADE_UP;
+            file.ticket = ticket;
             // SAFETY: the caller's.
             unsafe { add_with_path(state, file, directory, path) }
         }
@@ -265,8 +261,11 @@ unsafe fn add_with_path(state: &mut State, file: File, directory: usize, path: u
     let known = unsafe { absolute(state, directory, path, &mut whole) };
     let descriptor = add(state, file);
     let Ok(place) = usize::try_from(descriptor) else { return descriptor };
-    let mut ticket = None;
-    if known && matches!(file.kind, Kind::Directory | Kind::UnknownDirectory) {
+    let mut ticket = file.ticket;
+    if matches!(file.kind, Kind::Directory | Kind::UnknownDirectory) {
+        state.directories_opened += 1;
+    }
+    if known && file.kind == Kind::Directory && !state.listed.contains(whole.as_bytes()) {
         ticket = hints::path(state, PathHint::Directory, whole.as_bytes(), 0, 0);
     }
     if let Some((index, file)) = state.descriptors.file(place) {
@@ -351,7 +350,7 @@ pub unsafe fn stat(state: &mut State, call: &Call, directory: usize, path: usize
         let hint_kind = if kept != 0 { PathHint::LookupNoFollow } else { PathHint::Lookup };
         match find(state, call, directory, path, kept, SiteKind::Stat, hint_kind) {
             Found::Error(error) => error,
-            Found::MadeUp => {
+            Found::MadeUp(_) => {
                 (out as *mut n::stat).write_unaligned(made_up(false));
                 0
             }
@@ -411,7 +410,7 @@ pub unsafe fn statx(state: &mut State, call: &Call) -> isize {
             let hint_kind = if kept != 0 { PathHint::LookupNoFollow } else { PathHint::Lookup };
             match find(state, call, directory, path, kept, SiteKind::Stat, hint_kind) {
                 Found::Error(error) => return error,
-                Found::MadeUp => (-1, -1),
+                Found::MadeUp(_) => (-1, -1),
                 Found::File(found) => (found, found),
             }
         };
@@ -442,7 +441,7 @@ pub unsafe fn access(state: &mut State, call: &Call, directory: usize, path: usi
     unsafe {
         match find(state, call, directory, path, 0, SiteKind::Stat, PathHint::Lookup) {
             Found::Error(error) => error,
-            Found::MadeUp => 0,
+            Found::MadeUp(_) => 0,
             Found::File(found) => {
                 let result = sys!(n::__NR_faccessat2, found, c"".as_ptr(), mode, n::AT_EMPTY_PATH);
                 kernel::close(found);
@@ -469,7 +468,7 @@ pub unsafe fn readlink(
         match find(state, call, directory, path, n::O_NOFOLLOW, SiteKind::Stat, PathHint::LookupNoFollow) {
             Found::Error(error) => error,
             // Most paths that are asked about are no links.
-            Found::MadeUp => call::EINVAL,
+            Found::MadeUp(_) => call::EINVAL,
             Found::File(found) => {
                 let is_link =
                     kernel::stat(found).is_some_and(|stat| stat.st_mode & n::S_IFMT == n::S_IFLNK);

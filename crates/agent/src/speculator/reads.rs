@@ -5,8 +5,8 @@ use forebay_sigsafe::{call, errno, general as n, memory, sys};
 use forebay_speculation::channel::{End, PathHint};
 use forebay_speculation::site::{Kind as SiteKind, Strategy};
 
-use super::descriptors::{FileIndex, Kind};
-use super::{State, end, fabricated, hints, kernel, make_mark, paths, predict, read_signature};
+use super::descriptors::{FileIndex, HINTED_AT_OPEN, Kind};
+use super::{State, end, fabricated, hints, kernel, listing, make_mark, paths, predict, read_signature};
 use crate::entry::Call;
 
 /// What one advice starts the device on, at most: the kernel caps it at its read-ahead size.
@@ -212,12 +212,14 @@ unsafe fn unknown(
     wanted: usize,
     offset: u64,
 ) -> (isize, u64) {
-    let mut path = PathBuffer::<{ paths::BYTES }>::new();
-    if let Some(known) = state.descriptors.path(index) {
-        let _ = path.push(known.as_bytes());
+    if offset + wanted as u64 > HINTED_AT_OPEN {
+        let mut path = PathBuffer::<{ paths::BYTES }>::new();
+        if let Some(known) = state.descriptors.path(index) {
+            let _ = path.push(known.as_bytes());
+        }
+        let length = wanted.max(CHUNK_BYTES as usize) as u32;
+        let _ = hints::path(state, PathHint::Data, path.as_bytes(), offset, length);
     }
-    let length = wanted.max(CHUNK_BYTES as usize) as u32;
-    let _ = hints::path(state, PathHint::Data, path.as_bytes(), offset, length);
     let (site, strategy) = predict(state, call, SiteKind::Read, detail(offset, wanted));
     let hinted = Some(wanted);
     match strategy {
@@ -273,6 +275,7 @@ pub unsafe fn directory(state: &mut State, call: &Call, logged: bool) -> isize {
             if strategy == Strategy::Wait {
                 paths::upgrade(state, descriptor, true);
             } else {
+                // Nothing of it can be seen yet.
                 fabricated(state, site);
                 made_up = site;
                 if let Some(file) = state.descriptors.at(index) {
@@ -289,6 +292,12 @@ pub unsafe fn directory(state: &mut State, call: &Call, logged: bool) -> isize {
         }
         // SAFETY: the caller's.
         result = unsafe { sys!(call.number, file.real, buffer, count) };
+        if call.number as u32 == n::__NR_getdents64
+            && let Ok(length) = usize::try_from(result)
+        {
+            // SAFETY: the kernel has filled so much of it.
+            unsafe { listing::hint_below(state, descriptor, buffer, length) };
+        }
     }
     if logged {
         hints::log(state, read_signature(call), make_mark(hinted, made_up));
