@@ -400,10 +400,14 @@ fn compare(signature: u64) -> Standing {
     if behind.len == 0 {
         match consumer.consume(signature) {
             Consumed::Matched { mark, skipped } => {
+                trace::tell(b"matched", &[signature % 10000, consumer.len()]);
                 slot.counters.hints_wrong.fetch_add(skipped.into(), Relaxed);
                 return if mark & mark::HINTED != 0 { Standing::Hinted } else { Standing::Predicted };
             }
-            Consumed::Absent { empty: false } => return Standing::Unpredicted,
+            Consumed::Absent { empty: false } => {
+                trace::tell(b"unpredicted: signature, log", &[signature % 10000, consumer.len()]);
+                return Standing::Unpredicted;
+            }
             Consumed::Absent { empty: true } => {}
         }
     }

@@ -43,10 +43,11 @@ pub struct State {
     pub descriptors: descriptors::Table,
     /// Working directory, empty until it is asked for.
     pub directory: forebay_sigsafe::path::PathBuffer<{ paths::BYTES }>,
-    /// Directories that were seen in the entries of another.
+    /// Paths that were seen in directories, and how many.
     pub listed: listing::Listed,
-    /// Directories that the program has opened since the fork.
-    pub directories_opened: u32,
+    pub entries_seen: u64,
+    /// The program visits directories that it found in others.
+    pub descends: bool,
     /// Memory that the program has added, in bytes.
     pub added_bytes: u64,
     /// Calls since the last hint, for the processor-time limit.

@@ -11,6 +11,7 @@ use forebay_speculation::channel::{PATH_BYTES, PathHint};
 use forebay_speculation::site::{Kind as SiteKind, Strategy};
 
 use super::descriptors::{self, File, Kind, SIZE_MADE_UP};
+use super::listing::{self, Entry};
 use super::{State, fabricated, hints, kernel, make_mark, path_signature, predict};
 use crate::entry::Call;
 
@@ -118,6 +119,7 @@ pub fn directory_path(state: &mut State, descriptor: usize, whole: &mut PathBuff
 unsafe fn log(state: &mut State, call: &Call, hinted: bool, site: Option<u32>) {
     // SAFETY: the caller's.
     let signature = unsafe { path_signature(call) };
+    crate::trace::tell(b"  ahead: path, position", &[signature % 10000, call.number as u64, hinted.into()]);
     hints::log(state, signature, make_mark(hinted.then_some(0), site));
 }
 
@@ -154,11 +156,18 @@ unsafe fn find(
         }
         let mut whole = PathBuffer::new();
         let known = absolute(state, directory, path, &mut whole);
-        if known && state.listed.contains(whole.as_bytes()) {
-            // It is a directory and was hinted with the one that it is in.
-            log(state, call, true, None);
-            let found = kernel::find_waiting(target_path.directory, target_path.path, flags);
-            return if found >= 0 { Found::File(found) } else { Found::Error(found) };
+        match if known { listing::look(state, whole.as_bytes()) } else { Entry::Unknown } {
+            Entry::Directory => {
+                // Hinted with its siblings, and what follows depends on it.
+                log(state, call, true, None);
+                let found = kernel::find_waiting(target_path.directory, target_path.path, flags);
+                return if found >= 0 { Found::File(found) } else { Found::Error(found) };
+            }
+            Entry::Absent => {
+                log(state, call, false, None);
+                return Found::Error(call::error(errno::ENOENT));
+            }
+            Entry::Other | Entry::Unknown => {}
         }
         let length = if hint_kind == PathHint::Data { descriptors::HINTED_AT_OPEN as u32 } else { 0 };
         let ticket = if known { hints::path(state, hint_kind, whole.as_bytes(), 0, length) } else { None };
@@ -262,10 +271,7 @@ unsafe fn add_with_path(state: &mut State, file: File, directory: usize, path: u
     let descriptor = add(state, file);
     let Ok(place) = usize::try_from(descriptor) else { return descriptor };
     let mut ticket = file.ticket;
-    if matches!(file.kind, Kind::Directory | Kind::UnknownDirectory) {
-        state.directories_opened += 1;
-    }
-    if known && file.kind == Kind::Directory && !state.listed.contains(whole.as_bytes()) {
+    if known && file.kind == Kind::Directory && !state.descends {
         ticket = hints::path(state, PathHint::Directory, whole.as_bytes(), 0, 0);
     }
     if let Some((index, file)) = state.descriptors.file(place) {

@@ -91,6 +91,7 @@ pub unsafe fn read(state: &mut State, call: &Call, logged: bool) -> isize {
         file.offset = offset + total as u64;
     }
     if logged {
+        crate::trace::tell(b"  ahead: read", &[read_signature(call) % 10000, call.arguments[0] as u64, call.arguments[2] as u64, mark]);
         hints::log(state, read_signature(call), mark);
     }
     total as isize
@@ -296,7 +297,7 @@ pub unsafe fn directory(state: &mut State, call: &Call, logged: bool) -> isize {
             && let Ok(length) = usize::try_from(result)
         {
             // SAFETY: the kernel has filled so much of it.
-            unsafe { listing::hint_below(state, descriptor, buffer, length) };
+            unsafe { listing::note_listed(state, descriptor, buffer, length) };
         }
     }
     if logged {
@@ -377,6 +378,7 @@ pub unsafe fn transfer(state: &mut State, call: &Call, logged: bool) -> isize {
         unsafe { own.write_unaligned(offset + copied) };
     }
     if logged {
+        crate::trace::tell(b"  ahead: read", &[read_signature(call) % 10000, call.arguments[0] as u64, call.arguments[2] as u64, mark]);
         hints::log(state, read_signature(call), mark);
     }
     copied as isize
