@@ -40,6 +40,8 @@ static LOCKS_FILES: AtomicBool = AtomicBool::new(false);
 
 /// Reads probed after the policy was armed before the probing stops again for want of stalls.
 const PROBES_MAX: u32 = 64;
+/// Stalls in a row that a live speculator may fail to predict.
+const MISSES_MAX: u32 = 3;
 /// Calls by which a speculator may be behind before it is taken for lost.
 const BEHIND_MAX: usize = 64;
 /// Log entries looked through for the made-up value that led a speculator astray.
@@ -50,6 +52,10 @@ struct Private {
     policy: Policy,
     used: u64,
     late: u64,
+    /// Part of the mean stall that late hints spared, in ticks.
+    late_saved: u64,
+    /// Stalls that were not predicted since the last call that was.
+    misses: u32,
     behind: Behind,
     switches: [(usize, i64); 16],
 }
@@ -64,6 +70,8 @@ static PRIVATE: PrivateCell = PrivateCell(UnsafeCell::new(Private {
     policy: Policy::new(1),
     used: 0,
     late: 0,
+    late_saved: 0,
+    misses: 0,
     behind: Behind::new(),
     switches: [(0, 0); 16],
 }));
@@ -402,6 +410,7 @@ fn compare(signature: u64) -> Standing {
             Consumed::Matched { mark, skipped } => {
                 trace::tell(b"matched", &[signature % 10000, consumer.len()]);
                 slot.counters.hints_wrong.fetch_add(skipped.into(), Relaxed);
+                private().misses = 0;
                 return if mark & mark::HINTED != 0 { Standing::Hinted } else { Standing::Predicted };
             }
             Consumed::Absent { empty: false } => {
@@ -463,6 +472,7 @@ fn note(before: u64, after: u64, standing: Standing, device: Option<u64>) {
     let counters = &slot.counters;
     if standing == Standing::Hinted {
         private.late += 1;
+        private.late_saved += private.policy.stall_mean().saturating_sub(duration);
         counters.hints_late.fetch_add(1, Relaxed);
         counters.late_ticks.fetch_add(duration, Relaxed);
         private.policy.on_stall(after, duration, true);
@@ -481,11 +491,14 @@ fn note(before: u64, after: u64, standing: Standing, device: Option<u64>) {
             slot.speculator_pid.load(Relaxed).into(),
         ],
     );
-    if let Some(saturated) = device.and_then(|device| learn_device(device, duration, standing)) {
+    if let Some(saturated) = device.and_then(|device| learn_device(slot, device, duration)) {
         private.policy.set_saturated(saturated);
         trace::tell(b"saturated", &[saturated.into()]);
     }
-    if standing == Standing::Unpredicted || orphaned {
+    if standing == Standing::Unpredicted {
+        private.misses += 1;
+    }
+    if is_lost(slot, private) || orphaned {
         judge_if_due(slot, private, before);
     }
     private.policy.on_stall(after, duration, false);
@@ -496,15 +509,16 @@ fn note(before: u64, after: u64, standing: Standing, device: Option<u64>) {
     }
 }
 
-/// Adds a stall to what is known of the device, where the run has seen it before; whether the device is saturated.
-fn learn_device(device: u64, duration: u64, standing: Standing) -> Option<bool> {
-    let id = device.wrapping_add(1);
-    let entry = session::header()?.devices.iter().find(|entry| entry.id.load(Relaxed) == id)?;
+/// Adds a stall to what is known of the device; whether the device is saturated. Only the original's own waits tell
+/// that: speculators wait for processors too.
+fn learn_device(slot: &Slot, device: u64, duration: u64) -> Option<bool> {
+    let entry = speculator::device(session::header()?, device)?;
     let mut limit = InflightLimit::load(&entry.limit);
-    if standing == Standing::Alone {
-        limit.on_stall(duration);
-        limit.store(&entry.limit);
+    match slot.flights.load(Relaxed).saturating_add(entry.executing.load(Relaxed)) {
+        0 => limit.on_stall(duration),
+        others => limit.on_completion(duration, others.saturating_add(1)),
     }
+    limit.store(&entry.limit);
     Some(limit.saturated())
 }
 
@@ -517,6 +531,12 @@ fn remember_program() {
     if let Some(program) = program {
         program.record.store(ProgramRecord::on_stall(program.record.load(Relaxed)), Relaxed);
     }
+}
+
+/// Whether the live speculation has strayed: one stall that it did not predict may be a call that it skipped.
+fn is_lost(slot: &Slot, private: &Private) -> bool {
+    let ended = slot.speculator_pid.load(Relaxed) == 0;
+    private.misses >= if ended { 1 } else { MISSES_MAX }
 }
 
 /// The live speculation has strayed: ends it if another one may pay, or if it is plainly lost.
@@ -537,7 +557,8 @@ fn judge(slot: &Slot, private: &mut Private) {
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
     trace::tell(b"judged: used, late, wrong", &[private.used, private.late, wrong]);
     trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
-    private.policy.on_end(ticks(), private.used, private.late, wrong);
+    let spared = private.late_saved / private.policy.stall_mean().max(1);
+    private.policy.on_end(ticks(), private.used + spared, 0, wrong);
     if let Some(index) = blamed(slot, generation) {
         let payoff = private.used.saturating_add(private.late / 2);
         trace::tell(b"blamed: site, payoff", &[index.into(), payoff]);
@@ -575,7 +596,7 @@ unsafe fn probe(call: &Call, descriptor: usize) -> Option<Spawned> {
         return None;
     }
     let now = ticks();
-    if let Some(slot) = session::slot() {
+    if let Some(slot) = session::slot().filter(|slot| is_lost(slot, private())) {
         judge_if_due(slot, private(), now);
     }
     let spawned = if LIVE.load(Relaxed) == 0 && private().policy.armed(now) { spawn(true) } else { None };
@@ -606,6 +627,8 @@ fn spawn(in_flight: bool) -> Option<Spawned> {
     let private = private();
     private.used = 0;
     private.late = 0;
+    private.late_saved = 0;
+    private.misses = 0;
     private.behind.clear();
     let before = ticks();
     let Some((spawned, generation)) = spawn::fork(slot) else {

@@ -178,6 +178,7 @@ pub fn fork(slot: &'static Slot) -> Option<(Spawned, u32)> {
         take_snapshot(snapshot, generation);
         slot.generation.store(generation, Relaxed);
         slot.speculator_pid.store(STARTING, Relaxed);
+        slot.flights.store(0, Relaxed);
         header.speculators.fetch_add(1, Relaxed);
         log::reset(slot, generation);
         let all = u64::MAX;

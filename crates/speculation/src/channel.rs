@@ -155,6 +155,8 @@ pub struct Device {
     pub id: AtomicU64,
     /// State of [`crate::inflight::InflightLimit`], packed by it.
     pub limit: [AtomicU64; 4],
+    /// Reads that the executor has under way.
+    pub executing: AtomicU32,
 }
 
 /// What is known of one executable in this run.
@@ -260,6 +262,8 @@ pub struct Slot {
     pub name: [AtomicU8; 64],
     /// Figures, written by the original and its speculators, read by the supervisor.
     pub counters: Counters,
+    /// Prefetches that the newest speculator has under way.
+    pub flights: AtomicU32,
     /// Entries that the original has consumed of each log.
     pub tails: [AtomicU64; LOGS],
     /// Entries that the speculator has written to each log.

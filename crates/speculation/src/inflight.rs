@@ -65,6 +65,8 @@ const ONE: i32 = 1 << 10;
 const DEPTH_PER_CHANNEL_LOG: i32 = 827;
 /// log2 of the latency against the base up to which the queue counts as empty: 1.25.
 const FLAT: i32 = 330;
+/// log2 of the latency against the base up to which a process of low priority is believed: 1.5.
+const BELIEVED: i32 = 599;
 /// log2 of what an empty queue adds to a suggestion: 2 / [`DEPTH_PER_CHANNEL`].
 const FLAT_CREDIT: i32 = ONE - DEPTH_PER_CHANNEL_LOG;
 /// log2 of the capacity that makes [`LIMIT_FIRST`].
@@ -198,6 +200,14 @@ impl InflightLimit {
             self.capacity += (suggested - self.capacity).clamp(-ONE, ONE) >> shift;
             self.capacity = self.capacity.clamp(CAPACITY_MIN, CAPACITY_MAX);
             self.suggestions = (self.suggestions + 1).min(0xff);
+        }
+    }
+
+    /// As [`InflightLimit::on_completion`], told by a process that may have had to wait for a processor before it
+    /// could see the completion: that makes a latency longer, never shorter, so only a short one is believed.
+    pub fn on_seen(&mut self, latency_ticks: u64, depth_at_issue: u32) {
+        if self.base == 0 || log2(latency_ticks) <= self.base + BELIEVED {
+            self.on_completion(latency_ticks, depth_at_issue);
         }
     }
 

@@ -324,6 +324,12 @@ impl Policy {
         self.unjudged && self.stalls_cold >= self.spawned_stalls.saturating_add(STRAYED_STALLS)
     }
 
+    /// Mean stall that nothing was prefetched for, in ticks; 0 before the first.
+    #[must_use]
+    pub const fn stall_mean(&self) -> u64 {
+        self.stall_mean
+    }
+
     /// Times that speculation was disabled because it did not pay.
     #[must_use]
     pub const fn crossings(&self) -> u64 {

@@ -63,6 +63,7 @@ impl Devices {
         }
         *depth += 1;
         let reached = *depth;
+        gate.tell(reached);
         drop(depth);
         Turn { gate, depth: reached, started: timed.then(ffi::ticks) }
     }
@@ -84,6 +85,12 @@ impl Devices {
 }
 
 impl Gate {
+    fn tell(&self, depth: u32) {
+        if let Some(entry) = self.entry {
+            entry.executing.store(depth, Relaxed);
+        }
+    }
+
     fn limit(&self) -> u32 {
         self.entry.map_or(DEPTH_UNKNOWN, |entry| InflightLimit::load(&entry.limit).limit())
     }
@@ -95,10 +102,11 @@ impl Drop for Turn {
         let mut depth = lock(&self.gate.depth);
         if let Some(entry) = self.gate.entry.filter(|_| elapsed >= self.gate.device_ticks_min) {
             let mut limit = InflightLimit::load(&entry.limit);
-            limit.on_completion(elapsed, self.depth);
+            limit.on_seen(elapsed, self.depth);
             limit.store(&entry.limit);
         }
         *depth -= 1;
+        self.gate.tell(*depth);
         // The limit may have grown by more than this one.
         for _ in *depth..self.gate.limit() {
             self.gate.completed.notify_one();

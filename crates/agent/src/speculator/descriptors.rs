@@ -153,7 +153,7 @@ pub fn inherit(state: &mut State, snapshot: &Snapshot) {
         file.size = stat.st_size as u64;
         if matches!(kind, Kind::Regular | Kind::Directory) {
             file.real = descriptor as i32;
-            file.device = hints::device(state, stat.st_dev);
+            file.device = hints::device_index(state.header, stat.st_dev);
             if kind == Kind::Directory || reopened < REOPENED_MAX {
                 reopened += 1;
                 let own = kernel::open_found(state.proc_descriptors, descriptor as isize);

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, ticks};
 use forebay_speculation::channel::{
-    CELL_FREE, CELL_READY, CELL_WRITING, Device, End, LOG_ENTRIES, LOGS, PATH_CELLS, PathHint,
+    CELL_FREE, CELL_READY, CELL_WRITING, Device, End, Header, LOG_ENTRIES, LOGS, PATH_CELLS, PathHint,
 };
 use forebay_speculation::inflight::{InflightLimit, LIMIT_MAX};
 use forebay_speculation::log::{Full, Producer};
@@ -107,9 +107,14 @@ pub fn original_lives(state: &State) -> bool {
 }
 
 /// Finds the entry of a device, claiming one at first sight.
-pub fn device(state: &State, id: u64) -> u8 {
+pub fn device(header: &Header, id: u64) -> Option<&Device> {
+    header.devices.get(usize::from(device_index(header, id)))
+}
+
+/// Index of the entry of a device; none where all are taken.
+pub fn device_index(header: &Header, id: u64) -> u8 {
     let id = id.wrapping_add(1);
-    for (index, device) in state.header.devices.iter().enumerate() {
+    for (index, device) in header.devices.iter().enumerate() {
         let known = device.id.load(Relaxed);
         if known == id || known == 0 && device.id.compare_exchange(0, id, Relaxed, Relaxed).is_ok() {
             return index as u8;
@@ -135,6 +140,7 @@ fn land(state: &mut State, left: usize) {
         let Some(flight) = hints.flights.get(hints.first % FLIGHTS).copied() else { return };
         hints.first = (hints.first + 1) % FLIGHTS;
         hints.len -= 1;
+        state.slot.flights.store(hints.len as u32, Relaxed);
         let before = ticks();
         kernel::wait_for(flight.file as isize, flight.offset);
         let after = ticks();
@@ -146,7 +152,7 @@ fn land(state: &mut State, left: usize) {
             && after.wrapping_sub(before) > waited_min
         {
             let mut limit = InflightLimit::load(&entry.limit);
-            limit.on_completion(after.wrapping_sub(flight.since), flight.depth);
+            limit.on_seen(after.wrapping_sub(flight.since), flight.depth);
             limit.store(&entry.limit);
         }
         if abandoned(state) {
@@ -168,6 +174,7 @@ pub fn departed(state: &mut State, file: i32, device: u8, last: u64, length: u64
     if let Some(place) = hints.flights.get_mut((hints.first + hints.len) % FLIGHTS) {
         *place = Flight { file, owned: false, device, depth, offset: last, since: ticks() };
         hints.len += 1;
+        state.slot.flights.store(hints.len as u32, Relaxed);
     }
 }
 

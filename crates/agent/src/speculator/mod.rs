@@ -14,6 +14,8 @@ mod pretence;
 mod reads;
 mod shared;
 
+pub use hints::device;
+
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -243,7 +243,7 @@ fn open_found(state: &mut State, found: isize, flags: u32) -> Result<File, isize
     }
     let mut file = descriptors::opened(kind, real, flags);
     file.size = stat.st_size as u64;
-    file.device = hints::device(state, stat.st_dev);
+    file.device = hints::device_index(state.header, stat.st_dev);
     Ok(file)
 }
 
