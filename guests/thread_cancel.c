@@ -54,8 +54,9 @@ int main(int argc, char **argv)
         cold_reads(data);
         usleep(5000);
         effect();
-        say("cancel", pthread_cancel(thread));
+        int cancelled = pthread_cancel(thread);
         pthread_join(thread, &result);
+        say("cancel", cancelled);
         say("cancelled", result == PTHREAD_CANCELED);
     }
     return finish();

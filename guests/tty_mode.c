@@ -14,6 +14,8 @@ int main(int argc, char **argv)
     if (slave < 0)
         die("pty");
     write(master, "typed ahead\n", 12);
+    for (int waiting = 0; waiting < 12; ioctl(slave, FIONREAD, &waiting))
+        usleep(1000);
     for (int round = 0; round < ROUNDS; round++) {
         cold_reads(argv[1]);
         struct termios modes;

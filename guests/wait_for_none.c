@@ -26,10 +26,11 @@ int main(int argc, char **argv)
         say("waitid", waitid(P_ALL, 0, &information, WEXITED | WSTOPPED | WNOHANG | __WALL));
         say("group", waitpid(0, &status, WNOHANG));
         say("signals", children);
-        struct rusage usage;
+        struct rusage usage, own;
         getrusage(RUSAGE_CHILDREN, &usage);
         say("children's time", usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + usage.ru_utime.tv_usec / 10000);
-        say("children's memory", usage.ru_maxrss);
+        getrusage(RUSAGE_SELF, &own);
+        say("children's memory is plausible", usage.ru_maxrss <= own.ru_maxrss);
     }
     /* With one child of its own it sees that one only. */
     pid_t child = fork();

@@ -1,7 +1,8 @@
 //! A case of the promise: one command, run without and with `forebay run`, compared.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 
 use crate::run::{Launch, Outcome, Side, find_program};
 use crate::scratch::{self, Scratch};
@@ -131,15 +132,20 @@ impl Case {
         }
         let without = self.run(Side::Without);
         let with = self.run(Side::With);
+        let figures: Vec<String> =
+            with.totals().iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let figures = figures.join(", ");
+        if let Some(path) = std::env::var_os("FOREBAY_PROMISE_FIGURES") {
+            let mut file = File::options().append(true).create(true).open(path).expect("open the figures");
+            writeln!(file, "{}: {figures}", self.name).expect("write the figures");
+        }
         let found = compare(&without, &with);
         assert!(
             found.is_empty(),
-            "{}: {}\n  command: {:?}\n{}\n  statistics: {}",
+            "{}: not the same with forebay run\n  command: {:?}\n{}\n  statistics: {figures}",
             self.name,
-            "not the same with forebay run",
             self.argv,
             found.join("\n"),
-            excerpt(with.stats.as_bytes()),
         );
         Some(with)
     }

@@ -10,6 +10,7 @@
 //! | `FOREBAY_PROMISE_DISK=cloud` | scratch directories lie on the slow disk of that profile (root only) |
 //! | `FOREBAY_PROMISE_LONG=1` | the exhaustive variants, see each test |
 //! | `FOREBAY_PROMISE_DROP=1` | also drop every page and name cache of the machine before a run (root only) |
+//! | `FOREBAY_PROMISE_FIGURES=FILE` | append each case's statistics to the file, one line a case |
 //! | `FOREBAY_PROMISE_KEEP=1` | leave the scratch directories of failed cases |
 //!
 //! Both sides get `FOREBAY_STALL_US_MIN` of [`STALL_US_MIN`], so that speculation starts at the slightest stall.

@@ -42,6 +42,34 @@ pub struct Outcome {
     pub took: Duration,
 }
 
+impl Outcome {
+    /// A figure of the whole run from the statistics, by its metric's name; 0 where there is none.
+    #[must_use]
+    pub fn figure(&self, metric: &str) -> f64 {
+        self.totals().into_iter().find(|(name, _)| name == metric).map_or(0.0, |(_, value)| value)
+    }
+
+    /// All figures of the whole run that are not 0.
+    #[must_use]
+    pub fn totals(&self) -> Vec<(String, f64)> {
+        let mut found = Vec::new();
+        let (mut case, mut metric) = ("", "");
+        for line in self.stats.lines() {
+            let Some((name, value)) = line.trim().trim_end_matches(',').split_once(": ") else { continue };
+            match name {
+                "\"case\"" => case = value.trim_matches('"'),
+                "\"metric\"" => metric = value.trim_matches('"'),
+                "\"value\"" if case == "total" => match value.parse() {
+                    Ok(0.0) | Err(_) => {}
+                    Ok(value) => found.push((metric.to_owned(), value)),
+                },
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
 /// What to start and where.
 pub struct Launch<'a> {
     /// Program and arguments.

@@ -1,8 +1,8 @@
 //! What a directory tree holds, in a form that can be compared.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
@@ -19,8 +19,19 @@ pub struct Entry {
     size: u64,
     device: u64,
     modified: Option<(i64, i64)>,
-    content: u64,
+    content: Content,
     target: Option<PathBuf>,
+}
+
+/// What a file holds. Only the beginning is shown.
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Content(Vec<u8>);
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 300;
+        write!(f, "{:?}", String::from_utf8_lossy(&self.0[..self.0.len().min(SHOWN)]))
+    }
 }
 
 /// Every name below a directory, by its path from there.
@@ -50,7 +61,7 @@ fn visit(root: &Path, directory: &Path, tree: &mut Tree) {
             size: meta.size(),
             device: 0,
             modified: Some((meta.mtime(), meta.mtime_nsec())).filter(|&(s, _)| s < CHOSEN_BEFORE_S),
-            content: 0,
+            content: Content::default(),
             target: None,
         };
         if kind.is_dir() {
@@ -61,9 +72,7 @@ fn visit(root: &Path, directory: &Path, tree: &mut Tree) {
             found.kind = "symbolic link";
             found.target = fs::read_link(&path).ok();
         } else if kind.is_file() {
-            let mut hasher = DefaultHasher::new();
-            fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())).hash(&mut hasher);
-            found.content = hasher.finish();
+            found.content = Content(fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())));
         } else {
             found.kind = if kind.is_fifo() {
                 "fifo"
@@ -87,7 +96,11 @@ pub fn differences(without: &Tree, with: &Tree) -> Vec<String> {
         match with.get(name) {
             None => lines.push(format!("{} is missing with forebay", name.display())),
             Some(other) if other != entry => {
-                lines.push(format!("{}:\n    without {entry:?}\n    with    {other:?}", name.display()));
+                let equal = entry.content.0.iter().zip(&other.content.0).take_while(|(a, b)| a == b).count();
+                lines.push(format!(
+                    "{}: (the first {equal} bytes are equal)\n    without {entry:?}\n    with    {other:?}",
+                    name.display()
+                ));
             }
             Some(_) => {}
         }
