@@ -18,6 +18,7 @@ mod original;
 mod patch;
 mod role;
 mod session;
+mod signatures;
 mod spawn;
 mod speculator;
 mod start;

@@ -19,7 +19,7 @@ use forebay_speculation::site;
 use crate::calls::{self, Class};
 use crate::entry::Call;
 use crate::spawn::{self, Spawned};
-use crate::{exec, role, session, speculator, trace};
+use crate::{exec, role, session, signatures, speculator, trace};
 
 /// Process that the state below is of; another one running this code is a vfork child, which only passes through.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -199,8 +199,8 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
             Class::Pass => call.execute(),
             Class::Read => read(call, call.arguments[0]),
             Class::ReadSecond => read(call, call.arguments[1]),
-            Class::Path | Class::PathAt => look_up(call),
-            Class::PathOpens | Class::PathAtOpens => opened(look_up(call)),
+            Class::Path | Class::PathAt => look_up(call, class),
+            Class::PathOpens | Class::PathAtOpens => opened(look_up(call, class)),
             Class::Opens => opened(call.execute()),
             Class::Execute => exec::execute(call, false),
             Class::ExecuteAt => exec::execute(call, true),
@@ -324,7 +324,7 @@ fn settle_figures(slot: &Slot) {
 unsafe fn read(call: &Call, descriptor: usize) -> isize {
     let mut standing = Standing::Alone;
     if LIVE.load(Relaxed) != 0 {
-        standing = compare(speculator::read_signature(call));
+        standing = compare(signatures::read(call));
     }
     if PROBES.load(Relaxed) != 0 && matches!(standing, Standing::Alone | Standing::Unpredicted) {
         // SAFETY: the caller's.
@@ -361,15 +361,21 @@ fn used() {
 /// # Safety
 /// `call` is the program's and takes a path.
 #[inline]
-unsafe fn look_up(call: &Call) -> isize {
+unsafe fn look_up(call: &Call, class: Class) -> isize {
     let before = ticks();
     // SAFETY: the caller's.
     let result = unsafe { call.execute() };
     let after = ticks();
     let mut standing = Standing::Alone;
-    if LIVE.load(Relaxed) != 0 && !call::is(result, forebay_sigsafe::errno::EFAULT) {
+    // A call on the descriptor itself is none on a path.
+    let on_path = call.number as u32 != n::__NR_newfstatat || call.arguments[3] as u32 & n::AT_EMPTY_PATH == 0;
+    if LIVE.load(Relaxed) != 0 && on_path && !call::is(result, forebay_sigsafe::errno::EFAULT) {
         // SAFETY: the kernel has just read the path.
-        standing = compare(unsafe { speculator::path_signature(call) });
+        let signature = unsafe { signatures::path(call) };
+        standing = compare(signature);
+        if let (Class::PathOpens | Class::PathAtOpens, Ok(descriptor)) = (class, usize::try_from(result)) {
+            signatures::opened(descriptor, signature);
+        }
     }
     if after.wrapping_sub(before) > STALL_TICKS_MIN.load(Relaxed) {
         stalled(before, after, standing, None, true);
@@ -408,13 +414,11 @@ fn compare(signature: u64) -> Standing {
     if behind.len == 0 {
         match consumer.consume(signature) {
             Consumed::Matched { mark, skipped } => {
-                trace::tell(b"matched", &[signature % 10000, consumer.len()]);
                 slot.counters.hints_wrong.fetch_add(skipped.into(), Relaxed);
                 private().misses = 0;
                 return if mark & mark::HINTED != 0 { Standing::Hinted } else { Standing::Predicted };
             }
             Consumed::Absent { empty: false } => {
-                trace::tell(b"unpredicted: signature, log", &[signature % 10000, consumer.len()]);
                 return Standing::Unpredicted;
             }
             Consumed::Absent { empty: true } => {}

@@ -21,14 +21,14 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use forebay_sigsafe::general as n;
-use forebay_sigsafe::{sys, text};
+use forebay_sigsafe::sys;
 use forebay_speculation::channel::{End, Header, LOGS, Slot, feature, mark};
 use forebay_speculation::signature::Signature;
 use forebay_speculation::site::{self, Kind, Strategy};
 
 use crate::entry::Call;
 use crate::spawn::Snapshot;
-use crate::{role, session};
+use crate::{role, session, signatures};
 
 /// State of the speculator.
 pub struct State {
@@ -170,10 +170,12 @@ unsafe fn dispatch(state: &mut State, call: &Call, logged: bool) -> isize {
             n::__NR_getdents64 | n::__NR_getdents => reads::directory(state, call, logged),
             n::__NR_lseek => reads::seek(state, a, b as i64, c as u32),
             n::__NR_copy_file_range | n::__NR_sendfile => reads::transfer(state, call, logged),
-            n::__NR_open => paths::open(state, call, at, a, b as u32),
-            n::__NR_openat => paths::open(state, call, a, b, c as u32),
-            n::__NR_creat => paths::open(state, call, at, a, n::O_CREAT | n::O_WRONLY | n::O_TRUNC),
-            n::__NR_openat2 => paths::open_how(state, call),
+            n::__NR_open => opened(call, paths::open(state, call, at, a, b as u32)),
+            n::__NR_openat => opened(call, paths::open(state, call, a, b, c as u32)),
+            n::__NR_creat => {
+                opened(call, paths::open(state, call, at, a, n::O_CREAT | n::O_WRONLY | n::O_TRUNC))
+            }
+            n::__NR_openat2 => opened(call, paths::open_how(state, call)),
             n::__NR_stat => paths::stat(state, call, at, a, b, 0),
             n::__NR_lstat => paths::stat(state, call, at, a, b, n::AT_SYMLINK_NOFOLLOW),
             n::__NR_newfstatat => paths::stat(state, call, a, b, c, d as u32),
@@ -195,34 +197,14 @@ unsafe fn dispatch(state: &mut State, call: &Call, logged: bool) -> isize {
     }
 }
 
-/// Signature of a read-like call: number, descriptor, count, and the offset where it is an argument.
-pub fn read_signature(call: &Call) -> u64 {
-    let [a, b, c, d, ..] = call.arguments;
-    let signature = Signature::call(call.number as u64).word(a as u64).word(c as u64);
-    match call.number as u32 {
-        n::__NR_pread64 | n::__NR_preadv | n::__NR_preadv2 => signature.word(d as u64).value(),
-        n::__NR_sendfile | n::__NR_copy_file_range => signature.word(b as u64).value(),
-        _ => signature.value(),
-    }
-}
-
-/// Signature of a call that takes a path: number, directory and path.
-///
 /// # Safety
-/// The path can be read.
-pub unsafe fn path_signature(call: &Call) -> u64 {
-    let [a, b, ..] = call.arguments;
-    let one = matches!(
-        call.number as u32,
-        n::__NR_open | n::__NR_creat | n::__NR_stat | n::__NR_lstat | n::__NR_access | n::__NR_readlink
-    );
-    let (directory, path) = if one { (n::AT_FDCWD as usize, a) } else { (a, b) };
-    let signature = Signature::call(call.number as u64).word(directory as u32 as u64);
-    if path == 0 {
-        return signature.value();
+/// As [`call`].
+unsafe fn opened(call: &Call, result: isize) -> isize {
+    if let Ok(descriptor) = usize::try_from(result) {
+        // SAFETY: the caller's.
+        signatures::opened(descriptor, unsafe { signatures::path(call) });
     }
-    // SAFETY: the caller's.
-    signature.bytes(unsafe { text::bytes(path as *const u8) }).value()
+    result
 }
 
 const MARK_SITE_SHIFT: u32 = 48;

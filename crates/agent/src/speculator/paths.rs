@@ -12,8 +12,9 @@ use forebay_speculation::site::{Kind as SiteKind, Strategy};
 
 use super::descriptors::{self, File, Kind, SIZE_MADE_UP};
 use super::listing::{self, Entry};
-use super::{State, fabricated, hints, kernel, make_mark, path_signature, predict};
+use super::{State, fabricated, hints, kernel, make_mark, predict};
 use crate::entry::Call;
+use crate::signatures;
 
 /// Room for a path with its terminator.
 pub const BYTES: usize = PATH_BYTES + 1;
@@ -118,8 +119,7 @@ pub fn directory_path(state: &mut State, descriptor: usize, whole: &mut PathBuff
 /// As [`target`].
 unsafe fn log(state: &mut State, call: &Call, hinted: bool, site: Option<u32>) {
     // SAFETY: the caller's.
-    let signature = unsafe { path_signature(call) };
-    crate::trace::tell(b"  ahead: path, position", &[signature % 10000, call.number as u64, hinted.into()]);
+    let signature = unsafe { signatures::path(call) };
     hints::log(state, signature, make_mark(hinted.then_some(0), site));
 }
 

@@ -6,8 +6,9 @@ use forebay_speculation::channel::{End, PathHint};
 use forebay_speculation::site::{Kind as SiteKind, Strategy};
 
 use super::descriptors::{FileIndex, HINTED_AT_OPEN, Kind};
-use super::{State, end, fabricated, hints, kernel, listing, make_mark, paths, predict, read_signature};
+use super::{State, end, fabricated, hints, kernel, listing, make_mark, paths, predict};
 use crate::entry::Call;
+use crate::signatures;
 
 /// What one advice starts the device on, at most: the kernel caps it at its read-ahead size.
 const CHUNK_BYTES: u64 = 128 << 10;
@@ -91,8 +92,7 @@ pub unsafe fn read(state: &mut State, call: &Call, logged: bool) -> isize {
         file.offset = offset + total as u64;
     }
     if logged {
-        crate::trace::tell(b"  ahead: read", &[read_signature(call) % 10000, call.arguments[0] as u64, call.arguments[2] as u64, mark]);
-        hints::log(state, read_signature(call), mark);
+        hints::log(state, signatures::read(call), mark);
     }
     total as isize
 }
@@ -301,7 +301,7 @@ pub unsafe fn directory(state: &mut State, call: &Call, logged: bool) -> isize {
         }
     }
     if logged {
-        hints::log(state, read_signature(call), make_mark(hinted, made_up));
+        hints::log(state, signatures::read(call), make_mark(hinted, made_up));
     }
     result
 }
@@ -378,8 +378,7 @@ pub unsafe fn transfer(state: &mut State, call: &Call, logged: bool) -> isize {
         unsafe { own.write_unaligned(offset + copied) };
     }
     if logged {
-        crate::trace::tell(b"  ahead: read", &[read_signature(call) % 10000, call.arguments[0] as u64, call.arguments[2] as u64, mark]);
-        hints::log(state, read_signature(call), mark);
+        hints::log(state, signatures::read(call), mark);
     }
     copied as isize
 }
