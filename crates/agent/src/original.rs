@@ -43,7 +43,10 @@ const PROBES_MAX: u32 = 64;
 /// Stalls in a row that a live speculator may fail to predict.
 const MISSES_MAX: u32 = 3;
 /// Calls by which a speculator may be behind before it is taken for lost.
-const BEHIND_MAX: usize = 64;
+const BEHIND_MAX: usize = 2048;
+/// Prefetches that must be under way for a stall to tell how many the device serves at once: one that took two reads
+/// instead of one must not look like a device that serves one at a time.
+const OTHERS_MIN: u32 = 3;
 /// Log entries looked through for the made-up value that led a speculator astray.
 const BLAME_ENTRIES_MAX: u64 = 64;
 
@@ -411,6 +414,7 @@ fn compare(signature: u64) -> Standing {
             _ => behind.pop(),
         }
     }
+    trace::tell(b"original: signature, log", &[signature % 100_000, consumer.len()]);
     if behind.len == 0 {
         match consumer.consume(signature) {
             Consumed::Matched { mark, skipped } => {
@@ -495,7 +499,7 @@ fn note(before: u64, after: u64, standing: Standing, device: Option<u64>) {
             slot.speculator_pid.load(Relaxed).into(),
         ],
     );
-    if let Some(saturated) = device.and_then(|device| learn_device(slot, device, duration)) {
+    if let Some(saturated) = device.and_then(|device| learn_device(slot, device, duration, standing)) {
         private.policy.set_saturated(saturated);
         trace::tell(b"saturated", &[saturated.into()]);
     }
@@ -515,12 +519,15 @@ fn note(before: u64, after: u64, standing: Standing, device: Option<u64>) {
 
 /// Adds a stall to what is known of the device; whether the device is saturated. Only the original's own waits tell
 /// that: speculators wait for processors too.
-fn learn_device(slot: &Slot, device: u64, duration: u64) -> Option<bool> {
+fn learn_device(slot: &Slot, device: u64, duration: u64, standing: Standing) -> Option<bool> {
     let entry = speculator::device(session::header()?, device)?;
     let mut limit = InflightLimit::load(&entry.limit);
-    match slot.flights.load(Relaxed).saturating_add(entry.executing.load(Relaxed)) {
-        0 => limit.on_stall(duration),
-        others => limit.on_completion(duration, others.saturating_add(1)),
+    let others = slot.flights.load(Relaxed).saturating_add(entry.executing.load(Relaxed));
+    if standing == Standing::Alone && others == 0 {
+        limit.on_stall(duration);
+    } else if others >= OTHERS_MIN && duration >= limit.base_ticks() {
+        // A shorter one waited for a prefetch that was under way.
+        limit.on_completion(duration, others.saturating_add(1));
     }
     limit.store(&entry.limit);
     Some(limit.saturated())
@@ -564,10 +571,22 @@ fn judge(slot: &Slot, private: &mut Private) {
     let spared = private.late_saved / private.policy.stall_mean().max(1);
     private.policy.on_end(ticks(), private.used + spared, 0, wrong);
     if let Some(index) = blamed(slot, generation) {
-        let payoff = private.used.saturating_add(private.late / 2);
+        let payoff = payoff(slot, generation, index, private.used.saturating_add(private.late / 2));
         trace::tell(b"blamed: site, payoff", &[index.into(), payoff]);
         site::outcome(&slot.sites, index, u32::try_from(payoff).unwrap_or(u32::MAX));
     }
+}
+
+/// The part of the used hints that came after the site first made a value up: what ended the speculation is not
+/// credited with what others earned before.
+fn payoff(slot: &Slot, generation: u32, site: u32, used: u64) -> u64 {
+    let consumed = slot.tails.get(generation as usize % LOGS).map_or(0, |tail| tail.load(Relaxed));
+    let first = slot.first_fabricated.get(site as usize).map_or(0, |first| first.load(Relaxed));
+    if (first >> 32) as u32 != generation || consumed == 0 {
+        return 0;
+    }
+    let after = consumed.saturating_sub(first & 0xffff_ffff);
+    used.saturating_mul(after).checked_div(consumed).unwrap_or(0)
 }
 
 /// The call site whose made-up value came last before the speculator and the original parted.

@@ -1,6 +1,6 @@
 //! Signatures of the calls that original and speculator compare.
 //!
-//! Reads of different files look alike (same descriptor, same count), so each descriptor has a tag: made by the path that
+//! Reads of different files look alike, and the numbers of descriptors drift apart once something was made up, so each descriptor has a tag: made by the path that
 //! was opened, changed by every read at the file's own offset. Both sides keep theirs; the speculator starts with a
 //! copy of the original's.
 
@@ -21,19 +21,25 @@ fn tag(descriptor: usize) -> &'static AtomicU64 {
     DESCRIPTOR_TAGS.get(descriptor % TAGS).unwrap_or(&DESCRIPTOR_TAGS[0])
 }
 
+/// What tells the file of a descriptor apart: its tag, which does not depend on the number that it got. One that was
+/// opened before anything was compared has only that.
+fn identity(descriptor: usize) -> u64 {
+    match tag(descriptor).load(Relaxed) {
+        0 => descriptor as u64,
+        tag => tag,
+    }
+}
+
 /// Signature of a read-like call, which changes the tag of its descriptor.
 pub fn read(call: &Call) -> u64 {
     let [a, b, c, d, ..] = call.arguments;
-    let signature = Signature::call(call.number as u64).word(a as u64).word(c as u64);
+    let source = if call.number as u32 == n::__NR_sendfile { b } else { a };
+    let signature = Signature::call(call.number as u64).word(c as u64).word(identity(source));
     match call.number as u32 {
-        n::__NR_pread64 | n::__NR_preadv | n::__NR_preadv2 => {
-            signature.word(d as u64).word(tag(a).load(Relaxed)).value()
-        }
-        n::__NR_sendfile | n::__NR_copy_file_range => signature.word(b as u64).value(),
+        n::__NR_pread64 | n::__NR_preadv | n::__NR_preadv2 => signature.word(d as u64).value(),
         _ => {
-            let value = signature.word(tag(a).load(Relaxed)).value();
-            tag(a).store(value, Relaxed);
-            value
+            tag(source).store(signature.value(), Relaxed);
+            signature.value()
         }
     }
 }

@@ -279,6 +279,9 @@ pub struct Slot {
     /// What the last fabricated value of each generation was: site index + 1 in the low 32 bits, the log
     /// position in the high 32.
     pub last_fabricated: [AtomicU64; LOGS],
+    /// Where each site first made a value up in the newest generation that it did: log position in the low 32 bits,
+    /// generation in the high 32.
+    pub first_fabricated: [AtomicU64; CALL_SITES],
 }
 
 /// Figures of one process. A "hint" is a prefetch that the speculator caused.

@@ -4,6 +4,7 @@ use forebay_sigsafe::errno;
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, sys};
+use forebay_speculation::signature::Signature;
 
 use super::hints::{self, Ticket};
 use super::{State, kernel, paths};
@@ -52,6 +53,8 @@ pub struct File {
     pub flags: u32,
     pub offset: u64,
     pub size: u64,
+    /// Names the file, whatever path led to it.
+    pub identity: u64,
     /// Directory: the hint for its entries.
     pub ticket: Option<Ticket>,
     /// Directory: its entries were made up, or have been read to the end.
@@ -66,6 +69,7 @@ const CLOSED: File = File {
     flags: 0,
     offset: 0,
     size: 0,
+    identity: 0,
     ticket: None,
     ended: false,
 };
@@ -131,6 +135,11 @@ pub fn opened(kind: Kind, real: isize, flags: u32) -> File {
     File { kind, real: real as i32, flags, ..CLOSED }
 }
 
+/// Names a file.
+pub fn identity(stat: &n::stat) -> u64 {
+    Signature::call(0).word(stat.st_dev).word(stat.st_ino).value()
+}
+
 /// Takes the original's descriptors over: closes what leads outside, and gives files descriptions of their own.
 pub fn inherit(state: &mut State, snapshot: &Snapshot) {
     let mut reopened = 0;
@@ -151,6 +160,7 @@ pub fn inherit(state: &mut State, snapshot: &Snapshot) {
         let mut file = opened(kind, -1, flags);
         file.offset = offset.max(0) as u64;
         file.size = stat.st_size as u64;
+        file.identity = identity(&stat);
         if matches!(kind, Kind::Regular | Kind::Directory) {
             file.real = descriptor as i32;
             file.device = hints::device_index(state.header, stat.st_dev);

@@ -11,6 +11,7 @@ use forebay_speculation::inflight::{InflightLimit, LIMIT_MAX};
 use forebay_speculation::log::{Full, Producer};
 
 use super::{State, abandoned, end, kernel, marked_bytes};
+use crate::trace;
 
 /// Prefetches in flight that are remembered.
 const FLIGHTS: usize = LIMIT_MAX as usize;
@@ -55,6 +56,7 @@ pub fn log(state: &mut State, signature: u64, mark: u64) {
     let (slot, generation) = (state.slot, state.generation);
     let producer = Producer::new(slot, generation);
     settle(state);
+    trace::tell(b"  ahead: signature, mark", &[signature % 100_000, mark & 3, mark >> 48]);
     state.hints.ahead_bytes = state.hints.ahead_bytes.saturating_add(marked_bytes(mark));
     while let Err(Full) = producer.push(signature, mark) {
         await_consumption(state);

@@ -23,12 +23,13 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::sys;
 use forebay_speculation::channel::{End, Header, LOGS, Slot, feature, mark};
+use forebay_speculation::log::Producer;
 use forebay_speculation::signature::Signature;
 use forebay_speculation::site::{self, Kind, Strategy};
 
 use crate::entry::Call;
 use crate::spawn::Snapshot;
-use crate::{role, session, signatures};
+use crate::{role, session, signatures, trace};
 
 /// State of the speculator.
 pub struct State {
@@ -45,6 +46,8 @@ pub struct State {
     pub descriptors: descriptors::Table,
     /// Working directory, empty until it is asked for.
     pub directory: forebay_sigsafe::path::PathBuffer<{ paths::BYTES }>,
+    /// Files whose contents are made up, by how.
+    pub fictions: reads::Fictions,
     /// Paths that were seen in directories, and how many.
     pub listed: listing::Listed,
     pub entries_seen: u64,
@@ -114,6 +117,7 @@ pub fn end(how: End) -> ! {
     let cpu = |time: n::__kernel_old_timeval| (time.tv_sec as u64) * 1_000_000 + time.tv_usec as u64;
     counters.speculator_cpu_us.fetch_add(cpu(usage.ru_utime) + cpu(usage.ru_stime), Relaxed);
     if state.slot.generation.load(Relaxed) == state.generation {
+        state.slot.flights.store(0, Relaxed);
         state.slot.speculator_pid.store(0, Relaxed);
     }
     state.header.speculators.fetch_sub(1, Relaxed);
@@ -144,7 +148,10 @@ pub unsafe fn call(call: &Call) -> isize {
         end(End::Abandoned);
     }
     // SAFETY: the caller's.
-    unsafe { dispatch(state, call, true) }
+    let result = unsafe { dispatch(state, call, true) };
+    let [a, b, c, ..] = call.arguments;
+    trace::tell(b"  ahead: call", &[call.number as u64, a as u32 as u64, b as u64, c as u64, result as u64]);
+    result
 }
 
 /// Carries out the call that the original is stalled in, which it does not look for in the log.
@@ -235,7 +242,10 @@ fn marked_bytes(mark: u64) -> u64 {
 fn predict(state: &State, call: &Call, kind: Kind, detail: u64) -> (Option<u32>, Strategy) {
     let key = Signature::call(call.number as u64).word(site_name(call)).word(kind as u64).word(detail).value();
     match site::lookup(&state.slot.sites, key, kind) {
-        Some((index, strategy)) => (Some(index), strategy),
+        Some((index, strategy)) => {
+            trace::tell(b"  ahead: site, kind, strategy", &[index.into(), kind as u64, strategy as u64, detail]);
+            (Some(index), strategy)
+        }
         None => (None, Strategy::Wait),
     }
 }
@@ -249,8 +259,14 @@ fn site_name(call: &Call) -> u64 {
 fn fabricated(state: &State, site: Option<u32>) {
     state.slot.counters.fabricated.fetch_add(1, Relaxed);
     let Some(site) = site else { return };
+    let position = Producer::new(state.slot, state.generation).position();
     if let Some(last) = state.slot.last_fabricated.get(state.generation as usize % LOGS) {
-        last.store(u64::from(site) + 1, Relaxed);
+        last.store(position << 32 | (u64::from(site) + 1), Relaxed);
+    }
+    if let Some(first) = state.slot.first_fabricated.get(site as usize)
+        && (first.load(Relaxed) >> 32) as u32 != state.generation
+    {
+        first.store(u64::from(state.generation) << 32 | position & 0xffff_ffff, Relaxed);
     }
 }
 

@@ -243,6 +243,7 @@ fn open_found(state: &mut State, found: isize, flags: u32) -> Result<File, isize
     }
     let mut file = descriptors::opened(kind, real, flags);
     file.size = stat.st_size as u64;
+    file.identity = descriptors::identity(&stat);
     file.device = hints::device_index(state.header, stat.st_dev);
     Ok(file)
 }

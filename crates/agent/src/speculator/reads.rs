@@ -20,6 +20,33 @@ const SEGMENTS_MAX: usize = 64;
 /// How long a directory whose entries may be resident is waited for.
 const DIRECTORY_WAIT_US: u64 = 60;
 
+const FICTIONS_MAX: usize = 4096;
+
+/// Files whose contents do not lead the program to where it will read: they stay what they were made up to be, so that
+/// the program finds the same each time that it opens one.
+pub struct Fictions([u64; FICTIONS_MAX]);
+
+const IS_BLANK: u64 = 2;
+
+impl Fictions {
+    fn place(&mut self, identity: u64) -> Option<&mut u64> {
+        self.0.get_mut((identity >> 20) as usize % FICTIONS_MAX)
+    }
+
+    fn add(&mut self, identity: u64, strategy: Strategy) {
+        let blank = if strategy == Strategy::Blank { IS_BLANK } else { 0 };
+        if let Some(place) = self.place(identity) {
+            *place = identity & !IS_BLANK | blank;
+        }
+    }
+
+    fn get(&mut self, identity: u64) -> Option<Strategy> {
+        let found = *self.place(identity)?;
+        let strategy = if found & IS_BLANK != 0 { Strategy::Blank } else { Strategy::EndOfFile };
+        (found & !IS_BLANK == identity & !IS_BLANK).then_some(strategy)
+    }
+}
+
 /// Where a read of the program's goes to.
 struct Segments {
     vectors: [n::iovec; SEGMENTS_MAX],
@@ -119,6 +146,15 @@ unsafe fn segment(
         // SAFETY: the caller's.
         return unsafe { unknown(state, call, index, buffer, wanted, offset) };
     }
+    match state.fictions.get(file.identity) {
+        Some(Strategy::Blank) => {
+            // SAFETY: the caller's.
+            unsafe { memory::fill(buffer as *mut u8, b'\n', wanted) };
+            return (wanted as isize, 0);
+        }
+        Some(_) => return (0, 0),
+        None => {}
+    }
     hints::make_room(state, file.device);
     // SAFETY: the caller's.
     let read = unsafe { kernel::read_resident(real, buffer, wanted, offset) };
@@ -153,16 +189,19 @@ unsafe fn segment(
             let read = unsafe { kernel::read_waiting(real, buffer, wanted, offset) };
             return (read, make_mark(Some(missing), None));
         }
-        Strategy::EndOfFile | Strategy::Blank => hint_whole(state, index),
+        Strategy::EndOfFile | Strategy::Blank => {
+            state.fictions.add(file.identity, strategy);
+            hint_whole(state, index);
+        }
         _ => {}
     }
     fabricated(state, site);
     let mark = make_mark(Some(missing), site);
     match strategy {
-        Strategy::EndOfFile => (got as isize, mark),
+        Strategy::EndOfFile => (0, mark),
         Strategy::Blank => {
             // SAFETY: the caller's.
-            unsafe { memory::fill((buffer + got) as *mut u8, b'\n', missing) };
+            unsafe { memory::fill(buffer as *mut u8, b'\n', wanted) };
             (wanted as isize, mark)
         }
         _ => (wanted as isize, mark),
