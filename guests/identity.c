@@ -36,6 +36,8 @@ int main(int argc, char **argv)
         say("seccomp", at ? atoi(at + 8) : -2);
         at = strstr(text, "SigCgt:");
         dprintf(1, "handlers %.23s\n", at ? at : "");
+        at = strstr(text, "SigIgn:");
+        dprintf(1, "ignored %.23s\n", at ? at : "");
         at = strstr(text, "SigBlk:");
         dprintf(1, "blocked %.23s\n", at ? at : "");
         dprintf(1, "%.*s\n", (int)strcspn(text, "\n"), text);

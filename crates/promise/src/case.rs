@@ -25,6 +25,7 @@ pub struct Case {
     setups: Vec<Setup>,
     observers: Vec<Observer>,
     normalise: Option<fn(&mut Outcome)>,
+    cold_names: bool,
     seconds: u64,
 }
 
@@ -42,6 +43,7 @@ impl Case {
             setups: Vec::new(),
             observers: Vec::new(),
             normalise: None,
+            cold_names: false,
             seconds: 30,
         }
     }
@@ -109,6 +111,13 @@ impl Case {
         self
     }
 
+    /// Makes the kernel forget names and inodes as well before each run, where the tests may (root).
+    #[must_use]
+    pub fn cold_names(mut self) -> Self {
+        self.cold_names = true;
+        self
+    }
+
     /// Seconds until the command counts as hung.
     #[must_use]
     pub fn seconds(mut self, seconds: u64) -> Self {
@@ -160,7 +169,7 @@ impl Case {
         for fill in &self.setups {
             fill(&scratch);
         }
-        scratch.settle();
+        scratch.settle(self.cold_names);
         let finishes: Vec<Finish> = self.observers.iter().map(|start| start(&scratch)).collect();
         let mut outcome = Launch {
             argv: &self.argv,

@@ -16,8 +16,9 @@ pub struct Scratch {
     path: PathBuf,
 }
 
-/// Modification time of every file that a set-up makes, in seconds: long ago, so that a program's own times show.
-const MODIFIED_S: i64 = 1_000_000_000;
+/// Modification and access time of every file that a set-up makes, in seconds: long ago, so that a program's own
+/// times show, and so that the first read changes the access time on any mount that keeps one.
+pub(crate) const MODIFIED_S: i64 = 1_000_000_000;
 
 impl Scratch {
     /// Makes an empty directory at `path`; what was there is removed.
@@ -108,16 +109,19 @@ impl Scratch {
     }
 
     /// Gives every name of the directory one old modification time, flushes all of it and drops it from the page
-    /// cache, so that the next read of any file waits for the disk.
+    /// cache, so that the next read of any file waits for the disk; with `names` also what the kernel knows of names
+    /// and inodes, if the tests run as root.
     ///
     /// # Panics
     /// When a file cannot be opened or flushed.
-    pub fn settle(&self) {
+    pub fn settle(&self, names: bool) {
         age(&self.path);
         nix::unistd::sync();
         chill(&self.path);
-        if crate::switch("FOREBAY_PROMISE_DROP") && crate::root() {
-            fs::write("/proc/sys/vm/drop_caches", "3").expect("drop caches");
+        if crate::root() && (names || crate::switch("FOREBAY_PROMISE_DROP")) {
+            // Not the pages: everybody else on the machine would wait for theirs.
+            let what = if crate::switch("FOREBAY_PROMISE_DROP") { "3" } else { "2" };
+            fs::write("/proc/sys/vm/drop_caches", what).expect("drop caches");
         }
     }
 }

@@ -19,6 +19,8 @@ pub struct Entry {
     size: u64,
     device: u64,
     modified: Option<(i64, i64)>,
+    /// Whether somebody has read it since the set-up.
+    read: bool,
     content: Content,
     target: Option<PathBuf>,
 }
@@ -61,6 +63,7 @@ fn visit(root: &Path, directory: &Path, tree: &mut Tree) {
             size: meta.size(),
             device: 0,
             modified: Some((meta.mtime(), meta.mtime_nsec())).filter(|&(s, _)| s < CHOSEN_BEFORE_S),
+            read: kind.is_file() && (meta.atime(), meta.atime_nsec()) != (crate::scratch::MODIFIED_S, 0),
             content: Content::default(),
             target: None,
         };

@@ -188,16 +188,16 @@ fn byte_order(outcome: &mut Outcome) {
 }
 
 commands! {
-    cat_of_several_files: texts, ["cat", "a.txt", "empty", "long.txt", "data.bin", "no-newline"];
+    cat_of_several_files: texts, ["cat", "a.txt", "empty", "long.txt", "data.bin", "no-newline"] => cold_names();
     cat_of_a_missing_file: texts, ["cat", "a.txt", "missing", "b.txt"];
     cat_numbers_standard_input: texts, ["cat", "-n", "-"] => stdin("one\ntwo\nthree");
-    cp_keeps_everything: sources, ["cp", "-a", "src", "copy"];
+    cp_keeps_everything: sources, ["cp", "-a", "src", "copy"] => cold_names();
     cp_onto_existing: texts, ["cp", "--backup", "a.txt", "b.txt"];
     cp_with_plain_reads: texts, ["cp", "--reflink=never", "--sparse=always", "data.bin", "copy"];
     mv_renames: sources, ["mv", "-v", "src/module1", "src/module2", "src/empty"];
-    rm_of_a_tree: sources, ["rm", "-rv", "src/module3", "src/hard"];
-    ls_of_a_tree: sources, ["ls", "-lR", "--time-style=+%s", "src"];
-    du_counts: sources, ["du", "-a", "--apparent-size", "src"];
+    rm_of_a_tree: sources, ["rm", "-rv", "src/module3", "src/hard"] => cold_names();
+    ls_of_a_tree: sources, ["ls", "-lR", "--time-style=+%s", "src"] => cold_names();
+    du_counts: sources, ["du", "-a", "--apparent-size", "src"] => cold_names();
     sort_of_a_large_file: texts, ["sort", "-S", "1M", "-T", ".", "-k3,3", "-k1n", "long.txt"];
     sort_in_place: texts, ["sort", "-n", "-o", "numbers", "numbers"];
     wc_counts: texts, ["wc", "a.txt", "b.txt", "long.txt", "data.bin", "empty"];
@@ -229,7 +229,7 @@ commands! {
     tsort_orders: texts, ["tsort", "numbers"];
     fmt_wraps: texts, ["fmt", "-w", "50", "long.txt"];
     factor_from_standard_input: texts, ["factor"] => stdin("60\n97\n1000000007\n");
-    grep_through_a_tree: sources, ["grep", "-rn", "heron", "src"];
+    grep_through_a_tree: sources, ["grep", "-rn", "heron", "src"] => cold_names();
     grep_counts: texts, ["grep", "-c", "mill.*stone", "a.txt", "long.txt", "data.bin"];
     grep_of_zero_terminated_lines: texts, ["grep", "-zac", "a", "data.bin"];
     grep_without_a_match: texts, ["grep", "nothing-like-this", "a.txt", "long.txt"];
@@ -237,18 +237,18 @@ commands! {
     sed_in_place: sources, ["sed", "-i", "s/mill/MILL/g", "src/module1/part1.txt", "src/module2/part2.txt"];
     awk_sums: texts, ["awk", "{ n[$2] += $1 } END { for (i = 0; i < 97; i++) print i, n[i] }", "long.txt"];
     find_runs_a_program: sources, ["find", "src", "-name", "part3.txt", "-exec", "wc", "-c", "{}", ";"];
-    find_by_time_and_size: sources, ["find", "src", "-size", "+1k", "-printf", "%p %s %m %n\n"];
+    find_by_time_and_size: sources, ["find", "src", "-size", "+1k", "-printf", "%p %s %m %n\n"] => cold_names();
     find_deletes: sources, ["find", "src", "-name", "part5*", "-delete"];
-    tar_creates: sources, ["tar", "--sort=name", "-cf", "out.tar", "src"];
+    tar_creates: sources, ["tar", "--sort=name", "-cf", "out.tar", "src"] => cold_names();
     tar_compresses: sources, ["tar", "--sort=name", "-I", "gzip -n", "-cf", "out.tgz", "src"] => needs(&["gzip"]);
-    diff_of_trees: versions, ["diff", "-ru", "old", "new"];
+    diff_of_trees: versions, ["diff", "-ru", "old", "new"] => cold_names();
     perl_reads_and_writes: texts,
         ["perl", "-e", "open F,'long.txt'; open O,'>out'; my %n; while(<F>){ $n{$1}++ if /(\\w+)$/ } \
           print O \"$_ $n{$_}\\n\" for sort keys %n; seek F,1000,0; print scalar <F>"];
     python_imports: nothing,
-        ["python3", "-c", "import json, decimal, email.message, http.client, sqlite3, xml.dom.minidom; print(json.dumps({'a': 1}))"];
+        ["python3", "-c", "import json, decimal, email.message, http.client, sqlite3, xml.dom.minidom; print(json.dumps({'a': 1}))"] => cold_names();
     python_reads_files: sources,
-        ["python3", "-c", "import os\nfor d, s, f in sorted(os.walk('src')):\n  for n in sorted(f):\n    print(d, n, len(open(d+'/'+n).read()))"];
+        ["python3", "-c", "import os\nfor d, s, f in sorted(os.walk('src')):\n  for n in sorted(f):\n    print(d, n, len(open(d+'/'+n).read()))"] => cold_names();
     python_threads: sources,
         ["python3", "-c", "import glob, concurrent.futures as c\nn = sorted(glob.glob('src/*/*.txt'))\n\
           with c.ThreadPoolExecutor(6) as p: print(list(p.map(lambda f: sum(open(f,'rb').read()), n)))"];
@@ -273,14 +273,14 @@ commands! {
         ["sqlite3", "db", "begin; update t set v = v + 1 where id % 3 = 0; delete from u where tag = 4; commit; pragma integrity_check; select sum(v) from t"];
     sqlite_write_ahead_log: database,
         ["sqlite3", "db", "pragma journal_mode=wal; insert into u values(1, 2); pragma wal_checkpoint(truncate); select count(*) from u"];
-    git_log: repository, ["git", "log", "--stat", "-p"] => env("GIT_PAGER", "cat").normalise(without_index);
+    git_log: repository, ["git", "log", "--stat", "-p"] => env("GIT_PAGER", "cat").normalise(without_index).cold_names();
     git_diff_of_revisions: repository, ["git", "diff", "HEAD~5", "HEAD"] => normalise(without_index);
-    git_fsck: repository, ["git", "fsck", "--full", "--strict", "--no-progress"] => normalise(without_index);
+    git_fsck: repository, ["git", "fsck", "--full", "--strict", "--no-progress"] => normalise(without_index).cold_names();
     git_blame: repository, ["git", "blame", "src/module1/part1.txt"] => normalise(without_index);
     git_clone: repository, ["git", "clone", "-q", "--no-hardlinks", ".", "copy"] => env(GIT[3].0, GIT[3].1).env(GIT[4].0, GIT[4].1).env(GIT[5].0, GIT[5].1).normalise(without_index);
-    git_grep: repository, ["git", "grep", "-c", "heron"] => normalise(without_index);
+    git_grep: repository, ["git", "grep", "-c", "heron"] => normalise(without_index).cold_names();
     gcc_compiles_and_links: project, ["sh", "-c", "cc -O1 -o prog *.c && ./prog"];
-    ld_of_fifty_objects: objects, ["sh", "-c", "ld -r -o all.o o*.o"] => needs(&["ld"]);
+    ld_of_fifty_objects: objects, ["sh", "-c", "ld -r -o all.o o*.o"] => needs(&["ld"]).cold_names();
     ar_nm_and_ranlib: objects, ["sh", "-c", "ar rcsD lib.a o*.o && nm lib.a && ar t lib.a"] => needs(&["ar"]);
     strip_rewrites: objects, ["strip", "-g", "o00.o", "o01.o", "o02.o", "o03.o"];
     objdump_disassembles: objects, ["objdump", "-d", "o00.o", "o07.o", "o49.o"];
@@ -334,19 +334,19 @@ commands! {
 scripts! {
     uniq_comm_and_join: texts, "sh", "cut -d' ' -f3 long.txt | sort | uniq -c; sort a.txt > x; sort b.txt > y; comm x y | wc; join -j1 x y";
     ls_of_own_descriptors: texts, "sh", "ls -l /proc/self/fd 3<a.txt 4<b.txt | awk '{print $9}' | sort -n | tail -n +2 | grep -v '^[5-9]'";
-    xargs_in_parallel: sources, "sh", "find src -name '*.txt' | sort | xargs -P 4 -n 5 md5sum | sort";
-    tar_extracts: sources, "sh", "tar cf - src | (mkdir out && tar xpf - -C out); tar cf a.tar src && tar tf a.tar | wc -l";
+    xargs_in_parallel: sources, "sh", "find src -name '*.txt' | sort | xargs -P 4 -n 5 md5sum | sort" => cold_names();
+    tar_extracts: sources, "sh", "tar cf - src | (mkdir out && tar xpf - -C out); tar cf a.tar src && tar tf a.tar | wc -l" => cold_names();
     tar_appends_and_compares: sources, "sh", "tar cf a.tar src/module1 && tar rf a.tar src/module2 && tar df a.tar && tar xf a.tar -O | md5sum; rm a.tar";
     gzip_round_trip: texts, "sh", "gzip -nk9 long.txt && gzip -t long.txt.gz && zcat long.txt.gz | cmp - long.txt";
     xz_round_trip: texts, "sh", "xz -k1 -T2 a.txt data.bin && xz -dc a.txt.xz | cmp - a.txt; xz -l data.bin.xz | wc -l" => needs(&["xz"]);
     zstd_round_trip: texts, "sh", "zstd -q -T2 long.txt data.bin && zstd -qdc long.txt.zst | cmp - long.txt" => needs(&["zstd"]);
     bzip2_round_trip: texts, "sh", "bzip2 -k long.txt && bzcat long.txt.bz2 | cmp - long.txt" => needs(&["bzip2"]);
-    patch_applies: versions, "sh", "diff -ru old new > p; cd old && patch -p1 < ../p; cd .. && diff -r old new" => needs(&["patch"]);
+    patch_applies: versions, "sh", "diff -ru old new > p; cd old && patch -p1 < ../p; cd .. && diff -r old new" => needs(&["patch"]).cold_names();
     git_life: sources, "sh", "git init -q -b main . && git add -A && git commit -qm one && echo more >> src/run.sh && git status --short && \
         git diff && git commit -qam two && git log --format='%H %s' && git gc -q && git count-objects -v && git tag t && git branch b && git checkout -q b && git stash list"
         => env(GIT[0].0, GIT[0].1).env(GIT[1].0, GIT[1].1).env(GIT[2].0, GIT[2].1).env(GIT[3].0, GIT[3].1)
-           .env(GIT[4].0, GIT[4].1).env(GIT[5].0, GIT[5].1).normalise(without_index);
-    make_twice: project, "sh", "make -s && ./prog && make && touch shared.h && make -s -j3 && ./prog";
+           .env(GIT[4].0, GIT[4].1).env(GIT[5].0, GIT[5].1).normalise(without_index).cold_names();
+    make_twice: project, "sh", "make -s && ./prog && make && touch shared.h && make -s -j3 && ./prog" => cold_names();
     pipelines: texts, "sh", "cat a.txt b.txt | tr a-z A-Z | grep MILL | sort -r | head -20 | tee kept | wc -l; cat kept";
     pipe_status: texts, "bash", "cat long.txt | head -1; echo ${PIPESTATUS[*]}; set -o pipefail; false | cat a.txt | wc -l; echo $?";
     here_documents: texts, "sh", "cat - a.txt <<END | wc\n$(cat b.txt)\nEND\nread x y <<E\none two\nE\necho $x";

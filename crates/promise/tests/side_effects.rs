@@ -136,6 +136,47 @@ guests! {
     the_environment_is_the_programs_own: "environment";
     paths_of_every_length_work: "long_paths";
     a_deleted_working_directory_works: "deleted_directory";
+    registers_survive_every_call: "registers";
+    the_smallest_stacks_suffice: "small_stacks";
+    a_lease_is_broken_by_the_original_only: "leases";
+    a_fifo_is_opened_by_the_original_only: "open_fifo", "events";
+    every_way_to_exec_works_and_fails_as_without: "exec_kinds";
+    as_many_arguments_can_be_executed: "exec_limits";
+    a_thread_may_exec_while_others_read: "thread_exec";
+    threads_may_read_while_others_fork: "thread_forks";
+    unusual_memory_can_be_read_into: "unusual_memory";
+    a_storm_of_signals_changes_nothing: "signal_storm";
+    a_program_may_catch_its_own_faults: "guard_pages";
+    a_second_c_library_works: "other_namespace";
+    processes_may_share_descriptors_and_memory: "shared_table";
+}
+
+/// A tree of names, and nothing of it known to the kernel where that can be arranged.
+#[test]
+fn names_are_looked_up_as_without() {
+    let _ = guest("path_calls", &[])
+        .setup(|scratch| {
+            for d in 0..12 {
+                for f in 0..6 {
+                    scratch.text(&format!("tree/d{d}/f{f}"), 3 + f, (d * 10 + f) as u64);
+                }
+                for (link, target) in [("link", "f3"), ("dangling", "nowhere"), ("loop", "loop")] {
+                    std::os::unix::fs::symlink(target, scratch.at(&format!("tree/d{d}/{link}")))
+                        .expect("a link");
+                }
+                let mode = nix::sys::stat::Mode::from_bits_truncate(0o600);
+                nix::unistd::mkfifo(&scratch.at(&format!("tree/d{d}/fifo")), mode).expect("a FIFO");
+            }
+        })
+        .cold_names()
+        .check();
+}
+
+/// A daemon reads on after the run that started it is over.
+#[test]
+fn a_daemon_goes_on_after_the_run() {
+    let wait = "\"$@\"; s=$?; i=0; while [ ! -e out/done ] && [ $i -lt 200 ]; do sleep 0.05; i=$((i+1)); done; exit $s";
+    let _ = guest("daemonize", &[]).before(["sh", "-c", wait, "sh"]).check();
 }
 
 #[test]
@@ -309,6 +350,7 @@ misled! {
     may_close_everything: "close";
     may_start_threads: "threads";
     may_unmap_itself: "unmap";
+    may_read_other_files: "peek";
     may_change_limits: "limits";
     may_shut_down_sockets: "shutdown";
 }
