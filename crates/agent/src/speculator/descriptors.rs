@@ -194,6 +194,9 @@ pub fn close(state: &mut State, descriptor: usize) -> isize {
     if file.references == 0 {
         let real = file.real;
         *file = CLOSED;
+        if state.last_stat.0 == real as isize {
+            state.last_stat.0 = -1;
+        }
         if real >= 0 && !hints::close_with_flight(state, real) {
             kernel::close(real as isize);
         }

@@ -17,6 +17,8 @@ use crate::trace;
 const FLIGHTS: usize = LIMIT_MAX as usize;
 /// A speculator whose log is not consumed for so long ends, in seconds.
 const LIFETIME_SECONDS: u64 = 30;
+/// Every how manieth flight is looked at even if it must have landed long ago.
+const LOOKED_AT_EVERY: u32 = 8;
 /// Pauses that a place in the executor's queue is waited for.
 const QUEUE_PAUSES_MAX: u32 = 400;
 /// Pause while the original catches up.
@@ -41,6 +43,7 @@ pub struct Hints {
     flights: [Flight; FLIGHTS],
     first: usize,
     len: usize,
+    landed: u32,
     /// Bytes hinted and not consumed.
     ahead_bytes: u64,
     /// Log position up to which consumed bytes were subtracted.
@@ -135,31 +138,42 @@ pub fn make_room(state: &mut State, device: u8) {
     land(state, (limit as usize).clamp(1, FLIGHTS) - 1);
 }
 
-/// Waits for the oldest flights until at most `left` are in flight.
+/// Lets the oldest flights land until at most `left` are in flight.
 fn land(state: &mut State, left: usize) {
     while state.hints.len > left {
         let hints = &mut state.hints;
         let Some(flight) = hints.flights.get(hints.first % FLIGHTS).copied() else { return };
         hints.first = (hints.first + 1) % FLIGHTS;
         hints.len -= 1;
+        hints.landed = hints.landed.wrapping_add(1);
+        let looked_at = hints.landed % LOOKED_AT_EVERY == 0;
         state.slot.flights.store(hints.len as u32, Relaxed);
-        let before = ticks();
-        kernel::wait_for(flight.file as isize, flight.offset);
-        let after = ticks();
+        let entry = device_entry(state, flight.device);
+        let base = entry.map_or(0, |entry| InflightLimit::load(&entry.limit).base_ticks());
+        // One that departed long ago has landed, as a rule: asking costs as much as another hint.
+        if base == 0 || looked_at || ticks().wrapping_sub(flight.since) < base.saturating_mul(2) {
+            wait_for_landing(state, flight, entry);
+        }
         if flight.owned {
             kernel::close(flight.file as isize);
         }
-        let waited_min = state.header.ticks_per_second.load(Relaxed) / 1_000_000 * WAITED_US_MIN;
-        if let Some(entry) = device_entry(state, flight.device)
-            && after.wrapping_sub(before) > waited_min
-        {
-            let mut limit = InflightLimit::load(&entry.limit);
-            limit.on_seen(after.wrapping_sub(flight.since), flight.depth);
-            limit.store(&entry.limit);
-        }
-        if abandoned(state) {
-            end(End::Abandoned);
-        }
+    }
+}
+
+fn wait_for_landing(state: &State, flight: Flight, entry: Option<&Device>) {
+    let before = ticks();
+    kernel::wait_for(flight.file as isize, flight.offset);
+    let after = ticks();
+    let waited_min = state.header.ticks_per_second.load(Relaxed) / 1_000_000 * WAITED_US_MIN;
+    if let Some(entry) = entry
+        && after.wrapping_sub(before) > waited_min
+    {
+        let mut limit = InflightLimit::load(&entry.limit);
+        limit.on_seen(after.wrapping_sub(flight.since), flight.depth);
+        limit.store(&entry.limit);
+    }
+    if abandoned(state) {
+        end(End::Abandoned);
     }
 }
 

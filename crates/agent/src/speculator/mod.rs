@@ -48,11 +48,15 @@ pub struct State {
     pub directory: forebay_sigsafe::path::PathBuffer<{ paths::BYTES }>,
     /// Files whose contents are made up, by how.
     pub fictions: reads::Fictions,
+    /// Whether cold paths are looked up here or by the executor.
+    pub own_look_ups: paths::OwnLookUps,
     /// Paths that were seen in directories, and how many.
     pub listed: listing::Listed,
     pub entries_seen: u64,
     /// The program visits directories that it found in others.
     pub descends: bool,
+    /// Figures of the file that was opened last, with its descriptor: programs ask for them at once.
+    pub last_stat: (isize, n::stat),
     /// Memory that the program has added, in bytes.
     pub added_bytes: u64,
     /// Calls since the last hint, for the processor-time limit.
@@ -88,6 +92,7 @@ pub fn begin(slot: &'static Slot, snapshot: &'static Snapshot) {
         (&raw mut (*place).process).write(snapshot.process);
         (&raw mut (*place).thread).write(snapshot.thread);
         (&raw mut (*place).parent).write(snapshot.parent);
+        (&raw mut (*place).last_stat.0).write(-1);
     }
     // SAFETY: no arguments.
     slot.speculator_pid.store(unsafe { sys!(n::__NR_getpid) } as u32, Relaxed);

@@ -4,9 +4,10 @@
 //! site decides between a made-up result and waiting.
 
 use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_sigsafe::path::PathBuffer;
-use forebay_sigsafe::{call, errno, general as n, sys, text};
+use forebay_sigsafe::{call, errno, general as n, sys, text, ticks};
 use forebay_speculation::channel::{PATH_BYTES, PathHint};
 use forebay_speculation::site::{Kind as SiteKind, Strategy};
 
@@ -123,6 +124,33 @@ unsafe fn log(state: &mut State, call: &Call, hinted: bool, site: Option<u32>) {
     hints::log(state, signature, make_mark(hinted.then_some(0), site));
 }
 
+/// When the speculator makes a cold look-up itself. One that has to wait brings a block of inodes with it, so those
+/// that follow are fast, and to hand them to the executor would cost more than to make them. After one that waited
+/// the next few are handed over all the same, in case they wait too.
+#[derive(Clone, Copy)]
+pub struct OwnLookUps {
+    handed_over: u32,
+    pause: u32,
+}
+
+const PAUSE_FIRST: u32 = 4;
+const PAUSE_MAX: u32 = 64;
+
+impl OwnLookUps {
+    fn due(&mut self) -> bool {
+        if self.handed_over == 0 {
+            return true;
+        }
+        self.handed_over -= 1;
+        false
+    }
+
+    fn learn(&mut self, slow: bool) {
+        self.pause = if slow { (self.pause * 2).clamp(PAUSE_FIRST, PAUSE_MAX) } else { 0 };
+        self.handed_over = if slow { self.pause } else { 0 };
+    }
+}
+
 /// A path that was looked up: a descriptor naming the file (to be closed), an error, or a made-up answer.
 enum Found {
     File(isize),
@@ -168,6 +196,14 @@ unsafe fn find(
                 return Found::Error(call::error(errno::ENOENT));
             }
             Entry::Other | Entry::Unknown => {}
+        }
+        if state.own_look_ups.due() {
+            let before = ticks();
+            let found = kernel::find_waiting(target_path.directory, target_path.path, flags);
+            let slow = ticks().wrapping_sub(before) > state.header.stall_ticks_min.load(Relaxed);
+            state.own_look_ups.learn(slow);
+            log(state, call, slow, None);
+            return if found >= 0 { Found::File(found) } else { Found::Error(found) };
         }
         let length = if hint_kind == PathHint::Data { descriptors::HINTED_AT_OPEN as u32 } else { 0 };
         let ticket = if known { hints::path(state, hint_kind, whole.as_bytes(), 0, length) } else { None };
@@ -231,6 +267,7 @@ pub unsafe fn open(state: &mut State, call: &Call, directory: usize, path: usize
 /// Opens what was found, if it is a regular file or directory.
 fn open_found(state: &mut State, found: isize, flags: u32) -> Result<File, isize> {
     let stat = kernel::stat(found).ok_or(call::EBADF)?;
+    state.last_stat = (-1, stat);
     let kind = match stat.st_mode & n::S_IFMT {
         n::S_IFREG => Kind::Regular,
         n::S_IFDIR => Kind::Directory,
@@ -241,6 +278,7 @@ fn open_found(state: &mut State, found: isize, flags: u32) -> Result<File, isize
     if real < 0 {
         return Err(real);
     }
+    state.last_stat.0 = real;
     let mut file = descriptors::opened(kind, real, flags);
     file.size = stat.st_size as u64;
     file.identity = descriptors::identity(&stat);
@@ -339,7 +377,7 @@ fn made_up(directory: bool) -> n::stat {
     stat.st_size = SIZE_MADE_UP as _;
     stat.st_blksize = 4096;
     stat.st_blocks = (SIZE_MADE_UP / 512) as _;
-    stat.st_ino = forebay_sigsafe::ticks();
+    stat.st_ino = ticks();
     stat
 }
 
@@ -382,6 +420,11 @@ pub unsafe fn stat_descriptor(state: &mut State, descriptor: usize, out: usize) 
     upgrade(state, descriptor, false);
     let Some((_, file)) = state.descriptors.file(descriptor as u32 as usize) else { return call::EBADF };
     if file.real >= 0 {
+        if state.last_stat.0 == file.real as isize {
+            // SAFETY: the caller's.
+            unsafe { (out as *mut n::stat).write_unaligned(state.last_stat.1) };
+            return 0;
+        }
         // SAFETY: the caller's.
         return unsafe { sys!(n::__NR_newfstatat, file.real, c"".as_ptr(), out, n::AT_EMPTY_PATH) };
     }
