@@ -146,7 +146,8 @@ impl Case {
         let figures = figures.join(", ");
         if let Some(path) = std::env::var_os("FOREBAY_PROMISE_FIGURES") {
             let mut file = File::options().append(true).create(true).open(path).expect("open the figures");
-            writeln!(file, "{}: {figures}", self.name).expect("write the figures");
+            writeln!(file, "{}: lingered_ms {}, {figures}", self.name, with.lingered_ms)
+                .expect("write the figures");
         }
         let found = compare(&without, &with);
         assert!(

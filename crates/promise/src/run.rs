@@ -38,6 +38,8 @@ pub struct Outcome {
     pub stats: String,
     /// What the warden found wrong: a time-out, processes left.
     pub complaints: Vec<String>,
+    /// How long after the end a speculator was still seen.
+    pub lingered_ms: u64,
     /// From start to end.
     pub took: Duration,
 }
@@ -139,11 +141,12 @@ impl Launch<'_> {
 
         let report = fs::read_to_string(&report).expect("the warden's report");
         let mut status = -1;
+        let mut lingered_ms = 0;
         let mut complaints = Vec::new();
         for line in report.lines() {
             match line.split_once(' ') {
                 Some(("status", number)) => status = number.parse().expect("a number"),
-                Some(("speculator-left", _)) => {}
+                Some(("speculator-left", number)) => lingered_ms = number.parse().expect("a number"),
                 _ => complaints.push(line.to_owned()),
             }
         }
@@ -156,6 +159,7 @@ impl Launch<'_> {
             stamps: Vec::new(),
             stats: fs::read_to_string(&stats).unwrap_or_default(),
             complaints,
+            lingered_ms,
             took,
         }
     }
