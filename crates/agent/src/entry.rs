@@ -8,7 +8,10 @@
 
 use core::sync::atomic::{AtomicU8, AtomicUsize};
 
+use forebay_sigsafe::{call, errno};
 use forebay_speculation::channel::PATCH_SITES;
+
+use crate::interpose;
 
 /// The registers of a system call, in the order that `forebay_entry` stores them.
 #[repr(C)]
@@ -32,14 +35,27 @@ impl Call {
         Self { number, arguments, frame: 0, site: 0, origin }
     }
 
-    /// Lets the kernel carry it out.
+    /// A call that the program makes by calling an interposed function of libc's.
+    pub const fn interposed(number: usize, arguments: [usize; 6], function: usize) -> Self {
+        Self { number, arguments, frame: 0, site: PATCH_SITES + function, origin: 0 }
+    }
+
+    /// Lets the kernel carry it out, or the interposed function; the result is theirs.
     ///
     /// # Safety
     /// The program asked for just this call.
     #[inline(always)]
     pub unsafe fn execute(&self) -> isize {
+        if self.site >= PATCH_SITES {
+            return interpose::execute(self.site - PATCH_SITES, self.arguments);
+        }
         // SAFETY: the caller's.
         unsafe { forebay_sigsafe::syscall(self.number, self.arguments) }
+    }
+
+    /// Whether the call, which had this result, may have found that its pointers lead nowhere.
+    pub const fn may_have_faulted(&self, result: isize) -> bool {
+        result == call::error(errno::EFAULT) || (self.site >= PATCH_SITES && result < 0)
     }
 }
 

@@ -38,7 +38,7 @@ pub unsafe fn execute(call: &Call, at: bool) -> isize {
             count(Unassisted::NotExamined);
         }
         // SAFETY: the program's call.
-        return unsafe { call.execute() };
+        return unsafe { forebay_sigsafe::syscall(call.number, call.arguments) };
     };
     let mut arguments = call.arguments;
     arguments[environment_index] = array as usize;

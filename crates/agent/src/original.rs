@@ -9,7 +9,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use forebay_sigsafe::general as n;
-use forebay_sigsafe::{call, prctl, sys, text, ticks};
+use forebay_sigsafe::{prctl, sys, text, ticks};
 use forebay_speculation::channel::{Header, LOG_ENTRIES, LOGS, Off, Slot, mark};
 use forebay_speculation::inflight::InflightLimit;
 use forebay_speculation::log::{Consumed, Consumer};
@@ -372,7 +372,7 @@ unsafe fn look_up(call: &Call, class: Class) -> isize {
     let mut standing = Standing::Alone;
     // A call on the descriptor itself is none on a path.
     let on_path = call.number as u32 != n::__NR_newfstatat || call.arguments[3] as u32 & n::AT_EMPTY_PATH == 0;
-    if LIVE.load(Relaxed) != 0 && on_path && !call::is(result, forebay_sigsafe::errno::EFAULT) {
+    if LIVE.load(Relaxed) != 0 && on_path && !call.may_have_faulted(result) {
         // SAFETY: the kernel has just read the path.
         let signature = unsafe { signatures::path(call) };
         standing = compare(signature);

@@ -2,42 +2,19 @@
 
 use core::sync::atomic::Ordering;
 
-use forebay_sigsafe::elf::{Elf_Dyn, Elf_Ehdr, Elf_Phdr, PT_DYNAMIC, PT_PHDR};
+use forebay_sigsafe::elf::{Elf_Ehdr, Elf_Phdr};
 use forebay_sigsafe::general as n;
-use forebay_sigsafe::{sys, text};
+use forebay_sigsafe::sys;
 use forebay_speculation::channel::{Displaced, PatchTable};
 
 use crate::entry;
+use crate::objects::{self, ProgramHeaders};
 
 const PAGE: usize = 4096;
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const JUMP: u8 = 0xe9;
 const NOTE_BUILD_ID: u32 = 3;
 const PT_NOTE: u32 = 4;
-const DT_DEBUG: isize = 21;
-
-/// What the dynamic loader says of a loaded object (link.h).
-#[repr(C)]
-struct LinkMap {
-    address: usize,
-    name: *const u8,
-    dynamic: *const u8,
-    next: *const LinkMap,
-    previous: *const LinkMap,
-}
-
-#[repr(C)]
-struct LoaderDebug {
-    version: i32,
-    map: *const LinkMap,
-}
-
-/// Where in the file of the program its load addresses are, from the kernel's auxiliary vector.
-#[derive(Clone, Copy)]
-pub struct ProgramHeaders {
-    pub address: usize,
-    pub count: usize,
-}
 
 /// Patches libc; the number of sites, 0 where the table is not of this libc or its text cannot be written.
 ///
@@ -45,7 +22,8 @@ pub struct ProgramHeaders {
 /// The process has one thread, and the loader's list of objects is complete.
 pub unsafe fn apply(table: &PatchTable, headers: ProgramHeaders) -> usize {
     // SAFETY: the caller's.
-    let Some(base) = (unsafe { libc_address(headers) }) else { return 0 };
+    let libc = unsafe { objects::loaded(headers) }.find(|object| object.is_libc());
+    let Some(base) = libc.map(|libc| libc.bias) else { return 0 };
     // SAFETY: an object in the loader's list starts with its ELF header.
     if !unsafe { build_id_matches(base, table) } {
         return 0;
@@ -101,37 +79,6 @@ unsafe fn patch(index: usize, site: usize, displaced: Displaced) -> bool {
         }
     }
     true
-}
-
-/// Load address of libc.so.6 by the loader's list.
-///
-/// # Safety
-/// `headers` are the program's.
-unsafe fn libc_address(headers: ProgramHeaders) -> Option<usize> {
-    // SAFETY: the structures are the loader's and stay while the process lives.
-    unsafe {
-        let program = core::slice::from_raw_parts(headers.address as *const Elf_Phdr, headers.count);
-        let own = program.iter().find(|header| header.p_type == PT_PHDR)?;
-        let bias = headers.address.wrapping_sub(own.p_vaddr as usize);
-        let dynamic = program.iter().find(|header| header.p_type == PT_DYNAMIC)?;
-        let mut entry = bias.wrapping_add(dynamic.p_vaddr as usize) as *const Elf_Dyn;
-        while (*entry).d_tag != 0 && (*entry).d_tag as isize != DT_DEBUG {
-            entry = entry.add(1);
-        }
-        if (*entry).d_tag == 0 {
-            return None;
-        }
-        let debug = ((*entry).d_un.d_val as usize as *const LoaderDebug).as_ref()?;
-        let mut map = debug.map.as_ref();
-        while let Some(object) = map {
-            let name = if object.name.is_null() { &[][..] } else { text::bytes(object.name) };
-            if name.ends_with(b"/libc.so.6") || name == b"libc.so.6" {
-                return Some(object.address);
-            }
-            map = object.next.as_ref();
-        }
-        None
-    }
 }
 
 /// # Safety

@@ -43,6 +43,11 @@ pub fn begin_speculator() {
     PAGE.role.store(SPECULATOR, Ordering::Relaxed);
 }
 
+/// Whether this is the speculator.
+pub fn is_speculator() -> bool {
+    PAGE.role.load(Ordering::Relaxed) == SPECULATOR
+}
+
 /// Never does anything again in this process.
 pub fn turn_off() {
     PAGE.role.store(OFF, Ordering::Relaxed);

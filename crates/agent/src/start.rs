@@ -4,8 +4,8 @@ use core::sync::atomic::Ordering;
 
 use forebay_speculation::channel::{Off, feature};
 
-use crate::patch::{self, ProgramHeaders};
-use crate::{environment, original, role, session};
+use crate::objects::ProgramHeaders;
+use crate::{environment, interpose, original, patch, role, session};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -37,6 +37,8 @@ extern "C" fn start(_count: i32, _arguments: *mut *mut u8, environment: *mut *mu
     // SAFETY: constructors run before the program could start a thread.
     if unsafe { patch::apply(&header.patches, headers) } == 0 {
         header.missing.fetch_or(feature::PATCHING, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { interpose::apply(headers) };
     }
 }
 

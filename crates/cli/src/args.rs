@@ -55,6 +55,9 @@ pub struct Run {
     /// Load the agent but never speculate, to see what the agent costs
     #[arg(long)]
     pub no_speculation: bool,
+    /// Interpose libc's functions instead of patching its system calls; misses what libc reads by itself
+    #[arg(long)]
+    pub no_patching: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<OsString>,
@@ -67,7 +70,7 @@ impl Run {
     pub fn quickly(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut arguments = arguments.peekable();
         arguments.next_if(|command| command == "run")?;
-        let mut run = Self { stats: false, json: None, no_speculation: false, command: vec![] };
+        let mut run = Self { stats: false, json: None, no_speculation: false, no_patching: false, command: vec![] };
         loop {
             let argument = arguments.next()?;
             match argument.to_str()? {

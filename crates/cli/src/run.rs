@@ -37,7 +37,8 @@ pub fn run(args: Run) -> ExitCode {
 
 fn start(args: Run) -> Result<Outcome, Error> {
     let agent = agent_library::locate()?;
-    forebay_supervisor::run(&Options { command: args.command, agent, speculate: !args.no_speculation })
+    let (speculate, patch) = (!args.no_speculation, !args.no_patching);
+    forebay_supervisor::run(&Options { command: args.command, agent, speculate, patch })
 }
 
 /// What cannot be written any more does not change the program's exit status.

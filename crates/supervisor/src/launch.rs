@@ -3,7 +3,7 @@
 
 use std::{
     env,
-    ffi::{CString, OsStr, OsString},
+    ffi::{CString, OsStr},
     io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -14,7 +14,7 @@ use forebay_speculation::channel::Unassisted;
 use rustix::fs::{Access, AtFlags, CWD, FileType, accessat, stat};
 
 use crate::{
-    Error,
+    Error, Options,
     agent_library::Preload,
     channel::Channel,
     examine::{Examined, examine, script_interpreter},
@@ -28,22 +28,24 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 const SHELL: &str = "/bin/sh";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
-/// Starts `command` and returns its process id.
+/// Starts the program and returns its process id.
 ///
 /// # Errors
 /// The command was not found, cannot be executed, or the system refuses a process.
 pub fn launch(
     channel: &Channel,
-    command: &[OsString],
+    options: &Options,
     preload: &Preload,
     signals: &SignalsBlocked,
 ) -> Result<i32, Error> {
+    let command = &options.command;
     let name = command.first().ok_or(Error::NoCommand)?;
     let arguments: Vec<CString> = command.iter().map(|argument| c_string(argument)).collect();
     let environment = ffi::environment();
     let mut refused = None;
     for path in candidates(name, env::var_os("PATH").as_deref()) {
-        let attempt = Attempt { channel, preload, signals, environment: &environment };
+        let attempt =
+            Attempt { channel, preload, signals, environment: &environment, patch: options.patch };
         match attempt.start(&path, &arguments) {
             Ok(pid) => return Ok(pid),
             // As execvp(3): such a directory of PATH is passed over, and remembered when nothing better comes.
@@ -94,6 +96,7 @@ struct Attempt<'a> {
     preload: &'a Preload,
     signals: &'a SignalsBlocked,
     environment: &'a [CString],
+    patch: bool,
 }
 
 impl Attempt<'_> {
@@ -119,7 +122,9 @@ impl Attempt<'_> {
         let program = c_string(path.as_os_str());
         let reason = match &examined.loader {
             Ok(loader) => {
-                patch_table::publish(self.channel.header(), loader);
+                if self.patch {
+                    patch_table::publish(self.channel.header(), loader);
+                }
                 let assisted = self.assisted_environment();
                 match ffi::start(&program, arguments, &assisted, self.signals) {
                     // Our variables may be what was too much.

@@ -47,6 +47,8 @@ pub struct Options {
     pub agent: PathBuf,
     /// Whether agents may speculate. Without, they are loaded and do nothing: what they cost can be measured.
     pub speculate: bool,
+    /// Whether agents patch libc. Without, they interpose its functions, as where it cannot be patched.
+    pub patch: bool,
 }
 
 /// How a run ended.
@@ -72,7 +74,7 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
 
     let signals = SignalsBlocked::new();
     let started = Instant::now();
-    let pid = launch::launch(&channel, &options.command, &preload, &signals)?;
+    let pid = launch::launch(&channel, options, &preload, &signals)?;
     channel.set_memory_limits();
     let ended = watch::watch(pid, &channel, &executor, &mut ledger)?;
     let elapsed = started.elapsed();
