@@ -31,7 +31,8 @@ pub fn library_reachable() -> bool {
     use forebay_sigsafe::general::{__NR_faccessat, AT_FDCWD, R_OK};
     let library = library();
     // SAFETY: `take` leaves a terminator behind the path.
-    !library.is_empty() && unsafe { forebay_sigsafe::sys!(__NR_faccessat, AT_FDCWD, library.as_ptr(), R_OK) } == 0
+    !library.is_empty()
+        && unsafe { forebay_sigsafe::sys!(__NR_faccessat, AT_FDCWD, library.as_ptr(), R_OK) } == 0
 }
 
 /// Takes the variables out of the environment array, in place and keeping the order of the others. The name of
@@ -126,7 +127,11 @@ pub struct Extended {
 impl Extended {
     /// Room for an environment.
     pub const fn new() -> Self {
-        Self { entries: [core::ptr::null(); ENTRIES_MAX], preload: PathBuffer::new(), session: PathBuffer::new() }
+        Self {
+            entries: [core::ptr::null(); ENTRIES_MAX],
+            preload: PathBuffer::new(),
+            session: PathBuffer::new(),
+        }
     }
 
     /// Fills it from the program's own; `None` where it does not fit.

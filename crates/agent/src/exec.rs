@@ -48,7 +48,9 @@ pub unsafe fn execute(call: &Call, at: bool) -> isize {
 }
 
 fn count(reason: Unassisted) {
-    if let Some(counter) = session::header().and_then(|header| header.processes_unassisted.get(reason as usize)) {
+    if let Some(counter) =
+        session::header().and_then(|header| header.processes_unassisted.get(reason as usize))
+    {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -204,4 +206,3 @@ impl Start {
         Err(Some(Unassisted::Static))
     }
 }
-

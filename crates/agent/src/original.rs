@@ -371,7 +371,8 @@ unsafe fn look_up(call: &Call, class: Class) -> isize {
     let after = ticks();
     let mut standing = Standing::Alone;
     // A call on the descriptor itself is none on a path.
-    let on_path = call.number as u32 != n::__NR_newfstatat || call.arguments[3] as u32 & n::AT_EMPTY_PATH == 0;
+    let on_path =
+        call.number as u32 != n::__NR_newfstatat || call.arguments[3] as u32 & n::AT_EMPTY_PATH == 0;
     if LIVE.load(Relaxed) != 0 && on_path && !call.may_have_faulted(result) {
         // SAFETY: the kernel has just read the path.
         let signature = unsafe { signatures::path(call) };
@@ -488,8 +489,8 @@ fn note(before: u64, after: u64, standing: Standing, device: Option<u64>) {
     }
     counters.stalls.fetch_add(1, Relaxed);
     counters.stall_ticks.fetch_add(duration, Relaxed);
-    let orphaned = OWNER.load(Relaxed) != forebay_sigsafe::thread_pointer()
-        && slot.speculator_pid.load(Relaxed) == 0;
+    let orphaned =
+        OWNER.load(Relaxed) != forebay_sigsafe::thread_pointer() && slot.speculator_pid.load(Relaxed) == 0;
     trace::tell(
         b"stalled: standing, ticks, armed, alive",
         &[

@@ -35,7 +35,8 @@ pub unsafe fn apply(table: &PatchTable, headers: ProgramHeaders) -> usize {
             Some((index, base + (word as u32) as usize, Displaced::from_u8((word >> 32) as u8)?))
         })
     };
-    let (Some(lowest), Some(highest)) = (sites().map(|site| site.1).min(), sites().map(|site| site.1).max()) else {
+    let (Some(lowest), Some(highest)) = (sites().map(|site| site.1).min(), sites().map(|site| site.1).max())
+    else {
         return 0;
     };
     let start = lowest & !(PAGE - 1);

@@ -6,7 +6,8 @@ use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::sys;
 use forebay_speculation::channel::{
-    HEADER_BYTES, Header, LAYOUT, MAGIC, Off, SLOT_BYTES, SLOT_CLAIMED, SLOT_CLOSED, SLOT_FREE, Slot, slot_offset,
+    HEADER_BYTES, Header, LAYOUT, MAGIC, Off, SLOT_BYTES, SLOT_CLAIMED, SLOT_CLOSED, SLOT_FREE, Slot,
+    slot_offset,
 };
 
 static HEADER: AtomicPtr<Header> = AtomicPtr::new(core::ptr::null_mut());
@@ -35,7 +36,11 @@ impl Name {
             Some(key) => parse_hexadecimal(key)?.0,
             None => 0,
         };
-        Some(Self { supervisor: supervisor.try_into().ok()?, descriptor: descriptor.try_into().ok()?, program_key })
+        Some(Self {
+            supervisor: supervisor.try_into().ok()?,
+            descriptor: descriptor.try_into().ok()?,
+            program_key,
+        })
     }
 }
 
@@ -134,7 +139,9 @@ pub fn claim(pid: u32) -> Result<&'static Slot, Off> {
 /// The mapping stays: a signal handler or another thread may be using it.
 pub fn close() {
     SLOT.store(core::ptr::null_mut(), Ordering::Relaxed);
-    if let Some(state) = header().and_then(|header| header.slot_states.get(SLOT_INDEX.load(Ordering::Relaxed))) {
+    if let Some(state) =
+        header().and_then(|header| header.slot_states.get(SLOT_INDEX.load(Ordering::Relaxed)))
+    {
         state.store(SLOT_CLOSED, Ordering::Release);
     }
 }

@@ -193,10 +193,7 @@ pub fn fork(slot: &'static Slot) -> Option<(Spawned, u32)> {
             return Some((Spawned::Speculator, generation));
         }
         if between > 0 {
-            while call::is(
-                sys!(n::__NR_wait4, between, 0, n::__WALL, 0),
-                forebay_sigsafe::errno::EINTR,
-            ) {}
+            while call::is(sys!(n::__NR_wait4, between, 0, n::__WALL, 0), forebay_sigsafe::errno::EINTR) {}
         }
         let _ = sys!(n::__NR_rt_sigprocmask, n::SIG_SETMASK, &raw const mask, 0, 8);
         if between < 0 || speculator <= 0 {

@@ -44,8 +44,7 @@ pub fn launch(
     let environment = ffi::environment();
     let mut refused = None;
     for path in candidates(name, env::var_os("PATH").as_deref()) {
-        let attempt =
-            Attempt { channel, preload, signals, environment: &environment, patch: options.patch };
+        let attempt = Attempt { channel, preload, signals, environment: &environment, patch: options.patch };
         match attempt.start(&path, &arguments) {
             Ok(pid) => return Ok(pid),
             // As execvp(3): such a directory of PATH is passed over, and remembered when nothing better comes.

@@ -41,8 +41,7 @@ pub fn enter(state: &mut State, snapshot: &Snapshot) -> Result<(), Refused> {
             return Err(Refused);
         }
         let flags = n::O_PATH | n::O_DIRECTORY | n::O_CLOEXEC;
-        state.proc_descriptors =
-            sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/fd".as_ptr(), flags);
+        state.proc_descriptors = sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/fd".as_ptr(), flags);
         if state.proc_descriptors < 0 {
             super::missing(feature::PROC);
             return Err(Refused);
@@ -217,8 +216,7 @@ extern "C" fn on_tick(_signal: i32, _info: *const u8, _context: *mut Context) {
 unsafe fn restrict_files() {
     // SAFETY: the calls read locals.
     unsafe {
-        let version =
-            sys!(n::__NR_landlock_create_ruleset, 0, 0, landlock::LANDLOCK_CREATE_RULESET_VERSION);
+        let version = sys!(n::__NR_landlock_create_ruleset, 0, 0, landlock::LANDLOCK_CREATE_RULESET_VERSION);
         if version <= 0 {
             super::missing(feature::LANDLOCK);
             return;

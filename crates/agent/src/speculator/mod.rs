@@ -225,10 +225,11 @@ const MARK_BYTES_SHIFT: u32 = 8;
 /// Mark of a log entry: whether it hinted how many bytes, and which call site's value was made up.
 fn make_mark(hinted_bytes: Option<usize>, fabricating: Option<u32>) -> u64 {
     let hinted = hinted_bytes.map_or(0, |bytes| {
-        mark::HINTED | ((bytes as u64) & ((1 << (MARK_SITE_SHIFT - MARK_BYTES_SHIFT)) - 1)) << MARK_BYTES_SHIFT
+        mark::HINTED
+            | ((bytes as u64) & ((1 << (MARK_SITE_SHIFT - MARK_BYTES_SHIFT)) - 1)) << MARK_BYTES_SHIFT
     });
-    let made_up =
-        fabricating.map_or(0, |site| mark::FABRICATED | u64::from(site as u16).wrapping_add(1) << MARK_SITE_SHIFT);
+    let made_up = fabricating
+        .map_or(0, |site| mark::FABRICATED | u64::from(site as u16).wrapping_add(1) << MARK_SITE_SHIFT);
     hinted | made_up
 }
 
@@ -245,10 +246,14 @@ fn marked_bytes(mark: u64) -> u64 {
 /// What to make up at the call site of `call`: the site's index (none where all are taken) and the strategy.
 /// `detail` tells apart uses of one site that are known to differ.
 fn predict(state: &State, call: &Call, kind: Kind, detail: u64) -> (Option<u32>, Strategy) {
-    let key = Signature::call(call.number as u64).word(site_name(call)).word(kind as u64).word(detail).value();
+    let key =
+        Signature::call(call.number as u64).word(site_name(call)).word(kind as u64).word(detail).value();
     match site::lookup(&state.slot.sites, key, kind) {
         Some((index, strategy)) => {
-            trace::tell(b"  ahead: site, kind, strategy", &[index.into(), kind as u64, strategy as u64, detail]);
+            trace::tell(
+                b"  ahead: site, kind, strategy",
+                &[index.into(), kind as u64, strategy as u64, detail],
+            );
             (Some(index), strategy)
         }
         None => (None, Strategy::Wait),

@@ -355,7 +355,11 @@ pub fn upgrade(state: &mut State, descriptor: usize, wait: bool) {
     let kept = flags & (n::O_NOFOLLOW | n::O_DIRECTORY);
     // SAFETY: the table's own terminated path.
     let found = unsafe {
-        if wait { kernel::find_waiting(AT as isize, path, kept) } else { kernel::find(AT as isize, path, kept) }
+        if wait {
+            kernel::find_waiting(AT as isize, path, kept)
+        } else {
+            kernel::find(AT as isize, path, kept)
+        }
     };
     if found < 0 {
         return;
@@ -385,7 +389,14 @@ fn made_up(directory: bool) -> n::stat {
 ///
 /// # Safety
 /// As [`super::call`].
-pub unsafe fn stat(state: &mut State, call: &Call, directory: usize, path: usize, out: usize, flags: u32) -> isize {
+pub unsafe fn stat(
+    state: &mut State,
+    call: &Call,
+    directory: usize,
+    path: usize,
+    out: usize,
+    flags: u32,
+) -> isize {
     // SAFETY: the caller's.
     unsafe {
         if flags & n::AT_EMPTY_PATH != 0 && (path == 0 || (path as *const u8).read() == 0) {
@@ -520,8 +531,7 @@ pub unsafe fn readlink(
             // Most paths that are asked about are no links.
             Found::MadeUp(_) => call::EINVAL,
             Found::File(found) => {
-                let is_link =
-                    kernel::stat(found).is_some_and(|stat| stat.st_mode & n::S_IFMT == n::S_IFLNK);
+                let is_link = kernel::stat(found).is_some_and(|stat| stat.st_mode & n::S_IFMT == n::S_IFLNK);
                 let result = if is_link {
                     sys!(n::__NR_readlinkat, found, c"".as_ptr(), out, count)
                 } else {

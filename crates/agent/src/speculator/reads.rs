@@ -57,8 +57,10 @@ impl Segments {
     /// # Safety
     /// As [`super::call`].
     unsafe fn of(call: &Call) -> Self {
-        let mut segments =
-            Self { vectors: [n::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; SEGMENTS_MAX], len: 1 };
+        let mut segments = Self {
+            vectors: [n::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; SEGMENTS_MAX],
+            len: 1,
+        };
         let [_, buffer, count, ..] = call.arguments;
         if matches!(call.number as u32, n::__NR_read | n::__NR_pread64) {
             if let Some(first) = segments.vectors.first_mut() {

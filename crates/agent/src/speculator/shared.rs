@@ -43,7 +43,14 @@ impl<'a> Mapping<'a> {
         let (inode, path) = text::parse_decimal(words.next()?)?;
         let spaces = path.iter().take_while(|&&byte| byte == b' ').count();
         let path = path.get(spaces..).unwrap_or_default();
-        Some(Self { start: start as usize, end: end as usize, permissions, offset: offset as usize, inode, path })
+        Some(Self {
+            start: start as usize,
+            end: end as usize,
+            permissions,
+            offset: offset as usize,
+            inode,
+            path,
+        })
     }
 
     fn has(&self, index: usize, permission: u8) -> bool {
@@ -139,12 +146,13 @@ unsafe fn map_file(mapping: &Mapping<'_>, length: usize) -> bool {
         }
         let stat = kernel::stat(found);
         kernel::close(found);
-        let same = stat
-            .is_some_and(|stat| stat.st_mode & n::S_IFMT == n::S_IFREG && stat.st_ino == mapping.inode);
+        let same =
+            stat.is_some_and(|stat| stat.st_mode & n::S_IFMT == n::S_IFREG && stat.st_ino == mapping.inode);
         if !same {
             return false;
         }
-        let file = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), n::O_RDONLY | n::O_CLOEXEC | n::O_NONBLOCK);
+        let file =
+            sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), n::O_RDONLY | n::O_CLOEXEC | n::O_NONBLOCK);
         if file < 0 {
             return false;
         }

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)]
 
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use forebay_speculation::channel::{
     CALL_SITES, CallSite, Counters, End, LOG_ENTRIES, LOGS, LogEntry, PATH_BYTES, PATH_CELLS, PathCell, Slot,
@@ -16,6 +16,7 @@ pub fn slot() -> Box<Slot> {
         speculator_pid: AtomicU32::new(0),
         name: [const { AtomicU8::new(0) }; 64],
         counters: counters(),
+        flights: AtomicU32::new(0),
         tails: [const { AtomicU64::new(0) }; LOGS],
         heads: [const { AtomicU64::new(0) }; LOGS],
         logs: [const {
@@ -34,6 +35,7 @@ pub fn slot() -> Box<Slot> {
         }; PATH_CELLS],
         sites: sites(),
         last_fabricated: [const { AtomicU64::new(0) }; LOGS],
+        first_fabricated: [const { AtomicU64::new(0) }; CALL_SITES],
     })
 }
 
@@ -66,7 +68,7 @@ fn counters() -> Counters {
         footprint_bytes: AtomicU64::new(0),
         reclaims: AtomicU64::new(0),
         faults: AtomicU64::new(0),
-        reserved: AtomicI64::new(0),
+        jail_ticks: AtomicU64::new(0),
     }
 }
 
