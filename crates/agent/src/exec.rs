@@ -187,7 +187,7 @@ impl Start {
         }
         let size = size_of::<Elf_Phdr>();
         for index in 0..header.e_phnum as usize {
-            let at = (header.e_phoff as usize).wrapping_add(index * size);
+            let at = (header.e_phoff).wrapping_add(index * size);
             let Some(program) = bytes.get(at..at.wrapping_add(size)) else {
                 return Err(Some(Unassisted::NotExamined));
             };
@@ -196,7 +196,7 @@ impl Start {
             if program.p_type != PT_INTERP {
                 continue;
             }
-            let (at, length) = (program.p_offset as usize, program.p_filesz as usize);
+            let (at, length) = (program.p_offset, program.p_filesz);
             let Some(loader) = bytes.get(at..at.wrapping_add(length)) else {
                 return Err(Some(Unassisted::NotExamined));
             };

@@ -55,9 +55,9 @@ unsafe fn first(headers: ProgramHeaders) -> Option<&'static Object> {
     unsafe {
         let program = core::slice::from_raw_parts(headers.address as *const Elf_Phdr, headers.count);
         let own = program.iter().find(|header| header.p_type == PT_PHDR)?;
-        let bias = headers.address.wrapping_sub(own.p_vaddr as usize);
+        let bias = headers.address.wrapping_sub(own.p_vaddr);
         let dynamic = program.iter().find(|header| header.p_type == PT_DYNAMIC)?;
-        let entries = bias.wrapping_add(dynamic.p_vaddr as usize) as *const Elf_Dyn;
+        let entries = bias.wrapping_add(dynamic.p_vaddr) as *const Elf_Dyn;
         let debug = find(entries, DT_DEBUG)? as *const LoaderDebug;
         debug.as_ref()?.map.as_ref()
     }
@@ -128,7 +128,7 @@ impl Object {
                 let defined = symbol.st_shndx != 0 && symbol.st_value != 0;
                 let named = text::bytes((strings + symbol.st_name as usize) as *const u8) == name.to_bytes();
                 if chained | 1 == hash | 1 && defined && named {
-                    return Some(self.bias.wrapping_add(symbol.st_value as usize));
+                    return Some(self.bias.wrapping_add(symbol.st_value));
                 }
                 if chained & 1 != 0 {
                     return None;
@@ -163,7 +163,7 @@ impl Object {
                     }
                     let symbol = (symbols as *const Elf_Sym).add((relocation.r_info >> 32) as usize).read();
                     let name = text::bytes((strings + symbol.st_name as usize) as *const u8);
-                    Some((name, bias.wrapping_add(relocation.r_offset as usize) as *mut usize))
+                    Some((name, bias.wrapping_add(relocation.r_offset) as *mut usize))
                 }
             })
     }
@@ -176,12 +176,12 @@ impl Object {
             let Some(start) = self.start() else { return true };
             let header = &*(start as *const Elf_Ehdr);
             let program = core::slice::from_raw_parts(
-                (start + header.e_phoff as usize) as *const Elf_Phdr,
+                (start + header.e_phoff) as *const Elf_Phdr,
                 header.e_phnum as usize,
             );
             program.iter().filter(|header| header.p_type == PT_GNU_RELRO).any(|relro| {
-                let begin = self.bias.wrapping_add(relro.p_vaddr as usize);
-                (begin & !4095..begin + relro.p_memsz as usize).contains(&address)
+                let begin = self.bias.wrapping_add(relro.p_vaddr);
+                (begin & !4095..begin + relro.p_memsz).contains(&address)
             })
         }
     }

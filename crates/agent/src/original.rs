@@ -196,7 +196,7 @@ pub unsafe fn call(call: &Call) -> isize {
 }
 
 unsafe fn classified(call: &Call, class: Class) -> isize {
-    // SAFETY (all arms): the caller's.
+    // SAFETY: (all arms) the caller's.
     unsafe {
         match class {
             Class::Pass => call.execute(),
@@ -332,6 +332,7 @@ unsafe fn read(call: &Call, descriptor: usize) -> isize {
     if PROBES.load(Relaxed) != 0 && matches!(standing, Standing::Alone | Standing::Unpredicted) {
         // SAFETY: the caller's.
         match unsafe { probe(call, descriptor) } {
+            // SAFETY: the caller's.
             Some(Spawned::Speculator) => return unsafe { speculator::first_call(call) },
             Some(Spawned::Original) => standing = Standing::Behind,
             None => {}

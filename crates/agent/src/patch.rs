@@ -92,13 +92,11 @@ unsafe fn build_id_matches(base: usize, table: &PatchTable) -> bool {
     // SAFETY: program headers and notes of a loaded object are mapped.
     unsafe {
         let header = &*(base as *const Elf_Ehdr);
-        let program = core::slice::from_raw_parts(
-            (base + header.e_phoff as usize) as *const Elf_Phdr,
-            header.e_phnum as usize,
-        );
+        let program =
+            core::slice::from_raw_parts((base + header.e_phoff) as *const Elf_Phdr, header.e_phnum as usize);
         for notes in program.iter().filter(|header| header.p_type == PT_NOTE) {
-            let mut at = base + notes.p_vaddr as usize;
-            let end = at + notes.p_memsz as usize;
+            let mut at = base + notes.p_vaddr;
+            let end = at + notes.p_memsz;
             while at + 12 <= end {
                 let [name, description, kind] = (at as *const [u32; 3]).read_unaligned();
                 let contents = at + 12 + (name as usize).next_multiple_of(4);

@@ -59,7 +59,7 @@ pub fn turn_off() {
 /// `call` holds the registers of a call that the program is making just now.
 #[inline(always)]
 pub unsafe fn dispatch(call: &Call) -> isize {
-    // SAFETY (all arms): the caller's.
+    // SAFETY: (all arms) the caller's.
     match PAGE.role.load(Ordering::Relaxed) {
         // SAFETY: above.
         ORIGINAL => unsafe { original::call(call) },

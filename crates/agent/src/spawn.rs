@@ -52,7 +52,7 @@ struct Scratch(UnsafeCell<MaybeUninit<[u8; PROBE_BYTES]>>);
 
 struct SnapshotCell(UnsafeCell<Snapshot>);
 
-// SAFETY (all three): used by the holder of the original's slow path only, or by the speculator, which has one thread.
+// SAFETY: (all three) used by the holder of the original's slow path only, or by the speculator, which has one thread.
 unsafe impl Sync for Stack {}
 // SAFETY: above.
 unsafe impl Sync for Scratch {}

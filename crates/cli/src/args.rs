@@ -70,7 +70,8 @@ impl Run {
     pub fn quickly(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut arguments = arguments.peekable();
         arguments.next_if(|command| command == "run")?;
-        let mut run = Self { stats: false, json: None, no_speculation: false, no_patching: false, command: vec![] };
+        let mut run =
+            Self { stats: false, json: None, no_speculation: false, no_patching: false, command: vec![] };
         loop {
             let argument = arguments.next()?;
             match argument.to_str()? {

@@ -1,6 +1,6 @@
 //! Raw memory: copies and fills that never call libc, and mappings.
 
-use crate::general::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE, __NR_mmap};
+use crate::general::{__NR_mmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use crate::sys;
 
 /// Copies `count` bytes forward.

@@ -3,11 +3,10 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 mod patches_library;
 
-use forebay_supervisor::patches::{CACHE_VERSION, PatchError, PatchTable, cached_in, find, libc_path};
+use forebay_supervisor::patches::{CACHE_VERSION, PatchError, PatchTable, cached_in, find};
 use patches_library::{BUILD_ID, Library};
 use tempfile::TempDir;
 
@@ -112,24 +111,4 @@ fn a_library_that_cannot_be_read_is_named() {
     let empty = directory.path().join("empty");
     fs::write(&empty, "").unwrap();
     assert!(matches!(cached_in(None, &empty), Err(PatchError::Malformed { .. })));
-}
-
-/// Not a test: prints how long it takes.
-#[test]
-#[ignore = "prints figures; run with --release --ignored --nocapture"]
-fn figures() {
-    let directory = TempDir::new().unwrap();
-    let libc = libc_path().unwrap();
-    let timed = || {
-        let start = Instant::now();
-        cached_in(Some(directory.path()), &libc).unwrap();
-        start.elapsed()
-    };
-    println!("cold: {:?}", timed());
-    let mut warm: Vec<Duration> = (0..201).map(|_| timed()).collect();
-    warm.sort();
-    println!("warm: median {:?}, longest {:?}", warm[100], warm[200]);
-    let start = Instant::now();
-    let again = libc_path();
-    println!("libc_path: {again:?} in {:?}", start.elapsed());
 }

@@ -1,6 +1,6 @@
 //! The patch sites of real C libraries.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -66,54 +66,4 @@ fn objdump_sees_the_same_instructions() {
         theirs.len() - ours.len(),
         census.outside + census.entered + census.calculated + census.unclear
     );
-}
-
-/// Not a test: prints what was found. Name further libraries in `FOREBAY_TEST_LIBCS`, separated by colons.
-#[test]
-#[ignore = "prints figures; run with --ignored --nocapture"]
-fn figures() {
-    for path in libraries() {
-        let content = std::fs::read(&path).unwrap();
-        let start = std::time::Instant::now();
-        let (table, census) = examine(&content).unwrap();
-        let elapsed = start.elapsed();
-        println!("{}: {} sites in {elapsed:?}\n{census:#?}", path.display(), table.sites.len());
-        let unnumbered = table.sites.iter().filter(|site| site.number.is_none());
-        println!("number unknown: {:x?}", unnumbered.map(|site| site.offset).collect::<Vec<_>>());
-        for tier in [Tier::Essential, Tier::All] {
-            let selected = select(&table, tier);
-            println!("{tier:?}: {} sites, {} pages", selected.len(), pages(&selected).len());
-        }
-        let selected = select(&table, Tier::All);
-        by_call(&selected);
-        for page in pages(&selected) {
-            let here = selected.iter().filter(|site| pages(&[**site]).contains(&page));
-            println!("page {page:x}: {}", here.map(name).collect::<Vec<_>>().join(" "));
-        }
-        println!("all: {:x?}", table.sites.iter().map(|site| site.offset).collect::<Vec<_>>());
-    }
-}
-
-fn name(site: &Site) -> String {
-    match site.number {
-        None => "(any)".into(),
-        Some(number) => call_name(number).map_or_else(|| number.to_string(), Into::into),
-    }
-}
-
-fn by_call(selected: &[Site]) {
-    let mut calls: BTreeMap<String, Vec<Site>> = BTreeMap::new();
-    for site in selected {
-        calls.entry(name(site)).or_default().push(*site);
-    }
-    for (call, sites) in &calls {
-        let others: Vec<Site> = selected.iter().filter(|site| name(site) != *call).copied().collect();
-        let own: BTreeSet<u32> = pages(sites).difference(&pages(&others)).copied().collect();
-        println!(
-            "{call}: {} sites, {} pages, {} of them its own",
-            sites.len(),
-            pages(sites).len(),
-            own.len()
-        );
-    }
 }

@@ -173,7 +173,7 @@ pub unsafe fn first_call(call: &Call) -> isize {
 unsafe fn dispatch(state: &mut State, call: &Call, logged: bool) -> isize {
     let [a, b, c, d, ..] = call.arguments;
     let at = n::AT_FDCWD as usize;
-    // SAFETY (all arms): the caller's.
+    // SAFETY: (all arms) the caller's.
     unsafe {
         match call.number as u32 {
             n::__NR_read | n::__NR_pread64 | n::__NR_readv | n::__NR_preadv | n::__NR_preadv2 => {

@@ -24,7 +24,7 @@ pub fn account(state: &mut State, bytes: usize) {
 /// As [`super::call`].
 pub unsafe fn call(state: &mut State, call: &Call) -> isize {
     let [a, b, c, d, ..] = call.arguments;
-    // SAFETY (all arms): the caller's; what is executed is private to the speculator, and the jail sees to it.
+    // SAFETY: (all arms) the caller's; what is executed is private to the speculator, and the jail sees to it.
     unsafe {
         match call.number as u32 {
             // Memory of its own.
