@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use forebay_testkit::{Profile, SlowDisk};
 use nix::fcntl::{AT_FDCWD, PosixFadviseAdvice, posix_fadvise};
 use nix::sys::stat::{UtimensatFlags, utimensat};
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use nix::sys::time::TimeSpec;
 
 /// A directory to fill, run in and compare. Its names are given from here on as paths relative to it.
@@ -137,13 +138,23 @@ pub fn base() -> PathBuf {
 
     let own = format!("forebay-promise-{}", std::process::id());
     let Some(profile) = std::env::var("FOREBAY_PROMISE_DISK").ok().filter(|name| !name.is_empty()) else {
-        return std::env::temp_dir().join(own);
+        return folder_on_disk().join(own);
     };
     let disk = DISK.get_or_init(|| {
         let profile: Profile = profile.parse().expect("a profile in FOREBAY_PROMISE_DISK");
         SlowDisk::start(profile, DISK_BYTES).expect("start the slow disk")
     });
     disk.mount_point().join(own)
+}
+
+/// Where temporary files go, unless that is in memory, where nothing is ever cold: then beside the tests.
+fn folder_on_disk() -> PathBuf {
+    let usual = std::env::temp_dir();
+    if statfs(&usual).is_ok_and(|found| found.filesystem_type() != TMPFS_MAGIC) {
+        return usual;
+    }
+    let test = std::env::current_exe().expect("the test's own path");
+    test.parent().expect("tests lie in a directory").to_owned()
 }
 
 impl Drop for Scratch {
