@@ -11,7 +11,7 @@ use forebay_speculation::signature::Signature;
 
 use crate::entry::Call;
 use crate::environment::{self, Extended};
-use crate::{original, session};
+use crate::{original, role, session};
 
 /// A chain of `#!` lines is followed this far, as by the kernel.
 const INTERPRETERS_MAX: usize = 5;
@@ -24,19 +24,34 @@ const LOADER: &[u8] = b"/ld-linux-x86-64.so.2";
 /// # Safety
 /// `call` is such a call of the program.
 pub unsafe fn execute(call: &Call, at: bool) -> isize {
-    original::leave_image();
+    if role::is_original() {
+        original::leave_image();
+    }
     let [a, b, c, ..] = call.arguments;
     let (directory, path, environment_index) = if at { (a, b, 3) } else { (n::AT_FDCWD as usize, a, 2) };
     let environment = if at { call.arguments[3] } else { c };
     // SAFETY: the program's own pointers, which the kernel would read too.
-    let name = unsafe { inject(directory, path as *const u8) };
+    match unsafe { inject(directory, path as *const u8) } {
+        // SAFETY: as above.
+        Some(name) => unsafe { execute_with(call, name, environment, environment_index) },
+        // SAFETY: the program's call.
+        None => unsafe { forebay_sigsafe::syscall(call.number, call.arguments) },
+    }
+}
+
+/// # Safety
+/// As [`execute`]; `environment` is the argument with index `environment_index`.
+#[inline(never)]
+unsafe fn execute_with(
+    call: &Call,
+    name: session::Name,
+    environment: usize,
+    environment_index: usize,
+) -> isize {
     let mut extended = Extended::new();
-    // SAFETY: as above.
-    let array = name.and_then(|name| unsafe { extended.fill(environment as *const *const u8, name) });
-    let Some(array) = array else {
-        if name.is_some() {
-            count(Unassisted::NotExamined);
-        }
+    // SAFETY: the caller's.
+    let Some(array) = (unsafe { extended.fill(environment as *const *const u8, name) }) else {
+        count(Unassisted::NotExamined);
         // SAFETY: the program's call.
         return unsafe { forebay_sigsafe::syscall(call.number, call.arguments) };
     };

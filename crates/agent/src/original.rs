@@ -146,8 +146,39 @@ pub fn begin(header: &Header) {
     PROCESS.store(process_id(), Relaxed);
 }
 
-/// Starts as the original in a process that the program forked.
-pub fn begin_forked_child() {
+/// Carries out a call of a process that the program forked and that has not stalled yet: the state here is still that
+/// of its parent.
+///
+/// # Safety
+/// The program is making `call`.
+pub unsafe fn call_of_forked_child(call: &Call) -> isize {
+    let class = calls::class(call.number);
+    // SAFETY: (all arms) the caller's.
+    unsafe {
+        match class {
+            Class::Execute => return exec::execute(call, false),
+            Class::ExecuteAt => return exec::execute(call, true),
+            Class::Lock | Class::Control | Class::Confine => {
+                begin_forked_child();
+                return classified(call, class);
+            }
+            _ => {}
+        }
+        let before = ticks();
+        let result = call.execute();
+        let slow = ticks().wrapping_sub(before) > STALL_TICKS_MIN.load(Relaxed);
+        if slow && class != Class::Pass && class != Class::Exit {
+            begin_forked_child();
+        }
+        if result > DESCRIPTOR_MAX.load(Relaxed) as isize && opens(class) { opened(result) } else { result }
+    }
+}
+
+fn opens(class: Class) -> bool {
+    matches!(class, Class::Opens | Class::PathOpens | Class::PathAtOpens)
+}
+
+fn begin_forked_child() {
     LIVE.store(0, Relaxed);
     PROBES.store(0, Relaxed);
     BUSY.store(false, Relaxed);
@@ -155,6 +186,7 @@ pub fn begin_forked_child() {
     if let Some(header) = session::header() {
         begin(header);
     }
+    role::begin_forked_child();
 }
 
 /// Counts an agent that goes to Off, and goes there.

@@ -54,7 +54,12 @@ pub unsafe fn apply(table: &PatchTable, headers: ProgramHeaders) -> usize {
         patched += usize::from(unsafe { patch(index, site, displaced) });
     }
     // SAFETY: as above. A refusal leaves text that cannot be executed: nothing could go on, so try again.
-    unsafe { while sys!(n::__NR_mprotect, start, end - start, n::PROT_READ | n::PROT_EXEC) != 0 {} }
+    unsafe {
+        while sys!(n::__NR_mprotect, start, end - start, n::PROT_READ | n::PROT_EXEC) != 0 {}
+        // Keeps the range a mapping of its own. As a part of libc's whole text it would make every fork copy the
+        // page table of all of it.
+        let _ = sys!(n::__NR_madvise, start, end - start, n::MADV_NOHUGEPAGE);
+    }
     patched
 }
 

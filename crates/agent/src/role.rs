@@ -11,7 +11,8 @@ use forebay_sigsafe::sys;
 use crate::entry::Call;
 use crate::{original, speculator};
 
-/// Found by a forked child (and before the agent is ready).
+/// Found by a forked child (and before the agent is ready). It stays so until the child first stalls: most execute
+/// another program soon, and every page written to before that would be copied in vain.
 const UNKNOWN: u32 = 0;
 /// The program itself.
 const ORIGINAL: u32 = 1;
@@ -38,6 +39,11 @@ pub fn begin_original() -> bool {
     result == 0
 }
 
+/// A forked child becomes an original of its own.
+pub fn begin_forked_child() {
+    PAGE.role.store(ORIGINAL, Ordering::Relaxed);
+}
+
 /// Becomes the speculator.
 pub fn begin_speculator() {
     PAGE.role.store(SPECULATOR, Ordering::Relaxed);
@@ -46,6 +52,11 @@ pub fn begin_speculator() {
 /// Whether this is the speculator.
 pub fn is_speculator() -> bool {
     PAGE.role.load(Ordering::Relaxed) == SPECULATOR
+}
+
+/// Whether this is the program itself, and not a child of it that has not stalled yet.
+pub fn is_original() -> bool {
+    PAGE.role.load(Ordering::Relaxed) == ORIGINAL
 }
 
 /// Never does anything again in this process.
@@ -67,11 +78,7 @@ pub unsafe fn dispatch(call: &Call) -> isize {
         SPECULATOR => unsafe { speculator::call(call) },
         // SAFETY: above.
         OFF => unsafe { call.execute() },
-        _ => {
-            original::begin_forked_child();
-            PAGE.role.store(ORIGINAL, Ordering::Relaxed);
-            // SAFETY: above.
-            unsafe { original::call(call) }
-        }
+        // SAFETY: above.
+        _ => unsafe { original::call_of_forked_child(call) },
     }
 }

@@ -416,7 +416,7 @@ pub const STARTS_FIRST: u64 = 4;
 /// Starts that get an agent after a stall was reported.
 pub const STARTS_TRUSTED: u64 = 64;
 /// Every how manieth start of an executable that never stalls gets an agent, in the end.
-pub const STARTS_APART_MAX: u64 = 32;
+pub const STARTS_APART_MAX: u64 = 64;
 
 /// What is known of an executable, packed in one word; 0 is nothing.
 ///
