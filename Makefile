@@ -49,6 +49,7 @@ test-long: ## the tests again, with the randomised and the repeated ones at full
 	@scripts/setup test
 	@$(MAKE) --no-print-directory build
 	FOREBAY_PROMISE_LONG=1 $(CARGO) test --locked $(BUT_AGENT) --no-fail-fast
+	FOREBAY_PROMISE_DISK=cloud FOREBAY_PROMISE_DROP=1 $(CARGO) test --locked -p forebay-promise --no-fail-fast
 
 check: ## format, lints, licences, documentation and architecture rules
 	@scripts/setup check

@@ -116,6 +116,8 @@ unsafe fn split_preload(entry: *mut *mut u8) -> bool {
 
 const ENTRIES_MAX: usize = 512;
 const STRINGS_MAX: usize = 2048;
+const VALUE_MAX: usize = 1024;
+const PAGE: usize = 4096;
 
 /// An environment with the variables put back, in a fixed size that fits the stack of a vfork child.
 pub struct Extended {
@@ -136,28 +138,36 @@ impl Extended {
 
     /// Fills it from the program's own; `None` where it does not fit.
     ///
-    /// # Safety
-    /// `environment` is null or a null-terminated array of terminated strings.
-    pub unsafe fn fill(&mut self, environment: *const *const u8, name: Name) -> Option<*const *const u8> {
+    /// The pointers may be bad: it is for the kernel to say so, so they are read through it.
+    pub fn fill(&mut self, environment: usize, name: Name) -> Option<*const *const u8> {
         let mut len = 0;
-        let mut theirs: &[u8] = &[];
+        let mut theirs = [0u8; VALUE_MAX];
+        let mut theirs_len = 0;
         let mut place = None;
-        // SAFETY: the caller's.
-        unsafe {
-            let mut from = environment;
-            while !from.is_null() && !(*from).is_null() {
-                if let Some(value) = prefixed(*from, PRELOAD) {
-                    theirs = value;
-                    place = Some(len);
-                }
-                *self.entries.get_mut(len)? = *from;
-                len += 1;
-                from = from.add(1);
-            }
-        }
         let mut fits = self.preload.push(PRELOAD) && self.preload.push(library());
-        if !theirs.is_empty() {
-            fits = fits && self.preload.push(b":") && self.preload.push(theirs);
+        while environment != 0 {
+            let mut pointer = [0u8; size_of::<usize>()];
+            if peek(environment + len * size_of::<usize>(), &mut pointer)? < pointer.len() {
+                return None;
+            }
+            let entry = usize::from_ne_bytes(pointer);
+            if entry == 0 {
+                break;
+            }
+            let mut start = [0u8; PRELOAD.len()];
+            if peek(entry, &mut start)? == start.len() && start == PRELOAD {
+                // The loader takes the last of several.
+                let read = peek(entry + PRELOAD.len(), &mut theirs)?;
+                let value = theirs.get(..read)?;
+                theirs_len = value.iter().position(|&byte| byte == 0)?;
+                place = Some(len);
+            }
+            *self.entries.get_mut(len)? = entry as *const u8;
+            len += 1;
+        }
+        if place.is_some() {
+            let value = theirs.get(..theirs_len).unwrap_or_default();
+            fits = fits && self.preload.push(b":") && self.preload.push(value);
         }
         fits = fits
             && self.session.push(SESSION)
@@ -180,19 +190,22 @@ impl Extended {
     }
 }
 
-/// The rest of the terminated string after `prefix`.
-///
-/// # Safety
-/// `string` is terminated and not written to meanwhile.
-unsafe fn prefixed<'a>(string: *const u8, prefix: &[u8]) -> Option<&'a [u8]> {
-    for (index, byte) in prefix.iter().enumerate() {
-        // SAFETY: a difference, at the latest at the terminator, stops the walk.
-        if unsafe { string.add(index).read() } != *byte {
-            return None;
-        }
-    }
-    // SAFETY: the prefix was found in front.
-    Some(unsafe { text::bytes(string.add(prefix.len())) })
+/// Reads what can be read of `[address, address + buffer.len())`, without a fault: how much.
+fn peek(address: usize, buffer: &mut [u8]) -> Option<usize> {
+    use forebay_sigsafe::general::{__NR_getpid, __NR_process_vm_readv, iovec};
+    let local = iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() as u64 };
+    // A page at a time, since a piece is read whole or not at all.
+    let first = buffer.len().min(PAGE - address % PAGE);
+    let remote = [
+        iovec { iov_base: address as *mut _, iov_len: first as u64 },
+        iovec { iov_base: (address + first) as *mut _, iov_len: (buffer.len() - first) as u64 },
+    ];
+    // SAFETY: the kernel writes to the buffer at most, and says where the other side is bad.
+    let read = unsafe {
+        let process = forebay_sigsafe::sys!(__NR_getpid);
+        forebay_sigsafe::sys!(__NR_process_vm_readv, process, &raw const local, 1, remote.as_ptr(), 2, 0)
+    };
+    usize::try_from(read).ok()
 }
 
 fn push_hexadecimal<const N: usize>(buffer: &mut PathBuffer<N>, number: u64) -> bool {

@@ -49,8 +49,7 @@ unsafe fn execute_with(
     environment_index: usize,
 ) -> isize {
     let mut extended = Extended::new();
-    // SAFETY: the caller's.
-    let Some(array) = (unsafe { extended.fill(environment as *const *const u8, name) }) else {
+    let Some(array) = extended.fill(environment, name) else {
         count(Unassisted::NotExamined);
         // SAFETY: the program's call.
         return unsafe { forebay_sigsafe::syscall(call.number, call.arguments) };

@@ -37,6 +37,12 @@ pub struct Channel {
     mapping: Mapping,
 }
 
+/// The threshold, which tests lower so that speculation happens at the slightest wait.
+fn stall_us_min() -> u64 {
+    let wanted = std::env::var("FOREBAY_STALL_US_MIN").ok().and_then(|value| value.parse().ok());
+    wanted.unwrap_or(STALL_US_MIN).clamp(1, 1_000_000)
+}
+
 /// seccomp filters that this process runs under, as in most containers.
 fn seccomp_filters() -> u32 {
     if matches!(rustix::thread::secure_computing_mode(), Ok(rustix::thread::SecureComputingMode::Disabled)) {
@@ -65,7 +71,7 @@ impl Channel {
         // As late as possible: the longer since the start of the process, the more exact.
         let ticks_per_second = ticks_per_second();
         header.ticks_per_second.store(ticks_per_second, Relaxed);
-        header.stall_ticks_min.store(ticks_per_second / 1_000_000 * STALL_US_MIN, Relaxed);
+        header.stall_ticks_min.store(ticks_per_second / 1_000_000 * stall_us_min(), Relaxed);
         header.horizon_bytes.store(BYTES_AT_FIRST, Relaxed);
         header.memory_bytes_max.store(BYTES_AT_FIRST, Relaxed);
         header.magic.store(MAGIC, Release);
