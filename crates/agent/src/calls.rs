@@ -28,7 +28,8 @@ pub enum Class {
     ExecuteAt,
     /// Ends the program.
     Exit,
-    /// Locks that belong to an open file rather than to the process.
+    /// Locks that belong to an open file rather than to the process; memory whose users the system counts. A copy of the
+    /// process would show in both.
     Lock,
     /// Descriptor control, which can duplicate and lock.
     Control,
@@ -40,7 +41,7 @@ const NUMBERS: usize = 512;
 
 static CLASSES: [Class; NUMBERS] = {
     let mut classes = [Class::Pass; NUMBERS];
-    let table: [(u32, Class); 37] = [
+    let table: [(u32, Class); 38] = [
         (n::__NR_read, Class::Read),
         (n::__NR_pread64, Class::Read),
         (n::__NR_readv, Class::Read),
@@ -75,6 +76,7 @@ static CLASSES: [Class; NUMBERS] = {
         (n::__NR_execveat, Class::ExecuteAt),
         (n::__NR_exit_group, Class::Exit),
         (n::__NR_flock, Class::Lock),
+        (n::__NR_shmat, Class::Lock),
         (n::__NR_fcntl, Class::Control),
         (n::__NR_prctl, Class::Confine),
         (n::__NR_seccomp, Class::Confine),

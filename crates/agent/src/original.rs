@@ -324,21 +324,11 @@ pub fn leave_image() {
     session::close();
 }
 
-/// Ends the speculator and waits a moment until it is gone: it holds copies of descriptors.
+/// Ends the speculator and waits until it is gone: it holds copies of descriptors and of the working directory.
 fn dismiss() {
     let Some(slot) = session::slot() else { return };
-    if LIVE.load(Relaxed) == 0 && slot.speculator_pid.load(Relaxed) == 0 {
-        return;
-    }
     judge(slot, private());
-    for _ in 0..100 {
-        if slot.speculator_pid.load(Relaxed) == 0 {
-            break;
-        }
-        let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: 20_000 };
-        // SAFETY: the call reads the time-spec.
-        let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };
-    }
+    spawn::wait_for_end(slot);
 }
 
 fn settle_figures(slot: &Slot) {

@@ -6,9 +6,10 @@
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use forebay_sigsafe::general as n;
+use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, sys};
 use forebay_speculation::channel::Slot;
 use forebay_speculation::log;
@@ -29,7 +30,7 @@ pub enum Spawned {
 pub const DESCRIPTORS: usize = 1024;
 /// Stands for the process id of a speculator that has not said its own yet.
 const STARTING: u32 = 1;
-const STACK_BYTES: usize = 8192;
+const STACK_BYTES: usize = 16384;
 const PROBE_BYTES: usize = 128 << 10;
 
 /// What the speculator must know of the original at the moment of the fork.
@@ -39,10 +40,38 @@ pub struct Snapshot {
     pub thread: u32,
     pub parent: u32,
     pub generation: u32,
+    /// Whether all other descriptors could be closed.
+    pub left_outside: bool,
     /// Descriptors looked at.
     pub descriptors: usize,
-    /// Offset of each, or `-errno` (`-ESPIPE`: no offset).
-    pub offsets: [i64; DESCRIPTORS],
+    /// What is known of each.
+    pub known: [Known; DESCRIPTORS],
+}
+
+/// What the speculator must know of a descriptor.
+#[derive(Clone, Copy)]
+pub struct Known {
+    /// Offset, or `-errno` (`-ESPIPE`: no offset, `-EBADF`: not open).
+    pub offset: i64,
+    pub flags: u32,
+    pub mode: u32,
+    pub device: u64,
+    pub inode: u64,
+    pub size: u64,
+}
+
+const UNKNOWN: Known = Known { offset: 0, flags: 0, mode: 0, device: 0, inode: 0, size: 0 };
+
+impl Known {
+    /// Whether it is of a regular file or directory that can be read.
+    pub fn readable(&self) -> bool {
+        let can = self.flags & n::O_ACCMODE != n::O_WRONLY && self.flags & n::O_PATH == 0;
+        can && matches!(self.mode & n::S_IFMT, n::S_IFREG | n::S_IFDIR)
+    }
+
+    fn writable(&self) -> bool {
+        self.flags & n::O_ACCMODE != n::O_RDONLY
+    }
 }
 
 #[repr(C, align(16))]
@@ -66,8 +95,9 @@ static SNAPSHOT: SnapshotCell = SnapshotCell(UnsafeCell::new(Snapshot {
     thread: 0,
     parent: 0,
     generation: 0,
+    left_outside: false,
     descriptors: 0,
-    offsets: [0; DESCRIPTORS],
+    known: [UNKNOWN; DESCRIPTORS],
 }));
 
 /// Whether a read of a regular file is about to wait for the device. If so, the device has started on it.
@@ -106,6 +136,39 @@ pub unsafe fn will_stall(call: &Call, descriptor: usize) -> bool {
     }
 }
 
+/// Closes, in the go-between's own table, what must not have a copy in the speculator for a moment even: pipes, sockets
+/// and the like, whose readers would miss the end, and files open for writing, which could not be executed. The original
+/// waits meanwhile.
+extern "C" fn leave_outside() {
+    // SAFETY: the snapshot was written before; the calls take numbers and terminated paths.
+    unsafe {
+        let snapshot = &mut *SNAPSHOT.0.get();
+        snapshot.left_outside = sys!(n::__NR_close_range, snapshot.descriptors, u32::MAX, 0) == 0;
+        for (descriptor, known) in snapshot.known.iter().enumerate().take(snapshot.descriptors) {
+            let traced = cfg!(feature = "trace") && descriptor == 2;
+            if known.offset == call::EBADF as i64 || (known.readable() && !known.writable()) || traced {
+                continue;
+            }
+            let mut own = -1;
+            if known.readable() {
+                let mut path = PathBuffer::<32>::new();
+                let _ = path.push(b"/proc/self/fd/") && path.push_number(descriptor as u64);
+                let flags = n::O_RDONLY | n::O_NONBLOCK | n::O_CLOEXEC;
+                own = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), flags | n::O_NOATIME);
+                if own < 0 {
+                    own = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), flags);
+                }
+            }
+            if own >= 0 {
+                let _ = sys!(n::__NR_dup3, own, descriptor, n::O_CLOEXEC);
+                let _ = sys!(n::__NR_close, own);
+            } else {
+                let _ = sys!(n::__NR_close, descriptor);
+            }
+        }
+    }
+}
+
 unsafe extern "C" {
     /// In the speculator 0; in the original the process id of the go-between, or `-errno`. `*speculator` is the
     /// speculator's process id or `-errno`, in the original.
@@ -136,6 +199,7 @@ core::arch::global_asm!(
     "test rax, rax",
     "jnz 2f",
     // The go-between: on its own stack, in the original's memory.
+    "call {leave_outside}",
     "mov edi, {untraced}",
     "xor esi, esi",
     "xor edx, edx",
@@ -164,7 +228,44 @@ core::arch::global_asm!(
     "ret",
     ".size forebay_fork, . - forebay_fork",
     untraced = const (n::CLONE_UNTRACED | n::SIGCHLD),
+    leave_outside = sym leave_outside,
 );
+
+/// Process id of the newest speculator of this process.
+static NEWEST: AtomicU32 = AtomicU32::new(0);
+
+/// Waits until the newest speculator, which has been abandoned, is gone with all that it holds; one that does not go by
+/// itself is killed.
+pub fn wait_for_end(slot: &Slot) {
+    let process = NEWEST.swap(0, Relaxed);
+    if process == 0 {
+        return;
+    }
+    // SAFETY: the calls take numbers and locals. The descriptor is closed again before anybody else can see it.
+    unsafe {
+        let handle = sys!(n::__NR_pidfd_open, process, 0);
+        if handle < 0 {
+            return;
+        }
+        if !ended(handle, GRACE_MS) && slot.speculator_pid.load(Relaxed) == process {
+            let _ = sys!(n::__NR_pidfd_send_signal, handle, n::SIGKILL, 0, 0);
+            let _ = ended(handle, END_MS_MAX);
+        }
+        let _ = sys!(n::__NR_close, handle);
+    }
+}
+
+/// # Safety
+/// `handle` is a pidfd.
+unsafe fn ended(handle: isize, milliseconds: u32) -> bool {
+    let mut wanted = n::pollfd { fd: handle as i32, events: n::POLLIN as i16, revents: 0 };
+    // SAFETY: the caller's.
+    unsafe { sys!(n::__NR_poll, &raw mut wanted, 1, milliseconds) > 0 }
+}
+
+/// Time that an abandoned speculator has to notice, and to be gone once it was killed.
+const GRACE_MS: u32 = 2;
+const END_MS_MAX: u32 = 100;
 
 /// Forks a speculator of the calling thread: which side this is, and its generation.
 ///
@@ -196,6 +297,7 @@ pub fn fork(slot: &'static Slot) -> Option<(Spawned, u32)> {
             while call::is(sys!(n::__NR_wait4, between, 0, n::__WALL, 0), forebay_sigsafe::errno::EINTR) {}
         }
         let _ = sys!(n::__NR_rt_sigprocmask, n::SIG_SETMASK, &raw const mask, 0, 8);
+        NEWEST.store(speculator.max(0) as u32, Relaxed);
         if between < 0 || speculator <= 0 {
             slot.speculator_pid.store(0, Relaxed);
             header.speculators.fetch_sub(1, Relaxed);
@@ -213,8 +315,19 @@ fn take_snapshot(snapshot: &mut Snapshot, generation: u32) {
         snapshot.thread = sys!(n::__NR_gettid) as u32;
         snapshot.parent = sys!(n::__NR_getppid) as u32;
         snapshot.descriptors = original::descriptor_max().saturating_add(1).min(DESCRIPTORS);
-        for (descriptor, offset) in snapshot.offsets.iter_mut().enumerate().take(snapshot.descriptors) {
-            *offset = sys!(n::__NR_lseek, descriptor, 0, n::SEEK_CUR) as i64;
+        for (descriptor, known) in snapshot.known.iter_mut().enumerate().take(snapshot.descriptors) {
+            known.offset = sys!(n::__NR_lseek, descriptor, 0, n::SEEK_CUR) as i64;
+            let mut stat = MaybeUninit::<n::stat>::zeroed();
+            if known.offset == call::EBADF as i64 || sys!(n::__NR_fstat, descriptor, stat.as_mut_ptr()) < 0 {
+                known.offset = call::EBADF as i64;
+                continue;
+            }
+            let stat = stat.assume_init();
+            known.mode = stat.st_mode;
+            known.device = stat.st_dev;
+            known.inode = stat.st_ino;
+            known.size = stat.st_size as u64;
+            known.flags = sys!(n::__NR_fcntl, descriptor, n::F_GETFL) as u32;
         }
     }
 }

@@ -136,48 +136,43 @@ pub fn opened(kind: Kind, real: isize, flags: u32) -> File {
 }
 
 /// Names a file.
-pub fn identity(stat: &n::stat) -> u64 {
-    Signature::call(0).word(stat.st_dev).word(stat.st_ino).value()
+pub fn identity(device: u64, inode: u64) -> u64 {
+    Signature::call(0).word(device).word(inode).value()
 }
 
-/// Takes the original's descriptors over: closes what leads outside, and gives files descriptions of their own.
+/// Takes the original's descriptors over, of which the go-between has left those of files that can be read: they get
+/// descriptions of their own.
 pub fn inherit(state: &mut State, snapshot: &Snapshot) {
     let mut reopened = 0;
-    for (descriptor, &offset) in snapshot.offsets.iter().enumerate().take(snapshot.descriptors) {
-        if offset == call::EBADF as i64 {
+    for (descriptor, known) in snapshot.known.iter().enumerate().take(snapshot.descriptors) {
+        if known.offset == call::EBADF as i64 {
             continue;
         }
-        let Some(stat) = kernel::stat(descriptor as isize) else { continue };
-        // SAFETY: no memory is involved.
-        let flags = unsafe { sys!(n::__NR_fcntl, descriptor, n::F_GETFL) } as u32;
-        let readable = flags & n::O_ACCMODE != n::O_WRONLY && flags & n::O_PATH == 0;
-        let kind = match stat.st_mode & n::S_IFMT {
-            n::S_IFREG if readable => Kind::Regular,
+        let kind = match known.mode & n::S_IFMT {
+            n::S_IFREG if known.readable() => Kind::Regular,
             n::S_IFREG => Kind::Sink,
-            n::S_IFDIR => Kind::Directory,
+            n::S_IFDIR if known.readable() => Kind::Directory,
             _ => Kind::Outside,
         };
-        let mut file = opened(kind, -1, flags);
-        file.offset = offset.max(0) as u64;
-        file.size = stat.st_size as u64;
-        file.identity = identity(&stat);
+        let mut file = opened(kind, -1, known.flags);
+        file.offset = known.offset.max(0) as u64;
+        file.size = known.size;
+        file.identity = identity(known.device, known.inode);
         if matches!(kind, Kind::Regular | Kind::Directory) {
             file.real = descriptor as i32;
-            file.device = hints::device_index(state.header, stat.st_dev);
+            file.device = hints::device_index(state.header, known.device);
             if kind == Kind::Directory || reopened < REOPENED_MAX {
                 reopened += 1;
                 let own = kernel::open_found(state.proc_descriptors, descriptor as isize);
                 if own >= 0 {
                     kernel::close(descriptor as isize);
                     file.real = own as i32;
-                    if kind == Kind::Directory && offset > 0 {
+                    if kind == Kind::Directory && known.offset > 0 {
                         // SAFETY: the description is this speculator's own.
-                        let _ = unsafe { sys!(n::__NR_lseek, own, offset, n::SEEK_SET) };
+                        let _ = unsafe { sys!(n::__NR_lseek, own, known.offset, n::SEEK_SET) };
                     }
                 }
             }
-        } else if !(cfg!(feature = "trace") && descriptor == 2) {
-            kernel::close(descriptor as isize);
         }
         let _ = state.descriptors.add_at(file, descriptor);
     }

@@ -281,7 +281,7 @@ fn open_found(state: &mut State, found: isize, flags: u32) -> Result<File, isize
     state.last_stat.0 = real;
     let mut file = descriptors::opened(kind, real, flags);
     file.size = stat.st_size as u64;
-    file.identity = descriptors::identity(&stat);
+    file.identity = descriptors::identity(stat.st_dev, stat.st_ino);
     file.device = hints::device_index(state.header, stat.st_dev);
     Ok(file)
 }

@@ -13,7 +13,7 @@ pub enum Tier {
 }
 
 /// Name and number (x86-64) of each call of interest, and the tier it is in from.
-const CALLS: [(&str, u16, Tier); 43] = [
+const CALLS: [(&str, u16, Tier); 44] = [
     ("read", 0, Tier::Essential),
     ("write", 1, Tier::All),
     ("open", 2, Tier::Essential),
@@ -30,6 +30,7 @@ const CALLS: [(&str, u16, Tier); 43] = [
     ("readv", 19, Tier::Essential),
     ("writev", 20, Tier::All),
     ("access", 21, Tier::Essential),
+    ("shmat", 30, Tier::Essential),
     ("dup", 32, Tier::Essential),
     ("dup2", 33, Tier::Essential),
     ("sendfile", 40, Tier::Essential),
