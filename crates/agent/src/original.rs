@@ -40,6 +40,8 @@ static LOCKS_FILES: AtomicBool = AtomicBool::new(false);
 
 /// Reads probed after the policy was armed before the probing stops again for want of stalls.
 const PROBES_MAX: u32 = 64;
+/// How much longer than a stall at least a call must take to count when nothing is known of its thread.
+const FIRST_STALL_FACTOR: u64 = 8;
 /// Stalls in a row that a live speculator may fail to predict.
 const MISSES_MAX: u32 = 3;
 /// Calls by which a speculator may be behind before it is taken for lost.
@@ -460,7 +462,9 @@ fn compare(signature: u64) -> Standing {
 
 /// Whether the thread has given its processor up since it was last looked at: a slow call that did not was busy or
 /// preempted, not stalled.
-fn has_waited(switches: &mut [(usize, i64); 16]) -> bool {
+///
+/// Of a thread that was not looked at before nothing is known; only a long call of it counts.
+fn has_waited(switches: &mut [(usize, i64); 16], duration: u64) -> bool {
     let mut usage = MaybeUninit::<n::rusage>::zeroed();
     // SAFETY: the call fills the structure, whose zeroes are valid too.
     let count = unsafe {
@@ -469,7 +473,8 @@ fn has_waited(switches: &mut [(usize, i64); 16]) -> bool {
     };
     let thread = forebay_sigsafe::thread_pointer();
     let Some(entry) = switches.get_mut((thread >> 12) % 16) else { return false };
-    let waited = entry.0 != thread || entry.1 != count;
+    let long = duration / FIRST_STALL_FACTOR > STALL_TICKS_MIN.load(Relaxed);
+    let waited = if entry.0 == thread { entry.1 != count } else { long };
     *entry = (thread, count);
     waited
 }
@@ -489,7 +494,7 @@ fn stalled(before: u64, after: u64, standing: Standing, device: Option<u64>, lat
 
 fn note(before: u64, after: u64, standing: Standing, device: Option<u64>) {
     let private = private();
-    if !has_waited(&mut private.switches) || process_id() != PROCESS.load(Relaxed) {
+    if !has_waited(&mut private.switches, after.wrapping_sub(before)) || process_id() != PROCESS.load(Relaxed) {
         if standing == Standing::Hinted {
             used();
         }
@@ -547,13 +552,15 @@ fn learn_device(slot: &Slot, device: u64, duration: u64, standing: Standing) -> 
     let entry = speculator::device(session::header()?, device)?;
     let mut limit = InflightLimit::load(&entry.limit);
     let others = slot.flights.load(Relaxed).saturating_add(entry.executing.load(Relaxed));
-    if standing == Standing::Alone && others == 0 {
+    let undisturbed = others == 0 || (limit.base_ticks() == 0 && others < OTHERS_MIN);
+    if matches!(standing, Standing::Alone | Standing::Behind) && undisturbed {
         limit.on_stall(duration);
     } else if others >= OTHERS_MIN && duration >= limit.base_ticks() {
         // A shorter one waited for a prefetch that was under way.
         limit.on_completion(duration, others.saturating_add(1));
     }
     limit.store(&entry.limit);
+    trace::tell(b"device: others, limit, base", &[others.into(), limit.limit().into(), limit.base_ticks()]);
     Some(limit.saturated())
 }
 

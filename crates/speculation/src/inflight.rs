@@ -204,10 +204,12 @@ impl InflightLimit {
     }
 
     /// As [`InflightLimit::on_completion`], told by a process that may have had to wait for a processor before it
-    /// could see the completion: that makes a latency longer, never shorter, so only a short one is believed.
+    /// could see the completion, and whose prefetch may have joined a read that was under way. A long latency may be
+    /// the wait for a processor, and is not believed; one shorter than the base says that the queue was empty, and
+    /// nothing of the base, which the original's own waits tell.
     pub fn on_seen(&mut self, latency_ticks: u64, depth_at_issue: u32) {
-        if self.base == 0 || log2(latency_ticks) <= self.base + BELIEVED {
-            self.on_completion(latency_ticks, depth_at_issue);
+        if self.base != 0 && log2(latency_ticks) <= self.base + BELIEVED {
+            self.on_completion(latency_ticks.max(self.base_ticks()), depth_at_issue);
         }
     }
 

@@ -171,6 +171,8 @@ fn wait_for_landing(state: &State, flight: Flight, entry: Option<&Device>) {
         let mut limit = InflightLimit::load(&entry.limit);
         limit.on_seen(after.wrapping_sub(flight.since), flight.depth);
         limit.store(&entry.limit);
+        let seen = [after.wrapping_sub(flight.since), flight.depth.into(), limit.limit().into(), limit.base_ticks()];
+        trace::tell(b"  ahead: landed after, depth, limit, base", &seen);
     }
     if abandoned(state) {
         end(End::Abandoned);
