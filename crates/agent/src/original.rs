@@ -61,6 +61,9 @@ struct Private {
     late_saved: u64,
     /// Stalls that were not predicted since the last call that was.
     misses: u32,
+    /// Page reclaims of the original when it was last forked, and the time of that.
+    forked_with: (u64, u64),
+    started: u64,
     behind: Behind,
     switches: [(usize, i64); 16],
 }
@@ -77,6 +80,8 @@ static PRIVATE: PrivateCell = PrivateCell(UnsafeCell::new(Private {
     late: 0,
     late_saved: 0,
     misses: 0,
+    forked_with: (0, 0),
+    started: 0,
     behind: Behind::new(),
     switches: [(0, 0); 16],
 }));
@@ -144,7 +149,8 @@ pub fn begin(header: &Header) {
     STALL_TICKS_MIN.store(header.stall_ticks_min.load(Relaxed), Relaxed);
     let private = private();
     private.policy = Policy::new(header.ticks_per_second.load(Relaxed));
-    private.policy.begin(ticks());
+    private.started = ticks();
+    private.policy.begin(private.started);
     PROCESS.store(process_id(), Relaxed);
 }
 
@@ -333,13 +339,33 @@ fn dismiss() {
     spawn::wait_for_end(slot);
 }
 
-fn settle_figures(slot: &Slot) {
+/// Pages that the original copied because of the last fork: its reclaims since then, less what it had before in the same
+/// time.
+fn copied_pages(private: &Private) -> u64 {
+    let (reclaims, forked) = private.forked_with;
+    let since = (usage().ru_minflt as u64).saturating_sub(reclaims);
+    let (before, after) = (forked.saturating_sub(private.started), ticks().saturating_sub(forked));
+    let usual = u128::from(reclaims) * u128::from(after) / u128::from(before.max(1));
+    since.saturating_sub(u64::try_from(usual).unwrap_or(u64::MAX))
+}
+
+/// About what it takes to copy a page at its first write.
+fn copy_ticks() -> u64 {
+    const COPY_NS: u64 = 1500;
+    session::header().map_or(0, |header| header.ticks_per_second.load(Relaxed) / 1_000_000 * COPY_NS / 1000)
+}
+
+fn usage() -> n::rusage {
     let mut usage = MaybeUninit::<n::rusage>::zeroed();
     // SAFETY: the call fills the structure, whose zeroes are valid too.
-    let usage = unsafe {
+    unsafe {
         let _ = sys!(n::__NR_getrusage, n::RUSAGE_SELF, usage.as_mut_ptr());
         usage.assume_init()
-    };
+    }
+}
+
+fn settle_figures(slot: &Slot) {
+    let usage = usage();
     slot.counters.footprint_bytes.store((usage.ru_maxrss as u64) << 10, Relaxed);
     slot.counters.reclaims.store(usage.ru_minflt as u64, Relaxed);
     slot.counters.faults.store(usage.ru_majflt as u64, Relaxed);
@@ -494,7 +520,8 @@ fn stalled(before: u64, after: u64, standing: Standing, device: Option<u64>, lat
 
 fn note(before: u64, after: u64, standing: Standing, device: Option<u64>) {
     let private = private();
-    if !has_waited(&mut private.switches, after.wrapping_sub(before)) || process_id() != PROCESS.load(Relaxed) {
+    if !has_waited(&mut private.switches, after.wrapping_sub(before)) || process_id() != PROCESS.load(Relaxed)
+    {
         if standing == Standing::Hinted {
             used();
         }
@@ -599,6 +626,9 @@ fn judge(slot: &Slot, private: &mut Private) {
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
     trace::tell(b"judged: used, late, wrong", &[private.used, private.late, wrong]);
     trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
+    let copies = copied_pages(private);
+    trace::tell(b"copied pages", &[copies]);
+    private.policy.on_copies(copies.saturating_mul(copy_ticks()));
     let spared = private.late_saved / private.policy.stall_mean().max(1);
     private.policy.on_end(ticks(), private.used + spared, 0, wrong);
     if let Some(index) = blamed(slot, generation) {
@@ -684,6 +714,7 @@ fn spawn(in_flight: bool) -> Option<Spawned> {
     private.late_saved = 0;
     private.misses = 0;
     private.behind.clear();
+    private.forked_with = (usage().ru_minflt as u64, ticks());
     let before = ticks();
     let Some((spawned, generation)) = spawn::fork(slot) else {
         count_off(Off::NoFork);

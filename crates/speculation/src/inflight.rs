@@ -207,7 +207,10 @@ impl InflightLimit {
     /// could see the completion, and whose prefetch may have joined a read that was under way. A long latency may be
     /// the wait for a processor, and is not believed; one shorter than the base says that the queue was empty, and
     /// nothing of the base, which the original's own waits tell.
-    pub fn on_seen(&mut self, latency_ticks: u64, depth_at_issue: u32) {
+    ///
+    /// `slack_ticks` is what it takes to be woken on an idle machine, which counts on a device as fast as that.
+    pub fn on_seen(&mut self, latency_ticks: u64, depth_at_issue: u32, slack_ticks: u64) {
+        let latency_ticks = latency_ticks.saturating_sub(slack_ticks);
         if self.base != 0 && log2(latency_ticks) <= self.base + BELIEVED {
             self.on_completion(latency_ticks.max(self.base_ticks()), depth_at_issue);
         }

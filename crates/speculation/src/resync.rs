@@ -262,6 +262,14 @@ impl Policy {
         }
     }
 
+    /// The original copied pages for the speculation that is to be judged, which took it about so many ticks.
+    ///
+    /// Half of it counts against the overhead bound, because the allowance of the fork is charged already.
+    pub fn on_copies(&mut self, ticks: u64) {
+        self.spent = self.spent.saturating_add(ticks / 2);
+        self.cost_mean = self.cost_mean.saturating_add(ticks / 4);
+    }
+
     /// A speculation is judged: hints of it that the original used in time, used late, and did not use.
     pub fn on_end(&mut self, now: u64, used: u64, late: u64, wrong: u64) {
         self.unjudged = false;

@@ -102,7 +102,7 @@ impl Drop for Turn {
         let mut depth = lock(&self.gate.depth);
         if let Some(entry) = self.gate.entry.filter(|_| elapsed >= self.gate.device_ticks_min) {
             let mut limit = InflightLimit::load(&entry.limit);
-            limit.on_seen(elapsed, self.depth);
+            limit.on_seen(elapsed, self.depth, self.gate.device_ticks_min);
             limit.store(&entry.limit);
         }
         *depth -= 1;

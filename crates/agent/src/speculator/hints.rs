@@ -23,8 +23,8 @@ const LOOKED_AT_EVERY: u32 = 8;
 const QUEUE_PAUSES_MAX: u32 = 400;
 /// Pause while the original catches up.
 const PAUSE_US: i64 = 50;
-/// A completion that was waited for less than this had come before, so its time says nothing of the device.
-const WAITED_US_MIN: u64 = 8;
+/// What it takes to be woken after a completion, with all processors idle.
+const WAKE_UP_US: u64 = 30;
 
 /// A prefetch in flight.
 #[derive(Clone, Copy)]
@@ -161,17 +161,15 @@ fn land(state: &mut State, left: usize) {
 }
 
 fn wait_for_landing(state: &State, flight: Flight, entry: Option<&Device>) {
-    let before = ticks();
     kernel::wait_for(flight.file as isize, flight.offset);
     let after = ticks();
-    let waited_min = state.header.ticks_per_second.load(Relaxed) / 1_000_000 * WAITED_US_MIN;
-    if let Some(entry) = entry
-        && after.wrapping_sub(before) > waited_min
-    {
+    if let Some(entry) = entry {
+        let slack = state.header.ticks_per_second.load(Relaxed) / 1_000_000 * WAKE_UP_US;
         let mut limit = InflightLimit::load(&entry.limit);
-        limit.on_seen(after.wrapping_sub(flight.since), flight.depth);
+        limit.on_seen(after.wrapping_sub(flight.since), flight.depth, slack);
         limit.store(&entry.limit);
-        let seen = [after.wrapping_sub(flight.since), flight.depth.into(), limit.limit().into(), limit.base_ticks()];
+        let seen =
+            [after.wrapping_sub(flight.since), flight.depth.into(), limit.limit().into(), limit.base_ticks()];
         trace::tell(b"  ahead: landed after, depth, limit, base", &seen);
     }
     if abandoned(state) {

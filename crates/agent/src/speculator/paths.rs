@@ -131,6 +131,7 @@ unsafe fn log(state: &mut State, call: &Call, hinted: bool, site: Option<u32>) {
 pub struct OwnLookUps {
     handed_over: u32,
     pause: u32,
+    fast: bool,
 }
 
 const PAUSE_FIRST: u32 = 4;
@@ -145,10 +146,31 @@ impl OwnLookUps {
         false
     }
 
+    /// Whether the last one did not wait: the next is made without asking whether it is cold.
+    fn is_fast(&self) -> bool {
+        self.fast
+    }
+
     fn learn(&mut self, slow: bool) {
+        self.fast = !slow;
         self.pause = if slow { (self.pause * 2).clamp(PAUSE_FIRST, PAUSE_MAX) } else { 0 };
         self.handed_over = if slow { self.pause } else { 0 };
     }
+}
+
+/// Looks a path up here and now.
+///
+/// # Safety
+/// As [`target`].
+unsafe fn look_up(state: &mut State, call: &Call, path: &Target, flags: u32) -> Found {
+    let before = ticks();
+    // SAFETY: the caller's.
+    let found = unsafe { kernel::find_waiting(path.directory, path.path, flags) };
+    let slow = ticks().wrapping_sub(before) > state.header.stall_ticks_min.load(Relaxed);
+    state.own_look_ups.learn(slow);
+    // SAFETY: the caller's.
+    unsafe { log(state, call, slow, None) };
+    if found >= 0 { Found::File(found) } else { Found::Error(found) }
 }
 
 /// A path that was looked up: a descriptor naming the file (to be closed), an error, or a made-up answer.
@@ -177,10 +199,15 @@ unsafe fn find(
         if let Err(error) = target(state, directory, path, &mut target_path) {
             return Found::Error(error);
         }
-        let found = kernel::find(target_path.directory, target_path.path, flags);
-        if found != COLD {
-            log(state, call, false, None);
-            return if found >= 0 { Found::File(found) } else { Found::Error(found) };
+        let own = state.own_look_ups.is_fast();
+        if !own {
+            let found = kernel::find(target_path.directory, target_path.path, flags);
+            if found != COLD {
+                log(state, call, false, None);
+                return if found >= 0 { Found::File(found) } else { Found::Error(found) };
+            }
+        } else {
+            return look_up(state, call, &target_path, flags);
         }
         let mut whole = PathBuffer::new();
         let known = absolute(state, directory, path, &mut whole);
@@ -198,12 +225,7 @@ unsafe fn find(
             Entry::Other | Entry::Unknown => {}
         }
         if state.own_look_ups.due() {
-            let before = ticks();
-            let found = kernel::find_waiting(target_path.directory, target_path.path, flags);
-            let slow = ticks().wrapping_sub(before) > state.header.stall_ticks_min.load(Relaxed);
-            state.own_look_ups.learn(slow);
-            log(state, call, slow, None);
-            return if found >= 0 { Found::File(found) } else { Found::Error(found) };
+            return look_up(state, call, &target_path, flags);
         }
         let length = if hint_kind == PathHint::Data { descriptors::HINTED_AT_OPEN as u32 } else { 0 };
         let ticket = if known { hints::path(state, hint_kind, whole.as_bytes(), 0, length) } else { None };
