@@ -145,7 +145,10 @@ impl Extended {
         let mut theirs_len = 0;
         let mut place = None;
         let mut fits = self.preload.push(PRELOAD) && self.preload.push(library());
-        while environment != 0 {
+        loop {
+            if environment == 0 {
+                break;
+            }
             let mut pointer = [0u8; size_of::<usize>()];
             if peek(environment + len * size_of::<usize>(), &mut pointer)? < pointer.len() {
                 return None;
