@@ -153,14 +153,24 @@ mod tests {
     }
 
     #[test]
-    fn slow_reads_teach_and_cached_ones_do_not() {
+    fn reads_of_the_device_teach_and_cached_ones_do_not() {
         let devices = devices();
-        let entry = &devices.channel.header().devices[0];
-        drop(devices.turn(7));
-        assert_eq!(InflightLimit::load(&entry.limit).base_ticks(), 0);
-        let turn = devices.turn(7);
+        let header = devices.channel.header();
+        let entry = &header.devices[0];
+        // An original has waited 50 ms for the device.
+        let mut limit = InflightLimit::load(&entry.limit);
+        limit.on_stall(header.ticks_per_second.load(Relaxed) / 20);
+        limit.store(&entry.limit);
+        let first = limit.limit();
+
+        for _ in 0..100 {
+            drop([devices.turn(7), devices.turn(7)]);
+        }
+        assert_eq!(InflightLimit::load(&entry.limit).limit(), first);
+
+        let turns: Vec<Turn> = (0..first).map(|_| devices.turn(7)).collect();
         thread::sleep(Duration::from_millis(2));
-        drop(turn);
-        assert!(InflightLimit::load(&entry.limit).base_ticks() > 0);
+        drop(turns);
+        assert!(InflightLimit::load(&entry.limit).limit() > first);
     }
 }
