@@ -3,6 +3,9 @@
 //! The fast path is a class look-up and two reads of the time-stamp counter. All else happens only after a call
 //! took longer than the stall threshold, or while a speculator lives (its log is compared), or while the resync
 //! policy is armed (the next read is probed, so that the speculator can be forked while the device works).
+//!
+//! The program may have called on a stack of a page. So what runs rarely is not inlined: its frame is there only while it
+//! is needed.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -341,9 +344,10 @@ fn dismiss() {
 
 /// Pages that the original copied because of the last fork: its reclaims since then, less what it had before in the same
 /// time.
+#[inline(never)]
 fn copied_pages(private: &Private) -> u64 {
     let (reclaims, forked) = private.forked_with;
-    let since = (usage().ru_minflt as u64).saturating_sub(reclaims);
+    let since = page_reclaims().saturating_sub(reclaims);
     let (before, after) = (forked.saturating_sub(private.started), ticks().saturating_sub(forked));
     let usual = u128::from(reclaims) * u128::from(after) / u128::from(before.max(1));
     since.saturating_sub(u64::try_from(usual).unwrap_or(u64::MAX))
@@ -355,6 +359,12 @@ fn copy_ticks() -> u64 {
     session::header().map_or(0, |header| header.ticks_per_second.load(Relaxed) / 1_000_000 * COPY_NS / 1000)
 }
 
+#[inline(never)]
+fn page_reclaims() -> u64 {
+    usage().ru_minflt as u64
+}
+
+#[inline(always)]
 fn usage() -> n::rusage {
     let mut usage = MaybeUninit::<n::rusage>::zeroed();
     // SAFETY: the call fills the structure, whose zeroes are valid too.
@@ -364,6 +374,7 @@ fn usage() -> n::rusage {
     }
 }
 
+#[inline(never)]
 fn settle_figures(slot: &Slot) {
     let usage = usage();
     slot.counters.footprint_bytes.store((usage.ru_maxrss as u64) << 10, Relaxed);
@@ -441,6 +452,7 @@ unsafe fn look_up(call: &Call, class: Class) -> isize {
 }
 
 /// Device of a regular file or directory; none for other descriptors, which wait for something else than a device.
+#[inline(never)]
 fn file_device(descriptor: usize) -> Option<u64> {
     let mut stat = MaybeUninit::<n::stat>::zeroed();
     // SAFETY: the call fills the structure, whose zeroes are valid too.
@@ -490,6 +502,7 @@ fn compare(signature: u64) -> Standing {
 /// preempted, not stalled.
 ///
 /// Of a thread that was not looked at before nothing is known; only a long call of it counts.
+#[inline(never)]
 fn has_waited(switches: &mut [(usize, i64); 16], duration: u64) -> bool {
     let mut usage = MaybeUninit::<n::rusage>::zeroed();
     // SAFETY: the call fills the structure, whose zeroes are valid too.
@@ -518,6 +531,7 @@ fn stalled(before: u64, after: u64, standing: Standing, device: Option<u64>, lat
     }
 }
 
+#[inline(never)]
 fn note(before: u64, after: u64, standing: Standing, device: Option<u64>) {
     let private = private();
     if !has_waited(&mut private.switches, after.wrapping_sub(before)) || process_id() != PROCESS.load(Relaxed)
@@ -575,6 +589,7 @@ fn note(before: u64, after: u64, standing: Standing, device: Option<u64>) {
 
 /// Adds a stall to what is known of the device; whether the device is saturated. Only the original's own waits tell
 /// that: speculators wait for processors too.
+#[inline(never)]
 fn learn_device(slot: &Slot, device: u64, duration: u64, standing: Standing) -> Option<bool> {
     let entry = speculator::device(session::header()?, device)?;
     let mut limit = InflightLimit::load(&entry.limit);
@@ -591,6 +606,7 @@ fn learn_device(slot: &Slot, device: u64, duration: u64, standing: Standing) -> 
     Some(limit.saturated())
 }
 
+#[inline(never)]
 fn remember_program() {
     let key = session::name().program_key;
     if key == 0 {
@@ -616,6 +632,7 @@ fn judge_if_due(slot: &Slot, private: &mut Private, now: u64) {
 }
 
 /// The live speculation is over: says what came of it.
+#[inline(never)]
 fn judge(slot: &Slot, private: &mut Private) {
     let generation = LIVE.swap(0, Relaxed);
     if generation == 0 {
@@ -651,6 +668,7 @@ fn payoff(slot: &Slot, generation: u32, site: u32, used: u64) -> u64 {
 }
 
 /// The call site whose made-up value came last before the speculator and the original parted.
+#[inline(never)]
 fn blamed(slot: &Slot, generation: u32) -> Option<u32> {
     let log = generation as usize % LOGS;
     let tail = slot.tails.get(log)?.load(Relaxed);
@@ -691,6 +709,7 @@ unsafe fn probe(call: &Call, descriptor: usize) -> Option<Spawned> {
 }
 
 /// Forks a speculator; `in_flight` where the device already works on what the original waits for.
+#[inline(never)]
 fn spawn(in_flight: bool) -> Option<Spawned> {
     PROBES.store(0, Relaxed);
     let process = PROCESS.load(Relaxed);
@@ -714,7 +733,7 @@ fn spawn(in_flight: bool) -> Option<Spawned> {
     private.late_saved = 0;
     private.misses = 0;
     private.behind.clear();
-    private.forked_with = (usage().ru_minflt as u64, ticks());
+    private.forked_with = (page_reclaims(), ticks());
     let before = ticks();
     let Some((spawned, generation)) = spawn::fork(slot) else {
         count_off(Off::NoFork);

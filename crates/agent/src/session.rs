@@ -69,6 +69,7 @@ pub fn attach(name: Name) -> bool {
     true
 }
 
+#[inline(never)]
 fn map(offset: usize, bytes: usize) -> Option<usize> {
     let mut path = PathBuffer::<48>::new();
     let name = name();
@@ -107,6 +108,7 @@ pub fn slot() -> Option<&'static Slot> {
 }
 
 /// Claims a slot for the process `pid`.
+#[inline(never)]
 pub fn claim(pid: u32) -> Result<&'static Slot, Off> {
     if let Some(slot) = slot() {
         return Ok(slot);
@@ -160,6 +162,7 @@ pub fn owns(address: usize) -> bool {
     address == HEADER.load(Ordering::Relaxed) as usize || address == SLOT.load(Ordering::Relaxed) as usize
 }
 
+#[inline(never)]
 fn set_name(slot: &Slot) {
     let mut name = [0u8; 16];
     // SAFETY: the call fills at most 16 bytes.

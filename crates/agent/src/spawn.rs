@@ -104,6 +104,7 @@ static SNAPSHOT: SnapshotCell = SnapshotCell(UnsafeCell::new(Snapshot {
 ///
 /// # Safety
 /// `call` is a read of the program's, of `descriptor`.
+#[inline(never)]
 pub unsafe fn will_stall(call: &Call, descriptor: usize) -> bool {
     let [_, _, count, position, ..] = call.arguments;
     let mut stat = MaybeUninit::<n::stat>::zeroed();
@@ -236,6 +237,7 @@ static NEWEST: AtomicU32 = AtomicU32::new(0);
 
 /// Waits until the newest speculator, which has been abandoned, is gone with all that it holds; one that does not go by
 /// itself is killed.
+#[inline(never)]
 pub fn wait_for_end(slot: &Slot) {
     let process = NEWEST.swap(0, Relaxed);
     if process == 0 {
@@ -270,6 +272,7 @@ const END_MS_MAX: u32 = 100;
 /// Forks a speculator of the calling thread: which side this is, and its generation.
 ///
 /// The speculator comes back here jailed, with its role set; all signals stay blocked in it.
+#[inline(never)]
 pub fn fork(slot: &'static Slot) -> Option<(Spawned, u32)> {
     let header = session::header()?;
     let generation = slot.generation.load(Relaxed).wrapping_add(1).max(1);
@@ -307,6 +310,7 @@ pub fn fork(slot: &'static Slot) -> Option<(Spawned, u32)> {
     Some((Spawned::Original, generation))
 }
 
+#[inline(never)]
 fn take_snapshot(snapshot: &mut Snapshot, generation: u32) {
     snapshot.generation = generation;
     // SAFETY: no pointers are passed, and an offset that is asked for does not change.

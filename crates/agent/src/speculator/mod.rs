@@ -79,6 +79,7 @@ pub fn state() -> &'static mut State {
 }
 
 /// Turns the freshly forked copy into a jailed speculator; ends it where that fails.
+#[inline(never)]
 pub fn begin(slot: &'static Slot, snapshot: &'static Snapshot) {
     role::begin_speculator();
     let Some(header) = session::header() else { kernel::exit() };
@@ -163,6 +164,7 @@ pub unsafe fn call(call: &Call) -> isize {
 ///
 /// # Safety
 /// As [`call`].
+#[inline(never)]
 pub unsafe fn first_call(call: &Call) -> isize {
     // SAFETY: the caller's.
     unsafe { dispatch(state(), call, false) }
@@ -170,6 +172,7 @@ pub unsafe fn first_call(call: &Call) -> isize {
 
 /// # Safety
 /// As [`call`].
+#[inline(never)]
 unsafe fn dispatch(state: &mut State, call: &Call, logged: bool) -> isize {
     let [a, b, c, d, ..] = call.arguments;
     let at = n::AT_FDCWD as usize;
