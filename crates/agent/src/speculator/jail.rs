@@ -16,9 +16,10 @@ use crate::spawn::Snapshot;
 pub struct Refused;
 
 /// Processor time between looks at the speculator's progress.
-const TICK_US: i64 = 10_000;
-/// Ticks without a hint or a logged call after which a speculator ends.
-const IDLE_TICKS_MAX: u32 = 50;
+const TICK_US: i64 = 2_500;
+/// Bounds of the ticks without a hint after which a speculator ends.
+const IDLE_TICKS_MIN: u64 = 2;
+const IDLE_TICKS_MAX: u64 = 200;
 const STACK_BYTES: usize = 64 << 10;
 
 #[repr(C, align(16))]
@@ -50,6 +51,8 @@ pub fn enter(state: &mut State, snapshot: &Snapshot) -> Result<(), Refused> {
         if somebody_has_a_lease() {
             return Err(Refused);
         }
+        let ticks = snapshot.patience_us / TICK_US as u64;
+        state.idle_ticks_max = ticks.clamp(IDLE_TICKS_MIN, IDLE_TICKS_MAX) as u32;
         descriptors::inherit(state, snapshot);
         shared::make_private()?;
         handle_signals()?;
@@ -224,7 +227,7 @@ extern "C" fn on_tick(_signal: i32, _info: *const u8, _context: *mut Context) {
         state.idle_ticks = 0;
     }
     state.idle_ticks += 1;
-    if state.idle_ticks > IDLE_TICKS_MAX {
+    if state.idle_ticks > state.idle_ticks_max {
         end(End::Cpu);
     }
 }

@@ -62,6 +62,7 @@ pub struct State {
     /// Calls since the last hint, for the processor-time limit.
     pub hints_seen: u64,
     pub idle_ticks: u32,
+    pub idle_ticks_max: u32,
 }
 
 struct StateCell(UnsafeCell<MaybeUninit<State>>);
