@@ -116,15 +116,14 @@ pub fn execute(function: usize, arguments: [usize; 6]) -> isize {
 pub unsafe fn apply(headers: ProgramHeaders) {
     // SAFETY: the caller's.
     let Some(libc) = (unsafe { objects::loaded(headers) }).find(|object| object.is_libc()) else { return };
-    let Some(errno) = libc.function(c"__errno_location") else { return };
+    let Some(errno) = libc.symbol(c"__errno_location") else { return };
     for (name, real) in NAMES.iter().zip(&REAL) {
-        real.store(libc.function(name).unwrap_or(0), Relaxed);
+        real.store(libc.symbol(name).unwrap_or(0), Relaxed);
     }
     ERRNO.store(errno, Relaxed);
     // SAFETY: the caller's.
     for object in unsafe { objects::loaded(headers) } {
-        let is_loader = object.name().ends_with(b"/ld-linux-x86-64.so.2");
-        if !object.is_libc() && !is_loader {
+        if !object.is_libc() && !object.is_loader() {
             // SAFETY: slots of an object's that hold addresses of functions.
             unsafe { replace(object) };
         }

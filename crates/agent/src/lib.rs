@@ -9,6 +9,7 @@
 #![no_std]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod attention;
 mod calls;
 mod entry;
 mod environment;

@@ -102,8 +102,13 @@ impl Object {
         self.value(tag).filter(|address| *address > self.bias)
     }
 
-    /// The address of a function that it defines.
-    pub fn function(&self, name: &CStr) -> Option<usize> {
+    /// Whether it is glibc's dynamic loader.
+    pub fn is_loader(&self) -> bool {
+        self.name().ends_with(b"/ld-linux-x86-64.so.2")
+    }
+
+    /// The address of a function or variable that it defines.
+    pub fn symbol(&self, name: &CStr) -> Option<usize> {
         const DT_STRTAB: isize = 5;
         const DT_SYMTAB: isize = 6;
         const DT_GNU_HASH: isize = 0x6fff_fef5;

@@ -1,15 +1,15 @@
 //! The original: its calls go through verbatim, and those that wait for a device are noticed.
 //!
-//! The fast path is a class look-up and two reads of the time-stamp counter. All else happens only after a call
-//! took longer than the stall threshold, or while a speculator lives (its log is compared), or while the resync
-//! policy is armed (the next read is probed, so that the speculator can be forked while the device works).
+//! The fast path is a class look-up and a word that tells whether the thread left its processor. All else happens only
+//! for some calls after a stall (they are timed), or while a speculator lives (its log is compared), or while the
+//! resync policy is armed (the next read is probed, so that the speculator can be forked while the device works).
 //!
 //! The program may have called on a stack of a page. So what runs rarely is not inlined: its frame is there only while it
 //! is needed.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{prctl, sys, text, ticks};
@@ -19,6 +19,7 @@ use forebay_speculation::log::{Consumed, Consumer};
 use forebay_speculation::resync::{self, Policy, ProgramRecord};
 use forebay_speculation::site;
 
+use crate::attention::{self, Period};
 use crate::calls::{self, Class};
 use crate::entry::Call;
 use crate::spawn::{self, Spawned};
@@ -28,8 +29,6 @@ use crate::{exec, role, session, signatures, speculator, trace};
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// Highest descriptor seen.
 static DESCRIPTOR_MAX: AtomicU32 = AtomicU32::new(15);
-/// A call that takes longer may be a stall.
-static STALL_TICKS_MIN: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Generation of the speculator whose log is compared; 0 for none.
 static LIVE: AtomicU32 = AtomicU32::new(0);
 /// Thread that the speculator is a copy of.
@@ -152,7 +151,7 @@ enum Standing {
 
 /// Starts as the original.
 pub fn begin(header: &Header) {
-    STALL_TICKS_MIN.store(header.stall_ticks_min.load(Relaxed), Relaxed);
+    attention::begin(header.stall_ticks_min.load(Relaxed));
     let private = private();
     private.policy = Policy::new(header.ticks_per_second.load(Relaxed));
     private.started = ticks();
@@ -180,7 +179,7 @@ pub unsafe fn call_of_forked_child(call: &Call) -> isize {
         }
         let before = ticks();
         let result = call.execute();
-        let slow = ticks().wrapping_sub(before) > STALL_TICKS_MIN.load(Relaxed);
+        let slow = ticks().wrapping_sub(before) > attention::stall_ticks_min();
         if slow && class != Class::Pass && class != Class::Exit {
             begin_forked_child();
         }
@@ -387,10 +386,28 @@ fn settle_figures(slot: &Slot) {
 
 /// # Safety
 /// `call` is a read of the program's, of `descriptor`.
-#[inline]
+#[inline(always)]
 unsafe fn read(call: &Call, descriptor: usize) -> isize {
+    if attention::is_on() {
+        // SAFETY: the caller's.
+        return unsafe { read_attentively(call, descriptor) };
+    }
+    // SAFETY: the caller's.
+    let (result, left) = unsafe { attention::execute(call) };
+    if left && let Some(device) = file_device(descriptor) {
+        stalled(None, Standing::Alone, Some(device), is_directory_read(call));
+    }
+    result
+}
+
+/// # Safety
+/// As [`read`].
+#[inline(never)]
+unsafe fn read_attentively(call: &Call, descriptor: usize) -> isize {
     let mut standing = Standing::Alone;
-    if LIVE.load(Relaxed) != 0 {
+    if LIVE.load(Relaxed) == 0 {
+        attention::tire();
+    } else {
         standing = compare(signatures::read(call));
     }
     if PROBES.load(Relaxed) != 0 && matches!(standing, Standing::Alone | Standing::Unpredicted) {
@@ -402,20 +419,21 @@ unsafe fn read(call: &Call, descriptor: usize) -> isize {
             None => {}
         }
     }
-    let before = ticks();
     // SAFETY: the caller's.
-    let result = unsafe { call.execute() };
-    let after = ticks();
-    if after.wrapping_sub(before) > STALL_TICKS_MIN.load(Relaxed)
+    let (result, slow) = unsafe { attention::execute_timed(call) };
+    if slow.is_some()
         && let Some(device) = file_device(descriptor)
     {
-        // A stalled directory read cannot be probed, so its speculator is forked after it.
-        let late_fork = matches!(call.number as u32, n::__NR_getdents | n::__NR_getdents64);
-        stalled(before, after, standing, Some(device), late_fork);
+        stalled(slow, standing, Some(device), is_directory_read(call));
     } else if standing == Standing::Hinted {
         used();
     }
     result
+}
+
+/// A stalled directory read cannot be probed, so its speculator is forked after it.
+fn is_directory_read(call: &Call) -> bool {
+    matches!(call.number as u32, n::__NR_getdents | n::__NR_getdents64)
 }
 
 /// A hint spared the original a stall.
@@ -428,17 +446,33 @@ fn used() {
 
 /// # Safety
 /// `call` is the program's and takes a path.
-#[inline]
+#[inline(always)]
 unsafe fn look_up(call: &Call, class: Class) -> isize {
-    let before = ticks();
+    if attention::is_on() {
+        // SAFETY: the caller's.
+        return unsafe { look_up_attentively(call, class) };
+    }
     // SAFETY: the caller's.
-    let result = unsafe { call.execute() };
-    let after = ticks();
+    let (result, left) = unsafe { attention::execute(call) };
+    if left {
+        stalled(None, Standing::Alone, None, true);
+    }
+    result
+}
+
+/// # Safety
+/// As [`look_up`].
+#[inline(never)]
+unsafe fn look_up_attentively(call: &Call, class: Class) -> isize {
+    // SAFETY: the caller's.
+    let (result, slow) = unsafe { attention::execute_timed(call) };
     let mut standing = Standing::Alone;
     // A call on the descriptor itself is none on a path.
     let on_path =
         call.number as u32 != n::__NR_newfstatat || call.arguments[3] as u32 & n::AT_EMPTY_PATH == 0;
-    if LIVE.load(Relaxed) != 0 && on_path && !call.may_have_faulted(result) {
+    if LIVE.load(Relaxed) == 0 {
+        attention::tire();
+    } else if on_path && !call.may_have_faulted(result) {
         // SAFETY: the kernel has just read the path.
         let signature = unsafe { signatures::path(call) };
         standing = compare(signature);
@@ -446,8 +480,8 @@ unsafe fn look_up(call: &Call, class: Class) -> isize {
             signatures::opened(descriptor, signature);
         }
     }
-    if after.wrapping_sub(before) > STALL_TICKS_MIN.load(Relaxed) {
-        stalled(before, after, standing, None, true);
+    if slow.is_some() {
+        stalled(slow, standing, None, true);
     } else if standing == Standing::Hinted {
         used();
     }
@@ -515,19 +549,24 @@ fn has_waited(switches: &mut [(usize, i64); 16], duration: u64) -> bool {
     };
     let thread = forebay_sigsafe::thread_pointer();
     let Some(entry) = switches.get_mut((thread >> 12) % 16) else { return false };
-    let long = duration / FIRST_STALL_FACTOR > STALL_TICKS_MIN.load(Relaxed);
+    let long = duration / FIRST_STALL_FACTOR > attention::stall_ticks_min();
     let waited = if entry.0 == thread { entry.1 != count } else { long };
     *entry = (thread, count);
     waited
 }
 
-/// Takes note of a stall that is over.
+/// Takes note of a stall that is over; one that was not timed is taken for one of mean length.
 #[cold]
-fn stalled(before: u64, after: u64, standing: Standing, device: Option<u64>, late_fork: bool) {
+#[inline(never)]
+fn stalled(period: Option<Period>, standing: Standing, device: Option<u64>, late_fork: bool) {
     if BUSY.swap(true, core::sync::atomic::Ordering::Acquire) {
         return;
     }
-    note(before, after, standing, device);
+    let period = period.unwrap_or_else(|| {
+        let (after, mean) = (ticks(), private().policy.stall_mean());
+        Period { before: after.saturating_sub(mean.max(attention::stall_ticks_min())), after }
+    });
+    note(period, standing, device);
     let spawned = (late_fork && PROBES.load(Relaxed) != 0 && LIVE.load(Relaxed) == 0).then(|| spawn(false));
     if spawned.flatten() != Some(Spawned::Speculator) {
         BUSY.store(false, core::sync::atomic::Ordering::Release);
@@ -535,7 +574,7 @@ fn stalled(before: u64, after: u64, standing: Standing, device: Option<u64>, lat
 }
 
 #[inline(never)]
-fn note(before: u64, after: u64, standing: Standing, device: Option<u64>) {
+fn note(Period { before, after }: Period, standing: Standing, device: Option<u64>) {
     let private = private();
     if !has_waited(&mut private.switches, after.wrapping_sub(before)) || process_id() != PROCESS.load(Relaxed)
     {
@@ -545,6 +584,7 @@ fn note(before: u64, after: u64, standing: Standing, device: Option<u64>) {
         return;
     }
     let duration = after.wrapping_sub(before);
+    attention::on_stall();
     remember_program();
     let Ok(slot) = session::claim(PROCESS.load(Relaxed)) else {
         turn_off(Off::NoSlot);
@@ -754,6 +794,7 @@ fn spawn(in_flight: bool) -> Option<Spawned> {
     slot.counters.resyncs.fetch_add(1, Relaxed);
     slot.counters.resync_ticks.fetch_add(after.wrapping_sub(before), Relaxed);
     OWNER.store(forebay_sigsafe::thread_pointer(), Relaxed);
+    attention::renew();
     LIVE.store(generation, Relaxed);
     Some(spawned)
 }

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use forebay_speculation::channel::{Off, feature};
 
 use crate::objects::ProgramHeaders;
-use crate::{environment, interpose, original, patch, role, session};
+use crate::{attention, environment, interpose, original, patch, role, session};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -34,7 +34,9 @@ extern "C" fn start(_count: i32, _arguments: *mut *mut u8, environment: *mut *mu
     if !role::begin_original() {
         return;
     }
-    // SAFETY: constructors run before the program could start a thread.
+    // SAFETY: constructors run when the loader has done its work and before the program could start a thread.
+    unsafe { attention::find_sequences(headers) };
+    // SAFETY: as above.
     if unsafe { patch::apply(&header.patches, headers) } == 0 {
         header.missing.fetch_or(feature::PATCHING, Ordering::Relaxed);
         // SAFETY: as above.
