@@ -1,4 +1,5 @@
-/* Reads on stacks that have room for the call and little else: threads' and coroutines' of the least size. */
+/* Reads, and in children executes, on stacks that have room for the call and little else: threads' and coroutines' of
+   the least size. */
 #include "hostile.h"
 #include <ucontext.h>
 
@@ -18,10 +19,24 @@ static void *on_thread(void *unused)
     return NULL;
 }
 
+static void execute_in_child(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        execve("/nonexistent/program", (char *[]){"program", NULL}, environ);
+        execve("/bin/true", (char *[]){"true", NULL}, environ);
+        _exit(1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    say("status", status);
+}
+
 static void on_coroutine(void)
 {
     for (;;) {
         on_thread(NULL);
+        execute_in_child();
         swapcontext(&coroutine, &home);
     }
 }

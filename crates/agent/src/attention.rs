@@ -7,6 +7,8 @@
 //! * *Attentive*: for [`SPAN_MIN`] calls at first and after each stall, and as long as there is a speculator or a next
 //!   read to probe. Calls are timed. Where stalls keep coming soon after attention ran out, it lasts longer each time.
 //!
+//! The inattentive way is also in `entry.rs`, for reads.
+//!
 //! Threads that the C library has not registered a sequence for are timed always.
 
 use core::ffi::CStr;
@@ -20,9 +22,9 @@ use crate::objects::{self, ProgramHeaders};
 /// A call that takes longer may be a stall.
 static STALL_TICKS_MIN: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Distance of a thread's `struct rseq` from its thread pointer; 0 where there is none.
-static SEQUENCE_OFFSET: AtomicUsize = AtomicUsize::new(0);
+pub static SEQUENCE_OFFSET: AtomicUsize = AtomicUsize::new(0);
 /// Calls that will yet be timed; threads that count at once may count one for two.
-static TIMED: AtomicU32 = AtomicU32::new(SPAN_MIN);
+pub static TIMED: AtomicU32 = AtomicU32::new(SPAN_MIN);
 /// What the above is set to by the next stall.
 static SPAN: AtomicU32 = AtomicU32::new(SPAN_MIN);
 
@@ -31,8 +33,8 @@ const SPAN_MAX: u32 = 1 << 20;
 const SPAN_GROWTH: u32 = 4;
 
 /// Fields of the kernel's `struct rseq`.
-const CPU_ID: usize = 4;
-const CURRENT: usize = 8;
+pub const CPU_ID: usize = 4;
+pub const CURRENT: usize = 8;
 
 core::arch::global_asm!(
     // One instruction that is never reached, and where the kernel would go on from it, behind the C library's signature.

@@ -37,9 +37,11 @@ pub enum Class {
     Confine,
 }
 
-const NUMBERS: usize = 512;
+/// Numbers below this have a class of their own.
+pub const NUMBERS: usize = 512;
 
-static CLASSES: [Class; NUMBERS] = {
+/// The class of each number.
+pub static CLASSES: [Class; NUMBERS] = {
     let mut classes = [Class::Pass; NUMBERS];
     let table: [(u32, Class); 38] = [
         (n::__NR_read, Class::Read),

@@ -6,12 +6,13 @@
 //! comparison. The stubs carry unwind information that makes them look like a call from the site, so that a thread
 //! cancelled in a blocking call, a debugger or a profiler unwinds through them.
 
-use core::sync::atomic::{AtomicU8, AtomicUsize};
+use core::sync::atomic::AtomicUsize;
 
 use forebay_sigsafe::{call, errno};
 use forebay_speculation::channel::PATCH_SITES;
 
-use crate::interpose;
+use crate::calls::{self, Class};
+use crate::{attention, interpose, original, role};
 
 /// The registers of a system call, in the order that `forebay_entry` stores them.
 #[repr(C)]
@@ -59,12 +60,17 @@ impl Call {
     }
 }
 
-/// Where to go on after each site, by its index.
-#[unsafe(no_mangle)]
-static FOREBAY_RETURNS: [AtomicUsize; PATCH_SITES] = [const { AtomicUsize::new(0) }; PATCH_SITES];
-/// Which comparison each site has, a `Displaced` by its index.
-#[unsafe(no_mangle)]
-static FOREBAY_DISPLACED: [AtomicU8; PATCH_SITES] = [const { AtomicU8::new(0) }; PATCH_SITES];
+/// What follows a site.
+#[repr(C)]
+struct Site {
+    /// Where to go on.
+    origin: AtomicUsize,
+    /// Which comparison to repeat: a `Displaced`.
+    displaced: AtomicUsize,
+}
+
+static SITES: [Site; PATCH_SITES] =
+    [const { Site { origin: AtomicUsize::new(0), displaced: AtomicUsize::new(0) } }; PATCH_SITES];
 
 unsafe extern "C" {
     /// The first stub; the others follow at [`STUB_BYTES`] each.
@@ -81,32 +87,39 @@ pub fn stub(index: usize) -> usize {
 /// Says where the stub of site `index` returns and which comparison it repeats.
 pub fn connect(index: usize, origin: usize, displaced: u8) {
     use core::sync::atomic::Ordering::Relaxed;
-    if let (Some(to), Some(kind)) = (FOREBAY_RETURNS.get(index), FOREBAY_DISPLACED.get(index)) {
-        to.store(origin, Relaxed);
-        kind.store(displaced, Relaxed);
+    if let Some(site) = SITES.get(index) {
+        site.origin.store(origin, Relaxed);
+        site.displaced.store(displaced.into(), Relaxed);
     }
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn forebay_hook(call: &Call) -> isize {
+/// A call of the program's that has not been made.
+extern "C" fn make(call: &Call, _: isize) -> isize {
     // SAFETY: the registers are those of a system call that the program is making.
-    unsafe { crate::role::dispatch(call) }
+    unsafe { role::dispatch(call) }
+}
+
+/// A read that was made, with this result, and during which the thread left its processor.
+extern "C" fn made(call: &Call, result: isize) -> isize {
+    original::on_unattended_read(call, call.arguments[0]);
+    result
 }
 
 // A stub moves rsp past the red zone, leaves room for the return address that unwinding reads (136 below the site's
 // rsp, which is the canonical frame address) and pushes its index.
+//
+// Most calls need nothing of Rust, and so no vector registers kept: those that the original does not look at, and reads
+// that nobody attends to (see `attention.rs`, which does the same). The upper half of the index's word keeps a read's
+// number meanwhile.
 core::arch::global_asm!(
     ".text",
-    ".hidden FOREBAY_RETURNS",
-    ".hidden FOREBAY_DISPLACED",
-    ".hidden forebay_hook",
     ".hidden forebay_stubs",
     ".globl forebay_stubs",
     ".p2align 5",
     "forebay_stubs:",
     ".altmacro",
     ".set forebay_index, 0",
-    ".rept {sites}",
+    ".rept {sites_max}",
     ".p2align 5",
     ".cfi_startproc",
     ".cfi_signal_frame",
@@ -129,9 +142,74 @@ core::arch::global_asm!(
     ".cfi_def_cfa rsp, 144",
     ".cfi_offset rip, -136",
     "mov rcx, [rsp]",
-    "lea r11, [rip + FOREBAY_RETURNS]",
-    "mov rcx, [r11 + rcx * 8]",
+    "lea r11, [rip + {sites}]",
+    "shl ecx, 4",
+    "mov rcx, [r11 + rcx]",
     "mov [rsp + 8], rcx",
+    "cmp dword ptr [rip + {role}], {original}",
+    "jne 4f",
+    "cmp rax, {numbers}",
+    "jae 4f",
+    "lea r11, [rip + {classes}]",
+    "movzx ecx, byte ptr [r11 + rax]",
+    "cmp ecx, {read}",
+    "je 3f",
+    "ja 4f",
+    // Not looked at.
+    "syscall",
+    // Back to the program, with the result in rax.
+    "2:",
+    "mov ecx, [rsp]",
+    "lea r11, [rip + {sites}]",
+    "shl ecx, 4",
+    "mov r11, [r11 + rcx + 8]",
+    "mov rcx, [rsp + 8]",
+    "lea rsp, [rsp + 144]",
+    ".cfi_remember_state",
+    ".cfi_def_cfa rsp, 0",
+    ".cfi_register rip, rcx",
+    "cmp r11d, 1",
+    "je 6f",
+    "ja 7f",
+    "cmp rax, -4096",
+    "jmp rcx",
+    "6:",
+    "cmp rax, -4095",
+    "jmp rcx",
+    "7:",
+    "cmp eax, -4096",
+    "jmp rcx",
+    ".cfi_restore_state",
+    // A read.
+    "3:",
+    "cmp dword ptr [rip + {timed}], 0",
+    "jne 4f",
+    "mov r11, [rip + {sequence_offset}]",
+    "test r11, r11",
+    "jz 4f",
+    "add r11, fs:[0]",
+    "cmp dword ptr [r11 + {cpu_id}], 0",
+    "jl 4f",
+    "mov [rsp + 4], eax",
+    "lea rcx, [rip + forebay_sequence_descriptor]",
+    "mov [r11 + {current}], rcx",
+    "syscall",
+    "mov r11, [rip + {sequence_offset}]",
+    "add r11, fs:[0]",
+    "mov rcx, [r11 + {current}]",
+    "mov qword ptr [r11 + {current}], 0",
+    "test rcx, rcx",
+    "jnz 2b",
+    "mov ecx, [rsp + 4]",
+    "mov dword ptr [rsp + 4], 0",
+    "lea r11, [rip + {made}]",
+    "jmp 5f",
+    // All others.
+    "4:",
+    "mov rcx, rax",
+    "lea r11, [rip + {make}]",
+    // Calls the function in r11 with the registers and the result in rax; the call's number is in rcx.
+    "5:",
     "push rbp",
     ".cfi_adjust_cfa_offset 8",
     ".cfi_offset rbp, -152",
@@ -143,8 +221,9 @@ core::arch::global_asm!(
     "push rdx",
     "push rsi",
     "push rdi",
-    "push rax",
+    "push rcx",
     "mov rdi, rsp",
+    "mov rsi, rax",
     "sub rsp, 256",
     "and rsp, -16",
     "movups [rsp], xmm0",
@@ -163,7 +242,7 @@ core::arch::global_asm!(
     "movups [rsp + 208], xmm13",
     "movups [rsp + 224], xmm14",
     "movups [rsp + 240], xmm15",
-    "call forebay_hook",
+    "call r11",
     "movups xmm0, [rsp]",
     "movups xmm1, [rsp + 16]",
     "movups xmm2, [rsp + 32]",
@@ -190,25 +269,20 @@ core::arch::global_asm!(
     "pop rbp",
     ".cfi_def_cfa rsp, 144",
     ".cfi_restore rbp",
-    "mov rcx, [rsp]",
-    "lea r11, [rip + FOREBAY_DISPLACED]",
-    "movzx r11d, byte ptr [r11 + rcx]",
-    "mov rcx, [rsp + 8]",
-    "lea rsp, [rsp + 144]",
-    ".cfi_def_cfa rsp, 0",
-    ".cfi_register rip, rcx",
-    "cmp r11d, 1",
-    "je 2f",
-    "ja 3f",
-    "cmp rax, -4096",
-    "jmp rcx",
-    "2:",
-    "cmp rax, -4095",
-    "jmp rcx",
-    "3:",
-    "cmp eax, -4096",
-    "jmp rcx",
+    "jmp 2b",
     ".cfi_endproc",
     ".size forebay_entry, . - forebay_entry",
-    sites = const PATCH_SITES,
+    sites_max = const PATCH_SITES,
+    sites = sym SITES,
+    role = sym role::PAGE,
+    original = const role::ORIGINAL,
+    numbers = const calls::NUMBERS,
+    classes = sym calls::CLASSES,
+    read = const Class::Read as u8,
+    timed = sym attention::TIMED,
+    sequence_offset = sym attention::SEQUENCE_OFFSET,
+    cpu_id = const attention::CPU_ID,
+    current = const attention::CURRENT,
+    make = sym make,
+    made = sym made,
 );

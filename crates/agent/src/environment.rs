@@ -119,11 +119,13 @@ const STRINGS_MAX: usize = 2048;
 const VALUE_MAX: usize = 1024;
 const PAGE: usize = 4096;
 
-/// An environment with the variables put back, in a fixed size that fits the stack of a vfork child.
+/// An environment with the variables put back, in a fixed size that fits the stack of most vfork children.
 pub struct Extended {
     entries: [*const u8; ENTRIES_MAX],
     preload: PathBuffer<STRINGS_MAX>,
     session: PathBuffer<96>,
+    /// The program's own value of `LD_PRELOAD`.
+    theirs: [u8; VALUE_MAX],
 }
 
 impl Extended {
@@ -133,6 +135,7 @@ impl Extended {
             entries: [core::ptr::null(); ENTRIES_MAX],
             preload: PathBuffer::new(),
             session: PathBuffer::new(),
+            theirs: [0; VALUE_MAX],
         }
     }
 
@@ -141,7 +144,6 @@ impl Extended {
     /// The pointers may be bad: it is for the kernel to say so, so they are read through it.
     pub fn fill(&mut self, environment: usize, name: Name) -> Option<*const *const u8> {
         let mut len = 0;
-        let mut theirs = [0u8; VALUE_MAX];
         let mut theirs_len = 0;
         let mut place = None;
         let mut fits = self.preload.push(PRELOAD) && self.preload.push(library());
@@ -160,8 +162,8 @@ impl Extended {
             let mut start = [0u8; PRELOAD.len()];
             if peek(entry, &mut start)? == start.len() && start == PRELOAD {
                 // The loader takes the last of several.
-                let read = peek(entry + PRELOAD.len(), &mut theirs)?;
-                let value = theirs.get(..read)?;
+                let read = peek(entry + PRELOAD.len(), &mut self.theirs)?;
+                let value = self.theirs.get(..read)?;
                 theirs_len = value.iter().position(|&byte| byte == 0)?;
                 place = Some(len);
             }
@@ -169,7 +171,7 @@ impl Extended {
             len += 1;
         }
         if place.is_some() {
-            let value = theirs.get(..theirs_len).unwrap_or_default();
+            let value = self.theirs.get(..theirs_len).unwrap_or_default();
             fits = fits && self.preload.push(b":") && self.preload.push(value);
         }
         fits = fits

@@ -19,6 +19,19 @@ const MACHINE_X86_64: u16 = 62;
 const CLASS_64: u8 = 2;
 const LOADER: &[u8] = b"/ld-linux-x86-64.so.2";
 
+/// What the examination of a program and its environment take: more than there may be of the program's stack.
+struct Workspace {
+    start: Start,
+    interpreter: [u8; 256],
+    extended: Extended,
+}
+
+impl Workspace {
+    const fn new() -> Self {
+        Self { start: Start { bytes: [0; 1024], len: 0 }, interpreter: [0; 256], extended: Extended::new() }
+    }
+}
+
 /// Carries out `execve` or `execveat` with the agent added to the new program's environment.
 ///
 /// # Safety
@@ -27,37 +40,50 @@ pub unsafe fn execute(call: &Call, at: bool) -> isize {
     if role::is_original() {
         original::leave_image();
     }
-    let [a, b, c, ..] = call.arguments;
-    let (directory, path, environment_index) = if at { (a, b, 3) } else { (n::AT_FDCWD as usize, a, 2) };
-    let environment = if at { call.arguments[3] } else { c };
-    // SAFETY: the program's own pointers, which the kernel would read too.
-    match unsafe { inject(directory, path as *const u8) } {
-        // SAFETY: as above.
-        Some(name) => unsafe { execute_with(call, name, environment, environment_index) },
-        // SAFETY: the program's call.
-        None => unsafe { forebay_sigsafe::syscall(call.number, call.arguments) },
+    // What a vfork child maps would stay with its parent: it uses the stack, which is its parent's.
+    if original::is_vfork_child() {
+        // SAFETY: the caller's.
+        return unsafe { execute_on_stack(call, at) };
+    }
+    // SAFETY: (all) the mapping is as large as what is put there, and goes with the image or here.
+    unsafe {
+        let bytes = size_of::<Workspace>();
+        let (protection, flags) = (n::PROT_READ | n::PROT_WRITE, n::MAP_PRIVATE | n::MAP_ANONYMOUS);
+        let address = sys!(n::__NR_mmap, 0, bytes, protection, flags, usize::MAX, 0);
+        if address < 0 {
+            return forebay_sigsafe::syscall(call.number, call.arguments);
+        }
+        let workspace = address as *mut Workspace;
+        workspace.write(const { Workspace::new() });
+        let result = execute_with(call, at, &mut *workspace);
+        let _ = sys!(n::__NR_munmap, address, bytes);
+        result
     }
 }
 
 /// # Safety
-/// As [`execute`]; `environment` is the argument with index `environment_index`.
+/// As [`execute`].
 #[inline(never)]
-unsafe fn execute_with(
-    call: &Call,
-    name: session::Name,
-    environment: usize,
-    environment_index: usize,
-) -> isize {
-    let mut extended = Extended::new();
-    let Some(array) = extended.fill(environment, name) else {
-        count(Unassisted::NotExamined);
-        // SAFETY: the program's call.
-        return unsafe { forebay_sigsafe::syscall(call.number, call.arguments) };
-    };
+unsafe fn execute_on_stack(call: &Call, at: bool) -> isize {
+    // SAFETY: the caller's.
+    unsafe { execute_with(call, at, &mut Workspace::new()) }
+}
+
+/// # Safety
+/// As [`execute`].
+unsafe fn execute_with(call: &Call, at: bool, workspace: &mut Workspace) -> isize {
+    let [a, b, c, d, ..] = call.arguments;
+    let (directory, path, environment, environment_index) =
+        if at { (a, b, d, 3) } else { (n::AT_FDCWD as usize, a, c, 2) };
     let mut arguments = call.arguments;
-    arguments[environment_index] = array as usize;
-    // SAFETY: the program's call but for the environment, which lives on this stack until the call returns or the
-    // image is gone.
+    // SAFETY: the program's own pointers, which the kernel would read too.
+    if let Some(name) = unsafe { inject(directory, path as *const u8, workspace) } {
+        match workspace.extended.fill(environment, name) {
+            Some(array) => arguments[environment_index] = array as usize,
+            None => count(Unassisted::NotExamined),
+        }
+    }
+    // SAFETY: the program's call but for the environment, which is there until the call returns or the image is gone.
     unsafe { forebay_sigsafe::syscall(call.number, arguments) }
 }
 
@@ -73,7 +99,7 @@ fn count(reason: Unassisted) {
 ///
 /// # Safety
 /// `path` is what the program passed for a path.
-unsafe fn inject(directory: usize, path: *const u8) -> Option<session::Name> {
+unsafe fn inject(directory: usize, path: *const u8, workspace: &mut Workspace) -> Option<session::Name> {
     let header = session::header()?;
     if path.addr() < 4096 || header.enabled.load(Ordering::Relaxed) == 0 {
         return None;
@@ -85,7 +111,7 @@ unsafe fn inject(directory: usize, path: *const u8) -> Option<session::Name> {
         return None;
     }
     // SAFETY: a terminated path.
-    match unsafe { examine(directory, path) } {
+    match unsafe { examine(directory, path, workspace) } {
         Ok(()) if environment::library_reachable() => {
             Some(session::Name { program_key: key, ..session::name() })
         }
@@ -112,9 +138,12 @@ fn worth_it(header: &Header, key: u64) -> bool {
 ///
 /// # Safety
 /// `path` is terminated.
-unsafe fn examine(directory: usize, path: *const u8) -> Result<(), Option<Unassisted>> {
-    let mut start = Start { bytes: [0; 1024], len: 0 };
-    let mut interpreter = [0u8; 256];
+unsafe fn examine(
+    directory: usize,
+    path: *const u8,
+    workspace: &mut Workspace,
+) -> Result<(), Option<Unassisted>> {
+    let Workspace { start, interpreter, .. } = workspace;
     let (mut directory, mut path) = (directory, path);
     for _ in 0..INTERPRETERS_MAX {
         // SAFETY: a terminated path, or the terminated copy below.
@@ -130,7 +159,7 @@ unsafe fn examine(directory: usize, path: *const u8) -> Result<(), Option<Unassi
         if word.is_empty() || word.len() >= interpreter.len() {
             return Err(Some(Unassisted::NotExamined));
         }
-        interpreter = [0; 256];
+        *interpreter = [0; 256];
         for (to, from) in interpreter.iter_mut().zip(word) {
             *to = *from;
         }

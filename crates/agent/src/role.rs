@@ -15,19 +15,20 @@ use crate::{original, speculator};
 /// another program soon, and every page written to before that would be copied in vain.
 const UNKNOWN: u32 = 0;
 /// The program itself.
-const ORIGINAL: u32 = 1;
+pub const ORIGINAL: u32 = 1;
 /// A copy that runs ahead.
 const SPECULATOR: u32 = 2;
 /// The agent does nothing any more: terminal.
 const OFF: u32 = 3;
 
 #[repr(C, align(4096))]
-struct Page {
+pub struct Page {
     role: AtomicU32,
     rest: [u8; 4092],
 }
 
-static PAGE: Page = Page { role: AtomicU32::new(UNKNOWN), rest: [0; 4092] };
+/// Begins with the role.
+pub static PAGE: Page = Page { role: AtomicU32::new(UNKNOWN), rest: [0; 4092] };
 
 /// Becomes the original; `false` where the kernel cannot wipe pages on fork.
 pub fn begin_original() -> bool {

@@ -238,6 +238,11 @@ core::arch::global_asm!(
 /// Process id of the newest speculator of this process.
 static NEWEST: AtomicU32 = AtomicU32::new(0);
 
+/// A forked child has no speculator; that of its parent is nothing to wait for.
+pub fn forget() {
+    NEWEST.store(0, Relaxed);
+}
+
 /// Waits until the newest speculator, which has been abandoned, is gone with all that it holds; one that does not go by
 /// itself is killed.
 #[inline(never)]

@@ -1,0 +1,98 @@
+//! What came of a speculation: told to the resync policy, and to the call site whose made-up value ended it.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use forebay_sigsafe::ticks;
+use forebay_speculation::channel::{LOG_ENTRIES, LOGS, Slot};
+use forebay_speculation::log::Consumer;
+use forebay_speculation::site;
+
+use super::{LIVE, Private, page_reclaims};
+use crate::{session, speculator, trace};
+
+/// Stalls in a row that a live speculator may fail to predict.
+const MISSES_MAX: u32 = 3;
+/// Log entries looked through for the made-up value that led a speculator astray.
+const BLAME_ENTRIES_MAX: u64 = 64;
+
+/// Whether the live speculation has strayed: one stall that it did not predict may be a call that it skipped.
+pub fn is_lost(slot: &Slot, private: &Private) -> bool {
+    let ended = slot.speculator_pid.load(Relaxed) == 0;
+    private.misses >= if ended { 1 } else { MISSES_MAX }
+}
+
+/// The live speculation has strayed: ends it if another one may pay, or if it is plainly lost.
+pub fn judge_if_due(slot: &Slot, private: &mut Private, now: u64) {
+    if private.policy.armed(now) || private.policy.judge_due() {
+        judge(slot, private);
+    }
+}
+
+/// The live speculation is over: says what came of it.
+#[inline(never)]
+pub fn judge(slot: &Slot, private: &mut Private) {
+    let generation = LIVE.swap(0, Relaxed);
+    if generation == 0 {
+        return;
+    }
+    slot.generation.store(generation.wrapping_add(1), Relaxed);
+    let wrong = Consumer::new(slot, generation).abandon();
+    slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
+    trace::tell(b"judged: used, late, wrong", &[private.used, private.late, wrong]);
+    trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
+    let copies = copied_pages(private);
+    trace::tell(b"copied pages", &[copies]);
+    private.policy.on_copies(copies.saturating_mul(copy_ticks()));
+    let spared = private.late_saved / private.policy.stall_mean().max(1);
+    private.policy.on_end(ticks(), private.used + spared, 0, wrong);
+    if let Some(index) = blamed(slot, generation) {
+        let payoff = payoff(slot, generation, index, private.used.saturating_add(private.late / 2));
+        trace::tell(b"blamed: site, payoff", &[index.into(), payoff]);
+        site::outcome(&slot.sites, index, u32::try_from(payoff).unwrap_or(u32::MAX));
+    }
+}
+
+/// The part of the used hints that came after the site first made a value up: what ended the speculation is not
+/// credited with what others earned before.
+fn payoff(slot: &Slot, generation: u32, site: u32, used: u64) -> u64 {
+    let consumed = slot.tails.get(generation as usize % LOGS).map_or(0, |tail| tail.load(Relaxed));
+    let first = slot.first_fabricated.get(site as usize).map_or(0, |first| first.load(Relaxed));
+    if (first >> 32) as u32 != generation || consumed == 0 {
+        return 0;
+    }
+    let after = consumed.saturating_sub(first & 0xffff_ffff);
+    used.saturating_mul(after).checked_div(consumed).unwrap_or(0)
+}
+
+/// The call site whose made-up value came last before the speculator and the original parted.
+#[inline(never)]
+fn blamed(slot: &Slot, generation: u32) -> Option<u32> {
+    let log = generation as usize % LOGS;
+    let tail = slot.tails.get(log)?.load(Relaxed);
+    let entries = slot.logs.get(log)?;
+    for position in (tail.saturating_sub(BLAME_ENTRIES_MAX)..tail).rev() {
+        let mark = entries.get(position as usize % LOG_ENTRIES)?.mark.load(Relaxed);
+        if let Some(index) = speculator::fabricating_site(mark) {
+            return Some(index);
+        }
+    }
+    let last = slot.last_fabricated.get(log)?.load(Relaxed) as u32;
+    last.checked_sub(1)
+}
+
+/// Pages that the original copied because of the last fork: its reclaims since then, less what it had before in the same
+/// time.
+#[inline(never)]
+fn copied_pages(private: &Private) -> u64 {
+    let (reclaims, forked) = private.forked_with;
+    let since = page_reclaims().saturating_sub(reclaims);
+    let (before, after) = (forked.saturating_sub(private.started), ticks().saturating_sub(forked));
+    let usual = u128::from(reclaims) * u128::from(after) / u128::from(before.max(1));
+    since.saturating_sub(u64::try_from(usual).unwrap_or(u64::MAX))
+}
+
+/// About what it takes to copy a page at its first write.
+fn copy_ticks() -> u64 {
+    const COPY_NS: u64 = 1500;
+    session::header().map_or(0, |header| header.ticks_per_second.load(Relaxed) / 1_000_000 * COPY_NS / 1000)
+}
