@@ -43,6 +43,8 @@ started! {
     on_one_processor: "plain_reader", "taskset -c 0 \"$@\"" => needs(&["taskset"]);
     at_idle_priority: "plain_reader", "chrt --idle 0 \"$@\"" => needs(&["chrt"]);
     in_real_time: "plain_reader", "chrt --fifo 1 \"$@\" 2>/dev/null || \"$@\"" => needs(&["chrt"]);
+    without_restartable_sequences: "plain_reader", "GLIBC_TUNABLES=glibc.pthread.rseq=0 \"$@\"";
+    threads_without_restartable_sequences: "threads", "GLIBC_TUNABLES=glibc.pthread.rseq=0 \"$@\"";
     without_address_randomisation: "registers", "setarch -R \"$@\"" => needs(&["setarch"]);
     with_the_old_memory_layout: "plain_reader", "setarch -L \"$@\"" => needs(&["setarch"]);
     with_readable_means_executable: "plain_reader", "setarch -X \"$@\"" => needs(&["setarch"]);

@@ -70,6 +70,8 @@ pub struct Header {
     pub sleepers: AtomicU32,
     /// Speculators alive now.
     pub speculators: AtomicU32,
+    /// Whether anybody on the machine holds a lease on a file: [`LEASES_UNKNOWN`], [`LEASES_NONE`] or [`LEASES_SOME`].
+    pub leases: AtomicU32,
     /// seccomp filters that the supervisor itself runs under, which are no reason for an agent to stay away.
     pub seccomp_filters: AtomicU32,
     /// Processes that an agent was loaded into.
@@ -87,6 +89,13 @@ pub struct Header {
     /// What is known of executables.
     pub programs: [Program; PROGRAMS],
 }
+
+/// Nobody has looked yet, which takes the kernel some milliseconds: no file may be opened but one that is open.
+pub const LEASES_UNKNOWN: u32 = 0;
+/// There were none when somebody last looked.
+pub const LEASES_NONE: u32 = 1;
+/// There are some, or too many locks to tell: to open a file ahead of time could break one.
+pub const LEASES_SOME: u32 = 2;
 
 /// Nobody has the slot; the claimer finds it zeroed.
 pub const SLOT_FREE: u32 = 0;

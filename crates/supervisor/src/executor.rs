@@ -19,8 +19,8 @@ use std::{
 };
 
 use forebay_speculation::channel::{
-    CELL_FREE, CELL_READY, CELL_TAKEN, CELL_WRITING, PATH_BYTES, PATH_CELLS, PathCell, PathHint,
-    SLOT_CLAIMED, SLOTS,
+    CELL_FREE, CELL_READY, CELL_TAKEN, CELL_WRITING, LEASES_NONE, LEASES_UNKNOWN, PATH_BYTES, PATH_CELLS,
+    PathCell, PathHint, SLOT_CLAIMED, SLOTS,
 };
 use rustix::{
     fs::{
@@ -159,9 +159,13 @@ impl Shared {
     fn take_from(&self, slot: usize) -> Option<Job> {
         let cells = &self.channel.slot(slot).paths;
         let cursor = self.cursors[slot].load(Relaxed);
+        let may_open_files = self.channel.header().leases.load(Acquire) != LEASES_UNKNOWN;
         for step in 0..PATH_CELLS {
             let index = (cursor + step) % PATH_CELLS;
             let cell = &cells[index];
+            if !may_open_files && cell.kind.load(Relaxed) == PathHint::Data as u32 {
+                continue;
+            }
             if cell.state.load(Relaxed) == CELL_READY
                 && cell.state.compare_exchange(CELL_READY, CELL_TAKEN, Acquire, Relaxed).is_ok()
             {
@@ -186,7 +190,11 @@ impl Shared {
     fn has_ready(&self) -> bool {
         let ready = |slot| {
             let cells = &self.channel.slot(slot).paths;
-            cells.iter().any(|cell| cell.state.load(Relaxed) == CELL_READY)
+            let waits = |cell: &PathCell| {
+                cell.kind.load(Relaxed) == PathHint::Data as u32
+                    && self.channel.header().leases.load(Relaxed) == LEASES_UNKNOWN
+            };
+            cells.iter().any(|cell| cell.state.load(Relaxed) == CELL_READY && !waits(cell))
         };
         self.channel.slots_in(SLOT_CLAIMED).any(ready)
     }
@@ -215,7 +223,9 @@ impl Shared {
                 let _turn = self.devices.untimed_turn(device);
                 read_directory(&reopen(&found, OFlags::DIRECTORY)?)
             }
-            (PathHint::Data, FileType::RegularFile) => {
+            (PathHint::Data, FileType::RegularFile)
+                if self.channel.header().leases.load(Acquire) == LEASES_NONE =>
+            {
                 let end = job.offset.saturating_add(job.length).min(status.stx_size);
                 self.read_ahead(reopen(&found, OFlags::empty())?.as_fd(), device, job.offset, end)
             }
@@ -381,6 +391,7 @@ mod tests {
             let channel = Arc::new(Channel::create(true).unwrap());
             channel.slot(3).pid.store(process::id(), Relaxed);
             channel.header().slot_states[3].store(SLOT_CLAIMED, Relaxed);
+            channel.header().leases.store(LEASES_NONE, Relaxed);
             Self { executor: Executor::new(channel.clone()), channel, folder }
         }
 

@@ -13,6 +13,7 @@ mod examine;
 mod executor;
 mod ffi;
 mod launch;
+mod leases;
 mod ledger;
 mod patch_table;
 pub mod patches;

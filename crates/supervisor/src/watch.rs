@@ -19,6 +19,7 @@ use crate::{
     channel::Channel,
     executor::{Executor, Sweep},
     ffi::{self, Arrived, ChildState},
+    leases::Leases,
     ledger::Ledger,
 };
 
@@ -46,6 +47,7 @@ pub fn watch(
     ledger: &mut Ledger,
 ) -> Result<ChildState, Error> {
     let mut sweep = Sweep::default();
+    let mut leases = Leases::default();
     let mut timeout = EXECUTOR_DELAY;
     let mut next_round = Instant::now();
     loop {
@@ -62,6 +64,7 @@ pub fn watch(
             Some(ended) => return Ok(ended),
         }
         if arrived.is_none() && Instant::now() >= next_round {
+            leases.look_if_due(channel.header());
             executor.start();
             sweep.run(channel);
             harvest(channel, executor, ledger);

@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{prctl, sys, text, ticks};
-use forebay_speculation::channel::{Header, Off, Slot, mark};
+use forebay_speculation::channel::{Header, LEASES_SOME, Off, Slot, mark};
 use forebay_speculation::inflight::InflightLimit;
 use forebay_speculation::log::{Consumed, Consumer};
 use forebay_speculation::resync::{self, Policy, ProgramRecord};
@@ -282,6 +282,11 @@ unsafe fn control(call: &Call) -> isize {
     let command = call.arguments[1] as u32;
     if matches!(command, n::F_OFD_SETLK | n::F_OFD_SETLKW | n::F_SETLEASE) {
         locks_files();
+    }
+    if command == n::F_SETLEASE
+        && let Some(header) = session::header()
+    {
+        header.leases.store(LEASES_SOME, Relaxed);
     }
     // SAFETY: the caller's.
     let result = unsafe { call.execute() };
@@ -690,6 +695,11 @@ fn spawn(in_flight: bool) -> Option<Spawned> {
     }
     if session::header()?.enabled.load(Relaxed) == 0 {
         turn_off(Off::Disabled);
+        return None;
+    }
+    if session::header()?.leases.load(Relaxed) == LEASES_SOME {
+        // What a speculator opens could break one.
+        locks_files();
         return None;
     }
     let slot = match session::claim(process) {

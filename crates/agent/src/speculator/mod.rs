@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::sys;
-use forebay_speculation::channel::{End, Header, LOGS, Slot, feature, mark};
+use forebay_speculation::channel::{End, Header, LEASES_SOME, LOGS, Slot, feature, mark};
 use forebay_speculation::log::Producer;
 use forebay_speculation::signature::Signature;
 use forebay_speculation::site::{self, Kind, Strategy};
@@ -133,7 +133,9 @@ pub fn end(how: End) -> ! {
 
 /// Whether the original has given this speculator up.
 pub fn abandoned(state: &State) -> bool {
-    state.slot.generation.load(Relaxed) != state.generation || state.header.enabled.load(Relaxed) == 0
+    state.slot.generation.load(Relaxed) != state.generation
+        || state.header.enabled.load(Relaxed) == 0
+        || state.header.leases.load(Relaxed) == LEASES_SOME
 }
 
 /// Notes that something of the kernel's is missing.

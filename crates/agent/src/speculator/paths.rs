@@ -8,12 +8,12 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, errno, general as n, sys, text, ticks};
-use forebay_speculation::channel::{PATH_BYTES, PathHint};
+use forebay_speculation::channel::{End, LEASES_UNKNOWN, PATH_BYTES, PathHint};
 use forebay_speculation::site::{Kind as SiteKind, Strategy};
 
 use super::descriptors::{self, File, Kind, SIZE_MADE_UP};
 use super::listing::{self, Entry};
-use super::{State, fabricated, hints, kernel, make_mark, predict};
+use super::{State, abandoned, end, fabricated, hints, kernel, make_mark, predict};
 use crate::entry::Call;
 use crate::signatures;
 
@@ -24,6 +24,7 @@ const AT: usize = n::AT_FDCWD as usize;
 const COLD: isize = call::EAGAIN;
 /// Opens that would change something.
 const CHANGING: u32 = n::O_CREAT | n::O_TRUNC;
+const LEASES_PAUSE_US: i64 = 100;
 
 /// A path as the kernel and the executor are told it.
 struct Target {
@@ -132,6 +133,8 @@ pub struct OwnLookUps {
     handed_over: u32,
     pause: u32,
     fast: bool,
+    /// Whether the last path was a cold one, or one among such.
+    was_cold: bool,
 }
 
 const PAUSE_FIRST: u32 = 4;
@@ -152,6 +155,7 @@ impl OwnLookUps {
     }
 
     fn learn(&mut self, slow: bool) {
+        self.was_cold = true;
         self.fast = !slow;
         self.pause = if slow { (self.pause * 2).clamp(PAUSE_FIRST, PAUSE_MAX) } else { 0 };
         self.handed_over = if slow { self.pause } else { 0 };
@@ -203,6 +207,7 @@ unsafe fn find(
         if !own {
             let found = kernel::find(target_path.directory, target_path.path, flags);
             if found != COLD {
+                state.own_look_ups.was_cold = false;
                 log(state, call, false, None);
                 return if found >= 0 { Found::File(found) } else { Found::Error(found) };
             }
@@ -272,6 +277,12 @@ pub unsafe fn open(state: &mut State, call: &Call, directory: usize, path: usize
             unsafe { add_with_path(state, file, directory, path) }
         }
         Found::File(found) => {
+            // SAFETY: the caller's.
+            if let Some(file) = unsafe { defer(state, call, found, directory, path, flags) } {
+                kernel::close(found);
+                // SAFETY: the caller's.
+                return unsafe { add_with_path(state, file, directory, path) };
+            }
             let result = open_found(state, found, flags);
             kernel::close(found);
             match result {
@@ -286,12 +297,60 @@ pub unsafe fn open(state: &mut State, call: &Call, directory: usize, path: usize
     }
 }
 
+/// While no file may be opened yet, a file whose data can hardly be in memory is left to the executor: a placeholder for
+/// it.
+///
+/// # Safety
+/// As [`target`].
+unsafe fn defer(
+    state: &mut State,
+    call: &Call,
+    found: isize,
+    directory: usize,
+    path: usize,
+    flags: u32,
+) -> Option<File> {
+    if state.header.leases.load(Relaxed) != LEASES_UNKNOWN || !state.own_look_ups.was_cold {
+        return None;
+    }
+    let stat = kernel::stat(found).filter(|stat| stat.st_mode & n::S_IFMT == n::S_IFREG)?;
+    let (site, strategy) = predict(state, call, SiteKind::Open, 0);
+    let mut whole = PathBuffer::new();
+    // SAFETY: the caller's.
+    if strategy == Strategy::Wait || !unsafe { absolute(state, directory, path, &mut whole) } {
+        return None;
+    }
+    let length = descriptors::HINTED_AT_OPEN as u32;
+    let ticket = hints::path(state, PathHint::Data, whole.as_bytes(), 0, length)?;
+    fabricated(state, site);
+    let mut file = descriptors::opened(Kind::Unknown, -1, flags);
+    file.size = stat.st_size as u64;
+    file.ticket = Some(ticket);
+    Some(file)
+}
+
+/// Waits until it is known that nobody holds a lease, which opening a file would break.
+fn await_leases(state: &State) {
+    while state.header.leases.load(Relaxed) == LEASES_UNKNOWN {
+        if abandoned(state) || !hints::original_lives(state) {
+            end(End::Abandoned);
+        }
+        kernel::pause(LEASES_PAUSE_US);
+    }
+    if abandoned(state) {
+        end(End::Abandoned);
+    }
+}
+
 /// Opens what was found, if it is a regular file or directory.
 fn open_found(state: &mut State, found: isize, flags: u32) -> Result<File, isize> {
     let stat = kernel::stat(found).ok_or(call::EBADF)?;
     state.last_stat = (-1, stat);
     let kind = match stat.st_mode & n::S_IFMT {
-        n::S_IFREG => Kind::Regular,
+        n::S_IFREG => {
+            await_leases(state);
+            Kind::Regular
+        }
         n::S_IFDIR => Kind::Directory,
         n::S_IFLNK => return Err(call::error(errno::ELOOP)),
         _ => return Ok(descriptors::opened(Kind::Outside, -1, flags)),
@@ -367,6 +426,9 @@ pub fn upgrade(state: &mut State, descriptor: usize, wait: bool) {
     let Some((index, file)) = state.descriptors.file(descriptor) else { return };
     let flags = file.flags;
     if !matches!(file.kind, Kind::Unknown | Kind::UnknownDirectory) {
+        return;
+    }
+    if !wait && state.header.leases.load(Relaxed) == LEASES_UNKNOWN {
         return;
     }
     let Some(path) = state.descriptors.path(index) else { return };
