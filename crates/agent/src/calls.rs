@@ -35,6 +35,10 @@ pub enum Class {
     Control,
     /// May confine the process to some system calls.
     Confine,
+    /// Sets what a signal does, or where its handler runs.
+    Signal,
+    /// Gives memory.
+    Memory,
 }
 
 /// Numbers below this have a class of their own.
@@ -43,7 +47,7 @@ pub const NUMBERS: usize = 512;
 /// The class of each number.
 pub static CLASSES: [Class; NUMBERS] = {
     let mut classes = [Class::Pass; NUMBERS];
-    let table: [(u32, Class); 38] = [
+    let table: [(u32, Class); 43] = [
         (n::__NR_read, Class::Read),
         (n::__NR_pread64, Class::Read),
         (n::__NR_readv, Class::Read),
@@ -82,6 +86,11 @@ pub static CLASSES: [Class; NUMBERS] = {
         (n::__NR_fcntl, Class::Control),
         (n::__NR_prctl, Class::Confine),
         (n::__NR_seccomp, Class::Confine),
+        (n::__NR_mmap, Class::Memory),
+        (n::__NR_mremap, Class::Memory),
+        (n::__NR_brk, Class::Memory),
+        (n::__NR_rt_sigaction, Class::Signal),
+        (n::__NR_sigaltstack, Class::Signal),
     ];
     let mut index = 0;
     while index < table.len() {

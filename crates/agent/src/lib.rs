@@ -14,6 +14,7 @@ mod calls;
 mod entry;
 mod environment;
 mod exec;
+mod faults;
 mod interpose;
 mod intrinsics;
 mod objects;

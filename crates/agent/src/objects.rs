@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 
 use forebay_sigsafe::elf::{
-    Elf_Dyn, Elf_Ehdr, Elf_Phdr, Elf_Rela, Elf_Sym, PT_DYNAMIC, PT_GNU_RELRO, PT_PHDR,
+    Elf_Dyn, Elf_Ehdr, Elf_Phdr, Elf_Rela, Elf_Sym, PT_DYNAMIC, PT_GNU_RELRO, PT_LOAD, PT_PHDR,
 };
 use forebay_sigsafe::text;
 
@@ -14,6 +14,15 @@ const DT_DEBUG: isize = 21;
 pub struct ProgramHeaders {
     pub address: usize,
     pub count: usize,
+}
+
+impl ProgramHeaders {
+    /// Memory that the program's file asks for.
+    pub fn memory_bytes(self) -> usize {
+        // SAFETY: the kernel's, of the program that runs.
+        let headers = unsafe { core::slice::from_raw_parts(self.address as *const Elf_Phdr, self.count) };
+        headers.iter().filter(|header| header.p_type == PT_LOAD).map(|header| header.p_memsz).sum()
+    }
 }
 
 /// What the dynamic loader says of a loaded object (link.h).

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use forebay_speculation::channel::{Off, feature};
 
 use crate::objects::ProgramHeaders;
-use crate::{attention, environment, interpose, original, patch, role, session};
+use crate::{attention, environment, faults, interpose, original, patch, role, session};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -34,6 +34,8 @@ extern "C" fn start(_count: i32, _arguments: *mut *mut u8, environment: *mut *mu
     if !role::begin_original() {
         return;
     }
+    // SAFETY: the program's own headers; this runs in its main thread.
+    unsafe { faults::begin_if_large(headers.memory_bytes()) };
     // SAFETY: constructors run when the loader has done its work and before the program could start a thread.
     unsafe { attention::find_sequences(headers) };
     // SAFETY: as above.

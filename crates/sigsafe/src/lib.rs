@@ -10,6 +10,8 @@
 
 pub use linux_raw_sys::{elf, errno, general, landlock, prctl, system};
 
+pub mod ioctl;
+
 pub mod call;
 pub mod memory;
 pub mod path;

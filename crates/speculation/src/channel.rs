@@ -88,7 +88,32 @@ pub struct Header {
     pub devices: [Device; DEVICES],
     /// What is known of executables.
     pub programs: [Program; PROGRAMS],
+    /// Processes that want to be told of their page faults.
+    pub watched: [Watched; WATCHED],
 }
+
+/// Processes whose page faults can be watched at once.
+pub const WATCHED: usize = 128;
+
+/// A process that handles the signal of a page fault.
+#[repr(C)]
+pub struct Watched {
+    /// Process id; 0 for a free entry. The supervisor frees those of processes that have ended.
+    pub pid: AtomicU32,
+    /// Incremented by each image of the process.
+    pub image: AtomicU32,
+    /// [`WISH_SIGNALS`], [`WISH_QUIET`] or [`WISH_NEVER`].
+    pub wish: AtomicU32,
+    /// 1 while the supervisor may cause signals.
+    pub open: AtomicU32,
+}
+
+/// A signal for each page fault that waited for a device, once there are some.
+pub const WISH_SIGNALS: u32 = 0;
+/// No signal for a while.
+pub const WISH_QUIET: u32 = 1;
+/// No signal any more: the program wants it for itself.
+pub const WISH_NEVER: u32 = 2;
 
 /// Nobody has looked yet, which takes the kernel some milliseconds: no file may be opened but one that is open.
 pub const LEASES_UNKNOWN: u32 = 0;
@@ -245,8 +270,14 @@ pub mod feature {
     pub const PROC: u32 = 1 << 6;
     /// Idle scheduling.
     pub const SCHED_IDLE: u32 = 1 << 7;
+    /// Page maps, of the speculator and of its original.
+    pub const PAGEMAP: u32 = 1 << 8;
+    /// `userfaultfd` with signals.
+    pub const USERFAULTFD: u32 = 1 << 9;
+    /// Software events of `perf_event_open`.
+    pub const PERF_EVENTS: u32 = 1 << 10;
     /// Names in bit order, for people.
-    pub const NAMES: [&str; 8] = [
+    pub const NAMES: [&str; 11] = [
         "patching of libc",
         "seccomp",
         "landlock",
@@ -255,6 +286,9 @@ pub mod feature {
         "cachestat",
         "/proc",
         "SCHED_IDLE",
+        "page maps",
+        "userfaultfd",
+        "perf events",
     ];
 }
 
@@ -273,6 +307,8 @@ pub struct Slot {
     pub counters: Counters,
     /// Prefetches that the newest speculator has under way.
     pub flights: AtomicU32,
+    /// Pages that speculators hinted and the original has come to.
+    pub pages_used: AtomicU64,
     /// Entries that the original has consumed of each log.
     pub tails: [AtomicU64; LOGS],
     /// Entries that the speculator has written to each log.

@@ -61,6 +61,8 @@ pub enum Kind {
     Stat,
     /// The entries of a directory.
     Directory,
+    /// A page of memory.
+    Fault,
 }
 
 /// What the speculator makes up.
@@ -95,6 +97,7 @@ impl Kind {
             // What a directory holds decides all that follows, and the wait is short: the directories below one that is
             // read are hinted with it.
             Self::Directory => &[Strategy::Wait, Strategy::Empty],
+            Self::Fault => &[Strategy::Unchanged, Strategy::Wait],
         }
     }
 
@@ -104,6 +107,7 @@ impl Kind {
             2 => Some(Self::Open),
             3 => Some(Self::Stat),
             4 => Some(Self::Directory),
+            5 => Some(Self::Fault),
             _ => None,
         }
     }
@@ -114,6 +118,7 @@ impl Kind {
             Self::Open => 2,
             Self::Stat => 3,
             Self::Directory => 4,
+            Self::Fault => 5,
         }
     }
 }

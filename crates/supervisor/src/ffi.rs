@@ -9,7 +9,7 @@
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
     io, mem,
-    os::fd::{AsRawFd, BorrowedFd},
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     ptr,
     sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering},
     time::Duration,
@@ -429,4 +429,90 @@ fn look_for_leases(header: &Header) -> ! {
 pub fn has_looked(pid: i32) -> bool {
     // SAFETY: the call takes no pointer that it writes to.
     unsafe { libc::waitpid(pid, ptr::null_mut(), libc::__WALL | libc::WNOHANG) != 0 }
+}
+
+/// The parts of `struct perf_event_attr` in use (perf_event_open(2)).
+#[repr(C)]
+#[derive(Default)]
+struct EventAttributes {
+    kind: u32,
+    size: u32,
+    event: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    bits: u64,
+    wakeup_events: u32,
+    rest: [u32; 15],
+}
+
+const EVENT_SOFTWARE: u32 = 1;
+const EVENT_PAGE_FAULTS_MAJOR: u64 = 6;
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+const REMOVE_ON_EXEC: u64 = 1 << 36;
+const EVENT_CLOEXEC: u64 = 1 << 3;
+const EVENT_ENABLE: libc::Ioctl = 0x2400;
+const EVENT_DISABLE: libc::Ioctl = 0x2401;
+
+/// Whom a descriptor's signals go to (fcntl(2)).
+#[repr(C)]
+struct Owner {
+    kind: c_int,
+    id: c_int,
+}
+
+const OWNER_THREAD: c_int = 0;
+const F_SETSIG: c_int = 10;
+const F_SETOWN_EX: c_int = 15;
+
+/// Has the kernel send the main thread of `pid` SIGURG after each of its page faults in user mode that waited for a
+/// device, until the descriptor is closed or the process executes another program.
+///
+/// # Errors
+/// The kernel has no such events, or forbids them.
+pub fn open_fault_signals(pid: u32) -> io::Result<OwnedFd> {
+    let attributes = EventAttributes {
+        kind: EVENT_SOFTWARE,
+        size: size_of::<EventAttributes>() as u32,
+        event: EVENT_PAGE_FAULTS_MAJOR,
+        sample_period: 1,
+        bits: EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR | REMOVE_ON_EXEC,
+        wakeup_events: 1,
+        ..EventAttributes::default()
+    };
+    let owner = Owner { kind: OWNER_THREAD, id: pid as c_int };
+    // SAFETY: the calls read the structures, whose size the first is told; the descriptor is a new one.
+    unsafe {
+        let event =
+            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, pid, -1, -1, EVENT_CLOEXEC);
+        if event < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let event = OwnedFd::from_raw_fd(event as c_int);
+        let number = event.as_raw_fd();
+        if libc::fcntl(number, F_SETOWN_EX, &raw const owner) < 0
+            || libc::fcntl(number, F_SETSIG, libc::SIGURG) < 0
+            || libc::fcntl(number, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK) < 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(event)
+    }
+}
+
+/// Whether an event of [`open_fault_signals`] causes signals.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum FaultSignals {
+    /// It does.
+    On,
+    /// It does not, for now.
+    Off,
+}
+
+/// Turns an event of [`open_fault_signals`] on or off.
+pub fn signal_faults(event: &OwnedFd, signals: FaultSignals) {
+    let request = if signals == FaultSignals::On { EVENT_ENABLE } else { EVENT_DISABLE };
+    // SAFETY: the request takes a number.
+    unsafe { libc::ioctl(event.as_raw_fd(), request, 0) };
 }

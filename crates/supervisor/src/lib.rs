@@ -11,6 +11,7 @@ mod devices;
 mod error;
 mod examine;
 mod executor;
+mod faults;
 mod ffi;
 mod launch;
 mod leases;

@@ -18,6 +18,7 @@ use crate::{
     Error,
     channel::Channel,
     executor::{Executor, Sweep},
+    faults::Faults,
     ffi::{self, Arrived, ChildState},
     leases::Leases,
     ledger::Ledger,
@@ -27,6 +28,7 @@ use crate::{
 const EXECUTOR_DELAY: Duration = Duration::from_millis(1);
 /// Between looks at the channel: longer than a hint takes to write, short enough to free slots in time.
 const ROUND: Duration = Duration::from_millis(100);
+const ROUND_FIRST: Duration = Duration::from_millis(5);
 /// Free slots below which those of dead processes are looked for.
 const FREE_SLOTS_MIN: usize = 64;
 /// What a speculator gets to notice that its original is gone.
@@ -48,6 +50,9 @@ pub fn watch(
 ) -> Result<ChildState, Error> {
     let mut sweep = Sweep::default();
     let mut leases = Leases::default();
+    let mut faults = Faults::default();
+    // Processes that have just begun are looked at sooner.
+    let mut round = ROUND_FIRST;
     let mut timeout = EXECUTOR_DELAY;
     let mut next_round = Instant::now();
     loop {
@@ -66,10 +71,12 @@ pub fn watch(
         if arrived.is_none() && Instant::now() >= next_round {
             leases.look_if_due(channel.header());
             executor.start();
+            faults.look(channel.header());
             sweep.run(channel);
             harvest(channel, executor, ledger);
-            timeout = ROUND;
-            next_round = Instant::now() + ROUND / 2;
+            round = (round * 2).min(ROUND);
+            timeout = round;
+            next_round = Instant::now() + round / 2;
         }
     }
 }

@@ -7,6 +7,7 @@
 //! The program may have called on a stack of a page. So what runs rarely is not inlined: its frame is there only while it
 //! is needed.
 
+mod fault;
 mod verdict;
 
 use core::cell::UnsafeCell;
@@ -20,12 +21,13 @@ use forebay_speculation::inflight::InflightLimit;
 use forebay_speculation::log::{Consumed, Consumer};
 use forebay_speculation::resync::{self, Policy, ProgramRecord};
 
+pub use self::fault::on_fault;
 use self::verdict::{is_lost, judge, judge_if_due};
 use crate::attention::{self, Period};
 use crate::calls::{self, Class};
 use crate::entry::Call;
 use crate::spawn::{self, Spawned};
-use crate::{exec, role, session, signatures, speculator, trace};
+use crate::{exec, faults, role, session, signatures, speculator, trace};
 
 /// Process that the state below is of; another one running this code is a vfork child, which only passes through.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -63,6 +65,8 @@ struct Private {
     late_saved: u64,
     /// Stalls that were not predicted since the last call that was.
     misses: u32,
+    /// What was known of the thread at the last page fault that it was told of.
+    faults: fault::Seen,
     /// Page reclaims of the original when it was last forked, and the time of that.
     forked_with: (u64, u64),
     started: u64,
@@ -82,6 +86,7 @@ static PRIVATE: PrivateCell = PrivateCell(UnsafeCell::new(Private {
     late: 0,
     late_saved: 0,
     misses: 0,
+    faults: fault::Seen::new(),
     forked_with: (0, 0),
     started: 0,
     behind: Behind::new(),
@@ -196,6 +201,7 @@ fn begin_forked_child() {
     spawn::forget();
     if let Some(header) = session::header() {
         begin(header);
+        faults::begin_forked_child(header, process_id());
     }
     role::begin_forked_child();
 }
@@ -223,7 +229,8 @@ pub fn is_vfork_child() -> bool {
     role::is_original() && process_id() != PROCESS.load(Relaxed)
 }
 
-fn process_id() -> u32 {
+/// This process's id.
+pub fn process_id() -> u32 {
     // SAFETY: no arguments.
     unsafe { sys!(n::__NR_getpid) as u32 }
 }
@@ -265,6 +272,8 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
             }
             Class::Control => control(call),
             Class::Confine => confine(call),
+            Class::Signal => faults::signal_call(call),
+            Class::Memory => faults::memory_call(call),
         }
     }
 }

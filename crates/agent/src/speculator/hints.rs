@@ -54,6 +54,13 @@ pub struct Hints {
     pub issued: u64,
 }
 
+impl Hints {
+    /// The original has come to something hinted.
+    pub fn consumed(&mut self) {
+        self.consumed_at = ticks();
+    }
+}
+
 /// Appends the call to the log, waiting while the original is too far behind.
 pub fn log(state: &mut State, signature: u64, mark: u64) {
     let (slot, generation) = (state.slot, state.generation);
@@ -95,6 +102,11 @@ fn await_consumption(state: &mut State) {
     land(state, 0);
     kernel::pause(PAUSE_US);
     settle(state);
+    await_original(state);
+}
+
+/// Ends the speculator if the original has ended, or has not come to anything hinted for too long.
+pub fn await_original(state: &mut State) {
     let hints = &mut state.hints;
     if hints.consumed_at == 0 {
         hints.consumed_at = ticks();

@@ -5,10 +5,10 @@
 //! reading only, descriptors that lead outside are closed, no offset of the original's is shared, mappings are
 //! private. Landlock says the same of files once more where the kernel has it.
 
-use forebay_sigsafe::{general as n, landlock, prctl, sys};
+use forebay_sigsafe::{general as n, ioctl, landlock, prctl, sys};
 use forebay_speculation::channel::{End, feature};
 
-use super::{State, abandoned, descriptors, end, hints, shared};
+use super::{State, abandoned, descriptors, end, hints, memory, shared};
 use crate::entry::Call;
 use crate::spawn::Snapshot;
 
@@ -51,6 +51,7 @@ pub fn enter(state: &mut State, snapshot: &Snapshot) -> Result<(), Refused> {
         state.idle_ticks_max = ticks.clamp(IDLE_TICKS_MIN, IDLE_TICKS_MAX) as u32;
         descriptors::inherit(state, snapshot);
         shared::make_private()?;
+        memory::prepare(state);
         handle_signals()?;
         if sys!(n::__NR_prctl, prctl::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 {
             super::missing(feature::SECCOMP);
@@ -138,6 +139,11 @@ unsafe extern "C" {
     fn forebay_restore();
 }
 
+/// Address of what a handler returns to.
+pub fn restorer() -> usize {
+    forebay_restore as *const () as usize
+}
+
 /// What `rt_sigaction` takes.
 #[repr(C)]
 struct Action {
@@ -147,7 +153,8 @@ struct Action {
     mask: u64,
 }
 
-const SA_RESTORER: u64 = 0x0400_0000;
+/// The restorer's flag, which the kernel's headers leave out.
+pub const SA_RESTORER: u64 = 0x0400_0000;
 
 /// # Safety
 /// In the speculator.
@@ -166,16 +173,15 @@ unsafe fn handle_signals() -> Result<(), Refused> {
     };
     // SAFETY: the calls read locals; the stack is a static.
     unsafe {
-        let mut result = sys!(n::__NR_sigaltstack, &raw const stack, 0);
+        // Refused within a handler; then the frame that it returns through has the stack (see `adopt_frame`).
+        let _ = sys!(n::__NR_sigaltstack, &raw const stack, 0);
+        let mut result = 0;
         for signal in FATAL {
             result |= set(signal, on_fatal);
         }
         result |= set(n::SIGSYS, on_call);
         result |= set(n::SIGPROF, on_tick);
-        let mut blocked = u64::MAX;
-        for signal in FATAL.into_iter().chain([n::SIGSYS, n::SIGPROF]) {
-            blocked &= !(1 << (signal - 1));
-        }
+        let blocked = blocked();
         result |= sys!(n::__NR_rt_sigprocmask, n::SIG_SETMASK, &raw const blocked, 0, 8);
         let tick = n::__kernel_old_timeval { tv_sec: 0, tv_usec: TICK_US };
         let timer = [tick, tick];
@@ -184,7 +190,40 @@ unsafe fn handle_signals() -> Result<(), Refused> {
     }
 }
 
-extern "C" fn on_fatal(_signal: i32, _info: *const u8, _context: *mut Context) {
+/// Signals that are none of a speculator's.
+fn blocked() -> u64 {
+    FATAL
+        .into_iter()
+        .chain([n::SIGSYS, n::SIGPROF])
+        .fold(u64::MAX, |blocked, signal| blocked & !(1 << (signal - 1)))
+}
+
+/// Where the kernel keeps the blocked signals in what it lays out for a handler.
+const CONTEXT_MASK: usize = 296;
+const CONTEXT_STACK: usize = 16;
+
+/// Lets a speculator that was forked in a handler of the original's return from it with its own signal stack and
+/// blocked signals.
+///
+/// # Safety
+/// `context` is what the kernel passed to the handler.
+pub unsafe fn adopt_frame(context: *mut u8) {
+    // SAFETY: the caller's.
+    unsafe {
+        context.add(CONTEXT_MASK).cast::<u64>().write(blocked());
+        context.add(CONTEXT_STACK).cast::<[usize; 3]>().write([STACK.0.get() as usize, 0, STACK_BYTES]);
+    }
+}
+
+extern "C" fn on_fatal(signal: i32, info: *const u8, context: *mut Context) {
+    if signal == n::SIGBUS as i32 {
+        // SAFETY: the kernel passes what it knows of the fault, with the address behind three words and padding, and the
+        // interrupted registers.
+        let (address, place) = unsafe { (info.add(16).cast::<usize>().read(), (*context).rip) };
+        if memory::fill(super::state(), address, place as usize) {
+            return;
+        }
+    }
     end(End::Signal);
 }
 
@@ -441,6 +480,7 @@ unsafe fn filter_calls() -> Result<(), Refused> {
             n::MADV_NOHUGEPAGE,
         ],
     );
+    filter.allow_with(n::__NR_ioctl, 1, &[ioctl::UFFDIO_COPY, ioctl::UFFDIO_ZEROPAGE]);
     filter.allow_with(n::__NR_fcntl, 1, &[n::F_GETFL, n::F_GETFD]);
     filter.allow_with(n::__NR_futex, 1, &[n::FUTEX_WAKE]);
     filter.allow_with(n::__NR_kill, 1, &[0]);

@@ -9,12 +9,14 @@ mod hints;
 mod jail;
 mod kernel;
 mod listing;
+mod memory;
 mod paths;
 mod pretence;
 mod reads;
 mod shared;
 
 pub use hints::device;
+pub use jail::{SA_RESTORER, adopt_frame, restorer};
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -57,6 +59,8 @@ pub struct State {
     pub descends: bool,
     /// Figures of the file that was opened last, with its descriptor: programs ask for them at once.
     pub last_stat: (isize, n::stat),
+    /// Memory moved aside, so that it need not be waited for.
+    pub memory: memory::Memory,
     /// Memory that the program has added, in bytes.
     pub added_bytes: u64,
     /// Calls since the last hint, for the processor-time limit.
@@ -178,6 +182,10 @@ pub unsafe fn first_call(call: &Call) -> isize {
 #[inline(never)]
 unsafe fn dispatch(state: &mut State, call: &Call, logged: bool) -> isize {
     let [a, b, c, d, ..] = call.arguments;
+    for argument in call.arguments {
+        // SAFETY: the caller's. Buffers of unknown length that matter are touched where their length is known.
+        unsafe { memory::touch(state, argument, ARGUMENT_BYTES) };
+    }
     let at = n::AT_FDCWD as usize;
     // SAFETY: (all arms) the caller's.
     unsafe {
@@ -224,6 +232,9 @@ unsafe fn opened(call: &Call, result: isize) -> isize {
     }
     result
 }
+
+/// What a call may read or write behind a pointer, if it is of a fixed size.
+const ARGUMENT_BYTES: usize = 4096;
 
 const MARK_SITE_SHIFT: u32 = 48;
 const MARK_BYTES_SHIFT: u32 = 8;

@@ -6,7 +6,9 @@ use forebay_speculation::channel::{End, PathHint};
 use forebay_speculation::site::{Kind as SiteKind, Strategy};
 
 use super::descriptors::{FileIndex, HINTED_AT_OPEN, Kind};
-use super::{State, end, fabricated, hints, kernel, listing, make_mark, paths, predict};
+use super::{
+    State, end, fabricated, hints, kernel, listing, make_mark, memory as memory_aside, paths, predict,
+};
 use crate::entry::Call;
 use crate::signatures;
 
@@ -143,6 +145,8 @@ unsafe fn segment(
     if wanted == 0 {
         return (0, 0);
     }
+    // SAFETY: the caller's.
+    unsafe { memory_aside::touch(state, buffer, wanted) };
     let real = file.real as isize;
     if file.kind == Kind::Unknown {
         // SAFETY: the caller's.

@@ -22,17 +22,18 @@ unsafe impl Sync for List {}
 static LIST: List = List(UnsafeCell::new([0; LIST_BYTES]));
 
 /// A line of `/proc/self/maps`.
-struct Mapping<'a> {
-    start: usize,
-    end: usize,
+pub struct Mapping<'a> {
+    pub start: usize,
+    pub end: usize,
     permissions: &'a [u8],
-    offset: usize,
-    inode: u64,
-    path: &'a [u8],
+    pub offset: usize,
+    pub inode: u64,
+    pub path: &'a [u8],
 }
 
 impl<'a> Mapping<'a> {
-    fn parse(line: &'a [u8]) -> Option<Self> {
+    /// Reads a line.
+    pub fn parse(line: &'a [u8]) -> Option<Self> {
         let (start, rest) = text::parse_hexadecimal(line)?;
         let (end, rest) = text::parse_hexadecimal(rest.strip_prefix(b"-")?)?;
         let rest = rest.strip_prefix(b" ")?;
@@ -53,11 +54,13 @@ impl<'a> Mapping<'a> {
         })
     }
 
-    fn has(&self, index: usize, permission: u8) -> bool {
+    /// Whether the permission's letter is in its place.
+    pub fn has(&self, index: usize, permission: u8) -> bool {
         self.permissions.get(index) == Some(&permission)
     }
 
-    fn protection(&self) -> u32 {
+    /// The permissions as mmap(2) takes them.
+    pub fn protection(&self) -> u32 {
         let bit = |index, permission, bit| if self.has(index, permission) { bit } else { 0 };
         bit(0, b'r', n::PROT_READ) | bit(1, b'w', n::PROT_WRITE) | bit(2, b'x', n::PROT_EXEC)
     }
@@ -78,7 +81,11 @@ pub fn make_private() -> Result<(), Refused> {
     Ok(())
 }
 
-unsafe fn read_list() -> Result<&'static [u8], Refused> {
+/// The list of this process's mappings.
+///
+/// # Safety
+/// What an earlier call returned is not used any more.
+pub unsafe fn read_list() -> Result<&'static [u8], Refused> {
     // SAFETY: the buffer is as large as the calls are told.
     unsafe {
         let flags = n::O_RDONLY | n::O_CLOEXEC;
@@ -134,32 +141,37 @@ unsafe fn replace(mapping: &Mapping<'_>, copied: &mut usize) -> Result<(), Refus
 /// # Safety
 /// As [`replace`].
 unsafe fn map_file(mapping: &Mapping<'_>, length: usize) -> bool {
+    let Some(file) = open_mapped(mapping) else { return false };
+    let flags = n::MAP_PRIVATE | n::MAP_FIXED | n::MAP_NORESERVE;
+    // SAFETY: the caller's.
+    let result = unsafe {
+        sys!(n::__NR_mmap, mapping.start, length, mapping.protection(), flags, file, mapping.offset)
+    };
+    kernel::close(file);
+    result >= 0
+}
+
+/// Opens the file of a mapping for reading, if it is a regular one and its path still leads to it.
+pub fn open_mapped(mapping: &Mapping<'_>) -> Option<isize> {
     let mut path = PathBuffer::<1024>::new();
     if mapping.path.first() != Some(&b'/') || !path.push(mapping.path) {
-        return false;
+        return None;
     }
-    // SAFETY: the caller's; the path is terminated. O_PATH first: it could be a device by now.
+    // SAFETY: the path is terminated. O_PATH first: it could be a device by now.
     unsafe {
         let found = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), n::O_PATH | n::O_CLOEXEC);
         if found < 0 {
-            return false;
+            return None;
         }
         let stat = kernel::stat(found);
         kernel::close(found);
         let same =
             stat.is_some_and(|stat| stat.st_mode & n::S_IFMT == n::S_IFREG && stat.st_ino == mapping.inode);
         if !same {
-            return false;
+            return None;
         }
-        let file =
-            sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), n::O_RDONLY | n::O_CLOEXEC | n::O_NONBLOCK);
-        if file < 0 {
-            return false;
-        }
-        let flags = n::MAP_PRIVATE | n::MAP_FIXED | n::MAP_NORESERVE;
-        let result =
-            sys!(n::__NR_mmap, mapping.start, length, mapping.protection(), flags, file, mapping.offset);
-        kernel::close(file);
-        result >= 0
+        let flags = n::O_RDONLY | n::O_CLOEXEC | n::O_NONBLOCK;
+        let file = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), flags);
+        (file >= 0).then_some(file)
     }
 }

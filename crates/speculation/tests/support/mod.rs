@@ -17,6 +17,7 @@ pub fn slot() -> Box<Slot> {
         name: [const { AtomicU8::new(0) }; 64],
         counters: counters(),
         flights: AtomicU32::new(0),
+        pages_used: AtomicU64::new(0),
         tails: [const { AtomicU64::new(0) }; LOGS],
         heads: [const { AtomicU64::new(0) }; LOGS],
         logs: [const {

@@ -1,0 +1,232 @@
+//! Page faults of the original that wait for a device: the supervisor has the kernel send the main thread a signal after
+//! each, once there are some (see `faults.rs` there).
+//!
+//! Processes with little memory are left as they are. So all this begins when the program has mapped [`BYTES_MIN`].
+//!
+//! The signal is SIGURG: where its handler is gone, by whatever way, it is ignored. A program that wants SIGURG for
+//! itself gets it, and faults go unnoticed. It sees neither our handler nor the stack that it runs on.
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use forebay_sigsafe::{general as n, sys};
+use forebay_speculation::channel::{Header, WISH_NEVER, WISH_QUIET, Watched};
+
+use crate::entry::Call;
+use crate::spawn::Spawned;
+use crate::{original, role, session, speculator};
+
+const SIGNAL: u32 = n::SIGURG;
+/// What the kernel says of a signal that a descriptor caused (siginfo's `si_code`).
+const POLL_IN: i32 = 1;
+const STACK_BYTES: usize = 32 << 10;
+const SS_DISABLE: i32 = 2;
+/// How long the supervisor gets to take its event back.
+const CLOSE_PAUSES_MAX: u32 = 1000;
+const NOBODY: u32 = u32::MAX;
+/// Memory that is worth the trouble.
+const BYTES_MIN: usize = 16 << 20;
+
+#[repr(C, align(16))]
+struct Stack(UnsafeCell<[u8; STACK_BYTES]>);
+
+// SAFETY: used by the kernel as the main thread's signal stack only.
+unsafe impl Sync for Stack {}
+
+static STACK: Stack = Stack(UnsafeCell::new([0; STACK_BYTES]));
+/// Memory that the program has mapped, until it is enough.
+static MAPPED: AtomicUsize = AtomicUsize::new(0);
+/// End of the heap, as the program knows it.
+static HEAP_END: AtomicUsize = AtomicUsize::new(0);
+/// This process's entry in the header.
+static ENTRY: AtomicU32 = AtomicU32::new(NOBODY);
+
+/// What `rt_sigaction` takes.
+#[repr(C)]
+struct Action {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+const NO_ACTION: Action = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
+
+/// What `sigaltstack` takes.
+#[repr(C)]
+struct SignalStack {
+    address: usize,
+    flags: i32,
+    size: usize,
+}
+
+/// `mmap`, `mremap` and `brk` of the program.
+///
+/// # Safety
+/// The program is making `call`.
+pub unsafe fn memory_call(call: &Call) -> isize {
+    // SAFETY: the caller's.
+    let result = unsafe { call.execute() };
+    if MAPPED.load(Ordering::Relaxed) < BYTES_MIN && result > 0 {
+        let [first, length, third, ..] = call.arguments;
+        let bytes = match call.number as u32 {
+            n::__NR_mmap if third as u32 & (n::PROT_READ | n::PROT_EXEC) == n::PROT_READ => length,
+            n::__NR_mremap => third.saturating_sub(length),
+            n::__NR_brk if first != 0 => {
+                let before = HEAP_END.swap(result as usize, Ordering::Relaxed);
+                if before == 0 { 0 } else { (result as usize).saturating_sub(before) }
+            }
+            _ => 0,
+        };
+        // SAFETY: the caller's.
+        unsafe { begin_if_large(bytes) };
+    }
+    result
+}
+
+/// Begins when the program has `more` memory, and enough with that.
+///
+/// # Safety
+/// A thread of the program calls.
+pub unsafe fn begin_if_large(more: usize) {
+    let bytes = MAPPED.load(Ordering::Relaxed).saturating_add(more);
+    if bytes >= BYTES_MIN {
+        let Some(header) = session::header() else { return };
+        // SAFETY: no arguments.
+        let (process, thread) = unsafe { (sys!(n::__NR_getpid), sys!(n::__NR_gettid)) };
+        if process != thread || original::is_vfork_child() {
+            // The main thread will come by.
+            return;
+        }
+        // SAFETY: this is it.
+        unsafe { begin(header, process as u32) };
+    }
+    MAPPED.store(bytes, Ordering::Relaxed);
+}
+
+/// Asks to be told of faults, if the program's main thread can be.
+///
+/// # Safety
+/// The main thread calls.
+unsafe fn begin(header: &Header, process: u32) {
+    // SAFETY: (all) the calls read and fill locals, and the stack is a static.
+    unsafe {
+        let mut action = MaybeUninit::<Action>::zeroed();
+        if sys!(n::__NR_rt_sigaction, SIGNAL, 0, action.as_mut_ptr(), 8) < 0
+            || ![0, handler()].contains(&action.assume_init().handler)
+        {
+            return;
+        }
+        let Some((index, entry)) = claim(header, process) else { return };
+        let mut stack = MaybeUninit::<SignalStack>::zeroed();
+        if sys!(n::__NR_sigaltstack, 0, stack.as_mut_ptr()) == 0
+            && stack.assume_init().flags & SS_DISABLE != 0
+        {
+            let own = SignalStack { address: STACK.0.get() as usize, flags: 0, size: STACK_BYTES };
+            let _ = sys!(n::__NR_sigaltstack, &raw const own, 0);
+        }
+        let action = Action {
+            handler: handler(),
+            flags: u64::from(n::SA_SIGINFO | n::SA_ONSTACK | n::SA_RESTART) | speculator::SA_RESTORER,
+            restorer: speculator::restorer(),
+            mask: u64::MAX,
+        };
+        if sys!(n::__NR_rt_sigaction, SIGNAL, &raw const action, 0, 8) == 0 {
+            entry.image.fetch_add(1, Ordering::Release);
+            ENTRY.store(index, Ordering::Relaxed);
+        }
+    }
+}
+
+fn claim(header: &Header, process: u32) -> Option<(u32, &Watched)> {
+    let own = |entry: &Watched| entry.pid.load(Ordering::Relaxed) == process;
+    let free =
+        |entry: &Watched| entry.pid.compare_exchange(0, process, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    let at = header.watched.iter().position(own).or_else(|| header.watched.iter().position(free))?;
+    Some((at as u32, header.watched.get(at)?))
+}
+
+fn entry() -> Option<&'static Watched> {
+    session::header()?.watched.get(ENTRY.load(Ordering::Relaxed) as usize)
+}
+
+/// A forked child has no events and needs an entry of its own, if its parent had one.
+pub fn begin_forked_child(header: &Header, process: u32) {
+    if ENTRY.swap(NOBODY, Ordering::Relaxed) != NOBODY {
+        // SAFETY: a forked child has one thread, which is its main one.
+        unsafe { begin(header, process) };
+    }
+}
+
+fn handler() -> usize {
+    on_signal as *const () as usize
+}
+
+/// Asks for quiet: the signals are of no use at present.
+pub fn ask_for_quiet() {
+    if let Some(entry) = entry() {
+        entry.wish.store(WISH_QUIET, Ordering::Relaxed);
+    }
+}
+
+extern "C" fn on_signal(_signal: i32, info: *const i32, context: *mut u8) {
+    // SAFETY: the kernel passes the reason in the third word of the information, and the interrupted registers.
+    unsafe {
+        if info.add(2).read() == POLL_IN
+            && role::is_original()
+            && original::on_fault() == Some(Spawned::Speculator)
+        {
+            speculator::adopt_frame(context);
+        }
+    }
+}
+
+/// `rt_sigaction` and `sigaltstack` of the program: it shall not see what we did to either.
+///
+/// # Safety
+/// The program is making `call`.
+pub unsafe fn signal_call(call: &Call) -> isize {
+    let [signal, new, old, ..] = call.arguments;
+    // SAFETY: (all) the caller's; what the kernel has written can be written again.
+    unsafe {
+        if call.number as u32 == n::__NR_sigaltstack {
+            let result = call.execute();
+            let old = new as *mut SignalStack;
+            if result == 0 && !old.is_null() && (*old).address == STACK.0.get() as usize {
+                old.write(SignalStack { address: 0, flags: SS_DISABLE, size: 0 });
+            }
+            return result;
+        }
+        if signal as u32 != SIGNAL || ENTRY.load(Ordering::Relaxed) == NOBODY {
+            return call.execute();
+        }
+        if new != 0 {
+            withdraw();
+            return call.execute();
+        }
+        let result = call.execute();
+        if result == 0 && old != 0 && (old as *const Action).read().handler == handler() {
+            (old as *mut Action).write(NO_ACTION);
+        }
+        result
+    }
+}
+
+/// Gives the signal back to the program, when the supervisor causes none any more.
+unsafe fn withdraw() {
+    let Some(entry) = entry() else { return };
+    entry.wish.store(WISH_NEVER, Ordering::Release);
+    let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    for _ in 0..CLOSE_PAUSES_MAX {
+        if entry.open.load(Ordering::Acquire) == 0 {
+            break;
+        }
+        // SAFETY: the call reads a local.
+        let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };
+    }
+    let none = NO_ACTION;
+    // SAFETY: the call reads a local.
+    let _ = unsafe { sys!(n::__NR_rt_sigaction, SIGNAL, &raw const none, 0, 8) };
+    ENTRY.store(NOBODY, Ordering::Relaxed);
+}

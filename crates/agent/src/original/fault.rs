@@ -1,0 +1,125 @@
+//! What the original does after a page fault that waited for a device.
+
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::{self, Relaxed};
+
+use forebay_sigsafe::general as n;
+use forebay_sigsafe::{sys, ticks};
+use forebay_speculation::channel::{Header, Off, Slot};
+
+use super::verdict::judge;
+use super::{
+    BUSY, LIVE, LOCKS_FILES, PROCESS, Private, private, process_id, remember_program, spawn, turn_off,
+};
+use crate::spawn::Spawned;
+use crate::{attention, faults, session, trace};
+
+/// Faults in a row without a page come to that was hinted, after which a live speculation has strayed.
+const MISSES_MAX: u32 = 16;
+/// What a speculator gets at least to find something, as a part of a second.
+const GRACE_PART: u64 = 200;
+/// Faults in a row at which no speculation was justified, after which signals are not wanted for a while.
+const FUTILE_MAX: u32 = 256;
+
+/// The thread at the last fault that it was told of.
+#[derive(Clone, Copy)]
+pub struct Seen {
+    at: u64,
+    cpu_us: u64,
+    faults: u64,
+    pages_used: u64,
+    futile: u32,
+}
+
+impl Seen {
+    pub const fn new() -> Self {
+        Self { at: 0, cpu_us: 0, faults: 0, pages_used: 0, futile: 0 }
+    }
+}
+
+/// The main thread waited for a page of its memory. Which side this is, if that led to a fork.
+pub fn on_fault() -> Option<Spawned> {
+    if process_id() != PROCESS.load(Relaxed) || BUSY.swap(true, Ordering::Acquire) {
+        return None;
+    }
+    let spawned = note();
+    if spawned != Some(Spawned::Speculator) {
+        BUSY.store(false, Ordering::Release);
+    }
+    spawned
+}
+
+fn note() -> Option<Spawned> {
+    let private = private();
+    let slot = match session::claim(PROCESS.load(Relaxed)) {
+        Ok(slot) => slot,
+        Err(Off::NoSlot) => {
+            turn_off(Off::NoSlot);
+            return None;
+        }
+        Err(_) => return None,
+    };
+    let (now, stalls, duration) = measure(private, session::header()?);
+    attention::on_stall();
+    remember_program();
+    slot.counters.stalls.fetch_add(stalls, Relaxed);
+    slot.counters.stall_ticks.fetch_add(duration.saturating_mul(stalls), Relaxed);
+    settle(slot, private);
+    trace::tell(b"fault: ticks, misses, used", &[duration, private.misses.into(), private.used]);
+    let grace = session::header()?.ticks_per_second.load(Relaxed) / GRACE_PART;
+    let strayed = private.misses >= MISSES_MAX && now.saturating_sub(private.forked_with.1) > grace;
+    if LIVE.load(Relaxed) != 0
+        && (strayed || slot.speculator_pid.load(Relaxed) == 0)
+        && (private.policy.armed(now) || private.policy.judge_due())
+    {
+        judge(slot, private);
+    }
+    private.policy.on_stall(now, duration, false);
+    slot.counters.crossings.store(private.policy.crossings(), Relaxed);
+    if LIVE.load(Relaxed) != 0 || LOCKS_FILES.load(Relaxed) {
+        return None;
+    }
+    if !private.policy.armed(now) {
+        private.faults.futile += 1;
+        if private.faults.futile >= FUTILE_MAX {
+            private.faults.futile = 0;
+            faults::ask_for_quiet();
+        }
+        return None;
+    }
+    private.faults.futile = 0;
+    spawn(false)
+}
+
+/// The time, the stalls since the last one told of, and how long each took: what the thread was not on a processor.
+fn measure(private: &mut Private, header: &Header) -> (u64, u64, u64) {
+    let mut usage = MaybeUninit::<n::rusage>::zeroed();
+    // SAFETY: the call fills the structure, whose zeroes are valid too.
+    let usage = unsafe {
+        let _ = sys!(n::__NR_getrusage, n::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let now = ticks();
+    let microseconds = |time: n::__kernel_old_timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+    let (cpu_us, count) =
+        (microseconds(usage.ru_utime) + microseconds(usage.ru_stime), usage.ru_majflt as u64);
+    let before = private.faults;
+    private.faults = Seen { at: now, cpu_us, faults: count, ..before };
+    let stalls = count.saturating_sub(before.faults).max(1);
+    let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
+    let busy = cpu_us.saturating_sub(before.cpu_us).saturating_mul(ticks_per_us);
+    let away = now.saturating_sub(before.at).saturating_sub(busy) / stalls;
+    let shortest = attention::stall_ticks_min();
+    let longest = header.ticks_per_second.load(Relaxed) / 10;
+    let known = if before.at == 0 { private.policy.stall_mean() } else { away };
+    (now, stalls, known.min(longest).max(shortest))
+}
+
+/// Takes the pages that the original has come to since the last fault.
+fn settle(slot: &Slot, private: &mut Private) {
+    let used = slot.pages_used.load(Relaxed);
+    let new = used.saturating_sub(private.faults.pages_used);
+    private.faults.pages_used = used;
+    private.used += new;
+    private.misses = if new > 0 { 0 } else { private.misses + 1 };
+}

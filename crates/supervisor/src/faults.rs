@@ -1,0 +1,142 @@
+//! Has the kernel send processes a signal after each page fault that waited for a device.
+//!
+//! The events are this process's, so that the program finds no descriptor that it did not open; they end with its image.
+//! Most processes never fault so: an event is opened for one when it was seen to.
+
+use std::{
+    collections::HashMap,
+    fs,
+    os::fd::OwnedFd,
+    sync::atomic::Ordering::{Acquire, Relaxed, Release},
+    time::{Duration, Instant},
+};
+
+use forebay_speculation::channel::{Header, WISH_NEVER, WISH_QUIET, WISH_SIGNALS, Watched, feature};
+use rustix::{
+    io::Errno,
+    process::{Pid, test_kill_process},
+};
+
+use crate::ffi::{self, FaultSignals};
+
+/// Faults between two looks that are worth an event.
+const FAULTS_MIN: u64 = 4;
+/// How long quiet is kept at first, and at most.
+const QUIET_MIN: Duration = Duration::from_millis(500);
+const QUIET_MAX: Duration = Duration::from_secs(64);
+
+/// The processes that want to be told of their faults.
+#[derive(Default)]
+pub struct Faults(HashMap<usize, Process>);
+
+/// One of them.
+struct Process {
+    image: u32,
+    faults: u64,
+    event: Option<OwnedFd>,
+    quiet: Duration,
+    quiet_until: Option<Instant>,
+}
+
+impl Faults {
+    /// Looks at all of them.
+    pub fn look(&mut self, header: &Header) {
+        for (index, entry) in header.watched.iter().enumerate() {
+            let pid = entry.pid.load(Acquire);
+            if pid == 0 {
+                continue;
+            }
+            if ended(pid) {
+                self.0.remove(&index);
+                entry.wish.store(WISH_SIGNALS, Relaxed);
+                entry.open.store(0, Relaxed);
+                entry.pid.store(0, Release);
+                continue;
+            }
+            let image = entry.image.load(Acquire);
+            let process = self.0.entry(index).or_insert_with(|| Process::new(image));
+            if process.image != image {
+                *process = Process::new(image);
+                entry.open.store(0, Relaxed);
+                entry.wish.store(WISH_SIGNALS, Relaxed);
+            }
+            process.look(header, entry, pid);
+        }
+    }
+}
+
+impl Process {
+    fn new(image: u32) -> Self {
+        Self { image, faults: u64::MAX, event: None, quiet: QUIET_MIN, quiet_until: None }
+    }
+
+    fn look(&mut self, header: &Header, entry: &Watched, pid: u32) {
+        match (entry.wish.load(Acquire), &self.event) {
+            (WISH_NEVER, _) => {
+                self.event = None;
+                entry.open.store(0, Release);
+            }
+            (WISH_QUIET, Some(event)) => match self.quiet_until {
+                None => {
+                    ffi::signal_faults(event, FaultSignals::Off);
+                    self.quiet_until = Some(Instant::now() + self.quiet);
+                    self.quiet = (self.quiet * 2).min(QUIET_MAX);
+                }
+                Some(until) if Instant::now() >= until => {
+                    self.quiet_until = None;
+                    entry.wish.store(WISH_SIGNALS, Relaxed);
+                    ffi::signal_faults(event, FaultSignals::On);
+                }
+                Some(_) => {}
+            },
+            (_, Some(_)) => {}
+            (_, None) => self.open_if_it_faults(header, entry, pid),
+        }
+    }
+
+    fn open_if_it_faults(&mut self, header: &Header, entry: &Watched, pid: u32) {
+        let Some(faults) = major_faults(pid) else { return };
+        let seen = std::mem::replace(&mut self.faults, faults);
+        if faults.saturating_sub(seen) < FAULTS_MIN {
+            return;
+        }
+        // Said before there are any, so that a program that wants the signal waits for us.
+        entry.open.store(1, Release);
+        match ffi::open_fault_signals(pid) {
+            Ok(event) => self.event = Some(event),
+            Err(_) => {
+                entry.open.store(0, Release);
+                header.missing.fetch_or(feature::PERF_EVENTS, Relaxed);
+            }
+        }
+    }
+}
+
+fn ended(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_none_or(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+}
+
+/// Page faults of the process that waited for a device, of all its threads.
+fn major_faults(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything; the faults are the tenth word behind it.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(9)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_a_count_of_faults() {
+        assert!(major_faults(std::process::id()).is_some());
+        assert!(major_faults(0).is_none());
+    }
+
+    #[test]
+    fn who_is_nobody_has_ended() {
+        assert!(ended(u32::MAX));
+        assert!(!ended(std::process::id()));
+    }
+}
