@@ -147,6 +147,8 @@ guests! {
     unusual_memory_can_be_read_into: "unusual_memory";
     a_storm_of_signals_changes_nothing: "signal_storm";
     a_program_may_catch_its_own_faults: "guard_pages";
+    effects_between_page_faults_happen_once: "fault_effects";
+    handlers_of_the_programs_own_faults_and_urgent_signals_run: "fault_handlers";
     a_second_c_library_works: "other_namespace";
     processes_may_share_descriptors_and_memory: "shared_table";
 }

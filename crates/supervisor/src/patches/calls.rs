@@ -5,15 +5,15 @@ use super::{PatchTable, Site, Within, pages};
 /// How many calls to redirect. Each page of libc that is written to has to be copied at every start of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
-    /// What programs usually wait for files in, what changes the file that a descriptor means, and what makes a
-    /// speculator unsafe. Other calls of interest only where they are on the same pages.
+    /// What programs usually wait for files in, what changes the file that a descriptor means, what makes a
+    /// speculator unsafe, what gives memory, and what would show the handler of page faults. Other calls of interest only where they are on the same pages.
     Essential,
     /// Every call of interest.
     All,
 }
 
 /// Name and number (x86-64) of each call of interest, and the tier it is in from.
-const CALLS: [(&str, u16, Tier); 44] = [
+const CALLS: [(&str, u16, Tier); 48] = [
     ("read", 0, Tier::Essential),
     ("write", 1, Tier::All),
     ("open", 2, Tier::Essential),
@@ -22,14 +22,17 @@ const CALLS: [(&str, u16, Tier); 44] = [
     ("fstat", 5, Tier::Essential),
     ("lstat", 6, Tier::Essential),
     ("lseek", 8, Tier::Essential),
-    ("mmap", 9, Tier::All),
+    ("mmap", 9, Tier::Essential),
     ("munmap", 11, Tier::All),
+    ("brk", 12, Tier::Essential),
+    ("rt_sigaction", 13, Tier::Essential),
     ("ioctl", 16, Tier::All),
     ("pread64", 17, Tier::Essential),
     ("pwrite64", 18, Tier::All),
     ("readv", 19, Tier::Essential),
     ("writev", 20, Tier::All),
     ("access", 21, Tier::Essential),
+    ("mremap", 25, Tier::Essential),
     ("shmat", 30, Tier::Essential),
     ("dup", 32, Tier::Essential),
     ("dup2", 33, Tier::Essential),
@@ -41,6 +44,7 @@ const CALLS: [(&str, u16, Tier); 44] = [
     ("getcwd", 79, Tier::All),
     ("creat", 85, Tier::All),
     ("readlink", 89, Tier::Essential),
+    ("sigaltstack", 131, Tier::Essential),
     ("prctl", 157, Tier::Essential),
     ("getdents64", 217, Tier::Essential),
     ("fadvise64", 221, Tier::All),
