@@ -52,6 +52,12 @@ pub struct Run {
     /// Write statistics as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Turn speculation off while it costs more than it gains, in memory above all: on or off
+    #[arg(long, value_name = "WHEN", default_value = "on", value_parser = on_or_off, action = clap::ArgAction::Set)]
+    pub memory_control: bool,
+    /// Memory that a speculative copy may add, such as 64M; at most what fits the machine if not given
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory_limit: Option<u64>,
     /// Load the agent but never speculate, to see what the agent costs
     #[arg(long)]
     pub no_speculation: bool,
@@ -70,8 +76,15 @@ impl Run {
     pub fn quickly(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut arguments = arguments.peekable();
         arguments.next_if(|command| command == "run")?;
-        let mut run =
-            Self { stats: false, json: None, no_speculation: false, no_patching: false, command: vec![] };
+        let mut run = Self {
+            stats: false,
+            json: None,
+            memory_control: true,
+            memory_limit: None,
+            no_speculation: false,
+            no_patching: false,
+            command: vec![],
+        };
         loop {
             let argument = arguments.next()?;
             match argument.to_str()? {
@@ -93,6 +106,28 @@ impl Run {
         run.command.extend(arguments);
         (!run.command.is_empty()).then_some(run)
     }
+}
+
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("it is on or off".into()),
+    }
+}
+
+/// A number of bytes, with K, M or G for its binary multiples.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(['K', 'M', 'G']);
+    let shift = match &text[digits.len()..] {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => 64,
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1u64.checked_shl(shift)?));
+    bytes.ok_or_else(|| "give bytes, or a number with K, M or G, such as 64M".into())
 }
 
 const RUN_HELP: &str = "\
@@ -255,6 +290,14 @@ mod tests {
     fn an_unknown_option_is_no_program() {
         let error = Cli::try_parse_from(["forebay", "run", "--nosuch", "--", "ls"]).unwrap_err();
         assert_eq!(error.kind(), clap::error::ErrorKind::UnknownArgument);
+    }
+
+    #[test]
+    fn sizes_have_binary_multiples() {
+        assert_eq!([size("64M"), size("4096"), size("1G")], [Ok(64 << 20), Ok(4096), Ok(1 << 30)]);
+        for nonsense in ["", "M", "-1", "1.5G", "1KM", "64 M", "99999999999G"] {
+            assert!(size(nonsense).is_err(), "{nonsense}");
+        }
     }
 
     #[test]

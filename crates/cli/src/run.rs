@@ -38,7 +38,14 @@ pub fn run(args: Run) -> ExitCode {
 fn start(args: Run) -> Result<Outcome, Error> {
     let agent = agent_library::locate()?;
     let (speculate, patch) = (!args.no_speculation, !args.no_patching);
-    forebay_supervisor::run(&Options { command: args.command, agent, speculate, patch })
+    forebay_supervisor::run(&Options {
+        command: args.command,
+        agent,
+        speculate,
+        memory_control: args.memory_control,
+        memory_limit_bytes: args.memory_limit,
+        patch,
+    })
 }
 
 /// What cannot be written any more does not change the program's exit status.

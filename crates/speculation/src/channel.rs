@@ -6,6 +6,8 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
+use crate::control::Reason;
+
 /// First word of the header; says that this is ours.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
@@ -54,6 +56,10 @@ pub struct Header {
     pub supervisor_pid: AtomicU32,
     /// 1 while speculation is wanted at all; 0 sends every agent to its terminal Off state.
     pub enabled: AtomicU32,
+    /// 1 while memory control has speculation off; see [`crate::control`].
+    pub paused: AtomicU32,
+    /// How often it went off, by [`crate::control::Reason`].
+    pub control_crossings: [AtomicU64; Reason::COUNT],
     /// Ticks of the time-stamp counter in a second.
     pub ticks_per_second: AtomicU64,
     /// A call on a file that takes longer than this may be a stall.

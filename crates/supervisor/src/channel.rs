@@ -78,13 +78,19 @@ impl Channel {
         Ok(channel)
     }
 
-    /// Sets the limits of memory from what the machine has available. Apart from [`Channel::create`] because the
+    /// Sets the limits of memory from what the machine has available, but for what a speculator may add if that is
+    /// given. Apart from [`Channel::create`] because the
     /// kernel takes its time to tell, and no speculator needs it at once.
-    pub fn set_memory_limits(&self) {
-        let Some(available) = available_bytes() else { return };
-        let share = available / AVAILABLE_SHARE;
-        self.header().horizon_bytes.store(share.min(HORIZON_BYTES_MAX), Relaxed);
-        self.header().memory_bytes_max.store(share.min(MEMORY_BYTES_MAX), Relaxed);
+    pub fn set_memory_limits(&self, wanted_bytes: Option<u64>) {
+        let header = self.header();
+        if let Some(available) = available_bytes() {
+            let share = available / AVAILABLE_SHARE;
+            header.horizon_bytes.store(share.min(HORIZON_BYTES_MAX), Relaxed);
+            header.memory_bytes_max.store(share.min(MEMORY_BYTES_MAX), Relaxed);
+        }
+        if let Some(bytes) = wanted_bytes {
+            header.memory_bytes_max.store(bytes, Relaxed);
+        }
     }
 
     /// The header.
@@ -191,7 +197,7 @@ mod tests {
         assert_eq!(header.layout.load(Relaxed), LAYOUT);
         assert_eq!(header.supervisor_pid.load(Relaxed), std::process::id());
         assert_eq!(channel.slots_in(SLOT_FREE).count(), SLOTS);
-        channel.set_memory_limits();
+        channel.set_memory_limits(None);
         assert!(header.horizon_bytes.load(Relaxed) <= HORIZON_BYTES_MAX);
     }
 

@@ -44,6 +44,11 @@ impl Ledger {
         self.retired.remove(&index);
     }
 
+    /// The total of the processes that gave their slots back.
+    pub fn closed(&self) -> Figures {
+        self.total
+    }
+
     /// The total, and the busiest processes first.
     pub fn close(mut self) -> (Figures, Vec<ProcessRow>) {
         self.keep_busiest();

@@ -16,6 +16,7 @@ mod ffi;
 mod launch;
 mod leases;
 mod ledger;
+mod memory_control;
 mod patch_table;
 pub mod patches;
 pub mod statistics;
@@ -49,6 +50,10 @@ pub struct Options {
     pub agent: PathBuf,
     /// Whether agents may speculate. Without, they are loaded and do nothing: what they cost can be measured.
     pub speculate: bool,
+    /// Whether speculation goes off while it costs more than it gains.
+    pub memory_control: bool,
+    /// Memory that a speculator may add, instead of what fits the machine.
+    pub memory_limit_bytes: Option<u64>,
     /// Whether agents patch libc. Without, they interpose its functions, as where it cannot be patched.
     pub patch: bool,
 }
@@ -77,8 +82,8 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
     let signals = SignalsBlocked::new();
     let started = Instant::now();
     let pid = launch::launch(&channel, options, &preload, &signals)?;
-    channel.set_memory_limits();
-    let ended = watch::watch(pid, &channel, &executor, &mut ledger)?;
+    channel.set_memory_limits(options.memory_limit_bytes);
+    let ended = watch::watch(pid, &channel, &executor, &mut ledger, options.memory_control)?;
     let elapsed = started.elapsed();
     watch::finish(&channel, &mut ledger);
     drop(signals);

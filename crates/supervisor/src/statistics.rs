@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use forebay_meter::Row;
 use forebay_speculation::channel::{Counters, End, Header, Off, Unassisted, feature};
+use forebay_speculation::control::Reason;
 
 /// Statistics of one run.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,8 @@ pub struct Statistics {
     pub unassisted: [u64; Unassisted::COUNT],
     /// Agents that went to Off, by [`Off`].
     pub agents_off: [u64; Off::COUNT],
+    /// How often memory control turned speculation off, by [`Reason`].
+    pub control_crossings: [u64; Reason::COUNT],
     /// Bits of [`feature`]: what agents found missing.
     pub missing: u32,
     /// Ticks in a second, for the times in [`Figures`].
@@ -53,6 +56,8 @@ pub const UNASSISTED_NAMES: [&str; Unassisted::COUNT] = [
 /// Why an agent went to Off, for people, by [`Off`].
 pub const OFF_NAMES: [&str; Off::COUNT] =
     ["no channel", "no slot", "no jail", "no fork", "unsafe", "disabled", "confined"];
+/// Why memory control turned speculation off, for people, by [`Reason`].
+pub const CONTROL_NAMES: [&str; Reason::COUNT] = ["memory taken", "hints unused", "forks"];
 /// How speculators ended, for people, by [`End`].
 pub const END_NAMES: [&str; End::COUNT] = [
     "abandoned",
@@ -169,6 +174,7 @@ impl Statistics {
         self.assisted = header.processes_assisted.load(Relaxed);
         self.unassisted = read(&header.processes_unassisted);
         self.agents_off = read(&header.agents_off);
+        self.control_crossings = read(&header.control_crossings);
         self.missing = header.missing.load(Relaxed);
         self.ticks_per_second = header.ticks_per_second.load(Relaxed).max(1);
     }
@@ -202,6 +208,9 @@ impl Statistics {
         }
         for (name, count) in OFF_NAMES.iter().zip(self.agents_off) {
             run(metric("agents_off", name), "1", count as f64);
+        }
+        for (name, count) in CONTROL_NAMES.iter().zip(self.control_crossings) {
+            run(metric("control_crossings", name), "1", count as f64);
         }
         for (bit, name) in feature::NAMES.iter().enumerate() {
             run(metric("missing", name), "1", f64::from(self.missing >> bit & 1));

@@ -3,7 +3,7 @@
 use std::env;
 use std::fmt::Write;
 
-use crate::statistics::{END_NAMES, Figures, OFF_NAMES, Statistics, UNASSISTED_NAMES};
+use crate::statistics::{CONTROL_NAMES, END_NAMES, Figures, OFF_NAMES, Statistics, UNASSISTED_NAMES};
 
 const WIDTH_DEFAULT: usize = 80;
 const WIDTH_MIN: usize = 40;
@@ -136,6 +136,11 @@ impl Statistics {
             let theirs =
                 memory(total.speculator_footprint_bytes, total.speculator_reclaims, total.speculator_faults);
             details.push(("their copies", theirs));
+        }
+        if self.control_crossings.iter().any(|crossings| *crossings > 0) {
+            let mut control = format!("off {} times", self.control_crossings.iter().sum::<u64>());
+            append_reasons(&mut control, &CONTROL_NAMES, &self.control_crossings);
+            details.push(("control", control));
         }
         if self.agents_off.iter().any(|off| *off > 0) {
             let mut off = count(self.agents_off.iter().sum());

@@ -22,6 +22,7 @@ use crate::{
     ffi::{self, Arrived, ChildState},
     leases::Leases,
     ledger::Ledger,
+    memory_control::MemoryControl,
 };
 
 /// A program that ends sooner is never waited for by more than the main thread.
@@ -47,7 +48,9 @@ pub fn watch(
     channel: &Channel,
     executor: &Executor,
     ledger: &mut Ledger,
+    memory_control: bool,
 ) -> Result<ChildState, Error> {
+    let mut control = MemoryControl::new(memory_control);
     let mut sweep = Sweep::default();
     let mut leases = Leases::default();
     let mut faults = Faults::default();
@@ -74,6 +77,7 @@ pub fn watch(
             faults.look(channel.header());
             sweep.run(channel);
             harvest(channel, executor, ledger);
+            control.look(channel, ledger);
             round = (round * 2).min(ROUND);
             timeout = round;
             next_round = Instant::now() + round / 2;

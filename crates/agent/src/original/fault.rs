@@ -9,7 +9,7 @@ use forebay_speculation::channel::{Header, Off, Slot};
 
 use super::verdict::judge;
 use super::{
-    BUSY, LIVE, LOCKS_FILES, PROCESS, Private, private, process_id, remember_program, spawn, turn_off,
+    BUSY, LIVE, PROCESS, Private, may_speculate, private, process_id, remember_program, spawn, turn_off,
 };
 use crate::spawn::Spawned;
 use crate::{attention, faults, session, trace};
@@ -76,7 +76,7 @@ fn note() -> Option<Spawned> {
     }
     private.policy.on_stall(now, duration, false);
     slot.counters.crossings.store(private.policy.crossings(), Relaxed);
-    if LIVE.load(Relaxed) != 0 || LOCKS_FILES.load(Relaxed) {
+    if LIVE.load(Relaxed) != 0 || !may_speculate() {
         return None;
     }
     if !private.policy.armed(now) {

@@ -632,10 +632,15 @@ fn note(Period { before, after }: Period, standing: Standing, device: Option<u64
     }
     private.policy.on_stall(after, duration, false);
     counters.crossings.store(private.policy.crossings(), Relaxed);
-    let may = !LOCKS_FILES.load(Relaxed) && LIVE.load(Relaxed) == 0;
+    let may = may_speculate() && LIVE.load(Relaxed) == 0;
     if may && private.policy.armed(after) {
         PROBES.store(PROBES_MAX, Relaxed);
     }
+}
+
+/// Whether nothing but the policy speaks against a speculator.
+fn may_speculate() -> bool {
+    !LOCKS_FILES.load(Relaxed) && session::header().is_some_and(|header| header.paused.load(Relaxed) == 0)
 }
 
 /// Adds a stall to what is known of the device; whether the device is saturated. Only the original's own waits tell

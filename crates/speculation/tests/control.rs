@@ -1,0 +1,218 @@
+//! The controller against simulated programs: speculation that helps, that is useless, that harms, and changes of mind.
+
+use forebay_speculation::control::{Change, Controller, HALF_LIFE_US, Reason, Sample};
+
+const STEP_US: u64 = 100_000;
+const STALL_US: u64 = 100;
+
+/// A program that needs `demand` pages for each millisecond of processor time, of which speculation spares `covered`
+/// parts of 100, at the price of `more` per cent of demand and `unused` hints for 100 used.
+#[derive(Clone, Copy)]
+struct Program {
+    demand: u64,
+    covered: u64,
+    more: u64,
+    unused: u64,
+    forks_us: u64,
+}
+
+const USELESS: Program = Program { demand: 5, covered: 0, more: 0, unused: 0, forks_us: 1_500 };
+const EFFECTIVE: Program = Program { demand: 20, covered: 90, more: 5, unused: 5, forks_us: 500 };
+const HARMFUL: Program = Program { demand: 20, covered: 10, more: 60, unused: 0, forks_us: 200 };
+const WASTEFUL: Program = Program { demand: 20, covered: 5, more: 0, unused: 4_000, forks_us: 100 };
+
+struct Simulation {
+    controller: Controller,
+    time_us: u64,
+    /// Time with the controller's choices, and without any speculation, for the same work.
+    taken_us: u64,
+    alone_us: u64,
+    changes: Vec<(u64, Change)>,
+}
+
+impl Simulation {
+    fn new() -> Self {
+        let mut simulation =
+            Self { controller: Controller::default(), time_us: 0, taken_us: 0, alone_us: 0, changes: vec![] };
+        // Before the first speculator the program runs alone for a moment.
+        simulation.step(&Program { covered: 0, ..EFFECTIVE }, false);
+        simulation.taken_us = 0;
+        simulation.alone_us = 0;
+        simulation
+    }
+
+    fn step(&mut self, program: &Program, allowed: bool) {
+        let speculating = allowed && self.controller.is_on();
+        // In a step of 100 ms: processor time c, stalls for the rest.
+        let per_ms = |demand_percent: u64, covered: u64| {
+            program.demand * demand_percent * (100 - covered) / 10_000 * STALL_US + 1_000
+        };
+        let (more, covered) = if speculating { (100 + program.more, program.covered) } else { (100, 0) };
+        let forks_us = if speculating { program.forks_us } else { 0 };
+        let cpu_us = (STEP_US - forks_us) * 1_000 / per_ms(more, covered);
+        let demand = program.demand * cpu_us * more / 100_000;
+        let used = demand * covered / 100;
+        let sample = Sample {
+            elapsed_us: STEP_US,
+            cpu_us,
+            stalls: demand - used,
+            used,
+            unused: if speculating { used * program.unused / 100 } else { 0 },
+            stall_us: STALL_US,
+            forks_us,
+            speculating,
+        };
+        self.time_us += STEP_US;
+        self.taken_us += STEP_US;
+        self.alone_us += cpu_us * per_ms(100, 0) / 1_000;
+        if let Some(change) = self.controller.on_sample(&sample) {
+            self.changes.push((self.time_us, change));
+        }
+    }
+
+    fn run(&mut self, program: &Program, seconds: u64) {
+        for _ in 0..seconds * 1_000_000 / STEP_US {
+            self.step(program, true);
+        }
+    }
+
+    fn slowdown(&self) -> f64 {
+        self.taken_us as f64 / self.alone_us as f64 - 1.0
+    }
+
+    fn crossings(&self) -> u64 {
+        self.controller.crossings()
+    }
+}
+
+#[test]
+fn effective_speculation_is_left_alone() {
+    let mut simulation = Simulation::new();
+    simulation.run(&EFFECTIVE, 600);
+    assert_eq!(simulation.crossings(), 0);
+    assert!(simulation.slowdown() < -0.4, "{}", simulation.slowdown());
+}
+
+#[test]
+fn speculation_that_takes_memory_goes_off_for_that_reason() {
+    let mut simulation = Simulation::new();
+    simulation.run(&HARMFUL, 60);
+    assert_eq!(simulation.changes[0].1, Change::Off(Reason::MemoryTaken));
+    assert!(simulation.changes[0].0 < 3_000_000, "{:?}", simulation.changes);
+}
+
+#[test]
+fn harm_costs_less_than_two_per_cent_of_a_minute() {
+    for program in [HARMFUL, USELESS, WASTEFUL] {
+        let mut simulation = Simulation::new();
+        simulation.run(&program, 60);
+        assert!(simulation.crossings() > 0);
+        assert!(simulation.slowdown() < 0.02, "{}", simulation.slowdown());
+    }
+}
+
+#[test]
+fn useless_forks_and_wasted_hints_have_their_own_reasons() {
+    let reason_of = |program| {
+        let mut simulation = Simulation::new();
+        simulation.run(&program, 60);
+        simulation.changes[0].1
+    };
+    assert_eq!(reason_of(USELESS), Change::Off(Reason::Forks));
+    assert_eq!(reason_of(WASTEFUL), Change::Off(Reason::HintsUnused));
+}
+
+#[test]
+fn harm_that_comes_back_is_tried_ever_more_seldom() {
+    let mut simulation = Simulation::new();
+    simulation.run(&HARMFUL, 3_600);
+    let offs: Vec<u64> = simulation
+        .changes
+        .iter()
+        .filter(|change| matches!(change.1, Change::Off(_)))
+        .map(|change| change.0)
+        .collect();
+    assert!(offs[1] - offs[0] > 2 * HALF_LIFE_US);
+    assert!(offs[3] - offs[2] > offs[1] - offs[0]);
+    assert!(offs.len() < 40, "{}", offs.len());
+    assert!(simulation.slowdown() < 0.005, "{}", simulation.slowdown());
+}
+
+#[test]
+fn a_good_phase_after_a_bad_one_is_found() {
+    let mut simulation = Simulation::new();
+    simulation.run(&HARMFUL, 20);
+    assert!(!simulation.controller.is_on());
+    simulation.run(&EFFECTIVE, 120);
+    assert!(simulation.controller.is_on());
+    let before = simulation.crossings();
+    simulation.run(&EFFECTIVE, 600);
+    assert_eq!(simulation.crossings(), before);
+}
+
+#[test]
+fn a_good_hour_does_not_pay_for_a_bad_minute() {
+    let mut simulation = Simulation::new();
+    simulation.run(&EFFECTIVE, 3_600);
+    let end = simulation.time_us;
+    simulation.run(&HARMFUL, 60);
+    assert!(simulation.changes[0].0 < end + 5_000_000, "{:?}", simulation.changes);
+}
+
+#[test]
+fn memory_that_shrinks_under_it_turns_speculation_off() {
+    let mut simulation = Simulation::new();
+    for taken in 0..30 {
+        let program = Program { more: taken * 5, covered: 90 - taken * 3, ..EFFECTIVE };
+        simulation.run(&program, 5);
+    }
+    assert_eq!(simulation.changes[0].1, Change::Off(Reason::MemoryTaken));
+}
+
+#[test]
+fn programs_that_change_faster_than_the_controller_lose_little() {
+    let mut simulation = Simulation::new();
+    for _ in 0..200 {
+        simulation.run(&EFFECTIVE, 2);
+        simulation.run(&HARMFUL, 2);
+    }
+    assert!(simulation.slowdown() < 0.02, "{}", simulation.slowdown());
+}
+
+#[test]
+fn without_a_baseline_demand_is_no_cost() {
+    let mut controller = Controller::default();
+    let sample = Sample {
+        elapsed_us: STEP_US,
+        cpu_us: 10_000,
+        stalls: 1_000_000,
+        stall_us: STALL_US,
+        speculating: true,
+        ..Sample::default()
+    };
+    for _ in 0..100 {
+        assert_eq!(controller.on_sample(&sample), None);
+    }
+    assert_eq!(controller.net_overhead_us(), 0);
+}
+
+#[test]
+fn no_sample_breaks_the_arithmetic() {
+    let extreme = [0, 1, 1_000, u64::MAX / 2, u64::MAX];
+    let mut controller = Controller::default();
+    for (index, &a) in extreme.iter().enumerate() {
+        for &b in &extreme {
+            let sample = Sample {
+                elapsed_us: a,
+                cpu_us: b,
+                stalls: a,
+                used: b,
+                unused: a,
+                stall_us: b,
+                forks_us: a,
+                speculating: index % 2 == 0,
+            };
+            let _ = controller.on_sample(&sample);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Feeds the controller of `forebay_speculation::control` with what the run did lately, and carries out what it decides.
+
+use std::{fs, sync::atomic::Ordering::Relaxed, time::Instant};
+
+use forebay_speculation::{
+    channel::SLOT_CLAIMED,
+    control::{Change, Controller, Sample},
+};
+
+use crate::{channel::Channel, ledger::Ledger, statistics::Figures};
+
+/// What a fork costs afterwards, in copies of pages, as a part of the fork.
+const COPIES_PART: u64 = 2;
+
+/// Memory control of one run.
+pub struct MemoryControl {
+    controller: Controller,
+    enabled: bool,
+    sampled: Instant,
+    figures: Figures,
+    cpu_us: u64,
+    stall_us: u64,
+}
+
+impl MemoryControl {
+    /// A controller that has seen nothing; one that is not `enabled` never will.
+    pub fn new(enabled: bool) -> Self {
+        Self {
+            controller: Controller::default(),
+            enabled,
+            sampled: Instant::now(),
+            figures: Figures::default(),
+            cpu_us: 0,
+            stall_us: 0,
+        }
+    }
+
+    /// Takes a sample.
+    pub fn look(&mut self, channel: &Channel, ledger: &Ledger) {
+        if !self.enabled {
+            return;
+        }
+        let header = channel.header();
+        let mut figures = ledger.closed();
+        let mut cpu_us = 0;
+        for slot in channel.slots_in(SLOT_CLAIMED) {
+            let slot = channel.slot(slot);
+            figures.add(&Figures::read(&slot.counters));
+            cpu_us += processor_time_us(slot.pid.load(Relaxed)).unwrap_or(0);
+        }
+        let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
+        let before = std::mem::replace(&mut self.figures, figures);
+        let stalls = figures.stalls_after().saturating_sub(before.stalls_after());
+        if let Some(mean) = figures.wait_ticks().saturating_sub(before.wait_ticks()).checked_div(stalls) {
+            self.stall_us = mean / ticks_per_us;
+        }
+        let forks_us = figures.resync_ticks.saturating_sub(before.resync_ticks) / ticks_per_us;
+        let sample = Sample {
+            elapsed_us: self.sampled.elapsed().as_micros().try_into().unwrap_or(u64::MAX),
+            cpu_us: cpu_us.saturating_sub(std::mem::replace(&mut self.cpu_us, cpu_us)),
+            stalls,
+            used: figures.hints_used.saturating_sub(before.hints_used),
+            unused: figures.hints_wrong.saturating_sub(before.hints_wrong),
+            stall_us: self.stall_us,
+            forks_us: forks_us + forks_us / COPIES_PART,
+            speculating: figures.resyncs > before.resyncs || header.speculators.load(Relaxed) > 0,
+        };
+        self.sampled = Instant::now();
+        match self.controller.on_sample(&sample) {
+            Some(Change::Off(reason)) => {
+                header.paused.store(1, Relaxed);
+                header.control_crossings[reason as usize].fetch_add(1, Relaxed);
+            }
+            Some(Change::On) => header.paused.store(0, Relaxed),
+            None => {}
+        }
+    }
+}
+
+/// Processor time of the main thread.
+fn processor_time_us(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    let nanoseconds: u64 = text.split_whitespace().next()?.parse().ok()?;
+    Some(nanoseconds / 1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_used_its_processor() {
+        assert!(processor_time_us(std::process::id()).is_some_and(|time| time > 0));
+        assert_eq!(processor_time_us(0), None);
+    }
+
+    #[test]
+    fn forks_that_find_nothing_pause_speculation_with_a_reason() {
+        use forebay_speculation::control::Reason;
+        let channel = Channel::create(true).unwrap();
+        channel.header().slot_states[0].store(SLOT_CLAIMED, Relaxed);
+        let counters = &channel.slot(0).counters;
+        let mut control = MemoryControl::new(true);
+        for _ in 0..3 {
+            counters.resyncs.fetch_add(10, Relaxed);
+            counters.resync_ticks.fetch_add(channel.header().ticks_per_second.load(Relaxed), Relaxed);
+            control.look(&channel, &Ledger::default());
+        }
+        assert_eq!(channel.header().paused.load(Relaxed), 1);
+        assert_eq!(channel.header().control_crossings[Reason::Forks as usize].load(Relaxed), 1);
+    }
+
+    #[test]
+    fn a_controller_that_is_off_pauses_nothing() {
+        let channel = Channel::create(true).unwrap();
+        channel.header().slot_states[0].store(SLOT_CLAIMED, Relaxed);
+        let mut control = MemoryControl::new(false);
+        channel.slot(0).counters.resync_ticks.store(u64::MAX / 4, Relaxed);
+        control.look(&channel, &Ledger::default());
+        assert_eq!(channel.header().paused.load(Relaxed), 0);
+    }
+}
