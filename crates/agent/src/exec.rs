@@ -11,7 +11,7 @@ use forebay_speculation::signature::Signature;
 
 use crate::entry::Call;
 use crate::environment::{self, Extended};
-use crate::{original, role, session};
+use crate::{original, role, session, spawn};
 
 /// A chain of `#!` lines is followed this far, as by the kernel.
 const INTERPRETERS_MAX: usize = 5;
@@ -37,11 +37,14 @@ impl Workspace {
 /// # Safety
 /// `call` is such a call of the program.
 pub unsafe fn execute(call: &Call, at: bool) -> isize {
-    if role::is_original() {
-        original::leave_image();
+    let vfork_child = original::is_vfork_child();
+    if role::is_original() && !vfork_child {
+        let _ = original::leave_image();
+    } else {
+        spawn::end_that_of_parent();
     }
     // What a vfork child maps would stay with its parent: it uses the stack, which is its parent's.
-    if original::is_vfork_child() {
+    if vfork_child {
         // SAFETY: the caller's.
         return unsafe { execute_on_stack(call, at) };
     }

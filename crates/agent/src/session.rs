@@ -144,8 +144,15 @@ pub fn close() {
     if let Some(state) =
         header().and_then(|header| header.slot_states.get(SLOT_INDEX.load(Ordering::Relaxed)))
     {
-        state.store(SLOT_CLOSED, Ordering::Release);
+        // In one order with the executor's look at it, so that `hints_under_way` misses none.
+        state.store(SLOT_CLOSED, Ordering::SeqCst);
     }
+}
+
+/// Hints of this process's speculators that the executor is carrying out.
+pub fn hints_under_way() -> u32 {
+    let jobs = header().and_then(|header| header.jobs.get(SLOT_INDEX.load(Ordering::Relaxed)));
+    jobs.map_or(0, |jobs| jobs.load(Ordering::SeqCst))
 }
 
 /// Forgets the slot, which is that of the parent.

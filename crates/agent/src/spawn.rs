@@ -257,11 +257,44 @@ pub fn wait_for_end(slot: &Slot) {
         if handle < 0 {
             return;
         }
-        if !ended(handle, GRACE_MS) && slot.speculator_pid.load(Relaxed) == process {
-            let _ = sys!(n::__NR_pidfd_send_signal, handle, n::SIGKILL, 0, 0);
+        if !ended(handle, GRACE_MS) {
+            // One that has not said its number yet, or has taken it back, is about to go.
+            if slot.speculator_pid.load(Relaxed) == process {
+                let _ = sys!(n::__NR_pidfd_send_signal, handle, n::SIGKILL, 0, 0);
+            }
             let _ = ended(handle, END_MS_MAX);
         }
         let _ = sys!(n::__NR_close, handle);
+    }
+}
+
+/// In a child of the original, which is about to become a program that may want to unmount what the speculator holds:
+/// ends the speculator, which cannot follow the original beyond the fork, and waits until it is gone.
+#[inline(never)]
+pub fn end_that_of_parent() {
+    let process = NEWEST.load(Relaxed);
+    let Some(slot) = session::slot().filter(|_| process != 0) else { return };
+    slot.dismissed.store(slot.generation.load(Relaxed), Relaxed);
+    // SAFETY: the calls take numbers and locals. The descriptor is closed again before the program is another.
+    unsafe {
+        let handle = sys!(n::__NR_pidfd_open, process, 0);
+        if handle >= 0 {
+            let _ = ended(handle, END_MS_MAX);
+            let _ = sys!(n::__NR_close, handle);
+        }
+    }
+}
+
+/// Waits, at the end of the process, until the executor has no file open for it.
+#[inline(never)]
+pub fn wait_for_hints() {
+    for _ in 0..HINT_PAUSES_MAX {
+        if session::hints_under_way() == 0 {
+            return;
+        }
+        let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: HINT_PAUSE_NS };
+        // SAFETY: the call reads a local.
+        let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };
     }
 }
 
@@ -276,6 +309,9 @@ unsafe fn ended(handle: isize, milliseconds: u32) -> bool {
 /// Time that an abandoned speculator has to notice, and to be gone once it was killed.
 const GRACE_MS: u32 = 2;
 const END_MS_MAX: u32 = 100;
+/// Time that the executor has to let go of files: reads of a slow device, some of them in line.
+const HINT_PAUSE_NS: i64 = 100_000;
+const HINT_PAUSES_MAX: u32 = 1000;
 
 /// Forks a speculator of the calling thread: which side this is, and its generation.
 ///

@@ -317,6 +317,25 @@ fn a_file_system_is_free_when_the_program_has_ended() {
         .check();
 }
 
+/// Also by a program that a shell starts which has itself stalled in there, and with hints under way for a program that
+/// ended early.
+#[test]
+fn a_file_system_is_free_after_cold_look_ups() {
+    if !root() {
+        return skip("a_file_system_is_free_after_cold_look_ups", "only root may mount");
+    }
+    let script = "unshare -m sh -c 'mkdir disk && truncate -s 24M image && mkfs.ext4 -q image && \
+        mount -o loop image disk && for i in 0 1 2 3 4 5 6 7; do mkdir disk/d$i && \
+          for j in 0 1 2 3 4 5 6 7; do cp out/file disk/d$i/f$j; done; done; umount disk; \
+        for i in 5 10 15 20 25 30 35 40; do mount -o loop image disk && cd disk && \
+          awk \"FNR == 1 && ++n == $i { exit } { print }\" d*/f* | cksum; \
+          cd ..; umount disk && echo free || { umount -l disk; echo busy; }; done; rm -r image disk'";
+    let _ = Case::new("umount_after_look_ups", ["sh", "-c", script])
+        .setup(victims)
+        .needs(&["mkfs.ext4", "unshare", "awk"])
+        .check();
+}
+
 macro_rules! misled {
     ($($name:ident: $way:literal;)+) => {
         /// A speculator that believes made-up data does the worst it can, and nobody notices.

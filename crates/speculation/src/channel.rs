@@ -88,6 +88,8 @@ pub struct Header {
     pub agents_off: [AtomicU64; Off::COUNT],
     /// State of each slot: [`SLOT_FREE`], [`SLOT_CLAIMED`] or [`SLOT_CLOSED`].
     pub slot_states: [AtomicU32; SLOTS],
+    /// Hints of each slot that the executor is carrying out.
+    pub jobs: [AtomicU32; SLOTS],
     /// Where libc's system calls are.
     pub patches: PatchTable,
     /// In-flight limits, by device.
@@ -305,6 +307,8 @@ pub struct Slot {
     pub pid: AtomicU32,
     /// Generation of the newest speculator; a speculator of an older generation ends itself.
     pub generation: AtomicU32,
+    /// Generation of a speculator that a child of the original wants gone before it becomes another program.
+    pub dismissed: AtomicU32,
     /// Process id of the newest speculator, 0 when it has ended of its own accord.
     pub speculator_pid: AtomicU32,
     /// Name of the program (`argv[0]`'s last part), zero padded.

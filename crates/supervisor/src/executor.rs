@@ -166,9 +166,7 @@ impl Shared {
             if !may_open_files && cell.kind.load(Relaxed) == PathHint::Data as u32 {
                 continue;
             }
-            if cell.state.load(Relaxed) == CELL_READY
-                && cell.state.compare_exchange(CELL_READY, CELL_TAKEN, Acquire, Relaxed).is_ok()
-            {
+            if cell.state.load(Relaxed) == CELL_READY && self.begin(slot, cell) {
                 self.cursors[slot].store(index + 1, Relaxed);
                 let job = read_cell(slot, cell);
                 // Free as soon as it is copied: the queue is for hints that no thread has yet. A directory's cell is
@@ -182,9 +180,25 @@ impl Shared {
                 if job.is_some() {
                     return job;
                 }
+                self.end(slot);
             }
         }
         None
+    }
+
+    /// Takes a cell, unless another thread has or the process is about to end: it waits for the job then.
+    fn begin(&self, slot: usize, cell: &PathCell) -> bool {
+        self.channel.header().jobs[slot].fetch_add(1, SeqCst);
+        let taken = self.channel.header().slot_states[slot].load(SeqCst) == SLOT_CLAIMED
+            && cell.state.compare_exchange(CELL_READY, CELL_TAKEN, Acquire, Relaxed).is_ok();
+        if !taken {
+            self.end(slot);
+        }
+        taken
+    }
+
+    fn end(&self, slot: usize) {
+        self.channel.header().jobs[slot].fetch_sub(1, SeqCst);
     }
 
     fn has_ready(&self) -> bool {
@@ -205,6 +219,7 @@ impl Shared {
         if let Some(cell) = job.cell {
             self.channel.slot(job.slot).paths[cell].state.store(CELL_FREE, Release);
         }
+        self.end(job.slot);
     }
 
     fn try_carry_out(&self, job: &Job) -> Result<(), Errno> {

@@ -263,7 +263,9 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
             Class::Execute => exec::execute(call, false),
             Class::ExecuteAt => exec::execute(call, true),
             Class::Exit => {
-                leave_image();
+                if leave_image() {
+                    spawn::wait_for_hints();
+                }
                 call.execute()
             }
             Class::Lock => {
@@ -342,16 +344,17 @@ fn locks_files() {
     dismiss();
 }
 
-/// The program's image ends: by exec, or with the process.
-pub fn leave_image() {
-    let Some(slot) = session::slot() else { return };
+/// The program's image ends: by exec, or with the process. Whether it had a slot.
+pub fn leave_image() -> bool {
+    let Some(slot) = session::slot() else { return false };
     if process_id() != PROCESS.load(Relaxed) {
-        return;
+        return false;
     }
     dismiss();
     settle_figures(slot);
     PROBES.store(0, Relaxed);
     session::close();
+    true
 }
 
 /// Ends the speculator and waits until it is gone: it holds copies of descriptors and of the working directory.

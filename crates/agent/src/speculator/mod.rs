@@ -138,6 +138,7 @@ pub fn end(how: End) -> ! {
 /// Whether the original has given this speculator up.
 pub fn abandoned(state: &State) -> bool {
     state.slot.generation.load(Relaxed) != state.generation
+        || state.slot.dismissed.load(Relaxed) == state.generation
         || state.header.enabled.load(Relaxed) == 0
         || state.header.paused.load(Relaxed) != 0
         || state.header.leases.load(Relaxed) == LEASES_SOME

@@ -13,6 +13,7 @@ pub fn slot() -> Box<Slot> {
     Box::new(Slot {
         pid: AtomicU32::new(0),
         generation: AtomicU32::new(0),
+        dismissed: AtomicU32::new(0),
         speculator_pid: AtomicU32::new(0),
         name: [const { AtomicU8::new(0) }; 64],
         counters: counters(),
