@@ -1,7 +1,7 @@
 //! Whether speculation may go on, by what it has cost and gained lately: a reactive cost-benefit analysis.
 //!
 //! Speculators take memory, for copies of pages and for prefetches that nobody uses, and what they take others miss. It
-//! cannot be told of a page whether it is missed; but programs then wait for more pages than they did.
+//! cannot be told of a page whether it is missed; but programs then wait longer for the same work.
 //!
 //! # Model
 //!
@@ -9,22 +9,32 @@
 //!
 //! ```text
 //!     benefit  B = used * s
-//!     cost     C = (demand - d * cpu)+ * s  +  unused * s / 8  +  forks and copies
+//!     cost     C = (stalls * s - d * cpu)+  +  unused * s / 8  +  forks and copies
 //! ```
 //!
-//! *Demand* is what the program needed from a device: stalls, and hints that it used. `d` is how much of it there was for
-//! each microsecond of the program's own processor time while nothing speculated: its *baseline*, an exponentially
-//! weighted mean (weight 1/4) that is unknown at first; then that part of the cost is 0. Demand is compared for the same
-//! work, not for the same time, because a program that waits less does more in a second. An unused hint cost the device
-//! a part of its time, and memory that shows in the demand.
+//! `d` is the *baseline*: how long the program waited for each microsecond of its own processor time when it was last
+//! alone, as far as it needed the device then; while it is unknown that part of the cost is 0. Waiting is compared for
+//! the same work, not for the same time, because a program that waits less does more in a second. An unused hint cost
+//! the device a part of its time; the memory that it took shows in the stalls.
 //!
 //! The *net overhead* is the sum of all `C - B`, halved every half-life (5 s at first), and never less than what makes up
 //! for one threshold, so that a good hour does not pay for a bad minute.
 //!
+//! Neither `B` nor `d` can be trusted for long: a program may need more of the device than before because its work has
+//! changed, or because speculators drove out what they then bring back. So now and then there is a *check*: speculation
+//! pauses for some samples, and the program's waiting alone is compared with that since the last check.
+//!
 //! # States
 //!
-//! * *On*, at first. When the net overhead is more than 1 % of a half-life, speculation goes off: a **crossing**, whose
-//!   [`Reason`] is the greatest part of the cost since the last change.
+//! * *On*, at first. When the net overhead is more than 1 % of a half-life, and forks or unused hints are the greatest
+//!   part of the cost, speculation goes off: a **crossing**, with that as its [`Reason`]. If the stalls are the greatest
+//!   part there is a check.
+//! * *Checking*, also after 2 s on, and then 4, 8, 16 s after each other. It is left out if the stalls and forks, which
+//!   are all the harm that there can be, took below 1 % of the time, and put off to 16 s while `B` is 4 times that. The
+//!   first sample without a speculator is not looked at: what was driven out comes back in it. Then, with at least 16
+//!   stalls or 20 ms of processor time, the verdict: a crossing if for the same work the program waited longer than
+//!   alone, forks included, by more than 1 % of the time since the last check; else on again with a net overhead of 0.
+//!   A program that does nothing meanwhile is left for the next check.
 //! * *Off*. The net overhead only decays. When it is negligible, a tenth of the threshold, speculation goes on again with
 //!   a net overhead of 0.
 //!
@@ -33,9 +43,10 @@
 //!
 //! # Bound
 //!
-//! Speculation that only harms costs one threshold, 1 % of a half-life, and what one sample brings, for each time on;
-//! it is off for more than three half-lives then. So the loss stays below a third of a per cent of the time in the long
-//! run, and below 50 ms and one sample before the first crossing.
+//! Speculation that only harms costs one threshold, 1 % of a half-life, and what one sample brings, for each time on; harm
+//! that shows in a check only, what 2 s bring. It is off for more than three half-lives then. So the loss stays below a
+//! third of a per cent of the time in the long run in the first case, and in the second below an eighth of the harm,
+//! sinking to a hundredth with the half-life. Checks that find nothing cost some 3 samples in 2, 4, 8, 16 ... s.
 
 /// Half-life at first.
 pub const HALF_LIFE_US: u64 = 5_000_000;
@@ -49,8 +60,18 @@ const NEGLIGIBLE_PART: i64 = 10;
 const STEADY_HALF_LIVES: u64 = 4;
 /// What of a stall an unused hint costs, as a part.
 const UNUSED_PART: u64 = 8;
-/// Processor time for which a baseline can be told.
-const BASELINE_CPU_US_MIN: u64 = 1_000;
+/// Time on before the first check, and at most between checks.
+const CHECK_AFTER_US: u64 = 2_000_000;
+const CHECK_AFTER_US_MAX: u64 = 16_000_000;
+/// What must have been seen of the program alone before a verdict: that many stalls, or so much processor time.
+const CHECK_STALLS_MIN: u64 = 16;
+const CHECK_CPU_US_MIN: u64 = 20_000;
+/// How long a check goes on at most.
+const CHECK_US_MAX: u64 = 1_000_000;
+/// A loss that is a crossing, as a part of the time since the last check; also what is not worth a check.
+const HARM_PART: u64 = 100;
+/// A gain so many times as great as all the harm that there can be is plain.
+const PLAIN_GAIN: u64 = 4;
 /// Baselines have 20 fractional bits.
 const BASELINE_SHIFT: u32 = 20;
 
@@ -75,9 +96,68 @@ pub struct Sample {
     pub speculating: bool,
 }
 
-impl Sample {
-    fn demand(&self) -> u64 {
-        self.stalls.saturating_add(self.used)
+/// Sums over some samples.
+#[derive(Clone, Copy, Debug, Default)]
+struct Period {
+    elapsed_us: u64,
+    cpu_us: u64,
+    stalls: u64,
+    waited_us: u64,
+    used_us: u64,
+    unused_us: u64,
+    forks_us: u64,
+}
+
+impl Period {
+    fn add(&mut self, sample: &Sample) {
+        let more = Self::of(sample);
+        self.elapsed_us = self.elapsed_us.saturating_add(more.elapsed_us);
+        self.cpu_us = self.cpu_us.saturating_add(more.cpu_us);
+        self.stalls = self.stalls.saturating_add(more.stalls);
+        self.waited_us = self.waited_us.saturating_add(more.waited_us);
+        self.used_us = self.used_us.saturating_add(more.used_us);
+        self.unused_us = self.unused_us.saturating_add(more.unused_us);
+        self.forks_us = self.forks_us.saturating_add(more.forks_us);
+    }
+
+    fn of(sample: &Sample) -> Self {
+        Self {
+            elapsed_us: sample.elapsed_us,
+            cpu_us: sample.cpu_us,
+            stalls: sample.stalls,
+            waited_us: sample.stalls.saturating_mul(sample.stall_us),
+            used_us: sample.used.saturating_mul(sample.stall_us),
+            unused_us: sample.unused.saturating_mul(sample.stall_us) / UNUSED_PART,
+            forks_us: sample.forks_us,
+        }
+    }
+
+    /// What speculation cost in this period, by reason, if the program alone waits for `baseline` in a microsecond of
+    /// its processor time.
+    fn costs_us(&self, baseline: u64) -> [u64; Reason::COUNT] {
+        let alone_us = u64::try_from((u128::from(baseline) * u128::from(self.cpu_us)) >> BASELINE_SHIFT);
+        let mut costs = [0; Reason::COUNT];
+        costs[Reason::MemoryTaken as usize] = self.waited_us.saturating_sub(alone_us.unwrap_or(u64::MAX));
+        costs[Reason::HintsUnused as usize] = self.unused_us;
+        costs[Reason::Forks as usize] = self.forks_us;
+        costs
+    }
+
+    /// What the program lost in this period, if it alone waits for `baseline` in a microsecond of its processor time.
+    fn lost_us(&self, baseline: u64) -> u64 {
+        let alone_us = u64::try_from((u128::from(baseline) * u128::from(self.cpu_us)) >> BASELINE_SHIFT);
+        self.waited_us.saturating_add(self.forks_us).saturating_sub(alone_us.unwrap_or(u64::MAX))
+    }
+
+    /// What speculation can have cost in this period at most.
+    fn exposed_us(&self) -> u64 {
+        self.waited_us.saturating_add(self.forks_us)
+    }
+
+    /// Waiting for each microsecond of processor time.
+    fn baseline(&self) -> u64 {
+        let waited = u128::from(self.waited_us) << BASELINE_SHIFT;
+        u64::try_from(waited / u128::from(self.cpu_us.max(1))).unwrap_or(u64::MAX)
     }
 }
 
@@ -85,7 +165,7 @@ impl Sample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Reason {
-    /// The program waited for more pages than it does alone: speculators take its memory.
+    /// The program waited for longer than it does alone: speculators take its memory.
     MemoryTaken = 0,
     /// Too many hints were of no use.
     HintsUnused,
@@ -106,18 +186,36 @@ pub enum Change {
     Off(Reason),
     /// Speculation goes on again.
     On,
+    /// Speculation pauses for a check.
+    Pause,
+    /// The check is over and has found no harm.
+    Resume,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    On,
+    /// What was seen of the program alone, but for the first sample.
+    Checking {
+        begun: bool,
+        alone: Period,
+    },
+    Off,
 }
 
 /// The controller of one run.
 #[derive(Clone, Debug)]
 pub struct Controller {
-    on: bool,
+    state: State,
     net_us: i64,
     level: u32,
-    /// Demand for each microsecond of processor time without speculation.
+    /// Waiting alone for each microsecond of processor time.
     baseline: Option<u64>,
     /// Parts of the cost since the last change.
     costs_us: [u64; Reason::COUNT],
+    /// All of the speculating since the last check.
+    period: Period,
+    check_after_us: u64,
     /// Time since the last change or the last step down of the level.
     steady_us: u64,
     crossings: u64,
@@ -126,11 +224,13 @@ pub struct Controller {
 impl Default for Controller {
     fn default() -> Self {
         Self {
-            on: true,
+            state: State::On,
             net_us: 0,
             level: 0,
             baseline: None,
             costs_us: [0; Reason::COUNT],
+            period: Period::default(),
+            check_after_us: CHECK_AFTER_US,
             steady_us: 0,
             crossings: 0,
         }
@@ -138,10 +238,10 @@ impl Default for Controller {
 }
 
 impl Controller {
-    /// Whether speculation may go on.
+    /// Whether speculation may take place now.
     #[must_use]
     pub const fn is_on(&self) -> bool {
-        self.on
+        matches!(self.state, State::On)
     }
 
     /// How often it went off.
@@ -168,23 +268,51 @@ impl Controller {
     pub fn on_sample(&mut self, sample: &Sample) -> Option<Change> {
         self.net_us = decayed(self.net_us, sample.elapsed_us, self.half_life_us());
         self.steady_us = self.steady_us.saturating_add(sample.elapsed_us);
-        if !sample.speculating {
-            self.learn_baseline(sample);
+        if !sample.speculating && sample.stalls >= CHECK_STALLS_MIN {
+            self.baseline = Some(Period::of(sample).baseline());
         }
-        if !self.on {
-            return (self.net_us <= self.threshold_us() / NEGLIGIBLE_PART).then(|| self.go_on());
-        }
-        if sample.speculating {
-            let costs = self.costs_us_of(sample);
-            for (sum, cost) in self.costs_us.iter_mut().zip(costs) {
-                *sum = sum.saturating_add(cost);
+        match self.state {
+            State::Off => {
+                let negligible = self.net_us <= self.threshold_us() / NEGLIGIBLE_PART;
+                negligible.then(|| self.go_on(Change::On))
             }
-            let cost = costs.into_iter().fold(0u64, u64::saturating_add);
-            let benefit = sample.used.saturating_mul(sample.stall_us);
-            self.net_us = self.net_us.saturating_add(difference(cost, benefit)).max(-self.threshold_us());
+            State::Checking { begun, alone } => self.check(sample, begun, alone),
+            State::On => {
+                if sample.speculating {
+                    self.account(sample);
+                }
+                self.decide()
+            }
         }
+    }
+
+    fn account(&mut self, sample: &Sample) {
+        let costs = Period::of(sample).costs_us(self.baseline.unwrap_or(u64::MAX));
+        for (sum, cost) in self.costs_us.iter_mut().zip(costs) {
+            *sum = sum.saturating_add(cost);
+        }
+        let benefit = Period::of(sample).used_us;
+        self.net_us =
+            self.net_us.saturating_add(difference(total(costs), benefit)).max(-self.threshold_us());
+        self.period.add(sample);
+    }
+
+    fn decide(&mut self) -> Option<Change> {
         if self.net_us > self.threshold_us() {
-            return Some(self.go_off());
+            return Some(match greatest(self.costs_us) {
+                Reason::MemoryTaken => self.pause(),
+                reason => self.go_off(reason),
+            });
+        }
+        if self.period.elapsed_us >= self.check_after_us {
+            let Period { elapsed_us, used_us, .. } = self.period;
+            let exposed_us = self.period.exposed_us();
+            let plain = used_us / PLAIN_GAIN >= exposed_us;
+            if exposed_us <= elapsed_us / HARM_PART {
+                self.period = Period::default();
+            } else if !plain || elapsed_us >= CHECK_AFTER_US_MAX {
+                return Some(self.pause());
+            }
         }
         if self.net_us < 0 && self.steady_us > STEADY_HALF_LIVES * self.half_life_us() {
             self.level = self.level.saturating_sub(1);
@@ -193,45 +321,60 @@ impl Controller {
         None
     }
 
-    fn learn_baseline(&mut self, sample: &Sample) {
-        if sample.cpu_us < BASELINE_CPU_US_MIN {
-            return;
+    fn pause(&mut self) -> Change {
+        self.state = State::Checking { begun: false, alone: Period::default() };
+        self.steady_us = 0;
+        Change::Pause
+    }
+
+    fn check(&mut self, sample: &Sample, begun: bool, mut alone: Period) -> Option<Change> {
+        if begun && !sample.speculating {
+            alone.add(sample);
         }
-        let now = (sample.demand().min(u64::MAX >> BASELINE_SHIFT) << BASELINE_SHIFT) / sample.cpu_us;
-        self.baseline = Some(self.baseline.map_or(now, |before| before - before / 4 + now / 4));
+        self.state = State::Checking { begun: begun || !sample.speculating, alone };
+        if alone.stalls < CHECK_STALLS_MIN && alone.cpu_us < CHECK_CPU_US_MIN {
+            return (self.steady_us >= CHECK_US_MAX).then(|| self.go_on(Change::Resume));
+        }
+        self.baseline = Some(alone.baseline());
+        if self.period.lost_us(alone.baseline()) > self.period.elapsed_us / HARM_PART {
+            return Some(self.go_off(greatest(self.period.costs_us(alone.baseline()))));
+        }
+        self.check_after_us = (self.check_after_us * 2).min(CHECK_AFTER_US_MAX);
+        Some(self.go_on(Change::Resume))
     }
 
-    fn costs_us_of(&self, sample: &Sample) -> [u64; Reason::COUNT] {
-        let expected = self.baseline.map_or(u64::MAX, |baseline| {
-            u64::try_from((u128::from(baseline) * u128::from(sample.cpu_us)) >> BASELINE_SHIFT)
-                .unwrap_or(u64::MAX)
-        });
-        let extra = sample.demand().saturating_sub(expected);
-        let mut costs = [0; Reason::COUNT];
-        costs[Reason::MemoryTaken as usize] = extra.saturating_mul(sample.stall_us);
-        costs[Reason::HintsUnused as usize] = sample.unused.saturating_mul(sample.stall_us) / UNUSED_PART;
-        costs[Reason::Forks as usize] = sample.forks_us;
-        costs
-    }
-
-    fn go_off(&mut self) -> Change {
-        let greatest = Reason::ALL.into_iter().max_by_key(|reason| self.costs_us[*reason as usize]);
-        self.on = false;
+    fn go_off(&mut self, reason: Reason) -> Change {
+        self.state = State::Off;
         self.crossings += 1;
         self.level = (self.level + 1).min(LEVEL_MAX);
         // The threshold has grown with the half-life: what is decayed is one of the new ones.
         self.net_us = self.threshold_us();
-        self.costs_us = [0; Reason::COUNT];
-        self.steady_us = 0;
-        Change::Off(greatest.unwrap_or(Reason::Forks))
+        self.check_after_us = CHECK_AFTER_US;
+        self.forget();
+        Change::Off(reason)
     }
 
-    fn go_on(&mut self) -> Change {
-        self.on = true;
+    fn go_on(&mut self, change: Change) -> Change {
+        self.state = State::On;
         self.net_us = 0;
-        self.steady_us = 0;
-        Change::On
+        self.forget();
+        change
     }
+
+    fn forget(&mut self) {
+        self.costs_us = [0; Reason::COUNT];
+        self.period = Period::default();
+        self.steady_us = 0;
+    }
+}
+
+fn total(costs_us: [u64; Reason::COUNT]) -> u64 {
+    costs_us.into_iter().fold(0, u64::saturating_add)
+}
+
+fn greatest(costs_us: [u64; Reason::COUNT]) -> Reason {
+    let greatest = Reason::ALL.into_iter().max_by_key(|reason| costs_us[*reason as usize]);
+    greatest.unwrap_or(Reason::Forks)
 }
 
 fn difference(a: u64, b: u64) -> i64 {

@@ -71,7 +71,8 @@ impl MemoryControl {
                 header.paused.store(1, Relaxed);
                 header.control_crossings[reason as usize].fetch_add(1, Relaxed);
             }
-            Some(Change::On) => header.paused.store(0, Relaxed),
+            Some(Change::Pause) => header.paused.store(1, Relaxed),
+            Some(Change::On | Change::Resume) => header.paused.store(0, Relaxed),
             None => {}
         }
     }
