@@ -3,6 +3,7 @@
 
 use std::net::{TcpListener, UdpSocket};
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use forebay_promise::guests::{Kind, build, build_as};
 use forebay_promise::observe::{self, LockKind, SignalTarget};
@@ -382,11 +383,14 @@ fn speculation_takes_place() {
     if switch("FOREBAY_PROMISE_PLAIN") {
         return skip("speculation_takes_place", "both sides run without forebay");
     }
-    // It runs at idle priority: on a busy machine it may take some tries.
-    let used =
-        (0..20).filter_map(|_| Some(guest("write", &[]).named("takes_place").check()?.figure("hints_used")));
-    let enough = used.into_iter().any(|hints| hints > 40.0);
-    assert!(enough, "in 20 tries no 40 of 160 cold reads were hinted in time");
+    // It runs at idle priority: on a busy machine it may take many tries.
+    let patience = Instant::now() + Duration::from_secs(120);
+    let mut most = 0.0_f64;
+    while most <= 40.0 && Instant::now() < patience {
+        let Some(statistics) = guest("write", &[]).named("takes_place").check() else { return };
+        most = most.max(statistics.figure("hints_used"));
+    }
+    assert!(most > 40.0, "in two minutes no more than {most} of 160 cold reads were hinted in time");
 }
 
 /// The guests whose races are worth many tries, many times over.

@@ -292,8 +292,7 @@ impl Controller {
             *sum = sum.saturating_add(cost);
         }
         let benefit = Period::of(sample).used_us;
-        self.net_us =
-            self.net_us.saturating_add(difference(total(costs), benefit)).max(-self.threshold_us());
+        self.net_us = self.net_us.saturating_add(difference(total(costs), benefit)).max(-self.threshold_us());
         self.period.add(sample);
     }
 
