@@ -110,9 +110,10 @@ int main(int argc, char **argv)
     posix_spawnattr_setsigmask(&attributes, &mask);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF);
     char *status[] = {"grep", "-E", "SigBlk|SigIgn|SigCgt", "/proc/self/status", NULL};
-    say("spawn", posix_spawn(&child, "/bin/grep", NULL, &attributes, status, environ));
+    int spawned = posix_spawn(&child, "/bin/grep", NULL, &attributes, status, environ);
     int result;
     waitpid(child, &result, 0);
+    say("spawn", spawned);
     say("status", result);
     return finish();
 }
