@@ -3,8 +3,7 @@
 //! What agents write here is untrusted: a stray speculator can scribble. Numbers are clamped where they are used.
 
 use std::{
-    fs::File,
-    io::{self, Read},
+    io,
     os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
     sync::atomic::Ordering::{Relaxed, Release},
 };
@@ -19,15 +18,10 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::ffi::{self, Mapping};
+use crate::memory_limits::BYTES_AT_FIRST;
 
 /// A call on a file that takes longer may be a stall: well above what a cached read takes, well below a device.
 const STALL_US_MIN: u64 = 20;
-/// Until the memory available is known.
-const BYTES_AT_FIRST: u64 = 64 << 20;
-/// Share of the memory available that prefetching, and each speculator, may take.
-const AVAILABLE_SHARE: u64 = 8;
-const HORIZON_BYTES_MAX: u64 = 256 << 20;
-const MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// Shortest time over which the time-stamp counter is compared with the clock: either is read to some 30 ns.
 const CALIBRATION_NS_MIN: u64 = 50_000;
 
@@ -76,21 +70,6 @@ impl Channel {
         header.memory_bytes_max.store(BYTES_AT_FIRST, Relaxed);
         header.magic.store(MAGIC, Release);
         Ok(channel)
-    }
-
-    /// Sets the limits of memory from what the machine has available, but for what a speculator may add if that is
-    /// given. Apart from [`Channel::create`] because the
-    /// kernel takes its time to tell, and no speculator needs it at once.
-    pub fn set_memory_limits(&self, wanted_bytes: Option<u64>) {
-        let header = self.header();
-        if let Some(available) = available_bytes() {
-            let share = available / AVAILABLE_SHARE;
-            header.horizon_bytes.store(share.min(HORIZON_BYTES_MAX), Relaxed);
-            header.memory_bytes_max.store(share.min(MEMORY_BYTES_MAX), Relaxed);
-        }
-        if let Some(bytes) = wanted_bytes {
-            header.memory_bytes_max.store(bytes, Relaxed);
-        }
     }
 
     /// The header.
@@ -173,17 +152,6 @@ fn ticks_per_second() -> u64 {
     }
 }
 
-/// MemAvailable of proc_meminfo(5).
-fn available_bytes() -> Option<u64> {
-    // The line is the third; one read of a page has it.
-    let mut page = [0; 4096];
-    let length = File::open("/proc/meminfo").ok()?.read(&mut page).ok()?;
-    let text = std::str::from_utf8(&page[..length]).ok()?;
-    let value = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kilobytes: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,8 +165,6 @@ mod tests {
         assert_eq!(header.layout.load(Relaxed), LAYOUT);
         assert_eq!(header.supervisor_pid.load(Relaxed), std::process::id());
         assert_eq!(channel.slots_in(SLOT_FREE).count(), SLOTS);
-        channel.set_memory_limits(None);
-        assert!(header.horizon_bytes.load(Relaxed) <= HORIZON_BYTES_MAX);
     }
 
     #[test]

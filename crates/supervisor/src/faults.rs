@@ -34,11 +34,18 @@ struct Process {
     image: u32,
     faults: u64,
     event: Option<OwnedFd>,
+    /// It will get none.
+    refused: bool,
     quiet: Duration,
     quiet_until: Option<Instant>,
 }
 
 impl Faults {
+    /// Whether any has no signals yet.
+    pub fn awaited(&self) -> bool {
+        self.0.values().any(|process| process.event.is_none() && !process.refused)
+    }
+
     /// Looks at all of them.
     pub fn look(&mut self, header: &Header) {
         for (index, entry) in header.watched.iter().enumerate() {
@@ -67,13 +74,14 @@ impl Faults {
 
 impl Process {
     fn new(image: u32) -> Self {
-        Self { image, faults: u64::MAX, event: None, quiet: QUIET_MIN, quiet_until: None }
+        Self { image, faults: u64::MAX, event: None, refused: false, quiet: QUIET_MIN, quiet_until: None }
     }
 
     fn look(&mut self, header: &Header, entry: &Watched, pid: u32) {
         match (entry.wish.load(Acquire), &self.event) {
             (WISH_NEVER, _) => {
                 self.event = None;
+                self.refused = true;
                 entry.open.store(0, Release);
             }
             (WISH_QUIET, Some(event)) => match self.quiet_until {
@@ -95,6 +103,9 @@ impl Process {
     }
 
     fn open_if_it_faults(&mut self, header: &Header, entry: &Watched, pid: u32) {
+        if self.refused {
+            return;
+        }
         let Some(faults) = major_faults(pid) else { return };
         let seen = std::mem::replace(&mut self.faults, faults);
         if faults.saturating_sub(seen) < FAULTS_MIN {
@@ -105,6 +116,7 @@ impl Process {
         match ffi::open_fault_signals(pid) {
             Ok(event) => self.event = Some(event),
             Err(_) => {
+                self.refused = true;
                 entry.open.store(0, Release);
                 header.missing.fetch_or(feature::PERF_EVENTS, Relaxed);
             }

@@ -17,6 +17,7 @@ mod launch;
 mod leases;
 mod ledger;
 mod memory_control;
+mod memory_limits;
 mod patch_table;
 pub mod patches;
 pub mod statistics;
@@ -82,8 +83,7 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
     let signals = SignalsBlocked::new();
     let started = Instant::now();
     let pid = launch::launch(&channel, options, &preload, &signals)?;
-    channel.set_memory_limits(options.memory_limit_bytes);
-    let ended = watch::watch(pid, &channel, &executor, &mut ledger, options.memory_control)?;
+    let ended = watch::watch(pid, &channel, &executor, &mut ledger, options)?;
     let elapsed = started.elapsed();
     watch::finish(&channel, &mut ledger);
     drop(signals);

@@ -15,7 +15,7 @@ use rustix::{
 };
 
 use crate::{
-    Error,
+    Error, Options,
     channel::Channel,
     executor::{Executor, Sweep},
     faults::Faults,
@@ -23,12 +23,15 @@ use crate::{
     leases::Leases,
     ledger::Ledger,
     memory_control::MemoryControl,
+    memory_limits::MemoryLimits,
 };
 
 /// A program that ends sooner is never waited for by more than the main thread.
 const EXECUTOR_DELAY: Duration = Duration::from_millis(1);
 /// Between looks at the channel: longer than a hint takes to write, short enough to free slots in time.
 const ROUND: Duration = Duration::from_millis(100);
+/// The same while a process has none of the signals that it asked for: it may fault any time.
+const ROUND_FAULTS: Duration = Duration::from_millis(20);
 const ROUND_FIRST: Duration = Duration::from_millis(5);
 /// Free slots below which those of dead processes are looked for.
 const FREE_SLOTS_MIN: usize = 64;
@@ -48,9 +51,10 @@ pub fn watch(
     channel: &Channel,
     executor: &Executor,
     ledger: &mut Ledger,
-    memory_control: bool,
+    options: &Options,
 ) -> Result<ChildState, Error> {
-    let mut control = MemoryControl::new(memory_control);
+    let mut control = MemoryControl::new(options.memory_control);
+    let mut limits = MemoryLimits::new(channel.header(), options.memory_limit_bytes);
     let mut sweep = Sweep::default();
     let mut leases = Leases::default();
     let mut faults = Faults::default();
@@ -72,13 +76,14 @@ pub fn watch(
             Some(ended) => return Ok(ended),
         }
         if arrived.is_none() && Instant::now() >= next_round {
+            limits.look_if_due(channel.header());
             leases.look_if_due(channel.header());
             executor.start();
             faults.look(channel.header());
             sweep.run(channel);
             harvest(channel, executor, ledger);
             control.look(channel, ledger);
-            round = (round * 2).min(ROUND);
+            round = (round * 2).min(if faults.awaited() { ROUND_FAULTS } else { ROUND });
             timeout = round;
             next_round = Instant::now() + round / 2;
         }

@@ -14,10 +14,13 @@ use super::{
 use crate::spawn::Spawned;
 use crate::{attention, faults, session, trace};
 
-/// Faults in a row without a page come to that was hinted, after which a live speculation has strayed.
-const MISSES_MAX: u32 = 16;
-/// What a speculator gets at least to find something, as a part of a second.
-const GRACE_PART: u64 = 200;
+/// Faults in a row without a page come to that was hinted, after which a live speculation has strayed, unless it has
+/// only just begun or found something: at least so many, and so many that twice the price of another fork was lost.
+const MISSES_MIN: u64 = 16;
+const MISSES_MAX: u64 = 4096;
+/// What a speculator gets to find something, as a part of a second, besides twice what its fork took: it has as much to
+/// do with its page tables.
+const GRACE_PART: u64 = 100;
 /// Faults in a row at which no speculation was justified, after which signals are not wanted for a while.
 const FUTILE_MAX: u32 = 256;
 
@@ -29,11 +32,14 @@ pub struct Seen {
     faults: u64,
     pages_used: u64,
     futile: u32,
+    /// No speculation is given up before.
+    patient_until: u64,
+    misses_max: u32,
 }
 
 impl Seen {
     pub const fn new() -> Self {
-        Self { at: 0, cpu_us: 0, faults: 0, pages_used: 0, futile: 0 }
+        Self { at: 0, cpu_us: 0, faults: 0, pages_used: 0, futile: 0, patient_until: 0, misses_max: 0 }
     }
 }
 
@@ -64,10 +70,10 @@ fn note() -> Option<Spawned> {
     remember_program();
     slot.counters.stalls.fetch_add(stalls, Relaxed);
     slot.counters.stall_ticks.fetch_add(duration.saturating_mul(stalls), Relaxed);
-    settle(slot, private);
-    trace::tell(b"fault: ticks, misses, used", &[duration, private.misses.into(), private.used]);
     let grace = session::header()?.ticks_per_second.load(Relaxed) / GRACE_PART;
-    let strayed = private.misses >= MISSES_MAX && now.saturating_sub(private.forked_with.1) > grace;
+    settle(slot, private, now + grace);
+    trace::tell(b"fault: ticks, misses, used", &[duration, private.misses.into(), private.used]);
+    let strayed = private.misses >= private.faults.misses_max && now > private.faults.patient_until;
     if LIVE.load(Relaxed) != 0
         && (strayed || slot.speculator_pid.load(Relaxed) == 0)
         && (private.policy.armed(now) || private.policy.judge_due())
@@ -88,7 +94,13 @@ fn note() -> Option<Spawned> {
         return None;
     }
     private.faults.futile = 0;
-    spawn(false)
+    let spawned = spawn(false);
+    let after = ticks();
+    let price = after.saturating_sub(now).saturating_mul(2);
+    private.faults.patient_until = after + price + grace;
+    let misses = price / private.policy.stall_mean().max(1);
+    private.faults.misses_max = misses.clamp(MISSES_MIN, MISSES_MAX) as u32;
+    spawned
 }
 
 /// The time, the stalls since the last one told of, and how long each took: what the thread was not on a processor.
@@ -116,10 +128,14 @@ fn measure(private: &mut Private, header: &Header) -> (u64, u64, u64) {
 }
 
 /// Takes the pages that the original has come to since the last fault.
-fn settle(slot: &Slot, private: &mut Private) {
+fn settle(slot: &Slot, private: &mut Private, patient_until: u64) {
     let used = slot.pages_used.load(Relaxed);
     let new = used.saturating_sub(private.faults.pages_used);
     private.faults.pages_used = used;
     private.used += new;
-    private.misses = if new > 0 { 0 } else { private.misses + 1 };
+    private.misses += 1;
+    if new > 0 {
+        private.misses = 0;
+        private.faults.patient_until = private.faults.patient_until.max(patient_until);
+    }
 }

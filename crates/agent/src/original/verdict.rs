@@ -57,7 +57,11 @@ pub fn judge(slot: &Slot, private: &mut Private) {
 fn payoff(slot: &Slot, generation: u32, site: u32, used: u64) -> u64 {
     let consumed = slot.tails.get(generation as usize % LOGS).map_or(0, |tail| tail.load(Relaxed));
     let first = slot.first_fabricated.get(site as usize).map_or(0, |first| first.load(Relaxed));
-    if (first >> 32) as u32 != generation || consumed == 0 {
+    if consumed == 0 {
+        // All that was used are pages of memory, which are not in the log.
+        return used;
+    }
+    if (first >> 32) as u32 != generation {
         return 0;
     }
     let after = consumed.saturating_sub(first & 0xffff_ffff);

@@ -1,0 +1,209 @@
+//! Pages hinted that the original has not come to yet, in the order of the hints.
+//!
+//! Which pages the original has come to is read from its page map. Those are dropped here: when the speculator touches
+//! them again, later in the program, they may be worth another hint.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use forebay_sigsafe::{general as n, sys};
+
+use super::fill::PRESENT;
+use super::{PAGE, State, drop_pages, entries, in_core};
+use crate::speculator::{abandoned, end, hints, kernel};
+use forebay_speculation::channel::End;
+
+/// Pages hinted and not yet seen in the original's memory, at most.
+const AHEAD_MAX: usize = 4096;
+/// Pages that the device may have to bring yet.
+const FLIGHTS_MAX: usize = 128;
+/// Hints between looks at what the original has come to.
+const HINTS_A_LOOK: usize = 32;
+/// Pages that the original may have left out before one that it came to.
+const SKIPPED_MAX: usize = 8;
+/// Runs of pages that are given back together.
+const RUNS_MAX: usize = 32;
+/// Stands for the calling process where a descriptor of one is wanted (Linux 6.14).
+const PIDFD_SELF: isize = -10_000;
+/// Entries of the original's page map that are read together.
+const PEEKED: usize = 32;
+const PAUSE_US: i64 = 100;
+
+/// The pages.
+pub struct Ahead {
+    pages: [usize; AHEAD_MAX],
+    first: usize,
+    count: usize,
+    /// How many of them, from the oldest on, were seen to be in memory.
+    landed: usize,
+    unlooked: usize,
+}
+
+impl Ahead {
+    fn at(&self, index: usize) -> usize {
+        self.pages.get((self.first + index) % AHEAD_MAX).copied().unwrap_or(0)
+    }
+
+    fn forget(&mut self, count: usize) {
+        self.first = (self.first + count) % AHEAD_MAX;
+        self.count -= count.min(self.count);
+        self.landed -= count.min(self.landed);
+    }
+}
+
+/// Counts hints.
+pub fn issued(state: &mut State, count: usize) {
+    state.hints.issued += count as u64;
+    state.slot.counters.hints_data.fetch_add(count as u64, Relaxed);
+    state.slot.counters.bytes_hinted.fetch_add((count * PAGE) as u64, Relaxed);
+}
+
+/// Adds hinted pages.
+pub fn remember(state: &mut State, first: usize, count: usize) {
+    issued(state, count);
+    let ahead = &mut state.memory.ahead;
+    for index in 0..count {
+        if let Some(place) = ahead.pages.get_mut((ahead.first + ahead.count) % AHEAD_MAX) {
+            *place = first + index * PAGE;
+        }
+        if ahead.count == AHEAD_MAX {
+            ahead.first = (ahead.first + 1) % AHEAD_MAX;
+        } else {
+            ahead.count += 1;
+        }
+    }
+    ahead.unlooked += count;
+}
+
+/// Waits while there are too many pages that the original has not come to, or that the device has not brought.
+pub fn keep_in_bounds(state: &mut State) {
+    if state.memory.ahead.unlooked >= HINTS_A_LOOK {
+        look(state);
+    }
+    while state.memory.ahead.count - state.memory.ahead.landed > FLIGHTS_MAX && !land(state) {
+        kernel::pause(PAUSE_US);
+        look(state);
+    }
+    let horizon = state.header.horizon_bytes.load(Relaxed) as usize / PAGE;
+    let full = horizon.clamp(HINTS_A_LOOK, AHEAD_MAX / 2);
+    while state.memory.ahead.count >= full {
+        hints::await_original(state);
+        kernel::pause(PAUSE_US);
+        look(state);
+    }
+}
+
+/// Whether the oldest page that may be in flight has landed, with half of those that are.
+fn land(state: &mut State) -> bool {
+    let middle = state.memory.ahead.landed + FLIGHTS_MAX / 2;
+    let page = state.memory.ahead.at(middle);
+    let landed = match state.memory.region(page, |_| true) {
+        Some(region) if region.file >= 0 => kernel::is_resident(region.file, region.offset_of(page)),
+        Some(region) => {
+            let [residency] = in_core::<1>(region.shadow_of(page), 1);
+            residency & 1 != 0
+        }
+        None => true,
+    };
+    if landed {
+        state.memory.ahead.landed = middle;
+    }
+    landed
+}
+
+/// A part of the original's page map.
+struct Peek {
+    from: usize,
+    len: usize,
+    map: [u64; PEEKED],
+}
+
+impl Peek {
+    /// The entry of `page`, after which that of `next` will be wanted.
+    fn entry(&mut self, pages: isize, page: usize, next: usize) -> u64 {
+        if !(self.from..self.from + self.len * PAGE).contains(&page) {
+            self.from = page;
+            if next == page + PAGE {
+                self.map = entries::<PEEKED>(pages, page);
+                self.len = PEEKED;
+            } else {
+                [self.map[0]] = entries::<1>(pages, page);
+                self.len = 1;
+            }
+        }
+        self.map.get((page - self.from) / PAGE).copied().unwrap_or(0)
+    }
+}
+
+/// Pages to give back, together.
+struct Dropped {
+    runs: [n::iovec; RUNS_MAX],
+    len: usize,
+}
+
+impl Dropped {
+    fn add(&mut self, page: usize) {
+        if let Some(run) = self.len.checked_sub(1).and_then(|last| self.runs.get_mut(last))
+            && run.iov_base as usize + run.iov_len as usize == page
+        {
+            run.iov_len += PAGE as u64;
+            return;
+        }
+        if self.len == RUNS_MAX {
+            self.flush();
+        }
+        if let Some(run) = self.runs.get_mut(self.len) {
+            *run = n::iovec { iov_base: page as *mut _, iov_len: PAGE as u64 };
+            self.len += 1;
+        }
+    }
+
+    /// Where the kernel does not take them all at once, one after the other.
+    fn flush(&mut self) {
+        let runs = self.runs.get(..self.len).unwrap_or_default();
+        // SAFETY: advice on this process's own registered ranges.
+        let together = unsafe {
+            sys!(n::__NR_process_madvise, PIDFD_SELF, runs.as_ptr(), runs.len(), n::MADV_DONTNEED, 0)
+        };
+        if together < 0 {
+            for run in runs {
+                drop_pages(run.iov_base as usize, run.iov_len as usize / PAGE);
+            }
+        }
+        self.len = 0;
+    }
+}
+
+/// Forgets the hinted pages that the original has come to.
+fn look(state: &mut State) {
+    state.memory.ahead.unlooked = 0;
+    let mut used = 0;
+    let mut peek = Peek { from: 0, len: 0, map: [0; PEEKED] };
+    let mut dropped =
+        Dropped { runs: [n::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; RUNS_MAX], len: 0 };
+    'next: while state.memory.ahead.count > 0 {
+        for skipped in 0..SKIPPED_MAX.min(state.memory.ahead.count) {
+            let page = state.memory.ahead.at(skipped);
+            let next = state.memory.ahead.at(skipped + 1);
+            if peek.entry(state.memory.original_pages, page, next) & PRESENT != 0 {
+                state.slot.counters.hints_wrong.fetch_add(skipped as u64, Relaxed);
+                for index in 0..=skipped {
+                    dropped.add(state.memory.ahead.at(index));
+                }
+                state.memory.ahead.forget(skipped + 1);
+                used += 1;
+                continue 'next;
+            }
+        }
+        break;
+    }
+    dropped.flush();
+    if used > 0 {
+        state.slot.counters.hints_used.fetch_add(used, Relaxed);
+        state.slot.pages_used.fetch_add(used, Relaxed);
+        state.hints.consumed();
+        state.memory.trust.used += used;
+    }
+    if abandoned(state) {
+        end(End::Abandoned);
+    }
+}

@@ -1,0 +1,383 @@
+//! Memory whose contents would have to be waited for: swapped out, or of mapped files and not resident.
+//!
+//! Ranges with such memory are moved aside, page table and all, to where nobody looks: their *shadow*. What is left in
+//! their place is empty and registered with userfaultfd, so that the first touch of each page is a signal here instead
+//! of a wait. [`fill`] then puts something there: see there. Pages hinted are kept in a ring until the original has come
+//! to them: see [`ahead`].
+
+mod ahead;
+mod fill;
+
+pub use fill::fill;
+
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::Relaxed;
+
+use forebay_sigsafe::path::PathBuffer;
+use forebay_sigsafe::{general as n, ioctl, sys};
+use forebay_speculation::channel::{End, feature};
+
+use super::shared::{self, Mapping};
+use super::{State, end, kernel, missing};
+
+const PAGE: usize = 4096;
+/// Smaller mappings are left as they are.
+const ANONYMOUS_BYTES_MIN: usize = 128 << 10;
+const FILE_BYTES_MIN: usize = 256 << 10;
+const REGIONS_MAX: usize = 512;
+/// Memory that need not be waited for between two ranges that must, which is moved with them.
+const GAP_BYTES: usize = 256 << 10;
+/// Every how many ranges of a mapping the gap doubles.
+const RANGES_A_GAP: u32 = 32;
+/// Where shadows are put, so that the program's own mappings get the addresses that they get in the original.
+const SHADOWS: usize = 0x1000_0000_0000;
+const SHADOWS_END: usize = 0x2000_0000_0000;
+/// Shadows lie as their ranges do within this: the kernel then moves whole page tables instead of their entries.
+const SHADOW_ALIGNMENT: usize = 1 << 30;
+/// What is looked at together of a mapping, and taken for swapped out where that is scattered all over it.
+const SAMPLE_BYTES: usize = 4 << 20;
+/// Page faults of the speculator's own, that waited, after which it looks for what was swapped out meanwhile.
+const WAITS_MAX: u64 = 16;
+/// Ranges that the kernel tells of at once.
+const SCANNED: usize = 32;
+
+/// A range that was moved aside.
+#[derive(Clone, Copy)]
+struct Region {
+    start: usize,
+    end: usize,
+    /// Where it was moved to.
+    shadow: usize,
+    /// The mapped file, or -1.
+    file: isize,
+    offset: u64,
+}
+
+impl Region {
+    fn shadow_of(&self, page: usize) -> usize {
+        self.shadow + (page - self.start)
+    }
+
+    fn offset_of(&self, page: usize) -> u64 {
+        self.offset + (page - self.start) as u64
+    }
+}
+
+/// Ranges moved aside, and what came of them.
+pub struct Memory {
+    faults: isize,
+    /// `/proc/<pid>/pagemap` of this process and of the original.
+    pages: isize,
+    original_pages: isize,
+    regions: [Region; REGIONS_MAX],
+    len: usize,
+    /// Some of them have parts that are regions of their own.
+    nested: bool,
+    shadows_end: usize,
+    streams: fill::Streams,
+    ahead: ahead::Ahead,
+    supplied: fill::Supplied,
+    trust: fill::Trust,
+    /// Page faults of this process that waited when it last looked, but for those it asked for.
+    waits_seen: u64,
+    waits_wanted: u64,
+}
+
+impl Memory {
+    /// The newest region with this page that `wanted` takes.
+    fn region(&self, page: usize, wanted: impl Fn(&Region) -> bool) -> Option<Region> {
+        let regions = self.regions.get(..self.len)?;
+        let fits = |region: &&Region| (region.start..region.end).contains(&page) && wanted(region);
+        regions.iter().rev().find(fits).copied()
+    }
+}
+
+/// Moves aside what may have to be waited for. Where that cannot be done, memory is waited for.
+pub fn prepare(state: &mut State) {
+    state.memory.faults = -1;
+    state.memory.shadows_end = SHADOWS;
+    move_all(state);
+}
+
+/// Moves aside what has been swapped out since, if that made this process wait.
+fn refresh(state: &mut State) {
+    let mut usage = MaybeUninit::<n::rusage>::zeroed();
+    // SAFETY: the call fills the structure, whose zeroes are valid too.
+    let usage = unsafe {
+        let _ = sys!(n::__NR_getrusage, n::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let memory = &mut state.memory;
+    let waits = (usage.ru_majflt as u64).saturating_sub(memory.waits_wanted);
+    if waits.saturating_sub(memory.waits_seen) >= WAITS_MAX {
+        memory.waits_seen = waits;
+        move_all(state);
+    }
+}
+
+fn move_all(state: &mut State) {
+    // SAFETY: one thread; the list is read whole before a mapping is moved.
+    let Ok(list) = (unsafe { shared::read_list() }) else { return };
+    let stack = &raw const list as usize;
+    for line in list.split(|&byte| byte == b'\n') {
+        let Some(mapping) = Mapping::parse(line) else { continue };
+        if mapping.has(0, b'r')
+            && !mapping.has(2, b'x')
+            && mapping.has(3, b'p')
+            && !(mapping.start..mapping.end).contains(&stack)
+            && !(SHADOWS..SHADOWS_END).contains(&mapping.start)
+            && !is_own(&mapping)
+        {
+            // SAFETY: a private mapping of this process's that this code does not run in.
+            unsafe { consider(state, &mapping) };
+        }
+    }
+}
+
+unsafe extern "C" {
+    static __ehdr_start: u8;
+    static end_of_library: u8;
+}
+
+core::arch::global_asm!(".hidden end_of_library", ".set end_of_library, _end");
+
+fn is_own(mapping: &Mapping<'_>) -> bool {
+    let (start, end) = (&raw const __ehdr_start as usize, &raw const end_of_library as usize);
+    mapping.start < end && start < mapping.end
+}
+
+/// # Safety
+/// The mapping is private, of this process, and this code does not depend on it.
+unsafe fn consider(state: &mut State, mapping: &Mapping<'_>) {
+    let length = mapping.end - mapping.start;
+    // SAFETY: (all) the caller's.
+    unsafe {
+        if mapping.inode == 0 {
+            let nameless = mapping.path.is_empty() || mapping.path == b"[heap]";
+            if length >= ANONYMOUS_BYTES_MIN && nameless && open_all(state) {
+                move_swapped(state, mapping);
+            }
+            return;
+        }
+        let known = state.memory.region(mapping.start, |region| region.file >= 0).is_some();
+        if length < FILE_BYTES_MIN || known {
+            return;
+        }
+        let Some(file) = shared::open_mapped(mapping) else { return };
+        let kept = !is_cached(file, mapping.offset as u64, length as u64)
+            && open_all(state)
+            && move_aside(state, mapping, mapping.start, mapping.end, file);
+        if !kept {
+            kernel::close(file);
+        }
+    }
+}
+
+/// Opens what is needed of the kernel, once.
+fn open_all(state: &mut State) -> bool {
+    if state.memory.faults >= 0 {
+        return true;
+    }
+    let mut path = PathBuffer::<40>::new();
+    let named = path.push(b"/proc/") && path.push_number(state.process.into()) && path.push(b"/pagemap");
+    let flags = n::O_RDONLY | n::O_CLOEXEC;
+    // SAFETY: terminated paths and a local that the call fills.
+    unsafe {
+        let own = sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/pagemap".as_ptr(), flags);
+        let theirs = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), flags);
+        if own < 0 || theirs < 0 || !named {
+            missing(feature::PAGEMAP);
+            return false;
+        }
+        let faults = sys!(n::__NR_userfaultfd, n::O_CLOEXEC | n::O_NONBLOCK | n::UFFD_USER_MODE_ONLY);
+        let features = u64::from(n::UFFD_FEATURE_SIGBUS);
+        let mut api = n::uffdio_api { api: n::UFFD_API.into(), features, ioctls: 0 };
+        if faults < 0 || sys!(n::__NR_ioctl, faults, ioctl::UFFDIO_API, &raw mut api) < 0 {
+            missing(feature::USERFAULTFD);
+            return false;
+        }
+        state.memory.faults = faults;
+        state.memory.pages = own;
+        state.memory.original_pages = theirs;
+    }
+    true
+}
+
+/// Moves aside the ranges of an anonymous mapping that are swapped out, with what little lies between.
+///
+/// # Safety
+/// As [`consider`].
+unsafe fn move_swapped(state: &mut State, mapping: &Mapping<'_>) {
+    let mut found = [const { MaybeUninit::<n::page_region>::uninit() }; SCANNED];
+    let (mut from, mut gap, mut ranges) = (mapping.start, GAP_BYTES, 0);
+    let mut pending: Option<(usize, usize)> = None;
+    while from < mapping.end {
+        let sample_end = ((from | (SAMPLE_BYTES - 1)) + 1).min(mapping.end);
+        let mut scan = n::pm_scan_arg {
+            size: size_of::<n::pm_scan_arg>() as u64,
+            flags: 0,
+            start: from as u64,
+            end: sample_end as u64,
+            walk_end: 0,
+            vec: found.as_mut_ptr() as u64,
+            vec_len: SCANNED as u64,
+            max_pages: 0,
+            category_inverted: 0,
+            category_mask: n::PAGE_IS_SWAPPED.into(),
+            category_anyof_mask: 0,
+            return_mask: n::PAGE_IS_SWAPPED.into(),
+        };
+        // SAFETY: the call fills at most the array.
+        let count = unsafe { sys!(n::__NR_ioctl, state.memory.pages, ioctl::PAGEMAP_SCAN, &raw mut scan) };
+        let Ok(count) = usize::try_from(count) else {
+            missing(feature::PAGEMAP);
+            // Any page may be swapped out.
+            pending = Some((mapping.start, mapping.end));
+            break;
+        };
+        for region in found.iter().take(count) {
+            // SAFETY: the kernel has filled so many.
+            let region = unsafe { region.assume_init_ref() };
+            let (start, end) = (region.start as usize, region.end as usize);
+            match &mut pending {
+                Some(range) if start.saturating_sub(range.1) <= gap => range.1 = end,
+                _ => {
+                    if let Some((start, end)) = pending.replace((start, end)) {
+                        // SAFETY: the caller's.
+                        let _ = unsafe { move_aside(state, mapping, start, end, -1) };
+                        ranges += 1;
+                        gap = if ranges % RANGES_A_GAP == 0 { gap * 2 } else { gap };
+                    }
+                }
+            }
+        }
+        from = sample_end;
+        if count == SCANNED
+            && let Some(range) = &mut pending
+        {
+            // They are all over it: the rest is not looked at.
+            range.1 = sample_end;
+        }
+    }
+    if let Some((start, end)) = pending {
+        // SAFETY: the caller's.
+        let _ = unsafe { move_aside(state, mapping, start, end, -1) };
+    }
+}
+
+/// Whether all of the file's range is in memory, as far as the kernel says.
+fn is_cached(file: isize, offset: u64, length: u64) -> bool {
+    let range = n::cachestat_range { off: offset, len: length };
+    let mut counts = MaybeUninit::<n::cachestat>::zeroed();
+    // SAFETY: the call reads and fills locals.
+    unsafe {
+        let result = sys!(n::__NR_cachestat, file, &raw const range, counts.as_mut_ptr(), 0);
+        result == 0 && counts.assume_init().nr_cache >= length.div_ceil(PAGE as u64)
+    }
+}
+
+/// Moves `[start, end)` of the mapping, which is of `file` or anonymous.
+///
+/// # Safety
+/// As [`consider`].
+unsafe fn move_aside(
+    state: &mut State,
+    mapping: &Mapping<'_>,
+    start: usize,
+    end_at: usize,
+    file: isize,
+) -> bool {
+    let length = end_at - start;
+    let place = state.memory.len;
+    let shadow = state.memory.shadows_end.next_multiple_of(SHADOW_ALIGNMENT) + start % SHADOW_ALIGNMENT;
+    if place == REGIONS_MAX || shadow + length > SHADOWS_END {
+        return false;
+    }
+    // SAFETY: (all) the caller's; what is moved is put back where a later step fails.
+    unsafe {
+        let flags = n::MREMAP_MAYMOVE | n::MREMAP_DONTUNMAP | n::MREMAP_FIXED;
+        if sys!(n::__NR_mremap, start, length, length, flags, shadow) < 0 {
+            return false;
+        }
+        let anonymous = n::MAP_PRIVATE | n::MAP_ANONYMOUS | n::MAP_NORESERVE | n::MAP_FIXED;
+        let overlaid = file < 0
+            || sys!(n::__NR_mmap, start, length, mapping.protection(), anonymous, usize::MAX, 0) >= 0;
+        if !overlaid || !register(state, start, length) {
+            let back = n::MREMAP_MAYMOVE | n::MREMAP_FIXED;
+            if sys!(n::__NR_mremap, shadow, length, length, back, start) < 0 {
+                end(End::Jail);
+            }
+            return false;
+        }
+    }
+    let memory = &mut state.memory;
+    memory.nested |=
+        memory.region(start, |_| true).is_some() || memory.region(end_at - 1, |_| true).is_some();
+    if let Some(region) = memory.regions.get_mut(place) {
+        let offset = (mapping.offset + (start - mapping.start)) as u64;
+        *region = Region { start, end: end_at, shadow, file, offset };
+        memory.len += 1;
+        memory.shadows_end = shadow + length;
+    }
+    true
+}
+
+fn register(state: &State, start: usize, length: usize) -> bool {
+    let mut register = n::uffdio_register {
+        range: n::uffdio_range { start: start as u64, len: length as u64 },
+        mode: 1 << 0,
+        ioctls: 0,
+    };
+    // SAFETY: the call reads and fills a local.
+    unsafe { sys!(n::__NR_ioctl, state.memory.faults, ioctl::UFFDIO_REGISTER, &raw mut register) == 0 }
+}
+
+/// Makes the pages of `[address, address + length)` present that the kernel is about to touch, which it would refuse.
+///
+/// # Safety
+/// The range may be garbage: a fault ends the speculator.
+pub unsafe fn touch(state: &State, address: usize, length: usize) {
+    if state.memory.len == 0 || length == 0 {
+        return;
+    }
+    let mut page = address & !(PAGE - 1);
+    while page < address.saturating_add(length) {
+        if state.memory.region(page, |_| true).is_some() {
+            // SAFETY: the caller's.
+            let _ = unsafe { (page as *const u8).read_volatile() };
+        }
+        page += PAGE;
+    }
+}
+
+/// Entries of a page map, from `address` on.
+fn entries<const COUNT: usize>(pages: isize, address: usize) -> [u64; COUNT] {
+    let mut entries = [0u64; COUNT];
+    let (buffer, offset) = (entries.as_mut_ptr() as usize, (address / PAGE * 8) as u64);
+    // SAFETY: as many bytes as there are, into a local.
+    let _ = unsafe { kernel::read_waiting(pages, buffer, COUNT * 8, offset) };
+    entries
+}
+
+/// Whether pages are in memory, though no page table may lead to them: the lowest bit of each.
+fn in_core<const COUNT: usize>(address: usize, pages: usize) -> [u8; COUNT] {
+    let mut residency = [0u8; COUNT];
+    let length = pages.min(COUNT) * PAGE;
+    // SAFETY: one byte for each page into a local.
+    let _ = unsafe { sys!(n::__NR_mincore, address, length, residency.as_mut_ptr()) };
+    residency
+}
+
+/// Counts memory of this process's own; the end of one that takes too much.
+fn account(state: &mut State, pages: usize) {
+    state.added_bytes += (pages * PAGE) as u64;
+    if state.added_bytes > state.header.memory_bytes_max.load(Relaxed) {
+        end(End::Memory);
+    }
+}
+
+/// Gives the memory of a range of this process's own back: the next touch of it is a fault again.
+fn drop_pages(page: usize, count: usize) {
+    // SAFETY: advice on this process's own registered range.
+    let _ = unsafe { sys!(n::__NR_madvise, page, count * PAGE, n::MADV_DONTNEED) };
+}
