@@ -40,8 +40,8 @@ pub struct Snapshot {
     pub thread: u32,
     pub parent: u32,
     pub generation: u32,
-    /// Processor time that the speculator may spend without a hint, in microseconds.
-    pub patience_us: u64,
+    /// Mean stall, in microseconds.
+    pub stall_us: u64,
     /// Whether all other descriptors could be closed.
     pub left_outside: bool,
     /// Descriptors looked at.
@@ -97,7 +97,7 @@ static SNAPSHOT: SnapshotCell = SnapshotCell(UnsafeCell::new(Snapshot {
     thread: 0,
     parent: 0,
     generation: 0,
-    patience_us: 0,
+    stall_us: 0,
     left_outside: false,
     descriptors: 0,
     known: [UNKNOWN; DESCRIPTORS],
@@ -317,14 +317,14 @@ const HINT_PAUSES_MAX: u32 = 1000;
 ///
 /// The speculator comes back here jailed, with its role set; all signals stay blocked in it.
 #[inline(never)]
-pub fn fork(slot: &'static Slot, patience_us: u64) -> Option<(Spawned, u32)> {
+pub fn fork(slot: &'static Slot, stall_us: u64) -> Option<(Spawned, u32)> {
     let header = session::header()?;
     let generation = slot.generation.load(Relaxed).wrapping_add(1).max(1);
     // SAFETY: the holder of the slow path writes the snapshot; the calls fill what they are given.
     unsafe {
         let snapshot = &mut *SNAPSHOT.0.get();
         take_snapshot(snapshot, generation);
-        snapshot.patience_us = patience_us;
+        snapshot.stall_us = stall_us;
         slot.generation.store(generation, Relaxed);
         slot.speculator_pid.store(STARTING, Relaxed);
         slot.flights.store(0, Relaxed);

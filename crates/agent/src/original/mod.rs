@@ -48,9 +48,6 @@ static LOCKS_FILES: AtomicBool = AtomicBool::new(false);
 const PROBES_MAX: u32 = 64;
 /// How much longer than a stall at least a call must take to count when nothing is known of its thread.
 const FIRST_STALL_FACTOR: u64 = 8;
-/// Processor time that a speculator may spend without a hint, in stalls: what it finds after more could hardly make up
-/// for what it takes from the original, whose processor and pages it shares.
-const PATIENCE_STALLS: u64 = 20;
 /// Calls by which a speculator may be behind before it is taken for lost.
 const BEHIND_MAX: usize = 2048;
 /// Prefetches that must be under way for a stall to tell how many the device serves at once: one that took two reads
@@ -734,9 +731,9 @@ fn spawn(in_flight: bool) -> Option<Spawned> {
     private.behind.clear();
     private.forked_with = (page_reclaims(), ticks());
     let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
-    let patience_us = (private.policy.stall_mean() / ticks_per_us).saturating_mul(PATIENCE_STALLS);
+    let stall_us = private.policy.stall_mean() / ticks_per_us;
     let before = ticks();
-    let Some((spawned, generation)) = spawn::fork(slot, patience_us) else {
+    let Some((spawned, generation)) = spawn::fork(slot, stall_us) else {
         count_off(Off::NoFork);
         private.policy.on_end(ticks(), 0, 0, 0);
         return None;

@@ -17,6 +17,9 @@ pub struct Refused;
 
 /// Processor time between looks at the speculator's progress.
 const TICK_US: i64 = 2_500;
+/// Processor time that a speculator may spend without a hint, in stalls: what it finds after more could hardly make up
+/// for what it takes from the original, whose processor and pages it shares.
+const PATIENCE_STALLS: u64 = 20;
 /// Bounds of the ticks without a hint after which a speculator ends.
 const IDLE_TICKS_MIN: u64 = 2;
 const IDLE_TICKS_MAX: u64 = 200;
@@ -47,11 +50,11 @@ pub fn enter(state: &mut State, snapshot: &Snapshot) -> Result<(), Refused> {
             super::missing(feature::PROC);
             return Err(Refused);
         }
-        let ticks = snapshot.patience_us / TICK_US as u64;
+        let ticks = snapshot.stall_us.saturating_mul(PATIENCE_STALLS) / TICK_US as u64;
         state.idle_ticks_max = ticks.clamp(IDLE_TICKS_MIN, IDLE_TICKS_MAX) as u32;
         descriptors::inherit(state, snapshot);
         shared::make_private()?;
-        memory::prepare(state);
+        memory::prepare(state, snapshot.stall_us);
         handle_signals()?;
         if sys!(n::__NR_prctl, prctl::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 {
             super::missing(feature::SECCOMP);

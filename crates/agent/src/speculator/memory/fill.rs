@@ -29,7 +29,7 @@ const STREAMS: usize = 16;
 const TRUSTED_MIN: u64 = 64;
 const SUPPLIED_MAX: usize = 4096;
 /// Fills between looks at what made this process wait.
-const FILLS_A_LOOK: u32 = 64;
+const FILLS_A_LOOK: u32 = 16;
 
 /// Sequences of touches that follow each other in memory.
 pub struct Streams {

@@ -36,8 +36,12 @@ const SHADOWS_END: usize = 0x2000_0000_0000;
 const SHADOW_ALIGNMENT: usize = 1 << 30;
 /// What is looked at together of a mapping, and taken for swapped out where that is scattered all over it.
 const SAMPLE_BYTES: usize = 4 << 20;
-/// Page faults of the speculator's own, that waited, after which it looks for what was swapped out meanwhile.
-const WAITS_MAX: u64 = 16;
+/// How much the gap grows, as a power of two, each time that more was swapped out meanwhile.
+const GAP_GROWTH: u32 = 4;
+/// Page faults of the speculator's own, that waited, after which it looks for what was swapped out meanwhile: at least so
+/// many, and so many that this time was lost.
+const WAITS_MIN: u64 = 4;
+const WAITED_US_MIN: u64 = 4_000;
 /// Ranges that the kernel tells of at once.
 const SCANNED: usize = 32;
 
@@ -81,6 +85,8 @@ pub struct Memory {
     /// Page faults of this process that waited when it last looked, but for those it asked for.
     waits_seen: u64,
     waits_wanted: u64,
+    waits_max: u64,
+    gap: usize,
 }
 
 impl Memory {
@@ -93,8 +99,10 @@ impl Memory {
 }
 
 /// Moves aside what may have to be waited for. Where that cannot be done, memory is waited for.
-pub fn prepare(state: &mut State) {
+pub fn prepare(state: &mut State, stall_us: u64) {
     state.memory.faults = -1;
+    state.memory.gap = GAP_BYTES;
+    state.memory.waits_max = WAITS_MIN.max(WAITED_US_MIN / stall_us.max(1));
     state.memory.shadows_end = SHADOWS;
     move_all(state);
 }
@@ -109,8 +117,9 @@ fn refresh(state: &mut State) {
     };
     let memory = &mut state.memory;
     let waits = (usage.ru_majflt as u64).saturating_sub(memory.waits_wanted);
-    if waits.saturating_sub(memory.waits_seen) >= WAITS_MAX {
+    if waits.saturating_sub(memory.waits_seen) >= memory.waits_max {
         memory.waits_seen = waits;
+        memory.gap = memory.gap.saturating_mul(1 << GAP_GROWTH);
         move_all(state);
     }
 }
@@ -209,7 +218,7 @@ fn open_all(state: &mut State) -> bool {
 /// As [`consider`].
 unsafe fn move_swapped(state: &mut State, mapping: &Mapping<'_>) {
     let mut found = [const { MaybeUninit::<n::page_region>::uninit() }; SCANNED];
-    let (mut from, mut gap, mut ranges) = (mapping.start, GAP_BYTES, 0);
+    let (mut from, mut gap, mut ranges) = (mapping.start, state.memory.gap, 0);
     let mut pending: Option<(usize, usize)> = None;
     while from < mapping.end {
         let sample_end = ((from | (SAMPLE_BYTES - 1)) + 1).min(mapping.end);
@@ -246,7 +255,7 @@ unsafe fn move_swapped(state: &mut State, mapping: &Mapping<'_>) {
                         // SAFETY: the caller's.
                         let _ = unsafe { move_aside(state, mapping, start, end, -1) };
                         ranges += 1;
-                        gap = if ranges % RANGES_A_GAP == 0 { gap * 2 } else { gap };
+                        gap = if ranges % RANGES_A_GAP == 0 { gap.saturating_mul(2) } else { gap };
                     }
                 }
             }
