@@ -93,7 +93,7 @@ pub unsafe fn read_list() -> Result<&'static [u8], Refused> {
         let buffer = LIST.0.get().cast::<u8>();
         let mut len = 0;
         let complete = loop {
-            let read = sys!(n::__NR_read, fd, buffer.add(len), LIST_BYTES - len);
+            let read = sys!(n::__NR_pread64, fd, buffer.add(len), LIST_BYTES - len, len);
             if read <= 0 {
                 break read == 0 && len < LIST_BYTES;
             }

@@ -153,7 +153,7 @@ pub fn fill(state: &mut State, address: usize, place: usize) -> bool {
 
 /// The page is resident in the shadow: it comes back, with those behind it that are.
 fn give_back(state: &mut State, region: &Region, page: usize, place: usize) -> bool {
-    let left = (region.end - page) / PAGE;
+    let left = if state.memory.is_calm() { (region.end - page) / PAGE } else { 1 };
     let mut run = 0;
     while run < left.min(MOVED_MAX) {
         let batch = entries::<BATCH>(state.memory.pages, region.shadow_of(page) + run * PAGE);
@@ -163,7 +163,7 @@ fn give_back(state: &mut State, region: &Region, page: usize, place: usize) -> b
             break;
         }
     }
-    if run >= MOVED_MIN && move_back(region, page, run) {
+    if run >= MOVED_MIN && move_back(state, region, page, run) {
         return true;
     }
     if state.memory.trust.covers(place) {
@@ -229,7 +229,7 @@ fn of_file(state: &mut State, region: &Region, page: usize, place: usize) -> boo
     // The kernel says of others' files that all is resident.
     if run >= FILE_MOVED_MIN
         && kernel::is_resident(region.file, region.offset_of(page) + ((run - 1) * PAGE) as u64)
-        && move_back(region, page, run)
+        && move_back(state, region, page, run)
     {
         return true;
     }
@@ -309,20 +309,24 @@ fn bring_in(state: &mut State, region: &Region, page: usize) -> bool {
     let shadow = region.shadow_of(page);
     let resident = in_core::<BATCH>(shadow, left);
     let run = resident.iter().take(left).take_while(|&&byte| byte & 1 != 0).count().max(1);
-    if run >= MOVED_MIN {
+    if run >= MOVED_MIN && state.memory.is_calm() {
         for index in 0..run {
             // SAFETY: a page of this process's own.
             let _ = unsafe { ((shadow + index * PAGE) as *const u8).read_volatile() };
         }
-        if move_back(region, page, run) {
+        if move_back(state, region, page, run) {
             return true;
         }
     }
     supply(state, page, shadow, run.min(MOVED_MIN))
 }
 
-/// Moves pages from the shadow back to their place, where they are touched without a signal from now on.
-fn move_back(region: &Region, page: usize, run: usize) -> bool {
+/// Moves pages from the shadow back to their place, where they are touched without a signal from now on; unless they
+/// would soon be swapped out there, and waited for.
+fn move_back(state: &State, region: &Region, page: usize, run: usize) -> bool {
+    if !state.memory.is_calm() {
+        return false;
+    }
     let (shadow, length) = (region.shadow_of(page), run * PAGE);
     let flags = n::MREMAP_MAYMOVE | n::MREMAP_FIXED;
     // SAFETY: both ranges are this process's own, and nothing depends on what was in that place.

@@ -90,6 +90,11 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// Whether nothing that this process was about to use was swapped out since it began.
+    fn is_calm(&self) -> bool {
+        self.gap == GAP_BYTES
+    }
+
     /// The newest region with this page that `wanted` takes.
     fn region(&self, page: usize, wanted: impl Fn(&Region) -> bool) -> Option<Region> {
         let regions = self.regions.get(..self.len)?;
