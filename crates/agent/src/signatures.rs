@@ -44,6 +44,12 @@ pub fn read(call: &Call) -> u64 {
     }
 }
 
+/// Signature of a call that maps a file. Its length may have been made up.
+pub fn mapping(call: &Call) -> u64 {
+    let [_, _, _, _, descriptor, offset] = call.arguments;
+    Signature::call(call.number as u64).word(identity(descriptor)).word(offset as u64).value()
+}
+
 /// Signature of a call that takes a path: number, directory and path.
 ///
 /// # Safety

@@ -115,10 +115,13 @@ impl Process {
         entry.open.store(1, Release);
         match ffi::open_fault_signals(pid) {
             Ok(event) => self.event = Some(event),
-            Err(_) => {
+            Err(error) => {
                 self.refused = true;
                 entry.open.store(0, Release);
-                header.missing.fetch_or(feature::PERF_EVENTS, Relaxed);
+                // It may just have ended.
+                if error.raw_os_error() != Some(Errno::SRCH.raw_os_error()) {
+                    header.missing.fetch_or(feature::PERF_EVENTS, Relaxed);
+                }
             }
         }
     }

@@ -272,9 +272,25 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
             Class::Control => control(call),
             Class::Confine => confine(call),
             Class::Signal => faults::signal_call(call),
-            Class::Memory => faults::memory_call(call),
+            Class::Memory => memory_call(call),
         }
     }
+}
+
+/// # Safety
+/// The program is making `call`.
+unsafe fn memory_call(call: &Call) -> isize {
+    // SAFETY: the caller's.
+    let result = unsafe { faults::memory_call(call) };
+    if LIVE.load(Relaxed) != 0
+        && call.number as u32 == n::__NR_mmap
+        && call.arguments[3] as u32 & n::MAP_ANONYMOUS == 0
+        && result > 0
+        && compare(signatures::mapping(call)) == Standing::Hinted
+    {
+        used();
+    }
+    result
 }
 
 fn opened(result: isize) -> isize {

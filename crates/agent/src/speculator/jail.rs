@@ -483,11 +483,18 @@ unsafe fn filter_calls() -> Result<(), Refused> {
             n::MADV_NOHUGEPAGE,
         ],
     );
+    filter.when(n::__NR_userfaultfd, ALLOW);
     filter.allow_with(n::__NR_process_madvise, 3, &[n::MADV_DONTNEED]);
     filter.allow_with(
         n::__NR_ioctl,
         1,
-        &[ioctl::UFFDIO_COPY, ioctl::UFFDIO_ZEROPAGE, ioctl::UFFDIO_REGISTER, ioctl::PAGEMAP_SCAN],
+        &[
+            ioctl::UFFDIO_COPY,
+            ioctl::UFFDIO_ZEROPAGE,
+            ioctl::UFFDIO_API,
+            ioctl::UFFDIO_REGISTER,
+            ioctl::PAGEMAP_SCAN,
+        ],
     );
     filter.allow_with(n::__NR_fcntl, 1, &[n::F_GETFL, n::F_GETFD]);
     filter.allow_with(n::__NR_futex, 1, &[n::FUTEX_WAKE]);

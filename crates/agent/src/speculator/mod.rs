@@ -219,7 +219,7 @@ unsafe fn dispatch(state: &mut State, call: &Call, logged: bool) -> isize {
             n::__NR_dup => descriptors::duplicate(state, a, 0),
             n::__NR_dup2 | n::__NR_dup3 => descriptors::duplicate_to(state, a, b),
             n::__NR_fcntl => descriptors::control(state, a, b as u32, c),
-            n::__NR_mmap => reads::map(state, call),
+            n::__NR_mmap => reads::map(state, call, logged),
             _ => pretence::call(state, call),
         }
     }

@@ -5,7 +5,7 @@ use forebay_sigsafe::{call, errno, general as n, memory, sys};
 use forebay_speculation::channel::End;
 
 use super::descriptors::Kind;
-use super::{State, end, hints, paths};
+use super::{State, end, hints, memory as memory_aside, paths};
 use crate::entry::Call;
 
 const FUTEX_COMMANDS: u32 = !(n::FUTEX_PRIVATE_FLAG | n::FUTEX_CLOCK_REALTIME);
@@ -28,7 +28,12 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
     unsafe {
         match call.number as u32 {
             // Memory of its own.
-            n::__NR_munmap | n::__NR_mprotect | n::__NR_brk => call.execute(),
+            n::__NR_munmap => {
+                memory_aside::unmapped(state, a, b);
+                state.added_bytes = state.added_bytes.saturating_sub(b as u64);
+                call.execute()
+            }
+            n::__NR_mprotect | n::__NR_brk => call.execute(),
             n::__NR_mremap => {
                 account(state, c.saturating_sub(b));
                 call.execute()

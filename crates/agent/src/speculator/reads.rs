@@ -432,26 +432,95 @@ pub unsafe fn transfer(state: &mut State, call: &Call, logged: bool) -> isize {
 ///
 /// # Safety
 /// As [`super::call`].
-pub unsafe fn map(state: &mut State, call: &Call) -> isize {
-    let [address, length, protection, flags, descriptor, offset] = call.arguments;
-    let flags = (flags as u32 & !n::MAP_TYPE) | n::MAP_PRIVATE;
-    let mut real = -1isize;
-    if flags & n::MAP_ANONYMOUS == 0 {
-        paths::upgrade(state, descriptor, true);
-        let Some((_, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
-        let file = *file;
-        if file.kind != Kind::Regular {
-            end(End::Unpretendable);
-        }
-        real = file.real as isize;
-        let end = (offset as u64).saturating_add(length as u64).min(file.size);
-        if (offset as u64) < end && !kernel::is_resident(real, offset as u64) {
-            hints::make_room(state, file.device);
-            kernel::will_need(real, offset as u64, CHUNK_BYTES.min(end - offset as u64));
-            hints::departed(state, file.real, file.device, offset as u64, CHUNK_BYTES);
-        }
+pub unsafe fn map(state: &mut State, call: &Call, logged: bool) -> isize {
+    let [_, length, protection, flags, descriptor, _] = call.arguments;
+    if flags as u32 & n::MAP_ANONYMOUS != 0 {
+        super::pretence::account(state, length);
+        // SAFETY: the caller's.
+        return unsafe { map_of(call, -1) };
     }
-    super::pretence::account(state, length);
-    // SAFETY: the program's own call, in a memory of its own.
-    unsafe { sys!(n::__NR_mmap, address, length, protection, flags, real, offset) }
+    // Code must be the real one.
+    paths::upgrade(state, descriptor, protection as u32 & n::PROT_EXEC != 0);
+    let Some((index, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
+    // SAFETY: the caller's.
+    let (result, mark) = unsafe {
+        match file.kind {
+            Kind::Regular => map_known(state, call, index),
+            Kind::Unknown => map_unknown(state, call, index),
+            _ => end(End::Unpretendable),
+        }
+    };
+    if logged {
+        hints::log(state, signatures::mapping(call), mark);
+    }
+    result
+}
+
+/// Maps a file whose look-up is done: memory with its contents where they are resident, else with zeros while the device
+/// works on them.
+///
+/// # Safety
+/// As [`super::call`].
+unsafe fn map_known(state: &mut State, call: &Call, index: FileIndex) -> (isize, u64) {
+    let [_, length, protection, _, _, offset] = call.arguments;
+    let Some(file) = state.descriptors.at(index).copied() else { return (call::EBADF, 0) };
+    let (real, offset) = (file.real as isize, offset as u64);
+    let missing = (length as u64).min(file.size.saturating_sub(offset));
+    if missing == 0 || memory_aside::is_cached(real, offset, missing) {
+        // SAFETY: the caller's.
+        return (unsafe { map_of(call, real) }, 0);
+    }
+    let mut from = offset;
+    while from < offset + missing.min(BEGINNING_BYTES) {
+        let chunk = CHUNK_BYTES.min(offset + missing - from);
+        hints::make_room(state, file.device);
+        kernel::will_need(real, from, chunk);
+        hints::departed(state, file.real, file.device, from + chunk - 1, chunk);
+        from += chunk;
+    }
+    let (site, strategy) = predict(state, call, SiteKind::Read, detail(offset, length));
+    if strategy == Strategy::Wait || protection as u32 & n::PROT_EXEC != 0 {
+        // SAFETY: the caller's.
+        return (unsafe { map_of(call, real) }, make_mark(Some(missing as usize), None));
+    }
+    fabricated(state, site);
+    // SAFETY: the caller's.
+    let result = unsafe { map_of(call, -1) };
+    if missing > BEGINNING_BYTES && result > 0 {
+        let file = kernel::open_found(state.proc_descriptors, real);
+        memory_aside::overlay(state, result as usize, length, file, offset);
+    }
+    (result, make_mark(Some(missing as usize), site))
+}
+
+/// Maps a placeholder.
+///
+/// # Safety
+/// As [`super::call`].
+unsafe fn map_unknown(state: &mut State, call: &Call, index: FileIndex) -> (isize, u64) {
+    let [_, length, _, _, descriptor, offset] = call.arguments;
+    let (site, strategy) = predict(state, call, SiteKind::Read, detail(offset as u64, length));
+    if strategy == Strategy::Wait {
+        paths::upgrade(state, descriptor, true);
+        return match state.descriptors.at(index) {
+            // SAFETY: the caller's.
+            Some(file) if file.kind == Kind::Regular => unsafe { map_known(state, call, index) },
+            _ => end(End::Unpretendable),
+        };
+    }
+    fabricated(state, site);
+    // SAFETY: the caller's.
+    (unsafe { map_of(call, -1) }, make_mark(Some(length), site))
+}
+
+/// Makes the mapping that the program asks for, of another file, or of none: then all of it is zeros.
+///
+/// # Safety
+/// The program's own call, in a memory of its own.
+unsafe fn map_of(call: &Call, file: isize) -> isize {
+    let [address, length, protection, flags, _, offset] = call.arguments;
+    let flags = (flags as u32 & !n::MAP_TYPE) | n::MAP_PRIVATE;
+    let (flags, offset) = if file < 0 { (flags | n::MAP_ANONYMOUS, 0) } else { (flags, offset) };
+    // SAFETY: the caller's.
+    unsafe { sys!(n::__NR_mmap, address, length, protection, flags, file, offset) }
 }

@@ -55,6 +55,8 @@ struct Region {
     /// The mapped file, or -1.
     file: isize,
     offset: u64,
+    /// Mapped by the speculator: the original has it later, and elsewhere perhaps.
+    made: bool,
 }
 
 impl Region {
@@ -280,7 +282,7 @@ unsafe fn move_swapped(state: &mut State, mapping: &Mapping<'_>) {
 }
 
 /// Whether all of the file's range is in memory, as far as the kernel says.
-fn is_cached(file: isize, offset: u64, length: u64) -> bool {
+pub fn is_cached(file: isize, offset: u64, length: u64) -> bool {
     let range = n::cachestat_range { off: offset, len: length };
     let mut counts = MaybeUninit::<n::cachestat>::zeroed();
     // SAFETY: the call reads and fills locals.
@@ -329,11 +331,64 @@ unsafe fn move_aside(
         memory.region(start, |_| true).is_some() || memory.region(end_at - 1, |_| true).is_some();
     if let Some(region) = memory.regions.get_mut(place) {
         let offset = (mapping.offset + (start - mapping.start)) as u64;
-        *region = Region { start, end: end_at, shadow, file, offset };
+        *region = Region { start, end: end_at, shadow, file, offset, made: false };
         memory.len += 1;
         memory.shadows_end = shadow + length;
     }
     true
+}
+
+/// Has the touches of a mapping of zeros that the speculator made filled from `file`, which goes with it. Where that
+/// cannot be, it stays what it is.
+pub fn overlay(state: &mut State, start: usize, length: usize, file: isize, offset: u64) {
+    let place = state.memory.len;
+    let shadow = state.memory.shadows_end.next_multiple_of(PAGE);
+    let kept = file >= 0
+        && place < REGIONS_MAX
+        && shadow + length < SHADOWS_END
+        && open_all(state)
+        && register(state, start, length);
+    // SAFETY: a mapping where there is none.
+    let mapped = kept
+        && unsafe {
+            let flags = n::MAP_PRIVATE | n::MAP_FIXED;
+            sys!(n::__NR_mmap, shadow, length, n::PROT_READ, flags, file, offset) >= 0
+        };
+    if !mapped {
+        kernel::close(file);
+        return;
+    }
+    let memory = &mut state.memory;
+    memory.nested |= memory.region(start, |_| true).is_some();
+    if let Some(region) = memory.regions.get_mut(place) {
+        *region =
+            Region { start, end: start + length.next_multiple_of(PAGE), shadow, file, offset, made: true };
+        memory.len += 1;
+        memory.shadows_end = shadow + length.next_multiple_of(PAGE);
+    }
+}
+
+/// The program unmaps a range: what was overlaid there goes.
+pub fn unmapped(state: &mut State, start: usize, length: usize) {
+    let memory = &mut state.memory;
+    let mut kept = 0;
+    for index in 0..memory.len {
+        let Some(region) = memory.regions.get(index).copied() else { return };
+        if region.made
+            && start <= region.start
+            && region.end <= start.saturating_add(length.next_multiple_of(PAGE))
+        {
+            // SAFETY: nothing but the region led there.
+            let _ = unsafe { sys!(n::__NR_munmap, region.shadow, region.end - region.start) };
+            kernel::close(region.file);
+            continue;
+        }
+        if let Some(place) = memory.regions.get_mut(kept) {
+            *place = region;
+            kept += 1;
+        }
+    }
+    memory.len = kept;
 }
 
 fn register(state: &State, start: usize, length: usize) -> bool {
