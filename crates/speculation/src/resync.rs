@@ -14,7 +14,9 @@
 //! ```
 //!
 //! `y`, `s` and `C` are exponentially weighted means (weights 1/4, 1/8, 1/4) of what was seen. Before anything
-//! was seen `y` is 8 and `F` 100 us, or what the caller expects from the size of the process.
+//! was seen `y` is 8 and `F` 100 us. `C` is never taken to be less than what the caller expects from the size of the
+//! process: a fork of so much memory, and a copy of that part of its pages that was copied after earlier forks, all of
+//! them at first.
 //!
 //! # States
 //!
@@ -43,7 +45,8 @@
 //!
 //! so the time spent on forks stays below 1.5 % of the elapsed time and what was paid back, but for one
 //! millisecond a process (which lets short processes begin) and the excess of the last fork over what was
-//! expected.
+//! expected. The first fork of all is also justified when it costs less than half of what the stalls of the last
+//! second took: a large process that waits all the time need not wait for minutes until it may try.
 //!
 //! # Programs
 //!
@@ -115,15 +118,21 @@ impl Window {
         *self = Self { shift: self.shift, bucket, previous, current: current.saturating_add(ticks) };
     }
 
-    /// Whether at least 1/50 of the window, or of `age` if that is shorter, was spent.
+    /// What was spent within the window.
     #[inline]
-    fn at_least_a_fiftieth(&self, now: u64, age: u64) -> bool {
+    fn spent(&self, now: u64) -> u64 {
         let length = 1u64 << self.shift;
         let (previous, current) = self.at(now >> self.shift);
         let gone = now & (length - 1);
         let remaining = (u128::from(previous) * u128::from(length - gone)) >> self.shift;
-        let spent = remaining + u128::from(current);
-        spent > 0 && spent * 50 >= u128::from(length.min(age))
+        u64::try_from(remaining).unwrap_or(u64::MAX).saturating_add(current)
+    }
+
+    /// Whether at least 1/50 of the window, or of `age` if that is shorter, was spent.
+    #[inline]
+    fn at_least_a_fiftieth(&self, now: u64, age: u64) -> bool {
+        let spent = self.spent(now);
+        spent > 0 && u128::from(spent) * 50 >= u128::from((1u64 << self.shift).min(age))
     }
 }
 
@@ -148,6 +157,15 @@ pub struct Policy {
     yield_mean: u64,
     /// Mean cost of a speculation, copied pages included.
     cost_mean: u64,
+    /// What the size of the process makes of a fork, and of a copy of all its pages; the latter at the last fork.
+    size_fork: u64,
+    size_copies: u64,
+    spawned_copies: u64,
+    /// What of the pages is copied after a fork, and whether that was seen yet.
+    copied_part: u64,
+    copies_seen: bool,
+    /// Copies that the last fork was charged with.
+    charged_copies: u64,
     spawns: u64,
     /// A speculation was started that [`Policy::on_end`] has not been told of.
     unjudged: bool,
@@ -185,6 +203,12 @@ impl Policy {
             yield_mean: YIELD_FIRST * ONE,
             // 100 us, half as much again, and 50 us.
             cost_mean: ticks_per_second / 5_000,
+            size_fork: 0,
+            size_copies: 0,
+            spawned_copies: 0,
+            copied_part: ONE,
+            copies_seen: false,
+            charged_copies: 0,
             spawns: 0,
             unjudged: false,
             spawned_stalls: 0,
@@ -211,11 +235,16 @@ impl Policy {
         }
     }
 
-    /// Until a fork was measured, take it to cost this many ticks (about 16 us for each resident MiB).
-    pub fn expect_cost(&mut self, ticks: u64) {
-        if self.spawns == 0 {
-            self.cost_mean = ticks.saturating_add(self.allowance(ticks));
-        }
+    /// By its size, a fork of the process takes `fork` ticks (about 16 us for each resident MiB), and to copy all of
+    /// its pages `copies`.
+    pub fn expect_cost(&mut self, fork: u64, copies: u64) {
+        self.size_fork = fork;
+        self.size_copies = copies;
+    }
+
+    /// What another speculation is taken to cost.
+    fn cost(&self) -> u64 {
+        self.cost_mean.max(self.size_fork.saturating_add(scaled(self.copied_part, self.size_copies)))
     }
 
     /// A call of the original waited `duration` ticks, until `now`; `hinted` if a prefetch for it was under
@@ -250,6 +279,8 @@ impl Policy {
         self.spent = self.spent.saturating_add(charge);
         self.cost_mean = if self.spawns == 0 { charge } else { mean(self.cost_mean, charge, 2) };
         self.spawns = self.spawns.saturating_add(1);
+        self.charged_copies = self.allowance(cost);
+        self.spawned_copies = self.size_copies;
         self.unjudged = true;
         self.spawned_stalls = self.stalls_cold;
         self.saturated_stalls = self.stalls_cold.saturating_add(SATURATED_STALLS);
@@ -264,10 +295,17 @@ impl Policy {
 
     /// The original copied pages for the speculation that is to be judged, which took it about so many ticks.
     ///
-    /// Half of it counts against the overhead bound, because the allowance of the fork is charged already.
+    /// What the allowance of the fork does not cover counts against the overhead bound.
     pub fn on_copies(&mut self, ticks: u64) {
-        self.spent = self.spent.saturating_add(ticks / 2);
-        self.cost_mean = self.cost_mean.saturating_add(ticks / 4);
+        let more = ticks.saturating_sub(self.charged_copies);
+        self.spent = self.spent.saturating_add(more);
+        self.cost_mean = self.cost_mean.saturating_add(more / 4);
+        let part = u128::from(ticks) * u128::from(ONE) / u128::from(self.spawned_copies.max(1));
+        let part = u64::try_from(part).unwrap_or(ONE).min(ONE);
+        if self.spawned_copies > 0 {
+            self.copied_part = if self.copies_seen { mean(self.copied_part, part, 1) } else { part };
+            self.copies_seen = true;
+        }
     }
 
     /// A speculation is judged: hints of it that the original used in time, used late, and did not use.
@@ -277,7 +315,7 @@ impl Policy {
         let gained = gained.saturating_sub(wrong.saturating_mul(ONE / 16));
         self.saved = self.saved.saturating_add(scaled(gained, self.stall_mean));
 
-        let enough = self.cost_mean.saturating_mul(2 * ONE).checked_div(self.stall_mean).unwrap_or(0);
+        let enough = self.cost().saturating_mul(2 * ONE).checked_div(self.stall_mean).unwrap_or(0);
         let counted = gained.min(enough.saturating_mul(4).max(16 * ONE));
         let worth_it = self.pays(gained);
         self.good = if worth_it { self.good.saturating_add(1) } else { 0 };
@@ -369,14 +407,17 @@ impl Policy {
     }
 
     fn pays(&self, gained: u64) -> bool {
-        gained >= YIELD_MIN && scaled(gained, self.stall_mean) > self.cost_mean.saturating_mul(2)
+        gained >= YIELD_MIN && scaled(gained, self.stall_mean) > self.cost().saturating_mul(2)
     }
 
     #[inline]
     fn affordable(&self, now: u64) -> bool {
+        if self.spawns == 0 && self.cost() <= self.long.spent(now) / 2 {
+            return true;
+        }
         let elapsed = now.saturating_sub(self.start);
         let earned = ((elapsed >> 6) - (elapsed >> 10)).saturating_add(self.saved / 2);
-        self.spent.saturating_add(self.cost_mean) <= earned.saturating_add(self.ticks_per_second / 1_000)
+        self.spent.saturating_add(self.cost()) <= earned.saturating_add(self.ticks_per_second / 1_000)
     }
 
     #[inline]

@@ -158,11 +158,34 @@ fn a_huge_process_forks_only_for_what_pays_it() {
     assert!(gain.ratio() < 0.6 && !gain.policy.disabled(), "{}", gain.ratio());
 
     let mut known = Process::new(16 * MS, false);
-    known.policy.expect_cost(16 * MS);
+    known.policy.expect_cost(16 * MS, 0);
     known.run(10_000, 20 * US, 70 * US, 0, 0);
-    assert_eq!((known.forks, known.policy.crossings()), (0, 0), "too early for a probe in the first second");
+    assert_eq!(known.forks, 1, "it waits all the time: worth one try, and too early for a second");
     known.run(40_000, 20 * US, 70 * US, 0, 0);
     assert!((1..=3).contains(&known.forks), "{}", known.forks);
+}
+
+/// 1 GiB that it writes to all the time, and stalls now and then: a fork would cost it a copy of every page.
+#[test]
+fn a_large_process_that_stalls_rarely_is_not_forked() {
+    let mut process = Process::new(16 * MS, false);
+    process.policy.expect_cost(16 * MS, 300 * MS);
+    process.run(2_000, 8 * MS, MS, 0, 0);
+    assert!(process.forks <= 1, "{}", process.forks);
+    assert!(process.alone - SECOND > 15 * SECOND);
+}
+
+#[test]
+fn a_large_process_that_stalls_all_the_time_is_forked_soon() {
+    let mut process = Process::new(16 * MS, false);
+    process.policy.expect_cost(16 * MS, 100 * MS);
+    while process.forks == 0 {
+        process.run(1, 20 * US, MS, 5_000, 0);
+    }
+    assert!(process.now - SECOND < 300 * MS, "{}", process.now - SECOND);
+    process.policy.on_copies(0);
+    process.run(20_000, 20 * US, MS, 5_000, 0);
+    assert!(!process.policy.disabled() && process.forks < 10, "{}", process.forks);
 }
 
 #[test]
@@ -260,12 +283,14 @@ proptest! {
         let (start, mut now) = (SECOND, SECOND);
         policy.begin(start);
         let (mut forks, mut saved_most, mut stall_longest) = (0, 0, 0);
+        let (mut tries, mut stalled) = (0, 0);
         for event in events {
             match event {
                 Event::Pass(ticks) => now += ticks,
                 Event::Stall(ticks, hinted) => {
                     now += ticks;
                     stall_longest = stall_longest.max(ticks);
+                    stalled += ticks;
                     policy.on_stall(now, ticks, hinted);
                 }
                 Event::Fork(cost, hidden) => {
@@ -273,7 +298,9 @@ proptest! {
                         continue;
                     }
                     // What was spent before this fork, whose cost nobody knows yet.
-                    let bound = (now - start) * 3 / 200 + saved_most + MS;
+                    let trial = if tries == 0 { stalled / 2 } else { 0 };
+                    tries += 1;
+                    let bound = (now - start) * 3 / 200 + saved_most + MS + trial;
                     prop_assert!(forks <= bound, "{forks} > {bound}");
                     policy.on_spawn(now, cost, hidden);
                     now += if hidden { 0 } else { cost };
@@ -303,7 +330,8 @@ proptest! {
                 Event::End(used, late, wrong) => policy.on_end(now, used, late, wrong),
                 Event::Saturated(saturated) => policy.set_saturated(saturated),
             }
-            policy.expect_cost(now);
+            policy.expect_cost(now, now);
+            policy.on_copies(now);
             let _ = (policy.armed(now), policy.judge_due(), policy.crossings(), policy.saved());
         }
     }

@@ -8,6 +8,7 @@
 //! is needed.
 
 mod fault;
+mod size;
 mod verdict;
 
 use core::cell::UnsafeCell;
@@ -67,6 +68,8 @@ struct Private {
     /// Page reclaims of the original when it was last forked, and the time of that.
     forked_with: (u64, u64),
     started: u64,
+    /// When the size of the process was last looked at.
+    weighed_at: u64,
     behind: Behind,
     switches: [(usize, i64); 16],
 }
@@ -86,6 +89,7 @@ static PRIVATE: PrivateCell = PrivateCell(UnsafeCell::new(Private {
     faults: fault::Seen::new(),
     forked_with: (0, 0),
     started: 0,
+    weighed_at: 0,
     behind: Behind::new(),
     switches: [(0, 0); 16],
 }));
@@ -745,8 +749,12 @@ fn spawn(in_flight: bool) -> Option<Spawned> {
     private.late_saved = 0;
     private.misses = 0;
     private.behind.clear();
-    private.forked_with = (page_reclaims(), ticks());
     let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
+    size::weigh(private, ticks_per_us);
+    if !private.policy.armed(ticks()) {
+        return None;
+    }
+    private.forked_with = (page_reclaims(), ticks());
     let stall_us = private.policy.stall_mean() / ticks_per_us;
     let before = ticks();
     let Some((spawned, generation)) = spawn::fork(slot, stall_us) else {

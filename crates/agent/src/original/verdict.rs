@@ -7,6 +7,7 @@ use forebay_speculation::channel::{LOG_ENTRIES, LOGS, Slot};
 use forebay_speculation::log::Consumer;
 use forebay_speculation::site;
 
+use super::size::COPY_PAGE_NS;
 use super::{LIVE, Private, page_reclaims};
 use crate::{session, speculator, trace};
 
@@ -97,6 +98,6 @@ fn copied_pages(private: &Private) -> u64 {
 
 /// About what it takes to copy a page at its first write.
 fn copy_ticks() -> u64 {
-    const COPY_NS: u64 = 1500;
-    session::header().map_or(0, |header| header.ticks_per_second.load(Relaxed) / 1_000_000 * COPY_NS / 1000)
+    session::header()
+        .map_or(0, |header| header.ticks_per_second.load(Relaxed) / 1_000_000 * COPY_PAGE_NS / 1000)
 }
