@@ -6,7 +6,10 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
-use forebay_supervisor::{agent_library, has_cachestat, landlock_version};
+use forebay_supervisor::{
+    agent_library, has_cachestat, has_fault_signals, has_memory_group, has_pagemap_scan, has_userfaultfd,
+    landlock_version,
+};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
@@ -95,6 +98,41 @@ const FEATURES: &[Feature] = &[
         remedy: "boot the kernel with lsm=landlock before the other modules of that option",
         need: Need::Optional,
         present: || landlock_version().is_some(),
+    },
+    Feature {
+        name: "perf events",
+        purpose: "tells of page faults that wait for a disk or swap",
+        remedy: "allow them with: sysctl kernel.perf_event_paranoid=2",
+        need: Need::Optional,
+        present: has_fault_signals,
+    },
+    Feature {
+        name: "userfaultfd",
+        purpose: "lets the speculator run on over memory that is not there",
+        remedy: "run a kernel built with CONFIG_USERFAULTFD, in a container whose profile allows the call",
+        need: Need::Optional,
+        present: has_userfaultfd,
+    },
+    Feature {
+        name: "PAGEMAP_SCAN",
+        purpose: "finds memory that is swapped out",
+        remedy: "run Linux 6.7 or later",
+        need: Need::Optional,
+        present: || File::open("/proc/self/pagemap").is_ok_and(|file| has_pagemap_scan(file.as_fd())),
+    },
+    Feature {
+        name: "memory control group",
+        purpose: "limits how much is prefetched where a program has less memory than the machine",
+        remedy: "mount the memory controller; without it the machine's memory is the limit",
+        need: Need::Optional,
+        present: has_memory_group,
+    },
+    Feature {
+        name: "swap",
+        purpose: "is what programs larger than memory wait for; without it that part has nothing to do",
+        remedy: "add some with: swapon FILE",
+        need: Need::Optional,
+        present: || fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1),
     },
     Feature {
         name: "root",

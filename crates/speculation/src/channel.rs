@@ -366,6 +366,10 @@ pub struct Counters {
     pub resyncs: AtomicU64,
     /// Time that the original spent on starting them.
     pub resync_ticks: AtomicU64,
+    /// Pages that the original copied because of forks, as far as that can be told from its page reclaims.
+    pub copies: AtomicU64,
+    /// About the time that took.
+    pub copy_ticks: AtomicU64,
     /// Times that speculation was disabled because it did not pay.
     pub crossings: AtomicU64,
     /// Values made up for the speculator.

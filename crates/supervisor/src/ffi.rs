@@ -391,6 +391,38 @@ pub fn has_cachestat(file: BorrowedFd<'_>) -> bool {
     unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0) == 0 }
 }
 
+/// Whether the kernel counts page faults of this user's processes and tells of each.
+#[must_use]
+pub fn has_fault_signals() -> bool {
+    open_fault_signals(std::process::id()).is_ok()
+}
+
+/// Whether this user may handle page faults of programs (userfaultfd(2), in user mode).
+#[must_use]
+pub fn has_userfaultfd() -> bool {
+    const UFFD_USER_MODE_ONLY: c_int = 1;
+    // SAFETY: the call takes no pointers; the descriptor is a new one.
+    unsafe {
+        let faults = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | UFFD_USER_MODE_ONLY);
+        if faults >= 0 {
+            drop(OwnedFd::from_raw_fd(faults as c_int));
+        }
+        faults >= 0
+    }
+}
+
+/// Whether the kernel looks for pages of some kind in a page map (ioctl_pagemap_scan(2), Linux 6.7).
+#[must_use]
+pub fn has_pagemap_scan(pages: BorrowedFd<'_>) -> bool {
+    const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
+    const SWAPPED: u64 = 1 << 4;
+    let mut found = [0u64; 3];
+    // struct pm_scan_arg: size, flags, start, end, walk_end, vec, vec_len, max_pages, and four categories.
+    let mut scan = [96, 0, 0, 4096, 0, found.as_mut_ptr() as u64, 1, 0, 0, SWAPPED, 0, SWAPPED];
+    // SAFETY: the structure is as large as it says, and the array has room for the one region that it says.
+    unsafe { libc::ioctl(pages.as_raw_fd(), PAGEMAP_SCAN, scan.as_mut_ptr()) >= 0 }
+}
+
 /// Starts a process that tells the header whether anybody holds a lease; its number.
 ///
 /// The kernel lets its list of locks be read only after a grace period of all processors, in which the reader can

@@ -56,6 +56,15 @@ impl MemoryLimits {
     }
 }
 
+/// Whether this process is in a control group of memory.
+#[must_use]
+pub fn has_memory_group() -> bool {
+    let controls = |group: &PathBuf| {
+        ["memory.max", "memory.limit_in_bytes"].iter().any(|name| group.join(name).exists())
+    };
+    groups().iter().any(controls)
+}
+
 /// Memory that the machine could give to programs.
 fn available_bytes() -> Option<u64> {
     // The line is the third; one read of a page has it.

@@ -136,6 +136,14 @@ impl Statistics {
             let theirs =
                 memory(total.speculator_footprint_bytes, total.speculator_reclaims, total.speculator_faults);
             details.push(("their copies", theirs));
+            let break_even = format!(
+                "{} for forks and {} for {} pages copied after them, against about {} of stalls saved",
+                time(self.seconds(total.resync_ticks)),
+                time(self.seconds(total.copy_ticks)),
+                count(total.copies),
+                time(self.seconds(total.saved_ticks()))
+            );
+            details.push(("break-even", break_even));
         }
         if self.control_crossings.iter().any(|crossings| *crossings > 0) {
             let mut control = format!("off {} times", self.control_crossings.iter().sum::<u64>());

@@ -43,7 +43,10 @@ pub fn judge(slot: &Slot, private: &mut Private) {
     trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
     let copies = copied_pages(private);
     trace::tell(b"copied pages", &[copies]);
-    private.policy.on_copies(copies.saturating_mul(copy_ticks()));
+    let copying = copies.saturating_mul(copy_ticks());
+    private.policy.on_copies(copying);
+    slot.counters.copies.fetch_add(copies, Relaxed);
+    slot.counters.copy_ticks.fetch_add(copying, Relaxed);
     let spared = private.late_saved / private.policy.stall_mean().max(1);
     private.policy.on_end(ticks(), private.used + spared, 0, wrong);
     if let Some(index) = blamed(slot, generation) {

@@ -60,6 +60,8 @@ fn counters() -> Counters {
         bytes_hinted: AtomicU64::new(0),
         resyncs: AtomicU64::new(0),
         resync_ticks: AtomicU64::new(0),
+        copies: AtomicU64::new(0),
+        copy_ticks: AtomicU64::new(0),
         crossings: AtomicU64::new(0),
         fabricated: AtomicU64::new(0),
         ends: [const { AtomicU64::new(0) }; End::COUNT],
