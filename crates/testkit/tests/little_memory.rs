@@ -46,6 +46,7 @@ fn a_program_that_does_not_fit_swaps_to_the_slow_device() {
     assert_eq!(run.stdout, unlimited.stdout);
     let stats = swap.stats().unwrap();
     assert!(stats.bytes_written > 16 * MIB && stats.reads > 50, "{stats:?}");
+    assert_eq!(limit.kills().unwrap(), 0);
 }
 
 #[test]

@@ -9,6 +9,8 @@ use crate::Error;
 
 /// What a group may use: of version 2, then of version 1.
 const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
+/// What has happened in a group: of version 2, then of version 1.
+const EVENTS: [&str; 2] = ["memory.events", "memory.oom_control"];
 /// The processes of a group; a process whose number, or 0 for its own, is written to it joins.
 pub(super) const PROCESSES: &str = "cgroup.procs";
 
@@ -38,6 +40,15 @@ pub(crate) fn set_limit(group: &Path, bytes: u64) -> Result<(), Error> {
     let limit = LIMITS.iter().map(|name| group.join(name)).find(|path| path.exists());
     let limit = limit.unwrap_or_else(|| group.join(LIMITS[0]));
     fs::write(&limit, bytes.to_string()).map_err(|error| Error::at("set", &limit, error))
+}
+
+/// How many processes of a group the kernel has killed for want of memory.
+pub(super) fn kills(group: &Path) -> Result<u64, Error> {
+    let events = EVENTS.iter().map(|name| group.join(name)).find(|path| path.exists());
+    let events = events.unwrap_or_else(|| group.join(EVENTS[0]));
+    let text = fs::read_to_string(&events).map_err(|error| Error::at("read", &events, error))?;
+    let killed = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    Ok(killed.and_then(|count| count.trim().parse().ok()).unwrap_or(0))
 }
 
 /// Removes a group. Processes that are still in it after `patience` go to the group around it. No group is fine.

@@ -75,6 +75,15 @@ impl MemoryLimit {
         Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
+    /// How many of its processes the kernel has killed because the memory, and all swap, did not suffice.
+    ///
+    /// # Errors
+    ///
+    /// When the group is gone.
+    pub fn kills(&self) -> Result<u64, Error> {
+        memory_group::kills(self.folder())
+    }
+
     /// The process that removes the group when its owner is gone.
     pub fn guardian_pid(&self) -> u32 {
         self.guardian.pid()
