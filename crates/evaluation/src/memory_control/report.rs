@@ -255,8 +255,8 @@ mod tests {
     use super::*;
 
     fn cell(elapsed_s: f64, stall_s: f64, counted: &[(&str, f64)]) -> Cell {
-        let mut cell = Cell::default();
-        cell.elapsed_s = [elapsed_s - 0.5, elapsed_s, elapsed_s + 0.5].into_iter().collect();
+        let elapsed_s = [elapsed_s - 0.5, elapsed_s, elapsed_s + 0.5].into_iter().collect();
+        let mut cell = Cell { elapsed_s, ..Cell::default() };
         cell.stall_s.push(stall_s);
         cell.page_faults.push(100.0 * stall_s);
         for &(name, value) in counted {

@@ -150,6 +150,6 @@ mod tests {
     #[test]
     fn a_group_outside_of_what_is_mounted_leads_to_the_mount() {
         assert_eq!(candidates("4:memory:/elsewhere\n", MOUNTS), [PathBuf::from("/sys/fs/cgroup/memory")]);
-        assert_eq!(candidates("4:memory:/a\n0::/\n", ""), [PathBuf::new(); 0]);
+        assert!(candidates("4:memory:/a\n0::/\n", "").is_empty());
     }
 }
