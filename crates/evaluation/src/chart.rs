@@ -8,7 +8,7 @@ const BAR: f64 = 30.0;
 /// Room left of the plot and right of it, and the least width of a chart.
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 48.0;
-const WIDTH_MIN: f64 = 560.0;
+const WIDTH_MIN: f64 = 720.0;
 /// Height of a plot, of what is above it in its panel, and below it.
 const PLOT: f64 = 220.0;
 const ABOVE: f64 = 64.0;

@@ -64,7 +64,7 @@ impl Options {
 pub fn shares(program: SwappingProgram) -> [f64; 5] {
     match program {
         // It goes over most of its memory again and again; with less it does nothing but swap.
-        SwappingProgram::Sphinx => [0.5, 0.6, 0.7, 0.9, 1.3],
+        SwappingProgram::Sphinx => [0.55, 0.65, 0.75, 0.9, 1.3],
         _ => [0.3, 0.5, 0.7, 0.9, 1.3],
     }
 }
@@ -105,8 +105,10 @@ pub struct Cell {
     pub page_faults: Series,
     /// What else `forebay run` counted over all processes: by metric and unit.
     pub counters: BTreeMap<(String, String), Series>,
-    /// Why the program did not come to its end, where it did not; it is not run again then.
-    pub unfinished: Option<String>,
+    /// Runs in which the kernel killed it for want of memory.
+    pub killed: usize,
+    /// A time that it took longer than; it is not run again then.
+    pub overran: Option<Duration>,
 }
 
 impl Cell {
@@ -114,6 +116,19 @@ impl Cell {
     fn counted(&self, name: &str) -> Option<f64> {
         let found = self.counters.iter().find(|((metric, _), _)| metric == name);
         found.map(|(_, series)| series.median())
+    }
+
+    /// What became of the runs that did not come to their end; `None` where all did.
+    fn unfinished(&self) -> Option<String> {
+        let killed = || {
+            format!("was killed for want of memory in {} of {} runs", self.killed, self.killed + self.ended())
+        };
+        let overran = |limit: Duration| format!("did not end within {} s", limit.as_secs());
+        self.overran.map(overran).or_else(|| (self.killed > 0).then(killed))
+    }
+
+    fn ended(&self) -> usize {
+        self.elapsed_s.values().len()
     }
 }
 
@@ -266,7 +281,7 @@ impl<'a> Trial<'a> {
     /// Runs the program once and keeps what was seen.
     fn run(&mut self, size: usize, side: Speculation) -> Result<(), Error> {
         let at = &self.measured.sizes[size];
-        if at.sides.get(&side).is_some_and(|cell| cell.unfinished.is_some()) {
+        if at.sides.get(&side).is_some_and(|cell| cell.overran.is_some()) {
             return Ok(());
         }
         self.swapper.output.remove()?;
@@ -285,14 +300,14 @@ impl<'a> Trial<'a> {
         let cell = at.sides.entry(side).or_default();
         let (ran, account) = match ended {
             Err(Error::TimedOut { limit, .. }) => {
-                cell.unfinished = Some(format!("did not end within {} s", limit.as_secs()));
+                cell.overran = Some(limit);
                 return Ok(());
             }
             ended => ended?,
         };
         if account.status != self.first.0.status {
             if killed {
-                cell.unfinished = Some("died of too little memory".to_owned());
+                cell.killed += 1;
                 return Ok(());
             }
             if side == Speculation::Off {
@@ -365,7 +380,7 @@ mod tests {
     fn memory_goes_from_too_little_to_ample() {
         for program in SwappingProgram::ALL {
             let shares = shares(program);
-            assert!(shares.is_sorted() && shares[0] <= 0.5 && shares[4] > 1.0, "{program}");
+            assert!(shares.is_sorted() && shares[0] < 0.6 && shares[4] > 1.0, "{program}");
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::random::Random;
 /// Samples in a second that the utterance has.
 const RATE_HZ: u32 = 16_000;
 const SPEAKING_LIMIT: Duration = Duration::from_secs(120);
-/// Words in a minute.
+/// In words a minute by its own reckoning; without the pauses of connected text they are more.
 const SPEED: &str = "150";
 const WORDS_A_SENTENCE: usize = 9;
 

@@ -16,7 +16,7 @@ use crate::speech;
 const MODEL: &str = "/usr/share/pocketsphinx/model/en-us";
 const UTTERANCE: &str = "utterance";
 /// One pass, with a search that keeps few candidates: a few seconds for a minute of speech.
-const SEARCH: &str = "-fwdflat no -bestpath no -maxhmmpf 3000 -maxwpf 20 -ds 2 -topn 2";
+const SEARCH: &str = "-fwdflat no -bestpath no -maxhmmpf 1500 -maxwpf 10 -ds 3 -topn 1";
 
 /// A program that swaps where memory is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -90,7 +90,7 @@ impl FromStr for SwappingProgram {
 /// How much the programs have to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
-    /// Words of the utterance, 150 a minute.
+    /// Words of the utterance, some 200 a minute.
     pub words: usize,
     /// The matrix, twice multiplied, in MiB.
     pub matvec_mib: usize,
@@ -107,7 +107,7 @@ pub struct Size {
 impl Size {
     /// A few seconds a program on a disk of 1 ms.
     pub const FULL: Self =
-        Self { words: 150, matvec_mib: 64, fft_mib: 32, multigrid_mib: 64, gather_mib: 64, gathered: 4_000 };
+        Self { words: 150, matvec_mib: 64, fft_mib: 32, multigrid_mib: 72, gather_mib: 64, gathered: 4_000 };
 }
 
 /// A program with its data in place.

@@ -12,13 +12,14 @@ pub(super) const STALL_TIME: &str = "stall_time";
 pub(super) const PAGE_FAULTS: &str = "page_faults";
 const ELAPSED: &str = "elapsed";
 const RESYNCS: &str = "resyncs";
-const CROSSINGS: &str = "threshold_crossings";
+/// Crossings of memory control, one metric a reason.
+const CROSSINGS: &str = "control_crossings/";
 
 const NOTE: &str = "\
 Medians. Memory is what the program, forebay and the page cache of what they read may take together; in parentheses as a \
 share of the program's own footprint. Stall time is, on every side, elapsed time without processor time: the program's \
 and, with forebay, that of forebay itself; not that of the copies that run ahead. A resync is a new copy, a crossing \
-that memory control turned speculation off.";
+that memory control turned speculation off (threshold_crossings of the rows are the resync policy's, which both sides have).";
 
 /// A row of the published table, of Sphinx on machines with `memory`.
 struct Published {
@@ -163,24 +164,37 @@ fn memory(at: &AtSize) -> String {
 
 /// Elapsed time, stall time, resyncs, crossings, page faults.
 fn figures(side: Speculation, cell: &Cell) -> [String; 5] {
-    let elapsed = match (&cell.unfinished, cell.elapsed_s.spread()) {
-        (Some(why), None) => why.clone(),
-        (_, Some(spread)) => {
+    let elapsed = match (cell.elapsed_s.spread(), cell.unfinished()) {
+        (Some(spread), _) => {
             format!("{} ({} - {})", seconds(spread.median), seconds(spread.min), seconds(spread.max))
         }
+        (None, Some(why)) => why,
         (None, None) => "-".to_owned(),
     };
     let count = |value: Option<f64>| {
         value.filter(|value| value.is_finite()).map_or_else(|| "-".to_owned(), |value| format!("{value:.0}"))
     };
-    let counted = |name| if side == Speculation::Off { "-".to_owned() } else { count(cell.counted(name)) };
+    let resyncs = cell.counted(RESYNCS).filter(|_| side != Speculation::Off);
+    let crossings = cell.crossings().filter(|_| side == Speculation::Controlled);
     [
         elapsed,
         seconds(cell.stall_s.median()),
-        counted(RESYNCS),
-        counted(CROSSINGS),
+        count(resyncs),
+        count(crossings),
         count(Some(cell.page_faults.median())),
     ]
+}
+
+impl Cell {
+    /// The median of all crossings of memory control together; `None` where nobody counted.
+    fn crossings(&self) -> Option<f64> {
+        let reasons = self.counters.iter().filter(|((metric, _), _)| metric.starts_with(CROSSINGS));
+        let rounds = reasons.map(|(_, series)| series.values().to_vec()).reduce(|mut sums, more| {
+            sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+            sums
+        })?;
+        Some(rounds.into_iter().collect::<Series>().median())
+    }
 }
 
 impl Measured {
@@ -207,8 +221,8 @@ impl Measured {
                 push(STALL_TIME, "s", &cell.stall_s);
                 push(PAGE_FAULTS, "1", &cell.page_faults);
                 cell.counters.iter().for_each(|((metric, unit), series)| push(metric, unit, series));
-                let finished = f64::from(u8::from(cell.unfinished.is_none()));
-                rows.push(Row::once(subject, &case, "finished", "1", finished));
+                rows.push(Row::once(subject, &case, "runs_ended", "1", cell.ended() as f64));
+                rows.push(Row::once(subject, &case, "runs_killed", "1", cell.killed as f64));
             }
         }
         let identical = f64::from(u8::from(self.problems().is_empty()));
@@ -219,12 +233,12 @@ impl Measured {
     /// What must not be: a sentence each.
     fn problems(&self) -> Vec<String> {
         let worse = self.sizes.iter().flat_map(|at| {
-            let alone = at.sides.get(&Speculation::Off).is_some_and(|cell| cell.unfinished.is_none());
+            let alone = at.sides.get(&Speculation::Off).is_some_and(|cell| cell.unfinished().is_none());
             at.sides.iter().filter(move |_| alone).filter_map(move |(side, cell)| {
-                let why = cell.unfinished.as_ref()?;
+                let why = cell.unfinished()?;
                 let size = at.bytes / MIB;
                 Some(format!(
-                    "with {size} MiB the program comes to its end alone, and on the side {} it {why}",
+                    "with {size} MiB the program comes to its end alone, but on the side {} it {why}",
                     side.name()
                 ))
             })
@@ -237,7 +251,7 @@ impl Measured {
         let program = self.program;
         let problems = self.problems().into_iter().map(|problem| format!("{program}: {problem}."));
         let alone = self.sizes.iter().filter_map(|at| {
-            let why = at.sides.get(&Speculation::Off)?.unfinished.as_ref()?;
+            let why = at.sides.get(&Speculation::Off)?.unfinished()?;
             Some(format!("{program}: with {} MiB the program itself {why}.", at.bytes / MIB))
         });
         let not_cold = (self.files_not_cold > 0).then(|| {
@@ -253,6 +267,9 @@ mod tests {
     use forebay_testkit::Profile;
 
     use super::*;
+
+    const MEMORY: &str = "control_crossings/memory_taken";
+    const FORKS: &str = "control_crossings/forks";
 
     fn cell(elapsed_s: f64, stall_s: f64, counted: &[(&str, f64)]) -> Cell {
         let elapsed_s = [elapsed_s - 0.5, elapsed_s, elapsed_s + 0.5].into_iter().collect();
@@ -270,8 +287,11 @@ mod tests {
             let slow = 10.0 - number as f64;
             let sides = [
                 (Speculation::Off, cell(slow, slow - 2.0, &[])),
-                (Speculation::On, cell(slow / 2.0, 1.0, &[(RESYNCS, 40.0), (CROSSINGS, 0.0)])),
-                (Speculation::Controlled, cell(slow / 4.0, 0.5, &[(RESYNCS, 20.0), (CROSSINGS, 3.0)])),
+                (Speculation::On, cell(slow / 2.0, 1.0, &[(RESYNCS, 40.0)])),
+                (
+                    Speculation::Controlled,
+                    cell(slow / 4.0, 0.5, &[(RESYNCS, 20.0), (MEMORY, 1.0), (FORKS, 2.0)]),
+                ),
             ];
             AtSize { share: 0.5, bytes: (40 + number as u64) * MIB, sides: sides.into_iter().collect() }
         };
@@ -315,7 +335,7 @@ mod tests {
             rows.iter().find(|row| row.case == case && row.metric == metric).map(|row| row.value)
         };
         assert_eq!(value("cloud/40 MiB/off", STALL_TIME), Some(8.0));
-        assert_eq!(value("cloud/44 MiB/control", CROSSINGS), Some(3.0));
+        assert_eq!(value("cloud/44 MiB/control", FORKS), Some(2.0));
         assert_eq!(value("cloud/44 MiB", "share_of_footprint"), Some(0.5));
         assert_eq!(value("cloud", "output_identical"), Some(1.0));
         assert!(rows.iter().all(|row| row.subject == "sphinx"));
@@ -333,18 +353,34 @@ mod tests {
     #[test]
     fn a_program_that_dies_alone_is_told_and_one_that_dies_with_forebay_only_is_a_difference() {
         let mut alone = outcome();
-        let died = Cell { unfinished: Some("died of too little memory".into()), ..Cell::default() };
+        let died = Cell { killed: 3, ..Cell::default() };
         alone.measured[0].sizes[0].sides.values_mut().for_each(|cell| *cell = died.clone());
         assert!(alone.identical());
         assert!(
-            alone.table().contains("with 40 MiB the program itself died of too little memory."),
+            alone
+                .table()
+                .contains("with 40 MiB the program itself was killed for want of memory in 3 of 3 runs."),
             "{}",
             alone.table()
         );
         let mut worse = outcome();
         worse.measured[0].sizes[0].sides.insert(Speculation::On, died);
         assert!(!worse.identical());
-        assert!(worse.table().contains("on the side on it died"), "{}", worse.table());
-        assert!(!worse.svg().is_empty());
+        assert!(
+            worse.table().contains("but on the side on it was killed for want of memory in 3 of 3 runs."),
+            "{}",
+            worse.table()
+        );
+        let overran = Cell { overran: Some(std::time::Duration::from_secs(300)), ..Cell::default() };
+        worse.measured[0].sizes[1].sides.insert(Speculation::Controlled, overran);
+        assert!(
+            worse.table().contains("on the side control it did not end within 300 s."),
+            "{}",
+            worse.table()
+        );
+        assert!(
+            worse.svg().matches("speculation: 0.50").count()
+                < outcome().svg().matches("speculation: 0.50").count()
+        );
     }
 }
