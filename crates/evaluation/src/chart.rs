@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// Width of a group of bars and the gap to the next, and of a bar, in pixels.
-const GROUP: f64 = 96.0;
+const GROUP: f64 = 112.0;
 const BAR: f64 = 30.0;
 /// Room left of the plot and right of it, and the least width of a chart.
 const LEFT: f64 = 64.0;
@@ -12,7 +12,7 @@ const WIDTH_MIN: f64 = 720.0;
 /// Height of a plot, of what is above it in its panel, and below it.
 const PLOT: f64 = 220.0;
 const ABOVE: f64 = 64.0;
-const BELOW: f64 = 56.0;
+const BELOW: f64 = 64.0;
 /// Room for the title and the legend.
 const HEAD: f64 = 68.0;
 /// Steps between the lines of the axis, of which the first that needs few lines is taken.
@@ -43,6 +43,7 @@ pub(crate) struct Panel {
 
 /// What stands above one label.
 pub(crate) struct Group {
+    /// A line below another where it has several.
     pub(crate) label: String,
     /// Written above the bars.
     pub(crate) above: String,
@@ -124,7 +125,9 @@ impl Chart<'_> {
             }
             let above = group.heights.into_iter().flatten().fold(1.0, f64::max);
             text(svg, (middle, y_of(above) - 8.0), "middle", "", &group.above);
-            text(svg, (middle, floor + 20.0), "middle", "", &group.label);
+            for (line, words) in group.label.lines().enumerate() {
+                text(svg, (middle, floor + 20.0 + 17.0 * line as f64), "middle", "", words);
+            }
         }
         let (y, end) = (y_of(1.0), width - RIGHT);
         let _ =
@@ -154,7 +157,7 @@ mod tests {
     use super::*;
 
     fn chart(heights: [Option<f64>; 2]) -> String {
-        let group = Group { label: "a < b".into(), above: "3.2 s".into(), heights };
+        let group = Group { label: "a < b\nc".into(), above: "3.2 s".into(), heights };
         let panel = Panel { title: "Panel".into(), groups: vec![group] };
         let bars = ["on", "control"];
         Chart { title: "A & B", axis: "time", base: "off", bars, panels: vec![panel] }.render()
@@ -181,7 +184,8 @@ mod tests {
         let svg = chart([None, Some(1.5)]);
         for word in [
             "A &amp; B",
-            "a &lt; b",
+            ">a &lt; b<",
+            ">c<",
             "3.2 s",
             "Panel",
             ">off<",

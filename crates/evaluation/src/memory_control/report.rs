@@ -116,7 +116,7 @@ impl Outcome {
         let most = self.measured.iter().filter_map(|measured| {
             let at = measured.sizes.iter().filter(|at| faults(at) >= 0.0);
             let at = at.max_by(|one, other| faults(one).total_cmp(&faults(other)))?;
-            group(format!("{}, {} MiB", measured.program, at.bytes / MIB), at)
+            group(format!("{}\n{} MiB", measured.program, at.bytes / MIB), at)
         });
         let most = Panel {
             title: "Each program with the memory with which it swaps most".into(),
@@ -344,7 +344,10 @@ mod tests {
     #[test]
     fn the_chart_has_the_program_where_it_swaps_most_and_sphinx_at_every_size() {
         let svg = outcome().svg();
-        assert!(svg.contains("sphinx, 40 MiB") && svg.contains("10.0 s"), "{svg}");
+        assert!(
+            svg.contains(">sphinx<") && svg.matches(">40 MiB<").count() == 2 && svg.contains("10.0 s"),
+            "{svg}"
+        );
         assert!((41..45).all(|size| svg.contains(&format!(">{size} MiB<"))), "{svg}");
         assert_eq!(svg.matches("speculation: 0.50").count(), 6, "{svg}");
         assert_eq!(svg.matches("with memory control: 0.25").count(), 6, "{svg}");
