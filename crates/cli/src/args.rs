@@ -230,9 +230,10 @@ impl FromStr for Chosen {
 }
 
 const SPECULATION_HELP: &str = "\
---table 5 runs programs that swap with five sizes of memory, from far too little to ample: without speculation, with it,
-and with it under memory control. It needs root, a control group of memory, and for sphinx the packages pocketsphinx,
-pocketsphinx-en-us and espeak-ng. --table 6 shows what speculation does besides to memory, page faults and signals.
+--table 5 runs programs that swap with five sizes of memory, from far too little to ample: without \
+speculation, with it, and with it under memory control. It needs root, a control group of memory, and for sphinx the \
+packages pocketsphinx, pocketsphinx-en-us and espeak-ng. --table 6 shows what speculation does besides to memory, page \
+faults and signals.
 
 Examples:
   forebay evaluate speculation --profile cloud --program agrep --runs 5 --json cloud.json
