@@ -4,12 +4,14 @@
 use std::env;
 use std::path::PathBuf;
 
-const GUESTS: [&str; 2] = ["slices", "agrep_hinted"];
+const GUESTS: [&str; 7] = ["slices", "agrep_hinted", "accounted", "matvec", "fft", "multigrid", "gather"];
+const HEADER: &str = "scientific.h";
 
 fn main() {
     let guests =
         PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../../guests");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    println!("cargo::rerun-if-changed={}", guests.join(HEADER).display());
     let compiler = cc::Build::new().opt_level(2).debug(false).get_compiler();
     for guest in GUESTS {
         let source = guests.join(guest).with_extension("c");
@@ -19,6 +21,7 @@ fn main() {
             .args(["-Wall", "-Wextra", "-pthread", "-o"])
             .arg(out.join(guest))
             .arg(&source)
+            .arg("-lm")
             .status()
             .unwrap_or_else(|error| {
                 panic!("the C compiler that builds {} did not start: {error}", source.display())

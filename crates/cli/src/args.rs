@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use forebay_evaluation::{Profile, Program};
+use forebay_evaluation::{Profile, Program, SwappingProgram};
 
 /// Keeps the data a program needs waiting in memory before the program asks for it
 #[derive(Debug, Parser)]
@@ -172,23 +173,73 @@ pub enum Evaluate {
 #[derive(Debug, Args)]
 #[command(after_help = SPECULATION_HELP)]
 pub struct Speculation {
-    /// Disk that the data lies on: local, cloud, disk4 or saturated; all but local need root
-    #[arg(long, default_value = "local")]
-    pub profile: Profile,
-    /// Program to compare: agrep, gnuld or xds; several times for several; all without it
+    /// Regenerate a published table instead: 5 (memory control, with little memory) or 6 (memory, page
+    /// faults and signals)
+    #[arg(long, value_name = "NUMBER")]
+    pub table: Option<Table>,
+    /// Disk that the data lies on, or of --table 5 that is swapped to: local, cloud, disk4 or saturated; all
+    /// but local need root [default: local; cloud for --table 5]
+    #[arg(long)]
+    pub profile: Option<Profile>,
+    /// Program to compare: agrep, gnuld or xds, of --table 5 sphinx, matvec, fft, multigrid or gather;
+    /// several times for several; all without it
     #[arg(long = "program", value_name = "PROGRAM")]
-    pub programs: Vec<Program>,
+    pub programs: Vec<Chosen>,
     /// Rounds; each runs every side once
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub runs: u16,
     /// Write the results as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a chart of --table 5: each program where it swaps most, and sphinx with each size of memory
+    #[arg(long, value_name = "FILE", requires = "table")]
+    pub svg: Option<PathBuf>,
+}
+
+/// A published table that can be regenerated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Table {
+    /// Stall time, resyncs and threshold crossings of programs that swap, by size of memory.
+    #[value(name = "5")]
+    MemoryControl,
+    /// Footprints, page reclaims, page faults and signals.
+    #[value(name = "6")]
+    SideEffects,
+}
+
+/// A program of one of the experiments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chosen {
+    /// It waits for files.
+    Reading(Program),
+    /// It swaps.
+    Swapping(SwappingProgram),
+}
+
+impl FromStr for Chosen {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let reading = name.parse().map(Self::Reading).map_err(|error| format!("{error}"));
+        let swapping = || name.parse().map(Self::Swapping);
+        reading.or_else(|error| {
+            swapping()
+                .map_err(|_| format!("{error}, or for --table 5 sphinx, matvec, fft, multigrid or gather"))
+        })
+    }
 }
 
 const SPECULATION_HELP: &str = "\
-Example:
-  forebay evaluate speculation --profile cloud --program agrep --runs 5 --json cloud.json";
+--table 5 runs programs that swap with five sizes of memory, from far too little to ample: without \
+speculation, with it, and with it under memory control. It needs root, a control group of memory, and for sphinx the \
+packages pocketsphinx, pocketsphinx-en-us and espeak-ng. --table 6 shows what speculation does besides to memory, page \
+faults and signals.
+
+Examples:
+  forebay evaluate speculation --profile cloud --program agrep --runs 5 --json cloud.json
+  forebay evaluate speculation --table 5 --runs 3 --json table5.json --svg table5.svg
+  forebay evaluate speculation --table 5 --program matvec --program gather
+  forebay evaluate speculation --table 6 --profile cloud";
 
 /// Options of `forebay evaluate overhead`.
 #[derive(Debug, Args)]
@@ -290,6 +341,21 @@ mod tests {
     fn an_unknown_option_is_no_program() {
         let error = Cli::try_parse_from(["forebay", "run", "--nosuch", "--", "ls"]).unwrap_err();
         assert_eq!(error.kind(), clap::error::ErrorKind::UnknownArgument);
+    }
+
+    #[test]
+    fn tables_programs_and_a_chart_are_chosen_by_name() {
+        let line =
+            ["forebay", "evaluate", "speculation", "--table", "5", "--program", "fft", "--svg", "a.svg"];
+        let Command::Evaluate(Evaluate::Speculation(args)) = Cli::parse_from(line).command else { panic!() };
+        assert_eq!(args.table, Some(Table::MemoryControl));
+        assert_eq!(args.programs, [Chosen::Swapping(SwappingProgram::Fft)]);
+        assert_eq!((args.profile, args.svg), (None, Some("a.svg".into())));
+        for nonsense in [&["--table", "7"][..], &["--program", "ld"], &["--svg", "a.svg"]] {
+            let line = ["forebay", "evaluate", "speculation"].iter().chain(nonsense);
+            assert!(Cli::try_parse_from(line).is_err(), "{nonsense:?}");
+        }
+        assert!("ld".parse::<Chosen>().unwrap_err().contains("gnuld or xds, or for --table 5 sphinx"));
     }
 
     #[test]

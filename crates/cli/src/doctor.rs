@@ -155,6 +155,13 @@ const FEATURES: &[Feature] = &[
         need: Need::Rig,
         present: || Path::new("/dev/loop-control").exists(),
     },
+    Feature {
+        name: "control group of memory",
+        purpose: "gives programs little memory (evaluate speculation --table 5); takes root",
+        remedy: "mount it with: mount -t cgroup -o memory memory /sys/fs/cgroup/memory",
+        need: Need::Rig,
+        present: || forebay_testkit::MemoryLimit::supported().is_ok(),
+    },
 ];
 
 /// Prints the list; fails where something required is missing.

@@ -4,11 +4,13 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
-use forebay_evaluation::{Error, Progress, overhead, speculation};
+use anyhow::{Context, bail};
+use forebay_evaluation::{
+    Error, Profile, Program, Progress, SwappingProgram, memory_control, overhead, side_effects, speculation,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{Evaluate, Overhead, Speculation};
+use crate::args::{Chosen, Evaluate, Overhead, Speculation, Table};
 use crate::{FAILURE, results};
 
 /// Steps of the bar.
@@ -17,23 +19,83 @@ const STEPS: u64 = 1000;
 /// Runs the experiment.
 pub fn run(args: Evaluate) -> anyhow::Result<ExitCode> {
     match args {
-        Evaluate::Speculation(args) => compare(args),
+        Evaluate::Speculation(args) => match args.table {
+            None => compare(&args),
+            Some(Table::MemoryControl) => show_memory_control(&args),
+            Some(Table::SideEffects) => show_side_effects(&args),
+        },
         Evaluate::Overhead(args) => measure_overhead(&args),
     }
 }
 
-fn compare(args: Speculation) -> anyhow::Result<ExitCode> {
+fn compare(args: &Speculation) -> anyhow::Result<ExitCode> {
+    let options = comparison(args)?;
     let sink = results::open(args.json.as_deref())?;
-    let mut options = speculation::Options::new(args.profile, this_program()?);
-    options.runs = args.runs.into();
-    if !args.programs.is_empty() {
-        options.programs = args.programs;
-    }
     let outcome =
         with_bar(|progress| speculation::run(&options, progress)).context("the comparison failed")?;
     show(&outcome.table(), args.json.as_deref());
     results::write(sink, || outcome.rows())?;
     Ok(verdict(outcome.identical()))
+}
+
+fn show_side_effects(args: &Speculation) -> anyhow::Result<ExitCode> {
+    let options = comparison(args)?;
+    let sink = results::open(args.json.as_deref())?;
+    let outcome =
+        with_bar(|progress| side_effects::run(&options, progress)).context("the comparison failed")?;
+    show(&outcome.table(), args.json.as_deref());
+    results::write(sink, || outcome.rows())?;
+    Ok(verdict(outcome.identical()))
+}
+
+fn show_memory_control(args: &Speculation) -> anyhow::Result<ExitCode> {
+    let profile = args.profile.unwrap_or(Profile::Cloud);
+    let mut options = memory_control::Options::new(profile, this_program()?);
+    options.runs = args.runs.into();
+    if !args.programs.is_empty() {
+        options.programs = args.programs.iter().map(swapping).collect::<anyhow::Result<_>>()?;
+    }
+    let sink = results::open(args.json.as_deref())?;
+    let chart = results::open(args.svg.as_deref())?;
+    let outcome =
+        with_bar(|progress| memory_control::run(&options, progress)).context("the comparison failed")?;
+    let on_stdout = [&args.json, &args.svg].into_iter().flatten().find(|path| path.as_os_str() == "-");
+    show(&outcome.table(), on_stdout.map(PathBuf::as_path));
+    results::write(sink, || outcome.rows())?;
+    chart.map_or(Ok(()), |chart| chart.write_text(&outcome.svg()))?;
+    Ok(verdict(outcome.identical()))
+}
+
+/// What the options say of the programs that wait for files.
+fn comparison(args: &Speculation) -> anyhow::Result<speculation::Options> {
+    if args.svg.is_some() {
+        bail!("there is a chart of --table 5 only; leave --svg out");
+    }
+    let profile = args.profile.unwrap_or(Profile::Local);
+    let mut options = speculation::Options::new(profile, this_program()?);
+    options.runs = args.runs.into();
+    if !args.programs.is_empty() {
+        options.programs = args.programs.iter().map(reading).collect::<anyhow::Result<_>>()?;
+    }
+    Ok(options)
+}
+
+fn reading(chosen: &Chosen) -> anyhow::Result<Program> {
+    match chosen {
+        Chosen::Reading(program) => Ok(*program),
+        Chosen::Swapping(program) => {
+            bail!("{program} is a program of --table 5; here give agrep, gnuld or xds")
+        }
+    }
+}
+
+fn swapping(chosen: &Chosen) -> anyhow::Result<SwappingProgram> {
+    match chosen {
+        Chosen::Swapping(program) => Ok(*program),
+        Chosen::Reading(program) => {
+            bail!("{program} is no program of --table 5; give sphinx, matvec, fft, multigrid or gather")
+        }
+    }
 }
 
 fn measure_overhead(args: &Overhead) -> anyhow::Result<ExitCode> {

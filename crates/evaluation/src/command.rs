@@ -114,8 +114,36 @@ pub(crate) struct RunResult {
     stderr: [u8; 32],
 }
 
+impl RunResult {
+    /// Whether everything agrees but standard error: some programs tell there how long they took.
+    pub(crate) fn agrees_but_for_messages(&self, other: &Self) -> bool {
+        self.status == other.status && self.stdout == other.stdout
+    }
+}
+
+/// The file that a program writes; none for one that only prints.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OutputFile(pub(crate) Option<PathBuf>);
+
+impl OutputFile {
+    /// Takes away what an earlier run wrote, so that no run can pass with another's file.
+    pub(crate) fn remove(&self) -> Result<(), Error> {
+        match self.0.as_deref().map(|path| (path, std::fs::remove_file(path))) {
+            Some((path, Err(error))) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::file("remove", path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The digest of what the program wrote; `None` where it writes no file or did not.
+    pub(crate) fn digest(&self) -> Option<[u8; 32]> {
+        digest(&mut File::open(self.0.as_deref()?).ok()?).ok()
+    }
+}
+
 /// The SHA-256 of a file from its first byte.
-pub(crate) fn digest(file: &mut File) -> std::io::Result<[u8; 32]> {
+fn digest(file: &mut File) -> std::io::Result<[u8; 32]> {
     file.seek(SeekFrom::Start(0))?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 256 * 1024];

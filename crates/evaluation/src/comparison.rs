@@ -9,6 +9,7 @@ use forebay_meter::{Report, Row};
 use forebay_testkit::SlowDisk;
 
 use crate::Error;
+use crate::account::{Account, Accountant};
 use crate::command::{Invocation, RunResult};
 use crate::interrupt::Interrupt;
 use crate::programs::{Program, Workload};
@@ -20,7 +21,13 @@ const RUN_LIMIT: Duration = Duration::from_secs(900);
 /// The case of the rows of `forebay run --json` that add up all processes.
 const TOTAL: &str = "total";
 
-const ELAPSED: &str = "elapsed";
+/// Names of metrics that more than one experiment has.
+pub(crate) mod metric {
+    pub(crate) const ELAPSED: &str = "elapsed";
+    pub(crate) const FOOTPRINT: &str = "footprint";
+    pub(crate) const PAGE_RECLAIMS: &str = "page_reclaims";
+    pub(crate) const PAGE_FAULTS: &str = "page_faults";
+}
 
 /// A way to run a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,6 +68,8 @@ pub struct Measured {
     pub counters: BTreeMap<(String, String), Series>,
     /// The most files of which some pages stayed in memory before a cold run.
     pub files_not_cold: usize,
+    /// What the kernel accounted to the program on the sides without Forebay, where that was asked for.
+    pub accounts: BTreeMap<Side, Accounts>,
     times: BTreeMap<Side, Series>,
 }
 
@@ -71,6 +80,7 @@ impl Measured {
             differences: Vec::new(),
             counters: BTreeMap::new(),
             files_not_cold: 0,
+            accounts: BTreeMap::new(),
             times: BTreeMap::new(),
         }
     }
@@ -117,15 +127,46 @@ impl Measured {
         let row = |side, metric: &str, unit: &str, series: &Series| {
             series.spread().map(|spread| Row::of(subject, case(side), metric, unit, spread))
         };
-        let times = self.times.iter().map(|(&side, series)| row(side, ELAPSED, "s", series));
+        let times = self.times.iter().map(|(&side, series)| row(side, metric::ELAPSED, "s", series));
         let counters =
             self.counters.iter().map(|((metric, unit), series)| row(Side::Forebay, metric, unit, series));
+        let accounts = self.accounts.iter().flat_map(|(&side, accounts)| {
+            accounts.named().map(|(metric, unit, series)| row(side, metric, unit, series))
+        });
         let speedup = [row(Side::Forebay, "speedup", "1", &self.speedup())];
         let once = |metric, value| Row::once(subject, case(Side::Forebay), metric, "1", value);
         let stall = self.stall_removed().map(|share| once("stall_removed", share));
         let identical = once("output_identical", f64::from(u8::from(self.identical())));
-        let measured = times.chain(speedup).chain(counters).flatten();
+        let measured = times.chain(speedup).chain(counters).chain(accounts).flatten();
         measured.chain(stall).chain([identical]).collect()
+    }
+}
+
+/// What the kernel accounted to a program and to those of its children that it waited for, one value a round.
+#[derive(Clone, Debug, Default)]
+pub struct Accounts {
+    /// The most memory that one process had at any time.
+    pub footprint_bytes: Series,
+    /// Page faults for which nothing was read.
+    pub page_reclaims: Series,
+    /// Page faults that waited for a device.
+    pub page_faults: Series,
+}
+
+impl Accounts {
+    fn push(&mut self, account: &Account) {
+        self.footprint_bytes.push(account.footprint_bytes);
+        self.page_reclaims.push(account.page_reclaims);
+        self.page_faults.push(account.page_faults);
+    }
+
+    /// Metric, unit and values.
+    fn named(&self) -> [(&'static str, &'static str, &Series); 3] {
+        [
+            (metric::FOOTPRINT, "B", &self.footprint_bytes),
+            (metric::PAGE_RECLAIMS, "1", &self.page_reclaims),
+            (metric::PAGE_FAULTS, "1", &self.page_faults),
+        ]
     }
 }
 
@@ -137,10 +178,12 @@ pub(crate) struct Bench<'a> {
     /// A folder that is not on the slow disk.
     pub(crate) scratch: &'a Path,
     pub(crate) interrupt: &'a Interrupt,
+    /// Asks the kernel for accounts of the sides without Forebay, which keeps its own.
+    pub(crate) accountant: Option<&'a Accountant>,
 }
 
 /// How a run ended, and the digest of the file that it wrote.
-type Seen = (RunResult, Option<[u8; 32]>);
+pub(crate) type Seen = (RunResult, Option<[u8; 32]>);
 
 /// One program on a bench, with the result that all of its runs must have.
 pub(crate) struct Comparison<'a> {
@@ -166,21 +209,23 @@ impl<'a> Comparison<'a> {
 
     /// Runs the program once on `side` and keeps what was seen.
     pub(crate) fn run(&mut self, side: Side) -> Result<(), Error> {
-        let Bench { disk, scratch, interrupt, .. } = *self.bench;
+        let Bench { disk, scratch, interrupt, accountant, .. } = *self.bench;
         if side != Side::Warm {
             let evicted = disk.make_cold()?;
             self.measured.files_not_cold = self.measured.files_not_cold.max(evicted.resident.len());
             self.warm_executables()?;
         }
-        self.workload.remove_output()?;
+        self.workload.output.remove()?;
         let statistics = scratch.join("statistics.json");
         let invocation = match side {
             Side::Original | Side::Warm => self.workload.plain.clone(),
             Side::Forebay => self.assisted(&self.workload.plain, &statistics),
             Side::Hinted => self.workload.hinted.clone(),
         };
-        let ran = invocation.run(scratch, RUN_LIMIT, interrupt)?;
-        let result = (ran.result, self.workload.output_digest());
+        let accountant = accountant.filter(|_| side != Side::Forebay);
+        let started = accountant.map(|accountant| accountant.attend(&invocation, None));
+        let ran = started.as_ref().unwrap_or(&invocation).run(scratch, RUN_LIMIT, interrupt)?;
+        let result = (ran.result, self.workload.output.digest());
         match &self.first {
             None if result.0.status.code() != Some(self.workload.status_expected) => {
                 let status = result.0.status.to_string();
@@ -192,11 +237,14 @@ impl<'a> Comparison<'a> {
             }
             None => self.first = Some(result),
             Some(first) if *first != result => {
-                self.measured.differences.push(difference(side, first, &result, &ran.stderr_end));
+                self.measured.differences.push(difference(side.name(), first, &result, &ran.stderr_end));
             }
             Some(_) => {}
         }
         self.measured.times.entry(side).or_default().push(ran.elapsed.as_secs_f64());
+        if let Some(accountant) = accountant {
+            self.measured.accounts.entry(side).or_default().push(&accountant.take()?);
+        }
         if side == Side::Forebay {
             self.keep_counters(&statistics);
         }
@@ -222,17 +270,23 @@ impl<'a> Comparison<'a> {
 
     /// A run without statistics is a run all the same: then there are none to show.
     fn keep_counters(&mut self, statistics: &Path) {
-        let report = fs::read(statistics).ok().and_then(|text| serde_json::from_slice::<Report>(&text).ok());
-        let _ = fs::remove_file(statistics);
-        let rows = report.into_iter().flat_map(|report| report.rows);
-        // The time is taken here, on every side in the same way.
-        for row in rows.filter(|row| row.case == TOTAL && row.metric != ELAPSED) {
+        for row in take_totals(statistics) {
             self.measured.counters.entry((row.metric, row.unit)).or_default().push(row.value);
         }
     }
 }
 
-fn difference(side: Side, first: &Seen, other: &Seen, stderr_end: &str) -> String {
+/// What `forebay run` wrote to `statistics` over all processes of a run, and the file removed. The time is taken by us,
+/// on every side in the same way.
+pub(crate) fn take_totals(statistics: &Path) -> impl Iterator<Item = Row> + use<> {
+    let report = fs::read(statistics).ok().and_then(|text| serde_json::from_slice::<Report>(&text).ok());
+    let _ = fs::remove_file(statistics);
+    let rows = report.into_iter().flat_map(|report| report.rows);
+    rows.filter(|row| row.case == TOTAL && row.metric != metric::ELAPSED)
+}
+
+/// A sentence on a run of the side named `side`.
+pub(crate) fn difference(side: &str, first: &Seen, other: &Seen, stderr_end: &str) -> String {
     let what = if first.0.status != other.0.status {
         format!("ended with {} instead of {}", other.0.status, first.0.status)
     } else if first.1 != other.1 {
@@ -241,5 +295,5 @@ fn difference(side: Side, first: &Seen, other: &Seen, stderr_end: &str) -> Strin
         "printed something else".to_owned()
     };
     let said = if stderr_end.is_empty() { String::new() } else { format!(" (standard error: {stderr_end})") };
-    format!("a run of the side {} {what}{said}", side.name())
+    format!("a run of the side {side} {what}{said}")
 }

@@ -163,7 +163,7 @@ impl Stage<'_> {
         let guests = Guests::unpack(scratch.path())?;
         let disk = SlowDisk::start(profile, scale.room_bytes())?;
         let (interrupt, forebay) = (self.interrupt, self.options.forebay.as_path());
-        let bench = Bench { disk: &disk, forebay, scratch: scratch.path(), interrupt };
+        let bench = Bench { disk: &disk, forebay, scratch: scratch.path(), interrupt, accountant: None };
         let mut comparisons = Vec::new();
         for &program in programs {
             let prepare =

@@ -9,28 +9,50 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-const SLICES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/slices"));
-const AGREP_HINTED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/agrep_hinted"));
+macro_rules! carried {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Paths of the guest programs.
+        #[derive(Debug)]
+        pub(crate) struct Guests {
+            $($(#[$doc])* pub(crate) $name: PathBuf,)*
+        }
 
-/// Paths of the guest programs.
-#[derive(Debug)]
-pub(crate) struct Guests {
-    /// Reads slices of an array.
-    pub(crate) slices: PathBuf,
-    /// Runs a command and hints the files that it will read.
-    pub(crate) agrep_hinted: PathBuf,
+        impl Guests {
+            /// Writes the programs into `folder`.
+            pub(crate) fn unpack(folder: &Path) -> Result<Self, Error> {
+                Ok(Self {
+                    $($name: unpack(
+                        folder,
+                        stringify!($name),
+                        include_bytes!(concat!(env!("OUT_DIR"), "/", stringify!($name))),
+                    )?,)*
+                })
+            }
+        }
+    };
 }
 
-impl Guests {
-    /// Writes the programs into `folder`.
-    pub(crate) fn unpack(folder: &Path) -> Result<Self, Error> {
-        let unpack = |name: &str, program: &[u8]| {
-            let path = folder.join(name);
-            fs::write(&path, program).map_err(Error::file("write", &path))?;
-            let executable = fs::Permissions::from_mode(0o755);
-            fs::set_permissions(&path, executable).map_err(Error::file("make executable", &path))?;
-            Ok::<_, Error>(path)
-        };
-        Ok(Self { slices: unpack("slices", SLICES)?, agrep_hinted: unpack("agrep_hinted", AGREP_HINTED)? })
-    }
+carried! {
+    /// Reads slices of an array.
+    slices,
+    /// Runs a command and hints the files that it will read.
+    agrep_hinted,
+    /// Runs a command and writes down what the kernel accounted to it.
+    accounted,
+    /// Multiplies a matrix by a vector.
+    matvec,
+    /// Transforms in place.
+    fft,
+    /// Solves by V-cycles over grids of several sizes.
+    multigrid,
+    /// Gathers through an index.
+    gather,
+}
+
+fn unpack(folder: &Path, name: &str, program: &[u8]) -> Result<PathBuf, Error> {
+    let path = folder.join(name);
+    fs::write(&path, program).map_err(Error::file("write", &path))?;
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(&path, executable).map_err(Error::file("make executable", &path))?;
+    Ok(path)
 }

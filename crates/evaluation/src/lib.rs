@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod account;
+mod chart;
 mod command;
 mod comparison;
 mod dataset;
@@ -8,23 +10,28 @@ pub mod demo;
 mod error;
 mod guests;
 mod interrupt;
+pub mod memory_control;
 pub mod overhead;
 mod programs;
 mod progress;
 mod random;
+pub mod side_effects;
 pub mod speculation;
+mod speech;
 pub mod statistics;
+mod swapping;
 mod table;
 
 use std::env::temp_dir;
 
 use tempfile::TempDir;
 
-pub use comparison::{Measured, Side};
+pub use comparison::{Accounts, Measured, Side};
 pub use error::Error;
 pub use forebay_testkit::Profile;
 pub use programs::{Program, Published, Scale, UnknownProgram};
 pub use progress::Progress;
+pub use swapping::{Size as SwappingSize, SwappingProgram, UnknownSwappingProgram};
 
 /// A folder for what programs write and say; it goes when the value is dropped.
 fn scratch_folder() -> Result<TempDir, Error> {

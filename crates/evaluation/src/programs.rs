@@ -2,14 +2,14 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 use std::str::FromStr;
 
 use forebay_testkit::Profile;
 
 use crate::Error;
-use crate::command::{Invocation, digest};
+use crate::command::{Invocation, OutputFile};
 use crate::dataset::{array, objects, source_tree};
 use crate::guests::Guests;
 use crate::interrupt::Interrupt;
@@ -158,7 +158,7 @@ pub(crate) struct Workload {
     pub(crate) idle: Invocation,
     /// The exit status of a run that did its work.
     pub(crate) status_expected: i32,
-    output: Option<PathBuf>,
+    pub(crate) output: OutputFile,
 }
 
 impl Workload {
@@ -188,7 +188,7 @@ impl Workload {
             idle: Invocation::new(data, ["grep", "--version"]),
             plain,
             status_expected: 1,
-            output: None,
+            output: OutputFile::default(),
         })
     }
 
@@ -215,7 +215,7 @@ impl Workload {
             idle: Invocation::new(data, ["ld", "--version"]),
             plain,
             status_expected: 0,
-            output: Some(output),
+            output: OutputFile(Some(output)),
         })
     }
 
@@ -232,24 +232,8 @@ impl Workload {
             idle: Invocation::new(data, [slices, "--help".as_ref()]),
             plain: Invocation::new(data, arguments),
             status_expected: 0,
-            output: None,
+            output: OutputFile::default(),
         })
-    }
-
-    /// Takes away what an earlier run wrote, so that no run can pass with another's file.
-    pub(crate) fn remove_output(&self) -> Result<(), Error> {
-        match self.output.as_deref().map(|path| (path, fs::remove_file(path))) {
-            Some((path, Err(error))) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Error::file("remove", path)(error))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The digest of the file that the program wrote; `None` where it writes none or did not.
-    pub(crate) fn output_digest(&self) -> Option<[u8; 32]> {
-        let mut file = File::open(self.output.as_deref()?).ok()?;
-        digest(&mut file).ok()
     }
 }
 

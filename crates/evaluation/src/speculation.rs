@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use forebay_meter::Row;
 use forebay_testkit::{Profile, SlowDisk};
 
+use crate::account::Accountant;
 use crate::comparison::{Bench, Comparison, Measured, Side};
 use crate::guests::Guests;
 use crate::interrupt::Interrupt;
 use crate::programs::{Program, Scale, Workload};
 use crate::statistics::Series;
-use crate::table::{percent, render, seconds, times, times_spread, yes_no};
+use crate::table::{mebibytes, percent, render, seconds, times, times_spread, yes_no};
 use crate::{Error, Progress, scratch_folder};
 
 /// What to compare.
@@ -54,9 +55,20 @@ pub struct Outcome {
 /// A program or a right that is missing, a program that fails by itself, or an interrupt. A difference between the sides
 /// is not an error: it is in the outcome.
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
+    let measured = measure(options, &Side::ALL, false, progress)?;
+    Ok(Outcome { profile: options.profile, measured })
+}
+
+/// Runs every program on `sides`, in turn, with the kernel's accounts of it if `accounted`.
+pub(crate) fn measure(
+    options: &Options,
+    sides: &[Side],
+    accounted: bool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<Measured>, Error> {
     let interrupt = Interrupt::watch();
     options.programs.iter().try_for_each(|program| program.check_installed())?;
-    let steps = options.programs.len() * (1 + options.runs * Side::ALL.len());
+    let steps = options.programs.len() * (1 + options.runs * sides.len());
     let mut done = 0;
     let mut tell = |doing: String| {
         progress(Progress::new(done, steps, doing));
@@ -66,8 +78,14 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     let scratch = scratch_folder()?;
     let guests = Guests::unpack(scratch.path())?;
     let disk = SlowDisk::start(options.profile, options.scale.room_bytes())?;
-    let bench =
-        Bench { disk: &disk, forebay: &options.forebay, scratch: scratch.path(), interrupt: &interrupt };
+    let accountant = Accountant::new(&guests.accounted, scratch.path());
+    let bench = Bench {
+        disk: &disk,
+        forebay: &options.forebay,
+        scratch: scratch.path(),
+        interrupt: &interrupt,
+        accountant: accounted.then_some(&accountant),
+    };
     let mut measured = Vec::new();
     for &program in &options.programs {
         tell(format!("{program}: writing the data"));
@@ -77,7 +95,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         let workload = disk.fill(prepare)??;
         let mut comparison = Comparison::new(&bench, workload);
         for round in 1..=options.runs {
-            for side in Side::ALL {
+            for &side in sides {
                 tell(format!("{program}: round {round} of {}, {}", options.runs, side.name()));
                 comparison.run(side)?;
             }
@@ -85,7 +103,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         measured.push(comparison.finish());
     }
     progress(Progress::new(steps, steps, "done"));
-    Ok(Outcome { profile: options.profile, measured })
+    Ok(measured)
 }
 
 impl Outcome {
@@ -175,7 +193,7 @@ fn shown(value: f64, unit: &str) -> String {
         "us" => seconds(value / 1e6),
         "ns" => seconds(value / 1e9),
         "1" => format!("{value:.0}"),
-        "B" => format!("{:.1} MiB", value / f64::from(1 << 20)),
+        "B" => mebibytes(value),
         _ => format!("{value:.0} {unit}"),
     }
 }

@@ -46,6 +46,11 @@ pub(crate) fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0))
 }
 
+/// A size, e.g. `62.5 MiB`.
+pub(crate) fn mebibytes(bytes: f64) -> String {
+    if bytes.is_finite() { format!("{:.1} MiB", bytes / f64::from(1 << 20)) } else { "-".to_owned() }
+}
+
 pub(crate) fn yes_no(yes: bool) -> String {
     if yes { "yes" } else { "NO" }.to_owned()
 }

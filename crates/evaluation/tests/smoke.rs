@@ -5,7 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use forebay_evaluation::{Error, Profile, Program, Scale, Side, demo, overhead, speculation};
+use forebay_evaluation::{
+    Error, Profile, Program, Scale, Side, SwappingProgram, SwappingSize, demo, memory_control, overhead,
+    side_effects, speculation,
+};
+use forebay_testkit::{MemoryLimit, SlowBlock, skip};
 use tempfile::TempDir;
 
 const TINY: Scale = Scale { files: 40, objects: 12, array_bytes: 1 << 20, reads: 300 };
@@ -96,6 +100,86 @@ fn a_forebay_that_is_not_there_is_named() {
         speculation::run(&tiny("/nonexistent/forebay".into(), Program::Xds), &mut |_| ()).unwrap_err();
     assert!(matches!(&error, Error::Start { .. }), "{error}");
     assert!(error.to_string().contains("/nonexistent/forebay"), "{error}");
+}
+
+#[test]
+fn side_effects_are_those_of_the_program_itself_and_what_forebay_counted() {
+    let (_folder, forebay) = stand_in(r#"exec "$@""#);
+    let outcome = side_effects::run(&tiny(forebay, Program::Gnuld), &mut |_| ()).unwrap();
+    assert!(outcome.identical(), "{}", outcome.table());
+    assert!(outcome.table().contains("gnuld, hinted"), "{}", outcome.table());
+    let rows = outcome.rows();
+    let found = |case: &str, metric: &str| {
+        rows.iter().find(|row| row.case == case && row.metric == metric).map(|row| (row.value, row.runs))
+    };
+    for case in ["local/original", "local/hinted"] {
+        assert!(found(case, "footprint").is_some_and(|(bytes, runs)| bytes > 1e6 && runs == 2));
+        assert!(found(case, "page_reclaims").is_some_and(|(count, _)| count > 100.0));
+    }
+    assert_eq!(found("local/forebay", "stalls"), Some((7.0, 2)));
+}
+
+#[test]
+fn programs_that_swap_run_on_every_side_with_every_size_of_memory() {
+    let test = "programs_that_swap_run_on_every_side_with_every_size_of_memory";
+    if let Err(error) = MemoryLimit::supported().and_then(|()| SlowBlock::supported()) {
+        return skip(test, &error);
+    }
+    let (_folder, forebay) = stand_in(r#"exec "$@""#);
+    let size =
+        SwappingSize { words: 5, matvec_mib: 8, fft_mib: 2, multigrid_mib: 6, gather_mib: 8, gathered: 50 };
+    for (program, shares) in [
+        (SwappingProgram::Matvec, vec![0.6, 1.5]),
+        (SwappingProgram::Fft, vec![1.5]),
+        (SwappingProgram::Multigrid, vec![1.5]),
+        (SwappingProgram::Gather, vec![0.6, 1.5]),
+        (SwappingProgram::Sphinx, vec![1.5]),
+    ] {
+        if let Err(missing) = program.check_installed() {
+            skip(&format!("the part of {program} in {test}"), &missing);
+            continue;
+        }
+        let options = memory_control::Options {
+            programs: vec![program],
+            runs: 1,
+            size,
+            shares: Some(shares.clone()),
+            ..memory_control::Options::new(Profile::Cloud, forebay.clone())
+        };
+        let mut told = Vec::new();
+        let outcome = memory_control::run(&options, &mut |progress| told.push(progress.share)).unwrap();
+        assert!(outcome.identical(), "{}", outcome.table());
+        assert!(told.is_sorted() && told.last() == Some(&1.0));
+        let sizes = &outcome.measured[0].sizes;
+        assert_eq!(sizes.len(), shares.len());
+        for at in sizes {
+            assert!(at.sides.values().all(|cell| cell.elapsed_s.values().len() == 1), "{}", outcome.table());
+            let off = &at.sides[&memory_control::Speculation::Off];
+            assert!(at.share > 1.0 || off.page_faults.median() > 0.0, "{}", outcome.table());
+        }
+        assert!(outcome.svg().contains(program.name()));
+    }
+}
+
+#[test]
+fn a_program_that_changes_its_output_where_memory_is_short_is_told() {
+    let test = "a_program_that_changes_its_output_where_memory_is_short_is_told";
+    if let Err(error) = MemoryLimit::supported().and_then(|()| SlowBlock::supported()) {
+        return skip(test, &error);
+    }
+    let (_folder, forebay) = stand_in(r#""$@"; echo more"#);
+    let size =
+        SwappingSize { words: 5, matvec_mib: 8, fft_mib: 2, multigrid_mib: 6, gather_mib: 2, gathered: 10 };
+    let options = memory_control::Options {
+        programs: vec![SwappingProgram::Gather],
+        runs: 1,
+        size,
+        shares: Some(vec![2.0]),
+        ..memory_control::Options::new(Profile::Cloud, forebay)
+    };
+    let outcome = memory_control::run(&options, &mut |_| ()).unwrap();
+    assert!(!outcome.identical());
+    assert!(outcome.table().contains("MiB printed something else"), "{}", outcome.table());
 }
 
 #[test]

@@ -48,6 +48,14 @@ impl Sink {
     pub fn write(self, report: &Report) -> Result<(), SinkError> {
         let mut text = serde_json::to_string_pretty(report).expect("a report has no maps with odd keys");
         text.push('\n');
+        self.write_text(&text)
+    }
+
+    /// Writes `text`, such as a chart of what a report has, over whatever the file held.
+    ///
+    /// # Errors
+    /// Writing fails.
+    pub fn write_text(self, text: &str) -> Result<(), SinkError> {
         match self.0 {
             Destination::Stdout => {
                 let mut out = io::stdout().lock();

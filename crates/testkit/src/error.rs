@@ -34,7 +34,7 @@ pub enum Error {
         said: String,
     },
     /// The guardian process could not do what it was asked, or is gone.
-    #[error("slow disk: {0}")]
+    #[error("rig: {0}")]
     Guardian(String),
     /// Something on the disk is still in use, so that it cannot be unmounted.
     #[error("{} is still in use by {users}", path.display())]

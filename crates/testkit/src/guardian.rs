@@ -37,7 +37,7 @@ pub fn enter_if_asked() {
     std::process::exit(match served {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => {
-            eprintln!("forebay: slow disk: {error}");
+            eprintln!("forebay: {error}");
             1
         }
         Err(_) => 101,

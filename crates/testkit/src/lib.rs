@@ -1,7 +1,9 @@
-//! What makes stalls repeatable and tests cold: a slow disk, eviction from the page cache, guest programs.
+//! What makes stalls repeatable and tests cold: a slow disk, slow swap, little memory, eviction from the page cache, guest programs.
 //!
 //! - [`SlowDisk`] is a mounted ext4 whose every request takes a [`Profile`]'s latency; [`SlowBlock`] is the block
-//!   device below it, also good for swap. Both need root and leave nothing behind, however their owner ends.
+//!   device below it, and [`SlowSwap`] is swap on one.
+//! - [`MemoryLimit`] is a control group whose processes have less memory than the machine. All of these need root and
+//!   leave nothing behind, however their owner ends.
 //! - [`cold::evict`] takes files out of the page cache without any privilege and says what stayed.
 //! - [`guests::build`] compiles the programs in `guests/`; [`artifacts`] finds the agent and the `forebay` program.
 //!
@@ -22,7 +24,7 @@ mod sys;
 
 pub use error::Error;
 pub use profile::{Latency, Profile, UnknownProfile};
-pub use rig::{SlowBlock, SlowDisk, Stats};
+pub use rig::{MemoryLimit, SlowBlock, SlowDisk, SlowSwap, Stats};
 
 /// Says on stderr, also where the test harness keeps what tests print to itself, that `test` did not run and why.
 ///

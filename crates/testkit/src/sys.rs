@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
@@ -23,6 +24,9 @@ const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 // <linux/fs.h>
 const BLKFLSBUF: libc::Ioctl = 0x1261;
+// <linux/swap.h>
+const SWAP_FLAG_PREFER: libc::c_int = 0x8000;
+const SWAP_PRIORITY_MAX: u16 = 0x7fff;
 // The same number on every architecture.
 const SYS_CACHESTAT: libc::c_long = 451;
 
@@ -122,9 +126,16 @@ pub(crate) fn resident_pages(file: &File, size_bytes: u64) -> io::Result<u64> {
     looked.map(|()| pages.iter().filter(|page| **page & 1 == 1).count() as u64)
 }
 
+/// Starts swapping to a device that mkswap has been at, before every device of a lower priority (swapon(2)).
+pub(crate) fn swap_on(device: &Path, priority: u16) -> io::Result<()> {
+    let path = std::ffi::CString::new(device.as_os_str().as_bytes())?;
+    let flags = SWAP_FLAG_PREFER | libc::c_int::from(priority.min(SWAP_PRIORITY_MAX));
+    // SAFETY: `path` is a string with a terminating zero that lives until the call returns.
+    check(unsafe { libc::swapon(path.as_ptr(), flags) })
+}
+
 /// Stops swapping to a device.
 pub(crate) fn swap_off(device: &Path) -> io::Result<()> {
-    use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(device.as_os_str().as_bytes())?;
     // SAFETY: `path` is a string with a terminating zero that lives until the call returns.
     check(unsafe { libc::swapoff(path.as_ptr()) })

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use forebay_testkit::{Error, Profile, SlowBlock, SlowDisk, skip};
+use forebay_testkit::{Error, MemoryLimit, Profile, SlowBlock, SlowDisk, SlowSwap, skip};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 const BYTES: u64 = 64 << 20;
@@ -64,6 +64,9 @@ impl Traces {
             if name.exists() && !is_of_another_rig(device, self.guardian) {
                 left.push(format!("image under {}", device.display()));
             }
+            if is_swap(device) && !is_of_another_rig(device, self.guardian) {
+                left.push(format!("swap on {}", device.display()));
+            }
         }
         left
     }
@@ -80,6 +83,11 @@ impl Traces {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+fn is_swap(device: &Path) -> bool {
+    let swaps = fs::read_to_string("/proc/swaps").unwrap();
+    swaps.lines().any(|line| line.split_whitespace().next() == device.to_str())
 }
 
 fn name_of(path: &Path) -> String {
@@ -131,15 +139,29 @@ fn owner() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let (layer, end) = role.split_once(' ').unwrap();
     let path = |path: Option<&Path>| path.map_or("-".to_owned(), |path| path.display().to_string());
-    let rig: (Option<SlowDisk>, Option<SlowBlock>) = if layer == "block" {
-        let block = SlowBlock::start(Profile::Cloud, BYTES).unwrap();
-        println!("{MARK} {} - {}", block.guardian_pid(), block.device().display());
-        (None, Some(block))
-    } else {
-        let disk = SlowDisk::start(layer.parse().unwrap(), BYTES).unwrap();
-        fs::write(disk.mount_point().join("data"), vec![7; 1 << 20]).unwrap();
-        println!("{MARK} {} {} {}", disk.guardian_pid(), disk.mount_point().display(), path(disk.device()));
-        (Some(disk), None)
+    let rig: Box<dyn std::any::Any> = match layer {
+        "block" => {
+            let block = SlowBlock::start(Profile::Cloud, BYTES).unwrap();
+            println!("{MARK} {} - {}", block.guardian_pid(), block.device().display());
+            Box::new(block)
+        }
+        "swap" => {
+            let swap = SlowSwap::start(Profile::Cloud, BYTES).unwrap();
+            println!("{MARK} {} - {}", swap.guardian_pid(), swap.device().display());
+            Box::new(swap)
+        }
+        "memory" => {
+            let limit = MemoryLimit::start(BYTES).unwrap();
+            println!("{MARK} {} {} -", limit.guardian_pid(), limit.folder().display());
+            Box::new(limit)
+        }
+        profile => {
+            let disk = SlowDisk::start(profile.parse().unwrap(), BYTES).unwrap();
+            fs::write(disk.mount_point().join("data"), vec![7; 1 << 20]).unwrap();
+            let (folder, device) = (disk.mount_point().display(), path(disk.device()));
+            println!("{MARK} {} {folder} {device}", disk.guardian_pid());
+            Box::new(disk)
+        }
     };
     match end {
         "return" => drop(rig),
@@ -211,7 +233,12 @@ fn nothing_is_left_after_the_owner_is_killed() {
     if !can_have_a_rig("nothing_is_left_after_the_owner_is_killed") {
         return;
     }
-    for layer in ["cloud", "block", "local"] {
+    let mut layers = vec!["cloud", "block", "swap", "local"];
+    match MemoryLimit::supported() {
+        Ok(()) => layers.push("memory"),
+        Err(error) => skip("the limit's part of nothing_is_left_after_the_owner_is_killed", &error),
+    }
+    for layer in layers {
         let (mut owner, traces) = start_owner(&format!("{layer} wait"));
         owner.kill().unwrap();
         owner.wait().unwrap();
@@ -340,10 +367,9 @@ fn swap_on_a_slow_device_ends_with_it() {
     let on = Command::new("/sbin/swapon").args(["--priority", "0"]).arg(block.device()).status().unwrap();
     assert!(on.success());
     let device = block.device().to_owned();
-    let is_swap = || fs::read_to_string("/proc/swaps").unwrap().contains(device.to_str().unwrap());
-    assert!(is_swap());
+    assert!(is_swap(&device));
     drop(block);
-    assert!(!is_swap());
+    assert!(!is_swap(&device));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::protocol::Layer;
-use crate::rig::ext4;
+use crate::rig::{ext4, memory_group};
 use crate::{Error, sys};
 
 /// How long a disk, or a folder that fills again while it is emptied, may still be in use.
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Where the file system is mounted, in a rig's folder.
 pub(super) fn mount_point(layer: Layer, folder: &Path) -> PathBuf {
     match layer {
-        Layer::Folder | Layer::Block => folder.to_owned(),
+        Layer::Folder | Layer::Block | Layer::Swap | Layer::MemoryGroup => folder.to_owned(),
         Layer::Ext4 => folder.join("disk"),
     }
 }
@@ -25,8 +25,10 @@ pub(super) fn mount_point(layer: Layer, folder: &Path) -> PathBuf {
 pub(super) fn remove(layer: Layer, folder: Option<&Path>, device: Option<&Path>) -> Result<(), Error> {
     let swap = device.map_or(Ok(()), stop_swapping);
     let Some(folder) = folder else { return swap };
-    if layer == Layer::Folder {
-        return swap.and(remove_with_contents(folder));
+    match layer {
+        Layer::Folder => return swap.and(remove_with_contents(folder)),
+        Layer::MemoryGroup => return swap.and(memory_group::remove(folder, PATIENCE)),
+        Layer::Block | Layer::Swap | Layer::Ext4 => {}
     }
     let mount_point = mount_point(layer, folder);
     // Lazily if it stays in use; that call also says what else may be wrong, or that nothing is mounted.

@@ -159,7 +159,7 @@ impl Drop for Guardian {
                 .map(|()| Answer::Done)
         };
         if let Err(error) = removed {
-            eprintln!("forebay: slow disk: {error}");
+            eprintln!("forebay: {error}");
         }
     }
 }

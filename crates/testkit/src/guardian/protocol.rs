@@ -15,6 +15,10 @@ pub(crate) enum Layer {
     Block,
     /// ext4 on a slow block device.
     Ext4,
+    /// Swap on a slow block device.
+    Swap,
+    /// A control group with a limit of memory; the rig's size is the limit, its parent the group around it.
+    MemoryGroup,
 }
 
 /// From the owner to the guardian.
@@ -35,7 +39,7 @@ pub(crate) enum Answer {
     Done,
     /// To [`Order::Start`].
     Started {
-        /// Removed at the end with all that is in it; none for [`Layer::Block`].
+        /// Removed at the end with all that is in it; none for [`Layer::Block`] and [`Layer::Swap`].
         folder: Option<PathBuf>,
         device: Option<PathBuf>,
     },
@@ -44,8 +48,22 @@ pub(crate) enum Answer {
 }
 
 impl Layer {
-    const NAMES: [(Self, &'static str); 3] =
-        [(Self::Folder, "folder"), (Self::Block, "block"), (Self::Ext4, "ext4")];
+    const NAMES: [(Self, &'static str); 5] = [
+        (Self::Folder, "folder"),
+        (Self::Block, "block"),
+        (Self::Ext4, "ext4"),
+        (Self::Swap, "swap"),
+        (Self::MemoryGroup, "memory-group"),
+    ];
+
+    /// What it is called in messages.
+    pub(super) fn feature(self) -> &'static str {
+        match self {
+            Self::Folder | Self::Block | Self::Ext4 => "The slow disk",
+            Self::Swap => "Slow swap",
+            Self::MemoryGroup => "A limit of memory",
+        }
+    }
 
     fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(layer, _)| *layer == self).map_or("", |(_, name)| name)
@@ -185,6 +203,9 @@ mod tests {
             parent: "/tmp/a folder".into(),
         };
         let others = [Order::Slow(true), Order::Slow(false), Order::ReadAhead(256), Order::ResetStats];
+        for (layer, _) in Layer::NAMES {
+            assert_eq!(Layer::from_name(layer.name()), Some(layer));
+        }
         for order in others.into_iter().chain([start, Order::Cold, Order::Stats, Order::Stop]) {
             let sent = encode_order(&order).unwrap();
             assert!(sent.ends_with('\n') && sent.matches('\n').count() == 1, "{sent:?}");

@@ -10,7 +10,7 @@ use super::leftovers;
 use super::protocol::{Answer, Layer, Order};
 use crate::rig::loop_device::LoopDevice;
 use crate::rig::server::Server;
-use crate::rig::{Device, Stats, ext4};
+use crate::rig::{Device, Stats, ext4, memory_group, swap};
 use crate::{Error, Profile};
 
 const READ_AHEAD_KIB: u32 = 128;
@@ -41,7 +41,7 @@ impl ServedRig {
                     // The reason for failing says more than what it leads to.
                     let _ = self.remove();
                 }
-                return started.map_err(without_right);
+                return started.map_err(|error| without_right(layer, error));
             }
             Order::Slow(on) => self.set_slow(on),
             Order::Cold => self.make_cold()?,
@@ -75,10 +75,12 @@ impl ServedRig {
             return Err(Error::Guardian("it has a rig already".into()));
         }
         self.layer = Some(layer);
-        if layer != Layer::Block {
+        if !matches!(layer, Layer::Block | Layer::Swap) {
             self.folder = Some(new_folder(parent)?);
         }
-        if let Some(latency) = profile.latency() {
+        if let (Layer::MemoryGroup, Some(group)) = (layer, &self.folder) {
+            memory_group::set_limit(group, size_bytes)?;
+        } else if let Some(latency) = profile.latency() {
             let device = Arc::new(Device::new(latency));
             self.device = Some(Arc::clone(&device));
             let server = self.server.insert(Server::start(device, size_bytes.next_multiple_of(4096))?);
@@ -95,6 +97,10 @@ impl ServedRig {
             fs::create_dir(&mount_point).map_err(|error| Error::at("make", &mount_point, error))?;
             ext4::make(disk.path())?;
             ext4::mount(disk.path(), &mount_point)?;
+        }
+        if let (Layer::Swap, Some(disk)) = (layer, &self.disk) {
+            swap::make(disk.path())?;
+            swap::start(disk.path())?;
         }
         if let Some(device) = &self.device {
             device.reset_stats();
@@ -180,11 +186,11 @@ fn new_folder(parent: &Path) -> Result<PathBuf, Error> {
 }
 
 /// Root that may not mount is a container's.
-fn without_right(error: Error) -> Error {
+fn without_right(layer: Layer, error: Error) -> Error {
     match error {
         Error::Io { what, source } if source.kind() == io::ErrorKind::PermissionDenied => {
             Error::Unsupported {
-                feature: "The slow disk".into(),
+                feature: layer.feature().into(),
                 needs: format!("the right to {what}"),
                 how_to_enable: "In a container, run it with --privileged.".into(),
             }

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use super::formatter::format_device;
 use crate::Error;
 
 /// Processes named when a disk is in use.
@@ -18,28 +17,8 @@ const USERS_NAMED_MAX: usize = 5;
 /// Makes a file system that the kernel has nothing left to do for afterwards: with lazy initialisation it would write
 /// inode tables in the background of whatever is measured.
 pub(crate) fn make(device: &Path) -> Result<(), Error> {
-    let arguments = ["-q", "-F", "-b", "4096", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
-    // An ordinary user's PATH, and with it root's after `su`, often lacks the system's folders.
-    let places = ["mkfs.ext4", "/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"];
-    for program in places {
-        let run = Command::new(program).args(arguments).arg(device).stdin(Stdio::null()).output();
-        match run {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(Error::io(format!("start {program}"), error)),
-            Ok(run) if run.status.success() => return Ok(()),
-            Ok(run) => {
-                return Err(Error::Program {
-                    command: format!("{program} {}", device.display()),
-                    said: format!("{}, {}", run.status, String::from_utf8_lossy(&run.stderr).trim()),
-                });
-            }
-        }
-    }
-    Err(Error::Unsupported {
-        feature: "The slow disk".into(),
-        needs: "mkfs.ext4".into(),
-        how_to_enable: "Install e2fsprogs: apt-get install e2fsprogs".into(),
-    })
+    let options = ["-q", "-F", "-b", "4096", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+    format_device("mkfs.ext4", "e2fsprogs", &options, device)
 }
 
 /// Mounts without access times, so that reading never writes.

@@ -25,6 +25,14 @@ impl SlowBlock {
     /// [`Error::Unsupported`] for [`Profile::Local`], which is no device of ours, without root, and where the kernel
     /// has no FUSE or loop devices.
     pub fn start(profile: Profile, size_bytes: u64) -> Result<Self, Error> {
+        Self::supported_for(profile)?;
+        let guardian = Guardian::start(Layer::Block, profile, size_bytes, Path::new("/"))?;
+        guardian.ask(Order::Slow(true))?;
+        Ok(Self { profile, guardian })
+    }
+
+    /// Whether this process can have a device of `profile`.
+    pub(super) fn supported_for(profile: Profile) -> Result<(), Error> {
         if profile.latency().is_none() {
             return Err(Error::Unsupported {
                 feature: "A slow block device".into(),
@@ -32,10 +40,7 @@ impl SlowBlock {
                 how_to_enable: "Use cloud, disk4 or saturated.".into(),
             });
         }
-        Self::supported()?;
-        let guardian = Guardian::start(Layer::Block, profile, size_bytes, Path::new("/"))?;
-        guardian.ask(Order::Slow(true))?;
-        Ok(Self { profile, guardian })
+        Self::supported()
     }
 
     /// Whether this process can have slow devices and disks.

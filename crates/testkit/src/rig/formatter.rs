@@ -1,0 +1,37 @@
+//! The programs that write the first structures of a file system, or of swap, to a device.
+
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::Error;
+
+/// Runs `program`, which is in `package`, with `options` on `device`.
+pub(super) fn format_device(
+    program: &str,
+    package: &str,
+    options: &[&str],
+    device: &Path,
+) -> Result<(), Error> {
+    // An ordinary user's PATH, and with it root's after `su`, often lacks the system's folders.
+    let places = [program.to_owned(), format!("/usr/sbin/{program}"), format!("/sbin/{program}")];
+    for place in places {
+        let run = Command::new(&place).args(options).arg(device).stdin(Stdio::null()).output();
+        match run {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io(format!("start {place}"), error)),
+            Ok(run) if run.status.success() => return Ok(()),
+            Ok(run) => {
+                return Err(Error::Program {
+                    command: format!("{place} {}", device.display()),
+                    said: format!("{}, {}", run.status, String::from_utf8_lossy(&run.stderr).trim()),
+                });
+            }
+        }
+    }
+    Err(Error::Unsupported {
+        feature: "The slow disk".into(),
+        needs: program.into(),
+        how_to_enable: format!("Install {package}: apt-get install {package}"),
+    })
+}

@@ -1,0 +1,42 @@
+//! Making swap on a device and using it before all other swap.
+
+use std::fs;
+use std::path::Path;
+
+use super::formatter::format_device;
+use crate::{Error, sys};
+
+/// The least that swap of a rig has; the kernel gives those of people who name none negative ones.
+const PRIORITY_MIN: u16 = 100;
+
+/// Writes the header of swap to the device.
+pub(crate) fn make(device: &Path) -> Result<(), Error> {
+    format_device("mkswap", "util-linux", &["-q"], device)
+}
+
+/// Swaps to the device from now on, and to what else there is when it is full.
+pub(crate) fn start(device: &Path) -> Result<(), Error> {
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    sys::swap_on(device, priority_above(&swaps)).map_err(|error| Error::at("swap to", device, error))
+}
+
+/// A priority above those of all swap in the text of /proc/swaps (proc_swaps(5)).
+fn priority_above(swaps: &str) -> u16 {
+    let last = |line: &str| line.split_whitespace().next_back()?.parse::<i32>().ok();
+    let highest = swaps.lines().filter_map(last).max().unwrap_or(0);
+    PRIORITY_MIN.max(u16::try_from(highest.saturating_add(1)).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_priority_is_above_all_others() {
+        let header = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+        let with = |lines: &str| priority_above(&format!("{header}{lines}"));
+        assert_eq!(with(""), 100);
+        assert_eq!(with("/dev/sda2 partition 2097148 0 -2\n"), 100);
+        assert_eq!(with("/dev/sda2 partition 2097148 0 -2\n/dev/loop0 partition 2097148 0 100\n"), 101);
+    }
+}
