@@ -121,7 +121,7 @@ const FEATURES: &[Feature] = &[
         present: || File::open("/proc/self/pagemap").is_ok_and(|file| has_pagemap_scan(file.as_fd())),
     },
     Feature {
-        name: "memory control group",
+        name: "control group of memory",
         purpose: "limits how much is prefetched where a program has less memory than the machine",
         remedy: "mount the memory controller; without it the machine's memory is the limit",
         need: Need::Optional,

@@ -58,6 +58,8 @@ pub struct Header {
     pub enabled: AtomicU32,
     /// 1 while memory control has speculation off; see [`crate::control`].
     pub paused: AtomicU32,
+    /// How often it was set.
+    pub pauses: AtomicU32,
     /// How often it went off, by [`crate::control::Reason`].
     pub control_crossings: [AtomicU64; Reason::COUNT],
     /// Ticks of the time-stamp counter in a second.
@@ -348,6 +350,8 @@ pub struct Counters {
     pub stall_ticks: AtomicU64,
     /// Hints that the original consumed without waiting.
     pub hints_used: AtomicU64,
+    /// Those of them that spared no stall of their own: pages next to each other, which the kernel brings together.
+    pub hints_clustered: AtomicU64,
     /// Hints that the original consumed but had to wait for.
     pub hints_late: AtomicU64,
     /// Time in those waits.

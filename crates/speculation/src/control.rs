@@ -29,8 +29,9 @@
 //! * *On*, at first. When the net overhead is more than 1 % of a half-life, and forks or unused hints are the greatest
 //!   part of the cost, speculation goes off: a **crossing**, with that as its [`Reason`]. If the stalls are the greatest
 //!   part there is a check.
-//! * *Checking*, also after 2 s on, and then 4, 8, 16 s after each other. It is left out if the stalls and forks, which
-//!   are all the harm that there can be, took below 1 % of the time, and put off to 16 s while `B` is 4 times that. The
+//! * *Checking*, also after half a second on, and then 1, 2, 4, 8, 16 s after each other; after a crossing from 0.2 s on.
+//!   It is left out if the stalls and forks, which are all the harm that there can be, took below 1 % of the time, and put
+//!   off to 16 s while `B` is 3 times that. The
 //!   first sample without a speculator is not looked at: what was driven out comes back in it. Then, with at least 16
 //!   stalls or 20 ms of processor time, the verdict: a crossing if for the same work the program waited longer than
 //!   alone, forks included, by more than 1 % of the time since the last check; else on again with a net overhead of 0.
@@ -44,9 +45,9 @@
 //! # Bound
 //!
 //! Speculation that only harms costs one threshold, 1 % of a half-life, and what one sample brings, for each time on; harm
-//! that shows in a check only, what 2 s bring. It is off for more than three half-lives then. So the loss stays below a
-//! third of a per cent of the time in the long run in the first case, and in the second below an eighth of the harm,
-//! sinking to a hundredth with the half-life. Checks that find nothing cost some 3 samples in 2, 4, 8, 16 ... s.
+//! that shows in a check only, what half a second brings the first time, and a fifth later on. It is off for more than
+//! three half-lives then. So the loss stays below a third of a per cent of the time in the long run in the first case, and
+//! in the second below a hundredth of the harm. Checks that find nothing cost some 3 samples, which are shorter then.
 
 /// Half-life at first.
 pub const HALF_LIFE_US: u64 = 5_000_000;
@@ -60,8 +61,9 @@ const NEGLIGIBLE_PART: i64 = 10;
 const STEADY_HALF_LIVES: u64 = 4;
 /// What of a stall an unused hint costs, as a part.
 const UNUSED_PART: u64 = 8;
-/// Time on before the first check, and at most between checks.
-const CHECK_AFTER_US: u64 = 2_000_000;
+/// Time on before the first check, before the first one after a crossing, and at most between checks.
+const CHECK_AFTER_US: u64 = 500_000;
+const CHECK_AFTER_CROSSING_US: u64 = 200_000;
 const CHECK_AFTER_US_MAX: u64 = 16_000_000;
 /// What must have been seen of the program alone before a verdict: that many stalls, or so much processor time.
 const CHECK_STALLS_MIN: u64 = 16;
@@ -71,7 +73,7 @@ const CHECK_US_MAX: u64 = 1_000_000;
 /// A loss that is a crossing, as a part of the time since the last check; also what is not worth a check.
 const HARM_PART: u64 = 100;
 /// A gain so many times as great as all the harm that there can be is plain.
-const PLAIN_GAIN: u64 = 4;
+const PLAIN_GAIN: u64 = 3;
 /// Baselines have 20 fractional bits.
 const BASELINE_SHIFT: u32 = 20;
 
@@ -244,6 +246,12 @@ impl Controller {
         matches!(self.state, State::On)
     }
 
+    /// Whether the program is looked at alone.
+    #[must_use]
+    pub const fn is_checking(&self) -> bool {
+        matches!(self.state, State::Checking { .. })
+    }
+
     /// How often it went off.
     #[must_use]
     pub const fn crossings(&self) -> u64 {
@@ -348,7 +356,7 @@ impl Controller {
         self.level = (self.level + 1).min(LEVEL_MAX);
         // The threshold has grown with the half-life: what is decayed is one of the new ones.
         self.net_us = self.threshold_us();
-        self.check_after_us = CHECK_AFTER_US;
+        self.check_after_us = CHECK_AFTER_CROSSING_US;
         self.forget();
         Change::Off(reason)
     }

@@ -337,6 +337,13 @@ impl Policy {
         }
     }
 
+    /// A speculation is over because the caller wanted none for a while, which says nothing of the next: hints of it that
+    /// the original used.
+    pub fn on_interruption(&mut self, used: u64) {
+        self.unjudged = false;
+        self.saved = self.saved.saturating_add(used.saturating_mul(self.stall_mean));
+    }
+
     /// The device serves so few requests at once that prefetching from it does not help.
     pub fn set_saturated(&mut self, saturated: bool) {
         if saturated && !self.saturated {

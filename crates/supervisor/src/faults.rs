@@ -23,7 +23,7 @@ use crate::ffi::{self, FaultSignals};
 const FAULTS_MIN: u64 = 4;
 /// How long quiet is kept at first, and at most.
 const QUIET_MIN: Duration = Duration::from_millis(500);
-const QUIET_MAX: Duration = Duration::from_secs(64);
+const QUIET_MAX: Duration = Duration::from_secs(2);
 
 /// The processes that want to be told of their faults.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use std::{fs, sync::atomic::Ordering::Relaxed, time::Instant};
 
 use forebay_speculation::{
-    channel::SLOT_CLAIMED,
+    channel::{Header, SLOT_CLAIMED},
     control::{Change, Controller, Sample},
 };
 
@@ -35,6 +35,11 @@ impl MemoryControl {
         }
     }
 
+    /// Whether samples are wanted at shorter intervals.
+    pub fn is_checking(&self) -> bool {
+        self.controller.is_checking()
+    }
+
     /// Takes a sample.
     pub fn look(&mut self, channel: &Channel, ledger: &Ledger) {
         if !self.enabled {
@@ -59,7 +64,7 @@ impl MemoryControl {
             elapsed_us: self.sampled.elapsed().as_micros().try_into().unwrap_or(u64::MAX),
             cpu_us: cpu_us.saturating_sub(std::mem::replace(&mut self.cpu_us, cpu_us)),
             stalls,
-            used: figures.hints_used.saturating_sub(before.hints_used),
+            used: figures.stalls_spared().saturating_sub(before.stalls_spared()),
             unused: figures.hints_wrong.saturating_sub(before.hints_wrong),
             stall_us: self.stall_us,
             forks_us: forks_us + forks_us / COPIES_PART,
@@ -68,14 +73,19 @@ impl MemoryControl {
         self.sampled = Instant::now();
         match self.controller.on_sample(&sample) {
             Some(Change::Off(reason)) => {
-                header.paused.store(1, Relaxed);
+                pause(header);
                 header.control_crossings[reason as usize].fetch_add(1, Relaxed);
             }
-            Some(Change::Pause) => header.paused.store(1, Relaxed),
+            Some(Change::Pause) => pause(header),
             Some(Change::On | Change::Resume) => header.paused.store(0, Relaxed),
             None => {}
         }
     }
+}
+
+fn pause(header: &Header) {
+    header.pauses.fetch_add(1, Relaxed);
+    header.paused.store(1, Relaxed);
 }
 
 /// Processor time of the main thread.

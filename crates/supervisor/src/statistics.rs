@@ -109,6 +109,7 @@ figures! {
     stalls,
     stall_ticks,
     hints_used,
+    hints_clustered,
     hints_late,
     late_ticks,
     hints_data,
@@ -138,7 +139,13 @@ impl Figures {
     /// Stalls that the program would have had.
     #[must_use]
     pub fn stalls_before(&self) -> u64 {
-        self.stalls_after().saturating_add(self.hints_used)
+        self.stalls_after().saturating_add(self.stalls_spared())
+    }
+
+    /// Used hints that spared it a stall each.
+    #[must_use]
+    pub fn stalls_spared(&self) -> u64 {
+        self.hints_used.saturating_sub(self.hints_clustered)
     }
 
     /// Stalls that it had: with no hint, or with one that came too late.
@@ -160,11 +167,11 @@ impl Figures {
         self.stall_ticks.saturating_add(self.late_ticks)
     }
 
-    /// About the time that used hints spared the program, in ticks: a mean stall each.
+    /// About the time that used hints spared the program, in ticks: a mean stall for each that was spared.
     #[must_use]
     pub fn saved_ticks(&self) -> u64 {
         let mean = self.stall_ticks.checked_div(self.stalls).unwrap_or(0);
-        self.hints_used.saturating_mul(mean)
+        self.stalls_spared().saturating_mul(mean)
     }
 
     /// Speculators that computing with made-up values ended: the extraneous signals.

@@ -32,6 +32,8 @@ const EXECUTOR_DELAY: Duration = Duration::from_millis(1);
 const ROUND: Duration = Duration::from_millis(100);
 /// The same while a process has none of the signals that it asked for: it may fault any time.
 const ROUND_FAULTS: Duration = Duration::from_millis(20);
+/// The same while speculation pauses for memory control to see the program alone.
+const ROUND_CHECK: Duration = Duration::from_millis(40);
 const ROUND_FIRST: Duration = Duration::from_millis(5);
 /// Free slots below which those of dead processes are looked for.
 const FREE_SLOTS_MIN: usize = 64;
@@ -84,7 +86,7 @@ pub fn watch(
             harvest(channel, executor, ledger);
             control.look(channel, ledger);
             round = (round * 2).min(if faults.awaited() { ROUND_FAULTS } else { ROUND });
-            timeout = round;
+            timeout = if control.is_checking() { round.min(ROUND_CHECK) } else { round };
             next_round = Instant::now() + round / 2;
         }
     }

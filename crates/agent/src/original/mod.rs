@@ -68,6 +68,8 @@ struct Private {
     /// Page reclaims of the original when it was last forked, and the time of that.
     forked_with: (u64, u64),
     started: u64,
+    /// Pauses of all speculation before the last fork.
+    pauses: u32,
     /// When the size of the process was last looked at.
     weighed_at: u64,
     behind: Behind,
@@ -89,6 +91,7 @@ static PRIVATE: PrivateCell = PrivateCell(UnsafeCell::new(Private {
     faults: fault::Seen::new(),
     forked_with: (0, 0),
     started: 0,
+    pauses: 0,
     weighed_at: 0,
     behind: Behind::new(),
     switches: [(0, 0); 16],
@@ -755,6 +758,7 @@ fn spawn(in_flight: bool) -> Option<Spawned> {
         return None;
     }
     private.forked_with = (page_reclaims(), ticks());
+    private.pauses = session::header()?.pauses.load(Relaxed);
     let stall_us = private.policy.stall_mean() / ticks_per_us;
     let before = ticks();
     let Some((spawned, generation)) = spawn::fork(slot, stall_us) else {

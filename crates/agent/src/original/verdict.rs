@@ -47,6 +47,10 @@ pub fn judge(slot: &Slot, private: &mut Private) {
     private.policy.on_copies(copying);
     slot.counters.copies.fetch_add(copies, Relaxed);
     slot.counters.copy_ticks.fetch_add(copying, Relaxed);
+    if session::header().is_some_and(|header| header.pauses.load(Relaxed) != private.pauses) {
+        private.policy.on_interruption(private.used);
+        return;
+    }
     let spared = private.late_saved / private.policy.stall_mean().max(1);
     private.policy.on_end(ticks(), private.used + spared, 0, wrong);
     if let Some(index) = blamed(slot, generation) {

@@ -51,6 +51,7 @@ fn counters() -> Counters {
         stalls: AtomicU64::new(0),
         stall_ticks: AtomicU64::new(0),
         hints_used: AtomicU64::new(0),
+        hints_clustered: AtomicU64::new(0),
         hints_late: AtomicU64::new(0),
         late_ticks: AtomicU64::new(0),
         hints_data: AtomicU64::new(0),

@@ -26,6 +26,8 @@ const RUNS_MAX: usize = 32;
 const PIDFD_SELF: isize = -10_000;
 /// Entries of the original's page map that are read together.
 const PEEKED: usize = 32;
+/// Pages that the kernel brings together when one is missing (`page-cluster`).
+const CLUSTER: usize = 8;
 const PAUSE_US: i64 = 100;
 
 /// The pages.
@@ -36,6 +38,9 @@ pub struct Ahead {
     /// How many of them, from the oldest on, were seen to be in memory.
     landed: usize,
     unlooked: usize,
+    /// The page behind the last one that the original came to, and how many in a row it did.
+    next: usize,
+    row: usize,
 }
 
 impl Ahead {
@@ -176,7 +181,7 @@ impl Dropped {
 /// Forgets the hinted pages that the original has come to.
 fn look(state: &mut State) {
     state.memory.ahead.unlooked = 0;
-    let mut used = 0;
+    let (mut used, mut clustered) = (0, 0);
     let mut peek = Peek { from: 0, len: 0, map: [0; PEEKED] };
     let mut dropped =
         Dropped { runs: [n::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; RUNS_MAX], len: 0 };
@@ -189,7 +194,11 @@ fn look(state: &mut State) {
                 for index in 0..=skipped {
                     dropped.add(state.memory.ahead.at(index));
                 }
-                state.memory.ahead.forget(skipped + 1);
+                let ahead = &mut state.memory.ahead;
+                ahead.forget(skipped + 1);
+                ahead.row = if ahead.next == page { ahead.row + 1 } else { 0 };
+                ahead.next = page + PAGE;
+                clustered += u64::from(ahead.row % CLUSTER != 0);
                 used += 1;
                 continue 'next;
             }
@@ -199,7 +208,8 @@ fn look(state: &mut State) {
     dropped.flush();
     if used > 0 {
         state.slot.counters.hints_used.fetch_add(used, Relaxed);
-        state.slot.pages_used.fetch_add(used, Relaxed);
+        state.slot.counters.hints_clustered.fetch_add(clustered, Relaxed);
+        state.slot.pages_used.fetch_add(used - clustered, Relaxed);
         state.hints.consumed();
         state.memory.trust.used += used;
     }
