@@ -19,6 +19,7 @@
 
 pub mod case;
 pub mod guests;
+pub mod memory;
 pub mod observe;
 pub mod run;
 pub mod scratch;
