@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use forebay_testkit::{Profile, SlowBlock};
 
+use crate::scratch;
+
 const SWAP_BYTES: u64 = 2 << 30;
 /// Above any other swap that the machine may have.
 const SWAP_PRIORITY: &str = "32767";
@@ -33,8 +35,9 @@ fn start_swap() -> Result<(), String> {
     if !crate::root() {
         return Err("only root may swap to a device of its own".to_owned());
     }
-    let device = SlowBlock::start(Profile::Cloud, SWAP_BYTES).map_err(|error| error.to_string())?;
-    // A device that only answers through a process makes everybody wait long enough.
+    let wanted = scratch::disk().filter(|profile| profile.latency().is_some());
+    let device =
+        SlowBlock::start(wanted.unwrap_or(Profile::Cloud), SWAP_BYTES).map_err(|error| error.to_string())?;
     device.set_latency(false).map_err(|error| error.to_string())?;
     for words in [&["mkswap", "-q"][..], &["swapon", "--priority", SWAP_PRIORITY][..]] {
         let places = ["", "/usr/sbin/", "/sbin/"];
@@ -46,6 +49,8 @@ fn start_swap() -> Result<(), String> {
             return Err(format!("{}: {}", words[0], String::from_utf8_lossy(&output.stderr).trim()));
         }
     }
+    // Otherwise a device that answers through a process makes everybody wait long enough.
+    device.set_latency(wanted.is_some()).map_err(|error| error.to_string())?;
     let _ = DEVICE.set(device);
     Ok(())
 }
