@@ -1,6 +1,8 @@
 /* Has deep stacks swapped out below it: the main one, one of a thread, one that grows down by itself; locks memory. */
 #include "faulting.h"
 
+enum { ROOM = 4 << 20 };
+
 static unsigned char *data;
 
 /* A page and more of stack for each level, all of it looked at again on the way back. */
@@ -36,10 +38,11 @@ int main(void)
         if (pthread_create(&thread, NULL, on_thread, (void *)1200) != 0)
             die("pthread_create");
         pthread_join(thread, NULL);
-        unsigned char *top = mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        unsigned char *grows = mmap(top + (1 << 20) - 4 * BLOCK, 4 * BLOCK, PROT_READ | PROT_WRITE,
+        /* The kernel lets it grow only where a mebibyte below stays free. */
+        unsigned char *top = mmap(NULL, ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        unsigned char *grows = mmap(top + ROOM - 4 * BLOCK, 4 * BLOCK, PROT_READ | PROT_WRITE,
                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_GROWSDOWN, -1, 0);
-        munmap(top, (1 << 20) - 4 * BLOCK);
+        munmap(top, ROOM - 4 * BLOCK);
         for (int page = 3; page > -60; page--)
             grows[page * BLOCK + 8] = page & 127;
         touch_pages(data, MEMORY, TOUCHES / 2);

@@ -65,6 +65,11 @@ guests! {
     swapped_shared_memory_is_counted_in_once: swapping("swap_shared", &[]);
     swapped_system_v_memory_is_counted_in_once: swapping("swap_shared", &["system-v"]).named("swap_system_v");
     swapped_stacks_and_locked_memory_stay_what_they_are: swapping("swap_stack", &[]);
+    a_coroutine_needs_no_room_for_signals: swapping("swap_small_stacks", &[]);
+    a_small_alternate_stack_is_the_programs_own: swapping("swap_small_stacks", &["6144"]).named("swap_alternate_stack");
+    an_alternate_stack_of_the_usual_size_is_the_programs_own:
+        swapping("swap_small_stacks", &["8192"]).named("swap_usual_alternate_stack");
+    calls_are_not_interrupted_amid_waits_for_swap: swapping("swap_calls", &[]);
     a_pager_of_the_programs_own_works_over_swap: swapping("swap_pager", &[]);
     threads_and_timers_may_wait_for_swap_together: swapping("swap_threads", &[]);
     programs_may_be_executed_amid_waits_for_swap: swapping("swap_exec", &[]);
@@ -72,8 +77,6 @@ guests! {
     writes_to_mapped_files_happen_once_or_never: mapping("mapped_writes");
     mapped_files_may_change_and_shrink: mapping("mapped_changes");
     mapped_files_may_change_under_a_memory_limit: mapping("mapped_changes").named("mapped_changes_limited").memory_limit(LIMIT_MIB);
-    handlers_of_the_programs_own_run_under_a_memory_limit:
-        mapping("fault_handlers").named("fault_handlers_limited").memory_limit(LIMIT_MIB);
     effects_between_waits_for_both_happen_once:
         mapping("fault_effects").named("fault_effects_limited").memory_limit(LIMIT_MIB);
 }
