@@ -265,13 +265,6 @@ fn sqlite_queries_a_mapped_file() {
         .check();
 }
 
-#[test]
-fn ripgrep_searches_mapped_files() {
-    let _ = Case::new("ripgrep_searches_mapped_files", ["rg", "--mmap", "-c", "mill.*stone", "long.txt"])
-        .setup(texts)
-        .check();
-}
-
 /// Without this the others would prove nothing: a speculator runs ahead of the guest's faults, and past its effects.
 fn takes_place(name: &'static str, case: fn() -> Case) {
     if switch("FOREBAY_PROMISE_PLAIN") {
