@@ -1,6 +1,7 @@
 /* Trusts its data and runs amok where they are not what the file holds: every block of the file is a good one,
- * so a run that follows any made-up block shows. The way of running amok is the second argument. */
-#include "hostile.h"
+ * so a run that follows any made-up block shows. The way of running amok is the second argument. With a third the blocks
+ * are in memory, of which there is more than a limit leaves. */
+#include "faulting.h"
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -18,6 +19,10 @@ static void *spin(void *argument)
         *(volatile char *)argument += 1;
     return NULL;
 }
+
+/* The blocks of the file, many times over. */
+static unsigned char *copies;
+static unsigned char *shared;
 
 static void amok(const char *way, pid_t parent)
 {
@@ -116,9 +121,42 @@ static void amok(const char *way, pid_t parent)
             lseek(fd, 12345, SEEK_SET);
             ftruncate(fd, 0);
         }
+    } else if (!strcmp(way, "share")) {
+        memset(shared, 'A', BLOCK);
+        msync(shared, BLOCK, MS_SYNC);
+    } else if (!strcmp(way, "move")) {
+        /* What was moved aside, what lies there by now, and what all of it is asked of. */
+        FILE *maps = fopen("/proc/self/maps", "r");
+        char line[512];
+        unsigned long from, to;
+        for (unsigned i = 0; maps && i < 1000 && fgets(line, sizeof line, maps); i++)
+            if (sscanf(line, "%lx-%lx", &from, &to) == 2 && to - from >= 1 << 20)
+                mremap((void *)from, to - from, to - from, MREMAP_MAYMOVE | MREMAP_FIXED,
+                       (void *)(0x70000000ul + ((unsigned long)i << 32)));
+        madvise(copies, MEMORY, MADV_DONTNEED);
+        mmap(copies, MEMORY, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        mprotect(copies, MEMORY, PROT_NONE);
+        mlockall(MCL_CURRENT | MCL_FUTURE);
+    } else if (!strcmp(way, "handlers")) {
+        for (int number = 1; number < 65; number++)
+            signal(number, SIG_IGN);
+        stack_t stack = {.ss_sp = copies, .ss_size = 1 << 16};
+        sigaltstack(&stack, NULL);
+        for (int number = 1; number < 65; number++)
+            raise(number);
     } else {
         die("no such way");
     }
+}
+
+static const unsigned *block_of(int fd, unsigned number, unsigned round)
+{
+    static unsigned block[BLOCK / sizeof(unsigned)];
+    if (copies)
+        return (const unsigned *)(copies + ((size_t)round % 6 * 2000 + number) * BLOCK);
+    if (pread(fd, block, BLOCK, (off_t)number * BLOCK) != BLOCK)
+        die("pread");
+    return block;
 }
 
 int main(int argc, char **argv)
@@ -131,11 +169,18 @@ int main(int argc, char **argv)
     socketpair(AF_UNIX, SOCK_STREAM, 0, sockets);
     struct rlimit core = {RLIM_INFINITY, RLIM_INFINITY};
     setrlimit(RLIMIT_CORE, &core);
-    unsigned block[BLOCK / sizeof(unsigned)];
-    for (unsigned i = 0; i < 400; i++) {
+    shared = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED, out, 0);
+    if (argc > 3) {
+        copies = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        for (size_t block = 0; block < MEMORY / BLOCK; block++)
+            pread(fd, copies + block * BLOCK, BLOCK, (off_t)(block % 2000) * BLOCK);
+    }
+    for (unsigned i = 0; i < (copies ? 4000 : 400); i++) {
         unsigned number = i * 769u % 2000;
-        if (pread(fd, block, BLOCK, (off_t)number * BLOCK) != BLOCK)
-            die("pread");
+        const unsigned *block = block_of(fd, number, i / 400);
+        /* Not even a wrong block of memory is empty. */
+        if (copies && block[0] != 0 && block[1] != number)
+            die("block");
         if (block[0] != 0x600d600d || block[1] != number)
             amok(argv[2], parent);
         checksum = checksum * 31 + block[2];

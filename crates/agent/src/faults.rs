@@ -21,7 +21,13 @@ const SIGNAL: u32 = n::SIGURG;
 /// What the kernel says of a signal that a descriptor caused (siginfo's `si_code`).
 const POLL_IN: i32 = 1;
 const STACK_BYTES: usize = 32 << 10;
+/// What the program's alternate stack must have, so that our signal fits besides a handler of the program's that runs
+/// there (each has a frame of 3 KiB and more), and so that it fits where only handlers do that end the program.
+const ROOM_BYTES_MIN: usize = 24 << 10;
+const ROOM_ALONE_BYTES_MIN: usize = 8 << 10;
+const SIGNALS: u32 = 64;
 const SS_DISABLE: i32 = 2;
+const SIG_IGNORE: usize = 1;
 /// How long the supervisor gets to take its event back.
 const CLOSE_PAUSES_MAX: u32 = 1000;
 const NOBODY: u32 = u32::MAX;
@@ -39,6 +45,8 @@ static STACK: Stack = Stack(UnsafeCell::new([0; STACK_BYTES]));
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 /// End of the heap, as the program knows it.
 static HEAP_END: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of the main thread's alternate stack.
+static ROOM: AtomicUsize = AtomicUsize::new(0);
 /// This process's entry in the header.
 static ENTRY: AtomicU32 = AtomicU32::new(NOBODY);
 
@@ -118,14 +126,10 @@ unsafe fn begin(header: &Header, process: u32) {
         {
             return;
         }
-        let Some((index, entry)) = claim(header, process) else { return };
-        let mut stack = MaybeUninit::<SignalStack>::zeroed();
-        if sys!(n::__NR_sigaltstack, 0, stack.as_mut_ptr()) == 0
-            && stack.assume_init().flags & SS_DISABLE != 0
-        {
-            let own = SignalStack { address: STACK.0.get() as usize, flags: 0, size: STACK_BYTES };
-            let _ = sys!(n::__NR_sigaltstack, &raw const own, 0);
+        if !offer_stack() {
+            return;
         }
+        let Some((index, entry)) = claim(header, process) else { return };
         let action = Action {
             handler: handler(),
             flags: u64::from(n::SA_SIGINFO | n::SA_ONSTACK | n::SA_RESTART) | speculator::SA_RESTORER,
@@ -137,6 +141,54 @@ unsafe fn begin(header: &Header, process: u32) {
             ENTRY.store(index, Ordering::Relaxed);
         }
     }
+}
+
+/// Sees to it that there is a stack for the signal: ours, where the program has none of its own. Whether it has room
+/// enough.
+///
+/// # Safety
+/// The main thread calls.
+unsafe fn offer_stack() -> bool {
+    // SAFETY: (all) the calls read and fill locals, and the stack is a static.
+    unsafe {
+        let mut stack = MaybeUninit::<SignalStack>::zeroed();
+        if sys!(n::__NR_sigaltstack, 0, stack.as_mut_ptr()) < 0 {
+            return false;
+        }
+        let stack = stack.assume_init();
+        let mut room = stack.size;
+        if stack.flags & SS_DISABLE != 0 {
+            let own = SignalStack { address: STACK.0.get() as usize, flags: 0, size: STACK_BYTES };
+            if sys!(n::__NR_sigaltstack, &raw const own, 0) < 0 {
+                return false;
+            }
+            room = STACK_BYTES;
+        }
+        ROOM.store(room, Ordering::Relaxed);
+    }
+    has_room()
+}
+
+/// Whether the signal fits on the main thread's alternate stack, whatever else runs there.
+fn has_room() -> bool {
+    let room = ROOM.load(Ordering::Relaxed);
+    room >= ROOM_BYTES_MIN || (room >= ROOM_ALONE_BYTES_MIN && !handlers_return_to_stack())
+}
+
+/// Whether a handler of the program's runs on the alternate stack that may return: one of a signal that is not a fault.
+fn handlers_return_to_stack() -> bool {
+    (1..=SIGNALS).any(|signal| {
+        let mut action = MaybeUninit::<Action>::zeroed();
+        // SAFETY: the call fills a local, whose zeroes are valid too.
+        let action = unsafe {
+            let _ = sys!(n::__NR_rt_sigaction, signal, 0, action.as_mut_ptr(), 8);
+            action.assume_init()
+        };
+        action.handler > SIG_IGNORE
+            && action.handler != handler()
+            && action.flags & u64::from(n::SA_ONSTACK) != 0
+            && ![n::SIGSEGV, n::SIGBUS, n::SIGILL, n::SIGFPE].contains(&signal)
+    })
 }
 
 fn claim(header: &Header, process: u32) -> Option<(u32, &Watched)> {
@@ -188,18 +240,36 @@ extern "C" fn on_signal(_signal: i32, info: *const i32, context: *mut u8) {
 /// The program is making `call`.
 pub unsafe fn signal_call(call: &Call) -> isize {
     let [signal, new, old, ..] = call.arguments;
-    // SAFETY: (all) the caller's; what the kernel has written can be written again.
+    // SAFETY: (all) the caller's; what the kernel has written can be written again, and what it has read be read.
     unsafe {
         if call.number as u32 == n::__NR_sigaltstack {
             let result = call.execute();
+            // Other threads have stacks of their own.
+            let is_main = || sys!(n::__NR_getpid) == sys!(n::__NR_gettid) && !original::is_vfork_child();
+            if result == 0
+                && signal != 0
+                && ENTRY.load(Ordering::Relaxed) != NOBODY
+                && is_main()
+                && !offer_stack()
+            {
+                withdraw();
+            }
             let old = new as *mut SignalStack;
             if result == 0 && !old.is_null() && (*old).address == STACK.0.get() as usize {
                 old.write(SignalStack { address: 0, flags: SS_DISABLE, size: 0 });
             }
             return result;
         }
-        if signal as u32 != SIGNAL || ENTRY.load(Ordering::Relaxed) == NOBODY {
+        if ENTRY.load(Ordering::Relaxed) == NOBODY {
             return call.execute();
+        }
+        if signal as u32 != SIGNAL {
+            let result = call.execute();
+            // A vfork child has handlers of its own.
+            if result == 0 && new != 0 && !has_room() && !original::is_vfork_child() {
+                withdraw();
+            }
+            return result;
         }
         if new != 0 {
             withdraw();

@@ -3,10 +3,15 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::path::PathBuf;
 
 use crate::run::{Launch, Outcome, Side, find_program};
 use crate::scratch::{self, Scratch};
-use crate::{skip, tree};
+use crate::{memory, skip, switch, tree};
+
+/// Runs of a side until the kernel kills nothing of it: where much is swapped it gives up on a group now and then,
+/// although there is swap left, whatever runs in it.
+const RUNS_MAX: u32 = 5;
 
 /// Ends an observer that was started before a run: gets the outcome, says what it saw.
 pub type Finish = Box<dyn FnOnce(&mut Outcome) -> String>;
@@ -26,6 +31,8 @@ pub struct Case {
     observers: Vec<Observer>,
     normalise: Option<fn(&mut Outcome)>,
     cold_names: bool,
+    memory_limit_mib: Option<u64>,
+    faults: bool,
     seconds: u64,
 }
 
@@ -44,6 +51,8 @@ impl Case {
             observers: Vec::new(),
             normalise: None,
             cold_names: false,
+            memory_limit_mib: None,
+            faults: false,
             seconds: 30,
         }
     }
@@ -118,6 +127,21 @@ impl Case {
         self
     }
 
+    /// Leaves the command, and `forebay run` where that is used, `mib` mebibytes of memory, and swap for the rest. Where
+    /// that cannot be had, the case is skipped.
+    #[must_use]
+    pub fn memory_limit(mut self, mib: u64) -> Self {
+        self.memory_limit_mib = Some(mib);
+        self
+    }
+
+    /// The command must have waited for pages of its memory: without that the case would prove nothing.
+    #[must_use]
+    pub fn faults(mut self) -> Self {
+        self.faults = true;
+        self
+    }
+
     /// Seconds until the command counts as hung.
     #[must_use]
     pub fn seconds(mut self, seconds: u64) -> Self {
@@ -139,6 +163,10 @@ impl Case {
             skip(&self.name, &format!("{} is not installed", program.to_string_lossy()));
             return None;
         }
+        if let Some(obstacle) = self.memory_limit_mib.and_then(|_| memory::obstacle()) {
+            skip(&self.name, obstacle);
+            return None;
+        }
         let without = self.run(Side::Without);
         let with = self.run(Side::With);
         let figures: Vec<String> =
@@ -157,12 +185,34 @@ impl Case {
             self.argv,
             found.join("\n"),
         );
+        assert!(
+            !self.faults || switch("FOREBAY_PROMISE_PLAIN") || with.figure("page_faults") > 0.0,
+            "{}: it never waited for a page\n  statistics: {figures}",
+            self.name,
+        );
         Some(with)
     }
 
     /// Runs one side from a fresh, cold scratch directory.
+    ///
+    /// # Panics
+    /// When the directory or the control group cannot be made.
     #[must_use]
     pub fn run(&self, side: Side) -> Outcome {
+        let Some(mib) = self.memory_limit_mib else { return self.run_in(None, side) };
+        let mut runs = 0;
+        loop {
+            let group = memory::Group::start(&self.name, mib)
+                .unwrap_or_else(|why| panic!("{}: a group with {mib} MiB: {why}", self.name));
+            let outcome = self.run_in(Some(group.members()), side);
+            runs += 1;
+            if group.killed() == 0 || runs == RUNS_MAX {
+                return outcome;
+            }
+        }
+    }
+
+    fn run_in(&self, group: Option<PathBuf>, side: Side) -> Outcome {
         let base = Scratch::fresh(scratch::base().join(&self.name));
         let scratch = Scratch::fresh(base.at("scratch"));
         let aside = Scratch::fresh(base.at("aside"));
@@ -176,6 +226,7 @@ impl Case {
             argv: &self.argv,
             options: &self.options,
             before: &self.before,
+            group,
             stdin: self.stdin.as_deref(),
             env: &self.env,
             cwd: scratch.path(),

@@ -49,7 +49,8 @@ pub fn build_as(name: &str, kind: Kind) -> PathBuf {
     };
     let output = directory.join(format!("{name}{suffix}"));
     let changed = |path: &Path| fs::metadata(path).and_then(|m| m.modified()).ok();
-    let newest = changed(&source).max(changed(&sources.join("hostile.h")));
+    let headers = ["hostile.h", "faulting.h"].map(|header| changed(&sources.join(header)));
+    let newest = headers.into_iter().fold(changed(&source), Ord::max);
     if changed(&output).is_some_and(|built| Some(built) > newest) {
         return output;
     }

@@ -7,7 +7,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `FOREBAY_PROMISE_PLAIN=1` | both sides run without `forebay run`: checks that the cases themselves are repeatable |
-//! | `FOREBAY_PROMISE_DISK=cloud` | scratch directories lie on the slow disk of that profile (root only) |
+//! | `FOREBAY_PROMISE_DISK=cloud` | scratch directories and swap lie on slow disks of that profile (root only) |
 //! | `FOREBAY_PROMISE_LONG=1` | the exhaustive variants, see each test |
 //! | `FOREBAY_PROMISE_DROP=1` | also drop every page and name cache of the machine before a run (root only) |
 //! | `FOREBAY_PROMISE_FIGURES=FILE` | append each case's statistics to the file, one line a case |
@@ -19,6 +19,7 @@
 
 pub mod case;
 pub mod guests;
+pub mod memory;
 pub mod observe;
 pub mod run;
 pub mod scratch;

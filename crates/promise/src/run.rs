@@ -80,6 +80,8 @@ pub struct Launch<'a> {
     pub options: &'a [&'a str],
     /// Commands in front of the whole, as `refuse seccomp --` is.
     pub before: &'a [OsString],
+    /// The member list of a control group that all of it becomes a member of.
+    pub group: Option<PathBuf>,
     /// Standard input; nothing where there is none.
     pub stdin: Option<&'a [u8]>,
     /// Variables beyond the fixed ones.
@@ -104,7 +106,11 @@ impl Launch<'_> {
         let _ = fs::remove_file(&report);
         let _ = fs::remove_file(&stats);
         let mut command = Command::new(warden());
-        command.arg(&report).arg(self.seconds.to_string()).args(self.before);
+        command.arg(&report).arg(self.seconds.to_string());
+        if let Some(members) = &self.group {
+            command.args(["sh", "-c", "echo 0 > \"$0\" && exec \"$@\""]).arg(members);
+        }
+        command.args(self.before);
         if side == Side::With && !crate::switch("FOREBAY_PROMISE_PLAIN") {
             command.arg(forebay()).arg("run");
             command.args(self.options).arg("--json").arg(&stats).arg("--");

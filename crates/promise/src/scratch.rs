@@ -137,14 +137,18 @@ pub fn base() -> PathBuf {
     const DISK_BYTES: u64 = 4 << 30;
 
     let own = format!("forebay-promise-{}", std::process::id());
-    let Some(profile) = std::env::var("FOREBAY_PROMISE_DISK").ok().filter(|name| !name.is_empty()) else {
-        return folder_on_disk().join(own);
-    };
-    let disk = DISK.get_or_init(|| {
-        let profile: Profile = profile.parse().expect("a profile in FOREBAY_PROMISE_DISK");
-        SlowDisk::start(profile, DISK_BYTES).expect("start the slow disk")
-    });
+    let Some(profile) = disk() else { return folder_on_disk().join(own) };
+    let disk = DISK.get_or_init(|| SlowDisk::start(profile, DISK_BYTES).expect("start the slow disk"));
     disk.mount_point().join(own)
+}
+
+/// The disk that is asked for, if one is.
+///
+/// # Panics
+/// When there is none of that name.
+pub(crate) fn disk() -> Option<Profile> {
+    let name = std::env::var("FOREBAY_PROMISE_DISK").ok().filter(|name| !name.is_empty())?;
+    Some(name.parse().expect("a profile in FOREBAY_PROMISE_DISK"))
 }
 
 /// Where temporary files go, unless that is in memory, where nothing is ever cold: then beside the tests.
