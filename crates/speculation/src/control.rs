@@ -29,7 +29,7 @@
 //! * *On*, at first. When the net overhead is more than 1 % of a half-life, and forks or unused hints are the greatest
 //!   part of the cost, speculation goes off: a **crossing**, with that as its [`Reason`]. If the stalls are the greatest
 //!   part there is a check.
-//! * *Checking*, also after half a second on, and then 1, 2, 4, 8, 16 s after each other; after a crossing from 0.2 s on.
+//! * *Checking*, also after two seconds on, and then 4, 8, 16 s after each other; after a crossing from 0.5 s on.
 //!   It is left out if the stalls and forks, which are all the harm that there can be, took below 1 % of the time, and put
 //!   off to 16 s while `B` is 3 times that. The
 //!   first sample without a speculator is not looked at: what was driven out comes back in it. Then, with at least 16
@@ -45,9 +45,9 @@
 //! # Bound
 //!
 //! Speculation that only harms costs one threshold, 1 % of a half-life, and what one sample brings, for each time on; harm
-//! that shows in a check only, what half a second brings the first time, and a fifth later on. It is off for more than
+//! that shows in a check only, what two seconds bring the first time, and half a second later on. It is off for more than
 //! three half-lives then. So the loss stays below a third of a per cent of the time in the long run in the first case, and
-//! in the second below a hundredth of the harm. Checks that find nothing cost some 3 samples, which are shorter then.
+//! in the second below a thirtieth of the harm. Checks that find nothing cost some 3 samples, which are shorter then.
 
 /// Half-life at first.
 pub const HALF_LIFE_US: u64 = 5_000_000;
@@ -62,8 +62,8 @@ const STEADY_HALF_LIVES: u64 = 4;
 /// What of a stall an unused hint costs, as a part.
 const UNUSED_PART: u64 = 8;
 /// Time on before the first check, before the first one after a crossing, and at most between checks.
-const CHECK_AFTER_US: u64 = 500_000;
-const CHECK_AFTER_CROSSING_US: u64 = 200_000;
+const CHECK_AFTER_US: u64 = 2_000_000;
+const CHECK_AFTER_CROSSING_US: u64 = 500_000;
 const CHECK_AFTER_US_MAX: u64 = 16_000_000;
 /// What must have been seen of the program alone before a verdict: that many stalls, or so much processor time.
 const CHECK_STALLS_MIN: u64 = 16;

@@ -337,9 +337,13 @@ impl Policy {
         }
     }
 
-    /// A speculation is over because the caller wanted none for a while, which says nothing of the next: hints of it that
-    /// the original used.
-    pub fn on_interruption(&mut self, used: u64) {
+    /// A speculation is over because the caller wanted none for a while: hints of it that the original used. If there
+    /// were any, it says nothing of the next that there were no more; else it is judged like others.
+    pub fn on_interruption(&mut self, now: u64, used: u64) {
+        if used == 0 {
+            self.on_end(now, 0, 0, 0);
+            return;
+        }
         self.unjudged = false;
         self.saved = self.saved.saturating_add(used.saturating_mul(self.stall_mean));
     }

@@ -48,7 +48,7 @@ pub fn judge(slot: &Slot, private: &mut Private) {
     slot.counters.copies.fetch_add(copies, Relaxed);
     slot.counters.copy_ticks.fetch_add(copying, Relaxed);
     if session::header().is_some_and(|header| header.pauses.load(Relaxed) != private.pauses) {
-        private.policy.on_interruption(private.used);
+        private.policy.on_interruption(ticks(), private.used);
         return;
     }
     let spared = private.late_saved / private.policy.stall_mean().max(1);
