@@ -1,7 +1,7 @@
 //! The published comparison of speculative prefetching, with today's programs: original, speculating, hinted by hand.
 //!
-//! T. Fraser and F. Chang, "Operating System I/O Speculation", USENIX 2003; F. Chang and G. Gibson, "Automatic I/O Hint
-//! Generation through Speculative Execution", OSDI 1999.
+//! K. Fraser and F. Chang, "Operating System I/O Speculation: How Two Invocations Are Faster Than One", USENIX 2003;
+//! F. Chang and G. Gibson, "Automatic I/O Hint Generation through Speculative Execution", OSDI 1999.
 
 use std::path::{Path, PathBuf};
 
