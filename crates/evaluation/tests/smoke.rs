@@ -9,7 +9,7 @@ use forebay_evaluation::{
     Error, Profile, Program, Scale, Side, SwappingProgram, SwappingSize, demo, memory_control, overhead,
     side_effects, speculation,
 };
-use forebay_testkit::{MemoryLimit, SlowBlock, skip};
+use forebay_testkit::{MemoryLimit, SlowDevice, skip};
 use tempfile::TempDir;
 
 const TINY: Scale = Scale { files: 40, objects: 12, array_bytes: 1 << 20, reads: 300 };
@@ -122,7 +122,7 @@ fn side_effects_are_those_of_the_program_itself_and_what_forebay_counted() {
 #[test]
 fn programs_that_swap_run_on_every_side_with_every_size_of_memory() {
     let test = "programs_that_swap_run_on_every_side_with_every_size_of_memory";
-    if let Err(error) = MemoryLimit::supported().and_then(|()| SlowBlock::supported()) {
+    if let Err(error) = MemoryLimit::supported().and_then(|()| SlowDevice::supported()) {
         return skip(test, &error);
     }
     let (_folder, forebay) = stand_in(r#"exec "$@""#);
@@ -164,7 +164,7 @@ fn programs_that_swap_run_on_every_side_with_every_size_of_memory() {
 #[test]
 fn a_program_that_changes_its_output_where_memory_is_short_is_told() {
     let test = "a_program_that_changes_its_output_where_memory_is_short_is_told";
-    if let Err(error) = MemoryLimit::supported().and_then(|()| SlowBlock::supported()) {
+    if let Err(error) = MemoryLimit::supported().and_then(|()| SlowDevice::supported()) {
         return skip(test, &error);
     }
     let (_folder, forebay) = stand_in(r#""$@"; echo more"#);
