@@ -17,6 +17,7 @@ use crate::command::{Invocation, Ran};
 use crate::comparison::{Seen, difference, take_totals};
 use crate::guests::Guests;
 use crate::interrupt::Interrupt;
+use crate::progress::Steps;
 use crate::statistics::Series;
 use crate::swapping::{Size, Swapper, SwappingProgram};
 use crate::{Error, Progress, scratch_folder};
@@ -178,14 +179,8 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     options.programs.iter().try_for_each(|program| program.check_installed())?;
     MemoryLimit::supported()?;
     let shares_of = |program| options.shares.clone().unwrap_or_else(|| shares(program).to_vec());
-    let sides = Speculation::ALL.len();
-    let steps =
-        options.programs.iter().map(|&program| 1 + options.runs * shares_of(program).len() * sides).sum();
-    let mut done = 0;
-    let mut tell = |doing: String| {
-        progress(Progress::new(done, steps, doing));
-        done += 1;
-    };
+    let steps_of = |&program| 1 + options.runs * shares_of(program).len() * Speculation::ALL.len();
+    let mut steps = Steps::new(options.programs.iter().map(steps_of).sum(), progress);
 
     let scratch = scratch_folder()?;
     let guests = Guests::unpack(scratch.path())?;
@@ -201,7 +196,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     bench.warm_forebay()?;
     let mut measured = Vec::new();
     for &program in &options.programs {
-        tell(format!("{program}: with memory enough"));
+        steps.begin(format!("{program}: with memory enough"));
         let swapper = Swapper::prepare(program, options.size, data.mount_point(), &guests, &interrupt)?;
         let mut trial = Trial::start(&bench, program, swapper, &shares_of(program))?;
         for round in 1..=options.runs {
@@ -209,7 +204,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
                 for side in Speculation::ALL {
                     let mebibytes = trial.measured.sizes[size].bytes / MIB;
                     let (runs, side_name) = (options.runs, side.name());
-                    tell(format!(
+                    steps.begin(format!(
                         "{program}: round {round} of {runs}, {mebibytes} MiB, speculation {side_name}"
                     ));
                     trial.run(size, side)?;
@@ -218,7 +213,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         }
         measured.push(trial.measured);
     }
-    progress(Progress::new(steps, steps, "done"));
+    steps.end();
     Ok(Outcome { profile: options.profile, measured })
 }
 
