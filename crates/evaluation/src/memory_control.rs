@@ -14,13 +14,14 @@ use forebay_testkit::{MemoryLimit, Profile, SlowDisk, SlowSwap, cold};
 
 use crate::account::{Account, Accountant};
 use crate::command::{Invocation, Ran};
-use crate::comparison::{Seen, difference, take_totals};
+use crate::comparison::{Seen, difference};
+use crate::counters::{Counters, take_totals};
 use crate::guests::Guests;
 use crate::interrupt::Interrupt;
 use crate::progress::Steps;
 use crate::statistics::Series;
 use crate::swapping::{Size, Swapper, SwappingProgram};
-use crate::{Error, Progress, scratch_folder};
+use crate::{Error, Progress, metric, scratch_folder};
 
 /// More than all programs and their copies swap out at the same time.
 const SWAP_BYTES: u64 = 1 << 30;
@@ -104,8 +105,8 @@ pub struct Cell {
     pub stall_s: Series,
     /// Page faults of the original that waited for a device.
     pub page_faults: Series,
-    /// What else `forebay run` counted over all processes: by metric and unit.
-    pub counters: BTreeMap<(String, String), Series>,
+    /// What else `forebay run` counted.
+    pub counters: Counters,
     /// Runs in which the kernel killed it for want of memory.
     pub killed: usize,
     /// A time that it took longer than; it is not run again then.
@@ -113,12 +114,6 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// The median of what `forebay run` counted under this name.
-    fn counted(&self, name: &str) -> Option<f64> {
-        let found = self.counters.iter().find(|((metric, _), _)| metric == name);
-        found.map(|(_, series)| series.median())
-    }
-
     /// What became of the runs that did not come to their end; `None` where all did.
     fn unfinished(&self) -> Option<String> {
         let killed = || {
@@ -340,9 +335,9 @@ impl Cell {
     fn keep_counters(&mut self, statistics: &Path) {
         for row in take_totals(statistics) {
             match row.metric.as_str() {
-                report::STALL_TIME => {}
-                report::PAGE_FAULTS => self.page_faults.push(row.value),
-                _ => self.counters.entry((row.metric, row.unit)).or_default().push(row.value),
+                metric::STALL_TIME => {}
+                metric::PAGE_FAULTS => self.page_faults.push(row.value),
+                _ => self.counters.push(row.metric, row.unit, row.value),
             }
         }
     }

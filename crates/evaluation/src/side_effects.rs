@@ -3,11 +3,12 @@
 //!
 //! F. Chang and G. Gibson, "Automatic I/O Hint Generation through Speculative Execution", OSDI 1999, Table 6.
 
-use crate::comparison::{Measured, Side, metric};
+use crate::comparison::{Measured, Side};
 use crate::programs::Program;
 use crate::speculation::{Options, Outcome, measure};
+use crate::statistics::Series;
 use crate::table::{mebibytes, render};
-use crate::{Error, Progress};
+use crate::{Error, Progress, metric};
 
 /// In the order of the published rows.
 const SIDES: [Side; 3] = [Side::Original, Side::Forebay, Side::Hinted];
@@ -95,10 +96,7 @@ fn unassisted(measured: &Measured, side: Side) -> [String; 4] {
 }
 
 fn assisted(measured: &Measured) -> [String; 4] {
-    let median = |name: &str| {
-        let found = measured.counters.iter().find(|((metric, _), _)| metric == name);
-        found.map_or(f64::NAN, |(_, series)| series.median())
-    };
+    let median = |metric: &str| measured.counters.get(metric).map_or(f64::NAN, Series::median);
     let both = |name: &str, shown: fn(f64) -> String| {
         let (original, copies) = (median(name), median(&format!("{SPECULATOR}{name}")));
         format!("{} + {}", shown(original), shown(copies))
@@ -138,7 +136,7 @@ mod tests {
             ("speculator_page_reclaims", "1", 800.0),
             ("extraneous_signals", "1", 3.0),
         ] {
-            measured.counters.entry((name.to_owned(), unit.to_owned())).or_default().push(value);
+            measured.counters.push(name, unit, value);
         }
         let outcome = Outcome { profile: Profile::Cloud, measured: vec![measured] };
         let table = table(&outcome);

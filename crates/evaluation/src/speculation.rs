@@ -3,6 +3,7 @@
 //! K. Fraser and F. Chang, "Operating System I/O Speculation: How Two Invocations Are Faster Than One", USENIX 2003;
 //! F. Chang and G. Gibson, "Automatic I/O Hint Generation through Speculative Execution", OSDI 1999.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use forebay_meter::Row;
@@ -159,13 +160,7 @@ fn times_table(outcome: &Outcome) -> String {
 
 /// What was counted at all; `None` where no run left statistics.
 fn counters_table(measured: &[Measured]) -> Option<String> {
-    let mut names: Vec<_> = measured.iter().flat_map(|measured| measured.counters.keys()).collect();
-    names.sort();
-    names.dedup();
-    names.retain(|name| {
-        let is_zero = |series: &Series| series.values().iter().all(|&value| value == 0.0);
-        !measured.iter().all(|measured| measured.counters.get(*name).is_none_or(is_zero))
-    });
+    let names: BTreeSet<_> = measured.iter().flat_map(|measured| measured.counters.counted()).collect();
     if names.is_empty() {
         return None;
     }
@@ -173,12 +168,12 @@ fn counters_table(measured: &[Measured]) -> Option<String> {
         .into_iter()
         .chain(measured.iter().map(|measured| measured.program.name()))
         .collect();
-    let rows = names.into_iter().map(|name| {
+    let rows = names.into_iter().map(|(metric, unit)| {
         let value = |measured: &Measured| {
-            let median = measured.counters.get(name).map(|series| series.median());
-            median.map_or_else(|| "-".to_owned(), |value| shown(value, &name.1))
+            let median = measured.counters.get(metric).map(Series::median);
+            median.map_or_else(|| "-".to_owned(), |value| shown(value, unit))
         };
-        [name.0.clone()].into_iter().chain(measured.iter().map(value)).collect()
+        [metric.to_owned()].into_iter().chain(measured.iter().map(value)).collect()
     });
     Some(render(&header, rows))
 }
