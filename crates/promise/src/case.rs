@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::PathBuf;
 
+use forebay_testkit::MemoryLimit;
+
 use crate::run::{Launch, Outcome, Side, find_program};
 use crate::scratch::{self, Scratch};
 use crate::{memory, skip, switch, tree};
@@ -167,7 +169,7 @@ impl Case {
             return None;
         }
         if let Some(obstacle) = self.memory_limit_mib.and_then(|_| memory::obstacle()) {
-            skip(&self.name, obstacle);
+            skip(&self.name, &obstacle.to_string());
             return None;
         }
         let without = self.run(Side::Without);
@@ -205,11 +207,11 @@ impl Case {
         let Some(mib) = self.memory_limit_mib else { return self.run_in(None, side) };
         let mut runs = 0;
         loop {
-            let group = memory::Group::start(&self.name, mib)
-                .unwrap_or_else(|why| panic!("{}: a group with {mib} MiB: {why}", self.name));
-            let outcome = self.run_in(Some(group.members()), side);
+            let limit = MemoryLimit::start(mib << 20)
+                .unwrap_or_else(|why| panic!("{}: a limit of {mib} MiB: {why}", self.name));
+            let outcome = self.run_in(Some(limit.processes_file()), side);
             runs += 1;
-            if group.killed() == 0 || runs == RUNS_MAX {
+            if limit.kills().expect("a group that is there") == 0 || runs == RUNS_MAX {
                 return outcome;
             }
         }
