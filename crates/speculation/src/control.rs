@@ -8,8 +8,8 @@
 //! Figures come in as [`Sample`]s, some ten a second. With the mean stall `s` of late,
 //!
 //! ```text
-//!     benefit  B = used * s
-//!     cost     C = stalls * s - d * cpu  +  unused * s / 8  +  forks and copies
+//!     benefit  B = used * s                  at most d * cpu - stalls * s, where that is known
+//!     cost     C = (stalls * s - d * cpu)+  +  unused * s / 8  +  forks and copies
 //! ```
 //!
 //! `d` is the *baseline*: how long the program waited for each microsecond of its own processor time when it was last
@@ -326,8 +326,13 @@ impl Controller {
     fn account(&mut self, sample: &Sample) {
         let period = Period::of(sample);
         // Without a baseline, waiting is no cost.
-        let lost = self.baseline.map_or(clamped(period.forks_us), |baseline| period.lost_us(baseline));
-        let net = lost.saturating_add(difference(period.unused_us, period.used_us));
+        // Without a baseline, waiting is no cost; a baseline that is too high is no benefit.
+        let used = clamped(period.used_us);
+        let waiting = self.baseline.map_or(-used, |baseline| {
+            let more = difference(period.waited_us, period.alone_us(baseline));
+            if more > 0 { more.saturating_sub(used) } else { more.max(-used) }
+        });
+        let net = waiting.saturating_add(clamped(period.unused_us.saturating_add(period.forks_us)));
         self.net_us = self.net_us.saturating_add(net).max(-self.threshold_us());
         self.period.add(sample);
     }

@@ -16,7 +16,8 @@
 //! `y`, `s` and `C` are exponentially weighted means (weights 1/4, 1/8, 1/4) of what was seen. Before anything
 //! was seen `y` is 8 and `F` 100 us. `C` is never taken to be less than what the caller expects from the size of the
 //! process: a fork of so much memory, and a copy of that part of its pages that was copied after earlier forks, all of
-//! them at first.
+//! them at first. Where memory is short a copy drives something out, as do the speculator's own pages, and that is
+//! missed: one in 8 of them is taken to cost another stall, once it is known how many there are.
 //!
 //! # States
 //!
@@ -77,6 +78,8 @@ const LEVEL_MAX: u32 = 10;
 /// Doublings of the back-off during the first speculations, which teach the call sites what to predict.
 const LEVEL_LESSONS_MAX: u32 = 2;
 const LESSONS: u64 = 16;
+/// Pages of which one takes the place of something that is missed later.
+const DISPLACED_PART: u64 = 8;
 /// Stalls between probes of a saturated device; they are also a second apart.
 const SATURATED_STALLS: u64 = 256;
 
@@ -151,6 +154,19 @@ impl Window {
     }
 }
 
+/// What the size of a process makes of a fork of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Pages that are copied when they are first written to after a fork.
+    pub pages: u64,
+    /// What the fork takes, in ticks: about 16 us for each resident MiB.
+    pub fork: u64,
+    /// What one copy takes, in ticks.
+    pub copy: u64,
+    /// Memory is short: a copy takes the place of something else.
+    pub displaces: bool,
+}
+
 /// Decides for one process when a stall justifies starting a speculator.
 ///
 /// The caller, at a stall that nothing was prefetched for: if [`Policy::armed`] or [`Policy::judge_due`],
@@ -172,13 +188,15 @@ pub struct Policy {
     yield_mean: u64,
     /// Mean cost of a speculation, copied pages included.
     cost_mean: u64,
-    /// What the size of the process makes of a fork, and of a copy of all its pages; the latter at the last fork.
-    size_fork: u64,
-    size_copies: u64,
-    spawned_copies: u64,
+    /// What the size of the process makes of a fork.
+    size: Size,
+    /// Pages at the last fork.
+    spawned_pages: u64,
     /// What of the pages is copied after a fork, and whether that was seen yet.
     copied_part: u64,
     copies_seen: bool,
+    /// Mean of the pages that speculators took for themselves.
+    taken_mean: u64,
     /// Copies that the last fork was charged with.
     charged_copies: u64,
     spawns: u64,
@@ -218,11 +236,11 @@ impl Policy {
             yield_mean: YIELD_FIRST * ONE,
             // 100 us, half as much again, and 50 us.
             cost_mean: ticks_per_second / 5_000,
-            size_fork: 0,
-            size_copies: 0,
-            spawned_copies: 0,
+            size: Size { pages: 0, fork: 0, copy: 0, displaces: false },
+            spawned_pages: 0,
             copied_part: ONE,
             copies_seen: false,
+            taken_mean: 0,
             charged_copies: 0,
             spawns: 0,
             unjudged: false,
@@ -250,22 +268,30 @@ impl Policy {
         }
     }
 
-    /// By its size, a fork of the process takes `fork` ticks (about 16 us for each resident MiB), and to copy all of
-    /// its pages `copies`.
-    pub fn expect_cost(&mut self, fork: u64, copies: u64) {
-        self.size_fork = fork;
-        self.size_copies = copies;
+    /// How large the process is.
+    pub fn expect_cost(&mut self, size: Size) {
+        self.size = size;
     }
 
     /// What a fork of the process takes by its size, in ticks.
     #[must_use]
     pub const fn size_fork(&self) -> u64 {
-        self.size_fork
+        self.size.fork
+    }
+
+    /// What is waited for because so many pages took its place.
+    fn missed(&self, pages: u64) -> u64 {
+        (pages / DISPLACED_PART).saturating_mul(self.stall_mean)
     }
 
     /// What another speculation is taken to cost.
     fn cost(&self) -> u64 {
-        self.cost_mean.max(self.size_fork.saturating_add(scaled(self.copied_part, self.size_copies)))
+        let copied = scaled(self.copied_part, self.size.pages);
+        // What nobody has seen yet may be as good as it can.
+        let displaced =
+            if self.size.displaces && self.copies_seen { copied.saturating_add(self.taken_mean) } else { 0 };
+        let copies = copied.saturating_mul(self.size.copy).saturating_add(self.missed(displaced));
+        self.cost_mean.max(self.size.fork.saturating_add(copies))
     }
 
     /// A call of the original waited `duration` ticks, until `now`; `hinted` if a prefetch for it was under
@@ -311,7 +337,7 @@ impl Policy {
         self.cost_mean = if self.spawns == 0 { charge } else { mean(self.cost_mean, charge, 2) };
         self.spawns = self.spawns.saturating_add(1);
         self.charged_copies = self.allowance(cost);
-        self.spawned_copies = self.size_copies;
+        self.spawned_pages = self.size.pages;
         self.unjudged = true;
         self.spawned_stalls = self.stalls_cold;
         self.saturated_stalls = self.stalls_cold.saturating_add(SATURATED_STALLS);
@@ -324,16 +350,20 @@ impl Policy {
         }
     }
 
-    /// The original copied pages for the speculation that is to be judged, which took it about so many ticks.
+    /// The original copied so many pages for the speculation that is to be judged, and speculators took `theirs` since
+    /// the last one.
     ///
     /// What the allowance of the fork does not cover counts against the overhead bound.
-    pub fn on_copies(&mut self, ticks: u64) {
-        let more = ticks.saturating_sub(self.charged_copies);
+    pub fn on_copies(&mut self, pages: u64, theirs: u64) {
+        let displaced = if self.size.displaces { pages.saturating_add(theirs) } else { 0 };
+        let cost = pages.saturating_mul(self.size.copy).saturating_add(self.missed(displaced));
+        let more = cost.saturating_sub(self.charged_copies);
         self.spent = self.spent.saturating_add(more);
         self.cost_mean = self.cost_mean.saturating_add(more / 4);
-        let part = u128::from(ticks) * u128::from(ONE) / u128::from(self.spawned_copies.max(1));
+        let part = u128::from(pages) * u128::from(ONE) / u128::from(self.spawned_pages.max(1));
         let part = u64::try_from(part).unwrap_or(ONE).min(ONE);
-        if self.spawned_copies > 0 {
+        if self.spawned_pages > 0 {
+            self.taken_mean = if self.copies_seen { mean(self.taken_mean, theirs, 1) } else { theirs };
             self.copied_part = if self.copies_seen { mean(self.copied_part, part, 1) } else { part };
             self.copies_seen = true;
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use forebay_speculation::channel::{PROGRAMS, Program};
 use forebay_speculation::resync::{
-    PROGRAM_PROBES, Policy, ProgramRecord, STARTS_APART_MAX, STARTS_FIRST, STARTS_TRUSTED, program,
+    PROGRAM_PROBES, Policy, ProgramRecord, STARTS_APART_MAX, STARTS_FIRST, STARTS_TRUSTED, Size, program,
     program_index,
 };
 use proptest::prelude::*;
@@ -94,6 +94,11 @@ fn process(fork: u64, hidden: bool, reads: u64, stall: u64, right: u64, wrong: u
     process
 }
 
+/// Of a process whose pages take `copies` ticks to copy.
+fn size(fork: u64, copies: u64) -> Size {
+    Size { pages: 256, fork, copy: copies / 256, displaces: false }
+}
+
 #[test]
 fn effective_speculation_goes_on() {
     for (stall, ratio) in [(70 * US, 0.35), (MS, 0.06), (12 * MS, 0.02)] {
@@ -158,7 +163,7 @@ fn a_huge_process_forks_only_for_what_pays_it() {
     assert!(gain.ratio() < 0.6 && !gain.policy.disabled(), "{}", gain.ratio());
 
     let mut known = Process::new(16 * MS, false);
-    known.policy.expect_cost(16 * MS, 0);
+    known.policy.expect_cost(size(16 * MS, 0));
     known.run(10_000, 20 * US, 70 * US, 0, 0);
     assert_eq!(known.forks, 1, "it waits all the time: worth one try, and too early for a second");
     known.run(40_000, 20 * US, 70 * US, 0, 0);
@@ -169,7 +174,7 @@ fn a_huge_process_forks_only_for_what_pays_it() {
 #[test]
 fn a_large_process_that_stalls_rarely_is_not_forked() {
     let mut process = Process::new(16 * MS, false);
-    process.policy.expect_cost(16 * MS, 300 * MS);
+    process.policy.expect_cost(size(16 * MS, 300 * MS));
     process.run(2_000, 8 * MS, MS, 0, 0);
     assert!(process.forks <= 1, "{}", process.forks);
     assert!(process.alone - SECOND > 15 * SECOND);
@@ -178,12 +183,12 @@ fn a_large_process_that_stalls_rarely_is_not_forked() {
 #[test]
 fn a_large_process_that_stalls_all_the_time_is_forked_soon() {
     let mut process = Process::new(16 * MS, false);
-    process.policy.expect_cost(16 * MS, 100 * MS);
+    process.policy.expect_cost(size(16 * MS, 100 * MS));
     while process.forks == 0 {
         process.run(1, 20 * US, MS, 5_000, 0);
     }
     assert!(process.now - SECOND < 300 * MS, "{}", process.now - SECOND);
-    process.policy.on_copies(0);
+    process.policy.on_copies(0, 0);
     process.run(20_000, 20 * US, MS, 5_000, 0);
     assert!(!process.policy.disabled() && process.forks < 10, "{}", process.forks);
 }
@@ -194,7 +199,7 @@ fn stalls_that_nobody_attended_to_count() {
     let begun = || {
         let mut policy = Policy::new(second);
         policy.begin(0);
-        policy.expect_cost(16 * ms, 330 * ms);
+        policy.expect_cost(size(16 * ms, 330 * ms));
         policy
     };
     for at in [1, 7 * second, 7 * second + 999 * ms] {
@@ -353,8 +358,8 @@ proptest! {
                 Event::End(used, late, wrong) => policy.on_end(now, used, late, wrong),
                 Event::Saturated(saturated) => policy.set_saturated(saturated),
             }
-            policy.expect_cost(now, now);
-            policy.on_copies(now);
+            policy.expect_cost(Size { pages: now, fork: now, copy: now, displaces: now % 2 == 0 });
+            policy.on_copies(now, now);
             let _ = (policy.armed(now), policy.judge_due(), policy.crossings(), policy.saved());
         }
     }

@@ -25,6 +25,9 @@ const GRACE_PART: u64 = 100;
 /// Faults in a row at which no speculation was justified, after which signals are not wanted for a while.
 const FUTILE_MAX: u32 = 256;
 
+/// Beside longer stalls a signal, of some microseconds, does not count.
+const QUIET_STALL_US: u64 = 300;
+
 /// The thread at the last fault that it was told of.
 #[derive(Clone, Copy)]
 pub struct Seen {
@@ -89,7 +92,10 @@ fn note() -> Option<Spawned> {
         private.faults.futile += 1;
         if private.faults.futile >= FUTILE_MAX {
             private.faults.futile = 0;
-            faults::ask_for_quiet();
+            let second = session::header()?.ticks_per_second.load(Relaxed);
+            if private.policy.stall_mean() < second / 1_000_000 * QUIET_STALL_US {
+                faults::ask_for_quiet();
+            }
         }
         return None;
     }

@@ -64,8 +64,9 @@ struct Private {
     misses: u32,
     /// What was known of the thread at the last page fault that it was told of.
     faults: fault::Seen,
-    /// Page reclaims of the original when it was last forked, and the time of that.
-    forked_with: (u64, u64),
+    forked: Forked,
+    /// Page reclaims of speculators that have ended.
+    speculator_reclaims: u64,
     started: u64,
     /// Stops of all speculation before the last fork.
     stops: u32,
@@ -73,6 +74,15 @@ struct Private {
     weighed_at: u64,
     track: Track,
     switches: [(usize, i64); 16],
+}
+
+/// How things stood when the original was last forked.
+#[derive(Clone, Copy)]
+struct Forked {
+    reclaims: u64,
+    at: u64,
+    /// Hints used.
+    used: u64,
 }
 
 struct PrivateCell(UnsafeCell<Private>);
@@ -88,7 +98,8 @@ static PRIVATE: PrivateCell = PrivateCell(UnsafeCell::new(Private {
     late_saved: 0,
     misses: 0,
     faults: fault::Seen::new(),
-    forked_with: (0, 0),
+    forked: Forked { reclaims: 0, at: 0, used: 0 },
+    speculator_reclaims: 0,
     started: 0,
     stops: 0,
     weighed_at: 0,
@@ -682,7 +693,8 @@ fn spawn(in_flight: bool) -> Option<Spawned> {
     if !private.policy.armed(ticks()) {
         return None;
     }
-    private.forked_with = (page_reclaims(), ticks());
+    let used = slot.counters.hints_used.load(Relaxed);
+    private.forked = Forked { reclaims: page_reclaims(), at: ticks(), used };
     private.stops = session::header()?.stops.load(Relaxed);
     let stall_us = private.policy.stall_mean() / ticks_per_us;
     let checkpoints = private.policy.size_fork() > session::header()?.checkpoint_ticks_min.load(Relaxed);

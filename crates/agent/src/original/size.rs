@@ -1,16 +1,22 @@
 //! What the size of the process makes of a fork: page tables to copy, and pages that are copied at their first write
 //! afterwards.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, text, ticks};
+use forebay_speculation::resync::Size;
 
 use super::Private;
+use crate::session;
 
 /// What a fork takes for each page, and a copy of one at its first write.
 const FORK_PAGE_NS: u64 = 62;
-pub const COPY_PAGE_NS: u64 = 1250;
+const COPY_PAGE_NS: u64 = 1250;
 /// Between looks at the size of the process.
 const WEIGHED_US: u64 = 10_000;
+const STATUS_BYTES: usize = 4096;
+const PAGE_KIB: u64 = 4;
 
 /// Tells the policy what the process's size makes of a fork.
 #[inline(never)]
@@ -20,19 +26,33 @@ pub fn weigh(private: &mut Private, ticks_per_us: u64) {
         return;
     }
     private.weighed_at = now;
-    let mut bytes = [0u8; 128];
+    let mut bytes = [0u8; STATUS_BYTES];
     // SAFETY: the calls take a terminated path and a buffer as large as they are told.
     let read = unsafe {
-        let fd = sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/statm".as_ptr(), n::O_RDONLY | n::O_CLOEXEC);
+        let fd = sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/status".as_ptr(), n::O_RDONLY | n::O_CLOEXEC);
         let read = sys!(n::__NR_read, fd, bytes.as_mut_ptr(), bytes.len());
         let _ = sys!(n::__NR_close, fd);
         read
     };
-    let text = bytes.get(..usize::try_from(read).unwrap_or(0)).unwrap_or_default();
-    let mut numbers = text.split(|&byte| byte == b' ').filter_map(text::parse_decimal).map(|found| found.0);
-    let (_, resident, shared) = (numbers.next(), numbers.next(), numbers.next());
-    // Pages of files are not copied, and their entries not forked.
-    let pages = resident.unwrap_or(0).saturating_sub(shared.unwrap_or(0));
-    let cost = |ns: u64| pages.saturating_mul(ns * ticks_per_us / 1000);
-    private.policy.expect_cost(cost(FORK_PAGE_NS), cost(COPY_PAGE_NS));
+    let status = bytes.get(..usize::try_from(read).unwrap_or(0)).unwrap_or_default();
+    let pages = |name: &[u8]| {
+        let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name));
+        let digits =
+            line.and_then(|line| line.iter().position(u8::is_ascii_digit).and_then(|at| line.get(at..)));
+        digits.and_then(text::parse_decimal).map_or(0, |(kib, _)| kib / PAGE_KIB)
+    };
+    // Pages of files are not copied, and their entries not forked. Those that are swapped out have entries.
+    let (resident, swapped) = (pages(b"RssAnon:"), pages(b"VmSwap:"));
+    private.policy.expect_cost(Size {
+        pages: resident,
+        fork: resident.saturating_add(swapped).saturating_mul(FORK_PAGE_NS * ticks_per_us) / 1000,
+        copy: COPY_PAGE_NS * ticks_per_us / 1000,
+        displaces: swapped > 0,
+    });
+}
+
+/// About what it takes to copy a page at its first write.
+pub fn copy_ticks() -> u64 {
+    session::header()
+        .map_or(0, |header| header.ticks_per_second.load(Relaxed) / 1_000_000 * COPY_PAGE_NS / 1000)
 }

@@ -13,6 +13,8 @@ use crate::{session, spawn, trace};
 
 /// Calls by which a speculator may be behind before it is taken for lost.
 const BEHIND_MAX: usize = 2048;
+/// Hints used after a repair, that make it one that something came of.
+const WORTHWHILE: u64 = 8;
 /// Repairs in a row that nothing came of, after which a checkpoint is not called any more.
 const FUTILE_REPAIRS_MAX: u32 = 2;
 
@@ -191,7 +193,7 @@ pub fn repair(slot: &Slot, private: &mut Private) -> bool {
         return false;
     }
     let position = checkpoint.position.load(Relaxed);
-    let futile = if private.used == track.used { track.futile_repairs + 1 } else { 0 };
+    let futile = if private.used < track.used + WORTHWHILE { track.futile_repairs + 1 } else { 0 };
     let Some(first) = track.calls.after(position).filter(|_| futile <= FUTILE_REPAIRS_MAX) else {
         return false;
     };

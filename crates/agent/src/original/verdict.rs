@@ -7,8 +7,7 @@ use forebay_speculation::channel::{LOG_ENTRIES, LOGS, Slot};
 use forebay_speculation::log::Consumer;
 use forebay_speculation::site;
 
-use super::size::COPY_PAGE_NS;
-use super::{LIVE, Private, page_reclaims};
+use super::{Forked, LIVE, Private, page_reclaims, size};
 use crate::{session, speculator, trace};
 
 /// Stalls in a row that a live speculator may fail to predict.
@@ -41,12 +40,13 @@ pub fn judge(slot: &Slot, private: &mut Private) {
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
     trace::tell(b"judged: used, late, wrong", &[private.used, private.late, wrong]);
     trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
-    let copies = copied_pages(private);
+    let copies = copied_pages(slot, private);
     trace::tell(b"copied pages", &[copies]);
-    let copying = copies.saturating_mul(copy_ticks());
-    private.policy.on_copies(copying);
+    let theirs = slot.counters.speculator_reclaims.load(Relaxed);
+    let more = theirs.saturating_sub(core::mem::replace(&mut private.speculator_reclaims, theirs));
+    private.policy.on_copies(copies, more);
     slot.counters.copies.fetch_add(copies, Relaxed);
-    slot.counters.copy_ticks.fetch_add(copying, Relaxed);
+    slot.counters.copy_ticks.fetch_add(copies.saturating_mul(size::copy_ticks()), Relaxed);
     if session::header().is_some_and(|header| header.stops.load(Relaxed) != private.stops) {
         private.policy.on_interruption(ticks(), private.used);
         return;
@@ -94,18 +94,13 @@ pub fn blamed(slot: &Slot, generation: u32) -> Option<u32> {
 }
 
 /// Pages that the original copied because of the last fork: its reclaims since then, less what it had before in the same
-/// time.
+/// time, and less the pages that hints had brought.
 #[inline(never)]
-fn copied_pages(private: &Private) -> u64 {
-    let (reclaims, forked) = private.forked_with;
-    let since = page_reclaims().saturating_sub(reclaims);
+fn copied_pages(slot: &Slot, private: &Private) -> u64 {
+    let Forked { reclaims, at: forked, used } = private.forked;
+    let brought = slot.counters.hints_used.load(Relaxed).saturating_sub(used);
+    let since = page_reclaims().saturating_sub(reclaims).saturating_sub(brought);
     let (before, after) = (forked.saturating_sub(private.started), ticks().saturating_sub(forked));
     let usual = u128::from(reclaims) * u128::from(after) / u128::from(before.max(1));
     since.saturating_sub(u64::try_from(usual).unwrap_or(u64::MAX))
-}
-
-/// About what it takes to copy a page at its first write.
-fn copy_ticks() -> u64 {
-    session::header()
-        .map_or(0, |header| header.ticks_per_second.load(Relaxed) / 1_000_000 * COPY_PAGE_NS / 1000)
 }
