@@ -422,6 +422,8 @@ pub struct Counters {
     pub speculator_footprint_bytes: AtomicU64,
     /// Page reclaims of ended speculators.
     pub speculator_reclaims: AtomicU64,
+    /// Pages that ended speculators took and had not given back: at most those of their reclaims.
+    pub speculator_pages: AtomicU64,
     /// Page faults of ended speculators.
     pub speculator_faults: AtomicU64,
     /// Processor time of ended speculators, in microseconds.

@@ -65,8 +65,8 @@ struct Private {
     /// What was known of the thread at the last page fault that it was told of.
     faults: fault::Seen,
     forked: Forked,
-    /// Page reclaims of speculators that have ended.
-    speculator_reclaims: u64,
+    /// Pages that ended speculators had taken.
+    speculator_pages: u64,
     started: u64,
     /// Stops of all speculation before the last fork.
     stops: u32,
@@ -99,7 +99,7 @@ static PRIVATE: PrivateCell = PrivateCell(UnsafeCell::new(Private {
     misses: 0,
     faults: fault::Seen::new(),
     forked: Forked { reclaims: 0, at: 0, used: 0 },
-    speculator_reclaims: 0,
+    speculator_pages: 0,
     started: 0,
     stops: 0,
     weighed_at: 0,

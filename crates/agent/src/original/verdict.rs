@@ -42,8 +42,8 @@ pub fn judge(slot: &Slot, private: &mut Private) {
     trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
     let copies = copied_pages(slot, private);
     trace::tell(b"copied pages", &[copies]);
-    let theirs = slot.counters.speculator_reclaims.load(Relaxed);
-    let more = theirs.saturating_sub(core::mem::replace(&mut private.speculator_reclaims, theirs));
+    let theirs = slot.counters.speculator_pages.load(Relaxed);
+    let more = theirs.saturating_sub(core::mem::replace(&mut private.speculator_pages, theirs));
     private.policy.on_copies(copies, more);
     slot.counters.copies.fetch_add(copies, Relaxed);
     slot.counters.copy_ticks.fetch_add(copies.saturating_mul(size::copy_ticks()), Relaxed);

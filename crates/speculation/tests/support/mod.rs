@@ -80,6 +80,7 @@ fn counters() -> Counters {
         ends: [const { AtomicU64::new(0) }; End::COUNT],
         speculator_footprint_bytes: AtomicU64::new(0),
         speculator_reclaims: AtomicU64::new(0),
+        speculator_pages: AtomicU64::new(0),
         speculator_faults: AtomicU64::new(0),
         speculator_cpu_us: AtomicU64::new(0),
         footprint_bytes: AtomicU64::new(0),

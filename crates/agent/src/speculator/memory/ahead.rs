@@ -143,14 +143,16 @@ impl Peek {
 struct Dropped {
     runs: [n::iovec; RUNS_MAX],
     len: usize,
+    pages: u64,
 }
 
 impl Dropped {
     fn new() -> Self {
-        Self { runs: [n::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; RUNS_MAX], len: 0 }
+        Self { runs: [n::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; RUNS_MAX], len: 0, pages: 0 }
     }
 
     fn add(&mut self, page: usize) {
+        self.pages += 1;
         if let Some(run) = self.len.checked_sub(1).and_then(|last| self.runs.get_mut(last))
             && run.iov_base as usize + run.iov_len as usize == page
         {
@@ -189,6 +191,7 @@ pub fn forget_all(state: &mut State) {
         dropped.add(state.memory.ahead.at(index));
     }
     dropped.flush();
+    state.memory.given_back += dropped.pages;
     let ahead = &mut state.memory.ahead;
     ahead.forget(ahead.count);
     ahead.unlooked = 0;
@@ -221,6 +224,7 @@ fn look(state: &mut State) {
         break;
     }
     dropped.flush();
+    state.memory.given_back += dropped.pages;
     if used > 0 {
         state.slot.counters.hints_used.fetch_add(used, Relaxed);
         state.slot.counters.hints_clustered.fetch_add(clustered, Relaxed);

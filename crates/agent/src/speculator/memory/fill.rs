@@ -345,6 +345,7 @@ fn supply(state: &mut State, page: usize, from: usize, count: usize) -> bool {
         supplied.bytes -= u64::from(pages) * PAGE as u64;
         state.added_bytes = state.added_bytes.saturating_sub(u64::from(pages) * PAGE as u64);
         drop_pages(start, pages as usize);
+        state.memory.given_back += u64::from(pages);
     }
     let mut copy =
         n::uffdio_copy { dst: page as u64, src: from as u64, len: (count * PAGE) as u64, mode: 0, copy: 0 };

@@ -89,12 +89,18 @@ pub struct Memory {
     waits_wanted: u64,
     waits_max: u64,
     gap: usize,
+    given_back: u64,
 }
 
 impl Memory {
     /// Whether nothing that this process was about to use was swapped out since it began.
     fn is_calm(&self) -> bool {
         self.gap == GAP_BYTES
+    }
+
+    /// Pages that this process may have taken, and gave back again.
+    pub fn given_back(&self) -> u64 {
+        self.given_back
     }
 
     /// The newest region with this page that `wanted` takes.
@@ -225,6 +231,7 @@ pub fn renew(state: &mut State) -> bool {
     let memory = &mut state.memory;
     memory.waits_seen = 0;
     memory.waits_wanted = 0;
+    memory.given_back = 0;
     if memory.faults < 0 {
         return true;
     }
