@@ -62,6 +62,7 @@ guests! {
     effects_between_waits_for_swap_happen_once: swapping("swap_effects", &[]);
     much_output_after_waits_for_swap_is_written_once: swapping("swap_output", &[]);
     swapped_memory_may_move_and_go_and_change: swapping("swap_moves", &[]);
+    a_swapped_heap_may_shrink_and_grow: swapping("swap_heap", &[]);
     swapped_shared_memory_is_counted_in_once: swapping("swap_shared", &[]);
     swapped_system_v_memory_is_counted_in_once: swapping("swap_shared", &["system-v"]).named("swap_system_v");
     swapped_stacks_and_locked_memory_stay_what_they_are: swapping("swap_stack", &[]);
@@ -224,9 +225,9 @@ limited! {
           for i in range(0, 120000, 97): d[str((i * 7919) % 120000)].append(i)\n\
           p = os.fork()\nif not p: print('child', sum(d[str(i)][0] for i in range(0, 120000, 89)), flush=True); os._exit(3)\n\
           print(os.waitpid(p, 0)[1], sum(len(d[str(i)]) for i in range(0, 120000, 7)))"];
-    // Memory that grows by `brk` alone is not noticed, so there is some that does not.
+    // Strings so small that all of them are in the heap, which grows by `brk`.
     perl_looks_up_in_a_hash: nothing, 40 MiB,
-        ["perl", "-e", "my %n; $n{$_} = \"value $_\" for 1..120000; my $b = 'x' x (24 << 20); my $s = length $b; \
+        ["perl", "-e", "my (@b, %n); push @b, \"text $_\" for 1..300000; $n{$_} = \"value $_\" for 1..120000; my $s = @b; \
           for (my $i = 1; $i < 120000; $i += 41) { $s = ($s * 31 + length($n{$i * 7919 % 120000 + 1})) % 1000003 } print \"$s\\n\""];
     gawk_looks_up_in_arrays: texts, 28 MiB,
         ["gawk", "{ n[NR] = $0; m[$1] += $2 } END { for (i = 0; i < 100000; i += 67) \
@@ -283,6 +284,11 @@ fn takes_place(name: &'static str, case: fn() -> Case) {
 #[test]
 fn speculation_takes_place_at_swapped_pages() {
     takes_place("takes_place_swapped", || swapping("swap_effects", &[]));
+}
+
+#[test]
+fn speculation_takes_place_at_pages_of_a_heap() {
+    takes_place("takes_place_heap", || swapping("swap_heap", &[]));
 }
 
 #[test]
