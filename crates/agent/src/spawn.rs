@@ -11,11 +11,11 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, sys};
-use forebay_speculation::channel::Slot;
+use forebay_speculation::channel::{CHECKPOINT_STARTING, Slot};
 use forebay_speculation::log;
 
 use crate::entry::Call;
-use crate::{original, session, speculator};
+use crate::{original, session, speculator, trace};
 
 /// Which side of the fork this is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub struct Snapshot {
     pub generation: u32,
     /// Mean stall, in microseconds.
     pub stall_us: u64,
+    /// Whether another fork of the original would be so dear that checkpoints are worth their while.
+    pub checkpoints: bool,
     /// Whether all other descriptors could be closed.
     pub left_outside: bool,
     /// Descriptors looked at.
@@ -98,6 +100,7 @@ static SNAPSHOT: SnapshotCell = SnapshotCell(UnsafeCell::new(Snapshot {
     parent: 0,
     generation: 0,
     stall_us: 0,
+    checkpoints: false,
     left_outside: false,
     descriptors: 0,
     known: [UNKNOWN; DESCRIPTORS],
@@ -235,7 +238,7 @@ core::arch::global_asm!(
     leave_outside = sym leave_outside,
 );
 
-/// Process id of the newest speculator of this process.
+/// Process id of the newest speculator that was forked of this process, and of the session of all that come of it.
 static NEWEST: AtomicU32 = AtomicU32::new(0);
 
 /// A forked child has no speculator; that of its parent is nothing to wait for.
@@ -243,42 +246,78 @@ pub fn forget() {
     NEWEST.store(0, Relaxed);
 }
 
-/// Waits until the newest speculator, which has been abandoned, is gone with all that it holds; one that does not go by
-/// itself is killed.
+/// A checkpoint is about to take the place of the speculator, as this generation.
+pub fn hand_over(slot: &Slot, generation: u32) {
+    slot.speculator_pid.store(STARTING, Relaxed);
+    slot.flights.store(0, Relaxed);
+    trace::tell(b"handed over", &[generation.into()]);
+}
+
+/// Waits until all that came of the newest fork, which has been abandoned, is gone with all that it holds. A speculator
+/// that does not go by itself is killed.
 #[inline(never)]
 pub fn wait_for_end(slot: &Slot) {
-    let process = NEWEST.swap(0, Relaxed);
-    if process == 0 {
-        return;
-    }
-    // SAFETY: the calls take numbers and locals. The descriptor is closed again before anybody else can see it.
-    unsafe {
-        let handle = sys!(n::__NR_pidfd_open, process, 0);
-        if handle < 0 {
-            return;
-        }
-        if !ended(handle, GRACE_MS) {
-            // One that has not said its number yet, or has taken it back, is about to go.
-            if slot.speculator_pid.load(Relaxed) == process {
+    let newest = NEWEST.swap(0, Relaxed);
+    wait_for_line(slot, newest, |handle, process| {
+        // One that has not said its number yet, or has taken it back, is about to go.
+        // SAFETY: the handle is a pidfd.
+        unsafe {
+            if !ended(handle, GRACE_MS) && slot.speculator_pid.load(Relaxed) == process {
                 let _ = sys!(n::__NR_pidfd_send_signal, handle, n::SIGKILL, 0, 0);
             }
-            let _ = ended(handle, END_MS_MAX);
         }
-        let _ = sys!(n::__NR_close, handle);
-    }
+    });
 }
 
 /// In a child of the original, which is about to become a program that may want to unmount what the speculator holds:
 /// ends the speculator, which cannot follow the original beyond the fork, and waits until it is gone.
 #[inline(never)]
 pub fn end_that_of_parent() {
-    let process = NEWEST.load(Relaxed);
-    let Some(slot) = session::slot().filter(|_| process != 0) else { return };
+    let newest = NEWEST.load(Relaxed);
+    let Some(slot) = session::slot().filter(|_| newest != 0) else { return };
     slot.dismissed.store(slot.generation.load(Relaxed), Relaxed);
-    // SAFETY: the calls take numbers and locals. The descriptor is closed again before the program is another.
+    wait_for_line(slot, newest, |_, _| ());
+}
+
+/// Waits for the speculator that was forked, the one that carries on from its checkpoint, and the checkpoint. The channel
+/// says who the latter are, and need not say the truth: their session does.
+#[inline(never)]
+fn wait_for_line(slot: &Slot, newest: u32, hurry: impl Fn(isize, u32)) {
+    if newest == 0 {
+        return;
+    }
+    wait_for(newest, &hurry);
+    let speculator = slot.speculator_pid.load(Relaxed);
+    if speculator != newest && is_of(newest, speculator) {
+        wait_for(speculator, &hurry);
+    }
+    // Nobody is left who could make another one.
+    for _ in 0..STARTING_PAUSES_MAX {
+        let checkpoint = slot.checkpoint.pid.load(Relaxed);
+        if checkpoint != CHECKPOINT_STARTING {
+            if is_of(newest, checkpoint) {
+                // SAFETY: the word is in the slot.
+                let _ = unsafe { sys!(n::__NR_futex, &raw const slot.checkpoint.number, n::FUTEX_WAKE, 1) };
+                wait_for(checkpoint, &|_, _| ());
+            }
+            return;
+        }
+        pause();
+    }
+}
+
+/// Whether the process is of the session that began with a speculator.
+fn is_of(newest: u32, process: u32) -> bool {
+    // SAFETY: no pointers.
+    process > STARTING && unsafe { sys!(n::__NR_getsid, process) } == newest as isize
+}
+
+fn wait_for(process: u32, hurry: &impl Fn(isize, u32)) {
+    // SAFETY: the calls take numbers and locals. The descriptor is closed again before anybody else can see it.
     unsafe {
         let handle = sys!(n::__NR_pidfd_open, process, 0);
         if handle >= 0 {
+            hurry(handle, process);
             let _ = ended(handle, END_MS_MAX);
             let _ = sys!(n::__NR_close, handle);
         }
@@ -292,10 +331,14 @@ pub fn wait_for_hints() {
         if session::hints_under_way() == 0 {
             return;
         }
-        let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: HINT_PAUSE_NS };
-        // SAFETY: the call reads a local.
-        let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };
+        pause();
     }
+}
+
+fn pause() {
+    let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: PAUSE_NS };
+    // SAFETY: the call reads a local.
+    let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };
 }
 
 /// # Safety
@@ -310,14 +353,16 @@ unsafe fn ended(handle: isize, milliseconds: u32) -> bool {
 const GRACE_MS: u32 = 2;
 const END_MS_MAX: u32 = 100;
 /// Time that the executor has to let go of files: reads of a slow device, some of them in line.
-const HINT_PAUSE_NS: i64 = 100_000;
+const PAUSE_NS: i64 = 100_000;
 const HINT_PAUSES_MAX: u32 = 1000;
+/// Time that a checkpoint has to get its process id.
+const STARTING_PAUSES_MAX: u32 = 20;
 
 /// Forks a speculator of the calling thread: which side this is, and its generation.
 ///
 /// The speculator comes back here jailed, with its role set; all signals stay blocked in it.
 #[inline(never)]
-pub fn fork(slot: &'static Slot, stall_us: u64) -> Option<(Spawned, u32)> {
+pub fn fork(slot: &'static Slot, stall_us: u64, checkpoints: bool) -> Option<(Spawned, u32)> {
     let header = session::header()?;
     let generation = slot.generation.load(Relaxed).wrapping_add(1).max(1);
     // SAFETY: the holder of the slow path writes the snapshot; the calls fill what they are given.
@@ -325,6 +370,7 @@ pub fn fork(slot: &'static Slot, stall_us: u64) -> Option<(Spawned, u32)> {
         let snapshot = &mut *SNAPSHOT.0.get();
         take_snapshot(snapshot, generation);
         snapshot.stall_us = stall_us;
+        snapshot.checkpoints = checkpoints;
         slot.generation.store(generation, Relaxed);
         slot.speculator_pid.store(STARTING, Relaxed);
         slot.flights.store(0, Relaxed);

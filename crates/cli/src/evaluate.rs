@@ -20,30 +20,26 @@ const STEPS: u64 = 1000;
 pub fn run(args: Evaluate) -> anyhow::Result<ExitCode> {
     match args {
         Evaluate::Speculation(args) => match args.table {
-            None => compare(&args),
+            None => compare(&args, speculation::run, speculation::table),
             Some(Table::MemoryControl) => show_memory_control(&args),
-            Some(Table::SideEffects) => show_side_effects(&args),
+            Some(Table::SideEffects) => compare(&args, side_effects::run, side_effects::table),
         },
         Evaluate::Overhead(args) => measure_overhead(&args),
     }
 }
 
-fn compare(args: &Speculation) -> anyhow::Result<ExitCode> {
-    let options = comparison(args)?;
-    let sink = results::open(args.json.as_deref())?;
-    let outcome =
-        with_bar(|progress| speculation::run(&options, progress)).context("the comparison failed")?;
-    show(&outcome.table(), args.json.as_deref());
-    results::write(sink, || outcome.rows())?;
-    Ok(verdict(outcome.identical()))
-}
+/// What is run of the programs that wait for files.
+type Experiment = fn(&speculation::Options, &mut dyn FnMut(Progress)) -> Result<speculation::Outcome, Error>;
 
-fn show_side_effects(args: &Speculation) -> anyhow::Result<ExitCode> {
+fn compare(
+    args: &Speculation,
+    run: Experiment,
+    table: fn(&speculation::Outcome) -> String,
+) -> anyhow::Result<ExitCode> {
     let options = comparison(args)?;
     let sink = results::open(args.json.as_deref())?;
-    let outcome =
-        with_bar(|progress| side_effects::run(&options, progress)).context("the comparison failed")?;
-    show(&outcome.table(), args.json.as_deref());
+    let outcome = with_bar(|progress| run(&options, progress)).context("the comparison failed")?;
+    show(&table(&outcome), args.json.as_deref());
     results::write(sink, || outcome.rows())?;
     Ok(verdict(outcome.identical()))
 }

@@ -1,33 +1,22 @@
 //! One program on all sides of a comparison, in turn: each side's time, and whether the results are the same.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_meter::{Report, Row};
+use forebay_meter::Row;
 use forebay_testkit::SlowDisk;
 
-use crate::Error;
 use crate::account::{Account, Accountant};
 use crate::command::{Invocation, RunResult};
+use crate::counters::{Counters, take_totals};
 use crate::interrupt::Interrupt;
 use crate::programs::{Program, Workload};
 use crate::statistics::{Series, stall_removed};
+use crate::{Error, metric};
 
 /// No run of an experiment takes longer.
 const RUN_LIMIT: Duration = Duration::from_secs(900);
-
-/// The case of the rows of `forebay run --json` that add up all processes.
-const TOTAL: &str = "total";
-
-/// Names of metrics that more than one experiment has.
-pub(crate) mod metric {
-    pub(crate) const ELAPSED: &str = "elapsed";
-    pub(crate) const FOOTPRINT: &str = "footprint";
-    pub(crate) const PAGE_RECLAIMS: &str = "page_reclaims";
-    pub(crate) const PAGE_FAULTS: &str = "page_faults";
-}
 
 /// A way to run a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,8 +53,8 @@ pub struct Measured {
     pub program: Program,
     /// One sentence for each run whose output, status or file differed from the first run's.
     pub differences: Vec<String>,
-    /// What `forebay run` counted, over all processes of a run: metric and unit, one value a round.
-    pub counters: BTreeMap<(String, String), Series>,
+    /// What `forebay run` counted.
+    pub counters: Counters,
     /// The most files of which some pages stayed in memory before a cold run.
     pub files_not_cold: usize,
     /// What the kernel accounted to the program on the sides without Forebay, where that was asked for.
@@ -78,7 +67,7 @@ impl Measured {
         Self {
             program,
             differences: Vec::new(),
-            counters: BTreeMap::new(),
+            counters: Counters::default(),
             files_not_cold: 0,
             accounts: BTreeMap::new(),
             times: BTreeMap::new(),
@@ -128,17 +117,17 @@ impl Measured {
             series.spread().map(|spread| Row::of(subject, case(side), metric, unit, spread))
         };
         let times = self.times.iter().map(|(&side, series)| row(side, metric::ELAPSED, "s", series));
-        let counters =
-            self.counters.iter().map(|((metric, unit), series)| row(Side::Forebay, metric, unit, series));
+        let assisted = case(Side::Forebay);
+        let counters = self.counters.rows(subject, &assisted);
         let accounts = self.accounts.iter().flat_map(|(&side, accounts)| {
             accounts.named().map(|(metric, unit, series)| row(side, metric, unit, series))
         });
         let speedup = [row(Side::Forebay, "speedup", "1", &self.speedup())];
-        let once = |metric, value| Row::once(subject, case(Side::Forebay), metric, "1", value);
+        let once = |metric, value| Row::once(subject, &assisted, metric, "1", value);
         let stall = self.stall_removed().map(|share| once("stall_removed", share));
         let identical = once("output_identical", f64::from(u8::from(self.identical())));
-        let measured = times.chain(speedup).chain(counters).chain(accounts).flatten();
-        measured.chain(stall).chain([identical]).collect()
+        let measured = times.chain(speedup).chain(accounts).flatten();
+        measured.chain(counters).chain(stall).chain([identical]).collect()
     }
 }
 
@@ -271,18 +260,9 @@ impl<'a> Comparison<'a> {
     /// A run without statistics is a run all the same: then there are none to show.
     fn keep_counters(&mut self, statistics: &Path) {
         for row in take_totals(statistics) {
-            self.measured.counters.entry((row.metric, row.unit)).or_default().push(row.value);
+            self.measured.counters.push(row.metric, row.unit, row.value);
         }
     }
-}
-
-/// What `forebay run` wrote to `statistics` over all processes of a run, and the file removed. The time is taken by us,
-/// on every side in the same way.
-pub(crate) fn take_totals(statistics: &Path) -> impl Iterator<Item = Row> + use<> {
-    let report = fs::read(statistics).ok().and_then(|text| serde_json::from_slice::<Report>(&text).ok());
-    let _ = fs::remove_file(statistics);
-    let rows = report.into_iter().flat_map(|report| report.rows);
-    rows.filter(|row| row.case == TOTAL && row.metric != metric::ELAPSED)
 }
 
 /// A sentence on a run of the side named `side`.

@@ -14,12 +14,14 @@ use forebay_testkit::{MemoryLimit, Profile, SlowDisk, SlowSwap, cold};
 
 use crate::account::{Account, Accountant};
 use crate::command::{Invocation, Ran};
-use crate::comparison::{Seen, difference, take_totals};
+use crate::comparison::{Seen, difference};
+use crate::counters::{Counters, take_totals};
 use crate::guests::Guests;
 use crate::interrupt::Interrupt;
+use crate::progress::Steps;
 use crate::statistics::Series;
 use crate::swapping::{Size, Swapper, SwappingProgram};
-use crate::{Error, Progress, scratch_folder};
+use crate::{Error, Progress, metric, scratch_folder};
 
 /// More than all programs and their copies swap out at the same time.
 const SWAP_BYTES: u64 = 1 << 30;
@@ -103,8 +105,8 @@ pub struct Cell {
     pub stall_s: Series,
     /// Page faults of the original that waited for a device.
     pub page_faults: Series,
-    /// What else `forebay run` counted over all processes: by metric and unit.
-    pub counters: BTreeMap<(String, String), Series>,
+    /// What else `forebay run` counted.
+    pub counters: Counters,
     /// Runs in which the kernel killed it for want of memory.
     pub killed: usize,
     /// A time that it took longer than; it is not run again then.
@@ -112,12 +114,6 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// The median of what `forebay run` counted under this name.
-    fn counted(&self, name: &str) -> Option<f64> {
-        let found = self.counters.iter().find(|((metric, _), _)| metric == name);
-        found.map(|(_, series)| series.median())
-    }
-
     /// What became of the runs that did not come to their end; `None` where all did.
     fn unfinished(&self) -> Option<String> {
         let killed = || {
@@ -178,14 +174,8 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     options.programs.iter().try_for_each(|program| program.check_installed())?;
     MemoryLimit::supported()?;
     let shares_of = |program| options.shares.clone().unwrap_or_else(|| shares(program).to_vec());
-    let sides = Speculation::ALL.len();
-    let steps =
-        options.programs.iter().map(|&program| 1 + options.runs * shares_of(program).len() * sides).sum();
-    let mut done = 0;
-    let mut tell = |doing: String| {
-        progress(Progress::new(done, steps, doing));
-        done += 1;
-    };
+    let steps_of = |&program| 1 + options.runs * shares_of(program).len() * Speculation::ALL.len();
+    let mut steps = Steps::new(options.programs.iter().map(steps_of).sum(), progress);
 
     let scratch = scratch_folder()?;
     let guests = Guests::unpack(scratch.path())?;
@@ -201,7 +191,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     bench.warm_forebay()?;
     let mut measured = Vec::new();
     for &program in &options.programs {
-        tell(format!("{program}: with memory enough"));
+        steps.begin(format!("{program}: with memory enough"));
         let swapper = Swapper::prepare(program, options.size, data.mount_point(), &guests, &interrupt)?;
         let mut trial = Trial::start(&bench, program, swapper, &shares_of(program))?;
         for round in 1..=options.runs {
@@ -209,7 +199,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
                 for side in Speculation::ALL {
                     let mebibytes = trial.measured.sizes[size].bytes / MIB;
                     let (runs, side_name) = (options.runs, side.name());
-                    tell(format!(
+                    steps.begin(format!(
                         "{program}: round {round} of {runs}, {mebibytes} MiB, speculation {side_name}"
                     ));
                     trial.run(size, side)?;
@@ -218,7 +208,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         }
         measured.push(trial.measured);
     }
-    progress(Progress::new(steps, steps, "done"));
+    steps.end();
     Ok(Outcome { profile: options.profile, measured })
 }
 
@@ -345,9 +335,9 @@ impl Cell {
     fn keep_counters(&mut self, statistics: &Path) {
         for row in take_totals(statistics) {
             match row.metric.as_str() {
-                report::STALL_TIME => {}
-                report::PAGE_FAULTS => self.page_faults.push(row.value),
-                _ => self.counters.entry((row.metric, row.unit)).or_default().push(row.value),
+                metric::STALL_TIME => {}
+                metric::PAGE_FAULTS => self.page_faults.push(row.value),
+                _ => self.counters.push(row.metric, row.unit, row.value),
             }
         }
     }

@@ -13,6 +13,7 @@ use crate::command::{Invocation, RunResult};
 use crate::dataset::{array, objects, source_tree};
 use crate::interrupt::Interrupt;
 use crate::programs::is_on_path;
+use crate::progress::Steps;
 use crate::statistics::Series;
 use crate::table::{render, seconds, yes_no};
 use crate::{Error, Progress, scratch_folder};
@@ -129,12 +130,11 @@ pub struct Outcome {
 /// No place for the data, a program that fails by itself, or an interrupt.
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
     let interrupt = Interrupt::watch();
-    progress(Progress::new(0, 1, "writing the data"));
+    progress(Progress { share: 0.0, doing: "writing the data".into() });
     let (data, scratch) = (scratch_folder()?, scratch_folder()?);
     let (planned, skipped) = plan(options, data.path(), scratch.path(), &interrupt)?;
 
-    let steps: usize = planned.iter().map(|planned| planned.pairs).sum();
-    let mut done = 0;
+    let mut steps = Steps::new(planned.iter().map(|planned| planned.pairs).sum(), progress);
     let mut cases = Vec::new();
     for Planned { name, plain, pairs } in planned {
         let assisted = plain.behind([options.forebay.as_os_str(), "run".as_ref(), "--".as_ref()]);
@@ -146,8 +146,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         let mut series = [(); 3].map(|()| Series::default());
         let sides = [&plain, &assisted, &plain];
         for pair in 0..pairs {
-            progress(Progress::new(done, steps, format!("{name}: pair {} of {pairs}", pair + 1)));
-            done += 1;
+            steps.begin(format!("{name}: pair {} of {pairs}", pair + 1));
             let mut best = [f64::INFINITY; 3];
             for turn in 0..BEST_OF * sides.len() {
                 // Each side comes first, second and third equally often.
@@ -162,7 +161,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         let case = Case { name, without_s, with_s, control_s, identical };
         cases.push(case);
     }
-    progress(Progress::new(steps, steps, "done"));
+    steps.end();
     Ok(Outcome { cases, skipped })
 }
 

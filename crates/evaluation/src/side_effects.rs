@@ -3,14 +3,12 @@
 //!
 //! F. Chang and G. Gibson, "Automatic I/O Hint Generation through Speculative Execution", OSDI 1999, Table 6.
 
-use forebay_meter::Row;
-use forebay_testkit::Profile;
-
-use crate::comparison::{Measured, Side, metric};
+use crate::comparison::{Measured, Side};
 use crate::programs::Program;
-use crate::speculation::{Options, measure};
+use crate::speculation::{Options, Outcome, measure};
+use crate::statistics::Series;
 use crate::table::{mebibytes, render};
-use crate::{Error, Progress};
+use crate::{Error, Progress, metric};
 
 /// In the order of the published rows.
 const SIDES: [Side; 3] = [Side::Original, Side::Forebay, Side::Hinted];
@@ -48,55 +46,33 @@ fn published(program: Program, side: Side) -> Option<Published> {
     Some(Published { footprint, page_reclaims, page_faults, signals })
 }
 
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The disk.
-    pub profile: Profile,
-    /// One entry a program.
-    pub measured: Vec<Measured>,
-}
-
 /// Runs the programs. Nothing is left behind, however it ends.
 ///
 /// # Errors
 ///
 /// As [`speculation::run`](crate::speculation::run).
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
-    let measured = measure(options, &SIDES, true, progress)?;
-    Ok(Outcome { profile: options.profile, measured })
+    measure(options, &SIDES, true, progress)
 }
 
-impl Outcome {
-    /// Rows by the result schema.
-    pub fn rows(&self) -> Vec<Row> {
-        self.measured.iter().flat_map(|measured| measured.rows(&self.profile.to_string())).collect()
-    }
-
-    /// Whether every run of every program gave the same output, exit status and file.
-    pub fn identical(&self) -> bool {
-        self.measured.iter().all(Measured::identical)
-    }
-
-    /// Medians beside the published figures, and every difference found.
-    pub fn table(&self) -> String {
-        let disk = format!("on {}", self.profile);
-        let header = [
-            disk.as_str(),
-            "footprint",
-            "page reclaims",
-            "page faults",
-            "signals",
-            "1999: footprint",
-            "reclaims",
-            "faults",
-            "signals",
-        ];
-        let rows = self.measured.iter().flat_map(|measured| SIDES.map(|side| row(measured, side)));
-        let mut parts = vec![render(&header, rows), NOTE.to_owned()];
-        parts.extend(self.measured.iter().flat_map(Measured::remarks));
-        parts.join("\n\n")
-    }
+/// Medians beside the published figures, and every difference found.
+pub fn table(outcome: &Outcome) -> String {
+    let disk = format!("on {}", outcome.profile);
+    let header = [
+        disk.as_str(),
+        "footprint",
+        "page reclaims",
+        "page faults",
+        "signals",
+        "1999: footprint",
+        "reclaims",
+        "faults",
+        "signals",
+    ];
+    let rows = outcome.measured.iter().flat_map(|measured| SIDES.map(|side| row(measured, side)));
+    let mut parts = vec![render(&header, rows), NOTE.to_owned()];
+    parts.extend(outcome.measured.iter().flat_map(Measured::remarks));
+    parts.join("\n\n")
 }
 
 fn row(measured: &Measured, side: Side) -> Vec<String> {
@@ -120,10 +96,7 @@ fn unassisted(measured: &Measured, side: Side) -> [String; 4] {
 }
 
 fn assisted(measured: &Measured) -> [String; 4] {
-    let median = |name: &str| {
-        let found = measured.counters.iter().find(|((metric, _), _)| metric == name);
-        found.map_or(f64::NAN, |(_, series)| series.median())
-    };
+    let median = |metric: &str| measured.counters.get(metric).map_or(f64::NAN, Series::median);
     let both = |name: &str, shown: fn(f64) -> String| {
         let (original, copies) = (median(name), median(&format!("{SPECULATOR}{name}")));
         format!("{} + {}", shown(original), shown(copies))
@@ -142,6 +115,8 @@ fn count(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use forebay_testkit::Profile;
+
     use super::*;
     use crate::comparison::Accounts;
 
@@ -161,10 +136,10 @@ mod tests {
             ("speculator_page_reclaims", "1", 800.0),
             ("extraneous_signals", "1", 3.0),
         ] {
-            measured.counters.entry((name.to_owned(), unit.to_owned())).or_default().push(value);
+            measured.counters.push(name, unit, value);
         }
         let outcome = Outcome { profile: Profile::Cloud, measured: vec![measured] };
-        let table = outcome.table();
+        let table = table(&outcome);
         let line = |side: &str| {
             let line = table.lines().find(|line| line.contains(side)).unwrap_or_default();
             line.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join(" | ")

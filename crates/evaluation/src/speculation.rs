@@ -1,8 +1,9 @@
 //! The published comparison of speculative prefetching, with today's programs: original, speculating, hinted by hand.
 //!
-//! T. Fraser and F. Chang, "Operating System I/O Speculation", USENIX 2003; F. Chang and G. Gibson, "Automatic I/O Hint
-//! Generation through Speculative Execution", OSDI 1999.
+//! K. Fraser and F. Chang, "Operating System I/O Speculation: How Two Invocations Are Faster Than One", USENIX 2003;
+//! F. Chang and G. Gibson, "Automatic I/O Hint Generation through Speculative Execution", OSDI 1999.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use forebay_meter::Row;
@@ -13,6 +14,7 @@ use crate::comparison::{Bench, Comparison, Measured, Side};
 use crate::guests::Guests;
 use crate::interrupt::Interrupt;
 use crate::programs::{Program, Scale, Workload};
+use crate::progress::Steps;
 use crate::statistics::Series;
 use crate::table::{mebibytes, percent, render, seconds, times, times_spread, yes_no};
 use crate::{Error, Progress, scratch_folder};
@@ -55,8 +57,7 @@ pub struct Outcome {
 /// A program or a right that is missing, a program that fails by itself, or an interrupt. A difference between the sides
 /// is not an error: it is in the outcome.
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
-    let measured = measure(options, &Side::ALL, false, progress)?;
-    Ok(Outcome { profile: options.profile, measured })
+    measure(options, &Side::ALL, false, progress)
 }
 
 /// Runs every program on `sides`, in turn, with the kernel's accounts of it if `accounted`.
@@ -65,15 +66,10 @@ pub(crate) fn measure(
     sides: &[Side],
     accounted: bool,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Vec<Measured>, Error> {
+) -> Result<Outcome, Error> {
     let interrupt = Interrupt::watch();
     options.programs.iter().try_for_each(|program| program.check_installed())?;
-    let steps = options.programs.len() * (1 + options.runs * sides.len());
-    let mut done = 0;
-    let mut tell = |doing: String| {
-        progress(Progress::new(done, steps, doing));
-        done += 1;
-    };
+    let mut steps = Steps::new(options.programs.len() * (1 + options.runs * sides.len()), progress);
 
     let scratch = scratch_folder()?;
     let guests = Guests::unpack(scratch.path())?;
@@ -88,7 +84,7 @@ pub(crate) fn measure(
     };
     let mut measured = Vec::new();
     for &program in &options.programs {
-        tell(format!("{program}: writing the data"));
+        steps.begin(format!("{program}: writing the data"));
         let prepare = |data: &Path| {
             Workload::prepare(program, options.scale, data, scratch.path(), &guests, &interrupt)
         };
@@ -96,14 +92,14 @@ pub(crate) fn measure(
         let mut comparison = Comparison::new(&bench, workload);
         for round in 1..=options.runs {
             for &side in sides {
-                tell(format!("{program}: round {round} of {}, {}", options.runs, side.name()));
+                steps.begin(format!("{program}: round {round} of {}, {}", options.runs, side.name()));
                 comparison.run(side)?;
             }
         }
         measured.push(comparison.finish());
     }
-    progress(Progress::new(steps, steps, "done"));
-    Ok(measured)
+    steps.end();
+    Ok(Outcome { profile: options.profile, measured })
 }
 
 impl Outcome {
@@ -116,75 +112,70 @@ impl Outcome {
     pub fn identical(&self) -> bool {
         self.measured.iter().all(Measured::identical)
     }
+}
 
-    /// Medians beside the published figures, what Forebay counted, and every difference found.
-    pub fn table(&self) -> String {
-        let mut parts = vec![self.times_table()];
-        parts.extend(self.counters_table());
-        parts.extend(self.measured.iter().flat_map(Measured::remarks));
-        parts.join("\n\n")
-    }
+/// Medians beside the published figures, what Forebay counted, and every difference found.
+pub fn table(outcome: &Outcome) -> String {
+    let measured = &outcome.measured;
+    let mut parts = vec![times_table(outcome)];
+    parts.extend(counters_table(measured));
+    parts.extend(measured.iter().flat_map(Measured::remarks));
+    parts.join("\n\n")
+}
 
-    fn times_table(&self) -> String {
-        let disk = format!("on {}", self.profile);
-        let header = [
-            disk.as_str(),
-            "original",
-            "forebay",
-            "by hand",
-            "warm",
-            "speedup (min - max)",
-            "stall removed",
-            "output identical",
-            "1999: original",
-            "speculating",
-            "by hand",
-            "speedup",
-        ];
-        let rows = self.measured.iter().map(|measured| {
-            let median = |side| seconds(measured.elapsed_s(side).median());
-            let published = measured.program.published();
-            let mut cells = vec![measured.program.to_string()];
-            cells.extend(Side::ALL.map(median));
-            cells.extend([
-                times_spread(measured.speedup().spread()),
-                percent(measured.stall_removed()),
-                yes_no(measured.identical()),
-                seconds(published.original_s),
-                seconds(published.speculating_s),
-                seconds(published.hinted_s),
-                times(published.original_s / published.speculating_s),
-            ]);
-            cells
-        });
-        render(&header, rows)
-    }
+fn times_table(outcome: &Outcome) -> String {
+    let disk = format!("on {}", outcome.profile);
+    let header = [
+        disk.as_str(),
+        "original",
+        "forebay",
+        "by hand",
+        "warm",
+        "speedup (min - max)",
+        "stall removed",
+        "output identical",
+        "1999: original",
+        "speculating",
+        "by hand",
+        "speedup",
+    ];
+    let rows = outcome.measured.iter().map(|measured| {
+        let median = |side| seconds(measured.elapsed_s(side).median());
+        let published = measured.program.published();
+        let mut cells = vec![measured.program.to_string()];
+        cells.extend(Side::ALL.map(median));
+        cells.extend([
+            times_spread(measured.speedup().spread()),
+            percent(measured.stall_removed()),
+            yes_no(measured.identical()),
+            seconds(published.original_s),
+            seconds(published.speculating_s),
+            seconds(published.hinted_s),
+            times(published.original_s / published.speculating_s),
+        ]);
+        cells
+    });
+    render(&header, rows)
+}
 
-    /// What was counted at all; `None` where no run left statistics.
-    fn counters_table(&self) -> Option<String> {
-        let mut names: Vec<_> = self.measured.iter().flat_map(|measured| measured.counters.keys()).collect();
-        names.sort();
-        names.dedup();
-        names.retain(|name| {
-            let is_zero = |series: &Series| series.values().iter().all(|&value| value == 0.0);
-            !self.measured.iter().all(|measured| measured.counters.get(*name).is_none_or(is_zero))
-        });
-        if names.is_empty() {
-            return None;
-        }
-        let header: Vec<&str> = ["forebay counted"]
-            .into_iter()
-            .chain(self.measured.iter().map(|measured| measured.program.name()))
-            .collect();
-        let rows = names.into_iter().map(|name| {
-            let value = |measured: &Measured| {
-                let median = measured.counters.get(name).map(|series| series.median());
-                median.map_or_else(|| "-".to_owned(), |value| shown(value, &name.1))
-            };
-            [name.0.clone()].into_iter().chain(self.measured.iter().map(value)).collect()
-        });
-        Some(render(&header, rows))
+/// What was counted at all; `None` where no run left statistics.
+fn counters_table(measured: &[Measured]) -> Option<String> {
+    let names: BTreeSet<_> = measured.iter().flat_map(|measured| measured.counters.counted()).collect();
+    if names.is_empty() {
+        return None;
     }
+    let header: Vec<&str> = ["forebay counted"]
+        .into_iter()
+        .chain(measured.iter().map(|measured| measured.program.name()))
+        .collect();
+    let rows = names.into_iter().map(|(metric, unit)| {
+        let value = |measured: &Measured| {
+            let median = measured.counters.get(metric).map(Series::median);
+            median.map_or_else(|| "-".to_owned(), |value| shown(value, unit))
+        };
+        [metric.to_owned()].into_iter().chain(measured.iter().map(value)).collect()
+    });
+    Some(render(&header, rows))
 }
 
 fn shown(value: f64, unit: &str) -> String {

@@ -50,6 +50,16 @@ impl Series {
         self.pairwise(other, |own, others| own - others)
     }
 
+    /// `self + other`, round by round.
+    pub fn per_round_sum(&self, other: &Self) -> Self {
+        self.pairwise(other, |own, others| own + others)
+    }
+
+    /// Whether every measurement was 0.
+    pub fn is_zero(&self) -> bool {
+        self.values.iter().all(|&value| value == 0.0)
+    }
+
     fn pairwise(&self, other: &Self, combine: impl Fn(f64, f64) -> f64) -> Self {
         self.values.iter().zip(&other.values).map(|(&own, &others)| combine(own, others)).collect()
     }

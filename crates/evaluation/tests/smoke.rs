@@ -9,7 +9,7 @@ use forebay_evaluation::{
     Error, Profile, Program, Scale, Side, SwappingProgram, SwappingSize, demo, memory_control, overhead,
     side_effects, speculation,
 };
-use forebay_testkit::{MemoryLimit, SlowBlock, skip};
+use forebay_testkit::{MemoryLimit, SlowDevice, skip};
 use tempfile::TempDir;
 
 const TINY: Scale = Scale { files: 40, objects: 12, array_bytes: 1 << 20, reads: 300 };
@@ -54,7 +54,7 @@ fn every_side_of_every_program_runs_in_every_round() {
         let outcome =
             speculation::run(&tiny(forebay.clone(), program), &mut |progress| shares.push(progress.share))
                 .unwrap();
-        assert!(outcome.identical(), "{}", outcome.table());
+        assert!(outcome.identical(), "{}", speculation::table(&outcome));
         for side in Side::ALL {
             assert_eq!(outcome.measured[0].elapsed_s(side).values().len(), 2);
         }
@@ -83,7 +83,11 @@ fn a_side_that_prints_something_else_is_told() {
     let outcome = speculation::run(&tiny(forebay, Program::Xds), &mut |_| ()).unwrap();
     assert!(!outcome.identical());
     assert_eq!(outcome.measured[0].differences.len(), 2);
-    assert!(outcome.table().contains("forebay printed something else"), "{}", outcome.table());
+    assert!(
+        speculation::table(&outcome).contains("forebay printed something else"),
+        "{}",
+        speculation::table(&outcome)
+    );
 }
 
 #[test]
@@ -91,7 +95,11 @@ fn a_side_that_writes_another_file_is_told() {
     let (_folder, forebay) =
         stand_in(r#""$@" && if [ "$1" = ld ] && [ "$2" = -o ]; then echo more >> "$3"; fi"#);
     let outcome = speculation::run(&tiny(forebay, Program::Gnuld), &mut |_| ()).unwrap();
-    assert!(outcome.table().contains("forebay wrote another file"), "{}", outcome.table());
+    assert!(
+        speculation::table(&outcome).contains("forebay wrote another file"),
+        "{}",
+        speculation::table(&outcome)
+    );
 }
 
 #[test]
@@ -106,8 +114,8 @@ fn a_forebay_that_is_not_there_is_named() {
 fn side_effects_are_those_of_the_program_itself_and_what_forebay_counted() {
     let (_folder, forebay) = stand_in(r#"exec "$@""#);
     let outcome = side_effects::run(&tiny(forebay, Program::Gnuld), &mut |_| ()).unwrap();
-    assert!(outcome.identical(), "{}", outcome.table());
-    assert!(outcome.table().contains("gnuld, hinted"), "{}", outcome.table());
+    assert!(outcome.identical(), "{}", side_effects::table(&outcome));
+    assert!(side_effects::table(&outcome).contains("gnuld, hinted"), "{}", side_effects::table(&outcome));
     let rows = outcome.rows();
     let found = |case: &str, metric: &str| {
         rows.iter().find(|row| row.case == case && row.metric == metric).map(|row| (row.value, row.runs))
@@ -122,7 +130,7 @@ fn side_effects_are_those_of_the_program_itself_and_what_forebay_counted() {
 #[test]
 fn programs_that_swap_run_on_every_side_with_every_size_of_memory() {
     let test = "programs_that_swap_run_on_every_side_with_every_size_of_memory";
-    if let Err(error) = MemoryLimit::supported().and_then(|()| SlowBlock::supported()) {
+    if let Err(error) = MemoryLimit::supported().and_then(|()| SlowDevice::supported()) {
         return skip(test, &error);
     }
     let (_folder, forebay) = stand_in(r#"exec "$@""#);
@@ -164,7 +172,7 @@ fn programs_that_swap_run_on_every_side_with_every_size_of_memory() {
 #[test]
 fn a_program_that_changes_its_output_where_memory_is_short_is_told() {
     let test = "a_program_that_changes_its_output_where_memory_is_short_is_told";
-    if let Err(error) = MemoryLimit::supported().and_then(|()| SlowBlock::supported()) {
+    if let Err(error) = MemoryLimit::supported().and_then(|()| SlowDevice::supported()) {
         return skip(test, &error);
     }
     let (_folder, forebay) = stand_in(r#""$@"; echo more"#);

@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::PathBuf;
 
+use forebay_testkit::MemoryLimit;
+
 use crate::run::{Launch, Outcome, Side, find_program};
 use crate::scratch::{self, Scratch};
 use crate::{memory, skip, switch, tree};
@@ -12,6 +14,9 @@ use crate::{memory, skip, switch, tree};
 /// Runs of a side until the kernel kills nothing of it: where much is swapped it gives up on a group now and then,
 /// although there is swap left, whatever runs in it.
 const RUNS_MAX: u32 = 5;
+
+/// The variable that says for which processes speculators make checkpoints.
+const CHECKPOINT_US_MIN: &str = "FOREBAY_CHECKPOINT_US_MIN";
 
 /// Ends an observer that was started before a run: gets the outcome, says what it saw.
 pub type Finish = Box<dyn FnOnce(&mut Outcome) -> String>;
@@ -164,7 +169,7 @@ impl Case {
             return None;
         }
         if let Some(obstacle) = self.memory_limit_mib.and_then(|_| memory::obstacle()) {
-            skip(&self.name, obstacle);
+            skip(&self.name, &obstacle.to_string());
             return None;
         }
         let without = self.run(Side::Without);
@@ -202,11 +207,11 @@ impl Case {
         let Some(mib) = self.memory_limit_mib else { return self.run_in(None, side) };
         let mut runs = 0;
         loop {
-            let group = memory::Group::start(&self.name, mib)
-                .unwrap_or_else(|why| panic!("{}: a group with {mib} MiB: {why}", self.name));
-            let outcome = self.run_in(Some(group.members()), side);
+            let limit = MemoryLimit::start(mib << 20)
+                .unwrap_or_else(|why| panic!("{}: a limit of {mib} MiB: {why}", self.name));
+            let outcome = self.run_in(Some(limit.processes_file()), side);
             runs += 1;
-            if group.killed() == 0 || runs == RUNS_MAX {
+            if limit.kills().expect("a group that is there") == 0 || runs == RUNS_MAX {
                 return outcome;
             }
         }
@@ -222,13 +227,18 @@ impl Case {
         }
         scratch.settle(self.cold_names);
         let finishes: Vec<Finish> = self.observers.iter().map(|start| start(&scratch)).collect();
+        let mut env = self.env.clone();
+        if self.name.bytes().map(u32::from).sum::<u32>() % 2 == 0 {
+            // Every other case has checkpoints, whatever a fork takes.
+            env.push((CHECKPOINT_US_MIN.to_owned(), "0".to_owned()));
+        }
         let mut outcome = Launch {
             argv: &self.argv,
             options: &self.options,
             before: &self.before,
             group,
             stdin: self.stdin.as_deref(),
-            env: &self.env,
+            env: &env,
             cwd: scratch.path(),
             aside: aside.path(),
             seconds: self.seconds,

@@ -56,16 +56,18 @@ pub struct Header {
     pub supervisor_pid: AtomicU32,
     /// 1 while speculation is wanted at all; 0 sends every agent to its terminal Off state.
     pub enabled: AtomicU32,
-    /// 1 while memory control has speculation off; see [`crate::control`].
-    pub paused: AtomicU32,
-    /// How often it was set.
-    pub pauses: AtomicU32,
+    /// What memory control has speculators do: [`GO`], [`STOP`] or [`HOLD`]; see [`crate::control`].
+    pub control: AtomicU32,
+    /// How often it was [`STOP`].
+    pub stops: AtomicU32,
     /// How often it went off, by [`crate::control::Reason`].
     pub control_crossings: [AtomicU64; Reason::COUNT],
     /// Ticks of the time-stamp counter in a second.
     pub ticks_per_second: AtomicU64,
     /// A call on a file that takes longer than this may be a stall.
     pub stall_ticks_min: AtomicU64,
+    /// A process whose fork takes longer is worth checkpoints of its speculators.
+    pub checkpoint_ticks_min: AtomicU64,
     /// Prefetched and not yet consumed bytes that one speculator may have.
     pub horizon_bytes: AtomicU64,
     /// Memory that one speculator may add, in bytes.
@@ -101,6 +103,13 @@ pub struct Header {
     /// Processes that want to be told of their page faults.
     pub watched: [Watched; WATCHED],
 }
+
+/// Speculators go on, and may be started.
+pub const GO: u32 = 0;
+/// They end.
+pub const STOP: u32 = 1;
+/// They sleep, and none is started.
+pub const HOLD: u32 = 2;
 
 /// Processes whose page faults can be watched at once.
 pub const WATCHED: usize = 128;
@@ -342,6 +351,8 @@ pub struct Slot {
     pub flights: AtomicU32,
     /// Pages that speculators hinted and the original has come to.
     pub pages_used: AtomicU64,
+    /// The newest speculator as it was before a value that it made up.
+    pub checkpoint: Checkpoint,
     /// Entries that the original has consumed of each log.
     pub tails: [AtomicU64; LOGS],
     /// Entries that the speculator has written to each log.
@@ -362,12 +373,33 @@ pub struct Slot {
     pub first_fabricated: [AtomicU64; CALL_SITES],
 }
 
+/// A stopped copy of a speculator, which carries on in its place when that has strayed.
+#[repr(C)]
+pub struct Checkpoint {
+    /// Futex that the copy sleeps on: its number, with the low half of the speculator's generation in the high half. It
+    /// ends when it finds another one there. 0 for none.
+    pub number: AtomicU32,
+    /// Process id of the copy, [`CHECKPOINT_STARTING`] while it has none yet, 0 for none.
+    pub pid: AtomicU32,
+    /// The generation as which the copy shall carry on, once the slot has that generation.
+    pub call: AtomicU32,
+    /// Entries of the log that were written before the copy was made.
+    pub position: AtomicU64,
+    /// Entries that the original must have consumed, so that it has come to the value.
+    pub needed: AtomicU64,
+}
+
+/// Stands for the process id of a checkpoint in the making.
+pub const CHECKPOINT_STARTING: u32 = 1;
+
 /// Figures of one process. A "hint" is a prefetch that the speculator caused.
 #[repr(C)]
 pub struct Counters {
     /// Calls of the original that waited for a device with no hint for them.
     pub stalls: AtomicU64,
-    /// Time in those.
+    /// Those of them that nobody attended to when they were: page faults while signals of them were not wanted.
+    pub stalls_unattended: AtomicU64,
+    /// Time in [`Counters::stalls`].
     pub stall_ticks: AtomicU64,
     /// Hints that the original consumed without waiting.
     pub hints_used: AtomicU64,
@@ -391,6 +423,12 @@ pub struct Counters {
     pub resyncs: AtomicU64,
     /// Time that the original spent on starting them.
     pub resync_ticks: AtomicU64,
+    /// Checkpoints that speculators made, and the time that took them.
+    pub checkpoints: AtomicU64,
+    /// See [`Counters::checkpoints`].
+    pub checkpoint_ticks: AtomicU64,
+    /// Times that a checkpoint carried on where a speculator had strayed.
+    pub repairs: AtomicU64,
     /// Pages that the original copied because of forks, as far as that can be told from its page reclaims.
     pub copies: AtomicU64,
     /// About the time that took.

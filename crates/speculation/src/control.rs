@@ -9,13 +9,14 @@
 //!
 //! ```text
 //!     benefit  B = used * s
-//!     cost     C = (stalls * s - d * cpu)+  +  unused * s / 8  +  forks and copies
+//!     cost     C = stalls * s - d * cpu  +  unused * s / 8  +  forks and copies
 //! ```
 //!
 //! `d` is the *baseline*: how long the program waited for each microsecond of its own processor time when it was last
 //! alone, as far as it needed the device then; while it is unknown that part of the cost is 0. Waiting is compared for
 //! the same work, not for the same time, because a program that waits less does more in a second. An unused hint cost
-//! the device a part of its time; the memory that it took shows in the stalls.
+//! the device a part of its time; the memory that it took shows in the stalls. A fork is charged over two seconds, since
+//! what it gives comes after it.
 //!
 //! The *net overhead* is the sum of all `C - B`, halved every half-life (5 s at first), and never less than what makes up
 //! for one threshold, so that a good hour does not pay for a bad minute.
@@ -35,7 +36,9 @@
 //!   first sample without a speculator is not looked at: what was driven out comes back in it. Then, with at least 16
 //!   stalls or 20 ms of processor time, the verdict: a crossing if for the same work the program waited longer than
 //!   alone, forks included, by more than 1 % of the time since the last check; else on again with a net overhead of 0.
-//!   A program that does nothing meanwhile is left for the next check.
+//!   While neither is certain (stalls come by chance: `n` of them say what they do to one part in the root of `n`) the
+//!   check goes on, for a second at most. A program that does nothing meanwhile is left for the next check. Speculators
+//!   sleep in the meantime, and go on afterwards.
 //! * *Off*. The net overhead only decays. When it is negligible, a tenth of the threshold, speculation goes on again with
 //!   a net overhead of 0.
 //!
@@ -72,6 +75,8 @@ const CHECK_CPU_US_MIN: u64 = 20_000;
 const CHECK_US_MAX: u64 = 1_000_000;
 /// A loss that is a crossing, as a part of the time since the last check; also what is not worth a check.
 const HARM_PART: u64 = 100;
+/// Time over which a fork is charged.
+const FORK_CHARGED_OVER_US: u64 = 2_000_000;
 /// A gain so many times as great as all the harm that there can be is plain.
 const PLAIN_GAIN: u64 = 3;
 /// Baselines have 20 fractional bits.
@@ -134,21 +139,34 @@ impl Period {
         }
     }
 
+    /// What the program waits for alone, in a microsecond of processor time each as long as `baseline`.
+    fn alone_us(&self, baseline: u64) -> u64 {
+        let alone_us = (u128::from(baseline) * u128::from(self.cpu_us)) >> BASELINE_SHIFT;
+        u64::try_from(alone_us).unwrap_or(u64::MAX)
+    }
+
     /// What speculation cost in this period, by reason, if the program alone waits for `baseline` in a microsecond of
     /// its processor time.
     fn costs_us(&self, baseline: u64) -> [u64; Reason::COUNT] {
-        let alone_us = u64::try_from((u128::from(baseline) * u128::from(self.cpu_us)) >> BASELINE_SHIFT);
         let mut costs = [0; Reason::COUNT];
-        costs[Reason::MemoryTaken as usize] = self.waited_us.saturating_sub(alone_us.unwrap_or(u64::MAX));
+        costs[Reason::MemoryTaken as usize] = self.waited_us.saturating_sub(self.alone_us(baseline));
         costs[Reason::HintsUnused as usize] = self.unused_us;
         costs[Reason::Forks as usize] = self.forks_us;
         costs
     }
 
-    /// What the program lost in this period, if it alone waits for `baseline` in a microsecond of its processor time.
-    fn lost_us(&self, baseline: u64) -> u64 {
-        let alone_us = u64::try_from((u128::from(baseline) * u128::from(self.cpu_us)) >> BASELINE_SHIFT);
-        self.waited_us.saturating_add(self.forks_us).saturating_sub(alone_us.unwrap_or(u64::MAX))
+    /// What the program lost in this period, or gained, if it alone waits for `baseline` in a microsecond of its
+    /// processor time.
+    fn lost_us(&self, baseline: u64) -> i64 {
+        difference(self.exposed_us(), self.alone_us(baseline))
+    }
+
+    /// How much of that may be chance, with a baseline from `alone`.
+    fn noise_us(&self, alone: &Self) -> i64 {
+        let chance = |waited_us: u64, stalls: u64| u128::from(waited_us).pow(2) / u128::from(stalls.max(1));
+        let own = chance(self.waited_us, self.stalls);
+        let baselines = chance(self.alone_us(alone.baseline()), alone.stalls);
+        i64::try_from(own.saturating_add(baselines).isqrt()).unwrap_or(i64::MAX)
     }
 
     /// What speculation can have cost in this period at most.
@@ -210,11 +228,11 @@ enum State {
 pub struct Controller {
     state: State,
     net_us: i64,
+    /// What of forks is yet to be charged.
+    debt_us: u64,
     level: u32,
     /// Waiting alone for each microsecond of processor time.
     baseline: Option<u64>,
-    /// Parts of the cost since the last change.
-    costs_us: [u64; Reason::COUNT],
     /// All of the speculating since the last check.
     period: Period,
     check_after_us: u64,
@@ -228,9 +246,9 @@ impl Default for Controller {
         Self {
             state: State::On,
             net_us: 0,
+            debt_us: 0,
             level: 0,
             baseline: None,
-            costs_us: [0; Reason::COUNT],
             period: Period::default(),
             check_after_us: CHECK_AFTER_US,
             steady_us: 0,
@@ -274,6 +292,7 @@ impl Controller {
 
     /// Takes a sample; whether that changes anything.
     pub fn on_sample(&mut self, sample: &Sample) -> Option<Change> {
+        let sample = &Sample { forks_us: self.charge(sample), ..*sample };
         self.net_us = decayed(self.net_us, sample.elapsed_us, self.half_life_us());
         self.steady_us = self.steady_us.saturating_add(sample.elapsed_us);
         if !sample.speculating && sample.stalls >= CHECK_STALLS_MIN {
@@ -294,19 +313,28 @@ impl Controller {
         }
     }
 
+    /// What of the forks so far falls due with this sample.
+    fn charge(&mut self, sample: &Sample) -> u64 {
+        self.debt_us = self.debt_us.saturating_add(sample.forks_us);
+        let part =
+            u128::from(self.debt_us) * u128::from(sample.elapsed_us) / u128::from(FORK_CHARGED_OVER_US);
+        let due = u64::try_from(part).unwrap_or(u64::MAX).min(self.debt_us);
+        self.debt_us -= due;
+        due
+    }
+
     fn account(&mut self, sample: &Sample) {
-        let costs = Period::of(sample).costs_us(self.baseline.unwrap_or(u64::MAX));
-        for (sum, cost) in self.costs_us.iter_mut().zip(costs) {
-            *sum = sum.saturating_add(cost);
-        }
-        let benefit = Period::of(sample).used_us;
-        self.net_us = self.net_us.saturating_add(difference(total(costs), benefit)).max(-self.threshold_us());
+        let period = Period::of(sample);
+        // Without a baseline, waiting is no cost.
+        let lost = self.baseline.map_or(clamped(period.forks_us), |baseline| period.lost_us(baseline));
+        let net = lost.saturating_add(difference(period.unused_us, period.used_us));
+        self.net_us = self.net_us.saturating_add(net).max(-self.threshold_us());
         self.period.add(sample);
     }
 
     fn decide(&mut self) -> Option<Change> {
         if self.net_us > self.threshold_us() {
-            return Some(match greatest(self.costs_us) {
+            return Some(match greatest(self.period.costs_us(self.baseline.unwrap_or(u64::MAX))) {
                 Reason::MemoryTaken => self.pause(),
                 reason => self.go_off(reason),
             });
@@ -343,7 +371,14 @@ impl Controller {
             return (self.steady_us >= CHECK_US_MAX).then(|| self.go_on(Change::Resume));
         }
         self.baseline = Some(alone.baseline());
-        if self.period.lost_us(alone.baseline()) > self.period.elapsed_us / HARM_PART {
+        let lost = self.period.lost_us(alone.baseline());
+        let noise = self.period.noise_us(&alone);
+        let bearable = clamped(self.period.elapsed_us / HARM_PART);
+        let certain = lost > bearable.saturating_add(noise) || lost.saturating_add(noise) <= bearable;
+        if !certain && self.steady_us < CHECK_US_MAX {
+            return None;
+        }
+        if lost > bearable {
             return Some(self.go_off(greatest(self.period.costs_us(alone.baseline()))));
         }
         self.check_after_us = (self.check_after_us * 2).min(CHECK_AFTER_US_MAX);
@@ -369,19 +404,18 @@ impl Controller {
     }
 
     fn forget(&mut self) {
-        self.costs_us = [0; Reason::COUNT];
         self.period = Period::default();
         self.steady_us = 0;
     }
 }
 
-fn total(costs_us: [u64; Reason::COUNT]) -> u64 {
-    costs_us.into_iter().fold(0, u64::saturating_add)
-}
-
 fn greatest(costs_us: [u64; Reason::COUNT]) -> Reason {
     let greatest = Reason::ALL.into_iter().max_by_key(|reason| costs_us[*reason as usize]);
     greatest.unwrap_or(Reason::Forks)
+}
+
+fn clamped(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 fn difference(a: u64, b: u64) -> i64 {

@@ -10,6 +10,7 @@
 extern crate std;
 
 pub mod channel;
+pub mod checkpoint;
 pub mod control;
 pub mod inflight;
 pub mod log;

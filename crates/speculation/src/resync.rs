@@ -45,7 +45,7 @@
 //!
 //! so the time spent on forks stays below 1.5 % of the elapsed time and what was paid back, but for one
 //! millisecond a process (which lets short processes begin) and the excess of the last fork over what was
-//! expected. The first fork of all is also justified when it costs less than half of what the stalls of the last
+//! expected. The first fork of all is also justified when it costs less than what the stalls of the last half
 //! second took: a large process that waits all the time need not wait for minutes until it may try.
 //!
 //! # Programs
@@ -116,6 +116,21 @@ impl Window {
         let bucket = now >> self.shift;
         let (previous, current) = self.at(bucket);
         *self = Self { shift: self.shift, bucket, previous, current: current.saturating_add(ticks) };
+    }
+
+    /// Adds what was spent evenly from `from` to `now`.
+    fn add_over(&mut self, from: u64, now: u64, ticks: u64) {
+        let begin = now >> self.shift << self.shift;
+        let length = 1u64 << self.shift;
+        let part = |start: u64, end: u64| {
+            let within = end.saturating_sub(start.max(from));
+            let part = u128::from(ticks) * u128::from(within) / u128::from(now.saturating_sub(from).max(1));
+            u64::try_from(part).unwrap_or(u64::MAX)
+        };
+        if from < begin {
+            self.add(begin - 1, part(begin.saturating_sub(length), begin));
+        }
+        self.add(now, part(begin, now));
     }
 
     /// What was spent within the window.
@@ -242,6 +257,12 @@ impl Policy {
         self.size_copies = copies;
     }
 
+    /// What a fork of the process takes by its size, in ticks.
+    #[must_use]
+    pub const fn size_fork(&self) -> u64 {
+        self.size_fork
+    }
+
     /// What another speculation is taken to cost.
     fn cost(&self) -> u64 {
         self.cost_mean.max(self.size_fork.saturating_add(scaled(self.copied_part, self.size_copies)))
@@ -268,6 +289,16 @@ impl Policy {
         if !self.disabled && !self.unjudged && !self.pays(self.yield_mean) {
             self.disable(now);
         }
+    }
+
+    /// From `from` to `now` there were `count` stalls that nobody attended to, of `duration` ticks each; nothing was
+    /// prefetched for them.
+    pub fn on_unseen_stalls(&mut self, from: u64, now: u64, count: u64, duration: u64) {
+        let waited = duration.saturating_mul(count).min(now.saturating_sub(from));
+        self.short.add_over(from, now, waited);
+        self.long.add_over(from, now, waited);
+        self.stalls = self.stalls.saturating_add(count);
+        self.stalls_cold = self.stalls_cold.saturating_add(count);
     }
 
     /// The original started a speculator, which took `cost` ticks of its time; `hidden_in_stall` if the read
@@ -423,7 +454,7 @@ impl Policy {
 
     #[inline]
     fn affordable(&self, now: u64) -> bool {
-        if self.spawns == 0 && self.cost() <= self.long.spent(now) / 2 {
+        if self.spawns == 0 && self.cost() <= self.long.spent(now) {
             return true;
         }
         let elapsed = now.saturating_sub(self.start);

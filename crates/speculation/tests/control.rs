@@ -238,6 +238,45 @@ fn control_keeps_most_of_a_gain() {
     }
 }
 
+/// A large process: its fork takes as long as what it gives for a while.
+#[test]
+fn a_dear_fork_that_pays_is_left_alone() {
+    for forks_us in [30_000, 90_000] {
+        let mut simulation = Simulation::new();
+        simulation.step(&Program { forks_us, ..EFFECTIVE }, true);
+        simulation.run(&Program { forks_us: 0, ..EFFECTIVE }, 60);
+        assert_eq!(simulation.crossings(), 0, "{:?}", simulation.changes);
+    }
+}
+
+/// Stalls come by chance: what they do in one check is no reason to turn off what has no effect, nor what helps a little.
+#[test]
+fn chance_turns_little_off() {
+    let (mut chance, mut crossings) = (1u64, 0);
+    for _ in 0..50 {
+        let mut controller = Controller::default();
+        for _ in 0..150 {
+            let step_us = if controller.is_checking() { STEP_CHECK_US } else { STEP_US };
+            // Waiting takes nine tenths of the time, give or take a seventh.
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let stalls = step_us * (900 + (chance >> 33) % 260 - 130) / 1_000 / 1_000;
+            let speculating = controller.is_on();
+            let sample = Sample {
+                elapsed_us: step_us,
+                cpu_us: step_us / 10,
+                stalls: if speculating { stalls * 19 / 20 } else { stalls },
+                used: if speculating { stalls / 20 } else { 0 },
+                stall_us: 1_000,
+                speculating,
+                ..Sample::default()
+            };
+            let _ = controller.on_sample(&sample);
+        }
+        crossings += controller.crossings();
+    }
+    assert!(crossings <= 10, "{crossings} in 50 runs of 15 s");
+}
+
 #[test]
 fn no_sample_breaks_the_arithmetic() {
     let extreme = [0, 1, 1_000, u64::MAX / 2, u64::MAX];

@@ -189,6 +189,29 @@ fn a_large_process_that_stalls_all_the_time_is_forked_soon() {
 }
 
 #[test]
+fn stalls_that_nobody_attended_to_count() {
+    let (ms, second) = (1_000_000, 1_000_000_000);
+    let begun = || {
+        let mut policy = Policy::new(second);
+        policy.begin(0);
+        policy.expect_cost(16 * ms, 330 * ms);
+        policy
+    };
+    for at in [1, 7 * second, 7 * second + 999 * ms] {
+        let mut policy = begun();
+        policy.on_stall(at + ms, ms, false);
+        policy.on_unseen_stalls(at + ms, at + 801 * ms, 800, ms);
+        policy.on_stall(at + 802 * ms, ms, false);
+        assert!(policy.armed(at + 802 * ms), "from {at}");
+        let mut policy = begun();
+        policy.on_stall(at + ms, ms, false);
+        policy.on_unseen_stalls(at + ms, at + 8_001 * ms, 800, ms);
+        policy.on_stall(at + 8_002 * ms, ms, false);
+        assert!(!policy.armed(at + 8_002 * ms), "from {at}");
+    }
+}
+
+#[test]
 fn a_short_process_loses_no_more_than_a_millisecond() {
     for reads in 1..100 {
         let process = process(75 * US, false, reads, 70 * US, 0, 0);

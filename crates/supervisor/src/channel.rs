@@ -22,6 +22,8 @@ use crate::memory_limits::BYTES_AT_FIRST;
 
 /// A call on a file that takes longer may be a stall: well above what a cached read takes, well below a device.
 const STALL_US_MIN: u64 = 20;
+/// A fork that takes longer is worth checkpoints, so that there need not be another one: that of some 32 MiB.
+const CHECKPOINT_US_MIN: u64 = 500;
 /// Shortest time over which the time-stamp counter is compared with the clock: either is read to some 30 ns.
 const CALIBRATION_NS_MIN: u64 = 50_000;
 
@@ -33,8 +35,15 @@ pub struct Channel {
 
 /// The threshold, which tests lower so that speculation happens at the slightest wait.
 fn stall_us_min() -> u64 {
-    let wanted = std::env::var("FOREBAY_STALL_US_MIN").ok().and_then(|value| value.parse().ok());
-    wanted.unwrap_or(STALL_US_MIN).clamp(1, 1_000_000)
+    wished("FOREBAY_STALL_US_MIN").unwrap_or(STALL_US_MIN).clamp(1, 1_000_000)
+}
+
+fn checkpoint_us_min() -> u64 {
+    wished("FOREBAY_CHECKPOINT_US_MIN").unwrap_or(CHECKPOINT_US_MIN).min(1_000_000)
+}
+
+fn wished(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
 }
 
 /// seccomp filters that this process runs under, as in most containers.
@@ -66,6 +75,7 @@ impl Channel {
         let ticks_per_second = ticks_per_second();
         header.ticks_per_second.store(ticks_per_second, Relaxed);
         header.stall_ticks_min.store(ticks_per_second / 1_000_000 * stall_us_min(), Relaxed);
+        header.checkpoint_ticks_min.store(ticks_per_second / 1_000_000 * checkpoint_us_min(), Relaxed);
         header.horizon_bytes.store(BYTES_AT_FIRST, Relaxed);
         header.memory_bytes_max.store(BYTES_AT_FIRST, Relaxed);
         header.magic.store(MAGIC, Release);

@@ -3,7 +3,7 @@
 use std::{fs, sync::atomic::Ordering::Relaxed, time::Instant};
 
 use forebay_speculation::{
-    channel::{Header, SLOT_CLAIMED},
+    channel::{GO, HOLD, SLOT_CLAIMED, STOP},
     control::{Change, Controller, Sample},
 };
 
@@ -56,6 +56,8 @@ impl MemoryControl {
         let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
         let before = std::mem::replace(&mut self.figures, figures);
         let stalls = figures.stalls_after().saturating_sub(before.stalls_after());
+        // Those were at some time before.
+        let unattended = figures.stalls_unattended.saturating_sub(before.stalls_unattended);
         if let Some(mean) = figures.wait_ticks().saturating_sub(before.wait_ticks()).checked_div(stalls) {
             self.stall_us = mean / ticks_per_us;
         }
@@ -63,29 +65,26 @@ impl MemoryControl {
         let sample = Sample {
             elapsed_us: self.sampled.elapsed().as_micros().try_into().unwrap_or(u64::MAX),
             cpu_us: cpu_us.saturating_sub(std::mem::replace(&mut self.cpu_us, cpu_us)),
-            stalls,
+            stalls: stalls.saturating_sub(unattended),
             used: figures.stalls_spared().saturating_sub(before.stalls_spared()),
             unused: figures.hints_wrong.saturating_sub(before.hints_wrong),
             stall_us: self.stall_us,
             forks_us: forks_us + forks_us / COPIES_PART,
-            speculating: figures.resyncs > before.resyncs || header.speculators.load(Relaxed) > 0,
+            speculating: figures.resyncs > before.resyncs
+                || (header.control.load(Relaxed) == GO && header.speculators.load(Relaxed) > 0),
         };
         self.sampled = Instant::now();
         match self.controller.on_sample(&sample) {
             Some(Change::Off(reason)) => {
-                pause(header);
+                header.stops.fetch_add(1, Relaxed);
+                header.control.store(STOP, Relaxed);
                 header.control_crossings[reason as usize].fetch_add(1, Relaxed);
             }
-            Some(Change::Pause) => pause(header),
-            Some(Change::On | Change::Resume) => header.paused.store(0, Relaxed),
+            Some(Change::Pause) => header.control.store(HOLD, Relaxed),
+            Some(Change::On | Change::Resume) => header.control.store(GO, Relaxed),
             None => {}
         }
     }
-}
-
-fn pause(header: &Header) {
-    header.pauses.fetch_add(1, Relaxed);
-    header.paused.store(1, Relaxed);
 }
 
 /// Processor time of the main thread.
@@ -107,6 +106,8 @@ mod tests {
 
     #[test]
     fn forks_that_find_nothing_pause_speculation_with_a_reason() {
+        use std::{thread::sleep, time::Duration};
+
         use forebay_speculation::control::Reason;
         let channel = Channel::create(true).unwrap();
         channel.header().slot_states[0].store(SLOT_CLAIMED, Relaxed);
@@ -115,9 +116,10 @@ mod tests {
         for _ in 0..3 {
             counters.resyncs.fetch_add(10, Relaxed);
             counters.resync_ticks.fetch_add(channel.header().ticks_per_second.load(Relaxed), Relaxed);
+            sleep(Duration::from_millis(20));
             control.look(&channel, &Ledger::default());
         }
-        assert_eq!(channel.header().paused.load(Relaxed), 1);
+        assert_eq!(channel.header().control.load(Relaxed), STOP);
         assert_eq!(channel.header().control_crossings[Reason::Forks as usize].load(Relaxed), 1);
     }
 
@@ -128,6 +130,6 @@ mod tests {
         let mut control = MemoryControl::new(false);
         channel.slot(0).counters.resync_ticks.store(u64::MAX / 4, Relaxed);
         control.look(&channel, &Ledger::default());
-        assert_eq!(channel.header().paused.load(Relaxed), 0);
+        assert_eq!(channel.header().control.load(Relaxed), GO);
     }
 }

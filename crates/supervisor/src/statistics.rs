@@ -107,6 +107,7 @@ macro_rules! figures {
 figures! {
     sums: [
     stalls,
+    stalls_unattended,
     stall_ticks,
     hints_used,
     hints_clustered,
@@ -119,6 +120,9 @@ figures! {
     bytes_hinted,
     resyncs,
     resync_ticks,
+    checkpoints,
+    checkpoint_ticks,
+    repairs,
     copies,
     copy_ticks,
     crossings,
@@ -251,6 +255,8 @@ impl Statistics {
             ("hints_wrong", figures.hints_wrong),
             ("hints_dropped", figures.hints_dropped),
             ("resyncs", figures.resyncs),
+            ("checkpoints", figures.checkpoints),
+            ("repairs", figures.repairs),
             ("copied_pages", figures.copies),
             ("threshold_crossings", figures.crossings),
             ("fabricated_values", figures.fabricated),
@@ -263,6 +269,7 @@ impl Statistics {
         let times = [
             ("stall_time", self.seconds(figures.wait_ticks())),
             ("resync_time", self.seconds(figures.resync_ticks)),
+            ("checkpoint_time", self.seconds(figures.checkpoint_ticks)),
             ("copy_time", self.seconds(figures.copy_ticks)),
             ("stall_time_saved", self.seconds(figures.saved_ticks())),
             ("speculator_cpu", figures.speculator_cpu_us as f64 / 1e6),

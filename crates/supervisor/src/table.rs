@@ -105,7 +105,16 @@ impl Statistics {
             count(total.hints_path),
             count(total.hints_dropped)
         );
-        let resyncs = format!("{} in {}", count(total.resyncs), time(self.seconds(total.resync_ticks)));
+        let mut resyncs = format!("{} in {}", count(total.resyncs), time(self.seconds(total.resync_ticks)));
+        if total.checkpoints > 0 {
+            let _ = write!(
+                resyncs,
+                ", {} more from {} checkpoints (made in {} of the speculators' time)",
+                count(total.repairs),
+                count(total.checkpoints),
+                time(self.seconds(total.checkpoint_ticks))
+            );
+        }
         let mut speculators = format!(
             "{} values made up, {} extraneous signals, {} threshold crossings, {} of processor time",
             count(total.fabricated),

@@ -116,10 +116,11 @@ fn harvest(channel: &Channel, executor: &Executor, ledger: &mut Ledger) {
     };
     for slot in closed.into_iter().chain(dead) {
         // One that still has a speculator is left for another round: its writer would meet the next owner.
-        match Speculator::of(channel, slot) {
-            Some(speculator) if ledger.was_retired(slot) => speculator.kill(),
-            Some(_) => retire(channel, ledger, slot),
-            None => {
+        let speculators = Speculator::of(channel, slot);
+        match (speculators.is_empty(), ledger.was_retired(slot)) {
+            (false, true) => speculators.iter().for_each(Speculator::kill),
+            (false, false) => retire(channel, ledger, slot),
+            (true, _) => {
                 ledger.collect(channel.slot(slot));
                 ledger.forget(slot);
                 executor.forget(slot);
@@ -170,9 +171,16 @@ fn has_process(channel: &Channel, slot: usize) -> bool {
 struct Speculator(OwnedFd);
 
 impl Speculator {
-    /// The live speculator of `slot`. The number comes from untrusted memory, so the process must bear the name too.
-    fn of(channel: &Channel, slot: usize) -> Option<Self> {
-        let number = i32::try_from(channel.slot(slot).speculator_pid.load(Relaxed)).ok()?;
+    /// The live speculator of `slot`, and its checkpoint.
+    fn of(channel: &Channel, slot: usize) -> Vec<Self> {
+        let slot = channel.slot(slot);
+        let numbers = [&slot.speculator_pid, &slot.checkpoint.pid];
+        numbers.into_iter().filter_map(|number| Self::with(number.load(Relaxed))).collect()
+    }
+
+    /// The live speculator with this number, which comes from untrusted memory: the process must bear the name too.
+    fn with(number: u32) -> Option<Self> {
+        let number = i32::try_from(number).ok()?;
         let held = pidfd_open(Pid::from_raw(number)?, PidfdFlags::empty()).ok()?;
         let name = fs::read_to_string(format!("/proc/{number}/comm")).ok()?;
         let speculator = Self(held);

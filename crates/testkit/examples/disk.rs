@@ -20,8 +20,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "cold" => {
                 let _ = disk.make_cold()?;
             }
-            "fill" => disk.set_latency(false)?,
-            "slow" => disk.set_latency(true)?,
+            said @ ("fill" | "slow") => {
+                disk.device().map(|device| device.set_latency(said == "slow")).transpose()?;
+            }
             _ => break,
         }
         println!("done");

@@ -73,7 +73,7 @@ fn measure(profile: Profile) -> Result<(), Box<dyn Error>> {
         );
     }
     drop(file);
-    let most = disk.stats()?.in_flight_max;
+    let most = disk.device().map(|device| device.stats()).transpose()?.unwrap_or_default().in_flight_max;
     let start = Instant::now();
     drop(disk);
     println!(

@@ -14,11 +14,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let profile: Profile = arguments.next().unwrap_or("cloud".into()).parse()?;
     let mebibytes: u64 = arguments.next().unwrap_or("2048".into()).parse()?;
     let swap = SlowSwap::start(profile, mebibytes << 20)?;
-    println!("{}", swap.device().display());
+    println!("{}", swap.device().path().display());
     for line in stdin().lock().lines() {
         match line?.trim() {
-            "fill" => swap.set_latency(false)?,
-            "slow" => swap.set_latency(true)?,
+            "fill" => swap.device().set_latency(false)?,
+            "slow" => swap.device().set_latency(true)?,
             _ => break,
         }
         println!("done");

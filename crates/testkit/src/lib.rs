@@ -1,7 +1,7 @@
 //! What makes stalls repeatable and tests cold: a slow disk, slow swap, little memory, eviction from the page cache, guest programs.
 //!
-//! - [`SlowDisk`] is a mounted ext4 whose every request takes a [`Profile`]'s latency; [`SlowBlock`] is the block
-//!   device below it, and [`SlowSwap`] is swap on one.
+//! - [`SlowDisk`] is a mounted ext4 whose every request takes a [`Profile`]'s latency; [`SlowSwap`] is swap
+//!   that does; [`SlowDevice`] is the block device below either.
 //! - [`MemoryLimit`] is a control group whose processes have less memory than the machine. All of these need root and
 //!   leave nothing behind, however their owner ends.
 //! - [`cold::evict`] takes files out of the page cache without any privilege and says what stayed.
@@ -24,7 +24,7 @@ mod sys;
 
 pub use error::Error;
 pub use profile::{Latency, Profile, UnknownProfile};
-pub use rig::{MemoryLimit, SlowBlock, SlowDisk, SlowSwap, Stats};
+pub use rig::{MemoryLimit, SlowDevice, SlowDisk, SlowSwap, Stats};
 
 /// Says on stderr, also where the test harness keeps what tests print to itself, that `test` did not run and why.
 ///

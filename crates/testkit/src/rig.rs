@@ -13,14 +13,14 @@ pub(crate) mod memory_group;
 mod memory_limit;
 mod schedule;
 pub(crate) mod server;
-mod slow_block;
+mod slow_device;
 mod slow_disk;
 mod slow_swap;
 pub(crate) mod swap;
 
 pub(crate) use device::Device;
 pub use memory_limit::MemoryLimit;
-pub use slow_block::SlowBlock;
+pub use slow_device::SlowDevice;
 pub use slow_disk::SlowDisk;
 pub use slow_swap::SlowSwap;
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use forebay_testkit::{Error, MemoryLimit, Profile, SlowBlock, SlowDisk, SlowSwap, skip};
+use forebay_testkit::{Error, MemoryLimit, Profile, SlowDevice, SlowDisk, SlowSwap, skip};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 const BYTES: u64 = 64 << 20;
@@ -32,7 +32,7 @@ impl Traces {
         Self {
             guardian: disk.guardian_pid(),
             folder: Some(disk.mount_point().to_owned()),
-            device: disk.device().map(Path::to_owned),
+            device: disk.device().map(|device| device.path().to_owned()),
         }
     }
 
@@ -115,7 +115,7 @@ fn is_of_another_rig(device: &Path, guardian: u32) -> bool {
 
 /// Says why and returns false where there can be no rig.
 fn can_have_a_rig(test: &str) -> bool {
-    SlowBlock::supported().inspect_err(|error| skip(test, error)).is_ok()
+    SlowDevice::supported().inspect_err(|error| skip(test, error)).is_ok()
 }
 
 /// Starts an owner in a process group of its own and waits until it has its rig.
@@ -138,16 +138,10 @@ fn start_owner(role: &str) -> (Child, Traces) {
 fn owner() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let (layer, end) = role.split_once(' ').unwrap();
-    let path = |path: Option<&Path>| path.map_or("-".to_owned(), |path| path.display().to_string());
     let rig: Box<dyn std::any::Any> = match layer {
-        "block" => {
-            let block = SlowBlock::start(Profile::Cloud, BYTES).unwrap();
-            println!("{MARK} {} - {}", block.guardian_pid(), block.device().display());
-            Box::new(block)
-        }
         "swap" => {
             let swap = SlowSwap::start(Profile::Cloud, BYTES).unwrap();
-            println!("{MARK} {} - {}", swap.guardian_pid(), swap.device().display());
+            println!("{MARK} {} - {}", swap.guardian_pid(), swap.device().path().display());
             Box::new(swap)
         }
         "memory" => {
@@ -158,8 +152,8 @@ fn owner() {
         profile => {
             let disk = SlowDisk::start(profile.parse().unwrap(), BYTES).unwrap();
             fs::write(disk.mount_point().join("data"), vec![7; 1 << 20]).unwrap();
-            let (folder, device) = (disk.mount_point().display(), path(disk.device()));
-            println!("{MARK} {} {folder} {device}", disk.guardian_pid());
+            let device = disk.device().map_or(Path::new("-"), |device| device.path());
+            println!("{MARK} {} {} {}", disk.guardian_pid(), disk.mount_point().display(), device.display());
             Box::new(disk)
         }
     };
@@ -233,7 +227,7 @@ fn nothing_is_left_after_the_owner_is_killed() {
     if !can_have_a_rig("nothing_is_left_after_the_owner_is_killed") {
         return;
     }
-    let mut layers = vec!["cloud", "block", "swap", "local"];
+    let mut layers = vec!["cloud", "swap", "local"];
     match MemoryLimit::supported() {
         Ok(()) => layers.push("memory"),
         Err(error) => skip("the limit's part of nothing_is_left_after_the_owner_is_killed", &error),
@@ -316,7 +310,7 @@ fn nothing_is_left_when_the_guardian_itself_is_killed() {
     fs::write(disk.mount_point().join("data"), vec![7; 8 << 20]).unwrap();
     let traces = Traces::of_disk(&disk);
     kill_process(pid(disk.guardian_pid()), Signal::KILL).unwrap();
-    assert!(matches!(disk.stats(), Err(Error::Guardian(_))));
+    assert!(matches!(disk.device().unwrap().stats(), Err(Error::Guardian(_))));
     drop(disk);
     traces.assert_gone_within(PATIENCE);
 }
@@ -331,7 +325,7 @@ fn signals_that_end_programs_do_not_end_the_guardian() {
         kill_process(pid(disk.guardian_pid()), signal).unwrap();
     }
     std::thread::sleep(Duration::from_millis(50));
-    disk.stats().unwrap();
+    disk.device().unwrap().stats().unwrap();
     let session = rustix::process::getsid(Some(pid(disk.guardian_pid()))).unwrap();
     assert_eq!(session, pid(disk.guardian_pid()));
 }
@@ -345,31 +339,12 @@ fn two_processes_have_their_own_rigs_at_the_same_time() {
     let (mut other, traces) = start_owner("cloud wait");
     fs::write(ours.mount_point().join("mine"), "mine").unwrap();
     assert!(!traces.folder.as_ref().unwrap().join("mine").exists());
-    assert_ne!(ours.device(), traces.device.as_deref());
+    assert_ne!(Some(ours.device().unwrap().path()), traces.device.as_deref());
     other.kill().unwrap();
     other.wait().unwrap();
     traces.assert_gone_within(PATIENCE);
     ours.make_cold().unwrap();
     assert_eq!(fs::read_to_string(ours.mount_point().join("mine")).unwrap(), "mine");
-}
-
-#[test]
-fn swap_on_a_slow_device_ends_with_it() {
-    if !can_have_a_rig("swap_on_a_slow_device_ends_with_it") {
-        return;
-    }
-    let block = SlowBlock::start(Profile::Cloud, BYTES).unwrap();
-    let made = Command::new("/sbin/mkswap").arg(block.device()).output();
-    if !made.is_ok_and(|run| run.status.success()) {
-        skip("swap_on_a_slow_device_ends_with_it", &"mkswap is not there or failed");
-        return;
-    }
-    let on = Command::new("/sbin/swapon").args(["--priority", "0"]).arg(block.device()).status().unwrap();
-    assert!(on.success());
-    let device = block.device().to_owned();
-    assert!(is_swap(&device));
-    drop(block);
-    assert!(!is_swap(&device));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
-use forebay_testkit::{Error, MemoryLimit, Profile, SlowBlock, SlowSwap, guests, skip};
+use forebay_testkit::{Error, MemoryLimit, Profile, SlowDevice, SlowSwap, guests, skip};
 
 const MIB: u64 = 1 << 20;
 
@@ -35,7 +35,7 @@ fn end(mut child: Child) {
 fn a_program_that_does_not_fit_swaps_to_the_slow_device() {
     let test = "a_program_that_does_not_fit_swaps_to_the_slow_device";
     let Some(limit) = limit(test, 24 * MIB) else { return };
-    if let Err(error) = SlowBlock::supported() {
+    if let Err(error) = SlowDevice::supported() {
         return skip(test, &error);
     }
     let swap = SlowSwap::start(Profile::Cloud, 128 * MIB).unwrap();
@@ -44,18 +44,18 @@ fn a_program_that_does_not_fit_swaps_to_the_slow_device() {
     assert!(run.status.success(), "{run:?}");
     let unlimited = Command::new(gather).args(["48", "200"]).output().unwrap();
     assert_eq!(run.stdout, unlimited.stdout);
-    let stats = swap.stats().unwrap();
+    let stats = swap.device().stats().unwrap();
     assert!(stats.bytes_written > 16 * MIB && stats.reads > 50, "{stats:?}");
     assert_eq!(limit.kills().unwrap(), 0);
 }
 
 #[test]
 fn slow_swap_is_used_before_all_other_swap_and_ends_with_its_owner() {
-    if let Err(error) = SlowBlock::supported() {
+    if let Err(error) = SlowDevice::supported() {
         return skip("slow_swap_is_used_before_all_other_swap_and_ends_with_its_owner", &error);
     }
     let swap = SlowSwap::start(Profile::Disk4, 8 * MIB).unwrap();
-    let device = swap.device().to_str().unwrap().to_owned();
+    let device = swap.device().path().to_str().unwrap().to_owned();
     let priority_of = |line: &str| line.split_whitespace().last().unwrap().parse::<i32>().unwrap();
     let swaps = fs::read_to_string("/proc/swaps").unwrap();
     let (ours, others): (Vec<&str>, Vec<&str>) =

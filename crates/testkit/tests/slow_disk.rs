@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use forebay_testkit::{Error, Profile, SlowBlock, SlowDisk, skip};
+use forebay_testkit::{Error, Profile, SlowDisk, skip};
 
 const MIB: u64 = 1 << 20;
 const BLOCK_BYTES: usize = 4096;
@@ -94,7 +94,7 @@ fn a_lone_read_takes_the_latency_and_parallel_ones_share_it() {
         assert!(together >= one_by_one / in_parallel.min(32), "{profile}: {together:?} for {count} reads");
         assert!(in_parallel == 1 || together < one_by_one / 2, "{profile}: {together:?} for {count} reads");
 
-        disk.set_latency(false).unwrap();
+        disk.device().unwrap().set_latency(false).unwrap();
         let fast = fastest();
         assert!(fast < latency / 2, "{profile}: {fast:?} without latency");
     }
@@ -104,9 +104,10 @@ fn a_lone_read_takes_the_latency_and_parallel_ones_share_it() {
 fn requests_are_counted() {
     let Some(disk) = disk("requests_are_counted", Profile::Cloud) else { return };
     let path = fill_with_data(&disk);
-    disk.reset_stats().unwrap();
+    let device = disk.device().unwrap();
+    device.reset_stats().unwrap();
     time_parallel_reads(&path, 8, 80);
-    let stats = disk.stats().unwrap();
+    let stats = device.stats().unwrap();
     assert_eq!(stats.bytes_read, 80 * BLOCK_BYTES as u64);
     assert_eq!((stats.reads, stats.requests() >= 80), (80, true));
     assert!((2..=8).contains(&stats.in_flight_max), "{stats:?}");
@@ -115,6 +116,7 @@ fn requests_are_counted() {
 #[test]
 fn everything_is_cold_after_make_cold() {
     let Some(disk) = disk("everything_is_cold_after_make_cold", Profile::Cloud) else { return };
+    let device = disk.device().unwrap();
     let folder = disk.mount_point().join("a/b");
     let path = folder.join("file");
     disk.fill(|_| fs::create_dir_all(&folder).and_then(|()| fs::write(&path, vec![1; 64 << 10])))
@@ -122,20 +124,20 @@ fn everything_is_cold_after_make_cold() {
         .unwrap();
     for _ in 0..2 {
         assert!(disk.make_cold().unwrap().metadata_dropped);
-        disk.reset_stats().unwrap();
+        device.reset_stats().unwrap();
         let start = Instant::now();
         assert_eq!(fs::metadata(&path).unwrap().len(), 64 << 10);
         let looking_up = start.elapsed();
-        let metadata = disk.stats().unwrap().reads;
+        let metadata = device.stats().unwrap().reads;
         // A directory's block for each of three names, and inodes.
         assert!(metadata >= 3, "{metadata} requests to find a cold file");
         assert!(looking_up >= Duration::from_millis(3), "{looking_up:?} to find a cold file");
         assert_eq!(forebay_testkit::cold::resident_pages(&path).unwrap(), Some(0));
         fs::read(&path).unwrap();
-        let all = disk.stats().unwrap();
+        let all = device.stats().unwrap();
         assert!(all.reads > metadata && all.bytes_read >= 64 << 10, "{all:?}");
         fs::read(&path).unwrap();
-        assert_eq!(disk.stats().unwrap().reads, all.reads, "a second read is warm");
+        assert_eq!(device.stats().unwrap().reads, all.reads, "a second read is warm");
     }
 }
 
@@ -196,31 +198,26 @@ fn reads_without_waiting_start_the_read() {
 #[test]
 fn read_ahead_can_be_set() {
     let Some(disk) = disk("read_ahead_can_be_set", Profile::Cloud) else { return };
-    let name = disk.device().unwrap().file_name().unwrap().to_str().unwrap();
+    let device = disk.device().unwrap();
+    let name = device.path().file_name().unwrap().to_str().unwrap();
     let attribute = format!("/sys/block/{name}/queue/read_ahead_kb");
     assert_eq!(fs::read_to_string(&attribute).unwrap().trim(), "128");
-    disk.set_read_ahead_kib(64).unwrap();
+    device.set_read_ahead_kib(64).unwrap();
     disk.make_cold().unwrap();
     assert_eq!(fs::read_to_string(&attribute).unwrap().trim(), "64");
 }
 
 #[test]
-fn a_block_device_can_be_had_without_a_file_system() {
-    if let Err(error) = SlowBlock::supported() {
-        skip("a_block_device_can_be_had_without_a_file_system", &error);
-        return;
-    }
-    let block = SlowBlock::start(Profile::Disk4, 8 * MIB).unwrap();
-    let device = OpenOptions::new().read(true).write(true).open(block.device()).unwrap();
-    device.write_all_at(b"written", 12_345).unwrap();
+fn what_is_written_takes_as_long() {
+    let Some(disk) = disk("what_is_written_takes_as_long", Profile::Disk4) else { return };
+    let path = disk.mount_point().join("data");
+    fs::write(&path, b"written").unwrap();
     let start = Instant::now();
-    device.sync_all().unwrap();
-    // A write of the block, then the flush.
+    File::open(&path).unwrap().sync_all().unwrap();
+    // At the least a write, then a flush.
     assert!(start.elapsed() >= Duration::from_millis(24), "{:?}", start.elapsed());
-    let mut read = [0; 7];
-    device.read_exact_at(&mut read, 12_345).unwrap();
-    assert_eq!(&read, b"written");
-    assert!(matches!(SlowBlock::start(Profile::Local, MIB), Err(Error::Unsupported { .. })));
+    disk.make_cold().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"written");
 }
 
 #[test]

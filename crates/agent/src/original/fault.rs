@@ -9,7 +9,8 @@ use forebay_speculation::channel::{Header, Off, Slot};
 
 use super::verdict::judge;
 use super::{
-    BUSY, LIVE, PROCESS, Private, may_speculate, private, process_id, remember_program, spawn, turn_off,
+    BUSY, LIVE, PROCESS, Private, is_held, may_speculate, private, process_id, remember_program, repair,
+    spawn, turn_off,
 };
 use crate::spawn::Spawned;
 use crate::{attention, faults, session, trace};
@@ -65,21 +66,20 @@ fn note() -> Option<Spawned> {
         }
         Err(_) => return None,
     };
+    let before = private.faults.at;
     let (now, stalls, duration) = measure(private, session::header()?);
     attention::on_stall();
     remember_program();
     slot.counters.stalls.fetch_add(stalls, Relaxed);
+    slot.counters.stalls_unattended.fetch_add(stalls - 1, Relaxed);
     slot.counters.stall_ticks.fetch_add(duration.saturating_mul(stalls), Relaxed);
     let grace = session::header()?.ticks_per_second.load(Relaxed) / GRACE_PART;
     settle(slot, private, now + grace);
     trace::tell(b"fault: ticks, misses, used", &[duration, private.misses.into(), private.used]);
-    let strayed = private.misses >= private.faults.misses_max && now > private.faults.patient_until;
-    if LIVE.load(Relaxed) != 0
-        && (strayed || slot.speculator_pid.load(Relaxed) == 0)
-        && (private.policy.armed(now) || private.policy.judge_due())
-    {
-        judge(slot, private);
+    if LIVE.load(Relaxed) != 0 {
+        attend(slot, private, now, grace);
     }
+    private.policy.on_unseen_stalls(before, now, stalls - 1, duration);
     private.policy.on_stall(now, duration, false);
     slot.counters.crossings.store(private.policy.crossings(), Relaxed);
     if LIVE.load(Relaxed) != 0 || !may_speculate() {
@@ -101,6 +101,27 @@ fn note() -> Option<Spawned> {
     let misses = price / private.policy.stall_mean().max(1);
     private.faults.misses_max = misses.clamp(MISSES_MIN, MISSES_MAX) as u32;
     spawned
+}
+
+/// A speculation is live, and did not spare the original this fault: has it repaired, or ends it, if it has strayed.
+fn attend(slot: &Slot, private: &mut Private, now: u64, grace: u64) {
+    if is_held() {
+        // It cannot have strayed.
+        private.misses = 0;
+        return;
+    }
+    let ended = slot.speculator_pid.load(Relaxed) == 0;
+    let impatient = now > private.faults.patient_until;
+    // A repair costs next to nothing.
+    let strayed = u64::from(private.misses) >= MISSES_MIN && impatient;
+    if (ended || strayed) && may_speculate() && repair(slot, private) {
+        private.faults.patient_until = now + grace;
+        return;
+    }
+    let strayed = strayed && private.misses >= private.faults.misses_max;
+    if (strayed || ended) && (private.policy.armed(now) || private.policy.judge_due()) {
+        judge(slot, private);
+    }
 }
 
 /// The time, the stalls since the last one told of, and how long each took: what the thread was not on a processor.

@@ -9,6 +9,7 @@
 
 mod fault;
 mod size;
+mod track;
 mod verdict;
 
 use core::cell::UnsafeCell;
@@ -17,12 +18,12 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{prctl, sys, text, ticks};
-use forebay_speculation::channel::{Header, LEASES_SOME, Off, Slot, mark};
+use forebay_speculation::channel::{GO, HOLD, Header, LEASES_SOME, Off, Slot};
 use forebay_speculation::inflight::InflightLimit;
-use forebay_speculation::log::{Consumed, Consumer};
 use forebay_speculation::resync::{self, Policy, ProgramRecord};
 
 pub use self::fault::on_fault;
+use self::track::{Standing, Track, compare, repair};
 use self::verdict::{is_lost, judge, judge_if_due};
 use crate::attention::{self, Period};
 use crate::calls::{self, Class};
@@ -49,8 +50,6 @@ static LOCKS_FILES: AtomicBool = AtomicBool::new(false);
 const PROBES_MAX: u32 = 64;
 /// How much longer than a stall at least a call must take to count when nothing is known of its thread.
 const FIRST_STALL_FACTOR: u64 = 8;
-/// Calls by which a speculator may be behind before it is taken for lost.
-const BEHIND_MAX: usize = 2048;
 /// Prefetches that must be under way for a stall to tell how many the device serves at once: one that took two reads
 /// instead of one must not look like a device that serves one at a time.
 const OTHERS_MIN: u32 = 3;
@@ -68,11 +67,11 @@ struct Private {
     /// Page reclaims of the original when it was last forked, and the time of that.
     forked_with: (u64, u64),
     started: u64,
-    /// Pauses of all speculation before the last fork.
-    pauses: u32,
+    /// Stops of all speculation before the last fork.
+    stops: u32,
     /// When the size of the process was last looked at.
     weighed_at: u64,
-    behind: Behind,
+    track: Track,
     switches: [(usize, i64); 16],
 }
 
@@ -91,9 +90,9 @@ static PRIVATE: PrivateCell = PrivateCell(UnsafeCell::new(Private {
     faults: fault::Seen::new(),
     forked_with: (0, 0),
     started: 0,
-    pauses: 0,
+    stops: 0,
     weighed_at: 0,
-    behind: Behind::new(),
+    track: Track::new(),
     switches: [(0, 0); 16],
 }));
 
@@ -101,58 +100,6 @@ static PRIVATE: PrivateCell = PrivateCell(UnsafeCell::new(Private {
 fn private() -> &'static mut Private {
     // SAFETY: by the rule of `Private`.
     unsafe { &mut *PRIVATE.0.get() }
-}
-
-/// Calls that the original made while the log was empty: the speculator will yet log them, too late to be of use.
-struct Behind {
-    signatures: [u64; BEHIND_MAX],
-    first: usize,
-    len: usize,
-}
-
-impl Behind {
-    const fn new() -> Self {
-        Self { signatures: [0; BEHIND_MAX], first: 0, len: 0 }
-    }
-
-    fn clear(&mut self) {
-        self.len = 0;
-    }
-
-    fn front(&self) -> Option<u64> {
-        (self.len > 0).then(|| self.signatures.get(self.first % BEHIND_MAX).copied())?
-    }
-
-    fn pop(&mut self) {
-        self.first = (self.first + 1) % BEHIND_MAX;
-        self.len = self.len.saturating_sub(1);
-    }
-
-    fn push(&mut self, signature: u64) -> bool {
-        if self.len == BEHIND_MAX {
-            return false;
-        }
-        if let Some(place) = self.signatures.get_mut((self.first + self.len) % BEHIND_MAX) {
-            *place = signature;
-        }
-        self.len += 1;
-        true
-    }
-}
-
-/// How a call of the original stands to what the speculator predicted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    /// No speculator.
-    Alone,
-    /// Predicted, and prefetched.
-    Hinted,
-    /// Predicted; nothing had to be prefetched.
-    Predicted,
-    /// The speculator has not come so far.
-    Behind,
-    /// The speculator predicted other calls.
-    Unpredicted,
 }
 
 /// Starts as the original.
@@ -531,41 +478,6 @@ fn file_device(descriptor: usize) -> Option<u64> {
     matches!(stat.st_mode & n::S_IFMT, n::S_IFREG | n::S_IFDIR).then_some(stat.st_dev)
 }
 
-/// Looks the signature up in the log of the live speculator.
-fn compare(signature: u64) -> Standing {
-    let generation = LIVE.load(Relaxed);
-    let Some(slot) = session::slot() else { return Standing::Alone };
-    if OWNER.load(Relaxed) != forebay_sigsafe::thread_pointer() {
-        return Standing::Alone;
-    }
-    let consumer = Consumer::new(slot, generation);
-    let behind = &mut private().behind;
-    while let Some(passed) = behind.front() {
-        match consumer.consume(passed) {
-            Consumed::Absent { empty: true } => break,
-            _ => behind.pop(),
-        }
-    }
-    trace::tell(b"original: signature, log", &[signature % 100_000, consumer.len()]);
-    if behind.len == 0 {
-        match consumer.consume(signature) {
-            Consumed::Matched { mark, skipped } => {
-                slot.counters.hints_wrong.fetch_add(skipped.into(), Relaxed);
-                private().misses = 0;
-                return if mark & mark::HINTED != 0 { Standing::Hinted } else { Standing::Predicted };
-            }
-            Consumed::Absent { empty: false } => {
-                return Standing::Unpredicted;
-            }
-            Consumed::Absent { empty: true } => {}
-        }
-    }
-    if slot.speculator_pid.load(Relaxed) == 0 || !behind.push(signature) {
-        return Standing::Unpredicted;
-    }
-    Standing::Behind
-}
-
 /// Whether the thread has given its processor up since it was last looked at: a slow call that did not was busy or
 /// preempted, not stalled.
 ///
@@ -647,11 +559,13 @@ fn note(Period { before, after }: Period, standing: Standing, device: Option<u64
         private.policy.set_saturated(saturated);
         trace::tell(b"saturated", &[saturated.into()]);
     }
-    if standing == Standing::Unpredicted {
+    if standing == Standing::Unpredicted && !is_held() {
         private.misses += 1;
     }
-    if is_lost(slot, private) || orphaned {
+    if orphaned {
         judge_if_due(slot, private, before);
+    } else if is_lost(slot, private) {
+        repair_or_judge(slot, private, before);
     }
     private.policy.on_stall(after, duration, false);
     counters.crossings.store(private.policy.crossings(), Relaxed);
@@ -661,9 +575,21 @@ fn note(Period { before, after }: Period, standing: Standing, device: Option<u64
     }
 }
 
+/// The live speculation has strayed.
+fn repair_or_judge(slot: &Slot, private: &mut Private, now: u64) {
+    if !may_speculate() || !repair(slot, private) {
+        judge_if_due(slot, private, now);
+    }
+}
+
+/// Whether memory control holds speculators back.
+fn is_held() -> bool {
+    session::header().is_some_and(|header| header.control.load(Relaxed) == HOLD)
+}
+
 /// Whether nothing but the policy speaks against a speculator.
 fn may_speculate() -> bool {
-    !LOCKS_FILES.load(Relaxed) && session::header().is_some_and(|header| header.paused.load(Relaxed) == 0)
+    !LOCKS_FILES.load(Relaxed) && session::header().is_some_and(|header| header.control.load(Relaxed) == GO)
 }
 
 /// Adds a stall to what is known of the device; whether the device is saturated. Only the original's own waits tell
@@ -713,7 +639,7 @@ unsafe fn probe(call: &Call, descriptor: usize) -> Option<Spawned> {
     }
     let now = ticks();
     if let Some(slot) = session::slot().filter(|slot| is_lost(slot, private())) {
-        judge_if_due(slot, private(), now);
+        repair_or_judge(slot, private(), now);
     }
     let spawned = if LIVE.load(Relaxed) == 0 && private().policy.armed(now) { spawn(true) } else { None };
     if spawned != Some(Spawned::Speculator) {
@@ -751,17 +677,18 @@ fn spawn(in_flight: bool) -> Option<Spawned> {
     private.late = 0;
     private.late_saved = 0;
     private.misses = 0;
-    private.behind.clear();
     let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     size::weigh(private, ticks_per_us);
     if !private.policy.armed(ticks()) {
         return None;
     }
     private.forked_with = (page_reclaims(), ticks());
-    private.pauses = session::header()?.pauses.load(Relaxed);
+    private.stops = session::header()?.stops.load(Relaxed);
     let stall_us = private.policy.stall_mean() / ticks_per_us;
+    let checkpoints = private.policy.size_fork() > session::header()?.checkpoint_ticks_min.load(Relaxed);
+    private.track.begin(checkpoints);
     let before = ticks();
-    let Some((spawned, generation)) = spawn::fork(slot, stall_us) else {
+    let Some((spawned, generation)) = spawn::fork(slot, stall_us, checkpoints) else {
         count_off(Off::NoFork);
         private.policy.on_end(ticks(), 0, 0, 0);
         return None;

@@ -47,14 +47,15 @@ pub fn judge(slot: &Slot, private: &mut Private) {
     private.policy.on_copies(copying);
     slot.counters.copies.fetch_add(copies, Relaxed);
     slot.counters.copy_ticks.fetch_add(copying, Relaxed);
-    if session::header().is_some_and(|header| header.pauses.load(Relaxed) != private.pauses) {
+    if session::header().is_some_and(|header| header.stops.load(Relaxed) != private.stops) {
         private.policy.on_interruption(ticks(), private.used);
         return;
     }
     let spared = private.late_saved / private.policy.stall_mean().max(1);
     private.policy.on_end(ticks(), private.used + spared, 0, wrong);
     if let Some(index) = blamed(slot, generation) {
-        let payoff = payoff(slot, generation, index, private.used.saturating_add(private.late / 2));
+        let used = private.used.saturating_sub(private.track.used_before());
+        let payoff = payoff(slot, generation, index, used.saturating_add(private.late / 2));
         trace::tell(b"blamed: site, payoff", &[index.into(), payoff]);
         site::outcome(&slot.sites, index, u32::try_from(payoff).unwrap_or(u32::MAX));
     }
@@ -62,7 +63,7 @@ pub fn judge(slot: &Slot, private: &mut Private) {
 
 /// The part of the used hints that came after the site first made a value up: what ended the speculation is not
 /// credited with what others earned before.
-fn payoff(slot: &Slot, generation: u32, site: u32, used: u64) -> u64 {
+pub fn payoff(slot: &Slot, generation: u32, site: u32, used: u64) -> u64 {
     let consumed = slot.tails.get(generation as usize % LOGS).map_or(0, |tail| tail.load(Relaxed));
     let first = slot.first_fabricated.get(site as usize).map_or(0, |first| first.load(Relaxed));
     if consumed == 0 {
@@ -78,7 +79,7 @@ fn payoff(slot: &Slot, generation: u32, site: u32, used: u64) -> u64 {
 
 /// The call site whose made-up value came last before the speculator and the original parted.
 #[inline(never)]
-fn blamed(slot: &Slot, generation: u32) -> Option<u32> {
+pub fn blamed(slot: &Slot, generation: u32) -> Option<u32> {
     let log = generation as usize % LOGS;
     let tail = slot.tails.get(log)?.load(Relaxed);
     let entries = slot.logs.get(log)?;

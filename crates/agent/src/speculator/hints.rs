@@ -61,6 +61,15 @@ impl Hints {
     }
 }
 
+/// In a copy of a speculator that carries on with a log of its own.
+pub fn renew(state: &mut State) {
+    let hints = &mut state.hints;
+    hints.ahead_bytes = 0;
+    hints.settled = 0;
+    hints.consumed_at = ticks();
+    state.slot.flights.store(hints.len as u32, Relaxed);
+}
+
 /// Appends the call to the log, waiting while the original is too far behind.
 pub fn log(state: &mut State, signature: u64, mark: u64) {
     let (slot, generation) = (state.slot, state.generation);

@@ -8,7 +8,7 @@
 use forebay_sigsafe::{general as n, ioctl, landlock, prctl, sys};
 use forebay_speculation::channel::{End, feature};
 
-use super::{State, abandoned, descriptors, end, hints, memory, shared};
+use super::{State, abandoned, checkpoint, descriptors, end, hints, memory, shared};
 use crate::entry::Call;
 use crate::spawn::Snapshot;
 
@@ -44,10 +44,7 @@ pub fn enter(state: &mut State, snapshot: &Snapshot) -> Result<(), Refused> {
         if !snapshot.left_outside {
             return Err(Refused);
         }
-        let flags = n::O_PATH | n::O_DIRECTORY | n::O_CLOEXEC;
-        state.proc_descriptors = sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/fd".as_ptr(), flags);
-        if state.proc_descriptors < 0 {
-            super::missing(feature::PROC);
+        if !super::open_own(state) {
             return Err(Refused);
         }
         let ticks = snapshot.stall_us.saturating_mul(PATIENCE_STALLS) / TICK_US as u64;
@@ -186,11 +183,22 @@ unsafe fn handle_signals() -> Result<(), Refused> {
         result |= set(n::SIGPROF, on_tick);
         let blocked = blocked();
         result |= sys!(n::__NR_rt_sigprocmask, n::SIG_SETMASK, &raw const blocked, 0, 8);
-        let tick = n::__kernel_old_timeval { tv_sec: 0, tv_usec: TICK_US };
-        let timer = [tick, tick];
-        result |= sys!(n::__NR_setitimer, n::ITIMER_PROF, &raw const timer, 0);
-        if result < 0 { Err(Refused) } else { Ok(()) }
+        if result < 0 || !start_timer() { Err(Refused) } else { Ok(()) }
     }
+}
+
+fn start_timer() -> bool {
+    let tick = n::__kernel_old_timeval { tv_sec: 0, tv_usec: TICK_US };
+    let timer = [tick, tick];
+    // SAFETY: the call reads a local.
+    unsafe { sys!(n::__NR_setitimer, n::ITIMER_PROF, &raw const timer, 0) == 0 }
+}
+
+/// In a copy of a speculator, which has its jail but not its timer: starts that.
+pub fn start_ticking(state: &mut State) -> bool {
+    state.hints_seen = state.hints.issued;
+    state.idle_ticks = 0;
+    start_timer()
 }
 
 /// Signals that are none of a speculator's.
@@ -360,6 +368,18 @@ impl Filter {
         self.finish(ERROR);
     }
 
+    /// Allows call `number` where its instruction ends at `behind` (its low half) and the low half of argument `index` is
+    /// `value`.
+    fn allow_at(&mut self, number: u32, behind: u32, index: u32, value: u32) {
+        self.add(JUMP_EQUAL, number, 0, 7);
+        self.load(AT_INSTRUCTION);
+        self.add(JUMP_EQUAL, behind, 1, 0);
+        self.finish(ERROR);
+        self.load(at_argument(index));
+        self.when(value, ALLOW);
+        self.finish(ERROR);
+    }
+
     /// Allows call `number` where the low half of argument `index` has none of `bits`.
     fn allow_without(&mut self, number: u32, index: u32, bits: u32) {
         self.add(JUMP_EQUAL, number, 0, 4);
@@ -484,6 +504,10 @@ unsafe fn filter_calls() -> Result<(), Refused> {
         ],
     );
     filter.when(n::__NR_userfaultfd, ALLOW);
+    let (copied, copy_flags) = checkpoint::copy_call();
+    filter.allow_at(n::__NR_clone, copied as u32, 0, copy_flags);
+    filter.allow_with(n::__NR_wait4, 2, &[n::WNOHANG]);
+    filter.allow_with(n::__NR_setitimer, 0, &[n::ITIMER_PROF]);
     filter.allow_with(n::__NR_process_madvise, 3, &[n::MADV_DONTNEED]);
     filter.allow_with(
         n::__NR_ioctl,
@@ -497,7 +521,7 @@ unsafe fn filter_calls() -> Result<(), Refused> {
         ],
     );
     filter.allow_with(n::__NR_fcntl, 1, &[n::F_GETFL, n::F_GETFD]);
-    filter.allow_with(n::__NR_futex, 1, &[n::FUTEX_WAKE]);
+    filter.allow_with(n::__NR_futex, 1, &[n::FUTEX_WAKE, n::FUTEX_WAIT]);
     filter.allow_with(n::__NR_kill, 1, &[0]);
     filter.allow_with(n::__NR_prlimit64, 2, &[0]);
     filter.finish(ERROR);

@@ -4,6 +4,7 @@
 //! jail. It reads what is resident, starts reads of what is not, makes up what it must, pretends what would have an
 //! effect outside, and ends where nothing can be pretended. One thread, private memory: state is plain.
 
+mod checkpoint;
 mod descriptors;
 mod hints;
 mod jail;
@@ -24,7 +25,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::sys;
-use forebay_speculation::channel::{End, Header, LEASES_SOME, LOGS, Slot, feature, mark};
+use forebay_speculation::channel::{End, GO, HOLD, Header, LEASES_SOME, LOGS, Slot, feature, mark};
 use forebay_speculation::log::Producer;
 use forebay_speculation::signature::Signature;
 use forebay_speculation::site::{self, Kind, Strategy};
@@ -32,6 +33,9 @@ use forebay_speculation::site::{self, Kind, Strategy};
 use crate::entry::Call;
 use crate::spawn::Snapshot;
 use crate::{role, session, signatures, trace};
+
+/// Between looks at whether a speculator that is held back may go on.
+const HELD_PAUSE_US: i64 = 1_000;
 
 /// State of the speculator.
 pub struct State {
@@ -61,6 +65,7 @@ pub struct State {
     pub last_stat: (isize, n::stat),
     /// Memory moved aside, so that it need not be waited for.
     pub memory: memory::Memory,
+    pub checkpoints: checkpoint::Checkpoints,
     /// Memory that the program has added, in bytes.
     pub added_bytes: u64,
     /// Calls since the last hint, for the processor-time limit.
@@ -99,6 +104,7 @@ pub fn begin(slot: &'static Slot, snapshot: &'static Snapshot) {
         (&raw mut (*place).thread).write(snapshot.thread);
         (&raw mut (*place).parent).write(snapshot.parent);
         (&raw mut (*place).last_stat.0).write(-1);
+        (&raw mut (*place).checkpoints).write(checkpoint::Checkpoints::new(snapshot.checkpoints));
     }
     // SAFETY: no arguments.
     slot.speculator_pid.store(unsafe { sys!(n::__NR_getpid) } as u32, Relaxed);
@@ -109,9 +115,24 @@ pub fn begin(slot: &'static Slot, snapshot: &'static Snapshot) {
     slot.counters.jail_ticks.fetch_add(forebay_sigsafe::ticks().wrapping_sub(before), Relaxed);
 }
 
+/// Opens what leads to this process's own descriptors.
+fn open_own(state: &mut State) -> bool {
+    let flags = n::O_PATH | n::O_DIRECTORY | n::O_CLOEXEC;
+    // SAFETY: a terminated path.
+    state.proc_descriptors = unsafe { sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/fd".as_ptr(), flags) };
+    if state.proc_descriptors < 0 {
+        missing(feature::PROC);
+    }
+    state.proc_descriptors >= 0
+}
+
 /// Ends the speculator, saying how.
 pub fn end(how: End) -> ! {
     let state = state();
+    if matches!(how, End::Memory | End::Lifetime) {
+        // What would carry on comes to the same.
+        let _ = checkpoint::dismiss(state);
+    }
     let counters = &state.slot.counters;
     if let Some(ends) = counters.ends.get(how as usize) {
         ends.fetch_add(1, Relaxed);
@@ -135,13 +156,22 @@ pub fn end(how: End) -> ! {
     kernel::exit()
 }
 
-/// Whether the original has given this speculator up.
+/// Whether this speculator has been given up. While memory control holds speculators back, it sleeps here.
 pub fn abandoned(state: &State) -> bool {
-    state.slot.generation.load(Relaxed) != state.generation
-        || state.slot.dismissed.load(Relaxed) == state.generation
-        || state.header.enabled.load(Relaxed) == 0
-        || state.header.paused.load(Relaxed) != 0
-        || state.header.leases.load(Relaxed) == LEASES_SOME
+    loop {
+        if state.slot.generation.load(Relaxed) != state.generation
+            || state.slot.dismissed.load(Relaxed) == state.generation
+            || state.header.enabled.load(Relaxed) == 0
+            || state.header.leases.load(Relaxed) == LEASES_SOME
+        {
+            return true;
+        }
+        match state.header.control.load(Relaxed) {
+            GO => return false,
+            HOLD if hints::original_lives(state) => kernel::pause(HELD_PAUSE_US),
+            _ => return true,
+        }
+    }
 }
 
 /// Notes that something of the kernel's is missing.
@@ -264,19 +294,22 @@ fn marked_bytes(mark: u64) -> u64 {
 
 /// What to make up at the call site of `call`: the site's index (none where all are taken) and the strategy.
 /// `detail` tells apart uses of one site that are known to differ.
-fn predict(state: &State, call: &Call, kind: Kind, detail: u64) -> (Option<u32>, Strategy) {
+fn predict(state: &mut State, call: &Call, kind: Kind, detail: u64) -> (Option<u32>, Strategy) {
     let key =
         Signature::call(call.number as u64).word(site_name(call)).word(kind as u64).word(detail).value();
-    match site::lookup(&state.slot.sites, key, kind) {
-        Some((index, strategy)) => {
-            trace::tell(
-                b"  ahead: site, kind, strategy",
-                &[index.into(), kind as u64, strategy as u64, detail],
-            );
-            (Some(index), strategy)
-        }
-        None => (None, Strategy::Wait),
+    strategy_at(state, key, kind, None)
+}
+
+/// As [`predict`], for the site with this key, where a page of memory may be what is asked for.
+fn strategy_at(state: &mut State, key: u64, kind: Kind, page: Option<usize>) -> (Option<u32>, Strategy) {
+    let Some((site, strategy)) = site::lookup(&state.slot.sites, key, kind) else {
+        return (None, Strategy::Wait);
+    };
+    trace::tell(b"  ahead: site, kind, strategy", &[site.into(), kind as u64, strategy as u64]);
+    if strategy != Strategy::Wait && checkpoint::before(state, Some(site), page) {
+        return (Some(site), Strategy::Wait);
     }
+    (Some(site), strategy)
 }
 
 /// Names the place in libc the same way in every process.

@@ -4,16 +4,10 @@ use forebay_meter::Row;
 
 use super::{AtSize, Cell, MIB, Measured, Outcome, Speculation};
 use crate::chart::{Chart, Group, Panel};
+use crate::metric;
 use crate::statistics::Series;
 use crate::swapping::SwappingProgram;
 use crate::table::{mebibytes, render, seconds};
-
-pub(super) const STALL_TIME: &str = "stall_time";
-pub(super) const PAGE_FAULTS: &str = "page_faults";
-const ELAPSED: &str = "elapsed";
-const RESYNCS: &str = "resyncs";
-/// Crossings of memory control, one metric a reason.
-const CROSSINGS: &str = "control_crossings/";
 
 const NOTE: &str = "\
 Medians. Memory is what the program, forebay and the page cache of what they read may take together; in parentheses as a \
@@ -174,27 +168,15 @@ fn figures(side: Speculation, cell: &Cell) -> [String; 5] {
     let count = |value: Option<f64>| {
         value.filter(|value| value.is_finite()).map_or_else(|| "-".to_owned(), |value| format!("{value:.0}"))
     };
-    let resyncs = cell.counted(RESYNCS).filter(|_| side != Speculation::Off);
-    let crossings = cell.crossings().filter(|_| side == Speculation::Controlled);
+    let resyncs = cell.counters.get(metric::RESYNCS).map(Series::median);
+    let crossings = cell.counters.family(metric::CONTROL_CROSSINGS).map(|series| series.median());
     [
         elapsed,
         seconds(cell.stall_s.median()),
-        count(resyncs),
-        count(crossings),
+        count(resyncs.filter(|_| side != Speculation::Off)),
+        count(crossings.filter(|_| side == Speculation::Controlled)),
         count(Some(cell.page_faults.median())),
     ]
-}
-
-impl Cell {
-    /// The median of all crossings of memory control together; `None` where nobody counted.
-    fn crossings(&self) -> Option<f64> {
-        let reasons = self.counters.iter().filter(|((metric, _), _)| metric.starts_with(CROSSINGS));
-        let rounds = reasons.map(|(_, series)| series.values().to_vec()).reduce(|mut sums, more| {
-            sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
-            sums
-        })?;
-        Some(rounds.into_iter().collect::<Series>().median())
-    }
 }
 
 impl Measured {
@@ -217,12 +199,16 @@ impl Measured {
                 let mut push = |metric: &str, unit: &str, series: &Series| {
                     rows.extend(series.spread().map(|spread| Row::of(subject, &case, metric, unit, spread)));
                 };
-                push(ELAPSED, "s", &cell.elapsed_s);
-                push(STALL_TIME, "s", &cell.stall_s);
-                push(PAGE_FAULTS, "1", &cell.page_faults);
-                cell.counters.iter().for_each(|((metric, unit), series)| push(metric, unit, series));
+                push(metric::ELAPSED, "s", &cell.elapsed_s);
+                push(metric::STALL_TIME, "s", &cell.stall_s);
+                push(metric::PAGE_FAULTS, "1", &cell.page_faults);
+                let crossings = cell.counters.family(metric::CONTROL_CROSSINGS).unwrap_or_default();
+                push(metric::CONTROL_CROSSINGS, "1", &crossings);
+                rows.extend(cell.counters.rows(subject, &case));
                 rows.push(Row::once(subject, &case, "runs_ended", "1", cell.ended() as f64));
-                rows.push(Row::once(subject, &case, "runs_killed", "1", cell.killed as f64));
+                if cell.killed > 0 {
+                    rows.push(Row::once(subject, &case, "runs_killed", "1", cell.killed as f64));
+                }
             }
         }
         let identical = f64::from(u8::from(self.problems().is_empty()));
@@ -277,7 +263,7 @@ mod tests {
         cell.stall_s.push(stall_s);
         cell.page_faults.push(100.0 * stall_s);
         for &(name, value) in counted {
-            cell.counters.entry((name.to_owned(), "1".to_owned())).or_default().push(value);
+            cell.counters.push(name, "1", value);
         }
         cell
     }
@@ -287,10 +273,10 @@ mod tests {
             let slow = 10.0 - number as f64;
             let sides = [
                 (Speculation::Off, cell(slow, slow - 2.0, &[])),
-                (Speculation::On, cell(slow / 2.0, 1.0, &[(RESYNCS, 40.0)])),
+                (Speculation::On, cell(slow / 2.0, 1.0, &[(metric::RESYNCS, 40.0)])),
                 (
                     Speculation::Controlled,
-                    cell(slow / 4.0, 0.5, &[(RESYNCS, 20.0), (MEMORY, 1.0), (FORKS, 2.0)]),
+                    cell(slow / 4.0, 0.5, &[(metric::RESYNCS, 20.0), (MEMORY, 1.0), (FORKS, 2.0)]),
                 ),
             ];
             AtSize { share: 0.5, bytes: (40 + number as u64) * MIB, sides: sides.into_iter().collect() }
@@ -334,8 +320,9 @@ mod tests {
         let value = |case: &str, metric: &str| {
             rows.iter().find(|row| row.case == case && row.metric == metric).map(|row| row.value)
         };
-        assert_eq!(value("cloud/40 MiB/off", STALL_TIME), Some(8.0));
+        assert_eq!(value("cloud/40 MiB/off", metric::STALL_TIME), Some(8.0));
         assert_eq!(value("cloud/44 MiB/control", FORKS), Some(2.0));
+        assert_eq!(value("cloud/44 MiB/control", metric::CONTROL_CROSSINGS), Some(3.0));
         assert_eq!(value("cloud/44 MiB", "share_of_footprint"), Some(0.5));
         assert_eq!(value("cloud", "output_identical"), Some(1.0));
         assert!(rows.iter().all(|row| row.subject == "sphinx"));

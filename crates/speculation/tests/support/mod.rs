@@ -5,7 +5,8 @@
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use forebay_speculation::channel::{
-    CALL_SITES, CallSite, Counters, End, LOG_ENTRIES, LOGS, LogEntry, PATH_BYTES, PATH_CELLS, PathCell, Slot,
+    CALL_SITES, CallSite, Checkpoint, Counters, End, LOG_ENTRIES, LOGS, LogEntry, PATH_BYTES, PATH_CELLS,
+    PathCell, Slot,
 };
 
 /// A slot as the supervisor leaves it: all zero.
@@ -19,6 +20,13 @@ pub fn slot() -> Box<Slot> {
         counters: counters(),
         flights: AtomicU32::new(0),
         pages_used: AtomicU64::new(0),
+        checkpoint: Checkpoint {
+            number: AtomicU32::new(0),
+            pid: AtomicU32::new(0),
+            call: AtomicU32::new(0),
+            position: AtomicU64::new(0),
+            needed: AtomicU64::new(0),
+        },
         tails: [const { AtomicU64::new(0) }; LOGS],
         heads: [const { AtomicU64::new(0) }; LOGS],
         logs: [const {
@@ -49,6 +57,7 @@ pub fn sites() -> [CallSite; CALL_SITES] {
 fn counters() -> Counters {
     Counters {
         stalls: AtomicU64::new(0),
+        stalls_unattended: AtomicU64::new(0),
         stall_ticks: AtomicU64::new(0),
         hints_used: AtomicU64::new(0),
         hints_clustered: AtomicU64::new(0),
@@ -61,6 +70,9 @@ fn counters() -> Counters {
         bytes_hinted: AtomicU64::new(0),
         resyncs: AtomicU64::new(0),
         resync_ticks: AtomicU64::new(0),
+        checkpoints: AtomicU64::new(0),
+        checkpoint_ticks: AtomicU64::new(0),
+        repairs: AtomicU64::new(0),
         copies: AtomicU64::new(0),
         copy_ticks: AtomicU64::new(0),
         crossings: AtomicU64::new(0),

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Where the file system is mounted, in a rig's folder.
 pub(super) fn mount_point(layer: Layer, folder: &Path) -> PathBuf {
     match layer {
-        Layer::Folder | Layer::Block | Layer::Swap | Layer::MemoryGroup => folder.to_owned(),
+        Layer::Folder | Layer::Swap | Layer::MemoryGroup => folder.to_owned(),
         Layer::Ext4 => folder.join("disk"),
     }
 }
@@ -28,7 +28,7 @@ pub(super) fn remove(layer: Layer, folder: Option<&Path>, device: Option<&Path>)
     match layer {
         Layer::Folder => return swap.and(remove_with_contents(folder)),
         Layer::MemoryGroup => return swap.and(memory_group::remove(folder, PATIENCE)),
-        Layer::Block | Layer::Swap | Layer::Ext4 => {}
+        Layer::Swap | Layer::Ext4 => {}
     }
     let mount_point = mount_point(layer, folder);
     // Lazily if it stays in use; that call also says what else may be wrong, or that nothing is mounted.

@@ -11,8 +11,6 @@ use crate::{Error, Profile};
 pub(crate) enum Layer {
     /// An ordinary folder on the local disk.
     Folder,
-    /// A slow block device.
-    Block,
     /// ext4 on a slow block device.
     Ext4,
     /// Swap on a slow block device.
@@ -39,7 +37,7 @@ pub(crate) enum Answer {
     Done,
     /// To [`Order::Start`].
     Started {
-        /// Removed at the end with all that is in it; none for [`Layer::Block`] and [`Layer::Swap`].
+        /// Removed at the end with all that is in it; none for [`Layer::Swap`].
         folder: Option<PathBuf>,
         device: Option<PathBuf>,
     },
@@ -48,9 +46,8 @@ pub(crate) enum Answer {
 }
 
 impl Layer {
-    const NAMES: [(Self, &'static str); 5] = [
+    const NAMES: [(Self, &'static str); 4] = [
         (Self::Folder, "folder"),
-        (Self::Block, "block"),
         (Self::Ext4, "ext4"),
         (Self::Swap, "swap"),
         (Self::MemoryGroup, "memory-group"),
@@ -59,7 +56,7 @@ impl Layer {
     /// What it is called in messages.
     pub(super) fn feature(self) -> &'static str {
         match self {
-            Self::Folder | Self::Block | Self::Ext4 => "The slow disk",
+            Self::Folder | Self::Ext4 => "The slow disk",
             Self::Swap => "Slow swap",
             Self::MemoryGroup => "A limit of memory",
         }

@@ -75,7 +75,7 @@ impl ServedRig {
             return Err(Error::Guardian("it has a rig already".into()));
         }
         self.layer = Some(layer);
-        if !matches!(layer, Layer::Block | Layer::Swap) {
+        if layer != Layer::Swap {
             self.folder = Some(new_folder(parent)?);
         }
         if let (Layer::MemoryGroup, Some(group)) = (layer, &self.folder) {

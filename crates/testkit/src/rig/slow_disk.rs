@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::StatFs;
 
-use super::{SlowBlock, Stats};
+use super::SlowDevice;
 use crate::guardian::{Guardian, Layer, Order};
 use crate::{Error, Profile, cold};
 
@@ -14,7 +14,6 @@ use crate::{Error, Profile, cold};
 /// It goes with its owner however that ends: return, panic, Ctrl-C, SIGKILL.
 #[derive(Debug)]
 pub struct SlowDisk {
-    profile: Profile,
     guardian: Guardian,
 }
 
@@ -29,17 +28,13 @@ impl SlowDisk {
     pub fn start(profile: Profile, size_bytes: u64) -> Result<Self, Error> {
         if profile.latency().is_none() {
             let guardian = Guardian::start(Layer::Folder, profile, 0, &folder_on_disk()?)?;
-            return Ok(Self { profile, guardian });
+            return Ok(Self { guardian });
         }
-        SlowBlock::supported()?;
-        let guardian = Guardian::start(Layer::Ext4, profile, size_bytes, &std::env::temp_dir())?;
-        guardian.ask(Order::Slow(true))?;
-        Ok(Self { profile, guardian })
-    }
-
-    /// Which disk this imitates.
-    pub fn profile(&self) -> Profile {
-        self.profile
+        SlowDevice::supported()?;
+        let disk =
+            Self { guardian: Guardian::start(Layer::Ext4, profile, size_bytes, &std::env::temp_dir())? };
+        disk.set_latency(true)?;
+        Ok(disk)
     }
 
     /// The folder that is on the disk. On an ext4 of its own it holds an empty `lost+found`.
@@ -47,9 +42,9 @@ impl SlowDisk {
         self.guardian.mount_point()
     }
 
-    /// The block device; `None` for [`Profile::Local`].
-    pub fn device(&self) -> Option<&Path> {
-        self.guardian.device()
+    /// The block device; `None` for [`Profile::Local`], which is no device of ours.
+    pub fn device(&self) -> Option<SlowDevice<'_>> {
+        SlowDevice::of(&self.guardian)
     }
 
     /// Lets `fill` write to the disk without latency, waits until all of it is on the disk and turns the latency on
@@ -68,15 +63,6 @@ impl SlowDisk {
         Ok(result)
     }
 
-    /// Whether requests that come from now on take the profile's latency. At first they do.
-    ///
-    /// # Errors
-    ///
-    /// When the guardian is gone.
-    pub fn set_latency(&self, on: bool) -> Result<(), Error> {
-        self.guardian.ask(Order::Slow(on)).map(drop)
-    }
-
     /// Makes everything on the disk cold, names and inodes included, by unmounting and mounting it again.
     ///
     /// Waits some seconds for whoever still uses the disk. For [`Profile::Local`] the data is evicted file by file, and
@@ -86,44 +72,20 @@ impl SlowDisk {
     ///
     /// [`Error::Busy`] names who uses the disk; it is left mounted then.
     pub fn make_cold(&self) -> Result<cold::Report, Error> {
-        if self.profile.latency().is_none() {
+        if self.device().is_none() {
             return cold::evict(&[self.mount_point()], cold::Extent::Everything);
         }
         self.guardian.ask(Order::Cold)?;
         Ok(cold::Report { metadata_dropped: true, ..cold::Report::default() })
     }
 
-    /// How far the kernel reads ahead in a file read in order, in KiB. At first it is 128. Without effect for
-    /// [`Profile::Local`].
-    ///
-    /// # Errors
-    ///
-    /// When the kernel does not take the value or the guardian is gone.
-    pub fn set_read_ahead_kib(&self, kib: u32) -> Result<(), Error> {
-        self.guardian.ask(Order::ReadAhead(kib)).map(drop)
-    }
-
-    /// What the disk has served so far; zeros for [`Profile::Local`], where nobody counts.
-    ///
-    /// # Errors
-    ///
-    /// When the guardian is gone.
-    pub fn stats(&self) -> Result<Stats, Error> {
-        self.guardian.stats()
-    }
-
-    /// Counts from zero again.
-    ///
-    /// # Errors
-    ///
-    /// When the guardian is gone.
-    pub fn reset_stats(&self) -> Result<(), Error> {
-        self.guardian.ask(Order::ResetStats).map(drop)
-    }
-
     /// The process that serves the disk. Its CPU time is the rig's own.
     pub fn guardian_pid(&self) -> u32 {
         self.guardian.pid()
+    }
+
+    fn set_latency(&self, on: bool) -> Result<(), Error> {
+        self.device().map_or(Ok(()), |device| device.set_latency(on))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::{SlowBlock, Stats};
-use crate::guardian::{Guardian, Layer, Order};
+use super::SlowDevice;
+use crate::guardian::{Guardian, Layer};
 use crate::{Error, Profile};
 
 /// Swap with a profile's latency, for as long as this lives, before all other swap of the machine.
@@ -11,7 +11,6 @@ use crate::{Error, Profile};
 /// It goes with its owner however that ends. What is swapped to it then comes back into memory first.
 #[derive(Debug)]
 pub struct SlowSwap {
-    profile: Profile,
     guardian: Guardian,
 }
 
@@ -25,38 +24,22 @@ impl SlowSwap {
     /// [`Error::Unsupported`] for [`Profile::Local`], which is no device of ours, without root, and where FUSE, loop
     /// devices or mkswap are missing.
     pub fn start(profile: Profile, size_bytes: u64) -> Result<Self, Error> {
-        SlowBlock::supported_for(profile)?;
-        let guardian = Guardian::start(Layer::Swap, profile, size_bytes, Path::new("/"))?;
-        guardian.ask(Order::Slow(true))?;
-        Ok(Self { profile, guardian })
+        if profile.latency().is_none() {
+            return Err(Error::Unsupported {
+                feature: "Slow swap".into(),
+                needs: format!("a latency, which the profile {profile} does not have"),
+                how_to_enable: "Use cloud, disk4 or saturated.".into(),
+            });
+        }
+        SlowDevice::supported()?;
+        let swap = Self { guardian: Guardian::start(Layer::Swap, profile, size_bytes, Path::new("/"))? };
+        swap.device().set_latency(true)?;
+        Ok(swap)
     }
 
-    /// Which device this imitates.
-    pub fn profile(&self) -> Profile {
-        self.profile
-    }
-
-    /// The device's node, below /dev.
-    pub fn device(&self) -> &Path {
-        self.guardian.device().unwrap_or(Path::new("/dev/null"))
-    }
-
-    /// Whether requests that come from now on take the profile's latency. At first they do.
-    ///
-    /// # Errors
-    ///
-    /// When the guardian is gone.
-    pub fn set_latency(&self, on: bool) -> Result<(), Error> {
-        self.guardian.ask(Order::Slow(on)).map(drop)
-    }
-
-    /// What has been served so far.
-    ///
-    /// # Errors
-    ///
-    /// When the guardian is gone.
-    pub fn stats(&self) -> Result<Stats, Error> {
-        self.guardian.stats()
+    /// The device that is swapped to.
+    pub fn device(&self) -> SlowDevice<'_> {
+        SlowDevice::of(&self.guardian).expect("there is no swap without a device")
     }
 
     /// The process that serves the device. Its CPU time is the rig's own.

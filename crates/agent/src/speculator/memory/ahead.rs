@@ -146,6 +146,10 @@ struct Dropped {
 }
 
 impl Dropped {
+    fn new() -> Self {
+        Self { runs: [n::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; RUNS_MAX], len: 0 }
+    }
+
     fn add(&mut self, page: usize) {
         if let Some(run) = self.len.checked_sub(1).and_then(|last| self.runs.get_mut(last))
             && run.iov_base as usize + run.iov_len as usize == page
@@ -178,13 +182,24 @@ impl Dropped {
     }
 }
 
+/// Forgets all hinted pages, whatever the original has come to.
+pub fn forget_all(state: &mut State) {
+    let mut dropped = Dropped::new();
+    for index in 0..state.memory.ahead.count {
+        dropped.add(state.memory.ahead.at(index));
+    }
+    dropped.flush();
+    let ahead = &mut state.memory.ahead;
+    ahead.forget(ahead.count);
+    ahead.unlooked = 0;
+}
+
 /// Forgets the hinted pages that the original has come to.
 fn look(state: &mut State) {
     state.memory.ahead.unlooked = 0;
     let (mut used, mut clustered) = (0, 0);
     let mut peek = Peek { from: 0, len: 0, map: [0; PEEKED] };
-    let mut dropped =
-        Dropped { runs: [n::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; RUNS_MAX], len: 0 };
+    let mut dropped = Dropped::new();
     'next: while state.memory.ahead.count > 0 {
         for skipped in 0..SKIPPED_MAX.min(state.memory.ahead.count) {
             let page = state.memory.ahead.at(skipped);

@@ -11,10 +11,10 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_sigsafe::{call, general as n, ioctl, sys};
 use forebay_speculation::signature::Signature;
-use forebay_speculation::site::{self, Kind, Strategy};
+use forebay_speculation::site::{Kind, Strategy};
 
 use super::{PAGE, Region, account, ahead, drop_pages, entries, in_core, refresh};
-use crate::speculator::{State, fabricated, kernel};
+use crate::speculator::{State, fabricated, kernel, strategy_at};
 
 pub const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
@@ -191,8 +191,8 @@ fn swapped(state: &mut State, region: &Region, page: usize, place: usize) -> boo
 
 /// The page is swapped out.
 fn absent(state: &mut State, region: &Region, page: usize, place: usize) -> bool {
+    let (site, strategy) = strategy(state, place, page);
     let (pages, shadow) = (state.memory.pages, region.shadow_of(page));
-    let (site, strategy) = strategy(state, place);
     let window = state.memory.streams.window(page, region);
     let from = region.shadow_of(window.first);
     let mut done = false;
@@ -249,7 +249,7 @@ fn of_file(state: &mut State, region: &Region, page: usize, place: usize) -> boo
     if read != call::EAGAIN {
         return read >= 0 && supply(state, page, buffer, 1);
     }
-    let (site, strategy) = strategy(state, place);
+    let (site, strategy) = strategy(state, place, page);
     let window = state.memory.streams.window(page, region);
     let length = (window.count * PAGE) as u64;
     if window.count > 1 {
@@ -293,12 +293,9 @@ fn for_runs(count: usize, wanted: impl Fn(usize) -> bool, mut act: impl FnMut(us
     }
 }
 
-fn strategy(state: &State, place: usize) -> (Option<u32>, Strategy) {
+fn strategy(state: &mut State, place: usize, page: usize) -> (Option<u32>, Strategy) {
     let key = Signature::call(u64::MAX).word(place as u64).value();
-    match site::lookup(&state.slot.sites, key, Kind::Fault) {
-        Some((index, strategy)) => (Some(index), strategy),
-        None => (None, Strategy::Wait),
-    }
+    strategy_at(state, key, Kind::Fault, Some(page))
 }
 
 /// Pages of zeros.

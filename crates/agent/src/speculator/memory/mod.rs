@@ -221,6 +221,46 @@ fn open_all(state: &mut State) -> bool {
     true
 }
 
+/// In a copy of a speculator, where nothing of it traps any more and the page map is another's: has it so again. What was
+/// hinted before is forgotten.
+pub fn renew(state: &mut State) -> bool {
+    let memory = &mut state.memory;
+    memory.waits_seen = 0;
+    memory.waits_wanted = 0;
+    if memory.faults < 0 {
+        return true;
+    }
+    for descriptor in [memory.faults, memory.pages, memory.original_pages] {
+        kernel::close(descriptor);
+    }
+    memory.faults = -1;
+    // SAFETY: nobody uses an earlier list.
+    let Ok(list) = (unsafe { shared::read_list() }) else { return false };
+    if !open_all(state) {
+        return false;
+    }
+    for mapping in list.split(|&byte| byte == b'\n').filter_map(Mapping::parse) {
+        if mapping.inode != 0 || !mapping.has(3, b'p') {
+            continue;
+        }
+        for index in 0..state.memory.len {
+            let Some(region) = state.memory.regions.get(index).copied() else { break };
+            let (start, end) = (region.start.max(mapping.start), region.end.min(mapping.end));
+            if start < end && !register(state, start, end - start) {
+                return false;
+            }
+        }
+    }
+    ahead::forget_all(state);
+    true
+}
+
+/// Whether the original has the page in its memory.
+pub fn original_has(state: &State, page: usize) -> bool {
+    let [entry] = entries::<1>(state.memory.original_pages, page);
+    entry & fill::PRESENT != 0
+}
+
 /// Moves aside the ranges of an anonymous mapping that are swapped out, with what little lies between.
 ///
 /// # Safety

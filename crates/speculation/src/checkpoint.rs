@@ -1,0 +1,62 @@
+//! When a speculator makes a checkpoint of itself: a stopped copy, from before a value that it makes up.
+//!
+//! # Model
+//!
+//! Where the value mattered, the speculation strays, and the original would have to be forked again: that takes the
+//! *original* 16 ms for each GiB, and copies of pages afterwards. The checkpoint has the value waited for instead, and
+//! catches up. It costs nobody but the speculator anything: a fork of its own.
+//!
+//! There is one checkpoint at a time, and the oldest that the original has not passed is the one to keep: what goes wrong
+//! further ahead can be repaired from there too, while one that is too far ahead repairs nothing. So one is *due* when the
+//! original has passed the last, and
+//!
+//! * a site makes its first value up in this speculation, or
+//! * [`VALUES_MAX`] values were made up since the last one, so that it does not get too far behind.
+//!
+//! # Bound
+//!
+//! The first comes for nothing. Each later one is made only while all of them took less than 1/[`SPENT_PART`] of the
+//! speculator's time, with the next one taken to cost what the last one did: so a speculator is never slowed down by more
+//! than that.
+
+/// Values made up without a checkpoint, at most.
+pub const VALUES_MAX: u32 = 256;
+/// What checkpoints may take of a speculator's time, as a part.
+pub const SPENT_PART: u64 = 8;
+
+/// The checkpoints of one speculator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    begun: u64,
+    made: u32,
+    values: u32,
+    spent: u64,
+    last: u64,
+}
+
+impl Plan {
+    /// A speculator begins at `now`, in ticks.
+    #[must_use]
+    pub const fn new(now: u64) -> Self {
+        Self { begun: now, made: 0, values: 0, spent: 0, last: 0 }
+    }
+
+    /// A value is about to be made up, for a site that made up none before in this speculation if `first`. Whether a
+    /// checkpoint is due, if the original has passed the last one.
+    pub fn is_due(&mut self, now: u64, first: bool) -> bool {
+        self.values = self.values.saturating_add(1);
+        if !first && self.values < VALUES_MAX && self.made > 0 {
+            return false;
+        }
+        let elapsed = now.saturating_sub(self.begun);
+        self.made == 0 || self.spent.saturating_add(self.last) <= elapsed / SPENT_PART
+    }
+
+    /// A checkpoint was made, in so many ticks.
+    pub fn on_made(&mut self, ticks: u64) {
+        self.made = self.made.saturating_add(1);
+        self.values = 0;
+        self.spent = self.spent.saturating_add(ticks);
+        self.last = ticks;
+    }
+}
