@@ -1,15 +1,17 @@
 //! Where a patched system-call site arrives: a stub per site, one common entry, and the way back.
 //!
-//! A site was `syscall; cmp rax, imm`. It now jumps to its stub, which must leave everything as `syscall` would:
-//! all registers but rax, rcx and r11 kept (vector registers too: the kernel keeps them, so the code around
-//! relies on it), the red zone below rsp untouched, the comparison's flags set, and execution going on behind the
-//! comparison. The stubs carry unwind information that makes them look like a call from the site, so that a thread
-//! cancelled in a blocking call, a debugger or a profiler unwinds through them.
+//! A site was `syscall; cmp rax, imm` or `mov eax, number; syscall`. It now jumps to its stub, which must leave
+//! everything as that would: all registers but rax, rcx and r11 kept (vector registers too: the kernel keeps them, so
+//! the code around relies on it), the red zone below rsp untouched, the comparison's flags set (behind a site without
+//! one nobody looks at them), and execution going on behind the site. The stubs carry unwind information that makes
+//! them look like a call from the site, so that a thread cancelled in a blocking call, a debugger or a profiler unwinds
+//! through them.
 
-use core::sync::atomic::AtomicUsize;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 use forebay_sigsafe::{call, errno};
-use forebay_speculation::channel::PATCH_SITES;
+use forebay_speculation::channel::{Displaced, PATCH_SITES};
 
 use crate::calls::{self, Class};
 use crate::{attention, interpose, original, role};
@@ -60,17 +62,20 @@ impl Call {
     }
 }
 
-/// What follows a site.
+/// What the stub of a site has to know.
 #[repr(C)]
 struct Site {
     /// Where to go on.
     origin: AtomicUsize,
-    /// Which comparison to repeat: a `Displaced`.
-    displaced: AtomicUsize,
+    /// What to repeat: a [`Displaced`].
+    displaced: AtomicU32,
+    /// The call's number, where that is what the site has loaded.
+    number: AtomicU32,
 }
 
 static SITES: [Site; PATCH_SITES] =
-    [const { Site { origin: AtomicUsize::new(0), displaced: AtomicUsize::new(0) } }; PATCH_SITES];
+    [const { Site { origin: AtomicUsize::new(0), displaced: AtomicU32::new(0), number: AtomicU32::new(0) } };
+        PATCH_SITES];
 
 unsafe extern "C" {
     /// The first stub; the others follow at [`STUB_BYTES`] each.
@@ -78,18 +83,22 @@ unsafe extern "C" {
 }
 
 const STUB_BYTES: usize = 32;
+/// The instruction with which a stub begins, for sites that have loaded the call's number.
+const LOAD_BYTES: usize = 6;
 
-/// Address of the stub of site `index`.
-pub fn stub(index: usize) -> usize {
-    forebay_stubs as *const () as usize + index * STUB_BYTES
+/// Where the site `index` goes to.
+pub fn stub(index: usize, displaced: Displaced) -> usize {
+    let start = forebay_stubs as *const () as usize + index * STUB_BYTES;
+    if displaced == Displaced::MovEaxNumber { start } else { start + LOAD_BYTES }
 }
 
-/// Says where the stub of site `index` returns and which comparison it repeats.
-pub fn connect(index: usize, origin: usize, displaced: u8) {
+/// Says where the stub of site `index` returns and what it repeats.
+pub fn connect(index: usize, origin: usize, displaced: Displaced, number: u16) {
     use core::sync::atomic::Ordering::Relaxed;
     if let Some(site) = SITES.get(index) {
         site.origin.store(origin, Relaxed);
-        site.displaced.store(displaced.into(), Relaxed);
+        site.displaced.store(displaced as u32, Relaxed);
+        site.number.store(number.into(), Relaxed);
     }
 }
 
@@ -105,8 +114,8 @@ extern "C" fn made(call: &Call, result: isize) -> isize {
     result
 }
 
-// A stub moves rsp past the red zone, leaves room for the return address that unwinding reads (136 below the site's
-// rsp, which is the canonical frame address) and pushes its index.
+// A stub loads the call's number, where the site has done that, moves rsp past the red zone, leaves room for the return
+// address that unwinding reads (136 below the site's rsp, which is the canonical frame address) and pushes its index.
 //
 // Most calls need nothing of Rust, and so no vector registers kept: those that the original does not look at, and reads
 // that nobody attends to (see `attention.rs`, which does the same). The upper half of the index's word keeps a read's
@@ -125,6 +134,9 @@ core::arch::global_asm!(
     ".cfi_signal_frame",
     ".cfi_def_cfa rsp, 0",
     ".cfi_offset rip, -136",
+    // mov eax, [rip + the number of this site]
+    ".byte 0x8b, 0x05",
+    ".long {sites} + 16 * forebay_index + {number} - . - 4",
     "lea rsp, [rsp - 136]",
     ".cfi_adjust_cfa_offset 136",
     ".byte 0x68",
@@ -162,7 +174,7 @@ core::arch::global_asm!(
     "mov ecx, [rsp]",
     "lea r11, [rip + {sites}]",
     "shl ecx, 4",
-    "mov r11, [r11 + rcx + 8]",
+    "mov r11d, [r11 + rcx + {displaced}]",
     "mov rcx, [rsp + 8]",
     "lea rsp, [rsp + 144]",
     ".cfi_remember_state",
@@ -176,6 +188,7 @@ core::arch::global_asm!(
     "6:",
     "cmp rax, -4095",
     "jmp rcx",
+    // Also where there was no comparison.
     "7:",
     "cmp eax, -4096",
     "jmp rcx",
@@ -274,6 +287,8 @@ core::arch::global_asm!(
     ".size forebay_entry, . - forebay_entry",
     sites_max = const PATCH_SITES,
     sites = sym SITES,
+    displaced = const offset_of!(Site, displaced),
+    number = const offset_of!(Site, number),
     role = sym role::PAGE,
     original = const role::ORIGINAL,
     numbers = const calls::NUMBERS,

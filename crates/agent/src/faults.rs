@@ -1,7 +1,7 @@
 //! Page faults of the original that wait for a device: the supervisor has the kernel send the main thread a signal after
 //! each, once there are some (see `faults.rs` there).
 //!
-//! Processes with little memory are left as they are. So all this begins when the program has mapped [`BYTES_MIN`].
+//! Processes with little memory are left as they are. So all this begins when the program has [`BYTES_MIN`] of it.
 //!
 //! The signal is SIGURG: where its handler is gone, by whatever way, it is ignored. A program that wants SIGURG for
 //! itself gets it, and faults go unnoticed. It sees neither our handler nor the stack that it runs on.
@@ -41,7 +41,7 @@ struct Stack(UnsafeCell<[u8; STACK_BYTES]>);
 unsafe impl Sync for Stack {}
 
 static STACK: Stack = Stack(UnsafeCell::new([0; STACK_BYTES]));
-/// Memory that the program has mapped, until it is enough.
+/// Memory that the program has, mapped or in its heap, until it is enough.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 /// End of the heap, as the program knows it.
 static HEAP_END: AtomicUsize = AtomicUsize::new(0);
@@ -77,11 +77,11 @@ pub unsafe fn memory_call(call: &Call) -> isize {
     // SAFETY: the caller's.
     let result = unsafe { call.execute() };
     if MAPPED.load(Ordering::Relaxed) < BYTES_MIN && result > 0 {
-        let [first, length, third, ..] = call.arguments;
+        let [_, length, third, ..] = call.arguments;
         let bytes = match call.number as u32 {
             n::__NR_mmap if third as u32 & (n::PROT_READ | n::PROT_EXEC) == n::PROT_READ => length,
             n::__NR_mremap => third.saturating_sub(length),
-            n::__NR_brk if first != 0 => {
+            n::__NR_brk => {
                 let before = HEAP_END.swap(result as usize, Ordering::Relaxed);
                 if before == 0 { 0 } else { (result as usize).saturating_sub(before) }
             }

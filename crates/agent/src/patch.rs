@@ -5,13 +5,12 @@ use core::sync::atomic::Ordering;
 use forebay_sigsafe::elf::{Elf_Ehdr, Elf_Phdr};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::sys;
-use forebay_speculation::channel::{Displaced, PatchTable};
+use forebay_speculation::channel::{Displaced, PatchTable, SITE_BYTES_MAX};
 
 use crate::entry;
 use crate::objects::{self, ProgramHeaders};
 
 const PAGE: usize = 4096;
-const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const JUMP: u8 = 0xe9;
 const NOTE_BUILD_ID: u32 = 3;
 const PT_NOTE: u32 = 4;
@@ -30,17 +29,13 @@ pub unsafe fn apply(table: &PatchTable, headers: ProgramHeaders) -> usize {
     }
     let len = (table.len.load(Ordering::Relaxed) as usize).min(table.sites.len());
     let sites = || {
-        table.sites.iter().take(len).enumerate().filter_map(move |(index, word)| {
-            let word = word.load(Ordering::Relaxed);
-            Some((index, base + (word as u32) as usize, Displaced::from_u8((word >> 32) as u8)?))
-        })
+        let words = table.sites.iter().take(len).map(|word| word.load(Ordering::Relaxed));
+        words.enumerate().filter_map(move |(index, word)| Site::new(index, base, word))
     };
-    let (Some(lowest), Some(highest)) = (sites().map(|site| site.1).min(), sites().map(|site| site.1).max())
-    else {
-        return 0;
-    };
+    let addresses = || sites().map(|site| site.address);
+    let (Some(lowest), Some(highest)) = (addresses().min(), addresses().max()) else { return 0 };
     let start = lowest & !(PAGE - 1);
-    let end = (highest + SYSCALL.len() + 6 + PAGE - 1) & !(PAGE - 1);
+    let end = (highest + SITE_BYTES_MAX).next_multiple_of(PAGE);
     // SAFETY: the range is of libc's text; no other thread runs in it while it is not executable.
     unsafe {
         if sys!(n::__NR_mprotect, start, end - start, n::PROT_READ | n::PROT_WRITE) != 0 {
@@ -49,9 +44,9 @@ pub unsafe fn apply(table: &PatchTable, headers: ProgramHeaders) -> usize {
         }
     }
     let mut patched = 0;
-    for (index, site, displaced) in sites() {
+    for site in sites() {
         // SAFETY: the site lies in the range that was made writable.
-        patched += usize::from(unsafe { patch(index, site, displaced) });
+        patched += usize::from(unsafe { patch(&site) });
     }
     // SAFETY: as above. A refusal leaves text that cannot be executed: nothing could go on, so try again.
     unsafe {
@@ -63,21 +58,37 @@ pub unsafe fn apply(table: &PatchTable, headers: ProgramHeaders) -> usize {
     patched
 }
 
+/// A word of the table.
+struct Site {
+    index: usize,
+    address: usize,
+    displaced: Displaced,
+    number: u16,
+}
+
+impl Site {
+    fn new(index: usize, base: usize, word: u64) -> Option<Self> {
+        let displaced = Displaced::from_u8((word >> 32) as u8)?;
+        Some(Self { index, address: base + (word as u32) as usize, displaced, number: (word >> 40) as u16 })
+    }
+}
+
 /// # Safety
-/// `site` is in writable memory that nobody executes now.
-unsafe fn patch(index: usize, site: usize, displaced: Displaced) -> bool {
-    let length = SYSCALL.len() + displaced.bytes().len();
-    let distance = (entry::stub(index) as isize).wrapping_sub(site as isize + 5);
-    let Ok(distance) = i32::try_from(distance) else { return false };
+/// The site is in writable memory that nobody executes now.
+unsafe fn patch(site: &Site) -> bool {
+    let length = site.displaced.site_len();
+    let stub = entry::stub(site.index, site.displaced);
+    let Ok(distance) = i32::try_from((stub as isize).wrapping_sub(site.address as isize + 5)) else {
+        return false;
+    };
     // SAFETY: the caller's.
     unsafe {
-        let bytes = core::slice::from_raw_parts(site as *const u8, length);
-        let expected = SYSCALL.iter().chain(displaced.bytes());
-        if !bytes.iter().eq(expected) {
+        let bytes = core::slice::from_raw_parts(site.address as *const u8, length);
+        if !bytes.iter().eq(site.displaced.site_code(site.number).iter().take(length)) {
             return false;
         }
-        entry::connect(index, site + length, displaced as u8);
-        let to = site as *mut u8;
+        entry::connect(site.index, site.address + length, site.displaced, site.number);
+        let to = site.address as *mut u8;
         to.write(JUMP);
         to.add(1).cast::<i32>().write_unaligned(distance);
         for rest in 5..length {

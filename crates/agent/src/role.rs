@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use forebay_sigsafe::general::{__NR_madvise, MADV_WIPEONFORK};
+use forebay_sigsafe::general::{__NR_madvise, __NR_sched_yield, MADV_WIPEONFORK};
 use forebay_sigsafe::sys;
 
 use crate::entry::Call;
@@ -20,6 +20,10 @@ pub const ORIGINAL: u32 = 1;
 const SPECULATOR: u32 = 2;
 /// The agent does nothing any more: terminal.
 const OFF: u32 = 3;
+/// A forked child, one of whose threads is making it an original of its own.
+const BEGINNING: u32 = 4;
+/// How often the others look whether it has.
+const BEGINNING_YIELDS_MAX: u32 = 10_000;
 
 #[repr(C, align(4096))]
 pub struct Page {
@@ -40,9 +44,25 @@ pub fn begin_original() -> bool {
     result == 0
 }
 
+/// Whether this thread is the one that makes the forked child an original of its own. The others return when that is done,
+/// or takes too long.
+pub fn claim_forked_child() -> bool {
+    let claimed = PAGE.role.compare_exchange(UNKNOWN, BEGINNING, Ordering::Acquire, Ordering::Acquire);
+    let mut role = claimed.err().unwrap_or(ORIGINAL);
+    for _ in 0..BEGINNING_YIELDS_MAX {
+        if role != BEGINNING {
+            break;
+        }
+        // SAFETY: no arguments.
+        let _ = unsafe { sys!(__NR_sched_yield) };
+        role = PAGE.role.load(Ordering::Acquire);
+    }
+    claimed.is_ok()
+}
+
 /// A forked child becomes an original of its own.
 pub fn begin_forked_child() {
-    PAGE.role.store(ORIGINAL, Ordering::Relaxed);
+    PAGE.role.store(ORIGINAL, Ordering::Release);
 }
 
 /// Becomes the speculator.

@@ -1,10 +1,12 @@
 //! Where one build of libc can have its system calls redirected: `syscall` instructions that a jump may replace.
 //!
-//! A jump takes five bytes and `syscall` has two, so the jump also displaces the instruction behind it. That is
-//! safe where this instruction is one of the comparisons that the agent's stubs repeat ([`Displaced`]) and where
-//! nothing can ever arrive between the first byte of the `syscall` and the end of the comparison. [`find`]
-//! proves the latter as far as code without source allows and leaves a site out when in doubt: the agent loses
-//! sight of some calls then, while a wrong site would break the program.
+//! A jump takes five bytes and `syscall` has two, so the jump also displaces an instruction beside it: a
+//! comparison of the result behind it, or else, as in `brk`, the load of the call's number before it. That is safe
+//! where this instruction is one of those that the agent's stubs repeat ([`Displaced`]) and where nothing can ever
+//! arrive between the first and the last byte of the two. `syscall` keeps the flags and a stub does not: where no
+//! comparison sets them anew, other code must do so before it uses any. [`find`] proves this as far as code without
+//! source allows and leaves a site out when in doubt: the agent loses sight of some calls then, while a wrong site
+//! would break the program.
 //!
 //! What is taken to be a place where control can arrive, in all executable memory of the file: targets of
 //! branches and calls, addresses that any instruction takes relative to itself, relocated pointers, symbols,
@@ -48,11 +50,11 @@ pub struct PatchTable {
 /// A `syscall` instruction that can be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Offset in bytes of the instruction from the address that the library is loaded at.
+    /// Offset in bytes of the first instruction from the address that the library is loaded at.
     pub offset: u32,
-    /// The instruction behind it.
+    /// The instruction beside it.
     pub displaced: Displaced,
-    /// The system call's number, where every way to the site sets the same.
+    /// The system call's number, where every way to the site sets the same, or the site itself does.
     pub number: Option<u16>,
     /// The function that it is in.
     pub within: Within,
@@ -92,14 +94,11 @@ impl Within {
     }
 }
 
-/// `syscall` itself, in bytes.
-const SYSCALL: [u8; 2] = [0x0f, 0x05];
-
 impl Site {
-    /// Length in bytes of what the jump may overwrite: the `syscall` and the comparison.
+    /// Length in bytes of what the jump may overwrite: the `syscall` and the instruction beside it.
     #[must_use]
     pub const fn len(&self) -> u32 {
-        (SYSCALL.len() + self.displaced.bytes().len()) as u32
+        self.displaced.site_len() as u32
     }
 
     /// Never: a site has at least 7 bytes.
@@ -126,15 +125,13 @@ impl Site {
     #[must_use]
     pub fn from_word(word: u64) -> Option<Self> {
         let number = word >> 40;
-        if number > NUMBER_UNKNOWN {
+        let displaced = Displaced::from_u8((word >> 32) as u8)?;
+        let unnumbered = number == NUMBER_UNKNOWN;
+        if number > NUMBER_UNKNOWN || (unnumbered && displaced == Displaced::MovEaxNumber) {
             return None;
         }
-        Some(Self {
-            offset: word as u32,
-            displaced: Displaced::from_u8((word >> 32) as u8)?,
-            number: (number != NUMBER_UNKNOWN).then_some(number as u16),
-            within: Within::Other,
-        })
+        let number = (!unnumbered).then_some(number as u16);
+        Some(Self { offset: word as u32, displaced, number, within: Within::Other })
     }
 }
 

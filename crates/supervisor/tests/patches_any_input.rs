@@ -22,6 +22,9 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
         b"\x0f\x05\x3d\x00\xf0\xff\xff",
         b"\x31\xc0",
         b"\xb8\x01\x00\x00\x00",
+        b"\xb8\x0c\x00\x00\x00\x0f\x05",
+        b"\x48\x39\xf8",
+        b"\x9c",
         b"\xff\xe0",
         b"\x48\x8b\x07",
         b"\x48\x89\xc7",
@@ -66,12 +69,13 @@ fn apply(file: &mut [u8], places: &[(Index, u8)]) {
 }
 
 fn table() -> impl Strategy<Value = PatchTable> {
-    let site = (7_u32..5000, 0_u8..3, prop::option::of(0_u16..0xfff), 0_u8..3);
+    let site = (7_u32..5000, 0_u8..4, prop::option::of(0_u16..0xfff), 0_u8..3);
     (vec(any::<u8>(), 1..=32), vec(site, 0..600)).prop_map(|(build_id, sites)| {
         let mut end = 0;
         let sites = sites.into_iter().map(|(gap, displaced, number, within)| {
             let within = [Within::Other, Within::Syscall, Within::MqClose][usize::from(within)];
             let displaced = Displaced::from_u8(displaced).unwrap();
+            let number = if displaced == Displaced::MovEaxNumber { number.or(Some(12)) } else { number };
             let site = Site { offset: end + gap, displaced, number, within };
             end = site.end() as u32;
             site

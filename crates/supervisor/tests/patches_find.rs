@@ -23,6 +23,15 @@ fn site(at: u64, number: Option<u16>) -> Site {
     Site { offset: (TEXT + at) as u32, displaced: Displaced::CmpRaxFffff000, number, within: Within::Other }
 }
 
+/// `mov eax, 12; syscall`, as in `brk`.
+const BRK: [u8; 7] = [0xb8, 12, 0, 0, 0, 0x0f, 0x05];
+/// `cmp rax, rdi; ret`.
+const COMPARE: [u8; 4] = [0x48, 0x39, 0xf8, 0xc3];
+
+fn brk_site(at: u64) -> Site {
+    Site { displaced: Displaced::MovEaxNumber, ..site(at, Some(12)) }
+}
+
 /// A two-byte jump at `from` to `to`.
 fn short_jump(from: u64, to: u64) -> [u8; 2] {
     [0xeb, (to as i64 - from as i64 - 2) as u8]
@@ -39,7 +48,8 @@ fn read_after(front: &[u8]) -> Vec<u8> {
 #[test]
 fn a_call_before_each_comparison_is_found() {
     for displaced in [Displaced::CmpRaxFffff000, Displaced::CmpRaxFffff001, Displaced::CmpEaxFffff000] {
-        let code = [&[0xb8, 0x01, 0x01, 0, 0, 0x0f, 0x05], displaced.bytes(), &[0xc3]].concat();
+        let comparison = &displaced.site_code(0)[2..displaced.site_len()];
+        let code = [&[0xb8, 0x01, 0x01, 0, 0, 0x0f, 0x05], comparison, &[0xc3]].concat();
         let table = find(&Library::of(&code).file()).unwrap();
         assert_eq!(table.build_id, BUILD_ID);
         assert_eq!(table.sites, [Site { displaced, ..site(5, Some(257)) }]);
@@ -56,7 +66,90 @@ fn a_call_before_anything_else_is_left() {
     ] {
         let code = [&READ[..4], behind, &[0xc3]].concat();
         let found = census(&Library::of(&code));
-        assert_eq!((found.syscalls, found.comparisons), (1, [0; 3]));
+        assert_eq!((found.syscalls, found.displaceable), (1, [0; 4]));
+    }
+}
+
+#[test]
+fn a_call_behind_its_number_is_found_where_the_flags_are_set_anew() {
+    for behind in [
+        // As in Debian 12: mov rdx, [rip + 0xd51e2]; mov [rdx], rax.
+        &[0x48, 0x8b, 0x15, 0xe2, 0x51, 0x0d, 0x00, 0x48, 0x89, 0x02][..],
+        // With a variable of its own: mov [rip + 0xd51e2], rax.
+        &[0x48, 0x89, 0x05, 0xe2, 0x51, 0x0d, 0x00],
+        // Nothing; test eax, eax; inc eax; a jump that depends on the comparison alone: cmp rax, rdi; jb +0.
+        &[],
+        &[0x85, 0xc0],
+        &[0xff, 0xc0],
+        &[0x48, 0x39, 0xf8, 0x72, 0x00],
+        // call +0; call rax; ret: nothing passes them in the flags.
+        &[0xe8, 0, 0, 0, 0],
+        &[0xff, 0xd0],
+        &[0xc3],
+    ] {
+        let code = [&BRK, behind, &COMPARE].concat();
+        assert_eq!(sites(&Library::of(&code)), [brk_site(0)], "{behind:x?}");
+    }
+}
+
+#[test]
+fn a_call_behind_its_number_is_left_where_flags_may_be_used() {
+    for behind in [
+        // je +0; sete al; adc eax, eax; pushfq; lahf.
+        &[0x74, 0x00][..],
+        &[0x0f, 0x94, 0xc0],
+        &[0x11, 0xc0],
+        &[0x9c],
+        &[0x9f],
+        // inc eax; jb +0: what sets some only.
+        &[0xff, 0xc0, 0x72, 0x00],
+        // jmp +0; syscall; hlt; bytes that are no instruction; more than is looked at.
+        &[0xeb, 0x00],
+        &[0x0f, 0x05],
+        &[0xcc],
+        &[0x06],
+        &[0x90; 8],
+    ] {
+        let code = [&BRK, behind, &COMPARE].concat();
+        let found = census(&Library::of(&code));
+        assert_eq!((found.displaceable, found.flags), ([0, 0, 0, 1], 1), "{behind:x?}");
+        assert_eq!(sites(&Library::of(&code)), []);
+    }
+    // Or where the function ends before it shows.
+    assert_eq!(census(&Library::new().function(&BRK).loose(&COMPARE)).flags, 1);
+}
+
+#[test]
+fn a_number_that_is_not_loaded_just_before_by_its_shortest_form_is_not_displaced() {
+    for front in [
+        // mov eax, 12; nop.
+        &[0xb8, 12, 0, 0, 0, 0x90][..],
+        // mov rax, 12; mov eax, 12 in six bytes; mov r8d, 12; mov ecx, 12; mov al, 12.
+        &[0x48, 0xc7, 0xc0, 12, 0, 0, 0],
+        &[0xc7, 0xc0, 12, 0, 0, 0],
+        &[0x41, 0xb8, 12, 0, 0, 0],
+        &[0xb9, 12, 0, 0, 0],
+        &[0xb0, 12],
+        // Numbers that no call has.
+        &[0xb8, 0xff, 0x0f, 0, 0],
+        &[0xb8, 12, 0, 1, 0],
+    ] {
+        let code = [front, &BRK[5..], &COMPARE].concat();
+        let found = census(&Library::of(&code));
+        assert_eq!((found.syscalls, found.displaceable), (1, [0; 4]), "{front:x?}");
+    }
+    let parted = Library::new().function(&BRK[..5]).function(&[&BRK[5..], &COMPARE].concat());
+    assert_eq!(census(&parted).displaceable, [0; 4]);
+}
+
+#[test]
+fn a_jump_to_any_byte_from_the_number_to_the_call_disqualifies() {
+    for at in 0..=BRK.len() as u64 {
+        let code = [&short_jump(0, 8 + at)[..], &[0x90; 6], &BRK, &COMPARE].concat();
+        let library = Library::of(&code);
+        let inside = (1..BRK.len() as u64).contains(&at);
+        assert_eq!(sites(&library), if inside { vec![] } else { vec![brk_site(8)] }, "jump to {at}");
+        assert_eq!(census(&library).entered, usize::from(inside));
     }
 }
 
@@ -69,16 +162,18 @@ fn bytes_inside_another_instruction_are_no_call() {
 
 #[test]
 fn a_call_with_a_prefix_is_left() {
-    let mut code = READ.to_vec();
-    code.insert(2, 0x48);
-    let found = census(&Library::of(&code));
-    assert_eq!((found.syscalls, found.entered), (1, 1));
+    for mut code in [READ.to_vec(), [&BRK[..], &COMPARE].concat()] {
+        let call = code.windows(2).position(|bytes| bytes == [0x0f, 0x05]).unwrap();
+        code.insert(call, 0x48);
+        let found = census(&Library::of(&code));
+        assert_eq!((found.syscalls, found.entered), (1, 1));
+    }
 }
 
 #[test]
 fn a_comparison_cut_off_by_the_end_of_the_function_is_none() {
     let library = Library::new().function(&READ[..END_AT as usize - 1]).loose(&READ[END_AT as usize - 1..]);
-    assert_eq!(census(&library).comparisons, [0; 3]);
+    assert_eq!(census(&library).displaceable, [0; 4]);
 }
 
 #[test]
@@ -287,6 +382,19 @@ fn calls_of_interest_are_selected() {
     assert_eq!(table.sites.len(), 5);
     assert_eq!(numbers(Tier::All), [Some(0), Some(9), Some(11), None]);
     assert_eq!(numbers(Tier::Essential), [Some(0), Some(9), None]);
+}
+
+#[test]
+fn a_call_whose_result_is_compared_elsewhere_is_selected_there() {
+    let numbered = |number: u8| [&[0xb8, number, 0, 0, 0], &BRK[5..], &COMPARE].concat();
+    let close = [&[0xb8, 3, 0, 0, 0], &READ[2..]].concat();
+    // close with and without a comparison, the latter on a page of its own, and brk.
+    let apart = vec![0xcc; 0x2000];
+    let library = Library::of(&close).loose(&apart).function(&numbered(3)).loose(&apart);
+    let table = find(&library.function(&numbered(12)).file()).unwrap();
+    let selected = |tier| select(&table, tier).iter().map(|site| site.number).collect::<Vec<_>>();
+    assert_eq!(selected(Tier::All), [Some(3), Some(3), Some(12)]);
+    assert_eq!(selected(Tier::Essential), [Some(3), Some(12)]);
 }
 
 #[test]

@@ -156,6 +156,9 @@ fn opens(class: Class) -> bool {
 }
 
 fn begin_forked_child() {
+    if !role::claim_forked_child() {
+        return;
+    }
     LIVE.store(0, Relaxed);
     PROBES.store(0, Relaxed);
     BUSY.store(false, Relaxed);

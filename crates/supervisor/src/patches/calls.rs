@@ -1,5 +1,7 @@
 //! Which system calls are worth redirecting.
 
+use forebay_speculation::channel::Displaced;
+
 use super::{PatchTable, Site, Within, pages};
 
 /// How many calls to redirect. Each page of libc that is written to has to be copied at every start of a process.
@@ -73,8 +75,13 @@ pub fn call_name(number: u16) -> Option<&'static str> {
 /// The sites of `table` that are worth redirecting.
 #[must_use]
 pub fn select(table: &PatchTable, tier: Tier) -> Vec<Site> {
+    let compares = |site: &Site| site.displaced != Displaced::MovEaxNumber;
+    let compared = |number| table.sites.iter().any(|site| site.number == Some(number) && compares(site));
+    // Where libc compares what a call returns elsewhere, it makes it on its own account here.
+    let minor =
+        |site: &Site| site.within == Within::MqClose || !compares(site) && site.number.is_some_and(compared);
     let within = |tier: Tier, site: &Site| match site.number {
-        Some(_) if site.within == Within::MqClose => tier == Tier::All,
+        Some(_) if tier < Tier::All && minor(site) => false,
         Some(number) => CALLS.iter().any(|call| call.1 == number && call.2 <= tier),
         // It may make any call, such as those that confine the process.
         None => site.within == Within::Syscall,

@@ -3,25 +3,37 @@
 use std::ops::Range;
 
 use forebay_speculation::channel::{Displaced, NUMBER_UNKNOWN};
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register, RflagsBits};
 
 use super::arrivals::Arrivals;
 use super::flow::{self, direct_target};
 use super::image::{Function, Image, Segment};
 use super::registers::{Value, on_stack};
-use super::{PatchError, PatchTable, SYSCALL, Site};
+use super::{PatchError, PatchTable, Site};
+
+/// Bytes of `syscall` itself.
+const SYSCALL_LEN: usize = 2;
+/// Bytes of `mov eax, NUMBER`.
+const LOAD_LEN: usize = 5;
+/// The flags that `syscall` keeps and a stub does not.
+const ARITHMETIC_FLAGS: u32 =
+    RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | RflagsBits::AF | RflagsBits::CF | RflagsBits::PF;
+/// Instructions behind a `syscall` among which these have to be overwritten.
+const OVERWRITING_MAX: usize = 8;
 
 /// What became of the `syscall` instructions of a library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// All that decoding came across, in functions or between them.
     pub syscalls: usize,
-    /// Of those, followed by one of the comparisons (see [`Displaced`], in the order of its numbers).
-    pub comparisons: [usize; 3],
+    /// Of those, beside an instruction that can be displaced, by which ([`Displaced::ALL`]).
+    pub displaceable: [usize; Displaced::ALL.len()],
     /// Left out: in code that belongs to no known function.
     pub outside: usize,
     /// Left out: control may arrive inside the site.
     pub entered: usize,
+    /// Left out: what follows may use flags from before.
+    pub flags: usize,
     /// Left out: in a function that jumps to a calculated address, or is joined to one that does.
     pub calculated: usize,
     /// Left out: in a function with bytes that are no instruction, or with unreadable landing pads.
@@ -74,17 +86,28 @@ pub fn examine(elf: &[u8]) -> Result<(PatchTable, Census), PatchError> {
     Ok((PatchTable { build_id: image.build_id, sites }, census))
 }
 
-/// A `syscall` with a comparison behind it.
+/// A `syscall` beside an instruction that can be displaced with it.
 #[derive(Clone, Copy)]
 struct Candidate {
     address: u64,
     displaced: Displaced,
+    /// The number that this instruction loads.
+    number: Option<u16>,
 }
 
 impl Candidate {
+    /// What can be displaced with `syscall`, given the instruction before it and the code behind it.
+    fn new(syscall: &Instruction, before: &Instruction, behind: &[u8]) -> Option<Self> {
+        if let Some(displaced) = comparison(behind) {
+            return Some(Self { address: syscall.ip(), displaced, number: None });
+        }
+        let number = loaded_number(before)?;
+        Some(Self { address: before.ip(), displaced: Displaced::MovEaxNumber, number: Some(number) })
+    }
+
     /// The addresses at which nothing may arrive.
     fn inside(&self) -> Range<u64> {
-        self.address + 1..self.address + (SYSCALL.len() + self.displaced.bytes().len()) as u64
+        self.address + 1..self.address + self.displaced.site_len() as u64
     }
 }
 
@@ -155,13 +178,14 @@ impl<'data> Survey<'data> {
         let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         while decoder.can_decode() {
+            let before = instruction;
             decoder.decode_out(&mut instruction);
             self.note_arrivals(&instruction, &(0..0));
             if instruction.code() == Code::Syscall {
                 self.census.syscalls += 1;
                 let behind = &code[(instruction.next_ip() - address) as usize..];
-                if let Some(displaced) = comparison(behind) {
-                    self.census.comparisons[displaced as usize] += 1;
+                if let Some(candidate) = Candidate::new(&instruction, &before, behind) {
+                    self.census.displaceable[candidate.displaced as usize] += 1;
                     self.census.outside += 1;
                 }
             }
@@ -177,6 +201,7 @@ impl<'data> Survey<'data> {
         let mut decoder = Decoder::with_ip(64, code, range.start, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         while decoder.can_decode() {
+            let before = instruction;
             decoder.decode_out(&mut instruction);
             if instruction.is_invalid() {
                 doubt = Some(Doubt::Unclear);
@@ -193,13 +218,16 @@ impl<'data> Survey<'data> {
                 FlowControl::Call if instruction.code() == Code::Syscall => {
                     self.census.syscalls += 1;
                     let behind = &code[(instruction.next_ip() - range.start) as usize..];
-                    if let Some(displaced) = comparison(behind) {
-                        self.census.comparisons[displaced as usize] += 1;
+                    if let Some(candidate) = Candidate::new(&instruction, &before, behind) {
+                        self.census.displaceable[candidate.displaced as usize] += 1;
                         // A prefix would make it longer than the agent takes it to be.
-                        if instruction.len() == SYSCALL.len() {
-                            candidates.push(Candidate { address: instruction.ip(), displaced });
-                        } else {
+                        if instruction.len() != SYSCALL_LEN {
                             self.census.entered += 1;
+                        } else if candidate.displaced == Displaced::MovEaxNumber && !overwrites_flags(behind)
+                        {
+                            self.census.flags += 1;
+                        } else {
+                            candidates.push(candidate);
                         }
                     }
                 }
@@ -265,7 +293,36 @@ impl<'data> Survey<'data> {
 fn comparison(code: &[u8]) -> Option<Displaced> {
     [Displaced::CmpRaxFffff000, Displaced::CmpRaxFffff001, Displaced::CmpEaxFffff000]
         .into_iter()
-        .find(|displaced| code.starts_with(displaced.bytes()))
+        .find(|displaced| code.starts_with(&displaced.site_code(0)[SYSCALL_LEN..displaced.site_len()]))
+}
+
+/// The system call's number, if the instruction loads one in the displaceable way.
+fn loaded_number(instruction: &Instruction) -> Option<u16> {
+    let loads = instruction.code() == Code::Mov_r32_imm32
+        && instruction.op0_register() == Register::EAX
+        && instruction.len() == LOAD_LEN;
+    let number = u16::try_from(instruction.immediate32()).ok()?;
+    (loads && u64::from(number) < NUMBER_UNKNOWN).then_some(number)
+}
+
+/// Whether the code overwrites all arithmetic flags before it uses any. By the calling convention nothing passes
+/// a call or a return in them.
+fn overwrites_flags(code: &[u8]) -> bool {
+    let mut kept = ARITHMETIC_FLAGS;
+    for instruction in Decoder::new(64, code, DecoderOptions::NONE).iter().take(OVERWRITING_MAX) {
+        if instruction.is_invalid() || instruction.rflags_read() & kept != 0 {
+            return false;
+        }
+        kept &= !instruction.rflags_modified();
+        match instruction.flow_control() {
+            _ if kept == 0 => return true,
+            FlowControl::Next => {}
+            FlowControl::Return | FlowControl::IndirectCall => return true,
+            FlowControl::Call => return instruction.code() != Code::Syscall,
+            _ => return false,
+        }
+    }
+    false
 }
 
 /// Whether an indirect jump takes its target from a register or the stack. Other memory holds only pointers that
@@ -302,10 +359,11 @@ fn number(
     sites.extend(kept.iter().map(|candidate| Site {
         offset: (candidate.address - image.base) as u32,
         displaced: candidate.displaced,
-        number: None,
+        number: candidate.number,
         within: image.within(candidate.address),
     }));
-    let mut unnumbered = kept.iter().zip(&mut sites[first..]).peekable();
+    let unnumbered = kept.iter().zip(&mut sites[first..]).filter(|(_, site)| site.number.is_none());
+    let mut unnumbered = unnumbered.peekable();
     function.flow(entries).each_instruction(|instruction, registers| {
         let here = unnumbered.next_if(|(candidate, _)| candidate.address == instruction.ip());
         if let (Some((_, site)), Value::Constant(number)) = (here, registers.get(Register::EAX)) {

@@ -2,8 +2,9 @@
 //!
 //! A page that is resident in the shadow is moved back, with its resident neighbours, or copied if it has few. For one
 //! that is not, the device is started (from the shadow's swap entry, which shares its place in the swap cache with the
-//! original's; or by reading the file without waiting) and a page of zeros takes its place. Where the touches follow each
-//! other in memory, pages ahead are treated the same at once, twice as many each time.
+//! original's; or by reading the file without waiting) and a page of zeros takes its place; so it does, without a hint,
+//! for one that was never used. Where the touches follow each other in memory, pages ahead are treated the same at once,
+//! twice as many each time.
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
@@ -120,10 +121,10 @@ pub fn fill(state: &mut State, address: usize, place: usize) -> bool {
         && region.file < 0
         && !state.memory.nested
     {
-        // The same holds for a page that never was: nothing comes of the hint.
         let [residency] = in_core::<1>(region.shadow_of(page), 1);
         if residency & 1 == 0 {
-            return absent(state, &region, page, place);
+            let unused = if region.holes { unused_from(state, &region, page) } else { 0 };
+            return if unused > 0 { blank(state, page, unused) } else { absent(state, &region, page, place) };
         }
         if state.memory.trust.covers(place) {
             return blank(state, page, 1);
@@ -149,6 +150,13 @@ pub fn fill(state: &mut State, address: usize, place: usize) -> bool {
         Some(_) => blank(state, page, 1),
         None => false,
     }
+}
+
+/// How many pages from this one on were never used: blank ones are what the original gets for them, without a wait.
+fn unused_from(state: &State, region: &Region, page: usize) -> usize {
+    let map = entries::<BATCH>(state.memory.pages, region.shadow_of(page));
+    let left = (region.end - page) / PAGE;
+    map.iter().take(left).take_while(|&&entry| entry & (PRESENT | SWAPPED) == 0).count()
 }
 
 /// The page is resident in the shadow: it comes back, with those behind it that are.

@@ -55,6 +55,8 @@ struct Region {
     /// The mapped file, or -1.
     file: isize,
     offset: u64,
+    /// Some pages may never have been used.
+    holes: bool,
     /// Mapped by the speculator: the original has it later, and elsewhere perhaps.
     made: bool,
 }
@@ -188,7 +190,7 @@ unsafe fn consider(state: &mut State, mapping: &Mapping<'_>) {
         let Some(file) = shared::open_mapped(mapping) else { return };
         let kept = !is_cached(file, mapping.offset as u64, length as u64)
             && open_all(state)
-            && move_aside(state, mapping, mapping.start, mapping.end, file);
+            && move_aside(state, mapping, mapping.start, mapping.end, file, false);
         if !kept {
             kernel::close(file);
         }
@@ -273,29 +275,13 @@ pub fn original_has(state: &State, page: usize) -> bool {
 unsafe fn move_swapped(state: &mut State, mapping: &Mapping<'_>) {
     let mut found = [const { MaybeUninit::<n::page_region>::uninit() }; SCANNED];
     let (mut from, mut gap, mut ranges) = (mapping.start, state.memory.gap, 0);
-    let mut pending: Option<(usize, usize)> = None;
+    let mut pending: Option<Swapped> = None;
     while from < mapping.end {
         let sample_end = ((from | (SAMPLE_BYTES - 1)) + 1).min(mapping.end);
-        let mut scan = n::pm_scan_arg {
-            size: size_of::<n::pm_scan_arg>() as u64,
-            flags: 0,
-            start: from as u64,
-            end: sample_end as u64,
-            walk_end: 0,
-            vec: found.as_mut_ptr() as u64,
-            vec_len: SCANNED as u64,
-            max_pages: 0,
-            category_inverted: 0,
-            category_mask: n::PAGE_IS_SWAPPED.into(),
-            category_anyof_mask: 0,
-            return_mask: n::PAGE_IS_SWAPPED.into(),
-        };
-        // SAFETY: the call fills at most the array.
-        let count = unsafe { sys!(n::__NR_ioctl, state.memory.pages, ioctl::PAGEMAP_SCAN, &raw mut scan) };
-        let Ok(count) = usize::try_from(count) else {
+        let Some(count) = scan(state.memory.pages, from, sample_end, Wanted::Swapped, &mut found) else {
             missing(feature::PAGEMAP);
             // Any page may be swapped out.
-            pending = Some((mapping.start, mapping.end));
+            pending = Some(Swapped { start: mapping.start, end: mapping.end, whole: false });
             break;
         };
         for region in found.iter().take(count) {
@@ -303,11 +289,14 @@ unsafe fn move_swapped(state: &mut State, mapping: &Mapping<'_>) {
             let region = unsafe { region.assume_init_ref() };
             let (start, end) = (region.start as usize, region.end as usize);
             match &mut pending {
-                Some(range) if start.saturating_sub(range.1) <= gap => range.1 = end,
+                Some(range) if start.saturating_sub(range.end) <= gap => {
+                    range.whole &= range.end == start;
+                    range.end = end;
+                }
                 _ => {
-                    if let Some((start, end)) = pending.replace((start, end)) {
+                    if let Some(range) = pending.replace(Swapped { start, end, whole: true }) {
                         // SAFETY: the caller's.
-                        let _ = unsafe { move_aside(state, mapping, start, end, -1) };
+                        unsafe { move_range(state, mapping, &range) };
                         ranges += 1;
                         gap = if ranges % RANGES_A_GAP == 0 { gap.saturating_mul(2) } else { gap };
                     }
@@ -319,13 +308,75 @@ unsafe fn move_swapped(state: &mut State, mapping: &Mapping<'_>) {
             && let Some(range) = &mut pending
         {
             // They are all over it: the rest is not looked at.
-            range.1 = sample_end;
+            range.whole &= range.end == sample_end;
+            range.end = sample_end;
         }
     }
-    if let Some((start, end)) = pending {
+    if let Some(range) = pending {
         // SAFETY: the caller's.
-        let _ = unsafe { move_aside(state, mapping, start, end, -1) };
+        unsafe { move_range(state, mapping, &range) };
     }
+}
+
+/// A range that is swapped out.
+struct Swapped {
+    start: usize,
+    end: usize,
+    /// All of it.
+    whole: bool,
+}
+
+/// # Safety
+/// As [`consider`].
+unsafe fn move_range(state: &mut State, mapping: &Mapping<'_>, range: &Swapped) {
+    let holes = !range.whole && has_unused(state.memory.pages, range);
+    // SAFETY: the caller's.
+    let _ = unsafe { move_aside(state, mapping, range.start, range.end, -1, holes) };
+}
+
+/// Whether some page of the range was never used, as far as the kernel says.
+fn has_unused(pages: isize, range: &Swapped) -> bool {
+    let mut found = [const { MaybeUninit::<n::page_region>::uninit() }; 1];
+    scan(pages, range.start, range.end, Wanted::OneUnused, &mut found) != Some(0)
+}
+
+/// What to look for in a page map.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Swapped,
+    OneUnused,
+}
+
+/// Puts the first ranges of such pages between `start` and `end` to `found`, and says how many.
+fn scan(
+    pages: isize,
+    start: usize,
+    end: usize,
+    wanted: Wanted,
+    found: &mut [MaybeUninit<n::page_region>],
+) -> Option<usize> {
+    let used = n::PAGE_IS_SWAPPED | n::PAGE_IS_PRESENT;
+    let (mask, inverted, max_pages) = match wanted {
+        Wanted::Swapped => (n::PAGE_IS_SWAPPED, 0, 0),
+        Wanted::OneUnused => (used, used, 1),
+    };
+    let mut scan = n::pm_scan_arg {
+        size: size_of::<n::pm_scan_arg>() as u64,
+        flags: 0,
+        start: start as u64,
+        end: end as u64,
+        walk_end: 0,
+        vec: found.as_mut_ptr() as u64,
+        vec_len: found.len() as u64,
+        max_pages,
+        category_inverted: inverted.into(),
+        category_mask: mask.into(),
+        category_anyof_mask: 0,
+        return_mask: mask.into(),
+    };
+    // SAFETY: the call fills at most what it is given.
+    let count = unsafe { sys!(n::__NR_ioctl, pages, ioctl::PAGEMAP_SCAN, &raw mut scan) };
+    usize::try_from(count).ok()
 }
 
 /// Whether all of the file's range is in memory, as far as the kernel says.
@@ -339,7 +390,7 @@ pub fn is_cached(file: isize, offset: u64, length: u64) -> bool {
     }
 }
 
-/// Moves `[start, end)` of the mapping, which is of `file` or anonymous.
+/// Moves `[start, end)` of the mapping, which is of `file` or anonymous and then perhaps with `holes`.
 ///
 /// # Safety
 /// As [`consider`].
@@ -349,6 +400,7 @@ unsafe fn move_aside(
     start: usize,
     end_at: usize,
     file: isize,
+    holes: bool,
 ) -> bool {
     let length = end_at - start;
     let place = state.memory.len;
@@ -378,7 +430,7 @@ unsafe fn move_aside(
         memory.region(start, |_| true).is_some() || memory.region(end_at - 1, |_| true).is_some();
     if let Some(region) = memory.regions.get_mut(place) {
         let offset = (mapping.offset + (start - mapping.start)) as u64;
-        *region = Region { start, end: end_at, shadow, file, offset, made: false };
+        *region = Region { start, end: end_at, shadow, file, offset, holes, made: false };
         memory.len += 1;
         memory.shadows_end = shadow + length;
     }
@@ -408,8 +460,8 @@ pub fn overlay(state: &mut State, start: usize, length: usize, file: isize, offs
     let memory = &mut state.memory;
     memory.nested |= memory.region(start, |_| true).is_some();
     if let Some(region) = memory.regions.get_mut(place) {
-        *region =
-            Region { start, end: start + length.next_multiple_of(PAGE), shadow, file, offset, made: true };
+        let end = start + length.next_multiple_of(PAGE);
+        *region = Region { start, end, shadow, file, offset, holes: false, made: true };
         memory.len += 1;
         memory.shadows_end = shadow + length.next_multiple_of(PAGE);
     }
