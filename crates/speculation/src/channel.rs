@@ -72,6 +72,8 @@ pub struct Header {
     pub horizon_bytes: AtomicU64,
     /// Memory that one speculator may add, in bytes.
     pub memory_bytes_max: AtomicU64,
+    /// Whether memory is short where the program runs: [`MEMORY_UNKNOWN`], [`MEMORY_ENOUGH`] or [`MEMORY_SHORT`].
+    pub memory: AtomicU32,
     /// Bits of [`feature`]: what the agents found missing.
     pub missing: AtomicU32,
     /// Futex that executor threads sleep on; incremented with each path hint.
@@ -103,6 +105,13 @@ pub struct Header {
     /// Processes that want to be told of their page faults.
     pub watched: [Watched; WATCHED],
 }
+
+/// Nobody has told.
+pub const MEMORY_UNKNOWN: u32 = 0;
+/// Nobody waits for memory.
+pub const MEMORY_ENOUGH: u32 = 1;
+/// Tasks wait for memory, or for what was driven out of it.
+pub const MEMORY_SHORT: u32 = 2;
 
 /// Speculators go on, and may be started.
 pub const GO: u32 = 0;

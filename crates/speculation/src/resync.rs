@@ -16,8 +16,9 @@
 //! `y`, `s` and `C` are exponentially weighted means (weights 1/4, 1/8, 1/4) of what was seen. Before anything
 //! was seen `y` is 8 and `F` 100 us. `C` is never taken to be less than what the caller expects from the size of the
 //! process: a fork of so much memory, and a copy of that part of its pages that was copied after earlier forks, all of
-//! them at first. Where memory is short a copy drives something out, as do the speculator's own pages, and that is
-//! missed: one in 8 of them is taken to cost another stall, once it is known how many there are.
+//! them at first. Where memory is short a copy drives something out, as do the speculator's own pages for a
+//! while, and that is missed: one copy in 8, and one in 32 of the speculator's pages, are taken to cost another stall, but
+//! for the first three speculations.
 //!
 //! # States
 //!
@@ -78,8 +79,12 @@ const LEVEL_MAX: u32 = 10;
 /// Doublings of the back-off during the first speculations, which teach the call sites what to predict.
 const LEVEL_LESSONS_MAX: u32 = 2;
 const LESSONS: u64 = 16;
-/// Pages of which one takes the place of something that is missed later.
+/// Speculations before what they drive out counts.
+const TRIALS: u64 = 3;
+/// Copies of the original's of which one takes the place of something that is missed later, and pages of speculators, which
+/// they have for a while only.
 const DISPLACED_PART: u64 = 8;
+const DISPLACED_PART_THEIRS: u64 = 32;
 /// Stalls between probes of a saturated device; they are also a second apart.
 const SATURATED_STALLS: u64 = 256;
 
@@ -279,18 +284,23 @@ impl Policy {
         self.size.fork
     }
 
-    /// What is waited for because so many pages took its place.
-    fn missed(&self, pages: u64) -> u64 {
-        (pages / DISPLACED_PART).saturating_mul(self.stall_mean)
+    /// Whether what drives something out is charged with it: the first speculations teach what to predict.
+    const fn displaces(&self) -> bool {
+        self.size.displaces && self.spawns > TRIALS
+    }
+
+    /// What is waited for because so many copies, and pages of speculators, took its place.
+    fn missed(&self, copies: u64, theirs: u64) -> u64 {
+        let stalls = copies / DISPLACED_PART + theirs / DISPLACED_PART_THEIRS;
+        stalls.saturating_mul(self.stall_mean)
     }
 
     /// What another speculation is taken to cost.
     fn cost(&self) -> u64 {
         let copied = scaled(self.copied_part, self.size.pages);
         // What nobody has seen yet may be as good as it can.
-        let displaced =
-            if self.size.displaces && self.copies_seen { copied.saturating_add(self.taken_mean) } else { 0 };
-        let copies = copied.saturating_mul(self.size.copy).saturating_add(self.missed(displaced));
+        let missed = if self.displaces() { self.missed(copied, self.taken_mean) } else { 0 };
+        let copies = copied.saturating_mul(self.size.copy).saturating_add(missed);
         self.cost_mean.max(self.size.fork.saturating_add(copies))
     }
 
@@ -355,8 +365,8 @@ impl Policy {
     ///
     /// What the allowance of the fork does not cover counts against the overhead bound.
     pub fn on_copies(&mut self, pages: u64, theirs: u64) {
-        let displaced = if self.size.displaces { pages.saturating_add(theirs) } else { 0 };
-        let cost = pages.saturating_mul(self.size.copy).saturating_add(self.missed(displaced));
+        let missed = if self.displaces() { self.missed(pages, theirs) } else { 0 };
+        let cost = pages.saturating_mul(self.size.copy).saturating_add(missed);
         let more = cost.saturating_sub(self.charged_copies);
         self.spent = self.spent.saturating_add(more);
         self.cost_mean = self.cost_mean.saturating_add(more / 4);

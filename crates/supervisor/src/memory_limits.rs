@@ -1,5 +1,5 @@
 //! How much memory prefetching, and each speculator, may take: a share of what the machine has available, or of what
-//! the control group that the program runs in is allowed, if that is less.
+//! the control group that the program runs in is allowed, if that is less; and whether memory is short there.
 
 use std::{
     fs::{self, File},
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use forebay_speculation::channel::Header;
+use forebay_speculation::channel::{Header, MEMORY_ENOUGH, MEMORY_SHORT};
 
 /// Until it is known.
 pub const BYTES_AT_FIRST: u64 = 64 << 20;
@@ -19,12 +19,18 @@ const MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// Between looks: both figures change.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// Memory is short where tasks waited for it for more than this part of the time.
+const WAITED_PART: u128 = 1_000;
+
 /// Keeps the limits in the header up to date.
 pub struct MemoryLimits {
     /// What the user said that a speculator may take.
     wanted_bytes: Option<u64>,
     groups: Vec<PathBuf>,
     looked: Option<Instant>,
+    /// Where the kernel tells how long tasks waited for memory (PSI), and what it told last.
+    pressure: Option<PathBuf>,
+    waited_us: Option<u64>,
 }
 
 impl MemoryLimits {
@@ -33,7 +39,7 @@ impl MemoryLimits {
         if let Some(bytes) = wanted_bytes {
             header.memory_bytes_max.store(bytes, Relaxed);
         }
-        Self { wanted_bytes, groups: vec![], looked: None }
+        Self { wanted_bytes, groups: vec![], looked: None, pressure: None, waited_us: None }
     }
 
     /// Sets the limits, if it is time.
@@ -43,7 +49,12 @@ impl MemoryLimits {
         }
         if self.looked.is_none() {
             self.groups = groups();
+            self.pressure = self.groups.first().map(|group| group.join("memory.pressure"));
+            if !self.pressure.as_ref().is_some_and(|file| file.exists()) {
+                self.pressure = Some("/proc/pressure/memory".into());
+            }
         }
+        self.look_at_pressure(header);
         self.looked = Some(Instant::now());
         let allowed = self.groups.iter().filter_map(|group| limit_bytes(group)).min();
         let share = available_bytes().into_iter().chain(allowed).min().map(|bytes| bytes / SHARE);
@@ -54,6 +65,27 @@ impl MemoryLimits {
             header.memory_bytes_max.store(bytes, Relaxed);
         }
     }
+}
+
+impl MemoryLimits {
+    fn look_at_pressure(&mut self, header: &Header) {
+        let Some(file) = &self.pressure else { return };
+        let text = fs::read_to_string(file).unwrap_or_default();
+        let waited_us = waited_us(&text);
+        let before = std::mem::replace(&mut self.waited_us, waited_us);
+        if let (Some(waited_us), Some(before), Some(looked)) = (waited_us, before, self.looked) {
+            let waited = u128::from(waited_us.saturating_sub(before));
+            let short = waited * WAITED_PART > looked.elapsed().as_micros();
+            header.memory.store(if short { MEMORY_SHORT } else { MEMORY_ENOUGH }, Relaxed);
+        }
+    }
+}
+
+/// For how long some task waited for memory since the start, as the kernel tells it:
+/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`.
+fn waited_us(pressure: &str) -> Option<u64> {
+    let some = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
+    some.split(' ').find_map(|word| word.strip_prefix("total="))?.parse().ok()
 }
 
 /// Whether this process is in a control group of memory.
@@ -136,6 +168,13 @@ mod tests {
         32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
         35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory\n\
         41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
+
+    #[test]
+    fn pressure_is_read_as_the_kernel_tells_it() {
+        let text = "some avg10=0.12 avg60=0.00 avg300=0.00 total=4711\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=42\n";
+        assert_eq!(waited_us(text), Some(4711));
+        assert_eq!(waited_us(""), None);
+    }
 
     #[test]
     fn groups_of_either_version_are_found_with_those_around_them() {

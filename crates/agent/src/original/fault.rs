@@ -15,7 +15,7 @@ use super::{
 use crate::spawn::Spawned;
 use crate::{attention, faults, session, trace};
 
-/// Faults in a row without a page come to that was hinted, after which a live speculation has strayed, unless it has
+/// Faults more than pages come to that were hinted, after which a live speculation has strayed, unless it has
 /// only just begun or found something: at least so many, and so many that twice the price of another fork was lost.
 const MISSES_MIN: u64 = 16;
 const MISSES_MAX: u64 = 4096;
@@ -160,9 +160,9 @@ fn settle(slot: &Slot, private: &mut Private, patient_until: u64) {
     let new = used.saturating_sub(private.faults.pages_used);
     private.faults.pages_used = used;
     private.used += new;
-    private.misses += 1;
-    if new > 0 {
-        private.misses = 0;
+    // One that waits as often as the original does, and finds a page now and then, is of no use.
+    private.misses = (private.misses + 1).saturating_sub(u32::try_from(new).unwrap_or(u32::MAX));
+    if private.misses == 0 {
         private.faults.patient_until = private.faults.patient_until.max(patient_until);
     }
 }

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, text, ticks};
+use forebay_speculation::channel::MEMORY_ENOUGH;
 use forebay_speculation::resync::Size;
 
 use super::Private;
@@ -43,11 +44,13 @@ pub fn weigh(private: &mut Private, ticks_per_us: u64) {
     };
     // Pages of files are not copied, and their entries not forked. Those that are swapped out have entries.
     let (resident, swapped) = (pages(b"RssAnon:"), pages(b"VmSwap:"));
+    let memory_is_enough =
+        session::header().is_some_and(|header| header.memory.load(Relaxed) == MEMORY_ENOUGH);
     private.policy.expect_cost(Size {
         pages: resident,
         fork: resident.saturating_add(swapped).saturating_mul(FORK_PAGE_NS * ticks_per_us) / 1000,
         copy: COPY_PAGE_NS * ticks_per_us / 1000,
-        displaces: swapped > 0,
+        displaces: swapped > 0 && !memory_is_enough,
     });
 }
 

@@ -7,7 +7,7 @@ use forebay_speculation::channel::{Slot, mark};
 use forebay_speculation::log::{self, Consumed, Consumer};
 use forebay_speculation::site;
 
-use super::verdict::{blamed, payoff};
+use super::verdict::blamed;
 use super::{LIVE, OWNER, Private, private};
 use crate::{session, spawn, trace};
 
@@ -42,11 +42,20 @@ pub struct Track {
     /// Hints used when a checkpoint was last called, and how often nothing had come of one in a row.
     used: u64,
     futile_repairs: u32,
+    /// The site whose value was waited for then, and what had come of making it up.
+    suspect: Option<(u32, u64)>,
 }
 
 impl Track {
     pub const fn new() -> Self {
-        Self { behind: Behind::new(), keeps_calls: false, calls: Calls::new(), used: 0, futile_repairs: 0 }
+        Self {
+            behind: Behind::new(),
+            keeps_calls: false,
+            calls: Calls::new(),
+            used: 0,
+            futile_repairs: 0,
+            suspect: None,
+        }
     }
 
     /// A speculation begins.
@@ -56,11 +65,16 @@ impl Track {
         self.calls.count = 0;
         self.used = 0;
         self.futile_repairs = 0;
+        self.suspect = None;
     }
 
-    /// Hints used when the speculator at work took over.
-    pub const fn used_before(&self) -> u64 {
-        self.used
+    /// The speculator that took over last is at its end as well: where more came of it, the value did matter.
+    pub fn convict(&mut self, slot: &Slot, used: u64) {
+        if let Some((site, before)) = self.suspect.take()
+            && used.saturating_sub(self.used) > before.saturating_mul(4).saturating_add(WORTHWHILE)
+        {
+            site::outcome(&slot.sites, site, u32::try_from(before).unwrap_or(u32::MAX));
+        }
     }
 }
 
@@ -204,10 +218,8 @@ pub fn repair(slot: &Slot, private: &mut Private) -> bool {
     let wrong = consumer.abandon();
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
     slot.counters.repairs.fetch_add(1, Relaxed);
-    if let Some(site) = blamed(slot, generation) {
-        let payoff = payoff(slot, generation, site, private.used.saturating_sub(track.used));
-        site::outcome(&slot.sites, site, u32::try_from(payoff).unwrap_or(u32::MAX));
-    }
+    track.convict(slot, private.used);
+    track.suspect = blamed(slot, generation).map(|site| (site, private.used.saturating_sub(track.used)));
     track.futile_repairs = futile;
     track.used = private.used;
     private.misses = 0;

@@ -36,6 +36,7 @@ pub fn judge(slot: &Slot, private: &mut Private) {
         return;
     }
     slot.generation.store(generation.wrapping_add(1), Relaxed);
+    private.track.convict(slot, private.used);
     let wrong = Consumer::new(slot, generation).abandon();
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
     trace::tell(b"judged: used, late, wrong", &[private.used, private.late, wrong]);
@@ -54,8 +55,7 @@ pub fn judge(slot: &Slot, private: &mut Private) {
     let spared = private.late_saved / private.policy.stall_mean().max(1);
     private.policy.on_end(ticks(), private.used + spared, 0, wrong);
     if let Some(index) = blamed(slot, generation) {
-        let used = private.used.saturating_sub(private.track.used_before());
-        let payoff = payoff(slot, generation, index, used.saturating_add(private.late / 2));
+        let payoff = payoff(slot, generation, index, private.used.saturating_add(private.late / 2));
         trace::tell(b"blamed: site, payoff", &[index.into(), payoff]);
         site::outcome(&slot.sites, index, u32::try_from(payoff).unwrap_or(u32::MAX));
     }
@@ -63,7 +63,7 @@ pub fn judge(slot: &Slot, private: &mut Private) {
 
 /// The part of the used hints that came after the site first made a value up: what ended the speculation is not
 /// credited with what others earned before.
-pub fn payoff(slot: &Slot, generation: u32, site: u32, used: u64) -> u64 {
+fn payoff(slot: &Slot, generation: u32, site: u32, used: u64) -> u64 {
     let consumed = slot.tails.get(generation as usize % LOGS).map_or(0, |tail| tail.load(Relaxed));
     let first = slot.first_fabricated.get(site as usize).map_or(0, |first| first.load(Relaxed));
     if consumed == 0 {
