@@ -28,7 +28,7 @@ Examples:
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run an unmodified program faster when it would wait for files
+    /// Run an unmodified program faster when it would wait for files, or for memory that is swapped out
     Run(Run),
     /// Show real programs without and with forebay, on data of its own
     Demo(Demo),
@@ -133,7 +133,7 @@ fn size(text: &str) -> Result<u64, String> {
 
 const RUN_HELP: &str = "\
 The program's output, files and exit status are those it has without forebay. A speculative copy of it runs ahead
-while it waits for files, and starts the reads that it will need.
+while it waits, and starts the reads that it will need.
 
 Exit status:
   that of the program; 128 + n when signal n ended it
