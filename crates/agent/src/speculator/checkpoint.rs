@@ -13,7 +13,7 @@ use forebay_speculation::checkpoint::Plan;
 use forebay_speculation::log::Producer;
 
 use super::{State, abandoned, end, hints, jail, kernel, memory, open_own};
-use crate::trace;
+use crate::{role, trace};
 
 /// How long a checkpoint sleeps between looks at whether it is still wanted.
 const SLEEP_NS: i64 = 10_000_000;
@@ -144,6 +144,8 @@ fn make(state: &mut State, page: Option<usize>) -> bool {
     // SAFETY: the copy has this process's memory, and sleeps.
     match unsafe { forebay_copy() } {
         0 => {
+            // Every forked child finds its role wiped.
+            role::begin_speculator();
             sleep(state, number);
             carry_on(state);
             true
