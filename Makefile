@@ -28,9 +28,10 @@ FISHDIR := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
-# Linked statically, because the dynamic loader would be a third of what `forebay run` adds to a program's start.
+# Linked statically, because the dynamic loader would be a third of what `forebay run` adds to a program's start, and for a
+# fixed address, because relocations would be a third of the memory that it takes where the program has little.
 build: agent ## build the forebay command and its agent (the default)
-	$(CARGO) rustc --locked --release -p forebay-cli --bin forebay -- -C target-feature=+crt-static
+	$(CARGO) rustc --locked --release -p forebay-cli --bin forebay -- -C target-feature=+crt-static -C relocation-model=static
 
 agent:
 	$(CARGO) build --locked $(AGENT_ONLY)
