@@ -26,6 +26,7 @@ mod signatures;
 mod spawn;
 mod speculator;
 mod start;
+mod status;
 mod trace;
 
 /// Nothing here panics: the symbol below exists nowhere, so that a panic path that slips in shows up in the list of

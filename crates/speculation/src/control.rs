@@ -50,7 +50,8 @@
 //! Speculation that only harms costs one threshold, 1 % of a half-life, and what one sample brings, for each time on; harm
 //! that shows in a check only, what two seconds bring the first time, and half a second later on. It is off for more than
 //! three half-lives then. So the loss stays below a third of a per cent of the time in the long run in the first case, and
-//! in the second below a thirtieth of the harm. Checks that find nothing cost some 3 samples, which are shorter then.
+//! in the second below a thirtieth of the harm. Checks that find nothing cost some 3 samples, which are shorter then, and up to
+//! a second of what speculation gives where that is so little that chance could be it.
 
 /// Half-life at first.
 pub const HALF_LIFE_US: u64 = 5_000_000;

@@ -298,7 +298,6 @@ impl Policy {
     /// What another speculation is taken to cost.
     fn cost(&self) -> u64 {
         let copied = scaled(self.copied_part, self.size.pages);
-        // What nobody has seen yet may be as good as it can.
         let missed = if self.displaces() { self.missed(copied, self.taken_mean) } else { 0 };
         let copies = copied.saturating_mul(self.size.copy).saturating_add(missed);
         self.cost_mean.max(self.size.fork.saturating_add(copies))

@@ -193,6 +193,31 @@ fn a_large_process_that_stalls_all_the_time_is_forked_soon() {
     assert!(!process.policy.disabled() && process.forks < 10, "{}", process.forks);
 }
 
+/// Forks that hint a few pages and have 1,000 copied: worth it where there is memory for the copies.
+#[test]
+fn where_memory_is_short_copies_cost_stalls() {
+    let forks = |displaces: bool| {
+        let (mut policy, mut now, mut forks) = (Policy::new(SECOND), SECOND, 0);
+        policy.begin(now);
+        policy.expect_cost(Size { pages: 10_000, fork: 600 * US, copy: US, displaces });
+        for _ in 0..60_000 {
+            now += MS;
+            if policy.judge_due() && policy.armed(now) {
+                policy.on_copies(1_000, 1_000);
+                policy.on_end(now, 20, 0, 0);
+            }
+            policy.on_stall(now, MS, false);
+            if policy.armed(now) && !policy.judge_due() {
+                forks += 1;
+                policy.on_spawn(now, 600 * US, false);
+            }
+        }
+        forks
+    };
+    let (enough, short) = (forks(false), forks(true));
+    assert!(enough > 100 && short < 30, "{enough} where there is enough, {short} where not");
+}
+
 #[test]
 fn stalls_that_nobody_attended_to_count() {
     let (ms, second) = (1_000_000, 1_000_000_000);

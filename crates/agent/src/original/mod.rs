@@ -17,7 +17,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use forebay_sigsafe::general as n;
-use forebay_sigsafe::{prctl, sys, text, ticks};
+use forebay_sigsafe::{prctl, sys, ticks};
 use forebay_speculation::channel::{GO, HOLD, Header, LEASES_SOME, Off, Slot};
 use forebay_speculation::inflight::InflightLimit;
 use forebay_speculation::resync::{self, Policy, ProgramRecord};
@@ -29,6 +29,7 @@ use crate::attention::{self, Period};
 use crate::calls::{self, Class};
 use crate::entry::Call;
 use crate::spawn::{self, Spawned};
+use crate::status::Status;
 use crate::{exec, faults, role, session, signatures, speculator, trace};
 
 /// Process that the state below is of; another one running this code is a vfork child, which only passes through.
@@ -299,22 +300,12 @@ unsafe fn confine(call: &Call) -> isize {
 
 /// Whether the process runs under more seccomp filters than the supervisor.
 pub fn is_confined(header: &Header) -> bool {
-    // SAFETY: the calls take numbers, a terminated path and a buffer as large as they are told.
-    unsafe {
-        if sys!(n::__NR_prctl, prctl::PR_GET_SECCOMP) == 0 {
-            return false;
-        }
-        let fd = sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/status".as_ptr(), n::O_RDONLY | n::O_CLOEXEC);
-        let mut bytes = [0u8; 4096];
-        let read = sys!(n::__NR_read, fd, bytes.as_mut_ptr(), bytes.len());
-        let _ = sys!(n::__NR_close, fd);
-        let status = bytes.get(..usize::try_from(read).unwrap_or(0)).unwrap_or_default();
-        let filters = status
-            .split(|&byte| byte == b'\n')
-            .find_map(|line| line.strip_prefix(b"Seccomp_filters:\t"))
-            .and_then(text::parse_decimal);
-        filters.is_none_or(|(count, _)| count > header.seccomp_filters.load(Relaxed).into())
+    // SAFETY: the call takes a number.
+    if unsafe { sys!(n::__NR_prctl, prctl::PR_GET_SECCOMP) } == 0 {
+        return false;
     }
+    let filters = Status::read().number(b"Seccomp_filters");
+    filters.is_none_or(|count| count > header.seccomp_filters.load(Relaxed).into())
 }
 
 fn locks_files() {

@@ -3,20 +3,19 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use forebay_sigsafe::general as n;
-use forebay_sigsafe::{sys, text, ticks};
+use forebay_sigsafe::ticks;
 use forebay_speculation::channel::MEMORY_ENOUGH;
 use forebay_speculation::resync::Size;
 
 use super::Private;
 use crate::session;
+use crate::status::Status;
 
 /// What a fork takes for each page, and a copy of one at its first write.
 const FORK_PAGE_NS: u64 = 62;
 const COPY_PAGE_NS: u64 = 1250;
 /// Between looks at the size of the process.
 const WEIGHED_US: u64 = 10_000;
-const STATUS_BYTES: usize = 4096;
 const PAGE_KIB: u64 = 4;
 
 /// Tells the policy what the process's size makes of a fork.
@@ -27,23 +26,10 @@ pub fn weigh(private: &mut Private, ticks_per_us: u64) {
         return;
     }
     private.weighed_at = now;
-    let mut bytes = [0u8; STATUS_BYTES];
-    // SAFETY: the calls take a terminated path and a buffer as large as they are told.
-    let read = unsafe {
-        let fd = sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/status".as_ptr(), n::O_RDONLY | n::O_CLOEXEC);
-        let read = sys!(n::__NR_read, fd, bytes.as_mut_ptr(), bytes.len());
-        let _ = sys!(n::__NR_close, fd);
-        read
-    };
-    let status = bytes.get(..usize::try_from(read).unwrap_or(0)).unwrap_or_default();
-    let pages = |name: &[u8]| {
-        let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name));
-        let digits =
-            line.and_then(|line| line.iter().position(u8::is_ascii_digit).and_then(|at| line.get(at..)));
-        digits.and_then(text::parse_decimal).map_or(0, |(kib, _)| kib / PAGE_KIB)
-    };
+    let status = Status::read();
+    let pages = |name: &[u8]| status.number(name).unwrap_or(0) / PAGE_KIB;
     // Pages of files are not copied, and their entries not forked. Those that are swapped out have entries.
-    let (resident, swapped) = (pages(b"RssAnon:"), pages(b"VmSwap:"));
+    let (resident, swapped) = (pages(b"RssAnon"), pages(b"VmSwap"));
     let memory_is_enough =
         session::header().is_some_and(|header| header.memory.load(Relaxed) == MEMORY_ENOUGH);
     private.policy.expect_cost(Size {
