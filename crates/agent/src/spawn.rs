@@ -40,16 +40,24 @@ pub struct Snapshot {
     pub thread: u32,
     pub parent: u32,
     pub generation: u32,
-    /// Mean stall, in microseconds.
-    pub stall_us: u64,
-    /// Whether another fork of the original would be so dear that checkpoints are worth their while.
-    pub checkpoints: bool,
+    pub circumstances: Circumstances,
     /// Whether all other descriptors could be closed.
     pub left_outside: bool,
     /// Descriptors looked at.
     pub descriptors: usize,
     /// What is known of each.
     pub known: [Known; DESCRIPTORS],
+}
+
+/// What the original's policy has found out for it.
+#[derive(Clone, Copy)]
+pub struct Circumstances {
+    /// Mean stall, in microseconds.
+    pub stall_us: u64,
+    /// Whether another fork of the original would be so dear that checkpoints are worth their while.
+    pub checkpoints: bool,
+    /// Whether pages that it takes drive others out.
+    pub memory_is_short: bool,
 }
 
 /// What the speculator must know of a descriptor.
@@ -99,8 +107,7 @@ static SNAPSHOT: SnapshotCell = SnapshotCell(UnsafeCell::new(Snapshot {
     thread: 0,
     parent: 0,
     generation: 0,
-    stall_us: 0,
-    checkpoints: false,
+    circumstances: Circumstances { stall_us: 0, checkpoints: false, memory_is_short: false },
     left_outside: false,
     descriptors: 0,
     known: [UNKNOWN; DESCRIPTORS],
@@ -362,15 +369,14 @@ const STARTING_PAUSES_MAX: u32 = 20;
 ///
 /// The speculator comes back here jailed, with its role set; all signals stay blocked in it.
 #[inline(never)]
-pub fn fork(slot: &'static Slot, stall_us: u64, checkpoints: bool) -> Option<(Spawned, u32)> {
+pub fn fork(slot: &'static Slot, circumstances: Circumstances) -> Option<(Spawned, u32)> {
     let header = session::header()?;
     let generation = slot.generation.load(Relaxed).wrapping_add(1).max(1);
     // SAFETY: the holder of the slow path writes the snapshot; the calls fill what they are given.
     unsafe {
         let snapshot = &mut *SNAPSHOT.0.get();
         take_snapshot(snapshot, generation);
-        snapshot.stall_us = stall_us;
-        snapshot.checkpoints = checkpoints;
+        snapshot.circumstances = circumstances;
         slot.generation.store(generation, Relaxed);
         slot.speculator_pid.store(STARTING, Relaxed);
         slot.flights.store(0, Relaxed);

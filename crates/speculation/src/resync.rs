@@ -284,6 +284,12 @@ impl Policy {
         self.size.fork
     }
 
+    /// Whether memory is short.
+    #[must_use]
+    pub const fn memory_is_short(&self) -> bool {
+        self.size.displaces
+    }
+
     /// Whether what drives something out is charged with it: the first speculations teach what to predict.
     const fn displaces(&self) -> bool {
         self.size.displaces && self.spawns > TRIALS

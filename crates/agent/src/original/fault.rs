@@ -6,8 +6,9 @@ use core::sync::atomic::Ordering::{self, Relaxed};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, ticks};
 use forebay_speculation::channel::{Header, Off, Slot};
+use forebay_speculation::credit::Credit;
 
-use super::verdict::judge;
+use super::verdict::{copied_pages, judge};
 use super::{
     BUSY, LIVE, PROCESS, Private, is_held, may_speculate, private, process_id, remember_program, repair,
     spawn, turn_off,
@@ -125,7 +126,10 @@ fn attend(slot: &Slot, private: &mut Private, now: u64, grace: u64) {
         return;
     }
     let strayed = strayed && private.misses >= private.faults.misses_max;
-    if (strayed || ended) && (private.policy.armed(now) || private.policy.judge_due()) {
+    let credit = Credit { used: private.used };
+    if private.policy.memory_is_short() && !credit.covers_copies(copied_pages(slot, private)) {
+        judge(slot, private);
+    } else if (strayed || ended) && (private.policy.armed(now) || private.policy.judge_due()) {
         judge(slot, private);
     }
 }

@@ -28,7 +28,7 @@ use self::verdict::{is_lost, judge, judge_if_due};
 use crate::attention::{self, Period};
 use crate::calls::{self, Class};
 use crate::entry::Call;
-use crate::spawn::{self, Spawned};
+use crate::spawn::{self, Circumstances, Spawned};
 use crate::status::Status;
 use crate::{exec, faults, role, session, signatures, speculator, trace};
 
@@ -693,8 +693,10 @@ fn spawn(in_flight: bool) -> Option<Spawned> {
     let stall_us = private.policy.stall_mean() / ticks_per_us;
     let checkpoints = private.policy.size_fork() > session::header()?.checkpoint_ticks_min.load(Relaxed);
     private.track.begin(checkpoints);
+    let circumstances =
+        Circumstances { stall_us, checkpoints, memory_is_short: private.policy.memory_is_short() };
     let before = ticks();
-    let Some((spawned, generation)) = spawn::fork(slot, stall_us, checkpoints) else {
+    let Some((spawned, generation)) = spawn::fork(slot, circumstances) else {
         count_off(Off::NoFork);
         private.policy.on_end(ticks(), 0, 0, 0);
         return None;

@@ -96,7 +96,7 @@ pub fn blamed(slot: &Slot, generation: u32) -> Option<u32> {
 /// Pages that the original copied because of the last fork: its reclaims since then, less what it had before in the same
 /// time, and less the pages that hints had brought.
 #[inline(never)]
-fn copied_pages(slot: &Slot, private: &Private) -> u64 {
+pub fn copied_pages(slot: &Slot, private: &Private) -> u64 {
     let Forked { reclaims, at: forked, used } = private.forked;
     let brought = slot.counters.hints_used.load(Relaxed).saturating_sub(used);
     let since = page_reclaims().saturating_sub(reclaims).saturating_sub(brought);

@@ -47,11 +47,11 @@ pub fn enter(state: &mut State, snapshot: &Snapshot) -> Result<(), Refused> {
         if !super::open_own(state) {
             return Err(Refused);
         }
-        let ticks = snapshot.stall_us.saturating_mul(PATIENCE_STALLS) / TICK_US as u64;
+        let ticks = snapshot.circumstances.stall_us.saturating_mul(PATIENCE_STALLS) / TICK_US as u64;
         state.idle_ticks_max = ticks.clamp(IDLE_TICKS_MIN, IDLE_TICKS_MAX) as u32;
         descriptors::inherit(state, snapshot);
         shared::make_private()?;
-        memory::prepare(state, snapshot.stall_us);
+        memory::prepare(state, &snapshot.circumstances);
         handle_signals()?;
         if sys!(n::__NR_prctl, prctl::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 {
             super::missing(feature::SECCOMP);
@@ -254,6 +254,7 @@ extern "C" fn on_tick(_signal: i32, _info: *const u8, _context: *mut Context) {
     if abandoned(state) || !hints::original_lives(state) {
         end(End::Abandoned);
     }
+    memory::keep_in_credit(state, &super::usage());
     if state.hints.issued != state.hints_seen {
         state.hints_seen = state.hints.issued;
         state.idle_ticks = 0;

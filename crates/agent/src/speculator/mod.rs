@@ -104,7 +104,8 @@ pub fn begin(slot: &'static Slot, snapshot: &'static Snapshot) {
         (&raw mut (*place).thread).write(snapshot.thread);
         (&raw mut (*place).parent).write(snapshot.parent);
         (&raw mut (*place).last_stat.0).write(-1);
-        (&raw mut (*place).checkpoints).write(checkpoint::Checkpoints::new(snapshot.checkpoints));
+        (&raw mut (*place).checkpoints)
+            .write(checkpoint::Checkpoints::new(snapshot.circumstances.checkpoints));
     }
     // SAFETY: no arguments.
     slot.speculator_pid.store(unsafe { sys!(n::__NR_getpid) } as u32, Relaxed);
@@ -137,12 +138,7 @@ pub fn end(how: End) -> ! {
     if let Some(ends) = counters.ends.get(how as usize) {
         ends.fetch_add(1, Relaxed);
     }
-    let mut usage = MaybeUninit::<n::rusage>::zeroed();
-    // SAFETY: the call fills the structure, whose zeroes are valid too.
-    let usage = unsafe {
-        let _ = sys!(n::__NR_getrusage, n::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    };
+    let usage = usage();
     counters.speculator_footprint_bytes.fetch_max((usage.ru_maxrss as u64) << 10, Relaxed);
     let reclaims = usage.ru_minflt as u64;
     counters.speculator_reclaims.fetch_add(reclaims, Relaxed);
@@ -156,6 +152,16 @@ pub fn end(how: End) -> ! {
     }
     state.header.speculators.fetch_sub(1, Relaxed);
     kernel::exit()
+}
+
+/// What this process has used of the machine.
+fn usage() -> n::rusage {
+    let mut usage = MaybeUninit::<n::rusage>::zeroed();
+    // SAFETY: the call fills the structure, whose zeroes are valid too.
+    unsafe {
+        let _ = sys!(n::__NR_getrusage, n::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    }
 }
 
 /// Whether this speculator has been given up. While memory control holds speculators back, it sleeps here.

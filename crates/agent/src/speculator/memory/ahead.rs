@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use forebay_sigsafe::{general as n, sys};
 
 use super::fill::PRESENT;
-use super::{PAGE, State, drop_pages, entries, in_core};
+use super::{PAGE, State, credit, drop_pages, entries, in_core};
 use crate::speculator::{abandoned, end, hints, kernel};
 use forebay_speculation::channel::End;
 
@@ -88,13 +88,18 @@ pub fn keep_in_bounds(state: &mut State) {
         kernel::pause(PAUSE_US);
         look(state);
     }
-    let horizon = state.header.horizon_bytes.load(Relaxed) as usize / PAGE;
-    let full = horizon.clamp(HINTS_A_LOOK, AHEAD_MAX / 2);
-    while state.memory.ahead.count >= full {
+    while state.memory.ahead.count >= room(state) {
         hints::await_original(state);
         kernel::pause(PAUSE_US);
         look(state);
     }
+}
+
+/// Pages that may be hinted and not yet used.
+fn room(state: &State) -> usize {
+    let horizon = state.header.horizon_bytes.load(Relaxed) as usize / PAGE;
+    let credit = credit(state).map_or(usize::MAX, |credit| credit.ahead_max() as usize);
+    horizon.min(credit).clamp(HINTS_A_LOOK, AHEAD_MAX / 2)
 }
 
 /// Whether the oldest page that may be in flight has landed, with half of those that are.

@@ -13,7 +13,7 @@ use forebay_sigsafe::{call, general as n, ioctl, sys};
 use forebay_speculation::signature::Signature;
 use forebay_speculation::site::{Kind, Strategy};
 
-use super::{PAGE, Region, account, ahead, drop_pages, entries, in_core, refresh};
+use super::{PAGE, Region, account, ahead, drop_pages, entries, in_core, look};
 use crate::speculator::{State, fabricated, kernel, strategy_at};
 
 pub const PRESENT: u64 = 1 << 63;
@@ -114,7 +114,7 @@ pub fn fill(state: &mut State, address: usize, place: usize) -> bool {
     let page = address & !(PAGE - 1);
     state.memory.supplied.fills += 1;
     if state.memory.supplied.fills % FILLS_A_LOOK == 0 {
-        refresh(state);
+        look(state);
     }
     let pages = state.memory.pages;
     if let Some(region) = state.memory.region(page, |_| true)

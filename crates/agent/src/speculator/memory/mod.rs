@@ -17,8 +17,11 @@ use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{general as n, ioctl, sys};
 use forebay_speculation::channel::{End, feature};
 
+use forebay_speculation::credit::Credit;
+
 use super::shared::{self, Mapping};
 use super::{State, end, kernel, missing};
+use crate::spawn::Circumstances;
 
 const PAGE: usize = 4096;
 /// Smaller mappings are left as they are.
@@ -92,6 +95,8 @@ pub struct Memory {
     waits_max: u64,
     gap: usize,
     given_back: u64,
+    /// Hints of the original's that were used when this speculation began, where memory is short.
+    used_before: Option<u64>,
 }
 
 impl Memory {
@@ -114,22 +119,35 @@ impl Memory {
 }
 
 /// Moves aside what may have to be waited for. Where that cannot be done, memory is waited for.
-pub fn prepare(state: &mut State, stall_us: u64) {
+pub fn prepare(state: &mut State, circumstances: &Circumstances) {
     state.memory.faults = -1;
     state.memory.gap = GAP_BYTES;
-    state.memory.waits_max = WAITS_MIN.max(WAITED_US_MIN / stall_us.max(1));
+    state.memory.waits_max = WAITS_MIN.max(WAITED_US_MIN / circumstances.stall_us.max(1));
+    let used = state.slot.counters.hints_used.load(Relaxed);
+    state.memory.used_before = circumstances.memory_is_short.then_some(used);
     state.memory.shadows_end = SHADOWS;
     move_all(state);
 }
 
-/// Moves aside what has been swapped out since, if that made this process wait.
-fn refresh(state: &mut State) {
-    let mut usage = MaybeUninit::<n::rusage>::zeroed();
-    // SAFETY: the call fills the structure, whose zeroes are valid too.
-    let usage = unsafe {
-        let _ = sys!(n::__NR_getrusage, n::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    };
+/// What may be taken of memory that is short.
+fn credit(state: &State) -> Option<Credit> {
+    let used = state.slot.counters.hints_used.load(Relaxed);
+    state.memory.used_before.map(|before| Credit { used: used.saturating_sub(before) })
+}
+
+/// Ends this process where memory is short and it took too much.
+pub fn keep_in_credit(state: &State, usage: &n::rusage) {
+    let own = (usage.ru_minflt as u64).saturating_sub(state.memory.given_back);
+    if credit(state).is_some_and(|credit| !credit.covers_own(own)) {
+        end(End::Memory);
+    }
+}
+
+/// Looks at what this process has taken and waited for: moves aside what has been swapped out since, where that made it
+/// wait.
+fn look(state: &mut State) {
+    let usage = super::usage();
+    keep_in_credit(state, &usage);
     let memory = &mut state.memory;
     let waits = (usage.ru_majflt as u64).saturating_sub(memory.waits_wanted);
     if waits.saturating_sub(memory.waits_seen) >= memory.waits_max {

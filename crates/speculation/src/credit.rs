@@ -1,0 +1,57 @@
+//! What a speculation may take of memory that is short, before and after it has shown what it is good for.
+//!
+//! # Model
+//!
+//! Where memory is short each page that a speculation takes drives out another, and the original waits for some of those
+//! again. It takes pages in three ways: the original copies those that it writes to after the fork, the speculator has
+//! pages of its own, and what it hints comes in whether it is wanted or not. The policy of resyncs weighs all that when a
+//! speculation is over; but one that finds nothing would have driven out thousands of pages by then.
+//!
+//! So each of the three has a credit, in pages, that grows with the hints that the original has used:
+//!
+//! ```text
+//!     copies of the original's    COPIES_FREE + COPIES_A_HINT * used
+//!     the speculator's own        OWN_FREE    + OWN_A_HINT    * used
+//!     hinted and not yet used     AHEAD_FREE  +                 used
+//! ```
+//!
+//! The first two end the speculation; the third makes the speculator wait for the original, so that what is under way
+//! doubles each time that all of it was used.
+
+/// Copies of the original's that are allowed before any hint was used.
+pub const COPIES_FREE: u64 = 64;
+/// And more of them for each.
+pub const COPIES_A_HINT: u64 = 8;
+/// Pages of the speculator's own before any hint was used; it has about a hundred before it does anything.
+pub const OWN_FREE: u64 = 256;
+/// And more of them for each.
+pub const OWN_A_HINT: u64 = 32;
+/// Pages hinted and not yet used, before any was.
+pub const AHEAD_FREE: u64 = 64;
+
+/// The credit of a speculation of which so many hints were used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credit {
+    /// Hints used.
+    pub used: u64,
+}
+
+impl Credit {
+    /// Whether it covers so many pages that the original has copied.
+    #[must_use]
+    pub const fn covers_copies(self, pages: u64) -> bool {
+        pages <= COPIES_FREE.saturating_add(self.used.saturating_mul(COPIES_A_HINT))
+    }
+
+    /// Whether it covers so many pages of the speculator's own.
+    #[must_use]
+    pub const fn covers_own(self, pages: u64) -> bool {
+        pages <= OWN_FREE.saturating_add(self.used.saturating_mul(OWN_A_HINT))
+    }
+
+    /// Pages that may be hinted and not yet used.
+    #[must_use]
+    pub const fn ahead_max(self) -> u64 {
+        AHEAD_FREE.saturating_add(self.used)
+    }
+}
