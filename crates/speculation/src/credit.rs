@@ -19,7 +19,7 @@
 //! doubles each time that all of it was used.
 
 /// Copies of the original's that are allowed before any hint was used.
-pub const COPIES_FREE: u64 = 64;
+pub const COPIES_FREE: u64 = 256;
 /// And more of them for each.
 pub const COPIES_A_HINT: u64 = 8;
 /// Pages of the speculator's own before any hint was used; it has about a hundred before it does anything.
@@ -53,5 +53,34 @@ impl Credit {
     #[must_use]
     pub const fn ahead_max(self) -> u64 {
         AHEAD_FREE.saturating_add(self.used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_speculation_that_finds_nothing_takes_little() {
+        let credit = Credit { used: 0 };
+        assert!(credit.covers_copies(COPIES_FREE) && !credit.covers_copies(COPIES_FREE + 1));
+        assert!(credit.covers_own(OWN_FREE) && !credit.covers_own(OWN_FREE + 1));
+        assert_eq!(credit.ahead_max(), AHEAD_FREE);
+    }
+
+    #[test]
+    fn what_is_under_way_doubles_each_time_that_all_of_it_was_used() {
+        let mut credit = Credit::default();
+        for times in [2, 4, 8, 16, 32] {
+            credit.used += credit.ahead_max();
+            assert_eq!(credit.ahead_max(), times * AHEAD_FREE);
+        }
+    }
+
+    #[test]
+    fn the_credit_of_many_hints_has_no_end() {
+        let credit = Credit { used: u64::MAX };
+        assert!(credit.covers_copies(u64::MAX) && credit.covers_own(u64::MAX));
+        assert_eq!(credit.ahead_max(), u64::MAX);
     }
 }

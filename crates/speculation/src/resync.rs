@@ -17,14 +17,17 @@
 //! was seen `y` is 8 and `F` 100 us. `C` is never taken to be less than what the caller expects from the size of the
 //! process: a fork of so much memory, and a copy of that part of its pages that was copied after earlier forks, all of
 //! them at first. Where memory is short a copy drives something out, as do the speculator's own pages for a
-//! while, and that is missed: one copy in 8, and one in 32 of the speculator's pages, are taken to cost another stall, but
-//! for the first three speculations.
+//! while, and that is missed: one page in 32 is taken to cost another stall, but for the first three speculations; and
+//! what a speculation takes has a limit ([`crate::credit`]).
 //!
 //! # States
 //!
 //! * *Enabled* (at first): a fork is justified at a stall, but for a process's first, if the stalls of the last
 //!   1/64 to 1/32 s or of the last 1/2 to 1 s (by the clock's rate) took at least 2 % of that time, or of the
 //!   process's life if that is shorter, and it is worth it by the means above.
+//!   Where memory is short, whoever works with what he has loses by what a fork drives out, while whoever only waits
+//!   has nothing to lose. So there, until a speculation was worth it, stalls must have taken 7/8 of the last
+//!   1/16 to 1/8 s besides.
 //! * *Disabled*, by a **crossing**: when a speculation is judged and the means say that it is not worth it, or
 //!   [`FUTILE_MAX`] speculations in a row yielded less than half a stall; also when stalls become too short or
 //!   forks too dear. (It is no crossing when no speculator was ever started.) One *probe* is made after
@@ -62,6 +65,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::channel::{PROGRAMS, Program};
+use crate::credit::{COPIES_FREE, OWN_FREE};
 
 /// Hints that a speculation is taken to be good for before one was seen.
 pub const YIELD_FIRST: u64 = 8;
@@ -81,10 +85,11 @@ const LEVEL_LESSONS_MAX: u32 = 2;
 const LESSONS: u64 = 16;
 /// Speculations before what they drive out counts.
 const TRIALS: u64 = 3;
-/// Copies of the original's of which one takes the place of something that is missed later, and pages of speculators, which
-/// they have for a while only.
-const DISPLACED_PART: u64 = 8;
-const DISPLACED_PART_THEIRS: u64 = 32;
+/// Eighths of the time that stalls must take where a fork is a risk.
+const DESPERATE: u64 = 7;
+/// Pages, copies of the original's and such as speculators have for a while, of which one takes the place of something
+/// that is missed later.
+const DISPLACED_PART: u64 = 32;
 /// Stalls between probes of a saturated device; they are also a second apart.
 const SATURATED_STALLS: u64 = 256;
 
@@ -141,6 +146,11 @@ impl Window {
         self.add(now, part(begin, now));
     }
 
+    /// A part of the window, in eighths.
+    const fn part(&self, eighths: u64) -> u64 {
+        (1 << self.shift) / 8 * eighths
+    }
+
     /// What was spent within the window.
     #[inline]
     fn spent(&self, now: u64) -> u64 {
@@ -184,6 +194,7 @@ pub struct Policy {
     begun: bool,
     start: u64,
     short: Window,
+    medium: Window,
     long: Window,
     /// All stalls, and those that nothing was prefetched for.
     stalls: u64,
@@ -234,6 +245,7 @@ impl Policy {
             begun: false,
             start: 0,
             short: Window::new(ticks_per_second / 32),
+            medium: Window::new(ticks_per_second / 8),
             long: Window::new(ticks_per_second),
             stalls: 0,
             stalls_cold: 0,
@@ -297,14 +309,15 @@ impl Policy {
 
     /// What is waited for because so many copies, and pages of speculators, took its place.
     fn missed(&self, copies: u64, theirs: u64) -> u64 {
-        let stalls = copies / DISPLACED_PART + theirs / DISPLACED_PART_THEIRS;
-        stalls.saturating_mul(self.stall_mean)
+        (copies.saturating_add(theirs) / DISPLACED_PART).saturating_mul(self.stall_mean)
     }
 
     /// What another speculation is taken to cost.
     fn cost(&self) -> u64 {
         let copied = scaled(self.copied_part, self.size.pages);
-        let missed = if self.displaces() { self.missed(copied, self.taken_mean) } else { 0 };
+        // One that nothing comes of is ended when it has taken its credit.
+        let missed = || self.missed(copied.min(COPIES_FREE), self.taken_mean.min(OWN_FREE));
+        let missed = if self.displaces() { missed() } else { 0 };
         let copies = copied.saturating_mul(self.size.copy).saturating_add(missed);
         self.cost_mean.max(self.size.fork.saturating_add(copies))
     }
@@ -315,6 +328,7 @@ impl Policy {
         self.begin(now.saturating_sub(duration));
         self.stalls = self.stalls.saturating_add(1);
         self.short.add(now, duration);
+        self.medium.add(now, duration);
         self.long.add(now, duration);
         if hinted {
             return;
@@ -337,9 +351,18 @@ impl Policy {
     pub fn on_unseen_stalls(&mut self, from: u64, now: u64, count: u64, duration: u64) {
         let waited = duration.saturating_mul(count).min(now.saturating_sub(from));
         self.short.add_over(from, now, waited);
+        self.medium.add_over(from, now, waited);
         self.long.add_over(from, now, waited);
         self.stalls = self.stalls.saturating_add(count);
         self.stalls_cold = self.stalls_cold.saturating_add(count);
+    }
+
+    /// Whether a fork at `now` is worth what it may drive out: where memory is short and the last speculation was of no
+    /// use, the original must have little to lose.
+    #[must_use]
+    pub fn dares(&self, now: u64) -> bool {
+        let proven = self.good > 0 && !self.disabled;
+        !self.size.displaces || proven || self.medium.spent(now) >= self.medium.part(DESPERATE)
     }
 
     /// The original started a speculator, which took `cost` ticks of its time; `hidden_in_stall` if the read

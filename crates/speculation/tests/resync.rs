@@ -218,6 +218,46 @@ fn where_memory_is_short_copies_cost_stalls() {
     assert!(enough > 100 && short < 30, "{enough} where there is enough, {short} where not");
 }
 
+/// A program that works with the memory that it has, and waits for some: a fork could have it wait for more.
+#[test]
+fn where_memory_is_short_only_who_waits_most_of_the_time_dares() {
+    let dares = |displaces: bool, compute: u64| {
+        let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
+        policy.begin(now);
+        policy.expect_cost(Size { pages: 10_000, fork: 600 * US, copy: US, displaces });
+        for _ in 0..1_000 {
+            now += compute + MS;
+            policy.on_stall(now, MS, false);
+        }
+        assert!(policy.armed(now));
+        policy.dares(now)
+    };
+    assert!(dares(true, MS / 20) && !dares(true, MS / 2));
+    assert!(dares(false, MS / 20) && dares(false, MS / 2));
+}
+
+/// One that was of use shows that it can be.
+#[test]
+fn whose_speculation_was_of_use_dares_again() {
+    let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
+    policy.begin(now);
+    policy.expect_cost(Size { pages: 10_000, fork: 600 * US, copy: US, displaces: true });
+    let mut wait = |policy: &mut Policy| {
+        for _ in 0..1_000 {
+            now += 2 * MS;
+            policy.on_stall(now, MS, false);
+        }
+        now
+    };
+    let now = wait(&mut policy);
+    assert!(!policy.dares(now));
+    policy.on_spawn(now, MS, false);
+    policy.on_copies(0, 0);
+    policy.on_end(now, 1_000, 0, 0);
+    let now = wait(&mut policy);
+    assert!(policy.dares(now));
+}
+
 #[test]
 fn stalls_that_nobody_attended_to_count() {
     let (ms, second) = (1_000_000, 1_000_000_000);

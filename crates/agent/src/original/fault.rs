@@ -8,7 +8,7 @@ use forebay_sigsafe::{sys, ticks};
 use forebay_speculation::channel::{Header, Off, Slot};
 use forebay_speculation::credit::Credit;
 
-use super::verdict::{copied_pages, judge};
+use super::verdict::{copied_pages, judge, judge_in_time};
 use super::{
     BUSY, LIVE, PROCESS, Private, is_held, may_speculate, private, process_id, remember_program, repair,
     spawn, turn_off,
@@ -89,7 +89,8 @@ fn note() -> Option<Spawned> {
     if LIVE.load(Relaxed) != 0 || !may_speculate() {
         return None;
     }
-    if !private.policy.armed(now) {
+    let spawned = if private.policy.armed(now) { spawn(false) } else { None };
+    if spawned.is_none() {
         private.faults.futile += 1;
         if private.faults.futile >= FUTILE_MAX {
             private.faults.futile = 0;
@@ -101,7 +102,6 @@ fn note() -> Option<Spawned> {
         return None;
     }
     private.faults.futile = 0;
-    let spawned = spawn(false);
     let after = ticks();
     let price = after.saturating_sub(now).saturating_mul(2);
     private.faults.patient_until = after + price + grace;
@@ -119,6 +119,11 @@ fn attend(slot: &Slot, private: &mut Private, now: u64, grace: u64) {
     }
     let ended = slot.speculator_pid.load(Relaxed) == 0;
     let impatient = now > private.faults.patient_until;
+    let credit = Credit { used: private.used };
+    if impatient && private.policy.memory_is_short() && !credit.covers_copies(copied_pages(slot, private)) {
+        judge_in_time(slot, private);
+        return;
+    }
     // A repair costs next to nothing.
     let strayed = u64::from(private.misses) >= MISSES_MIN && impatient;
     if (ended || strayed) && may_speculate() && repair(slot, private) {
@@ -126,10 +131,7 @@ fn attend(slot: &Slot, private: &mut Private, now: u64, grace: u64) {
         return;
     }
     let strayed = strayed && private.misses >= private.faults.misses_max;
-    let credit = Credit { used: private.used };
-    if private.policy.memory_is_short() && !credit.covers_copies(copied_pages(slot, private)) {
-        judge(slot, private);
-    } else if (strayed || ended) && (private.policy.armed(now) || private.policy.judge_due()) {
+    if (strayed || ended) && (private.policy.armed(now) || private.policy.judge_due()) {
         judge(slot, private);
     }
 }

@@ -24,7 +24,7 @@ use forebay_speculation::resync::{self, Policy, ProgramRecord};
 
 pub use self::fault::on_fault;
 use self::track::{Standing, Track, compare, repair};
-use self::verdict::{is_lost, judge, judge_if_due};
+use self::verdict::{is_lost, judge, judge_if_due, memory_ends};
 use crate::attention::{self, Period};
 use crate::calls::{self, Class};
 use crate::entry::Call;
@@ -84,6 +84,8 @@ struct Forked {
     at: u64,
     /// Hints used.
     used: u64,
+    /// Speculators that had ended because they took too much memory.
+    memory_ends: u64,
 }
 
 struct PrivateCell(UnsafeCell<Private>);
@@ -99,7 +101,7 @@ static PRIVATE: PrivateCell = PrivateCell(UnsafeCell::new(Private {
     late_saved: 0,
     misses: 0,
     faults: fault::Seen::new(),
-    forked: Forked { reclaims: 0, at: 0, used: 0 },
+    forked: Forked { reclaims: 0, at: 0, used: 0, memory_ends: 0 },
     speculator_pages: 0,
     started: 0,
     stops: 0,
@@ -684,11 +686,12 @@ fn spawn(in_flight: bool) -> Option<Spawned> {
     private.misses = 0;
     let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     size::weigh(private, ticks_per_us);
-    if !private.policy.armed(ticks()) {
+    let now = ticks();
+    if !private.policy.armed(now) || !private.policy.dares(now) {
         return None;
     }
     let used = slot.counters.hints_used.load(Relaxed);
-    private.forked = Forked { reclaims: page_reclaims(), at: ticks(), used };
+    private.forked = Forked { reclaims: page_reclaims(), at: ticks(), used, memory_ends: memory_ends(slot) };
     private.stops = session::header()?.stops.load(Relaxed);
     let stall_us = private.policy.stall_mean() / ticks_per_us;
     let checkpoints = private.policy.size_fork() > session::header()?.checkpoint_ticks_min.load(Relaxed);

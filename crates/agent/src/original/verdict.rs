@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_sigsafe::ticks;
-use forebay_speculation::channel::{LOG_ENTRIES, LOGS, Slot};
+use forebay_speculation::channel::{End, LOG_ENTRIES, LOGS, Slot};
 use forebay_speculation::log::Consumer;
 use forebay_speculation::site;
 
@@ -29,14 +29,31 @@ pub fn judge_if_due(slot: &Slot, private: &mut Private, now: u64) {
 }
 
 /// The live speculation is over: says what came of it.
-#[inline(never)]
 pub fn judge(slot: &Slot, private: &mut Private) {
+    let took_too_much = memory_ends(slot) != private.forked.memory_ends;
+    conclude(slot, private, !took_too_much);
+}
+
+/// The live speculation takes too much, and is over before it has strayed.
+pub fn judge_in_time(slot: &Slot, private: &mut Private) {
+    conclude(slot, private, false);
+}
+
+/// Speculators that ended because they took too much memory.
+pub fn memory_ends(slot: &Slot) -> u64 {
+    slot.counters.ends.get(End::Memory as usize).map_or(0, |ends| ends.load(Relaxed))
+}
+
+#[inline(never)]
+fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
     let generation = LIVE.swap(0, Relaxed);
     if generation == 0 {
         return;
     }
     slot.generation.store(generation.wrapping_add(1), Relaxed);
-    private.track.convict(slot, private.used);
+    if has_strayed {
+        private.track.convict(slot, private.used);
+    }
     let wrong = Consumer::new(slot, generation).abandon();
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
     trace::tell(b"judged: used, late, wrong", &[private.used, private.late, wrong]);
@@ -54,7 +71,7 @@ pub fn judge(slot: &Slot, private: &mut Private) {
     }
     let spared = private.late_saved / private.policy.stall_mean().max(1);
     private.policy.on_end(ticks(), private.used + spared, 0, wrong);
-    if let Some(index) = blamed(slot, generation) {
+    if has_strayed && let Some(index) = blamed(slot, generation) {
         let payoff = payoff(slot, generation, index, private.used.saturating_add(private.late / 2));
         trace::tell(b"blamed: site, payoff", &[index.into(), payoff]);
         site::outcome(&slot.sites, index, u32::try_from(payoff).unwrap_or(u32::MAX));
@@ -97,7 +114,7 @@ pub fn blamed(slot: &Slot, generation: u32) -> Option<u32> {
 /// time, and less the pages that hints had brought.
 #[inline(never)]
 pub fn copied_pages(slot: &Slot, private: &Private) -> u64 {
-    let Forked { reclaims, at: forked, used } = private.forked;
+    let Forked { reclaims, at: forked, used, .. } = private.forked;
     let brought = slot.counters.hints_used.load(Relaxed).saturating_sub(used);
     let since = page_reclaims().saturating_sub(reclaims).saturating_sub(brought);
     let (before, after) = (forked.saturating_sub(private.started), ticks().saturating_sub(forked));
