@@ -1,38 +1,62 @@
 //! What the kernel tells of this process in `/proc/self/status`.
+//!
+//! The text does not fit on the smallest stacks that programs call on, so it has a place of its own, for one reader at a
+//! time.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, text};
 
 const BYTES: usize = 4096;
 
-/// The text, as it was when it was read.
+struct Text(UnsafeCell<[u8; BYTES]>);
+
+// SAFETY: used by who holds `BUSY`.
+unsafe impl Sync for Text {}
+
+static TEXT: Text = Text(UnsafeCell::new([0; BYTES]));
+static BUSY: AtomicBool = AtomicBool::new(false);
+
+/// The text, as it was when it was read; the only one while it lives.
 pub struct Status {
-    bytes: [u8; BYTES],
     len: usize,
 }
 
 impl Status {
-    /// Reads it; empty where it cannot be had.
+    /// Reads it; `None` where it cannot be had, or is being read.
     #[inline(never)]
-    pub fn read() -> Self {
-        let mut status = Self { bytes: [0; BYTES], len: 0 };
-        // SAFETY: the calls take a terminated path and a buffer as large as they are told.
+    pub fn read() -> Option<Self> {
+        if BUSY.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        let mut status = Self { len: 0 };
+        // SAFETY: the calls take a terminated path and a buffer as large as they are told, which is this reader's.
         let read = unsafe {
             let flags = n::O_RDONLY | n::O_CLOEXEC;
             let fd = sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/status".as_ptr(), flags);
-            let read = sys!(n::__NR_read, fd, status.bytes.as_mut_ptr(), BYTES);
+            let read = sys!(n::__NR_read, fd, TEXT.0.get(), BYTES);
             let _ = sys!(n::__NR_close, fd);
             read
         };
-        status.len = usize::try_from(read).unwrap_or(0);
-        status
+        status.len = usize::try_from(read).ok()?;
+        Some(status)
     }
 
     /// The number in the line that begins with `name` and a colon; sizes are in KiB.
     pub fn number(&self, name: &[u8]) -> Option<u64> {
-        let lines = self.bytes.get(..self.len)?.split(|&byte| byte == b'\n');
+        // SAFETY: nobody writes while there is a reader.
+        let bytes = unsafe { &*TEXT.0.get() };
+        let lines = bytes.get(..self.len)?.split(|&byte| byte == b'\n');
         let value = lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix(b":")).next()?;
         let digits = value.get(value.iter().position(u8::is_ascii_digit)?..)?;
         text::parse_decimal(digits).map(|(number, _)| number)
+    }
+}
+
+impl Drop for Status {
+    fn drop(&mut self) {
+        BUSY.store(false, Ordering::Release);
     }
 }

@@ -17,6 +17,8 @@ const RUNS_MAX: u32 = 5;
 
 /// The variable that says for which processes speculators make checkpoints.
 const CHECKPOINT_US_MIN: &str = "FOREBAY_CHECKPOINT_US_MIN";
+/// What a fork of no use is taken to cost where memory is short: here nobody shall be too careful.
+const RISK_STALLS: &str = "FOREBAY_RISK_STALLS";
 
 /// Ends an observer that was started before a run: gets the outcome, says what it saw.
 pub type Finish = Box<dyn FnOnce(&mut Outcome) -> String>;
@@ -228,6 +230,7 @@ impl Case {
         scratch.settle(self.cold_names);
         let finishes: Vec<Finish> = self.observers.iter().map(|start| start(&scratch)).collect();
         let mut env = self.env.clone();
+        env.push((RISK_STALLS.to_owned(), "0".to_owned()));
         if self.name.bytes().map(u32::from).sum::<u32>() % 2 == 0 {
             // Every other case has checkpoints, whatever a fork takes.
             env.push((CHECKPOINT_US_MIN.to_owned(), "0".to_owned()));

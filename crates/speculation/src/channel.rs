@@ -68,6 +68,8 @@ pub struct Header {
     pub stall_ticks_min: AtomicU64,
     /// A process whose fork takes longer is worth checkpoints of its speculators.
     pub checkpoint_ticks_min: AtomicU64,
+    /// Stalls that a fork of no use is taken to cost where memory is short.
+    pub risk_stalls: AtomicU64,
     /// Prefetched and not yet consumed bytes that one speculator may have.
     pub horizon_bytes: AtomicU64,
     /// Memory that one speculator may add, in bytes.

@@ -11,27 +11,30 @@
 //!
 //! ```text
 //!     copies of the original's    COPIES_FREE + COPIES_A_HINT * used
-//!     the speculator's own        OWN_FREE    + OWN_A_HINT    * used
+//!     the speculator's own        OWN_FREE    + OWN_A_HINT    * hinted
 //!     hinted and not yet used     AHEAD_FREE  +                 used
 //! ```
 //!
 //! The first two end the speculation; the third makes the speculator wait for the original, so that what is under way
-//! doubles each time that all of it was used.
+//! doubles each time that all of it was used. That bounds the second as well: a speculator that has found something may
+//! go on before it is known what that was good for.
 
 /// Copies of the original's that are allowed before any hint was used.
 pub const COPIES_FREE: u64 = 256;
 /// And more of them for each.
 pub const COPIES_A_HINT: u64 = 8;
-/// Pages of the speculator's own before any hint was used; it has about a hundred before it does anything.
+/// Pages of the speculator's own before it hinted anything; it has about a hundred before it does anything.
 pub const OWN_FREE: u64 = 256;
-/// And more of them for each.
-pub const OWN_A_HINT: u64 = 32;
+/// And more of them for each hint.
+pub const OWN_A_HINT: u64 = 16;
 /// Pages hinted and not yet used, before any was.
 pub const AHEAD_FREE: u64 = 64;
 
-/// The credit of a speculation of which so many hints were used.
+/// The credit of a speculation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credit {
+    /// Hints.
+    pub hinted: u64,
     /// Hints used.
     pub used: u64,
 }
@@ -46,7 +49,7 @@ impl Credit {
     /// Whether it covers so many pages of the speculator's own.
     #[must_use]
     pub const fn covers_own(self, pages: u64) -> bool {
-        pages <= OWN_FREE.saturating_add(self.used.saturating_mul(OWN_A_HINT))
+        pages <= OWN_FREE.saturating_add(self.hinted.saturating_mul(OWN_A_HINT))
     }
 
     /// Pages that may be hinted and not yet used.
@@ -62,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_speculation_that_finds_nothing_takes_little() {
-        let credit = Credit { used: 0 };
+        let credit = Credit::default();
         assert!(credit.covers_copies(COPIES_FREE) && !credit.covers_copies(COPIES_FREE + 1));
         assert!(credit.covers_own(OWN_FREE) && !credit.covers_own(OWN_FREE + 1));
         assert_eq!(credit.ahead_max(), AHEAD_FREE);
@@ -79,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_credit_of_many_hints_has_no_end() {
-        let credit = Credit { used: u64::MAX };
+        let credit = Credit { hinted: u64::MAX, used: u64::MAX };
         assert!(credit.covers_copies(u64::MAX) && credit.covers_own(u64::MAX));
         assert_eq!(credit.ahead_max(), u64::MAX);
     }

@@ -26,8 +26,9 @@
 //!   1/64 to 1/32 s or of the last 1/2 to 1 s (by the clock's rate) took at least 2 % of that time, or of the
 //!   process's life if that is shorter, and it is worth it by the means above.
 //!   Where memory is short, whoever works with what he has loses by what a fork drives out, while whoever only waits
-//!   has nothing to lose. So there, until a speculation was worth it, stalls must have taken 7/8 of the last
-//!   1/16 to 1/8 s besides.
+//!   has nothing to lose. So there, until a speculation was worth it, stalls (and the faults themselves, 33 us each)
+//!   must have taken 7/8 of the last 1/16 to 1/8 s besides; or all forks, each taken to cost as many stalls as the caller says,
+//!   must make up less than 1/64 of the time elapsed.
 //! * *Disabled*, by a **crossing**: when a speculation is judged and the means say that it is not worth it, or
 //!   [`FUTILE_MAX`] speculations in a row yielded less than half a stall; also when stalls become too short or
 //!   forks too dear. (It is no crossing when no speculator was ever started.) One *probe* is made after
@@ -85,8 +86,11 @@ const LEVEL_LESSONS_MAX: u32 = 2;
 const LESSONS: u64 = 16;
 /// Speculations before what they drive out counts.
 const TRIALS: u64 = 3;
-/// Eighths of the time that stalls must take where a fork is a risk.
+/// Eighths of the time that stalls, with what a fault itself takes of a second, must take where a fork is a risk.
 const DESPERATE: u64 = 7;
+const FAULT_PART: u64 = 30_000;
+/// The part of the elapsed time that may be risked.
+const RISK_PART: u64 = 64;
 /// Pages, copies of the original's and such as speculators have for a while, of which one takes the place of something
 /// that is missed later.
 const DISPLACED_PART: u64 = 32;
@@ -180,6 +184,8 @@ pub struct Size {
     pub copy: u64,
     /// Memory is short: a copy takes the place of something else.
     pub displaces: bool,
+    /// Stalls that a fork of no use is taken to cost then.
+    pub risk_stalls: u64,
 }
 
 /// Decides for one process when a stall justifies starting a speculator.
@@ -222,6 +228,8 @@ pub struct Policy {
     spawned_stalls: u64,
     spent: u64,
     saved: u64,
+    /// Time risked on forks where memory was short, beside that spent.
+    risked: u64,
     disabled: bool,
     level: u32,
     /// When a probe may be made, in stalls without prefetch and in time.
@@ -253,7 +261,7 @@ impl Policy {
             yield_mean: YIELD_FIRST * ONE,
             // 100 us, half as much again, and 50 us.
             cost_mean: ticks_per_second / 5_000,
-            size: Size { pages: 0, fork: 0, copy: 0, displaces: false },
+            size: Size { pages: 0, fork: 0, copy: 0, displaces: false, risk_stalls: 0 },
             spawned_pages: 0,
             copied_part: ONE,
             copies_seen: false,
@@ -264,6 +272,7 @@ impl Policy {
             spawned_stalls: 0,
             spent: 0,
             saved: 0,
+            risked: 0,
             disabled: false,
             level: 0,
             probe_stalls: 0,
@@ -328,7 +337,7 @@ impl Policy {
         self.begin(now.saturating_sub(duration));
         self.stalls = self.stalls.saturating_add(1);
         self.short.add(now, duration);
-        self.medium.add(now, duration);
+        self.medium.add(now, duration.saturating_add(self.fault_ticks()));
         self.long.add(now, duration);
         if hinted {
             return;
@@ -351,7 +360,8 @@ impl Policy {
     pub fn on_unseen_stalls(&mut self, from: u64, now: u64, count: u64, duration: u64) {
         let waited = duration.saturating_mul(count).min(now.saturating_sub(from));
         self.short.add_over(from, now, waited);
-        self.medium.add_over(from, now, waited);
+        let faulting = self.fault_ticks().saturating_mul(count);
+        self.medium.add_over(from, now, waited.saturating_add(faulting).min(now.saturating_sub(from)));
         self.long.add_over(from, now, waited);
         self.stalls = self.stalls.saturating_add(count);
         self.stalls_cold = self.stalls_cold.saturating_add(count);
@@ -362,7 +372,19 @@ impl Policy {
     #[must_use]
     pub fn dares(&self, now: u64) -> bool {
         let proven = self.good > 0 && !self.disabled;
-        !self.size.displaces || proven || self.medium.spent(now) >= self.medium.part(DESPERATE)
+        let desperate = || self.medium.spent(now) >= self.medium.part(DESPERATE);
+        let risk = self.risked.saturating_add(self.risk()).saturating_mul(RISK_PART);
+        !self.size.displaces || proven || desperate() || risk <= now.saturating_sub(self.start)
+    }
+
+    /// Processor time of a page fault: not much, but beside a short stall it is.
+    const fn fault_ticks(&self) -> u64 {
+        self.ticks_per_second / FAULT_PART
+    }
+
+    /// What a fork may have the original wait for, once.
+    const fn risk(&self) -> u64 {
+        self.stall_mean.saturating_mul(self.size.risk_stalls)
     }
 
     /// The original started a speculator, which took `cost` ticks of its time; `hidden_in_stall` if the read
@@ -376,6 +398,9 @@ impl Policy {
         self.spawns = self.spawns.saturating_add(1);
         self.charged_copies = self.allowance(cost);
         self.spawned_pages = self.size.pages;
+        if self.size.displaces {
+            self.risked = self.risked.saturating_add(self.risk());
+        }
         self.unjudged = true;
         self.spawned_stalls = self.stalls_cold;
         self.saturated_stalls = self.stalls_cold.saturating_add(SATURATED_STALLS);
@@ -421,6 +446,9 @@ impl Policy {
         self.futile = if gained < YIELD_MIN { self.futile.saturating_add(1) } else { 0 };
         if self.good >= STEADY {
             self.level = 0;
+        }
+        if worth_it {
+            self.risked = 0;
         }
         if self.disabled {
             if worth_it {

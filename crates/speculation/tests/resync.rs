@@ -96,7 +96,7 @@ fn process(fork: u64, hidden: bool, reads: u64, stall: u64, right: u64, wrong: u
 
 /// Of a process whose pages take `copies` ticks to copy.
 fn size(fork: u64, copies: u64) -> Size {
-    Size { pages: 256, fork, copy: copies / 256, displaces: false }
+    Size { pages: 256, fork, copy: copies / 256, displaces: false, risk_stalls: 256 }
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn where_memory_is_short_copies_cost_stalls() {
     let forks = |displaces: bool| {
         let (mut policy, mut now, mut forks) = (Policy::new(SECOND), SECOND, 0);
         policy.begin(now);
-        policy.expect_cost(Size { pages: 10_000, fork: 600 * US, copy: US, displaces });
+        policy.expect_cost(Size { pages: 10_000, fork: 600 * US, copy: US, displaces, risk_stalls: 256 });
         for _ in 0..60_000 {
             now += MS;
             if policy.judge_due() && policy.armed(now) {
@@ -224,7 +224,7 @@ fn where_memory_is_short_only_who_waits_most_of_the_time_dares() {
     let dares = |displaces: bool, compute: u64| {
         let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
         policy.begin(now);
-        policy.expect_cost(Size { pages: 10_000, fork: 600 * US, copy: US, displaces });
+        policy.expect_cost(Size { pages: 10_000, fork: 600 * US, copy: US, displaces, risk_stalls: 256 });
         for _ in 0..1_000 {
             now += compute + MS;
             policy.on_stall(now, MS, false);
@@ -241,7 +241,7 @@ fn where_memory_is_short_only_who_waits_most_of_the_time_dares() {
 fn whose_speculation_was_of_use_dares_again() {
     let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
     policy.begin(now);
-    policy.expect_cost(Size { pages: 10_000, fork: 600 * US, copy: US, displaces: true });
+    policy.expect_cost(Size { pages: 10_000, fork: 600 * US, copy: US, displaces: true, risk_stalls: 256 });
     let mut wait = |policy: &mut Policy| {
         for _ in 0..1_000 {
             now += 2 * MS;
@@ -423,7 +423,7 @@ proptest! {
                 Event::End(used, late, wrong) => policy.on_end(now, used, late, wrong),
                 Event::Saturated(saturated) => policy.set_saturated(saturated),
             }
-            policy.expect_cost(Size { pages: now, fork: now, copy: now, displaces: now % 2 == 0 });
+            policy.expect_cost(Size { pages: now, fork: now, copy: now, displaces: now % 2 == 0, risk_stalls: now });
             policy.on_copies(now, now);
             let _ = (policy.armed(now), policy.judge_due(), policy.crossings(), policy.saved());
         }

@@ -6,9 +6,8 @@ use core::sync::atomic::Ordering::{self, Relaxed};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, ticks};
 use forebay_speculation::channel::{Header, Off, Slot};
-use forebay_speculation::credit::Credit;
 
-use super::verdict::{copied_pages, judge, judge_in_time};
+use super::verdict::{copied_too_much, judge, judge_in_time};
 use super::{
     BUSY, LIVE, PROCESS, Private, is_held, may_speculate, private, process_id, remember_program, repair,
     spawn, turn_off,
@@ -119,8 +118,7 @@ fn attend(slot: &Slot, private: &mut Private, now: u64, grace: u64) {
     }
     let ended = slot.speculator_pid.load(Relaxed) == 0;
     let impatient = now > private.faults.patient_until;
-    let credit = Credit { used: private.used };
-    if impatient && private.policy.memory_is_short() && !credit.covers_copies(copied_pages(slot, private)) {
+    if impatient && copied_too_much(slot, private) {
         judge_in_time(slot, private);
         return;
     }

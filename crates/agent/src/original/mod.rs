@@ -73,6 +73,8 @@ struct Private {
     stops: u32,
     /// When the size of the process was last looked at.
     weighed_at: u64,
+    /// Pages of its own that it had then, swapped out or not.
+    anonymous_pages: u64,
     track: Track,
     switches: [(usize, i64); 16],
 }
@@ -81,6 +83,7 @@ struct Private {
 #[derive(Clone, Copy)]
 struct Forked {
     reclaims: u64,
+    anonymous_pages: u64,
     at: u64,
     /// Hints used.
     used: u64,
@@ -101,11 +104,12 @@ static PRIVATE: PrivateCell = PrivateCell(UnsafeCell::new(Private {
     late_saved: 0,
     misses: 0,
     faults: fault::Seen::new(),
-    forked: Forked { reclaims: 0, at: 0, used: 0, memory_ends: 0 },
+    forked: Forked { reclaims: 0, anonymous_pages: 0, at: 0, used: 0, memory_ends: 0 },
     speculator_pages: 0,
     started: 0,
     stops: 0,
     weighed_at: 0,
+    anonymous_pages: 0,
     track: Track::new(),
     switches: [(0, 0); 16],
 }));
@@ -306,7 +310,7 @@ pub fn is_confined(header: &Header) -> bool {
     if unsafe { sys!(n::__NR_prctl, prctl::PR_GET_SECCOMP) } == 0 {
         return false;
     }
-    let filters = Status::read().number(b"Seccomp_filters");
+    let filters = Status::read().and_then(|status| status.number(b"Seccomp_filters"));
     filters.is_none_or(|count| count > header.seccomp_filters.load(Relaxed).into())
 }
 
@@ -685,13 +689,19 @@ fn spawn(in_flight: bool) -> Option<Spawned> {
     private.late_saved = 0;
     private.misses = 0;
     let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
-    size::weigh(private, ticks_per_us);
+    let _ = size::weigh(private, size::WEIGHED_US);
     let now = ticks();
     if !private.policy.armed(now) || !private.policy.dares(now) {
         return None;
     }
     let used = slot.counters.hints_used.load(Relaxed);
-    private.forked = Forked { reclaims: page_reclaims(), at: ticks(), used, memory_ends: memory_ends(slot) };
+    private.forked = Forked {
+        reclaims: page_reclaims(),
+        anonymous_pages: private.anonymous_pages,
+        at: ticks(),
+        used,
+        memory_ends: memory_ends(slot),
+    };
     private.stops = session::header()?.stops.load(Relaxed);
     let stall_us = private.policy.stall_mean() / ticks_per_us;
     let checkpoints = private.policy.size_fork() > session::header()?.checkpoint_ticks_min.load(Relaxed);

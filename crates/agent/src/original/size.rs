@@ -14,30 +14,34 @@ use crate::status::Status;
 /// What a fork takes for each page, and a copy of one at its first write.
 const FORK_PAGE_NS: u64 = 62;
 const COPY_PAGE_NS: u64 = 1250;
-/// Between looks at the size of the process.
-const WEIGHED_US: u64 = 10_000;
+/// Between looks at the size of the process, before a fork and after.
+pub const WEIGHED_US: u64 = 10_000;
+pub const WEIGHED_AGAIN_US: u64 = 2_000;
 const PAGE_KIB: u64 = 4;
 
-/// Tells the policy what the process's size makes of a fork.
+/// Tells the policy what the process's size makes of a fork, if nobody did in the last `interval_us`; whether so.
 #[inline(never)]
-pub fn weigh(private: &mut Private, ticks_per_us: u64) {
+pub fn weigh(private: &mut Private, interval_us: u64) -> bool {
+    let Some(header) = session::header() else { return false };
+    let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     let now = ticks();
-    if private.weighed_at != 0 && now.saturating_sub(private.weighed_at) < WEIGHED_US * ticks_per_us {
-        return;
+    if private.weighed_at != 0 && now.saturating_sub(private.weighed_at) < interval_us * ticks_per_us {
+        return false;
     }
     private.weighed_at = now;
-    let status = Status::read();
+    let Some(status) = Status::read() else { return false };
     let pages = |name: &[u8]| status.number(name).unwrap_or(0) / PAGE_KIB;
     // Pages of files are not copied, and their entries not forked. Those that are swapped out have entries.
     let (resident, swapped) = (pages(b"RssAnon"), pages(b"VmSwap"));
-    let memory_is_enough =
-        session::header().is_some_and(|header| header.memory.load(Relaxed) == MEMORY_ENOUGH);
+    private.anonymous_pages = resident.saturating_add(swapped);
     private.policy.expect_cost(Size {
         pages: resident,
-        fork: resident.saturating_add(swapped).saturating_mul(FORK_PAGE_NS * ticks_per_us) / 1000,
+        fork: private.anonymous_pages.saturating_mul(FORK_PAGE_NS * ticks_per_us) / 1000,
         copy: COPY_PAGE_NS * ticks_per_us / 1000,
-        displaces: swapped > 0 && !memory_is_enough,
+        displaces: swapped > 0 && header.memory.load(Relaxed) != MEMORY_ENOUGH,
+        risk_stalls: header.risk_stalls.load(Relaxed),
     });
+    true
 }
 
 /// About what it takes to copy a page at its first write.

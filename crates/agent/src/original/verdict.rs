@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_sigsafe::ticks;
 use forebay_speculation::channel::{End, LOG_ENTRIES, LOGS, Slot};
+use forebay_speculation::credit::Credit;
 use forebay_speculation::log::Consumer;
 use forebay_speculation::site;
 
@@ -110,14 +111,25 @@ pub fn blamed(slot: &Slot, generation: u32) -> Option<u32> {
     last.checked_sub(1)
 }
 
+/// Whether the original copied more pages because of the last fork than what came of that is worth.
+pub fn copied_too_much(slot: &Slot, private: &mut Private) -> bool {
+    let credit = Credit { used: private.used, hinted: 0 };
+    private.policy.memory_is_short()
+        && !credit.covers_copies(copied_pages(slot, private))
+        // By what it has grown meanwhile it may as well be less.
+        && size::weigh(private, size::WEIGHED_AGAIN_US)
+        && !credit.covers_copies(copied_pages(slot, private))
+}
+
 /// Pages that the original copied because of the last fork: its reclaims since then, less what it had before in the same
-/// time, and less the pages that hints had brought.
+/// time or what it has grown by, and less the pages that hints had brought.
 #[inline(never)]
-pub fn copied_pages(slot: &Slot, private: &Private) -> u64 {
-    let Forked { reclaims, at: forked, used, .. } = private.forked;
+fn copied_pages(slot: &Slot, private: &Private) -> u64 {
+    let Forked { reclaims, anonymous_pages, at: forked, used, .. } = private.forked;
     let brought = slot.counters.hints_used.load(Relaxed).saturating_sub(used);
     let since = page_reclaims().saturating_sub(reclaims).saturating_sub(brought);
     let (before, after) = (forked.saturating_sub(private.started), ticks().saturating_sub(forked));
     let usual = u128::from(reclaims) * u128::from(after) / u128::from(before.max(1));
-    since.saturating_sub(u64::try_from(usual).unwrap_or(u64::MAX))
+    let grown = private.anonymous_pages.saturating_sub(anonymous_pages);
+    since.saturating_sub(u64::try_from(usual).unwrap_or(u64::MAX).max(grown))
 }

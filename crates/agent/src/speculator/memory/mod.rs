@@ -132,7 +132,8 @@ pub fn prepare(state: &mut State, circumstances: &Circumstances) {
 /// What may be taken of memory that is short.
 fn credit(state: &State) -> Option<Credit> {
     let used = state.slot.counters.hints_used.load(Relaxed);
-    state.memory.used_before.map(|before| Credit { used: used.saturating_sub(before) })
+    let hinted = state.hints.issued;
+    state.memory.used_before.map(|before| Credit { hinted, used: used.saturating_sub(before) })
 }
 
 /// Ends this process where memory is short and it took too much.
