@@ -23,8 +23,9 @@
 pub const COPIES_FREE: u64 = 256;
 /// And more of them for each.
 pub const COPIES_A_HINT: u64 = 8;
-/// Pages of the speculator's own before it hinted anything; it has about a hundred before it does anything.
-pub const OWN_FREE: u64 = 256;
+/// Pages of the speculator's own before it hinted anything; it has about a hundred before it does
+/// anything, and as many again after a checkpoint.
+pub const OWN_FREE: u64 = 512;
 /// And more of them for each hint.
 pub const OWN_A_HINT: u64 = 16;
 /// Pages hinted and not yet used, before any was.

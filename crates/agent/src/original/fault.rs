@@ -22,8 +22,10 @@ const MISSES_MAX: u64 = 4096;
 /// What a speculator gets to find something, as a part of a second, besides twice what its fork took: it has as much to
 /// do with its page tables.
 const GRACE_PART: u64 = 100;
-/// Faults in a row at which no speculation was justified, after which signals are not wanted for a while.
-const FUTILE_MAX: u32 = 256;
+/// Faults in a row at which no speculation was justified, after which signals are not wanted for a while; those count
+/// more at which the policy was not armed either.
+const FUTILE_MAX: u32 = 4096;
+const HOPELESS: u32 = 16;
 
 /// Beside longer stalls a signal, of some microseconds, does not count.
 const QUIET_STALL_US: u64 = 300;
@@ -88,9 +90,10 @@ fn note() -> Option<Spawned> {
     if LIVE.load(Relaxed) != 0 || !may_speculate() {
         return None;
     }
-    let spawned = if private.policy.armed(now) { spawn(false) } else { None };
+    let armed = private.policy.armed(now);
+    let spawned = if armed { spawn(false) } else { None };
     if spawned.is_none() {
-        private.faults.futile += 1;
+        private.faults.futile += if armed { 1 } else { HOPELESS };
         if private.faults.futile >= FUTILE_MAX {
             private.faults.futile = 0;
             let second = session::header()?.ticks_per_second.load(Relaxed);
