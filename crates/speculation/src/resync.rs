@@ -27,8 +27,8 @@
 //!   process's life if that is shorter, and it is worth it by the means above.
 //!   Where memory is short, whoever works with what he has loses by what a fork drives out, while whoever only waits
 //!   has nothing to lose. So there, until a speculation was worth it, stalls (and the faults themselves, 33 us each)
-//!   must have taken 7/8 of the last 1/32 to 1/16 s besides; or all forks, each taken to cost as many stalls as the caller says,
-//!   must make up less than 1/64 of the time elapsed.
+//!   must have taken 7/8 of the last 1/32 to 1/16 s besides; or all forks, each taken to cost as many stalls as the
+//!   caller says, must make up less than 1/64 of the time elapsed.
 //! * *Disabled*, by a **crossing**: when a speculation is judged and the means say that it is not worth it, or
 //!   [`FUTILE_MAX`] speculations in a row yielded less than half a stall; also when stalls become too short or
 //!   forks too dear. (It is no crossing when no speculator was ever started.) One *probe* is made after
