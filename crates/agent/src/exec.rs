@@ -6,7 +6,7 @@ use forebay_sigsafe::elf::{Elf_Ehdr, Elf_Phdr, PT_INTERP};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, text};
 use forebay_speculation::channel::{Header, Unassisted};
-use forebay_speculation::resync::ProgramRecord;
+use forebay_speculation::program::ProgramRecord;
 use forebay_speculation::signature::Signature;
 
 use crate::entry::Call;
@@ -131,7 +131,7 @@ unsafe fn inject(directory: usize, path: *const u8, workspace: &mut Workspace) -
 }
 
 fn worth_it(header: &Header, key: u64) -> bool {
-    let Some(program) = forebay_speculation::resync::program(&header.programs, key) else { return true };
+    let Some(program) = forebay_speculation::program::program(&header.programs, key) else { return true };
     let (record, inject) = ProgramRecord::decide(program.record.load(Ordering::Relaxed));
     program.record.store(record, Ordering::Relaxed);
     inject

@@ -19,6 +19,11 @@ unsafe impl Sync for Text {}
 static TEXT: Text = Text(UnsafeCell::new([0; BYTES]));
 static BUSY: AtomicBool = AtomicBool::new(false);
 
+/// In a forked child: whoever was reading it is not here.
+pub fn forget() {
+    BUSY.store(false, Ordering::Relaxed);
+}
+
 /// The text, as it was when it was read; the only one while it lives.
 pub struct Status {
     len: usize,

@@ -249,7 +249,7 @@ pub struct Device {
 pub struct Program {
     /// Hash of the path that was executed; 0 for a free entry.
     pub key: AtomicU64,
-    /// State of [`crate::resync::ProgramRecord`], packed by it.
+    /// State of [`crate::program::ProgramRecord`], packed by it.
     pub record: AtomicU64,
 }
 

@@ -15,6 +15,8 @@ pub mod control;
 pub mod credit;
 pub mod inflight;
 pub mod log;
+pub mod program;
 pub mod resync;
 pub mod signature;
 pub mod site;
+mod window;

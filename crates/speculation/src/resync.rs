@@ -1,4 +1,4 @@
-//! When the original should start a speculator, and which programs should get an agent at all.
+//! When the original should start a speculator.
 //!
 //! # Model
 //!
@@ -54,19 +54,10 @@
 //! expected. The first fork of all is also justified when it costs less than what the stalls of the last half
 //! second took: a large process that waits all the time need not wait for minutes until it may try.
 //!
-//! # Programs
-//!
-//! [`ProgramRecord`] spares executables that never stall the loading of an agent: the first [`STARTS_FIRST`]
-//! starts get one, then every 2nd, 4th ... up to every [`STARTS_APART_MAX`]th as long as no stall is reported;
-//! a stall gives it to the next [`STARTS_TRUSTED`] starts. [`program_index`] is the order in which the shared
-//! table of programs is probed.
-//!
 //! Times are in ticks; yields and means of them have 8 fractional bits.
 
-use core::sync::atomic::Ordering::Relaxed;
-
-use crate::channel::{PROGRAMS, Program};
 use crate::credit::{COPIES_FREE, OWN_FREE};
+use crate::window::Window;
 
 /// Hints that a speculation is taken to be good for before one was seen.
 pub const YIELD_FIRST: u64 = 8;
@@ -100,78 +91,6 @@ const SATURATED_STALLS: u64 = 256;
 const ONE: u64 = 1 << 8;
 /// Less is no yield at all.
 const YIELD_MIN: u64 = ONE / 2;
-
-/// Time spent within a window that slides over time: the present bucket, and of the one before the part that
-/// the window still covers.
-#[derive(Clone, Copy, Debug)]
-struct Window {
-    /// log2 of the bucket's length in ticks.
-    shift: u32,
-    bucket: u64,
-    current: u64,
-    previous: u64,
-}
-
-impl Window {
-    const fn new(ticks: u64) -> Self {
-        Self { shift: 63 - (ticks | 1).leading_zeros(), bucket: 0, current: 0, previous: 0 }
-    }
-
-    /// Both buckets as they stand when `bucket` is the present one.
-    #[inline]
-    fn at(&self, bucket: u64) -> (u64, u64) {
-        match bucket.wrapping_sub(self.bucket) {
-            0 => (self.previous, self.current),
-            1 => (self.current, 0),
-            // A clock that steps back a little stays in the bucket.
-            u64::MAX => (self.previous, self.current),
-            _ => (0, 0),
-        }
-    }
-
-    fn add(&mut self, now: u64, ticks: u64) {
-        let bucket = now >> self.shift;
-        let (previous, current) = self.at(bucket);
-        *self = Self { shift: self.shift, bucket, previous, current: current.saturating_add(ticks) };
-    }
-
-    /// Adds what was spent evenly from `from` to `now`.
-    fn add_over(&mut self, from: u64, now: u64, ticks: u64) {
-        let begin = now >> self.shift << self.shift;
-        let length = 1u64 << self.shift;
-        let part = |start: u64, end: u64| {
-            let within = end.saturating_sub(start.max(from));
-            let part = u128::from(ticks) * u128::from(within) / u128::from(now.saturating_sub(from).max(1));
-            u64::try_from(part).unwrap_or(u64::MAX)
-        };
-        if from < begin {
-            self.add(begin - 1, part(begin.saturating_sub(length), begin));
-        }
-        self.add(now, part(begin, now));
-    }
-
-    /// A part of the window, in eighths.
-    const fn part(&self, eighths: u64) -> u64 {
-        (1 << self.shift) / 8 * eighths
-    }
-
-    /// What was spent within the window.
-    #[inline]
-    fn spent(&self, now: u64) -> u64 {
-        let length = 1u64 << self.shift;
-        let (previous, current) = self.at(now >> self.shift);
-        let gone = now & (length - 1);
-        let remaining = (u128::from(previous) * u128::from(length - gone)) >> self.shift;
-        u64::try_from(remaining).unwrap_or(u64::MAX).saturating_add(current)
-    }
-
-    /// Whether at least 1/50 of the window, or of `age` if that is shorter, was spent.
-    #[inline]
-    fn at_least_a_fiftieth(&self, now: u64, age: u64) -> bool {
-        let spent = self.spent(now);
-        spent > 0 && u128::from(spent) * 50 >= u128::from((1u64 << self.shift).min(age))
-    }
-}
 
 /// What the size of a process makes of a fork of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -316,16 +235,16 @@ impl Policy {
         self.size.displaces && self.spawns > TRIALS
     }
 
-    /// What is waited for because so many copies, and pages of speculators, took its place.
-    fn missed(&self, copies: u64, theirs: u64) -> u64 {
-        (copies.saturating_add(theirs) / DISPLACED_PART).saturating_mul(self.stall_mean)
+    /// What is waited for because so many pages took its place.
+    fn missed(&self, pages: u64) -> u64 {
+        (pages / DISPLACED_PART).saturating_mul(self.stall_mean)
     }
 
     /// What another speculation is taken to cost.
     fn cost(&self) -> u64 {
         let copied = scaled(self.copied_part, self.size.pages);
         // One that nothing comes of is ended when it has taken its credit.
-        let missed = || self.missed(copied.min(COPIES_FREE), self.taken_mean.min(OWN_FREE));
+        let missed = || self.missed(copied.min(COPIES_FREE).saturating_add(self.taken_mean.min(OWN_FREE)));
         let missed = if self.displaces() { missed() } else { 0 };
         let copies = copied.saturating_mul(self.size.copy).saturating_add(missed);
         self.cost_mean.max(self.size.fork.saturating_add(copies))
@@ -418,7 +337,7 @@ impl Policy {
     ///
     /// What the allowance of the fork does not cover counts against the overhead bound.
     pub fn on_copies(&mut self, pages: u64, theirs: u64) {
-        let missed = if self.displaces() { self.missed(pages, theirs) } else { 0 };
+        let missed = if self.displaces() { self.missed(pages.saturating_add(theirs)) } else { 0 };
         let cost = pages.saturating_mul(self.size.copy).saturating_add(missed);
         let more = cost.saturating_sub(self.charged_copies);
         self.spent = self.spent.saturating_add(more);
@@ -596,89 +515,4 @@ fn mean(mean: u64, sample: u64, shift: u32) -> u64 {
 #[inline]
 fn scaled(figure: u64, ticks: u64) -> u64 {
     u64::try_from((u128::from(figure) * u128::from(ticks)) >> 8).unwrap_or(u64::MAX)
-}
-
-/// Starts of an executable that get an agent before anything is known of it.
-pub const STARTS_FIRST: u64 = 4;
-/// Starts that get an agent after a stall was reported.
-pub const STARTS_TRUSTED: u64 = 64;
-/// Every how manieth start of an executable that never stalls gets an agent, in the end.
-pub const STARTS_APART_MAX: u64 = 64;
-
-/// What is known of an executable, packed in one word; 0 is nothing.
-///
-/// Bits 0..8: starts yet to get an agent whatever happens; 8..16: starts to pass over before the next one that
-/// does; 16..24: starts from one that does to the next; bit 63: not new.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProgramRecord {
-    sure: u64,
-    pass_over: u64,
-    apart: u64,
-}
-
-impl ProgramRecord {
-    const KNOWN: u64 = 1 << 63;
-
-    fn unpack(word: u64) -> Self {
-        if word & Self::KNOWN == 0 {
-            return Self { sure: STARTS_FIRST, pass_over: 0, apart: 1 };
-        }
-        Self {
-            sure: (word & 0xff).min(STARTS_TRUSTED),
-            pass_over: (word >> 8 & 0xff).min(STARTS_APART_MAX),
-            apart: (word >> 16 & 0xff).clamp(1, STARTS_APART_MAX),
-        }
-    }
-
-    fn pack(self) -> u64 {
-        Self::KNOWN | self.sure | self.pass_over << 8 | self.apart << 16
-    }
-
-    /// Whether the start of this executable at hand gets an agent, and the record with that start in it.
-    #[must_use]
-    pub fn decide(word: u64) -> (u64, bool) {
-        let mut record = Self::unpack(word);
-        let inject = record.sure > 0 || record.pass_over == 0;
-        if record.sure > 0 {
-            record.sure -= 1;
-        } else if record.pass_over > 0 {
-            record.pass_over -= 1;
-        } else {
-            record.apart = (record.apart * 2).min(STARTS_APART_MAX);
-            record.pass_over = record.apart - 1;
-        }
-        (record.pack(), inject)
-    }
-
-    /// The record after a process of this executable stalled.
-    #[must_use]
-    pub fn on_stall(_word: u64) -> u64 {
-        Self { sure: STARTS_TRUSTED, pass_over: 0, apart: 1 }.pack()
-    }
-}
-
-/// Entries of the table of programs that are looked at for one key.
-pub const PROGRAM_PROBES: usize = 8;
-
-/// Indices at which the program with this key may be, in the order to look.
-pub fn program_index(key: u64) -> impl Iterator<Item = usize> {
-    let first = (key ^ key >> 32) as usize;
-    (0..PROGRAM_PROBES).map(move |probe| first.wrapping_add(probe) & (PROGRAMS - 1))
-}
-
-const _: () = assert!(PROGRAMS.is_power_of_two());
-
-/// The entry of the program with this key, claimed if it has none; `None` if all its places are taken.
-#[must_use]
-pub fn program(programs: &[Program; PROGRAMS], key: u64) -> Option<&Program> {
-    let key = key.max(1);
-    program_index(key).map(|index| &programs[index & (PROGRAMS - 1)]).find(|program| {
-        let found = program.key.load(Relaxed);
-        found == key
-            || found == 0
-                && match program.key.compare_exchange(0, key, Relaxed, Relaxed) {
-                    Ok(_) => true,
-                    Err(other) => other == key,
-                }
-    })
 }

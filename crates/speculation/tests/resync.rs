@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 
 use forebay_speculation::channel::{PROGRAMS, Program};
-use forebay_speculation::resync::{
-    PROGRAM_PROBES, Policy, ProgramRecord, STARTS_APART_MAX, STARTS_FIRST, STARTS_TRUSTED, Size, program,
-    program_index,
+use forebay_speculation::program::{
+    PROGRAM_PROBES, ProgramRecord, STARTS_APART_MAX, STARTS_FIRST, STARTS_TRUSTED, program, program_index,
 };
+use forebay_speculation::resync::{Policy, Size};
 use proptest::prelude::*;
 use support::Chance;
 
@@ -234,6 +234,25 @@ fn where_memory_is_short_only_who_waits_most_of_the_time_dares() {
     };
     assert!(dares(true, MS / 20) && !dares(true, MS / 2));
     assert!(dares(false, MS / 20) && dares(false, MS / 2));
+}
+
+/// A fork of no use may cost 256 stalls: that is little for a program that runs for long, but only once in a while.
+#[test]
+fn where_memory_is_short_a_long_run_may_risk_a_fork_now_and_then() {
+    let (mut policy, mut now, mut forks) = (Policy::new(SECOND), SECOND, 0);
+    policy.begin(now);
+    policy.expect_cost(Size { pages: 10_000, fork: 600 * US, copy: US, displaces: true, risk_stalls: 256 });
+    for _ in 0..50_000 {
+        now += 2 * MS;
+        policy.on_stall(now, MS, false);
+        if policy.dares(now) {
+            forks += 1;
+            policy.on_spawn(now, 600 * US, false);
+            policy.on_end(now, 0, 0, 0);
+        }
+    }
+    // 100 s, of which each may risk 1/64 for 256 ms.
+    assert!((5..=7).contains(&forks), "{forks}");
 }
 
 /// One that was of use shows that it can be.

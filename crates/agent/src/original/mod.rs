@@ -8,6 +8,7 @@
 //! is needed.
 
 mod fault;
+mod resync;
 mod size;
 mod track;
 mod verdict;
@@ -20,16 +21,18 @@ use forebay_sigsafe::general as n;
 use forebay_sigsafe::{prctl, sys, ticks};
 use forebay_speculation::channel::{GO, HOLD, Header, LEASES_SOME, Off, Slot};
 use forebay_speculation::inflight::InflightLimit;
-use forebay_speculation::resync::{self, Policy, ProgramRecord};
+use forebay_speculation::program::{self, ProgramRecord};
+use forebay_speculation::resync::Policy;
 
 pub use self::fault::on_fault;
+use self::resync::{Forked, probe, spawn};
 use self::track::{Standing, Track, compare, repair};
-use self::verdict::{is_lost, judge, judge_if_due, memory_ends};
+use self::verdict::{is_lost, judge, judge_if_due};
 use crate::attention::{self, Period};
 use crate::calls::{self, Class};
 use crate::entry::Call;
-use crate::spawn::{self, Circumstances, Spawned};
-use crate::status::Status;
+use crate::spawn::{self, Spawned};
+use crate::status::{self, Status};
 use crate::{exec, faults, role, session, signatures, speculator, trace};
 
 /// Process that the state below is of; another one running this code is a vfork child, which only passes through.
@@ -79,18 +82,6 @@ struct Private {
     switches: [(usize, i64); 16],
 }
 
-/// How things stood when the original was last forked.
-#[derive(Clone, Copy)]
-struct Forked {
-    reclaims: u64,
-    anonymous_pages: u64,
-    at: u64,
-    /// Hints used.
-    used: u64,
-    /// Speculators that had ended because they took too much memory.
-    memory_ends: u64,
-}
-
 struct PrivateCell(UnsafeCell<Private>);
 
 // SAFETY: access is by the rule of `Private`; a signal handler that breaks it can garble figures and decisions, not
@@ -104,7 +95,7 @@ static PRIVATE: PrivateCell = PrivateCell(UnsafeCell::new(Private {
     late_saved: 0,
     misses: 0,
     faults: fault::Seen::new(),
-    forked: Forked { reclaims: 0, anonymous_pages: 0, at: 0, used: 0, memory_ends: 0 },
+    forked: Forked::new(),
     speculator_pages: 0,
     started: 0,
     stops: 0,
@@ -171,6 +162,7 @@ fn begin_forked_child() {
     BUSY.store(false, Relaxed);
     session::forget_slot();
     spawn::forget();
+    status::forget();
     if let Some(header) = session::header() {
         begin(header);
         faults::begin_forked_child(header, process_id());
@@ -628,102 +620,8 @@ fn remember_program() {
     if key == 0 {
         return;
     }
-    let program = session::header().and_then(|header| resync::program(&header.programs, key));
+    let program = session::header().and_then(|header| program::program(&header.programs, key));
     if let Some(program) = program {
         program.record.store(ProgramRecord::on_stall(program.record.load(Relaxed)), Relaxed);
     }
-}
-
-/// Finds out whether a read is about to stall, starting the device on it; if so, a speculator is forked.
-///
-/// # Safety
-/// `call` is a read of the program's, of `descriptor`.
-#[cold]
-unsafe fn probe(call: &Call, descriptor: usize) -> Option<Spawned> {
-    PROBES.fetch_sub(1, Relaxed);
-    // SAFETY: the caller's.
-    if !unsafe { spawn::will_stall(call, descriptor) } {
-        return None;
-    }
-    if BUSY.swap(true, core::sync::atomic::Ordering::Acquire) {
-        return None;
-    }
-    let now = ticks();
-    if let Some(slot) = session::slot().filter(|slot| is_lost(slot, private())) {
-        repair_or_judge(slot, private(), now);
-    }
-    let spawned = if LIVE.load(Relaxed) == 0 && private().policy.armed(now) { spawn(true) } else { None };
-    if spawned != Some(Spawned::Speculator) {
-        BUSY.store(false, core::sync::atomic::Ordering::Release);
-    }
-    spawned
-}
-
-/// Forks a speculator; `in_flight` where the device already works on what the original waits for.
-#[inline(never)]
-fn spawn(in_flight: bool) -> Option<Spawned> {
-    PROBES.store(0, Relaxed);
-    let process = PROCESS.load(Relaxed);
-    if process_id() != process {
-        return None;
-    }
-    if session::header()?.enabled.load(Relaxed) == 0 {
-        turn_off(Off::Disabled);
-        return None;
-    }
-    if session::header()?.leases.load(Relaxed) == LEASES_SOME {
-        // What a speculator opens could break one.
-        locks_files();
-        return None;
-    }
-    let slot = match session::claim(process) {
-        Ok(slot) => slot,
-        Err(reason) => {
-            turn_off(reason);
-            return None;
-        }
-    };
-    let private = private();
-    private.used = 0;
-    private.late = 0;
-    private.late_saved = 0;
-    private.misses = 0;
-    let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
-    let _ = size::weigh(private, size::WEIGHED_US);
-    let now = ticks();
-    if !private.policy.armed(now) || !private.policy.dares(now) {
-        return None;
-    }
-    let used = slot.counters.hints_used.load(Relaxed);
-    private.forked = Forked {
-        reclaims: page_reclaims(),
-        anonymous_pages: private.anonymous_pages,
-        at: ticks(),
-        used,
-        memory_ends: memory_ends(slot),
-    };
-    private.stops = session::header()?.stops.load(Relaxed);
-    let stall_us = private.policy.stall_mean() / ticks_per_us;
-    let checkpoints = private.policy.size_fork() > session::header()?.checkpoint_ticks_min.load(Relaxed);
-    private.track.begin(checkpoints);
-    let circumstances =
-        Circumstances { stall_us, checkpoints, memory_is_short: private.policy.memory_is_short() };
-    let before = ticks();
-    let Some((spawned, generation)) = spawn::fork(slot, circumstances) else {
-        count_off(Off::NoFork);
-        private.policy.on_end(ticks(), 0, 0, 0);
-        return None;
-    };
-    if spawned == Spawned::Speculator {
-        return Some(spawned);
-    }
-    let after = ticks();
-    trace::tell(b"forked: ticks, in flight", &[after.wrapping_sub(before), in_flight.into()]);
-    private.policy.on_spawn(after, after.wrapping_sub(before), in_flight);
-    slot.counters.resyncs.fetch_add(1, Relaxed);
-    slot.counters.resync_ticks.fetch_add(after.wrapping_sub(before), Relaxed);
-    OWNER.store(forebay_sigsafe::thread_pointer(), Relaxed);
-    attention::renew();
-    LIVE.store(generation, Relaxed);
-    Some(spawned)
 }

@@ -1,0 +1,128 @@
+//! The original forks a speculator: at a read that is about to stall, or after a stall.
+
+use core::sync::atomic::Ordering::{self, Relaxed};
+
+use forebay_sigsafe::ticks;
+use forebay_speculation::channel::{LEASES_SOME, Off};
+
+use super::verdict::{is_lost, memory_ends};
+use super::{
+    BUSY, LIVE, OWNER, PROBES, PROCESS, count_off, locks_files, page_reclaims, private, process_id,
+    repair_or_judge, size, turn_off,
+};
+use crate::entry::Call;
+use crate::spawn::{self, Circumstances, Spawned};
+use crate::{attention, session, trace};
+
+/// How things stood when the original was last forked.
+#[derive(Clone, Copy)]
+pub struct Forked {
+    pub reclaims: u64,
+    pub anonymous_pages: u64,
+    pub at: u64,
+    /// Hints used.
+    pub used: u64,
+    /// Speculators that had ended because they took too much memory.
+    pub memory_ends: u64,
+}
+
+impl Forked {
+    /// Never.
+    pub const fn new() -> Self {
+        Self { reclaims: 0, anonymous_pages: 0, at: 0, used: 0, memory_ends: 0 }
+    }
+}
+
+/// Finds out whether a read is about to stall, starting the device on it; if so, a speculator is forked.
+///
+/// # Safety
+/// `call` is a read of the program's, of `descriptor`.
+#[cold]
+pub unsafe fn probe(call: &Call, descriptor: usize) -> Option<Spawned> {
+    PROBES.fetch_sub(1, Relaxed);
+    // SAFETY: the caller's.
+    if !unsafe { spawn::will_stall(call, descriptor) } {
+        return None;
+    }
+    if BUSY.swap(true, Ordering::Acquire) {
+        return None;
+    }
+    let now = ticks();
+    if let Some(slot) = session::slot().filter(|slot| is_lost(slot, private())) {
+        repair_or_judge(slot, private(), now);
+    }
+    let spawned = if LIVE.load(Relaxed) == 0 && private().policy.armed(now) { spawn(true) } else { None };
+    if spawned != Some(Spawned::Speculator) {
+        BUSY.store(false, Ordering::Release);
+    }
+    spawned
+}
+
+/// Forks a speculator; `in_flight` where the device already works on what the original waits for.
+#[inline(never)]
+pub fn spawn(in_flight: bool) -> Option<Spawned> {
+    PROBES.store(0, Relaxed);
+    let process = PROCESS.load(Relaxed);
+    if process_id() != process {
+        return None;
+    }
+    if session::header()?.enabled.load(Relaxed) == 0 {
+        turn_off(Off::Disabled);
+        return None;
+    }
+    if session::header()?.leases.load(Relaxed) == LEASES_SOME {
+        // What a speculator opens could break one.
+        locks_files();
+        return None;
+    }
+    let slot = match session::claim(process) {
+        Ok(slot) => slot,
+        Err(reason) => {
+            turn_off(reason);
+            return None;
+        }
+    };
+    let private = private();
+    private.used = 0;
+    private.late = 0;
+    private.late_saved = 0;
+    private.misses = 0;
+    let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
+    let _ = size::weigh(private, size::WEIGHED_US);
+    let now = ticks();
+    if !private.policy.armed(now) || !private.policy.dares(now) {
+        return None;
+    }
+    let used = slot.counters.hints_used.load(Relaxed);
+    private.forked = Forked {
+        reclaims: page_reclaims(),
+        anonymous_pages: private.anonymous_pages,
+        at: ticks(),
+        used,
+        memory_ends: memory_ends(slot),
+    };
+    private.stops = session::header()?.stops.load(Relaxed);
+    let stall_us = private.policy.stall_mean() / ticks_per_us;
+    let checkpoints = private.policy.size_fork() > session::header()?.checkpoint_ticks_min.load(Relaxed);
+    private.track.begin(checkpoints);
+    let circumstances =
+        Circumstances { stall_us, checkpoints, memory_is_short: private.policy.memory_is_short() };
+    let before = ticks();
+    let Some((spawned, generation)) = spawn::fork(slot, circumstances) else {
+        count_off(Off::NoFork);
+        private.policy.on_end(ticks(), 0, 0, 0);
+        return None;
+    };
+    if spawned == Spawned::Speculator {
+        return Some(spawned);
+    }
+    let after = ticks();
+    trace::tell(b"forked: ticks, in flight", &[after.wrapping_sub(before), in_flight.into()]);
+    private.policy.on_spawn(after, after.wrapping_sub(before), in_flight);
+    slot.counters.resyncs.fetch_add(1, Relaxed);
+    slot.counters.resync_ticks.fetch_add(after.wrapping_sub(before), Relaxed);
+    OWNER.store(forebay_sigsafe::thread_pointer(), Relaxed);
+    attention::renew();
+    LIVE.store(generation, Relaxed);
+    Some(spawned)
+}
