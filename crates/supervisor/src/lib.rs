@@ -20,6 +20,7 @@ mod memory_control;
 mod memory_limits;
 mod patch_table;
 pub mod patches;
+mod readahead;
 pub mod statistics;
 mod table;
 mod watch;

@@ -24,6 +24,7 @@ use crate::{
     ledger::Ledger,
     memory_control::MemoryControl,
     memory_limits::MemoryLimits,
+    readahead::Readahead,
 };
 
 /// A program that ends sooner is never waited for by more than the main thread.
@@ -60,6 +61,7 @@ pub fn watch(
     let mut sweep = Sweep::default();
     let mut leases = Leases::default();
     let mut faults = Faults::default();
+    let mut readahead = Readahead::default();
     // Processes that have just begun are looked at sooner.
     let mut round = ROUND_FIRST;
     let mut timeout = EXECUTOR_DELAY;
@@ -85,6 +87,7 @@ pub fn watch(
             sweep.run(channel);
             harvest(channel, executor, ledger);
             control.look(channel, ledger);
+            readahead.look(channel);
             round = (round * 2).min(if faults.awaited() { ROUND_FAULTS } else { ROUND });
             timeout = if control.is_checking() { round.min(ROUND_CHECK) } else { round };
             next_round = Instant::now() + round / 2;
