@@ -33,7 +33,8 @@
 //! * *Checking*, also after two seconds on, and then 4, 8, 16 s after each other; after a crossing from 0.5 s on.
 //!   It is left out if the stalls and forks, which are all the harm that there can be, took below 1 % of the time, and put
 //!   off to 16 s while `B` is 3 times that. The
-//!   first sample without a speculator is not looked at: what was driven out comes back in it. Then, with at least 16
+//!   first sample without a speculator is not looked at: what was driven out comes back in it; nor is one in which the
+//!   program still comes to what was hinted before. Then, with at least 16
 //!   stalls or 20 ms of processor time, the verdict: a crossing if for the same work the program waited longer than
 //!   alone, forks included, by more than 1 % of the time since the last check; else on again with a net overhead of 0.
 //!   While neither is certain (stalls come by chance: `n` of them say what they do to one part in the root of `n`) the
@@ -80,6 +81,8 @@ const HARM_PART: u64 = 100;
 const FORK_CHARGED_OVER_US: u64 = 2_000_000;
 /// A gain so many times as great as all the harm that there can be is plain.
 const PLAIN_GAIN: u64 = 3;
+/// Hints used without a speculator, for each stall one part of so many, that show that there are still some left.
+const LEFT_PART: u64 = 8;
 /// Baselines have 20 fractional bits.
 const BASELINE_SHIFT: u32 = 20;
 
@@ -102,6 +105,13 @@ pub struct Sample {
     pub forks_us: u64,
     /// Whether there was a speculator at any time.
     pub speculating: bool,
+}
+
+impl Sample {
+    /// Whether the program was alone: without a speculator, and through with what one had hinted before.
+    const fn is_alone(&self) -> bool {
+        !self.speculating && self.used.saturating_mul(LEFT_PART) <= self.stalls
+    }
 }
 
 /// Sums over some samples.
@@ -296,7 +306,7 @@ impl Controller {
         let sample = &Sample { forks_us: self.charge(sample), ..*sample };
         self.net_us = decayed(self.net_us, sample.elapsed_us, self.half_life_us());
         self.steady_us = self.steady_us.saturating_add(sample.elapsed_us);
-        if !sample.speculating && sample.stalls >= CHECK_STALLS_MIN {
+        if sample.is_alone() && sample.stalls >= CHECK_STALLS_MIN {
             self.baseline = Some(Period::of(sample).baseline());
         }
         match self.state {
@@ -369,10 +379,10 @@ impl Controller {
     }
 
     fn check(&mut self, sample: &Sample, begun: bool, mut alone: Period) -> Option<Change> {
-        if begun && !sample.speculating {
+        if begun && sample.is_alone() {
             alone.add(sample);
         }
-        self.state = State::Checking { begun: begun || !sample.speculating, alone };
+        self.state = State::Checking { begun: begun || sample.is_alone(), alone };
         if alone.stalls < CHECK_STALLS_MIN && alone.cpu_us < CHECK_CPU_US_MIN {
             return (self.steady_us >= CHECK_US_MAX).then(|| self.go_on(Change::Resume));
         }

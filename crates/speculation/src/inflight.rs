@@ -97,6 +97,8 @@ pub struct InflightLimit {
     above: u32,
     /// Stalls since the last completion, up to 15.
     stalls: u32,
+    /// Whether the original has told nothing of the base yet.
+    provisional: bool,
 }
 
 impl Default for InflightLimit {
@@ -109,7 +111,15 @@ impl InflightLimit {
     /// The limit of a device of which nothing is known.
     #[must_use]
     pub const fn new() -> Self {
-        Self { base: 0, capacity: CAPACITY_FIRST, suggestions: 0, base_samples: 0, above: 0, stalls: 0 }
+        Self {
+            base: 0,
+            capacity: CAPACITY_FIRST,
+            suggestions: 0,
+            base_samples: 0,
+            above: 0,
+            stalls: 0,
+            provisional: false,
+        }
     }
 
     /// Takes the state of a device from shared memory. Zeros are a device of which nothing is known.
@@ -127,6 +137,7 @@ impl InflightLimit {
             base_samples: (word >> 40 & 0xff) as u32,
             above: (word >> 48 & 0xf) as u32,
             stalls: (word >> 52 & 0xf) as u32,
+            provisional: word >> 56 & 1 != 0,
         }
     }
 
@@ -140,7 +151,8 @@ impl InflightLimit {
                 | u64::from(self.suggestions) << 32
                 | u64::from(self.base_samples) << 40
                 | u64::from(self.above) << 48
-                | u64::from(self.stalls) << 52,
+                | u64::from(self.stalls) << 52
+                | u64::from(self.provisional) << 56,
             Relaxed,
         );
     }
@@ -169,6 +181,11 @@ impl InflightLimit {
     /// A prefetch completed `latency_ticks` after it was issued, when `depth_at_issue` requests were
     /// outstanding including itself.
     pub fn on_completion(&mut self, latency_ticks: u64, depth_at_issue: u32) {
+        self.forget_provisional();
+        self.complete(latency_ticks, depth_at_issue);
+    }
+
+    fn complete(&mut self, latency_ticks: u64, depth_at_issue: u32) {
         let latency = log2(latency_ticks);
         let depth = log2(u64::from(depth_at_issue.min(4 * LIMIT_MAX)));
         self.stalls = 0;
@@ -206,22 +223,37 @@ impl InflightLimit {
     /// As [`InflightLimit::on_completion`], told by a process that may have had to wait for a processor before it
     /// could see the completion, and whose prefetch may have joined a read that was under way. A long latency may be
     /// the wait for a processor, and is not believed; one shorter than the base says that the queue was empty, and
-    /// nothing of the base, which the original's own waits tell.
+    /// nothing of the base, which the original's own waits tell. While they have told nothing, as those of a program that
+    /// maps its files, a prefetch that nothing else was in flight with is taken for one.
     ///
     /// `slack_ticks` is what it takes to be woken on an idle machine, which counts on a device as fast as that.
     pub fn on_seen(&mut self, latency_ticks: u64, depth_at_issue: u32, slack_ticks: u64) {
         let latency_ticks = latency_ticks.saturating_sub(slack_ticks);
-        if self.base != 0 && log2(latency_ticks) <= self.base + BELIEVED {
-            self.on_completion(latency_ticks.max(self.base_ticks()), depth_at_issue);
+        if latency_ticks > 0 && self.base == 0 && depth_at_issue == 1 {
+            self.provisional = true;
+            self.track_base(log2(latency_ticks));
+        } else if self.provisional {
+            if log2(latency_ticks) <= self.base + BELIEVED {
+                self.complete(latency_ticks, depth_at_issue);
+            }
+        } else if self.base != 0 && log2(latency_ticks) <= self.base + BELIEVED {
+            self.complete(latency_ticks.max(self.base_ticks()), depth_at_issue);
         }
     }
 
     /// The original waited this long for a read of its own that nothing was prefetched for.
     pub fn on_stall(&mut self, duration_ticks: u64) {
+        self.forget_provisional();
         let duration = log2(duration_ticks);
         self.stalls = (self.stalls + 1).min(0xf);
         if self.base == 0 || self.stalls >= 2 || duration < self.base - BELOW_JITTER {
             self.track_base(duration);
+        }
+    }
+
+    fn forget_provisional(&mut self) {
+        if self.provisional {
+            *self = Self { base: 0, base_samples: 0, above: 0, provisional: false, ..*self };
         }
     }
 

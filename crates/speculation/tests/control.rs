@@ -297,3 +297,28 @@ fn no_sample_breaks_the_arithmetic() {
         }
     }
 }
+
+/// While a check goes on the program first comes to what was hinted before, and waits for nothing.
+#[test]
+fn hints_left_over_are_not_taken_for_the_program_alone() {
+    let mut controller = Controller::default();
+    let with = Sample {
+        elapsed_us: STEP_US,
+        cpu_us: 50_000,
+        stalls: 400,
+        used: 1_000,
+        stall_us: STALL_US,
+        speculating: true,
+        ..Sample::default()
+    };
+    let left = Sample { stalls: 0, used: 800, speculating: false, elapsed_us: STEP_CHECK_US, ..with };
+    let alone = Sample { stalls: 1_400, used: 0, speculating: false, elapsed_us: STEP_CHECK_US, ..with };
+    let mut changes = vec![];
+    while !controller.is_checking() {
+        changes.extend(controller.on_sample(&with));
+    }
+    for sample in [left, left, left, alone, alone] {
+        changes.extend(controller.on_sample(&sample));
+    }
+    assert_eq!(changes, [Change::Pause, Change::Resume]);
+}

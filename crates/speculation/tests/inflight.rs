@@ -35,6 +35,8 @@ struct Device {
     now: u64,
     issued: u64,
     limit: InflightLimit,
+    /// Whether the speculator alone tells of its prefetches.
+    only_seen: bool,
 }
 
 impl Device {
@@ -48,6 +50,7 @@ impl Device {
             now: 0,
             issued: 0,
             limit: InflightLimit::new(),
+            only_seen: false,
         }
     }
 
@@ -88,7 +91,11 @@ impl Device {
     fn complete(&mut self) {
         if let Some(Reverse((done, issued, depth))) = self.inflight.pop() {
             self.now = done;
-            self.limit.on_completion(done - issued, depth);
+            if self.only_seen {
+                self.limit.on_seen(done - issued, depth, 0);
+            } else {
+                self.limit.on_completion(done - issued, depth);
+            }
         }
     }
 
@@ -328,4 +335,31 @@ proptest! {
         }
         prop_assert!((16..=48).contains(&device.limit.limit()), "{}", device.limit.limit());
     }
+}
+
+#[test]
+fn without_a_stall_of_the_originals_prefetches_tell_enough() {
+    for (service_us, channels, band) in
+        [(1_000, 64, 48..=160), (75, 16, 12..=40), (12_000, 4, 4..=12), (1_000, 1, 1..=4)]
+    {
+        for seed in 0..20 {
+            let mut device = Device::new(service_us, channels, Jitter::Even, seed);
+            device.only_seen = true;
+            let settled = settle(&mut device, (channels * 60).max(400), band.clone());
+            let what = format!("{channels} channels: {} {} {}", settled.least, settled.middle, settled.most);
+            assert!(band.contains(&settled.middle), "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_the_original_tells_replaces_what_was_seen() {
+    let mut limit = InflightLimit::new();
+    limit.on_seen(50_000, 1, 0);
+    assert_ne!(limit.base_ticks(), 0);
+    let words = [const { AtomicU64::new(0) }; 4];
+    limit.store(&words);
+    assert_eq!(InflightLimit::load(&words), limit);
+    limit.on_stall(3_000_000);
+    assert!((2_900_000..3_100_000).contains(&limit.base_ticks()), "{}", limit.base_ticks());
 }

@@ -17,6 +17,8 @@ const CHUNK_BYTES: u64 = 128 << 10;
 /// What is hinted of a file whose contents cannot be followed: its beginning and its end.
 const BEGINNING_BYTES: u64 = 256 << 10;
 const ENDING_BYTES: u64 = 64 << 10;
+/// Chunks of a mapped file that are looked at.
+const ARRIVALS_MAX: usize = 16;
 /// Segments of a vector that are looked at.
 const SEGMENTS_MAX: usize = 64;
 /// How long a directory whose entries may be resident is waited for.
@@ -466,7 +468,7 @@ unsafe fn map_known(state: &mut State, call: &Call, index: FileIndex) -> (isize,
     let Some(file) = state.descriptors.at(index).copied() else { return (call::EBADF, 0) };
     let (real, offset) = (file.real as isize, offset as u64);
     let missing = (length as u64).min(file.size.saturating_sub(offset));
-    if missing == 0 || memory_aside::is_cached(real, offset, missing) {
+    if missing == 0 || memory_aside::is_cached(real, offset, missing) && has_arrived(real, offset, missing) {
         // SAFETY: the caller's.
         return (unsafe { map_of(call, real) }, 0);
     }
@@ -491,6 +493,15 @@ unsafe fn map_known(state: &mut State, call: &Call, index: FileIndex) -> (isize,
         memory_aside::overlay(state, result as usize, length, file, offset);
     }
     (result, make_mark(Some(missing as usize), site))
+}
+
+/// Whether the device is through with a range that is in the page cache: one that the original waits for is there too,
+/// and a speculator that touched it would wait as long. Reads arrive a chunk at a time.
+fn has_arrived(file: isize, offset: u64, length: u64) -> bool {
+    let mut ends = (offset..offset + length).step_by(CHUNK_BYTES as usize).skip(1).take(ARRIVALS_MAX);
+    kernel::is_resident(file, offset)
+        && ends.all(|end| kernel::is_resident(file, end - 1))
+        && kernel::is_resident(file, offset + length - 1)
 }
 
 /// Maps a placeholder.
