@@ -54,8 +54,9 @@ pub struct Snapshot {
 pub struct Circumstances {
     /// Mean stall, in microseconds.
     pub stall_us: u64,
-    /// Whether another fork of the original would be so dear that checkpoints are worth their while.
-    pub checkpoints: bool,
+    /// What its first checkpoint is taken to cost, in ticks, where another fork of the original would be so dear that
+    /// checkpoints are worth their while; see [`forebay_speculation::checkpoint`].
+    pub first_checkpoint: Option<u64>,
     /// Whether pages that it takes drive others out.
     pub memory_is_short: bool,
 }
@@ -107,7 +108,7 @@ static SNAPSHOT: SnapshotCell = SnapshotCell(UnsafeCell::new(Snapshot {
     thread: 0,
     parent: 0,
     generation: 0,
-    circumstances: Circumstances { stall_us: 0, checkpoints: false, memory_is_short: false },
+    circumstances: Circumstances { stall_us: 0, first_checkpoint: None, memory_is_short: false },
     left_outside: false,
     descriptors: 0,
     known: [UNKNOWN; DESCRIPTORS],

@@ -15,14 +15,22 @@
 //!
 //! # Bound
 //!
-//! The first comes for nothing. Each later one is made only while all of them took less than 1/[`SPENT_PART`] of the
-//! speculator's time, with the next one taken to cost what the last one did: so a speculator is never slowed down by more
-//! than that.
+//! One is made only while all of them took less than 1/[`SPENT_PART`] of the speculator's time, with the next one taken to
+//! cost what the last one did: so a speculator is never slowed down by more than that. The first comes for nothing, unless
+//! the original would go through more than [`FREE_STALLS`] stalls meanwhile: then it would be far behind.
 
 /// Values made up without a checkpoint, at most.
 pub const VALUES_MAX: u32 = 256;
+/// Stalls of the original that the first one may take.
+pub const FREE_STALLS: u64 = 64;
 /// What checkpoints may take of a speculator's time, as a part.
 pub const SPENT_PART: u64 = 8;
+
+/// What the first checkpoint is taken to cost, in ticks, where a fork takes `fork` and a stall of the original `stall`.
+#[must_use]
+pub const fn first_price(fork: u64, stall: u64) -> u64 {
+    if fork <= stall.saturating_mul(FREE_STALLS) { 0 } else { fork }
+}
 
 /// The checkpoints of one speculator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,10 +43,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A speculator begins at `now`, in ticks.
+    /// A speculator begins at `now`, in ticks. Its first checkpoint is taken to cost `first_price`; see there.
     #[must_use]
-    pub const fn new(now: u64) -> Self {
-        Self { begun: now, made: 0, values: 0, spent: 0, last: 0 }
+    pub const fn new(now: u64, first_price: u64) -> Self {
+        Self { begun: now, made: 0, values: 0, spent: 0, last: first_price }
     }
 
     /// A value is about to be made up, for a site that made up none before in this speculation if `first`. Whether a
@@ -49,7 +57,7 @@ impl Plan {
             return false;
         }
         let elapsed = now.saturating_sub(self.begun);
-        self.made == 0 || self.spent.saturating_add(self.last) <= elapsed / SPENT_PART
+        self.spent.saturating_add(self.last) <= elapsed / SPENT_PART
     }
 
     /// A checkpoint was made, in so many ticks.

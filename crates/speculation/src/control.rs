@@ -32,14 +32,15 @@
 //!   part there is a check.
 //! * *Checking*, also after two seconds on, and then 4, 8, 16 s after each other; after a crossing from 0.5 s on.
 //!   It is left out if the stalls and forks, which are all the harm that there can be, took below 1 % of the time, and put
-//!   off to 16 s while `B` is 3 times that. The
-//!   first sample without a speculator is not looked at: what was driven out comes back in it; nor is one in which the
-//!   program still comes to what was hinted before. Then, with at least 16
-//!   stalls or 20 ms of processor time, the verdict: a crossing if for the same work the program waited longer than
-//!   alone, forks included, by more than 1 % of the time since the last check; else on again with a net overhead of 0.
-//!   While neither is certain (stalls come by chance: `n` of them say what they do to one part in the root of `n`) the
-//!   check goes on, for a second at most. A program that does nothing meanwhile is left for the next check. Speculators
-//!   sleep in the meantime, and go on afterwards.
+//!   off to 16 s while `B` is 3 times that. The first sample without a speculator is not looked at: what was driven out
+//!   comes back in it; nor is one in which the program still comes to what was hinted before. Then, with at least 16
+//!   stalls or 20 ms of processor time, the verdict: harm if for the same work the program waited longer than alone, forks
+//!   included, by more than 1 % of the time since the last check; else on again with a net overhead of 0. While neither is
+//!   certain (stalls come by chance: `n` of them say what they do to one part in the root of `n`) the check goes on, for a
+//!   second at most. What is seen so is short, and a program may need nothing of the device just then; so harm is a mere
+//!   suspicion the first time, which the next check, 0.5 s later, makes a crossing or clears. After a crossing one check is
+//!   enough, until one finds no harm. A program that does nothing meanwhile is left for the next check. Speculators sleep
+//!   in the meantime, and go on afterwards.
 //! * *Off*. The net overhead only decays. When it is negligible, a tenth of the threshold, speculation goes on again with
 //!   a net overhead of 0.
 //!
@@ -49,7 +50,7 @@
 //! # Bound
 //!
 //! Speculation that only harms costs one threshold, 1 % of a half-life, and what one sample brings, for each time on; harm
-//! that shows in a check only, what two seconds bring the first time, and half a second later on. It is off for more than
+//! that shows in a check only, what two and a half seconds bring the first time, and half a second later on. It is off for more than
 //! three half-lives then. So the loss stays below a third of a per cent of the time in the long run in the first case, and
 //! in the second below a thirtieth of the harm. Checks that find nothing cost some 3 samples, which are shorter then, and up to
 //! a second of what speculation gives where that is so little that chance could be it.
@@ -66,9 +67,9 @@ const NEGLIGIBLE_PART: i64 = 10;
 const STEADY_HALF_LIVES: u64 = 4;
 /// What of a stall an unused hint costs, as a part.
 const UNUSED_PART: u64 = 8;
-/// Time on before the first check, before the first one after a crossing, and at most between checks.
+/// Time on before the first check, before the first one after a crossing or a suspicion, and at most between checks.
 const CHECK_AFTER_US: u64 = 2_000_000;
-const CHECK_AFTER_CROSSING_US: u64 = 500_000;
+const CHECK_AGAIN_AFTER_US: u64 = 500_000;
 const CHECK_AFTER_US_MAX: u64 = 16_000_000;
 /// What must have been seen of the program alone before a verdict: that many stalls, or so much processor time.
 const CHECK_STALLS_MIN: u64 = 16;
@@ -247,6 +248,8 @@ pub struct Controller {
     /// All of the speculating since the last check.
     period: Period,
     check_after_us: u64,
+    /// Whether the last check has found harm: another that does is believed.
+    suspected: bool,
     /// Time since the last change or the last step down of the level.
     steady_us: u64,
     crossings: u64,
@@ -262,6 +265,7 @@ impl Default for Controller {
             baseline: None,
             period: Period::default(),
             check_after_us: CHECK_AFTER_US,
+            suspected: false,
             steady_us: 0,
             crossings: 0,
         }
@@ -395,8 +399,16 @@ impl Controller {
             return None;
         }
         if lost > bearable {
-            return Some(self.go_off(greatest(self.period.costs_us(alone.baseline()))));
+            if core::mem::replace(&mut self.suspected, true) {
+                return Some(self.go_off(greatest(self.period.costs_us(alone.baseline()))));
+            }
+            self.check_after_us = self.period.elapsed_us + CHECK_AGAIN_AFTER_US;
+            self.state = State::On;
+            self.net_us = 0;
+            self.steady_us = 0;
+            return Some(Change::Resume);
         }
+        self.suspected = false;
         self.check_after_us = (self.check_after_us * 2).min(CHECK_AFTER_US_MAX);
         Some(self.go_on(Change::Resume))
     }
@@ -407,7 +419,7 @@ impl Controller {
         self.level = (self.level + 1).min(LEVEL_MAX);
         // The threshold has grown with the half-life: what is decayed is one of the new ones.
         self.net_us = self.threshold_us();
-        self.check_after_us = CHECK_AFTER_CROSSING_US;
+        self.check_after_us = CHECK_AGAIN_AFTER_US;
         self.forget();
         Change::Off(reason)
     }

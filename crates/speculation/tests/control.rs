@@ -20,6 +20,8 @@ struct Program {
 
 const USELESS: Program = Program { demand: 5, covered: 0, more: 0, unused: 0, forks_us: 1_500 };
 const EFFECTIVE: Program = Program { demand: 20, covered: 90, more: 5, unused: 5, forks_us: 500 };
+/// Gains too little for checks to be put off.
+const EFFECTIVE_BUT_SHORT: Program = Program { demand: 20, covered: 60, more: 0, unused: 0, forks_us: 0 };
 const HARMFUL: Program = Program { demand: 20, covered: 10, more: 60, unused: 0, forks_us: 200 };
 const WASTEFUL: Program = Program { demand: 20, covered: 5, more: 0, unused: 4_000, forks_us: 100 };
 
@@ -321,4 +323,20 @@ fn hints_left_over_are_not_taken_for_the_program_alone() {
         changes.extend(controller.on_sample(&sample));
     }
     assert_eq!(changes, [Change::Pause, Change::Resume]);
+}
+
+/// A check may fall into a moment at which the program needs nothing of the device.
+#[test]
+fn a_calm_moment_in_a_check_turns_nothing_off() {
+    let mut simulation = Simulation::new();
+    let calm = Program { demand: 0, covered: 0, more: 0, unused: 0, forks_us: 0 };
+    let mut checks = 0;
+    for _ in 0..600 {
+        let is_first = checks % 2 == 0 && simulation.controller.is_checking();
+        simulation.step(if is_first { &calm } else { &EFFECTIVE_BUT_SHORT }, true);
+        checks =
+            simulation.changes.iter().filter(|change| change.1 == Change::Pause).count().saturating_sub(1);
+    }
+    assert!(checks > 1, "{:?}", simulation.changes);
+    assert_eq!(simulation.offs(), []);
 }

@@ -17,8 +17,8 @@ use crate::{attention, faults, session, trace};
 
 /// Faults more than pages come to that were hinted, after which a live speculation has strayed, unless it has
 /// only just begun or found something: at least so many, and so many that twice the price of another fork was lost.
-const MISSES_MIN: u64 = 16;
-const MISSES_MAX: u64 = 4096;
+const MISSES_MIN: u32 = 16;
+const MISSES_MAX: u32 = 4096;
 /// What a speculator gets to find something, as a part of a second, besides twice what its fork took: it has as much to
 /// do with its page tables.
 const GRACE_PART: u64 = 100;
@@ -108,7 +108,7 @@ fn note() -> Option<Spawned> {
     let price = after.saturating_sub(now).saturating_mul(2);
     private.faults.patient_until = after + price + grace;
     let misses = price / private.policy.stall_mean().max(1);
-    private.faults.misses_max = misses.clamp(MISSES_MIN, MISSES_MAX) as u32;
+    private.faults.misses_max = misses.clamp(MISSES_MIN.into(), MISSES_MAX.into()) as u32;
     spawned
 }
 
@@ -125,13 +125,14 @@ fn attend(slot: &Slot, private: &mut Private, now: u64, grace: u64) {
         judge_in_time(slot, private);
         return;
     }
-    // A repair costs next to nothing.
-    let strayed = u64::from(private.misses) >= MISSES_MIN && impatient;
+    // What carries on has its memory to prepare, and to come to where the original is: half the price of a fork.
+    let misses_max = private.faults.misses_max;
+    let strayed = private.misses >= (misses_max / 2).max(MISSES_MIN) && impatient;
     if (ended || strayed) && may_speculate() && repair(slot, private) {
-        private.faults.patient_until = now + grace;
+        private.faults.patient_until = now + private.policy.size_fork() + grace;
         return;
     }
-    let strayed = strayed && private.misses >= private.faults.misses_max;
+    let strayed = strayed && private.misses >= misses_max;
     if (strayed || ended) && (private.policy.armed(now) || private.policy.judge_due()) {
         judge(slot, private);
     }

@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering::{self, Relaxed};
 
 use forebay_sigsafe::ticks;
 use forebay_speculation::channel::{LEASES_SOME, Off};
+use forebay_speculation::checkpoint::first_price;
 
 use super::verdict::{is_lost, memory_ends};
 use super::{
@@ -102,11 +103,14 @@ pub fn spawn(in_flight: bool) -> Option<Spawned> {
         memory_ends: memory_ends(slot),
     };
     private.stops = session::header()?.stops.load(Relaxed);
-    let stall_us = private.policy.stall_mean() / ticks_per_us;
-    let checkpoints = private.policy.size_fork() > session::header()?.checkpoint_ticks_min.load(Relaxed);
-    private.track.begin(checkpoints);
-    let circumstances =
-        Circumstances { stall_us, checkpoints, memory_is_short: private.policy.memory_is_short() };
+    let (stall, fork) = (private.policy.stall_mean(), private.policy.size_fork());
+    let are_worth_it = fork > session::header()?.checkpoint_ticks_min.load(Relaxed);
+    private.track.begin(are_worth_it);
+    let circumstances = Circumstances {
+        stall_us: stall / ticks_per_us,
+        first_checkpoint: are_worth_it.then(|| first_price(fork, stall)),
+        memory_is_short: private.policy.memory_is_short(),
+    };
     let before = ticks();
     let Some((spawned, generation)) = spawn::fork(slot, circumstances) else {
         count_off(Off::NoFork);

@@ -25,6 +25,7 @@ const GONE_PAUSE_US: i64 = 100;
 pub struct Checkpoints {
     /// Whether a fork of the original is dear enough for them.
     wanted: bool,
+    first_price: u64,
     plan: Plan,
     serial: u32,
     /// Process id of the present one; 0 for none.
@@ -34,9 +35,10 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// None yet.
-    pub fn new(wanted: bool) -> Self {
-        Self { wanted, plan: Plan::new(ticks()), serial: 0, copy: 0, page: 0 }
+    /// None yet. The first is taken to cost `first_price`; without that, none are wanted.
+    pub fn new(first_price: Option<u64>) -> Self {
+        let (wanted, first_price) = (first_price.is_some(), first_price.unwrap_or(0));
+        Self { wanted, first_price, plan: Plan::new(ticks(), first_price), serial: 0, copy: 0, page: 0 }
     }
 }
 
@@ -55,6 +57,7 @@ pub fn before(state: &mut State, site: Option<u32>, page: Option<usize>) -> bool
     if !carries_on {
         let spent = ticks().wrapping_sub(before);
         state.checkpoints.plan.on_made(spent);
+        jail::was_busy_otherwise(state);
         state.slot.counters.checkpoints.fetch_add(1, Relaxed);
         state.slot.counters.checkpoint_ticks.fetch_add(spent, Relaxed);
     }
@@ -195,8 +198,8 @@ fn carry_on(state: &mut State) {
     state.header.speculators.fetch_add(1, Relaxed);
     checkpoint.number.store(0, Relaxed);
     checkpoint.pid.store(0, Relaxed);
-    let page = state.checkpoints.page;
-    state.checkpoints = Checkpoints::new(true);
+    let Checkpoints { page, first_price, .. } = state.checkpoints;
+    state.checkpoints = Checkpoints::new(Some(first_price));
     kernel::close(state.proc_descriptors);
     let renewed = open_own(state) && memory::renew(state) && jail::start_ticking(state);
     // What has strayed before it came to the value cannot be repaired from here.

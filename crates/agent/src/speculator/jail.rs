@@ -196,9 +196,14 @@ fn start_timer() -> bool {
 
 /// In a copy of a speculator, which has its jail but not its timer: starts that.
 pub fn start_ticking(state: &mut State) -> bool {
+    was_busy_otherwise(state);
+    start_timer()
+}
+
+/// The processor time so far was not the program's.
+pub fn was_busy_otherwise(state: &mut State) {
     state.hints_seen = state.hints.issued;
     state.idle_ticks = 0;
-    start_timer()
 }
 
 /// Signals that are none of a speculator's.

@@ -105,7 +105,7 @@ pub fn begin(slot: &'static Slot, snapshot: &'static Snapshot) {
         (&raw mut (*place).parent).write(snapshot.parent);
         (&raw mut (*place).last_stat.0).write(-1);
         (&raw mut (*place).checkpoints)
-            .write(checkpoint::Checkpoints::new(snapshot.circumstances.checkpoints));
+            .write(checkpoint::Checkpoints::new(snapshot.circumstances.first_checkpoint));
     }
     // SAFETY: no arguments.
     slot.speculator_pid.store(unsafe { sys!(n::__NR_getpid) } as u32, Relaxed);
