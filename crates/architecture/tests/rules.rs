@@ -14,6 +14,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sigsafe", &[]),
     ("sys", &["sigsafe"]),
     ("vm", &["sigsafe", "sys"]),
+    ("coherence", &[]),
+    ("millipage", &["coherence", "sigsafe", "vm"]),
     ("speculation", &[]),
     ("agent", &["sigsafe", "speculation", "sys", "vm"]),
     ("meter", &[]),
@@ -30,7 +32,7 @@ const ANY: &[&str] = &["*"];
 const LEAVES: &[&str] = &["cli", "capi", "python", "promise", "architecture"];
 
 /// No input, no output, no clock: time and events come in as arguments, so these are tested by simulation.
-const PURE: &[&str] = &["speculation", "rtsp"];
+const PURE: &[&str] = &["coherence", "speculation", "rtsp"];
 
 /// What a pure crate does not name of the standard library outside its tests.
 const IMPURE_MODULES: &[&str] = &["env", "fs", "io", "net", "os", "process", "thread", "time"];

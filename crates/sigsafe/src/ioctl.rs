@@ -1,6 +1,8 @@
 //! Numbers of the `ioctl`s that are used.
 
-pub use linux_raw_sys::ioctl::{UFFDIO_API, UFFDIO_COPY, UFFDIO_REGISTER, UFFDIO_ZEROPAGE};
+pub use linux_raw_sys::ioctl::{
+    UFFDIO_API, UFFDIO_CONTINUE, UFFDIO_COPY, UFFDIO_REGISTER, UFFDIO_WRITEPROTECT, UFFDIO_ZEROPAGE,
+};
 
 use linux_raw_sys::general::pm_scan_arg;
 

@@ -1,0 +1,50 @@
+//! Barriers: each has a manager, which counts who has come, and compares what they say.
+
+use std::collections::BTreeMap;
+
+use crate::host::Waiter;
+use crate::message::Barrier;
+
+/// What a manager knows of the barriers that it manages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Arrivals(BTreeMap<Barrier, Arrival>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Arrival {
+    hosts: u16,
+    word: u64,
+    agreed: bool,
+}
+
+impl Arrivals {
+    /// Another of `hosts` has come. If that was the last one, whether all have said the same.
+    pub fn arrive(&mut self, barrier: Barrier, word: u64, hosts: u16) -> Option<bool> {
+        let arrival = self.0.entry(barrier).or_insert(Arrival { hosts: 0, word, agreed: true });
+        arrival.hosts += 1;
+        arrival.agreed &= arrival.word == word;
+        if arrival.hosts < hosts {
+            return None;
+        }
+        self.0.remove(&barrier).map(|arrival| arrival.agreed)
+    }
+}
+
+/// The barriers that one host has come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Arrived(BTreeMap<Barrier, Waiter>);
+
+impl Arrived {
+    /// A thread has come to it; `false` if another one of this host waits there.
+    pub fn wait(&mut self, barrier: Barrier, waiter: Waiter) -> bool {
+        if self.0.contains_key(&barrier) {
+            return false;
+        }
+        self.0.insert(barrier, waiter);
+        true
+    }
+
+    /// All have come to it. Who waits here.
+    pub fn leave(&mut self, barrier: Barrier) -> Option<Waiter> {
+        self.0.remove(&barrier)
+    }
+}

@@ -1,0 +1,53 @@
+//! A set of hosts.
+
+use fixedbitset::FixedBitSet;
+
+use crate::message::HostId;
+
+/// The hosts that have a copy of a minipage.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Copies(FixedBitSet);
+
+impl Copies {
+    pub fn none(hosts: u16) -> Self {
+        Self(FixedBitSet::with_capacity(hosts.into()))
+    }
+
+    pub fn all(hosts: u16) -> Self {
+        let mut all = Self::none(hosts);
+        all.0.insert_range(..);
+        all
+    }
+
+    pub fn only(hosts: u16, host: HostId) -> Self {
+        let mut only = Self::none(hosts);
+        only.insert(host);
+        only
+    }
+
+    pub fn insert(&mut self, host: HostId) {
+        self.0.insert(host.index());
+    }
+
+    pub fn has(&self, host: HostId) -> bool {
+        self.0.contains(host.index())
+    }
+
+    pub fn are_all(&self) -> bool {
+        self.0.is_full()
+    }
+
+    /// Hosts there are.
+    pub fn hosts(&self) -> u16 {
+        self.0.len() as u16
+    }
+
+    /// All but those two, which may be one.
+    pub fn without(&self, one: HostId, another: HostId) -> Vec<HostId> {
+        self.0
+            .ones()
+            .map(|index| HostId(index as u16))
+            .filter(|host| *host != one && *host != another)
+            .collect()
+    }
+}

@@ -1,0 +1,120 @@
+//! What a manager knows of a minipage: who has copies, what goes on, and who waits for it to end.
+
+use std::collections::VecDeque;
+
+use crate::copies::Copies;
+use crate::message::{HostId, Message, Minipage, Want};
+
+/// Of one minipage.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Entry {
+    owner: HostId,
+    copies: Copies,
+    transaction: Option<Transaction>,
+    /// Competing requests.
+    waiting: VecDeque<(HostId, Want)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Transaction {
+    requester: HostId,
+    want: Want,
+    /// Copies that are being invalidated.
+    invalidations: u16,
+    /// Hosts whose Done is awaited after that.
+    dones: u16,
+}
+
+/// Messages to send.
+pub type Outgoing = Vec<(HostId, Message)>;
+
+impl Entry {
+    /// A minipage that `owner` alone may write.
+    pub fn owned(hosts: u16, owner: HostId) -> Self {
+        Self { owner, copies: Copies::only(hosts, owner), transaction: None, waiting: VecDeque::new() }
+    }
+
+    /// A minipage that all hosts have copies of.
+    pub fn shared(hosts: u16, owner: HostId) -> Self {
+        Self { owner, copies: Copies::all(hosts), transaction: None, waiting: VecDeque::new() }
+    }
+
+    /// Whether nothing is asked for.
+    pub const fn is_calm(&self) -> bool {
+        self.transaction.is_none()
+    }
+
+    /// `requester` wants something. Whether that is a competing request.
+    pub fn request(&mut self, minipage: Minipage, requester: HostId, want: Want, out: &mut Outgoing) -> bool {
+        if self.transaction.is_some() {
+            self.waiting.push_back((requester, want));
+            return true;
+        }
+        self.begin(minipage, requester, want, out);
+        false
+    }
+
+    /// A copy is given up.
+    pub fn invalidated(&mut self, minipage: Minipage, out: &mut Outgoing) {
+        let Some(transaction) = &mut self.transaction else { return };
+        transaction.invalidations = transaction.invalidations.saturating_sub(1);
+        if transaction.invalidations == 0 {
+            self.hand_over(minipage, out);
+        }
+    }
+
+    /// A host has what it was granted, or what was pushed to it.
+    pub fn done(&mut self, minipage: Minipage, out: &mut Outgoing) {
+        let hosts = self.copies.hosts();
+        let Some(transaction) = &mut self.transaction else { return };
+        transaction.dones = transaction.dones.saturating_sub(1);
+        if transaction.dones > 0 {
+            return;
+        }
+        match transaction.want {
+            Want::Read => self.copies.insert(transaction.requester),
+            Want::Write => {
+                self.owner = transaction.requester;
+                self.copies = Copies::only(hosts, self.owner);
+            }
+            Want::Push => self.copies = Copies::all(hosts),
+        }
+        self.transaction = None;
+        // A push that every host has seen to already ends at once.
+        while self.transaction.is_none() {
+            let Some((requester, want)) = self.waiting.pop_front() else { return };
+            self.begin(minipage, requester, want, out);
+        }
+    }
+
+    fn begin(&mut self, minipage: Minipage, requester: HostId, want: Want, out: &mut Outgoing) {
+        if want == Want::Push && self.copies.are_all() {
+            return;
+        }
+        let invalid = match want {
+            Want::Write => {
+                // The one that the contents come from gives its copy up with them.
+                let kept = if self.copies.has(requester) { requester } else { self.owner };
+                self.copies.without(requester, kept)
+            }
+            Want::Read | Want::Push => vec![],
+        };
+        let dones = if want == Want::Push { self.copies.hosts() - 1 } else { 1 };
+        self.transaction = Some(Transaction { requester, want, invalidations: invalid.len() as u16, dones });
+        if invalid.is_empty() {
+            self.hand_over(minipage, out);
+        }
+        out.extend(invalid.into_iter().map(|host| (host, Message::Invalidate { minipage })));
+    }
+
+    /// Nobody is in the way any more.
+    fn hand_over(&mut self, minipage: Minipage, out: &mut Outgoing) {
+        let Some(Transaction { requester, want, .. }) = self.transaction else { return };
+        let next = if want != Want::Push && self.copies.has(requester) {
+            (requester, Message::Grant { minipage, want })
+        } else {
+            (self.owner, Message::Forward { minipage, want, requester })
+        };
+        out.push(next);
+    }
+}

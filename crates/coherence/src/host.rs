@@ -1,0 +1,405 @@
+//! One host: what it may do with each minipage, what its threads wait for, and what it manages.
+
+use std::collections::VecDeque;
+
+use crate::barrier::{Arrivals, Arrived};
+use crate::directory::{Entry, Outgoing};
+use crate::lock::{Grants, Held};
+use crate::message::{Access, Barrier, HostId, Lock, Message, Minipage, Want};
+
+/// A thread that waits, by a number of the caller's choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Waiter(pub u64);
+
+/// What a host does, in the order in which it says so.
+pub trait Effects {
+    /// Sends a message to another host. With [`Message::Contents`] goes what the minipage holds now.
+    fn send(&mut self, to: HostId, message: Message);
+    /// Lets the threads of this host do so much with the minipage, and no more.
+    fn protect(&mut self, minipage: Minipage, access: Access);
+    /// A thread's wait is over. One that had faulted calls [`Host::resumed`] before it tries again.
+    fn wake(&mut self, waiter: Waiter);
+    /// A thread's wait at a barrier is over, where all hosts `agreed` or did not.
+    fn pass(&mut self, waiter: Waiter, agreed: bool);
+}
+
+/// Figures of one host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Counts {
+    /// Faults of threads that wanted to read, and to write.
+    pub read_faults: u64,
+    /// See [`Counts::read_faults`].
+    pub write_faults: u64,
+    /// Minipages that were asked for before a thread came to them.
+    pub prefetches: u64,
+    /// Requests that came to this host as their manager.
+    pub requests: u64,
+    /// Those of them that had to wait for another one.
+    pub competing_requests: u64,
+    /// Copies that this host gave up for another's write.
+    pub invalidations: u64,
+    /// Contents that this host sent.
+    pub contents_sent: u64,
+    /// Contents that this host received.
+    pub contents_received: u64,
+    /// Requests that were granted without contents.
+    pub grants: u64,
+}
+
+/// One host's part in the protocol.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Host {
+    me: HostId,
+    hosts: u16,
+    minipages: Vec<Local>,
+    granted: Grants,
+    held: Held,
+    arrivals: Arrivals,
+    arrived: Arrived,
+    /// Messages to itself.
+    inbox: VecDeque<Message>,
+    counts: Counts,
+}
+
+/// A minipage on this host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Local {
+    access: Access,
+    home: HostId,
+    /// The request that is under way.
+    pending: Option<Want>,
+    waiters: Vec<Waiter>,
+    /// A thread was woken and has not said that it tries again.
+    unresumed: bool,
+    /// As its manager.
+    entry: Option<Box<Entry>>,
+}
+
+impl Host {
+    /// The host `me` of `hosts`, without a minipage.
+    #[must_use]
+    pub fn new(me: HostId, hosts: u16) -> Self {
+        Self {
+            me,
+            hosts,
+            minipages: vec![],
+            granted: Grants::default(),
+            held: Held::default(),
+            arrivals: Arrivals::default(),
+            arrived: Arrived::default(),
+            inbox: VecDeque::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Which one it is.
+    #[must_use]
+    pub const fn id(&self) -> HostId {
+        self.me
+    }
+
+    /// Its figures since they were last taken.
+    pub fn take_counts(&mut self) -> Counts {
+        std::mem::take(&mut self.counts)
+    }
+
+    /// What it may do with a minipage; nothing with one that it does not know.
+    #[must_use]
+    pub fn access(&self, minipage: Minipage) -> Access {
+        self.minipages.get(minipage.index()).map_or(Access::None, |local| local.access)
+    }
+
+    /// Whether nothing is under way that it knows of.
+    #[must_use]
+    pub fn is_calm(&self) -> bool {
+        let calm = |local: &Local| {
+            local.pending.is_none()
+                && local.waiters.is_empty()
+                && !local.unresumed
+                && local.entry.as_ref().is_none_or(|entry| entry.is_calm())
+        };
+        self.minipages.iter().all(calm)
+    }
+
+    /// Adds the next minipage, managed by `home`, which alone has it and may write it. All hosts add the same ones in
+    /// the same order, before any comes to one.
+    pub fn add_owned(&mut self, home: HostId) -> Minipage {
+        let access = if home == self.me { Access::Write } else { Access::None };
+        self.add(home, access, Entry::owned(self.hosts, home))
+    }
+
+    /// Adds the next minipage, managed by `home`. All hosts have equal copies of it.
+    pub fn add_shared(&mut self, home: HostId) -> Minipage {
+        self.add(home, Access::Read, Entry::shared(self.hosts, home))
+    }
+
+    fn add(&mut self, home: HostId, access: Access, entry: Entry) -> Minipage {
+        let minipage = Minipage(self.minipages.len() as u32);
+        let entry = (home == self.me).then(|| Box::new(entry));
+        self.minipages.push(Local { access, home, pending: None, waiters: vec![], unresumed: false, entry });
+        minipage
+    }
+
+    /// A thread wanted more of a minipage than this host may do, or seemed to.
+    pub fn fault(&mut self, minipage: Minipage, access: Access, waiter: Waiter, effects: &mut impl Effects) {
+        let want = if access == Access::Write { Want::Write } else { Want::Read };
+        match want {
+            Want::Write => self.counts.write_faults += 1,
+            _ => self.counts.read_faults += 1,
+        }
+        let Some(local) = self.minipages.get_mut(minipage.index()) else { return effects.wake(waiter) };
+        if local.access >= access {
+            return effects.wake(waiter);
+        }
+        local.waiters.push(waiter);
+        self.ask(minipage, want, effects);
+    }
+
+    /// Asks for a minipage that a thread will come to. Nobody waits for it.
+    pub fn prefetch(&mut self, minipage: Minipage, access: Access, effects: &mut impl Effects) {
+        let want = if access == Access::Write { Want::Write } else { Want::Read };
+        if self.access(minipage) < access && self.ask(minipage, want, effects) {
+            self.counts.prefetches += 1;
+        }
+    }
+
+    /// Asks for copies on all hosts. Nobody waits for them.
+    pub fn push(&mut self, minipage: Minipage, effects: &mut impl Effects) {
+        if let Some(home) = self.minipages.get(minipage.index()).map(|local| local.home) {
+            self.send(home, Message::Request { minipage, want: Want::Push }, effects);
+            self.drain(effects);
+        }
+    }
+
+    /// A thread that was woken after a fault is about to try again.
+    pub fn resumed(&mut self, minipage: Minipage, effects: &mut impl Effects) {
+        let Some(local) = self.minipages.get_mut(minipage.index()) else { return };
+        if std::mem::replace(&mut local.unresumed, false) {
+            let home = local.home;
+            self.send(home, Message::Done { minipage }, effects);
+            self.drain(effects);
+        }
+    }
+
+    /// A thread wants a lock; it is woken when it has it.
+    pub fn lock(&mut self, lock: Lock, waiter: Waiter, effects: &mut impl Effects) {
+        if self.held.want(lock, waiter) {
+            self.send(self.lock_manager(lock), Message::Acquire { lock }, effects);
+            self.drain(effects);
+        }
+    }
+
+    /// A thread gives a lock up; `false` if none of this host had it.
+    pub fn unlock(&mut self, lock: Lock, effects: &mut impl Effects) -> bool {
+        let Some(wanted) = self.held.give_up(lock) else { return false };
+        let manager = self.lock_manager(lock);
+        self.send(manager, Message::Release { lock }, effects);
+        if wanted {
+            self.send(manager, Message::Acquire { lock }, effects);
+        }
+        self.drain(effects);
+        true
+    }
+
+    /// A thread has come to a barrier, where all hosts should say the same `word`, and passes it when all have come;
+    /// `false` if another one of this host's waits there.
+    pub fn arrive(
+        &mut self,
+        barrier: Barrier,
+        word: u64,
+        waiter: Waiter,
+        effects: &mut impl Effects,
+    ) -> bool {
+        if !self.arrived.wait(barrier, waiter) {
+            return false;
+        }
+        let manager = HostId((barrier.0 % u32::from(self.hosts)) as u16);
+        self.send(manager, Message::Arrive { barrier, word }, effects);
+        self.drain(effects);
+        true
+    }
+
+    /// Takes a message. The contents that came with it are in place already.
+    pub fn receive(&mut self, from: HostId, message: Message, effects: &mut impl Effects) {
+        self.take(from, message, effects);
+        self.drain(effects);
+    }
+
+    /// Asks the manager, unless it has been. Whether it was asked now.
+    fn ask(&mut self, minipage: Minipage, want: Want, effects: &mut impl Effects) -> bool {
+        let Some(local) = self.minipages.get_mut(minipage.index()) else { return false };
+        if local.pending.is_some() {
+            // Whoever wants more than that one gives faults again.
+            return false;
+        }
+        local.pending = Some(want);
+        let home = local.home;
+        self.send(home, Message::Request { minipage, want }, effects);
+        self.drain(effects);
+        true
+    }
+
+    fn send(&mut self, to: HostId, message: Message, effects: &mut impl Effects) {
+        if to == self.me {
+            self.inbox.push_back(message);
+        } else {
+            effects.send(to, message);
+        }
+    }
+
+    fn drain(&mut self, effects: &mut impl Effects) {
+        while let Some(message) = self.inbox.pop_front() {
+            self.take(self.me, message, effects);
+        }
+    }
+
+    fn take(&mut self, from: HostId, message: Message, effects: &mut impl Effects) {
+        match message {
+            Message::Request { minipage, want } => {
+                self.counts.requests += 1;
+                let mut competing = false;
+                self.manage(minipage, effects, |entry, out| {
+                    competing = entry.request(minipage, from, want, out);
+                });
+                self.counts.competing_requests += u64::from(competing);
+            }
+            Message::Invalidated { minipage } => {
+                self.manage(minipage, effects, |entry, out| entry.invalidated(minipage, out));
+            }
+            Message::Done { minipage } => {
+                self.manage(minipage, effects, |entry, out| entry.done(minipage, out));
+            }
+            Message::Forward { minipage, want, requester } => {
+                self.hand_out(minipage, want, requester, effects)
+            }
+            Message::Invalidate { minipage } => {
+                self.counts.invalidations += 1;
+                self.lower(minipage, Access::None, effects);
+                self.send(from, Message::Invalidated { minipage }, effects);
+            }
+            Message::Contents { minipage, want: Want::Push } => {
+                self.counts.contents_received += 1;
+                self.pushed(minipage, effects);
+            }
+            Message::Contents { minipage, want } => {
+                self.counts.contents_received += 1;
+                self.granted(minipage, want, effects);
+            }
+            Message::Grant { minipage, want } => {
+                self.counts.grants += 1;
+                self.granted(minipage, want, effects);
+            }
+            Message::Acquire { lock } => {
+                let next = self.granted.acquire(lock, from);
+                self.send_all(next, effects);
+            }
+            Message::Release { lock } => {
+                let next = self.granted.release(lock, from);
+                self.send_all(next, effects);
+            }
+            Message::Acquired { lock } => {
+                if let Some(waiter) = self.held.acquired(lock) {
+                    effects.wake(waiter);
+                }
+            }
+            Message::Arrive { barrier, word } => {
+                if let Some(agreed) = self.arrivals.arrive(barrier, word, self.hosts) {
+                    let leave = Message::Leave { barrier, agreed };
+                    self.send_all((0..self.hosts).map(|host| (HostId(host), leave)), effects);
+                }
+            }
+            Message::Leave { barrier, agreed } => {
+                if let Some(waiter) = self.arrived.leave(barrier) {
+                    effects.pass(waiter, agreed);
+                }
+            }
+        }
+    }
+
+    /// As the manager.
+    fn manage(
+        &mut self,
+        minipage: Minipage,
+        effects: &mut impl Effects,
+        act: impl FnOnce(&mut Entry, &mut Outgoing),
+    ) {
+        let mut out = Outgoing::new();
+        if let Some(entry) = self.minipages.get_mut(minipage.index()).and_then(|local| local.entry.as_mut()) {
+            act(entry, &mut out);
+        }
+        self.send_all(out, effects);
+    }
+
+    /// As the owner: a copy for the requester, or the only one; or one for everybody.
+    fn hand_out(&mut self, minipage: Minipage, want: Want, requester: HostId, effects: &mut impl Effects) {
+        let kept = if want == Want::Write { Access::None } else { Access::Read };
+        self.lower(minipage, kept, effects);
+        let contents = Message::Contents { minipage, want };
+        let me = self.me;
+        let receivers = if want == Want::Push { 0..self.hosts } else { requester.0..requester.0 + 1 };
+        for host in receivers.map(HostId).filter(|host| *host != me) {
+            self.counts.contents_sent += 1;
+            effects.send(host, contents);
+        }
+    }
+
+    /// As the requester.
+    fn granted(&mut self, minipage: Minipage, want: Want, effects: &mut impl Effects) {
+        let Some(local) = self.minipages.get_mut(minipage.index()) else { return };
+        local.pending = None;
+        local.raise(minipage, want.access(), effects);
+        let home = local.home;
+        local.unresumed = local.wake_all(effects);
+        if !local.unresumed {
+            self.send(home, Message::Done { minipage }, effects);
+        }
+    }
+
+    /// As one of those that everything is pushed to. A request of its own may be under way, and stays so.
+    fn pushed(&mut self, minipage: Minipage, effects: &mut impl Effects) {
+        let Some(local) = self.minipages.get_mut(minipage.index()) else { return };
+        local.raise(minipage, Access::Read, effects);
+        local.wake_all(effects);
+        let home = local.home;
+        self.send(home, Message::Done { minipage }, effects);
+    }
+
+    fn lower(&mut self, minipage: Minipage, access: Access, effects: &mut impl Effects) {
+        if let Some(local) = self.minipages.get_mut(minipage.index())
+            && local.access > access
+        {
+            local.access = access;
+            effects.protect(minipage, access);
+        }
+    }
+
+    fn send_all(
+        &mut self,
+        messages: impl IntoIterator<Item = (HostId, Message)>,
+        effects: &mut impl Effects,
+    ) {
+        for (to, message) in messages {
+            self.send(to, message, effects);
+        }
+    }
+
+    const fn lock_manager(&self, lock: Lock) -> HostId {
+        HostId((lock.0 % self.hosts as u32) as u16)
+    }
+}
+
+impl Local {
+    fn raise(&mut self, minipage: Minipage, access: Access, effects: &mut impl Effects) {
+        if self.access < access {
+            self.access = access;
+            effects.protect(minipage, access);
+        }
+    }
+
+    /// Whether anybody waited.
+    fn wake_all(&mut self, effects: &mut impl Effects) -> bool {
+        let waited = !self.waiters.is_empty();
+        self.waiters.drain(..).for_each(|waiter| effects.wake(waiter));
+        waited
+    }
+}

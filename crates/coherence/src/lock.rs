@@ -1,0 +1,85 @@
+//! Locks: each has a manager, which grants it to one host at a time, in the order of their requests.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::host::Waiter;
+use crate::message::{HostId, Lock, Message};
+
+/// What a manager knows of the locks that it manages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Grants(BTreeMap<Lock, Granted>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Granted {
+    holder: Option<HostId>,
+    waiting: VecDeque<HostId>,
+}
+
+impl Grants {
+    /// A host wants the lock. The holder itself may, if its release is still on the way. Whom to tell what.
+    pub fn acquire(&mut self, lock: Lock, host: HostId) -> Option<(HostId, Message)> {
+        let granted = self.0.entry(lock).or_default();
+        granted.waiting.push_back(host);
+        granted.next(lock)
+    }
+
+    /// A host has it no more. Whom to tell what.
+    pub fn release(&mut self, lock: Lock, host: HostId) -> Option<(HostId, Message)> {
+        let granted = self.0.get_mut(&lock)?;
+        if granted.holder == Some(host) {
+            granted.holder = None;
+        }
+        let next = granted.next(lock);
+        if granted.holder.is_none() {
+            self.0.remove(&lock);
+        }
+        next
+    }
+}
+
+impl Granted {
+    fn next(&mut self, lock: Lock) -> Option<(HostId, Message)> {
+        if self.holder.is_some() {
+            return None;
+        }
+        self.holder = self.waiting.pop_front();
+        self.holder.map(|host| (host, Message::Acquired { lock }))
+    }
+}
+
+/// The locks that threads of one host have or want.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Held(BTreeMap<Lock, Local>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Local {
+    held: bool,
+    waiting: VecDeque<Waiter>,
+}
+
+impl Held {
+    /// A thread wants the lock. Whether its manager has to be asked: one request is under way at a time.
+    pub fn want(&mut self, lock: Lock, waiter: Waiter) -> bool {
+        let local = self.0.entry(lock).or_default();
+        local.waiting.push_back(waiter);
+        !local.held && local.waiting.len() == 1
+    }
+
+    /// The manager has granted it. Who has it now.
+    pub fn acquired(&mut self, lock: Lock) -> Option<Waiter> {
+        let local = self.0.get_mut(&lock)?;
+        local.held = true;
+        local.waiting.pop_front()
+    }
+
+    /// A thread gives it up: whether others of this host want it. `None` if none had it.
+    pub fn give_up(&mut self, lock: Lock) -> Option<bool> {
+        let local = self.0.get_mut(&lock).filter(|local| local.held)?;
+        local.held = false;
+        let wanted = !local.waiting.is_empty();
+        if !wanted {
+            self.0.remove(&lock);
+        }
+        Some(wanted)
+    }
+}

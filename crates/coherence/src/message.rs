@@ -1,0 +1,145 @@
+//! What hosts tell each other, and the names in it.
+
+/// A host, by its rank: 0 for the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub u16);
+
+impl HostId {
+    /// As an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A minipage, by its place in the minipage table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Minipage(pub u32);
+
+impl Minipage {
+    /// As an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A lock, by a number of the program's choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lock(pub u32);
+
+/// A barrier, by a number of the program's choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Barrier(pub u32);
+
+/// What a host may do with a minipage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Access {
+    /// Nothing: it has no copy.
+    None,
+    /// Read its copy.
+    Read,
+    /// Read and write the only copy.
+    Write,
+}
+
+/// What a host asks of a minipage's manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Want {
+    /// A copy to read.
+    Read,
+    /// The only copy, to write.
+    Write,
+    /// A copy for every host.
+    Push,
+}
+
+impl Want {
+    /// What the requester, or each receiver of a push, may do afterwards.
+    #[must_use]
+    pub const fn access(self) -> Access {
+        match self {
+            Self::Read | Self::Push => Access::Read,
+            Self::Write => Access::Write,
+        }
+    }
+}
+
+/// What one host tells another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Message {
+    /// To the manager: the sender wants something.
+    Request {
+        /// Of this.
+        minipage: Minipage,
+        /// What.
+        want: Want,
+    },
+    /// From the manager to the owner: send the contents.
+    Forward {
+        /// Of this.
+        minipage: Minipage,
+        /// What for.
+        want: Want,
+        /// To whom; to all others, where that is a push.
+        requester: HostId,
+    },
+    /// From the owner: the contents of the minipage come with it.
+    Contents {
+        /// Of this.
+        minipage: Minipage,
+        /// What for.
+        want: Want,
+    },
+    /// From the manager: the copy that the receiver has will do.
+    Grant {
+        /// Of this.
+        minipage: Minipage,
+        /// What for.
+        want: Want,
+    },
+    /// From the manager: give the copy up.
+    Invalidate {
+        /// Of this.
+        minipage: Minipage,
+    },
+    /// To the manager: the copy is given up.
+    Invalidated {
+        /// Of this.
+        minipage: Minipage,
+    },
+    /// To the manager: what it granted is there, and has been made use of.
+    Done {
+        /// Of this.
+        minipage: Minipage,
+    },
+    /// To the lock's manager: the sender wants it.
+    Acquire {
+        /// Which.
+        lock: Lock,
+    },
+    /// From the lock's manager: the receiver has it.
+    Acquired {
+        /// Which.
+        lock: Lock,
+    },
+    /// To the lock's manager: the sender has it no more.
+    Release {
+        /// Which.
+        lock: Lock,
+    },
+    /// To the barrier's manager: the sender has come to it.
+    Arrive {
+        /// Which.
+        barrier: Barrier,
+        /// What all hosts should say alike.
+        word: u64,
+    },
+    /// From the barrier's manager: all have come to it.
+    Leave {
+        /// Which.
+        barrier: Barrier,
+        /// Whether all said the same.
+        agreed: bool,
+    },
+}

@@ -1,0 +1,65 @@
+//! All that can happen to a few hosts: every order of messages and of what threads do.
+
+mod support;
+
+use std::collections::HashSet;
+
+use support::{
+    Op::{self, Barrier, Lock, Prefetch, Push, Read, Unlock, Write},
+    World,
+};
+
+/// Goes through all worlds that can come of this one. How many there are.
+fn explore(programs: &[&[Op]]) -> usize {
+    let mut known = HashSet::new();
+    let mut open = vec![World::new(programs, 2)];
+    while let Some(world) = open.pop() {
+        let steps = world.steps();
+        assert!(!steps.is_empty() || world.is_finished(), "nothing can happen any more: {world:#?}");
+        for step in steps {
+            let mut next = world.clone();
+            next.take(step);
+            if !known.contains(&next) {
+                known.insert(next.clone());
+                open.push(next);
+            }
+        }
+    }
+    known.len()
+}
+
+#[test]
+fn one_access_of_each_of_three_hosts() {
+    let all = [Read(0), Read(1), Write(0), Write(1), Push(0), Push(1), Prefetch(0), Prefetch(1)];
+    for a in all {
+        for b in all {
+            for c in all {
+                explore(&[&[a], &[b], &[c]]);
+            }
+        }
+    }
+}
+
+#[test]
+fn two_hosts_that_write_and_read_each_others() {
+    explore(&[&[Write(0), Read(1), Write(0)], &[Write(1), Read(0), Write(1)]]);
+    explore(&[&[Write(0), Write(0), Read(1)], &[Read(0), Write(0), Read(0)]]);
+    explore(&[&[Write(0), Push(0), Write(0)], &[Read(0), Read(0), Write(0)]]);
+}
+
+#[test]
+fn three_hosts_with_two_accesses_each() {
+    explore(&[&[Write(0), Read(1)], &[Write(1), Read(0)], &[Read(0), Read(1)]]);
+    explore(&[&[Write(0), Write(1)], &[Write(1), Write(0)], &[Write(0), Write(1)]]);
+    explore(&[&[Read(0), Write(0)], &[Read(0), Write(0)], &[Read(0), Write(0)]]);
+    explore(&[&[Write(0), Push(0)], &[Write(0), Push(0)], &[Prefetch(0), Read(0)]]);
+    explore(&[&[Prefetch(1), Write(1)], &[Push(1), Write(1)], &[Write(1), Read(1)]]);
+}
+
+#[test]
+fn locks_and_barriers_of_three_hosts() {
+    let critical = [Lock(1), Write(0), Unlock(1)];
+    explore(&[&critical, &critical, &[Lock(1), Unlock(1)]]);
+    explore(&[&[Write(0), Barrier(0), Read(1)], &[Write(1), Barrier(0), Read(0)], &[Barrier(0)]]);
+    explore(&[&[Lock(2), Unlock(2), Lock(2), Unlock(2)], &[Lock(2), Unlock(2)], &[Lock(2), Unlock(2)]]);
+}

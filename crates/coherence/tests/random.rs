@@ -1,0 +1,63 @@
+//! Many hosts, long programs, chance for a scheduler.
+
+mod support;
+
+use proptest::prelude::*;
+use support::{Op, World};
+
+fn op(minipages: u32) -> impl Strategy<Value = Vec<Op>> {
+    let minipage = 0..minipages;
+    prop_oneof![
+        4 => minipage.clone().prop_map(|minipage| vec![Op::Read(minipage)]),
+        4 => minipage.clone().prop_map(|minipage| vec![Op::Write(minipage)]),
+        1 => minipage.clone().prop_map(|minipage| vec![Op::Push(minipage)]),
+        1 => minipage.clone().prop_map(|minipage| vec![Op::Prefetch(minipage)]),
+        1 => (0..3u32, minipage).prop_map(|(lock, minipage)| {
+            vec![Op::Lock(lock), Op::Read(minipage), Op::Write(minipage), Op::Unlock(lock)]
+        }),
+    ]
+}
+
+/// Programs with the same number of barriers on each host.
+fn programs() -> impl Strategy<Value = (Vec<Vec<Op>>, u32)> {
+    (2..7usize, 1..5u32, 0..4usize).prop_flat_map(|(hosts, minipages, barriers)| {
+        let phase = prop::collection::vec(op(minipages), 0..12);
+        let program = prop::collection::vec(phase, barriers + 1).prop_map(|phases| {
+            let mut program = vec![];
+            for (index, phase) in phases.into_iter().enumerate() {
+                if index > 0 {
+                    program.push(Op::Barrier(index as u32 % 2));
+                }
+                program.extend(phase.into_iter().flatten());
+            }
+            program
+        });
+        (prop::collection::vec(program, hosts), Just(minipages))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn all_programs_end_and_see_what_was_last_written(
+        (programs, minipages) in programs(),
+        choices in prop::collection::vec(any::<u32>(), 64),
+        salt in any::<u32>(),
+    ) {
+        let programs: Vec<&[Op]> = programs.iter().map(Vec::as_slice).collect();
+        let mut world = World::new(&programs, minipages);
+        let mut taken = 0u32;
+        loop {
+            let steps = world.steps();
+            if steps.is_empty() {
+                break;
+            }
+            let choice = choices[taken as usize % choices.len()].wrapping_mul(taken | 1).rotate_left(taken) ^ salt;
+            world.take(steps[choice as usize % steps.len()]);
+            taken += 1;
+            prop_assert!(taken < 1_000_000, "no end");
+        }
+        prop_assert!(world.is_finished());
+    }
+}

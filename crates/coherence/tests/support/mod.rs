@@ -1,0 +1,253 @@
+//! Hosts with a thread and a memory each, and a network that delivers messages in any order.
+
+use std::collections::BTreeSet;
+
+use forebay_coherence::{Access, Barrier, Effects, Host, HostId, Lock, Message, Minipage, Waiter};
+
+/// What a thread does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    Read(u32),
+    Write(u32),
+    Push(u32),
+    Prefetch(u32),
+    Lock(u32),
+    Unlock(u32),
+    Barrier(u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Thread {
+    Ready,
+    /// Has faulted, or waits for a lock or a barrier.
+    Waiting,
+    /// Is about to try again.
+    Woken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct InFlight {
+    from: HostId,
+    to: HostId,
+    message: Message,
+    contents: Option<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    hosts: Vec<Host>,
+    threads: Vec<Thread>,
+    /// What each thread has yet to do, the next thing last.
+    programs: Vec<Vec<Op>>,
+    memories: Vec<Vec<u8>>,
+    /// What was last written to each minipage.
+    latest: Vec<u8>,
+    /// Sorted, so that equal worlds are equal.
+    network: Vec<InFlight>,
+    /// Who is between lock and unlock.
+    inside: BTreeSet<(u32, usize)>,
+}
+
+/// What can happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Deliver(usize),
+    Run(usize),
+}
+
+/// What one host's machine wants done.
+struct Wanted<'a> {
+    me: HostId,
+    memory: &'a [u8],
+    sent: Vec<InFlight>,
+    woken: bool,
+}
+
+impl Effects for Wanted<'_> {
+    fn send(&mut self, to: HostId, message: Message) {
+        let contents = match message {
+            Message::Contents { minipage, .. } => Some(self.memory[minipage.index()]),
+            _ => None,
+        };
+        self.sent.push(InFlight { from: self.me, to, message, contents });
+    }
+
+    fn protect(&mut self, _: Minipage, _: Access) {}
+
+    fn wake(&mut self, _: Waiter) {
+        self.woken = true;
+    }
+
+    fn pass(&mut self, _: Waiter, agreed: bool) {
+        assert!(agreed);
+        self.woken = true;
+    }
+}
+
+impl World {
+    /// Even minipages are owned by their managers, odd ones are shared at first.
+    pub fn new(programs: &[&[Op]], minipages: u32) -> Self {
+        let count = programs.len();
+        let mut hosts: Vec<_> = (0..count).map(|host| Host::new(HostId(host as u16), count as u16)).collect();
+        for host in &mut hosts {
+            for minipage in 0..minipages {
+                let home = HostId((minipage as usize % count) as u16);
+                if minipage % 2 == 0 {
+                    host.add_owned(home)
+                } else {
+                    host.add_shared(home)
+                };
+            }
+        }
+        Self {
+            hosts,
+            threads: vec![Thread::Ready; count],
+            programs: programs.iter().map(|program| program.iter().rev().copied().collect()).collect(),
+            memories: vec![vec![0; minipages as usize]; count],
+            latest: vec![0; minipages as usize],
+            network: vec![],
+            inside: BTreeSet::new(),
+        }
+    }
+
+    /// All that can happen.
+    pub fn steps(&self) -> Vec<Step> {
+        let runs = (0..self.hosts.len()).filter(|host| self.can_run(*host)).map(Step::Run);
+        (0..self.network.len()).map(Step::Deliver).chain(runs).collect()
+    }
+
+    fn can_run(&self, host: usize) -> bool {
+        self.threads[host] != Thread::Waiting && !self.programs[host].is_empty()
+    }
+
+    /// Whether all threads have done all that they had to.
+    pub fn is_finished(&self) -> bool {
+        self.programs.iter().all(Vec::is_empty)
+            && self.network.is_empty()
+            && self.hosts.iter().all(Host::is_calm)
+    }
+
+    /// Lets it happen, and looks whether all is as it should be.
+    pub fn take(&mut self, step: Step) {
+        match step {
+            Step::Deliver(index) => self.deliver(index),
+            Step::Run(host) => self.run(host),
+        }
+        for host in &mut self.hosts {
+            host.take_counts();
+        }
+        self.check();
+    }
+
+    fn deliver(&mut self, index: usize) {
+        let InFlight { from, to, message, contents } = self.network.remove(index);
+        if let (Message::Contents { minipage, .. }, Some(contents)) = (message, contents) {
+            assert_ne!(
+                self.hosts[to.index()].access(minipage),
+                Access::Write,
+                "contents over a written copy"
+            );
+            self.memories[to.index()][minipage.index()] = contents;
+        }
+        self.with(to.index(), |host, effects| host.receive(from, message, effects));
+    }
+
+    fn run(&mut self, host: usize) {
+        let op = *self.programs[host].last().unwrap();
+        if self.threads[host] == Thread::Woken {
+            self.threads[host] = Thread::Ready;
+            match op {
+                Op::Read(minipage) | Op::Write(minipage) => {
+                    self.with(host, |machine, effects| machine.resumed(Minipage(minipage), effects));
+                    return;
+                }
+                Op::Lock(lock) => {
+                    let others = self.inside.iter().filter(|(inside, _)| *inside == lock).count();
+                    assert_eq!(others, 0, "two hosts have lock {lock}");
+                    self.inside.insert((lock, host));
+                }
+                _ => {}
+            }
+            self.programs[host].pop();
+            return;
+        }
+        let waiter = Waiter(host as u64);
+        match op {
+            Op::Read(minipage) | Op::Write(minipage) => {
+                let access = if matches!(op, Op::Write(_)) { Access::Write } else { Access::Read };
+                if self.hosts[host].access(Minipage(minipage)) >= access {
+                    return self.touch(host, minipage as usize, access);
+                }
+                self.wait(host, |machine, effects| {
+                    machine.fault(Minipage(minipage), access, waiter, effects)
+                });
+            }
+            Op::Lock(lock) => self.wait(host, |machine, effects| machine.lock(Lock(lock), waiter, effects)),
+            Op::Barrier(barrier) => self.wait(host, |machine, effects| {
+                assert!(machine.arrive(Barrier(barrier), 5, waiter, effects));
+            }),
+            Op::Unlock(lock) => {
+                self.programs[host].pop();
+                assert!(self.inside.remove(&(lock, host)));
+                self.with(host, |machine, effects| assert!(machine.unlock(Lock(lock), effects)));
+            }
+            Op::Push(minipage) => {
+                self.programs[host].pop();
+                self.with(host, |machine, effects| machine.push(Minipage(minipage), effects));
+            }
+            Op::Prefetch(minipage) => {
+                self.programs[host].pop();
+                self.with(host, |machine, effects| {
+                    machine.prefetch(Minipage(minipage), Access::Read, effects)
+                });
+            }
+        }
+    }
+
+    /// The access itself: reading finds what was written last.
+    fn touch(&mut self, host: usize, minipage: usize, access: Access) {
+        if access == Access::Write {
+            let value = (host * 32 + self.programs[host].len()) as u8;
+            self.memories[host][minipage] = value;
+            self.latest[minipage] = value;
+        }
+        assert_eq!(
+            self.memories[host][minipage], self.latest[minipage],
+            "an old value of minipage {minipage}"
+        );
+        self.programs[host].pop();
+    }
+
+    fn wait(&mut self, host: usize, act: impl FnOnce(&mut Host, &mut Wanted<'_>)) {
+        self.threads[host] = Thread::Waiting;
+        self.with(host, act);
+    }
+
+    fn with(&mut self, host: usize, act: impl FnOnce(&mut Host, &mut Wanted<'_>)) {
+        let mut wanted =
+            Wanted { me: HostId(host as u16), memory: &self.memories[host], sent: vec![], woken: false };
+        act(&mut self.hosts[host], &mut wanted);
+        let Wanted { sent, woken, .. } = wanted;
+        if woken {
+            assert_eq!(self.threads[host], Thread::Waiting, "woken without having waited");
+            self.threads[host] = Thread::Woken;
+        }
+        self.network.extend(sent);
+        self.network.sort_unstable();
+    }
+
+    /// A single writer or multiple readers, and equal copies.
+    fn check(&self) {
+        for minipage in 0..self.latest.len() {
+            let access = |host: &Host| host.access(Minipage(minipage as u32));
+            let writers = self.hosts.iter().filter(|host| access(host) == Access::Write).count();
+            let copies = self.hosts.iter().filter(|host| access(host) != Access::None).count();
+            assert!(writers == 0 || copies == 1, "{writers} writers, {copies} copies of minipage {minipage}");
+            for (host, memory) in self.hosts.iter().zip(&self.memories) {
+                if access(host) != Access::None {
+                    assert_eq!(memory[minipage], self.latest[minipage], "an old copy of minipage {minipage}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! What a host's threads do under its lock: messages in, messages out, protections set, threads woken.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU32,
+            Ordering::{Acquire, Release},
+        },
+    },
+};
+
+use forebay_coherence::{Access, Effects, HostId, Message, Minipage, Waiter};
+use forebay_sigsafe::general as n;
+use forebay_vm::{Allowed, PAGE_BYTES, Protection, Views, layout::Layout};
+
+use crate::{
+    Error,
+    cells::{Cells, Found, futex},
+    transport::{Contents, Sink, Transport},
+};
+
+/// The shared memory as this host sees it.
+pub struct Memory {
+    pub views: Views,
+    pub protection: Box<dyn Protection>,
+}
+
+/// A call that waits, outside of a fault.
+#[derive(Debug, Default)]
+pub struct Wait(AtomicU32);
+
+/// How such a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With what was wanted.
+    Well,
+    /// Hosts did not agree at a barrier.
+    Disagreed,
+    /// A host was lost.
+    Lost,
+}
+
+impl Wait {
+    /// Whether it has ended, and how.
+    pub fn ended(&self) -> Option<Ended> {
+        match self.0.load(Acquire) {
+            0 => None,
+            1 => Some(Ended::Well),
+            2 => Some(Ended::Disagreed),
+            _ => Some(Ended::Lost),
+        }
+    }
+
+    /// Sleeps until it may have ended.
+    pub fn sleep(&self) {
+        futex(&self.0, n::FUTEX_WAIT, 0);
+    }
+
+    fn end(&self, ended: Ended) {
+        self.0.store(1 + ended as u32, Release);
+        futex(&self.0, n::FUTEX_WAKE, 1);
+    }
+}
+
+/// Waiters from here on are calls, those below are cells.
+const CALLS: u64 = 1 << 32;
+
+/// Everything that a lock is needed for.
+pub struct Engine {
+    pub machine: forebay_coherence::Host,
+    pub layout: Layout,
+    transport: Box<dyn Transport>,
+    waits: HashMap<u64, Arc<Wait>>,
+    next_call: u64,
+    arrived: Vec<(HostId, Message)>,
+    failure: Option<Error>,
+}
+
+impl Engine {
+    pub fn new(machine: forebay_coherence::Host, layout: Layout, transport: Box<dyn Transport>) -> Self {
+        let (waits, arrived) = (HashMap::new(), vec![]);
+        Self { machine, layout, transport, waits, next_call: CALLS, arrived, failure: None }
+    }
+
+    /// A waiter for a call, and what the call waits for.
+    pub fn begin_call(&mut self) -> (Waiter, Arc<Wait>) {
+        let wait = Arc::new(Wait::default());
+        self.next_call += 1;
+        self.waits.insert(self.next_call, wait.clone());
+        (Waiter(self.next_call), wait)
+    }
+
+    /// The call does not wait after all.
+    pub fn end_call(&mut self, waiter: Waiter) {
+        self.waits.remove(&waiter.0);
+    }
+
+    /// Lets the machine act.
+    pub fn act<R>(
+        &mut self,
+        memory: &Memory,
+        cells: &Cells,
+        act: impl FnOnce(&mut forebay_coherence::Host, &mut Acts<'_>) -> R,
+    ) -> R {
+        let Self { machine, layout, transport, waits, failure, .. } = self;
+        act(machine, &mut Acts { transport: transport.as_mut(), layout, memory, cells, waits, failure })
+    }
+
+    /// Does what there is to do. How much that was.
+    pub fn progress(&mut self, memory: &Memory, cells: &Cells) -> usize {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        let mut sink = Arrivals { layout: &self.layout, views: &memory.views, arrived: &mut arrived };
+        if let Err(error) = self.transport.receive(&mut sink) {
+            self.failure.get_or_insert(error);
+        }
+        let mut done = arrived.len();
+        self.act(memory, cells, |machine, acts| {
+            for (from, message) in arrived.drain(..) {
+                machine.receive(from, message, acts);
+            }
+            cells.look(|found| {
+                done += 1;
+                match found {
+                    Found::Fault { cell, minipage, is_write } => {
+                        let access = if is_write { Access::Write } else { Access::Read };
+                        machine.fault(Minipage(minipage), access, Waiter(cell as u64), acts);
+                    }
+                    Found::Resumed { minipage } => machine.resumed(Minipage(minipage), acts),
+                }
+            });
+        });
+        self.arrived = arrived;
+        if self.failure.is_some() {
+            cells.close();
+            self.waits.drain().for_each(|(_, wait)| wait.end(Ended::Lost));
+        }
+        done
+    }
+
+    /// Why nothing goes on any more.
+    pub const fn failure(&self) -> Option<&Error> {
+        self.failure.as_ref()
+    }
+
+    pub fn transport(&mut self) -> &mut dyn Transport {
+        self.transport.as_mut()
+    }
+}
+
+/// What the machine wants done is done at once.
+pub struct Acts<'a> {
+    transport: &'a mut dyn Transport,
+    layout: &'a Layout,
+    memory: &'a Memory,
+    cells: &'a Cells,
+    waits: &'a mut HashMap<u64, Arc<Wait>>,
+    failure: &'a mut Option<Error>,
+}
+
+impl Effects for Acts<'_> {
+    fn send(&mut self, to: HostId, message: Message) {
+        let contents = contents(self.layout, &self.memory.views, message);
+        if let Err(error) = self.transport.send(to, message, contents) {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    fn protect(&mut self, minipage: Minipage, access: Access) {
+        let Some(place) = self.layout.place(minipage.0) else { return };
+        let (pages, views) = (place.pages(), &self.memory.views);
+        let address = views.address(place.view, pages.start * PAGE_BYTES);
+        let set = self.memory.protection.set(address, pages.len() * PAGE_BYTES, allowed(access));
+        if let Err(source) = set {
+            let error = forebay_vm::Error::Views {
+                views: views.count(),
+                bytes: views.bytes(),
+                at: Some(address),
+                source,
+            };
+            self.failure.get_or_insert(error.into());
+        }
+    }
+
+    fn wake(&mut self, waiter: Waiter) {
+        match self.waits.remove(&waiter.0) {
+            Some(wait) => wait.end(Ended::Well),
+            None => self.cells.wake(waiter.0 as usize),
+        }
+    }
+
+    fn pass(&mut self, waiter: Waiter, agreed: bool) {
+        if let Some(wait) = self.waits.remove(&waiter.0) {
+            wait.end(if agreed { Ended::Well } else { Ended::Disagreed });
+        }
+    }
+}
+
+/// What access means to the kernel.
+pub const fn allowed(access: Access) -> Allowed {
+    match access {
+        Access::None => Allowed::Nothing,
+        Access::Read => Allowed::Reading,
+        Access::Write => Allowed::Writing,
+    }
+}
+
+/// Takes messages for later, contents at once: nobody may use a minipage whose contents arrive.
+struct Arrivals<'a> {
+    layout: &'a Layout,
+    views: &'a Views,
+    arrived: &'a mut Vec<(HostId, Message)>,
+}
+
+impl Sink for Arrivals<'_> {
+    fn room(&mut self, message: Message) -> Option<Contents> {
+        contents(self.layout, self.views, message)
+    }
+
+    fn take(&mut self, from: HostId, message: Message) {
+        self.arrived.push((from, message));
+    }
+}
+
+/// Where the contents are that go with a message.
+fn contents(layout: &Layout, views: &Views, message: Message) -> Option<Contents> {
+    let Message::Contents { minipage, .. } = message else { return None };
+    let place = layout.place(minipage.0)?;
+    Some(Contents { address: views.privileged(place.offset), bytes: place.bytes })
+}

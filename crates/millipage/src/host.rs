@@ -1,0 +1,335 @@
+//! A host: what a program calls.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use bytemuck::Pod;
+use forebay_coherence::{Access, Barrier, Counts, HostId, Lock, Minipage};
+use forebay_vm::{
+    Object, PAGE_BYTES, Views,
+    fault::{Fault, Serve, Served, serve},
+    layout::{Array, Layout, Vpages},
+    protection,
+};
+
+use crate::{
+    Error, Placement,
+    bell::Bell,
+    cells::Cells,
+    engine::{Ended, Engine, Memory, Wait, allowed},
+    shared::Rows,
+    transport::{Transport, local},
+};
+
+/// How long a thread looks for messages before it sleeps.
+const SPIN: Duration = Duration::from_micros(30);
+/// How long the progress thread sleeps at most.
+const SLEEP_NS: u32 = 100_000_000;
+/// The barrier that collective calls meet at; programs have the others.
+const COLLECTIVE: Barrier = Barrier(u32::MAX);
+
+/// How much is shared, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Size of the shared memory.
+    pub bytes: usize,
+    /// Minipages that can share a page.
+    pub views: usize,
+    /// Where it is mapped: at the same address on all hosts, if pointers into it are shared.
+    pub at: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { bytes: 64 << 20, views: 16, at: None }
+    }
+}
+
+/// One host of several that share memory. Dropping it leaves; the memory stays readable as it is.
+pub struct Host {
+    shared: &'static Shared,
+    progress: Option<JoinHandle<()>>,
+    _served: Served,
+}
+
+/// What all threads of a host know. Lives as long as the process: a signal handler may be looking at it.
+pub struct Shared {
+    me: HostId,
+    hosts: u16,
+    memory: Memory,
+    vpages: Arc<Vpages>,
+    cells: Cells,
+    bell: Arc<Bell>,
+    engine: Mutex<Engine>,
+    leaving: AtomicBool,
+}
+
+/// Hosts in this process, with a network between them, for tests: pointers into their memories differ.
+///
+/// # Errors
+/// There is not enough memory, or address space.
+pub fn in_process(hosts: u16, options: Options) -> Result<Vec<Host>, Error> {
+    let bells = (0..hosts).map(|_| Bell::new().map(Arc::new)).collect::<Result<Vec<_>, _>>();
+    let bells = bells.map_err(|errno| Error::Wait(errno.into()))?;
+    let ends = local(&bells).into_iter().zip(bells).enumerate();
+    ends.map(|(host, (end, bell))| Host::begin(HostId(host as u16), hosts, options, Box::new(end), bell))
+        .collect()
+}
+
+impl Host {
+    fn begin(
+        me: HostId,
+        hosts: u16,
+        options: Options,
+        transport: Box<dyn Transport>,
+        bell: Arc<Bell>,
+    ) -> Result<Self, Error> {
+        let object = Object::new(options.bytes)?;
+        let views = Views::map(&object, options.views.max(1), options.at)?;
+        let protection = protection(&views)?;
+        let layout = Layout::new(object.bytes() / PAGE_BYTES, views.count());
+        let (area, signal) =
+            (views.base()..views.base() + views.count() * views.bytes(), protection.signal());
+        let vpages = layout.vpages();
+        let engine = Engine::new(forebay_coherence::Host::new(me, hosts), layout, transport);
+        let shared: &'static Shared = Box::leak(Box::new(Shared {
+            me,
+            hosts,
+            memory: Memory { views, protection },
+            vpages,
+            cells: Cells::new(),
+            bell,
+            engine: Mutex::new(engine),
+            leaving: AtomicBool::new(false),
+        }));
+        let served = serve(area, signal, shared)?;
+        let builder = thread::Builder::new().name(format!("millipage {}", me.0));
+        let progress = builder.spawn(move || shared.make_progress()).map_err(Error::Wait)?;
+        Ok(Self { shared, progress: Some(progress), _served: served })
+    }
+
+    /// Which host this is, from 0.
+    #[must_use]
+    pub const fn rank(&self) -> u16 {
+        self.shared.me.0
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn count(&self) -> u16 {
+        self.shared.hosts
+    }
+
+    /// `rows` of `columns` elements each, all zero; each row a minipage of its own. All hosts call this, in the same order
+    /// and with the same arguments, and go on when all have.
+    ///
+    /// # Errors
+    /// There is no room, or another host called something else.
+    pub fn rows<T: Pod>(&self, rows: usize, columns: usize, placement: Placement) -> Result<Rows<T>, Error> {
+        let bytes = columns.saturating_mul(size_of::<T>());
+        let call = format!("rows({rows}, {columns}, {placement:?}) of {} bytes each", size_of::<T>());
+        let allocated = self.shared.allocate(rows, bytes, placement);
+        // All come here, whether there was room or not: else the others would wait for ever.
+        self.shared.meet(COLLECTIVE, digest(&(&call, allocated.is_ok())), &call)?;
+        Ok(Rows::new(self.shared, allocated?, columns))
+    }
+
+    /// Waits until all hosts have come here.
+    ///
+    /// # Errors
+    /// Another thread of this host waits here, or a host is lost.
+    pub fn barrier(&self) -> Result<(), Error> {
+        self.shared.meet(Barrier(0), 0, "barrier()")
+    }
+
+    /// Waits until no other thread of any host has the lock, and takes it.
+    ///
+    /// # Errors
+    /// A host is lost.
+    pub fn lock(&self, lock: u32) -> Result<(), Error> {
+        let shared = self.shared;
+        let wait = {
+            let mut engine = shared.engine();
+            let (waiter, wait) = engine.begin_call();
+            engine.act(&shared.memory, &shared.cells, |machine, acts| machine.lock(Lock(lock), waiter, acts));
+            wait
+        };
+        shared.wait(&wait, "lock()")
+    }
+
+    /// Gives a lock up.
+    ///
+    /// # Errors
+    /// No thread of this host has it.
+    pub fn unlock(&self, lock: u32) -> Result<(), Error> {
+        let shared = self.shared;
+        let had = shared
+            .engine()
+            .act(&shared.memory, &shared.cells, |machine, acts| machine.unlock(Lock(lock), acts));
+        if had { Ok(()) } else { Err(Error::NotLocked(lock)) }
+    }
+
+    /// Figures since they were last taken.
+    #[must_use]
+    pub fn take_counts(&self) -> Counts {
+        self.shared.engine().machine.take_counts()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.shared.leaving.store(true, Relaxed);
+        self.shared.bell.ring();
+        if let Some(progress) = self.progress.take() {
+            // It tells of its failures itself.
+            let _ = progress.join();
+        }
+        self.shared.cells.close();
+    }
+}
+
+impl Serve for Shared {
+    fn serve(&self, fault: Fault) -> bool {
+        let minipage =
+            self.memory.views.locate(fault.address).and_then(|(view, offset)| self.vpages.at(view, offset));
+        // What was never allocated, or is free, is the program's mistake.
+        minipage.is_some_and(|minipage| self.cells.post(minipage, fault.is_write, &self.bell))
+    }
+}
+
+impl Shared {
+    pub fn views(&self) -> &Views {
+        &self.memory.views
+    }
+
+    /// Asks for a minipage before a thread comes to it.
+    pub fn prefetch(&self, minipage: u32, access: Access) {
+        self.engine().act(&self.memory, &self.cells, |machine, acts| {
+            machine.prefetch(Minipage(minipage), access, acts);
+        });
+    }
+
+    /// Sends what a minipage holds to all hosts.
+    pub fn push(&self, minipage: u32) {
+        self.engine().act(&self.memory, &self.cells, |machine, acts| machine.push(Minipage(minipage), acts));
+    }
+
+    fn engine(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn allocate(&self, count: usize, bytes: usize, placement: Placement) -> Result<Array, Error> {
+        let mut engine = self.engine();
+        let array = engine.layout.allocate_array(count, bytes)?;
+        for index in 0..count {
+            let home = home(placement, index, count, self.hosts);
+            let minipage = match placement {
+                Placement::Copies => engine.machine.add_shared(home),
+                _ => engine.machine.add_owned(home),
+            };
+            debug_assert_eq!(minipage.index(), array.first as usize + index);
+            let access = engine.machine.access(minipage);
+            let place = array.place(index);
+            let address = self.memory.views.address(place.view, place.pages().start * PAGE_BYTES);
+            let set = self.memory.protection.set(address, place.pages().len() * PAGE_BYTES, allowed(access));
+            set.map_err(Error::Wait)?;
+        }
+        Ok(array)
+    }
+
+    /// Waits at a barrier where all hosts should say the same.
+    fn meet(&self, barrier: Barrier, word: u64, call: &str) -> Result<(), Error> {
+        let wait = {
+            let mut engine = self.engine();
+            let (waiter, wait) = engine.begin_call();
+            let arrived = engine
+                .act(&self.memory, &self.cells, |machine, acts| machine.arrive(barrier, word, waiter, acts));
+            if !arrived {
+                engine.end_call(waiter);
+                return Err(Error::BarrierTaken(barrier.0));
+            }
+            wait
+        };
+        self.wait(&wait, call)
+    }
+
+    /// Waits for the end of a call, and does what there is to do meanwhile.
+    fn wait(&self, wait: &Wait, call: &str) -> Result<(), Error> {
+        let mut spin_until = Instant::now() + SPIN;
+        loop {
+            match wait.ended() {
+                Some(Ended::Well) => return Ok(()),
+                Some(Ended::Disagreed) => {
+                    let (host, hosts) = (self.me.0, self.hosts);
+                    return Err(Error::Disagreement { host, hosts, call: call.to_owned() });
+                }
+                Some(Ended::Lost) => return Err(self.lost()),
+                None => {}
+            }
+            let progressed = match self.engine.try_lock() {
+                Ok(mut engine) => engine.progress(&self.memory, &self.cells) > 0,
+                Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => false,
+            };
+            if progressed {
+                spin_until = Instant::now() + SPIN;
+            } else if Instant::now() > spin_until {
+                wait.sleep();
+            }
+        }
+    }
+
+    fn lost(&self) -> Error {
+        let reason = self.engine().failure().map_or_else(|| "it has left".into(), ToString::to_string);
+        Error::Lost { host: self.me.0, reason }
+    }
+
+    /// The progress thread.
+    fn make_progress(&self) {
+        let mut spin_until = Instant::now() + SPIN;
+        while !self.leaving.load(Relaxed) {
+            let done = self.engine().progress(&self.memory, &self.cells);
+            // One that was woken in a fault is about to say so.
+            if done > 0 || self.cells.are_open() {
+                spin_until = Instant::now() + SPIN;
+            }
+            if Instant::now() < spin_until {
+                thread::yield_now();
+            } else if self.sleep().is_err() {
+                // Then it looks all the time.
+                thread::yield_now();
+            }
+        }
+    }
+
+    fn sleep(&self) -> rustix::io::Result<()> {
+        let event = self.engine().transport().event().map(|event| event.try_clone_to_owned());
+        let event = event.transpose().map_err(|_| rustix::io::Errno::MFILE)?;
+        let event = event.as_ref().map(std::os::fd::AsFd::as_fd);
+        self.bell.sleep(event, SLEEP_NS, || {
+            self.leaving.load(Relaxed) || self.cells.are_open() || !self.engine().transport().may_sleep()
+        })
+    }
+}
+
+/// The home of one of `count` minipages.
+fn home(placement: Placement, index: usize, count: usize, hosts: u16) -> HostId {
+    let hosts_at_all = usize::from(hosts);
+    HostId(match placement {
+        Placement::Blocks => (index * hosts_at_all / count) as u16,
+        Placement::Cyclic | Placement::Copies => (index % hosts_at_all) as u16,
+        Placement::On(host) => host.min(hosts - 1),
+    })
+}
+
+fn digest(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}

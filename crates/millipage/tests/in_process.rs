@@ -1,0 +1,171 @@
+//! Hosts in one process, each with a thread that computes.
+
+use std::{fs::File, io::Read, thread};
+
+use forebay_millipage::{Error, Host, Options, Placement, in_process};
+
+fn each(hosts: u16, options: Options, act: impl Fn(&Host) + Sync) {
+    let hosts = in_process(hosts, options).unwrap();
+    thread::scope(|scope| {
+        for host in &hosts {
+            scope.spawn(|| act(host));
+        }
+    });
+}
+
+const SMALL: Options = Options { bytes: 1 << 20, views: 16, at: None };
+
+#[test]
+fn what_one_host_writes_the_others_read() {
+    each(3, SMALL, |host| {
+        let rows = host.rows::<u64>(30, 32, Placement::Blocks).unwrap();
+        for round in 1..20u64 {
+            for index in (usize::from(host.rank())..rows.len()).step_by(3) {
+                (0..32)
+                    .for_each(|column| rows.row(index).set(column, round * 1_000 + (index + column) as u64));
+            }
+            host.barrier().unwrap();
+            for index in 0..rows.len() {
+                for column in 0..32 {
+                    assert_eq!(rows.row(index).get(column), round * 1_000 + (index + column) as u64);
+                }
+            }
+            host.barrier().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_lock_makes_a_sum_exact() {
+    each(4, SMALL, |host| {
+        let sum = host.rows::<u64>(1, 1, Placement::On(1)).unwrap();
+        for _ in 0..500 {
+            host.lock(7).unwrap();
+            sum.row(0).set(0, sum.row(0).get(0) + 1);
+            host.unlock(7).unwrap();
+        }
+        host.barrier().unwrap();
+        assert_eq!(sum.row(0).get(0), 2_000);
+        assert!(matches!(host.unlock(7), Err(Error::NotLocked(7))));
+        host.barrier().unwrap();
+    });
+}
+
+/// Store buffering: with sequential consistency not both can read the old value.
+#[test]
+fn stores_are_seen_before_later_loads() {
+    each(2, SMALL, |host| {
+        let flags = host.rows::<u64>(2, 1, Placement::Cyclic).unwrap();
+        let seen = host.rows::<u64>(2, 1, Placement::Cyclic).unwrap();
+        let (mine, other) = (usize::from(host.rank()), usize::from(1 - host.rank()));
+        for round in 1..300 {
+            flags.row(mine).set(0, round);
+            seen.row(mine).set(0, flags.row(other).get(0));
+            host.barrier().unwrap();
+            assert!(seen.row(0).get(0) == round || seen.row(1).get(0) == round);
+            host.barrier().unwrap();
+        }
+    });
+}
+
+#[test]
+fn what_is_pushed_and_prefetched_is_the_same() {
+    each(3, SMALL, |host| {
+        let rows = host.rows::<u32>(6, 100, Placement::Copies).unwrap();
+        for round in 1..100u32 {
+            if host.rank() == (round % 3) as u16 {
+                (0..100).for_each(|column| rows.row(2).set(column, round + column as u32));
+                rows.row(2).push();
+            } else {
+                rows.row(2).prefetch();
+            }
+            host.barrier().unwrap();
+            assert!((0..100).all(|column| rows.row(2).get(column) == round + column as u32));
+            host.barrier().unwrap();
+        }
+    });
+}
+
+#[test]
+fn rows_of_several_pages_travel_whole() {
+    each(2, SMALL, |host| {
+        let rows = host.rows::<u64>(4, 1_500, Placement::Cyclic).unwrap();
+        for round in 1..10u64 {
+            let index = (round % 4) as usize;
+            if u64::from(host.rank()) == round % 2 {
+                (0..1_500).for_each(|column| rows.row(index).set(column, round ^ column as u64));
+            }
+            host.barrier().unwrap();
+            assert!((0..1_500).all(|column| rows.row(index).get(column) == round ^ column as u64));
+            host.barrier().unwrap();
+        }
+    });
+}
+
+#[test]
+fn hosts_that_call_different_things_are_told() {
+    each(2, SMALL, |host| {
+        let columns = 8 + usize::from(host.rank());
+        let error = host.rows::<u8>(4, columns, Placement::Cyclic).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("another host called something else"), "{error}");
+        assert!(
+            host.rows::<u8>(4, 1 << 20, Placement::Cyclic)
+                .map(|_| ())
+                .unwrap_err()
+                .to_string()
+                .contains("do not fit")
+        );
+        host.barrier().unwrap();
+    });
+}
+
+/// A system call into a row: where this host may not write it fails, and never writes elsewhere.
+#[test]
+fn system_calls_need_a_touch_and_say_so() {
+    each(2, SMALL, |host| {
+        let rows = host.rows::<u8>(2, 64, Placement::On(0)).unwrap();
+        host.barrier().unwrap();
+        if host.rank() == 1 {
+            let row = rows.row(1);
+            let fill = || {
+                // SAFETY: the row's memory is mapped; nobody else uses it now.
+                let buffer = unsafe { std::slice::from_raw_parts_mut(row.as_ptr(), row.len()) };
+                File::open("/proc/self/maps").unwrap().read(buffer)
+            };
+            assert_eq!(fill().unwrap_err().raw_os_error(), Some(14), "EFAULT");
+            row.touch();
+            assert_eq!(fill().unwrap_err().raw_os_error(), Some(14), "reading is not enough");
+            row.touch_for_writing();
+            assert_eq!(fill().unwrap(), 64);
+        }
+        host.barrier().unwrap();
+        assert!(rows.row(1).get(12) == b'-', "{}", rows.row(1).get(12));
+        host.barrier().unwrap();
+    });
+}
+
+#[test]
+fn several_threads_of_a_host_fault_at_the_same_time() {
+    each(2, SMALL, |host| {
+        let rows = host.rows::<u64>(64, 4, Placement::Cyclic).unwrap();
+        thread::scope(|scope| {
+            for part in 0..4 {
+                let rows = &rows;
+                scope.spawn(move || {
+                    for round in 0..50 {
+                        let row = rows.row((part * 13 + round * 7) % 64);
+                        row.set(part, row.get(part) + 1);
+                    }
+                });
+            }
+        });
+        host.barrier().unwrap();
+        // Each host's threads have a column each, so that nothing is lost within a host; between hosts it may be.
+        let sum: u64 = (0..64)
+            .flat_map(|row| (0..4).map(move |column| (row, column)))
+            .map(|(row, column)| rows.row(row).get(column))
+            .sum();
+        assert!((200..=400).contains(&sum), "{sum}");
+        host.barrier().unwrap();
+    });
+}

@@ -1,0 +1,281 @@
+//! Where minipages are: the minipage table (MPT), and how it fills.
+//!
+//! A *minipage* is a part of a page, or several whole pages. It is used in one view only, so that the protection of its
+//! vpages there is its own: no two minipages share a vpage. Of those that share a page each has another view, and a page
+//! holds no more of them than there are views.
+//!
+//! * *Dynamic layout*: each allocation is a minipage, placed behind the one before it, in the next view; the first on a page
+//!   in view 0. *Chunking* makes one minipage of several allocations of the same size.
+//! * *Static layout*: an array of equal minipages, as many on each page as fit and views allow. Where the i-th one is can be
+//!   computed ([`Array::place`]).
+
+use std::{
+    collections::HashMap,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU32,
+            Ordering::{Acquire, Release},
+        },
+    },
+};
+
+use crate::PAGE_BYTES;
+
+/// What every minipage begins at a multiple of.
+pub const ALIGNMENT: usize = 16;
+
+/// Where a minipage is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// In the memory object.
+    pub offset: usize,
+    /// Its size.
+    pub bytes: usize,
+    /// The view that it is used in.
+    pub view: usize,
+}
+
+impl Place {
+    /// The whole pages that it is on, in the memory object.
+    #[must_use]
+    pub const fn pages(&self) -> Range<usize> {
+        self.offset / PAGE_BYTES..(self.offset + self.bytes).div_ceil(PAGE_BYTES)
+    }
+}
+
+/// Equal minipages, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Array {
+    /// The first of them.
+    pub first: u32,
+    /// How many there are.
+    pub count: usize,
+    /// Size of each.
+    pub bytes: usize,
+    page: usize,
+    /// 0 where each takes whole pages.
+    per_page: usize,
+}
+
+impl Array {
+    /// Where the `index`th minipage is.
+    ///
+    /// # Panics
+    /// There are no more than [`Array::count`].
+    #[must_use]
+    pub fn place(&self, index: usize) -> Place {
+        assert!(index < self.count, "minipage {index} of {}", self.count);
+        let stride = self.bytes.next_multiple_of(ALIGNMENT);
+        let (page, view) = match index.checked_div(self.per_page) {
+            Some(page) => (self.page + page, index % self.per_page),
+            None => (self.page + index * self.bytes.div_ceil(PAGE_BYTES), 0),
+        };
+        Place { offset: page * PAGE_BYTES + view * stride, bytes: self.bytes, view }
+    }
+}
+
+/// Why a minipage cannot be had, or given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// No room.
+    #[error("{wanted} bytes of shared memory do not fit: {left} of {bytes} are left")]
+    Full {
+        /// That were asked for.
+        wanted: usize,
+        /// In pages that nobody has.
+        left: usize,
+        /// In all.
+        bytes: usize,
+    },
+    /// Nothing, or more than there can be addresses for.
+    #[error("an allocation has 1 to {max} bytes, not {wanted}")]
+    Size {
+        /// That were asked for.
+        wanted: usize,
+        /// That can be.
+        max: usize,
+    },
+    /// It is free, or never was there.
+    #[error("minipage {0} is not allocated")]
+    Unknown(u32),
+}
+
+/// The minipage table.
+#[derive(Debug)]
+pub struct Layout {
+    views: usize,
+    pages: usize,
+    next_page: usize,
+    /// The page that is being filled, up to where, and up to which view.
+    filling: Option<Filling>,
+    entries: Vec<Option<Place>>,
+    /// Places that were given back, by their size.
+    free: HashMap<usize, Vec<Place>>,
+    vpages: Arc<Vpages>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Filling {
+    page: usize,
+    used: usize,
+    views: usize,
+}
+
+/// Which minipage each vpage shows. Can be asked in a signal handler.
+#[derive(Debug)]
+pub struct Vpages {
+    pages: usize,
+    /// One more than the minipage; 0 for none.
+    shown: Box<[AtomicU32]>,
+}
+
+impl Vpages {
+    /// The minipage that is used through this page of this view.
+    #[must_use]
+    pub fn at(&self, view: usize, offset: usize) -> Option<u32> {
+        let index = view.checked_mul(self.pages)?.checked_add(offset / PAGE_BYTES)?;
+        self.shown.get(index)?.load(Acquire).checked_sub(1)
+    }
+
+    fn show(&self, place: &Place, minipage: Option<u32>) {
+        let value = minipage.map_or(0, |minipage| minipage + 1);
+        for page in place.pages() {
+            self.shown[place.view * self.pages + page].store(value, Release);
+        }
+    }
+}
+
+impl Layout {
+    /// An empty one, for an object of `pages` pages in `views` views.
+    #[must_use]
+    pub fn new(pages: usize, views: usize) -> Self {
+        let shown = (0..pages * views).map(|_| AtomicU32::new(0)).collect();
+        Self {
+            views,
+            pages,
+            next_page: 0,
+            filling: None,
+            entries: vec![],
+            free: HashMap::new(),
+            vpages: Arc::new(Vpages { pages, shown }),
+        }
+    }
+
+    /// Which minipage each vpage shows, now and after later allocations.
+    #[must_use]
+    pub fn vpages(&self) -> Arc<Vpages> {
+        self.vpages.clone()
+    }
+
+    /// Minipages so far, with those that were given back.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// Whether there has been none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Where a minipage is, if it is allocated.
+    #[must_use]
+    pub fn place(&self, minipage: u32) -> Option<Place> {
+        *self.entries.get(minipage as usize)?
+    }
+
+    /// A minipage of its own for `bytes`.
+    ///
+    /// # Errors
+    /// There is no room, or nothing was asked for.
+    pub fn allocate(&mut self, bytes: usize) -> Result<u32, LayoutError> {
+        self.check(bytes)?;
+        let place = match self.free.get_mut(&bytes).and_then(Vec::pop) {
+            Some(place) => place,
+            None if bytes >= PAGE_BYTES => {
+                let page = self.take_pages(bytes.div_ceil(PAGE_BYTES), bytes)?;
+                Place { offset: page * PAGE_BYTES, bytes, view: 0 }
+            }
+            None => self.fill(bytes)?,
+        };
+        Ok(self.enter(place))
+    }
+
+    /// `count` minipages of `bytes` each.
+    ///
+    /// # Errors
+    /// There is no room, or nothing was asked for.
+    pub fn allocate_array(&mut self, count: usize, bytes: usize) -> Result<Array, LayoutError> {
+        self.check(bytes)?;
+        self.check(count)?;
+        let stride = bytes.next_multiple_of(ALIGNMENT);
+        let per_page = (PAGE_BYTES / stride).min(self.views);
+        let pages = match per_page {
+            0 => count.checked_mul(bytes.div_ceil(PAGE_BYTES)),
+            _ => Some(count.div_ceil(per_page)),
+        };
+        let wanted = count.saturating_mul(bytes);
+        let page = self.take_pages(pages.unwrap_or(usize::MAX), wanted)?;
+        let array = Array { first: self.len(), count, bytes, page, per_page };
+        (0..count).for_each(|index| {
+            self.enter(array.place(index));
+        });
+        Ok(array)
+    }
+
+    /// Gives a minipage back. Its number is not used again.
+    ///
+    /// # Errors
+    /// It is not allocated.
+    pub fn free(&mut self, minipage: u32) -> Result<(), LayoutError> {
+        let entry = self.entries.get_mut(minipage as usize).and_then(Option::take);
+        let place = entry.ok_or(LayoutError::Unknown(minipage))?;
+        self.vpages.show(&place, None);
+        self.free.entry(place.bytes).or_default().push(place);
+        Ok(())
+    }
+
+    const fn check(&self, wanted: usize) -> Result<(), LayoutError> {
+        let max = self.pages * PAGE_BYTES;
+        if wanted == 0 || wanted > isize::MAX as usize {
+            Err(LayoutError::Size { wanted, max })
+        } else {
+            Ok(())
+        }
+    }
+
+    fn take_pages(&mut self, count: usize, wanted: usize) -> Result<usize, LayoutError> {
+        let left = self.pages - self.next_page;
+        if count > left {
+            let (left, bytes) = (left * PAGE_BYTES, self.pages * PAGE_BYTES);
+            return Err(LayoutError::Full { wanted, left, bytes });
+        }
+        let page = self.next_page;
+        self.next_page += count;
+        Ok(page)
+    }
+
+    /// A place on the page that is being filled, or on a new one.
+    fn fill(&mut self, bytes: usize) -> Result<Place, LayoutError> {
+        let stride = bytes.next_multiple_of(ALIGNMENT);
+        let views = self.views;
+        let fits = |filling: &Filling| filling.views < views && filling.used + stride <= PAGE_BYTES;
+        let filling = match self.filling.filter(fits) {
+            Some(filling) => filling,
+            None => Filling { page: self.take_pages(1, bytes)?, used: 0, views: 0 },
+        };
+        let place = Place { offset: filling.page * PAGE_BYTES + filling.used, bytes, view: filling.views };
+        self.filling = Some(Filling { used: filling.used + stride, views: filling.views + 1, ..filling });
+        Ok(place)
+    }
+
+    fn enter(&mut self, place: Place) -> u32 {
+        let minipage = self.len();
+        self.vpages.show(&place, Some(minipage));
+        self.entries.push(Some(place));
+        minipage
+    }
+}

@@ -1,0 +1,80 @@
+//! Virtual memory at user level, as MultiView wants it: one memory object, mapped several times; the pages of each view
+//! with a protection of their own; and faults that come to a handler of ours.
+//!
+//! # Parts
+//!
+//! An [`Object`] is memory without an address. [`Views`] map it, next to each other: `n` views whose pages may be forbidden
+//! or read-only, and a *privileged* one that always may be read and written. A page of a view is a *vpage*. A
+//! [`Protection`] says what may be done with vpages, by one of two ways of the kernel's:
+//!
+//! * [`UserFaults`]: `userfaultfd` in the modes minor and write-protect. No mapping is ever split, so any number of vpages
+//!   can differ from their neighbours. From Linux 6.4.
+//! * [`Mprotect`]: where that is refused. Each boundary costs a mapping, of which a process has 65,530 by default.
+//!
+//! A [`layout::Layout`] says which part of the object is used through which view, for parts smaller than a page.
+//! [`fault::serve`] has a function called in the thread that touched what it may not.
+//!
+//! # Safety
+//!
+//! Memory that others write is never a reference: these types hand out addresses. Whoever reads and writes there says why
+//! that is sound.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod fault;
+pub mod layout;
+mod object;
+mod protection;
+mod views;
+
+pub use object::Object;
+pub use protection::{Allowed, Mprotect, Protection, UserFaults, protection};
+pub use views::Views;
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Why memory could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No memory object.
+    #[error("cannot have {bytes} bytes of shared memory: {source}")]
+    Object {
+        /// That was asked for.
+        bytes: usize,
+        /// What the kernel says.
+        source: std::io::Error,
+    },
+    /// The address space is taken, or too small.
+    #[error("cannot map {views} views of {bytes} bytes{}: {source}", at_text(*.at))]
+    Views {
+        /// Besides the privileged one.
+        views: usize,
+        /// Of each.
+        bytes: usize,
+        /// Where they had to be.
+        at: Option<usize>,
+        /// What the kernel says.
+        source: std::io::Error,
+    },
+    /// `userfaultfd` cannot do it.
+    #[error("userfaultfd cannot protect shared memory ({what}): {source}")]
+    UserFaults {
+        /// The step that failed.
+        what: &'static str,
+        /// What the kernel says.
+        source: std::io::Error,
+    },
+    /// All places for handlers are taken.
+    #[error("{limit} areas of memory have a fault handler already, which is all that can have one")]
+    TooManyAreas {
+        /// How many there can be.
+        limit: usize,
+    },
+    /// The kernel takes no handler.
+    #[error("cannot handle faults: {0}")]
+    Handler(std::io::Error),
+}
+
+fn at_text(at: Option<usize>) -> String {
+    at.map(|at| format!(" at {at:#x}")).unwrap_or_default()
+}

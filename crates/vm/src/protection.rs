@@ -1,0 +1,178 @@
+//! What may be done with each vpage.
+
+use std::{
+    ffi::c_void,
+    io,
+    os::fd::{AsRawFd, OwnedFd},
+};
+
+use forebay_sigsafe::{general as n, ioctl};
+use rustix::mm::{Advice, MprotectFlags, UserfaultfdFlags, madvise, mprotect, userfaultfd};
+
+use crate::{Error, PAGE_BYTES, Views, fault::Signal};
+
+/// What may be done with a vpage. A thread that does more faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Allowed {
+    /// Nothing.
+    Nothing,
+    /// Reading.
+    Reading,
+    /// Reading and writing.
+    Writing,
+}
+
+/// A way to say what may be done with vpages.
+pub trait Protection: Send + Sync {
+    /// Says it of whole pages of a view from `address` on. May be said again, and in a signal handler.
+    ///
+    /// # Errors
+    /// The kernel does not know the area, or cannot split more mappings.
+    fn set(&self, address: usize, bytes: usize, allowed: Allowed) -> io::Result<()>;
+
+    /// The signal that a thread gets which does more.
+    fn signal(&self) -> Signal;
+}
+
+/// The better way that the kernel lets us have for all of `views`. Nothing may be done with them at first.
+///
+/// # Errors
+/// None works.
+pub fn protection(views: &Views) -> Result<Box<dyn Protection>, Error> {
+    match UserFaults::new(views) {
+        Ok(faults) => Ok(Box::new(faults)),
+        Err(_) => Ok(Box::new(Mprotect::new(views)?)),
+    }
+}
+
+/// By `userfaultfd`: an empty page-table entry allows nothing, a write-protected one reading. A thread that does more
+/// gets SIGBUS, and a system call EFAULT.
+#[derive(Debug)]
+pub struct UserFaults(OwnedFd);
+
+impl UserFaults {
+    /// For all of `views`. Nothing may be done with them at first.
+    ///
+    /// # Errors
+    /// The kernel is older than 6.4, or does not let this process.
+    pub fn new(views: &Views) -> Result<Self, Error> {
+        let error = |what| move |source| Error::UserFaults { what, source };
+        let flags = UserfaultfdFlags::CLOEXEC
+            | UserfaultfdFlags::NONBLOCK
+            | UserfaultfdFlags::from_bits_retain(n::UFFD_USER_MODE_ONLY);
+        // SAFETY: the descriptor does nothing before an area is registered.
+        let faults = unsafe { userfaultfd(flags) }.map_err(|errno| error("to begin with")(errno.into()))?;
+        let faults = Self(faults);
+        let features =
+            n::UFFD_FEATURE_SIGBUS | n::UFFD_FEATURE_MINOR_SHMEM | n::UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
+        let mut api = n::uffdio_api { api: n::UFFD_API.into(), features: features.into(), ioctls: 0 };
+        faults.ioctl(ioctl::UFFDIO_API, &mut api).map_err(error("its features"))?;
+        let range =
+            n::uffdio_range { start: views.base() as u64, len: (views.count() * views.bytes()) as u64 };
+        let mode = u64::from(n::UFFDIO_REGISTER_MODE_MINOR | n::UFFDIO_REGISTER_MODE_WP);
+        let mut register = n::uffdio_register { range, mode, ioctls: 0 };
+        faults.ioctl(ioctl::UFFDIO_REGISTER, &mut register).map_err(error("the views"))?;
+        if register.ioctls >> n::_UFFDIO_CONTINUE & 1 == 0 {
+            let source = io::Error::from(io::ErrorKind::Unsupported);
+            return Err(Error::UserFaults { what: "to continue", source });
+        }
+        faults
+            .set(views.base(), views.count() * views.bytes(), Allowed::Nothing)
+            .map_err(error("to empty"))?;
+        faults.try_out(views).map_err(error("reading alone"))?;
+        Ok(faults)
+    }
+
+    /// Older kernels cannot allow reading alone, and only say so when asked to.
+    fn try_out(&self, views: &Views) -> io::Result<()> {
+        self.set(views.base(), PAGE_BYTES, Allowed::Reading)?;
+        self.set(views.base(), PAGE_BYTES, Allowed::Nothing)
+    }
+
+    fn ioctl<T>(&self, request: u32, argument: &mut T) -> io::Result<()> {
+        // SAFETY: each request is given the structure that it is for.
+        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), request.into(), std::ptr::from_mut(argument)) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Fills an empty entry; `false` if it is not empty.
+    fn fill(&self, address: usize, allowed: Allowed) -> io::Result<bool> {
+        let mode = if allowed == Allowed::Reading { CONTINUE_WRITE_PROTECTED } else { 0 };
+        let range = n::uffdio_range { start: address as u64, len: PAGE_BYTES as u64 };
+        let mut fill = n::uffdio_continue { range, mode, mapped: 0 };
+        match self.ioctl(ioctl::UFFDIO_CONTINUE, &mut fill) {
+            Ok(()) => Ok(true),
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write_protect(&self, address: usize, allowed: Allowed) -> io::Result<()> {
+        let mode = if allowed == Allowed::Reading { WRITE_PROTECT } else { 0 };
+        let range = n::uffdio_range { start: address as u64, len: PAGE_BYTES as u64 };
+        self.ioctl(ioctl::UFFDIO_WRITEPROTECT, &mut n::uffdio_writeprotect { range, mode })
+    }
+}
+
+/// `UFFDIO_CONTINUE_MODE_WP`.
+const CONTINUE_WRITE_PROTECTED: u64 = 1 << 1;
+/// `UFFDIO_WRITEPROTECT_MODE_WP`.
+const WRITE_PROTECT: u64 = 1 << 0;
+
+impl Protection for UserFaults {
+    fn set(&self, address: usize, bytes: usize, allowed: Allowed) -> io::Result<()> {
+        if allowed == Allowed::Nothing {
+            // SAFETY: the views are of a memory object, whose contents stay.
+            unsafe { madvise(address as *mut c_void, bytes, Advice::LinuxDontNeed)? };
+            return Ok(());
+        }
+        for page in (address..address + bytes).step_by(PAGE_BYTES) {
+            if !self.fill(page, allowed)? {
+                self.write_protect(page, allowed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn signal(&self) -> Signal {
+        Signal::Bus
+    }
+}
+
+/// By `mprotect`. A thread that does more gets SIGSEGV, and a system call EFAULT.
+#[derive(Debug)]
+pub struct Mprotect(());
+
+impl Mprotect {
+    /// For all of `views`. Nothing may be done with them at first.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn new(views: &Views) -> Result<Self, Error> {
+        let bytes = views.count() * views.bytes();
+        Self(()).set(views.base(), bytes, Allowed::Nothing).map_err(|source| Error::Views {
+            views: views.count(),
+            bytes: views.bytes(),
+            at: Some(views.base()),
+            source,
+        })?;
+        Ok(Self(()))
+    }
+}
+
+impl Protection for Mprotect {
+    fn set(&self, address: usize, bytes: usize, allowed: Allowed) -> io::Result<()> {
+        let flags = match allowed {
+            Allowed::Nothing => MprotectFlags::empty(),
+            Allowed::Reading => MprotectFlags::READ,
+            Allowed::Writing => MprotectFlags::READ | MprotectFlags::WRITE,
+        };
+        // SAFETY: the caller's own area, as it says.
+        unsafe { mprotect(address as *mut c_void, bytes, flags)? };
+        Ok(())
+    }
+
+    fn signal(&self) -> Signal {
+        Signal::Segv
+    }
+}

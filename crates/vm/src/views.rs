@@ -1,0 +1,125 @@
+//! One memory object, mapped several times next to each other.
+
+use std::{ffi::c_void, os::fd::AsFd, ptr};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+use crate::{Error, Object};
+
+/// `count` views of an object, and a privileged one behind them. They are unmapped when this is dropped.
+#[derive(Debug)]
+pub struct Views {
+    base: usize,
+    count: usize,
+    /// Of each.
+    bytes: usize,
+}
+
+impl Views {
+    /// Maps `count` views of `object`, all of whose pages are readable and writable until a
+    /// [`crate::Protection`] says otherwise; at `at`, or anywhere.
+    ///
+    /// # Errors
+    /// Something is there already, or nowhere is room.
+    pub fn map(object: &Object, count: usize, at: Option<usize>) -> Result<Self, Error> {
+        let bytes = object.bytes();
+        let error =
+            |source: rustix::io::Errno| Error::Views { views: count, bytes, at, source: source.into() };
+        let total = bytes.checked_mul(count + 1).ok_or_else(|| error(rustix::io::Errno::NOMEM))?;
+        let base = reserve(total, at).map_err(error)?;
+        // Unmaps all of it where something below fails.
+        let views = Self { base, count, bytes };
+        for view in 0..=count {
+            let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
+            let populate = if view == count { MapFlags::POPULATE } else { MapFlags::empty() };
+            // SAFETY: what is mapped over is our own reservation.
+            unsafe {
+                let place = (base + view * bytes) as *mut c_void;
+                let protection = ProtFlags::READ | ProtFlags::WRITE;
+                mmap(place, bytes, protection, flags | populate, object.as_fd(), 0).map_err(error)?;
+            }
+        }
+        Ok(views)
+    }
+
+    /// An address at which there is room now for `count` views of `bytes` each and the privileged one.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn probe(bytes: usize, count: usize) -> Result<usize, Error> {
+        let error =
+            |source: rustix::io::Errno| Error::Views { views: count, bytes, at: None, source: source.into() };
+        let total = bytes.checked_mul(count + 1).ok_or_else(|| error(rustix::io::Errno::NOMEM))?;
+        let base = reserve(total, None).map_err(error)?;
+        drop(Self { base, count, bytes });
+        Ok(base)
+    }
+
+    /// How many there are, without the privileged one.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Size of each.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where the first one begins. The others follow.
+    #[must_use]
+    pub const fn base(&self) -> usize {
+        self.base
+    }
+
+    /// Address of a byte of the object in a view.
+    #[must_use]
+    pub const fn address(&self, view: usize, offset: usize) -> usize {
+        assert!(view < self.count && offset < self.bytes, "outside the views");
+        self.base + view * self.bytes + offset
+    }
+
+    /// Address of a byte of the object in the privileged view.
+    #[must_use]
+    pub const fn privileged(&self, offset: usize) -> usize {
+        assert!(offset < self.bytes, "outside the object");
+        self.base + self.count * self.bytes + offset
+    }
+
+    /// View and offset of an address in one of the views, but for the privileged one.
+    #[must_use]
+    pub const fn locate(&self, address: usize) -> Option<(usize, usize)> {
+        if address < self.base || address >= self.base + self.count * self.bytes {
+            return None;
+        }
+        let inside = address - self.base;
+        Some((inside / self.bytes, inside % self.bytes))
+    }
+}
+
+impl Drop for Views {
+    fn drop(&mut self) {
+        // SAFETY: the area is ours; whoever holds addresses in it says why nobody uses them now.
+        let unmapped = unsafe { munmap(self.base as *mut c_void, self.bytes * (self.count + 1)) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
+/// Takes an area of the address space.
+fn reserve(bytes: usize, at: Option<usize>) -> rustix::io::Result<usize> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    let (place, flags) = match at {
+        // An older kernel takes the flag for a hint: the address shows.
+        Some(at) => (at as *mut c_void, flags | MapFlags::FIXED_NOREPLACE),
+        None => (ptr::null_mut(), flags),
+    };
+    // SAFETY: nothing that is mapped is replaced.
+    let base = unsafe { mmap_anonymous(place, bytes, ProtFlags::empty(), flags)? } as usize;
+    if at.is_some_and(|at| at != base) {
+        // SAFETY: nobody knows of it yet.
+        unsafe { munmap(base as *mut c_void, bytes)? };
+        return Err(rustix::io::Errno::EXIST);
+    }
+    Ok(base)
+}

@@ -1,0 +1,106 @@
+//! Views of one object: the same bytes, protections of their own, and faults that are served.
+
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use forebay_vm::fault::{Fault, Serve, serve};
+use forebay_vm::{Allowed, Mprotect, Object, PAGE_BYTES, Protection, UserFaults, Views};
+
+fn write(address: usize, value: u64) {
+    // SAFETY: a mapped address in a view of this test's; nothing refers to it.
+    unsafe { ptr::write_volatile(address as *mut u64, value) }
+}
+
+fn read(address: usize) -> u64 {
+    // SAFETY: as in `write`.
+    unsafe { ptr::read_volatile(address as *const u64) }
+}
+
+#[test]
+fn all_views_show_the_same_bytes() {
+    let object = Object::new(3 * PAGE_BYTES + 1).unwrap();
+    assert_eq!(object.bytes(), 4 * PAGE_BYTES);
+    let views = Views::map(&object, 3, None).unwrap();
+    write(views.address(1, 5_000), 7);
+    for view in 0..3 {
+        assert_eq!(read(views.address(view, 5_000)), 7);
+        assert_eq!(views.locate(views.address(view, 5_000)), Some((view, 5_000)));
+    }
+    assert_eq!(read(views.privileged(5_000)), 7);
+    assert_eq!(views.locate(views.privileged(0)), None);
+    assert_eq!(views.locate(views.base() - 1), None);
+}
+
+#[test]
+fn views_are_mapped_where_they_are_wanted_or_not_at_all() {
+    let object = Object::new(PAGE_BYTES).unwrap();
+    let at = Views::probe(PAGE_BYTES, 2).unwrap();
+    let views = Views::map(&object, 2, Some(at)).unwrap();
+    assert_eq!(views.base(), at);
+    let error = Views::map(&object, 2, Some(at)).unwrap_err().to_string();
+    assert!(error.contains("cannot map 2 views of 4096 bytes at 0x"), "{error}");
+    drop(views);
+    Views::map(&object, 2, Some(at)).unwrap();
+}
+
+/// Serves a fault by allowing what was done, and counts.
+struct Allow {
+    protection: Box<dyn Protection>,
+    reads: AtomicUsize,
+    writes: AtomicUsize,
+}
+
+impl Serve for Allow {
+    fn serve(&self, fault: Fault) -> bool {
+        let (count, allowed) =
+            if fault.is_write { (&self.writes, Allowed::Writing) } else { (&self.reads, Allowed::Reading) };
+        count.fetch_add(1, Relaxed);
+        self.protection.set(fault.address & !(PAGE_BYTES - 1), PAGE_BYTES, allowed).is_ok()
+    }
+}
+
+fn serve_all(views: &Views, protection: Box<dyn Protection>) -> &'static Allow {
+    let allow = Box::leak(Box::new(Allow { protection, reads: 0.into(), writes: 0.into() }));
+    let area = views.base()..views.base() + views.count() * views.bytes();
+    std::mem::forget(serve(area, allow.protection.signal(), allow).unwrap());
+    allow
+}
+
+fn a_vpage_faults_until_it_may(protection: impl FnOnce(&Views) -> Box<dyn Protection>) {
+    let object = Object::new(4 * PAGE_BYTES).unwrap();
+    // Faults may come as long as the process lives.
+    let views = Box::leak(Box::new(Views::map(&object, 2, None).unwrap()));
+    write(views.privileged(PAGE_BYTES), 42);
+    let allow = serve_all(views, protection(views));
+    let faults = || (allow.reads.load(Relaxed), allow.writes.load(Relaxed));
+    let (first, second) = (views.address(0, PAGE_BYTES), views.address(1, PAGE_BYTES));
+
+    assert_eq!((read(first), faults()), (42, (1, 0)));
+    assert_eq!((read(first), faults()), (42, (1, 0)));
+    write(first, 43);
+    assert_eq!(faults(), (1, 1));
+    write(first, 44);
+    assert_eq!(faults(), (1, 1), "it may write now");
+    assert_eq!((read(second), faults()), (44, (2, 1)), "the other view has a protection of its own");
+
+    allow.protection.set(first, PAGE_BYTES, Allowed::Reading).unwrap();
+    allow.protection.set(first, PAGE_BYTES, Allowed::Reading).unwrap();
+    assert_eq!((read(first), faults()), (44, (2, 1)));
+    write(first, 45);
+    assert_eq!(faults(), (2, 2));
+    allow.protection.set(first, PAGE_BYTES, Allowed::Nothing).unwrap();
+    allow.protection.set(first, PAGE_BYTES, Allowed::Nothing).unwrap();
+    assert_eq!((read(views.privileged(PAGE_BYTES)), faults()), (45, (2, 2)), "the contents stay");
+    write(first, 46);
+    assert_eq!((read(second), faults()), (46, (2, 3)));
+}
+
+#[test]
+fn a_vpage_faults_until_it_may_by_userfaultfd() {
+    a_vpage_faults_until_it_may(|views| Box::new(UserFaults::new(views).unwrap()));
+}
+
+#[test]
+fn a_vpage_faults_until_it_may_by_mprotect() {
+    a_vpage_faults_until_it_may(|views| Box::new(Mprotect::new(views).unwrap()));
+}
