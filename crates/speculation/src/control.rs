@@ -8,15 +8,17 @@
 //! Figures come in as [`Sample`]s, some ten a second. With the mean stall `s` of late,
 //!
 //! ```text
-//!     benefit  B = used * s                  at most d * cpu - stalls * s, where that is known
-//!     cost     C = (stalls * s - d * cpu)+  +  unused * s / 8  +  forks and copies
+//!     benefit  B = used * s                   at most d * work - stalls * s, where that is known
+//!     cost     C = (stalls * s - d * work)+  +  unused * s / 8  +  forks and copies
 //! ```
 //!
-//! `d` is the *baseline*: how long the program waited for each microsecond of its own processor time when it was last
-//! alone, as far as it needed the device then; while it is unknown that part of the cost is 0. Waiting is compared for
-//! the same work, not for the same time, because a program that waits less does more in a second. An unused hint cost
-//! the device a part of its time; the memory that it took shows in the stalls. A fork is charged over two seconds, since
-//! what it gives comes after it.
+//! `d` is the *baseline*: how long the program waited for each unit of work when it was last alone, as far as it needed the
+//! device then; while it is unknown that part of the cost is 0. Waiting is compared for the same work, not for the same
+//! time, because a program that waits less does more in a second. Where memory is short, `work` is the program's own
+//! processor time: what it needs of the device for that may have become more. Where memory is not short that cannot be, and
+//! work is what it needed of the device, `stalls + used`: a stall takes processor time itself, so that a program which does
+//! little else would seem to do more where it waits. An unused hint cost the device a part of its time; the memory that it
+//! took shows in the stalls. A fork is charged over two seconds, since what it gives comes after it.
 //!
 //! The *net overhead* is the sum of all `C - B`, halved every half-life (5 s at first), and never less than what makes up
 //! for one threshold, so that a good hour does not pay for a bad minute.
@@ -34,7 +36,7 @@
 //!   It is left out if the stalls and forks, which are all the harm that there can be, took below 1 % of the time, and put
 //!   off to 16 s while `B` is 3 times that. The first sample without a speculator is not looked at: what was driven out
 //!   comes back in it; nor is one in which the program still comes to what was hinted before. Then, with at least 16
-//!   stalls or 20 ms of processor time, the verdict: harm if for the same work the program waited longer than alone, forks
+//!   stalls or, where memory is short, 20 ms of processor time, the verdict: harm if for the same work the program waited longer than alone, forks
 //!   included, by more than 1 % of the time since the last check; else on again with a net overhead of 0. While neither is
 //!   certain (stalls come by chance: `n` of them say what they do to one part in the root of `n`) the check goes on, for a
 //!   second at most. What is seen so is short, and a program may need nothing of the device just then; so harm is a mere
@@ -106,6 +108,8 @@ pub struct Sample {
     pub forks_us: u64,
     /// Whether there was a speculator at any time.
     pub speculating: bool,
+    /// Whether memory is short, so that what speculators take is missed; or nobody knows.
+    pub memory_is_short: bool,
 }
 
 impl Sample {
@@ -120,6 +124,7 @@ impl Sample {
 struct Period {
     elapsed_us: u64,
     cpu_us: u64,
+    work: u64,
     stalls: u64,
     waited_us: u64,
     used_us: u64,
@@ -132,6 +137,7 @@ impl Period {
         let more = Self::of(sample);
         self.elapsed_us = self.elapsed_us.saturating_add(more.elapsed_us);
         self.cpu_us = self.cpu_us.saturating_add(more.cpu_us);
+        self.work = self.work.saturating_add(more.work);
         self.stalls = self.stalls.saturating_add(more.stalls);
         self.waited_us = self.waited_us.saturating_add(more.waited_us);
         self.used_us = self.used_us.saturating_add(more.used_us);
@@ -140,9 +146,11 @@ impl Period {
     }
 
     fn of(sample: &Sample) -> Self {
+        let needed = sample.stalls.saturating_add(sample.used);
         Self {
             elapsed_us: sample.elapsed_us,
             cpu_us: sample.cpu_us,
+            work: if sample.memory_is_short { sample.cpu_us } else { needed },
             stalls: sample.stalls,
             waited_us: sample.stalls.saturating_mul(sample.stall_us),
             used_us: sample.used.saturating_mul(sample.stall_us),
@@ -151,14 +159,13 @@ impl Period {
         }
     }
 
-    /// What the program waits for alone, in a microsecond of processor time each as long as `baseline`.
+    /// What the program waits for alone, for each unit of work as long as `baseline`.
     fn alone_us(&self, baseline: u64) -> u64 {
-        let alone_us = (u128::from(baseline) * u128::from(self.cpu_us)) >> BASELINE_SHIFT;
+        let alone_us = (u128::from(baseline) * u128::from(self.work)) >> BASELINE_SHIFT;
         u64::try_from(alone_us).unwrap_or(u64::MAX)
     }
 
-    /// What speculation cost in this period, by reason, if the program alone waits for `baseline` in a microsecond of
-    /// its processor time.
+    /// What speculation cost in this period, by reason, if the program alone waits for `baseline` in a unit of work.
     fn costs_us(&self, baseline: u64) -> [u64; Reason::COUNT] {
         let mut costs = [0; Reason::COUNT];
         costs[Reason::MemoryTaken as usize] = self.waited_us.saturating_sub(self.alone_us(baseline));
@@ -167,8 +174,7 @@ impl Period {
         costs
     }
 
-    /// What the program lost in this period, or gained, if it alone waits for `baseline` in a microsecond of its
-    /// processor time.
+    /// What the program lost in this period, or gained, if it alone waits for `baseline` in a unit of work.
     fn lost_us(&self, baseline: u64) -> i64 {
         difference(self.exposed_us(), self.alone_us(baseline))
     }
@@ -186,10 +192,10 @@ impl Period {
         self.waited_us.saturating_add(self.forks_us)
     }
 
-    /// Waiting for each microsecond of processor time.
+    /// Waiting for each unit of work.
     fn baseline(&self) -> u64 {
         let waited = u128::from(self.waited_us) << BASELINE_SHIFT;
-        u64::try_from(waited / u128::from(self.cpu_us.max(1))).unwrap_or(u64::MAX)
+        u64::try_from(waited / u128::from(self.work.max(1))).unwrap_or(u64::MAX)
     }
 }
 
@@ -240,10 +246,11 @@ enum State {
 pub struct Controller {
     state: State,
     net_us: i64,
+    memory_is_short: bool,
     /// What of forks is yet to be charged.
     debt_us: u64,
     level: u32,
-    /// Waiting alone for each microsecond of processor time.
+    /// Waiting alone for each unit of work.
     baseline: Option<u64>,
     /// All of the speculating since the last check.
     period: Period,
@@ -260,6 +267,7 @@ impl Default for Controller {
         Self {
             state: State::On,
             net_us: 0,
+            memory_is_short: false,
             debt_us: 0,
             level: 0,
             baseline: None,
@@ -310,6 +318,9 @@ impl Controller {
         let sample = &Sample { forks_us: self.charge(sample), ..*sample };
         self.net_us = decayed(self.net_us, sample.elapsed_us, self.half_life_us());
         self.steady_us = self.steady_us.saturating_add(sample.elapsed_us);
+        if core::mem::replace(&mut self.memory_is_short, sample.memory_is_short) != sample.memory_is_short {
+            self.change_measure();
+        }
         if sample.is_alone() && sample.stalls >= CHECK_STALLS_MIN {
             self.baseline = Some(Period::of(sample).baseline());
         }
@@ -387,7 +398,10 @@ impl Controller {
             alone.add(sample);
         }
         self.state = State::Checking { begun: begun || sample.is_alone(), alone };
-        if alone.stalls < CHECK_STALLS_MIN && alone.cpu_us < CHECK_CPU_US_MIN {
+        // Where work is what it needed of the device, nothing is known of it without that.
+        let seen =
+            alone.stalls >= CHECK_STALLS_MIN || self.memory_is_short && alone.cpu_us >= CHECK_CPU_US_MIN;
+        if !seen {
             return (self.steady_us >= CHECK_US_MAX).then(|| self.go_on(Change::Resume));
         }
         self.baseline = Some(alone.baseline());
@@ -429,6 +443,15 @@ impl Controller {
         self.net_us = 0;
         self.forget();
         change
+    }
+
+    /// What was seen so far cannot be compared with what comes.
+    fn change_measure(&mut self) {
+        self.baseline = None;
+        self.period = Period::default();
+        if let State::Checking { alone, .. } = &mut self.state {
+            *alone = Period::default();
+        }
     }
 
     fn forget(&mut self) {

@@ -66,6 +66,7 @@ impl Simulation {
             stall_us: STALL_US,
             forks_us,
             speculating,
+            memory_is_short: true,
         };
         self.time_us += step_us;
         self.taken_us += step_us;
@@ -294,6 +295,7 @@ fn no_sample_breaks_the_arithmetic() {
                 stall_us: b,
                 forks_us: a,
                 speculating: index % 2 == 0,
+                memory_is_short: index < 3,
             };
             let _ = controller.on_sample(&sample);
         }
@@ -313,6 +315,7 @@ fn hints_left_over_are_not_taken_for_the_program_alone() {
         speculating: true,
         ..Sample::default()
     };
+    let with = Sample { memory_is_short: true, ..with };
     let left = Sample { stalls: 0, used: 800, speculating: false, elapsed_us: STEP_CHECK_US, ..with };
     let alone = Sample { stalls: 1_400, used: 0, speculating: false, elapsed_us: STEP_CHECK_US, ..with };
     let mut changes = vec![];
@@ -339,4 +342,26 @@ fn a_calm_moment_in_a_check_turns_nothing_off() {
     }
     assert!(checks > 1, "{:?}", simulation.changes);
     assert_eq!(simulation.offs(), []);
+}
+
+/// A program that only reads, on a slow device: most of its processor time is that of its stalls.
+#[test]
+fn a_program_that_does_little_but_wait_is_not_taken_to_do_more_where_it_waits() {
+    let mut controller = Controller::default();
+    let with = Sample {
+        elapsed_us: STEP_US,
+        cpu_us: 500,
+        stalls: 7,
+        used: 26,
+        stall_us: 14_000,
+        speculating: true,
+        ..Sample::default()
+    };
+    // 60 us of processor time for a read that stalls, 15 for one that hardly does.
+    let alone = Sample { cpu_us: 200, stalls: 3, used: 0, stall_us: 12_300, speculating: false, ..with };
+    for step in 0..600 {
+        let sample = if controller.is_checking() { alone } else { with };
+        controller.on_sample(&sample);
+        assert_eq!(controller.crossings(), 0, "after {step} samples");
+    }
 }

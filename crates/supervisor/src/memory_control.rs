@@ -3,7 +3,7 @@
 use std::{fs, sync::atomic::Ordering::Relaxed, time::Instant};
 
 use forebay_speculation::{
-    channel::{GO, HOLD, SLOT_CLAIMED, STOP},
+    channel::{GO, HOLD, MEMORY_ENOUGH, SLOT_CLAIMED, STOP},
     control::{Change, Controller, Sample},
 };
 
@@ -72,6 +72,7 @@ impl MemoryControl {
             forks_us: forks_us + forks_us / COPIES_PART,
             speculating: figures.resyncs > before.resyncs
                 || (header.control.load(Relaxed) == GO && header.speculators.load(Relaxed) > 0),
+            memory_is_short: header.memory.load(Relaxed) != MEMORY_ENOUGH,
         };
         self.sampled = Instant::now();
         match self.controller.on_sample(&sample) {
