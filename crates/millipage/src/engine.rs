@@ -13,7 +13,10 @@ use std::{
 
 use forebay_coherence::{Access, Effects, HostId, Message, Minipage, Waiter};
 use forebay_sigsafe::general as n;
-use forebay_vm::{Allowed, PAGE_BYTES, Protection, Views, layout::Layout};
+use forebay_vm::{
+    Allowed, PAGE_BYTES, Protection, Views,
+    layout::{Layout, Place},
+};
 
 use crate::{
     Error,
@@ -25,6 +28,18 @@ use crate::{
 pub struct Memory {
     pub views: Views,
     pub protection: Box<dyn Protection>,
+}
+
+impl Memory {
+    /// Lets this host's threads do so much with a minipage, and no more.
+    pub fn allow(&self, place: &Place, access: Access) -> Result<(), Error> {
+        let (pages, views) = (place.pages(), &self.views);
+        let address = views.address(place.view, pages.start * PAGE_BYTES);
+        self.protection.set(address, pages.len() * PAGE_BYTES, allowed(access)).map_err(|source| {
+            let (count, bytes) = (views.count(), views.bytes());
+            forebay_vm::Error::Views { views: count, bytes, at: Some(address), source }.into()
+        })
+    }
 }
 
 /// A call that waits, outside of a fault.
@@ -169,17 +184,8 @@ impl Effects for Acts<'_> {
 
     fn protect(&mut self, minipage: Minipage, access: Access) {
         let Some(place) = self.layout.place(minipage.0) else { return };
-        let (pages, views) = (place.pages(), &self.memory.views);
-        let address = views.address(place.view, pages.start * PAGE_BYTES);
-        let set = self.memory.protection.set(address, pages.len() * PAGE_BYTES, allowed(access));
-        if let Err(source) = set {
-            let error = forebay_vm::Error::Views {
-                views: views.count(),
-                bytes: views.bytes(),
-                at: Some(address),
-                source,
-            };
-            self.failure.get_or_insert(error.into());
+        if let Err(error) = self.memory.allow(&place, access) {
+            self.failure.get_or_insert(error);
         }
     }
 
@@ -198,7 +204,7 @@ impl Effects for Acts<'_> {
 }
 
 /// What access means to the kernel.
-pub const fn allowed(access: Access) -> Allowed {
+const fn allowed(access: Access) -> Allowed {
     match access {
         Access::None => Allowed::Nothing,
         Access::Read => Allowed::Reading,

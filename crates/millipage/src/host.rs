@@ -23,7 +23,7 @@ use crate::{
     Error, Placement,
     bell::Bell,
     cells::Cells,
-    engine::{Ended, Engine, Memory, Wait, allowed},
+    engine::{Ended, Engine, Memory, Wait},
     shared::Rows,
     transport::{Transport, local},
 };
@@ -52,7 +52,8 @@ impl Default for Options {
     }
 }
 
-/// One host of several that share memory. Dropping it leaves; the memory stays readable as it is.
+/// One host of several that share memory. They leave together, behind a barrier: to touch what a host that has left managed
+/// waits for ever, and to touch shared memory after having left is SIGBUS where this host has no copy.
 pub struct Host {
     shared: &'static Shared,
     progress: Option<JoinHandle<()>>,
@@ -135,8 +136,10 @@ impl Host {
     pub fn rows<T: Pod>(&self, rows: usize, columns: usize, placement: Placement) -> Result<Rows<T>, Error> {
         let bytes = columns.saturating_mul(size_of::<T>());
         let call = format!("rows({rows}, {columns}, {placement:?}) of {} bytes each", size_of::<T>());
+        // Nothing is allocated before all agree, so that their tables stay the same.
+        self.shared.meet(COLLECTIVE, digest(&call), &call)?;
         let allocated = self.shared.allocate(rows, bytes, placement);
-        // All come here, whether there was room or not: else the others would wait for ever.
+        // Nobody goes on before all know the minipages; all come here, whether there was room or not.
         self.shared.meet(COLLECTIVE, digest(&(&call, allocated.is_ok())), &call)?;
         Ok(Rows::new(self.shared, allocated?, columns))
     }
@@ -235,11 +238,7 @@ impl Shared {
                 _ => engine.machine.add_owned(home),
             };
             debug_assert_eq!(minipage.index(), array.first as usize + index);
-            let access = engine.machine.access(minipage);
-            let place = array.place(index);
-            let address = self.memory.views.address(place.view, place.pages().start * PAGE_BYTES);
-            let set = self.memory.protection.set(address, place.pages().len() * PAGE_BYTES, allowed(access));
-            set.map_err(Error::Wait)?;
+            self.memory.allow(&array.place(index), engine.machine.access(minipage))?;
         }
         Ok(array)
     }
@@ -270,7 +269,7 @@ impl Shared {
                     let (host, hosts) = (self.me.0, self.hosts);
                     return Err(Error::Disagreement { host, hosts, call: call.to_owned() });
                 }
-                Some(Ended::Lost) => return Err(self.lost()),
+                Some(Ended::Lost) => return Err(self.over()),
                 None => {}
             }
             let progressed = match self.engine.try_lock() {
@@ -285,9 +284,8 @@ impl Shared {
         }
     }
 
-    fn lost(&self) -> Error {
-        let reason = self.engine().failure().map_or_else(|| "it has left".into(), ToString::to_string);
-        Error::Lost { host: self.me.0, reason }
+    fn over(&self) -> Error {
+        Error::Over(self.engine().failure().map_or_else(|| "this host has left".into(), ToString::to_string))
     }
 
     /// The progress thread.

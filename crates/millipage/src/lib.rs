@@ -75,6 +75,9 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// Nothing is shared any more.
+    #[error("sharing has ended: {0}")]
+    Over(String),
     /// The kernel does not let us wait.
     #[error("cannot wait for messages: {0}")]
     Wait(std::io::Error),

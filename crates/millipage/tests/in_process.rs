@@ -105,8 +105,8 @@ fn rows_of_several_pages_travel_whole() {
 #[test]
 fn hosts_that_call_different_things_are_told() {
     each(2, SMALL, |host| {
-        let columns = 8 + usize::from(host.rank());
-        let error = host.rows::<u8>(4, columns, Placement::Cyclic).map(|_| ()).unwrap_err().to_string();
+        let more = usize::from(host.rank());
+        let error = host.rows::<u8>(4 + more, 8, Placement::Cyclic).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("another host called something else"), "{error}");
         assert!(
             host.rows::<u8>(4, 1 << 20, Placement::Cyclic)
@@ -115,6 +115,11 @@ fn hosts_that_call_different_things_are_told() {
                 .to_string()
                 .contains("do not fit")
         );
+        // What comes after is in the same place on both.
+        let rows = host.rows::<u16>(3, 7, Placement::Cyclic).unwrap();
+        rows.row(1).set(more, 100 + more as u16);
+        host.barrier().unwrap();
+        assert_eq!((rows.row(1).get(0), rows.row(1).get(1)), (100, 101));
         host.barrier().unwrap();
     });
 }
@@ -160,7 +165,7 @@ fn several_threads_of_a_host_fault_at_the_same_time() {
             }
         });
         host.barrier().unwrap();
-        // Each host's threads have a column each, so that nothing is lost within a host; between hosts it may be.
+        // Each host comes to an element once, so that it is 1 or 2 there: one of two hosts' additions may be lost.
         let sum: u64 = (0..64)
             .flat_map(|row| (0..4).map(move |column| (row, column)))
             .map(|(row, column)| rows.row(row).get(column))

@@ -32,17 +32,17 @@
 //! * *On*, at first. When the net overhead is more than 1 % of a half-life, and forks or unused hints are the greatest
 //!   part of the cost, speculation goes off: a **crossing**, with that as its [`Reason`]. If the stalls are the greatest
 //!   part there is a check.
-//! * *Checking*, also after two seconds on, and then 4, 8, 16 s after each other; after a crossing from 0.5 s on.
-//!   It is left out if the stalls and forks, which are all the harm that there can be, took below 1 % of the time, and put
-//!   off to 16 s while `B` is 3 times that. The first sample without a speculator is not looked at: what was driven out
-//!   comes back in it; nor is one in which the program still comes to what was hinted before. Then, with at least 16
-//!   stalls or, where memory is short, 20 ms of processor time, the verdict: harm if for the same work the program waited longer than alone, forks
-//!   included, by more than 1 % of the time since the last check; else on again with a net overhead of 0. While neither is
-//!   certain (stalls come by chance: `n` of them say what they do to one part in the root of `n`) the check goes on, for a
-//!   second at most. What is seen so is short, and a program may need nothing of the device just then; so harm is a mere
-//!   suspicion the first time, which the next check, 0.5 s later, makes a crossing or clears. After a crossing one check is
-//!   enough, until one finds no harm. A program that does nothing meanwhile is left for the next check. Speculators sleep
-//!   in the meantime, and go on afterwards.
+//! * *Checking*, also after two seconds on, and then 4, 8, 16 s after each other; after a crossing from 0.5 s on. It
+//!   is left out if the stalls and forks, which are all the harm that there can be, took below 1 % of the time, and
+//!   put off to 16 s while `B` is 3 times that. The first sample without a speculator is not looked at: what was
+//!   driven out comes back in it; nor is one in which the program still comes to what was hinted before. Then, with at
+//!   least 16 stalls or, where memory is short, 20 ms of processor time, the verdict: harm if for the same work the
+//!   program waited longer than alone, forks included, by more than 1 % of the time since the last check; else on
+//!   again with a net overhead of 0. While neither is certain (stalls come by chance: `n` of them say what they do to
+//!   one part in the root of `n`) the check goes on, for a second at most. What is seen so is short, and a program may
+//!   need nothing of the device just then; so harm is a mere suspicion the first time, which the next check, 0.5 s
+//!   later, makes a crossing or clears. After a crossing one check is enough, until one finds no harm. A program that
+//!   does nothing meanwhile is left for the next check. Speculators sleep in the meantime, and go on afterwards.
 //! * *Off*. The net overhead only decays. When it is negligible, a tenth of the threshold, speculation goes on again with
 //!   a net overhead of 0.
 //!
@@ -51,11 +51,12 @@
 //!
 //! # Bound
 //!
-//! Speculation that only harms costs one threshold, 1 % of a half-life, and what one sample brings, for each time on; harm
-//! that shows in a check only, what two and a half seconds bring the first time, and half a second later on. It is off for more than
-//! three half-lives then. So the loss stays below a third of a per cent of the time in the long run in the first case, and
-//! in the second below a thirtieth of the harm. Checks that find nothing cost some 3 samples, which are shorter then, and up to
-//! a second of what speculation gives where that is so little that chance could be it.
+//! Speculation that only harms costs one threshold, 1 % of a half-life, and what one sample brings, for each time on;
+//! harm that shows in a check only, what two and a half seconds bring the first time, and half a second later on. It is
+//! off for more than three half-lives then. So the loss stays below a third of a per cent of the time in the long run
+//! in the first case, and in the second below a thirtieth of the harm. Checks that find nothing cost some 3 samples,
+//! which are shorter then, and up to a second of what speculation gives where that is so little that chance could be
+//! it.
 
 /// Half-life at first.
 pub const HALF_LIFE_US: u64 = 5_000_000;
@@ -351,7 +352,6 @@ impl Controller {
 
     fn account(&mut self, sample: &Sample) {
         let period = Period::of(sample);
-        // Without a baseline, waiting is no cost.
         // Without a baseline, waiting is no cost; a baseline that is too high is no benefit.
         let used = clamped(period.used_us);
         let waiting = self.baseline.map_or(-used, |baseline| {

@@ -1,9 +1,13 @@
 //! Feeds the controller of `forebay_speculation::control` with what the run did lately, and carries out what it decides.
 
-use std::{fs, sync::atomic::Ordering::Relaxed, time::Instant};
+use std::{
+    fs,
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
 
 use forebay_speculation::{
-    channel::{GO, HOLD, MEMORY_ENOUGH, SLOT_CLAIMED, STOP},
+    channel::{GO, HOLD, MEMORY_ENOUGH, MEMORY_SHORT, SLOT_CLAIMED, STOP},
     control::{Change, Controller, Sample},
 };
 
@@ -11,6 +15,10 @@ use crate::{channel::Channel, ledger::Ledger, statistics::Figures};
 
 /// What a fork costs afterwards, in copies of pages, as a part of the fork.
 const COPIES_PART: u64 = 2;
+
+/// How long memory counts as short after it was: longer than between checks, so that a shortage that comes and goes does
+/// not keep the controller from them.
+const SHORT_LASTS: Duration = Duration::from_secs(20);
 
 /// Memory control of one run.
 pub struct MemoryControl {
@@ -20,6 +28,8 @@ pub struct MemoryControl {
     figures: Figures,
     cpu_us: u64,
     stall_us: u64,
+    /// When memory was last short.
+    short_at: Option<Instant>,
 }
 
 impl MemoryControl {
@@ -32,6 +42,7 @@ impl MemoryControl {
             figures: Figures::default(),
             cpu_us: 0,
             stall_us: 0,
+            short_at: None,
         }
     }
 
@@ -72,7 +83,7 @@ impl MemoryControl {
             forks_us: forks_us + forks_us / COPIES_PART,
             speculating: figures.resyncs > before.resyncs
                 || (header.control.load(Relaxed) == GO && header.speculators.load(Relaxed) > 0),
-            memory_is_short: header.memory.load(Relaxed) != MEMORY_ENOUGH,
+            memory_is_short: self.is_short(header.memory.load(Relaxed)),
         };
         self.sampled = Instant::now();
         match self.controller.on_sample(&sample) {
@@ -88,6 +99,16 @@ impl MemoryControl {
     }
 }
 
+impl MemoryControl {
+    /// Whether memory is short, was lately, or nobody knows.
+    fn is_short(&mut self, memory: u32) -> bool {
+        if memory == MEMORY_SHORT {
+            self.short_at = Some(Instant::now());
+        }
+        memory != MEMORY_ENOUGH || self.short_at.is_some_and(|at| at.elapsed() < SHORT_LASTS)
+    }
+}
+
 /// Processor time of the main thread.
 fn processor_time_us(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
@@ -97,6 +118,8 @@ fn processor_time_us(pid: u32) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use forebay_speculation::channel::MEMORY_UNKNOWN;
+
     use super::*;
 
     #[test]
@@ -122,6 +145,17 @@ mod tests {
         }
         assert_eq!(channel.header().control.load(Relaxed), STOP);
         assert_eq!(channel.header().control_crossings[Reason::Forks as usize].load(Relaxed), 1);
+    }
+
+    #[test]
+    fn a_shortage_lasts_for_a_while() {
+        let mut control = MemoryControl::new(true);
+        assert!(control.is_short(MEMORY_UNKNOWN), "nobody knows");
+        assert!(!control.is_short(MEMORY_ENOUGH));
+        assert!(control.is_short(MEMORY_SHORT));
+        assert!(control.is_short(MEMORY_ENOUGH), "it may come back");
+        control.short_at = Instant::now().checked_sub(SHORT_LASTS);
+        assert!(!control.is_short(MEMORY_ENOUGH));
     }
 
     #[test]
