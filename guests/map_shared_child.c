@@ -1,4 +1,4 @@
-/* Counts in memory shared with a child that watches the count and says each step that it saw. */
+/* Counts in memory shared with a child that watches the count, answers each step and says how it went. */
 #include "hostile.h"
 
 int main(int argc, char **argv)
@@ -11,7 +11,7 @@ int main(int argc, char **argv)
         while (!words[1]) {
             if (words[0] != last) {
                 steps += words[0] < last || words[0] > last + 1;
-                last = words[0];
+                words[2] = last = words[0];
             }
             usleep(20);
         }
@@ -22,7 +22,8 @@ int main(int argc, char **argv)
         cold_reads(argv[1]);
         effect();
         words[0]++;
-        usleep(2000);
+        while (words[2] != words[0])
+            usleep(20);
         say("count", words[0]);
     }
     words[1] = 1;
