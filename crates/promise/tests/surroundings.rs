@@ -160,7 +160,12 @@ def until(what, seconds=15):
     print(what.decode().strip(), found, flush=True)
 os.write(fd, b'stty -echo\n'); time.sleep(0.3)
 line = ' '.join(shlex.quote(c) for c in command)
-os.write(fd, (line + ' > /dev/null\n').encode()); time.sleep(0.6)
+os.write(fd, (line + ' > /dev/null\n').encode())
+def began(log='out/log'):
+    return os.path.exists(log) and os.path.getsize(log) > 0
+end = time.time() + 15
+while not began() and time.time() < end: time.sleep(0.02)
+time.sleep(0.2)
 for key in keys:
     if key == 'Z':
         os.write(fd, b'\x1a'); until(b'Stopped')
