@@ -22,6 +22,7 @@ const EXAMPLES: &str = "\
 Examples:
   forebay run -- grep -r needle src
   forebay run --stats -- ld @objects -o program
+  forebay share -n 4 -- ./program
   forebay demo
   forebay doctor";
 
@@ -30,6 +31,8 @@ Examples:
 pub enum Command {
     /// Run an unmodified program faster when it would wait for files, or for memory that is swapped out
     Run(Run),
+    /// Run a program several times, as hosts that share memory
+    Share(Share),
     /// Show real programs without and with forebay, on data of its own
     Demo(Demo),
     /// Measure forebay on this machine
@@ -144,6 +147,47 @@ Examples:
   forebay run -- grep -r needle /usr/src
   forebay run --stats -- git status
   forebay run --json run.json -- make -j4";
+
+/// Options of `forebay share`.
+#[derive(Debug, PartialEq, Eq, Args)]
+#[command(after_help = SHARE_HELP)]
+pub struct Share {
+    /// Hosts: how often the program is started
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    pub hosts: u16,
+    /// Minipages that can share a page, at most 256; what the program asks for if not given
+    #[arg(long, value_name = "V", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub views: Option<u16>,
+    /// Shared memory, such as 64M; what the program asks for if not given
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub size: Option<u64>,
+    /// What messages go over: shm (shared memory), tcp, or auto (what UCX thinks best)
+    #[arg(long, value_name = "WHAT", default_value = "auto", value_parser = ["shm", "tcp", "auto"])]
+    pub transport: String,
+    /// Print what each host did to standard error when all have ended
+    #[arg(long)]
+    pub stats: bool,
+    /// Write that as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "APP")]
+    pub command: Vec<OsString>,
+}
+
+const SHARE_HELP: &str = "\
+The program calls forebay to join the others, and to share memory with them; what each prints comes as it is. When one
+fails, the others are ended.
+
+Exit status:
+  0 when all hosts end with 0, else that of the first that does not; 128 + n when signal n ended it
+  70 where a host ended because another one was lost
+  127 when the program is not found, 126 when it cannot be executed
+  125 when forebay itself fails, before the program has started
+
+Examples:
+  forebay share -n 4 -- ./program input
+  forebay share -n 2 --size 1G --views 16 --transport shm --stats -- ./program";
 
 /// Options of `forebay demo`.
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ mod evaluate;
 mod pages;
 mod results;
 mod run;
+mod share;
 
 use std::env;
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         // Its exit status is the program's.
         Command::Run(run) => return run::run(run),
+        Command::Share(share) => return share::share(share),
         Command::Demo(demo) => demo::run(&demo),
         Command::Evaluate(evaluate) => evaluate::run(evaluate),
         Command::Doctor => doctor::run(),
@@ -55,8 +57,10 @@ fn usage(error: &clap::Error) -> ExitCode {
     let _ = error.print();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
-        // A caller of `run` must be able to tell our failures from the program's.
-        _ if env::args_os().nth(1).is_some_and(|command| command == "run") => run::FAILURE.into(),
+        // A caller of `run` or `share` must be able to tell our failures from the program's.
+        _ if env::args_os().nth(1).is_some_and(|command| command == "run" || command == "share") => {
+            run::FAILURE.into()
+        }
         _ => USAGE.into(),
     }
 }

@@ -59,6 +59,7 @@ fn report(outcome: &Outcome, stats: bool, sink: Option<Sink>) {
     }
 }
 
-fn complain(sentence: &dyn Display) {
+/// Says what is wrong.
+pub fn complain(sentence: &dyn Display) {
     let _ = writeln!(std::io::stderr(), "forebay: {sentence}");
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::copies::Copies;
 use crate::host::Waiter;
-use crate::message::Barrier;
+use crate::message::{Barrier, HostId};
 
 /// What a manager knows of the barriers that it manages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -11,21 +12,31 @@ pub struct Arrivals(BTreeMap<Barrier, Arrival>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Arrival {
-    hosts: u16,
+    hosts: Copies,
     word: u64,
     agreed: bool,
 }
 
 impl Arrivals {
     /// Another of `hosts` has come. If that was the last one, whether all have said the same.
-    pub fn arrive(&mut self, barrier: Barrier, word: u64, hosts: u16) -> Option<bool> {
-        let arrival = self.0.entry(barrier).or_insert(Arrival { hosts: 0, word, agreed: true });
-        arrival.hosts += 1;
+    pub fn arrive(&mut self, barrier: Barrier, word: u64, host: HostId, hosts: u16) -> Option<bool> {
+        let first = || Arrival { hosts: Copies::none(hosts), word, agreed: true };
+        let arrival = self.0.entry(barrier).or_insert_with(first);
+        arrival.hosts.insert(host);
         arrival.agreed &= arrival.word == word;
-        if arrival.hosts < hosts {
+        if !arrival.hosts.are_all() {
             return None;
         }
         self.0.remove(&barrier).map(|arrival| arrival.agreed)
+    }
+
+    /// One host will come to none any more. Who waits for it, and where.
+    pub fn take_all(&mut self) -> Vec<(HostId, Barrier)> {
+        let all = std::mem::take(&mut self.0).into_iter();
+        let waiting = |(barrier, arrival): (_, Arrival)| {
+            arrival.hosts.iter().map(|host| (host, barrier)).collect::<Vec<_>>()
+        };
+        all.flat_map(waiting).collect()
     }
 }
 

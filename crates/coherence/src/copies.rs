@@ -4,7 +4,7 @@ use fixedbitset::FixedBitSet;
 
 use crate::message::HostId;
 
-/// The hosts that have a copy of a minipage.
+/// Some of the hosts: those that have a copy of a minipage, say.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Copies(FixedBitSet);
 
@@ -37,6 +37,14 @@ impl Copies {
         self.0.is_full()
     }
 
+    pub fn is_none(&self) -> bool {
+        self.0.is_clear()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = HostId> {
+        self.0.ones().map(|index| HostId(index as u16))
+    }
+
     /// Hosts there are.
     pub fn hosts(&self) -> u16 {
         self.0.len() as u16
@@ -44,10 +52,6 @@ impl Copies {
 
     /// All but those two, which may be one.
     pub fn without(&self, one: HostId, another: HostId) -> Vec<HostId> {
-        self.0
-            .ones()
-            .map(|index| HostId(index as u16))
-            .filter(|host| *host != one && *host != another)
-            .collect()
+        self.iter().filter(|host| *host != one && *host != another).collect()
     }
 }

@@ -1,8 +1,9 @@
 //! One host: what it may do with each minipage, what its threads wait for, and what it manages.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::AddAssign};
 
 use crate::barrier::{Arrivals, Arrived};
+use crate::copies::Copies;
 use crate::directory::{Entry, Outgoing};
 use crate::lock::{Grants, Held};
 use crate::message::{Access, Barrier, HostId, Lock, Message, Minipage, Want};
@@ -46,6 +47,38 @@ pub struct Counts {
     pub grants: u64,
 }
 
+impl Counts {
+    /// Each with its name.
+    #[must_use]
+    pub const fn named(&self) -> [(&'static str, u64); 9] {
+        [
+            ("read faults", self.read_faults),
+            ("write faults", self.write_faults),
+            ("prefetches", self.prefetches),
+            ("requests", self.requests),
+            ("competing requests", self.competing_requests),
+            ("invalidations", self.invalidations),
+            ("contents sent", self.contents_sent),
+            ("contents received", self.contents_received),
+            ("grants", self.grants),
+        ]
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        self.read_faults += more.read_faults;
+        self.write_faults += more.write_faults;
+        self.prefetches += more.prefetches;
+        self.requests += more.requests;
+        self.competing_requests += more.competing_requests;
+        self.invalidations += more.invalidations;
+        self.contents_sent += more.contents_sent;
+        self.contents_received += more.contents_received;
+        self.grants += more.grants;
+    }
+}
+
 /// One host's part in the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Host {
@@ -56,6 +89,10 @@ pub struct Host {
     held: Held,
     arrivals: Arrivals,
     arrived: Arrived,
+    /// Hosts that ask for nothing any more.
+    leaving: Copies,
+    /// Who waits here until that is all of them.
+    leaver: Option<Waiter>,
     /// Messages to itself.
     inbox: VecDeque<Message>,
     counts: Counts,
@@ -87,6 +124,8 @@ impl Host {
             held: Held::default(),
             arrivals: Arrivals::default(),
             arrived: Arrived::default(),
+            leaving: Copies::none(hosts),
+            leaver: None,
             inbox: VecDeque::new(),
             counts: Counts::default(),
         }
@@ -219,6 +258,23 @@ impl Host {
         true
     }
 
+    /// No thread of this host asks for anything from now on. The waiter is woken when that is so of every host: until
+    /// then, others may need this one.
+    pub fn leave(&mut self, waiter: Waiter, effects: &mut impl Effects) {
+        self.leaver = Some(waiter);
+        for lock in self.held.all() {
+            self.unlock(lock, effects);
+        }
+        self.send_all((0..self.hosts).map(|host| (HostId(host), Message::Leaving)), effects);
+        self.drain(effects);
+    }
+
+    /// Whether a host has said that it asks for nothing any more.
+    #[must_use]
+    pub fn is_leaving(&self, host: HostId) -> bool {
+        self.leaving.has(host)
+    }
+
     /// Takes a message. The contents that came with it are in place already.
     pub fn receive(&mut self, from: HostId, message: Message, effects: &mut impl Effects) {
         self.take(from, message, effects);
@@ -302,8 +358,11 @@ impl Host {
                     effects.wake(waiter);
                 }
             }
+            Message::Arrive { barrier, .. } if !self.leaving.is_none() => {
+                self.send(from, Message::Leave { barrier, agreed: false }, effects);
+            }
             Message::Arrive { barrier, word } => {
-                if let Some(agreed) = self.arrivals.arrive(barrier, word, self.hosts) {
+                if let Some(agreed) = self.arrivals.arrive(barrier, word, from, self.hosts) {
                     let leave = Message::Leave { barrier, agreed };
                     self.send_all((0..self.hosts).map(|host| (HostId(host), leave)), effects);
                 }
@@ -311,6 +370,16 @@ impl Host {
             Message::Leave { barrier, agreed } => {
                 if let Some(waiter) = self.arrived.leave(barrier) {
                     effects.pass(waiter, agreed);
+                }
+            }
+            Message::Leaving => {
+                self.leaving.insert(from);
+                // It has passed every barrier that it has come to, so nobody waits for it but in vain.
+                let waiting = self.arrivals.take_all().into_iter();
+                let leave = |(host, barrier)| (host, Message::Leave { barrier, agreed: false });
+                self.send_all(waiting.map(leave), effects);
+                if self.leaving.are_all() {
+                    self.leaver.take().into_iter().for_each(|waiter| effects.wake(waiter));
                 }
             }
         }

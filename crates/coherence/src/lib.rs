@@ -28,6 +28,11 @@
 //! None is needed. In a transaction each message is caused by another, and none is left when it ends. A lock's release
 //! may be overtaken by the next request for it, and is told from it.
 //!
+//! # Leaving
+//!
+//! A host that has nothing more to ask for says so to all (Leaving), and goes on answering until all have said so. Its locks
+//! are given up; whoever waits for it at a barrier is told that it does not come.
+//!
 //! # Source
 //!
 //! A. Itzkovitz and A. Schuster, *MultiView and Millipage: Fine-Grain Sharing in Page-Based DSMs*, OSDI 1999. There one
@@ -40,6 +45,8 @@ mod directory;
 mod host;
 mod lock;
 mod message;
+mod wire;
 
 pub use host::{Counts, Effects, Host, Waiter};
 pub use message::{Access, Barrier, HostId, Lock, Message, Minipage, Want};
+pub use wire::MESSAGE_BYTES;

@@ -72,6 +72,11 @@ impl Held {
         local.waiting.pop_front()
     }
 
+    /// Those that threads have.
+    pub fn all(&self) -> Vec<Lock> {
+        self.0.iter().filter(|(_, local)| local.held).map(|(lock, _)| *lock).collect()
+    }
+
     /// A thread gives it up: whether others of this host want it. `None` if none had it.
     pub fn give_up(&mut self, lock: Lock) -> Option<bool> {
         let local = self.0.get_mut(&lock).filter(|local| local.held)?;

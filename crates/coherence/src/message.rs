@@ -139,7 +139,9 @@ pub enum Message {
     Leave {
         /// Which.
         barrier: Barrier,
-        /// Whether all said the same.
+        /// Whether all said the same; not if one has left instead.
         agreed: bool,
     },
+    /// To every host: the sender's threads ask for nothing any more.
+    Leaving,
 }

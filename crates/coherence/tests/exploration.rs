@@ -5,7 +5,7 @@ mod support;
 use std::collections::HashSet;
 
 use support::{
-    Op::{self, Barrier, Lock, Prefetch, Push, Read, Unlock, Write},
+    Op::{self, Barrier, BrokenBarrier, Leave, Lock, Prefetch, Push, Read, Unlock, Write},
     World,
 };
 
@@ -63,4 +63,14 @@ fn locks_and_barriers_of_three_hosts() {
     explore(&[&critical, &critical, &[Lock(1), Unlock(1)]]);
     explore(&[&[Write(0), Barrier(0), Read(1)], &[Write(1), Barrier(0), Read(0)], &[Barrier(0)]]);
     explore(&[&[Lock(2), Unlock(2), Lock(2), Unlock(2)], &[Lock(2), Unlock(2)], &[Lock(2), Unlock(2)]]);
+}
+
+#[test]
+fn hosts_leave_together_whatever_the_others_wait_for() {
+    explore(&[&[Write(0), Leave], &[Write(0), Leave], &[Read(0), Leave]]);
+    explore(&[&[Barrier(0), Leave], &[Barrier(0), Leave], &[Barrier(0), Leave]]);
+    explore(&[&[Barrier(0), Leave], &[Barrier(0), BrokenBarrier(0), Leave], &[Barrier(0), Leave]]);
+    explore(&[&[Leave], &[BrokenBarrier(1), Leave], &[BrokenBarrier(1), BrokenBarrier(2), Leave]]);
+    // A lock that nobody gives up.
+    explore(&[&[Lock(1), Leave], &[Lock(1), Leave]]);
 }

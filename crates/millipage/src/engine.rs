@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use forebay_coherence::{Access, Effects, HostId, Message, Minipage, Waiter};
+use forebay_coherence::{Access, Counts, Effects, HostId, Message, Minipage, Waiter};
 use forebay_sigsafe::general as n;
 use forebay_vm::{
     Allowed, PAGE_BYTES, Protection, Views,
@@ -21,7 +21,7 @@ use forebay_vm::{
 use crate::{
     Error,
     cells::{Cells, Found, futex},
-    transport::{Contents, Sink, Transport},
+    transport::{Closed, Contents, Sink, Transport},
 };
 
 /// The shared memory as this host sees it.
@@ -91,12 +91,38 @@ pub struct Engine {
     next_call: u64,
     arrived: Vec<(HostId, Message)>,
     failure: Option<Error>,
+    /// Others know of it.
+    failure_told: bool,
+    counts_taken: Counts,
 }
 
 impl Engine {
     pub fn new(machine: forebay_coherence::Host, layout: Layout, transport: Box<dyn Transport>) -> Self {
         let (waits, arrived) = (HashMap::new(), vec![]);
-        Self { machine, layout, transport, waits, next_call: CALLS, arrived, failure: None }
+        Self {
+            machine,
+            layout,
+            transport,
+            waits,
+            next_call: CALLS,
+            arrived,
+            failure: None,
+            failure_told: false,
+            counts_taken: Counts::default(),
+        }
+    }
+
+    /// Figures since they were last taken.
+    pub fn take_counts(&mut self) -> Counts {
+        let counts = self.machine.take_counts();
+        self.counts_taken += counts;
+        counts
+    }
+
+    /// Figures since the beginning.
+    pub fn all_counts(&mut self) -> Counts {
+        self.take_counts();
+        self.counts_taken
     }
 
     /// A waiter for a call, and what the call waits for.
@@ -147,11 +173,33 @@ impl Engine {
             });
         });
         self.arrived = arrived;
-        if self.failure.is_some() {
-            cells.close();
-            self.waits.drain().for_each(|(_, wait)| wait.end(Ended::Lost));
-        }
+        self.look_at_failure();
         done
+    }
+
+    /// Where something has failed, nobody waits any longer, and all hosts hear of it.
+    fn look_at_failure(&mut self) {
+        let lost = match &self.failure {
+            None => return,
+            Some(Error::Lost { host, .. }) => Some(HostId(*host)),
+            Some(_) => None,
+        };
+        let leaving = |host| self.machine.is_leaving(host);
+        if leaving(self.machine.id()) && lost.is_some_and(leaving) {
+            // A host goes when all have said that they leave, so this one may go too.
+            self.failure = None;
+            self.waits.drain().for_each(|(_, wait)| wait.end(Ended::Well));
+            return;
+        }
+        self.waits.drain().for_each(|(_, wait)| wait.end(Ended::Lost));
+        if !std::mem::replace(&mut self.failure_told, true) {
+            lost.into_iter().for_each(|host| self.transport.tell_lost(host));
+        }
+    }
+
+    /// Nothing is sent or received any more.
+    pub fn close(&mut self) {
+        self.transport = Box::new(Closed);
     }
 
     /// Why nothing goes on any more.

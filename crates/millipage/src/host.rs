@@ -24,6 +24,7 @@ use crate::{
     bell::Bell,
     cells::Cells,
     engine::{Ended, Engine, Memory, Wait},
+    join::Meeting,
     shared::Rows,
     transport::{Transport, local},
 };
@@ -32,6 +33,10 @@ use crate::{
 const SPIN: Duration = Duration::from_micros(30);
 /// How long the progress thread sleeps at most.
 const SLEEP_NS: u32 = 100_000_000;
+/// How long a program gets to end by itself when a host is lost.
+const GRACE: Duration = Duration::from_secs(1);
+/// Exit status of a process that ends because a host is lost.
+pub const EXIT_LOST: i32 = 70;
 /// The barrier that collective calls meet at; programs have the others.
 const COLLECTIVE: Barrier = Barrier(u32::MAX);
 
@@ -52,12 +57,27 @@ impl Default for Options {
     }
 }
 
-/// One host of several that share memory. They leave together, behind a barrier: to touch what a host that has left managed
-/// waits for ever, and to touch shared memory after having left is SIGBUS where this host has no copy.
+/// One host of several that share memory. They leave together ([`Host::leave`]), which dropping it does too. To touch shared
+/// memory after having left is SIGBUS where this host has no copy.
+///
+/// Hosts within one process ([`in_process`]) do not wait for each other: they leave behind a barrier.
 pub struct Host {
     shared: &'static Shared,
     progress: Option<JoinHandle<()>>,
+    /// None within a process of several.
+    meeting: Option<Meeting>,
     _served: Served,
+}
+
+/// What a host begins with.
+pub struct Start {
+    pub me: HostId,
+    pub hosts: u16,
+    pub views: Views,
+    pub transport: Box<dyn Transport>,
+    pub bell: Arc<Bell>,
+    /// Where it met the others; none within a process of several.
+    pub meeting: Option<Meeting>,
 }
 
 /// What all threads of a host know. Lives as long as the process: a signal handler may be looking at it.
@@ -70,6 +90,10 @@ pub struct Shared {
     bell: Arc<Bell>,
     engine: Mutex<Engine>,
     leaving: AtomicBool,
+    /// Whether the process ends with this host.
+    is_process: bool,
+    /// The program was told that a host is lost.
+    told: AtomicBool,
 }
 
 /// Hosts in this process, with a network between them, for tests: pointers into their memories differ.
@@ -80,22 +104,20 @@ pub fn in_process(hosts: u16, options: Options) -> Result<Vec<Host>, Error> {
     let bells = (0..hosts).map(|_| Bell::new().map(Arc::new)).collect::<Result<Vec<_>, _>>();
     let bells = bells.map_err(|errno| Error::Wait(errno.into()))?;
     let ends = local(&bells).into_iter().zip(bells).enumerate();
-    ends.map(|(host, (end, bell))| Host::begin(HostId(host as u16), hosts, options, Box::new(end), bell))
-        .collect()
+    ends.map(|(host, (end, bell))| {
+        let object = Object::new(options.bytes)?;
+        let views = Views::map(&object, options.views.max(1), options.at)?;
+        let me = HostId(host as u16);
+        Host::begin(Start { me, hosts, views, transport: Box::new(end), bell, meeting: None })
+    })
+    .collect()
 }
 
 impl Host {
-    fn begin(
-        me: HostId,
-        hosts: u16,
-        options: Options,
-        transport: Box<dyn Transport>,
-        bell: Arc<Bell>,
-    ) -> Result<Self, Error> {
-        let object = Object::new(options.bytes)?;
-        let views = Views::map(&object, options.views.max(1), options.at)?;
+    pub(crate) fn begin(start: Start) -> Result<Self, Error> {
+        let Start { me, hosts, views, transport, bell, meeting } = start;
         let protection = protection(&views)?;
-        let layout = Layout::new(object.bytes() / PAGE_BYTES, views.count());
+        let layout = Layout::new(views.bytes() / PAGE_BYTES, views.count());
         let (area, signal) =
             (views.base()..views.base() + views.count() * views.bytes(), protection.signal());
         let vpages = layout.vpages();
@@ -109,11 +131,13 @@ impl Host {
             bell,
             engine: Mutex::new(engine),
             leaving: AtomicBool::new(false),
+            is_process: meeting.is_some(),
+            told: AtomicBool::new(false),
         }));
         let served = serve(area, signal, shared)?;
         let builder = thread::Builder::new().name(format!("millipage {}", me.0));
         let progress = builder.spawn(move || shared.make_progress()).map_err(Error::Wait)?;
-        Ok(Self { shared, progress: Some(progress), _served: served })
+        Ok(Self { shared, progress: Some(progress), meeting, _served: served })
     }
 
     /// Which host this is, from 0.
@@ -182,18 +206,47 @@ impl Host {
     /// Figures since they were last taken.
     #[must_use]
     pub fn take_counts(&self) -> Counts {
-        self.shared.engine().machine.take_counts()
+        self.shared.engine().take_counts()
+    }
+
+    /// Waits until all hosts leave, and serves them meanwhile. What locks this host has it gives up. Whoever waits for it
+    /// at a barrier gets [`Error::Disagreement`].
+    ///
+    /// # Errors
+    /// A host is lost.
+    pub fn leave(mut self) -> Result<(), Error> {
+        self.leave_together()
+    }
+
+    fn leave_together(&mut self) -> Result<(), Error> {
+        let Some(meeting) = self.meeting.take() else { return Ok(()) };
+        let shared = self.shared;
+        let wait = {
+            let mut engine = shared.engine();
+            let (waiter, wait) = engine.begin_call();
+            engine.act(&shared.memory, &shared.cells, |machine, acts| machine.leave(waiter, acts));
+            wait
+        };
+        shared.wait(&wait, "leave()")?;
+        meeting.leave(&shared.engine().all_counts());
+        Ok(())
     }
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
+        // A thread that panics does not wait for the others, which would wait for it: they lose this host.
+        if !thread::panicking() {
+            // Who wants to know calls `leave`.
+            let _ = self.leave_together();
+        }
         self.shared.leaving.store(true, Relaxed);
         self.shared.bell.ring();
         if let Some(progress) = self.progress.take() {
             // It tells of its failures itself.
             let _ = progress.join();
         }
+        self.shared.engine().close();
         self.shared.cells.close();
     }
 }
@@ -269,7 +322,7 @@ impl Shared {
                     let (host, hosts) = (self.me.0, self.hosts);
                     return Err(Error::Disagreement { host, hosts, call: call.to_owned() });
                 }
-                Some(Ended::Lost) => return Err(self.over()),
+                Some(Ended::Lost) => return Err(self.lost()),
                 None => {}
             }
             let progressed = match self.engine.try_lock() {
@@ -284,15 +337,27 @@ impl Shared {
         }
     }
 
-    fn over(&self) -> Error {
-        Error::Over(self.engine().failure().map_or_else(|| "this host has left".into(), ToString::to_string))
+    fn lost(&self) -> Error {
+        self.told.store(true, Relaxed);
+        match self.engine().failure() {
+            Some(Error::Lost { host, reason }) => Error::Lost { host: *host, reason: reason.clone() },
+            Some(failure) => Error::Over(failure.to_string()),
+            None => Error::Over("this host has left".into()),
+        }
     }
 
     /// The progress thread.
     fn make_progress(&self) {
+        let _guard = EndsWithProgress(self);
         let mut spin_until = Instant::now() + SPIN;
         while !self.leaving.load(Relaxed) {
-            let done = self.engine().progress(&self.memory, &self.cells);
+            let (done, failure) = {
+                let mut engine = self.engine();
+                (engine.progress(&self.memory, &self.cells), engine.failure().map(ToString::to_string))
+            };
+            if let Some(failure) = failure {
+                return self.fail(&failure);
+            }
             // One that was woken in a fault is about to say so.
             if done > 0 || self.cells.are_open() {
                 spin_until = Instant::now() + SPIN;
@@ -306,6 +371,31 @@ impl Shared {
         }
     }
 
+    /// Nothing is served any more: a thread in a fault can never go on.
+    fn fail(&self, failure: &str) {
+        if !self.is_process {
+            return self.cells.close();
+        }
+        let deadline = Instant::now() + GRACE;
+        while !self.leaving.load(Relaxed) {
+            // What is to be told to the others may be under way yet.
+            self.engine().progress(&self.memory, &self.cells);
+            thread::sleep(GRACE / 100);
+            let can_end = self.told.load(Relaxed) && !self.cells.are_open();
+            if Instant::now() > deadline && !can_end {
+                self.end(failure);
+            }
+        }
+    }
+
+    /// Ends the process at once: threads in faults would never let it end in order.
+    fn end(&self, why: &str) -> ! {
+        let (host, hosts) = (self.me.0, self.hosts);
+        eprintln!("forebay: host {host} of {hosts} ends: {why}");
+        // SAFETY: nothing of this process is used any more.
+        unsafe { libc::_exit(EXIT_LOST) }
+    }
+
     fn sleep(&self) -> rustix::io::Result<()> {
         let event = self.engine().transport().event().map(|event| event.try_clone_to_owned());
         let event = event.transpose().map_err(|_| rustix::io::Errno::MFILE)?;
@@ -313,6 +403,17 @@ impl Shared {
         self.bell.sleep(event, SLEEP_NS, || {
             self.leaving.load(Relaxed) || self.cells.are_open() || !self.engine().transport().may_sleep()
         })
+    }
+}
+
+/// Without progress all threads would wait for ever, so where it panics the process ends.
+struct EndsWithProgress<'a>(&'a Shared);
+
+impl Drop for EndsWithProgress<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() && self.0.is_process {
+            self.0.end("its progress thread panicked");
+        }
     }
 }
 

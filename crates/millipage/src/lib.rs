@@ -21,10 +21,12 @@ mod bell;
 mod cells;
 mod engine;
 mod host;
+mod join;
 mod shared;
 pub mod transport;
 
-pub use host::{Host, Options, in_process};
+pub use host::{EXIT_LOST, Host, Options, in_process};
+pub use join::join;
 pub use shared::{Row, Rows};
 
 /// How minipages are spread over the hosts at first. A minipage's home manages it.
@@ -51,7 +53,7 @@ pub enum Error {
     Layout(#[from] forebay_vm::layout::LayoutError),
     /// Hosts called different things, or with different arguments.
     #[error(
-        "host {host} of {hosts} called {call}; another host called something else, or with other arguments"
+        "host {host} of {hosts} called {call}; another host called something else, or with other arguments, or has left"
     )]
     Disagreement {
         /// This one.
@@ -68,7 +70,7 @@ pub enum Error {
     #[error("lock {0} was not locked by this host")]
     NotLocked(u32),
     /// Another host cannot be reached.
-    #[error("lost host {host}: {reason}")]
+    #[error("lost host {host} ({reason})")]
     Lost {
         /// Which.
         host: u16,
@@ -78,6 +80,95 @@ pub enum Error {
     /// Nothing is shared any more.
     #[error("sharing has ended: {0}")]
     Over(String),
+    /// UCX is missing.
+    #[error(
+        "hosts in several processes need UCX, and {file} cannot be loaded ({reason}); install it: apt-get install libucx0"
+    )]
+    NoUcx {
+        /// What is loaded.
+        file: &'static str,
+        /// What the loader says.
+        reason: String,
+    },
+    /// UCX refuses.
+    #[error("UCX does not provide {what} ({reason}); try another transport: shm, tcp or auto")]
+    Ucx {
+        /// What was asked for.
+        what: &'static str,
+        /// In its words.
+        reason: String,
+    },
+    /// A host talks another language.
+    #[error("another host sent what is no message; start the same version everywhere")]
+    Garbled,
+    /// A variable makes no sense.
+    #[error("{name} is '{value}', and should be {wanted}; start the program with forebay share")]
+    Variable {
+        /// Its name.
+        name: &'static str,
+        /// What it says.
+        value: String,
+        /// What it could say.
+        wanted: &'static str,
+    },
+    /// The process is a host already, or was one.
+    #[error("this process has joined already; it can join once")]
+    JoinedAlready,
+    /// The hosts do not come together.
+    #[error("cannot meet the other hosts: {0}")]
+    Meeting(String),
+    /// Another host has a problem.
+    #[error("host {host} cannot join: {reason}")]
+    Join {
+        /// Which.
+        host: u16,
+        /// Its own error.
+        reason: String,
+    },
+    /// Hosts were not started alike.
+    #[error("host {host} has {what} {theirs}, host 0 has {first}; start all hosts alike")]
+    Mismatch {
+        /// What differs.
+        what: String,
+        /// Which host.
+        host: u16,
+        /// What it has.
+        theirs: String,
+        /// What the first host has.
+        first: String,
+    },
+    /// Too many views, or none.
+    #[error("there can be 1 to {most} views, not {wanted}")]
+    ViewCount {
+        /// That were asked for.
+        wanted: usize,
+        /// That can be of use.
+        most: usize,
+    },
+    /// Not enough memory for all.
+    #[error(
+        "{hosts} hosts with {bytes} bytes of shared memory each do not fit this machine: {free} bytes are free; share less"
+    )]
+    Full {
+        /// On this machine.
+        hosts: usize,
+        /// Of each.
+        bytes: usize,
+        /// What the kernel can give.
+        free: u64,
+    },
+    /// No address suits all.
+    #[error(
+        "no address is free on all hosts for {bytes} bytes; the last that was tried is taken on host {host}: {reason}"
+    )]
+    NoAddress {
+        /// That are needed.
+        bytes: usize,
+        /// Where it is taken.
+        host: u16,
+        /// What is wrong there.
+        reason: String,
+    },
     /// The kernel does not let us wait.
     #[error("cannot wait for messages: {0}")]
     Wait(std::io::Error),

@@ -47,6 +47,11 @@ pub enum Error {
         /// Where it was looked for.
         places: Vec<PathBuf>,
     },
+    /// No sockets for the hosts of a job.
+    NoSockets {
+        /// What the system said.
+        source: io::Error,
+    },
     /// The memory shared with agents cannot be made.
     NoSharedMemory {
         /// What the system said.
@@ -76,6 +81,7 @@ impl Error {
             Self::NotExecutable { source, .. }
             | Self::NoProcess { source, .. }
             | Self::NoSharedMemory { source }
+            | Self::NoSockets { source }
             | Self::Lost { source } => Some(source),
             _ => None,
         }
@@ -132,6 +138,10 @@ impl fmt::Display for Error {
                     places.join(", ")
                 )
             }
+            Self::NoSockets { .. } => write!(
+                f,
+                "no sockets for the hosts to meet ({source}); start fewer, or raise the limit with: ulimit -n"
+            ),
             Self::NoSharedMemory { .. } => write!(
                 f,
                 "no shared memory for the program's agent ({source}); \

@@ -274,6 +274,15 @@ pub fn environment() -> Vec<CString> {
     entries
 }
 
+/// How long a child lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// As it likes.
+    Own,
+    /// No longer than the thread that starts it.
+    OfParent,
+}
+
 /// Starts `path` as a child, in the state that this process was started in: signal mask, ignored signals, closed
 /// standard descriptors. Returns its process id once it runs the new program.
 ///
@@ -286,6 +295,7 @@ pub fn start(
     arguments: &[CString],
     environment: &[CString],
     inherited: &SignalsBlocked,
+    life: Life,
 ) -> io::Result<i32> {
     let pointers = |strings: &[CString]| -> Vec<*const c_char> {
         strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
@@ -299,6 +309,7 @@ pub fn start(
         sigpipe_ignored: SIGPIPE_IGNORED.load(Ordering::Relaxed) || !CAPTURED.load(Ordering::Relaxed),
         sigchld_ignored: inherited.sigchld_ignored,
         standard_closed: STANDARD_CLOSED.load(Ordering::Relaxed),
+        dies_with_parent: life == Life::OfParent,
         errno: AtomicI32::new(0),
     };
     let mut stack = vec![0u128; CHILD_STACK_BYTES / size_of::<u128>()];
@@ -337,6 +348,7 @@ struct Birth {
     sigpipe_ignored: bool,
     sigchld_ignored: bool,
     standard_closed: u8,
+    dies_with_parent: bool,
     errno: AtomicI32,
 }
 
@@ -357,6 +369,9 @@ extern "C" fn become_program(birth: *mut c_void) -> c_int {
             if birth.standard_closed & 1 << fd != 0 {
                 libc::close(fd);
             }
+        }
+        if birth.dies_with_parent {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         }
         libc::sigprocmask(libc::SIG_SETMASK, &birth.mask, ptr::null_mut());
         libc::execve(birth.path, birth.arguments, birth.environment);

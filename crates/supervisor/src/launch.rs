@@ -3,7 +3,7 @@
 
 use std::{
     env,
-    ffi::{CString, OsStr},
+    ffi::{CString, OsStr, OsString},
     io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -18,7 +18,7 @@ use crate::{
     agent_library::Preload,
     channel::Channel,
     examine::{Examined, examine, script_interpreter},
-    ffi::{self, SignalsBlocked},
+    ffi::{self, Life, SignalsBlocked},
     patch_table,
 };
 
@@ -38,14 +38,47 @@ pub fn launch(
     preload: &Preload,
     signals: &SignalsBlocked,
 ) -> Result<i32, Error> {
-    let command = &options.command;
+    let environment = ffi::environment();
+    find(&options.command, |path, arguments| {
+        let attempt = Attempt { channel, preload, signals, environment: &environment, patch: options.patch };
+        attempt.start(path, arguments)
+    })
+}
+
+/// Starts a program without an agent and returns its process id.
+///
+/// # Errors
+/// As [`launch`].
+pub fn start_plainly(
+    command: &[OsString],
+    environment: &[CString],
+    signals: &SignalsBlocked,
+    life: Life,
+) -> Result<i32, Error> {
+    find(command, |path, arguments| {
+        check_executable(path)?;
+        let start = |program: &Path, arguments: &[CString]| {
+            ffi::start(&c_string(program.as_os_str()), arguments, environment, signals, life)
+        };
+        match start(path, arguments) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) && examine(path).is_text => {
+                start(Path::new(SHELL), &by_shell(path, arguments))
+            }
+            started => started,
+        }
+    })
+}
+
+/// Starts the first of the files that the command may mean.
+fn find(
+    command: &[OsString],
+    mut start: impl FnMut(&Path, &[CString]) -> io::Result<i32>,
+) -> Result<i32, Error> {
     let name = command.first().ok_or(Error::NoCommand)?;
     let arguments: Vec<CString> = command.iter().map(|argument| c_string(argument)).collect();
-    let environment = ffi::environment();
     let mut refused = None;
     for path in candidates(name, env::var_os("PATH").as_deref()) {
-        let attempt = Attempt { channel, preload, signals, environment: &environment, patch: options.patch };
-        match attempt.start(&path, &arguments) {
+        match start(&path, &arguments) {
             Ok(pid) => return Ok(pid),
             // As execvp(3): such a directory of PATH is passed over, and remembered when nothing better comes.
             Err(error) => match error.raw_os_error() {
@@ -101,17 +134,12 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     fn start(&self, path: &Path, arguments: &[CString]) -> io::Result<i32> {
         // Asked first because a file that cannot be executed need not be examined, which opens it.
-        accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS)?;
-        if FileType::from_raw_mode(stat(path)?.st_mode) != FileType::RegularFile {
-            return Err(io::Error::from_raw_os_error(libc::EACCES));
-        }
+        check_executable(path)?;
         let examined = examine(path);
         match self.start_examined(path, arguments, &examined) {
             Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) && examined.is_text => {
-                let mut by_shell = vec![c_string(OsStr::new(SHELL)), c_string(path.as_os_str())];
-                by_shell.extend_from_slice(arguments.get(1..).unwrap_or_default());
                 let shell = Path::new(SHELL);
-                self.start_examined(shell, &by_shell, &examine(shell))
+                self.start_examined(shell, &by_shell(path, arguments), &examine(shell))
             }
             started => started,
         }
@@ -125,7 +153,7 @@ impl Attempt<'_> {
                     patch_table::publish(self.channel.header(), loader);
                 }
                 let assisted = self.assisted_environment();
-                match ffi::start(&program, arguments, &assisted, self.signals) {
+                match ffi::start(&program, arguments, &assisted, self.signals, Life::Own) {
                     // Our variables may be what was too much.
                     Err(error) if error.raw_os_error() == Some(libc::E2BIG) => Unassisted::NotExamined,
                     started => return started,
@@ -133,7 +161,7 @@ impl Attempt<'_> {
             }
             Err(reason) => *reason,
         };
-        let pid = ffi::start(&program, arguments, self.environment, self.signals)?;
+        let pid = ffi::start(&program, arguments, self.environment, self.signals, Life::Own)?;
         self.channel.header().processes_unassisted[reason as usize].fetch_add(1, Relaxed);
         Ok(pid)
     }
@@ -155,6 +183,21 @@ impl Attempt<'_> {
         environment.push(c_string(OsStr::new(&session)));
         environment
     }
+}
+
+fn check_executable(path: &Path) -> io::Result<()> {
+    accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS)?;
+    if FileType::from_raw_mode(stat(path)?.st_mode) != FileType::RegularFile {
+        return Err(io::Error::from_raw_os_error(libc::EACCES));
+    }
+    Ok(())
+}
+
+/// The arguments of a shell that is to run a file.
+fn by_shell(path: &Path, arguments: &[CString]) -> Vec<CString> {
+    let mut by_shell = vec![c_string(OsStr::new(SHELL)), c_string(path.as_os_str())];
+    by_shell.extend_from_slice(arguments.get(1..).unwrap_or_default());
+    by_shell
 }
 
 /// A string for the kernel. What came from the kernel has no zero byte inside; anything after one would be lost to

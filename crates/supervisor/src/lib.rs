@@ -1,4 +1,4 @@
-//! The `forebay run` process: it starts the program with the agent, carries out the hints that may block, passes
+//! The `forebay run` process, and that of `forebay share` ([`share`]). The former starts the program with the agent, carries out the hints that may block, passes
 //! signals on, mirrors the program's end and keeps the statistics.
 //!
 //! [`run`] is all of it. The parts, in the order in which a run meets them: `agent_library`, `channel`, `launch`
@@ -21,6 +21,7 @@ mod memory_limits;
 mod patch_table;
 pub mod patches;
 mod readahead;
+pub mod share;
 pub mod statistics;
 mod table;
 mod watch;

@@ -97,7 +97,7 @@ pub fn watch(
 
 /// Whether a signal that reached us is meant for the program. What the terminal sends, it sends to the program too;
 /// limits and timers that the kernel enforces on us are our own.
-fn is_for_program(arrived: &Arrived) -> bool {
+pub fn is_for_program(arrived: &Arrived) -> bool {
     match arrived.number {
         libc::SIGCHLD => false,
         _ if !arrived.by_kernel => arrived.sender != getpid().as_raw_nonzero().get(),

@@ -437,6 +437,11 @@ pub struct Ucp {
         worker: ucp_worker_h,
         param: *const ucp_request_param_t,
     ) -> ucs_status_ptr_t,
+    pub ucs_global_opts_set_value: unsafe extern "C" fn(
+        name: *const ::std::os::raw::c_char,
+        value: *const ::std::os::raw::c_char,
+    ) -> ucs_status_t,
+    pub ucs_debug_disable_signal: unsafe extern "C" fn(signum: ::std::os::raw::c_int),
 }
 impl Ucp {
     pub unsafe fn new<P>(path: P) -> Result<Self, ::libloading::Error>
@@ -490,6 +495,12 @@ impl Ucp {
         let ucp_worker_flush_nbx = __library
             .get(b"ucp_worker_flush_nbx\0")
             .map(|sym| *sym)?;
+        let ucs_global_opts_set_value = __library
+            .get(b"ucs_global_opts_set_value\0")
+            .map(|sym| *sym)?;
+        let ucs_debug_disable_signal = __library
+            .get(b"ucs_debug_disable_signal\0")
+            .map(|sym| *sym)?;
         Ok(Ucp {
             __library,
             ucs_status_string,
@@ -515,6 +526,8 @@ impl Ucp {
             ucp_request_check_status,
             ucp_request_free,
             ucp_worker_flush_nbx,
+            ucs_global_opts_set_value,
+            ucs_debug_disable_signal,
         })
     }
     pub unsafe fn ucs_status_string(
@@ -678,5 +691,15 @@ impl Ucp {
         param: *const ucp_request_param_t,
     ) -> ucs_status_ptr_t {
         (self.ucp_worker_flush_nbx)(worker, param)
+    }
+    pub unsafe fn ucs_global_opts_set_value(
+        &self,
+        name: *const ::std::os::raw::c_char,
+        value: *const ::std::os::raw::c_char,
+    ) -> ucs_status_t {
+        (self.ucs_global_opts_set_value)(name, value)
+    }
+    pub unsafe fn ucs_debug_disable_signal(&self, signum: ::std::os::raw::c_int) {
+        (self.ucs_debug_disable_signal)(signum)
     }
 }

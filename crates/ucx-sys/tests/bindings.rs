@@ -2,7 +2,12 @@
 
 use std::fs;
 
-const FUNCTIONS: &str = "ucp_(get_version|config_(read|modify|release)|init_version|cleanup|worker_(create|destroy|progress|arm|get_efd|get_address|release_address|set_am_recv_handler|flush_nbx)|ep_(create|close_nbx)|am_(send_nbx|recv_data_nbx|data_release)|request_(free|check_status))|ucs_status_string";
+const HEADERS: &str = "
+    #include <ucp/api/ucp.h>
+    #include <ucs/config/global_opts.h>
+    #include <ucs/debug/debug.h>
+";
+const FUNCTIONS: &str = "ucp_(get_version|config_(read|modify|release)|init_version|cleanup|worker_(create|destroy|progress|arm|get_efd|get_address|release_address|set_am_recv_handler|flush_nbx)|ep_(create|close_nbx)|am_(send_nbx|recv_data_nbx|data_release)|request_(free|check_status))|ucs_(status_string|global_opts_set_value|debug_disable_signal)";
 const ENUMS: &str = "ucp_(params_field|feature|worker_params_field|ep_params_field|op_attr_t|am_recv_attr_t|am_cb_flags|am_handler_param_field|ep_close_flags_t)";
 const CONSTANTS: &str = "UCP_API_(MAJOR|MINOR)";
 
@@ -13,7 +18,7 @@ const WRITE: &str = "FOREBAY_WRITE_BINDINGS";
 #[test]
 fn the_bindings_are_those_of_the_headers() {
     let made = bindgen::builder()
-        .header_contents("ucx.h", "#include <ucp/api/ucp.h>")
+        .header_contents("ucx.h", HEADERS)
         .allowlist_function(FUNCTIONS)
         .allowlist_type(ENUMS)
         .allowlist_var(CONSTANTS)

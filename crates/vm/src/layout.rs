@@ -26,6 +26,9 @@ use crate::PAGE_BYTES;
 /// What every minipage begins at a multiple of.
 pub const ALIGNMENT: usize = 16;
 
+/// Views beyond these would show nothing: a page holds no more minipages.
+pub const VIEWS_MAX: usize = PAGE_BYTES / ALIGNMENT;
+
 /// Where a minipage is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {

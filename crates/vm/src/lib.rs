@@ -26,7 +26,7 @@ mod object;
 mod protection;
 mod views;
 
-pub use object::Object;
+pub use object::{Object, free_bytes};
 pub use protection::{Allowed, Mprotect, Protection, UserFaults, protection};
 pub use views::Views;
 

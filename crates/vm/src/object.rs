@@ -1,10 +1,23 @@
 //! Memory without an address.
 
+use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
 
 use crate::{Error, PAGE_BYTES};
+
+/// Bytes that the kernel could give to programs now, swap included (`/proc/meminfo`). An object of more would not be
+/// refused: other processes would be killed for it.
+#[must_use]
+pub fn free_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim_start_matches(':').trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    };
+    Some((field("MemAvailable")? + field("SwapFree")?) << 10)
+}
 
 /// A memory object, all of whose pages exist. It is gone with its last descriptor and mapping.
 #[derive(Debug)]

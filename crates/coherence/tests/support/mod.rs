@@ -14,6 +14,9 @@ pub enum Op {
     Lock(u32),
     Unlock(u32),
     Barrier(u32),
+    /// A barrier that another host has left instead of coming to.
+    BrokenBarrier(u32),
+    Leave,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,8 +24,10 @@ enum Thread {
     Ready,
     /// Has faulted, or waits for a lock or a barrier.
     Waiting,
-    /// Is about to try again.
-    Woken,
+    /// Is about to try again, or to go on.
+    Woken {
+        agreed: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,7 +65,7 @@ struct Wanted<'a> {
     me: HostId,
     memory: &'a [u8],
     sent: Vec<InFlight>,
-    woken: bool,
+    woken: Option<bool>,
 }
 
 impl Effects for Wanted<'_> {
@@ -75,12 +80,11 @@ impl Effects for Wanted<'_> {
     fn protect(&mut self, _: Minipage, _: Access) {}
 
     fn wake(&mut self, _: Waiter) {
-        self.woken = true;
+        self.woken = Some(true);
     }
 
     fn pass(&mut self, _: Waiter, agreed: bool) {
-        assert!(agreed);
-        self.woken = true;
+        self.woken = Some(agreed);
     }
 }
 
@@ -154,8 +158,9 @@ impl World {
 
     fn run(&mut self, host: usize) {
         let op = *self.programs[host].last().unwrap();
-        if self.threads[host] == Thread::Woken {
+        if let Thread::Woken { agreed } = self.threads[host] {
             self.threads[host] = Thread::Ready;
+            assert_eq!(agreed, !matches!(op, Op::BrokenBarrier(_)), "{op:?}");
             match op {
                 Op::Read(minipage) | Op::Write(minipage) => {
                     self.with(host, |machine, effects| machine.resumed(Minipage(minipage), effects));
@@ -183,9 +188,13 @@ impl World {
                 });
             }
             Op::Lock(lock) => self.wait(host, |machine, effects| machine.lock(Lock(lock), waiter, effects)),
-            Op::Barrier(barrier) => self.wait(host, |machine, effects| {
+            Op::Barrier(barrier) | Op::BrokenBarrier(barrier) => self.wait(host, |machine, effects| {
                 assert!(machine.arrive(Barrier(barrier), 5, waiter, effects));
             }),
+            Op::Leave => {
+                self.inside.retain(|(_, inside)| *inside != host);
+                self.wait(host, |machine, effects| machine.leave(waiter, effects));
+            }
             Op::Unlock(lock) => {
                 self.programs[host].pop();
                 assert!(self.inside.remove(&(lock, host)));
@@ -225,12 +234,12 @@ impl World {
 
     fn with(&mut self, host: usize, act: impl FnOnce(&mut Host, &mut Wanted<'_>)) {
         let mut wanted =
-            Wanted { me: HostId(host as u16), memory: &self.memories[host], sent: vec![], woken: false };
+            Wanted { me: HostId(host as u16), memory: &self.memories[host], sent: vec![], woken: None };
         act(&mut self.hosts[host], &mut wanted);
         let Wanted { sent, woken, .. } = wanted;
-        if woken {
+        if let Some(agreed) = woken {
             assert_eq!(self.threads[host], Thread::Waiting, "woken without having waited");
-            self.threads[host] = Thread::Woken;
+            self.threads[host] = Thread::Woken { agreed };
         }
         self.network.extend(sent);
         self.network.sort_unstable();

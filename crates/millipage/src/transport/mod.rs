@@ -1,14 +1,59 @@
 //! How messages get from host to host.
 
+mod liveness;
 mod local;
+mod ucx;
 
-use std::os::fd::BorrowedFd;
+use std::{fmt, os::fd::BorrowedFd, str::FromStr};
 
 use forebay_coherence::{HostId, Message};
 
 use crate::Error;
 pub use local::Local;
 pub(crate) use local::local;
+pub(crate) use ucx::{Ucx, Worker};
+
+/// What messages between processes go over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Wire {
+    /// What UCX thinks best, for each pair of hosts.
+    #[default]
+    Auto,
+    /// Shared memory, within one machine.
+    SharedMemory,
+    /// TCP.
+    Tcp,
+}
+
+impl Wire {
+    const NAMED: [(Self, &'static str); 3] =
+        [(Self::Auto, "auto"), (Self::SharedMemory, "shm"), (Self::Tcp, "tcp")];
+
+    /// UCX's names of it, as in its variable `UCX_TLS`.
+    #[must_use]
+    pub const fn transports(self) -> Option<&'static str> {
+        match self {
+            Self::Auto => None,
+            Self::SharedMemory => Some("posix,cma"),
+            Self::Tcp => Some("tcp"),
+        }
+    }
+}
+
+impl FromStr for Wire {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let named = Self::NAMED.iter().find(|(_, known)| *known == name);
+        named.map(|(wire, _)| *wire).ok_or_else(|| "it is shm, tcp or auto".into())
+    }
+}
+
+impl fmt::Display for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Self::NAMED.iter().filter(|(wire, _)| wire == self).try_for_each(|(_, name)| f.write_str(name))
+    }
+}
 
 /// Memory that contents come from or go to, in the privileged view. Nobody writes there meanwhile but the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +74,7 @@ pub trait Sink {
 
 /// One host's way to the others. Messages arrive once each, in any order.
 pub trait Transport: Send {
-    /// Sends a message, and what `contents` hold now.
+    /// Sends a message, and what `contents` hold, which stays as it is until the receiver has it.
     ///
     /// # Errors
     /// The host cannot be reached.
@@ -41,9 +86,33 @@ pub trait Transport: Send {
     /// A host is lost.
     fn receive(&mut self, sink: &mut dyn Sink) -> Result<usize, Error>;
 
+    /// Tells the others that a host is lost, so that all name the same one.
+    fn tell_lost(&mut self, _host: HostId) {}
+
     /// Readable when something arrives, after [`Transport::may_sleep`] said so; without one, the host's bell is rung.
     fn event(&self) -> Option<BorrowedFd<'_>>;
 
     /// Whether nothing has arrived, so that the event can be waited for.
     fn may_sleep(&mut self) -> bool;
+}
+
+/// The way of a host that has left: nothing is sent, and nothing comes.
+pub(crate) struct Closed;
+
+impl Transport for Closed {
+    fn send(&mut self, _: HostId, _: Message, _: Option<Contents>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn receive(&mut self, _: &mut dyn Sink) -> Result<usize, Error> {
+        Ok(0)
+    }
+
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        true
+    }
 }

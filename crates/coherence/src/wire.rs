@@ -1,0 +1,127 @@
+//! Messages as bytes, little-endian:
+//!
+//! ```text
+//!   0       1      2         4                     8                                       16
+//!   version kind   requester minipage/lock/barrier word; or what is wanted; or whether agreed
+//! ```
+
+use crate::message::{Barrier, HostId, Lock, Message, Minipage, Want};
+
+/// Size of a message, without the contents that go with it.
+pub const MESSAGE_BYTES: usize = 16;
+
+/// Of this form. Another one has another number.
+const VERSION: u8 = 1;
+
+impl Message {
+    /// As bytes.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; MESSAGE_BYTES] {
+        let nobody = HostId(0);
+        let (kind, host, number, word) = match self {
+            Self::Request { minipage, want } => (0, nobody, minipage.0, want_to_word(want)),
+            Self::Forward { minipage, want, requester } => (1, requester, minipage.0, want_to_word(want)),
+            Self::Contents { minipage, want } => (2, nobody, minipage.0, want_to_word(want)),
+            Self::Grant { minipage, want } => (3, nobody, minipage.0, want_to_word(want)),
+            Self::Invalidate { minipage } => (4, nobody, minipage.0, 0),
+            Self::Invalidated { minipage } => (5, nobody, minipage.0, 0),
+            Self::Done { minipage } => (6, nobody, minipage.0, 0),
+            Self::Acquire { lock } => (7, nobody, lock.0, 0),
+            Self::Acquired { lock } => (8, nobody, lock.0, 0),
+            Self::Release { lock } => (9, nobody, lock.0, 0),
+            Self::Arrive { barrier, word } => (10, nobody, barrier.0, word),
+            Self::Leave { barrier, agreed } => (11, nobody, barrier.0, agreed.into()),
+            Self::Leaving => (12, nobody, 0, 0),
+        };
+        let mut bytes = [0; MESSAGE_BYTES];
+        bytes[0] = VERSION;
+        bytes[1] = kind;
+        bytes[2..4].copy_from_slice(&host.0.to_le_bytes());
+        bytes[4..8].copy_from_slice(&number.to_le_bytes());
+        bytes[8..].copy_from_slice(&word.to_le_bytes());
+        bytes
+    }
+
+    /// What these bytes say; `None` if they are no message of this version.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; MESSAGE_BYTES]) -> Option<Self> {
+        let [version, kind, host0, host1, number0, number1, number2, number3, word @ ..] = *bytes;
+        let requester = HostId(u16::from_le_bytes([host0, host1]));
+        let number = u32::from_le_bytes([number0, number1, number2, number3]);
+        let word = u64::from_le_bytes(word);
+        let (minipage, lock, barrier) = (Minipage(number), Lock(number), Barrier(number));
+        if version != VERSION {
+            return None;
+        }
+        Some(match kind {
+            0 => Self::Request { minipage, want: word_to_want(word)? },
+            1 => Self::Forward { minipage, want: word_to_want(word)?, requester },
+            2 => Self::Contents { minipage, want: word_to_want(word)? },
+            3 => Self::Grant { minipage, want: word_to_want(word)? },
+            4 => Self::Invalidate { minipage },
+            5 => Self::Invalidated { minipage },
+            6 => Self::Done { minipage },
+            7 => Self::Acquire { lock },
+            8 => Self::Acquired { lock },
+            9 => Self::Release { lock },
+            10 => Self::Arrive { barrier, word },
+            11 => Self::Leave { barrier, agreed: word != 0 },
+            12 => Self::Leaving,
+            _ => return None,
+        })
+    }
+}
+
+const fn want_to_word(want: Want) -> u64 {
+    want as u64
+}
+
+const fn word_to_want(word: u64) -> Option<Want> {
+    match word {
+        0 => Some(Want::Read),
+        1 => Some(Want::Write),
+        2 => Some(Want::Push),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_comes_back_as_it_was() {
+        let (minipage, lock, barrier) = (Minipage(0x0102_0304), Lock(u32::MAX), Barrier(7));
+        let mut messages = vec![
+            Message::Invalidate { minipage },
+            Message::Invalidated { minipage },
+            Message::Done { minipage },
+            Message::Acquire { lock },
+            Message::Acquired { lock },
+            Message::Release { lock },
+            Message::Arrive { barrier, word: u64::MAX - 5 },
+            Message::Leave { barrier, agreed: true },
+            Message::Leave { barrier, agreed: false },
+            Message::Leaving,
+        ];
+        for want in [Want::Read, Want::Write, Want::Push] {
+            messages.push(Message::Request { minipage, want });
+            messages.push(Message::Forward { minipage, want, requester: HostId(0x0506) });
+            messages.push(Message::Contents { minipage, want });
+            messages.push(Message::Grant { minipage, want });
+        }
+        for message in messages {
+            assert_eq!(Message::from_bytes(&message.to_bytes()), Some(message));
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_none() {
+        let good = Message::Request { minipage: Minipage(1), want: Want::Push }.to_bytes();
+        for (index, value) in [(0, VERSION + 1), (1, 13), (8, 3), (15, 1)] {
+            let mut bad = good;
+            bad[index] = value;
+            assert_eq!(Message::from_bytes(&bad), None, "byte {index}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Hosts that write rows of several sizes, and check what the others wrote; for tests.
+//!
+//! `sharing check [ROUNDS]` does that; `sharing rank` tells its rank; `sharing wait WHERE` joins, and waits without end: in a
+//! fault, at a `barrier`, for a `lock` or in its own `computing`, but for the last host, which writes its process id.
+
+use std::{env, error::Error, process, time::Duration};
+
+use forebay_millipage::{Host, Options, Placement, join};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn main() -> Outcome {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let host = join(Options { bytes: 32 << 20, views: 16, at: None })?;
+    match arguments[..] {
+        ["check", ..] => check(&host, arguments.get(1).map_or(Ok(3), |rounds| rounds.parse())?)?,
+        ["wait", place] => wait(&host, place)?,
+        ["rank"] => println!("{} of {}", host.rank(), host.count()),
+        _ => return Err("say what to do: check, wait or rank".into()),
+    }
+    host.leave()?;
+    Ok(())
+}
+
+/// Every host writes some of the rows in each round, and all check all.
+fn check(host: &Host, rounds: usize) -> Outcome {
+    let (rank, hosts) = (usize::from(host.rank()), usize::from(host.count()));
+    for bytes in [1, 3, 64, 128, 1_000, 4_096, 5_000, 70_000, 3 << 20] {
+        let count = if bytes > 1 << 20 { 2 } else { 2 * hosts + 1 };
+        let rows = host.rows::<u8>(count, bytes, Placement::Cyclic)?;
+        let value = |round: usize, row: usize, column: usize| (round * 31 + row * 7 + column / 3) as u8;
+        for round in 0..rounds {
+            for row in (0..count).filter(|row| (row + round) % hosts == rank) {
+                (0..bytes).for_each(|column| rows.row(row).set(column, value(round, row, column)));
+            }
+            host.barrier()?;
+            for row in 0..count {
+                let wrong =
+                    (0..bytes).find(|column| rows.row(row).get(*column) != value(round, row, *column));
+                if let Some(column) = wrong {
+                    return Err(format!("byte {column} of row {row} of {bytes} bytes is wrong").into());
+                }
+            }
+            host.barrier()?;
+        }
+    }
+    let sum = host.rows::<u64>(1, 1, Placement::On(0))?;
+    for _ in 0..100 {
+        host.lock(1)?;
+        sum.row(0).set(0, sum.row(0).get(0) + 1);
+        host.unlock(1)?;
+    }
+    host.barrier()?;
+    if sum.row(0).get(0) != 100 * hosts as u64 {
+        return Err(format!("the sum is {}", sum.row(0).get(0)).into());
+    }
+    host.barrier()?;
+    Ok(())
+}
+
+/// What the last host alone could end.
+fn wait(host: &Host, place: &str) -> Outcome {
+    let last = host.count() - 1;
+    let rows = host.rows::<u64>(1, 1, Placement::On(last))?;
+    if host.rank() == last {
+        host.lock(1)?;
+        host.barrier()?;
+        println!("{}", process::id());
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+    host.barrier()?;
+    match place {
+        "fault" => loop {
+            // Until it is lost the last host answers.
+            std::hint::black_box(rows.row(0).get(0));
+            rows.row(0).set(0, 1);
+            std::thread::sleep(Duration::from_millis(50));
+        },
+        "lock" => host.lock(1)?,
+        "barrier" => host.barrier()?,
+        "computing" => loop {
+            std::hint::black_box(place);
+        },
+        _ => return Err("say where to wait: fault, lock, barrier or computing".into()),
+    }
+    Ok(())
+}

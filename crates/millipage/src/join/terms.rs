@@ -1,0 +1,93 @@
+//! What must be alike on all hosts.
+
+use std::fs;
+
+use crate::{Error, transport::Wire};
+
+/// What hosts say to each other while they join, and afterwards. Another one has another number.
+const PROTOCOL: u32 = 1;
+
+/// How much is shared, how, and over what.
+pub struct Terms {
+    pub bytes: usize,
+    pub views: usize,
+    pub at: Option<usize>,
+    pub wire: Wire,
+}
+
+impl Terms {
+    /// A line for each, and one for the machine that this host is on, which need not be the same.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let at = self.at.map_or_else(|| "anywhere".into(), |at| format!("{at:#x}"));
+        let lines = [
+            format!("protocol {PROTOCOL}"),
+            format!("version {}", env!("CARGO_PKG_VERSION")),
+            format!("size {}", self.bytes),
+            format!("views {}", self.views),
+            format!("transport {}", self.wire),
+            format!("address {at}"),
+            format!("{MACHINE} {}", machine()),
+        ];
+        lines.join("\n").into_bytes()
+    }
+
+    /// Compares what all hosts have said. Which of them are on this machine.
+    ///
+    /// # Errors
+    /// They do not have the same.
+    pub fn compare(&self, all: &[Vec<u8>]) -> Result<Vec<bool>, Error> {
+        let all: Vec<_> = all.iter().map(|said| String::from_utf8_lossy(said)).collect();
+        let first = all.first().map(|said| &**said).unwrap_or_default();
+        for (host, said) in all.iter().enumerate() {
+            let alike = first.lines().zip(said.lines()).filter(|(line, _)| !line.starts_with(MACHINE));
+            if let Some((line, other)) = alike.clone().find(|(line, other)| line != other) {
+                let (what, first) = line.split_once(' ').unwrap_or_default();
+                let (_, theirs) = other.split_once(' ').unwrap_or_default();
+                return Err(Error::Mismatch {
+                    what: what.into(),
+                    host: host as u16,
+                    theirs: theirs.into(),
+                    first: first.into(),
+                });
+            }
+        }
+        let here = format!("{MACHINE} {}", machine());
+        Ok(all.iter().map(|said| said.lines().any(|line| line == here)).collect())
+    }
+}
+
+const MACHINE: &str = "machine";
+
+/// Tells machines apart.
+fn machine() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms(bytes: usize, wire: Wire) -> Terms {
+        Terms { bytes, views: 4, at: None, wire }
+    }
+
+    #[test]
+    fn hosts_with_the_same_terms_are_told_apart_by_machine() {
+        let here = terms(4096, Wire::Tcp);
+        let elsewhere = String::from_utf8(here.to_bytes()).unwrap().replace(&machine(), "other").into_bytes();
+        assert_eq!(
+            here.compare(&[here.to_bytes(), elsewhere, here.to_bytes()]).unwrap(),
+            [true, false, true]
+        );
+    }
+
+    #[test]
+    fn the_first_difference_is_named_alike_on_all_hosts() {
+        let (one, other) = (terms(4096, Wire::Tcp), terms(8192, Wire::Auto));
+        let all = [one.to_bytes(), one.to_bytes(), other.to_bytes()];
+        for host in [&one, &other] {
+            let error = host.compare(&all).unwrap_err().to_string();
+            assert_eq!(error, "host 2 has size 8192, host 0 has 4096; start all hosts alike");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Which hosts are still there. What is connected tells of a process that ended, but not of one that is stopped, nor of a
+//! link that is down; so every host says something to every other one now and then, and silence is a loss.
+
+use std::time::Duration;
+
+use forebay_coherence::HostId;
+
+/// How often the time is looked at.
+pub const TICK: Duration = Duration::from_millis(100);
+/// A tick counts for no more than this: while this host was stopped itself it could not hear anybody.
+const TICK_MAX: Duration = Duration::from_millis(300);
+/// A host that has nothing to say for so long says that.
+const QUIET: Duration = Duration::from_millis(800);
+/// A host that has not been heard for so long is lost.
+pub const SILENCE: Duration = Duration::from_secs(5);
+
+/// For how long each host has not been heard, and not been talked to.
+#[derive(Debug)]
+pub struct Liveness {
+    me: HostId,
+    unheard: Vec<Duration>,
+    untold: Vec<Duration>,
+}
+
+impl Liveness {
+    /// All have just been heard.
+    pub fn new(me: HostId, hosts: usize) -> Self {
+        Self { me, unheard: vec![Duration::ZERO; hosts], untold: vec![Duration::ZERO; hosts] }
+    }
+
+    /// Something came from it.
+    pub fn heard(&mut self, host: HostId) {
+        if let Some(unheard) = self.unheard.get_mut(host.index()) {
+            *unheard = Duration::ZERO;
+        }
+    }
+
+    /// Something went to it.
+    pub fn told(&mut self, host: HostId) {
+        self.untold[host.index()] = Duration::ZERO;
+    }
+
+    /// So much time has passed. Calls `tell` for those that have to be told that this host is there.
+    pub fn tick(&mut self, passed: Duration, mut tell: impl FnMut(HostId)) {
+        let passed = passed.min(TICK_MAX);
+        for host in (0..self.unheard.len()).filter(|host| *host != self.me.index()) {
+            self.unheard[host] += passed;
+            self.untold[host] += passed;
+            if self.untold[host] >= QUIET {
+                self.untold[host] = Duration::ZERO;
+                tell(HostId(host as u16));
+            }
+        }
+    }
+
+    /// One that has been silent for too long.
+    pub fn lost(&self) -> Option<HostId> {
+        let lost = self.unheard.iter().position(|unheard| *unheard >= SILENCE)?;
+        Some(HostId(lost as u16))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ticks until this much time has passed. Who was told something how often.
+    fn pass(liveness: &mut Liveness, time: Duration) -> Vec<u32> {
+        let mut told = vec![0; liveness.unheard.len()];
+        for _ in 0..time.as_millis() / TICK.as_millis() {
+            liveness.tick(TICK, |host| told[host.index()] += 1);
+        }
+        told
+    }
+
+    #[test]
+    fn only_who_is_silent_is_lost() {
+        let mut liveness = Liveness::new(HostId(0), 3);
+        for _ in 0..10 {
+            pass(&mut liveness, Duration::from_secs(1));
+            liveness.heard(HostId(2));
+            assert_eq!(liveness.lost(), (liveness.unheard[1] >= SILENCE).then_some(HostId(1)));
+        }
+        assert_eq!(liveness.lost(), Some(HostId(1)));
+    }
+
+    #[test]
+    fn all_others_are_told_often_enough_but_not_while_there_is_talk() {
+        let mut liveness = Liveness::new(HostId(1), 3);
+        assert_eq!(pass(&mut liveness, SILENCE), [6, 0, 6]);
+        for _ in 0..50 {
+            liveness.told(HostId(2));
+            assert_eq!(pass(&mut liveness, QUIET / 2)[2], 0);
+        }
+    }
+
+    #[test]
+    fn a_host_that_was_stopped_blames_nobody() {
+        let mut liveness = Liveness::new(HostId(0), 2);
+        liveness.tick(Duration::from_secs(3600), |_| {});
+        assert_eq!(liveness.lost(), None);
+    }
+}

@@ -1,0 +1,417 @@
+//! Between processes, by UCX: over shared memory, TCP or what else it finds. A message is an active message; its header is
+//! the sender and what it says, its data the contents.
+//!
+//! UCX is never called in a signal handler, and by one thread at a time. Its callbacks only note what happened.
+
+mod worker;
+
+use std::{
+    cell::{Cell, RefCell},
+    ffi::c_void,
+    os::fd::BorrowedFd,
+    ptr, slice,
+    time::Instant,
+};
+
+use forebay_coherence::{HostId, MESSAGE_BYTES, Message};
+use forebay_ucx_sys as ucx;
+use forebay_ucx_sys::{Begun, Ucp, ucp_ep_h, ucs_status_t};
+
+use super::{
+    Contents, Sink, Transport,
+    liveness::{Liveness, SILENCE, TICK},
+};
+use crate::Error;
+pub use worker::Worker;
+
+/// The active message that everything goes in.
+const ACTIVE_MESSAGE: u32 = 0;
+const RANK_BYTES: usize = 2;
+/// The sender's rank, and the longest that can be said.
+const HEADER_BYTES: usize = RANK_BYTES + MESSAGE_BYTES;
+const NOTHING: Contents = Contents { address: 0, bytes: 0 };
+
+/// What can be in a header behind the sender's rank; how long it is tells which.
+#[derive(Clone, Copy)]
+enum Said {
+    /// Nothing: the sender is there.
+    Here,
+    /// The sender has lost this host, whose rank it is.
+    Lost(HostId),
+    /// A message.
+    Message(Message),
+}
+
+/// One host's end.
+pub struct Ucx {
+    me: HostId,
+    /// In the order of their ranks; none to itself.
+    endpoints: Vec<Option<ucp_ep_h>>,
+    worker: Worker,
+    /// Dropped after the worker: callbacks hold its address.
+    inbox: Box<Inbox>,
+    /// What an endpoint's callback is told: its rank.
+    _ranks: Box<[Rank]>,
+    liveness: Liveness,
+    next_tick: Instant,
+    last_tick: Instant,
+}
+
+// SAFETY: all addresses in it are of memory that goes with it, or of UCX, which is used by one thread at a time.
+unsafe impl Send for Ucx {}
+
+/// What callbacks note.
+#[derive(Default)]
+struct Inbox {
+    arrived: RefCell<Vec<Arrival>>,
+    /// Contents that went on arriving after their message are there.
+    completed: RefCell<Vec<(HostId, Message)>>,
+    broken: Cell<Option<(HostId, ucs_status_t)>>,
+    /// Something came that no host of this version sends.
+    garbled: Cell<bool>,
+}
+
+#[derive(Clone, Copy)]
+struct Arrival {
+    from: HostId,
+    said: Said,
+    /// UCX's, to be received from.
+    data: *mut c_void,
+    bytes: usize,
+}
+
+struct Rank {
+    host: HostId,
+    inbox: *const Inbox,
+}
+
+/// A message that is being sent: the header stays until it is.
+struct Sending {
+    ucp: &'static Ucp,
+    header: [u8; HEADER_BYTES],
+}
+
+/// Contents that are being received.
+struct Receiving {
+    ucp: &'static Ucp,
+    inbox: *const Inbox,
+    from: HostId,
+    message: Message,
+}
+
+impl Ucx {
+    /// The end of host `me`, whose worker it is, to the hosts with these addresses, some of which are on this machine.
+    ///
+    /// # Errors
+    /// One cannot be reached.
+    pub fn new(
+        worker: Worker,
+        me: HostId,
+        addresses: &[Vec<u8>],
+        on_this_machine: &[bool],
+    ) -> Result<Self, Error> {
+        let inbox = Box::<Inbox>::default();
+        receive_into(&worker, &inbox)?;
+        let rank = |host| Rank { host: HostId(host as u16), inbox: &raw const *inbox };
+        let ranks: Box<[Rank]> = (0..addresses.len()).map(rank).collect();
+        let liveness = Liveness::new(me, addresses.len());
+        let now = Instant::now();
+        let mut all = Self {
+            me,
+            endpoints: vec![],
+            worker,
+            inbox,
+            _ranks: ranks,
+            liveness,
+            next_tick: now,
+            last_tick: now,
+        };
+        for (host, address) in addresses.iter().enumerate() {
+            let connect = || {
+                let argument = (&raw const all._ranks[host]).cast_mut().cast();
+                let connected = all.worker.connect(address, on_this_machine[host], Some(on_error), argument);
+                connected.map_err(|reason| Error::Lost { host: host as u16, reason })
+            };
+            let endpoint = if host == me.index() { None } else { Some(connect()?) };
+            all.endpoints.push(endpoint);
+        }
+        Ok(all)
+    }
+
+    fn say(&mut self, to: HostId, said: Said, contents: Contents) -> Result<(), Error> {
+        let Some(Some(endpoint)) = self.endpoints.get(to.index()) else { return Ok(()) };
+        let (header, bytes) = header(self.me, said);
+        let ucp = self.worker.ucp;
+        let sending = Box::into_raw(Box::new(Sending { ucp, header }));
+        // SAFETY: zeros are values of all fields; those that are set are named in the mask. The header stays in its box
+        // until `on_sent`; the contents stay as they are until the receiver has them, as the trait says.
+        let begun = unsafe {
+            let mut params: ucx::ucp_request_param_t = std::mem::zeroed();
+            params.op_attr_mask = ucx::UCP_OP_ATTR_FIELD_CALLBACK | ucx::UCP_OP_ATTR_FIELD_USER_DATA;
+            params.cb.send = Some(on_sent);
+            params.user_data = sending.cast();
+            let header = (&raw const (*sending).header).cast();
+            let data = contents.address as *const c_void;
+            Begun::from(ucp.ucp_am_send_nbx(
+                *endpoint,
+                ACTIVE_MESSAGE,
+                header,
+                bytes,
+                data,
+                contents.bytes,
+                &raw const params,
+            ))
+        };
+        self.liveness.told(to);
+        if !matches!(begun, Begun::Request(_)) {
+            // SAFETY: it was made above, and UCX is done with it.
+            drop(unsafe { Box::from_raw(sending) });
+        }
+        match begun {
+            Begun::Failed(status) => Err(self.lost(to, status)),
+            _ => Ok(()),
+        }
+    }
+
+    fn take(&mut self, arrival: Arrival, sink: &mut dyn Sink) -> Result<bool, Error> {
+        let Arrival { from, said, data, bytes } = arrival;
+        self.liveness.heard(from);
+        let message = match said {
+            Said::Here => return Ok(false),
+            Said::Lost(host) => {
+                return Err(Error::Lost { host: host.0, reason: format!("host {} has lost it", from.0) });
+            }
+            Said::Message(message) => message,
+        };
+        let room = sink.room(message);
+        if room.map_or(0, |room| room.bytes) != bytes {
+            self.inbox.garbled.set(true);
+        }
+        let Some(room) = room.filter(|room| room.bytes == bytes && bytes > 0) else {
+            if !data.is_null() {
+                // SAFETY: the callback kept it, and nobody receives it.
+                unsafe { self.worker.ucp.ucp_am_data_release(self.worker.worker, data) };
+            }
+            sink.take(from, message);
+            return Ok(true);
+        };
+        let ucp = self.worker.ucp;
+        let inbox = &raw const *self.inbox;
+        let receiving = Box::into_raw(Box::new(Receiving { ucp, inbox, from, message }));
+        // SAFETY: as in `say`. The room is the receiver's, who lets nobody use it now, and stays mapped.
+        let begun = unsafe {
+            let mut params: ucx::ucp_request_param_t = std::mem::zeroed();
+            params.op_attr_mask = ucx::UCP_OP_ATTR_FIELD_CALLBACK | ucx::UCP_OP_ATTR_FIELD_USER_DATA;
+            params.cb.recv_am = Some(on_received);
+            params.user_data = receiving.cast();
+            let place = room.address as *mut c_void;
+            Begun::from(ucp.ucp_am_recv_data_nbx(self.worker.worker, data, place, bytes, &raw const params))
+        };
+        if !matches!(begun, Begun::Request(_)) {
+            // SAFETY: it was made above, and UCX is done with it.
+            drop(unsafe { Box::from_raw(receiving) });
+        }
+        match begun {
+            Begun::Done => sink.take(from, message),
+            Begun::Request(_) => {}
+            Begun::Failed(status) => return Err(self.lost(from, status)),
+        }
+        Ok(begun == Begun::Done)
+    }
+
+    /// Tells those that this host is there who might doubt it, and looks who is silent.
+    fn tick(&mut self, now: Instant) -> Result<(), Error> {
+        let passed = now - self.last_tick;
+        (self.last_tick, self.next_tick) = (now, now + TICK);
+        let mut untold = vec![];
+        self.liveness.tick(passed, |host| untold.push(host));
+        for host in untold {
+            self.say(host, Said::Here, NOTHING)?;
+        }
+        match self.liveness.lost() {
+            Some(host) => {
+                let reason = format!("nothing was heard of it for {} s", SILENCE.as_secs());
+                Err(Error::Lost { host: host.0, reason })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn lost(&self, host: HostId, status: ucs_status_t) -> Error {
+        Error::Lost { host: host.0, reason: self.worker.ucp.describe(status).to_lowercase() }
+    }
+}
+
+impl Transport for Ucx {
+    fn send(&mut self, to: HostId, message: Message, contents: Option<Contents>) -> Result<(), Error> {
+        self.say(to, Said::Message(message), contents.unwrap_or(NOTHING))
+    }
+
+    fn receive(&mut self, sink: &mut dyn Sink) -> Result<usize, Error> {
+        self.worker.progress();
+        let mut count = 0;
+        let arrived = self.inbox.arrived.take();
+        for arrival in &arrived {
+            count += usize::from(self.take(*arrival, sink)?);
+        }
+        for (from, message) in self.inbox.completed.take() {
+            sink.take(from, message);
+            count += 1;
+        }
+        if let Some((host, status)) = self.inbox.broken.take() {
+            return Err(self.lost(host, status));
+        }
+        if self.inbox.garbled.get() {
+            return Err(Error::Garbled);
+        }
+        let now = Instant::now();
+        if now >= self.next_tick {
+            self.tick(now)?;
+        }
+        Ok(count)
+    }
+
+    fn tell_lost(&mut self, host: HostId) {
+        for other in
+            (0..self.endpoints.len()).map(|other| HostId(other as u16)).filter(|other| *other != host)
+        {
+            // Those that cannot be told see it themselves.
+            let _ = self.say(other, Said::Lost(host), NOTHING);
+        }
+    }
+
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.worker.event())
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        while self.worker.progress() > 0 {}
+        let inbox = &self.inbox;
+        inbox.arrived.borrow().is_empty()
+            && inbox.completed.borrow().is_empty()
+            && inbox.broken.get().is_none()
+            && self.worker.arm()
+    }
+}
+
+impl Drop for Ucx {
+    fn drop(&mut self) {
+        for endpoint in self.endpoints.drain(..).flatten() {
+            self.worker.disconnect(endpoint);
+        }
+        // What was under way is called off, which callbacks are told.
+        while self.worker.progress() > 0 {}
+    }
+}
+
+/// Has what comes noted in `inbox`.
+fn receive_into(worker: &Worker, inbox: &Inbox) -> Result<(), Error> {
+    // SAFETY: zeros are values of all fields; those that are set are named in the mask. The inbox is dropped after UCX has
+    // called back for the last time.
+    let status = unsafe {
+        let mut params: ucx::ucp_am_handler_param_t = std::mem::zeroed();
+        params.field_mask = (ucx::UCP_AM_HANDLER_PARAM_FIELD_ID
+            | ucx::UCP_AM_HANDLER_PARAM_FIELD_FLAGS
+            | ucx::UCP_AM_HANDLER_PARAM_FIELD_CB
+            | ucx::UCP_AM_HANDLER_PARAM_FIELD_ARG)
+            .into();
+        params.id = ACTIVE_MESSAGE;
+        params.flags = ucx::UCP_AM_FLAG_WHOLE_MSG | ucx::UCP_AM_FLAG_PERSISTENT_DATA;
+        params.cb = Some(on_arrival);
+        params.arg = ptr::from_ref(inbox).cast_mut().cast();
+        worker.ucp.ucp_worker_set_am_recv_handler(worker.worker, &raw const params)
+    };
+    if status == ucx::UCS_OK {
+        return Ok(());
+    }
+    Err(Error::Ucx { what: "active messages", reason: worker.ucp.describe(status).into() })
+}
+
+/// A message has come, or its beginning: the data may be with it, or still with the sender.
+unsafe extern "C" fn on_arrival(
+    inbox: *mut c_void,
+    header: *const c_void,
+    header_bytes: usize,
+    data: *mut c_void,
+    bytes: usize,
+    _: *const ucx::ucp_am_recv_param_t,
+) -> ucs_status_t {
+    // SAFETY: the argument of `receive_into`; the header is that long.
+    let (inbox, header) =
+        unsafe { (&*inbox.cast::<Inbox>(), slice::from_raw_parts(header.cast::<u8>(), header_bytes)) };
+    let Some((from, said)) = parse(header) else {
+        inbox.garbled.set(true);
+        return ucx::UCS_OK;
+    };
+    let data = if bytes > 0 { data } else { ptr::null_mut() };
+    inbox.arrived.borrow_mut().push(Arrival { from, said, data, bytes });
+    // Data is kept until it is received.
+    if bytes > 0 { ucx::UCS_INPROGRESS } else { ucx::UCS_OK }
+}
+
+/// And its length.
+fn header(from: HostId, said: Said) -> ([u8; HEADER_BYTES], usize) {
+    let mut header = [0; HEADER_BYTES];
+    let (sender, rest) = header.split_at_mut(RANK_BYTES);
+    sender.copy_from_slice(&from.0.to_le_bytes());
+    let bytes = match said {
+        Said::Here => 0,
+        Said::Lost(host) => {
+            rest[..RANK_BYTES].copy_from_slice(&host.0.to_le_bytes());
+            RANK_BYTES
+        }
+        Said::Message(message) => {
+            rest.copy_from_slice(&message.to_bytes());
+            MESSAGE_BYTES
+        }
+    };
+    (header, RANK_BYTES + bytes)
+}
+
+fn parse(header: &[u8]) -> Option<(HostId, Said)> {
+    let (sender, rest) = header.split_first_chunk::<RANK_BYTES>()?;
+    let rank = |bytes: &[u8; RANK_BYTES]| HostId(u16::from_le_bytes(*bytes));
+    let said = match rest.len() {
+        0 => Said::Here,
+        RANK_BYTES => Said::Lost(rank(rest.try_into().ok()?)),
+        _ => Said::Message(Message::from_bytes(rest.try_into().ok()?)?),
+    };
+    Some((rank(sender), said))
+}
+
+unsafe extern "C" fn on_sent(request: *mut c_void, _: ucs_status_t, sending: *mut c_void) {
+    // SAFETY: the box that `say` left, which this frees once; the request is done. A loss is told by `on_error`.
+    unsafe {
+        let sending = Box::from_raw(sending.cast::<Sending>());
+        sending.ucp.ucp_request_free(request);
+    }
+}
+
+unsafe extern "C" fn on_received(
+    request: *mut c_void,
+    status: ucs_status_t,
+    _: usize,
+    receiving: *mut c_void,
+) {
+    // SAFETY: the box that `take` left, which this frees once; the request is done; the inbox outlives all callbacks.
+    let (Receiving { from, message, .. }, inbox) = unsafe {
+        let receiving = Box::from_raw(receiving.cast::<Receiving>());
+        receiving.ucp.ucp_request_free(request);
+        let inbox = &*receiving.inbox;
+        (*receiving, inbox)
+    };
+    if status == ucx::UCS_OK {
+        inbox.completed.borrow_mut().push((from, message));
+    } else {
+        inbox.broken.set(Some((from, status)));
+    }
+}
+
+unsafe extern "C" fn on_error(rank: *mut c_void, _: ucp_ep_h, status: ucs_status_t) {
+    // SAFETY: the argument that the endpoint was made with, which outlives it.
+    let (host, inbox) = unsafe {
+        let rank = &*rank.cast::<Rank>();
+        (rank.host, &*rank.inbox)
+    };
+    inbox.broken.set(Some((host, status)));
+}

@@ -1,0 +1,34 @@
+//! How the hosts of a job meet, where a launcher of ours starts them: each inherits a socket that leads to the launcher, and
+//! finds its number in the environment.
+//!
+//! What hosts do there comes in *rounds*: each says something, and hears what all have said ([`Seat::exchange`]). The
+//! launcher collects and hands out ([`Table::serve`]) and understands nothing of it. A host that ends before the round does
+//! fails the round for all.
+//!
+//! # Frames
+//!
+//! A number of bytes, 32 bits little-endian, and so many bytes; the first of them says what the others are.
+#![forbid(unsafe_code)]
+
+mod frame;
+mod seat;
+mod table;
+
+pub use seat::{Seat, SeatError};
+pub use table::Table;
+
+/// The variables that a launcher sets.
+pub mod environment {
+    /// Descriptor of the socket that leads to the launcher.
+    pub const SOCKET: &str = "FOREBAY_SHARE_SOCKET";
+    /// Number of the host, from 0.
+    pub const RANK: &str = "FOREBAY_SHARE_RANK";
+    /// How many hosts there are.
+    pub const HOSTS: &str = "FOREBAY_SHARE_HOSTS";
+    /// Minipages that can share a page, instead of what the program asks for.
+    pub const VIEWS: &str = "FOREBAY_SHARE_VIEWS";
+    /// Bytes of shared memory, instead of what the program asks for.
+    pub const SIZE: &str = "FOREBAY_SHARE_SIZE";
+    /// What messages go over: `shm`, `tcp` or `auto`.
+    pub const TRANSPORT: &str = "FOREBAY_SHARE_TRANSPORT";
+}
