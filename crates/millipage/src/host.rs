@@ -2,6 +2,7 @@
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
+    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -15,7 +16,7 @@ use forebay_coherence::{Access, Barrier, Counts, HostId, Lock, Minipage};
 use forebay_vm::{
     Object, PAGE_BYTES, Views,
     fault::{Fault, Serve, Served, serve},
-    layout::{Array, Layout, Vpages},
+    layout::{Array, Grain, Layout, Vpages},
     protection,
 };
 
@@ -25,7 +26,7 @@ use crate::{
     cells::Cells,
     engine::{Ended, Engine, Memory, Wait},
     join::Meeting,
-    shared::Rows,
+    shared::{Rows, Value},
     transport::{Transport, local},
 };
 
@@ -49,11 +50,33 @@ pub struct Options {
     pub views: usize,
     /// Where it is mapped: at the same address on all hosts, if pointers into it are shared.
     pub at: Option<usize>,
+    /// What is shared at a time.
+    pub granularity: Granularity,
+}
+
+/// What is shared at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Granularity {
+    /// What the program says: a row, or a chunk of rows.
+    #[default]
+    Fine,
+    /// A page, whatever is on it, in one view: as without MultiView, to see what that is good for.
+    Page,
+}
+
+impl Granularity {
+    /// Views that are mapped where so many are wanted.
+    pub(crate) fn views(self, wanted: usize) -> usize {
+        match self {
+            Self::Fine => wanted.max(1),
+            Self::Page => 1,
+        }
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { bytes: 64 << 20, views: 16, at: None }
+        Self { bytes: 64 << 20, views: 16, at: None, granularity: Granularity::Fine }
     }
 }
 
@@ -73,6 +96,7 @@ pub struct Host {
 pub struct Start {
     pub me: HostId,
     pub hosts: u16,
+    pub granularity: Granularity,
     pub views: Views,
     pub transport: Box<dyn Transport>,
     pub bell: Arc<Bell>,
@@ -86,6 +110,7 @@ pub struct Shared {
     hosts: u16,
     memory: Memory,
     vpages: Arc<Vpages>,
+    granularity: Granularity,
     cells: Cells,
     bell: Arc<Bell>,
     engine: Mutex<Engine>,
@@ -106,16 +131,17 @@ pub fn in_process(hosts: u16, options: Options) -> Result<Vec<Host>, Error> {
     let ends = local(&bells).into_iter().zip(bells).enumerate();
     ends.map(|(host, (end, bell))| {
         let object = Object::new(options.bytes)?;
-        let views = Views::map(&object, options.views.max(1), options.at)?;
+        let views = Views::map(&object, options.granularity.views(options.views), options.at)?;
         let me = HostId(host as u16);
-        Host::begin(Start { me, hosts, views, transport: Box::new(end), bell, meeting: None })
+        let (granularity, transport) = (options.granularity, Box::new(end));
+        Host::begin(Start { me, hosts, granularity, views, transport, bell, meeting: None })
     })
     .collect()
 }
 
 impl Host {
     pub(crate) fn begin(start: Start) -> Result<Self, Error> {
-        let Start { me, hosts, views, transport, bell, meeting } = start;
+        let Start { me, hosts, granularity, views, transport, bell, meeting } = start;
         let protection = protection(&views)?;
         let layout = Layout::new(views.bytes() / PAGE_BYTES, views.count());
         let (area, signal) =
@@ -127,6 +153,7 @@ impl Host {
             hosts,
             memory: Memory { views, protection },
             vpages,
+            granularity,
             cells: Cells::new(),
             bell,
             engine: Mutex::new(engine),
@@ -158,14 +185,44 @@ impl Host {
     /// # Errors
     /// There is no room, or another host called something else.
     pub fn rows<T: Pod>(&self, rows: usize, columns: usize, placement: Placement) -> Result<Rows<T>, Error> {
-        let bytes = columns.saturating_mul(size_of::<T>());
-        let call = format!("rows({rows}, {columns}, {placement:?}) of {} bytes each", size_of::<T>());
+        self.rows_in_chunks(rows, columns, 1, placement)
+    }
+
+    /// The same, but `chunk` neighbouring rows share a minipage: for rows that are read and written together.
+    ///
+    /// # Errors
+    /// As for [`Host::rows`].
+    pub fn rows_in_chunks<T: Pod>(
+        &self,
+        rows: usize,
+        columns: usize,
+        chunk: usize,
+        placement: Placement,
+    ) -> Result<Rows<T>, Error> {
+        let size = size_of::<T>();
+        let call = format!("rows_in_chunks({rows}, {columns}, {chunk}, {placement:?}) of {size} bytes each");
         // Nothing is allocated before all agree, so that their tables stay the same.
         self.shared.meet(COLLECTIVE, digest(&call), &call)?;
-        let allocated = self.shared.allocate(rows, bytes, placement);
+        let allocated = self.shared.allocate(rows, columns.saturating_mul(size), chunk, placement);
         // Nobody goes on before all know the minipages; all come here, whether there was room or not.
         self.shared.meet(COLLECTIVE, digest(&(&call, allocated.is_ok())), &call)?;
         Ok(Rows::new(self.shared, allocated?, columns))
+    }
+
+    /// A value, zero at first, in a minipage of its own. All hosts call this.
+    ///
+    /// # Errors
+    /// As for [`Host::rows`].
+    pub fn value<T: Pod>(&self, placement: Placement) -> Result<Value<T>, Error> {
+        Ok(Value::new(self.rows(1, 1, placement)?.row(0)))
+    }
+
+    /// This host's share of `count` things, next to each other: the rows that begin here where so many are placed in
+    /// [`Placement::Blocks`].
+    #[must_use]
+    pub fn block(&self, count: usize) -> Range<usize> {
+        let (me, hosts) = (usize::from(self.rank()), usize::from(self.count()));
+        (me * count).div_ceil(hosts)..((me + 1) * count).div_ceil(hosts)
     }
 
     /// Waits until all hosts have come here.
@@ -281,17 +338,29 @@ impl Shared {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn allocate(&self, count: usize, bytes: usize, placement: Placement) -> Result<Array, Error> {
+    fn allocate(
+        &self,
+        count: usize,
+        bytes: usize,
+        chunk: usize,
+        placement: Placement,
+    ) -> Result<Array, Error> {
         let mut engine = self.engine();
-        let array = engine.layout.allocate_array(count, bytes)?;
-        for index in 0..count {
-            let home = home(placement, index, count, self.hosts);
+        let grain = match self.granularity {
+            Granularity::Fine => Grain::Parts(chunk),
+            Granularity::Page => Grain::Page,
+        };
+        let array = engine.layout.allocate_array(count, bytes, grain)?;
+        for index in 0..array.minipages {
+            let home = home(placement, index, array.minipages, self.hosts);
             let minipage = match placement {
                 Placement::Copies => engine.machine.add_shared(home),
                 _ => engine.machine.add_owned(home),
             };
             debug_assert_eq!(minipage.index(), array.first as usize + index);
-            self.memory.allow(&array.place(index), engine.machine.access(minipage))?;
+            if let Some(place) = engine.layout.place(minipage.0) {
+                self.memory.allow(&place, engine.machine.access(minipage))?;
+            }
         }
         Ok(array)
     }

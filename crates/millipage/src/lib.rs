@@ -25,9 +25,9 @@ mod join;
 mod shared;
 pub mod transport;
 
-pub use host::{EXIT_LOST, Host, Options, in_process};
+pub use host::{EXIT_LOST, Granularity, Host, Options, in_process};
 pub use join::join;
-pub use shared::{Row, Rows};
+pub use shared::{Row, Rows, Value};
 
 /// How minipages are spread over the hosts at first. A minipage's home manages it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,14 +1,27 @@
-//! Typed access to shared memory. Nothing here is a reference: other hosts, and other threads, write there.
+//! Typed access to shared memory.
+//!
+//! Other hosts, and other threads, write there at any time. So there are no references to it but to atomics, and each
+//! access is one that the compiler neither leaves out nor moves: volatile for an element, assembly for several. Such an
+//! element is never torn if it has 1, 2, 4 or 8 bytes and its own alignment; of several, each may be. A loop over
+//! elements is therefore never turned into vector instructions. Programs that compute with many of them copy a row to memory of
+//! their own ([`Row::read`]) and back ([`Row::write`]), at the speed of `memcpy`.
 
-use std::{arch::asm, marker::PhantomData, ptr};
+use std::{
+    arch::asm,
+    marker::PhantomData,
+    mem::size_of_val,
+    ops::Range,
+    ptr,
+    sync::atomic::{AtomicU32, AtomicU64},
+};
 
 use bytemuck::Pod;
 use forebay_coherence::Access;
-use forebay_vm::layout::Array;
+use forebay_vm::{PAGE_BYTES, layout::Array};
 
 use crate::host::Shared;
 
-/// Rows of elements, each a minipage.
+/// Rows of elements: each a minipage of its own, or several together.
 pub struct Rows<T> {
     shared: &'static Shared,
     array: Array,
@@ -22,11 +35,16 @@ pub struct Row<T> {
     shared: &'static Shared,
     first: *mut T,
     columns: usize,
-    minipage: u32,
+    first_minipage: u32,
+    minipages: u32,
 }
 
-// SAFETY: the addresses are valid on all threads for as long as the process lives, and each access is volatile, of plain
-// data.
+/// One value in a minipage of its own.
+#[derive(Clone, Copy)]
+pub struct Value<T>(Row<T>);
+
+// SAFETY: the addresses are valid on all threads for as long as the process lives, and each access is volatile or
+// assembly, of plain data.
 unsafe impl<T: Pod + Send> Send for Row<T> {}
 // SAFETY: as above.
 unsafe impl<T: Pod + Send> Sync for Row<T> {}
@@ -56,7 +74,14 @@ impl<T: Pod> Rows<T> {
     pub fn row(&self, index: usize) -> Row<T> {
         let place = self.array.place(index);
         let first = self.shared.views().address(place.view, place.offset) as *mut T;
-        Row { shared: self.shared, first, columns: self.columns, minipage: self.array.first + index as u32 }
+        let Range { start, end } = self.array.minipages_of(index);
+        Row {
+            shared: self.shared,
+            first,
+            columns: self.columns,
+            first_minipage: start,
+            minipages: end - start,
+        }
     }
 }
 
@@ -92,6 +117,26 @@ impl<T: Pod> Row<T> {
         unsafe { ptr::write_volatile(self.element(column), value) }
     }
 
+    /// Copies elements from `column` on, as many as `values` holds.
+    ///
+    /// # Panics
+    /// There are not so many.
+    pub fn read(&self, column: usize, values: &mut [T]) {
+        let first = self.elements(column, values.len());
+        // SAFETY: the source is in the row, as in `get`; the destination is the caller's own, of as many bytes.
+        unsafe { copy(first.cast(), values.as_mut_ptr().cast(), size_of_val(values)) }
+    }
+
+    /// Writes `values` from `column` on.
+    ///
+    /// # Panics
+    /// There are not so many.
+    pub fn write(&self, column: usize, values: &[T]) {
+        let first = self.elements(column, values.len());
+        // SAFETY: as in `read`, the other way round.
+        unsafe { copy(values.as_ptr().cast(), first.cast(), size_of_val(values)) }
+    }
+
     /// Address of the first element: the same on all hosts if the memory is mapped at the same place. For system calls
     /// and other languages.
     #[must_use]
@@ -101,38 +146,121 @@ impl<T: Pod> Row<T> {
 
     /// Waits until this host may read the row, so that a system call can: if no other host writes to it meanwhile.
     pub fn touch(&self) {
-        if self.columns > 0 {
-            let _ = self.get(0);
+        for byte in self.byte_of_each_page() {
+            // SAFETY: as in `get`.
+            unsafe { ptr::read_volatile(byte) };
         }
     }
 
     /// Waits until this host may write the row, so that a system call can: if no other host wants it meanwhile.
     pub fn touch_for_writing(&self) {
-        if self.columns > 0 {
+        for byte in self.byte_of_each_page() {
             // An atomic operation, so that nothing is lost that another thread of this host writes at the same time; and
             // not one of the language's, which may be left out as it changes nothing.
             // SAFETY: as in `get`.
-            unsafe { asm!("lock or byte ptr [{}], 0", in(reg) self.first, options(nostack)) };
+            unsafe { asm!("lock or byte ptr [{}], 0", in(reg) byte, options(nostack)) };
         }
     }
 
     /// Asks for the row, to read it soon.
     pub fn prefetch(&self) {
-        self.shared.prefetch(self.minipage, Access::Read);
+        self.minipages().for_each(|minipage| self.shared.prefetch(minipage, Access::Read));
     }
 
     /// Asks for the row, to write to it soon.
     pub fn prefetch_for_writing(&self) {
-        self.shared.prefetch(self.minipage, Access::Write);
+        self.minipages().for_each(|minipage| self.shared.prefetch(minipage, Access::Write));
     }
 
     /// Sends the row to all hosts, which can read it then without waiting.
     pub fn push(&self) {
-        self.shared.push(self.minipage);
+        self.minipages().for_each(|minipage| self.shared.push(minipage));
+    }
+
+    const fn minipages(&self) -> Range<u32> {
+        self.first_minipage..self.first_minipage + self.minipages
+    }
+
+    fn byte_of_each_page(&self) -> impl Iterator<Item = *mut u8> {
+        let start = self.first as usize;
+        let end = start + self.columns * size_of::<T>();
+        let next = (start / PAGE_BYTES + 1) * PAGE_BYTES;
+        let first = (start < end).then_some(start);
+        first.into_iter().chain((next..end).step_by(PAGE_BYTES)).map(|address| address as *mut u8)
+    }
+
+    const fn elements(&self, column: usize, count: usize) -> *mut T {
+        assert!(column <= self.columns && count <= self.columns - column, "outside the row");
+        self.first.wrapping_add(column)
     }
 
     const fn element(&self, column: usize) -> *mut T {
         assert!(column < self.columns, "outside the row");
         self.first.wrapping_add(column)
+    }
+}
+
+impl Row<u32> {
+    /// An element, for operations that nobody's come in between of, on this host or another.
+    ///
+    /// # Panics
+    /// There are not so many.
+    #[must_use]
+    pub const fn atomic(&self, column: usize) -> &'static AtomicU32 {
+        // SAFETY: aligned, in the row, whose memory is mapped for as long as the process lives.
+        unsafe { AtomicU32::from_ptr(self.element(column)) }
+    }
+}
+
+impl Row<u64> {
+    /// An element, for operations that nobody's come in between of, on this host or another.
+    ///
+    /// # Panics
+    /// There are not so many.
+    #[must_use]
+    pub const fn atomic(&self, column: usize) -> &'static AtomicU64 {
+        // SAFETY: as for 32 bits.
+        unsafe { AtomicU64::from_ptr(self.element(column)) }
+    }
+}
+
+impl<T: Pod> Value<T> {
+    pub(crate) const fn new(row: Row<T>) -> Self {
+        Self(row)
+    }
+
+    /// What it is now.
+    #[must_use]
+    pub fn get(&self) -> T {
+        self.0.get(0)
+    }
+
+    /// Changes it.
+    pub fn set(&self, value: T) {
+        self.0.set(0, value);
+    }
+
+    /// As a row of one element, which can be prefetched, pushed and touched.
+    #[must_use]
+    pub const fn row(&self) -> Row<T> {
+        self.0
+    }
+}
+
+/// Copies bytes by an instruction that can fault anywhere and be tried again, and of which the compiler knows nothing but
+/// that it reads and writes memory: others may write at the same time.
+///
+/// # Safety
+/// Both places have as many bytes, and are mapped.
+unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: as the caller says; the direction flag is clear wherever Rust code runs.
+    unsafe {
+        asm!(
+            "rep movsb",
+            inout("rcx") bytes => _,
+            inout("rsi") from => _,
+            inout("rdi") to => _,
+            options(nostack, preserves_flags)
+        );
     }
 }

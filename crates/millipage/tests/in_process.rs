@@ -1,8 +1,8 @@
 //! Hosts in one process, each with a thread that computes.
 
-use std::{fs::File, io::Read, thread};
+use std::{fs::File, io::Read, sync::atomic::Ordering::SeqCst, thread};
 
-use forebay_millipage::{Error, Host, Options, Placement, in_process};
+use forebay_millipage::{Error, Granularity, Host, Options, Placement, in_process};
 
 fn each(hosts: u16, options: Options, act: impl Fn(&Host) + Sync) {
     let hosts = in_process(hosts, options).unwrap();
@@ -13,7 +13,7 @@ fn each(hosts: u16, options: Options, act: impl Fn(&Host) + Sync) {
     });
 }
 
-const SMALL: Options = Options { bytes: 1 << 20, views: 16, at: None };
+const SMALL: Options = Options { bytes: 1 << 20, views: 16, at: None, granularity: Granularity::Fine };
 
 #[test]
 fn what_one_host_writes_the_others_read() {
@@ -100,6 +100,82 @@ fn rows_of_several_pages_travel_whole() {
             host.barrier().unwrap();
         }
     });
+}
+
+#[test]
+fn chunks_are_shared_at_a_time_and_rows_keep_their_places() {
+    for granularity in [Granularity::Fine, Granularity::Page] {
+        each(2, Options { granularity, ..SMALL }, |host| {
+            // The last chunk is not full; in pages, rows begin on one and end on the next.
+            let rows = host.rows_in_chunks::<u32>(50, 75, 7, Placement::Blocks).unwrap();
+            for index in host.block(50) {
+                let values: Vec<u32> = (0..75).map(|column| (index * 100 + column) as u32).collect();
+                rows.row(index).write(0, &values[..70]);
+                rows.row(index).write(70, &values[70..]);
+            }
+            host.barrier().unwrap();
+            let _ = host.take_counts();
+            let mut values = [0; 74];
+            for index in 0..50 {
+                rows.row(index).read(1, &mut values);
+                let expected = (1..75).map(|column| (index * 100 + column) as u32);
+                assert!(expected.eq(values), "row {index}: {values:?}");
+                assert_eq!(rows.row(index).get(0), index as u32 * 100);
+            }
+            let faults = host.take_counts().read_faults;
+            // Half of 8 chunks or of 4 pages, and one that both wrote to.
+            assert!((1..=5).contains(&faults), "{faults} faults");
+            host.barrier().unwrap();
+        });
+    }
+}
+
+#[test]
+fn atomics_add_up_and_values_arrive() {
+    each(3, SMALL, |host| {
+        let (sum, last) =
+            (host.rows::<u64>(1, 3, Placement::On(1)).unwrap(), host.value(Placement::On(2)).unwrap());
+        for _ in 0..200 {
+            sum.row(0).atomic(2).fetch_add(1, SeqCst);
+        }
+        host.barrier().unwrap();
+        assert_eq!((last.get(), sum.row(0).get(2)), (0.0, 600));
+        host.barrier().unwrap();
+        if host.rank() == 0 {
+            last.set(2.5);
+            last.row().push();
+        }
+        host.barrier().unwrap();
+        assert_eq!(last.get(), 2.5);
+        host.barrier().unwrap();
+    });
+}
+
+#[test]
+fn rows_in_several_pages_can_be_touched_pushed_and_prefetched() {
+    each(2, Options { granularity: Granularity::Page, ..SMALL }, |host| {
+        let rows = host.rows::<u8>(3, 5_000, Placement::On(0)).unwrap();
+        let row = rows.row(1);
+        if host.rank() == 1 {
+            row.prefetch_for_writing();
+            row.touch_for_writing();
+            let _ = host.take_counts();
+            row.write(0, &[7; 5_000]);
+            assert_eq!(host.take_counts().write_faults, 0);
+            row.push();
+        }
+        host.barrier().unwrap();
+        row.touch();
+        assert_eq!((row.get(0), row.get(4_999)), (7, 7));
+        host.barrier().unwrap();
+    });
+}
+
+#[test]
+#[should_panic(expected = "outside the row")]
+fn nothing_is_read_behind_the_end_of_a_row() {
+    let host = in_process(1, SMALL).unwrap().remove(0);
+    host.rows::<u8>(2, 10, Placement::On(0)).unwrap().row(0).read(3, &mut [0; 8]);
 }
 
 #[test]

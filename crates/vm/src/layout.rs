@@ -5,9 +5,9 @@
 //! holds no more of them than there are views.
 //!
 //! * *Dynamic layout*: each allocation is a minipage, placed behind the one before it, in the next view; the first on a page
-//!   in view 0. *Chunking* makes one minipage of several allocations of the same size.
-//! * *Static layout*: an array of equal minipages, as many on each page as fit and views allow. Where the i-th one is can be
-//!   computed ([`Array::place`]).
+//!   in view 0.
+//! * *Static layout*: an array of equal parts, in equal minipages of one or several of them: as many on each page as fit and
+//!   views allow. Where the i-th part is can be computed ([`Array::place`]).
 
 use std::{
     collections::HashMap,
@@ -48,34 +48,66 @@ impl Place {
     }
 }
 
-/// Equal minipages, one after the other.
+/// How much of an array is a minipage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Grain {
+    /// So many neighbouring parts, its *chunking level*.
+    Parts(usize),
+    /// A page, whatever is on it, as if there were no views.
+    Page,
+}
+
+/// Equal parts, one after the other, in minipages of equal size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Array {
-    /// The first of them.
+    /// The first of the minipages.
     pub first: u32,
-    /// How many there are.
+    /// How many minipages there are.
+    pub minipages: usize,
+    /// How many parts there are.
     pub count: usize,
-    /// Size of each.
+    /// Size of a part.
     pub bytes: usize,
+    /// Size of a minipage.
+    pub minipage_bytes: usize,
     page: usize,
     /// 0 where each takes whole pages.
     per_page: usize,
 }
 
 impl Array {
-    /// Where the `index`th minipage is.
+    /// Where the `index`th part is. It can be in several minipages only where those are pages.
     ///
     /// # Panics
     /// There are no more than [`Array::count`].
     #[must_use]
     pub fn place(&self, index: usize) -> Place {
-        assert!(index < self.count, "minipage {index} of {}", self.count);
-        let stride = self.bytes.next_multiple_of(ALIGNMENT);
+        assert!(index < self.count, "part {index} of {}", self.count);
+        let start = index * self.bytes;
+        let minipage = self.minipage(start / self.minipage_bytes);
+        Place {
+            offset: minipage.offset + start % self.minipage_bytes,
+            bytes: self.bytes,
+            view: minipage.view,
+        }
+    }
+
+    /// The minipages that the `index`th part is in.
+    #[must_use]
+    pub const fn minipages_of(&self, index: usize) -> Range<u32> {
+        let start = index * self.bytes;
+        let (first, end) = (start / self.minipage_bytes, (start + self.bytes).div_ceil(self.minipage_bytes));
+        self.first + first as u32..self.first + end as u32
+    }
+
+    /// Where the `index`th minipage is.
+    fn minipage(&self, index: usize) -> Place {
+        let bytes = self.minipage_bytes;
         let (page, view) = match index.checked_div(self.per_page) {
             Some(page) => (self.page + page, index % self.per_page),
-            None => (self.page + index * self.bytes.div_ceil(PAGE_BYTES), 0),
+            None => (self.page + index * bytes.div_ceil(PAGE_BYTES), 0),
         };
-        Place { offset: page * PAGE_BYTES + view * stride, bytes: self.bytes, view }
+        Place { offset: page * PAGE_BYTES + view * bytes.next_multiple_of(ALIGNMENT), bytes, view }
     }
 }
 
@@ -207,24 +239,27 @@ impl Layout {
         Ok(self.enter(place))
     }
 
-    /// `count` minipages of `bytes` each.
+    /// `count` parts of `bytes` each.
     ///
     /// # Errors
     /// There is no room, or nothing was asked for.
-    pub fn allocate_array(&mut self, count: usize, bytes: usize) -> Result<Array, LayoutError> {
-        self.check(bytes)?;
-        self.check(count)?;
-        let stride = bytes.next_multiple_of(ALIGNMENT);
-        let per_page = (PAGE_BYTES / stride).min(self.views);
-        let pages = match per_page {
-            0 => count.checked_mul(bytes.div_ceil(PAGE_BYTES)),
-            _ => Some(count.div_ceil(per_page)),
-        };
+    pub fn allocate_array(&mut self, count: usize, bytes: usize, grain: Grain) -> Result<Array, LayoutError> {
         let wanted = count.saturating_mul(bytes);
-        let page = self.take_pages(pages.unwrap_or(usize::MAX), wanted)?;
-        let array = Array { first: self.len(), count, bytes, page, per_page };
-        (0..count).for_each(|index| {
-            self.enter(array.place(index));
+        self.check(wanted)?;
+        let minipage_bytes = match grain {
+            Grain::Parts(parts) => parts.clamp(1, count) * bytes,
+            Grain::Page => PAGE_BYTES,
+        };
+        let minipages = wanted.div_ceil(minipage_bytes);
+        let per_page = (PAGE_BYTES / minipage_bytes.next_multiple_of(ALIGNMENT)).min(self.views);
+        let pages = match per_page {
+            0 => minipages.saturating_mul(minipage_bytes.div_ceil(PAGE_BYTES)),
+            _ => minipages.div_ceil(per_page),
+        };
+        let page = self.take_pages(pages, wanted)?;
+        let array = Array { first: self.len(), minipages, count, bytes, minipage_bytes, page, per_page };
+        (0..minipages).for_each(|index| {
+            self.enter(array.minipage(index));
         });
         Ok(array)
     }

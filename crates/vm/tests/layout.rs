@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use forebay_vm::PAGE_BYTES;
-use forebay_vm::layout::{ALIGNMENT, Layout, LayoutError};
+use forebay_vm::layout::{ALIGNMENT, Grain, Layout, LayoutError};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Step {
     Allocate(usize),
-    Array(usize, usize),
+    Array(usize, usize, Grain),
     Free(usize),
 }
 
@@ -17,9 +17,13 @@ fn step() -> impl Strategy<Value = Step> {
     let size = prop_oneof![1..300usize, 1..3 * PAGE_BYTES];
     prop_oneof![
         4 => size.clone().prop_map(Step::Allocate),
-        1 => (1..40usize, size).prop_map(|(count, bytes)| Step::Array(count, bytes)),
+        1 => (1..40usize, size, grain()).prop_map(|(count, bytes, grain)| Step::Array(count, bytes, grain)),
         2 => any::<usize>().prop_map(Step::Free),
     ]
+}
+
+fn grain() -> impl Strategy<Value = Grain> {
+    prop_oneof![2 => Just(Grain::Parts(1)), 2 => (2..50usize).prop_map(Grain::Parts), 1 => Just(Grain::Page)]
 }
 
 proptest! {
@@ -34,13 +38,23 @@ proptest! {
         for step in steps {
             match step {
                 Step::Allocate(bytes) => live.extend(layout.allocate(bytes).ok()),
-                Step::Array(count, bytes) => {
-                    if let Ok(array) = layout.allocate_array(count, bytes) {
+                Step::Array(count, bytes, grain) => {
+                    if let Ok(array) = layout.allocate_array(count, bytes, grain) {
                         for index in 0..count {
-                            let minipage = array.first + index as u32;
-                            prop_assert_eq!(layout.place(minipage), Some(array.place(index)));
-                            live.push(minipage);
+                            let place = array.place(index);
+                            let minipages = array.minipages_of(index);
+                            // The minipages that it is in are one after the other, and no more than it needs.
+                            let first = layout.place(minipages.start).unwrap();
+                            let last = layout.place(minipages.end - 1).unwrap();
+                            prop_assert!(minipages.len() == 1 || grain == Grain::Page);
+                            prop_assert_eq!((place.view, place.bytes), (first.view, bytes));
+                            prop_assert!((first.offset..first.offset + first.bytes).contains(&place.offset));
+                            let end = place.offset + bytes - 1;
+                            prop_assert!((last.offset..last.offset + last.bytes).contains(&end));
                         }
+                        let starts = (0..count).map(|index| array.place(index).offset);
+                        prop_assert!(starts.collect::<Vec<_>>().windows(2).all(|two| two[0] + bytes <= two[1]));
+                        live.extend(array.first..array.first + array.minipages as u32);
                     }
                 }
                 Step::Free(chance) if !live.is_empty() => {
@@ -77,10 +91,23 @@ proptest! {
 #[test]
 fn sixteen_rows_of_256_bytes_share_a_page_in_sixteen_views() {
     let mut layout = Layout::new(4, 16);
-    let rows = layout.allocate_array(32, 256).unwrap();
+    let rows = layout.allocate_array(32, 256, Grain::Parts(1)).unwrap();
     assert_eq!((rows.place(0).offset, rows.place(0).view), (0, 0));
     assert_eq!((rows.place(15).offset, rows.place(15).view), (15 * 256, 15));
     assert_eq!((rows.place(16).offset, rows.place(16).view), (PAGE_BYTES, 0));
+}
+
+#[test]
+fn rows_in_chunks_share_minipages_and_follow_each_other() {
+    let mut layout = Layout::new(8, 16);
+    let rows = layout.allocate_array(10, 256, Grain::Parts(4)).unwrap();
+    assert_eq!((rows.minipages, rows.minipage_bytes), (3, 1_024));
+    assert_eq!((rows.minipages_of(3), rows.minipages_of(4)), (0..1, 1..2));
+    assert_eq!((rows.place(5).offset, rows.place(5).view), (5 * 256, 1));
+    let pages = layout.allocate_array(10, 1_000, Grain::Page).unwrap();
+    assert_eq!((pages.first, pages.minipages), (3, 3));
+    assert_eq!((pages.minipages_of(3), pages.minipages_of(4)), (3..4, 3..5), "the fifth is on two pages");
+    assert_eq!((pages.place(9).offset, pages.place(9).view), (PAGE_BYTES + 9_000, 0));
 }
 
 #[test]
@@ -90,6 +117,6 @@ fn what_does_not_fit_is_told_with_what_is_left() {
     let error = layout.allocate(PAGE_BYTES + 1).unwrap_err();
     assert_eq!(error.to_string(), "4097 bytes of shared memory do not fit: 4096 of 8192 are left");
     assert!(layout.allocate(0).is_err());
-    assert!(layout.allocate_array(usize::MAX, usize::MAX / 2).is_err());
+    assert!(layout.allocate_array(usize::MAX, usize::MAX / 2, Grain::Parts(1)).is_err());
     assert!(layout.vpages().at(4, 0).is_none() && layout.vpages().at(usize::MAX, 0).is_none());
 }

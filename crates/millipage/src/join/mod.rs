@@ -53,7 +53,8 @@ pub fn join(options: Options) -> Result<Host, Error> {
         let (ucx, _) = meeting.agree(Ucx::new(worker, me, &addresses, &here), |_| vec![])?;
         Box::new(ucx)
     };
-    Host::begin(Start { me, hosts, views, transport, bell, meeting: Some(meeting) })
+    let granularity = options.granularity;
+    Host::begin(Start { me, hosts, granularity, views, transport, bell, meeting: Some(meeting) })
 }
 
 fn terms(options: Options) -> Result<Terms, Error> {
@@ -63,7 +64,8 @@ fn terms(options: Options) -> Result<Terms, Error> {
     if views == 0 || views > VIEWS_MAX {
         return Err(Error::ViewCount { wanted: views, most: VIEWS_MAX });
     }
-    Ok(Terms { bytes, views, at: options.at, wire })
+    let granularity = options.granularity;
+    Ok(Terms { bytes, views: granularity.views(views), granularity, at: options.at, wire })
 }
 
 /// The memory object, if there is memory for those of all hosts `here`.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::{Error, transport::Wire};
+use crate::{Error, Granularity, transport::Wire};
 
 /// What hosts say to each other while they join, and afterwards. Another one has another number.
 const PROTOCOL: u32 = 1;
@@ -11,6 +11,7 @@ const PROTOCOL: u32 = 1;
 pub struct Terms {
     pub bytes: usize,
     pub views: usize,
+    pub granularity: Granularity,
     pub at: Option<usize>,
     pub wire: Wire,
 }
@@ -24,6 +25,7 @@ impl Terms {
             format!("version {}", env!("CARGO_PKG_VERSION")),
             format!("size {}", self.bytes),
             format!("views {}", self.views),
+            format!("granularity {:?}", self.granularity),
             format!("transport {}", self.wire),
             format!("address {at}"),
             format!("{MACHINE} {}", machine()),
@@ -68,7 +70,7 @@ mod tests {
     use super::*;
 
     fn terms(bytes: usize, wire: Wire) -> Terms {
-        Terms { bytes, views: 4, at: None, wire }
+        Terms { bytes, views: 4, granularity: Granularity::Fine, at: None, wire }
     }
 
     #[test]
