@@ -8,9 +8,10 @@
 //!
 //! # Consistency
 //!
-//! Sequential, for all programs: what any thread of any host reads is what was last written. Two threads that write to the
-//! same place at the same time still do so in an order that nobody knows; take a [`Host::lock`], or part them by a
-//! [`Host::barrier`].
+//! Sequential between hosts, for all programs: what a thread reads is what a thread of any host wrote last. Threads of one
+//! host share its copy as the processor has it, where a store may be seen after later loads of its own thread; atomic
+//! operations ([`Row::atomic`]) are never. Two threads that write to the same place at the same time still do so in an order
+//! that nobody knows; take a [`Host::lock`], or part them by a [`Host::barrier`].
 //!
 //! # System calls
 //!

@@ -1,0 +1,333 @@
+//! Random programs of several hosts with several threads each. What they read and when is checked against the definition of
+//! an atomic register: between its beginning and its end, each access takes effect at one moment. That holds for a whole
+//! memory if it holds for each place in it, and sequential consistency follows.
+//!
+//! `FOREBAY_PROMISE_LONG=1` runs thousands of programs.
+
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    iter,
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
+    thread,
+    time::Duration,
+};
+
+use forebay_millipage::{Granularity, Host, Options, Placement, Rows, in_process};
+use support::{Deadline, Dice, long};
+
+/// One access to a place. No two writes to a place write the same value, and none 0, which was there at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Access {
+    is_write: bool,
+    value: u64,
+    /// No two moments are the same, and no access begins or ends at moment 0.
+    begin: u64,
+    end: u64,
+}
+
+/// Whether each of the accesses to a place can be given a moment between its beginning and its end, so that each read
+/// finds what was written last.
+///
+/// By P. Gibbons and E. Korach, *Testing Shared Memories*, SIAM J. Comput. 26 (1997): a value was certainly there from the
+/// first end to the last beginning of its accesses. No two values were certainly there at the same time; and where these
+/// two moments are the other way round, all accesses to the value had to be at some one moment between them, which
+/// cannot lie within the certain time of another value.
+fn is_atomic(accesses: &[Access]) -> Result<(), String> {
+    let mut values = BTreeMap::<u64, Vec<Access>>::new();
+    values.insert(0, vec![Access { is_write: true, value: 0, begin: 0, end: 0 }]);
+    for access in accesses {
+        values.entry(access.value).or_default().push(*access);
+    }
+    let (mut certain, mut moments) = (vec![], vec![]);
+    for (value, accesses) in &values {
+        let Some(write) = accesses.iter().find(|access| access.is_write) else {
+            return Err(format!("{value:#x} was read and never written"));
+        };
+        if let Some(early) = accesses.iter().find(|access| access.end < write.begin) {
+            return Err(format!("{early:?} ended before {write:?}"));
+        }
+        let first_end = accesses.iter().map(|access| access.end).min().unwrap_or(0);
+        let last_begin = accesses.iter().map(|access| access.begin).max().unwrap_or(0);
+        if first_end <= last_begin {
+            certain.push((first_end, last_begin, *value));
+        } else {
+            moments.push((last_begin, first_end, *value));
+        }
+    }
+    certain.sort_unstable();
+    if let Some(two) = certain.windows(2).find(|two| two[1].0 <= two[0].1) {
+        return Err(format!(
+            "{:#x} and {:#x} at the same time: {:?}",
+            two[0].2,
+            two[1].2,
+            (values[&two[0].2].clone(), values[&two[1].2].clone())
+        ));
+    }
+    for (from, to, value) in moments {
+        let around =
+            certain.partition_point(|(begin, ..)| *begin < from).checked_sub(1).map(|index| certain[index]);
+        if let Some((_, end, other)) = around.filter(|(_, end, _)| to < *end) {
+            return Err(format!("{value:#x} while {other:#x} was there, until {end}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_check_tells_atomic_from_stale() {
+    let write = |value, begin, end| Access { is_write: true, value, begin, end };
+    let read = |value, begin, end| Access { is_write: false, value, begin, end };
+    let good: &[&[Access]] = &[
+        &[],
+        &[read(0, 1, 2)],
+        &[write(1, 1, 2), read(1, 3, 4)],
+        &[write(1, 1, 10), read(0, 2, 3), read(1, 4, 5), read(1, 11, 12)],
+        &[write(1, 1, 10), write(2, 2, 9), read(1, 3, 4), read(2, 5, 6), read(2, 11, 12)],
+        &[write(1, 1, 10), write(2, 2, 9), read(2, 3, 4), read(1, 5, 6), read(1, 11, 12)],
+        &[write(1, 1, 4), read(0, 2, 3), read(0, 2, 6), read(1, 5, 7)],
+    ];
+    for history in good {
+        assert_eq!(is_atomic(history), Ok(()), "{history:?}");
+    }
+    let bad: &[&[Access]] = &[
+        &[read(7, 1, 2)],
+        &[read(1, 1, 2), write(1, 3, 4)],
+        &[write(1, 1, 2), read(0, 3, 4)],
+        &[write(1, 1, 2), write(2, 3, 4), read(1, 5, 6)],
+        &[write(1, 1, 10), read(1, 2, 3), read(0, 4, 5)],
+        &[write(1, 1, 10), write(2, 2, 9), read(1, 11, 12), read(2, 13, 14)],
+        &[write(1, 1, 20), write(2, 2, 19), read(1, 3, 4), read(2, 5, 6), read(1, 7, 8)],
+        &[write(1, 1, 2), write(2, 4, 5), read(1, 3, 9), read(1, 7, 8)],
+    ];
+    for history in bad {
+        assert!(is_atomic(history).is_err(), "{history:?}");
+    }
+}
+
+/// What a random program works with.
+struct World {
+    seed: u64,
+    hosts: u16,
+    threads: usize,
+    steps: usize,
+    /// Barriers that each host comes to.
+    barriers: usize,
+    options: Options,
+    rows: usize,
+    columns: usize,
+    chunk: usize,
+    placement: Placement,
+    /// Never twice the same.
+    clock: AtomicU64,
+}
+
+/// Rows that are only read and written as a whole, under a lock; from here on, rows that are not.
+const GUARDED: usize = 2;
+
+/// What one thread saw: accesses with their row and column, times between lock and unlock with the lock, and times from
+/// coming to each barrier to leaving it.
+#[derive(Default)]
+struct Log {
+    accesses: Vec<((usize, usize), Access)>,
+    inside: Vec<(u32, u64, u64)>,
+    barriers: Vec<(u64, u64)>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut dice = Dice::new(seed, 0);
+        let columns = [1, 2, 7, 33, 64, 700][dice.within(0..6)];
+        let hosts = dice.within(1..5) as u16;
+        Self {
+            seed,
+            hosts,
+            threads: dice.within(1..4),
+            steps: 150,
+            barriers: dice.within(0..6),
+            options: Options {
+                bytes: 1 << 19,
+                views: [1, 3, 16][dice.within(0..3)],
+                at: None,
+                granularity: [Granularity::Fine, Granularity::Fine, Granularity::Page][dice.within(0..3)],
+            },
+            rows: dice.within(GUARDED + 1..GUARDED + 9),
+            columns,
+            chunk: dice.within(1..4),
+            placement: [
+                Placement::Blocks,
+                Placement::Cyclic,
+                Placement::Copies,
+                Placement::On(dice.within(0..hosts.into()) as u16),
+            ][dice.within(0..4)],
+            clock: AtomicU64::new(1),
+        }
+    }
+
+    /// The moment. An atomic operation, so that the processor has done before what comes before.
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, SeqCst)
+    }
+
+    fn run(&self) -> Vec<Log> {
+        let hosts = in_process(self.hosts, self.options).unwrap();
+        let work = |host: &Host| -> Vec<Log> {
+            let rows = host.rows_in_chunks(self.rows, self.columns, self.chunk, self.placement).unwrap();
+            let logs = thread::scope(|scope| {
+                let run = |thread: usize| {
+                    let rows = &rows;
+                    scope.spawn(move || Thread::new(self, host, rows, thread).run())
+                };
+                let threads: Vec<_> = (0..self.threads).map(run).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            host.barrier().unwrap();
+            logs
+        };
+        thread::scope(|scope| {
+            let hosts: Vec<_> = hosts.iter().map(|host| scope.spawn(move || work(host))).collect();
+            hosts.into_iter().flat_map(|host| host.join().unwrap()).collect()
+        })
+    }
+}
+
+struct Thread<'a> {
+    world: &'a World,
+    host: &'a Host,
+    rows: &'a Rows<u64>,
+    /// The first of each host comes to barriers.
+    is_first: bool,
+    dice: Dice,
+    /// Values of its own.
+    values: Box<dyn Iterator<Item = u64>>,
+    log: Log,
+}
+
+impl<'a> Thread<'a> {
+    fn new(world: &'a World, host: &'a Host, rows: &'a Rows<u64>, thread: usize) -> Self {
+        let number = usize::from(host.rank()) * world.threads + thread;
+        Self {
+            world,
+            host,
+            rows,
+            is_first: thread == 0,
+            dice: Dice::new(world.seed, number + 1),
+            values: Box::new((1..).map(move |value| (number as u64 + 1) << 32 | value)),
+            log: Log::default(),
+        }
+    }
+
+    fn run(mut self) -> Log {
+        let barriers = if self.is_first { self.world.barriers } else { 0 };
+        let mut steps = iter::repeat_n(false, self.world.steps).chain(iter::repeat_n(true, barriers));
+        let mut order: Vec<_> = steps.by_ref().collect();
+        for index in (1..order.len()).rev() {
+            order.swap(index, self.dice.within(0..index + 1));
+        }
+        for is_barrier in order {
+            if is_barrier {
+                let begin = self.world.now();
+                self.host.barrier().unwrap();
+                self.log.barriers.push((begin, self.world.now()));
+            } else {
+                self.step();
+            }
+            self.dice.wait();
+        }
+        self.log
+    }
+
+    fn step(&mut self) {
+        let place = (self.dice.within(GUARDED..self.world.rows), self.dice.within(0..self.world.columns));
+        let row = self.rows.row(place.0);
+        let begin = self.world.now();
+        match self.dice.within(0..16) {
+            0..5 => {
+                let value = row.get(place.1);
+                self.note(place, false, value, begin);
+            }
+            5..9 => {
+                let value = self.value();
+                row.set(place.1, value);
+                self.note(place, true, value, begin);
+            }
+            9 => {
+                let value = self.value();
+                let before = row.atomic(place.1).swap(value, SeqCst);
+                self.note(place, false, before, begin);
+                self.note(place, true, value, begin);
+            }
+            10 => row.prefetch(),
+            11 => row.prefetch_for_writing(),
+            12 => row.push(),
+            13 => row.touch(),
+            14 => row.touch_for_writing(),
+            _ => self.guarded(),
+        }
+    }
+
+    /// Reads and writes a row as a whole, under its lock. It holds one value.
+    fn guarded(&mut self) {
+        let index = self.dice.within(0..GUARDED);
+        let row = self.rows.row(index);
+        self.host.lock(index as u32).unwrap();
+        let inside = self.world.now();
+        let mut values = vec![u64::MAX; row.len()];
+        row.read(0, &mut values);
+        assert!(values.iter().all(|value| *value == values[0]), "a row under a lock has {values:x?}");
+        self.note((index, 0), false, values[0], inside);
+        self.dice.wait();
+        let begin = self.world.now();
+        values.fill(self.value());
+        row.write(0, &values);
+        self.note((index, 0), true, values[0], begin);
+        self.log.inside.push((index as u32, inside, self.world.now()));
+        self.host.unlock(index as u32).unwrap();
+    }
+
+    fn value(&mut self) -> u64 {
+        self.values.next().unwrap()
+    }
+
+    fn note(&mut self, place: (usize, usize), is_write: bool, value: u64, begin: u64) {
+        self.log.accesses.push((place, Access { is_write, value, begin, end: self.world.now() }));
+    }
+}
+
+/// What must hold of all threads together.
+fn check(logs: &[Log]) -> Result<(), String> {
+    let mut places = BTreeMap::<_, Vec<Access>>::new();
+    for (place, access) in logs.iter().flat_map(|log| &log.accesses) {
+        places.entry(*place).or_default().push(*access);
+    }
+    for (place, accesses) in &places {
+        is_atomic(accesses).map_err(|why| format!("row and column {place:?}: {why}"))?;
+    }
+    let mut inside: Vec<_> = logs.iter().flat_map(|log| &log.inside).collect();
+    inside.sort_unstable();
+    if let Some(two) = inside.windows(2).find(|two| two[0].0 == two[1].0 && two[1].1 < two[0].2) {
+        return Err(format!("two threads had a lock: {two:?}"));
+    }
+    let barriers = logs.iter().map(|log| log.barriers.len()).max().unwrap_or(0);
+    for barrier in 0..barriers {
+        let times = logs.iter().filter_map(|log| log.barriers.get(barrier));
+        let (last, first) = (times.clone().map(|time| time.0).max(), times.map(|time| time.1).min());
+        if last > first {
+            return Err(format!("barrier {barrier} was left at {first:?} and come to at {last:?}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn random_programs_find_memory_atomic() {
+    let seeds = if long() { 3_000 } else { 25 };
+    for seed in 1..=seeds {
+        let world = World::new(seed);
+        let _deadline = Deadline::new(format!("the program of seed {seed}"), Duration::from_secs(120));
+        let logs = world.run();
+        assert!(logs.iter().all(|log| !log.accesses.is_empty()));
+        check(&logs).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    }
+}

@@ -1,0 +1,222 @@
+//! Sequential consistency between hosts, by the small programs that tell it from weaker models. Each runs many times, with
+//! delays by chance: what interleavings of its accesses cannot explain must never come.
+//!
+//! `FOREBAY_PROMISE_LONG=1` runs each a million times.
+
+mod support;
+
+use std::{
+    collections::BTreeSet,
+    hint::spin_loop,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{
+            AtomicUsize,
+            Ordering::{Acquire, SeqCst},
+        },
+    },
+    thread,
+    time::Duration,
+};
+
+use forebay_millipage::{Granularity, Host, Options, Placement, Row, in_process};
+use support::{Deadline, Dice, long};
+
+/// An access to a variable; all variables are 0 at first.
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Write(usize, u64),
+    Read(usize),
+}
+use Op::{Read, Write};
+
+/// What each thread does, in its order.
+type Program = &'static [&'static [Op]];
+
+/// What each thread read, in its order.
+type Outcome = Vec<Vec<u64>>;
+
+const STORE_BUFFERING: Program = &[&[Write(0, 1), Read(1)], &[Write(1, 1), Read(0)]];
+const MESSAGE_PASSING: Program = &[&[Write(0, 1), Write(1, 1)], &[Read(1), Read(0)]];
+const LOAD_BUFFERING: Program = &[&[Read(0), Write(1, 1)], &[Read(1), Write(0, 1)]];
+const INDEPENDENT_READS_OF_INDEPENDENT_WRITES: Program =
+    &[&[Write(0, 1)], &[Write(1, 1)], &[Read(0), Read(1)], &[Read(1), Read(0)]];
+const COHERENCE_OF_READS: Program = &[&[Write(0, 1), Write(0, 2)], &[Read(0), Read(0), Read(1)]];
+const COHERENCE_OF_WRITES: Program =
+    &[&[Write(0, 1)], &[Write(0, 2)], &[Read(0), Read(0)], &[Read(0), Read(0)]];
+const WRITES_CROSSED: Program = &[&[Write(0, 1), Write(1, 2), Read(0)], &[Write(1, 1), Write(0, 2), Read(1)]];
+
+/// How variables lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lie {
+    /// On one page, each in a minipage of its own.
+    Apart,
+    /// In one minipage.
+    Together,
+    /// On one page, which is shared as a whole.
+    OnePage,
+}
+
+/// Adds all outcomes of interleavings.
+fn interleave(rest: &[&[Op]], memory: [u64; 2], outcome: &Outcome, all: &mut BTreeSet<Outcome>) {
+    if rest.iter().all(|ops| ops.is_empty()) {
+        all.insert(outcome.clone());
+    }
+    for thread in 0..rest.len() {
+        let Some((op, others)) = rest[thread].split_first() else { continue };
+        let (mut rest, mut memory, mut outcome) = (rest.to_vec(), memory, outcome.clone());
+        rest[thread] = others;
+        match *op {
+            Write(variable, value) => memory[variable] = value,
+            Read(variable) => outcome[thread].push(memory[variable]),
+        }
+        interleave(&rest, memory, &outcome, all);
+    }
+}
+
+fn allowed(program: Program) -> BTreeSet<Outcome> {
+    let mut all = BTreeSet::new();
+    interleave(program, [0; 2], &vec![vec![]; program.len()], &mut all);
+    all
+}
+
+/// Where threads meet, all at nearly the same time.
+struct Meeting {
+    threads: usize,
+    came: AtomicUsize,
+}
+
+impl Meeting {
+    /// The `round`th time.
+    fn meet(&self, round: usize) {
+        self.came.fetch_add(1, SeqCst);
+        let mut turns = 0;
+        while self.came.load(Acquire) < self.threads * round {
+            turns += 1;
+            // On its own processor a thread that spins is faster; where there are fewer, it is in the way.
+            if turns % 64 == 0 { thread::yield_now() } else { spin_loop() }
+        }
+    }
+}
+
+/// Each round has values of its own, so that nothing has to be made 0.
+const VALUES: u64 = 4;
+
+fn perform(ops: &[Op], rows: &[Row<u64>; 2], round: u64, dice: &mut Dice) -> Vec<u64> {
+    let mut seen = vec![];
+    for op in ops {
+        match *op {
+            Write(variable, value) => rows[variable].set(0, round * VALUES + value),
+            Read(variable) => {
+                let value = rows[variable].get(0);
+                seen.push(if value / VALUES == round { value % VALUES } else { 0 });
+            }
+        }
+        dice.wait();
+    }
+    seen
+}
+
+/// Rounds between which hosts and variables stay the same.
+const BATCH: u64 = 500;
+
+/// Programs run one after the other: more threads than processors are no race.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Runs a program [`BATCH`] times, each thread on one of `hosts` in turn. All outcomes that came.
+fn run(program: Program, lie: Lie, hosts: usize, seed: u64) -> BTreeSet<Outcome> {
+    let granularity = if lie == Lie::OnePage { Granularity::Page } else { Granularity::Fine };
+    let chunk = if lie == Lie::Together { 2 } else { 1 };
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _deadline = Deadline::new(format!("{program:?}, {lie:?}, seed {seed}"), Duration::from_secs(300));
+    let hosts =
+        in_process(hosts as u16, Options { bytes: 1 << 14, views: 2, at: None, granularity }).unwrap();
+    let place = |host: &Host| {
+        let rows = host.rows_in_chunks(2, 1, chunk, Placement::Cyclic).unwrap();
+        [rows.row(0), rows.row(1)]
+    };
+    let meeting = Meeting { threads: program.len(), came: AtomicUsize::new(0) };
+    let act = |thread: usize, rows: [Row<u64>; 2]| -> Vec<Vec<u64>> {
+        let mut dice = Dice::new(seed, thread);
+        let mut round = |round| {
+            // Some begin with copies, some without.
+            if dice.roll() & 1 == 0 {
+                rows.iter().for_each(Row::touch);
+            }
+            meeting.meet(2 * round as usize - 1);
+            dice.wait();
+            let seen = perform(program[thread], &rows, round, &mut dice);
+            meeting.meet(2 * round as usize);
+            seen
+        };
+        (1..=BATCH).map(&mut round).collect()
+    };
+    let seen: Vec<Vec<Vec<u64>>> = thread::scope(|scope| {
+        let places: Vec<_> = hosts.iter().map(|host| scope.spawn(|| place(host))).collect();
+        let places: Vec<_> = places.into_iter().map(|place| place.join().unwrap()).collect();
+        let threads = (0..program.len()).map(|thread| (thread, places[thread % places.len()]));
+        let threads: Vec<_> = threads.map(|(thread, rows)| scope.spawn(move || act(thread, rows))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    (0..BATCH as usize).map(|round| seen.iter().map(|thread| thread[round].clone()).collect()).collect()
+}
+
+/// None comes but those that are allowed, and of these at least so many.
+fn only_allowed_outcomes(program: Program, at_least: usize) {
+    let batches = if long() { 700 } else { 2 };
+    let allowed = allowed(program);
+    let mut all = BTreeSet::new();
+    for lie in [Lie::Apart, Lie::Together, Lie::OnePage] {
+        for batch in 0..batches {
+            let came = run(program, lie, program.len(), batch + 1);
+            let forbidden: Vec<_> = came.difference(&allowed).collect();
+            assert!(forbidden.is_empty(), "{program:?}, {lie:?}: {forbidden:?}");
+            all.extend(came);
+        }
+    }
+    assert!(all.len() >= at_least, "{program:?}: no more than {all:?} of {allowed:?}");
+}
+
+#[test]
+fn stores_are_seen_before_later_loads() {
+    only_allowed_outcomes(STORE_BUFFERING, 3);
+}
+
+#[test]
+fn messages_come_after_what_they_tell_of() {
+    only_allowed_outcomes(MESSAGE_PASSING, 3);
+}
+
+#[test]
+fn loads_do_not_see_later_stores() {
+    only_allowed_outcomes(LOAD_BUFFERING, 3);
+}
+
+#[test]
+fn all_hosts_see_writes_in_one_order() {
+    only_allowed_outcomes(INDEPENDENT_READS_OF_INDEPENDENT_WRITES, 6);
+}
+
+#[test]
+fn no_host_sees_a_variable_go_back() {
+    only_allowed_outcomes(COHERENCE_OF_READS, 3);
+    only_allowed_outcomes(COHERENCE_OF_WRITES, 6);
+}
+
+#[test]
+fn writes_of_both_variables_are_in_one_order() {
+    only_allowed_outcomes(WRITES_CROSSED, 3);
+}
+
+/// Threads of one host share its copy as the processor has it, and that is not sequentially consistent: so these tests can
+/// see what they look for.
+#[test]
+fn the_processor_between_threads_of_one_host_is_caught() {
+    if thread::available_parallelism().is_ok_and(|processors| processors.get() < 2) {
+        return;
+    }
+    let forbidden: Outcome = vec![vec![0], vec![0]];
+    assert!(!allowed(STORE_BUFFERING).contains(&forbidden));
+    let caught = (1..=1_000).any(|seed| run(STORE_BUFFERING, Lie::Apart, 1, seed).contains(&forbidden));
+    assert!(caught, "half a million rounds, and no store was overtaken by a load");
+}
