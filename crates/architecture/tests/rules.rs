@@ -18,6 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("ucx-sys", &[]),
     ("rendezvous", &[]),
     ("millipage", &["coherence", "rendezvous", "sigsafe", "ucx-sys", "vm"]),
+    ("kernels", &["millipage"]),
     ("speculation", &[]),
     ("agent", &["sigsafe", "speculation", "sys", "vm"]),
     ("meter", &[]),
@@ -34,7 +35,7 @@ const ANY: &[&str] = &["*"];
 const LEAVES: &[&str] = &["cli", "capi", "python", "promise", "architecture"];
 
 /// No input, no output, no clock: time and events come in as arguments, so these are tested by simulation.
-const PURE: &[&str] = &["coherence", "speculation", "rtsp"];
+const PURE: &[&str] = &["coherence", "kernels", "speculation", "rtsp"];
 
 /// What a pure crate does not name of the standard library outside its tests.
 const IMPURE_MODULES: &[&str] = &["env", "fs", "io", "net", "os", "process", "thread", "time"];

@@ -12,7 +12,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 fn main() -> Outcome {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let host = join(Options { bytes: 32 << 20, views: 16, at: None, ..Options::default() })?;
+    let host = join(Options { bytes: 32 << 20, ..Options::default() })?;
     match arguments[..] {
         ["check", ..] => check(&host, arguments.get(1).map_or(Ok(3), |rounds| rounds.parse())?)?,
         ["wait", place] => wait(&host, place)?,

@@ -221,8 +221,14 @@ impl Host {
     /// [`Placement::Blocks`].
     #[must_use]
     pub fn block(&self, count: usize) -> Range<usize> {
-        let (me, hosts) = (usize::from(self.rank()), usize::from(self.count()));
-        (me * count).div_ceil(hosts)..((me + 1) * count).div_ceil(hosts)
+        self.block_of(self.rank(), count)
+    }
+
+    /// Another host's such share.
+    #[must_use]
+    pub fn block_of(&self, host: u16, count: usize) -> Range<usize> {
+        let (host, hosts) = (usize::from(host), usize::from(self.count()));
+        (host * count).div_ceil(hosts)..((host + 1) * count).div_ceil(hosts)
     }
 
     /// Waits until all hosts have come here.

@@ -1,0 +1,149 @@
+//! Runs one of the five programs, tells how long it took, checks its result, and shows what each host did:
+//!
+//! ```text
+//! cargo run --release -p forebay-kernels --example kernels -- --hosts 2 sor
+//! ```
+//!
+//! By default each takes some seconds on one host. `--hosts 0` is the sequential form on ordinary memory.
+#![forbid(unsafe_code)]
+
+use std::{
+    fmt::Debug,
+    thread,
+    time::{Duration, Instant},
+};
+
+use clap::{Parser, Subcommand};
+use forebay_kernels::{is, lu, sor, tsp, water};
+use forebay_millipage::{Error, Granularity, Host, Options, in_process};
+
+/// Runs a program on shared memory.
+#[derive(Parser)]
+struct Arguments {
+    /// Hosts that share the memory, in this process; 0 for none: the sequential form
+    #[arg(long, default_value_t = 1)]
+    hosts: u16,
+    /// Size of the shared memory in MiB
+    #[arg(long, default_value_t = 256)]
+    size: usize,
+    /// Minipages that can share a page
+    #[arg(long, default_value_t = 16)]
+    views: usize,
+    /// Share pages, not minipages
+    #[arg(long)]
+    pages: bool,
+    #[command(subcommand)]
+    program: Program,
+}
+
+#[derive(Subcommand)]
+enum Program {
+    /// Red-black relaxation
+    Sor {
+        #[arg(long, default_value_t = 4_096)]
+        rows: usize,
+        #[arg(long, default_value_t = 1_024)]
+        columns: usize,
+        #[arg(long, default_value_t = 1_000)]
+        iterations: usize,
+    },
+    /// Integer sort; 23 and 19 with 10 iterations, 20 and 16, or 16 and 11 are classes of NAS, which verifies them
+    Is {
+        #[arg(long, default_value_t = 23)]
+        keys_log2: u32,
+        #[arg(long, default_value_t = 9)]
+        values_log2: u32,
+        #[arg(long, default_value_t = 400)]
+        iterations: usize,
+    },
+    /// Molecular dynamics
+    Water {
+        #[arg(long, default_value_t = 14)]
+        side: usize,
+        #[arg(long, default_value_t = 100)]
+        steps: usize,
+        /// Molecules in a minipage
+        #[arg(long, default_value_t = 64)]
+        chunk: usize,
+    },
+    /// Factors of a matrix
+    Lu {
+        #[arg(long, default_value_t = 64)]
+        blocks: usize,
+        #[arg(long, default_value_t = 48)]
+        block: usize,
+    },
+    /// Travelling salesman
+    Tsp {
+        #[arg(long, default_value_t = 18)]
+        cities: usize,
+        #[arg(long, default_value_t = 4)]
+        level: usize,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Compare with dynamic programming, which takes much memory
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> Result<(), Error> {
+    let arguments = Arguments::parse();
+    match arguments.program {
+        Program::Sor { rows, columns, iterations } => {
+            let parameters = sor::Parameters { rows, columns, iterations };
+            run(&arguments, || sor::sequential(&parameters), |host| sor::parallel(host, &parameters))?;
+        }
+        Program::Is { keys_log2, values_log2, iterations } => {
+            let parameters = is::Parameters { keys_log2, values_log2, iterations };
+            run(&arguments, || is::sequential(&parameters), |host| is::parallel(host, &parameters))?;
+        }
+        Program::Water { side, steps, chunk } => {
+            let parameters = water::Parameters { side, steps, chunk };
+            run(&arguments, || water::sequential(&parameters), |host| water::parallel(host, &parameters))?;
+        }
+        Program::Lu { blocks, block } => {
+            let parameters = lu::Parameters { blocks, block };
+            run(&arguments, || lu::sequential(&parameters), |host| lu::parallel(host, &parameters))?;
+        }
+        Program::Tsp { cities, level, seed, check } => {
+            let parameters = tsp::Parameters { cities, level, seed };
+            run(&arguments, || tsp::sequential(&parameters), |host| tsp::parallel(host, &parameters))?;
+            if check {
+                println!("by dynamic programming: {}", tsp::held_karp(&parameters));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn run<R: Debug + Send>(
+    arguments: &Arguments,
+    sequential: impl FnOnce() -> R,
+    parallel: impl Fn(&Host) -> Result<R, Error> + Sync,
+) -> Result<(), Error> {
+    if arguments.hosts == 0 {
+        let start = Instant::now();
+        let outcome = sequential();
+        println!("sequential: {:.3} s, {outcome:?}", start.elapsed().as_secs_f64());
+        return Ok(());
+    }
+    let granularity = if arguments.pages { Granularity::Page } else { Granularity::Fine };
+    let options = Options { bytes: arguments.size << 20, views: arguments.views, at: None, granularity };
+    let hosts = in_process(arguments.hosts, options)?;
+    let part = |host: &Host| -> Result<(Duration, R), Error> {
+        host.barrier()?;
+        let start = Instant::now();
+        let outcome = parallel(host)?;
+        Ok((start.elapsed(), outcome))
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = hosts.iter().map(|host| scope.spawn(|| part(host))).collect();
+        for (host, thread) in hosts.iter().zip(threads) {
+            let (time, outcome) = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            println!("host {}: {:.3} s, {outcome:?}", host.rank(), time.as_secs_f64());
+            println!("  {:?}", host.take_counts());
+        }
+        Ok(())
+    })
+}
