@@ -5,7 +5,9 @@
 //! Computing on Networks of Workstations*, IEEE Computer 29, 1996): row and column `(i, 2 k + (i + colour) % 2)` of the grid
 //! is `(i, k)` of its colour's.
 
-use forebay_millipage::{Error, Host, Placement};
+use std::ops::Range;
+
+use forebay_millipage::{Error, Host, Placement, Row};
 
 use crate::{add_up, weigh};
 
@@ -43,36 +45,45 @@ pub fn parallel(host: &Host, parameters: &Parameters) -> Result<Outcome, Error> 
     }
     host.barrier()?;
     let inner = own.start.max(1)..own.end.min(rows + 1);
-    let [mut above, mut beside, mut below, mut fresh] = [(); 4].map(|()| vec![0.0; columns]);
     for _ in 0..iterations {
         for colour in [0, 1] {
             let (points, others) = (&colours[colour], &colours[1 - colour]);
             if !inner.is_empty() {
                 // Another host's, and needed last.
                 others.row(inner.end).prefetch();
-                others.row(inner.start - 1).read(0, &mut above);
-                others.row(inner.start).read(0, &mut beside);
             }
             for row in inner.clone() {
-                others.row(row + 1).read(0, &mut below);
-                let parity = (row + colour) % 2;
-                relax(parity, &above, &beside, &below, &mut fresh);
-                let range = changing(parity, columns);
-                points.row(row).write(range.start, &fresh[range]);
-                std::mem::swap(&mut above, &mut beside);
-                std::mem::swap(&mut beside, &mut below);
+                let three = [row - 1, row, row + 1].map(|row| others.row(row));
+                relax_shared((row + colour) % 2, three, points.row(row));
             }
             host.barrier()?;
         }
     }
+    let mut values = vec![0.0; columns];
     let mut part = 0u64;
     for (colour, points) in colours.iter().enumerate() {
         for row in own.clone() {
-            points.row(row).read(0, &mut fresh);
-            part = part.wrapping_add(weigh_row(parameters, colour, row, &fresh));
+            points.row(row).read(0, &mut values);
+            part = part.wrapping_add(weigh_row(parameters, colour, row, &values));
         }
     }
     Ok(Outcome { checksum: add_up(host, part)? })
+}
+
+/// New values for the points of a row with these neighbours, four at a time.
+fn relax_shared(parity: usize, [above, beside, below]: [Row<f32>; 3], points: Row<f32>) {
+    let Range { start, end } = changing(parity, points.len());
+    let whole = start + (end - start) / 4 * 4;
+    for column in (start..whole).step_by(4) {
+        let [above, below]: [[f32; 4]; 2] = [above.load(column), below.load(column)];
+        let [left, right]: [[f32; 4]; 2] = [beside.load(column - start), beside.load(column - start + 1)];
+        let mean = |lane: usize| 0.25 * ((above[lane] + below[lane]) + (left[lane] + right[lane]));
+        points.store::<4>(column, std::array::from_fn(mean));
+    }
+    for column in whole..end {
+        let sides = beside.get(column - start) + beside.get(column - start + 1);
+        points.set(column, 0.25 * ((above.get(column) + below.get(column)) + sides));
+    }
 }
 
 /// The same on ordinary memory.
@@ -116,7 +127,7 @@ fn relax(parity: usize, above: &[f32], beside: &[f32], below: &[f32], points: &m
 }
 
 /// The points of a row that are not on the edge.
-const fn changing(parity: usize, columns: usize) -> std::ops::Range<usize> {
+const fn changing(parity: usize, columns: usize) -> Range<usize> {
     if parity == 0 { 1..columns } else { 0..columns - 1 }
 }
 

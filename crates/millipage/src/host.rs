@@ -28,6 +28,7 @@ use crate::{
     join::Meeting,
     shared::{Rows, Value},
     transport::{Transport, local},
+    urgency::run_at_once,
 };
 
 /// How long a thread looks for messages before it sleeps.
@@ -424,6 +425,7 @@ impl Shared {
     /// The progress thread.
     fn make_progress(&self) {
         let _guard = EndsWithProgress(self);
+        run_at_once();
         let mut spin_until = Instant::now() + SPIN;
         while !self.leaving.load(Relaxed) {
             let (done, failure) = {

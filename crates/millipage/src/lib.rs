@@ -25,6 +25,7 @@ mod host;
 mod join;
 mod shared;
 pub mod transport;
+mod urgency;
 
 pub use host::{EXIT_LOST, Granularity, Host, Options, in_process};
 pub use join::join;

@@ -3,13 +3,13 @@
 //! Other hosts, and other threads, write there at any time. So there are no references to it but to atomics, and each
 //! access is one that the compiler neither leaves out nor moves: volatile for an element, assembly for several. Such an
 //! element is never torn if it has 1, 2, 4 or 8 bytes and its own alignment; of several, each may be. A loop over
-//! elements is therefore never turned into vector instructions. Programs that compute with many of them copy a row to memory of
-//! their own ([`Row::read`]) and back ([`Row::write`]), at the speed of `memcpy`.
+//! elements is therefore never turned into vector instructions. Programs that compute with many of them copy a row to memory
+//! of their own ([`Row::read`]) and back ([`Row::write`]), or take a vector at a time ([`Row::load`], [`Row::store`]).
 
 use std::{
-    arch::asm,
+    arch::{asm, x86_64::__m128},
     marker::PhantomData,
-    mem::size_of_val,
+    mem::{self, size_of_val},
     ops::Range,
     ptr,
     sync::atomic::{AtomicU32, AtomicU64},
@@ -20,6 +20,9 @@ use forebay_coherence::Access;
 use forebay_vm::{PAGE_BYTES, layout::Array};
 
 use crate::host::Shared;
+
+/// Bytes that are loaded or stored at once.
+const VECTOR_BYTES: usize = size_of::<__m128>();
 
 /// Rows of elements: each a minipage of its own, or several together.
 pub struct Rows<T> {
@@ -135,6 +138,36 @@ impl<T: Pod> Row<T> {
         let first = self.elements(column, values.len());
         // SAFETY: as in `read`, the other way round.
         unsafe { copy(values.as_ptr().cast(), first.cast(), size_of_val(values)) }
+    }
+
+    /// Some neighbouring elements, 16 bytes together, from `column` on: for loops that compute with vectors.
+    ///
+    /// # Panics
+    /// There are not so many.
+    #[must_use]
+    pub fn load<const N: usize>(&self, column: usize) -> [T; N] {
+        const { assert!(N * size_of::<T>() == VECTOR_BYTES) };
+        let first = self.elements(column, N);
+        let vector: __m128;
+        // SAFETY: in the row, as in `get`; the vector has as many bytes as the elements, of which any are a value.
+        unsafe {
+            asm!("movups {}, [{}]", out(xmm_reg) vector, in(reg) first, options(nostack, preserves_flags, readonly));
+            mem::transmute_copy(&vector)
+        }
+    }
+
+    /// Writes some neighbouring elements, 16 bytes together, from `column` on.
+    ///
+    /// # Panics
+    /// There are not so many.
+    pub fn store<const N: usize>(&self, column: usize, values: [T; N]) {
+        const { assert!(N * size_of::<T>() == VECTOR_BYTES) };
+        let first = self.elements(column, N);
+        // SAFETY: as in `load`, the other way round.
+        unsafe {
+            let vector: __m128 = mem::transmute_copy(&values);
+            asm!("movups [{}], {}", in(reg) first, in(xmm_reg) vector, options(nostack, preserves_flags));
+        }
     }
 
     /// Address of the first element: the same on all hosts if the memory is mapped at the same place. For system calls
