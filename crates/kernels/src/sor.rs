@@ -51,10 +51,12 @@ pub fn parallel(host: &Host, parameters: &Parameters) -> Result<Outcome, Error> 
             if !inner.is_empty() {
                 // Another host's, and needed last.
                 others.row(inner.end).prefetch();
-            }
-            for row in inner.clone() {
-                let three = [row - 1, row, row + 1].map(|row| others.row(row));
-                relax_shared((row + colour) % 2, three, points.row(row));
+                let [mut above, mut beside] = [inner.start - 1, inner.start].map(|row| others.row(row));
+                for row in inner.clone() {
+                    let below = others.row(row + 1);
+                    relax_shared((row + colour) % 2, [above, beside, below], points.row(row));
+                    (above, beside) = (beside, below);
+                }
             }
             host.barrier()?;
         }

@@ -317,16 +317,21 @@ impl Drop for Host {
 
 impl Serve for Shared {
     fn serve(&self, fault: Fault) -> bool {
-        let minipage =
-            self.memory.views.locate(fault.address).and_then(|(view, offset)| self.vpages.at(view, offset));
         // What was never allocated, or is free, is the program's mistake.
-        minipage.is_some_and(|minipage| self.cells.post(minipage, fault.is_write, &self.bell))
+        self.minipage(fault.address)
+            .is_some_and(|minipage| self.cells.post(minipage, fault.is_write, &self.bell))
     }
 }
 
 impl Shared {
     pub fn views(&self) -> &Views {
         &self.memory.views
+    }
+
+    /// The minipage that is used at an address.
+    pub fn minipage(&self, address: usize) -> Option<u32> {
+        let (view, offset) = self.memory.views.locate(address)?;
+        self.vpages.at(view, offset)
     }
 
     /// Asks for a minipage before a thread comes to it.

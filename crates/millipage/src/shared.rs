@@ -10,7 +10,6 @@ use std::{
     arch::{asm, x86_64::__m128},
     marker::PhantomData,
     mem::{self, size_of_val},
-    ops::Range,
     ptr,
     sync::atomic::{AtomicU32, AtomicU64},
 };
@@ -38,8 +37,6 @@ pub struct Row<T> {
     shared: &'static Shared,
     first: *mut T,
     columns: usize,
-    first_minipage: u32,
-    minipages: u32,
 }
 
 /// One value in a minipage of its own.
@@ -77,14 +74,7 @@ impl<T: Pod> Rows<T> {
     pub fn row(&self, index: usize) -> Row<T> {
         let place = self.array.place(index);
         let first = self.shared.views().address(place.view, place.offset) as *mut T;
-        let Range { start, end } = self.array.minipages_of(index);
-        Row {
-            shared: self.shared,
-            first,
-            columns: self.columns,
-            first_minipage: start,
-            minipages: end - start,
-        }
+        Row { shared: self.shared, first, columns: self.columns }
     }
 }
 
@@ -210,8 +200,11 @@ impl<T: Pod> Row<T> {
         self.minipages().for_each(|minipage| self.shared.push(minipage));
     }
 
-    const fn minipages(&self) -> Range<u32> {
-        self.first_minipage..self.first_minipage + self.minipages
+    /// More than one only where those are pages.
+    fn minipages(&self) -> impl Iterator<Item = u32> {
+        let mut last = None;
+        let minipages = self.byte_of_each_page().filter_map(|byte| self.shared.minipage(byte as usize));
+        minipages.filter(move |minipage| last.replace(*minipage) != Some(*minipage))
     }
 
     fn byte_of_each_page(&self) -> impl Iterator<Item = *mut u8> {

@@ -92,14 +92,6 @@ impl Array {
         }
     }
 
-    /// The minipages that the `index`th part is in.
-    #[must_use]
-    pub const fn minipages_of(&self, index: usize) -> Range<u32> {
-        let start = index * self.bytes;
-        let (first, end) = (start / self.minipage_bytes, (start + self.bytes).div_ceil(self.minipage_bytes));
-        self.first + first as u32..self.first + end as u32
-    }
-
     /// Where the `index`th minipage is.
     fn minipage(&self, index: usize) -> Place {
         let bytes = self.minipage_bytes;

@@ -41,16 +41,16 @@ proptest! {
                 Step::Array(count, bytes, grain) => {
                     if let Ok(array) = layout.allocate_array(count, bytes, grain) {
                         for index in 0..count {
+                            // It is in minipages of the array that are one after the other.
                             let place = array.place(index);
-                            let minipages = array.minipages_of(index);
-                            // The minipages that it is in are one after the other, and no more than it needs.
-                            let first = layout.place(minipages.start).unwrap();
-                            let last = layout.place(minipages.end - 1).unwrap();
-                            prop_assert!(minipages.len() == 1 || grain == Grain::Page);
+                            let at = |byte| layout.vpages().at(place.view, place.offset + byte).unwrap();
+                            let (first, last) = (at(0), at(bytes - 1));
+                            prop_assert!(first >= array.first && last < array.first + array.minipages as u32);
+                            prop_assert!(first == last || grain == Grain::Page);
+                            let (first, last) = (layout.place(first).unwrap(), layout.place(last).unwrap());
+                            prop_assert!(first.offset <= place.offset);
+                            prop_assert!(place.offset + bytes <= last.offset + last.bytes);
                             prop_assert_eq!((place.view, place.bytes), (first.view, bytes));
-                            prop_assert!((first.offset..first.offset + first.bytes).contains(&place.offset));
-                            let end = place.offset + bytes - 1;
-                            prop_assert!((last.offset..last.offset + last.bytes).contains(&end));
                         }
                         let starts = (0..count).map(|index| array.place(index).offset);
                         prop_assert!(starts.collect::<Vec<_>>().windows(2).all(|two| two[0] + bytes <= two[1]));
@@ -102,11 +102,12 @@ fn rows_in_chunks_share_minipages_and_follow_each_other() {
     let mut layout = Layout::new(8, 16);
     let rows = layout.allocate_array(10, 256, Grain::Parts(4)).unwrap();
     assert_eq!((rows.minipages, rows.minipage_bytes), (3, 1_024));
-    assert_eq!((rows.minipages_of(3), rows.minipages_of(4)), (0..1, 1..2));
+    assert_eq!((rows.place(3).offset, rows.place(3).view), (3 * 256, 0));
+    assert_eq!((rows.place(4).offset, rows.place(4).view), (4 * 256, 1));
     assert_eq!((rows.place(5).offset, rows.place(5).view), (5 * 256, 1));
     let pages = layout.allocate_array(10, 1_000, Grain::Page).unwrap();
     assert_eq!((pages.first, pages.minipages), (3, 3));
-    assert_eq!((pages.minipages_of(3), pages.minipages_of(4)), (3..4, 3..5), "the fifth is on two pages");
+    assert_eq!(pages.place(4).pages(), 1..3, "the fifth is on two pages");
     assert_eq!((pages.place(9).offset, pages.place(9).view), (PAGE_BYTES + 9_000, 0));
 }
 
