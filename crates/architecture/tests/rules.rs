@@ -24,7 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("meter", &[]),
     ("testkit", &["meter", "sys"]),
     ("supervisor", &["meter", "rendezvous", "speculation", "sys"]),
-    ("evaluation", &["meter", "speculation", "supervisor", "sys", "testkit"]),
+    ("evaluation", &["meter", "speculation", "supervisor", "sys", "testkit", "vm"]),
     ("promise", &["meter", "testkit"]),
     ("cli", ANY),
     ("architecture", &[]),

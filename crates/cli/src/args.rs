@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use forebay_evaluation::{Profile, Program, SwappingProgram};
+use forebay_evaluation::{Profile, Program, SwappingProgram, multiview};
 
 /// Keeps the data a program needs waiting in memory before the program asks for it
 #[derive(Debug, Parser)]
@@ -211,6 +211,8 @@ pub enum Evaluate {
     Speculation(Speculation),
     /// Measure what forebay costs programs that it cannot help
     Overhead(Overhead),
+    /// Measure what it costs to read memory through many views
+    Multiview(Multiview),
 }
 
 /// Options of `forebay evaluate speculation`.
@@ -300,6 +302,51 @@ pub struct Overhead {
 const OVERHEAD_HELP: &str = "\
 Example:
   forebay evaluate overhead --pairs 20 --json overhead.json";
+
+/// Options of `forebay evaluate multiview`.
+#[derive(Debug, Args)]
+#[command(after_help = MULTIVIEW_HELP)]
+pub struct Multiview {
+    /// Size of an object, such as 4M; several times for several [default: 512K, 1M, 2M, 4M, 8M and 16M]
+    #[arg(long = "size", value_name = "SIZE", value_parser = object_size)]
+    pub sizes_bytes: Vec<usize>,
+    /// The most views, 1 to 4096; measured are the powers of two up to there [default: 512]
+    #[arg(long = "views", value_name = "NUMBER", value_parser = views)]
+    pub views_max: Option<usize>,
+    /// Objects of 64M and 256M too, and up to 2048 views
+    #[arg(long)]
+    pub full: bool,
+    /// Rounds; each reads every object through all views and through one
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..))]
+    pub runs: u16,
+    /// Write the results as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a chart: overhead against views, a line for each size
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+}
+
+fn object_size(text: &str) -> Result<usize, String> {
+    let bytes = size(text)?;
+    let pages = bytes > 0 && bytes % 4096 == 0;
+    usize::try_from(bytes).ok().filter(|_| pages).ok_or_else(|| "give a multiple of 4K, such as 4M".into())
+}
+
+fn views(text: &str) -> Result<usize, String> {
+    let views = text.parse().ok().filter(|views| (1..=multiview::VIEWS_LIMIT).contains(views));
+    views.ok_or_else(|| format!("give 1 to {} views: a page has no more parts", multiview::VIEWS_LIMIT))
+}
+
+const MULTIVIEW_HELP: &str = "\
+Each page is read in as many parts as there are views, by byte and by 8-byte word: once each part through a view of its \
+own, once all parts through one view, by the same instructions. The overhead is what the views cost. Where it leaves 5 % \
+for good, the output tells what of this machine the page-table entries outgrow there.
+
+Examples:
+  forebay evaluate multiview
+  forebay evaluate multiview --size 1M --size 8M --views 64 --runs 3
+  forebay evaluate multiview --full --json multiview.json --svg multiview.svg";
 
 /// Options of `forebay completions`.
 #[derive(Debug, Args)]
@@ -407,6 +454,17 @@ mod tests {
         assert_eq!([size("64M"), size("4096"), size("1G")], [Ok(64 << 20), Ok(4096), Ok(1 << 30)]);
         for nonsense in ["", "M", "-1", "1.5G", "1KM", "64 M", "99999999999G"] {
             assert!(size(nonsense).is_err(), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn views_and_sizes_that_cannot_be_are_refused() {
+        assert_eq!((views("512"), object_size("512K")), (Ok(512), Ok(512 << 10)));
+        for nonsense in ["0", "4097", "x"] {
+            assert!(views(nonsense).unwrap_err().contains("1 to 4096"), "{nonsense}");
+        }
+        for nonsense in ["0", "100", "5000", "-4K"] {
+            assert!(object_size(nonsense).is_err(), "{nonsense}");
         }
     }
 

@@ -6,11 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use forebay_evaluation::{
-    Error, Profile, Program, Progress, SwappingProgram, memory_control, overhead, side_effects, speculation,
+    Error, Profile, Program, Progress, SwappingProgram, memory_control, multiview, overhead, side_effects,
+    speculation,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{Chosen, Evaluate, Overhead, Speculation, Table};
+use crate::args::{Chosen, Evaluate, Multiview, Overhead, Speculation, Table};
 use crate::{FAILURE, results};
 
 /// Steps of the bar.
@@ -25,6 +26,7 @@ pub fn run(args: Evaluate) -> anyhow::Result<ExitCode> {
             Some(Table::SideEffects) => compare(&args, side_effects::run, side_effects::table),
         },
         Evaluate::Overhead(args) => measure_overhead(&args),
+        Evaluate::Multiview(args) => measure_views(&args),
     }
 }
 
@@ -55,8 +57,7 @@ fn show_memory_control(args: &Speculation) -> anyhow::Result<ExitCode> {
     let chart = results::open(args.svg.as_deref())?;
     let outcome =
         with_bar(|progress| memory_control::run(&options, progress)).context("the comparison failed")?;
-    let on_stdout = [&args.json, &args.svg].into_iter().flatten().find(|path| path.as_os_str() == "-");
-    show(&outcome.table(), on_stdout.map(PathBuf::as_path));
+    show(&outcome.table(), on_stdout(&[&args.json, &args.svg]));
     results::write(sink, || outcome.rows())?;
     chart.map_or(Ok(()), |chart| chart.write_text(&outcome.svg()))?;
     Ok(verdict(outcome.identical()))
@@ -103,6 +104,23 @@ fn measure_overhead(args: &Overhead) -> anyhow::Result<ExitCode> {
     Ok(verdict(outcome.identical()))
 }
 
+fn measure_views(args: &Multiview) -> anyhow::Result<ExitCode> {
+    let mut options = if args.full { multiview::Options::full() } else { multiview::Options::new() };
+    options.runs = args.runs.into();
+    options.views_max = args.views_max.unwrap_or(options.views_max);
+    if !args.sizes_bytes.is_empty() {
+        options.sizes_bytes.clone_from(&args.sizes_bytes);
+    }
+    let sink = results::open(args.json.as_deref())?;
+    let chart = results::open(args.svg.as_deref())?;
+    let outcome =
+        with_bar(|progress| multiview::run(&options, progress)).context("the measurement failed")?;
+    show(&outcome.table(), on_stdout(&[&args.json, &args.svg]));
+    results::write(sink, || outcome.rows())?;
+    chart.map_or(Ok(()), |chart| chart.write_text(&outcome.svg()))?;
+    Ok(verdict(!outcome.curves.is_empty()))
+}
+
 /// The `forebay` that experiments run: this one.
 pub fn this_program() -> anyhow::Result<PathBuf> {
     env::current_exe().context("cannot tell where forebay itself is; mount /proc")
@@ -123,6 +141,11 @@ pub fn with_bar<T>(
     done
 }
 
+/// Which of these is standard output.
+fn on_stdout<'a>(paths: &[&'a Option<PathBuf>]) -> Option<&'a Path> {
+    paths.iter().copied().flatten().map(PathBuf::as_path).find(|path| path.as_os_str() == "-")
+}
+
 /// Prints the table where it does not get into the way of JSON.
 pub fn show(table: &str, json: Option<&Path>) {
     if json.is_some_and(|path| path.as_os_str() == "-") {
@@ -132,7 +155,7 @@ pub fn show(table: &str, json: Option<&Path>) {
     }
 }
 
-/// A difference between the sides is a failure.
+/// A difference between the sides, or nothing to compare, is a failure.
 pub fn verdict(identical: bool) -> ExitCode {
     if identical { ExitCode::SUCCESS } else { FAILURE.into() }
 }

@@ -140,7 +140,7 @@ fn after(name: &str) -> f64 {
     48.0 + 7.0 * name.chars().count() as f64
 }
 
-fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, class: &str, words: &str) {
+pub(crate) fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, class: &str, words: &str) {
     let words = escaped(words);
     let _ = writeln!(
         svg,
@@ -148,7 +148,7 @@ fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, class: &str, words: 
     );
 }
 
-fn escaped(words: &str) -> String {
+pub(crate) fn escaped(words: &str) -> String {
     words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -24,10 +24,12 @@ pub mod fault;
 pub mod layout;
 mod object;
 mod protection;
+mod scan;
 mod views;
 
 pub use object::{Object, free_bytes};
 pub use protection::{Allowed, Mprotect, Protection, UserFaults, protection};
+pub use scan::{Element, Through};
 pub use views::Views;
 
 /// Bytes of a page.

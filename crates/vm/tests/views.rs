@@ -4,7 +4,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use forebay_vm::fault::{Fault, Serve, serve};
-use forebay_vm::{Allowed, Mprotect, Object, PAGE_BYTES, Protection, UserFaults, Views};
+use forebay_vm::{Allowed, Element, Mprotect, Object, PAGE_BYTES, Protection, Through, UserFaults, Views};
 
 /// Version of the kernel.
 fn kernel() -> (u32, u32) {
@@ -117,4 +117,24 @@ fn a_vpage_faults_until_it_may_by_userfaultfd() {
 #[test]
 fn a_vpage_faults_until_it_may_by_mprotect() {
     a_vpage_faults_until_it_may(|views| Box::new(Mprotect::new(views).unwrap()));
+}
+
+#[test]
+fn the_sum_is_the_same_through_all_views_and_through_one() {
+    let object = Object::new(3 * PAGE_BYTES).unwrap();
+    for count in [1, 8, 512] {
+        let views = Views::map(&object, count, None).unwrap();
+        let mut expected = (0, 0u64);
+        for offset in 0..3 * PAGE_BYTES {
+            let value = (offset * 7 % 251) as u8;
+            // SAFETY: in the privileged view, which nobody else uses.
+            unsafe { (views.privileged(offset) as *mut u8).write_volatile(value) };
+            expected.0 += u64::from(value);
+            expected.1 = expected.1.wrapping_add(u64::from(value) << (offset % 8 * 8));
+        }
+        for through in [Through::AllViews, Through::OneView] {
+            let sums = (views.sum(Element::Byte, through), views.sum(Element::Word, through));
+            assert_eq!(sums, expected, "{count} views, {through:?}");
+        }
+    }
 }

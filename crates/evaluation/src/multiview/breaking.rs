@@ -1,0 +1,90 @@
+//! Where views begin to cost, and what of the processor is too small from there on.
+
+use super::limits::{Cache, ENTRY_BYTES, Limits};
+use super::{Curve, vpages};
+
+/// The most that the overhead is on its plateau. The published one was below 4 %.
+pub const PLATEAU: f64 = 0.05;
+
+/// The place in a curve, with views in ascending order, from which on every overhead is above [`PLATEAU`]. One point
+/// above it among others below is noise, and no breaking point.
+pub fn breaking_point(overheads: &[f64]) -> Option<usize> {
+    let flat = overheads.iter().rposition(|overhead| *overhead <= PLATEAU).map_or(0, |last| last + 1);
+    (flat < overheads.len()).then_some(flat)
+}
+
+/// What the entries in use at a breaking point no longer fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The processor's table of recent translations (TLB): all caches still hold the entries.
+    Tlb,
+    /// This cache: its size is between the entries at the breaking point and those before it.
+    Cache(Cache),
+    /// Nothing of about this size.
+    Unknown,
+}
+
+/// Where one curve breaks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Break {
+    /// The first view count beyond the plateau.
+    pub views: usize,
+    /// Pages of all these views.
+    pub vpages: usize,
+    /// What is too small for them.
+    pub cause: Cause,
+}
+
+impl Break {
+    /// That of a curve; `None` where it never leaves its plateau.
+    pub fn of(curve: &Curve, limits: &Limits) -> Option<Self> {
+        let overheads: Vec<f64> = curve.points.iter().map(|point| point.overhead().median()).collect();
+        let views = curve.points[breaking_point(&overheads)?].views;
+        let vpages = vpages(curve.bytes, views);
+        Some(Self { views, vpages, cause: cause(vpages, &limits.caches) })
+    }
+}
+
+/// View counts double from point to point, so half of the entries still did fit.
+fn cause(vpages: usize, caches: &[Cache]) -> Cause {
+    let entries_bytes = vpages * ENTRY_BYTES;
+    let exceeded = |cache: &&Cache| (entries_bytes / 2..entries_bytes).contains(&cache.bytes);
+    match caches.iter().find(exceeded) {
+        Some(cache) => Cause::Cache(*cache),
+        None if caches.first().is_some_and(|smallest| entries_bytes <= smallest.bytes) => Cause::Tlb,
+        None => Cause::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_breaks_where_it_leaves_its_plateau_for_good() {
+        for (overheads, place) in [
+            (&[0.0, 0.01, 0.04, 0.3, 0.6, 1.2][..], Some(3)),
+            (&[0.0, 0.08, 0.02, 0.03, 0.2, 0.4], Some(4)),
+            (&[0.01, 0.03, -0.02, 0.04], None),
+            (&[0.2, 0.4, 0.8], Some(0)),
+            (&[0.0, 0.0, 0.9], Some(2)),
+            (&[], None),
+        ] {
+            assert_eq!(breaking_point(overheads), place, "{overheads:?}");
+        }
+    }
+
+    #[test]
+    fn the_cause_is_what_the_entries_have_just_outgrown() {
+        let caches =
+            [(48 << 10, 1), (2 << 20, 2), (64 << 20, 3)].map(|(bytes, level)| Cache { bytes, level });
+        // 16 KiB of entries, 64 KiB, 512 KiB, 4 MiB: of 8 bytes each.
+        assert_eq!(cause(2 << 10, &caches), Cause::Tlb);
+        assert_eq!(cause(8 << 10, &caches), Cause::Cache(caches[0]));
+        assert_eq!(cause(64 << 10, &caches), Cause::Unknown);
+        assert_eq!(cause(512 << 10, &caches), Cause::Cache(caches[1]));
+        // What exactly fits is not outgrown.
+        assert_eq!(cause(256 << 10, &caches), Cause::Unknown);
+        assert_eq!(cause(2 << 10, &[]), Cause::Unknown);
+    }
+}

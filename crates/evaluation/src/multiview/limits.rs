@@ -1,0 +1,92 @@
+//! What this machine has room for, and how large its caches are.
+
+use std::fs;
+
+use super::report::size;
+use super::vpages;
+
+/// Of an entry in a page table.
+pub const ENTRY_BYTES: usize = 8;
+
+/// Mappings that this process has besides: its libraries, heap and stacks.
+const MAPPINGS_BESIDES: usize = 64;
+
+/// What bounds views, and what their page tables are held in.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Mappings that a process may have.
+    pub mappings_max: usize,
+    /// Memory that can be had.
+    pub available_bytes: usize,
+    /// Data caches of a processor, the smallest first.
+    pub caches: Vec<Cache>,
+}
+
+/// A cache that data comes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cache {
+    /// Its size.
+    pub bytes: usize,
+    /// 1 is next to the processor.
+    pub level: u32,
+}
+
+impl Limits {
+    /// What `/proc` and `/sys` tell (proc_sys_vm(5), proc_meminfo(5)).
+    pub fn of_this_machine() -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let mappings = read("/proc/sys/vm/max_map_count").trim().parse();
+        let memory = read("/proc/meminfo");
+        let available = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+        let kilobytes = available.and_then(|value| value.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+        let cache = |index: usize| {
+            let field = |name: &str| read(&format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}"));
+            let holds_data = field("type").trim() != "Instruction";
+            let kilobytes: usize = field("size").trim().strip_suffix('K')?.parse().ok()?;
+            Some(Cache { bytes: kilobytes << 10, level: field("level").trim().parse().ok()? })
+                .filter(|_| holds_data)
+        };
+        let mut caches: Vec<Cache> = (0..8).filter_map(cache).collect();
+        caches.sort_unstable();
+        Self {
+            mappings_max: mappings.unwrap_or(65_530),
+            available_bytes: kilobytes.map_or(usize::MAX, |kilobytes| kilobytes << 10),
+            caches,
+        }
+    }
+
+    /// A sentence on why an object of so many bytes cannot be read through so many views.
+    pub fn check(&self, bytes: usize, views: usize) -> Result<(), String> {
+        let refused = |why: String| Err(format!("{} through {views} views: {why}", size(bytes)));
+        if views + MAPPINGS_BESIDES > self.mappings_max {
+            return refused(format!(
+                "a process may have {} mappings; raise vm.max_map_count or give fewer --views.",
+                self.mappings_max
+            ));
+        }
+        let needed = bytes.saturating_add(vpages(bytes, views + 1).saturating_mul(ENTRY_BYTES));
+        // The machine is others' too.
+        if needed > self.available_bytes / 2 {
+            return refused(format!(
+                "object and page tables take {}, more than half of the {} that are available; give a smaller \
+                 --size or fewer --views.",
+                size(needed),
+                size(self.available_bytes)
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_tables_count_against_memory() {
+        let limits = Limits { mappings_max: 65_530, available_bytes: 256 << 20, caches: vec![] };
+        assert_eq!(limits.check(64 << 20, 256), Ok(()));
+        let why = limits.check(64 << 20, 1024).unwrap_err();
+        assert!(why.starts_with("64 MiB through 1024 views: object and page tables take 192.1 MiB"), "{why}");
+    }
+}
