@@ -17,14 +17,18 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("coherence", &[]),
     ("ucx-sys", &[]),
     ("rendezvous", &[]),
-    ("millipage", &["coherence", "rendezvous", "sigsafe", "ucx-sys", "vm"]),
+    ("projection", &["coherence"]),
+    ("millipage", &["coherence", "projection", "rendezvous", "sigsafe", "ucx-sys", "vm"]),
     ("kernels", &["millipage"]),
     ("speculation", &[]),
     ("agent", &["sigsafe", "speculation", "sys", "vm"]),
     ("meter", &[]),
     ("testkit", &["meter", "sys"]),
     ("supervisor", &["meter", "rendezvous", "speculation", "sys"]),
-    ("evaluation", &["meter", "speculation", "supervisor", "sys", "testkit", "vm"]),
+    (
+        "evaluation",
+        &["meter", "speculation", "supervisor", "sys", "testkit", "vm", "millipage", "projection"],
+    ),
     ("promise", &["meter", "testkit"]),
     ("cli", ANY),
     ("architecture", &[]),
@@ -35,7 +39,7 @@ const ANY: &[&str] = &["*"];
 const LEAVES: &[&str] = &["cli", "capi", "python", "promise", "architecture"];
 
 /// No input, no output, no clock: time and events come in as arguments, so these are tested by simulation.
-const PURE: &[&str] = &["coherence", "kernels", "speculation", "rtsp"];
+const PURE: &[&str] = &["coherence", "kernels", "projection", "speculation", "rtsp"];
 
 /// What a pure crate does not name of the standard library outside its tests.
 const IMPURE_MODULES: &[&str] = &["env", "fs", "io", "net", "os", "process", "thread", "time"];
