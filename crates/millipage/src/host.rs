@@ -4,7 +4,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     ops::Range,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
@@ -13,6 +13,7 @@ use std::{
 
 use bytemuck::Pod;
 use forebay_coherence::{Access, Barrier, Counts, HostId, Lock, Minipage};
+use forebay_projection::{Event, Trace};
 use forebay_vm::{
     Object, PAGE_BYTES, Views,
     fault::{Fault, Serve, Served, serve},
@@ -26,6 +27,7 @@ use crate::{
     cells::Cells,
     engine::{Ended, Engine, Memory, Wait},
     join::Meeting,
+    recorder::Recorder,
     shared::{Rows, Value},
     transport::{Transport, local},
     urgency::run_at_once,
@@ -120,6 +122,8 @@ pub struct Shared {
     is_process: bool,
     /// The program was told that a host is lost.
     told: AtomicBool,
+    /// Where that was asked for.
+    recorder: OnceLock<Recorder>,
 }
 
 /// Hosts in this process, with a network between them, for tests: pointers into their memories differ.
@@ -161,6 +165,7 @@ impl Host {
             leaving: AtomicBool::new(false),
             is_process: meeting.is_some(),
             told: AtomicBool::new(false),
+            recorder: OnceLock::new(),
         }));
         let served = serve(area, signal, shared)?;
         let builder = thread::Builder::new().name(format!("millipage {}", me.0));
@@ -246,13 +251,17 @@ impl Host {
     /// A host is lost.
     pub fn lock(&self, lock: u32) -> Result<(), Error> {
         let shared = self.shared;
-        let wait = {
-            let mut engine = shared.engine();
-            let (waiter, wait) = engine.begin_call();
-            engine.act(&shared.memory, &shared.cells, |machine, acts| machine.lock(Lock(lock), waiter, acts));
-            wait
-        };
-        shared.wait(&wait, "lock()")
+        shared.recorded(Event::Lock(lock), || {
+            let wait = {
+                let mut engine = shared.engine();
+                let (waiter, wait) = engine.begin_call();
+                engine.act(&shared.memory, &shared.cells, |machine, acts| {
+                    machine.lock(Lock(lock), waiter, acts)
+                });
+                wait
+            };
+            shared.wait(&wait, "lock()")
+        })
     }
 
     /// Gives a lock up.
@@ -261,10 +270,29 @@ impl Host {
     /// No thread of this host has it.
     pub fn unlock(&self, lock: u32) -> Result<(), Error> {
         let shared = self.shared;
-        let had = shared
-            .engine()
-            .act(&shared.memory, &shared.cells, |machine, acts| machine.unlock(Lock(lock), acts));
+        let had = shared.recorded(Event::Unlock(lock), || {
+            shared
+                .engine()
+                .act(&shared.memory, &shared.cells, |machine, acts| machine.unlock(Lock(lock), acts))
+        });
         if had { Ok(()) } else { Err(Error::NotLocked(lock)) }
+    }
+
+    /// Records, from now on, what this thread does, for a projection: up to `events_max` faults and calls, and what it computed
+    /// between them. Called before anything is allocated, and once more, where that is to be left out, before anybody comes
+    /// to what was.
+    pub fn record(&self, events_max: usize) {
+        self.shared.recorder.get_or_init(|| Recorder::new(events_max)).begin();
+    }
+
+    /// What this thread, the only one at work on this host, has done since.
+    ///
+    /// # Errors
+    /// It was not the only one, there was more than there was room for, or nothing was to be recorded.
+    pub fn trace(&self) -> Result<Trace, Error> {
+        let recorder = self.shared.recorder.get().ok_or_else(|| "call record() first".to_owned());
+        let trace = recorder.and_then(Recorder::trace);
+        trace.map_err(|why| Error::NoTrace { host: self.rank(), why })
     }
 
     /// Figures since they were last taken.
@@ -318,8 +346,10 @@ impl Drop for Host {
 impl Serve for Shared {
     fn serve(&self, fault: Fault) -> bool {
         // What was never allocated, or is free, is the program's mistake.
-        self.minipage(fault.address)
-            .is_some_and(|minipage| self.cells.post(minipage, fault.is_write, &self.bell))
+        self.minipage(fault.address).is_some_and(|minipage| {
+            let event = if fault.is_write { Event::Write(minipage) } else { Event::Read(minipage) };
+            self.recorded(event, || self.cells.post(minipage, fault.is_write, &self.bell))
+        })
     }
 }
 
@@ -336,14 +366,30 @@ impl Shared {
 
     /// Asks for a minipage before a thread comes to it.
     pub fn prefetch(&self, minipage: u32, access: Access) {
-        self.engine().act(&self.memory, &self.cells, |machine, acts| {
-            machine.prefetch(Minipage(minipage), access, acts);
+        let for_writing = access == Access::Write;
+        let event = if for_writing { Event::PrefetchWrite(minipage) } else { Event::PrefetchRead(minipage) };
+        self.recorded(event, || {
+            self.engine().act(&self.memory, &self.cells, |machine, acts| {
+                machine.prefetch(Minipage(minipage), access, acts);
+            });
         });
     }
 
     /// Sends what a minipage holds to all hosts.
     pub fn push(&self, minipage: u32) {
-        self.engine().act(&self.memory, &self.cells, |machine, acts| machine.push(Minipage(minipage), acts));
+        self.recorded(Event::Push(minipage), || {
+            self.engine()
+                .act(&self.memory, &self.cells, |machine, acts| machine.push(Minipage(minipage), acts));
+        });
+    }
+
+    /// Does what a thread has come to. In a signal handler too.
+    fn recorded<R>(&self, event: Event, act: impl FnOnce() -> R) -> R {
+        let Some(recorder) = self.recorder.get() else { return act() };
+        recorder.note(event);
+        let result = act();
+        recorder.go_on();
+        result
     }
 
     fn engine(&self) -> MutexGuard<'_, Engine> {
@@ -373,12 +419,21 @@ impl Shared {
             if let Some(place) = engine.layout.place(minipage.0) {
                 self.memory.allow(&place, engine.machine.access(minipage))?;
             }
+            if let Some(recorder) = self.recorder.get() {
+                let copies = placement == Placement::Copies;
+                let bytes = array.minipage_bytes as u32;
+                recorder.add(forebay_projection::Shared { bytes, home: home.0, copies });
+            }
         }
         Ok(array)
     }
 
     /// Waits at a barrier where all hosts should say the same.
     fn meet(&self, barrier: Barrier, word: u64, call: &str) -> Result<(), Error> {
+        self.recorded(Event::Barrier(barrier.0), || self.arrive(barrier, word, call))
+    }
+
+    fn arrive(&self, barrier: Barrier, word: u64, call: &str) -> Result<(), Error> {
         let wait = {
             let mut engine = self.engine();
             let (waiter, wait) = engine.begin_call();

@@ -23,6 +23,7 @@ mod cells;
 mod engine;
 mod host;
 mod join;
+mod recorder;
 mod shared;
 pub mod transport;
 mod urgency;
@@ -170,6 +171,14 @@ pub enum Error {
         host: u16,
         /// What is wrong there.
         reason: String,
+    },
+    /// No trace of a host.
+    #[error("cannot tell what host {host} did: {why}")]
+    NoTrace {
+        /// Which.
+        host: u16,
+        /// Why, and what helps.
+        why: String,
     },
     /// The kernel does not let us wait.
     #[error("cannot wait for messages: {0}")]

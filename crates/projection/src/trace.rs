@@ -11,6 +11,18 @@ pub struct Trace {
     pub hosts: Vec<Vec<Event>>,
 }
 
+impl Trace {
+    /// The trace of all hosts, from those of each by itself, in the order of their ranks. They have the same minipages.
+    #[must_use]
+    pub fn of_hosts(each: impl IntoIterator<Item = Self>) -> Self {
+        each.into_iter().fold(Self::default(), |mut all, host| {
+            all.minipages = host.minipages;
+            all.hosts.extend(host.hosts);
+            all
+        })
+    }
+}
+
 /// A minipage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shared {

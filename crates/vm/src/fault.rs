@@ -54,8 +54,8 @@ pub trait Serve: Sync {
     fn serve(&self, fault: Fault) -> bool;
 }
 
-/// Areas that can have a handler at the same time.
-const AREAS_MAX: usize = 64;
+/// Areas that can have a handler at the same time: hosts within one process, each with an area, may be many.
+const AREAS_MAX: usize = 1_024;
 
 /// An area, and who serves its faults. Free while it ends at 0.
 struct Area {
