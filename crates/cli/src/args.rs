@@ -213,6 +213,8 @@ pub enum Evaluate {
     Overhead(Overhead),
     /// Measure what it costs to read memory through many views
     Multiview(Multiview),
+    /// Project what a program that shares memory would do with more hosts, on other networks
+    Projection(Projection),
 }
 
 /// Options of `forebay evaluate speculation`.
@@ -347,6 +349,36 @@ Examples:
   forebay evaluate multiview
   forebay evaluate multiview --size 1M --size 8M --views 64 --runs 3
   forebay evaluate multiview --full --json multiview.json --svg multiview.svg";
+
+/// Options of `forebay evaluate projection`.
+#[derive(Debug, Args)]
+#[command(after_help = PROJECTION_HELP)]
+pub struct Projection {
+    /// Hosts, 1 to 1024; several times for several [default: 8, 32, 128, 512 and 1024]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub hosts: Vec<u16>,
+    /// Latency of the network one way, in microseconds; several times for several [default: 2, 10 and 50]
+    #[arg(long = "latency", value_name = "US", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    pub latencies_us: Vec<u32>,
+    /// What each host can send, in Gbit/s
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub gigabits: u32,
+    /// Runs that are measured with two hosts, to check the projection
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub runs: u16,
+    /// Write the results as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+const PROJECTION_HELP: &str = "\
+A relaxation of a grid is recorded with each number of hosts, all within this process, and run again in simulated time by \
+what faults and messages take on this machine. Nothing of that is a measurement but the check: two hosts within one process, \
+projected and measured.
+
+Examples:
+  forebay evaluate projection
+  forebay evaluate projection --hosts 8 --hosts 64 --latency 5 --json projection.json";
 
 /// Options of `forebay completions`.
 #[derive(Debug, Args)]

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use forebay_evaluation::{
-    Error, Profile, Program, Progress, SwappingProgram, memory_control, multiview, overhead, side_effects,
-    speculation,
+    Error, Profile, Program, Progress, SwappingProgram, memory_control, multiview, overhead, projection,
+    side_effects, speculation,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{Chosen, Evaluate, Multiview, Overhead, Speculation, Table};
+use crate::args::{Chosen, Evaluate, Multiview, Overhead, Projection, Speculation, Table};
 use crate::{FAILURE, results};
 
 /// Steps of the bar.
@@ -27,6 +27,7 @@ pub fn run(args: Evaluate) -> anyhow::Result<ExitCode> {
         },
         Evaluate::Overhead(args) => measure_overhead(&args),
         Evaluate::Multiview(args) => measure_views(&args),
+        Evaluate::Projection(args) => project(&args),
     }
 }
 
@@ -119,6 +120,24 @@ fn measure_views(args: &Multiview) -> anyhow::Result<ExitCode> {
     results::write(sink, || outcome.rows())?;
     chart.map_or(Ok(()), |chart| chart.write_text(&outcome.svg()))?;
     Ok(verdict(!outcome.curves.is_empty()))
+}
+
+fn project(args: &Projection) -> anyhow::Result<ExitCode> {
+    let mut options = projection::Options::new();
+    options.runs = args.runs.into();
+    options.bytes_per_second = f64::from(args.gigabits) * 1e9 / 8.0;
+    if !args.hosts.is_empty() {
+        options.hosts.clone_from(&args.hosts);
+    }
+    if !args.latencies_us.is_empty() {
+        options.latencies_ns = args.latencies_us.iter().map(|us| u64::from(*us) * 1_000).collect();
+    }
+    let sink = results::open(args.json.as_deref())?;
+    let outcome =
+        with_bar(|progress| projection::run(&options, progress)).context("the projection failed")?;
+    show(&outcome.table(), args.json.as_deref());
+    results::write(sink, || outcome.rows())?;
+    Ok(verdict(!outcome.cells.is_empty()))
 }
 
 /// The `forebay` that experiments run: this one.

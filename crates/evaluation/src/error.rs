@@ -52,6 +52,9 @@ pub enum Error {
     /// The slow disk or a cold cache could not be had.
     #[error(transparent)]
     Rig(#[from] forebay_testkit::Error),
+    /// Memory could not be shared, or what shared it not be projected.
+    #[error("{0}")]
+    Sharing(String),
     /// SIGINT, SIGTERM or SIGHUP came.
     #[error("interrupted")]
     Interrupted,

@@ -18,6 +18,7 @@ pub mod multiview;
 pub mod overhead;
 mod programs;
 mod progress;
+pub mod projection;
 mod random;
 pub mod side_effects;
 pub mod speculation;

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use forebay_evaluation::{
     Error, Profile, Program, Scale, Side, SwappingProgram, SwappingSize, demo, memory_control, overhead,
-    side_effects, speculation,
+    projection, side_effects, speculation,
 };
+use forebay_meter::Tier;
 use forebay_testkit::{MemoryLimit, SlowDevice, skip};
 use tempfile::TempDir;
 
@@ -188,6 +189,31 @@ fn a_program_that_changes_its_output_where_memory_is_short_is_told() {
     let outcome = memory_control::run(&options, &mut |_| ()).unwrap();
     assert!(!outcome.identical());
     assert!(outcome.table().contains("MiB printed something else"), "{}", outcome.table());
+}
+
+#[test]
+fn a_program_that_shares_memory_is_projected_and_the_projection_checked() {
+    let size = projection::Size { rows: 64, columns: 16, turns: 2, sweeps: 2 };
+    let options = projection::Options {
+        hosts: vec![4, 16],
+        latencies_ns: vec![1_000, 100_000],
+        runs: 2,
+        size,
+        ..Default::default()
+    };
+    let outcome = projection::run(&options, &mut |_| ()).unwrap();
+    assert_eq!((outcome.refused.len(), outcome.cells.len()), (0, 4), "{}", outcome.table());
+    assert_eq!(outcome.measured_s.values().len(), 2);
+    let [near, far, ..] = &outcome.cells[..] else { panic!() };
+    assert!(far.projection.elapsed_ns > near.projection.elapsed_ns + 4 * 99_000, "{}", outcome.table());
+    assert!(outcome.table().contains("PROJECTED, not measured"), "{}", outcome.table());
+    let rows = outcome.rows();
+    assert!(rows.iter().all(|row| row.tier == Tier::Simulated || row.case == "2 hosts/in process/measured"));
+    for (case, metric) in
+        [("16 hosts/100 us", "speedup"), ("2 hosts/in process", "projection_error"), ("1 host", "elapsed")]
+    {
+        assert!(rows.iter().any(|row| row.case == case && row.metric == metric), "{case} {metric}");
+    }
 }
 
 #[test]

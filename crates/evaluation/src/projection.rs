@@ -1,0 +1,151 @@
+//! What a program that shares memory would do with more hosts than this machine has processors: recorded here with as many
+//! hosts within one process, run again in simulated time. A projection, not a measurement; beside it, for two hosts, what was
+//! measured.
+
+mod calibration;
+mod relaxation;
+mod report;
+
+use std::thread;
+
+use forebay_millipage::{Host, in_process};
+use forebay_projection::{Costs, Network, Projection, Trace, project};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::interrupt::Interrupt;
+use crate::progress::Steps;
+use crate::statistics::Series;
+use crate::{Error, Progress};
+use calibration::Calibration;
+pub use relaxation::Size;
+
+/// Hosts of the run that is measured as well as projected: one for each processor of a small machine.
+const MEASURED_HOSTS: u16 = 2;
+
+/// What to project.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Numbers of hosts, each recorded by itself.
+    pub hosts: Vec<u16>,
+    /// Latencies of the networks, in nanoseconds.
+    pub latencies_ns: Vec<u64>,
+    /// What each host can send.
+    pub bytes_per_second: f64,
+    /// Runs that are measured with two hosts.
+    pub runs: usize,
+    /// How much the program has to do.
+    pub size: Size,
+}
+
+impl Options {
+    /// 8 to 1,024 hosts, on networks of today at 10 Gbit/s.
+    pub fn new() -> Self {
+        Self {
+            hosts: vec![8, 32, 128, 512, 1_024],
+            latencies_ns: vec![2_000, 10_000, 50_000],
+            bytes_per_second: 1.25e9,
+            runs: 5,
+            size: Size::FULL,
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What was projected.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What things take on this machine.
+    pub costs: Costs,
+    /// One host, which needs no network.
+    pub alone: Projection,
+    /// One entry for each number of hosts and each network.
+    pub cells: Vec<Cell>,
+    /// Seconds that two hosts within one process took, one value a run.
+    pub measured_s: Series,
+    /// The same run projected, on what is between hosts within one process.
+    pub measured_projected: Projection,
+    /// What could not be recorded, and why: a sentence each.
+    pub refused: Vec<String>,
+}
+
+/// So many hosts on one network.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// How many.
+    pub hosts: u16,
+    /// Of the network.
+    pub latency_ns: u64,
+    /// What it would be like.
+    pub projection: Projection,
+}
+
+/// Measures what things take, records the program, and projects it.
+///
+/// # Errors
+///
+/// No memory for two hosts, or an interrupt. That there is none for more is told in the outcome.
+pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
+    let interrupt = Interrupt::watch();
+    allow_many_files();
+    let mut steps = Steps::new(options.hosts.len() + 3, progress);
+    steps.begin("measuring what faults and messages take");
+    let Calibration { costs, local } = calibration::measure()?;
+    interrupt.check()?;
+    steps.begin("running on two hosts");
+    let measured_s = relaxation::measure(MEASURED_HOSTS, options.size, options.runs)?;
+    let measured_projected = projected(&relaxation::record(MEASURED_HOSTS, options.size)?, &costs, &local)?;
+    steps.begin("recording one host");
+    let alone = projected(&relaxation::record(1, options.size)?, &costs, &local)?;
+    let (mut cells, mut refused) = (Vec::new(), Vec::new());
+    for &hosts in &options.hosts {
+        interrupt.check()?;
+        steps.begin(format!("recording {hosts} hosts"));
+        match relaxation::record(hosts, options.size) {
+            Ok(trace) => {
+                for &latency_ns in &options.latencies_ns {
+                    let network = Network { latency_ns, bytes_per_second: options.bytes_per_second };
+                    let projection = projected(&trace, &costs, &network)?;
+                    cells.push(Cell { hosts, latency_ns, projection });
+                }
+            }
+            Err(error) => refused.push(format!("{hosts} hosts: {error}; give fewer --hosts.")),
+        }
+    }
+    steps.end();
+    Ok(Outcome { costs, alone, cells, measured_s, measured_projected, refused })
+}
+
+fn projected(trace: &Trace, costs: &Costs, network: &Network) -> Result<Projection, Error> {
+    project(trace, costs, network).map_err(|error| Error::Sharing(error.to_string()))
+}
+
+/// What each of so many hosts within this process comes to, each with a thread that does `act`.
+fn on_each<R: Send>(
+    hosts: u16,
+    bytes: usize,
+    act: impl Fn(&Host) -> Result<R, forebay_millipage::Error> + Sync,
+) -> Result<Vec<R>, Error> {
+    let sharing = |error: forebay_millipage::Error| Error::Sharing(error.to_string());
+    let options = forebay_millipage::Options { bytes, ..forebay_millipage::Options::default() };
+    let hosts = in_process(hosts, options).map_err(sharing)?;
+    thread::scope(|scope| {
+        let threads: Vec<_> = hosts.iter().map(|host| scope.spawn(|| act(host))).collect();
+        let ended = threads.into_iter().map(|thread| match thread.join() {
+            Ok(ended) => ended.map_err(sharing),
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        ended.collect()
+    })
+}
+
+/// A host takes two files, and many machines let a process have 1,024 unless it asks for more.
+fn allow_many_files() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Where that is refused, fewer hosts fit, and the outcome tells.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
