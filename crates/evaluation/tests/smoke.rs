@@ -208,7 +208,7 @@ fn a_program_that_shares_memory_is_projected_and_the_projection_checked() {
     assert!(far.projection.elapsed_ns > near.projection.elapsed_ns + 4 * 99_000, "{}", outcome.table());
     assert!(outcome.table().contains("PROJECTED, not measured"), "{}", outcome.table());
     let rows = outcome.rows();
-    assert!(rows.iter().all(|row| row.tier == Tier::Simulated || row.case == "2 hosts/in process/measured"));
+    assert!(rows.iter().all(|row| row.tier == Tier::Simulated || row.case == "2 hosts/in process"));
     for (case, metric) in
         [("16 hosts/100 us", "speedup"), ("2 hosts/in process", "projection_error"), ("1 host", "elapsed")]
     {

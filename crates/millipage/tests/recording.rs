@@ -2,10 +2,10 @@
 
 use std::thread;
 
-use forebay_millipage::{Error, Host, Options, Placement, in_process};
+use forebay_millipage::{Error, Granularity, Host, Options, Placement, in_process};
 use forebay_projection::{Costs, Event, Network, Shared, Trace, project};
 
-const SMALL: Options = Options { bytes: 1 << 20, views: 16, at: None };
+const SMALL: Options = Options { bytes: 1 << 20, views: 16, at: None, granularity: Granularity::Fine };
 const ROOM: usize = 10_000;
 
 /// What all hosts did as each did `act`.

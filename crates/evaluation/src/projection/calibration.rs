@@ -10,8 +10,8 @@ use super::on_each;
 use crate::{Error, statistics::Series};
 
 /// How often each thing is done for one value, and how many values there are.
-const TIMES: usize = 400;
-const VALUES: usize = 7;
+const TIMES: usize = 128;
+const VALUES: usize = 5;
 /// Of the contents that are sent.
 const ROW_BYTES: usize = 64;
 /// What one thread copies to another.

@@ -7,7 +7,6 @@ use forebay_millipage::{Error, Host, Placement, Rows};
 use forebay_projection::Trace;
 
 use super::on_each;
-use crate::statistics::Series;
 
 /// What a host may do in a run, at most.
 const EVENTS_MAX: usize = 100_000;
@@ -35,18 +34,15 @@ impl Size {
     }
 }
 
-/// Seconds that it takes, one value a run.
-pub fn measure(hosts: u16, size: Size, runs: usize) -> Result<Series, crate::Error> {
-    let longest = |_| {
-        let each = on_each(hosts, size.bytes(), |host| {
-            let grid = begin(host, size)?;
-            let begun = Instant::now();
-            relax(host, &grid, size)?;
-            Ok(begun.elapsed().as_secs_f64())
-        })?;
-        Ok(each.into_iter().fold(0.0, f64::max))
-    };
-    (0..runs).map(longest).collect()
+/// Seconds that it takes.
+pub fn measure(hosts: u16, size: Size) -> Result<f64, crate::Error> {
+    let each = on_each(hosts, size.bytes(), |host| {
+        let grid = begin(host, size)?;
+        let begun = Instant::now();
+        relax(host, &grid, size)?;
+        Ok(begun.elapsed().as_secs_f64())
+    })?;
+    Ok(each.into_iter().fold(0.0, f64::max))
 }
 
 /// What each host does.
