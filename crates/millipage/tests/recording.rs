@@ -35,7 +35,7 @@ fn faults_and_calls_are_recorded_in_their_order() {
     let trace = recorded(2, |host| {
         let rows = host.rows::<u64>(2, 8, Placement::On(0)).unwrap();
         if host.rank() == 1 {
-            rows.row(1).get(3);
+            rows.row(1).touch();
             rows.row(1).set(3, 1);
             host.lock(5).unwrap();
             host.unlock(5).unwrap();
@@ -71,7 +71,7 @@ fn what_was_recorded_runs_again_in_simulated_time() {
             let mine = usize::from(host.rank()) * 2;
             rows.row(mine).set(0, round);
             host.barrier().unwrap();
-            rows.row((mine + 2) % 64).get(0);
+            rows.row((mine + 2) % 64).touch();
             host.barrier().unwrap();
         }
     });
