@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use forebay_coherence::{Access, Counts, Effects, HostId, Message, Minipage, Waiter};
+use forebay_coherence::{Access, Effects, HostId, MESSAGE_BYTES, Message, Minipage, Waiter};
 use forebay_sigsafe::general as n;
 use forebay_vm::{
     Allowed, PAGE_BYTES, Protection, Views,
@@ -22,6 +22,7 @@ use crate::{
     Error,
     cells::{Cells, Found, futex},
     transport::{Closed, Contents, Sink, Transport},
+    usage::{Clock, Traffic, Usage},
 };
 
 /// The shared memory as this host sees it.
@@ -93,7 +94,9 @@ pub struct Engine {
     failure: Option<Error>,
     /// Others know of it.
     failure_told: bool,
-    counts_taken: Counts,
+    traffic: Traffic,
+    /// What was asked for already.
+    usage_taken: Usage,
 }
 
 impl Engine {
@@ -108,21 +111,23 @@ impl Engine {
             arrived,
             failure: None,
             failure_told: false,
-            counts_taken: Counts::default(),
+            traffic: Traffic::default(),
+            usage_taken: Usage::default(),
         }
     }
 
-    /// Figures since they were last taken.
-    pub fn take_counts(&mut self) -> Counts {
+    /// What the host did since that was last asked for, and where the clock's time went.
+    pub fn take_usage(&mut self, clock: &Clock) -> Usage {
         let counts = self.machine.take_counts();
-        self.counts_taken += counts;
-        counts
+        let usage = Usage { counts, traffic: std::mem::take(&mut self.traffic), times: clock.take() };
+        self.usage_taken += usage;
+        usage
     }
 
-    /// Figures since the beginning.
-    pub fn all_counts(&mut self) -> Counts {
-        self.take_counts();
-        self.counts_taken
+    /// The same since the beginning.
+    pub fn all_usage(&mut self, clock: &Clock) -> Usage {
+        self.take_usage(clock);
+        self.usage_taken
     }
 
     /// A waiter for a call, and what the call waits for.
@@ -145,18 +150,25 @@ impl Engine {
         cells: &Cells,
         act: impl FnOnce(&mut forebay_coherence::Host, &mut Acts<'_>) -> R,
     ) -> R {
-        let Self { machine, layout, transport, waits, failure, .. } = self;
-        act(machine, &mut Acts { transport: transport.as_mut(), layout, memory, cells, waits, failure })
+        let Self { machine, layout, transport, waits, failure, traffic, .. } = self;
+        act(
+            machine,
+            &mut Acts { transport: transport.as_mut(), layout, memory, cells, waits, failure, traffic },
+        )
     }
 
     /// Does what there is to do. How much that was.
     pub fn progress(&mut self, memory: &Memory, cells: &Cells) -> usize {
         let mut arrived = std::mem::take(&mut self.arrived);
-        let mut sink = Arrivals { layout: &self.layout, views: &memory.views, arrived: &mut arrived };
+        let mut sink =
+            Arrivals { layout: &self.layout, views: &memory.views, arrived: &mut arrived, bytes: 0 };
         if let Err(error) = self.transport.receive(&mut sink) {
             self.failure.get_or_insert(error);
         }
+        let received_bytes = sink.bytes;
         let mut done = arrived.len();
+        self.traffic.messages_received += done as u64;
+        self.traffic.bytes_received += received_bytes;
         self.act(memory, cells, |machine, acts| {
             for (from, message) in arrived.drain(..) {
                 machine.receive(from, message, acts);
@@ -220,11 +232,14 @@ pub struct Acts<'a> {
     cells: &'a Cells,
     waits: &'a mut HashMap<u64, Arc<Wait>>,
     failure: &'a mut Option<Error>,
+    traffic: &'a mut Traffic,
 }
 
 impl Effects for Acts<'_> {
     fn send(&mut self, to: HostId, message: Message) {
         let contents = contents(self.layout, &self.memory.views, message);
+        self.traffic.messages_sent += 1;
+        self.traffic.bytes_sent += wire_bytes(contents);
         if let Err(error) = self.transport.send(to, message, contents) {
             self.failure.get_or_insert(error);
         }
@@ -265,6 +280,7 @@ struct Arrivals<'a> {
     layout: &'a Layout,
     views: &'a Views,
     arrived: &'a mut Vec<(HostId, Message)>,
+    bytes: u64,
 }
 
 impl Sink for Arrivals<'_> {
@@ -273,6 +289,7 @@ impl Sink for Arrivals<'_> {
     }
 
     fn take(&mut self, from: HostId, message: Message) {
+        self.bytes += wire_bytes(self.room(message));
         self.arrived.push((from, message));
     }
 }
@@ -282,4 +299,9 @@ fn contents(layout: &Layout, views: &Views, message: Message) -> Option<Contents
     let Message::Contents { minipage, .. } = message else { return None };
     let place = layout.place(minipage.0)?;
     Some(Contents { address: views.privileged(place.offset), bytes: place.bytes })
+}
+
+/// What a message takes on the wire.
+fn wire_bytes(contents: Option<Contents>) -> u64 {
+    (MESSAGE_BYTES + contents.map_or(0, |contents| contents.bytes)) as u64
 }

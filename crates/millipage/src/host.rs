@@ -14,6 +14,7 @@ use std::{
 use bytemuck::Pod;
 use forebay_coherence::{Access, Barrier, Counts, HostId, Lock, Minipage};
 use forebay_projection::{Event, Trace};
+use forebay_sigsafe::ticks;
 use forebay_vm::{
     Object, PAGE_BYTES, Views,
     fault::{Fault, Serve, Served, serve},
@@ -31,6 +32,7 @@ use crate::{
     shared::{Rows, Value},
     transport::{Transport, local},
     urgency::run_at_once,
+    usage::{Activity, Clock, Usage},
 };
 
 /// How long a thread looks for messages before it sleeps.
@@ -117,6 +119,7 @@ pub struct Shared {
     cells: Cells,
     bell: Arc<Bell>,
     engine: Mutex<Engine>,
+    clock: Clock,
     leaving: AtomicBool,
     /// Whether the process ends with this host.
     is_process: bool,
@@ -162,6 +165,7 @@ impl Host {
             cells: Cells::new(),
             bell,
             engine: Mutex::new(engine),
+            clock: Clock::new(),
             leaving: AtomicBool::new(false),
             is_process: meeting.is_some(),
             told: AtomicBool::new(false),
@@ -295,10 +299,16 @@ impl Host {
         trace.map_err(|why| Error::NoTrace { host: self.rank(), why })
     }
 
-    /// Figures since they were last taken.
+    /// What this host did, and where its time went, since that was last asked for.
+    #[must_use]
+    pub fn take_usage(&self) -> Usage {
+        self.shared.engine().take_usage(&self.shared.clock)
+    }
+
+    /// [`Host::take_usage`], without traffic and times.
     #[must_use]
     pub fn take_counts(&self) -> Counts {
-        self.shared.engine().take_counts()
+        self.take_usage().counts
     }
 
     /// Waits until all hosts leave, and serves them meanwhile. What locks this host has it gives up. Whoever waits for it
@@ -320,7 +330,7 @@ impl Host {
             wait
         };
         shared.wait(&wait, "leave()")?;
-        meeting.leave(&shared.engine().all_counts());
+        meeting.leave(&shared.engine().all_usage(&shared.clock));
         Ok(())
     }
 }
@@ -385,6 +395,7 @@ impl Shared {
 
     /// Does what a thread has come to. In a signal handler too.
     fn recorded<R>(&self, event: Event, act: impl FnOnce() -> R) -> R {
+        let act = || self.clock.time(Activity::of(event), act);
         let Some(recorder) = self.recorder.get() else { return act() };
         recorder.note(event);
         let result = act();
@@ -488,12 +499,16 @@ impl Shared {
         run_at_once();
         let mut spin_until = Instant::now() + SPIN;
         while !self.leaving.load(Relaxed) {
+            let begun = ticks();
             let (done, failure) = {
                 let mut engine = self.engine();
                 (engine.progress(&self.memory, &self.cells), engine.failure().map(ToString::to_string))
             };
             if let Some(failure) = failure {
                 return self.fail(&failure);
+            }
+            if done > 0 {
+                self.clock.add(Activity::Service, begun);
             }
             // One that was woken in a fault is about to say so.
             if done > 0 || self.cells.are_open() {

@@ -27,10 +27,12 @@ mod recorder;
 mod shared;
 pub mod transport;
 mod urgency;
+mod usage;
 
 pub use host::{EXIT_LOST, Granularity, Host, Options, in_process};
 pub use join::join;
 pub use shared::{Row, Rows, Value};
+pub use usage::{Times, Traffic, Usage};
 
 /// How minipages are spread over the hosts at first. A minipage's home manages it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,8 +1,15 @@
 //! Hosts in one process, each with a thread that computes.
 
-use std::{fs::File, io::Read, sync::atomic::Ordering::SeqCst, thread};
+use std::{
+    fs::File,
+    io::Read,
+    sync::atomic::Ordering::SeqCst,
+    thread,
+    time::{Duration, Instant},
+};
 
-use forebay_millipage::{Error, Granularity, Host, Options, Placement, in_process};
+use forebay_coherence::MESSAGE_BYTES;
+use forebay_millipage::{Error, Granularity, Host, Options, Placement, Usage, in_process};
 
 fn each(hosts: u16, options: Options, act: impl Fn(&Host) + Sync) {
     let hosts = in_process(hosts, options).unwrap();
@@ -99,6 +106,33 @@ fn rows_of_several_pages_travel_whole() {
             assert!((0..1_500).all(|column| rows.row(index).get(column) == round ^ column as u64));
             host.barrier().unwrap();
         }
+    });
+}
+
+#[test]
+fn a_host_tells_what_it_did_and_where_its_time_went() {
+    each(2, SMALL, |host| {
+        let rows = host.rows::<u64>(4, 32, Placement::On(0)).unwrap();
+        let begun = Instant::now();
+        let _ = host.take_usage();
+        if host.rank() == 1 {
+            (0..4).for_each(|row| assert_eq!(rows.row(row).get(0), 0));
+            rows.row(0).set(0, 1);
+        }
+        let usage = host.take_usage();
+        let Usage { counts, traffic, times } = usage;
+        assert!(times.elapsed <= begun.elapsed() && times.computing() <= times.elapsed, "{usage:?}");
+        if host.rank() == 1 {
+            assert_eq!((counts.read_faults, counts.write_faults), (4, 1));
+            assert!(times.read_faults > times.barriers && times.write_faults > Duration::ZERO, "{usage:?}");
+            // Four rows, and a grant.
+            assert_eq!(traffic.messages_received, 5);
+            assert_eq!(traffic.bytes_received, 5 * MESSAGE_BYTES as u64 + 4 * 32 * 8);
+            assert!(traffic.bytes_sent >= 5 * MESSAGE_BYTES as u64, "{usage:?}");
+        } else {
+            assert_eq!((times.read_faults, times.write_faults), (Duration::ZERO, Duration::ZERO));
+        }
+        host.barrier().unwrap();
     });
 }
 

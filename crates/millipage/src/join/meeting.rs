@@ -10,14 +10,14 @@ use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use forebay_coherence::{Counts, HostId};
+use forebay_coherence::HostId;
 use forebay_rendezvous::{Seat, environment};
 use rustix::{
     fs::{FileType, fstat},
     io::{FdFlags, fcntl_setfd},
 };
 
-use crate::Error;
+use crate::{Error, usage::Usage};
 
 /// What begins how something went.
 const WELL: u8 = 1;
@@ -95,10 +95,11 @@ impl Meeting {
     }
 
     /// Leaves, and tells the figures to whoever keeps statistics.
-    pub fn leave(self, counts: &Counts) {
+    pub fn leave(self, usage: &Usage) {
         if let Place::Launcher(seat) = self.place {
-            let lines = counts.named().map(|(name, count)| format!("{name}\t{count}\n"));
-            seat.leave(lines.concat().as_bytes());
+            let lines: String =
+                usage.named().iter().map(|(name, figure)| format!("{name}\t{figure}\n")).collect();
+            seat.leave(lines.as_bytes());
         }
     }
 }

@@ -60,12 +60,20 @@ pub fn join(options: Options) -> Result<Host, Error> {
 fn terms(options: Options) -> Result<Terms, Error> {
     let bytes = variable(environment::SIZE, "a number of bytes")?.unwrap_or(options.bytes);
     let views = variable(environment::VIEWS, "a number of views")?.unwrap_or(options.views);
-    let wire = variable::<Wire>(environment::TRANSPORT, "shm, tcp or auto")?.unwrap_or_default();
+    let wire = wire()?;
     if views == 0 || views > VIEWS_MAX {
         return Err(Error::ViewCount { wanted: views, most: VIEWS_MAX });
     }
     let granularity = options.granularity;
     Ok(Terms { bytes, views: granularity.views(views), granularity, at: options.at, wire })
+}
+
+/// What messages go over.
+///
+/// # Errors
+/// The variable says something else.
+pub fn wire() -> Result<Wire, Error> {
+    Ok(variable::<Wire>(environment::TRANSPORT, "shm, tcp or auto")?.unwrap_or_default())
 }
 
 /// The memory object, if there is memory for those of all hosts `here`.

@@ -11,6 +11,7 @@ use forebay_coherence::{HostId, Message};
 use crate::Error;
 pub use local::Local;
 pub(crate) use local::local;
+pub use ucx::ping_pong;
 pub(crate) use ucx::{Ucx, Worker};
 
 /// What messages between processes go over.

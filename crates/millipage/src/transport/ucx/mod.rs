@@ -3,6 +3,7 @@
 //!
 //! UCX is never called in a signal handler, and by one thread at a time. Its callbacks only note what happened.
 
+mod ping_pong;
 mod worker;
 
 use std::{
@@ -22,6 +23,7 @@ use super::{
     liveness::{Liveness, SILENCE, TICK},
 };
 use crate::Error;
+pub use ping_pong::ping_pong;
 pub use worker::Worker;
 
 /// The active message that everything goes in.
@@ -111,7 +113,8 @@ impl Ucx {
         on_this_machine: &[bool],
     ) -> Result<Self, Error> {
         let inbox = Box::<Inbox>::default();
-        receive_into(&worker, &inbox)?;
+        // SAFETY: the inbox is dropped after the worker.
+        unsafe { worker.receive(Some(on_arrival), (&raw const *inbox).cast_mut().cast())? };
         let rank = |host| Rank { host: HostId(host as u16), inbox: &raw const *inbox };
         let ranks: Box<[Rank]> = (0..addresses.len()).map(rank).collect();
         let liveness = Liveness::new(me, addresses.len());
@@ -304,29 +307,6 @@ impl Drop for Ucx {
     }
 }
 
-/// Has what comes noted in `inbox`.
-fn receive_into(worker: &Worker, inbox: &Inbox) -> Result<(), Error> {
-    // SAFETY: zeros are values of all fields; those that are set are named in the mask. The inbox is dropped after UCX has
-    // called back for the last time.
-    let status = unsafe {
-        let mut params: ucx::ucp_am_handler_param_t = std::mem::zeroed();
-        params.field_mask = (ucx::UCP_AM_HANDLER_PARAM_FIELD_ID
-            | ucx::UCP_AM_HANDLER_PARAM_FIELD_FLAGS
-            | ucx::UCP_AM_HANDLER_PARAM_FIELD_CB
-            | ucx::UCP_AM_HANDLER_PARAM_FIELD_ARG)
-            .into();
-        params.id = ACTIVE_MESSAGE;
-        params.flags = ucx::UCP_AM_FLAG_WHOLE_MSG | ucx::UCP_AM_FLAG_PERSISTENT_DATA;
-        params.cb = Some(on_arrival);
-        params.arg = ptr::from_ref(inbox).cast_mut().cast();
-        worker.ucp.ucp_worker_set_am_recv_handler(worker.worker, &raw const params)
-    };
-    if status == ucx::UCS_OK {
-        return Ok(());
-    }
-    Err(Error::Ucx { what: "active messages", reason: worker.ucp.describe(status).into() })
-}
-
 /// A message has come, or its beginning: the data may be with it, or still with the sender.
 unsafe extern "C" fn on_arrival(
     inbox: *mut c_void,
@@ -336,7 +316,7 @@ unsafe extern "C" fn on_arrival(
     bytes: usize,
     _: *const ucx::ucp_am_recv_param_t,
 ) -> ucs_status_t {
-    // SAFETY: the argument of `receive_into`; the header is that long.
+    // SAFETY: the argument that was given with this function; the header is that long.
     let (inbox, header) =
         unsafe { (&*inbox.cast::<Inbox>(), slice::from_raw_parts(header.cast::<u8>(), header_bytes)) };
     let Some((from, said)) = parse(header) else {

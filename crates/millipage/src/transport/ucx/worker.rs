@@ -11,6 +11,7 @@ use forebay_ucx_sys as ucx;
 use forebay_ucx_sys::{Begun, Ucp, ucp_context_h, ucp_ep_h, ucp_worker_h, ucs_status_t};
 use rustix::process::Signal;
 
+use super::ACTIVE_MESSAGE;
 use crate::{Error, transport::Wire};
 
 /// Signals that UCX handles unless told not to. Two of them are how faults come to us.
@@ -80,6 +81,35 @@ impl Worker {
             self.ucp.ucp_worker_release_address(self.worker, address);
             Ok(bytes)
         }
+    }
+
+    /// Has `on_arrival` called with `argument` for each message that comes.
+    ///
+    /// # Errors
+    /// UCX refuses.
+    ///
+    /// # Safety
+    /// The function can be called with the argument until the worker is dropped.
+    pub unsafe fn receive(
+        &self,
+        on_arrival: ucx::ucp_am_recv_callback_t,
+        argument: *mut c_void,
+    ) -> Result<(), Error> {
+        // SAFETY: zeros are values of all fields; those that are set are named in the mask. Of the rest the caller speaks.
+        let status = unsafe {
+            let mut params: ucx::ucp_am_handler_param_t = std::mem::zeroed();
+            params.field_mask = (ucx::UCP_AM_HANDLER_PARAM_FIELD_ID
+                | ucx::UCP_AM_HANDLER_PARAM_FIELD_FLAGS
+                | ucx::UCP_AM_HANDLER_PARAM_FIELD_CB
+                | ucx::UCP_AM_HANDLER_PARAM_FIELD_ARG)
+                .into();
+            params.id = ACTIVE_MESSAGE;
+            params.flags = ucx::UCP_AM_FLAG_WHOLE_MSG | ucx::UCP_AM_FLAG_PERSISTENT_DATA;
+            params.cb = on_arrival;
+            params.arg = argument;
+            self.ucp.ucp_worker_set_am_recv_handler(self.worker, &raw const params)
+        };
+        check(self.ucp, "active messages", status)
     }
 
     /// A way to another one. `on_error` is called with `argument` when it breaks; not on the same machine but over TCP,
