@@ -1,28 +1,26 @@
 //! Runs one of the five programs, tells how long it took, checks its result, and shows what each host did:
 //!
 //! ```text
-//! cargo run --release -p forebay-kernels --example kernels -- --hosts 2 sor
+//! cargo build --release -p forebay-kernels --example kernels
+//! forebay share -n 2 -- target/release/examples/kernels sor
 //! ```
 //!
-//! By default each takes some seconds on one host. `--hosts 0` is the sequential form on ordinary memory.
+//! By default each takes some seconds on one host. `--hosts 2` makes hosts within one process, `--hosts 0` runs the sequential
+//! form on ordinary memory.
 #![forbid(unsafe_code)]
 
-use std::{
-    fmt::Debug,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fmt::Debug, thread, time::Instant};
 
 use clap::{Parser, Subcommand};
 use forebay_kernels::{is, lu, sor, tsp, water};
-use forebay_millipage::{Error, Granularity, Host, Options, in_process};
+use forebay_millipage::{Error, Granularity, Host, Options, in_process, join};
 
 /// Runs a program on shared memory.
 #[derive(Parser)]
 struct Arguments {
-    /// Hosts that share the memory, in this process; 0 for none: the sequential form
-    #[arg(long, default_value_t = 1)]
-    hosts: u16,
+    /// Hosts in this process; 0 for the sequential form. Without it, this process joins the job that it was started for
+    #[arg(long)]
+    hosts: Option<u16>,
     /// Size of the shared memory in MiB
     #[arg(long, default_value_t = 256)]
     size: usize,
@@ -122,7 +120,7 @@ fn run<R: Debug + Send>(
     sequential: impl FnOnce() -> R,
     parallel: impl Fn(&Host) -> Result<R, Error> + Sync,
 ) -> Result<(), Error> {
-    if arguments.hosts == 0 {
+    if arguments.hosts == Some(0) {
         let start = Instant::now();
         let outcome = sequential();
         println!("sequential: {:.3} s, {outcome:?}", start.elapsed().as_secs_f64());
@@ -130,20 +128,27 @@ fn run<R: Debug + Send>(
     }
     let granularity = if arguments.pages { Granularity::Page } else { Granularity::Fine };
     let options = Options { bytes: arguments.size << 20, views: arguments.views, at: None, granularity };
-    let hosts = in_process(arguments.hosts, options)?;
-    let part = |host: &Host| -> Result<(Duration, R), Error> {
-        host.barrier()?;
-        let start = Instant::now();
-        let outcome = parallel(host)?;
-        Ok((start.elapsed(), outcome))
+    let Some(hosts) = arguments.hosts else {
+        let host = join(options)?;
+        part(&host, parallel)?;
+        return host.leave();
     };
+    let hosts = in_process(hosts, options)?;
     thread::scope(|scope| {
-        let threads: Vec<_> = hosts.iter().map(|host| scope.spawn(|| part(host))).collect();
-        for (host, thread) in hosts.iter().zip(threads) {
-            let (time, outcome) = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            println!("host {}: {:.3} s, {outcome:?}", host.rank(), time.as_secs_f64());
-            println!("  {:?}", host.take_counts());
+        let threads: Vec<_> = hosts.iter().map(|host| scope.spawn(|| part(host, &parallel))).collect();
+        for thread in threads {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
         Ok(())
     })
+}
+
+/// One host's part, and what it tells of it.
+fn part<R: Debug>(host: &Host, parallel: impl Fn(&Host) -> Result<R, Error>) -> Result<(), Error> {
+    host.barrier()?;
+    let start = Instant::now();
+    let outcome = parallel(host)?;
+    let time = start.elapsed().as_secs_f64();
+    println!("host {}: {time:.3} s, {outcome:?}\n  {:?}", host.rank(), host.take_counts());
+    Ok(())
 }
