@@ -256,9 +256,9 @@ impl Molecule {
         for (end, other) in [(0, 1), (1, 0)] {
             let stretch = lengths[end] - BOND;
             energy += 0.5 * BOND_STIFFNESS * stretch * stretch;
-            for axis in 0..3 {
-                let along = sides[end][axis] / lengths[end];
-                let bend = turn * (sides[other][axis] / lengths[other] - cosine * along) / lengths[end];
+            for (axis, (side, other_side)) in sides[end].iter().zip(sides[other]).enumerate() {
+                let along = side / lengths[end];
+                let bend = turn * (other_side / lengths[other] - cosine * along) / lengths[end];
                 let force = bend - BOND_STIFFNESS * stretch * along;
                 self.forces[3 * (end + 1) + axis] += force;
                 self.forces[axis] -= force;
