@@ -17,6 +17,9 @@ pub struct Parameters {
     pub seed: u64,
 }
 
+/// Tours that a host takes at a time, and that share a minipage.
+const TOGETHER: usize = 4;
+
 /// The result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -32,7 +35,7 @@ pub struct Outcome {
 /// As for [`Host::rows`] and [`Host::barrier`].
 pub fn parallel(host: &Host, parameters: &Parameters) -> Result<Outcome, Error> {
     let map = Map::new(parameters);
-    let pool = host.rows::<u32>(map.tours(parameters.level), 4, Placement::On(0))?;
+    let pool = host.rows_in_chunks::<u32>(map.tours(parameters.level), 4, TOGETHER, Placement::On(0))?;
     let next = host.rows::<u32>(1, 1, Placement::On(0))?.row(0);
     let shortest = host.value::<u32>(Placement::On(0))?;
     if host.rank() == 0 {
@@ -44,8 +47,14 @@ pub fn parallel(host: &Host, parameters: &Parameters) -> Result<Outcome, Error> 
     host.barrier()?;
     shortest.row().prefetch();
     let mut taken = 0;
+    // Tours that are taken and not gone through.
+    let mut own = 0..0;
     loop {
-        let index = next.atomic(0).fetch_add(1, SeqCst) as usize;
+        let index = own.next().unwrap_or_else(|| {
+            let first = next.atomic(0).fetch_add(TOGETHER as u32, SeqCst) as usize;
+            own = first + 1..first + TOGETHER;
+            first
+        });
         if index >= pool.len() {
             break;
         }
