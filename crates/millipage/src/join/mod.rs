@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use forebay_rendezvous::environment;
 use forebay_vm::{Object, Views, free_bytes, layout::VIEWS_MAX};
-pub use meeting::Meeting;
 use meeting::variable;
 use terms::Terms;
+
+pub use meeting::Meeting;
+pub use terms::Whereabouts;
 
 use crate::{
     Error, Host, Options,
@@ -41,8 +43,9 @@ pub fn join(options: Options) -> Result<Host, Error> {
     let mut meeting = Meeting::find()?;
     let (me, hosts) = (meeting.me, meeting.hosts);
     let (terms, all) = meeting.agree(terms(options), Terms::to_bytes)?;
-    let here = terms.compare(&all)?;
-    let (object, _) = meeting.agree(memory(&terms, here.iter().filter(|here| **here).count()), |_| vec![])?;
+    let places = terms.compare(&all)?;
+    let hosts_here = places.iter().filter(|place| place.on_this_machine).count();
+    let (object, _) = meeting.agree(memory(&terms, hosts_here), |_| vec![])?;
     let views = map(&object, &terms, &mut meeting)?;
     let bell = Arc::new(Bell::new().map_err(|errno| Error::Wait(errno.into()))?);
     let transport: Box<dyn Transport> = if hosts == 1 {
@@ -50,7 +53,7 @@ pub fn join(options: Options) -> Result<Host, Error> {
     } else {
         let worker = Worker::new(terms.wire).and_then(|worker| Ok((worker.address()?, worker)));
         let ((_, worker), addresses) = meeting.agree(worker, |(address, _)| address.clone())?;
-        let (ucx, _) = meeting.agree(Ucx::new(worker, me, &addresses, &here), |_| vec![])?;
+        let (ucx, _) = meeting.agree(Ucx::new(worker, me, &addresses, &places), |_| vec![])?;
         Box::new(ucx)
     };
     let granularity = options.granularity;

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use rustix::process::{Pid, getpid};
+
 use crate::{Error, Granularity, transport::Wire};
 
 /// What hosts say to each other while they join, and afterwards. Another one has another number.
@@ -17,7 +19,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// A line for each, and one for the machine that this host is on, which need not be the same.
+    /// A line for each, and two that differ: for the machine that this host is on, and for its process there.
     pub fn to_bytes(&self) -> Vec<u8> {
         let at = self.at.map_or_else(|| "anywhere".into(), |at| format!("{at:#x}"));
         let lines = [
@@ -28,21 +30,24 @@ impl Terms {
             format!("granularity {:?}", self.granularity),
             format!("transport {}", self.wire),
             format!("address {at}"),
-            format!("{MACHINE} {}", machine()),
+            format!("{MACHINE}{}", machine()),
+            format!("{PROCESS}{} {}", processes(), getpid()),
         ];
         lines.join("\n").into_bytes()
     }
 
-    /// Compares what all hosts have said. Which of them are on this machine.
+    /// Compares what all hosts have said. Where each of them is.
     ///
     /// # Errors
     /// They do not have the same.
-    pub fn compare(&self, all: &[Vec<u8>]) -> Result<Vec<bool>, Error> {
+    pub fn compare(&self, all: &[Vec<u8>]) -> Result<Vec<Whereabouts>, Error> {
         let all: Vec<_> = all.iter().map(|said| String::from_utf8_lossy(said)).collect();
         let first = all.first().map(|said| &**said).unwrap_or_default();
         for (host, said) in all.iter().enumerate() {
-            let alike = first.lines().zip(said.lines()).filter(|(line, _)| !line.starts_with(MACHINE));
-            if let Some((line, other)) = alike.clone().find(|(line, other)| line != other) {
+            let differs = |(line, other): &(&str, &str)| {
+                line != other && !line.starts_with(MACHINE) && !line.starts_with(PROCESS)
+            };
+            if let Some((line, other)) = first.lines().zip(said.lines()).find(differs) {
                 let (what, first) = line.split_once(' ').unwrap_or_default();
                 let (_, theirs) = other.split_once(' ').unwrap_or_default();
                 return Err(Error::Mismatch {
@@ -53,16 +58,38 @@ impl Terms {
                 });
             }
         }
-        let here = format!("{MACHINE} {}", machine());
-        Ok(all.iter().map(|said| said.lines().any(|line| line == here)).collect())
+        Ok(all.iter().map(|said| whereabouts(said)).collect())
     }
 }
 
-const MACHINE: &str = "machine";
+/// Where a host is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whereabouts {
+    /// On the same machine as this one.
+    pub on_this_machine: bool,
+    /// Its process, if this one can see it.
+    pub process: Option<Pid>,
+}
 
-/// Tells machines apart.
+const MACHINE: &str = "machine ";
+const PROCESS: &str = "process ";
+
+fn whereabouts(said: &str) -> Whereabouts {
+    let value = |name: &str| said.lines().find_map(|line| line.strip_prefix(name));
+    let on_this_machine = value(MACHINE) == Some(&machine());
+    let (space, number) = value(PROCESS).and_then(|value| value.split_once(' ')).unwrap_or_default();
+    let process = number.parse().ok().and_then(Pid::from_raw);
+    Whereabouts { on_this_machine, process: process.filter(|_| on_this_machine && space == processes()) }
+}
+
+/// Tells machines apart, and boots of one.
 fn machine() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().into()
+}
+
+/// Tells apart what numbers of processes belong to.
+fn processes() -> String {
+    fs::read_link("/proc/self/ns/pid").unwrap_or_default().to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Which hosts are still there. What is connected tells of a process that ended, but not of one that is stopped, nor of a
-//! link that is down; so every host says something to every other one now and then, and silence is a loss.
+//! Which hosts are still there. A connection tells of a process that ended, but not of one that is stopped, nor of a link
+//! that is down; so every host says something to every other one now and then, and silence is a loss.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ mod worker;
 use std::{
     cell::{Cell, RefCell},
     ffi::c_void,
-    os::fd::BorrowedFd,
+    os::fd::{BorrowedFd, OwnedFd},
     ptr, slice,
     time::Instant,
 };
@@ -18,11 +18,16 @@ use forebay_coherence::{HostId, MESSAGE_BYTES, Message};
 use forebay_ucx_sys as ucx;
 use forebay_ucx_sys::{Begun, Ucp, ucp_ep_h, ucs_status_t};
 
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{PidfdFlags, pidfd_open},
+};
+
 use super::{
     Contents, Sink, Transport,
     liveness::{Liveness, SILENCE, TICK},
 };
-use crate::Error;
+use crate::{Error, join::Whereabouts};
 pub use ping_pong::ping_pong;
 pub use worker::Worker;
 
@@ -55,6 +60,8 @@ pub struct Ucx {
     /// What an endpoint's callback is told: its rank.
     _ranks: Box<[Rank]>,
     liveness: Liveness,
+    /// Those of hosts that this one can see end.
+    processes: Vec<(HostId, OwnedFd)>,
     next_tick: Instant,
     last_tick: Instant,
 }
@@ -102,7 +109,7 @@ struct Receiving {
 }
 
 impl Ucx {
-    /// The end of host `me`, whose worker it is, to the hosts with these addresses, some of which are on this machine.
+    /// The end of host `me`, whose worker it is, to the hosts with these addresses.
     ///
     /// # Errors
     /// One cannot be reached.
@@ -110,7 +117,7 @@ impl Ucx {
         worker: Worker,
         me: HostId,
         addresses: &[Vec<u8>],
-        on_this_machine: &[bool],
+        places: &[Whereabouts],
     ) -> Result<Self, Error> {
         let inbox = Box::<Inbox>::default();
         // SAFETY: the inbox is dropped after the worker.
@@ -126,13 +133,15 @@ impl Ucx {
             inbox,
             _ranks: ranks,
             liveness,
+            processes: places.iter().enumerate().filter_map(held).collect(),
             next_tick: now,
             last_tick: now,
         };
         for (host, address) in addresses.iter().enumerate() {
             let connect = || {
                 let argument = (&raw const all._ranks[host]).cast_mut().cast();
-                let connected = all.worker.connect(address, on_this_machine[host], Some(on_error), argument);
+                let connected =
+                    all.worker.connect(address, places[host].on_this_machine, Some(on_error), argument);
                 connected.map_err(|reason| Error::Lost { host: host as u16, reason })
             };
             let endpoint = if host == me.index() { None } else { Some(connect()?) };
@@ -222,7 +231,7 @@ impl Ucx {
         Ok(begun == Begun::Done)
     }
 
-    /// Tells those that this host is there who might doubt it, and looks who is silent.
+    /// Tells those that this host is there who might doubt it, and looks who has ended or is silent.
     fn tick(&mut self, now: Instant) -> Result<(), Error> {
         let passed = now - self.last_tick;
         (self.last_tick, self.next_tick) = (now, now + TICK);
@@ -231,6 +240,9 @@ impl Ucx {
         for host in untold {
             self.say(host, Said::Here, NOTHING)?;
         }
+        if let Some(host) = self.ended() {
+            return Err(Error::Lost { host: host.0, reason: "its process has ended".into() });
+        }
         match self.liveness.lost() {
             Some(host) => {
                 let reason = format!("nothing was heard of it for {} s", SILENCE.as_secs());
@@ -238,6 +250,15 @@ impl Ucx {
             }
             None => Ok(()),
         }
+    }
+
+    /// A host whose process has ended.
+    fn ended(&self) -> Option<HostId> {
+        let mut files: Vec<_> =
+            self.processes.iter().map(|(_, process)| PollFd::new(process, PollFlags::IN)).collect();
+        poll(&mut files, Some(&Timespec::default())).ok()?;
+        let ended = files.iter().position(|file| !file.revents().is_empty())?;
+        Some(self.processes[ended].0)
     }
 
     fn lost(&self, host: HostId, status: ucs_status_t) -> Error {
@@ -305,6 +326,12 @@ impl Drop for Ucx {
         // What was under way is called off, which callbacks are told.
         while self.worker.progress() > 0 {}
     }
+}
+
+/// The process of a host, held so that its number cannot come to mean another one.
+fn held((host, place): (usize, &Whereabouts)) -> Option<(HostId, OwnedFd)> {
+    let process = pidfd_open(place.process?, PidfdFlags::empty()).ok()?;
+    Some((HostId(host as u16), process))
 }
 
 /// A message has come, or its beginning: the data may be with it, or still with the sender.
