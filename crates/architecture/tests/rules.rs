@@ -18,7 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("ucx-sys", &[]),
     ("rendezvous", &[]),
     ("projection", &["coherence"]),
-    ("millipage", &["coherence", "projection", "rendezvous", "sigsafe", "ucx-sys", "vm"]),
+    ("millipage", &["coherence", "projection", "rendezvous", "sigsafe", "testkit", "ucx-sys", "vm"]),
     ("kernels", &["millipage"]),
     ("speculation", &[]),
     ("agent", &["sigsafe", "speculation", "sys", "vm"]),

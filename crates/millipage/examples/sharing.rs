@@ -3,13 +3,28 @@
 //! `sharing check [ROUNDS]` does that; `sharing rank` tells its rank; `sharing wait WHERE` joins, and waits without end: in a
 //! fault, at a `barrier`, for a `lock` or in its own `computing`, but for the last host, which writes its process id.
 
-use std::{env, error::Error, process, time::Duration};
+use std::{
+    env,
+    error::Error,
+    process::{self, ExitCode},
+    time::Duration,
+};
 
 use forebay_millipage::{Host, Options, Placement, join};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-fn main() -> Outcome {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Outcome {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let host = join(Options { bytes: 32 << 20, ..Options::default() })?;

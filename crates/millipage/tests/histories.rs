@@ -4,7 +4,7 @@
 //!
 //! `FOREBAY_PROMISE_LONG=1` runs thousands of programs.
 
-mod support;
+mod chance;
 
 use std::{
     collections::BTreeMap,
@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 
+use chance::{Deadline, Dice, long};
 use forebay_millipage::{Granularity, Host, Options, Placement, Rows, in_process};
-use support::{Deadline, Dice, long};
 
 /// One access to a place. No two writes to a place write the same value, and none 0, which was there at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

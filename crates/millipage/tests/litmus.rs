@@ -3,7 +3,7 @@
 //!
 //! `FOREBAY_PROMISE_LONG=1` runs each a million times.
 
-mod support;
+mod chance;
 
 use std::{
     collections::BTreeSet,
@@ -19,8 +19,8 @@ use std::{
     time::Duration,
 };
 
+use chance::{Deadline, Dice, long};
 use forebay_millipage::{Granularity, Host, Options, Placement, Row, in_process};
-use support::{Deadline, Dice, long};
 
 /// An access to a variable; all variables are 0 at first.
 #[derive(Clone, Copy, Debug)]

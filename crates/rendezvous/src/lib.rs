@@ -31,4 +31,6 @@ pub mod environment {
     pub const SIZE: &str = "FOREBAY_SHARE_SIZE";
     /// What messages go over: `shm`, `tcp` or `auto`.
     pub const TRANSPORT: &str = "FOREBAY_SHARE_TRANSPORT";
+    /// Seconds after which a host that says nothing is lost, instead of 5. More than the longest stop in a debugger, say.
+    pub const SILENCE: &str = "FOREBAY_SHARE_SILENCE";
 }

@@ -4,7 +4,7 @@
 mod meeting;
 mod terms;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use forebay_rendezvous::environment;
 use forebay_vm::{Object, Views, free_bytes, layout::VIEWS_MAX};
@@ -18,7 +18,7 @@ use crate::{
     Error, Host, Options,
     bell::Bell,
     host::Start,
-    transport::{Transport, Ucx, Wire, Worker, local},
+    transport::{Transport, Ucx, Wire, Worker, liveness::SILENCE, local},
 };
 
 /// Addresses that are tried before the hosts give up.
@@ -32,8 +32,8 @@ const ATTEMPTS: usize = 16;
 ///
 /// The memory is at the same address on all hosts, so pointers into it can be shared.
 ///
-/// A host that is lost, be it that it ended, is stopped or cannot be reached, ends the job: calls that wait return
-/// [`Error::Lost`] within some 6 seconds. A process that does not learn of it from a call within another second, or has a
+/// A host that is lost, be it that it ended, is stopped or cannot be reached (for 5 seconds, or as many as
+/// `FOREBAY_SHARE_SILENCE` says), ends the job: calls that wait return [`Error::Lost`]. A process that does not learn of it from a call within another second, or has a
 /// thread in a fault that can never be served, says so on standard error, and ends with status [`crate::EXIT_LOST`].
 ///
 /// # Errors
@@ -53,7 +53,9 @@ pub fn join(options: Options) -> Result<Host, Error> {
     } else {
         let worker = Worker::new(terms.wire).and_then(|worker| Ok((worker.address()?, worker)));
         let ((_, worker), addresses) = meeting.agree(worker, |(address, _)| address.clone())?;
-        let (ucx, _) = meeting.agree(Ucx::new(worker, me, &addresses, &places), |_| vec![])?;
+        let silence =
+            variable(environment::SILENCE, "a number of seconds")?.map_or(SILENCE, Duration::from_secs);
+        let (ucx, _) = meeting.agree(Ucx::new(worker, me, &addresses, &places, silence), |_| vec![])?;
         Box::new(ucx)
     };
     let granularity = options.granularity;

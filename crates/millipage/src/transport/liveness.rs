@@ -11,21 +11,22 @@ pub const TICK: Duration = Duration::from_millis(100);
 const TICK_MAX: Duration = Duration::from_millis(300);
 /// A host that has nothing to say for so long says that.
 const QUIET: Duration = Duration::from_millis(800);
-/// A host that has not been heard for so long is lost.
+/// A host that has not been heard for so long is lost, unless the environment says otherwise.
 pub const SILENCE: Duration = Duration::from_secs(5);
 
 /// For how long each host has not been heard, and not been talked to.
 #[derive(Debug)]
 pub struct Liveness {
     me: HostId,
+    silence: Duration,
     unheard: Vec<Duration>,
     untold: Vec<Duration>,
 }
 
 impl Liveness {
     /// All have just been heard.
-    pub fn new(me: HostId, hosts: usize) -> Self {
-        Self { me, unheard: vec![Duration::ZERO; hosts], untold: vec![Duration::ZERO; hosts] }
+    pub fn new(me: HostId, hosts: usize, silence: Duration) -> Self {
+        Self { me, silence, unheard: vec![Duration::ZERO; hosts], untold: vec![Duration::ZERO; hosts] }
     }
 
     /// Something came from it.
@@ -55,7 +56,7 @@ impl Liveness {
 
     /// One that has been silent for too long.
     pub fn lost(&self) -> Option<HostId> {
-        let lost = self.unheard.iter().position(|unheard| *unheard >= SILENCE)?;
+        let lost = self.unheard.iter().position(|unheard| *unheard >= self.silence)?;
         Some(HostId(lost as u16))
     }
 }
@@ -75,7 +76,7 @@ mod tests {
 
     #[test]
     fn only_who_is_silent_is_lost() {
-        let mut liveness = Liveness::new(HostId(0), 3);
+        let mut liveness = Liveness::new(HostId(0), 3, SILENCE);
         for _ in 0..10 {
             pass(&mut liveness, Duration::from_secs(1));
             liveness.heard(HostId(2));
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn all_others_are_told_often_enough_but_not_while_there_is_talk() {
-        let mut liveness = Liveness::new(HostId(1), 3);
+        let mut liveness = Liveness::new(HostId(1), 3, SILENCE);
         assert_eq!(pass(&mut liveness, SILENCE), [6, 0, 6]);
         for _ in 0..50 {
             liveness.told(HostId(2));
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_host_that_was_stopped_blames_nobody() {
-        let mut liveness = Liveness::new(HostId(0), 2);
+        let mut liveness = Liveness::new(HostId(0), 2, SILENCE);
         liveness.tick(Duration::from_secs(3600), |_| {});
         assert_eq!(liveness.lost(), None);
     }

@@ -1,6 +1,6 @@
 //! How messages get from host to host.
 
-mod liveness;
+pub(crate) mod liveness;
 mod local;
 mod ucx;
 

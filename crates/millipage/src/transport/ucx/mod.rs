@@ -11,7 +11,7 @@ use std::{
     ffi::c_void,
     os::fd::{BorrowedFd, OwnedFd},
     ptr, slice,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use forebay_coherence::{HostId, MESSAGE_BYTES, Message};
@@ -25,7 +25,7 @@ use rustix::{
 
 use super::{
     Contents, Sink, Transport,
-    liveness::{Liveness, SILENCE, TICK},
+    liveness::{Liveness, TICK},
 };
 use crate::{Error, join::Whereabouts};
 pub use ping_pong::ping_pong;
@@ -118,13 +118,14 @@ impl Ucx {
         me: HostId,
         addresses: &[Vec<u8>],
         places: &[Whereabouts],
+        silence: Duration,
     ) -> Result<Self, Error> {
         let inbox = Box::<Inbox>::default();
         // SAFETY: the inbox is dropped after the worker.
         unsafe { worker.receive(Some(on_arrival), (&raw const *inbox).cast_mut().cast())? };
         let rank = |host| Rank { host: HostId(host as u16), inbox: &raw const *inbox };
         let ranks: Box<[Rank]> = (0..addresses.len()).map(rank).collect();
-        let liveness = Liveness::new(me, addresses.len());
+        let liveness = Liveness::new(me, addresses.len(), silence);
         let now = Instant::now();
         let mut all = Self {
             me,
@@ -245,7 +246,7 @@ impl Ucx {
         }
         match self.liveness.lost() {
             Some(host) => {
-                let reason = format!("nothing was heard of it for {} s", SILENCE.as_secs());
+                let reason = "nothing was heard of it for too long".into();
                 Err(Error::Lost { host: host.0, reason })
             }
             None => Ok(()),

@@ -1,0 +1,71 @@
+//! Chance that can be repeated, and an end to tests that hang.
+#![allow(dead_code)]
+
+use std::{
+    hint::spin_loop,
+    ops::Range,
+    process::abort,
+    sync::mpsc::{RecvTimeoutError, Sender, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Whether the tests are to run at full length.
+pub fn long() -> bool {
+    std::env::var_os("FOREBAY_PROMISE_LONG").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Chance (xorshift64).
+pub struct Dice(u64);
+
+impl Dice {
+    /// Those of one thread.
+    pub fn new(seed: u64, thread: usize) -> Self {
+        let mut dice = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (thread as u64 + 1) << 32 | 1);
+        (0..8).for_each(|_| {
+            dice.roll();
+        });
+        dice
+    }
+
+    pub fn roll(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub fn within(&mut self, range: Range<usize>) -> usize {
+        range.start + (self.roll() >> 8) as usize % range.len()
+    }
+
+    /// Waits for nothing, or for as long as a fault may take, with all in between.
+    pub fn wait(&mut self) {
+        let chance = self.roll();
+        if chance & 1 == 0 {
+            return;
+        }
+        let wait = Duration::from_nanos((chance >> 32 & 0x1_ffff) >> (chance >> 8 & 15));
+        let start = Instant::now();
+        while start.elapsed() < wait {
+            spin_loop();
+        }
+    }
+}
+
+/// While it lives, the test has so much time: then the process is aborted, since its threads cannot be.
+pub struct Deadline(Option<Sender<()>>);
+
+impl Deadline {
+    pub fn new(what: impl Into<String>, time: Duration) -> Self {
+        let (sender, receiver) = channel();
+        let what = what.into();
+        thread::spawn(move || {
+            if receiver.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("{what} has not ended within {time:?}");
+                abort();
+            }
+        });
+        Self(Some(sender))
+    }
+}
