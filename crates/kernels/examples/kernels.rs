@@ -19,16 +19,16 @@ use forebay_millipage::{Error, Granularity, Host, Options, in_process, join};
 #[derive(Parser)]
 struct Arguments {
     /// Hosts in this process; 0 for the sequential form. Without it, this process joins the job that it was started for
-    #[arg(long)]
+    #[arg(long, global = true)]
     hosts: Option<u16>,
     /// Size of the shared memory in MiB
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, global = true, default_value_t = 256)]
     size: usize,
     /// Minipages that can share a page
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, global = true, default_value_t = 16)]
     views: usize,
     /// Share pages, not minipages
-    #[arg(long)]
+    #[arg(long, global = true)]
     pages: bool,
     #[command(subcommand)]
     program: Program,
