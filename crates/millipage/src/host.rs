@@ -2,10 +2,15 @@
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
+    hint,
     ops::Range,
+    os::fd::{AsFd, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU32,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -28,15 +33,17 @@ use crate::{
     cells::Cells,
     engine::{Ended, Engine, Memory, Wait},
     join::Meeting,
+    promptness::ask_for_short_slices,
     recorder::Recorder,
     shared::{Rows, Value},
     transport::{Transport, local},
-    urgency::run_at_once,
     usage::{Activity, Clock, Usage},
 };
 
 /// How long a thread looks for messages before it sleeps.
 const SPIN: Duration = Duration::from_micros(30);
+/// The same where the program computes, whose time that is: what has just come is mostly followed by its end.
+const SPIN_BUSY: Duration = Duration::from_micros(10);
 /// How long the progress thread sleeps at most.
 const SLEEP_NS: u32 = 100_000_000;
 /// How long a program gets to end by itself when a host is lost.
@@ -121,6 +128,8 @@ pub struct Shared {
     engine: Mutex<Engine>,
     clock: Clock,
     leaving: AtomicBool,
+    /// Threads that wait in calls, and look for messages meanwhile.
+    polling: AtomicU32,
     /// Whether the process ends with this host.
     is_process: bool,
     /// The program was told that a host is lost.
@@ -167,6 +176,7 @@ impl Host {
             engine: Mutex::new(engine),
             clock: Clock::new(),
             leaving: AtomicBool::new(false),
+            polling: AtomicU32::new(0),
             is_process: meeting.is_some(),
             told: AtomicBool::new(false),
             recorder: OnceLock::new(),
@@ -461,16 +471,24 @@ impl Shared {
 
     /// Waits for the end of a call, and does what there is to do meanwhile.
     fn wait(&self, wait: &Wait, call: &str) -> Result<(), Error> {
+        self.polling.fetch_add(1, SeqCst);
+        let ended = self.wait_meanwhile(wait);
+        self.stop_polling();
+        match ended {
+            Ended::Well => Ok(()),
+            Ended::Disagreed => {
+                let (host, hosts) = (self.me.0, self.hosts);
+                Err(Error::Disagreement { host, hosts, call: call.to_owned() })
+            }
+            Ended::Lost => Err(self.lost()),
+        }
+    }
+
+    fn wait_meanwhile(&self, wait: &Wait) -> Ended {
         let mut spin_until = Instant::now() + SPIN;
         loop {
-            match wait.ended() {
-                Some(Ended::Well) => return Ok(()),
-                Some(Ended::Disagreed) => {
-                    let (host, hosts) = (self.me.0, self.hosts);
-                    return Err(Error::Disagreement { host, hosts, call: call.to_owned() });
-                }
-                Some(Ended::Lost) => return Err(self.lost()),
-                None => {}
+            if let Some(ended) = wait.ended() {
+                return ended;
             }
             let progressed = match self.engine.try_lock() {
                 Ok(mut engine) => engine.progress(&self.memory, &self.cells) > 0,
@@ -479,9 +497,17 @@ impl Shared {
             if progressed {
                 spin_until = Instant::now() + SPIN;
             } else if Instant::now() > spin_until {
+                self.stop_polling();
                 wait.sleep();
+                self.polling.fetch_add(1, SeqCst);
             }
         }
+    }
+
+    /// From here on it is up to the progress thread.
+    fn stop_polling(&self) {
+        self.polling.fetch_sub(1, SeqCst);
+        self.bell.ring();
     }
 
     fn lost(&self) -> Error {
@@ -496,8 +522,9 @@ impl Shared {
     /// The progress thread.
     fn make_progress(&self) {
         let _guard = EndsWithProgress(self);
-        run_at_once();
-        let mut spin_until = Instant::now() + SPIN;
+        ask_for_short_slices();
+        let event = self.engine().transport().event().and_then(|event| event.try_clone_to_owned().ok());
+        let mut spin_until = Instant::now();
         while !self.leaving.load(Relaxed) {
             let begun = ticks();
             let (done, failure) = {
@@ -511,14 +538,18 @@ impl Shared {
                 self.clock.add(Activity::Service, begun);
             }
             // One that was woken in a fault is about to say so.
+            let idle = self.cells.are_open() || self.polling.load(SeqCst) > 0;
             if done > 0 || self.cells.are_open() {
-                spin_until = Instant::now() + SPIN;
+                spin_until = Instant::now() + if idle { SPIN } else { SPIN_BUSY };
             }
-            if Instant::now() < spin_until {
+            if Instant::now() >= spin_until {
+                if self.sleep(event.as_ref()).is_err() {
+                    thread::yield_now();
+                }
+            } else if idle {
                 thread::yield_now();
-            } else if self.sleep().is_err() {
-                // Then it looks all the time.
-                thread::yield_now();
+            } else {
+                hint::spin_loop();
             }
         }
     }
@@ -548,13 +579,14 @@ impl Shared {
         unsafe { libc::_exit(EXIT_LOST) }
     }
 
-    fn sleep(&self) -> rustix::io::Result<()> {
-        let event = self.engine().transport().event().map(|event| event.try_clone_to_owned());
-        let event = event.transpose().map_err(|_| rustix::io::Errno::MFILE)?;
-        let event = event.as_ref().map(std::os::fd::AsFd::as_fd);
-        self.bell.sleep(event, SLEEP_NS, || {
-            self.leaving.load(Relaxed) || self.cells.are_open() || !self.engine().transport().may_sleep()
-        })
+    fn sleep(&self, event: Option<&OwnedFd>) -> rustix::io::Result<()> {
+        let nothing = || !self.leaving.load(Relaxed) && !self.cells.are_open();
+        if self.polling.load(SeqCst) > 0 {
+            // Nobody needs to wake this thread for what another one looks for.
+            return self.bell.sleep(None, SLEEP_NS, || !nothing() || self.polling.load(SeqCst) == 0);
+        }
+        let event = event.map(AsFd::as_fd);
+        self.bell.sleep(event, SLEEP_NS, || !nothing() || !self.engine().transport().may_sleep())
     }
 }
 

@@ -23,10 +23,10 @@ mod cells;
 mod engine;
 mod host;
 mod join;
+mod promptness;
 mod recorder;
 mod shared;
 pub mod transport;
-mod urgency;
 mod usage;
 
 pub use host::{EXIT_LOST, Granularity, Host, Options, in_process};
@@ -90,6 +90,16 @@ pub enum Error {
         "hosts in several processes need UCX, and {file} cannot be loaded ({reason}); install it: apt-get install libucx0"
     )]
     NoUcx {
+        /// What is loaded.
+        file: &'static str,
+        /// What the loader says.
+        reason: String,
+    },
+    /// PMIx is missing.
+    #[error(
+        "this process was started by a launcher with PMIx, and {file} cannot be loaded ({reason}); install it: apt-get install libpmix2"
+    )]
+    NoPmix {
         /// What is loaded.
         file: &'static str,
         /// What the loader says.

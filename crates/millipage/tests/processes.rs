@@ -30,6 +30,20 @@ fn a_process_without_a_launcher_is_a_job_of_one() {
     assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"0 of 1\n"[..]));
 }
 
+#[test]
+fn hosts_find_each_other_under_mpirun() {
+    let mut mpirun = Command::new("mpirun");
+    mpirun
+        .args(["--oversubscribe", "-n", "3", "-x", "FOREBAY_SHARE_VIEWS=8"])
+        .arg(support::example("sharing"))
+        .args(["check", "1"]);
+    mpirun.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    match mpirun.output() {
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) => forebay_testkit::skip("hosts_find_each_other_under_mpirun", &error),
+    }
+}
+
 /// The last host is done something to while the others wait `place`: each of them ends, and names it.
 fn lose_the_last(transport: &str, place: &str, lose: Signal) {
     let mut job = Job::start(3, &["wait", place], |_, command| {

@@ -1,4 +1,4 @@
-//! Where hosts meet: at the launcher's table, or nowhere if this one is alone.
+//! Where hosts meet: at the table of `forebay share`, in a job of PMIx, or nowhere if this one is alone.
 
 use std::{
     env,
@@ -17,6 +17,7 @@ use rustix::{
     io::{FdFlags, fcntl_setfd},
 };
 
+use super::pmix::{self, Pmix};
 use crate::{Error, usage::Usage};
 
 /// What begins how something went.
@@ -33,6 +34,7 @@ pub struct Meeting {
 enum Place {
     Alone,
     Launcher(Seat),
+    Pmix(Pmix),
 }
 
 impl Meeting {
@@ -42,7 +44,7 @@ impl Meeting {
     /// What it says makes no sense.
     pub fn find() -> Result<Self, Error> {
         let Some(descriptor) = variable::<RawFd>(environment::SOCKET, "a descriptor")? else {
-            return Ok(Self { me: HostId(0), hosts: 1, place: Place::Alone });
+            return if env::var_os(pmix::VARIABLE).is_some() { Self::by_pmix() } else { Ok(Self::alone()) };
         };
         let rank = variable(environment::RANK, "a number below that of the hosts")?;
         let hosts = variable(environment::HOSTS, "a number of hosts")?.unwrap_or(0);
@@ -52,6 +54,30 @@ impl Meeting {
             wanted: "a number below that of the hosts",
         })?;
         Ok(Self { me: HostId(me), hosts, place: Place::Launcher(seat(descriptor)?) })
+    }
+
+    const fn alone() -> Self {
+        Self { me: HostId(0), hosts: 1, place: Place::Alone }
+    }
+
+    fn by_pmix() -> Result<Self, Error> {
+        static TAKEN: AtomicBool = AtomicBool::new(false);
+        if TAKEN.swap(true, Relaxed) {
+            return Err(Error::JoinedAlready);
+        }
+        let pmix = Pmix::new()?;
+        let (rank, hosts) = (pmix.rank(), pmix.hosts()?);
+        let few = |number: u32| {
+            u16::try_from(number).map_err(|_| Error::Meeting(format!("{hosts} hosts are too many")))
+        };
+        Ok(Self { me: HostId(few(rank)?), hosts: few(hosts)?, place: Place::Pmix(pmix) })
+    }
+
+    /// All have joined. PMIx, which would see to it that processes end together, is not needed for that.
+    pub fn met(&mut self) {
+        if matches!(self.place, Place::Pmix(_)) {
+            self.place = Place::Alone;
+        }
     }
 
     /// Tells the others how something went here, by `say` if it went well. What it came to, and what all have said.
@@ -87,6 +113,7 @@ impl Meeting {
     pub fn exchange(&mut self, said: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         match &mut self.place {
             Place::Alone => Ok(vec![said.to_vec()]),
+            Place::Pmix(pmix) => pmix.exchange(said, self.hosts),
             Place::Launcher(seat) => {
                 let all = seat.exchange(said).map_err(|error| Error::Meeting(error.to_string()))?;
                 if all.len() == usize::from(self.hosts) { Ok(all) } else { Err(Error::Garbled) }

@@ -2,6 +2,7 @@
 //! the memory, and on who is reached where. Each step is one round, in which a failure on one host is an error on all.
 
 mod meeting;
+mod pmix;
 mod terms;
 
 use std::{sync::Arc, time::Duration};
@@ -24,8 +25,9 @@ use crate::{
 /// Addresses that are tried before the hosts give up.
 const ATTEMPTS: usize = 16;
 
-/// Makes this process a host of the job that it was started for: by `forebay share`, which tells it by its environment.
-/// Without any, it is a job of one host. The hosts go on when all have called this.
+/// Makes this process a host of the job that it was started for: by `forebay share`, or by a launcher that has PMIx, such as
+/// mpirun, prterun or srun; its environment tells. Without any, it is a job of one host. The hosts go on when all have called
+/// this.
 ///
 /// The variables `FOREBAY_SHARE_SIZE` (bytes) and `FOREBAY_SHARE_VIEWS`, which `forebay share --size` and `--views` set, take
 /// the places of the options, and `FOREBAY_SHARE_TRANSPORT` says what messages go over: `shm`, `tcp` or `auto`.
@@ -58,6 +60,7 @@ pub fn join(options: Options) -> Result<Host, Error> {
         let (ucx, _) = meeting.agree(Ucx::new(worker, me, &addresses, &places, silence), |_| vec![])?;
         Box::new(ucx)
     };
+    meeting.met();
     let granularity = options.granularity;
     Host::begin(Start { me, hosts, granularity, views, transport, bell, meeting: Some(meeting) })
 }

@@ -1,0 +1,116 @@
+//! `forebay share` as its caller and its hosts see it. The hosts here are shells, which share nothing.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// `forebay share` of so many shells with this script.
+fn share(hosts: u16, script: &str) -> Command {
+    let mut command = Command::new(FOREBAY);
+    command.args(["share", "-n", &hosts.to_string(), "--", "sh", "-c", script]).stdin(Stdio::null());
+    command
+}
+
+fn output(hosts: u16, script: &str) -> Output {
+    share(hosts, script).output().unwrap()
+}
+
+/// The job, and the first lines that its hosts write.
+fn start(hosts: u16, script: &str) -> (Child, Vec<String>) {
+    let mut child = share(hosts, script).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let lines = (0..hosts).map(|_| lines.next().unwrap().unwrap()).collect();
+    (child, lines)
+}
+
+/// Waits until these processes are gone.
+fn assert_gone(pids: &[String]) {
+    let deadline = Instant::now() + LIMIT;
+    while let Some(pid) = pids.iter().find(|pid| Path::new("/proc").join(pid).exists()) {
+        assert!(Instant::now() < deadline, "process {pid} is left");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn hosts_know_their_numbers_and_what_they_print_comes_as_it_is() {
+    let output = output(
+        3,
+        "echo $FOREBAY_SHARE_RANK of $FOREBAY_SHARE_HOSTS; test -S /proc/self/fd/$FOREBAY_SHARE_SOCKET",
+    );
+    assert_eq!(output.status.code(), Some(0));
+    let mut lines: Vec<_> = std::str::from_utf8(&output.stdout).unwrap().lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0 of 3", "1 of 3", "2 of 3"]);
+    assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn options_reach_the_hosts() {
+    let script = "echo $FOREBAY_SHARE_SIZE $FOREBAY_SHARE_VIEWS $FOREBAY_SHARE_TRANSPORT";
+    let options =
+        ["share", "-n", "1", "--size", "64M", "--views", "8", "--transport", "tcp", "--", "sh", "-c", script];
+    let output = Command::new(FOREBAY).args(options).output().unwrap();
+    assert_eq!(output.stdout, b"67108864 8 tcp\n");
+}
+
+#[test]
+fn when_one_fails_the_others_are_ended_and_its_status_is_that_of_the_job() {
+    let script = "test $FOREBAY_SHARE_RANK != 1 || exit 3; sleep 600 & echo $!; wait";
+    let output = output(3, script);
+    assert_eq!(output.status.code(), Some(3));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("host 1") && stderr.contains("ended with status 3"), "{stderr}");
+    let left: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+    assert_eq!(left.len(), 2);
+    assert_gone(&left);
+}
+
+#[test]
+fn a_signal_goes_to_all_hosts() {
+    let (mut child, pids) = start(2, "trap 'exit 9' USR1; echo $$; while :; do sleep 0.01; done");
+    kill_process(Pid::from_child(&child), Signal::USR1).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(9));
+    assert_gone(&pids);
+}
+
+#[test]
+fn no_host_outlives_the_launcher() {
+    let (mut child, pids) = start(2, "echo $$; exec sleep 600");
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    assert_gone(&pids);
+}
+
+#[test]
+fn what_cannot_be_started_is_said() {
+    for (program, status, says) in [("nosuchprogram", 127, "was not found"), ("/", 126, "is a folder")] {
+        let output = Command::new(FOREBAY).args(["share", "--", program]).output().unwrap();
+        assert_eq!(output.status.code(), Some(status));
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains(says), "{stderr}");
+    }
+    let output = Command::new(FOREBAY).args(["share", "-n", "0", "--", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+}
+
+#[test]
+fn figures_are_written_where_they_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("figures.json");
+    let status =
+        Command::new(FOREBAY).args(["share", "--stats", "--json"]).arg(&path).args(["--", "true"]).status();
+    assert!(status.unwrap().success());
+    let json: serde_json::Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    // These hosts have shared nothing.
+    assert_eq!(json["rows"], serde_json::json!([]));
+}
