@@ -130,6 +130,8 @@ pub struct Shared {
     leaving: AtomicBool,
     /// Threads that wait in calls, and look for messages meanwhile.
     polling: AtomicU32,
+    /// The progress thread sleeps, and leaves messages to those.
+    is_relied_on: AtomicBool,
     /// Whether the process ends with this host.
     is_process: bool,
     /// The program was told that a host is lost.
@@ -177,6 +179,7 @@ impl Host {
             clock: Clock::new(),
             leaving: AtomicBool::new(false),
             polling: AtomicU32::new(0),
+            is_relied_on: AtomicBool::new(false),
             is_process: meeting.is_some(),
             told: AtomicBool::new(false),
             recorder: OnceLock::new(),
@@ -471,9 +474,12 @@ impl Shared {
 
     /// Waits for the end of a call, and does what there is to do meanwhile.
     fn wait(&self, wait: &Wait, call: &str) -> Result<(), Error> {
-        self.polling.fetch_add(1, SeqCst);
-        let ended = self.wait_meanwhile(wait);
-        self.stop_polling();
+        let ended = wait.ended().unwrap_or_else(|| {
+            self.polling.fetch_add(1, SeqCst);
+            let ended = self.wait_meanwhile(wait);
+            self.stop_polling();
+            ended
+        });
         match ended {
             Ended::Well => Ok(()),
             Ended::Disagreed => {
@@ -507,7 +513,9 @@ impl Shared {
     /// From here on it is up to the progress thread.
     fn stop_polling(&self) {
         self.polling.fetch_sub(1, SeqCst);
-        self.bell.ring();
+        if self.is_relied_on.load(SeqCst) {
+            self.bell.ring();
+        }
     }
 
     fn lost(&self) -> Error {
@@ -582,8 +590,11 @@ impl Shared {
     fn sleep(&self, event: Option<&OwnedFd>) -> rustix::io::Result<()> {
         let nothing = || !self.leaving.load(Relaxed) && !self.cells.are_open();
         if self.polling.load(SeqCst) > 0 {
-            // Nobody needs to wake this thread for what another one looks for.
-            return self.bell.sleep(None, SLEEP_NS, || !nothing() || self.polling.load(SeqCst) == 0);
+            // No message need wake this thread while another one looks for them.
+            self.is_relied_on.store(true, SeqCst);
+            let slept = self.bell.sleep(None, SLEEP_NS, || !nothing() || self.polling.load(SeqCst) == 0);
+            self.is_relied_on.store(false, SeqCst);
+            return slept;
         }
         let event = event.map(AsFd::as_fd);
         self.bell.sleep(event, SLEEP_NS, || !nothing() || !self.engine().transport().may_sleep())

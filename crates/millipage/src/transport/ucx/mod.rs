@@ -38,6 +38,9 @@ const RANK_BYTES: usize = 2;
 const HEADER_BYTES: usize = RANK_BYTES + MESSAGE_BYTES;
 const NOTHING: Contents = Contents { address: 0, bytes: 0 };
 
+/// How long a host that leaves waits for what is under way.
+const FLUSH: Duration = Duration::from_secs(2);
+
 /// What can be in a header behind the sender's rank; how long it is tells which.
 #[derive(Clone, Copy)]
 enum Said {
@@ -58,10 +61,12 @@ pub struct Ucx {
     /// Dropped after the worker: callbacks hold its address.
     inbox: Box<Inbox>,
     /// What an endpoint's callback is told: its rank.
-    _ranks: Box<[Rank]>,
+    ranks: Box<[Rank]>,
     liveness: Liveness,
     /// Those of hosts that this one can see end.
     processes: Vec<(HostId, OwnedFd)>,
+    /// A host is lost: what is under way to it will not get there.
+    is_broken: bool,
     next_tick: Instant,
     last_tick: Instant,
 }
@@ -132,15 +137,16 @@ impl Ucx {
             endpoints: vec![],
             worker,
             inbox,
-            _ranks: ranks,
+            ranks,
             liveness,
+            is_broken: false,
             processes: places.iter().enumerate().filter_map(held).collect(),
             next_tick: now,
             last_tick: now,
         };
         for (host, address) in addresses.iter().enumerate() {
             let connect = || {
-                let argument = (&raw const all._ranks[host]).cast_mut().cast();
+                let argument = (&raw const all.ranks[host]).cast_mut().cast();
                 let connected =
                     all.worker.connect(address, places[host].on_this_machine, Some(on_error), argument);
                 connected.map_err(|reason| Error::Lost { host: host as u16, reason })
@@ -297,6 +303,7 @@ impl Transport for Ucx {
     }
 
     fn tell_lost(&mut self, host: HostId) {
+        self.is_broken = true;
         for other in
             (0..self.endpoints.len()).map(|other| HostId(other as u16)).filter(|other| *other != host)
         {
@@ -321,6 +328,10 @@ impl Transport for Ucx {
 
 impl Drop for Ucx {
     fn drop(&mut self) {
+        if !self.is_broken {
+            // A host may hear for the first time that this one leaves.
+            self.worker.flush(FLUSH);
+        }
         for endpoint in self.endpoints.drain(..).flatten() {
             self.worker.disconnect(endpoint);
         }

@@ -5,6 +5,7 @@ use std::{
     os::fd::{BorrowedFd, RawFd},
     ptr, slice,
     sync::OnceLock,
+    time::{Duration, Instant},
 };
 
 use forebay_ucx_sys as ucx;
@@ -153,6 +154,25 @@ impl Worker {
             if let Begun::Request(request) =
                 Begun::from(self.ucp.ucp_ep_close_nbx(endpoint, &raw const params))
             {
+                self.ucp.ucp_request_free(request);
+            }
+        }
+    }
+
+    /// Waits until what was sent is on its way, or so much time has passed.
+    pub fn flush(&self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        // SAFETY: zeros are values of all fields, and no field is named in the mask. The request is freed once.
+        unsafe {
+            let params: ucx::ucp_request_param_t = std::mem::zeroed();
+            if let Begun::Request(request) =
+                Begun::from(self.ucp.ucp_worker_flush_nbx(self.worker, &raw const params))
+            {
+                while self.ucp.ucp_request_check_status(request) == ucx::UCS_INPROGRESS
+                    && Instant::now() < deadline
+                {
+                    self.progress();
+                }
                 self.ucp.ucp_request_free(request);
             }
         }
