@@ -1,6 +1,6 @@
 //! Hosts that write rows of several sizes, and check what the others wrote; for tests.
 //!
-//! `sharing check [ROUNDS]` does that; `sharing rank` tells its rank; `sharing wait WHERE` joins, and waits without end: in a
+//! `sharing check [ROUNDS]` does that; `sharing rank [ADDRESS]` tells its rank, with the memory at that address; `sharing wait WHERE` joins, and waits without end: in a
 //! fault, at a `barrier`, for a `lock` or in its own `computing`, but for the last host, which writes its process id.
 
 use std::{
@@ -27,11 +27,15 @@ fn main() -> ExitCode {
 fn run() -> Outcome {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let host = join(Options { bytes: 32 << 20, ..Options::default() })?;
+    let at = match arguments[..] {
+        ["rank", address] => Some(address.parse()?),
+        _ => None,
+    };
+    let host = join(Options { bytes: 32 << 20, at, ..Options::default() })?;
     match arguments[..] {
         ["check", ..] => check(&host, arguments.get(1).map_or(Ok(3), |rounds| rounds.parse())?)?,
         ["wait", place] => wait(&host, place)?,
-        ["rank"] => println!("{} of {}", host.rank(), host.count()),
+        ["rank", ..] => println!("{} of {}", host.rank(), host.count()),
         _ => return Err("say what to do: check, wait or rank".into()),
     }
     host.leave()?;
@@ -42,7 +46,8 @@ fn run() -> Outcome {
 fn check(host: &Host, rounds: usize) -> Outcome {
     let (rank, hosts) = (usize::from(host.rank()), usize::from(host.count()));
     for bytes in [1, 3, 64, 128, 1_000, 4_096, 5_000, 70_000, 3 << 20] {
-        let count = if bytes > 1 << 20 { 2 } else { 2 * hosts + 1 };
+        let is_large = bytes > 1 << 20;
+        let (count, rounds) = if is_large { (2, 1) } else { (2 * hosts + 1, rounds) };
         let rows = host.rows::<u8>(count, bytes, Placement::Cyclic)?;
         let value = |round: usize, row: usize, column: usize| (round * 31 + row * 7 + column / 3) as u8;
         for round in 0..rounds {

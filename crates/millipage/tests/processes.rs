@@ -99,8 +99,11 @@ fn nothing_is_left_in_shared_memory() {
 
 /// All hosts end with 1, and say this.
 fn all_refuse(hosts: u16, change: impl Fn(u16, &mut Command), says: &[&str]) {
-    let mut job = Job::start(hosts, &["check"], change);
-    for host in 0..usize::from(hosts) {
+    refused(Job::start(hosts, &["check"], change), says);
+}
+
+fn refused(mut job: Job, says: &[&str]) {
+    for host in 0..job.0.len() {
         let (status, _, stderr) = job.end(host);
         assert_eq!(status, Some(1), "{stderr}");
         assert!(says.iter().any(|says| stderr.contains(says)), "host {host}: {stderr}");
@@ -137,6 +140,13 @@ fn what_cannot_be_had_is_an_error_on_all_hosts() {
         command.env(VIEWS, if rank == 0 { "0" } else { "16" });
     };
     all_refuse(2, one_of_them, &["there can be 1 to 256 views, not 0"]);
+}
+
+#[test]
+fn memory_is_at_the_address_that_was_asked_for_or_there_is_an_error() {
+    Job::start(2, &["rank", "17592186044416"], |_, _| {}).end_well();
+    // The kernel gives nobody the first pages.
+    refused(Job::start(2, &["rank", "4096"], |_, _| {}), &["no address is free on all hosts"]);
 }
 
 #[test]

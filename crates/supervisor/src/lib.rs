@@ -1,5 +1,5 @@
-//! The `forebay run` process, and that of `forebay share` ([`share`]). The former starts the program with the agent, carries out the hints that may block, passes
-//! signals on, mirrors the program's end and keeps the statistics.
+//! The `forebay run` process: it starts the program with the agent, carries out the hints that may block, passes
+//! signals on, mirrors the program's end and keeps the statistics. And that of `forebay share`: [`share`].
 //!
 //! [`run`] is all of it. The parts, in the order in which a run meets them: `agent_library`, `channel`, `launch`
 //! (with `examine` and `patch_table`), `watch` (with `executor`, `devices` and `ledger`), [`statistics`].

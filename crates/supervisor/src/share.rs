@@ -142,11 +142,11 @@ impl Hosts {
                     self.signal(arrived.number, arrived.value);
                 }
             }
-            for host in 0..self.0.len() {
+            for (host, is_stopped) in stopped.iter_mut().enumerate() {
                 let Some(pid) = self.0[host] else { continue };
                 match ffi::child_state(pid).map_err(|source| Error::Lost { source })? {
                     None => {}
-                    Some(ChildState::Stopped) => stopped[host] = true,
+                    Some(ChildState::Stopped) => *is_stopped = true,
                     Some(ended) => {
                         self.0[host] = None;
                         let status = exit_status(ended);

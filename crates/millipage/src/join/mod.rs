@@ -55,9 +55,8 @@ pub fn join(options: Options) -> Result<Host, Error> {
     } else {
         let worker = Worker::new(terms.wire).and_then(|worker| Ok((worker.address()?, worker)));
         let ((_, worker), addresses) = meeting.agree(worker, |(address, _)| address.clone())?;
-        let silence =
-            variable(environment::SILENCE, "a number of seconds")?.map_or(SILENCE, Duration::from_secs);
-        let (ucx, _) = meeting.agree(Ucx::new(worker, me, &addresses, &places, silence), |_| vec![])?;
+        let ucx = Ucx::new(worker, me, &addresses, &places, terms.silence);
+        let (ucx, _) = meeting.agree(ucx, |_| vec![])?;
         Box::new(ucx)
     };
     meeting.met();
@@ -68,12 +67,13 @@ pub fn join(options: Options) -> Result<Host, Error> {
 fn terms(options: Options) -> Result<Terms, Error> {
     let bytes = variable(environment::SIZE, "a number of bytes")?.unwrap_or(options.bytes);
     let views = variable(environment::VIEWS, "a number of views")?.unwrap_or(options.views);
+    let silence = variable(environment::SILENCE, "a number of seconds")?.map_or(SILENCE, Duration::from_secs);
     let wire = wire()?;
     if views == 0 || views > VIEWS_MAX {
         return Err(Error::ViewCount { wanted: views, most: VIEWS_MAX });
     }
     let granularity = options.granularity;
-    Ok(Terms { bytes, views: granularity.views(views), granularity, at: options.at, wire })
+    Ok(Terms { bytes, views: granularity.views(views), granularity, at: options.at, wire, silence })
 }
 
 /// What messages go over.

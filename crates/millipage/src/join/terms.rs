@@ -1,6 +1,6 @@
 //! What must be alike on all hosts.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use rustix::process::{Pid, getpid};
 
@@ -16,6 +16,8 @@ pub struct Terms {
     pub granularity: Granularity,
     pub at: Option<usize>,
     pub wire: Wire,
+    /// After which a host that says nothing is lost. Each host has its own.
+    pub silence: Duration,
 }
 
 impl Terms {
@@ -97,7 +99,8 @@ mod tests {
     use super::*;
 
     fn terms(bytes: usize, wire: Wire) -> Terms {
-        Terms { bytes, views: 4, granularity: Granularity::Fine, at: None, wire }
+        let granularity = Granularity::Fine;
+        Terms { bytes, views: 4, granularity, at: None, wire, silence: Duration::ZERO }
     }
 
     #[test]

@@ -1,1 +1,0 @@
-#include <ucp/api/ucp.h>
