@@ -18,7 +18,7 @@ fn op(minipages: u32) -> impl Strategy<Value = Vec<Op>> {
     ]
 }
 
-/// Programs with the same number of barriers on each host.
+/// Programs with the same number of barriers on each host, but that the first host leaves where the others come to one more.
 fn programs() -> impl Strategy<Value = (Vec<Vec<Op>>, u32)> {
     (2..7usize, 1..5u32, 0..4usize).prop_flat_map(|(hosts, minipages, barriers)| {
         let phase = prop::collection::vec(op(minipages), 0..12);
@@ -32,7 +32,12 @@ fn programs() -> impl Strategy<Value = (Vec<Vec<Op>>, u32)> {
             }
             program
         });
-        (prop::collection::vec(program, hosts), Just(minipages))
+        let programs = prop::collection::vec(program, hosts).prop_map(|mut programs: Vec<Vec<Op>>| {
+            programs.iter_mut().skip(1).for_each(|program| program.push(Op::BrokenBarrier(2)));
+            programs.iter_mut().for_each(|program| program.push(Op::Leave));
+            programs
+        });
+        (programs, Just(minipages))
     })
 }
 

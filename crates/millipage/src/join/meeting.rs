@@ -34,7 +34,7 @@ pub struct Meeting {
 enum Place {
     Alone,
     Launcher(Seat),
-    Pmix(Pmix),
+    Pmix(Box<Pmix>),
 }
 
 impl Meeting {
@@ -70,7 +70,7 @@ impl Meeting {
         let few = |number: u32| {
             u16::try_from(number).map_err(|_| Error::Meeting(format!("{hosts} hosts are too many")))
         };
-        Ok(Self { me: HostId(few(rank)?), hosts: few(hosts)?, place: Place::Pmix(pmix) })
+        Ok(Self { me: HostId(few(rank)?), hosts: few(hosts)?, place: Place::Pmix(Box::new(pmix)) })
     }
 
     /// All have joined. PMIx, which would see to it that processes end together, is not needed for that.

@@ -5,7 +5,7 @@ mod meeting;
 mod pmix;
 mod terms;
 
-use std::{sync::Arc, time::Duration};
+use std::{slice, sync::Arc, time::Duration};
 
 use forebay_rendezvous::environment;
 use forebay_vm::{Object, Views, free_bytes, layout::VIEWS_MAX};
@@ -51,7 +51,7 @@ pub fn join(options: Options) -> Result<Host, Error> {
     let views = map(&object, &terms, &mut meeting)?;
     let bell = Arc::new(Bell::new().map_err(|errno| Error::Wait(errno.into()))?);
     let transport: Box<dyn Transport> = if hosts == 1 {
-        Box::new(local(std::slice::from_ref(&bell)).remove(0))
+        Box::new(local(slice::from_ref(&bell)).remove(0))
     } else {
         let worker = Worker::new(terms.wire).and_then(|worker| Ok((worker.address()?, worker)));
         let ((_, worker), addresses) = meeting.agree(worker, |(address, _)| address.clone())?;
