@@ -5,6 +5,7 @@ use std::{
     hint,
     ops::Range,
     os::fd::{AsFd, OwnedFd},
+    process,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
         atomic::{
@@ -19,7 +20,7 @@ use std::{
 use bytemuck::Pod;
 use forebay_coherence::{Access, Barrier, Counts, HostId, Lock, Minipage};
 use forebay_projection::{Event, Trace};
-use forebay_sigsafe::ticks;
+use forebay_sigsafe::{general as n, sys, ticks};
 use forebay_vm::{
     Object, PAGE_BYTES, Views,
     fault::{Fault, Serve, Served, serve},
@@ -35,7 +36,7 @@ use crate::{
     join::Meeting,
     promptness::ask_for_short_slices,
     recorder::Recorder,
-    shared::{Rows, Value},
+    shared::{Row, Rows, Value},
     transport::{Transport, local},
     usage::{Activity, Clock, Usage},
 };
@@ -134,6 +135,8 @@ pub struct Shared {
     is_relied_on: AtomicBool,
     /// Whether the process ends with this host.
     is_process: bool,
+    /// Its id.
+    process: isize,
     /// The program was told that a host is lost.
     told: AtomicBool,
     /// Where that was asked for.
@@ -181,6 +184,7 @@ impl Host {
             polling: AtomicU32::new(0),
             is_relied_on: AtomicBool::new(false),
             is_process: meeting.is_some(),
+            process: process::id() as isize,
             told: AtomicBool::new(false),
             recorder: OnceLock::new(),
         }));
@@ -238,6 +242,17 @@ impl Host {
     /// As for [`Host::rows`].
     pub fn value<T: Pod>(&self, placement: Placement) -> Result<Value<T>, Error> {
         Ok(Value::new(self.rows(1, 1, placement)?.row(0)))
+    }
+
+    /// Bytes of a row, of part of one, or of several in one chunk, by the address of the first.
+    ///
+    /// # Errors
+    /// There are none, or they are not all allocated there.
+    pub fn bytes_at(&self, address: usize, bytes: usize) -> Result<Row<u8>, Error> {
+        self.shared
+            .is_allocated(address, bytes)
+            .then(|| Row::new(self.shared, address as *mut u8, bytes))
+            .ok_or(Error::Foreign { address, bytes })
     }
 
     /// This host's share of `count` things, next to each other: the rows that begin here where so many are placed in
@@ -368,6 +383,11 @@ impl Drop for Host {
 
 impl Serve for Shared {
     fn serve(&self, fault: Fault) -> bool {
+        // In a child that was forked there is nobody who could serve it.
+        // SAFETY: no arguments.
+        if unsafe { sys!(n::__NR_getpid) } != self.process {
+            return false;
+        }
         // What was never allocated, or is free, is the program's mistake.
         self.minipage(fault.address).is_some_and(|minipage| {
             let event = if fault.is_write { Event::Write(minipage) } else { Event::Read(minipage) };
@@ -385,6 +405,21 @@ impl Shared {
     pub fn minipage(&self, address: usize) -> Option<u32> {
         let (view, offset) = self.memory.views.locate(address)?;
         self.vpages.at(view, offset)
+    }
+
+    /// Whether all these bytes are in minipages that are used in the view that the address is in.
+    fn is_allocated(&self, address: usize, bytes: usize) -> bool {
+        let Some((view, mut offset)) = self.views().locate(address) else { return false };
+        let Some(end) = offset.checked_add(bytes) else { return false };
+        let engine = self.engine();
+        let place = |offset| engine.layout.place(self.vpages.at(view, offset)?);
+        while offset < end {
+            match place(offset).map(|place| place.offset..place.offset + place.bytes) {
+                Some(range) if range.contains(&offset) => offset = range.end,
+                _ => return false,
+            }
+        }
+        bytes > 0
     }
 
     /// Asks for a minipage before a thread comes to it.

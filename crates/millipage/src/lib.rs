@@ -17,12 +17,17 @@
 //!
 //! The kernel does not fault for a system call: one whose buffer is not there fails with `EFAULT`. [`Row::touch`] brings it
 //! there first; it stays until another host wants it.
+//!
+//! # Forks
+//!
+//! A child that a host forks is no host, and has no shared memory: to touch it there ends the child with SIGSEGV.
 
 mod bell;
 mod cells;
 mod engine;
 mod host;
 mod join;
+mod process;
 mod promptness;
 mod recorder;
 mod shared;
@@ -31,6 +36,7 @@ mod usage;
 
 pub use host::{EXIT_LOST, Granularity, Host, Options, in_process};
 pub use join::join;
+pub use process::Process;
 pub use shared::{Row, Rows, Value};
 pub use usage::{Times, Traffic, Usage};
 
@@ -129,6 +135,25 @@ pub enum Error {
     /// The process is a host already, or was one.
     #[error("this process has joined already; it can join once")]
     JoinedAlready,
+    /// The process is none, or not any longer.
+    #[error("this process is not a host: join first, and do not use shared memory after having left")]
+    NoHost,
+    /// The caller is a child of the host's.
+    #[error(
+        "this process was forked from a host, and is none itself; start it as one, or exec another program"
+    )]
+    Forked,
+    /// Threads of this host are in calls.
+    #[error("another thread of this host is in a call; leave when all have returned")]
+    Busy,
+    /// An address, or what follows it, is none of shared memory.
+    #[error("the {bytes} bytes at {address:#x} are not all of one allocation of shared memory")]
+    Foreign {
+        /// The first.
+        address: usize,
+        /// How many.
+        bytes: usize,
+    },
     /// The hosts do not come together.
     #[error("cannot meet the other hosts: {0}")]
     Meeting(String),

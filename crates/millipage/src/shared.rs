@@ -74,11 +74,15 @@ impl<T: Pod> Rows<T> {
     pub fn row(&self, index: usize) -> Row<T> {
         let place = self.array.place(index);
         let first = self.shared.views().address(place.view, place.offset) as *mut T;
-        Row { shared: self.shared, first, columns: self.columns }
+        Row::new(self.shared, first, self.columns)
     }
 }
 
 impl<T: Pod> Row<T> {
+    pub(crate) const fn new(shared: &'static Shared, first: *mut T, columns: usize) -> Self {
+        Self { shared, first, columns }
+    }
+
     /// How many elements it has.
     #[must_use]
     pub const fn len(&self) -> usize {

@@ -43,6 +43,28 @@ fn what_one_host_writes_the_others_read() {
 }
 
 #[test]
+fn bytes_are_found_by_their_address_within_an_allocation_only() {
+    each(1, SMALL, |host| {
+        let rows = host.rows::<u8>(40, 100, Placement::Blocks).unwrap();
+        let large = host.rows::<u8>(1, 10_000, Placement::Blocks).unwrap();
+        let chunks = host.rows_in_chunks::<u8>(10, 100, 4, Placement::Blocks).unwrap();
+        let (row, large) = (rows.row(17).as_ptr() as usize, large.row(0).as_ptr() as usize);
+        let (chunk, last) = (chunks.row(4).as_ptr() as usize, chunks.row(9).as_ptr() as usize);
+        rows.row(17).set(99, 7);
+        assert_eq!(host.bytes_at(row + 99, 1).unwrap().get(0), 7);
+        for (address, bytes) in [(row, 100), (large, 10_000), (large + 5_000, 5_000), (chunk, 400)] {
+            assert_eq!(host.bytes_at(address, bytes).unwrap().len(), bytes);
+        }
+        let foreign = [(row, 101), (row + 100, 1), (row, 0), (row - 1, 1), (row, usize::MAX), (row, 4_100)];
+        let others = [(large, 10_001), (chunk, 401), (last, 1 << 30), (&raw const row as usize, 8), (0, 1)];
+        for (address, bytes) in foreign.into_iter().chain(others) {
+            let error = host.bytes_at(address, bytes).err().map(|error| error.to_string());
+            assert!(error.unwrap_or_default().contains("not all of one allocation"), "{address:#x} {bytes}");
+        }
+    });
+}
+
+#[test]
 fn a_lock_makes_a_sum_exact() {
     each(4, SMALL, |host| {
         let sum = host.rows::<u64>(1, 1, Placement::On(1)).unwrap();

@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, os::fd::AsFd, ptr};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 use crate::{Error, Object};
 
@@ -17,7 +17,7 @@ pub struct Views {
 
 impl Views {
     /// Maps `count` views of `object`, all of whose pages are readable and writable until a
-    /// [`crate::Protection`] says otherwise; at `at`, or anywhere.
+    /// [`crate::Protection`] says otherwise; at `at`, or anywhere. A child that is forked does not have them.
     ///
     /// # Errors
     /// Something is there already, or nowhere is room.
@@ -39,6 +39,9 @@ impl Views {
                 mmap(place, bytes, protection, flags | populate, object.as_fd(), 0).map_err(error)?;
             }
         }
+        // The pages of a child that was forked would have no protection.
+        // SAFETY: the area is ours.
+        unsafe { madvise(base as *mut c_void, total, Advice::LinuxDontFork).map_err(error)? };
         Ok(views)
     }
 

@@ -51,6 +51,29 @@ fn views_are_mapped_where_they_are_wanted_or_not_at_all() {
     Views::map(&object, 2, Some(at)).unwrap();
 }
 
+#[test]
+fn a_child_that_is_forked_has_no_views() {
+    let object = Object::new(PAGE_BYTES).unwrap();
+    let views = Views::map(&object, 1, None).unwrap();
+    write(views.address(0, 0), 7);
+    for address in [views.address(0, 0), views.privileged(0)] {
+        // SAFETY: the child reads, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // A test binary may have a handler for it.
+            // SAFETY: signal and _exit can be called in the child of a process with threads.
+            unsafe {
+                libc::signal(libc::SIGSEGV, libc::SIG_DFL);
+                libc::_exit((read(address) != 7).into());
+            }
+        }
+        let mut status = 0;
+        // SAFETY: it is a child of this process, and the status a local.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV, "{status:#x}");
+    }
+}
+
 /// Serves a fault by allowing what was done, and counts.
 struct Allow {
     protection: Box<dyn Protection>,

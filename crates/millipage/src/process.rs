@@ -1,0 +1,66 @@
+//! The host that a process is, for languages that do not say who owns what: any thread may call at any time.
+
+use std::{
+    mem, process,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{Error, Host, Options, join};
+
+/// A host that any thread can use until one of them leaves. In a child that the process has forked it is none.
+pub struct Process {
+    id: u32,
+    host: Mutex<Option<Arc<Host>>>,
+}
+
+impl Process {
+    /// As [`join`].
+    ///
+    /// # Errors
+    /// As for [`join`].
+    pub fn join(options: Options) -> Result<Self, Error> {
+        let host = join(options)?;
+        Ok(Self { id: process::id(), host: Mutex::new(Some(Arc::new(host))) })
+    }
+
+    /// The host, for one call.
+    ///
+    /// # Errors
+    /// This process was forked from the host, or has left.
+    pub fn host(&self) -> Result<Arc<Host>, Error> {
+        self.lock()?.clone().ok_or(Error::NoHost)
+    }
+
+    /// As [`Host::leave`]. Once the hosts have begun to leave, this one has left, even where that fails.
+    ///
+    /// # Errors
+    /// As for [`Host::leave`] and [`Process::host`]; or another thread is in a call, and then nothing has happened.
+    pub fn leave(&self) -> Result<(), Error> {
+        let host = {
+            let mut place = self.lock()?;
+            let host = place.take().ok_or(Error::NoHost)?;
+            Arc::try_unwrap(host).map_err(|host| {
+                *place = Some(host);
+                Error::Busy
+            })?
+        };
+        host.leave()
+    }
+
+    fn lock(&self) -> Result<MutexGuard<'_, Option<Arc<Host>>>, Error> {
+        // First, since in the child the lock may be one that nobody can release.
+        if process::id() != self.id {
+            return Err(Error::Forked);
+        }
+        Ok(self.host.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The parent is the host, and it is the parent's to leave.
+        if process::id() != self.id {
+            mem::forget(mem::take(self.host.get_mut().unwrap_or_else(PoisonError::into_inner)));
+        }
+    }
+}
