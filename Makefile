@@ -9,6 +9,8 @@ CARGO ?= cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 FOREBAY := $(TARGET)/release/forebay
 AGENT := $(TARGET)/agent/libforebay_agent.so
+LIBRARY := $(TARGET)/release/libforebay.so
+VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml)
 
 # The agent has a panic handler of its own and no unwinding, so only its own profile can build it.
 AGENT_ONLY := -p forebay-agent --profile agent
@@ -18,23 +20,30 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BINDIR := $(DESTDIR)$(PREFIX)/bin
 LIBDIR := $(DESTDIR)$(PREFIX)/lib/forebay
+CLIBDIR := $(DESTDIR)$(PREFIX)/lib
+PKGCONFIGDIR := $(CLIBDIR)/pkgconfig
+INCLUDEDIR := $(DESTDIR)$(PREFIX)/include
 MANDIR := $(DESTDIR)$(PREFIX)/share/man/man1
+MAN3DIR := $(DESTDIR)$(PREFIX)/share/man/man3
 BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 ZSHDIR := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 FISHDIR := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
-.PHONY: help build agent demo test test-long check format lint deny doc rules advisories install uninstall clean
+.PHONY: help build agent library demo test test-long check format lint deny doc rules advisories install uninstall clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 # Linked statically, because the dynamic loader would be a third of what `forebay run` adds to a program's start, and for a
 # fixed address, because relocations would be a third of the memory that it takes where the program has little.
-build: agent ## build the forebay command and its agent (the default)
+build: agent library ## build the forebay command, its agent and the library for C (the default)
 	$(CARGO) rustc --locked --release -p forebay-cli --bin forebay -- -C target-feature=+crt-static -C relocation-model=static
 
 agent:
 	$(CARGO) build --locked $(AGENT_ONLY)
+
+library:
+	$(CARGO) build --locked --release -p forebay-capi
 
 demo: ## install what is missing, build, and show real programs without and with forebay
 	@scripts/setup demo
@@ -82,10 +91,17 @@ rules:
 
 # Takes what `make` built and builds nothing itself, so `sudo make install` needs no toolchain for root.
 install: ## install under PREFIX (/usr/local), below DESTDIR if set
-	@[ -x $(FOREBAY) ] && [ -f $(AGENT) ] || { echo "nothing is built yet: run 'make' first" >&2; exit 1; }
-	install -d $(BINDIR) $(LIBDIR) $(MANDIR) $(BASHDIR) $(ZSHDIR) $(FISHDIR)
+	@[ -x $(FOREBAY) ] && [ -f $(AGENT) ] && [ -f $(LIBRARY) ] || { echo "nothing is built yet: run 'make' first" >&2; exit 1; }
+	install -d $(BINDIR) $(LIBDIR) $(INCLUDEDIR) $(PKGCONFIGDIR) $(MANDIR) $(MAN3DIR) $(BASHDIR) $(ZSHDIR) $(FISHDIR)
 	install -m 755 $(FOREBAY) $(BINDIR)/forebay
 	install -m 644 $(AGENT) $(LIBDIR)/libforebay_agent.so
+	install -m 644 $(LIBRARY) $(CLIBDIR)/libforebay.so.$(VERSION)
+	ln -sf libforebay.so.$(VERSION) $(CLIBDIR)/libforebay.so.0
+	ln -sf libforebay.so.0 $(CLIBDIR)/libforebay.so
+	install -m 644 crates/capi/include/forebay.h $(INCLUDEDIR)/forebay.h
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/capi/forebay.pc.in > $(PKGCONFIGDIR)/forebay.pc
+	install -m 644 crates/capi/man/forebay_share.3 $(MAN3DIR)/forebay_share.3
+	if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
 	$(FOREBAY) man --out $(MANDIR)
 	$(FOREBAY) completions bash > $(BASHDIR)/forebay
 	$(FOREBAY) completions zsh > $(ZSHDIR)/_forebay
@@ -94,6 +110,9 @@ install: ## install under PREFIX (/usr/local), below DESTDIR if set
 uninstall: ## remove what install put there
 	rm -f $(BINDIR)/forebay $(LIBDIR)/libforebay_agent.so $(MANDIR)/forebay.1 $(MANDIR)/forebay-*.1
 	rm -f $(BASHDIR)/forebay $(ZSHDIR)/_forebay $(FISHDIR)/forebay.fish
+	rm -f $(CLIBDIR)/libforebay.so $(CLIBDIR)/libforebay.so.* $(PKGCONFIGDIR)/forebay.pc
+	rm -f $(INCLUDEDIR)/forebay.h $(MAN3DIR)/forebay_share.3
+	if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
 	if [ -d $(LIBDIR) ]; then rmdir --ignore-fail-on-non-empty $(LIBDIR); fi
 
 clean: ## remove everything that was built

@@ -20,6 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("projection", &["coherence"]),
     ("millipage", &["coherence", "projection", "rendezvous", "sigsafe", "testkit", "ucx-sys", "vm"]),
     ("kernels", &["millipage"]),
+    ("capi", &["millipage", "testkit"]),
     ("speculation", &[]),
     ("agent", &["sigsafe", "speculation", "sys", "vm"]),
     ("meter", &[]),

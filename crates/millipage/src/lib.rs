@@ -34,6 +34,7 @@ mod shared;
 pub mod transport;
 mod usage;
 
+pub use forebay_coherence::Counts;
 pub use host::{EXIT_LOST, Granularity, Host, Options, in_process};
 pub use join::join;
 pub use process::Process;

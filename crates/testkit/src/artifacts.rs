@@ -9,6 +9,7 @@ use crate::Error;
 
 static AGENT: Once = Once::new();
 static FOREBAY: Once = Once::new();
+static C_LIBRARY: Once = Once::new();
 
 /// The agent's library, up to date: cargo builds it on the first call in a process if its sources have changed.
 ///
@@ -34,9 +35,20 @@ pub fn agent() -> Result<PathBuf, Error> {
 pub fn forebay() -> Result<PathBuf, Error> {
     FOREBAY.get("FOREBAY_PROGRAM", || {
         agent()?;
-        let profile = if is_release() { ("release", "release") } else { ("dev", "debug") };
-        cargo_build(&["--package", "forebay-cli", "--bin", "forebay", "--profile", profile.0])?;
-        built(profile.1, "forebay")
+        built_like_the_caller(&["--package", "forebay-cli", "--bin", "forebay"], "forebay")
+    })
+}
+
+/// The library for C, up to date and built like the calling test.
+///
+/// `$FOREBAY_C_LIBRARY` names another one.
+///
+/// # Errors
+///
+/// [`Error::Program`] with what cargo said.
+pub fn c_library() -> Result<PathBuf, Error> {
+    C_LIBRARY.get("FOREBAY_C_LIBRARY", || {
+        built_like_the_caller(&["--package", "forebay-capi", "--lib"], "libforebay.so")
     })
 }
 
@@ -75,6 +87,12 @@ impl Once {
         }
         Ok(found.clone().unwrap_or_default())
     }
+}
+
+fn built_like_the_caller(what: &[&str], name: &str) -> Result<PathBuf, Error> {
+    let (profile, folder) = if is_release() { ("release", "release") } else { ("dev", "debug") };
+    cargo_build(&[what, &["--profile", profile]].concat())?;
+    built(folder, name)
 }
 
 fn cargo_build(arguments: &[&str]) -> Result<(), Error> {

@@ -1,0 +1,123 @@
+/*
+ * forebay.h: memory that processes share as if they were threads, each with plain loads and stores.
+ *
+ * Every process that `forebay share -n N -- PROGRAM` starts is a host, once it has joined; a program started alone is a
+ * job of one host. What is allocated is at the same address on all hosts, so pointers into it can be shared too.
+ * Link with -lforebay; see forebay_share(3).
+ *
+ * Consistency: sequential between hosts. A thread that reads sees what a thread of any host wrote last. The unit that is
+ * shared is a minipage: a row or a chunk of rows as allocated here, whatever else is on its page.
+ *
+ * Errors: functions that return int return 0 or a number on success, -1 on failure; those that return a pointer return
+ * NULL. forebay_error() tells why. A host that is lost ends the job: calls that wait fail, and the process ends with
+ * status 70 if it waits for memory that can never come.
+ *
+ * Threads: any thread may call any function at any time. The collective functions (forebay_rows, forebay_alloc,
+ * forebay_barrier) are called by all hosts in the same order, each by one thread at a time. forebay_leave wants no other
+ * thread in a call. None of them may be called in a signal handler.
+ *
+ * Forks: a child that a host forks is no host. Calls fail there, and shared memory is not there.
+ */
+#ifndef FOREBAY_H
+#define FOREBAY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How minipages are spread over the hosts at first: one of these, or the rank of the host that has all. */
+enum {
+    FOREBAY_BLOCKS = -1, /* neighbouring ones have the same host: of 10 and two hosts, the first 5 the first */
+    FOREBAY_CYCLIC = -2, /* in turn */
+    FOREBAY_COPIES = -3  /* in turn, and each host begins with a copy: for what is read by all */
+};
+
+/* What memory is wanted for. */
+enum { FOREBAY_READ = 0, FOREBAY_WRITE = 1 };
+
+/* A figure of this host. The name lives as long as the process. */
+struct forebay_count {
+    const char *name;
+    uint64_t value;
+};
+
+/*
+ * Makes this process a host, and waits until all have called it. `bytes` is the size of the shared memory (0: 64 MiB),
+ * `views` how many minipages can share a page (0: 16; at most 256). forebay share's --size and --views take their places.
+ * A process can join once. One thread.
+ */
+int forebay_join(size_t bytes, unsigned views);
+
+/*
+ * Waits until all hosts leave, and serves them meanwhile. Locks that this host has are given up. Shared memory must not be
+ * used afterwards. To end without it is to be lost to the others. Fails, and changes nothing, while another thread is in a
+ * call; once it has begun to leave the process is no host any more, even if it fails. One thread.
+ */
+int forebay_leave(void);
+
+/* Which host this is, from 0; how many there are. Any thread. */
+int forebay_rank(void);
+int forebay_count(void);
+
+/*
+ * The share of host `rank` in `count` things: those from `*first` up to but not including `*end`, which are the rows that
+ * begin at that host with FOREBAY_BLOCKS. Any thread.
+ */
+int forebay_block(int rank, size_t count, size_t *first, size_t *end);
+
+/*
+ * Allocates `rows` rows of `bytes` bytes each, all zero; `chunk` neighbouring rows are one minipage and follow each other
+ * in memory (1: each row its own). Returns a table of `rows` pointers, one to each row, which is this process's own and can
+ * be given to free(3); the rows stay:
+ *
+ *     double **grid = forebay_rows(1000, 64 * sizeof(double), 1, FOREBAY_BLOCKS);
+ *     grid[i][j] = 1;
+ *
+ * Rows are aligned to 16 bytes where they begin a chunk. All hosts call it, with the same arguments, and go on when all
+ * have. Collective.
+ */
+void *forebay_rows(size_t rows, size_t bytes, size_t chunk, int placement);
+
+/* Allocates `bytes` bytes, all zero, in a minipage of their own, and returns their address. Collective. */
+void *forebay_alloc(size_t bytes, int placement);
+
+/* Waits until all hosts have come here. Collective. */
+int forebay_barrier(void);
+
+/*
+ * Waits until no thread of any host has lock number `lock`, and takes it; gives it up. A thread that has it and takes it
+ * again waits for ever. Unlocking fails if no thread of this host has it. Any thread.
+ */
+int forebay_lock(uint32_t lock);
+int forebay_unlock(uint32_t lock);
+
+/*
+ * The following want `bytes` bytes from `start` on, within a row, a chunk or an allocation, and act on whole minipages.
+ * Any thread.
+ *
+ * forebay_prefetch asks for them, to be read or written soon, and does not wait. forebay_push sends them to all hosts,
+ * which can read them then without waiting. forebay_touch waits until this host may read or write them, and changes
+ * nothing: for system calls, which fail with EFAULT where a page of their buffer is not there. What was touched stays
+ * until another host wants it.
+ */
+int forebay_prefetch(const void *start, size_t bytes, int access);
+int forebay_push(const void *start, size_t bytes);
+int forebay_touch(const void *start, size_t bytes, int access);
+
+/*
+ * Fills in up to `room` figures of this host (faults, requests, messages) since this was last called, and returns how
+ * many there are. With room 0 it only tells that, and `counts` may be NULL. Any thread.
+ */
+int forebay_counts(struct forebay_count *counts, int room);
+
+/* Why the last call of this thread failed that did: a sentence, until the next one fails; "" if none has. Any thread. */
+const char *forebay_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,153 @@
+//! Programs in C, built against `forebay.h` and `libforebay.so`, run alone and as hosts of a job.
+#![cfg(target_os = "linux")]
+
+use std::{
+    env, fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::OnceLock,
+};
+
+use forebay_testkit::artifacts;
+use tempfile::TempDir;
+
+/// Seconds that a program gets, on a machine that has much else to do.
+const PATIENCE: &str = "120";
+
+const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// A folder with the library, under the names that the linker and the loader look for.
+fn library() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libforebay");
+        fs::create_dir_all(&folder).unwrap();
+        for name in ["libforebay.so", "libforebay.so.0"] {
+            // One that is left from before.
+            let _ = fs::remove_file(folder.join(name));
+            symlink(artifacts::c_library().unwrap(), folder.join(name)).unwrap();
+        }
+        folder
+    })
+}
+
+/// A program, compiled and linked.
+fn program(compiler: &[&str], source: &str, folder: &TempDir) -> PathBuf {
+    let to = folder.path().join("program");
+    let mut command = Command::new(compiler[0]);
+    command.args(&compiler[1..]).args(STRICT).arg("-I").arg(here("include")).arg(here(source));
+    command.arg("-o").arg(&to).arg("-L").arg(library()).args(["-lforebay", "-lpthread"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    to
+}
+
+/// Runs it under `forebay share` with these options, or alone without any.
+fn run(share: &[&str], program: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", PATIENCE]).env("LD_LIBRARY_PATH", library());
+    if !share.is_empty() {
+        command.arg(artifacts::forebay().unwrap()).arg("share").args(share).arg("--");
+    }
+    command.arg(program).args(arguments).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What it prints as so many hosts; alone for 0.
+fn prints(hosts: usize, program: &Path, arguments: &[&str]) -> String {
+    let count = hosts.to_string();
+    let share: &[&str] = if hosts == 0 { &[] } else { &["-n", &count] };
+    let output = run(share, program, arguments);
+    assert!(output.status.success(), "{hosts} hosts: {}: {}", output.status, said(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn every_function_does_what_the_header_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let c = program(&["gcc", "-std=c11"], "tests/every_function.c", &folder);
+    for hosts in [0, 1, 2, 3] {
+        prints(hosts, &c, &[]);
+    }
+    prints(0, &c, &["refused"]);
+}
+
+#[test]
+fn the_header_is_of_cpp_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let cpp = program(&["g++", "-std=c++17", "-x", "c++"], "tests/every_function.c", &folder);
+    prints(2, &cpp, &[]);
+}
+
+#[test]
+fn the_first_program_computes_the_same_with_any_number_of_hosts() {
+    let folder = tempfile::tempdir().unwrap();
+    let heat = program(&["gcc", "-std=c11"], "examples/heat.c", &folder);
+    let alone = prints(0, &heat, &[]);
+    assert_eq!(alone, format!("{:.6} degrees in the middle\n", middle_of_the_plate()));
+    for hosts in [1, 2, 3] {
+        assert_eq!(prints(hosts, &heat, &[]), alone);
+    }
+}
+
+/// What the first programs are to find.
+fn middle_of_the_plate() -> f64 {
+    const SIZE: usize = 64;
+    let mut now = vec![[0.0; SIZE]; SIZE];
+    now[0] = [100.0; SIZE];
+    for _ in 0..1_000 {
+        let last = now.clone();
+        for (i, j) in (1..SIZE - 1).flat_map(|i| (1..SIZE - 1).map(move |j| (i, j))) {
+            now[i][j] = (last[i - 1][j] + last[i + 1][j] + last[i][j - 1] + last[i][j + 1]) / 4.0;
+        }
+    }
+    now[SIZE / 2][SIZE / 2]
+}
+
+#[test]
+fn a_failure_is_told_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let heat = program(&["gcc", "-std=c11"], "examples/heat.c", &folder);
+    let output = run(&["-n", "2", "--size", "4K"], &heat, &[]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("heat: 32768 bytes of shared memory do not fit"), "{}", said(&output));
+}
+
+/// The functions that a text declares or names.
+fn functions(text: &str) -> Vec<String> {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let words = text.split(|letter| !is_part(letter)).filter(|word| word.starts_with("forebay_"));
+    let mut names: Vec<String> = words.map(str::to_owned).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[test]
+fn header_library_and_man_page_have_the_same_functions() {
+    let mut nm = Command::new("nm");
+    nm.args(["-D", "--defined-only"]).arg(library().join("libforebay.so"));
+    let symbols = String::from_utf8(nm.output().unwrap().stdout).unwrap();
+    let exported: Vec<&str> = symbols.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
+    let others: Vec<_> = exported.iter().filter(|name| !name.starts_with("forebay_")).collect();
+    assert!(others.is_empty(), "{others:?}");
+    let header = fs::read_to_string(here("include/forebay.h")).unwrap();
+    let declared: Vec<String> = functions(&header)
+        .into_iter()
+        .filter(|name| header.contains(&format!("{name}(")) && name != "forebay_share")
+        .collect();
+    let mut exported: Vec<String> = exported.into_iter().map(str::to_owned).collect();
+    exported.sort();
+    assert_eq!(exported, declared);
+    let page = fs::read_to_string(here("man/forebay_share.3")).unwrap();
+    let missing: Vec<_> = declared.iter().filter(|name| !page.contains(&format!("{name}("))).collect();
+    assert!(missing.is_empty(), "not in the man page: {missing:?}");
+}

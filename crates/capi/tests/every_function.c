@@ -1,0 +1,253 @@
+/*
+ * Calls every function of forebay.h as one of several hosts, or alone, and checks what it does. Compiled as C11 and as
+ * C++17. Ends with 0 if all was as the header says; with the argument "refused" it does not get in.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <fcntl.h>
+#include <forebay.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(condition)                                                                     \
+    do {                                                                                     \
+        if (!(condition)) {                                                                  \
+            fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #condition, forebay_error());     \
+            exit(1);                                                                         \
+        }                                                                                    \
+    } while (0)
+
+/* The last call failed, and its sentence contains `part`. */
+#define FAILS(call, part)                      \
+    do {                                       \
+        CHECK(call);                           \
+        CHECK(strstr(forebay_error(), part));  \
+    } while (0)
+
+static int rank, count;
+
+static void before_joining(void) {
+    size_t first, end;
+    CHECK(strcmp(forebay_error(), "") == 0);
+    FAILS(forebay_rank() == -1, "not a host");
+    FAILS(forebay_count() == -1, "not a host");
+    FAILS(forebay_leave() == -1, "not a host");
+    FAILS(forebay_barrier() == -1, "not a host");
+    FAILS(forebay_lock(0) == -1, "not a host");
+    FAILS(forebay_unlock(0) == -1, "not a host");
+    FAILS(forebay_rows(1, 1, 1, FOREBAY_BLOCKS) == NULL, "not a host");
+    FAILS(forebay_alloc(1, FOREBAY_BLOCKS) == NULL, "not a host");
+    FAILS(forebay_block(0, 1, &first, &end) == -1, "not a host");
+    FAILS(forebay_touch(&first, 1, FOREBAY_READ) == -1, "not a host");
+    FAILS(forebay_prefetch(&first, 1, FOREBAY_READ) == -1, "not a host");
+    FAILS(forebay_push(&first, 1) == -1, "not a host");
+    FAILS(forebay_counts(NULL, 0) == -1, "not a host");
+}
+
+static void blocks(void) {
+    size_t first, end, next = 0;
+    for (int host = 0; host < count; host++) {
+        CHECK(forebay_block(host, 1000, &first, &end) == 0);
+        CHECK(first == next && end >= first);
+        next = end;
+    }
+    CHECK(next == 1000);
+    FAILS(forebay_block(count, 10, &first, &end) == -1, "no host");
+    FAILS(forebay_block(-1, 10, &first, &end) == -1, "no host");
+    FAILS(forebay_block(0, 10, NULL, &end) == -1, "NULL");
+    FAILS(forebay_block(0, 10, &first, NULL) == -1, "NULL");
+}
+
+/* Every host writes some rows, all read all, in each placement and chunking. */
+static void rows(void) {
+    const int placements[] = {FOREBAY_BLOCKS, FOREBAY_CYCLIC, FOREBAY_COPIES, count - 1};
+    const size_t chunks[] = {1, 3, 1000};
+    for (int kind = 0; kind < 12; kind++) {
+        const size_t chunk = chunks[kind % 3], all = 100, columns = 20;
+        int **table = (int **)forebay_rows(all, columns * sizeof(int), chunk, placements[kind / 3]);
+        CHECK(table != NULL);
+        for (size_t i = 0; i + 1 < all && chunk == 3; i++)
+            CHECK((i + 1) % chunk == 0 || table[i + 1] == table[i] + columns);
+        for (int round = 1; round < 4; round++) {
+            for (size_t i = (size_t)rank; i < all; i += (size_t)count)
+                for (size_t j = 0; j < columns; j++) table[i][j] = round * 10000 + (int)(i * columns + j);
+            CHECK(forebay_barrier() == 0);
+            for (size_t i = 0; i < all; i++)
+                for (size_t j = 0; j < columns; j++) CHECK(table[i][j] == round * 10000 + (int)(i * columns + j));
+            CHECK(forebay_barrier() == 0);
+        }
+        free(table);
+    }
+    FAILS(forebay_rows(0, 8, 1, FOREBAY_BLOCKS) == NULL, "0");
+    FAILS(forebay_rows(8, 0, 1, FOREBAY_BLOCKS) == NULL, "0");
+    FAILS(forebay_rows(1, SIZE_MAX, 1, FOREBAY_BLOCKS) == NULL, "not");
+    FAILS(forebay_rows(SIZE_MAX, 8, 1, FOREBAY_BLOCKS) == NULL, "rows");
+    FAILS(forebay_rows(1, (size_t)1 << 40, 1, FOREBAY_BLOCKS) == NULL, "do not fit");
+    FAILS(forebay_rows(1, 8, 1, -9) == NULL, "no host -9");
+    FAILS(forebay_rows(1, 8, 1, count) == NULL, "no host");
+    FAILS(forebay_alloc(0, FOREBAY_BLOCKS) == NULL, "0");
+}
+
+/* A sum under a lock, by two threads of each host. */
+static void *add(void *argument) {
+    long *sum = (long *)argument;
+    for (int i = 0; i < 100; i++) {
+        CHECK(forebay_lock(3) == 0);
+        *sum += 1;
+        CHECK(forebay_unlock(3) == 0);
+    }
+    return NULL;
+}
+
+static void locks(void) {
+    long *sum = (long *)forebay_alloc(sizeof *sum, 0);
+    pthread_t thread;
+    CHECK(sum != NULL);
+    CHECK(pthread_create(&thread, NULL, add, sum) == 0);
+    add(sum);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(forebay_barrier() == 0);
+    CHECK(*sum == 200L * count);
+    FAILS(forebay_unlock(99) == -1, "lock 99");
+    CHECK(forebay_barrier() == 0);
+}
+
+/* A pointer in shared memory leads to the same place on all hosts, and a system call to memory that was touched. */
+static void pointers(void) {
+    char **shared = (char **)forebay_alloc(sizeof *shared, 0);
+    char *text = (char *)forebay_alloc(10000, count - 1);
+    CHECK(shared != NULL && text != NULL);
+    if (rank == count - 1) {
+        memset(text, 'x', 10000);
+        *shared = text + 5000;
+    }
+    CHECK(forebay_barrier() == 0);
+    CHECK(forebay_touch(*shared, 5000, FOREBAY_READ) == 0);
+    int null = open("/dev/null", O_WRONLY), zero = open("/dev/zero", O_RDONLY);
+    CHECK(write(null, *shared, 5000) == 5000);
+    CHECK(forebay_barrier() == 0);
+    if (rank == 0) {
+        CHECK(forebay_touch(text, 10000, FOREBAY_WRITE) == 0);
+        CHECK(read(zero, text, 10000) == 10000);
+    }
+    CHECK(forebay_barrier() == 0);
+    CHECK(text[0] == 0 && text[9999] == 0);
+    CHECK(forebay_barrier() == 0);
+    if (rank == 0) text[0] = 'y';
+    CHECK(forebay_prefetch(text, 10000, FOREBAY_READ) == 0);
+    CHECK(forebay_barrier() == 0);
+    if (rank == 0) CHECK(forebay_push(text, 10000) == 0);
+    CHECK(forebay_prefetch(text, 1, FOREBAY_WRITE) == 0);
+    CHECK(text[0] == 'y');
+
+    FAILS(forebay_touch(text, 10001, FOREBAY_READ) == -1, "not all of one allocation");
+    FAILS(forebay_touch(text, 0, FOREBAY_READ) == -1, "0 bytes");
+    FAILS(forebay_touch(NULL, 1, FOREBAY_READ) == -1, "0x0");
+    FAILS(forebay_touch(&rank, sizeof rank, FOREBAY_WRITE) == -1, "not all of one allocation");
+    FAILS(forebay_touch(text, SIZE_MAX, FOREBAY_READ) == -1, "not all of one allocation");
+    FAILS(forebay_touch(text, 1, 2) == -1, "FOREBAY_WRITE");
+    FAILS(forebay_prefetch(&rank, 1, FOREBAY_READ) == -1, "not all of one allocation");
+    FAILS(forebay_push(NULL, 1) == -1, "not all of one allocation");
+    CHECK(forebay_barrier() == 0);
+}
+
+static void figures(void) {
+    struct forebay_count counts[64];
+    int all = forebay_counts(NULL, 0);
+    uint64_t faults = 0;
+    CHECK(all > 0 && all < 64);
+    CHECK(forebay_counts(counts, 64) == all);
+    for (int i = 0; i < all; i++)
+        if (strstr(counts[i].name, "faults")) faults += counts[i].value;
+    CHECK(count == 1 || faults > 0);
+    counts[1].name = NULL;
+    CHECK(forebay_counts(counts, 1) == all);
+    CHECK(counts[0].value == 0 && counts[1].name == NULL);
+    FAILS(forebay_counts(NULL, 1) == -1, "NULL");
+    FAILS(forebay_counts(counts, -1) == -1, "-1");
+}
+
+/* A child is no host, and has no shared memory. */
+static void children(void) {
+    int status;
+    char *text = (char *)forebay_alloc(1, 0);
+    CHECK(text != NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        FAILS(forebay_barrier() == -1, "forked");
+        FAILS(forebay_leave() == -1, "forked");
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    child = fork();
+    if (child == 0) {
+        *(volatile char *)text = 1;
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
+static volatile pid_t waiter;
+
+static void *wait_for_lock(void *argument) {
+    (void)argument;
+    waiter = gettid();
+    CHECK(forebay_lock(100 + (uint32_t)rank) == 0);
+    return NULL;
+}
+
+/* Whether the thread sleeps on a futex, which since it told its number it does in the call alone. */
+static int is_asleep(pid_t thread) {
+    char path[64], text[16] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)thread);
+    int file = open(path, O_RDONLY);
+    ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
+    close(file);
+    return length > 0 && strncmp(text, "202 ", 4) == 0;
+}
+
+/* A thread that is in a call keeps the host from leaving. */
+static void leaving(void) {
+    pthread_t thread;
+    const uint32_t lock = 100 + (uint32_t)rank;
+    CHECK(forebay_lock(lock) == 0);
+    CHECK(pthread_create(&thread, NULL, wait_for_lock, NULL) == 0);
+    for (int i = 0; i < 60000 && !(waiter && is_asleep(waiter)); i++) usleep(1000);
+    FAILS(forebay_leave() == -1, "in a call");
+    CHECK(forebay_unlock(lock) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(forebay_unlock(lock) == 0);
+    CHECK(forebay_leave() == 0);
+    FAILS(forebay_leave() == -1, "not a host");
+    FAILS(forebay_barrier() == -1, "not a host");
+    FAILS(forebay_join(0, 0) == -1, "joined already");
+}
+
+int main(int arguments, char **argument) {
+    before_joining();
+    if (arguments > 1 && strcmp(argument[1], "refused") == 0) {
+        FAILS(forebay_join(0, 257) == -1, "1 to 256 views");
+        FAILS(forebay_join((size_t)1 << 60, 1) == -1, "bytes");
+        return 0;
+    }
+    CHECK(forebay_join(32 << 20, 8) == 0);
+    FAILS(forebay_join(0, 0) == -1, "joined already");
+    rank = forebay_rank();
+    count = forebay_count();
+    CHECK(rank >= 0 && rank < count);
+    blocks();
+    rows();
+    locks();
+    pointers();
+    figures();
+    children();
+    leaving();
+    return 0;
+}
