@@ -29,7 +29,8 @@ BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 ZSHDIR := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 FISHDIR := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
-.PHONY: help build agent library demo test test-long check format lint deny doc rules advisories install uninstall clean
+.PHONY: help build agent library wheel demo test test-long check format lint deny doc rules advisories install uninstall
+.PHONY: clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -44,6 +45,10 @@ agent:
 
 library:
 	$(CARGO) build --locked --release -p forebay-capi
+
+wheel: ## build the wheel of the Python package, in target/wheels
+	@scripts/setup wheel
+	$(TARGET)/python/bin/python -m maturin build --locked --release --manifest-path crates/python/Cargo.toml --target-dir $(TARGET)/python/build --out $(TARGET)/wheels
 
 demo: ## install what is missing, build, and show real programs without and with forebay
 	@scripts/setup demo

@@ -21,6 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("millipage", &["coherence", "projection", "rendezvous", "sigsafe", "testkit", "ucx-sys", "vm"]),
     ("kernels", &["millipage"]),
     ("capi", &["millipage", "testkit"]),
+    ("python", &["millipage", "testkit"]),
     ("speculation", &[]),
     ("agent", &["sigsafe", "speculation", "sys", "vm"]),
     ("meter", &[]),
@@ -56,6 +57,13 @@ const UNSAFE_FILES: &[&str] = &["crates/supervisor/src/ffi.rs", "crates/testkit/
 
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: &[&str] = &["common", "util", "utils", "helper", "helpers", "misc"];
+
+/// What README shows of shared memory, in three languages.
+const FIRST_PROGRAMS: &[&str] =
+    &["crates/millipage/examples/heat.rs", "crates/capi/examples/heat.c", "crates/python/examples/heat.py"];
+
+/// The longest that such a program may be, in lines.
+const FIRST_PROGRAM_LINES_MAX: usize = 30;
 
 /// The longest that a source file may get, in lines.
 const LINES_MAX: usize = 800;
@@ -235,6 +243,23 @@ fn readme_and_architecture_name_every_crate() {
             if !page_text.contains(folder) {
                 broken.push(format!("{page} does not mention {folder}"));
             }
+        }
+    }
+    assert_none(broken);
+}
+
+#[test]
+fn readme_shows_the_first_programs_as_they_are() {
+    let workspace = Workspace::load();
+    let readme = text(&workspace.root.join("README.md"));
+    let mut broken = Vec::new();
+    for path in FIRST_PROGRAMS {
+        let program = text(&workspace.root.join(path));
+        if !readme.contains(&format!("\n{program}```\n")) {
+            broken.push(format!("README.md does not show {path} as it is"));
+        }
+        if program.lines().count() > FIRST_PROGRAM_LINES_MAX {
+            broken.push(format!("{path} is too long for a first program"));
         }
     }
     assert_none(broken);

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::c_int,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use forebay_millipage::{Error, Host, Options, Placement, Process};
@@ -19,11 +19,6 @@ const COPIES: c_int = -3;
 
 /// Makes the process a host.
 pub fn join(options: Options) -> Result<(), Failure> {
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    if PROCESS.get().is_some() {
-        return Err(Error::JoinedAlready.into());
-    }
     let joined = Process::join(options)?;
     PROCESS.get_or_init(|| joined);
     Ok(())

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -130,8 +131,8 @@ static void pointers(void) {
     }
     CHECK(forebay_barrier() == 0);
     CHECK(forebay_touch(*shared, 5000, FOREBAY_READ) == 0);
-    int null = open("/dev/null", O_WRONLY), zero = open("/dev/zero", O_RDONLY);
-    CHECK(write(null, *shared, 5000) == 5000);
+    int copy = memfd_create("copy", 0), zero = open("/dev/zero", O_RDONLY);
+    CHECK(write(copy, *shared, 5000) == 5000);
     CHECK(forebay_barrier() == 0);
     if (rank == 0) {
         CHECK(forebay_touch(text, 10000, FOREBAY_WRITE) == 0);

@@ -14,12 +14,18 @@ pub struct Process {
 }
 
 impl Process {
-    /// As [`join`].
+    /// As [`join`], and once in a process even where it is the only host.
     ///
     /// # Errors
     /// As for [`join`].
     pub fn join(options: Options) -> Result<Self, Error> {
+        static JOINED: Mutex<bool> = Mutex::new(false);
+        let mut joined = JOINED.lock().unwrap_or_else(PoisonError::into_inner);
+        if *joined {
+            return Err(Error::JoinedAlready);
+        }
         let host = join(options)?;
+        *joined = true;
         Ok(Self { id: process::id(), host: Mutex::new(Some(Arc::new(host))) })
     }
 

@@ -52,6 +52,15 @@ pub fn c_library() -> Result<PathBuf, Error> {
     })
 }
 
+/// An example of a crate of ours, up to date and built like the calling test.
+///
+/// # Errors
+///
+/// [`Error::Program`] with what cargo said.
+pub fn example(package: &str, name: &str) -> Result<PathBuf, Error> {
+    built_like_the_caller(&["--package", package, "--example", name], &format!("examples/{name}"))
+}
+
 /// The workspace this was compiled in.
 pub(crate) fn workspace() -> &'static Path {
     let testkit = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,0 +1,1 @@
+"""Forebay for Python: see `forebay.share`."""

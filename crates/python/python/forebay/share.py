@@ -1,0 +1,191 @@
+"""NumPy arrays in memory that processes share as if they were threads.
+
+Every process that ``forebay share -n N -- python PROGRAM`` starts becomes a host by `join()`; a program started alone is
+a job of one host. Hosts allocate arrays together, and compute with them by plain NumPy: what is not there, or may not be
+written, is fetched in the access, unseen. Memory is sequentially consistent between hosts.
+
+What is shared at a time is a *part* of an array: a row or an element, or a chunk of neighbours. It has a protection of its
+own, whatever else is on its page, so hosts that write to different parts do not disturb each other.
+
+System calls do not fetch. ``file.readinto(row)``, ``row.tofile(file)`` and the like fail with ``EFAULT`` ("Bad address")
+where part of the buffer is not there: call `Host.touch` first, or copy.
+
+Threads: any thread may call any method; one thread of each host at a time allocates, or comes to a barrier. Calls that
+wait let other Python threads run meanwhile, and are not interrupted by Ctrl-C before they end. A thread that waits in an
+access may hold the interpreter's lock: other Python threads of its process wait with it, for microseconds to
+milliseconds. Nothing that it waits for needs that lock.
+
+Forks: a child made by ``os.fork()`` or by ``multiprocessing`` with the start method ``fork`` is no host. Calls fail there,
+and to touch an array ends it with SIGSEGV. Start hosts by ``forebay share`` instead of ``multiprocessing``, and use the
+start method ``spawn`` for other children.
+
+``faulthandler`` handles the same signals: enable it before `join()`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import operator
+import os
+from types import TracebackType
+from typing import Any, Optional, Union
+
+import numpy.typing as npt
+
+from . import _share
+from ._array import Array, pieces
+from ._share import ShareError
+
+__all__ = ["Array", "Host", "Lock", "ShareError", "join"]
+
+
+def join(size: Optional[int] = None, views: Optional[int] = None) -> Host:
+    """Make this process a host, when all processes of the job call this.
+
+    `size` is that of the shared memory in bytes (64 MiB if not given), `views` how many parts can share a page (1 to 256,
+    16 if not given); ``forebay share --size`` and ``--views`` take their places. A process can join once.
+
+    Use it as a context manager, or call `Host.leave`; at the latest a host leaves as the interpreter ends.
+
+    Raises `ShareError` if the hosts do not come together, or one cannot join.
+    """
+    return Host(_share.Host(size, views))
+
+
+class Host:
+    """One of the processes that share memory. Made by `join`.
+
+    At the end of a ``with`` block it leaves, where it ends by an exception too: then others that wait for it at a
+    barrier get a `ShareError`.
+    """
+
+    def __init__(self, native: _share.Host) -> None:
+        self._native = native
+        self._process = os.getpid()
+        self._has_left = False
+        atexit.register(self._leave_at_exit)
+
+    @property
+    def rank(self) -> int:
+        """Which host this is, from 0."""
+        return self._native.rank
+
+    @property
+    def count(self) -> int:
+        """How many hosts there are."""
+        return self._native.count
+
+    def array(
+        self,
+        shape: Union[int, tuple[int, ...]],
+        dtype: npt.DTypeLike = float,
+        *,
+        granularity: str = "row",
+        chunk: int = 1,
+        placement: Union[str, int] = "blocks",
+    ) -> Array:
+        """Allocate an array of zeros. All hosts call this in the same order, with the same arguments.
+
+        `granularity` says what a part is: ``"row"``, what one index of the first axis leads to, or ``"element"``. `chunk`
+        neighbouring parts are shared together: for parts that are read and written together.
+
+        `placement` says which hosts have the parts at first: ``"blocks"`` (neighbours the same, as in `block`),
+        ``"cyclic"`` (in turn), ``"copies"`` (all have a copy), or the rank of the host that has all.
+
+        Raises `ShareError` if there is no room, or another host calls something else.
+        """
+        on, rank = (placement, 0) if isinstance(placement, str) else ("rank", self._rank(placement))
+        if on not in ("blocks", "cyclic", "copies", "rank"):
+            raise ValueError(f"placement is {on!r}; it can be 'blocks', 'cyclic', 'copies' or a rank")
+        lengths = shape if isinstance(shape, tuple) else (shape,)
+        allocate = lambda parts, size, chunk: self._native.rows(parts, size, chunk, on, rank)
+        return Array(allocate, lengths, dtype, granularity, chunk)
+
+    def block(self, count: int, rank: Optional[int] = None) -> range:
+        """The share of this host, or of host `rank`, in `count` things: the parts that begin there with ``"blocks"``."""
+        return range(*self._native.block(count, self._rank(self.rank if rank is None else rank)))
+
+    def barrier(self) -> None:
+        """Wait until all hosts have come here, each with one thread."""
+        self._native.barrier()
+
+    def lock(self, number: int) -> Lock:
+        """Lock `number` (0 to 2**32 - 1) of the job: ``with host.lock(3): ...``"""
+        return Lock(self._native, number)
+
+    def prefetch(self, array: Union[Array, npt.NDArray[Any]], *, write: bool = False) -> None:
+        """Ask for an array, a part or a piece of one, to read or write it soon, and do not wait."""
+        for address, size in pieces(array):
+            self._native.prefetch(address, size, write)
+
+    def push(self, array: Union[Array, npt.NDArray[Any]]) -> None:
+        """Send an array, a part or a piece of one to all hosts, which can read it then without waiting."""
+        for address, size in pieces(array):
+            self._native.push(address, size)
+
+    def touch(self, array: Union[Array, npt.NDArray[Any]], *, write: bool = False) -> None:
+        """Wait until this host may read or write an array, a part or a piece of one, so that a system call can. It stays
+        until another host wants it."""
+        for address, size in pieces(array):
+            self._native.touch(address, size, write)
+
+    def counts(self) -> dict[str, int]:
+        """Figures of this host since this was last called, by name: faults, requests, messages."""
+        return self._native.counts()
+
+    def leave(self) -> None:
+        """Wait until all hosts leave, and serve them meanwhile. Locks are given up. Arrays must not be used afterwards:
+        what is not there any more ends the process with SIGBUS."""
+        self._native.leave()
+        self._has_left = True
+
+    def __enter__(self) -> Host:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        if self._has_left:
+            return
+        try:
+            self.leave()
+        except ShareError:
+            # What ended the block says more.
+            if kind is None:
+                raise
+
+    def _leave_at_exit(self) -> None:
+        if not self._has_left and os.getpid() == self._process:
+            self.leave()
+
+    def _rank(self, rank: int) -> int:
+        rank = operator.index(rank)
+        if not 0 <= rank < self.count:
+            raise ValueError(f"there is no host {rank}: ranks are from 0 to {self.count - 1}")
+        return rank
+
+
+class Lock:
+    """A lock that one thread of one host has at a time. A thread that has it and takes it again waits for ever."""
+
+    def __init__(self, native: _share.Host, number: int) -> None:
+        self._native = native
+        self._number = number
+
+    def acquire(self) -> None:
+        """Wait until nobody has it, and take it."""
+        self._native.lock(self._number)
+
+    def release(self) -> None:
+        """Give it up. Raises `ShareError` if no thread of this host has it."""
+        self._native.unlock(self._number)
+
+    def __enter__(self) -> Lock:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()

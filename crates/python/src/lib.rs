@@ -1,0 +1,148 @@
+//! What `forebay.share` needs of a host: addresses of rows, from which it makes arrays, and the calls.
+//!
+//! Nothing here touches shared memory with the interpreter's lock held but in a fault, which the progress thread serves
+//! without it; and every call that can wait gives the lock up.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+
+use forebay_millipage::{Error, Options, Placement, Process, Row};
+use pyo3::{create_exception, exceptions::PyRuntimeError, prelude::*};
+
+create_exception!(
+    forebay.share,
+    ShareError,
+    PyRuntimeError,
+    "Something could not be shared; its text tells why."
+);
+
+fn failure(error: Error) -> PyErr {
+    ShareError::new_err(error.to_string())
+}
+
+/// A host.
+#[pyclass(frozen)]
+struct Host {
+    process: Process,
+    #[pyo3(get)]
+    rank: u16,
+    #[pyo3(get)]
+    count: u16,
+}
+
+/// Where chunks of rows are, in bytes: neighbours at one distance within a group, the groups at another.
+#[pyclass(frozen, get_all)]
+struct Place {
+    address: usize,
+    /// Chunks of a group.
+    group: usize,
+    chunk_step: isize,
+    group_step: isize,
+}
+
+#[pymethods]
+impl Host {
+    #[new]
+    fn join(py: Python<'_>, size: Option<usize>, views: Option<usize>) -> PyResult<Self> {
+        let default = Options::default();
+        let options = Options {
+            bytes: size.unwrap_or(default.bytes),
+            views: views.unwrap_or(default.views),
+            ..default
+        };
+        py.detach(|| {
+            let process = Process::join(options)?;
+            let (rank, count) = process.host().map(|host| (host.rank(), host.count()))?;
+            Ok(Self { process, rank, count })
+        })
+        .map_err(failure)
+    }
+
+    /// Rows of so many bytes each.
+    fn rows(
+        &self,
+        py: Python<'_>,
+        rows: usize,
+        bytes: usize,
+        chunk: usize,
+        placement: &str,
+        rank: u16,
+    ) -> PyResult<Place> {
+        let placement = match placement {
+            "blocks" => Placement::Blocks,
+            "cyclic" => Placement::Cyclic,
+            "copies" => Placement::Copies,
+            _ => Placement::On(rank),
+        };
+        self.call(py, |host| {
+            let allocated = host.rows_in_chunks::<u8>(rows, bytes, chunk, placement)?;
+            Ok(place(rows.div_ceil(chunk), |index| allocated.row(index * chunk).as_ptr() as usize))
+        })
+    }
+
+    fn block(&self, py: Python<'_>, count: usize, rank: u16) -> PyResult<(usize, usize)> {
+        let block = self.call(py, |host| Ok(host.block_of(rank, count)))?;
+        Ok((block.start, block.end))
+    }
+
+    fn barrier(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, forebay_millipage::Host::barrier)
+    }
+
+    fn lock(&self, py: Python<'_>, lock: u32) -> PyResult<()> {
+        self.call(py, |host| host.lock(lock))
+    }
+
+    fn unlock(&self, py: Python<'_>, lock: u32) -> PyResult<()> {
+        self.call(py, |host| host.unlock(lock))
+    }
+
+    fn prefetch(&self, py: Python<'_>, address: usize, bytes: usize, write: bool) -> PyResult<()> {
+        let act = if write { Row::prefetch_for_writing } else { Row::prefetch };
+        self.call(py, |host| host.bytes_at(address, bytes).map(|row| act(&row)))
+    }
+
+    fn push(&self, py: Python<'_>, address: usize, bytes: usize) -> PyResult<()> {
+        self.call(py, |host| host.bytes_at(address, bytes).map(|row| row.push()))
+    }
+
+    fn touch(&self, py: Python<'_>, address: usize, bytes: usize, write: bool) -> PyResult<()> {
+        let act = if write { Row::touch_for_writing } else { Row::touch };
+        self.call(py, |host| host.bytes_at(address, bytes).map(|row| act(&row)))
+    }
+
+    fn counts(&self, py: Python<'_>) -> PyResult<HashMap<&'static str, u64>> {
+        self.call(py, |host| Ok(host.take_counts().named().into_iter().collect()))
+    }
+
+    fn leave(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.process.leave()).map_err(failure)
+    }
+}
+
+impl Host {
+    /// Calls the host, without the interpreter's lock.
+    fn call<T: Send>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&forebay_millipage::Host) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| act(&*self.process.host()?)).map_err(failure)
+    }
+}
+
+/// Where so many chunks are. Those on one page lie a view and a chunk apart, and the next page has as many.
+fn place(chunks: usize, address: impl Fn(usize) -> usize) -> Place {
+    let step = |index: usize| address(index).wrapping_sub(address(index - 1)) as isize;
+    let chunk_step = if chunks > 1 { step(1) } else { 0 };
+    let group = (1..chunks).find(|index| step(*index) != chunk_step).unwrap_or(chunks);
+    let group_step = if group < chunks { address(group).wrapping_sub(address(0)) as isize } else { 0 };
+    Place { address: address(0), group, chunk_step, group_step }
+}
+
+/// The part of `forebay.share` that is not written in Python.
+#[pymodule(name = "_share")]
+mod share {
+    #[pymodule_export]
+    use super::{Host, Place, ShareError};
+}

@@ -1,0 +1,140 @@
+//! The wheel, built as for users and unpacked, used by Python programs alone and as hosts of a job.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::OnceLock,
+};
+
+use forebay_testkit::artifacts;
+
+/// Seconds that a program gets, on a machine that has much else to do.
+const PATIENCE: &str = "120";
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Where tests keep what lasts: a folder of cargo's.
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("python").join(name)
+}
+
+/// The environment with NumPy and maturin that scripts/setup makes.
+fn python() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let python = target.join("python/bin/python");
+    assert!(python.exists(), "there is no {}: run scripts/setup test", python.display());
+    python
+}
+
+fn output_of(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", said(&output));
+    output
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The wheel's content.
+fn package() -> &'static Path {
+    static PACKAGE: OnceLock<PathBuf> = OnceLock::new();
+    PACKAGE.get_or_init(|| {
+        let (wheels, package) = (folder("wheels"), folder("package"));
+        for folder in [&wheels, &package] {
+            // What is there may be of other sources.
+            let _ = fs::remove_dir_all(folder);
+        }
+        let mut maturin = Command::new(python());
+        maturin.args(["-m", "maturin", "build", "--locked", "--quiet", "--profile", "dev"]);
+        maturin.arg("--manifest-path").arg(here("Cargo.toml")).arg("--out").arg(&wheels);
+        // A folder of its own, since pyo3 is configured for an interpreter here.
+        maturin.arg("--target-dir").arg(folder("build")).arg("--interpreter").arg(python());
+        output_of(&mut maturin);
+        let wheel = fs::read_dir(&wheels).unwrap().next().expect("a wheel").unwrap().path();
+        assert!(wheel.to_string_lossy().contains("-cp39-abi3-"), "{}", wheel.display());
+        output_of(Command::new(python()).args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&package));
+        package
+    })
+}
+
+/// Runs Python with these arguments under `forebay share` as so many hosts; alone for 0.
+fn run(hosts: usize, arguments: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", PATIENCE]).env("PYTHONPATH", package());
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    if hosts > 0 {
+        command.arg(artifacts::forebay().unwrap()).args(["share", "-n", &hosts.to_string(), "--"]);
+    }
+    command.arg(python()).args(arguments).output().unwrap()
+}
+
+fn prints(hosts: usize, arguments: &[&str]) -> String {
+    let output = run(hosts, arguments);
+    assert!(output.status.success(), "{hosts} hosts: {}: {}", output.status, said(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn arrays_are_shared_as_documented() {
+    let checks = here("tests/checks.py");
+    let checks = checks.to_str().unwrap();
+    for hosts in [0, 2, 3] {
+        // Python 3.12 and later warn of the fork that is among the checks.
+        prints(hosts, &["-W", "ignore", checks]);
+    }
+}
+
+#[test]
+fn the_first_program_computes_the_same_with_any_number_of_hosts() {
+    let heat = here("examples/heat.py");
+    let alone = prints(0, &[heat.to_str().unwrap()]);
+    // What the same program in C and in Rust prints, and a sequential one.
+    assert_eq!(alone, "12.791648 degrees in the middle\n");
+    for hosts in [1, 2, 3] {
+        assert_eq!(prints(hosts, &[heat.to_str().unwrap()]), alone);
+    }
+}
+
+#[test]
+fn an_exception_on_one_host_ends_the_others_waits() {
+    let program = "
+from forebay import share
+with share.join() as host:
+    if host.rank == 1:
+        raise KeyError('gone')
+    host.barrier()
+";
+    let output = run(2, &["-c", program]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("KeyError: 'gone'"), "{}", said(&output));
+    assert!(said(&output).contains("ShareError: host 0 of 2 called barrier()"), "{}", said(&output));
+}
+
+#[test]
+fn a_host_leaves_as_the_interpreter_ends() {
+    let program = "
+from forebay import share
+host = share.join()
+array = host.array((10, 10))
+host.barrier()
+";
+    assert_eq!(prints(2, &["-c", program]), "");
+}
+
+#[test]
+fn who_cannot_join_is_told_why() {
+    let output = run(0, &["-c", "from forebay import share; share.join(views=1000)"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("ShareError: there can be 1 to 256 views, not 1000"), "{}", said(&output));
+}
+
+#[test]
+fn the_package_is_typed() {
+    for name in ["__init__.py", "share.py", "_array.py", "_share.pyi", "py.typed", "_share.abi3.so"] {
+        assert!(package().join("forebay").join(name).is_file(), "{name}");
+    }
+}
