@@ -63,7 +63,7 @@ const FIRST_PROGRAMS: &[&str] =
     &["crates/millipage/examples/heat.rs", "crates/capi/examples/heat.c", "crates/python/examples/heat.py"];
 
 /// The longest that such a program may be, in lines.
-const FIRST_PROGRAM_LINES_MAX: usize = 30;
+const FIRST_PROGRAM_LINES_MAX: usize = 29;
 
 /// The longest that a source file may get, in lines.
 const LINES_MAX: usize = 800;
