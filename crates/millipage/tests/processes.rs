@@ -145,8 +145,8 @@ fn what_cannot_be_had_is_an_error_on_all_hosts() {
 #[test]
 fn memory_is_at_the_address_that_was_asked_for_or_there_is_an_error() {
     Job::start(2, &["rank", "17592186044416"], |_, _| {}).end_well();
-    // The kernel gives nobody the first pages.
-    refused(Job::start(2, &["rank", "4096"], |_, _| {}), &["no address is free on all hosts"]);
+    // The last page that a program can have.
+    refused(Job::start(2, &["rank", "140737488343040"], |_, _| {}), &["no address is free on all hosts"]);
 }
 
 #[test]
