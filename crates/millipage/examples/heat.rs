@@ -9,7 +9,7 @@ fn main() -> Result<(), Error> {
     let mut now = host.rows::<f64>(SIZE, SIZE, Placement::Blocks)?;
     let mut next = host.rows::<f64>(SIZE, SIZE, Placement::Blocks)?;
     if host.rank() == 0 {
-        [&now, &next].map(|plate| plate.row(0).write(0, &[100.0; SIZE]));
+        [&now, &next].into_iter().for_each(|plate| plate.row(0).write(0, &[100.0; SIZE]));
     }
     for _ in 0..STEPS {
         host.barrier()?;
