@@ -310,7 +310,7 @@ impl Cell {
     fn attract(&self, index: usize, atoms: &[Atoms], forces: &mut [Atoms]) -> f64 {
         let count = atoms.len();
         // Where that is not half exactly, each pair is the task of one of the two.
-        let others = if count % 2 == 0 && index >= count / 2 { count / 2 - 1 } else { count / 2 };
+        let others = if count.is_multiple_of(2) && index >= count / 2 { count / 2 - 1 } else { count / 2 };
         let mut energy = 0.0;
         let mut own = [0.0; 9];
         for other in

@@ -95,10 +95,10 @@ impl Table {
         };
         for (socket, said) in self.sockets.iter_mut().zip(&mut self.said) {
             let waits = said.take().is_some();
-            if let Some(open) = socket.as_ref().filter(|_| waits) {
-                if frame::write(open, answer.0, &answer.1).is_err() {
-                    *socket = None;
-                }
+            if let Some(open) = socket.as_ref().filter(|_| waits)
+                && frame::write(open, answer.0, &answer.1).is_err()
+            {
+                *socket = None;
             }
         }
     }

@@ -442,7 +442,7 @@ proptest! {
                 Event::End(used, late, wrong) => policy.on_end(now, used, late, wrong),
                 Event::Saturated(saturated) => policy.set_saturated(saturated),
             }
-            policy.expect_cost(Size { pages: now, fork: now, copy: now, displaces: now % 2 == 0, risk_stalls: now });
+            policy.expect_cost(Size { pages: now, fork: now, copy: now, displaces: now.is_multiple_of(2), risk_stalls: now });
             policy.on_copies(now, now);
             let _ = (policy.armed(now), policy.judge_due(), policy.crossings(), policy.saved());
         }

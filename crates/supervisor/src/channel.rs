@@ -126,7 +126,7 @@ impl Channel {
     }
 }
 
-const _: () = assert!(HEADER_BYTES % 4096 == 0 && SLOT_BYTES % 4096 == 0);
+const _: () = assert!(HEADER_BYTES.is_multiple_of(4096) && SLOT_BYTES.is_multiple_of(4096));
 
 fn create_memory() -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

@@ -43,7 +43,7 @@ impl Views {
     pub fn sum(&self, element: Element, through: Through) -> u64 {
         let part_bytes = PAGE_BYTES / self.count();
         assert!(
-            part_bytes * self.count() == PAGE_BYTES && part_bytes % element.bytes() == 0,
+            part_bytes * self.count() == PAGE_BYTES && part_bytes.is_multiple_of(element.bytes()),
             "a page has no {} equal parts of whole elements",
             self.count()
         );

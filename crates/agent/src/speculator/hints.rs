@@ -167,7 +167,7 @@ fn land(state: &mut State, left: usize) {
         hints.first = (hints.first + 1) % FLIGHTS;
         hints.len -= 1;
         hints.landed = hints.landed.wrapping_add(1);
-        let looked_at = hints.landed % LOOKED_AT_EVERY == 0;
+        let looked_at = hints.landed.is_multiple_of(LOOKED_AT_EVERY);
         state.slot.flights.store(hints.len as u32, Relaxed);
         let entry = device_entry(state, flight.device);
         let base = entry.map_or(0, |entry| InflightLimit::load(&entry.limit).base_ticks());

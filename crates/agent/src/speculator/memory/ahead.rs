@@ -221,7 +221,7 @@ fn look(state: &mut State) {
                 ahead.forget(skipped + 1);
                 ahead.row = if ahead.next == page { ahead.row + 1 } else { 0 };
                 ahead.next = page + PAGE;
-                clustered += u64::from(ahead.row % CLUSTER != 0);
+                clustered += u64::from(!ahead.row.is_multiple_of(CLUSTER));
                 used += 1;
                 continue 'next;
             }

@@ -113,7 +113,7 @@ pub struct Supplied {
 pub fn fill(state: &mut State, address: usize, place: usize) -> bool {
     let page = address & !(PAGE - 1);
     state.memory.supplied.fills += 1;
-    if state.memory.supplied.fills % FILLS_A_LOOK == 0 {
+    if state.memory.supplied.fills.is_multiple_of(FILLS_A_LOOK) {
         look(state);
     }
     let pages = state.memory.pages;
