@@ -11,6 +11,7 @@ FOREBAY := $(TARGET)/release/forebay
 AGENT := $(TARGET)/agent/libforebay_agent.so
 LIBRARY := $(TARGET)/release/libforebay.so
 VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml)
+WORKLOAD := $(TARGET)/release/forebay-workload
 
 # The agent has a panic handler of its own and no unwinding, so only its own profile can build it.
 AGENT_ONLY := -p forebay-agent --profile agent
@@ -29,15 +30,15 @@ BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 ZSHDIR := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 FISHDIR := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
-.PHONY: help build agent library wheel demo test test-long check format lint deny doc rules advisories install uninstall
-.PHONY: clean
+.PHONY: help build agent library workload wheel demo test test-long check format lint deny doc rules advisories install
+.PHONY: uninstall clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 # Linked statically, because the dynamic loader would be a third of what `forebay run` adds to a program's start, and for a
 # fixed address, because relocations would be a third of the memory that it takes where the program has little.
-build: agent library ## build the forebay command, its agent and the library for C (the default)
+build: agent library workload ## build the forebay command, its agent, the library for C and what is measured (the default)
 	$(CARGO) rustc --locked --release -p forebay-cli --bin forebay -- -C target-feature=+crt-static -C relocation-model=static
 
 agent:
@@ -49,6 +50,10 @@ library:
 wheel: ## build the wheel of the Python package, in target/wheels
 	@scripts/setup wheel
 	$(TARGET)/python/bin/python -m maturin build --locked --release --manifest-path crates/python/Cargo.toml --target-dir $(TARGET)/python/build --out $(TARGET)/wheels
+
+# Linked dynamically: it loads UCX.
+workload:
+	$(CARGO) build --locked --release -p forebay-workload
 
 demo: ## install what is missing, build, and show real programs without and with forebay
 	@scripts/setup demo
@@ -96,10 +101,11 @@ rules:
 
 # Takes what `make` built and builds nothing itself, so `sudo make install` needs no toolchain for root.
 install: ## install under PREFIX (/usr/local), below DESTDIR if set
-	@[ -x $(FOREBAY) ] && [ -f $(AGENT) ] && [ -f $(LIBRARY) ] || { echo "nothing is built yet: run 'make' first" >&2; exit 1; }
+	@[ -x $(FOREBAY) ] && [ -f $(AGENT) ] && [ -f $(LIBRARY) ] && [ -x $(WORKLOAD) ] || { echo "nothing is built yet: run 'make' first" >&2; exit 1; }
 	install -d $(BINDIR) $(LIBDIR) $(INCLUDEDIR) $(PKGCONFIGDIR) $(MANDIR) $(MAN3DIR) $(BASHDIR) $(ZSHDIR) $(FISHDIR)
 	install -m 755 $(FOREBAY) $(BINDIR)/forebay
 	install -m 644 $(AGENT) $(LIBDIR)/libforebay_agent.so
+	install -m 755 $(WORKLOAD) $(LIBDIR)/forebay-workload
 	install -m 644 $(LIBRARY) $(CLIBDIR)/libforebay.so.$(VERSION)
 	ln -sf libforebay.so.$(VERSION) $(CLIBDIR)/libforebay.so.0
 	ln -sf libforebay.so.0 $(CLIBDIR)/libforebay.so
@@ -113,7 +119,7 @@ install: ## install under PREFIX (/usr/local), below DESTDIR if set
 	$(FOREBAY) completions fish > $(FISHDIR)/forebay.fish
 
 uninstall: ## remove what install put there
-	rm -f $(BINDIR)/forebay $(LIBDIR)/libforebay_agent.so $(MANDIR)/forebay.1 $(MANDIR)/forebay-*.1
+	rm -f $(BINDIR)/forebay $(LIBDIR)/libforebay_agent.so $(LIBDIR)/forebay-workload $(MANDIR)/forebay.1 $(MANDIR)/forebay-*.1
 	rm -f $(BASHDIR)/forebay $(ZSHDIR)/_forebay $(FISHDIR)/forebay.fish
 	rm -f $(CLIBDIR)/libforebay.so $(CLIBDIR)/libforebay.so.* $(PKGCONFIGDIR)/forebay.pc
 	rm -f $(INCLUDEDIR)/forebay.h $(MAN3DIR)/forebay_share.3

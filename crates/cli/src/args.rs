@@ -9,6 +9,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use forebay_evaluation::{Profile, Program, SwappingProgram, multiview};
 
+use crate::millipage::Millipage;
+
 /// Keeps the data a program needs waiting in memory before the program asks for it
 #[derive(Debug, Parser)]
 #[command(name = "forebay", version, max_term_width = 100, after_help = EXAMPLES)]
@@ -213,6 +215,8 @@ pub enum Evaluate {
     Overhead(Overhead),
     /// Measure what it costs to read memory through many views
     Multiview(Multiview),
+    /// Measure memory that processes share: costs, programs, neighbours on a page, and beside MPI
+    Millipage(Millipage),
     /// Project what a program that shares memory would do with more hosts, on other networks
     Projection(Projection),
 }

@@ -12,7 +12,7 @@ use forebay_evaluation::{
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{Chosen, Evaluate, Multiview, Overhead, Projection, Speculation, Table};
-use crate::{FAILURE, results};
+use crate::{FAILURE, millipage, results};
 
 /// Steps of the bar.
 const STEPS: u64 = 1000;
@@ -27,6 +27,7 @@ pub fn run(args: Evaluate) -> anyhow::Result<ExitCode> {
         },
         Evaluate::Overhead(args) => measure_overhead(&args),
         Evaluate::Multiview(args) => measure_views(&args),
+        Evaluate::Millipage(args) => millipage::run(&args),
         Evaluate::Projection(args) => project(&args),
     }
 }
@@ -161,7 +162,7 @@ pub fn with_bar<T>(
 }
 
 /// Which of these is standard output.
-fn on_stdout<'a>(paths: &[&'a Option<PathBuf>]) -> Option<&'a Path> {
+pub fn on_stdout<'a>(paths: &[&'a Option<PathBuf>]) -> Option<&'a Path> {
     paths.iter().copied().flatten().map(PathBuf::as_path).find(|path| path.as_os_str() == "-")
 }
 

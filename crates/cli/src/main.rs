@@ -5,6 +5,7 @@ mod args;
 mod demo;
 mod doctor;
 mod evaluate;
+mod millipage;
 mod pages;
 mod results;
 mod run;

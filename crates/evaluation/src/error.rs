@@ -55,6 +55,13 @@ pub enum Error {
     /// Memory could not be shared, or what shared it not be projected.
     #[error("{0}")]
     Sharing(String),
+    /// The program that shares memory while it is measured is nowhere near.
+    #[error("forebay-workload is not beside forebay (looked for {}); run make, or make install",
+        places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(" and "))]
+    NoWorkload {
+        /// Where it was looked for.
+        places: Vec<PathBuf>,
+    },
     /// SIGINT, SIGTERM or SIGHUP came.
     #[error("interrupted")]
     Interrupted,

@@ -10,6 +10,7 @@ use crate::Error;
 static AGENT: Once = Once::new();
 static FOREBAY: Once = Once::new();
 static C_LIBRARY: Once = Once::new();
+static WORKLOAD: Once = Once::new();
 
 /// The agent's library, up to date: cargo builds it on the first call in a process if its sources have changed.
 ///
@@ -36,6 +37,19 @@ pub fn forebay() -> Result<PathBuf, Error> {
     FOREBAY.get("FOREBAY_PROGRAM", || {
         agent()?;
         built_like_the_caller(&["--package", "forebay-cli", "--bin", "forebay"], "forebay")
+    })
+}
+
+/// What hosts do while shared memory is measured, up to date, beside [`forebay`].
+///
+/// `$FOREBAY_WORKLOAD` names another one.
+///
+/// # Errors
+///
+/// [`Error::Program`] with what cargo said.
+pub fn workload() -> Result<PathBuf, Error> {
+    WORKLOAD.get("FOREBAY_WORKLOAD", || {
+        built_like_the_caller(&["--package", "forebay-workload"], "forebay-workload")
     })
 }
 
@@ -141,7 +155,10 @@ fn built(profile_folder: &str, name: &str) -> Result<PathBuf, Error> {
     }
 }
 
-fn is_release() -> bool {
+/// That of this program: its name, and its folder.
+fn profile() -> (&'static str, &'static str) {
     let program = std::env::current_exe().unwrap_or_default();
-    program.ancestors().any(|folder| folder.file_name().is_some_and(|name| name == "release"))
+    let is_release =
+        program.ancestors().any(|folder| folder.file_name().is_some_and(|name| name == "release"));
+    if is_release { ("release", "release") } else { ("dev", "debug") }
 }
