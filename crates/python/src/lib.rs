@@ -115,6 +115,11 @@ impl Host {
         self.call(py, |host| Ok(host.take_counts().named().into_iter().collect()))
     }
 
+    /// Whether it has not left, and the process is the one that joined.
+    fn is_host(&self) -> bool {
+        self.process.host().is_ok()
+    }
+
     fn leave(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.process.leave()).map_err(failure)
     }

@@ -26,7 +26,8 @@ from __future__ import annotations
 
 import atexit
 import operator
-import os
+from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Optional, Union
 
@@ -61,9 +62,7 @@ class Host:
 
     def __init__(self, native: _share.Host) -> None:
         self._native = native
-        self._process = os.getpid()
-        self._has_left = False
-        atexit.register(self._leave_at_exit)
+        atexit.register(self._leave_if_host)
 
     @property
     def rank(self) -> int:
@@ -77,7 +76,7 @@ class Host:
 
     def array(
         self,
-        shape: Union[int, tuple[int, ...]],
+        shape: Union[int, Sequence[int]],
         dtype: npt.DTypeLike = float,
         *,
         granularity: str = "row",
@@ -97,8 +96,8 @@ class Host:
         on, rank = (placement, 0) if isinstance(placement, str) else ("rank", self._rank(placement))
         if on not in ("blocks", "cyclic", "copies", "rank"):
             raise ValueError(f"placement is {on!r}; it can be 'blocks', 'cyclic', 'copies' or a rank")
-        lengths = shape if isinstance(shape, tuple) else (shape,)
-        allocate = lambda parts, size, chunk: self._native.rows(parts, size, chunk, on, rank)
+        lengths = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+        allocate = partial(self._native.rows, placement=on, rank=rank)
         return Array(allocate, lengths, dtype, granularity, chunk)
 
     def block(self, count: int, rank: Optional[int] = None) -> range:
@@ -137,7 +136,6 @@ class Host:
         """Wait until all hosts leave, and serve them meanwhile. Locks are given up. Arrays must not be used afterwards:
         what is not there any more ends the process with SIGBUS."""
         self._native.leave()
-        self._has_left = True
 
     def __enter__(self) -> Host:
         return self
@@ -148,17 +146,16 @@ class Host:
         error: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None:
-        if self._has_left:
-            return
         try:
-            self.leave()
+            self._leave_if_host()
         except ShareError:
             # What ended the block says more.
             if kind is None:
                 raise
 
-    def _leave_at_exit(self) -> None:
-        if not self._has_left and os.getpid() == self._process:
+    def _leave_if_host(self) -> None:
+        # Not a second time, nor in a child that was forked.
+        if self._native.is_host():
             self.leave()
 
     def _rank(self, rank: int) -> int:
