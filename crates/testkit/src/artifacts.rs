@@ -113,7 +113,7 @@ impl Once {
 }
 
 fn built_like_the_caller(what: &[&str], name: &str) -> Result<PathBuf, Error> {
-    let (profile, folder) = if is_release() { ("release", "release") } else { ("dev", "debug") };
+    let (profile, folder) = profile();
     cargo_build(&[what, &["--profile", profile]].concat())?;
     built(folder, name)
 }
