@@ -4,8 +4,6 @@
 //! without it; and every call that can wait gives the lock up.
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
-
 use forebay_millipage::{Error, Options, Placement, Process, Row};
 use pyo3::{create_exception, exceptions::PyRuntimeError, prelude::*};
 
@@ -111,8 +109,8 @@ impl Host {
         self.call(py, |host| host.bytes_at(address, bytes).map(|row| act(&row)))
     }
 
-    fn counts(&self, py: Python<'_>) -> PyResult<HashMap<&'static str, u64>> {
-        self.call(py, |host| Ok(host.take_counts().named().into_iter().collect()))
+    fn counts(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, u64)>> {
+        self.call(py, |host| Ok(host.take_counts().named().to_vec()))
     }
 
     /// Whether it has not left, and the process is the one that joined.

@@ -130,7 +130,7 @@ class Host:
 
     def counts(self) -> dict[str, int]:
         """Figures of this host since this was last called, by name: faults, requests, messages."""
-        return self._native.counts()
+        return dict(self._native.counts())
 
     def leave(self) -> None:
         """Wait until all hosts leave, and serve them meanwhile. Locks are given up. Arrays must not be used afterwards:
