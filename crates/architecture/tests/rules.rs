@@ -23,6 +23,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("capi", &["millipage", "testkit"]),
     ("python", &["millipage", "testkit"]),
     ("workload", &["coherence", "kernels", "millipage", "rendezvous", "vm"]),
+    ("model", &[]),
     ("speculation", &[]),
     ("agent", &["sigsafe", "speculation", "sys", "vm"]),
     ("meter", &[]),
@@ -52,7 +53,7 @@ const ANY: &[&str] = &["*"];
 const LEAVES: &[&str] = &["cli", "capi", "python", "promise", "architecture"];
 
 /// No input, no output, no clock: time and events come in as arguments, so these are tested by simulation.
-const PURE: &[&str] = &["coherence", "kernels", "projection", "speculation", "rtsp"];
+const PURE: &[&str] = &["coherence", "kernels", "model", "projection", "speculation", "rtsp"];
 
 /// What a pure crate does not name of the standard library outside its tests.
 const IMPURE_MODULES: &[&str] = &["env", "fs", "io", "net", "os", "process", "thread", "time"];
