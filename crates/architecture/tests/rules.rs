@@ -33,6 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "evaluation",
         &[
             "meter",
+            "model",
             "speculation",
             "supervisor",
             "sys",

@@ -219,6 +219,8 @@ pub enum Evaluate {
     Millipage(Millipage),
     /// Project what a program that shares memory would do with more hosts, on other networks
     Projection(Projection),
+    /// Tell what a server can reach at best, and what limits it, by the latency model
+    Model(Model),
 }
 
 /// Options of `forebay evaluate speculation`.
@@ -370,6 +372,29 @@ pub struct Projection {
     /// Runs that are measured with two hosts, to check the projection
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub runs: u16,
+
+/// Options of `forebay evaluate model`.
+#[derive(Debug, Args)]
+#[command(after_help = MODEL_HELP)]
+pub struct Model {
+    /// Size of a data unit
+    #[arg(long, value_name = "BYTES", default_value_t = 1460, value_parser = clap::value_parser!(u32).range(1..))]
+    pub size: u32,
+    /// What if each data unit were copied so many times at most
+    #[arg(long, value_name = "NUMBER")]
+    pub copies: Option<u8>,
+    /// What if nothing were copied, and the processor did not read the data
+    #[arg(long, conflicts_with = "copies")]
+    pub zero_copy: bool,
+    /// What if memory had this throughput, in MB/s
+    #[arg(long, value_name = "MB/S", value_parser = clap::value_parser!(u32).range(1..))]
+    pub bus: Option<u32>,
+    /// What if the bus to disks and network had this throughput, in MB/s
+    #[arg(long, value_name = "MB/S", value_parser = clap::value_parser!(u32).range(1..))]
+    pub io_bus: Option<u32>,
+    /// Count the whole of each cache line that the processor reads, not one byte of it
+    #[arg(long)]
+    pub whole_lines: bool,
     /// Write the results as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -383,6 +408,15 @@ projected and measured.
 Examples:
   forebay evaluate projection
   forebay evaluate projection --hosts 8 --hosts 64 --latency 5 --json projection.json";
+const MODEL_HELP: &str = "\
+The time of a transaction is taken to be that of the transfers of its data unit: to the processor, from memory to memory, \
+and by disk and network. The published table has four processors, with a bus to devices of 1066 MB/s, and three \
+applications.
+
+Examples:
+  forebay evaluate model
+  forebay evaluate model --copies 1
+  forebay evaluate model --zero-copy --bus 12800 --json model.json";
 
 /// Options of `forebay completions`.
 #[derive(Debug, Args)]

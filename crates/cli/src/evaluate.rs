@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use forebay_evaluation::{
-    Error, Profile, Program, Progress, SwappingProgram, memory_control, multiview, overhead, projection,
+    Error, LineFill, Profile, Program, Progress, SwappingProgram, memory_control, model, multiview, overhead, projection,
     side_effects, speculation,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{Chosen, Evaluate, Multiview, Overhead, Projection, Speculation, Table};
+use crate::args::{Chosen, Evaluate, Model, Multiview, Overhead, Projection, Speculation, Table};
 use crate::{FAILURE, millipage, results};
 
 /// Steps of the bar.
@@ -29,6 +29,7 @@ pub fn run(args: Evaluate) -> anyhow::Result<ExitCode> {
         Evaluate::Multiview(args) => measure_views(&args),
         Evaluate::Millipage(args) => millipage::run(&args),
         Evaluate::Projection(args) => project(&args),
+        Evaluate::Model(args) => ask_model(&args),
     }
 }
 
@@ -139,6 +140,23 @@ fn project(args: &Projection) -> anyhow::Result<ExitCode> {
     show(&outcome.table(), args.json.as_deref());
     results::write(sink, || outcome.rows())?;
     Ok(verdict(!outcome.cells.is_empty()))
+}
+
+fn ask_model(args: &Model) -> anyhow::Result<ExitCode> {
+    let sink = results::open(args.json.as_deref())?;
+    let outcome = model::run(&model::Options {
+        bytes: args.size,
+        fill: if args.whole_lines { LineFill::Whole } else { LineFill::Byte },
+        what_if: model::WhatIf {
+            copies: args.copies.map(f64::from),
+            zero_copy: args.zero_copy,
+            memory_mb_s: args.bus.map(f64::from),
+            bus_mb_s: args.io_bus.map(f64::from),
+        },
+    });
+    show(&outcome.table(), args.json.as_deref());
+    results::write(sink, || outcome.rows())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The `forebay` that experiments run: this one.
