@@ -27,6 +27,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("speculation", &[]),
     ("agent", &["sigsafe", "speculation", "sys", "vm"]),
     ("meter", &[]),
+    ("report", &["meter"]),
     ("testkit", &["meter", "sys"]),
     ("supervisor", &["meter", "rendezvous", "speculation", "sys"]),
     (
@@ -34,6 +35,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "meter",
             "model",
+            "report",
             "speculation",
             "supervisor",
             "sys",
@@ -54,7 +56,7 @@ const ANY: &[&str] = &["*"];
 const LEAVES: &[&str] = &["cli", "capi", "python", "promise", "architecture"];
 
 /// No input, no output, no clock: time and events come in as arguments, so these are tested by simulation.
-const PURE: &[&str] = &["coherence", "kernels", "model", "projection", "speculation", "rtsp"];
+const PURE: &[&str] = &["coherence", "kernels", "model", "projection", "report", "speculation", "rtsp"];
 
 /// What a pure crate does not name of the standard library outside its tests.
 const IMPURE_MODULES: &[&str] = &["env", "fs", "io", "net", "os", "process", "thread", "time"];

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use forebay_evaluation::{Profile, Program, SwappingProgram, multiview};
 
@@ -40,6 +40,8 @@ pub enum Command {
     /// Measure forebay on this machine
     #[command(subcommand)]
     Evaluate(Evaluate),
+    /// Make one page of text, tables and figures from results
+    Report(Report),
     /// Tell what this machine supports, what is missing and how to turn it on
     Doctor,
     /// Print the completions of a shell
@@ -372,6 +374,19 @@ pub struct Projection {
     /// Runs that are measured with two hosts, to check the projection
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub runs: u16,
+    /// Write the results as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+const PROJECTION_HELP: &str = "\
+A relaxation of a grid is recorded with each number of hosts, all within this process, and run again in simulated time by \
+what faults and messages take on this machine. Nothing of that is a measurement but the check: two hosts within one process, \
+projected and measured.
+
+Examples:
+  forebay evaluate projection
+  forebay evaluate projection --hosts 8 --hosts 64 --latency 5 --json projection.json";
 
 /// Options of `forebay evaluate model`.
 #[derive(Debug, Args)]
@@ -400,14 +415,6 @@ pub struct Model {
     pub json: Option<PathBuf>,
 }
 
-const PROJECTION_HELP: &str = "\
-A relaxation of a grid is recorded with each number of hosts, all within this process, and run again in simulated time by \
-what faults and messages take on this machine. Nothing of that is a measurement but the check: two hosts within one process, \
-projected and measured.
-
-Examples:
-  forebay evaluate projection
-  forebay evaluate projection --hosts 8 --hosts 64 --latency 5 --json projection.json";
 const MODEL_HELP: &str = "\
 The time of a transaction is taken to be that of the transfers of its data unit: to the processor, from memory to memory, \
 and by disk and network. The published table has four processors, with a bus to devices of 1066 MB/s, and three \
@@ -417,6 +424,44 @@ Examples:
   forebay evaluate model
   forebay evaluate model --copies 1
   forebay evaluate model --zero-copy --bus 12800 --json model.json";
+
+/// Options of `forebay report`.
+#[derive(Debug, Args)]
+#[command(after_help = REPORT_HELP, group(ArgGroup::new("outputs").required(true).multiple(true)))]
+pub struct Report {
+    /// Results of any commands, as they write them with --json
+    #[arg(required = true, value_name = "RESULTS")]
+    pub results: Vec<PathBuf>,
+    /// Write the page, which needs no other file and no network; - is standard output
+    #[arg(short, long, value_name = "FILE", group = "outputs")]
+    pub output: Option<PathBuf>,
+    /// Write every row, or every change, as CSV; - is standard output
+    #[arg(long, value_name = "FILE", group = "outputs")]
+    pub csv: Option<PathBuf>,
+    /// Write all results in one file, which this command reads too; - is standard output
+    #[arg(long, value_name = "FILE", group = "outputs", conflicts_with = "compare")]
+    pub json: Option<PathBuf>,
+    /// Write each figure as a file of this folder
+    #[arg(long, value_name = "DIR", group = "outputs")]
+    pub svg: Option<PathBuf>,
+    /// Tell what changed from RESULTS, which are taken for before, to these, which are taken for after
+    #[arg(long, value_name = "AFTER")]
+    pub compare: Option<PathBuf>,
+    /// Leave out files that are refused, and say so, instead of making nothing
+    #[arg(long)]
+    pub keep_going: bool,
+}
+
+const REPORT_HELP: &str = "\
+A file is refused that is not JSON, not results, of another schema, without rows, or that has a row which is there already.
+
+A comparison gives the ratio of each two medians, and an interval for it from the values of all runs, or from their \
+extremes, with its confidence. It takes three runs on each side to tell anything.
+
+Examples:
+  forebay report results/*.json -o page.html
+  forebay report cloud.json local.json -o page.html --csv rows.csv --svg figures
+  forebay report before.json --compare after.json -o changes.html";
 
 /// Options of `forebay completions`.
 #[derive(Debug, Args)]

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use forebay_evaluation::{
-    Error, LineFill, Profile, Program, Progress, SwappingProgram, memory_control, model, multiview, overhead, projection,
-    side_effects, speculation,
+    Error, LineFill, Profile, Program, Progress, SwappingProgram, memory_control, model, multiview, overhead,
+    projection, side_effects, speculation,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 

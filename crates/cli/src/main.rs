@@ -7,6 +7,7 @@ mod doctor;
 mod evaluate;
 mod millipage;
 mod pages;
+mod report;
 mod results;
 mod run;
 mod share;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Share(share) => return share::share(share),
         Command::Demo(demo) => demo::run(&demo),
         Command::Evaluate(evaluate) => evaluate::run(evaluate),
+        Command::Report(args) => report::run(&args),
         Command::Doctor => doctor::run(),
         Command::Completions(completions) => pages::completions(&completions),
         Command::Man(man) => pages::man(&man),

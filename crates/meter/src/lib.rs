@@ -8,6 +8,8 @@ mod host;
 mod sink;
 mod spread;
 
+use std::fmt;
+
 pub use host::Host;
 pub use sink::{Sink, SinkError, reason};
 pub use spread::{Spread, median};
@@ -67,6 +69,9 @@ pub struct Row {
     pub runs: u32,
     /// Where the value comes from.
     pub tier: Tier,
+    /// The value of each run, where they are more than `min` and `max` tell; empty in older results.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<f64>,
 }
 
 impl Row {
@@ -79,7 +84,8 @@ impl Row {
         unit: impl Into<String>,
         value: f64,
     ) -> Self {
-        Self::of(subject, case, metric, unit, Spread { median: value, min: value, max: value, runs: 1 })
+        let spread = Spread { median: value, min: value, max: value, runs: 1, values: vec![value] };
+        Self::of(subject, case, metric, unit, spread)
     }
 
     /// A quantity that was measured several times.
@@ -101,6 +107,7 @@ impl Row {
             max: spread.max,
             runs: spread.runs,
             tier: Tier::Software,
+            values: if spread.values.len() > 2 { spread.values } else { Vec::new() },
         }
     }
 
@@ -124,6 +131,16 @@ pub enum Tier {
     Simulated,
 }
 
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Hardware => "hardware",
+            Self::Software => "software",
+            Self::Simulated => "simulated",
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,5 +154,14 @@ mod tests {
         assert!(text.contains("\"tier\":\"simulated\""), "{text}");
         assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
         assert_eq!((report.rows[0].value, report.rows[0].min, report.rows[0].max), (2.0, 1.0, 3.0));
+        assert_eq!(report.rows[0].values, [3.0, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn the_values_of_the_runs_are_kept_where_the_extremes_do_not_tell_them() {
+        let spread = Spread::of(&[3.0, 1.0]).unwrap();
+        let text = serde_json::to_string(&Row::of("gnuld", "cloud", "elapsed", "s", spread)).unwrap();
+        assert!(!text.contains("values"), "{text}");
+        assert!(serde_json::from_str::<Row>(&text).unwrap().values.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! Medians over few runs.
 
-/// Median and extremes of several runs of one measurement.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Median, extremes and all values of several runs of one measurement.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Spread {
     /// Middle value; the mean of the middle two for an even number of runs.
     pub median: f64,
@@ -11,6 +11,8 @@ pub struct Spread {
     pub max: f64,
     /// Number of values.
     pub runs: u32,
+    /// The values, in the order they were measured.
+    pub values: Vec<f64>,
 }
 
 impl Spread {
@@ -23,6 +25,7 @@ impl Spread {
             min: values.iter().copied().fold(f64::INFINITY, f64::min),
             max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             runs: u32::try_from(values.len()).unwrap_or(u32::MAX),
+            values: values.to_vec(),
         })
     }
 

@@ -1,0 +1,130 @@
+//! `forebay report`: reads results, writes the page and the other forms of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use forebay_meter::{Sink, reason};
+use forebay_report::{Results, figure::Figure};
+
+use crate::{args::Report, results};
+
+/// Makes everything that was asked for, and writes nothing where that cannot be.
+pub fn run(args: &Report) -> anyhow::Result<ExitCode> {
+    let before = read(&args.results, args.keep_going)?;
+    let made = match &args.compare {
+        None => Made::of_results(&before),
+        Some(after) => Made::of_comparison(&before, &read(std::slice::from_ref(after), args.keep_going)?)?,
+    };
+    let page = results::open(args.output.as_deref())?;
+    let csv = results::open(args.csv.as_deref())?;
+    let json = results::open(args.json.as_deref())?;
+    if let Some(folder) = &args.svg {
+        write_figures(folder, &made.figures)?;
+    }
+    for (sink, text) in [(page, &made.page), (csv, &made.csv), (json, &made.json)] {
+        sink.map_or(Ok(()), |sink: Sink| sink.write_text(text))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All forms of what was read.
+struct Made {
+    page: String,
+    csv: String,
+    json: String,
+    /// By the name of the section.
+    figures: Vec<(String, Figure)>,
+}
+
+impl Made {
+    fn of_results(results: &Results) -> Self {
+        Self {
+            page: forebay_report::page(results),
+            csv: forebay_report::csv(results),
+            json: forebay_report::json(results),
+            figures: forebay_report::figures(results),
+        }
+    }
+
+    fn of_comparison(before: &Results, after: &Results) -> anyhow::Result<Self> {
+        let comparison = forebay_report::compare(before, after)?;
+        let figures = forebay_report::comparison_figures(&comparison);
+        Ok(Self {
+            page: forebay_report::comparison_page(before, after, &comparison),
+            csv: forebay_report::comparison_csv(&comparison),
+            json: String::new(),
+            figures: figures.into_iter().map(|figure| ("change".to_owned(), figure)).collect(),
+        })
+    }
+}
+
+/// Reads all files. With `keep_going` those that are refused are told of and left out.
+fn read(paths: &[PathBuf], keep_going: bool) -> anyhow::Result<Results> {
+    let mut results = Results::default();
+    for path in paths {
+        match add(&mut results, path) {
+            Err(refusal) if keep_going => {
+                let sentence = format!("{refusal:#}");
+                eprintln!("forebay: {sentence}; it is left out");
+                results.left_out.push(sentence);
+            }
+            added => added?,
+        }
+    }
+    if results.runs.is_empty() {
+        bail!("no file is left to report of; give one that a command wrote with --json");
+    }
+    Ok(results)
+}
+
+fn add(results: &mut Results, path: &Path) -> anyhow::Result<()> {
+    let name = path.display().to_string();
+    let bytes = fs::read(path).map_err(|error| {
+        anyhow::anyhow!(
+            "cannot read '{name}' ({}); give a file that a command wrote with --json",
+            reason(&error)
+        )
+    })?;
+    // What is not text is not JSON either, and says so.
+    results.add(&name, &String::from_utf8_lossy(&bytes))?;
+    Ok(())
+}
+
+/// Writes each figure to `folder`, named by its section and title.
+fn write_figures(folder: &Path, figures: &[(String, Figure)]) -> anyhow::Result<()> {
+    let cannot =
+        || format!("cannot write figures to '{}'; name a folder that you may write", folder.display());
+    fs::create_dir_all(folder).with_context(cannot)?;
+    let mut names: Vec<String> = Vec::new();
+    for (section, figure) in figures {
+        let name = file_name(&format!("{section} {}", figure.title));
+        let same = names.iter().filter(|other| **other == name).count();
+        let number = if same > 0 { format!("-{}", same + 1) } else { String::new() };
+        fs::write(folder.join(format!("{name}{number}.svg")), forebay_report::svg(figure))
+            .with_context(cannot)?;
+        names.push(name);
+    }
+    Ok(())
+}
+
+/// `words` as the name of a file: letters and digits of lower case, hyphens between.
+fn file_name(words: &str) -> String {
+    let parts = words.split(|char: char| !char.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("-").to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_names_that_any_file_system_takes() {
+        assert_eq!(
+            file_name("evaluate speculation --runs 5 Stall time"),
+            "evaluate-speculation-runs-5-stall-time"
+        );
+        assert_eq!(file_name("../\u{e9}/x"), "x");
+    }
+}

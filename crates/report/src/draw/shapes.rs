@@ -1,0 +1,96 @@
+//! What all plots are made of.
+
+use std::fmt::Write;
+
+use maud::{Markup, Render, html};
+
+use crate::{
+    figure::{Figure, Mark},
+    palette::SERIES_MAX,
+};
+
+/// A length in pixels, to a tenth.
+#[derive(Clone, Copy)]
+pub(super) struct Px(pub(super) f64);
+
+impl Render for Px {
+    fn render_to(&self, buffer: &mut String) {
+        let rounded = (self.0 * 10.0).round() / 10.0;
+        let _ = write!(buffer, "{rounded}");
+    }
+}
+
+/// Words; `anchor` is `start`, `middle` or `end`.
+pub(super) fn text((x, y): (f64, f64), anchor: &str, class: &str, words: &str) -> Markup {
+    html! { text class=[(!class.is_empty()).then_some(class)] x=(Px(x)) y=(Px(y)) text-anchor=(anchor) { (words) } }
+}
+
+pub(super) fn line(class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) -> Markup {
+    html! { line class=(class) x1=(Px(x1)) y1=(Px(y1)) x2=(Px(x2)) y2=(Px(y2)); }
+}
+
+/// Words up the left edge.
+pub(super) fn text_upwards((x, y): (f64, f64), words: &str) -> Markup {
+    html! {
+        text.tick x=(Px(x)) y=(Px(y)) text-anchor="middle" transform={ "rotate(-90 " (Px(x)) " " (Px(y)) ")" } { (words) }
+    }
+}
+
+/// About as wide as `words` are, in pixels.
+pub(super) fn width_of(words: &str) -> f64 {
+    6.6 * words.chars().count() as f64
+}
+
+/// `words`, cut where they are longer than `width`.
+pub(super) fn fitted(words: &str, width: f64) -> String {
+    let most = (width / 6.6) as usize;
+    if words.chars().count() <= most {
+        return words.to_owned();
+    }
+    words.chars().take(most.saturating_sub(1)).chain(['\u{2026}']).collect()
+}
+
+/// The class that colours a series.
+pub(super) fn series_class(number: usize) -> String {
+    format!("s{}", number % SERIES_MAX)
+}
+
+/// The mark of a series with a shape of its own, so that it can be told apart without colour too.
+pub(super) fn mark_shape(number: usize, (x, y): (f64, f64), size: f64) -> Markup {
+    let class = format!("mark {}", series_class(number));
+    let corners: &[(f64, f64)] = match number % SERIES_MAX {
+        0 => return html! { circle class=(class) cx=(Px(x)) cy=(Px(y)) r=(Px(size)); },
+        1 => &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
+        2 => &[(0.0, -1.1), (1.1, 0.9), (-1.1, 0.9)],
+        3 => &[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)],
+        4 => &[(-1.1, -0.9), (1.1, -0.9), (0.0, 1.1)],
+        5 => &[(-1.2, -0.45), (1.2, -0.45), (1.2, 0.45), (-1.2, 0.45)],
+        _ => &[(-0.45, -1.2), (0.45, -1.2), (0.45, 1.2), (-0.45, 1.2)],
+    };
+    let points = corners.iter().map(|(right, down)| (x + right * size, y + down * size));
+    html! { polygon class=(class) points=(points_text(points)); }
+}
+
+/// The value of the attribute `points`.
+pub(super) fn points_text(points: impl Iterator<Item = (f64, f64)>) -> String {
+    let mut text = String::new();
+    for (x, y) in points {
+        let _ = write!(text, "{:.1},{:.1} ", x, y);
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// `drawn` with the note of `mark` under the pointer, and its link where `linked`.
+pub(super) fn with_note(mark: &Mark, linked: bool, drawn: Markup) -> Markup {
+    let note = html! { title { (mark.name) ": " (mark.note) } };
+    match mark.link.as_deref().filter(|_| linked) {
+        Some(link) => html! { a href=(link) { (note) (drawn) } },
+        None => html! { g { (note) (drawn) } },
+    }
+}
+
+/// Values of all marks and the reference, which all panels' axes of values cover.
+pub(super) fn values(figure: &Figure) -> impl Iterator<Item = f64> + Clone {
+    figure.marks().flat_map(Mark::values).chain(figure.reference.iter().map(|(value, _)| *value))
+}

@@ -1,0 +1,137 @@
+//! What a figure shows, apart from how it is drawn.
+
+use crate::quantity::Quantity;
+
+/// Panels that share a legend.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// Heading.
+    pub title: String,
+    /// What the values are.
+    pub quantity: Quantity,
+    /// What is written beside the axis of values.
+    pub axis: String,
+    /// A value that all are compared with, and its name.
+    pub reference: Option<(f64, String)>,
+    /// Names of what is told apart by colour and shape; one empty name where nothing is.
+    pub series: Vec<String>,
+    /// Beside each other where there is room.
+    pub panels: Vec<Panel>,
+}
+
+/// A plot with axes of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Panel {
+    /// Heading; may be empty.
+    pub title: String,
+    /// What is in it.
+    pub plot: Plot,
+}
+
+/// Ways to show numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plot {
+    /// A bar for each series in each category, or a dot where values span decades.
+    Bars(Vec<Category>),
+    /// A line for each series.
+    Curves {
+        /// What lies along.
+        along: Axis,
+        /// One entry a series.
+        lines: Vec<Vec<Point>>,
+    },
+    /// A map of shades: stronger is more.
+    Surface {
+        /// From left to right.
+        along: Axis,
+        /// From bottom to top.
+        up: Axis,
+        /// The cells, in any order: place along, place up, value.
+        cells: Vec<(f64, f64, Mark)>,
+    },
+}
+
+/// What stands beside one label.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Category {
+    /// The label.
+    pub label: String,
+    /// One entry a series; none where nothing was measured.
+    pub marks: Vec<Option<Mark>>,
+}
+
+/// A place on a line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// Where it lies along.
+    pub place: f64,
+    /// What was measured there.
+    pub mark: Mark,
+}
+
+/// What an axis other than that of values shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// What is written beside it; empty where its numbers have units.
+    pub name: String,
+    /// What its numbers are.
+    pub quantity: Quantity,
+}
+
+/// One value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// Median.
+    pub value: f64,
+    /// Least and largest value.
+    pub range: (f64, f64),
+    /// What was measured, and under which condition.
+    pub name: String,
+    /// The value with all that it needs to be understood; appears under the pointer.
+    pub note: String,
+    /// Where a click leads, such as `#r12`.
+    pub link: Option<String>,
+}
+
+impl Figure {
+    /// All marks.
+    pub fn marks(&self) -> impl Iterator<Item = &Mark> + Clone {
+        self.panels.iter().flat_map(|panel| panel.plot.marks())
+    }
+
+    /// All marks, to change what is said of them.
+    pub(crate) fn marks_mut(&mut self) -> impl Iterator<Item = &mut Mark> {
+        self.panels.iter_mut().flat_map(|panel| -> Box<dyn Iterator<Item = &mut Mark>> {
+            match &mut panel.plot {
+                Plot::Bars(categories) => {
+                    Box::new(categories.iter_mut().flat_map(|one| one.marks.iter_mut().flatten()))
+                }
+                Plot::Curves { lines, .. } => {
+                    Box::new(lines.iter_mut().flatten().map(|point| &mut point.mark))
+                }
+                Plot::Surface { cells, .. } => Box::new(cells.iter_mut().map(|(.., mark)| mark)),
+            }
+        })
+    }
+}
+
+impl Plot {
+    /// All marks.
+    pub(crate) fn marks(&self) -> impl Iterator<Item = &Mark> + Clone {
+        let (categories, lines, cells): (&[Category], &[Vec<Point>], &[(f64, f64, Mark)]) = match self {
+            Self::Bars(categories) => (categories, &[], &[]),
+            Self::Curves { lines, .. } => (&[], lines, &[]),
+            Self::Surface { cells, .. } => (&[], &[], cells),
+        };
+        let bars = categories.iter().flat_map(|category| category.marks.iter().flatten());
+        let points = lines.iter().flatten().map(|point| &point.mark);
+        bars.chain(points).chain(cells.iter().map(|(.., mark)| mark))
+    }
+}
+
+impl Mark {
+    /// Median and extremes.
+    pub(crate) fn values(&self) -> [f64; 3] {
+        [self.range.0, self.value, self.range.1]
+    }
+}
