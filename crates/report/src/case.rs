@@ -73,6 +73,9 @@ fn amount(text: &str) -> Option<Part<'_>> {
     let number = number.replace(',', "");
     let digits = number.starts_with(|char: char| char.is_ascii_digit());
     let value: f64 = number.parse().ok().filter(|_| digits)?;
+    if written.contains(' ') {
+        return None;
+    }
     let known = UNITS.iter().find(|(unit, ..)| *unit == written);
     Some(match known {
         Some((_, unit, factor)) => Part::Amount { name, unit, value: value * factor },
@@ -103,7 +106,7 @@ mod tests {
 
     #[test]
     fn names_with_digits_are_words() {
-        for name in ["disk4", "cloud", "Pentium 4", "RTP v2x", "", "nan", "inf", "a b"] {
+        for name in ["64 MiB in all", "disk4", "cloud", "Pentium 4", "RTP v2x", "", "nan", "inf", "a b"] {
             assert_eq!(parts(name), [Part::Word(name)]);
         }
         assert_eq!(parts("x/"), [Part::Word("x"), Part::Word("")]);

@@ -43,20 +43,25 @@ pub(crate) fn figures(entries: &[Entry]) -> Vec<Figure> {
             None => groups.push((shape, vec![*entry])),
         }
     }
-    let covered = |group: &[Entry]| {
-        group.iter().map(|entry| (&entry.row.subject, &entry.row.case)).collect::<BTreeSet<_>>().len()
+    let covered = |group: &[Entry], subjects: &BTreeSet<&str>| {
+        let own = group.iter().filter(|entry| subjects.contains(entry.row.subject.as_str()));
+        own.map(|entry| (&entry.row.subject, &entry.row.case)).collect::<BTreeSet<_>>().len()
     };
-    let most = groups.iter().map(|(_, group)| covered(group)).max().unwrap_or(0);
-    groups.sort_by_key(|((metric, ..), _)| !VERDICTS.contains(&metric.as_str()));
     // What was counted on one of the sides only is for those who look it up.
-    let shown = groups.iter().filter(|((metric, ..), group)| {
-        VERDICTS.contains(&metric.as_str()) || 4 * covered(group) >= 3 * most
+    let on_most_sides = |group: &[Entry]| {
+        let subjects = group.iter().map(|entry| entry.row.subject.as_str()).collect();
+        let most = groups.iter().map(|(_, other)| covered(other, &subjects)).max();
+        4 * covered(group, &subjects) >= 3 * most.unwrap_or(0)
+    };
+    let mut shown: Vec<&(Shape, Vec<Entry>)> = groups
+        .iter()
+        .filter(|((metric, ..), group)| VERDICTS.contains(&metric.as_str()) || on_most_sides(group))
+        .collect();
+    shown.sort_by_key(|((metric, ..), _)| !VERDICTS.contains(&metric.as_str()));
+    let made = shown.into_iter().flat_map(|((metric, unit, _), group)| {
+        by_tier(group).into_iter().filter_map(move |group| figure(metric, unit, &group))
     });
-    shown
-        .flat_map(|((metric, unit, _), group)| {
-            by_tier(group).into_iter().filter_map(move |group| figure(metric, unit, &group))
-        })
-        .collect()
+    made.collect()
 }
 
 /// What `row` has in common with the rows that it can be drawn with. `time/disk` is a part of `time`.
@@ -202,6 +207,7 @@ fn axis(title: &str, quantity: &Quantity) -> String {
     match quantity {
         Quantity::Factor if title == "Ratio" => "times as much as before".into(),
         Quantity::Factor => "times as fast".into(),
+        Quantity::Plain(unit) if !unit.is_empty() => format!("{}, {unit}", title.to_lowercase()),
         _ => title.to_lowercase(),
     }
 }

@@ -30,15 +30,27 @@ const NORMAL_QUANTILE: f64 = 1.96;
 /// Pairs that are looked at at all.
 const PAIRS_MAX: usize = 1 << 20;
 
-/// Rows that both sides have, what changed most first.
+/// Rows that both sides have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// One entry a row of both.
+    /// One entry a row of both, in the order of the rows before.
     pub changes: Vec<Change>,
     /// Rows that only the first runs have.
     pub only_before: usize,
     /// Rows that only the second runs have.
     pub only_after: usize,
+}
+
+impl Comparison {
+    /// The changes with their numbers: those that are certain first, the largest of them before the others.
+    pub(crate) fn by_size(&self) -> Vec<(usize, &Change)> {
+        let size = |change: &Change| change.ratio.map_or(0.0, |ratio| ratio.value.ln().abs());
+        let mut changes: Vec<(usize, &Change)> = self.changes.iter().enumerate().collect();
+        changes.sort_by(|(_, one), (_, other)| {
+            other.is_certain().cmp(&one.is_certain()).then(size(other).total_cmp(&size(one)))
+        });
+        changes
+    }
 }
 
 /// One quantity, before and after.
@@ -54,6 +66,12 @@ pub struct Change {
     pub ratio: Option<Ratio>,
     /// What can be said.
     pub verdict: Verdict,
+}
+
+impl Change {
+    fn is_certain(&self) -> bool {
+        matches!(self.verdict, Verdict::More | Verdict::Less)
+    }
 }
 
 /// A ratio of medians.
@@ -109,7 +127,7 @@ pub struct NothingInCommon;
 pub fn compare(before: &Results, after: &Results) -> Result<Comparison, NothingInCommon> {
     let later: HashMap<Key, (usize, &Row)> = after.rows().map(|(run, row)| (key(row), (run, row))).collect();
     let earlier: HashSet<Key> = before.rows().map(|(_, row)| key(row)).collect();
-    let mut changes: Vec<Change> = before
+    let changes: Vec<Change> = before
         .rows()
         .filter_map(|(run, row)| {
             let (other_run, other) = later.get(&key(row))?;
@@ -119,9 +137,6 @@ pub fn compare(before: &Results, after: &Results) -> Result<Comparison, NothingI
     if changes.is_empty() {
         return Err(NothingInCommon);
     }
-    let told = |change: &Change| matches!(change.verdict, Verdict::More | Verdict::Less);
-    let size = |change: &Change| change.ratio.map_or(0.0, |ratio| ratio.value.ln().abs());
-    changes.sort_by(|one, other| told(other).cmp(&told(one)).then(size(other).total_cmp(&size(one))));
     let only_before = earlier.len() - changes.len();
     let only_after = later.len() - changes.len();
     Ok(Comparison { changes, only_before, only_after })
@@ -228,11 +243,10 @@ fn ratio_figures(comparison: &Comparison, metric: &str) -> Vec<Figure> {
         let row = Row { metric: "ratio".into(), unit: "1".into(), value, min, max, ..change.before.clone() };
         rows.push((number, row));
     }
-    rows.sort_by(|(_, one), (_, other)| (&one.subject, &one.case).cmp(&(&other.subject, &other.case)));
     let entries: Vec<Entry> = rows.iter().map(|(number, row)| Entry { number: *number, row }).collect();
     let mut figures = choose::figures(&entries);
     for figure in &mut figures {
-        figure.title = choose::spoken(metric);
+        figure.title = format!("Ratio of {}", choose::spoken(metric).to_lowercase());
         figure.marks_mut().for_each(|mark| {
             let [low, value, high] = mark.values().map(|value| Quantity::Factor.show(value));
             mark.note = format!("{value}, interval {low} to {high}");
@@ -256,13 +270,12 @@ pub(crate) fn sentences(before: &Results, after: &Results, comparison: &Comparis
         (count(Verdict::More)) " values are more than before, " (count(Verdict::Less)) " less, " (count(Verdict::Same))
         " the same; of " (count(Verdict::Open)) " the runs do not tell."
     }];
-    let told = |change: &&Change| matches!(change.verdict, Verdict::More | Verdict::Less);
-    let with_ratio = changes.iter().enumerate().filter(|(_, change)| told(change));
-    let timed = with_ratio.filter(|(_, change)| {
+    let certain = comparison.by_size().into_iter().filter(|(_, change)| change.is_certain());
+    let timed = certain.filter(|(_, change)| {
         matches!(Quantity::of(&change.before.metric, &change.before.unit), Quantity::Time(_))
     });
     let largest: Vec<_> =
-        timed.take(3).filter_map(|(number, change)| Some((number, change, change.ratio?))).collect();
+        timed.filter_map(|(number, change)| Some((number, change, change.ratio?))).take(3).collect();
     if !largest.is_empty() {
         sentences.push(html! {
             "The largest changes of durations: "
@@ -403,7 +416,7 @@ mod tests {
         let after = results(vec![row(&[4.0, 4.4, 4.8]), other("new"), other("new too"), other("same")]);
         let comparison = compare(&before, &after).unwrap();
         assert_eq!((comparison.changes.len(), comparison.only_before, comparison.only_after), (2, 1, 2));
-        assert_eq!(comparison.changes[0].before.subject, "ld");
+        assert_eq!(comparison.by_size()[0].1.before.subject, "ld");
         assert_eq!(compare(&results(vec![other("x")]), &after), Err(NothingInCommon));
     }
 }

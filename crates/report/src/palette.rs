@@ -29,7 +29,8 @@ pub(crate) const FIGURE_CSS: &str = include_str!("figure.css");
 /// Declarations of the colours for a page that is light or dark as its reader likes.
 pub(crate) fn variables() -> String {
     let each = COLOURS.iter().map(|(name, light, dark)| format!("--{name}:light-dark({light},{dark});"));
-    format!(":root{{color-scheme:light dark;{}}}", each.collect::<String>())
+    let themes = ":root[data-theme=light]{color-scheme:light}:root[data-theme=dark]{color-scheme:dark}";
+    format!(":root{{color-scheme:light dark;{}}}{themes}", each.collect::<String>())
 }
 
 /// The looks of a figure in a file of its own, for programs that know no variables.

@@ -1,7 +1,9 @@
 //! Where values lie along an axis, and which of them get a line.
 
-/// From this ratio of the largest to the least value on, an axis is logarithmic.
+/// From this ratio of the largest to the least value on, an axis is logarithmic; one of ratios, where half is as far from
+/// one as two is, earlier.
 const LOG_FROM: f64 = 30.0;
+const LOG_FROM_OF_RATIOS: f64 = 4.0;
 /// About as many lines an axis has.
 const LINES: f64 = 5.0;
 /// At most as many a logarithmic one has.
@@ -18,12 +20,12 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// The axis of values of which some may be compared by length: where it is linear it begins at `origin`.
+    /// The axis of values of which some may be compared by length: from `origin`: 0, or 1 of ratios.
     pub(crate) fn of_lengths(values: impl Iterator<Item = f64> + Clone, origin: f64, binary: bool) -> Self {
-        let scale =
-            Self::of_points(values.clone().chain([origin].into_iter().filter(|one| *one > 0.0)), binary);
-        if scale.logarithmic {
-            return scale;
+        let log_from = if origin > 0.0 { LOG_FROM_OF_RATIOS } else { LOG_FROM };
+        let (low, high) = extremes(values.clone().chain([origin].into_iter().filter(|one| *one > 0.0)));
+        if low > 0.0 && high / low >= log_from {
+            return Self::logarithmic(low, high, binary);
         }
         let (low, high) = extremes(values.chain([origin]));
         Self::linear(low, high, binary)
@@ -33,9 +35,23 @@ impl Scale {
     pub(crate) fn of_points(values: impl Iterator<Item = f64>, binary: bool) -> Self {
         let (low, high) = extremes(values);
         if low > 0.0 && high / low >= LOG_FROM {
-            return Self { low: low / 1.15, high: high * 1.15, logarithmic: true, binary };
+            return Self::logarithmic(low, high, binary);
         }
         Self::linear(low, high, binary)
+    }
+
+    /// The same kind of axis for fewer values.
+    pub(crate) fn narrowed(&self, values: impl Iterator<Item = f64>, origin: f64) -> Self {
+        if self.logarithmic {
+            let (low, high) = extremes(values);
+            return Self::logarithmic(low, high, self.binary);
+        }
+        let (low, high) = extremes(values.chain([origin]));
+        Self::linear(low, high, self.binary)
+    }
+
+    fn logarithmic(low: f64, high: f64, binary: bool) -> Self {
+        Self { low: low / 1.15, high: high * 1.15, logarithmic: true, binary }
     }
 
     fn linear(low: f64, high: f64, binary: bool) -> Self {
@@ -43,13 +59,18 @@ impl Scale {
         Self { low, high, logarithmic: false, binary }
     }
 
-    /// The same axis with ends that have a line.
+    /// The same axis with ends that have a line, but for a little below 0.
     pub(crate) fn rounded(self) -> Self {
         if self.logarithmic {
             return self;
         }
         let step = self.step();
-        Self { low: (self.low / step).floor() * step, high: (self.high / step).ceil() * step, ..self }
+        let low = if -step / 4.0 < self.low && self.low < 0.0 {
+            self.low
+        } else {
+            (self.low / step).floor() * step
+        };
+        Self { low, high: (self.high / step).ceil() * step, ..self }
     }
 
     /// Place of `value`: 0 at the low end, 1 at the high one.
@@ -75,7 +96,11 @@ impl Scale {
             let (first, last) = (self.low.log(base).floor() as i32, self.high.log(base).ceil() as i32);
             (first..=last).map(move |power| base.powi(power))
         };
-        let multiples: &[f64] = if decades < 2.2 { &[1.0, 3.0] } else { &[1.0] };
+        let multiples: &[f64] = match decades {
+            few if few < 1.4 => &[1.0, 2.0, 5.0],
+            some if some < 3.0 => &[1.0, 3.0],
+            _ => &[1.0],
+        };
         let ticks: Vec<f64> = if self.binary {
             powers(2.0).filter(within).collect()
         } else {
@@ -118,6 +143,8 @@ mod tests {
         assert_eq!([0.0, 5.0, 10.0].map(|value| scale.at(value)), [0.0, 0.5, 1.0]);
         let negative = lengths(&[-0.01, 0.03], 0.0);
         assert_eq!(negative.ticks(), [-0.01, 0.0, 0.01, 0.02, 0.03]);
+        let hardly = lengths(&[-0.01, 3.0], 0.0);
+        assert_eq!((hardly.ticks()[0], hardly.at(-0.01)), (0.0, 0.0));
     }
 
     #[test]
@@ -129,7 +156,7 @@ mod tests {
         assert!(!lengths(&[0.0, 0.001, 10.0], 0.0).logarithmic && !lengths(&[-1.0, 99.0], 0.0).logarithmic);
         assert!(lengths(&[1.2, 64.0], 1.0).logarithmic);
         assert!(lengths(&[40.0, 64.0], 1.0).logarithmic);
-        assert!(!lengths(&[0.4, 6.0], 1.0).logarithmic);
+        assert!(lengths(&[0.4, 6.0], 1.0).logarithmic && !lengths(&[0.4, 6.0], 0.0).logarithmic);
     }
 
     #[test]

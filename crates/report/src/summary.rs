@@ -126,9 +126,9 @@ pub(crate) fn cautions(results: &Results) -> Vec<Markup> {
             "."
         });
     }
-    let once = rows.len() - repeated.len();
+    let once = rows.iter().filter(|(_, row)| row.runs == 1 && row.tier != Tier::Simulated).count();
     if once > 0 {
-        sentences.push(html! { (counted(once, "value was", "values were")) " measured once, so how far it scatters is not known." });
+        sentences.push(html! { (counted(once, "value was", "values were")) " measured once; nothing is known of the scatter there." });
     }
     sentences.push(tiers(&rows));
     sentences

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::{
     WIDTH,
-    shapes::{Px, fitted, line, mark_shape, series_class, text, values, width_of, with_note},
+    shapes::{Px, fitted, line, mark_shape, series_class, text, values, width_of, with_note, with_room},
 };
 use crate::{
     figure::{Category, Figure, Mark},
@@ -44,7 +44,7 @@ pub(super) fn draw(figure: &Figure, categories: &[Category], top: f64, linked: b
         let class = format!("mark bar {}", series_class(number));
         let drawn = html! {
             @if bars {
-                rect class=(class) x=(Px(origin.min(x))) y=(Px(y)) width=(Px((x - origin).abs().max(1.0))) height=(Px(BAR)) rx="1.5";
+                rect class=(class) x=(Px(origin.min(x))) y=(Px(y)) width=(Px((x - origin).abs().max(1.0))) height=(Px(BAR)) rx="1.5" {}
             } @else {
                 (mark_shape(number, (x, middle), 4.5))
             }
@@ -54,9 +54,9 @@ pub(super) fn draw(figure: &Figure, categories: &[Category], top: f64, linked: b
         with_note(mark, linked, drawn)
     };
     let drawn = html! {
-        @for tick in scale.ticks() {
-            (line("grid", (x_of(tick), top), (x_of(tick), floor)))
-            (text((x_of(tick), floor + 15.0), "middle", "tick", &quantity.tick(tick)))
+        @for tick in scale.ticks() { (line("grid", (x_of(tick), top), (x_of(tick), floor))) }
+        @for (tick, label) in with_room(&scale.ticks(), quantity, x_of) {
+            (text((x_of(tick), floor + 15.0), "middle", "tick", &label))
         }
         @if bars { (line("base", (origin, top), (origin, floor))) }
         @if let Some((value, _)) = figure.reference { (line("reference", (x_of(value), top), (x_of(value), floor))) }

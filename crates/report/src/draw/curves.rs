@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{
     WIDTH,
     bars::axis_name,
-    shapes::{line, mark_shape, points_text, series_class, text, text_upwards, values, width_of, with_note},
+    shapes::{line, mark_shape, points_text, series_class, text, text_upwards, values, with_note, with_room},
 };
 use crate::{
     figure::{Axis, Figure, Mark, Point},
@@ -17,8 +17,6 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = WIDTH - 16.0;
 const PLOT: f64 = 190.0;
 const AXIS: f64 = 42.0;
-/// Least room between numbers along the axis.
-const APART: f64 = 10.0;
 
 pub(super) fn draw(
     figure: &Figure,
@@ -31,12 +29,9 @@ pub(super) fn draw(
     let own = lines.iter().flatten().flat_map(|point| point.mark.values());
     let binary = *quantity == Quantity::Bytes;
     // Programs, servers and the like differ more among themselves than along the axis: an axis for each panel.
-    let up = if figure.panels.len() > 1 {
-        Scale::of_lengths(own, quantity.origin(), binary)
-    } else {
-        Scale::of_lengths(values(figure), quantity.origin(), binary)
-    }
-    .rounded();
+    let up = Scale::of_lengths(values(figure), quantity.origin(), binary);
+    let up =
+        up.narrowed(own.chain(figure.reference.iter().map(|(value, _)| *value)), quantity.origin()).rounded();
     let mut places: Vec<f64> = lines.iter().flatten().map(|point| point.place).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
@@ -66,7 +61,7 @@ pub(super) fn draw(
         @if let Some((value, _)) = figure.reference { (line("reference", (LEFT, y_of(value)), (RIGHT, y_of(value)))) }
         @for (number, points) in lines.iter().enumerate() {
             @let class = format!("curve {}", series_class(number));
-            polyline class=(class) points=(points_text(points.iter().map(|one| (x_of(one.place), y_of(one.mark.value)))));
+            polyline class=(class) points=(points_text(points.iter().map(|one| (x_of(one.place), y_of(one.mark.value))))) {}
         }
         @for (number, points) in lines.iter().enumerate() {
             @for one in points { (point(number, one.place, &one.mark)) }
@@ -77,19 +72,13 @@ pub(super) fn draw(
     (floor + AXIS, drawn)
 }
 
-/// The measured places themselves where their numbers have room, else places that lie well.
+/// The measured places, or where hardly any of them have room, places that lie well.
 fn place_labels(
     places: &[f64],
     across: &Scale,
     quantity: &Quantity,
     x_of: impl Fn(f64) -> f64,
 ) -> Vec<(f64, String)> {
-    let labelled =
-        |places: &[f64]| places.iter().map(|place| (*place, quantity.tick(*place))).collect::<Vec<_>>();
-    let own = labelled(places);
-    let fits = own.windows(2).all(|two| {
-        let (one, next) = (&two[0], &two[1]);
-        x_of(next.0) - x_of(one.0) >= (width_of(&one.1) + width_of(&next.1)) / 2.0 + APART
-    });
-    if fits { own } else { labelled(&across.ticks()) }
+    let own = with_room(places, quantity, &x_of);
+    if 2 * own.len() >= places.len() { own } else { with_room(&across.ticks(), quantity, x_of) }
 }

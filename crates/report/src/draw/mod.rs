@@ -118,7 +118,7 @@ fn legend_entries(figure: &Figure) -> Vec<(Markup, String)> {
         .map(|(number, name)| (html! { (mark_shape(number, (10.0, 7.0), 4.5)) }, name.clone()))
         .collect();
     if let Some((_, name)) = &figure.reference {
-        entries.push((html! { line.reference x1="0" x2="20" y1="7" y2="7"; }, name.clone()));
+        entries.push((html! { line.reference x1="0" x2="20" y1="7" y2="7" {} }, name.clone()));
     }
     entries
 }

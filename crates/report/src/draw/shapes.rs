@@ -7,7 +7,13 @@ use maud::{Markup, Render, html};
 use crate::{
     figure::{Figure, Mark},
     palette::SERIES_MAX,
+    quantity::Quantity,
 };
+
+/// About as wide as a character is, in the widest of the fonts that systems come with.
+const CHARACTER: f64 = 7.2;
+/// Least room between numbers along an axis.
+const LABELS_APART: f64 = 8.0;
 
 /// A length in pixels, to a tenth.
 #[derive(Clone, Copy)]
@@ -26,7 +32,7 @@ pub(super) fn text((x, y): (f64, f64), anchor: &str, class: &str, words: &str) -
 }
 
 pub(super) fn line(class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) -> Markup {
-    html! { line class=(class) x1=(Px(x1)) y1=(Px(y1)) x2=(Px(x2)) y2=(Px(y2)); }
+    html! { line class=(class) x1=(Px(x1)) y1=(Px(y1)) x2=(Px(x2)) y2=(Px(y2)) {} }
 }
 
 /// Words up the left edge.
@@ -38,16 +44,35 @@ pub(super) fn text_upwards((x, y): (f64, f64), words: &str) -> Markup {
 
 /// About as wide as `words` are, in pixels.
 pub(super) fn width_of(words: &str) -> f64 {
-    6.6 * words.chars().count() as f64
+    CHARACTER * words.chars().count() as f64
 }
 
 /// `words`, cut where they are longer than `width`.
 pub(super) fn fitted(words: &str, width: f64) -> String {
-    let most = (width / 6.6) as usize;
+    let most = (width / CHARACTER) as usize;
     if words.chars().count() <= most {
         return words.to_owned();
     }
     words.chars().take(most.saturating_sub(1)).chain(['\u{2026}']).collect()
+}
+
+/// Those of `places` along an axis whose numbers have room beside the one before, and their numbers.
+pub(super) fn with_room(
+    places: &[f64],
+    quantity: &Quantity,
+    x_of: impl Fn(f64) -> f64,
+) -> Vec<(f64, String)> {
+    let mut labels: Vec<(f64, String)> = Vec::new();
+    for place in places {
+        let label = quantity.tick(*place);
+        let fits = labels.last().is_none_or(|(last, before)| {
+            x_of(*place) - x_of(*last) >= (width_of(before) + width_of(&label)) / 2.0 + LABELS_APART
+        });
+        if fits {
+            labels.push((*place, label));
+        }
+    }
+    labels
 }
 
 /// The class that colours a series.
@@ -59,7 +84,7 @@ pub(super) fn series_class(number: usize) -> String {
 pub(super) fn mark_shape(number: usize, (x, y): (f64, f64), size: f64) -> Markup {
     let class = format!("mark {}", series_class(number));
     let corners: &[(f64, f64)] = match number % SERIES_MAX {
-        0 => return html! { circle class=(class) cx=(Px(x)) cy=(Px(y)) r=(Px(size)); },
+        0 => return html! { circle class=(class) cx=(Px(x)) cy=(Px(y)) r=(Px(size)) {} },
         1 => &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
         2 => &[(0.0, -1.1), (1.1, 0.9), (-1.1, 0.9)],
         3 => &[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)],
@@ -68,7 +93,7 @@ pub(super) fn mark_shape(number: usize, (x, y): (f64, f64), size: f64) -> Markup
         _ => &[(-0.45, -1.2), (0.45, -1.2), (0.45, 1.2), (-0.45, 1.2)],
     };
     let points = corners.iter().map(|(right, down)| (x + right * size, y + down * size));
-    html! { polygon class=(class) points=(points_text(points)); }
+    html! { polygon class=(class) points=(points_text(points)) {} }
 }
 
 /// The value of the attribute `points`.

@@ -40,7 +40,7 @@ pub(super) fn draw(
             mark,
             linked,
             html! {
-                rect.mark.cell x=(Px(left)) y=(Px(upper)) width=(Px(width)) height=(Px(CELL_HEIGHT)) fill-opacity=(format!("{shade:.2}"));
+                rect.mark.cell x=(Px(left)) y=(Px(upper)) width=(Px(width)) height=(Px(CELL_HEIGHT)) fill-opacity=(format!("{shade:.2}")) {}
             },
         )
     };

@@ -52,7 +52,13 @@ pub fn page(results: &Results) -> String {
         @for (number, (section, figures)) in shown() { (section_element(results, number, section, figures)) }
         (sources(results))
     };
-    document("Forebay results", &summary::measured(results), nav.collect(), &main)
+    document(
+        "Forebay results",
+        &summary::measured(results),
+        nav.collect(),
+        &main,
+        "span all runs, from the least to the largest value",
+    )
 }
 
 /// A page of what changed from the runs `before` to those `after`.
@@ -66,17 +72,23 @@ pub fn comparison_page(before: &Results, after: &Results, comparison: &Compariso
         }
         section #changes {
             h2 { "What changed" }
-            @for figure in &figures { (figure_element(figure)) }
+            div.figures { @for figure in &figures { (figure_element(figure)) } }
             (tables::comparison(comparison))
         }
         (sources_of(&[("Before", before), ("After", after)]))
     };
     let nav = vec![("changes".to_owned(), "What changed".to_owned())];
-    document("Forebay results compared", &compare::compared(comparison), nav, &main)
+    document("Forebay results compared", &compare::compared(comparison), nav, &main, "are the intervals")
 }
 
 /// A whole page. Its policy allows what is in it and nothing else: no request leaves it.
-fn document(title: &str, subtitle: &str, nav: Vec<(String, String)>, main: &Markup) -> String {
+fn document(
+    title: &str,
+    subtitle: &str,
+    nav: Vec<(String, String)>,
+    main: &Markup,
+    thin_lines: &str,
+) -> String {
     let style = format!("{}{}{STYLE}", palette::variables(), palette::FIGURE_CSS);
     let policy = format!("default-src 'none'; style-src {}; script-src {}", allowed(&style), allowed(SCRIPT));
     let markup = html! {
@@ -103,7 +115,7 @@ fn document(title: &str, subtitle: &str, nav: Vec<(String, String)>, main: &Mark
                     }
                 }
                 main { (main) }
-                footer { "Made by " code { "forebay report" } ". Medians; thin lines span all runs, from the least to the largest value." }
+                footer { "Made by " code { "forebay report" } ". Values are medians; thin lines " (thin_lines) "." }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -127,7 +139,7 @@ fn section_element(results: &Results, number: usize, section: &Section, figures:
                     (run_link(*run)) " (" (results.runs[*run].file) ")"
                 }
             }
-            @for figure in figures { (figure_element(figure)) }
+            div.figures { @for figure in figures { (figure_element(figure)) } }
             details open[figures.is_empty()] {
                 summary { "All " (all) }
                 (tables::rows(results, section))
@@ -140,7 +152,7 @@ fn figure_element(figure: &Figure) -> Markup {
     let extremes = summary::extremes(figure);
     let surface = figure.panels.iter().any(|panel| matches!(panel.plot, Plot::Surface { .. }));
     html! {
-        figure {
+        figure.wide[figure.panels.len() > 1] {
             figcaption {
                 h3 { (figure.title) }
                 @if let Some(sentence) = extremes { p.faint { (sentence) } }
@@ -187,13 +199,17 @@ fn run_facts(run: &Run) -> Markup {
     let of =
         |pick: fn(u32, u32) -> u32| report.rows.iter().map(|row: &Row| row.runs).reduce(pick).unwrap_or(0);
     let (least, most) = (of(u32::min), of(u32::max));
-    let runs = if least == most { most.to_string() } else { format!("{least} to {most}") };
+    let runs = match (least, most) {
+        (1, 1) => "each measured once".to_owned(),
+        (least, most) if least == most => format!("each of {most} runs"),
+        (least, most) => format!("each of {least} to {most} runs"),
+    };
     html! {
         dl {
             dt { "Command" } dd { code { (report.command) } }
             dt { "Revision" } dd { code { (report.revision) } }
             dt { "Machine" } dd { (summary::machine(&report.host)) }
-            dt { "Values" } dd { (summary::grouped(report.rows.len())) ", each of " (runs) " runs" }
+            dt { "Values" } dd { (summary::grouped(report.rows.len())) ", " (runs) }
             dt { "File" } dd { code { (run.file) } }
         }
     }

@@ -108,7 +108,7 @@ fn along_name(along: &Axis) -> String {
 /// What changed, most first.
 pub(super) fn comparison(comparison: &Comparison) -> Markup {
     let body = html! {
-        @for (number, change) in comparison.changes.iter().enumerate() { (change_line(number, change)) }
+        @for (number, change) in comparison.by_size() { (change_line(number, change)) }
     };
     let heads = [
         ("subject", false),

@@ -1,0 +1,289 @@
+//! `forebay report` as its caller sees it, and its page as a real browser shows it.
+#![forbid(unsafe_code)]
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use forebay_meter::{Report, Row, Spread};
+use forebay_testkit::skip;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
+/// Looks at the page in its frame from outside, so that the page is just what a reader gets.
+const INSPECTION: &str = include_str!("report/inspection.html");
+/// No browser takes longer, however busy the machine is.
+const BROWSER_LIMIT: Duration = Duration::from_secs(240);
+const PAGE_BYTES_MAX: u64 = 2 << 20;
+
+fn report(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(FOREBAY)
+        .arg("report")
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn made(folder: &Path, arguments: &[&str]) -> Output {
+    let output = report(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    output
+}
+
+/// What `forebay report` says of a refusal: one line.
+#[track_caller]
+fn refusal(folder: &Path, arguments: &[&str]) -> String {
+    let output = report(folder, arguments);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.starts_with("forebay: "), "{said}");
+    said
+}
+
+fn write(folder: &TempDir, name: &str, rows: Vec<Row>) {
+    let report = Report::new("abc", "forebay evaluate speculation --json x.json", rows);
+    fs::write(folder.path().join(name), serde_json::to_string(&report).unwrap()).unwrap();
+}
+
+fn row(subject: &str, case: &str, values: &[f64]) -> Row {
+    Row::of(subject, case, "elapsed", "s", Spread::of(values).unwrap())
+}
+
+/// Two files, of which the second is what the first became.
+fn before_and_after() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = |factor: f64| {
+        let sides =
+            [("ld", "cloud/original", 4.0), ("ld", "cloud/forebay", 2.0), ("grep", "cloud/original", 9.0)];
+        sides
+            .map(|(subject, case, value)| {
+                row(subject, case, &[1.0, 1.1, 1.2].map(|run| run * value * factor))
+            })
+            .into()
+    };
+    write(&folder, "before.json", rows(1.0));
+    write(&folder, "after.json", rows(3.0));
+    folder
+}
+
+fn published() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/results");
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut names: Vec<String> = paths
+        .filter(|path| path.extension().is_some_and(|one| one == "json"))
+        .map(|path| path.into_os_string().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn every_form_is_written_and_merged_results_are_read_again() {
+    let folder = before_and_after();
+    let at = |name: &str| folder.path().join(name);
+    write(&folder, "other.json", vec![row("xds", "cloud/forebay", &[1.0])]);
+    made(
+        folder.path(),
+        &[
+            "before.json",
+            "other.json",
+            "-o",
+            "page.html",
+            "--csv",
+            "rows.csv",
+            "--json",
+            "all.json",
+            "--svg",
+            "figures",
+        ],
+    );
+    assert!(fs::read_to_string(at("page.html")).unwrap().starts_with("<!DOCTYPE html>"));
+    assert_eq!(fs::read_to_string(at("rows.csv")).unwrap().lines().count(), 1 + 4);
+    let names: Vec<_> =
+        fs::read_dir(at("figures")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["evaluate-speculation-elapsed.svg"]);
+    let again = made(folder.path(), &["all.json", "--csv", "-"]).stdout;
+    assert_eq!(again.iter().filter(|byte| **byte == b'\n').count(), 1 + 4);
+}
+
+#[test]
+fn a_comparison_has_a_page_and_lines() {
+    let folder = before_and_after();
+    let arguments =
+        ["before.json", "--compare", "after.json", "-o", "changes.html", "--csv", "-", "--svg", "figures"];
+    let lines = String::from_utf8(made(folder.path(), &arguments).stdout).unwrap();
+    assert_eq!(lines.matches(",more,").count(), 3, "{lines}");
+    let page = fs::read_to_string(folder.path().join("changes.html")).unwrap();
+    assert!(page.contains("3 values are more than before"), "{page}");
+    assert!(folder.path().join("figures/change-ratio-of-elapsed.svg").is_file());
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_in_a_sentence_and_nothing_is_written() {
+    let folder = before_and_after();
+    fs::write(folder.path().join("text"), "no results").unwrap();
+    fs::write(folder.path().join("newer.json"), r#"{"schema":2,"rows":[]}"#).unwrap();
+    fs::write(folder.path().join("binary"), [0xff, 0xfe, 0]).unwrap();
+    write(&folder, "empty.json", vec![]);
+    for (file, why) in [
+        ("text", "is not JSON"),
+        ("binary", "is not JSON"),
+        ("newer.json", "has results of schema 2"),
+        ("empty.json", "has no rows"),
+        ("after.json", "which 'before.json' has too"),
+        ("nothing.json", "cannot read 'nothing.json' (No such file or directory)"),
+        (".", "cannot read '.' (Is a directory)"),
+    ] {
+        let said = refusal(folder.path(), &["before.json", file, "-o", "page.html"]);
+        assert!(said.contains(why), "{file}: {said}");
+        assert!(!folder.path().join("page.html").exists(), "{file}");
+    }
+    for arguments in
+        [["before.json", "-o", "/nowhere/page.html"], ["before.json", "--svg", "before.json/figures"]]
+    {
+        assert!(refusal(folder.path(), &arguments).contains("cannot write"), "{arguments:?}");
+    }
+    write(&folder, "other.json", vec![row("xds", "local/warm", &[1.0])]);
+    let said = refusal(folder.path(), &["before.json", "--compare", "other.json", "-o", "page.html"]);
+    assert!(said.contains("nothing to compare"), "{said}");
+}
+
+#[test]
+fn refused_files_are_left_out_where_that_is_wanted() {
+    let folder = before_and_after();
+    fs::write(folder.path().join("text"), "<b>no results</b>").unwrap();
+    let output = made(folder.path(), &["text", "before.json", "--keep-going", "-o", "page.html"]);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("it is left out"));
+    let page = fs::read_to_string(folder.path().join("page.html")).unwrap();
+    assert!(page.contains("Left out: 'text' is not JSON"), "{page}");
+    assert!(refusal_of_all(folder.path()).contains("no file is left"));
+}
+
+/// The last line, behind a line for each file.
+fn refusal_of_all(folder: &Path) -> String {
+    let output = report(folder, &["text", "--keep-going", "-o", "page.html"]);
+    assert_eq!(output.status.code(), Some(1));
+    String::from_utf8(output.stderr).unwrap().lines().last().unwrap().to_owned()
+}
+
+#[test]
+fn a_report_without_a_form_is_a_mistake() {
+    let folder = before_and_after();
+    assert_eq!(report(folder.path(), &["before.json"]).status.code(), Some(2));
+    let both = ["before.json", "--compare", "after.json", "--json", "-"];
+    assert_eq!(report(folder.path(), &both).status.code(), Some(2));
+}
+
+#[test]
+fn the_page_of_all_published_results_works_in_a_browser() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = published();
+    let arguments: Vec<&str> = names.iter().map(String::as_str).chain(["-o", "page.html"]).collect();
+    made(folder.path(), &arguments);
+    let bytes = fs::metadata(folder.path().join("page.html")).unwrap().len();
+    assert!(bytes < PAGE_BYTES_MAX, "{bytes}");
+    let Some(seen) = inspected(&folder, "the_page_of_all_published_results_works_in_a_browser") else {
+        return;
+    };
+    assert!(number(&seen, "figures") >= 5, "{seen}");
+    assert!(number(&seen, "marks") >= 100, "{seen}");
+    works(&seen);
+}
+
+#[test]
+fn the_page_of_a_comparison_works_in_a_browser() {
+    let folder = before_and_after();
+    made(folder.path(), &["before.json", "--compare", "after.json", "-o", "page.html"]);
+    let Some(seen) = inspected(&folder, "the_page_of_a_comparison_works_in_a_browser") else { return };
+    assert_eq!((number(&seen, "figures"), number(&seen, "marks")), (1, 3), "{seen}");
+    works(&seen);
+}
+
+#[test]
+fn what_results_say_is_text_and_never_markup() {
+    let folder = tempfile::tempdir().unwrap();
+    let hostile = "</title></script></style><script>document.title='owned'</script><img src=//127.0.0.1/x onerror=alert(1)>\"'";
+    let mut rows: Vec<Row> =
+        [1.0, 2.0, 3.0].map(|value| row(&format!("{hostile}{value}"), hostile, &[value])).into();
+    rows.push(Row::once("s", "c", hostile, hostile, 1.0));
+    let mut report = Report::new(hostile, format!("forebay {hostile}"), rows);
+    (report.host.cpu, report.host.kernel) = (hostile.into(), hostile.into());
+    fs::write(folder.path().join("hostile.json"), serde_json::to_string(&report).unwrap()).unwrap();
+    made(folder.path(), &["hostile.json", "-o", "page.html", "--svg", "figures"]);
+    let Some(seen) = inspected(&folder, "what_results_say_is_text_and_never_markup") else { return };
+    assert_eq!(seen["title"], "Forebay results", "{seen}");
+    assert_eq!((number(&seen, "scripts"), number(&seen, "images")), (1, 0), "{seen}");
+    works(&seen);
+}
+
+/// What holds of every page.
+#[track_caller]
+fn works(seen: &Value) {
+    for broken in ["errors", "flat", "deadLinks", "unsorted"] {
+        assert_eq!(seen[broken], Value::Array(vec![]), "{broken}: {seen}");
+    }
+    assert!(number(seen, "sorted") >= 4, "{seen}");
+    assert_eq!(number(seen, "requests"), 0, "{seen}");
+    assert_eq!(seen["themeChanges"], true, "{seen}");
+    assert_eq!(seen["overflows"], false, "{seen}");
+    assert_eq!(seen["policy"], "default-src 'none'", "{seen}");
+}
+
+fn number(seen: &Value, field: &str) -> u64 {
+    seen[field].as_u64().unwrap_or_else(|| panic!("{field}: {seen}"))
+}
+
+/// What Chromium finds in `page.html` of `folder`; `None` where there is no Chromium. Anything on its console fails.
+fn inspected(folder: &TempDir, test: &str) -> Option<Value> {
+    let chromium = PathBuf::from("/usr/bin/chromium");
+    if !chromium.is_file() {
+        skip(test, &"there is no /usr/bin/chromium; 'scripts/setup test' installs it");
+        return None;
+    }
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("inspection.html"), INSPECTION).unwrap();
+    let (dom, log) = (at("dom.html"), at("log"));
+    let mut browser = Command::new(chromium)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--enable-logging=stderr",
+        ])
+        .args(["--allow-file-access-from-files", "--virtual-time-budget=60000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", at("profile").display()))
+        .arg(format!("file://{}", at("inspection.html").display()))
+        .env("HOME", folder.path())
+        .stdin(Stdio::null())
+        .stdout(File::create(&dom).unwrap())
+        .stderr(File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + BROWSER_LIMIT;
+    let status = loop {
+        if let Some(status) = browser.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() > deadline {
+            browser.kill().unwrap();
+            browser.wait().unwrap();
+            panic!("Chromium does not end: {}", fs::read_to_string(&log).unwrap());
+        }
+        sleep(Duration::from_millis(20));
+    };
+    let (dom, log) = (fs::read_to_string(dom).unwrap(), fs::read_to_string(log).unwrap());
+    assert!(status.success(), "{status}: {log}");
+    let console: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert_eq!(console, [""; 0]);
+    let found = dom.split("<pre>").nth(1).and_then(|rest| rest.split("</pre>").next());
+    let found = found.unwrap_or_else(|| panic!("nothing was found: {dom}\n{log}"));
+    let plain = found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    Some(serde_json::from_str(&plain).unwrap_or_else(|error| panic!("{error}: {found}")))
+}
