@@ -35,7 +35,6 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "meter",
             "model",
-            "report",
             "speculation",
             "supervisor",
             "sys",

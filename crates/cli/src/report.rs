@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use forebay_meter::{Sink, reason};
 use forebay_report::{Results, figure::Figure};
 
-use crate::{args::Report, results};
+use crate::args::Report;
 
 /// Makes everything that was asked for, and writes nothing where that cannot be.
 pub fn run(args: &Report) -> anyhow::Result<ExitCode> {
@@ -17,16 +17,25 @@ pub fn run(args: &Report) -> anyhow::Result<ExitCode> {
         None => Made::of_results(&before),
         Some(after) => Made::of_comparison(&before, &read(std::slice::from_ref(after), args.keep_going)?)?,
     };
-    let page = results::open(args.output.as_deref())?;
-    let csv = results::open(args.csv.as_deref())?;
-    let json = results::open(args.json.as_deref())?;
-    if let Some(folder) = &args.svg {
-        write_figures(folder, &made.figures)?;
+    let mut sinks = Vec::new();
+    if let Err(error) = prepare(args, &made, &mut sinks) {
+        sinks.into_iter().for_each(|(sink, _)| sink.discard());
+        return Err(error);
     }
-    for (sink, text) in [(page, &made.page), (csv, &made.csv), (json, &made.json)] {
-        sink.map_or(Ok(()), |sink: Sink| sink.write_text(text))?;
+    for (sink, text) in sinks {
+        sink.write_text(text)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens what is to be written, with its text, and writes the figures.
+fn prepare<'a>(args: &Report, made: &'a Made, sinks: &mut Vec<(Sink, &'a str)>) -> anyhow::Result<()> {
+    for (path, text) in [(&args.output, &made.page), (&args.csv, &made.csv), (&args.json, &made.json)] {
+        if let Some(path) = path {
+            sinks.push((Sink::open(path)?, text));
+        }
+    }
+    args.svg.as_ref().map_or(Ok(()), |folder| write_figures(folder, &made.figures))
 }
 
 /// All forms of what was read.

@@ -144,10 +144,9 @@ fn what_cannot_be_read_is_refused_in_a_sentence_and_nothing_is_written() {
         assert!(said.contains(why), "{file}: {said}");
         assert!(!folder.path().join("page.html").exists(), "{file}");
     }
-    for arguments in
-        [["before.json", "-o", "/nowhere/page.html"], ["before.json", "--svg", "before.json/figures"]]
-    {
-        assert!(refusal(folder.path(), &arguments).contains("cannot write"), "{arguments:?}");
+    for unwritable in [["--csv", "/nowhere/rows.csv"], ["--svg", "before.json/figures"]] {
+        let said = refusal(folder.path(), &[&["before.json", "-o", "page.html"][..], &unwritable].concat());
+        assert!(said.contains("cannot write") && !folder.path().join("page.html").exists(), "{said}");
     }
     write(&folder, "other.json", vec![row("xds", "local/warm", &[1.0])]);
     let said = refusal(folder.path(), &["before.json", "--compare", "other.json", "-o", "page.html"]);
@@ -232,6 +231,7 @@ fn works(seen: &Value) {
     assert_eq!(number(seen, "requests"), 0, "{seen}");
     assert_eq!(seen["themeChanges"], true, "{seen}");
     assert_eq!(seen["overflows"], false, "{seen}");
+    assert_eq!(seen["linkLeads"], true, "{seen}");
     assert_eq!(seen["policy"], "default-src 'none'", "{seen}");
 }
 

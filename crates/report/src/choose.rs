@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_meter::{Row, Tier};
 
 use crate::{
-    case::{Part, parts},
-    figure::{Axis, Category, Figure, Mark, Panel, Plot, Point},
+    case::Part,
+    figure::{Category, Cell, Figure, Mark, Panel, Plot, Point},
     palette::SERIES_MAX,
     quantity::Quantity,
+    space::{Space, words_and_amounts},
 };
 
 /// A row and its number among all.
@@ -25,6 +26,7 @@ pub(crate) struct Entry<'a> {
 /// So many different amounts make a curve.
 const CURVE_MIN: usize = 3;
 /// More than these are told in tables only.
+const ROWS_MAX: usize = 5000;
 const PANELS_MAX: usize = 24;
 const CATEGORIES_MAX: usize = 40;
 /// Metrics that tell by themselves what came of it, on however few sides they are.
@@ -34,8 +36,8 @@ const VERDICTS: [&str; 3] = ["speedup", "overhead", "ratio"];
 pub(crate) type Shape = (String, String, Vec<(String, String)>);
 
 /// The figures of `entries`, verdicts first, then in the order of the rows.
-pub(crate) fn figures(entries: &[Entry]) -> Vec<Figure> {
-    let mut groups: Vec<(Shape, Vec<Entry>)> = Vec::new();
+pub(crate) fn figures<'a>(entries: &[Entry<'a>]) -> Vec<Figure> {
+    let mut groups: Vec<(Shape, Vec<Entry<'a>>)> = Vec::new();
     for entry in entries {
         let shape = shape(entry.row);
         match groups.iter_mut().find(|(other, _)| *other == shape) {
@@ -48,10 +50,14 @@ pub(crate) fn figures(entries: &[Entry]) -> Vec<Figure> {
         own.map(|entry| (&entry.row.subject, &entry.row.case)).collect::<BTreeSet<_>>().len()
     };
     // What was counted on one of the sides only is for those who look it up.
-    let on_most_sides = |group: &[Entry]| {
-        let subjects = group.iter().map(|entry| entry.row.subject.as_str()).collect();
-        let most = groups.iter().map(|(_, other)| covered(other, &subjects)).max();
-        4 * covered(group, &subjects) >= 3 * most.unwrap_or(0)
+    let mut most_of: BTreeMap<BTreeSet<&str>, usize> = BTreeMap::new();
+    let mut on_most_sides = |group: &[Entry<'a>]| {
+        let subjects: BTreeSet<&str> = group.iter().map(|entry| entry.row.subject.as_str()).collect();
+        let own = covered(group, &subjects);
+        let most = most_of.entry(subjects).or_insert_with_key(|subjects| {
+            groups.iter().map(|(_, other)| covered(other, subjects)).max().unwrap_or(0)
+        });
+        4 * own >= 3 * *most
     };
     let mut shown: Vec<&(Shape, Vec<Entry>)> = groups
         .iter()
@@ -74,12 +80,6 @@ pub(crate) fn shape(row: &Row) -> Shape {
     (metric.to_owned(), row.unit.clone(), kinds.collect())
 }
 
-fn words_and_amounts(row: &Row) -> Vec<Part<'_>> {
-    let mut all = parts(&row.case);
-    all.extend(row.metric.split_once('/').map(|(_, part)| Part::Word(part)));
-    all
-}
-
 /// The same quantity known by two tiers makes two figures; a prediction beside a measurement makes one.
 fn by_tier<'a>(group: &[Entry<'a>]) -> Vec<Vec<Entry<'a>>> {
     let mut seen = BTreeSet::new();
@@ -95,90 +95,9 @@ fn by_tier<'a>(group: &[Entry<'a>]) -> Vec<Vec<Entry<'a>>> {
         .collect()
 }
 
-/// The rows of a figure, as places in the space of their subjects and parts of cases.
-struct Space<'a> {
-    entries: &'a [Entry<'a>],
-    /// One entry a row: the subject, then the parts.
-    places: Vec<Vec<Part<'a>>>,
-    words: Vec<usize>,
-    amounts: Vec<usize>,
-}
-
-impl<'a> Space<'a> {
-    fn new(entries: &'a [Entry<'a>]) -> Self {
-        let place = |entry: &Entry<'a>| {
-            let mut place = vec![Part::Word(entry.row.subject.as_str())];
-            place.extend(words_and_amounts(entry.row));
-            place
-        };
-        let places: Vec<Vec<Part>> = entries.iter().map(place).collect();
-        let varies =
-            |dimension: &usize| places.iter().any(|place| place[*dimension] != places[0][*dimension]);
-        let varying: Vec<usize> = (0..places[0].len()).filter(varies).collect();
-        let amount = |dimension: &usize| matches!(places[0][*dimension], Part::Amount { .. });
-        let (amounts, words) = varying.into_iter().partition(amount);
-        Self { entries, places, words, amounts }
-    }
-
-    /// Different values along a dimension: words in the order of the rows, amounts by size.
-    fn values(&self, dimension: usize) -> Vec<String> {
-        let mut values: Vec<&Part> = Vec::new();
-        for place in &self.places {
-            if !values.contains(&&place[dimension]) {
-                values.push(&place[dimension]);
-            }
-        }
-        values.sort_by(|one, other| amount_of(one).total_cmp(&amount_of(other)));
-        values.into_iter().map(name_of).collect()
-    }
-
-    fn name(&self, row: usize, dimensions: &[usize]) -> String {
-        let names: Vec<String> =
-            dimensions.iter().map(|dimension| name_of(&self.places[row][*dimension])).collect();
-        names.join(", ")
-    }
-
-    /// Rows by their values along `dimensions`, in the order of the rows.
-    fn split(&self, dimensions: &[usize]) -> Vec<(String, Vec<usize>)> {
-        let mut panels: Vec<(String, Vec<usize>)> = Vec::new();
-        for row in 0..self.entries.len() {
-            let name = self.name(row, dimensions);
-            match panels.iter_mut().find(|(other, _)| *other == name) {
-                Some((_, rows)) => rows.push(row),
-                None => panels.push((name, vec![row])),
-            }
-        }
-        panels
-    }
-
-    fn axis(&self, dimension: usize) -> Axis {
-        let Part::Amount { name, unit, .. } = &self.places[0][dimension] else {
-            return Axis { name: String::new(), quantity: Quantity::Plain(String::new()) };
-        };
-        let unit = if unit.is_empty() { "1" } else { unit };
-        Axis { name: (*name).to_owned(), quantity: Quantity::of(name, unit) }
-    }
-}
-
-/// Words do not differ in size, so sorting leaves them as they are.
-fn amount_of(part: &Part) -> f64 {
-    if let Part::Amount { value, .. } = part { *value } else { 0.0 }
-}
-
-fn name_of(part: &Part) -> String {
-    match part {
-        Part::Word(word) => (*word).to_owned(),
-        Part::Amount { name, unit, value } => {
-            let unit = if unit.is_empty() { "1" } else { unit };
-            let shown = Quantity::of(name, unit).show(*value);
-            if name.is_empty() { shown } else { format!("{name} {shown}") }
-        }
-    }
-}
-
 fn figure(metric: &str, unit: &str, entries: &[Entry]) -> Option<Figure> {
     let first = entries[0].row.value;
-    if entries.iter().all(|entry| entry.row.value == first) {
+    if entries.len() > ROWS_MAX || entries.iter().all(|entry| entry.row.value == first) {
         return None;
     }
     let quantity = Quantity::of(metric, unit);
@@ -215,7 +134,7 @@ fn axis(title: &str, quantity: &Quantity) -> String {
 fn over_words(space: &Space, quantity: &Quantity) -> (Vec<String>, Vec<Panel>) {
     // Amounts with two values only are as good as words.
     let dimensions: BTreeSet<usize> = space.words.iter().chain(&space.amounts).copied().collect();
-    let side = space.places[0].len() - 1;
+    let side = space.dimensions() - 1;
     let sides = if dimensions.contains(&side) && side > 0 { space.values(side).len() } else { 0 };
     let alone = dimensions.len() == 1;
     let side = (2..=SERIES_MAX).contains(&sides).then_some(side).filter(|_| !alone);
@@ -257,9 +176,10 @@ fn over_amounts(space: &Space, along: usize, quantity: &Quantity) -> (Vec<String
     };
     if let Some(up) = second.filter(|second| space.values(*second).len() > SERIES_MAX) {
         let panels = space.split(&[words, other(&[up])].concat()).into_iter().map(|(title, rows)| {
-            let amount = |row: usize, dimension: usize| amount_of(&space.places[row][dimension]);
-            let cell =
-                |row: usize| (amount(row, along), amount(row, up), mark(&space.entries[row], quantity));
+            let cell = |row: usize| Cell {
+                place: (space.amount(row, along), space.amount(row, up)),
+                mark: mark(&space.entries[row], quantity),
+            };
             let cells = rows.into_iter().map(cell).collect();
             Panel { title, plot: Plot::Surface { along: space.axis(along), up: space.axis(up), cells } }
         });
@@ -274,7 +194,7 @@ fn over_amounts(space: &Space, along: usize, quantity: &Quantity) -> (Vec<String
         let mut lines: Vec<BTreeMap<u64, Point>> = vec![BTreeMap::new(); series.len()];
         for row in rows {
             let number = side.map_or(0, |side| place_in(&series, space, row, side));
-            let place = amount_of(&space.places[row][along]);
+            let place = space.amount(row, along);
             // Amounts are not negative, so their bits are in the order of their values.
             lines[number].insert(place.to_bits(), Point { place, mark: mark(&space.entries[row], quantity) });
         }
@@ -286,7 +206,7 @@ fn over_amounts(space: &Space, along: usize, quantity: &Quantity) -> (Vec<String
 }
 
 fn place_in(series: &[String], space: &Space, row: usize, side: usize) -> usize {
-    let name = name_of(&space.places[row][side]);
+    let name = space.name(row, &[side]);
     series.iter().position(|one| *one == name).unwrap_or(0)
 }
 

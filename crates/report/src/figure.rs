@@ -46,8 +46,8 @@ pub enum Plot {
         along: Axis,
         /// From bottom to top.
         up: Axis,
-        /// The cells, in any order: place along, place up, value.
-        cells: Vec<(f64, f64, Mark)>,
+        /// In any order.
+        cells: Vec<Cell>,
     },
 }
 
@@ -65,6 +65,15 @@ pub struct Category {
 pub struct Point {
     /// Where it lies along.
     pub place: f64,
+    /// What was measured there.
+    pub mark: Mark,
+}
+
+/// A place on a surface.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// Where it lies along, and how far up.
+    pub place: (f64, f64),
     /// What was measured there.
     pub mark: Mark,
 }
@@ -109,7 +118,7 @@ impl Figure {
                 Plot::Curves { lines, .. } => {
                     Box::new(lines.iter_mut().flatten().map(|point| &mut point.mark))
                 }
-                Plot::Surface { cells, .. } => Box::new(cells.iter_mut().map(|(.., mark)| mark)),
+                Plot::Surface { cells, .. } => Box::new(cells.iter_mut().map(|cell| &mut cell.mark)),
             }
         })
     }
@@ -118,14 +127,15 @@ impl Figure {
 impl Plot {
     /// All marks.
     pub(crate) fn marks(&self) -> impl Iterator<Item = &Mark> + Clone {
-        let (categories, lines, cells): (&[Category], &[Vec<Point>], &[(f64, f64, Mark)]) = match self {
-            Self::Bars(categories) => (categories, &[], &[]),
-            Self::Curves { lines, .. } => (&[], lines, &[]),
-            Self::Surface { cells, .. } => (&[], &[], cells),
-        };
-        let bars = categories.iter().flat_map(|category| category.marks.iter().flatten());
-        let points = lines.iter().flatten().map(|point| &point.mark);
-        bars.chain(points).chain(cells.iter().map(|(.., mark)| mark))
+        let (mut categories, mut lines, mut cells) = (&[][..], &[][..], &[][..]);
+        match self {
+            Self::Bars(all) => categories = all,
+            Self::Curves { lines: all, .. } => lines = all,
+            Self::Surface { cells: all, .. } => cells = all,
+        }
+        let bars = categories.iter().flat_map(|category: &Category| category.marks.iter().flatten());
+        let points = lines.iter().flatten().map(|point: &Point| &point.mark);
+        bars.chain(points).chain(cells.iter().map(|cell: &Cell| &cell.mark))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Text, tables and figures from any results in the one schema.
 //!
 //! Everything here is a function of the results: no input, no output, no clock. [`Results`] takes in the text of files,
-//! [`page`] makes one page of them that needs nothing else, [`figures`] and [`svg`] the figures alone, [`csv`] and
+//! [`page`] makes one page of them that needs nothing else, [`figures`] and [`svg`] the figures alone, [`csv()`] and
 //! [`json`] the rows, and [`compare`] says what changed between two runs.
 #![forbid(unsafe_code)]
 
@@ -11,17 +11,20 @@ mod compare;
 mod draw;
 mod export;
 pub mod figure;
+mod interval;
 mod page;
 mod palette;
 pub mod quantity;
 mod results;
 mod scale;
 mod section;
+mod space;
 mod summary;
 
-pub use compare::{Change, Comparison, NothingInCommon, Ratio, Verdict, compare};
+pub use compare::{Change, Comparison, NothingInCommon, Verdict, compare};
 pub use draw::svg;
 pub use export::{comparison_csv, csv, json};
+pub use interval::Ratio;
 pub use page::{comparison_page, page};
 pub use results::{Refusal, Results, Run};
 

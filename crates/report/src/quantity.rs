@@ -85,17 +85,17 @@ pub fn seconds(value: f64) -> String {
     match value {
         value if !value.is_finite() => "-".to_owned(),
         0.0 => "0 s".to_owned(),
-        value if value < 0.000_000_999_5 => format!("{} ns", digits(value * 1e9)),
-        value if value < 0.000_999_5 => format!("{} us", digits(value * 1e6)),
-        value if value < 0.999_5 => format!("{} ms", digits(value * 1e3)),
-        value => format!("{} s", digits(value)),
+        value if value < 0.000_000_999_5 => format!("{} ns", measured(value * 1e9)),
+        value if value < 0.000_999_5 => format!("{} us", measured(value * 1e6)),
+        value if value < 0.999_5 => format!("{} ms", measured(value * 1e3)),
+        value => format!("{} s", measured(value)),
     }
 }
 
 /// A ratio, e.g. `15.4x`.
 #[must_use]
 pub fn times(value: f64) -> String {
-    format!("{}x", digits(value))
+    format!("{}x", measured(value))
 }
 
 fn bytes(value: f64) -> String {
@@ -109,17 +109,21 @@ fn bytes(value: f64) -> String {
     format!("{} {unit}", digits(value / each))
 }
 
-/// Three digits, or all of a large number.
+/// A number of things: no fraction where there is none.
 fn digits(value: f64) -> String {
-    let size = value.abs();
-    match size {
-        _ if size >= 1e15 => format!("{value:.2e}"),
-        _ if size >= 999.5 => grouped(value),
-        _ if value == value.trunc() && size < 999.5 => format!("{value:.0}"),
-        _ if size >= 99.95 => format!("{value:.0}"),
-        _ if size >= 9.995 => format!("{value:.1}"),
-        _ if size >= 0.009_95 => format!("{value:.2}"),
-        _ if size >= 0.000_995 => format!("{value:.4}"),
+    if value == value.trunc() && value.abs() < 999.5 { format!("{value:.0}") } else { measured(value) }
+}
+
+/// Three digits, or all of a large number.
+fn measured(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size >= 1e15 => format!("{value:.2e}"),
+        size if size >= 999.5 => grouped(value),
+        size if size >= 99.95 => format!("{value:.0}"),
+        size if size >= 9.995 => format!("{value:.1}"),
+        size if size >= 0.009_95 => format!("{value:.2}"),
+        size if size >= 0.000_995 => format!("{value:.4}"),
         _ => format!("{value:.2e}"),
     }
 }
@@ -148,14 +152,14 @@ mod tests {
     #[test]
     fn three_digits_in_the_unit_that_suits() {
         let times = [5e-8, 0.000_5, 0.001_234, 0.123_4, 1.234, 123.4, 0.999_7, -0.002];
-        let said = ["50 ns", "500 us", "1.23 ms", "123 ms", "1.23 s", "123 s", "1.00 s", "-2 ms"];
+        let said = ["50.0 ns", "500 us", "1.23 ms", "123 ms", "1.23 s", "123 s", "1.00 s", "-2.00 ms"];
         assert_eq!(shown("elapsed", "s", times), said);
-        assert_eq!(shown("latency", "us", [3.0, 4.5e6]), ["3 us", "4.50 s"]);
+        assert_eq!(shown("latency", "us", [3.0, 4.5e6]), ["3.00 us", "4.50 s"]);
         assert_eq!(shown("footprint", "B", [12.0, 10_485_760.0, 1.5e10]), ["12 B", "10 MiB", "14.0 GiB"]);
         assert_eq!(shown("hints", "1", [3.0, 12_345.0, -1_234_567.0]), ["3", "12,345", "-1,234,567"]);
         assert_eq!(shown("throughput", "Mbit/s", [3640.4]), ["3,640 Mbit/s"]);
         assert_eq!(shown("overhead", "1", [0.0123, -0.0001]), ["1.23 %", "-0.01 %"]);
-        assert_eq!(shown("speedup", "1", [17.34, 0.94, 1.0]), ["17.3x", "0.94x", "1x"]);
+        assert_eq!(shown("speedup", "1", [17.34, 0.94, 1.0]), ["17.3x", "0.94x", "1.00x"]);
         assert_eq!(shown("output_identical", "1", [1.0, 0.0]), ["yes", "no"]);
         assert_eq!(shown("elapsed", "s", [f64::NAN]), ["-"]);
     }

@@ -93,7 +93,9 @@ fn identical(entries: &[Entry]) -> Option<Markup> {
     let different: Vec<&&Entry> = of.iter().filter(|entry| entry.row.min < 1.0).collect();
     match (of.len(), different.as_slice()) {
         (0, _) => None,
-        (all, []) => Some(html! { "Output was identical wherever it was compared (" (all) " times)." }),
+        (all, []) => Some(
+            html! { "Output was identical wherever it was compared (" (counted(all, "time", "times")) ")." },
+        ),
         (_, different) => Some(html! {
             strong { "Output was different" } " of "
             @for (number, entry) in different.iter().enumerate() {

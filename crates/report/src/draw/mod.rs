@@ -65,6 +65,13 @@ pub fn svg(figure: &Figure) -> String {
     let legend = legend_entries(figure);
     let mut top = GAP + TITLE + if legend.is_empty() { 0.0 } else { LEGEND };
     let mut placed = Vec::new();
+    let mut right = GAP;
+    let legend = legend.into_iter().map(|(symbol, name)| {
+        let left = right;
+        right += 50.0 + shapes::width_of(&name);
+        (left, symbol, name)
+    });
+    let legend: Vec<_> = legend.collect();
     for row in drawn.chunks(across) {
         for (column, (_, markup)) in row.iter().enumerate() {
             placed.push((GAP + column as f64 * (WIDTH + GAP), top, markup));
@@ -77,12 +84,10 @@ pub fn svg(figure: &Figure) -> String {
             title id="title" { (figure.title) }
             style { (PreEscaped(palette::figure_file_css())) }
             (text((GAP, GAP + 12.0), "start", "heading", &figure.title))
-            @let mut x = GAP;
-            @for (symbol, name) in legend {
-                g transform={ "translate(" (Px(x)) " " (Px(GAP + TITLE - 10.0)) ")" } {
+            @for (left, symbol, name) in legend {
+                g transform={ "translate(" (Px(left)) " " (Px(GAP + TITLE - 10.0)) ")" } {
                     (symbol) (text((26.0, 11.5), "start", "", &name))
                 }
-                @let _ = x += 50.0 + shapes::width_of(&name);
             }
             @for (x, y, markup) in placed {
                 g transform={ "translate(" (Px(x)) " " (Px(y)) ")" } { (*markup) }
@@ -125,3 +130,126 @@ fn legend_entries(figure: &Figure) -> Vec<(Markup, String)> {
 
 /// `DOCTYPE` of pages, so that one place knows the markup library.
 pub(crate) const HTML: PreEscaped<&str> = DOCTYPE;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        figure::{Axis, Category, Cell, Mark, Point},
+        quantity::Quantity,
+    };
+
+    fn mark(value: f64) -> Mark {
+        let note = format!("{value} & more");
+        Mark { value, range: (value, value), name: "a < b".into(), note, link: Some("#r1".into()) }
+    }
+
+    fn figure(quantity: Quantity, plot: Plot) -> Figure {
+        Figure {
+            title: "Title".into(),
+            quantity,
+            axis: "axis".into(),
+            reference: None,
+            series: vec!["on".into(), "off".into()],
+            panels: vec![Panel { title: "Panel".into(), plot }],
+        }
+    }
+
+    fn bars(quantity: Quantity, marks: [Option<f64>; 2]) -> String {
+        let marks = marks.map(|value| value.map(mark)).into();
+        svg(&figure(quantity, Plot::Bars(vec![Category { label: "a <i> label".into(), marks }])))
+    }
+
+    /// Values of an attribute of the elements that have `mark`.
+    fn attributes(svg: &str, class: &str, name: &str) -> Vec<f64> {
+        let elements = svg.split('<').filter(|element| element.contains(class));
+        let value =
+            |element: &str| element.split(&format!(" {name}=\"")).nth(1)?.split('"').next()?.parse().ok();
+        elements.filter_map(value).collect()
+    }
+
+    /// Every element that begins ends, in order, as XML wants it.
+    fn is_well_formed(svg: &str) -> bool {
+        let mut open: Vec<&str> = Vec::new();
+        for tag in svg.split('<').skip(1) {
+            let name = tag.split([' ', '>']).next().unwrap_or_default();
+            match name.strip_prefix('/') {
+                Some(name) if open.pop() != Some(name) => return false,
+                Some(_) => {}
+                None => open.push(name),
+            }
+        }
+        open.is_empty()
+    }
+
+    #[test]
+    fn bars_are_as_long_as_their_values_and_missing_ones_are_missing() {
+        let both =
+            attributes(&bars(Quantity::Plain(String::new()), [Some(4.0), Some(1.0)]), "mark bar", "width");
+        assert_eq!(both.len(), 2);
+        assert!((both[0] / both[1] - 4.0).abs() < 0.02, "{both:?}");
+        assert_eq!(attributes(&bars(Quantity::Share, [Some(4.0), None]), "mark bar", "width").len(), 1);
+    }
+
+    #[test]
+    fn bars_of_ratios_begin_at_one_and_are_as_long_either_way() {
+        let widths = attributes(&bars(Quantity::Factor, [Some(0.25), Some(4.0)]), "mark bar", "width");
+        assert!((widths[0] - widths[1]).abs() < 0.2, "{widths:?}");
+    }
+
+    #[test]
+    fn values_over_decades_are_dots() {
+        let svg = bars(Quantity::Time(1.0), [Some(0.01), Some(10.0)]);
+        assert_eq!(attributes(&svg, "mark bar", "width"), [0.0; 0]);
+        assert!(svg.contains("<circle ") && svg.contains("axis (logarithmic)"), "{svg}");
+    }
+
+    #[test]
+    fn lines_fall_where_values_do() {
+        let along = Axis { name: "clients".into(), quantity: Quantity::Plain(String::new()) };
+        let points = |values: [f64; 3]| {
+            [1.0, 2.0, 3.0]
+                .into_iter()
+                .zip(values)
+                .map(|(place, value)| Point { place, mark: mark(value) })
+                .collect()
+        };
+        let lines = vec![points([3.0, 2.0, 1.0]), points([1.0, 1.0, 1.0])];
+        let svg = svg(&figure(Quantity::Time(1.0), Plot::Curves { along, lines }));
+        let heights = attributes(&svg, "circle class=\"mark s0\"", "cy");
+        // The symbol of the legend is the first.
+        assert!(heights[1] < heights[2] && heights[2] < heights[3], "{heights:?}");
+        assert!(svg.contains(">clients</text>") && is_well_formed(&svg), "{svg}");
+    }
+
+    #[test]
+    fn a_surface_is_stronger_where_values_are_larger() {
+        let axis = || Axis { name: "stride".into(), quantity: Quantity::Bytes };
+        let cells = [(1.0, 1.0, 5.0), (2.0, 1.0, 9.0), (1.0, 8.0, 1.0)];
+        let cells = cells.map(|(along, up, value)| Cell { place: (along, up), mark: mark(value) }).into();
+        let svg = svg(&figure(Quantity::Share, Plot::Surface { along: axis(), up: axis(), cells }));
+        assert_eq!(attributes(&svg, "mark cell", "fill-opacity"), [0.53, 1.0, 0.06]);
+        assert!(is_well_formed(&svg), "{svg}");
+    }
+
+    #[test]
+    fn words_are_escaped_and_a_file_leads_nowhere() {
+        let svg = bars(Quantity::Share, [Some(0.5), None]);
+        for word in [
+            "a &lt;i&gt; label",
+            "a &lt; b: 0.5 &amp; more",
+            ">Panel<",
+            ">on<",
+            ">off<",
+            "prefers-color-scheme",
+        ] {
+            assert!(svg.contains(word), "{word}: {svg}");
+        }
+        assert!(is_well_formed(&svg) && !svg.contains("href"), "{svg}");
+        let page = panels(&figure(
+            Quantity::Share,
+            Plot::Bars(vec![Category { label: "x".into(), marks: vec![Some(mark(0.5))] }]),
+        ));
+        assert!(page[0].0.contains("href=\"#r1\""), "{}", page[0].0);
+    }
+}

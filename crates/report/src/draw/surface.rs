@@ -7,7 +7,7 @@ use super::{
     shapes::{Px, text, text_upwards, width_of, with_note},
 };
 use crate::{
-    figure::{Axis, Figure, Mark},
+    figure::{Axis, Cell, Figure},
     quantity::Quantity,
     scale::Scale,
 };
@@ -21,23 +21,25 @@ const SHADE_MIN: f64 = 0.06;
 pub(super) fn draw(
     figure: &Figure,
     (along, up): (&Axis, &Axis),
-    cells: &[(f64, f64, Mark)],
+    cells: &[Cell],
     top: f64,
     linked: bool,
 ) -> (f64, Markup) {
     let all: Vec<f64> = figure.marks().map(|mark| mark.value).collect();
     let shades = Scale::of_points(all.iter().copied(), false);
     let (columns, rows) =
-        (distinct(cells.iter().map(|cell| cell.0)), distinct(cells.iter().map(|cell| cell.1)));
+        (distinct(cells.iter().map(|cell| cell.place.0)), distinct(cells.iter().map(|cell| cell.place.1)));
     let width = (WIDTH - LEFT) / columns.len().max(1) as f64;
     let floor = top + 8.0 + rows.len() as f64 * CELL_HEIGHT;
     let place = |values: &[f64], value: f64| values.partition_point(|one| *one < value) as f64;
-    let cell = |x: f64, y: f64, mark: &Mark| {
-        let (left, upper) =
-            (LEFT + place(&columns, x) * width, floor - (place(&rows, y) + 1.0) * CELL_HEIGHT);
-        let shade = SHADE_MIN + (1.0 - SHADE_MIN) * shades.at(mark.value);
+    let cell = |cell: &Cell| {
+        let (left, upper) = (
+            LEFT + place(&columns, cell.place.0) * width,
+            floor - (place(&rows, cell.place.1) + 1.0) * CELL_HEIGHT,
+        );
+        let shade = SHADE_MIN + (1.0 - SHADE_MIN) * shades.at(cell.mark.value);
         with_note(
-            mark,
+            &cell.mark,
             linked,
             html! {
                 rect.mark.cell x=(Px(left)) y=(Px(upper)) width=(Px(width)) height=(Px(CELL_HEIGHT)) fill-opacity=(format!("{shade:.2}")) {}
@@ -60,7 +62,7 @@ pub(super) fn draw(
         figure.quantity.show(most)
     );
     let drawn = html! {
-        @for (x, y, mark) in cells { (cell(*x, *y, mark)) }
+        @for one in cells { (cell(one)) }
         @for (number, label) in numbers(&rows, &up.quantity, CELL_HEIGHT, true) {
             (text((LEFT - 7.0, floor - (number as f64 + 0.5) * CELL_HEIGHT + 4.0), "end", "tick", &label))
         }

@@ -218,3 +218,78 @@ fn run_facts(run: &Run) -> Markup {
 fn run_link(run: usize) -> Markup {
     html! { a href={ "#run-" (run + 1) } { "run " (run + 1) } }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_meter::Report;
+
+    fn page_of(rows: Vec<Row>) -> String {
+        let mut results = Results::default();
+        let report = Report::new("abc123", "forebay evaluate speculation --json a.json", rows);
+        results.add("a.json", &serde_json::to_string(&report).unwrap()).unwrap();
+        page(&results)
+    }
+
+    fn rows() -> Vec<Row> {
+        let of = |subject, value| Row::once(subject, "cloud/forebay", "speedup", "1", value);
+        vec![of("ld", 5.0), of("grep", 0.5), Row::once("ld", "cloud/forebay", "output_identical", "1", 1.0)]
+    }
+
+    #[test]
+    fn the_summary_says_what_came_of_it() {
+        let page = page_of(rows());
+        for sentence in [
+            "3 values of 1 run, on ",
+            "Faster in every run: 1 of 2; slower in every run: 1",
+            "Output was identical wherever it was compared (1 time)",
+            "3 values were measured once",
+        ] {
+            assert!(page.contains(sentence), "{sentence}: {page}");
+        }
+        let mut different = rows();
+        different[2].min = 0.0;
+        assert!(page_of(different).contains("<strong>Output was different</strong> of <a href=\"#r2\">ld"));
+    }
+
+    #[test]
+    fn a_number_leads_to_its_row_and_that_to_its_tier_and_command() {
+        let page = page_of(rows());
+        for part in [
+            "<a href=\"#r0\"",
+            "<tr id=\"r0\">",
+            "<a href=\"#software\">software</a>",
+            "<dt id=\"software\">",
+            "<a href=\"#run-1\">run 1</a>",
+            "<article id=\"run-1\">",
+            "<code>forebay evaluate speculation --json a.json</code>",
+            "<code>abc123</code>",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+    }
+
+    #[test]
+    fn the_policy_allows_the_page_s_own_script_and_style_and_nothing_else() {
+        let page = page_of(rows());
+        let between =
+            |begin: &str, end: &str| page.split(begin).nth(1).unwrap().split(end).next().unwrap().to_owned();
+        let policy = between("content=\"default-src", "\"");
+        for own in [between("<script>", "</script>"), between("<style>", "</style>")] {
+            assert!(policy.contains(&allowed(&own)), "{policy}");
+        }
+        assert!(policy.starts_with(" 'none'") && !policy.contains("unsafe"), "{policy}");
+        assert!(
+            !page.contains("style=\"") && !page.contains("http://") && !page.contains("https://"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn a_file_left_out_is_told() {
+        let mut results = Results::default();
+        results.add("a.json", &serde_json::to_string(&Report::new("r", "c", rows())).unwrap()).unwrap();
+        results.left_out.push("'b.json' is <no> JSON".into());
+        assert!(page(&results).contains("Left out: 'b.json' is &lt;no&gt; JSON."));
+    }
+}

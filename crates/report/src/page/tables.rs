@@ -72,10 +72,15 @@ pub(super) fn figure(figure: &Figure) -> Markup {
             Plot::Surface { .. } => {}
         }
     }
-    let series = figure.series.iter().map(|name| if name.is_empty() { "median" } else { name });
     let mut heads: Vec<(&str, bool)> = titled.then_some(("case", false)).into_iter().collect();
     heads.push((&first, first != "subject"));
-    heads.extend(series.map(|name| (name, true)));
+    // Of one series there is room for the extremes.
+    let single = figure.series.len() == 1;
+    if single {
+        heads.extend([("median", true), ("least", true), ("largest", true)]);
+    } else {
+        heads.extend(figure.series.iter().map(|name| (name.as_str(), true)));
+    }
     let body = html! {
         @for (title, label, marks) in &lines {
             tr {
@@ -83,8 +88,11 @@ pub(super) fn figure(figure: &Figure) -> Markup {
                 (label)
                 @for mark in marks {
                     @match mark {
-                        Some(mark) => { td.n data-v=(mark.value) { a href=[&mark.link] title=(mark.note) { (figure.quantity.show(mark.value)) } } },
-                        None => { td.n { "-" } },
+                        Some(mark) => {
+                            td.n data-v=(mark.value) { a href=[&mark.link] title=(mark.note) { (figure.quantity.show(mark.value)) } }
+                            @if single { (number(mark.range.0, &figure.quantity)) (number(mark.range.1, &figure.quantity)) }
+                        },
+                        None => { td.n { "-" } @if single { td.n { "-" } td.n { "-" } } },
                     }
                 }
             }
