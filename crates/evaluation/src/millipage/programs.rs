@@ -76,6 +76,8 @@ struct Compared {
     kernel: Kernel,
     /// Its sequential form.
     sequential_s: Series,
+    /// The slower of two that run at the same time and share nothing: what the machine has for two processes.
+    two_sequential_s: Series,
     sides: Vec<Side>,
 }
 
@@ -121,6 +123,12 @@ impl Compared {
         self.sides.iter().find(|side| (side.hosts, side.share) == (hosts, share))
     }
 
+    /// How much more two processes get done than one where they share nothing, round by round.
+    fn ceiling(&self) -> Series {
+        let ratio = self.sequential_s.per_round_ratio(&self.two_sequential_s);
+        ratio.values().iter().map(|ratio| 2.0 * ratio).collect()
+    }
+
     /// One process over this side, round by round.
     fn speedup(&self, side: &Side) -> Series {
         self.side(1, FINE).map_or_else(Series::default, |one| one.elapsed_s.per_round_ratio(&side.elapsed_s))
@@ -138,19 +146,23 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     let fine = hosts.iter().map(|hosts| (*hosts, FINE));
     let pages = PAGES_HOSTS.into_iter().filter(|few| hosts.contains(few)).map(|hosts| (hosts, PAGES));
     let sides: Vec<_> = fine.chain(pages).collect();
-    let mut steps = Steps::new(kernels.len() * setting.runs * (sides.len() + 1), progress);
+    let mut steps = Steps::new(kernels.len() * setting.runs * (sides.len() + 2), progress);
     let mut all = Vec::new();
     for &kernel in kernels {
         let program = kernel.program(*size);
         let mut compared = Compared {
             kernel,
             sequential_s: Series::default(),
+            two_sequential_s: Series::default(),
             sides: sides.iter().map(|(hosts, share)| Side::new(*hosts, *share)).collect(),
         };
         for _ in 0..setting.runs {
             steps.begin(format!("{kernel}, sequential"));
             let sequential = jobs.alone(&Task::Sequential(program))?;
             compared.sequential_s.push(sequential.figure("elapsed"));
+            steps.begin(format!("{kernel}, two sequential at the same time"));
+            let two = jobs.share(2, &setting.transport, &Task::Sequential(program))?;
+            compared.two_sequential_s.push(elapsed_s(&two));
             for side in &mut compared.sides {
                 steps.begin(format!("{kernel}, {}", side.name()));
                 let task = Task::Program { program, share: side.share };
@@ -177,16 +189,21 @@ impl Outcome {
         header.extend(activities);
         header.extend(["requests", "competing", "MB sent", "right"]);
         let lines = self.kernels.iter().flat_map(|compared| {
-            let sequential =
-                [format!("{}, sequential", compared.kernel), seconds(compared.sequential_s.median())];
-            let sequential = sequential.into_iter().chain(vec![String::new(); header.len() - 2]).collect();
+            let sequential = |name: &str, elapsed_s: &Series, speedup: String| {
+                let line = [format!("{}, {name}", compared.kernel), seconds(elapsed_s.median()), speedup];
+                line.into_iter().chain(vec![String::new(); header.len() - 3]).collect()
+            };
+            let ceiling = times_spread(compared.ceiling().spread());
+            let alone = sequential("sequential", &compared.sequential_s, String::new());
+            let two = sequential("two sequential at once", &compared.two_sequential_s, ceiling);
             let sides = compared.sides.iter().map(|side| self.line(compared, side));
-            [sequential].into_iter().chain(sides).collect::<Vec<Vec<String>>>()
+            [alone, two].into_iter().chain(sides).collect::<Vec<Vec<String>>>()
         });
         let note = format!(
             "Over {}; speedups are over one process, round by round; where time goes, of all processes together. With \
              more than {} processes, processors are oversubscribed (*): they cannot be faster, and wait for each other's turns. \
-             The sequential form uses ordinary memory.",
+             The sequential form uses ordinary memory; two of it at once share nothing but the machine, so no speedup is \
+             larger than theirs.",
             self.transport, self.processors
         );
         [note, render(&header, lines), self.verdicts().join("\n")].join("\n\n")
@@ -241,6 +258,8 @@ impl Outcome {
                 rows.extend(series.spread().map(|spread| Row::of(subject, case, metric, unit, spread)));
             };
             add("sequential", "elapsed", "s", &compared.sequential_s);
+            add("two sequential", "elapsed", "s", &compared.two_sequential_s);
+            add("two sequential", "speedup", "1", &compared.ceiling());
             for side in &compared.sides {
                 let case = format!("{}/{}", self.transport, side.name());
                 add(&case, "elapsed", "s", &side.elapsed_s);
