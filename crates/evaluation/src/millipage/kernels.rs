@@ -50,7 +50,7 @@ impl Kernel {
     /// The program with its parameters.
     pub(super) const fn program(self, size: Size) -> Program {
         match (self, size) {
-            (Self::Sor, Size::Full) => Program::Sor { rows: 1_024, columns: 1_024, iterations: 6_000 },
+            (Self::Sor, Size::Full) => Program::Sor { rows: 4_096, columns: 1_024, iterations: 1_000 },
             (Self::Sor, Size::Quick) => Program::Sor { rows: 64, columns: 1_024, iterations: 20 },
             (Self::Is, Size::Full) => Program::Is { keys_log2: 23, values_log2: 9, iterations: 400 },
             (Self::Is, Size::Quick) => Program::Is { keys_log2: 16, values_log2: 9, iterations: 10 },
