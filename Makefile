@@ -12,6 +12,8 @@ AGENT := $(TARGET)/agent/libforebay_agent.so
 LIBRARY := $(TARGET)/release/libforebay.so
 VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml)
 WORKLOAD := $(TARGET)/release/forebay-workload
+# What scripts/setup unpacked for the tests.
+UNPACKED := $(TARGET)/tools/nginx/usr/sbin
 
 # The agent has a panic handler of its own and no unwinding, so only its own profile can build it.
 AGENT_ONLY := -p forebay-agent --profile agent
@@ -63,12 +65,12 @@ demo: ## install what is missing, build, and show real programs without and with
 test: ## install what is missing, build, and run every test but the long ones
 	@scripts/setup test
 	@$(MAKE) --no-print-directory build
-	$(CARGO) test --locked $(BUT_AGENT) --no-fail-fast
+	PATH="$$PATH:$(UNPACKED)" $(CARGO) test --locked $(BUT_AGENT) --no-fail-fast
 
 test-long: ## the tests again, with the randomised and the repeated ones at full length
 	@scripts/setup test
 	@$(MAKE) --no-print-directory build
-	FOREBAY_PROMISE_LONG=1 $(CARGO) test --locked $(BUT_AGENT) --no-fail-fast
+	PATH="$$PATH:$(UNPACKED)" FOREBAY_PROMISE_LONG=1 $(CARGO) test --locked $(BUT_AGENT) --no-fail-fast
 	FOREBAY_PROMISE_DISK=cloud FOREBAY_PROMISE_DROP=1 $(CARGO) test --locked -p forebay-promise --no-fail-fast
 
 check: ## format, lints, licences, documentation and architecture rules

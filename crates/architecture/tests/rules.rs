@@ -13,28 +13,45 @@ use forebay_architecture::workspace::{Package, Workspace};
 const LAYERS: &[(&str, &[&str])] = &[
     ("sigsafe", &[]),
     ("sys", &["sigsafe"]),
+    ("groups", &[]),
     ("vm", &["sigsafe", "sys"]),
     ("coherence", &[]),
     ("ucx-sys", &[]),
     ("rendezvous", &[]),
     ("projection", &["coherence"]),
-    ("millipage", &["coherence", "projection", "rendezvous", "sigsafe", "testkit", "ucx-sys", "vm"]),
+    (
+        "millipage",
+        &["coherence", "groups", "projection", "rendezvous", "sigsafe", "testkit", "ucx-sys", "vm"],
+    ),
     ("kernels", &["millipage"]),
     ("capi", &["millipage", "testkit"]),
     ("python", &["millipage", "testkit"]),
     ("workload", &["coherence", "kernels", "millipage", "rendezvous", "vm"]),
     ("model", &[]),
+    ("rtsp", &[]),
+    ("media", &["rtsp", "testkit"]),
+    ("streaming", &["media", "rtsp"]),
+    ("server", &["media", "rtsp", "streaming", "testkit"]),
+    ("playback", &[]),
+    ("players", &["playback", "testkit"]),
     ("speculation", &[]),
     ("agent", &["sigsafe", "speculation", "sys", "vm"]),
     ("meter", &[]),
+    ("probes", &["meter", "vm"]),
+    ("experiments", &["meter"]),
     ("report", &["meter"]),
-    ("testkit", &["meter", "sys"]),
-    ("supervisor", &["meter", "rendezvous", "speculation", "sys"]),
+    ("counters", &["groups", "meter", "testkit"]),
+    ("testkit", &["groups", "meter", "sys"]),
+    ("supervisor", &["groups", "meter", "rendezvous", "speculation", "sys"]),
     (
         "evaluation",
         &[
+            "experiments",
+            "counters",
             "meter",
             "model",
+            "players",
+            "probes",
             "speculation",
             "supervisor",
             "sys",
@@ -55,7 +72,18 @@ const ANY: &[&str] = &["*"];
 const LEAVES: &[&str] = &["cli", "capi", "python", "promise", "architecture"];
 
 /// No input, no output, no clock: time and events come in as arguments, so these are tested by simulation.
-const PURE: &[&str] = &["coherence", "kernels", "model", "projection", "report", "speculation", "rtsp"];
+const PURE: &[&str] = &[
+    "coherence",
+    "experiments",
+    "kernels",
+    "model",
+    "playback",
+    "projection",
+    "report",
+    "rtsp",
+    "speculation",
+    "streaming",
+];
 
 /// What a pure crate does not name of the standard library outside its tests.
 const IMPURE_MODULES: &[&str] = &["env", "fs", "io", "net", "os", "process", "thread", "time"];

@@ -6,13 +6,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use forebay_evaluation::{
-    Error, LineFill, Profile, Program, Progress, SwappingProgram, memory_control, model, multiview, overhead,
-    projection, side_effects, speculation,
+    Error, LineFill, Profile, Program, Progress, SwappingProgram, host, memory_control, model, multiview,
+    overhead, projection, side_effects, speculation,
 };
+use forebay_meter::Row;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{Chosen, Evaluate, Model, Multiview, Overhead, Projection, Speculation, Table};
-use crate::{FAILURE, millipage, results};
+use crate::args::{Chosen, Evaluate, Host, Model, Multiview, Overhead, Projection, Speculation, Table};
+use crate::{FAILURE, meter, millipage, report, results, server, streaming};
 
 /// Steps of the bar.
 const STEPS: u64 = 1000;
@@ -29,7 +30,12 @@ pub fn run(args: Evaluate) -> anyhow::Result<ExitCode> {
         Evaluate::Multiview(args) => measure_views(&args),
         Evaluate::Millipage(args) => millipage::run(&args),
         Evaluate::Projection(args) => project(&args),
+        Evaluate::Meter(args) => meter::run(&args),
         Evaluate::Model(args) => ask_model(&args),
+        Evaluate::Host(args) => measure_host(&args),
+        Evaluate::Server(args) => server::run(&args),
+        Evaluate::Streaming(args) => streaming::run(&args),
+        Evaluate::Players => streaming::play(),
     }
 }
 
@@ -128,6 +134,9 @@ fn project(args: &Projection) -> anyhow::Result<ExitCode> {
     let mut options = projection::Options::new();
     options.runs = args.runs.into();
     options.bytes_per_second = f64::from(args.gigabits) * 1e9 / 8.0;
+    if !args.kernels.is_empty() {
+        options.kernels.clone_from(&args.kernels);
+    }
     if !args.hosts.is_empty() {
         options.hosts.clone_from(&args.hosts);
     }
@@ -139,24 +148,55 @@ fn project(args: &Projection) -> anyhow::Result<ExitCode> {
         with_bar(|progress| projection::run(&options, progress)).context("the projection failed")?;
     show(&outcome.table(), args.json.as_deref());
     results::write(sink, || outcome.rows())?;
-    Ok(verdict(!outcome.cells.is_empty()))
+    Ok(verdict(outcome.programs.iter().all(|program| !program.cells.is_empty())))
 }
 
 fn ask_model(args: &Model) -> anyhow::Result<ExitCode> {
+    let fill = if args.whole_lines { LineFill::Whole } else { LineFill::Byte };
+    let what_if = model::WhatIf {
+        copies: args.copies.map(f64::from),
+        zero_copy: args.zero_copy,
+        memory_mb_s: args.bus.map(f64::from),
+        bus_mb_s: args.io_bus.map(f64::from),
+    };
+    let (table, rows) = match &args.host {
+        None => {
+            let outcome = model::run(&model::Options { bytes: args.size, fill, what_if });
+            (outcome.table(), outcome.rows())
+        }
+        Some(path) => {
+            let host = model::Host::of(&report::rows_of(path)?, what_if.bus_mb_s)?;
+            let what_if = model::WhatIf { bus_mb_s: None, ..what_if };
+            let outcome = model::run_on_host(host, args.size, fill, what_if);
+            (outcome.table(), outcome.rows())
+        }
+    };
     let sink = results::open(args.json.as_deref())?;
-    let outcome = model::run(&model::Options {
-        bytes: args.size,
-        fill: if args.whole_lines { LineFill::Whole } else { LineFill::Byte },
-        what_if: model::WhatIf {
-            copies: args.copies.map(f64::from),
-            zero_copy: args.zero_copy,
-            memory_mb_s: args.bus.map(f64::from),
-            bus_mb_s: args.io_bus.map(f64::from),
-        },
-    });
-    show(&outcome.table(), args.json.as_deref());
-    results::write(sink, || outcome.rows())?;
+    show(&table, args.json.as_deref());
+    results::write(sink, || rows)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn measure_host(args: &Host) -> anyhow::Result<ExitCode> {
+    let options = host::Options {
+        probes: if args.only.is_empty() { host::Probe::ALL.to_vec() } else { args.only.clone() },
+        quick: args.quick,
+        folder: args.dir.clone().unwrap_or_else(env::temp_dir),
+        check: args.check,
+    };
+    args.svg.as_deref().map_or(Ok(()), report::make_folder)?;
+    let sink = results::open(args.json.as_deref())?;
+    let outcome = with_bar(|progress| host::run(&options, progress)).context("the measurement failed")?;
+    show(&outcome.table(), args.json.as_deref());
+    if outcome.measured.is_empty() {
+        sink.into_iter().for_each(forebay_meter::Sink::discard);
+        return Ok(FAILURE.into());
+    }
+    results::write(sink, || outcome.rows())?;
+    if let Some(folder) = &args.svg {
+        report::draw(folder, results::report(outcome.rows()))?;
+    }
+    Ok(verdict(!outcome.interrupted))
 }
 
 /// The `forebay` that experiments run: this one.
@@ -168,7 +208,7 @@ pub fn this_program() -> anyhow::Result<PathBuf> {
 pub fn with_bar<T>(
     experiment: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let style = ProgressStyle::with_template("{bar:30} {percent:>3}% {elapsed} {wide_msg}")
+    let style = ProgressStyle::with_template("{bar:30} {percent:>3}% {elapsed}, {eta} left {wide_msg}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(STEPS).with_style(style);
     let done = experiment(&mut |progress| {
@@ -177,6 +217,42 @@ pub fn with_bar<T>(
     });
     bar.finish_and_clear();
     done
+}
+
+/// What was measured until something stopped it.
+pub struct Partial {
+    /// For people.
+    pub table: String,
+    /// For machines.
+    pub rows: Vec<Row>,
+    /// What it was.
+    pub stopped: Option<Error>,
+}
+
+/// Measures under a progress bar, and shows and writes what there is, be it all or not.
+pub fn carry_out_as_far(
+    json: Option<&Path>,
+    experiment: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<Partial, Error>,
+) -> anyhow::Result<ExitCode> {
+    let sink = results::open(json)?;
+    let measured = match with_bar(experiment) {
+        Ok(measured) => measured,
+        Err(error) => {
+            if let Some(sink) = sink {
+                sink.discard();
+            }
+            return Err(error).context("nothing was measured");
+        }
+    };
+    show(&measured.table, json);
+    results::write(sink, || measured.rows)?;
+    match measured.stopped {
+        None => Ok(ExitCode::SUCCESS),
+        Some(error) => {
+            eprintln!("forebay: {error}");
+            Ok(FAILURE.into())
+        }
+    }
 }
 
 /// Which of these is standard output.

@@ -5,12 +5,16 @@ mod args;
 mod demo;
 mod doctor;
 mod evaluate;
+mod meter;
 mod millipage;
 mod pages;
 mod report;
 mod results;
 mod run;
+mod serve;
+mod server;
 mod share;
+mod streaming;
 
 use std::env;
 use std::process::ExitCode;
@@ -38,10 +42,11 @@ fn main() -> ExitCode {
         // Its exit status is the program's.
         Command::Run(run) => return run::run(run),
         Command::Share(share) => return share::share(share),
+        Command::Serve(serve) => serve::run(serve),
         Command::Demo(demo) => demo::run(&demo),
         Command::Evaluate(evaluate) => evaluate::run(evaluate),
         Command::Report(args) => report::run(&args),
-        Command::Doctor => doctor::run(),
+        Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Completions(completions) => pages::completions(&completions),
         Command::Man(man) => pages::man(&man),
     };

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use forebay_meter::{Sink, reason};
-use forebay_report::{Results, figure::Figure};
+use forebay_meter::{Report as Measured, Row, Sink, reason};
+use forebay_report::{Results, Run, figure::Figure};
 
 use crate::args::Report;
 
@@ -26,6 +26,24 @@ pub fn run(args: &Report) -> anyhow::Result<ExitCode> {
         sink.write_text(text)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the figures of what this command measured to `folder`.
+///
+/// # Errors
+/// It cannot be written.
+pub fn draw(folder: &Path, report: Measured) -> anyhow::Result<()> {
+    let run = Run { file: String::new(), report };
+    write_figures(folder, &forebay_report::figures(&Results { runs: vec![run], left_out: vec![] }))
+}
+
+/// The rows of one file of results.
+///
+/// # Errors
+/// It cannot be read, or is no results.
+pub fn rows_of(path: &PathBuf) -> anyhow::Result<Vec<Row>> {
+    let results = read(std::slice::from_ref(path), false)?;
+    Ok(results.runs.into_iter().flat_map(|run| run.report.rows).collect())
 }
 
 /// Opens what is to be written, with its text, and writes the figures.
@@ -103,19 +121,29 @@ fn add(results: &mut Results, path: &Path) -> anyhow::Result<()> {
 
 /// Writes each figure to `folder`, named by its section and title.
 fn write_figures(folder: &Path, figures: &[(String, Figure)]) -> anyhow::Result<()> {
-    let cannot =
-        || format!("cannot write figures to '{}'; name a folder that you may write", folder.display());
-    fs::create_dir_all(folder).with_context(cannot)?;
+    make_folder(folder)?;
     let mut names: Vec<String> = Vec::new();
     for (section, figure) in figures {
         let name = file_name(&format!("{section} {}", figure.title));
         let same = names.iter().filter(|other| **other == name).count();
         let number = if same > 0 { format!("-{}", same + 1) } else { String::new() };
         fs::write(folder.join(format!("{name}{number}.svg")), forebay_report::svg(figure))
-            .with_context(cannot)?;
+            .with_context(|| cannot_write(folder))?;
         names.push(name);
     }
     Ok(())
+}
+
+/// Makes the folder of figures, where there is none.
+///
+/// # Errors
+/// It cannot be made.
+pub fn make_folder(folder: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| cannot_write(folder))
+}
+
+fn cannot_write(folder: &Path) -> String {
+    format!("cannot write figures to '{}'; name a folder that you may write", folder.display())
 }
 
 /// `words` as the name of a file: letters and digits of lower case, hyphens between.

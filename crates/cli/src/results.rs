@@ -21,7 +21,12 @@ pub fn open(json: Option<&Path>) -> Result<Option<Sink>, SinkError> {
 /// # Errors
 /// Writing fails.
 pub fn write(sink: Option<Sink>, rows: impl FnOnce() -> Vec<Row>) -> Result<(), SinkError> {
-    sink.map_or(Ok(()), |sink| sink.write(&Report::new(REVISION, command_line(), rows())))
+    sink.map_or(Ok(()), |sink| sink.write(&report(rows())))
+}
+
+/// `rows` as results of this command line.
+pub fn report(rows: Vec<Row>) -> Report {
+    Report::new(REVISION, command_line(), rows)
 }
 
 /// This command line, as a shell would take it.

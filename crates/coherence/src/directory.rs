@@ -44,6 +44,11 @@ impl Entry {
         self.transaction.is_none()
     }
 
+    /// Whether requests wait for the one that is under way.
+    pub fn is_contended(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// `requester` wants something. Whether that is a competing request.
     pub fn request(&mut self, minipage: Minipage, requester: HostId, want: Want, out: &mut Outgoing) -> bool {
         if self.transaction.is_some() {

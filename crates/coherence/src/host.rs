@@ -93,8 +93,12 @@ pub struct Host {
     leaving: Copies,
     /// Who waits here until that is all of them.
     leaver: Option<Waiter>,
-    /// Messages to itself.
-    inbox: VecDeque<Message>,
+    /// Minipages that a thread was woken for which has not said that it tries again.
+    unresumed: Vec<Minipage>,
+    /// What would take those away from it.
+    deferred: Vec<(HostId, Message)>,
+    /// Messages to itself, and deferred ones whose time has come.
+    inbox: VecDeque<(HostId, Message)>,
     counts: Counts,
 }
 
@@ -106,8 +110,6 @@ struct Local {
     /// The request that is under way.
     pending: Option<Want>,
     waiters: Vec<Waiter>,
-    /// A thread was woken and has not said that it tries again.
-    unresumed: bool,
     /// As its manager.
     entry: Option<Box<Entry>>,
 }
@@ -126,6 +128,8 @@ impl Host {
             arrived: Arrived::default(),
             leaving: Copies::none(hosts),
             leaver: None,
+            unresumed: vec![],
+            deferred: vec![],
             inbox: VecDeque::new(),
             counts: Counts::default(),
         }
@@ -154,10 +158,9 @@ impl Host {
         let calm = |local: &Local| {
             local.pending.is_none()
                 && local.waiters.is_empty()
-                && !local.unresumed
                 && local.entry.as_ref().is_none_or(|entry| entry.is_calm())
         };
-        self.minipages.iter().all(calm)
+        self.unresumed.is_empty() && self.minipages.iter().all(calm)
     }
 
     /// Adds the next minipage, managed by `home`, which alone has it and may write it. All hosts add the same ones in
@@ -175,7 +178,7 @@ impl Host {
     fn add(&mut self, home: HostId, access: Access, entry: Entry) -> Minipage {
         let minipage = Minipage(self.minipages.len() as u32);
         let entry = (home == self.me).then(|| Box::new(entry));
-        self.minipages.push(Local { access, home, pending: None, waiters: vec![], unresumed: false, entry });
+        self.minipages.push(Local { access, home, pending: None, waiters: vec![], entry });
         minipage
     }
 
@@ -212,12 +215,24 @@ impl Host {
 
     /// A thread that was woken after a fault is about to try again.
     pub fn resumed(&mut self, minipage: Minipage, effects: &mut impl Effects) {
-        let Some(local) = self.minipages.get_mut(minipage.index()) else { return };
-        if std::mem::replace(&mut local.unresumed, false) {
-            let home = local.home;
-            self.send(home, Message::Done { minipage }, effects);
-            self.drain(effects);
+        let Some(index) = self.unresumed.iter().position(|unresumed| *unresumed == minipage) else { return };
+        self.unresumed.swap_remove(index);
+        if self.is_manager_of(minipage) {
+            self.send(self.me, Message::Done { minipage }, effects);
         }
+        let is_due = |(_, message): &mut (HostId, Message)| message.takes_away() == Some(minipage);
+        self.inbox.extend(self.deferred.extract_if(.., is_due));
+        self.drain(effects);
+    }
+
+    /// Whether another host waits for a thread that was woken to say that it tries again.
+    #[must_use]
+    pub fn needs_resumption(&self) -> bool {
+        let competes = |minipage: &Minipage| {
+            let entry = self.minipages.get(minipage.index()).and_then(|local| local.entry.as_ref());
+            entry.is_some_and(|entry| entry.is_contended())
+        };
+        !self.deferred.is_empty() || self.unresumed.iter().any(competes)
     }
 
     /// A thread wants a lock; it is woken when it has it.
@@ -297,19 +312,23 @@ impl Host {
 
     fn send(&mut self, to: HostId, message: Message, effects: &mut impl Effects) {
         if to == self.me {
-            self.inbox.push_back(message);
+            self.inbox.push_back((to, message));
         } else {
             effects.send(to, message);
         }
     }
 
     fn drain(&mut self, effects: &mut impl Effects) {
-        while let Some(message) = self.inbox.pop_front() {
-            self.take(self.me, message, effects);
+        while let Some((from, message)) = self.inbox.pop_front() {
+            self.take(from, message, effects);
         }
     }
 
     fn take(&mut self, from: HostId, message: Message, effects: &mut impl Effects) {
+        // Hosts that take a minipage from each other before anybody has come to use it would do so for ever.
+        if message.takes_away().is_some_and(|minipage| self.unresumed.contains(&minipage)) {
+            return self.deferred.push((from, message));
+        }
         match message {
             Message::Request { minipage, want } => {
                 self.counts.requests += 1;
@@ -418,10 +437,19 @@ impl Host {
         local.pending = None;
         local.raise(minipage, want.access(), effects);
         let home = local.home;
-        local.unresumed = local.wake_all(effects);
-        if !local.unresumed {
+        let is_waited_for = local.wake_all(effects);
+        if is_waited_for && !self.unresumed.contains(&minipage) {
+            self.unresumed.push(minipage);
+        }
+        // Another manager goes on at once, and what it sends for the next is deferred here. This one is not told before a
+        // thread has come to use the minipage.
+        if !is_waited_for || home != self.me {
             self.send(home, Message::Done { minipage }, effects);
         }
+    }
+
+    fn is_manager_of(&self, minipage: Minipage) -> bool {
+        self.minipages.get(minipage.index()).is_some_and(|local| local.home == self.me)
     }
 
     /// As one of those that everything is pushed to. A request of its own may be under way, and stays so.

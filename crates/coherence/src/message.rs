@@ -108,7 +108,8 @@ pub enum Message {
         /// Of this.
         minipage: Minipage,
     },
-    /// To the manager: what it granted is there, and has been made use of.
+    /// To the manager: what it granted is there. At the manager's own host, a thread has come to use it, too; elsewhere,
+    /// what would take it away before that is deferred.
     Done {
         /// Of this.
         minipage: Minipage,
@@ -144,4 +145,14 @@ pub enum Message {
     },
     /// To every host: the sender's threads ask for nothing any more.
     Leaving,
+}
+
+impl Message {
+    /// The minipage of which the receiver is to lose something.
+    pub(crate) const fn takes_away(&self) -> Option<Minipage> {
+        match self {
+            Self::Forward { minipage, .. } | Self::Invalidate { minipage } => Some(*minipage),
+            _ => None,
+        }
+    }
 }

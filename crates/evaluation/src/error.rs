@@ -1,4 +1,5 @@
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -49,6 +50,15 @@ pub enum Error {
         /// The time it had.
         limit: Duration,
     },
+    /// There is nothing of this name to run.
+    #[error("there is no program {program}; look for it with: command -v {program}")]
+    NoProgram {
+        /// What was asked for.
+        program: String,
+    },
+    /// Nothing can be counted.
+    #[error(transparent)]
+    Counters(#[from] forebay_counters::Error),
     /// The slow disk or a cold cache could not be had.
     #[error(transparent)]
     Rig(#[from] forebay_testkit::Error),
@@ -62,6 +72,44 @@ pub enum Error {
         /// Where it was looked for.
         places: Vec<PathBuf>,
     },
+    /// An experiment's description makes no sense.
+    #[error(transparent)]
+    Description(#[from] forebay_experiments::Error),
+    /// A server was started and did not take connections in time.
+    #[error("{command} did not listen on {address} within {limit:?}: {stderr}")]
+    Unready {
+        /// The command line, shortened.
+        command: String,
+        /// Where it was to listen.
+        address: SocketAddr,
+        /// The time it had.
+        limit: Duration,
+        /// The end of what it wrote.
+        stderr: String,
+    },
+    /// Somebody else listens where a server was to.
+    #[error(
+        "port {port} is taken ({}); end who listens there, or give another port",
+        forebay_meter::reason(source)
+    )]
+    PortTaken {
+        /// The port.
+        port: u16,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// There is no port left for a server.
+    #[error("no free port can be had: {source}")]
+    NoPort {
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A server that runs already could not be found.
+    #[error("{0}")]
+    Attach(String),
+    /// A server could not be loaded.
+    #[error("{0}")]
+    Load(String),
     /// SIGINT, SIGTERM or SIGHUP came.
     #[error("interrupted")]
     Interrupted,

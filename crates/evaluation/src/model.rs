@@ -1,6 +1,8 @@
 //! `forebay evaluate model`: the published table by the latency model, and what would be if a machine or a server were
 //! different.
 
+mod present;
+
 use forebay_meter::{Row, Tier};
 use forebay_model::{
     LineFill, Machine, Term, Terms, Transaction, Transfers,
@@ -8,6 +10,8 @@ use forebay_model::{
 };
 
 use crate::table::{percent, render};
+
+pub use present::{Host, Missing, Outcome as HostOutcome, run as run_on_host};
 
 /// What is asked of the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -124,10 +128,7 @@ impl Cell {
             format!("{:.2} us", self.terms.total_us()),
             limit(&self.terms),
         ];
-        if let Some(what_if) = &self.what_if {
-            let gain = what_if.throughput_mbit_s() / self.terms.throughput_mbit_s();
-            line.extend([mbit_s(what_if), format!("{gain:.2}x"), limit(what_if)]);
-        }
+        line.extend(compared(&self.terms, self.what_if.as_ref()));
         line
     }
 
@@ -152,6 +153,14 @@ impl Cell {
         });
         std::iter::once(published).chain(told).collect()
     }
+}
+
+/// Columns of a what-if: its throughput, how much more that is, and what limits it.
+fn compared(terms: &Terms, what_if: Option<&Terms>) -> Vec<String> {
+    what_if.map_or_else(Vec::new, |what_if| {
+        let gain = what_if.throughput_mbit_s() / terms.throughput_mbit_s();
+        vec![mbit_s(what_if), format!("{gain:.2}x"), limit(what_if)]
+    })
 }
 
 fn mbit_s(terms: &Terms) -> String {

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_evaluation::{
-    Error, Profile, Program, Scale, Side, SwappingProgram, SwappingSize, demo, memory_control, overhead,
-    projection, side_effects, speculation,
+    Error, Profile, Program, Scale, Side, SwappingProgram, SwappingSize, demo, memory_control,
+    millipage::{Kernel, Size},
+    overhead, projection, side_effects, speculation,
 };
 use forebay_meter::Tier;
 use forebay_testkit::{MemoryLimit, SlowDevice, skip};
@@ -193,18 +194,21 @@ fn a_program_that_changes_its_output_where_memory_is_short_is_told() {
 
 #[test]
 fn a_program_that_shares_memory_is_projected_and_the_projection_checked() {
-    let size = projection::Size { rows: 64, columns: 16, turns: 2, sweeps: 2 };
     let options = projection::Options {
+        kernels: vec![Kernel::Sor, Kernel::Tsp],
         hosts: vec![4, 16],
         latencies_ns: vec![1_000, 100_000],
         runs: 2,
-        size,
+        size: Size::Quick,
         ..Default::default()
     };
     let outcome = projection::run(&options, &mut |_| ()).unwrap();
-    assert_eq!((outcome.refused.len(), outcome.cells.len()), (0, 4), "{}", outcome.table());
-    assert_eq!(outcome.measured_s.values().len(), 2);
-    let [near, far, ..] = &outcome.cells[..] else { panic!() };
+    let [sor, tsp] = &outcome.programs[..] else { panic!() };
+    for program in [sor, tsp] {
+        assert_eq!((program.refused.len(), program.cells.len()), (0, 4), "{}", outcome.table());
+        assert_eq!(program.measured_s.values().len(), 2);
+    }
+    let [near, far, ..] = &sor.cells[..] else { panic!() };
     assert!(far.projection.elapsed_ns > near.projection.elapsed_ns + 4 * 99_000, "{}", outcome.table());
     assert!(outcome.table().contains("PROJECTED, not measured"), "{}", outcome.table());
     let rows = outcome.rows();

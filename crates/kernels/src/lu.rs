@@ -4,7 +4,7 @@
 
 use forebay_millipage::{Error, Host, Placement};
 
-use crate::{add_up, gather, weigh};
+use crate::{add_up, weigh};
 
 /// Size of the problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,17 @@ impl Parameters {
 }
 
 /// The result.
+pub struct Factors {
+    /// Of their bits.
+    pub checksum: u64,
+    parameters: Parameters,
+    load: Box<Load>,
+}
+
+/// Fetches the block in a row and a column.
+type Load = dyn Fn(usize, usize, &mut Vec<f64>);
+
+/// What there is to say about a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Of the bits of the factors.
@@ -34,11 +45,19 @@ pub struct Outcome {
     pub error: f64,
 }
 
+impl Factors {
+    /// Solves a system with them, which takes one host's time.
+    #[must_use]
+    pub fn check(&self) -> Outcome {
+        Outcome { checksum: self.checksum, error: solve(&self.parameters, &self.load) }
+    }
+}
+
 /// One host's part of the computation.
 ///
 /// # Errors
 /// As for [`Host::rows`] and [`Host::barrier`].
-pub fn parallel(host: &Host, parameters: &Parameters) -> Result<Outcome, Error> {
+pub fn parallel(host: &Host, parameters: &Parameters) -> Result<Factors, Error> {
     let (blocks, size) = (parameters.blocks, parameters.block);
     let matrix = host.rows::<f64>(blocks * blocks, parameters.block_size(), Placement::Cyclic)?;
     let at = |row: usize, column: usize| matrix.row(row * blocks + column);
@@ -104,8 +123,12 @@ pub fn parallel(host: &Host, parameters: &Parameters) -> Result<Outcome, Error> 
         load(row, column, &mut target);
         part = part.wrapping_add(weigh_block(parameters, row, column, &target));
     }
-    let error = if host.rank() == 0 { solve(parameters, load) } else { 0.0 };
-    Ok(Outcome { checksum: add_up(host, part)?, error: gather(host, error)?[0] })
+    let (checksum, block_size) = (add_up(host, part)?, parameters.block_size());
+    let load = move |row, column, values: &mut Vec<f64>| {
+        values.resize(block_size, 0.0);
+        matrix.row(row * blocks + column).read(0, values);
+    };
+    Ok(Factors { checksum, parameters: *parameters, load: Box::new(load) })
 }
 
 /// Whether a block, by its row and column, is this host's: hosts form a rectangle, and that is repeated.
@@ -118,7 +141,7 @@ fn torus(host: &Host) -> impl Fn(&(usize, usize)) -> bool + use<> {
 
 /// The same on ordinary memory.
 #[must_use]
-pub fn sequential(parameters: &Parameters) -> Outcome {
+pub fn sequential(parameters: &Parameters) -> Factors {
     let Parameters { blocks, block: size } = *parameters;
     let fill = |row| (0..blocks).map(|column| start(parameters, row, column)).collect();
     let mut matrix: Vec<Vec<Vec<f64>>> = (0..blocks).map(fill).collect();
@@ -140,8 +163,9 @@ pub fn sequential(parameters: &Parameters) -> Outcome {
     let checksum = places
         .map(|(row, column)| weigh_block(parameters, row, column, &matrix[row][column]))
         .fold(0, u64::wrapping_add);
-    let error = solve(parameters, |row, column, values| values.clone_from(&matrix[row][column]));
-    Outcome { checksum, error }
+    let load =
+        move |row: usize, column: usize, values: &mut Vec<f64>| values.clone_from(&matrix[row][column]);
+    Factors { checksum, parameters: *parameters, load: Box::new(load) }
 }
 
 /// Factors a block in place. Below the diagonal `L`, whose own diagonal is 1, the rest `U`.

@@ -52,9 +52,9 @@ pub fn parallel(host: &Host, parameters: &Parameters) -> Result<Outcome, Error> 
                 // Another host's, and needed last.
                 others.row(inner.end).prefetch();
                 let [mut above, mut beside] = [inner.start - 1, inner.start].map(|row| others.row(row));
-                for row in inner.clone() {
-                    let below = others.row(row + 1);
-                    relax_shared((row + colour) % 2, [above, beside, below], points.row(row));
+                let below = others.range(inner.start + 1..inner.end + 1);
+                for ((row, points), below) in inner.clone().zip(points.range(inner.clone())).zip(below) {
+                    relax_shared((row + colour) % 2, [above, beside, below], points);
                     (above, beside) = (beside, below);
                 }
             }
@@ -75,14 +75,16 @@ pub fn parallel(host: &Host, parameters: &Parameters) -> Result<Outcome, Error> 
 /// New values for the points of a row with these neighbours, four at a time.
 fn relax_shared(parity: usize, [above, beside, below]: [Row<f32>; 3], points: Row<f32>) {
     let Range { start, end } = changing(parity, points.len());
-    let whole = start + (end - start) / 4 * 4;
-    for column in (start..whole).step_by(4) {
-        let [above, below]: [[f32; 4]; 2] = [above.load(column), below.load(column)];
-        let [left, right]: [[f32; 4]; 2] = [beside.load(column - start), beside.load(column - start + 1)];
-        let mean = |lane: usize| 0.25 * ((above[lane] + below[lane]) + (left[lane] + right[lane]));
-        points.store::<4>(column, std::array::from_fn(mean));
+    let count = (end - start) / 4;
+    let vectors = |row: Row<f32>, column| row.vectors::<4>(column, count);
+    let [up, down, new] = [above, below, points].map(|row| vectors(row, start));
+    let [left, right] = [0, 1].map(|column| vectors(beside, column));
+    for index in 0..count {
+        let [up, down, left, right] = [up, down, left, right].map(|row| row.load(index));
+        let mean = |lane: usize| 0.25 * ((up[lane] + down[lane]) + (left[lane] + right[lane]));
+        new.store(index, std::array::from_fn(mean));
     }
-    for column in whole..end {
+    for column in start + 4 * count..end {
         let sides = beside.get(column - start) + beside.get(column - start + 1);
         points.set(column, 0.25 * ((above.get(column) + below.get(column)) + sides));
     }

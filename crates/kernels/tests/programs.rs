@@ -100,10 +100,15 @@ fn water_keeps_its_energy() {
 #[test]
 fn lu_solves_a_system() {
     let parameters = lu::Parameters { blocks: 7, block: 12 };
-    let alone = lu::sequential(&parameters);
+    let alone = lu::sequential(&parameters).check();
     assert!(alone.error < 1e-12, "{alone:?}");
     each(|hosts, granularity| {
-        let outcomes = run(hosts, granularity, |host| lu::parallel(host, &parameters));
+        let outcomes = run(hosts, granularity, |host| {
+            let outcome = lu::parallel(host, &parameters)?.check();
+            // Nobody leaves while others read.
+            host.barrier()?;
+            Ok(outcome)
+        });
         assert!(outcomes.iter().all(|outcome| *outcome == alone), "{hosts}, {granularity:?}: {outcomes:?}");
     });
 }

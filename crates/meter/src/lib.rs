@@ -131,6 +131,11 @@ pub enum Tier {
     Simulated,
 }
 
+impl Tier {
+    /// All, the most trusted first.
+    pub const ALL: [Self; 3] = [Self::Hardware, Self::Software, Self::Simulated];
+}
+
 impl fmt::Display for Tier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -22,15 +22,17 @@ const POSTED: u32 = 2;
 const SEEN: u32 = 3;
 /// The minipage is there.
 const SERVED: u32 = 4;
-/// The thread is about to try again.
+/// The thread tries again; the progress thread has yet to see that.
 const RESUMED: u32 = 5;
 
 /// The cells of one host.
 #[derive(Debug)]
 pub struct Cells {
     cells: [Cell; CELLS],
-    /// Cells that the progress thread has to look at.
+    /// Cells that are not free.
     open: AtomicU32,
+    /// The progress thread wants to be woken when a thread resumes.
+    needs_resumption: AtomicBool,
     /// Nobody will serve a fault any more.
     closed: AtomicBool,
 }
@@ -56,13 +58,14 @@ impl Cells {
         Self {
             cells: [const { Cell { state: AtomicU32::new(FREE), fault: AtomicU64::new(0) } }; CELLS],
             open: AtomicU32::new(0),
+            needs_resumption: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         }
     }
 
     /// Leaves a fault and waits until it is served; `false` if it never will be. In a signal handler.
     pub fn post(&self, minipage: u32, is_write: bool, bell: &Bell) -> bool {
-        let Some(cell) = self.take() else { return false };
+        let Some(cell) = self.take(bell) else { return false };
         cell.fault.store(u64::from(minipage) << 32 | u64::from(is_write), Relaxed);
         self.open.fetch_add(1, SeqCst);
         cell.state.store(POSTED, SeqCst);
@@ -77,31 +80,52 @@ impl Cells {
             }
             futex(&cell.state, n::FUTEX_WAIT, state);
         }
-        // The progress thread looks at open cells for as long as there are any.
-        cell.state.store(RESUMED, Release);
+        // Mostly nobody waits for that, and the progress thread sees it when it next wakes.
+        cell.state.store(RESUMED, SeqCst);
+        if self.needs_resumption.load(SeqCst) {
+            bell.ring();
+        }
         true
     }
 
-    fn take(&self) -> Option<&Cell> {
+    fn take(&self, bell: &Bell) -> Option<&Cell> {
         while !self.closed.load(Relaxed) {
             let free = |cell: &&Cell| cell.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok();
             if let Some(cell) = self.cells.iter().find(free) {
                 return Some(cell);
             }
+            // Some may be free as soon as the progress thread looks.
+            self.needs_resumption.store(true, SeqCst);
+            bell.ring();
             // SAFETY: no arguments.
             let _ = unsafe { sys!(n::__NR_sched_yield) };
         }
         None
     }
 
-    /// Whether there is anything for the progress thread to look at, or soon will be.
-    pub fn are_open(&self) -> bool {
-        self.open.load(SeqCst) > 0
+    /// Whether there is anything that the progress thread should look at now.
+    pub fn have_news(&self) -> bool {
+        let needs_resumption = self.needs_resumption.load(SeqCst);
+        self.any(|state| state == POSTED || state == RESUMED && needs_resumption)
+    }
+
+    /// Whether a thread waits for its fault to be served.
+    pub fn are_waited_in(&self) -> bool {
+        self.any(|state| state == POSTED || state == SEEN)
+    }
+
+    fn any(&self, is_meant: impl Fn(u32) -> bool) -> bool {
+        self.open.load(SeqCst) > 0 && self.cells.iter().any(|cell| is_meant(cell.state.load(SeqCst)))
+    }
+
+    /// Has the bell ring when a thread resumes, or no more.
+    pub fn need_resumption(&self, needed: bool) {
+        self.needs_resumption.store(needed, SeqCst);
     }
 
     /// All that is new.
     pub fn look(&self, mut found: impl FnMut(Found)) {
-        if !self.are_open() {
+        if self.open.load(SeqCst) == 0 {
             return;
         }
         for (index, cell) in self.cells.iter().enumerate() {

@@ -83,6 +83,15 @@ impl Wait {
 /// Waiters from here on are calls, those below are cells.
 const CALLS: u64 = 1 << 32;
 
+/// What there was to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Messages and faults.
+    pub served: usize,
+    /// A thread of this host goes on.
+    pub woke: bool,
+}
+
 /// Everything that a lock is needed for.
 pub struct Engine {
     pub machine: forebay_coherence::Host,
@@ -153,12 +162,21 @@ impl Engine {
         let Self { machine, layout, transport, waits, failure, traffic, .. } = self;
         act(
             machine,
-            &mut Acts { transport: transport.as_mut(), layout, memory, cells, waits, failure, traffic },
+            &mut Acts {
+                transport: transport.as_mut(),
+                layout,
+                memory,
+                cells,
+                waits,
+                failure,
+                traffic,
+                woke: false,
+            },
         )
     }
 
-    /// Does what there is to do. How much that was.
-    pub fn progress(&mut self, memory: &Memory, cells: &Cells) -> usize {
+    /// Does what there is to do.
+    pub fn progress(&mut self, memory: &Memory, cells: &Cells) -> Progress {
         let mut arrived = std::mem::take(&mut self.arrived);
         let mut sink =
             Arrivals { layout: &self.layout, views: &memory.views, arrived: &mut arrived, bytes: 0 };
@@ -166,27 +184,28 @@ impl Engine {
             self.failure.get_or_insert(error);
         }
         let received_bytes = sink.bytes;
-        let mut done = arrived.len();
-        self.traffic.messages_received += done as u64;
+        let mut served = arrived.len();
+        self.traffic.messages_received += served as u64;
         self.traffic.bytes_received += received_bytes;
-        self.act(memory, cells, |machine, acts| {
+        let woke = self.act(memory, cells, |machine, acts| {
+            // First who resumes, which takes no new request: what has arrived need not be deferred for those.
+            cells.look(|found| match found {
+                Found::Fault { cell, minipage, is_write } => {
+                    served += 1;
+                    let access = if is_write { Access::Write } else { Access::Read };
+                    machine.fault(Minipage(minipage), access, Waiter(cell as u64), acts);
+                }
+                Found::Resumed { minipage } => machine.resumed(Minipage(minipage), acts),
+            });
             for (from, message) in arrived.drain(..) {
                 machine.receive(from, message, acts);
             }
-            cells.look(|found| {
-                done += 1;
-                match found {
-                    Found::Fault { cell, minipage, is_write } => {
-                        let access = if is_write { Access::Write } else { Access::Read };
-                        machine.fault(Minipage(minipage), access, Waiter(cell as u64), acts);
-                    }
-                    Found::Resumed { minipage } => machine.resumed(Minipage(minipage), acts),
-                }
-            });
+            acts.woke
         });
+        cells.need_resumption(self.machine.needs_resumption());
         self.arrived = arrived;
         self.look_at_failure();
-        done
+        Progress { served, woke }
     }
 
     /// Where something has failed, nobody waits any longer, and all hosts hear of it.
@@ -233,6 +252,8 @@ pub struct Acts<'a> {
     waits: &'a mut HashMap<u64, Arc<Wait>>,
     failure: &'a mut Option<Error>,
     traffic: &'a mut Traffic,
+    /// Somebody was woken.
+    woke: bool,
 }
 
 impl Effects for Acts<'_> {
@@ -253,6 +274,7 @@ impl Effects for Acts<'_> {
     }
 
     fn wake(&mut self, waiter: Waiter) {
+        self.woke = true;
         match self.waits.remove(&waiter.0) {
             Some(wait) => wait.end(Ended::Well),
             None => self.cells.wake(waiter.0 as usize),
@@ -261,6 +283,7 @@ impl Effects for Acts<'_> {
 
     fn pass(&mut self, waiter: Waiter, agreed: bool) {
         if let Some(wait) = self.waits.remove(&waiter.0) {
+            self.woke = true;
             wait.end(if agreed { Ended::Well } else { Ended::Disagreed });
         }
     }

@@ -38,7 +38,7 @@ pub use forebay_coherence::Counts;
 pub use host::{EXIT_LOST, Granularity, Host, Options, in_process};
 pub use join::join;
 pub use process::Process;
-pub use shared::{Row, Rows, Value};
+pub use shared::{Row, Rows, Value, Vectors};
 pub use usage::{Times, Traffic, Usage};
 
 /// How minipages are spread over the hosts at first. A minipage's home manages it.
@@ -188,7 +188,7 @@ pub enum Error {
     },
     /// Not enough memory for all.
     #[error(
-        "{hosts} hosts with {bytes} bytes of shared memory each do not fit this machine: {free} bytes are free; share less"
+        "{hosts} hosts with {bytes} bytes of shared memory each do not fit: this machine, or the control group, has {free} bytes free; share less"
     )]
     Full {
         /// On this machine.

@@ -1,24 +1,74 @@
-//! Has the progress thread run when there is something to do, although the program computes on the same processor.
+//! Who runs first where a program's threads and the progress thread share a processor.
+//!
+//! A message waits for nobody: the progress thread comes before what computes at once. It ends what it is at before a thread
+//! that it wakes goes on: one that was cut off when it had just woken somebody would wait, without being asleep, for the end
+//! of the other's turn, some milliseconds, and no message could wake it.
 
 use std::mem;
 
 /// The shortest that the kernel grants (sched_setattr(2)).
 const SLICE_NS: u64 = 100_000;
 
-/// Asks for short slices of time: a thread that wakes comes before one that has asked for longer ones, which otherwise runs
-/// for some milliseconds yet. Before Linux 6.12 that changes nothing.
-pub fn ask_for_short_slices() {
-    // SAFETY: zeros are values of all fields; the kernel fills the attributes of this thread, and takes them back with one
-    // changed.
-    unsafe {
-        let mut attributes: libc::sched_attr = mem::zeroed();
-        attributes.size = size_of::<libc::sched_attr>() as u32;
-        let (me, flags) = (0, 0);
-        if libc::syscall(libc::SYS_sched_getattr, me, &raw mut attributes, attributes.size, flags) == 0
-            && attributes.sched_policy == libc::SCHED_OTHER as u32
-        {
-            attributes.sched_runtime = SLICE_NS;
-            libc::syscall(libc::SYS_sched_setattr, me, &raw const attributes, flags);
-        }
+/// Real-time priorities. Who holds what the progress thread spins for must not be kept from running by it, so it is real-time
+/// only where both can be.
+const OF_PROGRESS: u32 = 1;
+const OF_THOSE_IT_WAITS_FOR: u32 = 2;
+
+/// Has the calling thread come before others when it wakes, with the lowest real-time priority where this process may have
+/// one. Elsewhere it asks for short slices of time, which is half of it: a thread that has just had more than its share waits
+/// for the next tick of the clock all the same. Before Linux 6.12 slices change nothing.
+pub fn come_first() {
+    let become_real_time = |priority| attributes().is_some_and(|mine| set(&real_time(mine, priority)));
+    if !(become_real_time(OF_THOSE_IT_WAITS_FOR) && become_real_time(OF_PROGRESS)) {
+        schedule(libc::SCHED_OTHER, SLICE_NS);
     }
+}
+
+/// Has the calling thread, and those that it starts from now on, not come before others when it wakes.
+pub fn give_way() {
+    schedule(libc::SCHED_BATCH, 0);
+}
+
+/// Does what starts threads that a progress thread waits for: they come before that one, where it comes first.
+pub fn before_progress<R>(start: impl FnOnce() -> R) -> R {
+    let before = attributes().filter(|mine| set(&real_time(*mine, OF_THOSE_IT_WAITS_FOR)));
+    let started = start();
+    before.iter().for_each(|before| {
+        set(before);
+    });
+    started
+}
+
+/// Where the thread's policy is another than these two, somebody knows better, and it stays.
+fn schedule(policy: libc::c_int, slice_ns: u64) {
+    let [normal, batch] = [libc::SCHED_OTHER, libc::SCHED_BATCH].map(|policy| policy as u32);
+    if let Some(mut mine) = attributes().filter(|mine| [normal, batch].contains(&mine.sched_policy)) {
+        mine.sched_policy = policy as u32;
+        mine.sched_runtime = slice_ns;
+        set(&mine);
+    }
+}
+
+fn real_time(mut mine: libc::sched_attr, priority: u32) -> libc::sched_attr {
+    (mine.sched_policy, mine.sched_priority) = (libc::SCHED_RR as u32, priority);
+    (mine.sched_nice, mine.sched_runtime) = (0, 0);
+    mine
+}
+
+/// Those of the calling thread.
+fn attributes() -> Option<libc::sched_attr> {
+    // SAFETY: zeros are values of all fields, and the kernel fills as many bytes as it is told.
+    unsafe {
+        let mut mine: libc::sched_attr = mem::zeroed();
+        mine.size = size_of::<libc::sched_attr>() as u32;
+        let (me, flags) = (0, 0);
+        (libc::syscall(libc::SYS_sched_getattr, me, &raw mut mine, mine.size, flags) == 0).then_some(mine)
+    }
+}
+
+/// Whether the calling thread has these now.
+fn set(attributes: &libc::sched_attr) -> bool {
+    let (me, flags) = (0, 0);
+    // SAFETY: the call reads what is there.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, me, &raw const *attributes, flags) == 0 }
 }

@@ -4,19 +4,23 @@
 //! access is one that the compiler neither leaves out nor moves: volatile for an element, assembly for several. Such an
 //! element is never torn if it has 1, 2, 4 or 8 bytes and its own alignment; of several, each may be. A loop over
 //! elements is therefore never turned into vector instructions. Programs that compute with many of them copy a row to memory
-//! of their own ([`Row::read`]) and back ([`Row::write`]), or take a vector at a time ([`Row::load`], [`Row::store`]).
+//! of their own ([`Row::read`]) and back ([`Row::write`]), or take a vector at a time ([`Row::vectors`]).
 
 use std::{
     arch::{asm, x86_64::__m128},
     marker::PhantomData,
     mem::{self, size_of_val},
+    ops::Range,
     ptr,
     sync::atomic::{AtomicU32, AtomicU64},
 };
 
 use bytemuck::Pod;
 use forebay_coherence::Access;
-use forebay_vm::{PAGE_BYTES, layout::Array};
+use forebay_vm::{
+    PAGE_BYTES,
+    layout::{Array, Place},
+};
 
 use crate::host::Shared;
 
@@ -37,6 +41,13 @@ pub struct Row<T> {
     shared: &'static Shared,
     first: *mut T,
     columns: usize,
+}
+
+/// Part of a row, as vectors of `N` elements each.
+#[derive(Clone, Copy)]
+pub struct Vectors<T, const N: usize> {
+    first: *mut T,
+    count: usize,
 }
 
 /// One value in a minipage of its own.
@@ -72,7 +83,19 @@ impl<T: Pod> Rows<T> {
     /// There are not so many.
     #[must_use]
     pub fn row(&self, index: usize) -> Row<T> {
-        let place = self.array.place(index);
+        self.at(self.array.place(index))
+    }
+
+    /// Some of them, one after the other: for loops over short rows, where to find each by itself would take as long as to
+    /// compute with it.
+    ///
+    /// # Panics
+    /// There are not so many.
+    pub fn range(&self, rows: Range<usize>) -> impl Iterator<Item = Row<T>> + '_ {
+        self.array.places(rows).map(|place| self.at(place))
+    }
+
+    fn at(&self, place: Place) -> Row<T> {
         let first = self.shared.views().address(place.view, place.offset) as *mut T;
         Row::new(self.shared, first, self.columns)
     }
@@ -134,34 +157,16 @@ impl<T: Pod> Row<T> {
         unsafe { copy(values.as_ptr().cast(), first.cast(), size_of_val(values)) }
     }
 
-    /// Some neighbouring elements, 16 bytes together, from `column` on: for loops that compute with vectors.
+    /// `count` vectors of `N` neighbouring elements, 16 bytes together, from `column` on: for loops that compute with
+    /// vectors.
     ///
     /// # Panics
     /// There are not so many.
     #[must_use]
-    pub fn load<const N: usize>(&self, column: usize) -> [T; N] {
+    pub fn vectors<const N: usize>(&self, column: usize, count: usize) -> Vectors<T, N> {
         const { assert!(N * size_of::<T>() == VECTOR_BYTES) };
-        let first = self.elements(column, N);
-        let vector: __m128;
-        // SAFETY: in the row, as in `get`; the vector has as many bytes as the elements, of which any are a value.
-        unsafe {
-            asm!("movups {}, [{}]", out(xmm_reg) vector, in(reg) first, options(nostack, preserves_flags, readonly));
-            mem::transmute_copy(&vector)
-        }
-    }
-
-    /// Writes some neighbouring elements, 16 bytes together, from `column` on.
-    ///
-    /// # Panics
-    /// There are not so many.
-    pub fn store<const N: usize>(&self, column: usize, values: [T; N]) {
-        const { assert!(N * size_of::<T>() == VECTOR_BYTES) };
-        let first = self.elements(column, N);
-        // SAFETY: as in `load`, the other way round.
-        unsafe {
-            let vector: __m128 = mem::transmute_copy(&values);
-            asm!("movups [{}], {}", in(reg) first, in(xmm_reg) vector, options(nostack, preserves_flags));
-        }
+        assert!(count <= self.columns / N, "outside the row");
+        Vectors { first: self.elements(column, count * N), count }
     }
 
     /// Address of the first element: the same on all hosts if the memory is mapped at the same place. For system calls
@@ -227,6 +232,44 @@ impl<T: Pod> Row<T> {
     const fn element(&self, column: usize) -> *mut T {
         assert!(column < self.columns, "outside the row");
         self.first.wrapping_add(column)
+    }
+}
+
+impl<T: Pod, const N: usize> Vectors<T, N> {
+    /// One of them.
+    ///
+    /// # Panics
+    /// There are not so many.
+    #[must_use]
+    #[inline]
+    pub fn load(&self, index: usize) -> [T; N] {
+        let first = self.vector(index);
+        let vector: __m128;
+        // SAFETY: in the row, as in `Row::get`; the vector has as many bytes as the elements, of which any are a value.
+        unsafe {
+            asm!("movups {}, [{}]", out(xmm_reg) vector, in(reg) first, options(nostack, preserves_flags, readonly));
+            mem::transmute_copy(&vector)
+        }
+    }
+
+    /// Writes one of them.
+    ///
+    /// # Panics
+    /// There are not so many.
+    #[inline]
+    pub fn store(&self, index: usize, values: [T; N]) {
+        let first = self.vector(index);
+        // SAFETY: as in `load`, the other way round.
+        unsafe {
+            let vector: __m128 = mem::transmute_copy(&values);
+            asm!("movups [{}], {}", in(reg) first, in(xmm_reg) vector, options(nostack, preserves_flags));
+        }
+    }
+
+    /// The check is one that the compiler leaves out where the loop is over as many vectors as were asked for.
+    const fn vector(&self, index: usize) -> *mut T {
+        assert!(index < self.count, "outside the part of the row");
+        self.first.wrapping_add(index * N)
     }
 }
 

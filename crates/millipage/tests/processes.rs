@@ -5,6 +5,7 @@ mod support;
 use std::{fs, process::Command, thread};
 
 use forebay_rendezvous::environment::{SILENCE, SIZE, TRANSPORT, VIEWS};
+use forebay_testkit::{MemoryLimit, skip};
 use rustix::process::{Pid, Signal, kill_process};
 use support::Job;
 
@@ -40,7 +41,7 @@ fn hosts_find_each_other_under_mpirun() {
     mpirun.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     match mpirun.output() {
         Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
-        Err(error) => forebay_testkit::skip("hosts_find_each_other_under_mpirun", &error),
+        Err(error) => skip("hosts_find_each_other_under_mpirun", &error),
     }
 }
 
@@ -105,7 +106,7 @@ fn all_refuse(hosts: u16, change: impl Fn(u16, &mut Command), says: &[&str]) {
 fn refused(mut job: Job, says: &[&str]) {
     for host in 0..job.0.len() {
         let (status, _, stderr) = job.end(host);
-        assert_eq!(status, Some(1), "{stderr}");
+        assert_eq!(status, Some(1), "host {host}: {stderr}");
         assert!(says.iter().any(|says| stderr.contains(says)), "host {host}: {stderr}");
     }
 }
@@ -140,6 +141,31 @@ fn what_cannot_be_had_is_an_error_on_all_hosts() {
         command.env(VIEWS, if rank == 0 { "0" } else { "16" });
     };
     all_refuse(2, one_of_them, &["there can be 1 to 256 views, not 0"]);
+}
+
+/// Hosts that take more than their control group allows would be killed.
+#[test]
+fn more_memory_than_a_control_group_allows_is_refused() {
+    let limit = match MemoryLimit::supported().and_then(|()| MemoryLimit::start(96 << 20)) {
+        Ok(limit) => limit,
+        Err(why) => return skip("more_memory_than_a_control_group_allows_is_refused", &why),
+    };
+    let host = || {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "echo 0 > \"$1\" && shift && exec \"$@\"", "sh"])
+            .arg(limit.processes_file())
+            .arg(support::example("sharing"))
+            .arg("check");
+        command
+    };
+    let share = |size: &'static str| {
+        Job::of(vec![host(), host()], move |_, command| {
+            command.env(SIZE, size);
+        })
+    };
+    refused(share("67108864"), &["2 hosts with 67108864 bytes", "ended before all had joined"]);
+    share("16777216").end_well();
 }
 
 #[test]

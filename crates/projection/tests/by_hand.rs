@@ -48,10 +48,10 @@ fn a_fetch_takes_the_sum_of_its_parts() {
     let fetch = trace(&[0], &[&[], &[Read(0)]]);
     let projection = projected(&fetch, &costs, &network);
     // The fault is taken and the request sent; the owner takes it, keeps a copy to read and sends the contents; the requester
-    // takes them and may read. 32 bytes one way, and 96 the other.
+    // takes them, may read, and says that it has them. 32 bytes one way, and 96 the other.
     let request_ns = 1 + 4_000 + 50_000 + 1_000_032;
     let contents_ns = 4_000 + 300 + 50_000 + 1_000_096;
-    assert_eq!(projection.elapsed_ns, request_ns + contents_ns + 4_000 + 300 + 20);
+    assert_eq!(projection.elapsed_ns, request_ns + contents_ns + 4_000 + 300 + 50_000 + 20);
     assert_eq!(projection.shares[1].read_ns, projection.elapsed_ns);
     // Request, contents, done.
     assert_eq!((projection.messages, projection.bytes), (3, 32 + 96 + 32));
@@ -73,9 +73,9 @@ fn requests_to_one_manager_are_served_one_after_the_other() {
 fn competing_requests_for_one_minipage_wait_for_each_other() {
     let projection = projected(&trace(&[0], &[&[], &[Write(0)], &[Write(0)]]), &TAKEN, &AT_ONCE);
     assert_eq!(projection.counts.competing_requests, 1);
-    // The first has it by 30, and says so by 40; the manager hears it by 50 and asks the first, which answers by 60; the
-    // second takes it by 70.
-    assert_eq!((projection.shares[1].write_ns, projection.shares[2].write_ns), (30, 70));
+    // The first has it by 30, and says so; the manager hears it by 40 and asks the first, which answers by 50; the second
+    // takes it by 60.
+    assert_eq!((projection.shares[1].write_ns, projection.shares[2].write_ns), (30, 60));
 }
 
 #[test]

@@ -320,12 +320,15 @@ fn a_program_goes_on_alone_when_its_supervisor_is_killed() {
     assert!(String::from_utf8_lossy(&outcome.stdout).contains("checksum"), "{:?}", outcome.stdout);
 }
 
+/// Waits in a shell until the program of its session runs, which takes a while on a busy machine.
+const RUNNING: &str = "until pgrep -s 0 -x plain_reader >/dev/null; do sleep 0.05; done";
+
 /// Signals to the program's group, as Ctrl-C sends them, end all of it in the way that the program would end.
 #[test]
 fn an_interrupt_ends_everything() {
     for signal in ["INT", "TERM", "HUP", "QUIT"] {
         let script = format!(
-            "setsid -w bash -c '(sleep 0.4; kill -{signal} 0) & exec {} data 100000 > /dev/null' ; echo status $?",
+            "setsid -w bash -c '({RUNNING}; sleep 0.4; kill -{signal} 0) & exec {} data 100000 > /dev/null' ; echo status $?",
             build("plain_reader").display()
         );
         let _ = Case::new(&format!("interrupt_{signal}"), ["bash", "-c", &script])
@@ -344,7 +347,7 @@ fn an_interrupt_ends_everything() {
 fn an_interrupt_of_the_whole_run_ends_it_with_the_signals_status() {
     for signal in ["INT", "TERM"] {
         let before = format!(
-            "setsid -w bash -c 'trap : {signal}; (sleep 0.5; kill -{signal} 0) & \"$@\"; s=$?; wait; exit $s' sh \"$@\""
+            "setsid -w bash -c 'trap : {signal}; ({RUNNING}; sleep 0.5; kill -{signal} 0) & \"$@\"; s=$?; wait; exit $s' sh \"$@\""
         );
         let _ = reader(&format!("interrupt_all_{signal}"), 100_000)
             .before(["bash", "-c", &before, "sh"])

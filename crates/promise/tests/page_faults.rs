@@ -309,6 +309,11 @@ fn speculation_takes_place_at_mapped_pages() {
     let _ = takes_place("takes_place_mapped", "hints_used", 100.0, || mapping("mapped_changes"));
 }
 
+#[test]
+fn speculation_takes_place_where_registers_hold_no_addresses() {
+    let _ = takes_place("takes_place_calls", "hints_used", 100.0, || mapping("mapped_calls"));
+}
+
 /// Where a value that was made up decides what follows, the speculation goes on from before it.
 #[test]
 fn speculators_carry_on_from_their_checkpoints() {

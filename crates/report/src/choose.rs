@@ -29,8 +29,10 @@ const CURVE_MIN: usize = 3;
 const ROWS_MAX: usize = 5000;
 const PANELS_MAX: usize = 24;
 const CATEGORIES_MAX: usize = 40;
+/// As many names as a heading has room for.
+const SUBJECTS_MAX: usize = 3;
 /// Metrics that tell by themselves what came of it, on however few sides they are.
-const VERDICTS: [&str; 3] = ["speedup", "overhead", "ratio"];
+const VERDICTS: [&str; 4] = ["speedup", "overhead", "ratio", "transactions"];
 
 /// What rows must have in common to be in one figure: metric, unit, and the kinds of the parts of their cases.
 pub(crate) type Shape = (String, String, Vec<(String, String)>);
@@ -67,7 +69,22 @@ pub(crate) fn figures<'a>(entries: &[Entry<'a>]) -> Vec<Figure> {
     let made = shown.into_iter().flat_map(|((metric, unit, _), group)| {
         by_tier(group).into_iter().filter_map(move |group| figure(metric, unit, &group))
     });
-    made.collect()
+    told_apart(made.collect())
+}
+
+/// Gives figures of one quantity the names of what they are of, where these are few.
+fn told_apart(mut figures: Vec<Figure>) -> Vec<Figure> {
+    let titles: Vec<String> = figures.iter().map(|figure| figure.title.clone()).collect();
+    for figure in &mut figures {
+        let subjects: BTreeSet<&str> =
+            figure.marks().map(|mark| mark.name.split(", ").next().unwrap_or_default()).collect();
+        let twice = titles.iter().filter(|title| **title == figure.title).count() > 1;
+        if twice && subjects.len() <= SUBJECTS_MAX {
+            figure.title =
+                format!("{}: {}", figure.title, subjects.into_iter().collect::<Vec<_>>().join(", "));
+        }
+    }
+    figures
 }
 
 /// What `row` has in common with the rows that it can be drawn with. `time/disk` is a part of `time`.
@@ -88,11 +105,7 @@ fn by_tier<'a>(group: &[Entry<'a>]) -> Vec<Vec<Entry<'a>>> {
         return vec![group.to_vec()];
     }
     let of = |tier| group.iter().filter(|entry| entry.row.tier == tier).copied().collect::<Vec<_>>();
-    [Tier::Hardware, Tier::Software, Tier::Simulated]
-        .into_iter()
-        .map(of)
-        .filter(|group| !group.is_empty())
-        .collect()
+    Tier::ALL.into_iter().map(of).filter(|group| !group.is_empty()).collect()
 }
 
 fn figure(metric: &str, unit: &str, entries: &[Entry]) -> Option<Figure> {
@@ -358,6 +371,19 @@ mod tests {
         let figures = figures_of(&rows);
         assert_eq!((figures[0].title.as_str(), figures[0].series.len()), ("Time", 2));
         assert_eq!(figures[0].marks().count(), 3);
+    }
+
+    #[test]
+    fn figures_of_one_quantity_have_the_names_of_what_they_are_of() {
+        let rows = [
+            ("page fault", "minor", 1.0),
+            ("page fault", "major", 9.0),
+            ("call", "4 KiB", 2.0),
+            ("call", "8 KiB", 3.0),
+        ];
+        let figures = figures_of(&rows.map(|(subject, case, value)| (subject, case, "cost", value)));
+        let titles: Vec<&str> = figures.iter().map(|figure| figure.title.as_str()).collect();
+        assert_eq!(titles, ["Cost: page fault", "Cost: call"]);
     }
 
     #[test]

@@ -96,7 +96,8 @@ pub struct Mark {
     pub range: (f64, f64),
     /// What was measured, and under which condition.
     pub name: String,
-    /// The value with all that it needs to be understood; appears under the pointer.
+    /// The value with all that it needs to be understood; appears under the pointer. Empty where the page's script
+    /// has it from where the link leads.
     pub note: String,
     /// Where a click leads, such as `#r12`.
     pub link: Option<String>,

@@ -29,6 +29,7 @@ impl Quantity {
             "B" => Self::Bytes,
             "1" => match metric {
                 "speedup" | "ratio" => Self::Factor,
+                "bytes" => Self::Bytes,
                 "output_identical" => Self::Flag,
                 "overhead" | "stall_removed" => Self::Share,
                 share if share.starts_with("share") => Self::Share,

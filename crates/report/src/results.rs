@@ -1,6 +1,6 @@
 //! Results that were read, and what is refused.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use forebay_meter::{Report, Row, SCHEMA};
 use serde::Deserialize;
@@ -52,39 +52,25 @@ pub enum Refusal {
     /// Which of the two is right cannot be told.
     #[error("'{file}' has the row {row} twice; leave one of them out, or measure again")]
     Twice { file: String, row: String },
-    /// Which of the two is right cannot be told.
-    #[error(
-        "'{file}' has the row {row}, which '{other}' has too; give one of them, or compare them: --compare"
-    )]
-    AlsoElsewhere { file: String, other: String, row: String },
 }
 
 impl Results {
     /// Takes in the text of a file: a report, or a list of them as [`json`](crate::json) writes it. A file that is
-    /// refused leaves nothing behind.
+    /// refused leaves nothing behind. Several may have measured the same; a row is there once in each.
     ///
     /// # Errors
-    /// It is not JSON, not results, of another schema, without rows, or has a row that is there already.
+    /// It is not JSON, not results, of another schema, without rows, or has a row twice.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), Refusal> {
-        let mut seen: HashMap<Key, &str> = HashMap::new();
-        for run in &self.runs {
-            seen.extend(run.report.rows.iter().map(|row| (key(row), run.file.as_str())));
-        }
         let reports = reports(file, text)?;
-        for row in reports.iter().flat_map(|report| &report.rows) {
+        let mut seen: HashSet<(usize, Key)> = HashSet::new();
+        let rows = reports.iter().enumerate();
+        for (run, row) in rows.flat_map(|(run, report)| report.rows.iter().map(move |row| (run, row))) {
             let named = || format!("'{}, {}, {}'", row.subject, row.case, row.metric);
             if !(row.min <= row.value && row.value <= row.max && row.runs > 0) {
                 return Err(Refusal::Impossible { file: file.into(), row: named() });
             }
-            match seen.insert(key(row), file) {
-                None => {}
-                Some(other) if other == file => {
-                    return Err(Refusal::Twice { file: file.into(), row: named() });
-                }
-                Some(other) => {
-                    let other = other.to_owned();
-                    return Err(Refusal::AlsoElsewhere { file: file.into(), other, row: named() });
-                }
+            if !seen.insert((run, key(row))) {
+                return Err(Refusal::Twice { file: file.into(), row: named() });
             }
         }
         self.runs.extend(reports.into_iter().map(|report| Run { file: file.into(), report }));
@@ -165,10 +151,13 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_there_once() {
+    fn a_row_is_there_once_in_each_run() {
         assert!(refused(&text(vec![row("a"), row("a")])).contains("row 'a, cloud/forebay, elapsed' twice"));
-        let other = refused(&text(vec![row("a"), row("ld")]));
-        assert!(other.contains("which 'other.json' has too") && other.contains("--compare"), "{other}");
+        let mut results = Results::default();
+        for file in ["a.json", "b.json"] {
+            results.add(file, &text(vec![row("a"), row("ld")])).unwrap();
+        }
+        assert_eq!(results.rows().count(), 4);
         let mut simulated = row("a");
         simulated.tier = forebay_meter::Tier::Simulated;
         Results::default().add("a.json", &text(vec![row("a"), simulated])).unwrap();

@@ -1,8 +1,10 @@
 //! Runs that belong together: of one command, with cases that are built alike, such as one experiment on several disks.
 
+use std::collections::HashSet;
+
 use crate::{
     choose::{self, Entry},
-    results::Results,
+    results::{Key, Results, key},
 };
 
 /// Runs that are shown together.
@@ -27,7 +29,12 @@ pub(crate) fn sections(results: &Results) -> Vec<Section<'_>> {
         number += rows.len();
         let options = options(&of.report.command);
         let kind = kind(&options, rows);
-        match sections.iter_mut().find(|(other, _)| *other == kind) {
+        // What was measured twice stands side by side, and not on top of each other.
+        let apart = |section: &Section| {
+            let measured: HashSet<Key> = section.entries.iter().map(|entry| key(entry.row)).collect();
+            rows.iter().all(|row| !measured.contains(&key(row)))
+        };
+        match sections.iter_mut().find(|(other, section)| *other == kind && apart(section)) {
             Some((_, section)) => {
                 section.runs.push(run);
                 section.entries.extend(entries);
@@ -38,10 +45,20 @@ pub(crate) fn sections(results: &Results) -> Vec<Section<'_>> {
             }
         }
     }
-    sections
-        .into_iter()
-        .map(|(_, section)| Section { title: title(results, &section.runs), ..section })
-        .collect()
+    let titles: Vec<String> = sections.iter().map(|(_, section)| title(results, &section.runs)).collect();
+    let named = |title: &String, run: usize| {
+        let alone = titles.iter().filter(|other| *other == title).count() == 1;
+        if alone { title.clone() } else { format!("{title}, {}", origin(results, run)) }
+    };
+    let named: Vec<String> =
+        sections.iter().zip(&titles).map(|((_, section), title)| named(title, section.runs[0])).collect();
+    let titled = sections.into_iter().zip(named);
+    titled.map(|((_, section), title)| Section { title, ..section }).collect()
+}
+
+/// What tells a run from another of the same command.
+fn origin(results: &Results, run: usize) -> String {
+    format!("run {} at {}", run + 1, results.runs[run].report.revision)
 }
 
 /// Words before the first option, and the most frequent build of the cases.
@@ -120,6 +137,21 @@ mod tests {
         ];
         assert_eq!(told, expected);
         assert_eq!(sections[0].entries.iter().map(|entry| entry.number).collect::<Vec<_>>(), [0, 2]);
+    }
+
+    #[test]
+    fn runs_that_measured_the_same_are_sections_of_their_own_and_named() {
+        let text = |revision: &str| {
+            let rows = vec![Row::once("ld", "cloud/forebay", "elapsed", "s", 1.0)];
+            serde_json::to_string(&Report::new(revision, "forebay evaluate overhead", rows)).unwrap()
+        };
+        let mut results = Results::default();
+        results.add("a.json", &text("abc")).unwrap();
+        results.add("b.json", &text("def")).unwrap();
+        let sections = sections(&results);
+        let titles: Vec<&str> = sections.iter().map(|section| section.title.as_str()).collect();
+        assert_eq!(titles, ["evaluate overhead, run 1 at abc", "evaluate overhead, run 2 at def"]);
+        assert_eq!(sections[1].entries[0].number, 1);
     }
 
     #[test]

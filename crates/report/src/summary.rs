@@ -49,8 +49,30 @@ pub(crate) fn headlines(section: &Section, figures: &[Figure]) -> Vec<Markup> {
     if sentences.is_empty() {
         sentences.extend(figures.first().and_then(extremes));
     }
+    sentences.extend(limits(&section.entries));
     sentences.extend(identical(&section.entries));
     sentences
+}
+
+/// What limits servers, and in how many conditions.
+fn limits(entries: &[Entry]) -> Option<Markup> {
+    let mut by_limit: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
+    for entry in entries {
+        if let Some(limit) = entry.row.metric.strip_prefix("limit/") {
+            by_limit.entry(limit).or_default().push(entry);
+        }
+    }
+    let mut limits: Vec<(&str, Vec<&Entry>)> = by_limit.into_iter().collect();
+    limits.sort_by_key(|(_, conditions)| std::cmp::Reverse(conditions.len()));
+    (!limits.is_empty()).then(|| html! {
+        "Limited by: "
+        @for (number, (limit, conditions)) in limits.iter().enumerate() {
+            @if number > 0 { "; " }
+            strong { (limit) } " in " (counted(conditions.len(), "condition", "conditions")) " (first "
+            a href={ "#r" (conditions[0].number) } { (conditions[0].row.subject) ", " (conditions[0].row.case) } ")"
+        }
+        "."
+    })
 }
 
 fn faster_and_slower(figure: &Figure) -> Option<Markup> {

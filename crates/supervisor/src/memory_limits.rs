@@ -4,11 +4,12 @@
 use std::{
     fs::{self, File},
     io::Read,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
 };
 
+use forebay_groups as groups;
 use forebay_speculation::channel::{Header, MEMORY_ENOUGH, MEMORY_SHORT};
 
 /// Until it is known.
@@ -48,7 +49,7 @@ impl MemoryLimits {
             return;
         }
         if self.looked.is_none() {
-            self.groups = groups();
+            self.groups = groups::own();
             self.pressure = self.groups.first().map(|group| group.join("memory.pressure"));
             if !self.pressure.as_ref().is_some_and(|file| file.exists()) {
                 self.pressure = Some("/proc/pressure/memory".into());
@@ -56,7 +57,7 @@ impl MemoryLimits {
         }
         self.look_at_pressure(header);
         self.looked = Some(Instant::now());
-        let allowed = self.groups.iter().filter_map(|group| limit_bytes(group)).min();
+        let allowed = self.groups.iter().filter_map(|group| groups::limit_bytes(group)).min();
         let share = available_bytes().into_iter().chain(allowed).min().map(|bytes| bytes / SHARE);
         if let Some(share) = share {
             header.horizon_bytes.store(share.min(HORIZON_BYTES_MAX), Relaxed);
@@ -91,10 +92,8 @@ fn waited_us(pressure: &str) -> Option<u64> {
 /// Whether this process is in a control group of memory.
 #[must_use]
 pub fn has_memory_group() -> bool {
-    let controls = |group: &PathBuf| {
-        ["memory.max", "memory.limit_in_bytes"].iter().any(|name| group.join(name).exists())
-    };
-    groups().iter().any(controls)
+    let controls = |group: &PathBuf| groups::LIMITS.iter().any(|name| group.join(name).exists());
+    groups::own().iter().any(controls)
 }
 
 /// Memory that the machine could give to programs.
@@ -108,114 +107,15 @@ fn available_bytes() -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// Folders of the control group of memory that this process is in, and of those around it.
-fn groups() -> Vec<PathBuf> {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    groups_of(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
-}
-
-fn groups_of(membership: &str, mounts: &str) -> Vec<PathBuf> {
-    let mut found = vec![];
-    for line in membership.lines() {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
-        let (kind, option) = match controllers {
-            "" => ("cgroup2", None),
-            list if list.split(',').any(|controller| controller == "memory") => ("cgroup", Some("memory")),
-            _ => continue,
-        };
-        let Some((root, mounted_at)) = mounts.lines().find_map(|mount| mount_of(mount, kind, option)) else {
-            continue;
-        };
-        // In a container the mount may show a part of the tree only.
-        let below = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
-        let folder = Path::new(mounted_at).join(below);
-        found.extend(
-            folder.ancestors().take_while(|folder| folder.starts_with(mounted_at)).map(Path::to_owned),
-        );
-    }
-    found
-}
-
-/// Root and mount point, from a line of mountinfo, if it is of this kind.
-fn mount_of<'a>(line: &'a str, kind: &str, option: Option<&str>) -> Option<(&'a str, &'a str)> {
-    let (mount, file_system) = line.split_once(" - ")?;
-    let mut of_system = file_system.split(' ');
-    let same = of_system.next() == Some(kind)
-        && option.is_none_or(|option| {
-            of_system.nth(1).is_some_and(|options| options.split(',').any(|word| word == option))
-        });
-    let mut words = mount.split(' ').skip(3);
-    let place = (words.next()?, words.next()?);
-    same.then_some(place)
-}
-
-/// What the group may use, by either version's file; `None` where there is no limit.
-fn limit_bytes(group: &Path) -> Option<u64> {
-    ["memory.max", "memory.high", "memory.limit_in_bytes"]
-        .iter()
-        .filter_map(|name| fs::read_to_string(group.join(name)).ok()?.trim().parse().ok())
-        .min()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const BOTH: &str = "4:memory:/a/b\n9:name=systemd:/x\n0::/c\n";
-    const MOUNTS: &str = "\
-        31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
-        32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
-        35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory\n\
-        41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
 
     #[test]
     fn pressure_is_read_as_the_kernel_tells_it() {
         let text = "some avg10=0.12 avg60=0.00 avg300=0.00 total=4711\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=42\n";
         assert_eq!(waited_us(text), Some(4711));
         assert_eq!(waited_us(""), None);
-    }
-
-    #[test]
-    fn groups_of_either_version_are_found_with_those_around_them() {
-        let found = groups_of(BOTH, MOUNTS);
-        let expected = [
-            "/sys/fs/cgroup/memory/a/b",
-            "/sys/fs/cgroup/memory/a",
-            "/sys/fs/cgroup/memory",
-            "/sys/fs/cgroup/unified/c",
-            "/sys/fs/cgroup/unified",
-        ];
-        assert_eq!(found, expected.map(PathBuf::from));
-    }
-
-    #[test]
-    fn a_mount_may_show_a_part_of_the_tree() {
-        let mounts = "35 31 0:32 /docker/7 /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
-        let found = groups_of("4:memory:/docker/7/inner\n", mounts);
-        assert_eq!(found[0], Path::new("/sys/fs/cgroup/memory/inner"));
-        assert_eq!(groups_of("4:memory:/\n", mounts), [PathBuf::from("/sys/fs/cgroup/memory")]);
-    }
-
-    #[test]
-    fn without_groups_nothing_is_found() {
-        assert!(groups_of("", MOUNTS).is_empty());
-        assert!(groups_of(BOTH, "").is_empty());
-        assert!(groups_of("nonsense", "nonsense").is_empty());
-    }
-
-    #[test]
-    fn limits_of_both_versions_are_read() {
-        let folder = std::env::temp_dir().join(format!("forebay-limits-{}", std::process::id()));
-        fs::create_dir(&folder).unwrap();
-        assert_eq!(limit_bytes(&folder), None);
-        fs::write(folder.join("memory.max"), "max\n").unwrap();
-        assert_eq!(limit_bytes(&folder), None);
-        fs::write(folder.join("memory.high"), "1048576\n").unwrap();
-        assert_eq!(limit_bytes(&folder), Some(1 << 20));
-        fs::write(folder.join("memory.limit_in_bytes"), "4096\n").unwrap();
-        assert_eq!(limit_bytes(&folder), Some(4096));
-        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::process::Command;
+use std::time::Duration;
 
 use forebay_testkit::cold::{self, Extent};
 use forebay_testkit::{Profile, SlowDisk};
@@ -33,6 +34,11 @@ fn what_a_program_has_mapped_stays_and_is_reported() {
     let program = disk.mount_point().join("sleep");
     fs::copy("/bin/sleep", &program).unwrap();
     let mut running = Command::new(&program).arg("60").spawn().unwrap();
+    // On a busy machine it may not have begun yet.
+    let stat = format!("/proc/{}/stat", running.id());
+    while !fs::read_to_string(&stat).unwrap().contains(") S ") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let report = cold::evict(&[&program], Extent::Data).unwrap();
     running.kill().unwrap();
     running.wait().unwrap();

@@ -92,6 +92,41 @@ impl Array {
         }
     }
 
+    /// Where these parts are, one after the other: without a division for each.
+    ///
+    /// # Panics
+    /// There are not so many.
+    pub fn places(&self, parts: Range<usize>) -> impl Iterator<Item = Place> + use<> {
+        assert!(parts.start <= parts.end && parts.end <= self.count, "parts {parts:?} of {}", self.count);
+        let array = *self;
+        let start = parts.start * array.bytes;
+        let mut index = start / array.minipage_bytes;
+        let mut inside = start % array.minipage_bytes;
+        // Behind the last part there may be none.
+        let mut minipage = array.minipage(index);
+        let last_view = array.per_page.saturating_sub(1);
+        parts.map(move |_| {
+            while inside >= array.minipage_bytes {
+                inside -= array.minipage_bytes;
+                index += 1;
+                if minipage.view < last_view {
+                    minipage.view += 1;
+                    minipage.offset += array.stride();
+                } else {
+                    minipage = array.minipage(index);
+                }
+            }
+            let offset = minipage.offset + inside;
+            inside += array.bytes;
+            Place { offset, bytes: array.bytes, view: minipage.view }
+        })
+    }
+
+    /// From one minipage to the next on its page.
+    const fn stride(&self) -> usize {
+        self.minipage_bytes.next_multiple_of(ALIGNMENT)
+    }
+
     /// Where the `index`th minipage is.
     fn minipage(&self, index: usize) -> Place {
         let bytes = self.minipage_bytes;
@@ -99,7 +134,7 @@ impl Array {
             Some(page) => (self.page + page, index % self.per_page),
             None => (self.page + index * bytes.div_ceil(PAGE_BYTES), 0),
         };
-        Place { offset: page * PAGE_BYTES + view * bytes.next_multiple_of(ALIGNMENT), bytes, view }
+        Place { offset: page * PAGE_BYTES + view * self.stride(), bytes, view }
     }
 }
 

@@ -14,6 +14,8 @@
 //! A [`layout::Layout`] says which part of the object is used through which view, for parts smaller than a page.
 //! [`fault::serve`] has a function called in the thread that touched what it may not.
 //!
+//! [`Words`] are memory for measurements, apart from all that.
+//!
 //! # Safety
 //!
 //! Memory that others write is never a reference: these types hand out addresses. Whoever reads and writes there says why
@@ -26,11 +28,13 @@ mod object;
 mod protection;
 mod scan;
 mod views;
+mod words;
 
-pub use object::{Object, free_bytes};
+pub use object::{Object, free_bytes, free_swap_bytes};
 pub use protection::{Allowed, Mprotect, Protection, UserFaults, protection};
 pub use scan::{Element, Through};
 pub use views::Views;
+pub use words::{HUGE_PAGE_BYTES, Pages, Words};
 
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;
@@ -55,6 +59,14 @@ pub enum Error {
         bytes: usize,
         /// Where they had to be.
         at: Option<usize>,
+        /// What the kernel says.
+        source: std::io::Error,
+    },
+    /// No memory to measure.
+    #[error("cannot map {bytes} bytes of memory: {source}")]
+    Words {
+        /// That was asked for.
+        bytes: usize,
         /// What the kernel says.
         source: std::io::Error,
     },

@@ -11,12 +11,19 @@ use crate::{Error, PAGE_BYTES};
 /// refused: other processes would be killed for it.
 #[must_use]
 pub fn free_bytes() -> Option<u64> {
+    Some(told("MemAvailable:")? + free_swap_bytes()?)
+}
+
+/// Bytes of swap that nothing is in.
+#[must_use]
+pub fn free_swap_bytes() -> Option<u64> {
+    told("SwapFree:")
+}
+
+fn told(name: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let field = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim_start_matches(':').trim().strip_suffix(" kB")?.parse::<u64>().ok()
-    };
-    Some((field("MemAvailable")? + field("SwapFree")?) << 10)
+    let kilobytes = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"))?;
+    Some(kilobytes.parse::<u64>().ok()? << 10)
 }
 
 /// A memory object, all of whose pages exist. It is gone with its last descriptor and mapping.

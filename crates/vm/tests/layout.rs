@@ -52,6 +52,10 @@ proptest! {
                             prop_assert!(place.offset + bytes <= last.offset + last.bytes);
                             prop_assert_eq!((place.view, place.bytes), (first.view, bytes));
                         }
+                        for first in [0, count / 3, count] {
+                            let one_by_one = (first..count).map(|index| array.place(index));
+                            prop_assert!(array.places(first..count).eq(one_by_one));
+                        }
                         let starts = (0..count).map(|index| array.place(index).offset);
                         prop_assert!(starts.collect::<Vec<_>>().windows(2).all(|two| two[0] + bytes <= two[1]));
                         live.extend(array.first..array.first + array.minipages as u32);

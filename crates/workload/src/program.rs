@@ -42,7 +42,7 @@ impl Program {
     /// One host's part, between two barriers.
     pub(crate) fn parallel(&self, share: Share) -> Result<Report, Error> {
         let granularity = if share.pages { Granularity::Page } else { Granularity::Fine };
-        let host = join_pinned(self.shared_bytes(share.views) + ASIDE_BYTES, share.views, granularity)?;
+        let host = join_pinned(self.shared_bytes(share.views), share.views, granularity)?;
         let mut report = Report::new(host.rank());
         host.barrier()?;
         let _ = host.take_usage();
@@ -55,7 +55,11 @@ impl Program {
         Ok(report)
     }
 
-    fn compute(&self, host: &Host, report: &mut Report) -> Result<(), Error> {
+    /// One host's part, of which the result goes into the report.
+    ///
+    /// # Errors
+    /// Memory cannot be shared, or a host has gone.
+    pub fn compute(&self, host: &Host, report: &mut Report) -> Result<(), Error> {
         match *self {
             Self::Sor { rows, columns, iterations } => {
                 let outcome = sor::parallel(host, &sor::Parameters { rows, columns, iterations })?;
@@ -70,8 +74,8 @@ impl Program {
                 report.energies = vec![outcome.energy_before, outcome.energy];
             }
             Self::Lu { blocks, block } => {
-                let outcome = lu::parallel(host, &lu::Parameters { blocks, block })?;
-                report.result = format!("{:x}", outcome.checksum);
+                let factors = lu::parallel(host, &lu::Parameters { blocks, block })?;
+                report.result = format!("{:x}", factors.checksum);
             }
             Self::Tsp { cities, level, seed } => {
                 let outcome = tsp::parallel(host, &tsp::Parameters { cities, level, seed })?;
@@ -109,13 +113,14 @@ impl Program {
         report
     }
 
-    /// What its rows take in so many views. Where those are few, pages hold few rows.
-    fn shared_bytes(&self, views: usize) -> usize {
+    /// Shared memory that it needs in so many views. Where those are few, pages hold few rows.
+    #[must_use]
+    pub fn shared_bytes(&self, views: usize) -> usize {
         let rows = |count: usize, bytes: usize| {
             let on_page = (4096 / bytes.max(16)).clamp(1, views.max(1));
             count.div_ceil(on_page) * bytes.next_multiple_of(4096) + 4096
         };
-        match *self {
+        let own = match *self {
             Self::Sor { rows: count, columns, .. } => 2 * rows(count + 2, 4 * columns),
             Self::Is { values_log2, .. } => 4096 * 64 + (8 << values_log2),
             Self::Water { side, chunk, .. } => {
@@ -125,6 +130,7 @@ impl Program {
             Self::Tsp { cities, level, .. } => {
                 rows((1..level).map(|visited| cities.saturating_sub(visited)).product(), 16)
             }
-        }
+        };
+        own + ASIDE_BYTES
     }
 }

@@ -120,7 +120,11 @@ impl Outcome {
         for level in &self.levels {
             let case = format!("{}/{} molecules", self.transport, level.chunk);
             for (name, series) in level.measured.iter() {
-                let unit = if name == "elapsed" { "s" } else { "1" };
+                let unit = match name {
+                    "elapsed" => "s",
+                    "bytes" => "B",
+                    _ => "1",
+                };
                 rows.extend(
                     series.spread().map(|spread| Row::of("water", &case, metric(name), unit, spread)),
                 );

@@ -27,6 +27,8 @@ pub enum Size {
     Full,
     /// Some hundredths of a second.
     Quick,
+    /// Some tenths of a second on one host, in memory small enough for a thousand within one process.
+    Thousand,
 }
 
 /// What was computed may differ by so much where sums are added up in another order.
@@ -48,17 +50,22 @@ impl Kernel {
     }
 
     /// The program with its parameters.
-    pub(super) const fn program(self, size: Size) -> Program {
+    pub(crate) const fn program(self, size: Size) -> Program {
         match (self, size) {
             (Self::Sor, Size::Full) => Program::Sor { rows: 4_096, columns: 1_024, iterations: 1_000 },
             (Self::Sor, Size::Quick) => Program::Sor { rows: 64, columns: 1_024, iterations: 20 },
+            (Self::Sor, Size::Thousand) => Program::Sor { rows: 4_096, columns: 128, iterations: 50 },
             (Self::Is, Size::Full) => Program::Is { keys_log2: 23, values_log2: 9, iterations: 400 },
             (Self::Is, Size::Quick) => Program::Is { keys_log2: 16, values_log2: 9, iterations: 10 },
+            (Self::Is, Size::Thousand) => Program::Is { keys_log2: 23, values_log2: 9, iterations: 4 },
             (Self::Water, Size::Full) => Program::Water { side: 14, steps: 100, chunk: 64 },
             (Self::Water, Size::Quick) => Program::Water { side: 5, steps: 4, chunk: 4 },
+            (Self::Water, Size::Thousand) => Program::Water { side: 10, steps: 2, chunk: 4 },
             (Self::Lu, Size::Full) => Program::Lu { blocks: 72, block: 48 },
             (Self::Lu, Size::Quick) => Program::Lu { blocks: 8, block: 16 },
+            (Self::Lu, Size::Thousand) => Program::Lu { blocks: 32, block: 32 },
             (Self::Tsp, Size::Full) => Program::Tsp { cities: 18, level: 4, seed: 1 },
+            (Self::Tsp, Size::Thousand) => Program::Tsp { cities: 15, level: 4, seed: 1 },
             (Self::Tsp, Size::Quick) => Program::Tsp { cities: 10, level: 4, seed: 1 },
         }
     }

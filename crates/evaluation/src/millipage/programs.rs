@@ -267,7 +267,12 @@ impl Outcome {
                 for (name, series) in side.measured.iter() {
                     let is_time =
                         name == "service" || ACTIVITIES.iter().any(|(_, activity)| *activity == name);
-                    add(&case, &metric(name), if is_time { "s" } else { "1" }, series);
+                    let unit = match name {
+                        "bytes" => "B",
+                        _ if is_time => "s",
+                        _ => "1",
+                    };
+                    add(&case, &metric(name), unit, series);
                 }
                 let is_right = [f64::from(u8::from(side.is_right))].into_iter().collect();
                 add(&case, "right", "1", &is_right);

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use forebay_millipage::{Host, Placement};
-use forebay_projection::{Costs, Network};
+use forebay_projection::{Costs, Event, Network};
 use forebay_vm::{Allowed, Object, PAGE_BYTES, Views, protection};
 
 use super::on_each;
@@ -46,9 +46,11 @@ pub fn measure() -> Result<Calibration, Error> {
     })?;
     let message_ns = (stream_ns - protect_ns).max(0.0) / 3.0;
     let waking_ns = (own_fault_ns - protect_ns - message_ns).max(0.0);
+    // What a trace has among what was computed, a projection must not add.
+    let added_ns = (waking_ns - recorded_of_a_fault_ns()?).max(0.0);
     let costs = Costs {
-        trap_ns: (waking_ns / 2.0) as u64,
-        wake_ns: (waking_ns / 2.0) as u64,
+        trap_ns: (added_ns / 2.0) as u64,
+        wake_ns: (added_ns / 2.0) as u64,
         protect_ns: protect_ns as u64,
         receive_ns: message_ns as u64,
         send_ns: message_ns as u64,
@@ -64,6 +66,27 @@ pub fn measure() -> Result<Calibration, Error> {
     let on_hosts_ns = waking_ns + 5.0 * message_ns + 2.0 * protect_ns;
     let latency_ns = ((fetch_ns - on_hosts_ns) / 2.0).max(0.0) as u64;
     Ok(Calibration { costs, local: Network { latency_ns, bytes_per_second: LOCAL_BYTES_PER_SECOND } })
+}
+
+/// What a recording takes for computing of a fault: the way into its handler and back out of it.
+fn recorded_of_a_fault_ns() -> Result<f64, Error> {
+    let value = || {
+        let each = on_each(1, 1 << 20, |host| {
+            let rows = host.rows::<u64>(TIMES, ROW_BYTES / size_of::<u64>(), Placement::Copies)?;
+            host.barrier()?;
+            host.record(8 * TIMES);
+            (0..TIMES).for_each(|index| rows.row(index).set(0, 1));
+            let trace = host.trace()?;
+            host.barrier()?;
+            let computed = trace.hosts[0].iter().map(|event| match event {
+                Event::Compute(nanoseconds) => *nanoseconds,
+                _ => 0,
+            });
+            Ok::<_, forebay_millipage::Error>(computed.sum::<u64>() as f64 / TIMES as f64)
+        })?;
+        Ok(each.into_iter().sum())
+    };
+    (0..VALUES).map(|_| value()).collect::<Result<Series, Error>>().map(|series| series.median())
 }
 
 /// To allow a page, and to forbid it.
@@ -99,7 +122,7 @@ fn median_ns(
             act(host, &rows)?;
             let taken_ns = each_ns(begun);
             host.barrier()?;
-            Ok(taken_ns)
+            Ok::<_, forebay_millipage::Error>(taken_ns)
         })?;
         Ok(each.into_iter().fold(0.0, f64::max))
     };

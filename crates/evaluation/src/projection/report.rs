@@ -3,15 +3,12 @@
 use forebay_meter::{Row, Tier};
 use forebay_projection::Projection;
 
-use super::{Cell, MEASURED_HOSTS, Outcome};
+use super::{Cell, MEASURED_HOSTS, Outcome, Projected};
 use crate::metric;
 use crate::statistics::Series;
 use crate::table::{mebibytes, render, seconds, times};
 
-const SUBJECT: &str = "relaxation";
-
-const NOTE: &str = "PROJECTED, not measured: a relaxation of a grid, recorded here with as many hosts within one process, \
-                    run again in simulated time by what faults and messages take here. What one host reads or writes without \
+const NOTE: &str = "PROJECTED, not measured: programs recorded here with as many hosts within one process, run again in simulated time by what faults and messages take here. What one host reads or writes without \
                     a fault in the recording it is taken to have then too; a processor each for host and progress thread. \
                     Shares are of the time of all hosts; service is the progress threads', beside it.";
 
@@ -21,7 +18,7 @@ impl Cell {
     }
 }
 
-impl Outcome {
+impl Projected {
     /// Projected over measured less one, of two hosts, run by run: 0.1 is ten per cent too long.
     pub fn error(&self) -> Series {
         self.projected_s.per_round_difference(&self.measured_s).per_round_ratio(&self.measured_s)
@@ -32,9 +29,9 @@ impl Outcome {
     }
 
     /// Times, speedups and where time goes; how far off the projection was where it could be checked; what was left out.
-    pub fn table(&self) -> String {
+    fn table(&self) -> String {
         let header = [
-            "projected",
+            self.kernel.name(),
             "latency",
             "elapsed",
             "speedup",
@@ -66,17 +63,8 @@ impl Outcome {
             low * 100.0,
             high * 100.0
         );
-        let nanoseconds = |nanoseconds: u64| format!("{:.1} us", nanoseconds as f64 / 1e3);
-        let costs = format!(
-            "Costs: trap {}, wake {}, protection {}, message taken or sent {}, call {}.",
-            nanoseconds(self.costs.trap_ns),
-            nanoseconds(self.costs.wake_ns),
-            nanoseconds(self.costs.protect_ns),
-            nanoseconds(self.costs.receive_ns),
-            nanoseconds(self.costs.call_ns)
-        );
         let table = render(&header, [alone].into_iter().chain(cells));
-        let mut parts = vec![NOTE.to_owned(), table, costs, checked];
+        let mut parts = vec![table, checked];
         parts.extend(self.refused.iter().map(|why| format!("Left out: {why}")));
         parts.join("\n\n")
     }
@@ -93,7 +81,7 @@ impl Outcome {
     }
 
     /// Rows by the result schema, those of the tier `simulated` projected, cases named `HOSTS/LATENCY`.
-    pub fn rows(&self) -> Vec<Row> {
+    fn rows(&self) -> Vec<Row> {
         let projected = |case: &str, projection: &Projection| {
             let mut figures = vec![
                 (metric::ELAPSED, "s", elapsed_s(projection)),
@@ -104,7 +92,7 @@ impl Outcome {
                 ("competing_requests", "1", projection.counts.competing_requests as f64),
             ];
             figures.extend(shares(projection).map(|(name, share)| (name, "1", share)));
-            let row = |(metric, unit, value)| Row::once(SUBJECT, case, metric, unit, value);
+            let row = |(metric, unit, value)| Row::once(self.kernel.name(), case, metric, unit, value);
             figures.into_iter().map(row).map(|row| row.with_tier(Tier::Simulated)).collect::<Vec<_>>()
         };
         let mut rows = projected("1 host", &self.alone);
@@ -115,10 +103,33 @@ impl Outcome {
             ("elapsed_projected", "s", &self.projected_s, Tier::Simulated),
             ("projection_error", "1", &self.error(), Tier::Simulated),
         ] {
-            let row = series.spread().map(|spread| Row::of(SUBJECT, &checked, metric, unit, spread));
+            let row =
+                series.spread().map(|spread| Row::of(self.kernel.name(), &checked, metric, unit, spread));
             rows.extend(row.map(|row| row.with_tier(tier)));
         }
         rows
+    }
+}
+
+impl Outcome {
+    /// What each program would do, and by what costs.
+    pub fn table(&self) -> String {
+        let nanoseconds = |nanoseconds: u64| format!("{:.1} us", nanoseconds as f64 / 1e3);
+        let costs = format!(
+            "Costs: trap {}, wake {}, protection {}, message taken or sent {}, call {}.",
+            nanoseconds(self.costs.trap_ns),
+            nanoseconds(self.costs.wake_ns),
+            nanoseconds(self.costs.protect_ns),
+            nanoseconds(self.costs.receive_ns),
+            nanoseconds(self.costs.call_ns)
+        );
+        let programs = self.programs.iter().map(Projected::table);
+        [NOTE.to_owned(), costs].into_iter().chain(programs).collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// Rows by the result schema, subjects the programs.
+    pub fn rows(&self) -> Vec<Row> {
+        self.programs.iter().flat_map(Projected::rows).collect()
     }
 }
 

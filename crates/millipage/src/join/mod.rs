@@ -8,7 +8,7 @@ mod terms;
 use std::{slice, sync::Arc, time::Duration};
 
 use forebay_rendezvous::environment;
-use forebay_vm::{Object, Views, free_bytes, layout::VIEWS_MAX};
+use forebay_vm::{Object, Views, free_bytes, free_swap_bytes, layout::VIEWS_MAX};
 use meeting::variable;
 use terms::Terms;
 
@@ -35,8 +35,12 @@ const ATTEMPTS: usize = 16;
 /// The memory is at the same address on all hosts, so pointers into it can be shared.
 ///
 /// A host that is lost, be it that it ended, is stopped or cannot be reached (for 5 seconds, or as many as
-/// `FOREBAY_SHARE_SILENCE` says), ends the job: calls that wait return [`Error::Lost`]. A process that does not learn of it from a call within another second, or has a
-/// thread in a fault that can never be served, says so on standard error, and ends with status [`crate::EXIT_LOST`].
+/// `FOREBAY_SHARE_SILENCE` says), ends the job: calls that wait return [`Error::Lost`]. A process that does not learn of it
+/// from a call within another second, or has a thread in a fault that can never be served, says so on standard error, and ends
+/// with status [`crate::EXIT_LOST`].
+///
+/// The calling thread, and threads and processes that it starts from then on, are scheduled as `SCHED_BATCH` where they were
+/// ordinary ones: they have as much of the processor, but do not interrupt the thread that serves other hosts.
 ///
 /// # Errors
 /// The hosts were not started alike, one of them cannot join, or they do not come together within two minutes; then all
@@ -86,7 +90,9 @@ pub fn wire() -> Result<Wire, Error> {
 
 /// The memory object, if there is memory for those of all hosts `here`.
 fn memory(terms: &Terms, here: usize) -> Result<Object, Error> {
-    let free = free_bytes();
+    // What a group is short of can be swapped too.
+    let of_group = forebay_groups::free_bytes().map(|bytes| bytes + free_swap_bytes().unwrap_or(0));
+    let free = free_bytes().into_iter().chain(of_group).min();
     let wanted = (terms.bytes as u64).saturating_mul(here as u64);
     if free.is_some_and(|free| wanted > free) {
         return Err(Error::Full { hosts: here, bytes: terms.bytes, free: free.unwrap_or(0) });

@@ -1,4 +1,5 @@
 //! Hosts that are processes: the example `sharing`, with a table to meet at.
+#![allow(dead_code)]
 
 use std::{
     fs,

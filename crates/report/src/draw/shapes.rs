@@ -106,10 +106,11 @@ pub(super) fn points_text(points: impl Iterator<Item = (f64, f64)>) -> String {
     text
 }
 
-/// `drawn` with the note of `mark` under the pointer, and its link where `linked`.
+/// `drawn` with the note of `mark` under the pointer, and its link where `linked`. One without a note has it from where the link leads.
 pub(super) fn with_note(mark: &Mark, linked: bool, drawn: Markup) -> Markup {
     let note = html! { title { (mark.name) ": " (mark.note) } };
     match mark.link.as_deref().filter(|_| linked) {
+        Some(link) if mark.note.is_empty() => html! { a href=(link) { (drawn) } },
         Some(link) => html! { a href=(link) { (note) (drawn) } },
         None => html! { g { (note) (drawn) } },
     }

@@ -1,52 +1,16 @@
 //! Tables whose columns sort by a click, where there is script; without it they are tables.
 
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 
-use super::run_link;
 use crate::{
     choose::told,
     compare::{Change, Comparison},
     figure::{Axis, Figure, Mark, Plot},
     quantity::Quantity,
-    results::Results,
-    section::Section,
 };
 
 /// Tables with more rows than this can be searched.
 const LONG: usize = 25;
-
-/// Every row of `section`; here the links of all numbers lead.
-pub(super) fn rows(results: &Results, section: &Section) -> Markup {
-    let mut runs = Vec::new();
-    for run in &section.runs {
-        runs.extend(results.runs[*run].report.rows.iter().map(|_| *run));
-    }
-    let body = html! {
-        @for (entry, run) in section.entries.iter().zip(runs) {
-            @let row = entry.row;
-            @let quantity = Quantity::of(&row.metric, &row.unit);
-            tr id={ "r" (entry.number) } {
-                td { (row.subject) } td { (row.case) } td { (row.metric) }
-                (number(row.value, &quantity)) (number(row.min, &quantity)) (number(row.max, &quantity))
-                td.n data-v=(row.runs) { (row.runs) }
-                td { a href={ "#" (row.tier.to_string()) } { (row.tier.to_string()) } }
-                td { (run_link(run)) }
-            }
-        }
-    };
-    let heads = [
-        ("subject", false),
-        ("case", false),
-        ("metric", false),
-        ("median", true),
-        ("least", true),
-        ("largest", true),
-        ("runs", true),
-        ("tier", false),
-        ("source", false),
-    ];
-    table(&heads, section.entries.len(), &body)
-}
 
 /// The numbers that `figure` shows, each leading to its row.
 pub(super) fn figure(figure: &Figure) -> Markup {
@@ -89,7 +53,7 @@ pub(super) fn figure(figure: &Figure) -> Markup {
                 @for mark in marks {
                     @match mark {
                         Some(mark) => {
-                            td.n data-v=(mark.value) { a href=[&mark.link] title=(mark.note) { (figure.quantity.show(mark.value)) } }
+                            td data-v=(sorted_by(mark.value)) { a href=[&mark.link] { (figure.quantity.show(mark.value)) } }
                             @if single { (number(mark.range.0, &figure.quantity)) (number(mark.range.1, &figure.quantity)) }
                         },
                         None => { td.n { "-" } @if single { td.n { "-" } td.n { "-" } } },
@@ -142,13 +106,13 @@ fn change_line(place: usize, change: &Change) -> Markup {
     html! {
         tr id={ "r" (place) } {
             td { (before.subject) } td { (before.case) } td { (before.metric) }
-            td.n data-v=(before.value) title=(told(before, &quantity)) { (quantity.show(before.value)) }
-            td.n data-v=(after.value) title=(told(after, &quantity)) { (quantity.show(after.value)) }
+            td data-v=(sorted_by(before.value)) title=(told(before, &quantity)) { (quantity.show(before.value)) }
+            td data-v=(sorted_by(after.value)) title=(told(after, &quantity)) { (quantity.show(after.value)) }
             @match ratio {
                 Some(ratio) => {
-                    td.n data-v=(ratio.value) { (show(ratio.value)) }
-                    td data-v=(ratio.low) { (show(ratio.low)) " to " (show(ratio.high)) }
-                    td.n data-v=(ratio.confidence) { (Quantity::Share.show(ratio.confidence)) }
+                    td data-v=(sorted_by(ratio.value)) { (show(ratio.value)) }
+                    td data-v=(sorted_by(ratio.low)) { (show(ratio.low)) " to " (show(ratio.high)) }
+                    td data-v=(sorted_by(ratio.confidence)) { (Quantity::Share.show(ratio.confidence)) }
                 },
                 None => { td.n { "-" } td { "-" } td.n { "-" } },
             }
@@ -164,11 +128,19 @@ fn change_line(place: usize, change: &Change) -> Markup {
 }
 
 fn number(value: f64, quantity: &Quantity) -> Markup {
-    html! { td.n data-v=(value) { (quantity.show(value)) } }
+    html! { td data-v=(sorted_by(value)) { (quantity.show(value)) } }
+}
+
+/// Enough of a value to sort by: a page has thousands.
+fn sorted_by(value: f64) -> String {
+    let short = format!("{value:.5e}");
+    short.parse::<f64>().map_or(short, |value| value.to_string())
 }
 
 fn table(heads: &[(&str, bool)], rows: usize, body: &Markup) -> Markup {
     let class = if rows > LONG { "sortable long" } else { "sortable" };
+    // HTML ends a cell where the next one begins, and a page has tens of thousands; text has no such tags, it is escaped.
+    let body = PreEscaped(body.0.replace("</td>", "").replace("</tr>", ""));
     html! {
         div.table {
             table class=(class) {

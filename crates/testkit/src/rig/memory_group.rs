@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use forebay_groups::LIMITS;
+
 use crate::Error;
 
-/// What a group may use: of version 2, then of version 1.
-const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
 /// What has happened in a group: of version 2, then of version 1.
 const EVENTS: [&str; 2] = ["memory.events", "memory.oom_control"];
 /// The processes of a group; a process whose number, or 0 for its own, is written to it joins.
@@ -24,9 +24,7 @@ pub(super) fn parent() -> Result<PathBuf, Error> {
     if !rustix::process::geteuid().is_root() {
         return Err(missing("root", "Run the command with sudo."));
     }
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let candidates = candidates(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"));
-    candidates.into_iter().find(|group| gives_limits(group)).ok_or_else(|| {
+    forebay_groups::own().into_iter().find(|group| gives_limits(group)).ok_or_else(|| {
         missing(
             "a control group of memory that this process may divide",
             "Mount one with: mount -t cgroup -o memory memory /sys/fs/cgroup/memory (version 1), or give the \
@@ -85,71 +83,5 @@ fn gives_limits(group: &Path) -> bool {
     match read("cgroup.subtree_control") {
         Ok(given) => given.split_whitespace().any(|controller| controller == "memory"),
         Err(_) => group.join(LIMITS[1]).exists(),
-    }
-}
-
-/// The folders of the groups that could be divided, by the texts of /proc/self/cgroup and /proc/self/mountinfo: for
-/// each version that of the process and those around it, the innermost first.
-fn candidates(membership: &str, mounts: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for line in membership.lines() {
-        // ID:CONTROLLERS:PATH (cgroups(7)); version 2 names no controllers.
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
-        let kind = match controllers {
-            "" => "cgroup2",
-            controllers if controllers.split(',').any(|name| name == "memory") => "cgroup",
-            _ => continue,
-        };
-        let Some((root, mount_point)) = mounts.lines().find_map(|line| mount_of(line, kind)) else {
-            continue;
-        };
-        let within = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
-        let own = Path::new(mount_point).join(within);
-        let around = own.ancestors().take_while(|folder| folder.starts_with(mount_point));
-        found.extend(around.map(Path::to_owned));
-    }
-    found
-}
-
-/// The root and the mount point in a line of mountinfo (proc_pid_mountinfo(5)), if it is of such a hierarchy.
-fn mount_of<'a>(line: &'a str, kind: &str) -> Option<(&'a str, &'a str)> {
-    let (place, file_system) = line.split_once(" - ")?;
-    let mut file_system = file_system.split_whitespace();
-    // KIND SOURCE OPTIONS; the options of version 1 name its controllers.
-    let (found, options) = (file_system.next()?, file_system.nth(1).unwrap_or(""));
-    if found != kind || (kind == "cgroup" && options.split(',').all(|option| option != "memory")) {
-        return None;
-    }
-    let mut place = place.split_whitespace().skip(3);
-    Some((place.next()?, place.next()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MOUNTS: &str = "\
-        31 25 0:27 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
-        32 25 0:28 /docker/x /sys/fs/cgroup/memory rw,relatime shared:5 - cgroup cgroup rw,memory\n\
-        33 25 0:29 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
-
-    #[test]
-    fn groups_are_looked_for_from_the_inside() {
-        let found = candidates("4:memory:/docker/x/a\n3:cpu:/b\n0::/c/d\n", MOUNTS);
-        let expected = [
-            "/sys/fs/cgroup/memory/a",
-            "/sys/fs/cgroup/memory",
-            "/sys/fs/cgroup/unified/c/d",
-            "/sys/fs/cgroup/unified/c",
-            "/sys/fs/cgroup/unified",
-        ];
-        assert_eq!(found, expected.map(PathBuf::from));
-    }
-
-    #[test]
-    fn a_group_outside_of_what_is_mounted_leads_to_the_mount() {
-        assert_eq!(candidates("4:memory:/elsewhere\n", MOUNTS), [PathBuf::from("/sys/fs/cgroup/memory")]);
-        assert!(candidates("4:memory:/a\n0::/\n", "").is_empty());
     }
 }

@@ -524,16 +524,16 @@ fn register(state: &State, start: usize, length: usize) -> bool {
 /// # Safety
 /// The range may be garbage: a fault ends the speculator.
 pub unsafe fn touch(state: &State, address: usize, length: usize) {
-    if state.memory.len == 0 || length == 0 {
-        return;
-    }
-    let mut page = address & !(PAGE - 1);
-    while page < address.saturating_add(length) {
-        if state.memory.region(page, |_| true).is_some() {
+    // Any number may be an address, -1 too: what ends the loops are regions, not the range.
+    let Some(end) = address.checked_add(length) else { return };
+    for index in 0..state.memory.len {
+        // A copy: whoever supplies a page may move more aside meanwhile.
+        let Some(region) = state.memory.regions.get(index).copied() else { return };
+        let from = region.start.max(address & !(PAGE - 1));
+        for page in (from..region.end.min(end)).step_by(PAGE) {
             // SAFETY: the caller's.
             let _ = unsafe { (page as *const u8).read_volatile() };
         }
-        page += PAGE;
     }
 }
 

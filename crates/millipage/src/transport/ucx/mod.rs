@@ -89,9 +89,26 @@ struct Inbox {
 struct Arrival {
     from: HostId,
     said: Said,
-    /// UCX's, to be received from.
-    data: *mut c_void,
-    bytes: usize,
+    data: Data,
+}
+
+/// What came with a message, and how many bytes, in UCX's hands until it is received or released.
+#[derive(Clone, Copy)]
+enum Data {
+    None,
+    /// Its address.
+    Here(*mut c_void, usize),
+    /// The sender has it yet, and UCX knows it by this handle.
+    Away(*mut c_void, usize),
+}
+
+impl Data {
+    const fn bytes(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Here(_, bytes) | Self::Away(_, bytes) => bytes,
+        }
+    }
 }
 
 struct Rank {
@@ -193,7 +210,7 @@ impl Ucx {
     }
 
     fn take(&mut self, arrival: Arrival, sink: &mut dyn Sink) -> Result<bool, Error> {
-        let Arrival { from, said, data, bytes } = arrival;
+        let Arrival { from, said, data } = arrival;
         self.liveness.heard(from);
         let message = match said {
             Said::Here => return Ok(false),
@@ -203,28 +220,52 @@ impl Ucx {
             Said::Message(message) => message,
         };
         let room = sink.room(message);
-        if room.map_or(0, |room| room.bytes) != bytes {
+        let fits = room.map_or(0, |room| room.bytes) == data.bytes();
+        if !fits {
             self.inbox.garbled.set(true);
         }
-        let Some(room) = room.filter(|room| room.bytes == bytes && bytes > 0) else {
-            if !data.is_null() {
-                // SAFETY: the callback kept it, and nobody receives it.
-                unsafe { self.worker.ucp.ucp_am_data_release(self.worker.worker, data) };
+        match (data, room.filter(|_| fits)) {
+            (Data::Away(handle, _), Some(room)) => {
+                return self.receive_from_afar(from, message, handle, room, sink);
             }
-            sink.take(from, message);
-            return Ok(true);
-        };
+            (Data::Here(address, _) | Data::Away(address, _), room) => {
+                // SAFETY: the callback kept the data, which has as many bytes as the room, and nobody else receives it. The
+                // room is the receiver's, who lets nobody use it now. To have UCX receive what is here already would
+                // leave it with the data in some versions (1.13), and with the wrong way to free it in others.
+                unsafe {
+                    if let Some(room) = room {
+                        ptr::copy_nonoverlapping(address.cast(), room.address as *mut u8, room.bytes);
+                    }
+                    self.worker.ucp.ucp_am_data_release(self.worker.worker, address);
+                }
+            }
+            (Data::None, _) => {}
+        }
+        sink.take(from, message);
+        Ok(true)
+    }
+
+    /// Has UCX fetch contents that the sender still has. Whether they are here at once.
+    fn receive_from_afar(
+        &self,
+        from: HostId,
+        message: Message,
+        handle: *mut c_void,
+        room: Contents,
+        sink: &mut dyn Sink,
+    ) -> Result<bool, Error> {
         let ucp = self.worker.ucp;
         let inbox = &raw const *self.inbox;
         let receiving = Box::into_raw(Box::new(Receiving { ucp, inbox, from, message }));
-        // SAFETY: as in `say`. The room is the receiver's, who lets nobody use it now, and stays mapped.
+        // SAFETY: as in `say`. The callback kept the handle. The room is the receiver's, who lets nobody use it now, and stays
+        // mapped.
         let begun = unsafe {
             let mut params: ucx::ucp_request_param_t = std::mem::zeroed();
             params.op_attr_mask = ucx::UCP_OP_ATTR_FIELD_CALLBACK | ucx::UCP_OP_ATTR_FIELD_USER_DATA;
             params.cb.recv_am = Some(on_received);
             params.user_data = receiving.cast();
-            let place = room.address as *mut c_void;
-            Begun::from(ucp.ucp_am_recv_data_nbx(self.worker.worker, data, place, bytes, &raw const params))
+            let (worker, place, bytes) = (self.worker.worker, room.address as *mut c_void, room.bytes);
+            Begun::from(ucp.ucp_am_recv_data_nbx(worker, handle, place, bytes, &raw const params))
         };
         if !matches!(begun, Begun::Request(_)) {
             // SAFETY: it was made above, and UCX is done with it.
@@ -353,7 +394,7 @@ unsafe extern "C" fn on_arrival(
     header_bytes: usize,
     data: *mut c_void,
     bytes: usize,
-    _: *const ucx::ucp_am_recv_param_t,
+    about: *const ucx::ucp_am_recv_param_t,
 ) -> ucs_status_t {
     // SAFETY: the argument that was given with this function; the header is that long.
     let (inbox, header) =
@@ -362,8 +403,14 @@ unsafe extern "C" fn on_arrival(
         inbox.garbled.set(true);
         return ucx::UCS_OK;
     };
-    let data = if bytes > 0 { data } else { ptr::null_mut() };
-    inbox.arrived.borrow_mut().push(Arrival { from, said, data, bytes });
+    // SAFETY: UCX fills it for each call.
+    let is_away = unsafe { (*about).recv_attr } & u64::from(ucx::UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+    let data = match bytes {
+        0 => Data::None,
+        _ if is_away => Data::Away(data, bytes),
+        _ => Data::Here(data, bytes),
+    };
+    inbox.arrived.borrow_mut().push(Arrival { from, said, data });
     // Data is kept until it is received.
     if bytes > 0 { ucx::UCS_INPROGRESS } else { ucx::UCS_OK }
 }

@@ -13,7 +13,7 @@ use forebay_ucx_sys::{Begun, Ucp, ucp_context_h, ucp_ep_h, ucp_worker_h, ucs_sta
 use rustix::process::Signal;
 
 use super::ACTIVE_MESSAGE;
-use crate::{Error, transport::Wire};
+use crate::{Error, promptness::before_progress, transport::Wire};
 
 /// Signals that UCX handles unless told not to. Two of them are how faults come to us.
 const ERROR_SIGNALS: [Signal; 4] = [Signal::ILL, Signal::SEGV, Signal::BUS, Signal::FPE];
@@ -54,6 +54,11 @@ impl Worker {
     /// # Errors
     /// UCX is missing, or has no such wire.
     pub fn new(wire: Wire) -> Result<Self, Error> {
+        // UCX starts a thread of its own, which holds locks that are waited for.
+        before_progress(|| Self::start(wire))
+    }
+
+    fn start(wire: Wire) -> Result<Self, Error> {
         let ucp = library()?;
         let context = context(ucp, wire)?;
         let mut made = Self { ucp, context, worker: ptr::null_mut(), event: -1, wire };
@@ -216,6 +221,8 @@ fn context(ucp: &Ucp, wire: Wire) -> Result<ucp_context_h, Error> {
     unsafe {
         check(ucp, "its configuration", ucp.ucp_config_read(ptr::null(), ptr::null(), &raw mut config))?;
         let chosen = wire.transports().map_or(ucx::UCS_OK, |names| set(ucp, config, c"TLS", names));
+        // Who waits for UCX's own thread is to sleep, not to spin. Where this is not known, so be it.
+        set(ucp, config, c"USE_MT_MUTEX", "y");
         let mut params: ucx::ucp_params_t = std::mem::zeroed();
         params.field_mask = ucx::UCP_PARAM_FIELD_FEATURES.into();
         params.features = (ucx::UCP_FEATURE_AM | ucx::UCP_FEATURE_WAKEUP).into();

@@ -1,0 +1,311 @@
+//! The options of `forebay evaluate`, but for those experiments that have a file of their own.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand, ValueEnum};
+use forebay_evaluation::{Profile, Program, SwappingProgram, host::Probe, millipage::Kernel, multiview};
+
+use super::size;
+use crate::{meter::Meter, millipage::Millipage, server::Server, streaming::Streaming};
+
+/// The experiments of `forebay evaluate`.
+#[derive(Debug, Subcommand)]
+pub enum Evaluate {
+    /// Compare programs that wait for files: original, with forebay, with hints by hand, warm
+    Speculation(Speculation),
+    /// Measure what forebay costs programs that it cannot help
+    Overhead(Overhead),
+    /// Measure what it costs to read memory through many views
+    Multiview(Multiview),
+    /// Measure memory that processes share: costs, programs, neighbours on a page, and beside MPI
+    Millipage(Millipage),
+    /// Project what programs that share memory would do with more hosts, on other networks
+    Projection(Projection),
+    /// Count what a program, a control group or the machine does: faults, switches, pages, disks, caches
+    Meter(Meter),
+    /// Tell what a server can reach at best, and what limits it, by the latency model
+    Model(Model),
+    /// Measure this machine: memory, page faults, system calls, packets and disk
+    Host(Host),
+    /// Measure a real server under load, and tell what limits it
+    Server(Server),
+    /// Compare streaming servers under thousands of clients: what they deliver, how late, and what it costs
+    Streaming(Streaming),
+    /// Is the clients of streaming, in a process of their own
+    #[command(hide = true)]
+    Players,
+}
+
+/// Options of `forebay evaluate speculation`.
+#[derive(Debug, Args)]
+#[command(after_help = SPECULATION_HELP)]
+pub struct Speculation {
+    /// Regenerate a published table instead: 5 (memory control, with little memory) or 6 (memory, page
+    /// faults and signals)
+    #[arg(long, value_name = "NUMBER")]
+    pub table: Option<Table>,
+    /// Disk that the data lies on, or of --table 5 that is swapped to: local, cloud, disk4 or saturated; all
+    /// but local need root [default: local; cloud for --table 5]
+    #[arg(long)]
+    pub profile: Option<Profile>,
+    /// Program to compare: agrep, gnuld or xds, of --table 5 sphinx, matvec, fft, multigrid or gather;
+    /// several times for several; all without it
+    #[arg(long = "program", value_name = "PROGRAM")]
+    pub programs: Vec<Chosen>,
+    /// Rounds; each runs every side once
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub runs: u16,
+    /// Write the results as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a chart of --table 5: each program where it swaps most, and sphinx with each size of memory
+    #[arg(long, value_name = "FILE", requires = "table")]
+    pub svg: Option<PathBuf>,
+}
+
+/// A published table that can be regenerated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Table {
+    /// Stall time, resyncs and threshold crossings of programs that swap, by size of memory.
+    #[value(name = "5")]
+    MemoryControl,
+    /// Footprints, page reclaims, page faults and signals.
+    #[value(name = "6")]
+    SideEffects,
+}
+
+/// A program of one of the experiments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chosen {
+    /// It waits for files.
+    Reading(Program),
+    /// It swaps.
+    Swapping(SwappingProgram),
+}
+
+impl FromStr for Chosen {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let reading = name.parse().map(Self::Reading).map_err(|error| format!("{error}"));
+        let swapping = || name.parse().map(Self::Swapping);
+        reading.or_else(|error| {
+            swapping()
+                .map_err(|_| format!("{error}, or for --table 5 sphinx, matvec, fft, multigrid or gather"))
+        })
+    }
+}
+
+const SPECULATION_HELP: &str = "\
+--table 5 runs programs that swap with five sizes of memory, from far too little to ample: without \
+speculation, with it, and with it under memory control. It needs root, a control group of memory, and for sphinx the \
+packages pocketsphinx, pocketsphinx-en-us and espeak-ng. --table 6 shows what speculation does besides to memory, page \
+faults and signals.
+
+Examples:
+  forebay evaluate speculation --profile cloud --program agrep --runs 5 --json cloud.json
+  forebay evaluate speculation --table 5 --runs 3 --json table5.json --svg table5.svg
+  forebay evaluate speculation --table 5 --program matvec --program gather
+  forebay evaluate speculation --table 6 --profile cloud";
+
+/// Options of `forebay evaluate overhead`.
+#[derive(Debug, Args)]
+#[command(after_help = OVERHEAD_HELP)]
+pub struct Overhead {
+    /// Pairs of runs of each program
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
+    pub pairs: u16,
+    /// Write the results as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+const OVERHEAD_HELP: &str = "\
+Example:
+  forebay evaluate overhead --pairs 20 --json overhead.json";
+
+/// Options of `forebay evaluate multiview`.
+#[derive(Debug, Args)]
+#[command(after_help = MULTIVIEW_HELP)]
+pub struct Multiview {
+    /// Size of an object, such as 4M; several times for several [default: 512K, 1M, 2M, 4M, 8M and 16M]
+    #[arg(long = "size", value_name = "SIZE", value_parser = object_size)]
+    pub sizes_bytes: Vec<usize>,
+    /// The most views, 1 to 4096; measured are the powers of two up to there [default: 512]
+    #[arg(long = "views", value_name = "NUMBER", value_parser = views)]
+    pub views_max: Option<usize>,
+    /// Objects of 64M and 256M too, and up to 2048 views
+    #[arg(long)]
+    pub full: bool,
+    /// Rounds; each reads every object through all views and through one
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..))]
+    pub runs: u16,
+    /// Write the results as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a chart: overhead against views, a line for each size
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+}
+
+fn object_size(text: &str) -> Result<usize, String> {
+    let bytes = size(text)?;
+    let pages = bytes > 0 && bytes % 4096 == 0;
+    usize::try_from(bytes).ok().filter(|_| pages).ok_or_else(|| "give a multiple of 4K, such as 4M".into())
+}
+
+fn views(text: &str) -> Result<usize, String> {
+    let views = text.parse().ok().filter(|views| (1..=multiview::VIEWS_LIMIT).contains(views));
+    views.ok_or_else(|| format!("give 1 to {} views: a page has no more parts", multiview::VIEWS_LIMIT))
+}
+
+const MULTIVIEW_HELP: &str = "\
+Each page is read in as many parts as there are views, by byte and by 8-byte word: once each part through a view of its \
+own, once all parts through one view, by the same instructions. The overhead is what the views cost. Where it leaves 5 % \
+for good, the output tells what of this machine the page-table entries outgrow there.
+
+Examples:
+  forebay evaluate multiview
+  forebay evaluate multiview --size 1M --size 8M --views 64 --runs 3
+  forebay evaluate multiview --full --json multiview.json --svg multiview.svg";
+
+/// Options of `forebay evaluate projection`.
+#[derive(Debug, Args)]
+#[command(after_help = PROJECTION_HELP)]
+pub struct Projection {
+    /// The program: sor, is, water, lu or tsp; several times for several [default: all]
+    #[arg(long = "program", value_name = "NAME")]
+    pub kernels: Vec<Kernel>,
+    /// Hosts, 1 to 1024; several times for several [default: 8, 32, 128, 512 and 1024]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub hosts: Vec<u16>,
+    /// Latency of the network one way, in microseconds; several times for several [default: 2, 10 and 50]
+    #[arg(long = "latency", value_name = "US", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    pub latencies_us: Vec<u32>,
+    /// What each host can send, in Gbit/s
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub gigabits: u32,
+    /// Runs that are measured with two hosts, to check the projection
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub runs: u16,
+    /// Write the results as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+const PROJECTION_HELP: &str = "\
+Each program is recorded with each number of hosts, all within this process, and run again in simulated time by what faults \
+and messages take on this machine. Nothing of that is a measurement but the check: two hosts within one process, projected \
+and measured.
+
+Examples:
+  forebay evaluate projection
+  forebay evaluate projection --program sor --hosts 8 --hosts 64 --latency 5 --json projection.json";
+
+/// Options of `forebay evaluate model`.
+#[derive(Debug, Args)]
+#[command(after_help = MODEL_HELP)]
+pub struct Model {
+    /// Size of a data unit
+    #[arg(long, value_name = "BYTES", default_value_t = 1460, value_parser = clap::value_parser!(u32).range(1..))]
+    pub size: u32,
+    /// What if each data unit were copied so many times at most
+    #[arg(long, value_name = "NUMBER")]
+    pub copies: Option<u8>,
+    /// What if nothing were copied, and the processor did not read the data
+    #[arg(long, conflicts_with = "copies")]
+    pub zero_copy: bool,
+    /// What if memory had this throughput, in MB/s
+    #[arg(long, value_name = "MB/S", value_parser = clap::value_parser!(u32).range(1..))]
+    pub bus: Option<u32>,
+    /// What if the bus to disks and network had this throughput, in MB/s; with --host, that it has
+    #[arg(long, value_name = "MB/S", value_parser = clap::value_parser!(u32).range(1..))]
+    pub io_bus: Option<u32>,
+    /// Count the whole of each cache line that the processor reads, not one byte of it
+    #[arg(long)]
+    pub whole_lines: bool,
+    /// Ask for the host of these results of forebay evaluate host instead, with what packets and calls cost there
+    #[arg(long, value_name = "RESULTS")]
+    pub host: Option<PathBuf>,
+    /// Write the results as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+const MODEL_HELP: &str = "\
+The time of a transaction is taken to be that of the transfers of its data unit: to the processor, from memory to memory, \
+and by disk and network. The published table has four processors, with a bus to devices of 1066 MB/s, and three \
+applications.
+
+Examples:
+  forebay evaluate model
+  forebay evaluate model --copies 1
+  forebay evaluate model --zero-copy --bus 12800 --json model.json
+  forebay evaluate model --host host.json --io-bus 16000";
+
+/// Options of `forebay evaluate host`.
+#[derive(Debug, Args)]
+#[command(after_help = HOST_HELP)]
+pub struct Host {
+    /// Fewer sizes and less time for each: ten to thirty seconds instead of one to three minutes
+    #[arg(long)]
+    pub quick: bool,
+    /// Measure these only: memory, latency, switches, faults, calls, packets, documents, disk; separated by commas
+    #[arg(long, value_name = "PROBES", value_delimiter = ',')]
+    pub only: Vec<Probe>,
+    /// Compare with sysbench, perf, stress-ng and fio, in turn; up to a minute more
+    #[arg(long)]
+    pub check: bool,
+    /// Folder on the disk that is measured; 300 MB are written there, and removed [default: that for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Write the results as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write each figure as a file of this folder
+    #[arg(long, value_name = "DIR")]
+    pub svg: Option<PathBuf>,
+}
+
+const HOST_HELP: &str = "\
+Each quantity is measured until the middle half of its values is within 5 % of their median, or its time is over: then the \
+table says so. Ctrl-C keeps what has been measured.
+
+Examples:
+  forebay evaluate host --json host.json --svg figures
+  forebay evaluate host --quick --only memory,latency
+  forebay evaluate host --only disk --dir /srv --check";
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Cli, Command};
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn tables_programs_and_a_chart_are_chosen_by_name() {
+        let line =
+            ["forebay", "evaluate", "speculation", "--table", "5", "--program", "fft", "--svg", "a.svg"];
+        let Command::Evaluate(Evaluate::Speculation(args)) = Cli::parse_from(line).command else { panic!() };
+        assert_eq!(args.table, Some(Table::MemoryControl));
+        assert_eq!(args.programs, [Chosen::Swapping(SwappingProgram::Fft)]);
+        assert_eq!((args.profile, args.svg), (None, Some("a.svg".into())));
+        for nonsense in [&["--table", "7"][..], &["--program", "ld"], &["--svg", "a.svg"]] {
+            let line = ["forebay", "evaluate", "speculation"].iter().chain(nonsense);
+            assert!(Cli::try_parse_from(line).is_err(), "{nonsense:?}");
+        }
+        assert!("ld".parse::<Chosen>().unwrap_err().contains("gnuld or xds, or for --table 5 sphinx"));
+    }
+
+    #[test]
+    fn views_and_sizes_that_cannot_be_are_refused() {
+        assert_eq!((views("512"), object_size("512K")), (Ok(512), Ok(512 << 10)));
+        for nonsense in ["0", "4097", "x"] {
+            assert!(views(nonsense).unwrap_err().contains("1 to 4096"), "{nonsense}");
+        }
+        for nonsense in ["0", "100", "5000", "-4K"] {
+            assert!(object_size(nonsense).is_err(), "{nonsense}");
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! The command line: every option, once. Help, completions and man pages are made from this.
+
+mod evaluate;
+mod serve;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::doctor::Job;
+pub use evaluate::{Chosen, Evaluate, Host, Model, Multiview, Overhead, Projection, Speculation, Table};
+pub use serve::Serve;
+
+/// Keeps the data a program needs waiting in memory before the program asks for it
+#[derive(Debug, Parser)]
+#[command(name = "forebay", version, max_term_width = 100, after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  forebay run -- grep -r needle src
+  forebay run --stats -- ld @objects -o program
+  forebay share -n 4 -- ./program
+  forebay serve films
+  forebay demo
+  forebay doctor";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run an unmodified program faster when it would wait for files, or for memory that is swapped out
+    Run(Run),
+    /// Run a program several times, as hosts that share memory
+    Share(Share),
+    /// Stream the media files of a folder over RTSP
+    Serve(Serve),
+    /// Show real programs without and with forebay, on data of its own
+    Demo(Demo),
+    /// Measure forebay on this machine
+    #[command(subcommand)]
+    Evaluate(Evaluate),
+    /// Make one page of text, tables and figures from results
+    Report(Report),
+    /// Tell what this machine supports, what is missing and how to turn it on
+    Doctor(Doctor),
+    /// Print the completions of a shell
+    Completions(Completions),
+    /// Print the man page, or write those of all commands
+    Man(Man),
+}
+
+/// Options of `forebay doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = DOCTOR_HELP)]
+pub struct Doctor {
+    /// Commands to look at; all without one
+    #[arg(value_name = "COMMAND", value_enum)]
+    pub commands: Vec<Job>,
+    /// Write what was found as JSON; - is standard output, which has nothing else then
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+const DOCTOR_HELP: &str = "\
+Exit status: 0 where all that the commands require is there, 1 where some of it is missing.
+
+Examples:
+  forebay doctor
+  forebay doctor run && forebay run -- make
+  forebay doctor share --json -";
+
+/// Options of `forebay run`.
+#[derive(Debug, PartialEq, Eq, Args)]
+#[command(after_help = RUN_HELP)]
+pub struct Run {
+    /// Print statistics to standard error when the program has ended
+    #[arg(long)]
+    pub stats: bool,
+    /// Write statistics as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Turn speculation off while it costs more than it gains, in memory above all: on or off
+    #[arg(long, value_name = "WHEN", default_value = "on", value_parser = on_or_off, action = clap::ArgAction::Set)]
+    pub memory_control: bool,
+    /// Memory that a speculative copy may add, such as 64M; at most what fits the machine if not given
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory_limit: Option<u64>,
+    /// Load the agent but never speculate, to see what the agent costs
+    #[arg(long)]
+    pub no_speculation: bool,
+    /// Interpose libc's functions instead of patching its system calls; misses what libc reads by itself
+    #[arg(long)]
+    pub no_patching: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+impl Run {
+    /// What the full parser would make of a command line (without the program's name) that starts with `run` and has
+    /// nothing but complete options of it; `None` for any other. The full parser takes a tenth of the time that
+    /// `forebay run` may add to a program.
+    pub fn quickly(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
+        let mut arguments = arguments.peekable();
+        arguments.next_if(|command| command == "run")?;
+        let mut run = Self {
+            stats: false,
+            json: None,
+            memory_control: true,
+            memory_limit: None,
+            no_speculation: false,
+            no_patching: false,
+            command: vec![],
+        };
+        loop {
+            let argument = arguments.next()?;
+            match argument.to_str()? {
+                "--" => break,
+                "--stats" if !run.stats => run.stats = true,
+                "--no-speculation" if !run.no_speculation => run.no_speculation = true,
+                "--json" if run.json.is_none() => {
+                    let named = |path: &OsString| !path.is_empty() && !path.as_bytes().starts_with(b"-");
+                    let path = arguments.next().filter(|path| path == "-" || named(path))?;
+                    run.json = Some(path.into());
+                }
+                option if option.starts_with('-') => return None,
+                _ => {
+                    run.command.push(argument);
+                    break;
+                }
+            }
+        }
+        run.command.extend(arguments);
+        (!run.command.is_empty()).then_some(run)
+    }
+}
+
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("it is on or off".into()),
+    }
+}
+
+/// A number of bytes, with K, M or G for its binary multiples.
+pub fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(['K', 'M', 'G']);
+    let shift = match &text[digits.len()..] {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => 64,
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1u64.checked_shl(shift)?));
+    bytes.ok_or_else(|| "give bytes, or a number with K, M or G, such as 64M".into())
+}
+
+const RUN_HELP: &str = "\
+The program's output, files and exit status are those it has without forebay. A speculative copy of it runs ahead
+while it waits, and starts the reads that it will need.
+
+Exit status:
+  that of the program; 128 + n when signal n ended it
+  127 when the program is not found, 126 when it cannot be executed
+  125 when forebay itself fails, before the program has started
+
+Examples:
+  forebay run -- grep -r needle /usr/src
+  forebay run --stats -- git status
+  forebay run --json run.json -- make -j4";
+
+/// Options of `forebay share`.
+#[derive(Debug, PartialEq, Eq, Args)]
+#[command(after_help = SHARE_HELP)]
+pub struct Share {
+    /// Hosts: how often the program is started
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    pub hosts: u16,
+    /// Minipages that can share a page, at most 256; what the program asks for if not given
+    #[arg(long, value_name = "V", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub views: Option<u16>,
+    /// Shared memory, such as 64M; what the program asks for if not given
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub size: Option<u64>,
+    /// What messages go over: shm (shared memory), tcp, or auto (what UCX thinks best)
+    #[arg(long, value_name = "WHAT", default_value = "auto", value_parser = ["shm", "tcp", "auto"])]
+    pub transport: String,
+    /// Print what each host did to standard error when all have ended
+    #[arg(long)]
+    pub stats: bool,
+    /// Write that as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "APP")]
+    pub command: Vec<OsString>,
+}
+
+const SHARE_HELP: &str = "\
+The program calls forebay to join the others, and to share memory with them; what each prints comes as it is. When one
+fails, the others are ended.
+
+Exit status:
+  0 when all hosts end with 0, else that of the first that does not; 128 + n when signal n ended it
+  70 where a host ended because another one was lost
+  127 when the program is not found, 126 when it cannot be executed
+  125 when forebay itself fails, before the program has started
+
+Examples:
+  forebay share -n 4 -- ./program input
+  forebay share -n 2 --size 1G --views 16 --transport shm --stats -- ./program";
+
+/// Options of `forebay demo`.
+#[derive(Debug, Args)]
+#[command(after_help = DEMO_HELP)]
+pub struct Demo {
+    /// Write the results as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+const DEMO_HELP: &str = "\
+Takes under 90 seconds, needs no root and leaves nothing behind. As root it also shows a slow disk.
+
+Example:
+  forebay demo";
+
+/// Options of `forebay report`.
+#[derive(Debug, Args)]
+#[command(after_help = REPORT_HELP, group(ArgGroup::new("outputs").required(true).multiple(true)))]
+pub struct Report {
+    /// Results of any commands, as they write them with --json
+    #[arg(required = true, value_name = "RESULTS")]
+    pub results: Vec<PathBuf>,
+    /// Write the page, which needs no other file and no network; - is standard output
+    #[arg(short, long, value_name = "FILE", group = "outputs")]
+    pub output: Option<PathBuf>,
+    /// Write every row, or every change, as CSV; - is standard output
+    #[arg(long, value_name = "FILE", group = "outputs")]
+    pub csv: Option<PathBuf>,
+    /// Write all results in one file, which this command reads too; - is standard output
+    #[arg(long, value_name = "FILE", group = "outputs", conflicts_with = "compare")]
+    pub json: Option<PathBuf>,
+    /// Write each figure as a file of this folder
+    #[arg(long, value_name = "DIR", group = "outputs")]
+    pub svg: Option<PathBuf>,
+    /// Tell what changed from RESULTS, which are taken for before, to these, which are taken for after
+    #[arg(long, value_name = "AFTER")]
+    pub compare: Option<PathBuf>,
+    /// Leave out files that are refused, and say so, instead of making nothing
+    #[arg(long)]
+    pub keep_going: bool,
+}
+
+const REPORT_HELP: &str = "\
+A file is refused that is not JSON, not results, of another schema, without rows, or that has a row which is there already.
+
+A comparison gives the ratio of each two medians, and an interval for it from the values of all runs, or from their \
+extremes, with its confidence. It takes three runs on each side to tell anything.
+
+Examples:
+  forebay report results/*.json -o page.html
+  forebay report cloud.json local.json -o page.html --csv rows.csv --svg figures
+  forebay report before.json --compare after.json -o changes.html";
+
+/// Options of `forebay completions`.
+#[derive(Debug, Args)]
+#[command(after_help = COMPLETIONS_HELP)]
+pub struct Completions {
+    /// The shell
+    pub shell: Shell,
+}
+
+const COMPLETIONS_HELP: &str = "\
+Example:
+  forebay completions bash > ~/.local/share/bash-completion/completions/forebay";
+
+/// Options of `forebay man`.
+#[derive(Debug, Args)]
+#[command(after_help = MAN_HELP)]
+pub struct Man {
+    /// Folder for the man pages of all commands; without it the main page goes to standard output
+    #[arg(long, alias = "out", value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+const MAN_HELP: &str = "\
+Examples:
+  forebay man | man -l -
+  forebay man --dir ~/.local/share/man/man1";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_behind_the_program_are_the_programs() {
+        for line in
+            [&["forebay", "run", "--", "ls", "--stats", "-x"][..], &["forebay", "run", "ls", "--stats", "-x"]]
+        {
+            let Command::Run(run) = Cli::parse_from(line).command else { panic!("not run") };
+            assert!(!run.stats);
+            assert_eq!(run.command, ["ls", "--stats", "-x"]);
+        }
+    }
+
+    #[test]
+    fn the_quick_parser_agrees_with_the_full_one() {
+        let words = [
+            "--",
+            "--stats",
+            "--json",
+            "--json=a",
+            "-",
+            "--no-speculation",
+            "--help",
+            "ls",
+            "-x",
+            "",
+            "run",
+            "\u{e9}",
+        ];
+        let mut quick = 0;
+        // All command lines of up to four of these words.
+        for length in 0..=4 {
+            for number in 0..words.len().pow(length) {
+                let chosen = (0..length).map(|place| words[number / words.len().pow(place) % words.len()]);
+                let line: Vec<OsString> = ["run"].into_iter().chain(chosen).map(OsString::from).collect();
+                let Some(run) = Run::quickly(line.iter().cloned()) else { continue };
+                quick += 1;
+                let full = Cli::try_parse_from(["forebay".into()].into_iter().chain(line.iter().cloned()));
+                let Ok(Cli { command: Command::Run(full) }) = full else { panic!("{line:?}: {run:?}") };
+                assert_eq!(run, full, "{line:?}");
+            }
+        }
+        assert!(quick > 1000, "{quick}");
+        assert_eq!(Run::quickly(["demo".into(), "--".into(), "ls".into()].into_iter()), None);
+    }
+
+    #[test]
+    fn an_unknown_option_is_no_program() {
+        let error = Cli::try_parse_from(["forebay", "run", "--nosuch", "--", "ls"]).unwrap_err();
+        assert_eq!(error.kind(), clap::error::ErrorKind::UnknownArgument);
+    }
+
+    #[test]
+    fn sizes_have_binary_multiples() {
+        assert_eq!([size("64M"), size("4096"), size("1G")], [Ok(64 << 20), Ok(4096), Ok(1 << 30)]);
+        for nonsense in ["", "M", "-1", "1.5G", "1KM", "64 M", "99999999999G"] {
+            assert!(size(nonsense).is_err(), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        fn check(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let group = command.has_subcommands() && command.get_name() != "forebay";
+            let plain = command.get_arguments().next().is_none();
+            assert!(group || plain || help.contains("Example"), "{}", command.get_name());
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+}

@@ -1,0 +1,146 @@
+//! `forebay doctor`: what this machine supports, what is lost where it does not, and the one thing that turns it on.
+
+mod features;
+mod probes;
+
+use std::{io::Write, process::ExitCode};
+
+use clap::ValueEnum;
+use features::FEATURES;
+use forebay_meter::{Host, Sink};
+use serde::Serialize;
+
+use crate::{FAILURE, args::Doctor, results::REVISION};
+
+/// What features are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Job {
+    /// forebay run
+    Run,
+    /// forebay share
+    Share,
+    /// forebay serve
+    Serve,
+    /// forebay evaluate and forebay demo
+    Evaluate,
+}
+
+/// A feature and what to know about it.
+struct Feature {
+    job: Job,
+    name: &'static str,
+    /// What it is for, and what goes without it.
+    purpose: &'static str,
+    /// What turns it on.
+    remedy: &'static str,
+    need: Need,
+    present: fn() -> bool,
+}
+
+/// Whether the job can be done without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Need {
+    Required,
+    Optional,
+}
+
+/// A feature, as a machine reads it.
+#[derive(Serialize)]
+struct Finding {
+    #[serde(rename = "command")]
+    job: Job,
+    name: &'static str,
+    need: Need,
+    present: bool,
+    purpose: &'static str,
+    remedy: &'static str,
+}
+
+#[derive(Serialize)]
+struct Findings {
+    schema: u32,
+    revision: &'static str,
+    host: Host,
+    features: Vec<Finding>,
+}
+
+/// Version of what `--json` writes.
+const SCHEMA: u32 = 1;
+
+/// Prints the list; fails where something required is missing.
+pub fn run(doctor: &Doctor) -> anyhow::Result<ExitCode> {
+    let sink = doctor.json.as_deref().map(Sink::open).transpose()?;
+    let is_asked = |job: &Job| doctor.commands.is_empty() || doctor.commands.contains(job);
+    let asked = FEATURES.iter().filter(|feature| is_asked(&feature.job));
+    let features: Vec<Finding> = asked.map(Feature::look).collect();
+    let is_missing = |finding: &Finding| !finding.present && finding.need == Need::Required;
+    let status = if features.iter().any(is_missing) { FAILURE.into() } else { ExitCode::SUCCESS };
+    let is_text_wanted = doctor.json.as_deref().is_none_or(|path| path.as_os_str() != "-");
+    if is_text_wanted {
+        std::io::stdout().write_all(text(&features).as_bytes())?;
+    }
+    if let Some(sink) = sink {
+        let findings = Findings { schema: SCHEMA, revision: REVISION, host: Host::detect(), features };
+        sink.write_text(&(serde_json::to_string_pretty(&findings)? + "\n"))?;
+    }
+    Ok(status)
+}
+
+impl Feature {
+    fn look(&self) -> Finding {
+        let Self { job, name, purpose, remedy, need, present } = *self;
+        Finding { job, name, need, present: present(), purpose, remedy }
+    }
+}
+
+fn text(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for job in Job::value_variants() {
+        let own: Vec<_> = findings.iter().filter(|finding| finding.job == *job).collect();
+        if !own.is_empty() {
+            let heading = job.to_possible_value().and_then(|value| value.get_help().map(ToString::to_string));
+            text.push_str(&heading.unwrap_or_default());
+            text.push('\n');
+            own.into_iter().for_each(|finding| text.push_str(&describe(finding)));
+        }
+    }
+    text
+}
+
+fn describe(finding: &Finding) -> String {
+    let Finding { name, purpose, remedy, need, present, .. } = finding;
+    match (present, need) {
+        (true, _) => format!("  yes      {name}: {purpose}\n"),
+        (false, Need::Required) => format!("  MISSING  {name}: {purpose}\n           {remedy}\n"),
+        (false, Need::Optional) => format!("  no       {name}: {purpose}\n           {remedy}\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_comes_with_its_remedy() {
+        for feature in FEATURES {
+            let finding = |present| Finding { present, ..feature.look() };
+            assert!(describe(&finding(false)).contains(feature.remedy));
+            assert!(!describe(&finding(true)).contains(feature.remedy));
+        }
+    }
+
+    #[test]
+    fn every_job_has_features_and_no_feature_is_named_twice() {
+        for job in Job::value_variants() {
+            let mut names: Vec<_> =
+                FEATURES.iter().filter(|feature| feature.job == *job).map(|feature| feature.name).collect();
+            assert!(!names.is_empty(), "{job:?}");
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), count, "{job:?}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Looks at the machine.
+
+use std::{
+    env,
+    fs::{self, File},
+    io::IoSliceMut,
+    net::{Ipv4Addr, Ipv6Addr, TcpListener},
+    process::Command,
+};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use rustix::process::{Resource, geteuid, getrlimit};
+
+/// Where the dynamic loader finds libraries besides what its cache lists.
+const LIBRARY_FOLDERS: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/lib"];
+
+/// Asks the loader's cache, and looks where it looks: this binary is linked statically, and loads nothing.
+pub fn has_library(name: &str) -> bool {
+    let listed = |ldconfig: &str| {
+        let output = Command::new(ldconfig).arg("-p").output();
+        output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(name))
+    };
+    let set = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let mut folders = env::split_paths(&set).chain(LIBRARY_FOLDERS.map(Into::into));
+    folders.any(|folder| folder.join(name).exists()) || listed("ldconfig") || listed("/sbin/ldconfig")
+}
+
+pub fn has_program(name: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+pub fn has_real_time() -> bool {
+    geteuid().is_root() || getrlimit(Resource::Rtprio).current.is_none_or(|most| most > 1)
+}
+
+pub fn has_steady_counter() -> bool {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = text.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    ["constant_tsc", "nonstop_tsc"].iter().all(|wanted| flags.split(' ').any(|flag| flag == *wanted))
+}
+
+/// Whether a process may have so many files open, if it asks for all that it may have.
+pub fn has_descriptors(count: u64) -> bool {
+    getrlimit(Resource::Nofile).maximum.is_none_or(|most| most >= count)
+}
+
+/// Whether sockets may keep what `forebay serve` asks for of packets on their way out.
+pub fn has_socket_buffers() -> bool {
+    let text = fs::read_to_string("/proc/sys/net/core/wmem_max").unwrap_or_default();
+    text.trim().parse::<usize>().is_ok_and(|most| most >= forebay_server::KERNEL_BYTES)
+}
+
+/// Whether nobody listens where `forebay serve` does if nothing else is said.
+pub fn has_free_port() -> bool {
+    TcpListener::bind((Ipv6Addr::UNSPECIFIED, forebay_server::PORT))
+        .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, forebay_server::PORT)))
+        .is_ok()
+}
+
+/// Asks the file system of the working folder, or that of forebay where the folder cannot be written.
+pub fn has_rwf_nowait() -> bool {
+    let supports = |file: &File| {
+        let mut byte = [0u8];
+        let read = preadv2(file, &mut [IoSliceMut::new(&mut byte)], 0, ReadWriteFlags::NOWAIT);
+        matches!(read, Ok(_) | Err(Errno::AGAIN))
+    };
+    let unnamed = openat2(
+        CWD,
+        c".",
+        OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC,
+        Mode::RUSR | Mode::WUSR,
+        ResolveFlags::empty(),
+    );
+    let file = unnamed.map(File::from).or_else(|_| File::open("/proc/self/exe"));
+    file.is_ok_and(|file| supports(&file))
+}
+
+pub fn has_resolve_cached() -> bool {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let opened = openat2(CWD, c"/", flags, Mode::empty(), ResolveFlags::CACHED);
+    matches!(opened, Ok(_) | Err(Errno::AGAIN))
+}

@@ -1,0 +1,181 @@
+//! `forebay evaluate meter`.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{ArgGroup, Args};
+use forebay_counters::{Options, Target};
+use forebay_evaluation::Error;
+use forebay_evaluation::meter::{self, Event, Lines, Subject, overhead};
+use forebay_supervisor::terminal_width;
+
+use crate::evaluate::{show, with_bar};
+use crate::results;
+
+/// Options of `forebay evaluate meter`.
+#[derive(Debug, Args)]
+#[command(after_help = HELP, group(ArgGroup::new("subject").required(true)))]
+pub struct Meter {
+    /// A process that runs already, without its children
+    #[arg(long, value_name = "N", group = "subject")]
+    pid: Option<u32>,
+    /// Its children too, and theirs
+    #[arg(long, requires = "pid")]
+    tree: bool,
+    /// A control group, by its folder under /sys/fs/cgroup or by its name there
+    #[arg(long, value_name = "PATH", group = "subject")]
+    cgroup: Option<PathBuf>,
+    /// The whole machine
+    #[arg(long, group = "subject")]
+    machine: bool,
+    /// What the meter itself costs: the throughput of a busy server without and with it
+    #[arg(long, group = "subject")]
+    overhead: bool,
+    /// The program and its arguments, measured with all that it starts
+    #[arg(trailing_var_arg = true, value_name = "CMD", group = "subject")]
+    command: Vec<OsString>,
+    /// Time between samples, such as 500ms, 1s or 5m
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    interval: Duration,
+    /// Measure for so long, such as 10s; until it ends, or until Ctrl-C, without
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, conflicts_with_all = ["command", "overhead"])]
+    limit: Option<Duration>,
+    /// Ask for the processor's counters too, which costs a program that switches much between threads some per cent
+    #[arg(long)]
+    hardware: bool,
+    /// Simulate caches and translation buffers too: runs the program twice more, under Valgrind, which takes up to a
+    /// hundred times as long
+    #[arg(long, conflicts_with_all = ["pid", "cgroup", "machine", "overhead"])]
+    simulate: bool,
+    /// Accesses to data whose translations are simulated
+    #[arg(long, value_name = "NUMBER", default_value_t = meter::ACCESSES_DEFAULT, requires = "simulate",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    accesses: u64,
+    /// Print a line for every interval
+    #[arg(long, conflicts_with = "overhead")]
+    every: bool,
+    /// Write the results as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+const HELP: &str = "\
+Every number says where it is from: hardware (the processor's counters), software (the kernel's), or simulated. What could \
+not be counted is listed with the reason and what to do. Ctrl-C ends the measurement, and what was counted is told.
+
+Exit status:
+  that of the program, 128 + n when signal n ended it; 125 when it cannot be measured, 127 when it is not found
+
+Examples:
+  forebay evaluate meter -- grep -r needle src
+  forebay evaluate meter --simulate -- sort words
+  forebay evaluate meter --pid 4711 --tree --for 10s --every --hardware
+  forebay evaluate meter --cgroup system.slice/nginx.service --for 1m --json nginx.json
+  forebay evaluate meter --machine --for 10s
+  forebay evaluate meter --overhead";
+
+/// Runs `forebay evaluate meter`.
+pub fn run(args: &Meter) -> anyhow::Result<ExitCode> {
+    let sink = results::open(args.json.as_deref())?;
+    let sampling = Options { interval: args.interval, hardware: args.hardware };
+    if args.overhead {
+        let options = overhead::Options { sampling, ..overhead::Options::new() };
+        let outcome =
+            with_bar(|progress| overhead::run(&options, progress)).context("the measurement failed")?;
+        show(&outcome.table(), args.json.as_deref());
+        results::write(sink, || outcome.rows())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut lines = Lines::default();
+    let width = terminal_width();
+    let options = meter::Options {
+        subject: args.subject(),
+        sampling,
+        simulated_accesses: args.simulate.then_some(args.accesses),
+    };
+    let measured = meter::run(&options, &mut |event| match event {
+        Event::Interval(counters, interval) if args.every => {
+            eprintln!("{}", lines.line(counters, interval, width));
+        }
+        Event::Interval(..) => {}
+        Event::Doing(what) => eprintln!("forebay: {what}"),
+    });
+    let outcome = match measured {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            sink.into_iter().for_each(forebay_meter::Sink::discard);
+            let status = match error {
+                Error::NoProgram { .. } => NOT_FOUND,
+                _ => crate::run::FAILURE,
+            };
+            crate::run::complain(&error);
+            return Ok(status.into());
+        }
+    };
+    let table = meter::table(&outcome, width);
+    // Standard output is the program's.
+    if outcome.status.is_some() {
+        eprintln!("{table}");
+    } else {
+        show(&table, args.json.as_deref());
+    }
+    results::write(sink, || outcome.rows())?;
+    Ok(outcome.status.map_or(ExitCode::SUCCESS, exit_code))
+}
+
+/// Exit status where there is no such program, as env(1) has it.
+const NOT_FOUND: u8 = 127;
+
+impl Meter {
+    fn subject(&self) -> Subject {
+        let running = |target| Subject::Running(target, self.limit);
+        match (self.pid, &self.cgroup) {
+            (Some(pid), _) if self.tree => running(Target::Tree(pid)),
+            (Some(pid), _) => running(Target::Process(pid)),
+            (None, Some(path)) => running(Target::Cgroup(path.clone())),
+            (None, None) if self.machine => running(Target::Machine),
+            (None, None) => Subject::Command(self.command.clone()),
+        }
+    }
+}
+
+/// The status of the program, as a shell tells it.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(crate::run::FAILURE).into()
+}
+
+/// A number with its unit, `ms`, `s`, `m` or `h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let number = text.trim_end_matches(char::is_alphabetic);
+    let unit_s = match &text[number.len()..] {
+        "ms" => 0.001,
+        "s" | "" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => f64::NAN,
+    };
+    let seconds = number.parse::<f64>().unwrap_or(f64::NAN) * unit_s;
+    let positive = Some(seconds).filter(|seconds| *seconds > 0.0);
+    let duration = positive.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| "give a time such as 500ms, 1s or 5m".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        let told =
+            ["500ms", "1s", "2", "1.5m", "1h"].map(|text| duration(text).map(|time| time.as_secs_f64()));
+        assert_eq!(told, [Ok(0.5), Ok(1.0), Ok(2.0), Ok(90.0), Ok(3600.0)]);
+        for nonsense in ["", "s", "-1s", "1d", "0s", "1e99s", "nan", "inf"] {
+            assert!(duration(nonsense).is_err(), "{nonsense}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! `forebay serve`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use forebay_server::{Serving, Settings};
+
+use crate::args::Serve;
+
+/// Serves until a signal comes.
+pub fn run(args: Serve) -> anyhow::Result<ExitCode> {
+    if let Some(config) = &args.check {
+        return check(config);
+    }
+    // Before there are threads, so that all of them leave signals to the one that heeds them.
+    Serving::block_signals()?;
+    let mut serving = Serving::new(settings(&args)?)?;
+    serving.heed_signals()?;
+    for address in serving.addresses() {
+        eprintln!("forebay: listening on {address}");
+    }
+    serving.reload_with(Box::new(move || settings(&args).map_err(|error| error.to_string())));
+    serving.run()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(config: &Path) -> anyhow::Result<ExitCode> {
+    Serving::check(&Settings::read(config)?)?;
+    println!("{} is right", config.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Those of the file, if there is one, and before them those of the command line.
+fn settings(args: &Serve) -> forebay_server::Result<Settings> {
+    let mut settings = match &args.config {
+        Some(config) => Settings::read(config)?,
+        None => Settings::new(args.folder.clone().unwrap_or_default()),
+    };
+    fn set<T: Clone>(to: &mut T, value: &Option<T>) {
+        value.iter().for_each(|value| *to = value.clone());
+    }
+    set(&mut settings.folder, &args.folder);
+    set(&mut settings.udp_ports, &args.udp_ports);
+    set(&mut settings.memory_bytes, &args.memory);
+    set(&mut settings.buffers, &args.buffers.map(usize::from));
+    set(&mut settings.readers, &args.readers.map(usize::from));
+    settings.buffer_bytes = args.buffer_size.or(settings.buffer_bytes);
+    settings.status = args.status.or(settings.status);
+    settings.run_as = args.user.clone().or(settings.run_as);
+    if !args.listen.is_empty() {
+        settings.listen.clone_from(&args.listen);
+    }
+    Ok(settings)
+}

@@ -1,0 +1,182 @@
+//! `forebay evaluate streaming`.
+
+use std::io::{self, BufReader};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use forebay_evaluation::streaming::{Disk, Disturbance, Files, Options, Outcome, Subject, run as carry_out};
+use forebay_players::{Transport, process};
+
+use crate::args::size;
+use crate::evaluate::{Partial, carry_out_as_far, this_program};
+
+/// Options of `forebay evaluate streaming`.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct Streaming {
+    /// Clients that play at the same time, separated by commas; --search begins with the first, and ends with the most of
+    /// several
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "100", value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    clients: Vec<u32>,
+    /// Bits a second of each stream, such as 56k, 300k or 4M; separated by commas
+    #[arg(long, value_name = "BITS", value_delimiter = ',', default_value = "300k", value_parser = bits)]
+    rate: Vec<u64>,
+    /// How packets come: udp, tcp or both; separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "udp")]
+    transport: Vec<Transport>,
+    /// Whether clients play one file, or many: one each, as long as they fit
+    #[arg(long, default_value = "many")]
+    files: Files,
+    /// Where the files are: cached in memory, or out of it on a disk: local, cloud, disk4 or saturated (all but cached
+    /// and local need root)
+    #[arg(long, value_name = "DISK", default_value = "cached")]
+    profile: Disk,
+    /// Memory of the server with what it reads, such as 256M; needs root
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: Option<u64>,
+    /// Buffers of each session of forebay serve; several for several servers, separated by commas
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2", value_parser = clap::value_parser!(u8).range(1..))]
+    buffers: Vec<u8>,
+    /// Servers of others too, or only those: GStreamer's, and MediaMTX and live555MediaServer where they are on PATH
+    #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "also")]
+    peers: Option<Peers>,
+    /// Look for the most clients without a late stream, by doubling and halving
+    #[arg(long)]
+    search: bool,
+    /// How long is watched, in seconds
+    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = duration_s)]
+    seconds: f64,
+    /// How long clients play before that, in seconds
+    #[arg(long, value_name = "S", default_value_t = 3.0, value_parser = duration_s)]
+    warm_up: f64,
+    /// Rounds; each runs every server once
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    runs: u16,
+    /// Run each server without, and in turn with others that disturb: clients that are killed, that vanish (half-open) or
+    /// read no more (slow), or a flood of connections and requests; separated by commas
+    #[arg(long, value_name = "HOW", value_delimiter = ',')]
+    disturb: Vec<Disturbance>,
+    /// Packets that come so long after they were due are late, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    late: u32,
+    /// Each client seeks so often, on average, in seconds
+    #[arg(long, value_name = "S", value_parser = duration_s)]
+    seek: Option<f64>,
+    /// Each client leaves after so long, on average, in seconds, and another one comes
+    #[arg(long, value_name = "S", value_parser = duration_s)]
+    stay: Option<f64>,
+    /// Predict by these results of forebay evaluate host what a packet takes the server
+    #[arg(long, value_name = "FILE")]
+    host: Option<PathBuf>,
+    /// Write the results as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Servers of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Peers {
+    /// Beside forebay's.
+    Also,
+    /// Without it.
+    Only,
+}
+
+fn bits(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(['k', 'K', 'm', 'M']);
+    let factor = match &text[digits.len()..] {
+        "" => Some(1),
+        "k" | "K" => Some(1_000),
+        "m" | "M" => Some(1_000_000),
+        _ => None,
+    };
+    let bits = digits.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
+    bits.filter(|bits| (BITS_MIN..=BITS_MAX).contains(bits))
+        .ok_or_else(|| "give bits a second from 30k to 100M, such as 300k or 4M".into())
+}
+
+/// Less than this is none that noise could be encoded to, and more than that none that it takes.
+const BITS_MIN: u64 = 30_000;
+const BITS_MAX: u64 = 100_000_000;
+
+fn duration_s(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
+    seconds.ok_or_else(|| "give seconds, from 0.1 to 86400".into())
+}
+
+const HELP: &str = "\
+Server and clients have a processor each. Media are noise of the rate, made by ffmpeg; clients begin anywhere in them. A packet \
+is late against the schedule of its stream, which goes on whether packets come or not; the last packets of a frame may take the \
+frame's own time besides. A stream is late if one packet in a hundred is late or lost, or if nothing comes any more. What the \
+loopback carries at best from one processor to the other, and how late timers are, is measured in the same rounds.
+
+When it is interrupted, or a server fails, what was measured is shown and written.
+
+Examples:
+  forebay evaluate streaming --clients 50,500 --rate 300k,4M --transport udp,tcp --peers
+  forebay evaluate streaming --search --buffers 1,2 --profile disk4 --memory 256M --json disk4.json
+  forebay evaluate streaming --clients 200 --disturb kill,half-open,slow,flood
+  forebay evaluate streaming --clients 5000 --rate 200k --runs 1";
+
+/// Carries the comparison out.
+pub fn run(args: &Streaming) -> anyhow::Result<ExitCode> {
+    let ours = args.buffers.iter().map(|buffers| Subject::Forebay { buffers: *buffers });
+    let mut subjects: Vec<Subject> = ours.filter(|_| args.peers != Some(Peers::Only)).collect();
+    if args.peers.is_some() {
+        subjects.extend(Subject::peers());
+    }
+    let options = Options {
+        program: this_program()?,
+        subjects,
+        rates: args.rate.clone(),
+        transports: args.transport.clone(),
+        clients: args.clients.clone(),
+        files: args.files,
+        disk: args.profile,
+        memory_bytes: args.memory,
+        search: args.search,
+        seconds: args.seconds,
+        warm_up: args.warm_up,
+        runs: args.runs,
+        disturbances: args.disturb.clone(),
+        late_s: f64::from(args.late) / 1e3,
+        seek_every_s: args.seek,
+        stay_s: args.stay,
+        host: args.host.clone(),
+    };
+    let measured =
+        |outcome: Outcome| Partial { table: outcome.table(), rows: outcome.rows(), stopped: outcome.stopped };
+    carry_out_as_far(args.json.as_deref(), |progress| carry_out(&options, progress).map(measured))
+}
+
+/// Is the players of another `forebay`, which speaks on standard input.
+pub fn play() -> anyhow::Result<ExitCode> {
+    if std::io::IsTerminal::is_terminal(&io::stdin()) {
+        bail!("this is what forebay evaluate streaming starts; run that");
+    }
+    process::serve(BufReader::new(io::stdin()), &mut io::stdout()).context("nobody hears the players")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_have_decimal_units() {
+        assert_eq!(["56k", "300K", "4M", "200000"].map(bits), [56_000, 300_000, 4_000_000, 200_000].map(Ok));
+        for nonsense in ["", "k", "1", "4G", "-4M", "1000M", "99999999999999999999M"] {
+            assert!(bits(nonsense).unwrap_err().contains("such as 300k"), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn times_are_seconds() {
+        assert_eq!(duration_s("0.5"), Ok(0.5));
+        for nonsense in ["0", "-1", "nan", "inf", "x"] {
+            assert!(duration_s(nonsense).is_err(), "{nonsense}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! `forebay doctor`, as scripts use it.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn doctor(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_forebay")).arg("doctor").args(arguments).output().unwrap()
+}
+
+#[test]
+fn what_a_machine_reads_is_what_a_person_reads() {
+    let (text, json) = (doctor(&[]), doctor(&["--json", "-"]));
+    assert_eq!(text.status, json.status);
+    let text = String::from_utf8(text.stdout).unwrap();
+    let found: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(found["schema"], 1);
+    let features = found["features"].as_array().unwrap();
+    let mut missing_required = false;
+    for feature in features {
+        let [name, purpose, remedy] = ["name", "purpose", "remedy"].map(|key| feature[key].as_str().unwrap());
+        let (is_present, is_required) = (feature["present"] == true, feature["need"] == "required");
+        missing_required |= is_required && !is_present;
+        let mark = if is_present {
+            "yes"
+        } else if is_required {
+            "MISSING"
+        } else {
+            "no"
+        };
+        let line = format!("  {mark:8} {name}: {purpose}\n");
+        assert!(text.contains(&line), "{line}");
+        assert!(is_present || text.contains(remedy), "{remedy}");
+    }
+    assert_eq!(json.status.code(), Some(i32::from(missing_required)));
+}
+
+#[test]
+fn only_what_was_asked_for_counts() {
+    for command in ["run", "share", "serve", "evaluate"] {
+        let json = doctor(&[command, "--json", "-"]);
+        let found: Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert!(found["features"].as_array().unwrap().iter().all(|feature| feature["command"] == command));
+    }
+    let unknown = doctor(&["sing"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(
+        String::from_utf8_lossy(&unknown.stderr).contains("possible values: run, share, serve, evaluate")
+    );
+}

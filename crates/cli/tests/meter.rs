@@ -1,0 +1,110 @@
+//! `forebay evaluate meter` as its caller sees it.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
+
+fn meter(arguments: &[&str]) -> Command {
+    let mut command = Command::new(FOREBAY);
+    command.args(["evaluate", "meter"]).args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn output(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = meter(arguments).output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+#[test]
+fn status_and_output_are_the_program_s_and_the_table_is_beside_them() {
+    let (status, stdout, stderr) = output(&["--", "sh", "-c", "echo words; exit 7"]);
+    assert_eq!((status, stdout.as_str()), (Some(7), "words\n"));
+    assert!(stderr.starts_with("sh for ") && stderr.contains("| minor_faults "), "{stderr}");
+    assert!(stderr.contains("The counting took "), "{stderr}");
+    assert_eq!(output(&["--", "sh", "-c", "kill -9 $$"]).0, Some(137));
+}
+
+#[test]
+fn results_are_rows_that_say_where_they_are_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("meter.json");
+    let json = path.to_str().unwrap();
+    let arguments = [
+        "--interval",
+        "20ms",
+        "--json",
+        json,
+        "--",
+        "sh",
+        "-c",
+        "i=0; while [ $i -lt 50 ]; do /bin/true; i=$((i+1)); done",
+    ];
+    assert_eq!(output(&arguments).0, Some(0));
+    let report: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    let row = |metric: &str| {
+        rows.iter().find(|row| row["metric"] == metric).unwrap_or_else(|| panic!("no {metric}"))
+    };
+    assert_eq!(
+        (&row("minor_faults")["subject"], &row("minor_faults")["tier"]),
+        (&"sh".into(), &"software".into())
+    );
+    assert!(row("minor_faults")["value"].as_f64().unwrap() > 1000.0);
+    assert!(row("minor_faults_rate")["runs"].as_u64().unwrap() >= 1);
+    assert!(row("meter_cpu")["value"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn what_runs_already_is_measured_as_long_as_asked_or_until_it_ends() {
+    let (status, stdout, stderr) = output(&["--machine", "--for", "200ms", "--interval", "50ms", "--every"]);
+    assert_eq!(status, Some(0));
+    assert!(stdout.starts_with("machine for ") && stdout.contains("cpu_idle"), "{stdout}");
+    assert!(stderr.starts_with("     time") && stderr.lines().count() >= 2, "{stderr}");
+
+    let mut sleeper = Command::new("sleep").arg("0.3").spawn().unwrap();
+    let (status, stdout, _) = output(&["--pid", &sleeper.id().to_string(), "--tree"]);
+    sleeper.wait().unwrap();
+    assert_eq!(status, Some(0));
+    assert!(stdout.contains("voluntary_switches"), "{stdout}");
+}
+
+#[test]
+fn an_interrupt_ends_the_program_and_keeps_what_was_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let ready = folder.path().join("ready");
+    let script = format!("echo $$ > {}.new; mv {0}.new {0}; exec sleep 1000", ready.display());
+    let metering = meter(&["--", "sh", "-c", &script]).stderr(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !ready.exists() {
+        assert!(Instant::now() < deadline, "the program does not start");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let program = fs::read_to_string(&ready).unwrap();
+    let interrupted = Command::new("kill").args(["-INT", &metering.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    let output = metering.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("| minor_faults "));
+    assert!(!fs::exists(format!("/proc/{}", program.trim())).unwrap());
+}
+
+#[test]
+fn what_cannot_be_measured_is_told_with_what_to_do() {
+    for (arguments, status, said) in [
+        (&["--pid", "4194304"][..], 125, "there is no process 4194304; name one that runs"),
+        (&["--cgroup", "/sys/fs/cgroup/no/such"], 125, "there is no control group '/sys/fs/cgroup/no/such'"),
+        (&["--", "/no/such/program"], 127, "there is no program /no/such/program"),
+        (&["--machine", "--interval", "1ms"], 125, "give an interval of 10ms"),
+        (&["--machine", "--interval", "soon"], 2, "give a time such as 500ms"),
+        (&[], 2, "required"),
+    ] {
+        let (code, stdout, stderr) = output(arguments);
+        assert_eq!((code, stdout.as_str()), (Some(status), ""), "{arguments:?}");
+        assert!(stderr.contains(said), "{arguments:?}: {stderr}");
+    }
+}

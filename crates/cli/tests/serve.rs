@@ -1,0 +1,141 @@
+//! `forebay serve` as its operator sees it.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// For a time that is far beyond what any of this takes.
+fn forebay(arguments: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command
+        .args(["-k", "5", "60", env!("CARGO_BIN_EXE_forebay"), "serve"])
+        .args(arguments)
+        .stdin(Stdio::null());
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    forebay(arguments).output().unwrap()
+}
+
+/// A server, and where it says that it listens.
+fn start(arguments: &[&str]) -> (Child, BufReader<ChildStderr>, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .arg("serve")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    let address = line.trim().rsplit(' ').next().unwrap().to_owned();
+    (child, said, address)
+}
+
+fn describe(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "DESCRIBE rtsp://{address}/a.mp4 RTSP/1.0\r\nCSeq: 1\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
+#[test]
+fn a_file_of_settings_is_checked_with_its_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("serve.toml");
+    let path = file.to_str().unwrap();
+    for (text, succeeds, words) in [
+        ("folder = \".\"\n", true, "serve.toml is right"),
+        ("folder = \".\"\nbuffers = 99\n", false, "serve.toml:2: "),
+        ("folder = \"nowhere\"\n", false, "nowhere: No such file"),
+        (
+            "folder = \".\"\n[tls]\nlisten = [1]\ncertificate = \"c\"\nkey = \"k\"\n",
+            false,
+            "c: it cannot be read",
+        ),
+    ] {
+        fs::write(&file, text).unwrap();
+        let output = output(&["--check", path]);
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert_eq!(output.status.code(), Some(i32::from(!succeeds)), "{text}: {said}");
+        assert!(said.contains(words), "{text}: {said}");
+    }
+}
+
+#[test]
+fn a_taken_port_is_said_to_be_taken_and_by_whom() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = output(&["--listen", &address, folder.path().to_str().unwrap()]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains(&format!("(process {})", std::process::id())) && said.contains("--listen"),
+        "{said}"
+    );
+}
+
+#[test]
+fn signals_end_it_and_have_it_take_over_users() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("serve.toml");
+    let settings = "folder = \".\"\nlisten = [\"127.0.0.1:0\"]\n";
+    fs::write(&file, settings).unwrap();
+    let (mut child, mut said, address) = start(&["--config", file.to_str().unwrap()]);
+    let pid = Pid::from_child(&child);
+    assert!(describe(&address).starts_with("RTSP/1.0 404"));
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("a.mp4: there is no such file"), "{line}");
+
+    let with_user = format!("{settings}[[users]]\nname = \"ada\"\npassword = \"lovelace\"\n");
+    for (text, words, status) in [
+        (with_user.as_str(), "are taken over", "401"),
+        ("folder = 3\n", "stay as they were", "401"),
+        (settings, "are taken over", "404"),
+    ] {
+        fs::write(&file, text).unwrap();
+        kill_process(pid, Signal::HUP).unwrap();
+        line.clear();
+        said.read_line(&mut line).unwrap();
+        assert!(line.contains(words), "{line}");
+        let response = describe(&address);
+        assert!(response.starts_with(&format!("RTSP/1.0 {status}")), "{response}");
+        if status == "404" {
+            said.read_line(&mut line).unwrap();
+        }
+    }
+    kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn root_becomes_somebody_else() {
+    if !rustix::process::getuid().is_root() {
+        let refused = output(&["--listen", "127.0.0.1:0", "--user", "root", "."]);
+        assert!(String::from_utf8(refused.stderr).unwrap().contains("only root can do that"));
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = folder.path().to_str().unwrap();
+    let (mut child, _said, _) = start(&["--listen", "127.0.0.1:0", "--user", "nobody", path]);
+    for task in fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().flatten() {
+        let status = fs::read_to_string(task.path().join("status")).unwrap();
+        let uids = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
+        assert!(!uids.split_whitespace().skip(1).any(|uid| uid == "0"), "{uids}");
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let output = output(&["--listen", "127.0.0.1:0", "--user", "nobody-at-all", path]);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("no such user"));
+}

@@ -1,0 +1,75 @@
+//! Where samples come from.
+
+use std::fs;
+use std::path::Path;
+
+use crate::error::{Error, Refused};
+use crate::group::Group;
+use crate::machine::Machine;
+use crate::meter::{Options, Target};
+use crate::perf::{self, Linux, PerfEvents, Place};
+use crate::processes::{Processes, Scope, threads};
+use crate::sheet::Sheet;
+
+/// Something that counts.
+pub(crate) trait Source: Send {
+    /// Enters what its counters stand at now.
+    fn sample(&mut self, sheet: &mut Sheet);
+}
+
+/// All that counts what `target` does. Adds what is refused before the first sample to `refused`.
+///
+/// # Errors
+/// There is no such target.
+pub(crate) fn sources(
+    target: &Target,
+    options: &Options,
+    refused: &mut Vec<Refused>,
+) -> Result<Vec<Box<dyn Source>>, Error> {
+    let (from_files, places): (Box<dyn Source>, Vec<Place>) = match target {
+        Target::Machine => (Box::new(Machine::new()?), perf::places(None).unwrap_or_default()),
+        Target::Process(pid) => (Box::new(Processes::new(Scope::One(*pid))?), on_threads(*pid, false)),
+        Target::Tree(pid) => (Box::new(Processes::new(Scope::Tree(*pid))?), on_threads(*pid, true)),
+        Target::Cgroup(path) => {
+            let group = Group::new(path)?;
+            let places = group.perf_folder().map(|folder| perf::places(Some(folder)).unwrap_or_default());
+            (Box::new(group), places.unwrap_or_default())
+        }
+    };
+    let mut quantities = Vec::new();
+    if options.hardware {
+        quantities = perf::hardware(&places, &processor_maker());
+        // Of the machine `/proc/stat` tells as much.
+        if *target != Target::Machine {
+            quantities.extend(perf::software(&places));
+        }
+    }
+    if places.is_empty() {
+        let why = "there is no hierarchy of control groups for perf events";
+        let remedy = "mount one with: mount -t cgroup -o perf_event perf_event FOLDER";
+        refused.extend(quantities.drain(..).map(|quantity| quantity.refused(why, remedy)));
+    }
+    if options.hardware {
+        let traffic = perf::memory_traffic(Path::new(perf::DEVICES));
+        if *target == Target::Machine {
+            quantities.extend(traffic);
+        } else {
+            let why = "the memory's controllers do not tell for whom they work";
+            let remedy = "count the whole machine's";
+            refused.extend(traffic.into_iter().map(|quantity| quantity.refused(why, remedy)));
+        }
+    }
+    Ok(vec![from_files, Box::new(PerfEvents::open(&Linux, quantities, refused))])
+}
+
+/// Events on each thread that there is, inherited by those that come.
+fn on_threads(pid: u32, children: bool) -> Vec<Place> {
+    threads(pid, children).into_iter().map(|thread| Place::Thread { thread, children }).collect()
+}
+
+/// What `/proc/cpuinfo` calls the processor's maker; empty where it does not say, as on Arm.
+fn processor_maker() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let maker = text.lines().find_map(|line| line.strip_prefix("vendor_id")?.split_once(':'));
+    maker.map(|(_, maker)| maker.trim().to_owned()).unwrap_or_default()
+}

@@ -1,0 +1,416 @@
+//! What the latency model predicts that a transaction takes a server's processor, beside what it took.
+//!
+//! A data unit is a document that the kernel sends from a file, or a packet of a stream. What the kernel takes for it is known
+//! from `forebay evaluate host`: for documents, by their size, with sockets that are full. What the server itself takes (`Tcpu`)
+//! depends on the server alone, and is taken from the condition with the most transactions: so that one has no error, and all
+//! others are predictions.
+
+use std::path::Path;
+
+use forebay_meter::{Report, Row};
+use forebay_model::{LineFill, Machine, Transaction, Transfers};
+
+use crate::Error;
+use crate::host::quantity;
+use crate::table::seconds;
+
+/// What the loopback's largest packet has room for.
+const SEGMENT_BYTES: f64 = 65_483.0;
+/// A prediction that is off by more lacks a term.
+const ERROR_MAX: f64 = 0.2;
+/// A term that is missing explains so much of the error at least.
+const EXPLAINED_MIN: f64 = 0.5;
+
+/// What the kernel of a host takes for what servers do.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Costs {
+    /// By size, what a document takes; none in older results, where `file` has to do.
+    documents: Vec<Document>,
+    /// The same of a server that sends as much as a socket takes.
+    at_once: Vec<Document>,
+    file: Sending,
+    datagram: Sending,
+    /// One of many that the kernel makes of what was sent at once.
+    segment: Option<Sending>,
+    write: Option<Sending>,
+    call_us: Option<f64>,
+    switch_us: Option<f64>,
+    /// A thread that goes to sleep and is woken by a timer.
+    wake_up_us: Option<f64>,
+    minor_fault_us: Option<f64>,
+    major_fault_us: Option<f64>,
+}
+
+/// What a document of one size takes, in us of processor time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Document {
+    bytes: f64,
+    server_us: f64,
+    clients_us: f64,
+}
+
+/// A way to send.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Sending {
+    packet_us: f64,
+    mb_s: f64,
+}
+
+impl Costs {
+    /// From the results of `forebay evaluate host`; `None` where they lack what packets cost.
+    pub(crate) fn of(rows: &[Row]) -> Option<Self> {
+        let sending = |subject: &str| {
+            let of = |metric: &str| {
+                rows.iter().find(|row| row.subject == subject && row.metric == metric).map(|row| row.value)
+            };
+            let (packet_us, byte_ns) = (of("cost_of_a_packet")?, of("cost_of_a_byte")?);
+            Some(Sending { packet_us: packet_us.max(0.0), mb_s: 1e3 / byte_ns.max(f64::MIN_POSITIVE) })
+        };
+        let cost_us = |subject: &str, case: &str| {
+            let mut own = rows.iter().filter(|row| row.subject == subject && row.case.starts_with(case));
+            own.find(|row| row.metric == "cost").map(|row| match row.unit.as_str() {
+                "ns" => row.value / 1e3,
+                _ => row.value,
+            })
+        };
+        let side = |subject: &'static str, side: &'static str| {
+            let own = rows.iter().filter(move |row| row.subject == subject && row.metric == "cost");
+            own.filter_map(move |row| {
+                let (amount, whose) = row.case.split_once('/')?;
+                (whose == side).then_some((quantity(amount)?, row.value))
+            })
+        };
+        let sized = |subject: &'static str| {
+            side(subject, "server").filter_map(move |(bytes, server_us)| {
+                let (_, clients_us) = side(subject, "clients").find(|(size, _)| *size == bytes)?;
+                Some(Document { bytes, server_us, clients_us })
+            })
+        };
+        let sorted =
+            |documents: &mut Vec<Document>| documents.sort_by(|one, other| one.bytes.total_cmp(&other.bytes));
+        let mut documents: Vec<Document> = sized("TCP documents").collect();
+        // Small ones have one turn anyway.
+        let mut at_once: Vec<Document> = sized("TCP documents, at once").collect();
+        let least = at_once.iter().map(|document| document.bytes).fold(f64::INFINITY, f64::min);
+        at_once.extend(documents.iter().filter(|document| document.bytes < least));
+        sorted(&mut documents);
+        sorted(&mut at_once);
+        Some(Self {
+            documents,
+            at_once,
+            file: sending("TCP sendfile")?,
+            datagram: sending("UDP sendto")?,
+            segment: sending("UDP GSO"),
+            write: sending("TCP write"),
+            call_us: cost_us("system call", "getppid"),
+            switch_us: cost_us("context switch", ""),
+            wake_up_us: cost_us("wake-up", "by a timer"),
+            minor_fault_us: cost_us("page fault", "minor, anonymous"),
+            major_fault_us: cost_us("page fault", "major"),
+        })
+    }
+
+    /// What the kernel takes for the server's part in a data unit; infinite where it is not known.
+    fn kernel_us(&self, one: &Observed, way: Way) -> f64 {
+        let Observed { bytes, together, .. } = *one;
+        match way {
+            Way::Documents | Way::DocumentsAtOnce => self
+                .document_us(bytes, way, |document| document.server_us)
+                .unwrap_or_else(|| linear_us(bytes, self.file, (bytes / SEGMENT_BYTES).ceil())),
+            Way::Datagrams => linear_us(bytes, self.datagram, 1.0),
+            Way::Segments => {
+                // The first pays for the call, and for its way through the kernel; the others are cut from it.
+                let first = linear_us(bytes, self.datagram, 1.0);
+                let others = self.segment.map_or(first, |segment| linear_us(bytes, segment, 1.0));
+                (first + (together - 1.0) * others) / together
+            }
+            Way::Writes => {
+                self.write.map_or(f64::INFINITY, |write| linear_us(bytes * together, write, 1.0) / together)
+            }
+        }
+    }
+
+    /// What it takes a server of streams, which sleeps until the next frame is due, to be woken.
+    fn waking_us(&self, one: &Observed, way: Way) -> Option<f64> {
+        let sleeps = matches!(way, Way::Segments | Way::Writes);
+        Some(self.wake_up_us.filter(|_| sleeps)? * one.counts[1]?)
+    }
+
+    /// A cost of a document of any size: on the line through those of the sizes next to it.
+    fn document_us(&self, bytes: f64, way: Way, of: fn(&Document) -> f64) -> Option<f64> {
+        let documents = if way == Way::DocumentsAtOnce { &self.at_once } else { &self.documents };
+        let known: Vec<(f64, f64)> =
+            documents.iter().map(|document| (document.bytes, of(document))).collect();
+        let next = known.iter().position(|(size, _)| *size >= bytes).unwrap_or(known.len());
+        let next = next.clamp(1, known.len().checked_sub(1)?.max(1));
+        let (&(below, below_us), &(above, above_us)) = (known.get(next - 1)?, known.get(next)?);
+        Some((below_us + (above_us - below_us) * (bytes - below) / (above - below)).max(0.0))
+    }
+}
+
+/// How data units are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// From files, by TCP, some of one and then some of another.
+    Documents,
+    /// From files, by TCP, as much as a socket takes.
+    DocumentsAtOnce,
+    /// Each packet by itself, by UDP.
+    Datagrams,
+    /// Packets of a frame at once, by UDP, taken apart by the kernel.
+    Segments,
+    /// Packets of a frame with a write, by TCP.
+    Writes,
+}
+
+/// What a condition says of one transaction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Observed {
+    /// Of the data unit.
+    pub(crate) bytes: f64,
+    /// Data units that are sent at once.
+    pub(crate) together: f64,
+    /// Of the server's processor time, in us.
+    pub(crate) us: f64,
+    pub(crate) transactions_s: f64,
+    /// Of the clients' processor time, in us, where they are ours.
+    pub(crate) clients_us: Option<f64>,
+    /// How often for each transaction: calls, context switches, and page faults that did not wait and that did.
+    pub(crate) counts: [Option<f64>; 4],
+}
+
+/// What is counted of a transaction and no term of the prediction, in the order of [`Observed::counts`].
+const BESIDE: [&str; 4] = ["system calls", "context switches", "page reclaims", "page faults"];
+
+/// The kernel sends what a socket could not take when acknowledgements come: in the client's time, or in the server's where that is
+/// at work on the same socket. What one side is spared the other pays.
+const ACKNOWLEDGED: &str = "who sends on acknowledgement";
+
+/// A prediction for one condition.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Prediction {
+    measured_us: f64,
+    pub(crate) predicted_us: f64,
+    /// Whether `Tcpu` was taken from here.
+    calibrates: bool,
+    /// Where the error is large: the term that is missing, with what it takes in us, or nothing that was counted.
+    missing: Option<Option<(&'static str, f64)>>,
+}
+
+impl Prediction {
+    /// As a share of what was measured.
+    pub(crate) fn error(&self) -> f64 {
+        self.predicted_us / self.measured_us - 1.0
+    }
+}
+
+/// What the kernel takes for one transaction, by packets and bytes alone.
+fn linear_us(bytes: f64, sending: Sending, packets: f64) -> f64 {
+    let transfers = Transfers { reads: 0.0, copies: 0.0, disk: 0.0, network: 1.0 };
+    let machine =
+        Machine { packet_us: sending.packet_us, ..Machine::of_transfers(f64::INFINITY, sending.mb_s) };
+    let transaction = Transaction { packets, ..Transaction::of_transfers(bytes, transfers) };
+    transaction.terms(&machine, LineFill::Byte).total_us()
+}
+
+/// Predictions for one server under loads of one kind.
+pub(crate) fn predictions(observed: &[Observed], costs: &Costs, way: Way) -> Vec<Prediction> {
+    let kernel_us = |one: &Observed| costs.kernel_us(one, way) + costs.waking_us(one, way).unwrap_or(0.0);
+    let most = |one: &&Observed, other: &&Observed| one.transactions_s.total_cmp(&other.transactions_s);
+    let Some(base) = observed.iter().max_by(most) else { return Vec::new() };
+    // What a server does once for all that it sends at once does not depend on how much that is.
+    let own_us = (base.us - kernel_us(base)).max(0.0) * base.together;
+    let predict = |one: &Observed| {
+        let predicted_us = own_us / one.together + kernel_us(one);
+        let calibrates = one == base;
+        let error_us = one.us - predicted_us;
+        let large = !calibrates && error_us.abs() > ERROR_MAX * one.us;
+        let missing = large.then(|| missing(one, base, costs, way, error_us));
+        Prediction { measured_us: one.us, predicted_us, calibrates, missing }
+    };
+    observed.iter().map(predict).collect()
+}
+
+/// Of what was counted, and is more or less often than where `Tcpu` is from, what explains the error best.
+fn missing(
+    one: &Observed,
+    base: &Observed,
+    costs: &Costs,
+    way: Way,
+    error_us: f64,
+) -> Option<(&'static str, f64)> {
+    let switch_us = costs.switch_us.filter(|_| costs.waking_us(one, way).is_none());
+    let prices = [costs.call_us, switch_us, costs.minor_fault_us, costs.major_fault_us];
+    let terms = BESIDE.iter().zip(prices).zip(one.counts.iter().zip(base.counts));
+    let priced =
+        terms.filter_map(|((name, price), (count, before))| Some((*name, price? * ((*count)? - before?))));
+    // What the clients are spared, beside what they take themselves.
+    let spared_us = |one: &Observed| {
+        Some(costs.document_us(one.bytes, way, |document| document.clients_us)? - one.clients_us?)
+    };
+    let acknowledged = || Some((ACKNOWLEDGED, spared_us(one)? - spared_us(base)?));
+    let acknowledged = matches!(way, Way::Documents | Way::DocumentsAtOnce).then(acknowledged).flatten();
+    let unexplained = |us: f64| (error_us - us).abs();
+    let best = priced
+        .chain(acknowledged)
+        .min_by(|one, other| unexplained(one.1).total_cmp(&unexplained(other.1)))?;
+    (unexplained(best.1) < (1.0 - EXPLAINED_MIN) * error_us.abs()).then_some(best)
+}
+
+impl Prediction {
+    /// The cells of a table's line: measured, predicted, error, and what is missing.
+    pub(crate) fn line(&self) -> [String; 4] {
+        let missing = match self.missing {
+            None => "-".to_owned(),
+            Some(None) => "nothing counted".to_owned(),
+            Some(Some((term, us))) => format!("{term}: {}", seconds(us.abs() / 1e6)),
+        };
+        let error =
+            if self.calibrates { "Tcpu".to_owned() } else { format!("{:+.0} %", self.error() * 100.0) };
+        [seconds(self.measured_us / 1e6), seconds(self.predicted_us / 1e6), error, missing]
+    }
+}
+
+/// The results of `forebay evaluate host --json`.
+///
+/// # Errors
+/// The file is none.
+pub(crate) fn read_host(path: &Path) -> Result<Report, Error> {
+    let text = std::fs::read_to_string(path).map_err(Error::file("read", path))?;
+    let wrong = |why: String| {
+        Error::Load(format!("'{}' is no result of forebay evaluate host: {why}", path.display()))
+    };
+    let report: Report = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let schema = report.schema;
+    if schema != forebay_meter::SCHEMA {
+        return Err(wrong(format!(
+            "it has schema {schema}, and this forebay reads {}",
+            forebay_meter::SCHEMA
+        )));
+    }
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn costs() -> Costs {
+        let row = |subject, case, metric, unit, value| Row::once(subject, case, metric, unit, value);
+        let rows = [
+            row("TCP sendfile", "fit", "cost_of_a_packet", "us", 2.0),
+            row("TCP sendfile", "fit", "cost_of_a_byte", "ns", 0.1),
+            row("UDP sendto", "fit", "cost_of_a_packet", "us", 1.0),
+            row("UDP sendto", "fit", "cost_of_a_byte", "ns", 0.5),
+            row("UDP GSO", "fit", "cost_of_a_packet", "us", 0.5),
+            row("UDP GSO", "fit", "cost_of_a_byte", "ns", 0.5),
+            row("system call", "getppid", "cost", "ns", 100.0),
+            row("context switch", "0 B", "cost", "us", 3.0),
+        ];
+        Costs::of(&rows).unwrap()
+    }
+
+    fn observed(bytes: f64, us: f64, transactions_s: f64, switches: f64) -> Observed {
+        Observed {
+            bytes,
+            together: 1.0,
+            us,
+            transactions_s,
+            clients_us: None,
+            counts: [None, Some(switches), None, None],
+        }
+    }
+
+    #[test]
+    fn what_a_server_takes_itself_is_known_from_one_condition_and_the_rest_is_predicted() {
+        // 20 us of its own, 2 for each packet, 0.1 for each 1,000 bytes.
+        let all = [observed(10_000.0, 23.0, 9e3, 1.0), observed(1_000_000.0, 150.0, 2e3, 1.0)];
+        let predictions = predictions(&all, &costs(), Way::Documents);
+        assert!(predictions[0].calibrates && predictions[0].error().abs() < 1e-9);
+        // 16 packets, and 100 us for the bytes.
+        assert!((predictions[1].predicted_us - 152.0).abs() < 1e-6, "{predictions:?}");
+        assert_eq!(predictions[1].missing, None);
+    }
+
+    #[test]
+    fn a_term_that_is_missing_is_named_by_what_was_counted() {
+        let all = [
+            observed(200.0, 11.1, 9e3, 1.0),
+            observed(200.0, 41.1, 1e3, 11.0),
+            observed(200.0, 99.0, 1e3, 2.0),
+        ];
+        let predictions = predictions(&all, &costs(), Way::Datagrams);
+        let missing: Vec<_> = predictions.iter().map(|prediction| prediction.missing).collect();
+        assert_eq!(missing[..2], [None, Some(Some(("context switches", 30.0)))]);
+        // Three microseconds more of switches do not explain 88.
+        assert_eq!(missing[2], Some(None));
+    }
+
+    fn with_documents() -> Costs {
+        let document = |bytes, server_us, clients_us| Document { bytes, server_us, clients_us };
+        let documents =
+            vec![document(1e4, 10.0, 8.0), document(1e6, 300.0, 200.0), document(1e7, 2000.0, 2500.0)];
+        let at_once = vec![documents[0], documents[1], document(1e7, 1100.0, 3400.0)];
+        Costs { documents, at_once, ..costs() }
+    }
+
+    #[test]
+    fn a_document_costs_what_those_of_the_next_sizes_do() {
+        let kernel_us = |bytes| with_documents().kernel_us(&observed(bytes, 1.0, 1.0, 1.0), Way::Documents);
+        let close = |one: f64, other: f64| assert!((one - other).abs() < 1e-6, "{one} {other}");
+        close(kernel_us(1e4), 10.0);
+        close(kernel_us(505_000.0), 155.0);
+        close(kernel_us(1e7), 2000.0);
+        // Beyond the largest as from the last but one to the last.
+        close(kernel_us(1.9e7), 3700.0);
+        let at_once =
+            |bytes| with_documents().kernel_us(&observed(bytes, 1.0, 1.0, 1.0), Way::DocumentsAtOnce);
+        close(at_once(1e6), 300.0);
+        close(at_once(1e7), 1100.0);
+    }
+
+    #[test]
+    fn what_clients_are_spared_is_named_where_it_explains_the_error() {
+        let (base, large) = (observed(1e4, 15.0, 9e3, 1.0), observed(1e7, 3005.0, 400.0, 1.0));
+        let all = |clients_us| {
+            let base = Observed { clients_us: Some(9.0), ..base };
+            [base, Observed { clients_us: Some(clients_us), ..large }]
+        };
+        let predictions = |clients_us| predictions(&all(clients_us), &with_documents(), Way::Documents);
+        // 1,000 us are missing, and the clients take 1,099 less than those of the probe.
+        let named = predictions(1_402.0)[1].missing.unwrap().unwrap();
+        assert_eq!(named.0, ACKNOWLEDGED);
+        assert!((named.1 - 1_099.0).abs() < 1e-6, "{named:?}");
+        assert_eq!(predictions(2_501.0)[1].missing, Some(None));
+    }
+
+    #[test]
+    fn packets_of_a_frame_share_the_call_and_the_way_through_the_kernel() {
+        let frame = |together| Observed { together, ..observed(1000.0, 1.0, 1.0, 1.0) };
+        let us = |together, way| costs().kernel_us(&frame(together), way);
+        // 1 us and 0.5 for the bytes; then 0.5 and 0.5.
+        assert!((us(1.0, Way::Segments) - 1.5).abs() < 1e-9);
+        assert!((us(5.0, Way::Segments) - (1.5 + 4.0) / 5.0).abs() < 1e-9);
+        assert!((us(5.0, Way::Datagrams) - 1.5).abs() < 1e-9);
+        // Nobody knows what a write costs here.
+        assert!(us(5.0, Way::Writes).is_infinite());
+    }
+
+    #[test]
+    fn a_server_of_streams_is_woken_and_does_its_own_once_for_a_frame() {
+        let costs = Costs { wake_up_us: Some(10.0), ..costs() };
+        let frame = |together, us, transactions_s, switches| Observed {
+            together,
+            ..observed(1000.0, us, transactions_s, switches)
+        };
+        // 1.1 us of the kernel, 1 of waking, and 30 of its own for ten packets.
+        let all = [frame(10.0, 5.05, 9e3, 0.1), frame(2.0, 0.0, 1e3, 0.5)];
+        let predicted = predictions(&all, &costs, Way::Segments);
+        assert!((predicted[1].predicted_us - (1.25 + 5.0 + 15.0)).abs() < 0.1, "{predicted:?}");
+    }
+
+    #[test]
+    fn results_without_packets_predict_nothing() {
+        assert_eq!(Costs::of(&[]), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! The meters of a run of a server, and what they counted.
+
+use std::time::Duration;
+
+use forebay_counters::{Meter, Options as Counting, Readings, Ready, Refused, Target as Counted};
+
+use super::observer::{Observer, Scope, Seen};
+use super::target::Target;
+use crate::Error;
+
+/// What several counters grew by in so many seconds; `None` where there is none of them. Meters start and stop one after the
+/// other, so that what they counted is of a little more.
+pub(super) fn total(readings: &Readings, names: &[&str], seconds: f64) -> Option<f64> {
+    let rates = names.iter().filter_map(|name| readings.per_second(name));
+    rates.reduce(|sum, more| sum + more).map(|rate| rate * seconds)
+}
+
+/// The meters of a run.
+pub(super) struct Meters {
+    server: Meter,
+    group: Option<Meter>,
+    machine: Meter,
+    observer: Observer,
+}
+
+/// What they counted.
+pub(super) struct Counts {
+    pub(super) server: Readings,
+    pub(super) group: Option<Readings>,
+    pub(super) machine: Readings,
+    pub(super) seen: Seen,
+    pub(super) refused: Vec<Refused>,
+    /// How much later than the load they began, or ended.
+    pub(super) late_s: f64,
+}
+
+/// The meters of a run to come.
+pub(super) struct Opened {
+    server: Ready,
+    group: Option<Ready>,
+    machine: Ready,
+    scope: Scope,
+}
+
+impl Opened {
+    pub(super) fn new(target: &Target, seconds: f64) -> Result<Self, Error> {
+        // A short run has some intervals too.
+        let interval = Duration::from_secs_f64((seconds / 4.0).clamp(0.05, 1.0));
+        let options = Counting { interval, hardware: false };
+        let (server, group) = target.counted();
+        Ok(Self {
+            server: Meter::open(&server, &Counting { hardware: true, ..options.clone() })?,
+            // What a group adds is worth no failure.
+            group: group.and_then(|group| Meter::open(&group, &options).ok()),
+            machine: Meter::open(&Counted::Machine, &options)?,
+            scope: target.scope.clone(),
+        })
+    }
+
+    pub(super) fn start(self) -> Result<Meters, Error> {
+        Ok(Meters {
+            server: self.server.start()?,
+            group: self.group.and_then(|group| group.start().ok()),
+            machine: self.machine.start()?,
+            observer: Observer::start(self.scope),
+        })
+    }
+}
+
+impl Meters {
+    pub(super) fn stop(self) -> Counts {
+        let refused = self.server.refused().to_vec();
+        Counts {
+            server: self.server.stop(),
+            group: self.group.map(Meter::stop),
+            machine: self.machine.stop(),
+            seen: self.observer.stop(),
+            refused,
+            late_s: 0.0,
+        }
+    }
+}

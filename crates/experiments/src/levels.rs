@@ -1,0 +1,212 @@
+//! Levels of factors, as experiment files write them.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+
+use serde::de::{Deserializer, Error as _, IntoDeserializer, SeqAccess, Visitor};
+use serde::{Deserialize, de};
+
+/// The levels of one factor, in the order they are tried; never none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Levels<T>(Vec<T>);
+
+impl<T> Levels<T> {
+    /// One level: what a factor has that nobody varies.
+    pub fn one(level: T) -> Self {
+        Self(vec![level])
+    }
+
+    /// The levels.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter()
+    }
+}
+
+/// One level may stand without brackets.
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Levels<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMore<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrMore<T> {
+            type Value = Levels<T>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a level, or a list of levels")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Levels<T>, E> {
+                T::deserialize(text.into_deserializer()).map(Levels::one)
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Levels<T>, E> {
+                T::deserialize(number.into_deserializer()).map(Levels::one)
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Levels<T>, E> {
+                T::deserialize(number.into_deserializer()).map(Levels::one)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Levels<T>, A::Error> {
+                let mut levels = Vec::new();
+                while let Some(level) = list.next_element()? {
+                    levels.push(level);
+                }
+                if levels.is_empty() {
+                    return Err(A::Error::custom(
+                        "a factor without a level leaves nothing to measure; give at least one",
+                    ));
+                }
+                Ok(Levels(levels))
+            }
+        }
+        deserializer.deserialize_any(OneOrMore(PhantomData))
+    }
+}
+
+/// A number of bytes, or of bits a second: a number, with K, M or G behind it for its multiples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Amount {
+    digits: u64,
+    power: u32,
+}
+
+impl Amount {
+    /// With binary multiples, as of bytes.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        self.digits << (10 * self.power)
+    }
+
+    /// With decimal multiples, as of bits a second.
+    #[must_use]
+    pub fn decimal(self) -> u64 {
+        self.digits * 1000u64.pow(self.power)
+    }
+
+    /// As bytes, e.g. `10 KiB`.
+    #[must_use]
+    pub fn in_bytes(self) -> String {
+        format!("{} {}", self.digits, ["B", "KiB", "MiB", "GiB"][self.power as usize])
+    }
+
+    /// As bits a second, e.g. `4 Mbit/s`.
+    #[must_use]
+    pub fn in_bits_per_second(self) -> String {
+        format!("{} {}bit/s", self.digits, ["", "k", "M", "G"][self.power as usize])
+    }
+}
+
+impl FromStr for Amount {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        const WRONG: &str = "give a number from 1 to 1048576, with K, M or G for its multiples, such as 64M";
+        let digits = text.trim_end_matches(['K', 'M', 'G']);
+        let power = match &text[digits.len()..] {
+            "" => 0,
+            "K" => 1,
+            "M" => 2,
+            "G" => 3,
+            _ => return Err(WRONG),
+        };
+        let digits = digits.parse().ok().filter(|digits| (1..=1 << 20).contains(digits)).ok_or(WRONG)?;
+        Ok(Self { digits, power })
+    }
+}
+
+/// Memory that a server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// All of the machine's: `all`.
+    All,
+    /// So much, for what it reads of files too: `64M`.
+    Limited(Amount),
+}
+
+impl FromStr for Memory {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let limited = || text.parse().map(Self::Limited).map_err(|wrong| format!("{wrong}, or \"all\""));
+        if text == "all" { Ok(Self::All) } else { limited() }
+    }
+}
+
+/// How requests are made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// Each client makes its next as soon as the last is answered: `most`.
+    Most,
+    /// So many a second in all, evenly spaced, however fast they are answered.
+    PerSecond(f64),
+}
+
+impl FromStr for Rate {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let rate = || text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+        let per_second =
+            || rate().map(Self::PerSecond).ok_or("give requests a second, such as 500, or \"most\"");
+        if text == "most" { Ok(Self::Most) } else { per_second() }
+    }
+}
+
+/// These are read from text or from plain numbers.
+macro_rules! deserialize_from_text {
+    ($($kind:ty),*) => {$(
+        impl<'de> Deserialize<'de> for $kind {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                text_or_number(deserializer)?.parse().map_err(D::Error::custom)
+            }
+        }
+    )*};
+}
+deserialize_from_text!(Amount, Memory, Rate);
+
+fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    struct Text;
+    impl Visitor<'_> for Text {
+        type Value = String;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a number, or text such as \"64M\"")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<String, E> {
+            Ok(text.to_owned())
+        }
+
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<String, E> {
+            Ok(number.to_string())
+        }
+
+        fn visit_f64<E: de::Error>(self, number: f64) -> Result<String, E> {
+            Ok(number.to_string())
+        }
+    }
+    deserializer.deserialize_any(Text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn multiples_are_binary_for_bytes_and_decimal_for_bits() {
+        let amount: Amount = "300K".parse().unwrap();
+        assert_eq!((amount.bytes(), amount.decimal()), (300 << 10, 300_000));
+        assert_eq!((amount.in_bytes(), amount.in_bits_per_second()), ("300 KiB".into(), "300 kbit/s".into()));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for nonsense in ["", "0", "K", "1.5M", "10KB", "-1", "9999999"] {
+            assert!(nonsense.parse::<Amount>().is_err(), "{nonsense}");
+        }
+        assert!("some".parse::<Memory>().unwrap_err().contains("\"all\""));
+        for nonsense in ["0", "-5", "inf", "fast"] {
+            assert!(nonsense.parse::<Rate>().is_err(), "{nonsense}");
+        }
+    }
+}

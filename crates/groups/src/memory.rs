@@ -1,0 +1,144 @@
+//! Groups that limit memory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::mounts::Hierarchy;
+
+/// What a group may use: of version 2, then of version 1.
+pub const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
+/// From here on a group of version 2 is slowed down until it uses less.
+const SLOWED: &str = "memory.high";
+/// What it uses: of version 2, then of version 1.
+const USED: [&str; 2] = ["memory.current", "memory.usage_in_bytes"];
+/// What of it is of files, and has not been used for a while: of version 1 with the groups below, then of version 2.
+const UNUSED: [&str; 2] = ["total_inactive_file ", "inactive_file "];
+
+/// Folders of the groups of memory that this process is in, and of those around them, for each version the innermost first.
+#[must_use]
+pub fn own() -> Vec<PathBuf> {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    own_of(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
+}
+
+/// The same by the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
+#[must_use]
+pub fn own_of(membership: &str, mountinfo: &str) -> Vec<PathBuf> {
+    let mut found = vec![];
+    for line in membership.lines() {
+        // ID:CONTROLLERS:PATH; version 2 names no controllers.
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let unified = controllers.is_empty();
+        if !unified && controllers.split(',').all(|controller| controller != "memory") {
+            continue;
+        }
+        let limits = |hierarchy: &Hierarchy<'_>| {
+            hierarchy.unified == unified && (unified || hierarchy.options().any(|option| option == "memory"))
+        };
+        let Some(Hierarchy { root, mount, .. }) = Hierarchy::all(mountinfo).find(limits) else { continue };
+        let innermost = mount.join(Path::new(path).strip_prefix(root).unwrap_or(Path::new("")));
+        let around = innermost.ancestors().take_while(|folder| folder.starts_with(mount));
+        found.extend(around.map(Path::to_owned));
+    }
+    found
+}
+
+/// What a group may use; `None` where there is no limit.
+#[must_use]
+pub fn limit_bytes(group: &Path) -> Option<u64> {
+    [LIMITS[0], SLOWED, LIMITS[1]].iter().filter_map(|name| number(group, name)).min()
+}
+
+/// What the groups that this process is in leave to it, beside swap; `None` where there is no limit.
+#[must_use]
+pub fn free_bytes() -> Option<u64> {
+    own().iter().filter_map(|group| left_bytes(group)).min()
+}
+
+/// What of the limit of a group is free, or could be at once.
+fn left_bytes(group: &Path) -> Option<u64> {
+    let limit = LIMITS.iter().find_map(|name| number(group, name))?;
+    let used = USED.iter().find_map(|name| number(group, name))?;
+    let text = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+    let unused = UNUSED.iter().find_map(|name| text.lines().find_map(|line| line.strip_prefix(name)));
+    let unused: u64 = unused.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0);
+    Some(limit.saturating_sub(used.saturating_sub(unused)))
+}
+
+fn number(group: &Path, name: &str) -> Option<u64> {
+    fs::read_to_string(group.join(name)).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: &str = "4:memory:/a/b\n9:name=systemd:/x\n3:cpu:/b\n0::/c\n";
+    const MOUNTS: &str = "\
+        31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
+        32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
+        35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory\n\
+        41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
+
+    #[test]
+    fn groups_of_either_version_are_found_with_those_around_them() {
+        let expected = [
+            "/sys/fs/cgroup/memory/a/b",
+            "/sys/fs/cgroup/memory/a",
+            "/sys/fs/cgroup/memory",
+            "/sys/fs/cgroup/unified/c",
+            "/sys/fs/cgroup/unified",
+        ];
+        assert_eq!(own_of(BOTH, MOUNTS), expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_mount_may_show_a_part_of_the_tree() {
+        let mounts = "35 31 0:32 /docker/7 /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+        let found = own_of("4:memory:/docker/7/inner\n", mounts);
+        assert_eq!(found[0], Path::new("/sys/fs/cgroup/memory/inner"));
+        for outside in ["4:memory:/\n", "4:memory:/elsewhere\n"] {
+            assert_eq!(own_of(outside, mounts), [PathBuf::from("/sys/fs/cgroup/memory")]);
+        }
+    }
+
+    #[test]
+    fn without_groups_nothing_is_found() {
+        assert!(own_of("", MOUNTS).is_empty());
+        assert!(own_of(BOTH, "").is_empty());
+        assert!(own_of("nonsense", "nonsense").is_empty());
+    }
+
+    #[test]
+    fn limits_of_both_versions_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        assert_eq!(limit_bytes(folder.path()), None);
+        write("memory.max", "max\n");
+        assert_eq!((limit_bytes(folder.path()), left_bytes(folder.path())), (None, None));
+        write("memory.high", "1048576\n");
+        assert_eq!(limit_bytes(folder.path()), Some(1 << 20));
+        write("memory.limit_in_bytes", "4096\n");
+        assert_eq!(limit_bytes(folder.path()), Some(4096));
+    }
+
+    #[test]
+    fn what_is_left_counts_files_that_could_go() {
+        for [limit, used, unused] in [
+            ["memory.max", "memory.current", "inactive_file"],
+            ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"],
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+            write(limit, "10000\n");
+            write(used, "9000\n");
+            assert_eq!(left_bytes(folder.path()), Some(1000));
+            write("memory.stat", &format!("anon 1\n{unused} 8000\n"));
+            assert_eq!(left_bytes(folder.path()), Some(9000));
+            write(used, "12000\n");
+            write("memory.stat", "");
+            assert_eq!(left_bytes(folder.path()), Some(0));
+        }
+    }
+}

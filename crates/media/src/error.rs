@@ -1,0 +1,52 @@
+use std::io;
+
+use thiserror::Error;
+
+/// Why a file cannot be served.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The system's answer to reading it.
+    #[error("it cannot be read: {0}")]
+    Unreadable(#[from] io::Error),
+    /// Nothing that this crate knows begins like it.
+    #[error(
+        "it is no media file of a kind that can be served, which are MP4, MOV, Matroska, WebM, MPEG transport streams, \
+         and raw H.264, H.265, AAC (ADTS) and MP3: try `ffmpeg -i FILE -c copy FILE.mp4`"
+    )]
+    UnknownKind,
+    /// It tells of samples or tables that it does not have.
+    #[error(
+        "it ends after {bytes} bytes, before {missing} is complete: copy it again, or wait until it is written"
+    )]
+    Truncated {
+        /// How long it is.
+        bytes: u64,
+        /// What is not all there.
+        missing: &'static str,
+    },
+    /// What stands in it contradicts itself.
+    #[error("it is damaged: {0}. `ffmpeg -i FILE -c copy FILE.mp4` may repair it")]
+    Damaged(&'static str),
+    /// It has tracks, and none of them can be served.
+    #[error(
+        "nothing in it can be served: {}. `ffmpeg -i FILE -c:v libx264 -c:a aac FILE.mp4` makes a file that can",
+        sentence(.0)
+    )]
+    NothingToServe(Vec<String>),
+    /// It is for those who have a key.
+    #[error("it is encrypted: serve a copy that is not")]
+    Encrypted,
+    /// More than this crate is ready to keep in memory.
+    #[error("it has {what}: divide it, for example with `ffmpeg -i FILE -c copy -t 3600 PART.mp4`")]
+    TooLarge {
+        /// What there is too much of, and how much may be.
+        what: &'static str,
+    },
+}
+
+/// What the functions of this crate return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+fn sentence(tracks: &[String]) -> String {
+    if tracks.is_empty() { "it has no tracks with samples".to_owned() } else { tracks.join(", ") }
+}

@@ -1,0 +1,44 @@
+//! What is in a media file, and where in it each sample lies.
+//!
+//! # Model
+//!
+//! A file is opened once: [`Media::open`] finds out by its content what it is, and makes an [`index`] of its samples: a few
+//! bytes for each. After that, a [`Plan`] tells from any time on which part of the file is to be sent when; it reads nothing,
+//! so that whoever reads does so in large spans and hands out samples as ranges of the buffer.
+//!
+//! ```text
+//!   file --> kind --> mp4, matroska, transport,  --> index of each track --> plan: sample, sample, ...
+//!                     annex_b, adts, mpeg_audio       seek                   (where, when, which track)
+//! ```
+//!
+//! Codecs and payload formats are those of `forebay-rtsp`: what a track has goes into a description, and its samples into a
+//! packetiser, as they are.
+//!
+//! # Hostile files
+//!
+//! Nothing that a file says is believed beyond its own length. Tables are as large as the file has them, at most 128 MiB;
+//! there are at most [`index::SAMPLES_MAX`] samples, each of which lies in the file.
+#![forbid(unsafe_code)]
+
+mod adts;
+mod annex_b;
+mod error;
+pub mod index;
+mod kind;
+mod matroska;
+mod media;
+mod mp4;
+mod mpeg_audio;
+mod parameter_sets;
+mod plan;
+mod reorder;
+mod sound;
+mod source;
+mod time;
+mod transport;
+
+pub use error::{Error, Result};
+pub use media::{Media, Track};
+pub use plan::{Plan, Sample};
+pub use source::ReadAt;
+pub use time::TimeBase;

@@ -1,0 +1,200 @@
+//! Blocks (RFC 9559, section 10): frames of one track at one time.
+//!
+//! ```text
+//!   +--------+------------+-------+-----------------+--------
+//!   | track  | time since | flags | lengths, if it  | frames
+//!   |        | cluster's  |       | has several     |
+//!   +--------+------------+-------+-----------------+--------
+//!    1-8 bytes   16 bits    8 bits
+//! ```
+
+use super::ebml::{self, Element, Size, id};
+use super::{Draft, Movie};
+use crate::error::{Error, Result};
+use crate::index::Entry;
+use crate::source::Source;
+
+/// As many frames as a block can have.
+const FRAMES_MAX: usize = 256;
+
+/// Of a block's header and the lengths of its frames.
+const HEADER_BYTES_MAX: usize = 12 + FRAMES_MAX * 256;
+
+const IS_KEY_FRAME: u8 = 0x80;
+
+/// Puts all frames of a cluster into their indices, and returns where it ends, which it may not know itself. One that was cut
+/// off is good up to there.
+pub(super) fn read(source: &mut Source, cluster: &Element, movie: &mut Movie) -> Result<u64> {
+    let end = cluster.end(source);
+    let mut cluster_time = 0;
+    let mut at = cluster.content;
+    while let Some(element) = Element::read(source, at)?.filter(|element| element.start < end) {
+        let Size::Known(bytes) = element.size else { break };
+        match element.id {
+            id::TIMESTAMP => {
+                cluster_time = element.unsigned(source)?.unwrap_or_default().min(1 << 60) as i64;
+            }
+            id::SIMPLE_BLOCK => {
+                if let Some(block) = Block::read(source, &element)? {
+                    let is_key = block.flags & IS_KEY_FRAME != 0;
+                    block.add(source, cluster_time, is_key, movie)?;
+                }
+            }
+            id::BLOCK_GROUP => group(source, &element, cluster_time, movie)?,
+            other if is_above(other) => break,
+            _ => {}
+        }
+        at = element.content.saturating_add(bytes);
+    }
+    Ok(if cluster.size == Size::Unknown { at } else { end })
+}
+
+/// Whether an element cannot be in a cluster.
+fn is_above(id: u32) -> bool {
+    [id::SEGMENT, id::INFO, id::TRACKS, id::CLUSTER].contains(&id) || id::OTHERS.contains(&id)
+}
+
+/// A block with more about it. It is a key frame if it refers to no other.
+fn group(source: &mut Source, group: &Element, cluster_time: i64, movie: &mut Movie) -> Result<()> {
+    let end = group.end(source);
+    let (mut block, mut is_key) = (None, true);
+    let mut at = group.content;
+    while let Some(element) = Element::read(source, at)?.filter(|element| element.start < end) {
+        let Size::Known(bytes) = element.size else { break };
+        match element.id {
+            id::BLOCK => block = Block::read(source, &element)?,
+            id::REFERENCE_BLOCK => is_key = false,
+            _ => {}
+        }
+        at = element.content.saturating_add(bytes);
+    }
+    block.map_or(Ok(()), |block| block.add(source, cluster_time, is_key, movie))
+}
+
+struct Block {
+    track: u64,
+    time: i16,
+    flags: u8,
+    /// Where what follows the flags begins, and where it ends.
+    at: u64,
+    end: u64,
+}
+
+impl Block {
+    /// `None` if it is not all there.
+    fn read(source: &mut Source, element: &Element) -> Result<Option<Block>> {
+        let end = element.end(source);
+        let mut rest = source.up_to(element.content, 12)?;
+        let before = rest.len();
+        let Some((track, bits)) = ebml::number(&mut rest, 8) else { return Ok(None) };
+        let [high, low, flags, ..] = *rest else { return Ok(None) };
+        let at = element.content + (before - rest.len() + 3) as u64;
+        let track = track & ((1 << bits) - 1);
+        let time = i16::from_be_bytes([high, low]);
+        Ok((at <= end && end <= source.bytes()).then_some(Block { track, time, flags, at, end }))
+    }
+
+    fn add(&self, source: &mut Source, cluster_time: i64, is_key: bool, movie: &mut Movie) -> Result<()> {
+        let Some(draft) = movie.drafts.iter_mut().find(|draft| draft.number == self.track) else {
+            return Ok(());
+        };
+        let lengths =
+            self.lengths(source)?.ok_or(Error::Damaged("the frames of a block do not fit into it"))?;
+        let mut at = self.end - lengths.iter().map(|length| u64::from(*length)).sum::<u64>();
+        for (number, bytes) in lengths.into_iter().enumerate() {
+            let later = draft.frame.unwrap_or_default().saturating_mul(number as i64);
+            let presentation = (cluster_time + i64::from(self.time)).saturating_add(later);
+            let entry = Entry { at, bytes, decode: 0, presentation, is_sync: is_key };
+            let Draft { order, builder, .. } = draft;
+            order.push(entry, builder, &mut movie.samples_left)?;
+            at += u64::from(bytes);
+        }
+        Ok(())
+    }
+
+    /// The lengths of its frames, which end with it (section 10.3); `None` if they cannot be.
+    fn lengths(&self, source: &mut Source) -> Result<Option<Vec<u32>>> {
+        let Ok(bytes) = u32::try_from(self.end - self.at) else { return Ok(None) };
+        let lacing = self.flags >> 1 & 3;
+        if lacing == 0 {
+            return Ok(Some(vec![bytes]));
+        }
+        let head = source.up_to(self.at, HEADER_BYTES_MAX.min(bytes as usize))?;
+        let Some((&more, mut rest)) = head.split_first() else { return Ok(None) };
+        let mut lengths = Vec::new();
+        match lacing {
+            1 => {
+                for _ in 0..more {
+                    let Some(length) = xiph(&mut rest) else { return Ok(None) };
+                    lengths.push(length);
+                }
+            }
+            3 => {
+                for number in 0..more {
+                    let Some((length, bits)) = ebml::number(&mut rest, 4) else { return Ok(None) };
+                    let value = (length & ((1 << bits) - 1)) as i64;
+                    // The first is a length, the others differ from the one before by this.
+                    let before = lengths.last().map_or(0, |length| i64::from(*length));
+                    let middle = if number == 0 { 0 } else { (1 << (bits - 1)) - 1 };
+                    let Ok(length) = u32::try_from(before + value - middle) else { return Ok(None) };
+                    lengths.push(length);
+                }
+            }
+            _ => {
+                let frames = u32::from(more) + 1;
+                let each = (bytes - 1) / frames;
+                return Ok(((bytes - 1) % frames == 0).then(|| vec![each; frames as usize]));
+            }
+        }
+        let header = (head.len() - rest.len()) as u64;
+        let sum: u64 = lengths.iter().map(|length| u64::from(*length)).sum();
+        let Some(last) = u64::from(bytes).checked_sub(header + sum) else { return Ok(None) };
+        lengths.push(last as u32);
+        Ok(Some(lengths))
+    }
+}
+
+/// Bytes that are added up, to the first that is not 255.
+fn xiph(from: &mut &[u8]) -> Option<u32> {
+    let mut length = 0_u32;
+    loop {
+        let (&byte, rest) = from.split_first()?;
+        *from = rest;
+        length += u32::from(byte);
+        if byte < 255 {
+            return Some(length);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lengths of frames in a block whose content after the flags is `content`.
+    fn lengths(lacing: u8, content: &[u8]) -> Option<Vec<u32>> {
+        let content = content.to_vec();
+        let mut source = Source::new(&content).expect("a source");
+        let block = Block { track: 1, time: 0, flags: lacing << 1, at: 0, end: content.len() as u64 };
+        block.lengths(&mut source).expect("readable")
+    }
+
+    #[test]
+    fn frames_share_blocks_in_three_ways() {
+        assert_eq!(lengths(0, &[0; 5]), Some(vec![5]));
+        assert_eq!(lengths(1, &[&[2, 255, 1, 2][..], &[0; 300]].concat()), Some(vec![256, 2, 42]));
+        assert_eq!(lengths(2, &[&[2][..], &[0; 12]].concat()), Some(vec![4, 4, 4]));
+        // 800, then 300 less (two bytes, 8191 in the middle), then the rest.
+        let content = [&[2, 0x43, 0x20, 0x5E, 0xD3][..], &[0; 1400]].concat();
+        assert_eq!(lengths(3, &content), Some(vec![800, 500, 100]));
+    }
+
+    #[test]
+    fn frames_that_lead_out_of_their_block_are_refused() {
+        assert_eq!(lengths(1, &[1, 10, 0, 0]), None);
+        assert_eq!(lengths(1, &[1, 255]), None);
+        assert_eq!(lengths(2, &[1, 0, 0, 0]), None);
+        assert_eq!(lengths(3, &[1, 0x81 + 9]), None);
+        assert_eq!(lengths(3, &[]), None);
+    }
+}

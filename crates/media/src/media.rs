@@ -1,0 +1,167 @@
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_rtsp::packetise::Format;
+use forebay_rtsp::presentation::{self, Codec, Presentation};
+
+use crate::error::{Error, Result};
+use crate::index::{Cursor, Index};
+use crate::plan::Plan;
+use crate::source::{ReadAt, Source};
+use crate::time::TimeBase;
+use crate::{adts, annex_b, kind, matroska, mp4, mpeg_audio, transport};
+
+/// A file's tracks and where their samples lie. It holds no file open.
+#[derive(Debug)]
+pub struct Media {
+    tracks: Vec<Track>,
+    left_out: Vec<String>,
+}
+
+/// A track that can be served.
+#[derive(Debug)]
+pub struct Track {
+    /// How it is coded, with what a decoder needs before the first sample.
+    pub codec: Codec,
+    /// How its samples become RTP payloads.
+    pub format: Format,
+    /// Its language, as the file has it: ISO 639-2 or BCP 47; `None` if it is not told.
+    pub language: Option<String>,
+    time_base: TimeBase,
+    index: Index,
+}
+
+impl Media {
+    /// Reads what a file tells of its samples. Where it has no tables (raw streams, transport streams, Matroska), that takes
+    /// a pass through all of it.
+    pub fn open(path: impl AsRef<Path>) -> Result<Media> {
+        Media::read(&File::open(path)?)
+    }
+
+    /// The same of a file that is open, or of anything else that can be read from any place.
+    pub fn read(file: &dyn ReadAt) -> Result<Media> {
+        let mut source = Source::new(file)?;
+        let source = &mut source;
+        let found = match kind::of(source)? {
+            kind::Kind::Mp4 => mp4::read(source),
+            kind::Kind::Matroska => matroska::read(source),
+            kind::Kind::Transport { from } => transport::read(source, from),
+            kind::Kind::H264 => annex_b::read_h264(source),
+            kind::Kind::H265 => annex_b::read_h265(source),
+            kind::Kind::Adts { from } => adts::read(source, from),
+            kind::Kind::MpegAudio { from } => mpeg_audio::read(source, from),
+        }?;
+        Media::new(found)
+    }
+
+    fn new(found: Found) -> Result<Media> {
+        let Found { mut tracks, left_out } = found;
+        // All that starts late starts at 0; what comes before 0 is there to be decoded only.
+        let begin_ns =
+            tracks.iter().map(Track::begin_ns).min().ok_or(Error::NothingToServe(left_out.clone()))?;
+        if begin_ns > 0 {
+            tracks.iter_mut().for_each(|track| track.index.shift(-track.time_base.ticks(begin_ns)));
+        }
+        Ok(Media { tracks, left_out })
+    }
+
+    /// The tracks that can be served, in the order of the file; at least one.
+    pub fn tracks(&self) -> &[Track] {
+        &self.tracks
+    }
+
+    /// What else there is in the file, and why it is not served: a phrase each.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
+    /// How long it is, in nanoseconds.
+    pub fn duration_ns(&self) -> u64 {
+        self.tracks.iter().map(Track::end_ns).max().unwrap_or_default().max(0) as u64
+    }
+
+    /// What a client is told of it. `version` is another one whenever the file is.
+    pub fn presentation(&self, title: String, version: u64) -> Presentation {
+        let tracks = self.tracks.iter().map(|track| presentation::Track {
+            codec: track.codec.clone(),
+            bits_per_second: track.bits_per_second(),
+        });
+        Presentation {
+            title,
+            version,
+            tracks: tracks.collect(),
+            duration_ns: Some(self.duration_ns()),
+            recorded_ns: None,
+            is_seekable: true,
+        }
+    }
+
+    /// Where playing can begin for a client that asks for `position_ns`: the last key frame of the pictures at that time or
+    /// before; without pictures, the last sample of the first track.
+    pub fn seek(&self, tracks: &[usize], position_ns: u64) -> u64 {
+        let chosen = || tracks.iter().filter_map(|track| self.tracks.get(*track));
+        let Some(track) = chosen().find(|track| !track.index.is_all_sync()).or(chosen().next()) else {
+            return position_ns;
+        };
+        let mut cursor = track.cursor_at(position_ns);
+        let entry = track.index.next(&mut cursor);
+        entry.map_or(0, |entry| track.time_base.nanoseconds(entry.presentation).max(0) as u64)
+    }
+
+    /// What is to be sent of `tracks` from `position_ns` on. Each track begins with the last sample at that time or before
+    /// that decoding can begin at; so all begin together if [`Media::seek`] gave the position.
+    pub fn plan(self: &Arc<Media>, tracks: &[usize], position_ns: u64) -> Plan {
+        Plan::new(self.clone(), tracks, position_ns)
+    }
+}
+
+impl Track {
+    pub(crate) fn new(
+        codec: Codec,
+        format: Format,
+        language: Option<String>,
+        time_base: TimeBase,
+        index: Index,
+    ) -> Track {
+        Track { codec, format, language, time_base, index }
+    }
+
+    /// What the times of its index count.
+    pub fn time_base(&self) -> TimeBase {
+        self.time_base
+    }
+
+    /// Its samples.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// Its mean rate; `None` if it takes no time.
+    pub fn bits_per_second(&self) -> Option<u64> {
+        let ns = u128::try_from(self.end_ns().checked_sub(self.begin_ns())?).ok().filter(|ns| *ns > 0)?;
+        u64::try_from(u128::from(self.index.payload_bytes()) * 8 * 1_000_000_000 / ns).ok()
+    }
+
+    /// When it begins, in nanoseconds of the presentation; negative if it has samples that are only there to be decoded.
+    pub fn begin_ns(&self) -> i64 {
+        self.time_base.nanoseconds(self.index.begin())
+    }
+
+    /// When it ends.
+    pub fn end_ns(&self) -> i64 {
+        self.time_base.nanoseconds(self.index.end())
+    }
+
+    /// Its last sample, of those that decoding can begin at, at a time or before; the first if there is none.
+    pub(crate) fn cursor_at(&self, position_ns: u64) -> Cursor {
+        self.index.sync_at(self.time_base.ticks(i64::try_from(position_ns).unwrap_or(i64::MAX)))
+    }
+}
+
+/// What a container has.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub tracks: Vec<Track>,
+    pub left_out: Vec<String>,
+}

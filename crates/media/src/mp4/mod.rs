@@ -1,0 +1,177 @@
+//! MP4 and MOV (ISO/IEC 14496-12, QuickTime): tables of all samples in one place, or in front of each fragment.
+//!
+//! The tree of boxes is walked here, by slices and without recursion; what stands in a box is read by mp4-atom. Its own trees
+//! would nest as deep as a hostile file likes, and one odd box would make all of a file unreadable.
+
+mod boxes;
+mod entry;
+mod fragments;
+mod table;
+
+use mp4_atom::{Elst, Hdlr, Mdhd, Mvhd};
+
+use crate::error::{Error, Result};
+use crate::index::{Builder, SAMPLES_MAX};
+use crate::media::{Found, Track};
+use crate::source::Source;
+use crate::time::TimeBase;
+use boxes::{BoxAt, Boxes, decode, within};
+use entry::SampleEntry;
+
+/// The tables of a day of film have less.
+const TABLES_BYTES_MAX: u64 = 128 << 20;
+
+/// More than any film has; each costs a search here and there.
+const TRACKS_MAX: usize = 64;
+
+/// A track while its samples are being found.
+struct Draft {
+    id: u32,
+    time_base: TimeBase,
+    language: Option<String>,
+    entry: SampleEntry,
+    /// What is to be added to the times of samples so that the presentation begins at 0.
+    shift: i64,
+    builder: Builder,
+    last_step: Option<i64>,
+}
+
+pub(crate) fn read(source: &mut Source) -> Result<Found> {
+    let mut samples_left = SAMPLES_MAX;
+    let mut movie = None;
+    let mut at = 0;
+    // Fragments come after the tables that say what tracks there are.
+    while let Some(found) = BoxAt::read(source, at)? {
+        match &found.name {
+            b"moov" if movie.is_none() => {
+                movie =
+                    Some(read_movie(&found.content(source, TABLES_BYTES_MAX)?, source, &mut samples_left)?);
+            }
+            b"moof" => {
+                let movie = movie.as_mut().ok_or(Error::Damaged("a fragment comes before the tracks"))?;
+                if found.end > source.bytes() {
+                    // A recording that was cut off is good up to there.
+                    break;
+                }
+                let content = found.content(source, TABLES_BYTES_MAX)?;
+                fragments::read(movie, &content, found.start, source.bytes(), &mut samples_left)?;
+            }
+            _ => {}
+        }
+        at = found.end;
+    }
+    let missing = "the table of samples (moov)";
+    let movie = movie.ok_or(Error::Truncated { bytes: source.bytes(), missing })?;
+    movie.finish()
+}
+
+/// What there is in a movie box.
+pub(super) struct Movie {
+    drafts: Vec<Draft>,
+    left_out: Vec<String>,
+    defaults: Vec<mp4_atom::Trex>,
+}
+
+impl Movie {
+    fn finish(self) -> Result<Found> {
+        let mut found = Found { tracks: Vec::new(), left_out: self.left_out };
+        for draft in self.drafts {
+            let Some(mut index) = draft.builder.finish(draft.last_step) else {
+                found.left_out.push(format!("{} without samples", draft.entry.name));
+                continue;
+            };
+            index.shift(draft.shift);
+            index.lead();
+            let SampleEntry { codec, format, .. } = draft.entry;
+            found.tracks.push(Track::new(codec, format, draft.language, draft.time_base, index));
+        }
+        Ok(found)
+    }
+}
+
+fn read_movie(movie: &[u8], source: &Source, samples_left: &mut u64) -> Result<Movie> {
+    let ticks = find_in::<Mvhd>(movie, &[b"mvhd"]).map_or(0, |header| header.timescale);
+    let mut found = Movie { drafts: Vec::new(), left_out: Vec::new(), defaults: Vec::new() };
+    let extends = within(movie, &[b"mvex"]).unwrap_or_default();
+    let defaults = Boxes(extends).filter(|one| &one.name == b"trex").take(TRACKS_MAX);
+    found.defaults = defaults.filter_map(|one| decode(&one)).collect();
+    let mut is_encrypted = false;
+    for track in Boxes(movie).filter(|one| &one.name == b"trak").take(TRACKS_MAX) {
+        match read_track(track.content, ticks, source.bytes(), samples_left)? {
+            Ok(draft) => found.drafts.push(draft),
+            Err(Unserved::Encrypted) => is_encrypted = true,
+            Err(Unserved::Because(phrase)) => found.left_out.push(phrase),
+        }
+    }
+    if found.drafts.is_empty() && is_encrypted {
+        return Err(Error::Encrypted);
+    }
+    if is_encrypted {
+        found.left_out.push("an encrypted track".to_owned());
+    }
+    Ok(found)
+}
+
+/// Why a track is not served.
+enum Unserved {
+    Encrypted,
+    Because(String),
+}
+
+fn read_track(
+    track: &[u8],
+    movie_ticks: u32,
+    file_bytes: u64,
+    samples_left: &mut u64,
+) -> Result<Result<Draft, Unserved>> {
+    let is_played = find_in::<Hdlr>(track, &[b"mdia", b"hdlr"])
+        .is_some_and(|handler| [b"vide", b"soun"].iter().any(|one| handler.handler == (*one).into()));
+    let table = within(track, &[b"mdia", b"minf", b"stbl"]).unwrap_or_default();
+    let entry = within(table, &[b"stsd"]).and_then(entry::first);
+    let Some(entry) = entry else {
+        return Ok(Err(Unserved::Because("a track without description".to_owned())));
+    };
+    let entry = match entry.served() {
+        Ok(entry) if is_played => entry,
+        Ok(entry) => return Ok(Err(Unserved::Because(format!("{} that is not played", entry.name)))),
+        Err(unserved) => return Ok(Err(unserved)),
+    };
+    let header =
+        find_in::<Mdhd>(track, &[b"mdia", b"mdhd"]).ok_or(Error::Damaged("a track has no header"))?;
+    let time_base = TimeBase::per_second(header.timescale)
+        .ok_or(Error::Damaged("a track's time does not pass: its timescale is 0"))?;
+    let edits = find_in::<Elst>(track, &[b"edts", b"elst"]).unwrap_or_default();
+    let mut builder = Builder::default();
+    let last_step = table::read(table, &mut builder, file_bytes, samples_left)?;
+    let language = Some(header.language).filter(|language| !language.is_empty() && language != "und");
+    Ok(Ok(Draft {
+        id: track_id(track),
+        time_base,
+        language,
+        entry,
+        shift: shift(&edits, movie_ticks, time_base),
+        builder,
+        last_step,
+    }))
+}
+
+/// The first bytes of a track header (8.3.2), where mp4-atom wants all of it.
+fn track_id(track: &[u8]) -> u32 {
+    let header = within(track, &[b"tkhd"]).unwrap_or_default();
+    let at = if header.first() == Some(&1) { 20 } else { 12 };
+    header.get(at..at + 4).map_or(0, |id| u32::from_be_bytes([id[0], id[1], id[2], id[3]]))
+}
+
+/// How the presentation of a track begins (8.6.6): after nothing for a while, and with a time that is not its first.
+fn shift(edits: &Elst, movie_ticks: u32, time_base: TimeBase) -> i64 {
+    let empty = edits.entries.iter().take_while(|edit| edit.media_time.is_none());
+    let nothing = empty.fold(0_u64, |sum, edit| sum.saturating_add(edit.segment_duration));
+    let nothing = TimeBase::per_second(movie_ticks)
+        .map_or(0, |base| time_base.ticks(base.nanoseconds(nothing.min(i64::MAX as u64) as i64)));
+    let begin = edits.entries.iter().find_map(|edit| edit.media_time).unwrap_or_default();
+    nothing.saturating_sub(i64::try_from(begin).unwrap_or(i64::MAX))
+}
+
+fn find_in<A: mp4_atom::Atom>(content: &[u8], path: &[&[u8; 4]]) -> Option<A> {
+    mp4_atom::Atom::decode_body(&mut within(content, path)?).ok()
+}

@@ -1,0 +1,88 @@
+//! Samples of several tracks in the order of sending.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::index::{Cursor, Entry};
+use crate::media::Media;
+
+/// A sample to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Which track it is of, as its number in [`Media::tracks`].
+    pub track: usize,
+    /// Where it lies in the file. Samples of one track mostly, but not always, follow each other there.
+    pub at: Range<u64>,
+    /// When it is to be with the decoder, in nanoseconds of the presentation. What comes before the beginning, such as the
+    /// first picture where others are seen before some that they are made from, has negative times.
+    pub decode_ns: i64,
+    /// When it is seen or heard.
+    pub presentation_ns: i64,
+    /// The same on the codec's RTP clock.
+    pub timestamp: i64,
+    /// Whether decoding can begin here. Those that it cannot begin at are left out where only key frames are wanted.
+    pub is_sync: bool,
+}
+
+/// What is to be sent from some time on: an iterator that reads no file. Copies of it go on from where it is.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    media: Arc<Media>,
+    lanes: Vec<Lane>,
+}
+
+#[derive(Clone, Debug)]
+struct Lane {
+    track: usize,
+    cursor: Cursor,
+    next: Option<Next>,
+}
+
+#[derive(Clone, Debug)]
+struct Next {
+    decode_ns: i64,
+    entry: Entry,
+}
+
+impl Plan {
+    pub(crate) fn new(media: Arc<Media>, tracks: &[usize], position_ns: u64) -> Plan {
+        let lanes = tracks.iter().filter(|track| **track < media.tracks().len()).map(|&track| {
+            let cursor = media.tracks()[track].cursor_at(position_ns);
+            let mut lane = Lane { track, cursor, next: None };
+            lane.advance(&media);
+            lane
+        });
+        let lanes = lanes.collect();
+        Plan { media, lanes }
+    }
+}
+
+impl Lane {
+    fn advance(&mut self, media: &Media) {
+        let track = &media.tracks()[self.track];
+        self.next = track.index().next(&mut self.cursor).map(|entry| {
+            let decode_ns = track.time_base().nanoseconds(entry.decode);
+            Next { decode_ns, entry }
+        });
+    }
+}
+
+impl Iterator for Plan {
+    type Item = Sample;
+
+    fn next(&mut self) -> Option<Sample> {
+        let due = |lane: &&mut Lane| lane.next.as_ref().map_or(i64::MAX, |next| next.decode_ns);
+        let lane = self.lanes.iter_mut().min_by_key(due)?;
+        let Next { decode_ns, entry } = lane.next.take()?;
+        lane.advance(&self.media);
+        let track = &self.media.tracks()[lane.track];
+        Some(Sample {
+            track: lane.track,
+            at: entry.at..entry.at + u64::from(entry.bytes),
+            decode_ns,
+            presentation_ns: track.time_base().nanoseconds(entry.presentation),
+            timestamp: track.time_base().on_clock(entry.presentation, track.codec.clock_rate()),
+            is_sync: entry.is_sync,
+        })
+    }
+}

@@ -1,0 +1,237 @@
+//! Files of each kind, against what ffprobe says of every packet and what ffmpeg takes out of them.
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_media::{Media, TimeBase};
+use forebay_rtsp::packetise::{Format, Framing};
+use forebay_rtsp::presentation::Codec;
+
+use support::{Folder, H264, H265, Packet, Probed, bytes_of, entries, open};
+
+/// Times and lengths of all samples are those of ffprobe's packets, tick by tick, and their bytes those of ffmpeg.
+fn check(folder: &Folder, file: &Path, has_decode_times: bool, has_positions: bool) -> Media {
+    let media = open(file);
+    let probed = Probed::of(file);
+    assert_eq!(media.tracks().len(), probed.streams.len(), "{:?}", media.left_out());
+    for (number, track) in media.tracks().iter().enumerate() {
+        let rate = probed.rate(number);
+        let packets = probed.packets_of(number);
+        let entries = entries(&media, number);
+        assert_eq!(entries.len(), packets.len());
+        for (entry, packet) in entries.iter().zip(&packets) {
+            let what = format!("{entry:?}, {packet:?} of {}", file.display());
+            assert_eq!(Some(entry.presentation), packet.pts, "{what}");
+            assert!(entry.decode <= entry.presentation, "{what}");
+            if has_decode_times {
+                assert_eq!(Some(entry.decode), packet.dts, "{what}");
+            }
+            if has_positions {
+                assert_eq!(entry.at, packet.at(), "{what}");
+            }
+            assert_eq!(u64::from(entry.bytes), packet.bytes(), "{what}");
+            assert_eq!(entry.is_sync, packet.is_key(), "{what}");
+        }
+        assert!(entries.is_sorted_by_key(|entry| entry.decode));
+        assert_eq!(track.time_base().on_clock(i64::from(rate), 1), 1, "{:?}", track.time_base());
+        let payload = folder.payload(file, &format!("0:{number}"), "");
+        assert!(bytes_of(file, &entries) == payload, "stream {number} of {}", file.display());
+    }
+    let difference = media.duration_ns().abs_diff(probed.duration_ns());
+    assert!(difference <= 50_000_000, "{} against {}", media.duration_ns(), probed.duration_ns());
+    media
+}
+
+fn assert_h264(codec: &Codec) {
+    let Codec::H264 { sps, pps } = codec else { panic!("{codec:?}") };
+    assert_eq!((sps.len(), pps.len()), (1, 1));
+    assert_eq!((sps[0][0] & 0x1F, pps[0][0] & 0x1F), (7, 8));
+}
+
+fn assert_h265(codec: &Codec) {
+    let Codec::H265 { vps, sps, pps } = codec else { panic!("{codec:?}") };
+    let kinds = [vps, sps, pps].map(|sets| sets.iter().map(|set| set[0] >> 1).collect::<Vec<_>>());
+    assert_eq!(kinds, [[32], [33], [34]]);
+}
+
+#[test]
+fn mp4_with_its_tables_at_either_end() {
+    let Some(folder) = Folder::new("mp4_with_its_tables_at_either_end") else { return };
+    let late = folder.encode(&format!("{H264} -c:a aac -metadata:s:a:0 language=fra"), "late.mp4");
+    let media = check(&folder, &late, true, true);
+    let [video, audio] = media.tracks() else { panic!("two tracks") };
+    assert_h264(&video.codec);
+    assert_eq!(video.format, Format::H264(Framing::Lengths(4)));
+    assert_eq!((video.language.as_deref(), audio.language.as_deref()), (None, Some("fra")));
+    let Codec::Aac { config, clock_rate: 44_100, channels: 1 } = &audio.codec else {
+        panic!("{:?}", audio.codec)
+    };
+    assert_eq!(config[..2], [0x12, 0x08]);
+    let early = folder.convert(&late, "-c copy -movflags +faststart", "early.mp4");
+    check(&folder, &early, true, true);
+}
+
+#[test]
+fn mov_and_other_codecs() {
+    let Some(folder) = Folder::new("mov_and_other_codecs") else { return };
+    let mov = folder.encode(&format!("{H264} -c:a aac"), "a.mov");
+    let media = check(&folder, &mov, true, true);
+    assert!(matches!(media.tracks()[1].codec, Codec::Aac { clock_rate: 44_100, .. }));
+    let hevc = folder.encode(&format!("{H265} -tag:v hvc1 -c:a libopus -ac 2 -b:a 32k"), "hevc.mp4");
+    let media = check(&folder, &hevc, true, true);
+    assert_h265(&media.tracks()[0].codec);
+    assert_eq!(media.tracks()[1].codec, Codec::Opus { channels: 2 });
+    let mp3 = folder.encode(&format!("{H264} -c:a libmp3lame"), "mp3.mp4");
+    assert_eq!(check(&folder, &mp3, true, true).tracks()[1].codec, Codec::MpegAudio);
+}
+
+#[test]
+fn fragmented_mp4() {
+    let Some(folder) = Folder::new("fragmented_mp4") else { return };
+    let whole = folder.encode(&format!("{H264} -c:a aac"), "whole.mp4");
+    for (name, flags) in [
+        ("moof.mp4", "+frag_keyframe+empty_moov+default_base_moof"),
+        ("absolute.mp4", "+frag_keyframe+empty_moov"),
+        ("late.mp4", "+frag_keyframe+delay_moov"),
+    ] {
+        let fragmented = folder.convert(&whole, &format!("-c copy -movflags {flags}"), name);
+        check(&folder, &fragmented, true, true);
+    }
+}
+
+#[test]
+fn matroska_and_webm() {
+    let Some(folder) = Folder::new("matroska_and_webm") else { return };
+    let h264 = folder.encode(&format!("{H264} -c:a aac -metadata:s:a:0 language=fra"), "h264.mkv");
+    let media = check(&folder, &h264, false, false);
+    assert_h264(&media.tracks()[0].codec);
+    assert!(matches!(media.tracks()[1].codec, Codec::Aac { clock_rate: 44_100, channels: 1, .. }));
+    assert_eq!(media.tracks()[1].language.as_deref(), Some("fra"));
+    let h265 = folder.encode(&format!("{H265} -c:a libmp3lame"), "h265.mkv");
+    assert_h265(&check(&folder, &h265, false, false).tracks()[0].codec);
+    let webm = folder.encode("-map 1:a -c:a libopus -ac 2 -b:a 32k", "a.webm");
+    assert_eq!(check(&folder, &webm, false, false).tracks()[0].codec, Codec::Opus { channels: 2 });
+}
+
+#[test]
+fn matroska_that_was_written_to_a_pipe() {
+    let Some(folder) = Folder::new("matroska_that_was_written_to_a_pipe") else { return };
+    let whole = folder.encode(&format!("{H264} -c:a aac"), "whole.mkv");
+    let live = folder.convert(&whole, "-c copy -f matroska -seekable 0 -live 1", "live.mkv");
+    let (whole, live) = (open(&whole), open(&live));
+    for track in [0, 1] {
+        let times = |media| {
+            entries(media, track).iter().map(|one| (one.presentation, one.is_sync)).collect::<Vec<_>>()
+        };
+        assert_eq!(times(&whole), times(&live));
+    }
+}
+
+#[test]
+fn raw_h264_and_h265() {
+    let Some(folder) = Folder::new("raw_h264_and_h265") else { return };
+    for (encoder, name, filter) in
+        [(H264, "a.h264", "h264_mp4toannexb"), (H265, "a.h265", "hevc_mp4toannexb")]
+    {
+        let mp4 = folder.encode(&format!("{encoder} -an"), "a.mp4");
+        let raw = folder.convert(&mp4, &format!("-c copy -bsf:v {filter}"), name);
+        let media = open(&raw);
+        let packets = Probed::of(&raw).packets;
+        let track = &media.tracks()[0];
+        let entries = entries(&media, 0);
+        // Whose the first zero of a start code is they see differently.
+        let content = std::fs::read(&raw).expect("a file");
+        let start =
+            |at: u64| at + content[at as usize..].iter().take_while(|byte| **byte == 0).count() as u64;
+        let told = entries.iter().map(|one| (start(one.at), one.is_sync));
+        let expected = packets.iter().map(|one| (start(one.at()), one.is_key()));
+        assert_eq!(told.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        assert!(bytes_of(&raw, &entries) == content);
+        // The order that the container had, and nothing decoded later than it is presented.
+        let original = Probed::of(&mp4);
+        let ticks = i64::from(original.rate(0)) / 25;
+        let times: Vec<_> = original.packets.iter().map(|one| one.pts.expect("pts") / ticks).collect();
+        assert_eq!(entries.iter().map(|one| one.presentation).collect::<Vec<_>>(), times);
+        let first = entries[0].decode;
+        assert!(
+            (first..).zip(&entries).all(|(decode, one)| one.decode == decode && decode <= one.presentation)
+        );
+        assert_eq!(media.duration_ns(), 2_000_000_000);
+        match &track.codec {
+            codec @ Codec::H264 { .. } => assert_h264(codec),
+            codec => assert_h265(codec),
+        }
+        assert!(matches!(
+            track.format,
+            Format::H264(Framing::StartCodes) | Format::H265(Framing::StartCodes)
+        ));
+    }
+}
+
+#[test]
+fn raw_pictures_last_as_long_as_they_say() {
+    let Some(folder) = Folder::new("raw_pictures_last_as_long_as_they_say") else { return };
+    for (encoder, name) in [(H264, "a.h264"), (H265, "a.h265")] {
+        let raw = folder.encode(&format!("{encoder} -an -r 30000/1001"), name);
+        let picture_ns = open(&raw).tracks()[0].time_base().nanoseconds(1);
+        assert_eq!(picture_ns, 33_366_667, "{name}");
+    }
+}
+
+#[test]
+fn aac_and_mp3_without_container() {
+    let Some(folder) = Folder::new("aac_and_mp3_without_container") else { return };
+    let aac = folder.encode("-map 1:a -c:a aac -ac 2", "a.aac");
+    let media = Arc::new(open(&aac));
+    let frames: Vec<_> = media.plan(&[0], 0).collect();
+    assert!(bytes_of(&aac, &entries(&media, 0)) == folder.payload(&aac, "0:0", "-bsf:a aac_adtstoasc"));
+    let times: Vec<_> = frames.iter().map(|one| one.timestamp).collect();
+    assert_eq!(times, (0..frames.len() as i64).map(|number| 1024 * number).collect::<Vec<_>>());
+    let Codec::Aac { config, clock_rate: 44_100, channels: 2 } = &media.tracks()[0].codec else { panic!() };
+    assert_eq!(config[..], [0x12, 0x10]);
+
+    let mp3 = folder.encode("-map 1:a -c:a libmp3lame -id3v2_version 4", "a.mp3");
+    let media = Arc::new(open(&mp3));
+    let frames: Vec<_> = media.plan(&[0], 0).collect();
+    let packets = Probed::of(&mp3).packets;
+    let places = |one: &Packet| (one.at(), one.at() + one.bytes());
+    assert_eq!(
+        frames.iter().map(|one| (one.at.start, one.at.end)).collect::<Vec<_>>(),
+        packets.iter().map(places).collect::<Vec<_>>()
+    );
+    let base = TimeBase::per_second(44_100).expect("a rate");
+    for (number, frame) in (0..).zip(&frames) {
+        assert_eq!(frame.presentation_ns, base.nanoseconds(1152 * number));
+    }
+}
+
+#[test]
+fn what_cannot_be_served_is_named() {
+    let Some(folder) = Folder::new("what_cannot_be_served_is_named") else { return };
+    let mixed = folder.encode("-c:v mpeg4 -c:a aac", "mixed.mp4");
+    let media = open(&mixed);
+    assert_eq!(media.tracks().len(), 1);
+    assert_eq!(media.left_out().len(), 1);
+    let mixed = folder.encode("-c:v mpeg4 -c:a ac3", "mixed.mkv");
+    let error = Media::open(&mixed).expect_err("nothing to serve").to_string();
+    assert!(error.contains("V_MPEG4/ISO/ASP") && error.contains("A_AC3"), "{error}");
+    let key = "0123456789abcdef0123456789abcdef";
+    let options = format!(
+        "{H264} -c:a aac -encryption_scheme cenc-aes-ctr -encryption_key {key} -encryption_kid {key}"
+    );
+    let encrypted = folder.encode(&options, "encrypted.mp4");
+    // ffmpeg writes encrypted samples under the names of plain ones; others do not.
+    let mut content = std::fs::read(&encrypted).expect("a file");
+    for (name, hidden) in [(b"avc1", b"encv"), (b"mp4a", b"enca")] {
+        while let Some(at) = content.windows(4).rposition(|window| window == name) {
+            content[at..at + 4].copy_from_slice(hidden);
+        }
+    }
+    let error = Media::read(&content).expect_err("encrypted").to_string();
+    assert!(error.contains("encrypted"), "{error}");
+    let text = b"a file of text that is no media file, and long enough to be looked at".to_vec();
+    let error = Media::read(&text).expect_err("no media").to_string();
+    assert!(error.contains("no media file"), "{error}");
+}

@@ -1,0 +1,143 @@
+//! From where files are played, and in which order.
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use forebay_media::{Media, Sample};
+
+use support::{Folder, H264, H265, Probed, bytes_of, entries, open};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Plays from places all over a file.
+fn check(file: &Path) {
+    let media = Arc::new(open(file));
+    let probed = Probed::of(file);
+    let rate = u64::from(probed.rate(0));
+    let keys: Vec<u64> = probed
+        .packets_of(0)
+        .iter()
+        .filter(|packet| packet.is_key())
+        .map(|packet| packet.pts.expect("pts").max(0) as u64 * SECOND_NS / rate)
+        .collect();
+    assert!(keys.len() > 3, "{keys:?}");
+    for wanted_ns in (0..28).map(|number| number * SECOND_NS / 10) {
+        let expected_ns = *keys.iter().rfind(|key| **key <= wanted_ns).unwrap_or(&keys[0]);
+        let position_ns = media.seek(&[0, 1], wanted_ns);
+        // Rounded to the nearest here and down there.
+        assert!(position_ns.abs_diff(expected_ns) <= 1, "{position_ns}, {expected_ns} for {wanted_ns}");
+        let plan: Vec<Sample> = media.plan(&[0, 1], position_ns).collect();
+        assert!(plan.is_sorted_by_key(|sample| sample.decode_ns));
+        for track in [0, 1] {
+            let first = plan.iter().find(|sample| sample.track == track).expect("a sample");
+            let early_ns = position_ns as i64 - first.presentation_ns;
+            assert!(first.is_sync && (0..30_000_000).contains(&early_ns), "{first:?} at {position_ns}");
+            let all = entries(&media, track);
+            let rest = plan.iter().filter(|sample| sample.track == track).count();
+            assert_eq!(all.iter().position(|one| one.at == first.at.start), Some(all.len() - rest));
+        }
+    }
+}
+
+#[test]
+fn playing_begins_at_the_key_frame_before() {
+    let Some(folder) = Folder::new("playing_begins_at_the_key_frame_before") else { return };
+    let mp4 = folder.encode(&format!("{H264} -c:a aac"), "a.mp4");
+    check(&mp4);
+    check(&folder.convert(
+        &mp4,
+        "-c copy -movflags +frag_keyframe+empty_moov+default_base_moof",
+        "fragmented.mp4",
+    ));
+    check(&folder.convert(&mp4, "-c copy", "a.mkv"));
+    check(&folder.encode(&format!("{H265} -c:a libopus"), "a.mkv"));
+}
+
+#[test]
+fn timestamps_are_those_of_the_codecs_clocks() {
+    let Some(folder) = Folder::new("timestamps_are_those_of_the_codecs_clocks") else { return };
+    let mp4 = folder.encode(&format!("{H264} -c:a aac"), "a.mp4");
+    let media = Arc::new(open(&mp4));
+    let mut pictures: Vec<_> = media.plan(&[0], 0).map(|one| one.timestamp).collect();
+    pictures.sort_unstable();
+    assert_eq!(pictures, (0..50).map(|number| 3600 * number).collect::<Vec<_>>());
+    let sound: Vec<_> = media.plan(&[1], 0).map(|one| one.timestamp).collect();
+    assert_eq!(sound, (0..sound.len() as i64).map(|number| 1024 * number).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_file_that_starts_late_starts_at_zero() {
+    let Some(folder) = Folder::new("a_file_that_starts_late_starts_at_zero") else { return };
+    let mp4 = folder.encode(&format!("{H264} -c:a aac"), "a.mp4");
+    let mkv = folder.convert(&mp4, "-c copy -output_ts_offset 100", "late.mkv");
+    let (early, late) = (open(&mp4), open(&mkv));
+    assert!(late.duration_ns().abs_diff(early.duration_ns()) < SECOND_NS / 10);
+    let begins = |media: &Media| media.tracks().iter().map(|track| track.begin_ns()).collect::<Vec<_>>();
+    assert_eq!(begins(&late).iter().min(), Some(&0));
+    // Sound and pictures stay together, to the millisecond that Matroska counts in.
+    let distance = |media: &Media| begins(media)[0] - begins(media)[1];
+    assert!(
+        (distance(&early) - distance(&late)).abs() <= 1_000_000,
+        "{:?} {:?}",
+        begins(&early),
+        begins(&late)
+    );
+}
+
+/// The clock in a packet, if it has one, in ticks of 27 MHz.
+fn clock(packet: &[u8]) -> Option<i64> {
+    let has_clock = packet[3] & 0x20 != 0 && packet[4] > 0 && packet[5] & 0x10 != 0;
+    let bits = packet[6..12].iter().fold(0, |bits, byte| bits << 8 | i64::from(*byte));
+    has_clock.then_some((bits >> 15) * 300 + (bits & 0x1FF))
+}
+
+#[test]
+fn a_transport_stream_is_sent_by_its_clock() {
+    let Some(folder) = Folder::new("a_transport_stream_is_sent_by_its_clock") else { return };
+    let ts = folder.encode(&format!("{H264} -c:a aac -muxrate 1M"), "a.ts");
+    let media = open(&ts);
+    let content = std::fs::read(&ts).expect("a file");
+    let samples = entries(&media, 0);
+    assert!(bytes_of(&ts, &samples) == content);
+    assert!(samples.is_sorted_by_key(|one| one.presentation));
+    assert!(samples.iter().all(|one| one.bytes % 188 == 0 && one.bytes > 0));
+
+    let clocks = (0..).step_by(188).zip(content.chunks(188));
+    let clocks: Vec<_> = clocks.filter_map(|(at, packet)| Some((at, clock(packet)?))).collect();
+    assert!(clocks.len() > 20);
+    for (at, clock) in &clocks {
+        let one = samples.iter().find(|one| one.at == *at).expect("a clock begins a sample");
+        assert_eq!(one.presentation, clock - clocks[0].1);
+    }
+
+    // From each place where it says that decoding can begin, decoding begins without complaint.
+    let syncs: Vec<_> = samples.iter().filter(|one| one.is_sync).collect();
+    let probed = Probed::of(&ts);
+    let keys = probed.packets_of(0).iter().filter(|packet| packet.is_key()).count();
+    assert_eq!(syncs.len(), keys);
+    let part = folder.path("part.ts");
+    for sync in syncs {
+        std::fs::write(&part, &content[sync.at as usize..]).expect("a file");
+        let mut ffmpeg = Command::new("ffmpeg");
+        ffmpeg.args(["-nostdin", "-v", "error", "-i"]).arg(&part).args(["-map", "0:v", "-f", "null", "-"]);
+        let output = ffmpeg.output().expect("ffmpeg runs");
+        assert!(
+            output.status.success() && output.stderr.is_empty(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(Probed::of(&part).packets_of(0)[0].is_key());
+    }
+}
+
+#[test]
+fn a_transport_stream_of_sound_begins_anywhere() {
+    let Some(folder) = Folder::new("a_transport_stream_of_sound_begins_anywhere") else { return };
+    let ts = folder.encode("-map 1:a -c:a aac", "a.ts");
+    let media = open(&ts);
+    let position_ns = media.seek(&[0], SECOND_NS);
+    assert!((SECOND_NS / 2..=SECOND_NS).contains(&position_ns), "{position_ns}");
+}

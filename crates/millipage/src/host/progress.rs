@@ -1,0 +1,119 @@
+//! A host's progress thread: serves this host's faults and the others' requests.
+
+use std::{
+    hint,
+    os::fd::{AsFd, OwnedFd},
+    sync::atomic::Ordering::{Relaxed, SeqCst},
+    thread,
+    time::{Duration, Instant},
+};
+
+use forebay_sigsafe::ticks;
+
+use super::{EXIT_LOST, SPIN, Shared};
+use crate::{promptness::come_first, usage::Activity};
+
+/// How long it looks for messages before it sleeps where the program computes, whose time that is: what has just come is
+/// mostly followed by its end, and one fetch by the next, which takes some 15 us.
+const SPIN_BUSY: Duration = Duration::from_micros(20);
+/// How long it sleeps at most.
+const SLEEP_NS: u32 = 100_000_000;
+/// How long a program gets to end by itself when a host is lost.
+const GRACE: Duration = Duration::from_secs(1);
+
+impl Shared {
+    /// The progress thread.
+    pub(super) fn make_progress(&self) {
+        let _guard = EndsWithProgress(self);
+        come_first();
+        let event = self.engine().transport().event().and_then(|event| event.try_clone_to_owned().ok());
+        let mut spin_until = Instant::now();
+        while !self.leaving.load(Relaxed) {
+            let begun = ticks();
+            let (progress, failure) = {
+                let mut engine = self.engine();
+                (engine.progress(&self.memory, &self.cells), engine.failure().map(ToString::to_string))
+            };
+            if let Some(failure) = failure {
+                return self.fail(&failure);
+            }
+            if progress.served > 0 {
+                self.clock.add(Activity::Service, begun);
+            }
+            let now = Instant::now();
+            if progress.woke {
+                // Threads that this one has woken go on when it sleeps, and they have waited long enough.
+                spin_until = now;
+            } else if progress.served > 0 {
+                spin_until = now + self.spin();
+            }
+            if now < spin_until {
+                hint::spin_loop();
+            } else if self.sleep(event.as_ref()).is_err() {
+                thread::yield_now();
+            }
+        }
+    }
+
+    /// How long to look for more messages where some have just come.
+    fn spin(&self) -> Duration {
+        if self.polling.load(SeqCst) > 0 {
+            Duration::ZERO
+        } else if self.cells.are_waited_in() || self.asleep.load(SeqCst) > 0 {
+            SPIN
+        } else {
+            SPIN_BUSY
+        }
+    }
+
+    /// Nothing is served any more: a thread in a fault can never go on.
+    fn fail(&self, failure: &str) {
+        if !self.is_process {
+            return self.cells.close();
+        }
+        let deadline = Instant::now() + GRACE;
+        while !self.leaving.load(Relaxed) {
+            // What is to be told to the others may be under way yet.
+            self.engine().progress(&self.memory, &self.cells);
+            thread::sleep(GRACE / 100);
+            let can_end = self.told.load(Relaxed) && !self.cells.are_waited_in();
+            if Instant::now() > deadline && !can_end {
+                self.end(failure);
+            }
+        }
+    }
+
+    /// Ends the process at once: threads in faults would never let it end in order.
+    fn end(&self, why: &str) -> ! {
+        let (host, hosts) = (self.me.0, self.hosts);
+        eprintln!("forebay: host {host} of {hosts} ends: {why}");
+        // SAFETY: nothing of this process is used any more.
+        unsafe { libc::_exit(EXIT_LOST) }
+    }
+
+    fn sleep(&self, event: Option<&OwnedFd>) -> rustix::io::Result<()> {
+        let nothing = || !self.leaving.load(Relaxed) && !self.cells.have_news();
+        let next_call_ns = self.calls.await_next();
+        if self.polling.load(SeqCst) > 0 || next_call_ns.is_some() {
+            // No message need wake this thread while another one looks for them.
+            self.is_relied_on.store(true, SeqCst);
+            let is_needed = || self.polling.load(SeqCst) == 0 && next_call_ns.is_none();
+            let slept = self.bell.sleep(None, next_call_ns.unwrap_or(SLEEP_NS), || !nothing() || is_needed());
+            self.is_relied_on.store(false, SeqCst);
+            return slept;
+        }
+        let event = event.map(AsFd::as_fd);
+        self.bell.sleep(event, SLEEP_NS, || !nothing() || !self.engine().transport().may_sleep())
+    }
+}
+
+/// Without progress all threads would wait for ever, so where it panics the process ends.
+struct EndsWithProgress<'a>(&'a Shared);
+
+impl Drop for EndsWithProgress<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() && self.0.is_process {
+            self.0.end("its progress thread panicked");
+        }
+    }
+}

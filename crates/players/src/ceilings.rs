@@ -1,0 +1,273 @@
+//! What a server cannot exceed on this machine: what the loopback carries from one processor to another, and how punctual
+//! timers are.
+
+use std::io::{self, IoSlice, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use nix::sys::socket::sockopt::UdpGsoSegment;
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg, setsockopt};
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::thread::clock_nanosleep_absolute;
+use rustix::time::ClockId;
+
+use crate::Error;
+use crate::clock::now_ns;
+use crate::outcome::Quantiles;
+use crate::processor::{Processors, pin};
+use crate::sockets::{Pair, Ports, Receiver};
+
+/// Receivers, and messages of one call.
+const RECEIVERS: usize = 64;
+/// The sender waits while more is on its way, so that nothing is lost and what counts has arrived.
+const UNDER_WAY_BYTES: u64 = 1 << 20;
+/// A datagram that is segmented can be no longer, with its heads.
+const SEGMENTED_BYTES_MAX: usize = 65_000;
+const SEGMENTS_MAX: usize = 64;
+/// The receiver looks whether it is over so often.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// Nothing under way takes longer, or it is lost.
+const PATIENCE: Duration = Duration::from_secs(2);
+const TIMER_EVERY_NS: i64 = 1_000_000;
+
+/// How bytes are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Many packets with one call, to a receiver each.
+    Sendmmsg,
+    /// The same, but each of so many packets, which the kernel takes apart.
+    Segmented {
+        /// Packets, of which no more are taken than the kernel allows.
+        packets: usize,
+    },
+    /// Writes of so many packets to connections.
+    Tcp {
+        /// Packets.
+        packets: usize,
+    },
+}
+
+/// What arrives in a second of packets of `bytes`, by one processor that sends and one that receives, in bits.
+///
+/// # Errors
+/// The system refuses it.
+pub fn bits_per_second(way: Way, bytes: usize, processors: Processors, time: Duration) -> Result<f64, Error> {
+    let counts = Counts::default();
+    let receivers = Receivers::open(way)?;
+    let addresses = receivers.addresses.clone();
+    std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| {
+            let _ = pin(processors.players);
+            receivers.receive(&counts)
+        });
+        let sending = scope.spawn(|| {
+            let _ = pin(processors.server);
+            let sent = send(way, bytes, &addresses, time, &counts);
+            counts.over.store(true, Ordering::Relaxed);
+            sent
+        });
+        let sent = sending.join().expect("sending does not panic");
+        receiving.join().expect("receiving does not panic").map_err(Error::system("receive packets"))?;
+        sent.map_err(Error::system("send packets over the loopback"))
+    })
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    arrived: AtomicU64,
+    over: AtomicBool,
+}
+
+/// Where packets go.
+struct Receivers {
+    pairs: Vec<Pair>,
+    listener: Option<TcpListener>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Receivers {
+    fn open(way: Way) -> Result<Self, Error> {
+        let here = Ipv4Addr::LOCALHOST;
+        if let Way::Tcp { .. } = way {
+            let listener = TcpListener::bind((here, 0)).map_err(Error::system("listen"))?;
+            let address = listener.local_addr().map_err(Error::system("listen"))?;
+            return Ok(Self { pairs: vec![], listener: Some(listener), addresses: vec![address; RECEIVERS] });
+        }
+        let mut ports = Ports::new(u64::from(std::process::id()));
+        let pairs = (0..RECEIVERS).map(|_| ports.pair(here.into())).collect::<Result<Vec<_>, _>>()?;
+        let addresses = pairs.iter().map(|pair| (here, pair.port).into()).collect();
+        Ok(Self { pairs, listener: None, addresses })
+    }
+
+    fn receive(&self, counts: &Counts) -> io::Result<()> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let watch = |socket: &dyn std::os::fd::AsFd, key| {
+            epoll::add(&epoll, socket.as_fd(), EventData::new_u64(key), EventFlags::IN)
+        };
+        let mut streams = Vec::new();
+        if let Some(listener) = &self.listener {
+            listener.set_nonblocking(true)?;
+            let begun = Instant::now();
+            while streams.len() < RECEIVERS && begun.elapsed() < PATIENCE {
+                match listener.accept() {
+                    Ok((stream, _)) => streams.push(stream),
+                    Err(_) => std::thread::sleep(Duration::from_millis(1)),
+                }
+            }
+        }
+        for (key, stream) in (0..).zip(&streams) {
+            watch(stream, key)?;
+        }
+        for (key, pair) in (0..).zip(&self.pairs) {
+            watch(&pair.media, key)?;
+        }
+        let mut receiver = Receiver::new();
+        let mut events = Vec::<epoll::Event>::with_capacity(RECEIVERS);
+        while !counts.over.load(Ordering::Relaxed) {
+            events.clear();
+            match epoll::wait(&epoll, spare_capacity(&mut events), Some(&LOOK_EVERY)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for event in &events {
+                let key = event.data.u64() as usize;
+                let descriptor = match streams.get(key) {
+                    Some(stream) => stream.as_raw_fd(),
+                    None => self.pairs[key].media.as_raw_fd(),
+                };
+                while let Ok(Some(received)) = receiver.receive(&descriptor) {
+                    if received.bytes.is_empty() {
+                        return Ok(());
+                    }
+                    counts.arrived.fetch_add(received.bytes.len() as u64, Ordering::Relaxed);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sends for a while, no more than the receiver can take, and tells the bits that arrived in a second.
+fn send(
+    way: Way,
+    bytes: usize,
+    addresses: &[SocketAddr],
+    time: Duration,
+    counts: &Counts,
+) -> io::Result<f64> {
+    let mut sender = Sender::open(way, bytes, addresses)?;
+    let mut sent = 0;
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        sent += sender.send()?;
+        let full = Instant::now();
+        while sent.saturating_sub(counts.arrived.load(Ordering::Relaxed)) > UNDER_WAY_BYTES {
+            if full.elapsed() > PATIENCE {
+                return Err(io::Error::other("packets are lost on the loopback"));
+            }
+            std::hint::spin_loop();
+        }
+    }
+    Ok(counts.arrived.load(Ordering::Relaxed) as f64 * 8.0 / begun.elapsed().as_secs_f64())
+}
+
+enum Sender {
+    Datagrams { socket: UdpSocket, message: Vec<u8>, to: Vec<Option<SockaddrStorage>>, headers: Headers },
+    Streams { streams: Vec<TcpStream>, message: Vec<u8> },
+}
+
+type Headers = MultiHeaders<SockaddrStorage>;
+
+impl Sender {
+    fn open(way: Way, bytes: usize, addresses: &[SocketAddr]) -> io::Result<Self> {
+        let packets = match way {
+            Way::Sendmmsg => 1,
+            Way::Segmented { packets } => {
+                packets.clamp(1, SEGMENTS_MAX.min((SEGMENTED_BYTES_MAX / bytes).max(1)))
+            }
+            Way::Tcp { packets } => packets.max(1),
+        };
+        let message = vec![0x80; packets * bytes];
+        if let Way::Tcp { .. } = way {
+            let streams = addresses.iter().map(TcpStream::connect).collect::<io::Result<Vec<_>>>()?;
+            streams.iter().try_for_each(|stream| stream.set_nodelay(true))?;
+            return Ok(Self::Streams { streams, message });
+        }
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        if packets > 1 {
+            setsockopt(&socket, UdpGsoSegment, &(bytes as i32))?;
+        }
+        let to = addresses.iter().map(|address| Some(SockaddrStorage::from(*address))).collect();
+        let headers = Headers::preallocate(addresses.len(), None);
+        Ok(Self::Datagrams { socket, message, to, headers })
+    }
+
+    /// Sends to all receivers, and tells how many bytes.
+    fn send(&mut self) -> io::Result<u64> {
+        match self {
+            Self::Datagrams { socket, message, to, headers } => {
+                let slices: Vec<_> = to.iter().map(|_| [IoSlice::new(message)]).collect();
+                let sent =
+                    sendmmsg(socket.as_raw_fd(), headers, &slices, &*to, [], MsgFlags::empty())?.count();
+                Ok((sent * message.len()) as u64)
+            }
+            Self::Streams { streams, message } => {
+                streams.iter_mut().try_for_each(|stream| stream.write_all(message))?;
+                Ok((streams.len() * message.len()) as u64)
+            }
+        }
+    }
+}
+
+/// How late a sleeper wakes on a processor with nothing else to do, who sleeps until each next millisecond.
+///
+/// # Errors
+/// The system does not let it sleep.
+pub fn timer_lateness(processor: Option<usize>, time: Duration) -> Result<Quantiles, Error> {
+    Processors::on(processor, || {
+        let mut late_us: Histogram<u64> =
+            Histogram::new_with_bounds(1, 60_000_000, 3).expect("these bounds are allowed");
+        let end = now_ns() + time.as_nanos() as i64;
+        let mut due = now_ns() + TIMER_EVERY_NS;
+        while due < end {
+            let moment = Timespec { tv_sec: due / 1_000_000_000, tv_nsec: due % 1_000_000_000 };
+            match clock_nanosleep_absolute(ClockId::Monotonic, &moment) {
+                Ok(()) | Err(Errno::INTR) => {}
+                Err(error) => return Err(Error::system("sleep")(error)),
+            }
+            let now = now_ns();
+            late_us.saturating_record(((now - due) / 1_000).max(0) as u64);
+            // What was slept through was due all the same, and is in the sample: no one is asked for twice.
+            due = (due + TIMER_EVERY_NS).max(now);
+        }
+        Ok(Quantiles::of(&late_us))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOMENT: Duration = Duration::from_millis(50);
+
+    #[test]
+    fn every_way_carries_something() {
+        let processors = Processors::of_this_machine();
+        for way in [Way::Sendmmsg, Way::Segmented { packets: 14 }, Way::Tcp { packets: 14 }] {
+            let bits = bits_per_second(way, 1_400, processors, MOMENT).unwrap();
+            assert!(bits > 1e6, "{way:?}: {bits}");
+        }
+    }
+
+    #[test]
+    fn no_timer_is_early() {
+        let late = timer_lateness(Processors::of_this_machine().server, MOMENT).unwrap();
+        assert!(late.samples > 0 && late.p50 <= late.p99 && late.p99 <= late.max, "{late:?}");
+    }
+}

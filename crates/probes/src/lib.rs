@@ -1,0 +1,236 @@
+#![doc = include_str!("../README.md")]
+//!
+//! A [`Probe`] makes [`Case`]s, one for each quantity; [`settle()`] takes samples of one. [`levels()`] and [`Line`] tell what
+//! the values say.
+#![forbid(unsafe_code)]
+
+mod calls;
+mod disk;
+mod documents;
+mod faults;
+mod fit;
+mod latency;
+mod levels;
+pub mod machine;
+mod memory;
+mod packets;
+mod settle;
+mod switching;
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+pub use fit::Line;
+pub use levels::{Level, levels};
+pub use settle::{Limit, Settled, settle};
+
+/// A kind of measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Probe {
+    /// Throughput of memory by working set and stride.
+    Memory,
+    /// Latency of memory by working set, and of translations by pages.
+    Latency,
+    /// Switches between threads on one processor, by working set.
+    Switches,
+    /// Page faults.
+    Faults,
+    /// System calls.
+    Calls,
+    /// Packets over the loopback.
+    Packets,
+    /// Documents sent by TCP to clients on this machine.
+    Documents,
+    /// Reads of a disk by depth.
+    Disk,
+}
+
+impl Probe {
+    /// All of them, in the order they are made.
+    pub const ALL: [Self; 8] = [
+        Self::Memory,
+        Self::Latency,
+        Self::Switches,
+        Self::Faults,
+        Self::Calls,
+        Self::Packets,
+        Self::Documents,
+        Self::Disk,
+    ];
+
+    /// The word for it on a command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Latency => "latency",
+            Self::Switches => "switches",
+            Self::Faults => "faults",
+            Self::Calls => "calls",
+            Self::Packets => "packets",
+            Self::Documents => "documents",
+            Self::Disk => "disk",
+        }
+    }
+
+    /// What it measures on this machine.
+    ///
+    /// # Errors
+    /// The machine does not have what it takes: a sentence with the remedy.
+    pub fn cases(self, setting: &Setting) -> Result<Vec<Case>, Error> {
+        match self {
+            Self::Memory => memory::cases(setting),
+            Self::Latency => latency::cases(setting),
+            Self::Switches => switching::cases(setting),
+            Self::Faults => faults::cases(setting),
+            Self::Calls => calls::cases(),
+            Self::Packets => packets::cases(setting),
+            Self::Documents => documents::cases(setting),
+            Self::Disk => disk::cases(setting),
+        }
+    }
+}
+
+impl fmt::Display for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Probe {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let names = || Self::ALL.map(Self::name).join(", ");
+        Self::ALL
+            .into_iter()
+            .find(|probe| probe.name() == name)
+            .ok_or_else(|| format!("there is no probe '{name}'; give some of {}", names()))
+    }
+}
+
+/// Under which conditions probes measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Fewer sizes.
+    pub quick: bool,
+    /// A folder on the disk that is measured.
+    pub folder: PathBuf,
+    /// The largest working set.
+    pub bytes_max: usize,
+}
+
+/// One quantity.
+pub struct Case {
+    /// What is measured, e.g. `memory load`.
+    pub subject: String,
+    /// Under which condition, e.g. `64 KiB/stride 8 B`.
+    pub case: String,
+    /// Which quantity.
+    pub metric: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Measures it once, which takes a few milliseconds.
+    pub sample: Box<dyn FnMut() -> Result<f64, Error>>,
+}
+
+impl Case {
+    fn new(
+        subject: impl Into<String>,
+        case: impl Into<String>,
+        (metric, unit): (&'static str, &'static str),
+        sample: impl FnMut() -> Result<f64, Error> + 'static,
+    ) -> Self {
+        Self { subject: subject.into(), case: case.into(), metric, unit, sample: Box::new(sample) }
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}: {} in {}", self.subject, self.case, self.metric, self.unit)
+    }
+}
+
+/// Why something could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Memory to measure could not be had.
+    #[error(transparent)]
+    Memory(#[from] forebay_vm::Error),
+    /// The kernel refused something.
+    #[error("cannot {action}: {source}")]
+    Refused {
+        /// What was tried, as a verb.
+        action: String,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// What was measured is not what was to be measured.
+    #[error("{0}")]
+    Unsuited(String),
+}
+
+impl Error {
+    /// For `map_err`.
+    fn refused<E: Into<io::Error>>(action: impl Into<String>) -> impl FnOnce(E) -> Self {
+        move |source| Self::Refused { action: action.into(), source: source.into() }
+    }
+}
+
+/// A size in the largest unit of which it is a whole number, as cases have it.
+fn size(bytes: usize) -> String {
+    match bytes {
+        bytes if bytes >= 1 << 20 && bytes % (1 << 20) == 0 => format!("{} MiB", bytes >> 20),
+        bytes if bytes >= 1 << 10 && bytes % (1 << 10) == 0 => format!("{} KiB", bytes >> 10),
+        bytes => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_are_known_by_their_names() {
+        for probe in Probe::ALL {
+            assert_eq!(probe.name().parse(), Ok(probe));
+        }
+        let refusal = "cache".parse::<Probe>().unwrap_err();
+        assert!(refusal.contains("'cache'") && refusal.contains("memory, latency"), "{refusal}");
+    }
+
+    /// What every probe promises, with sizes that take no time: positive values, in cases that differ.
+    #[test]
+    fn every_case_of_every_probe_has_positive_values_and_a_name_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let setting = Setting { quick: true, folder: folder.path().to_owned(), bytes_max: 4 << 20 };
+        let mut names = std::collections::BTreeSet::new();
+        for probe in Probe::ALL {
+            let cases = match probe.cases(&setting) {
+                Ok(cases) => cases,
+                // As on a folder in memory.
+                Err(Error::Unsuited(why)) => {
+                    eprintln!("{probe}: {why}");
+                    continue;
+                }
+                Err(error) => panic!("{probe}: {error}"),
+            };
+            assert!(!cases.is_empty(), "{probe}");
+            for mut case in cases {
+                match (case.sample)() {
+                    // The difference of two times of a busy machine may be anything.
+                    Ok(value) => assert!(
+                        value.is_finite() && (value > 0.0 || probe == Probe::Switches),
+                        "{case:?}: {value}"
+                    ),
+                    Err(Error::Unsuited(why)) => eprintln!("{case:?}: {why}"),
+                    Err(error) => panic!("{case:?}: {error}"),
+                }
+                assert!(names.insert((case.subject.clone(), case.case.clone(), case.metric)), "{case:?}");
+            }
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,37 @@
+//! Streaming on demand without I/O and without a clock: what a server of files says over RTSP, RTP and RTCP.
+//!
+//! # Model
+//!
+//! A client has what it wants *described*, *sets up* each track with a transport, and *plays* from wherever it likes.
+//! [`server::Server`] is all connections and sessions as one state machine: bytes come in, and what is to be sent and done
+//! goes out. What only files can tell it asks for, and is told later; so a disk that takes its time delays nobody else.
+//!
+//! ```text
+//!   bytes --> reader --> server --> bytes
+//!                         |   ^ questions: described, set up, play from where?
+//!                         v   v
+//!                        caller: files, sockets, the clock
+//!                         |
+//!   samples in buffer --> packetise --> headers, and pieces of the buffer
+//! ```
+//!
+//! [`packetise`] turns samples into packets without copying them; [`rtcp`] says what was sent, and reads what was received.
+//!
+//! # Sources
+//!
+//! RTSP 1.0 is RFC 2326, with what RFC 7826 clarified; SDP RFC 8866; RTP and RTCP RFC 3550 and 3551; payloads RFC 2250,
+//! 3640, 6184, 7587 and 7798; authentication RFC 2617, 7616 and 7617.
+#![forbid(unsafe_code)]
+
+pub mod authentication;
+pub mod key;
+pub mod message;
+pub mod packetise;
+pub mod presentation;
+pub mod range;
+pub mod reader;
+pub mod rtcp;
+pub mod sdp;
+pub mod server;
+pub mod target;
+pub mod transport;

@@ -1,0 +1,274 @@
+//! Samples into RTP packets (RFC 3550, section 5.1), without copying them.
+//!
+//! A [`Packet`] is a few bytes of its own, followed by pieces of the buffer that the samples lie in: what `sendmsg` takes.
+//!
+//! ```text
+//!   buffer   | 0 0 2 1 NAL unit .................. | 0 0 0 9 NAL |
+//!                      \_______/\________/\______/     \_______/
+//!   packets   RTP FU-A    1  RTP FU-A 2  RTP FU-A 3  RTP    4
+//! ```
+
+mod aac;
+mod mpeg;
+mod nal;
+
+use std::ops::Range;
+
+use thiserror::Error;
+
+pub use nal::Framing;
+
+/// The bytes of an RTP header without contributing sources and extension.
+pub const RTP_HEADER_BYTES: usize = 12;
+/// The smallest bound on packets: one with a single packet of a transport stream.
+pub const PACKET_BYTES_MIN: usize = RTP_HEADER_BYTES + 188;
+/// The largest packet that a frame on the control connection can carry.
+pub const PACKET_BYTES_MAX: usize = u16::MAX as usize;
+/// How many pieces a packet can have, and how many samples.
+pub const PIECES_MAX: usize = 8;
+const HEAD_BYTES_MAX: usize = RTP_HEADER_BYTES + 2 + 2 * PIECES_MAX;
+
+/// How samples become payloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Access units of H.264 (RFC 6184, non-interleaved mode).
+    H264(Framing),
+    /// Access units of H.265 (RFC 7798, in decoding order).
+    H265(Framing),
+    /// Access units of AAC without ADTS (RFC 3640, AAC-hbr).
+    Aac,
+    /// Opus packets (RFC 7587).
+    Opus,
+    /// Frames of MPEG audio with their headers (RFC 2250, section 3.5).
+    MpegAudio,
+    /// Whole packets of a transport stream (RFC 2250, section 2).
+    MpegTransport,
+}
+
+/// A sample of a track.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Where it lies in the buffer.
+    pub at: Range<usize>,
+    /// Its RTP timestamp.
+    pub timestamp: u32,
+}
+
+/// A sample that cannot be sent. Its packets up to there have been made.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum Unsendable {
+    /// It does not lie in the buffer.
+    #[error("a sample ends after {buffer_bytes} bytes of buffer")]
+    OutOfBuffer {
+        /// How long the buffer is.
+        buffer_bytes: usize,
+    },
+    /// A NAL unit's length leads out of its sample.
+    #[error(
+        "a NAL unit of {unit_bytes} bytes begins where its sample has {left_bytes} bytes left: the file is damaged"
+    )]
+    NalOutOfSample {
+        /// What its length says.
+        unit_bytes: usize,
+        /// What is there.
+        left_bytes: usize,
+    },
+    /// Its format has no room for such a length.
+    #[error(
+        "a sample has {bytes} bytes, and its RTP payload format has room for {bytes_max}: the file is damaged"
+    )]
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        bytes_max: usize,
+    },
+    /// A transport stream in something else than packets of 188 bytes.
+    #[error("{bytes} bytes of a transport stream are no multiple of 188: the file is damaged")]
+    NotInPackets {
+        /// How many bytes.
+        bytes: usize,
+    },
+}
+
+/// One RTP packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    head: [u8; HEAD_BYTES_MAX],
+    head_bytes: u8,
+    piece_count: u8,
+    pieces: [(u32, u32); PIECES_MAX],
+    bytes: u32,
+}
+
+impl Packet {
+    /// The RTP header and what the payload begins with.
+    pub fn head(&self) -> &[u8] {
+        &self.head[..self.head_bytes.into()]
+    }
+
+    /// What follows it, as places in the buffer.
+    pub fn pieces(&self) -> impl Iterator<Item = Range<usize>> {
+        self.pieces[..self.piece_count.into()].iter().map(|(start, end)| *start as usize..*end as usize)
+    }
+
+    /// How long it is.
+    pub fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
+
+    /// Whether its marker is set.
+    pub fn is_marked(&self) -> bool {
+        self.head[1] & 0x80 != 0
+    }
+
+    /// All of it, at the end of `to`.
+    pub fn copy_to(&self, buffer: &[u8], to: &mut Vec<u8>) {
+        to.extend_from_slice(self.head());
+        self.pieces().for_each(|piece| to.extend_from_slice(&buffer[piece]));
+    }
+
+    fn mark(&mut self) {
+        self.head[1] |= 0x80;
+    }
+
+    fn say(&mut self, bytes: &[u8]) {
+        let at = usize::from(self.head_bytes);
+        self.head[at..at + bytes.len()].copy_from_slice(bytes);
+        self.head_bytes += bytes.len() as u8;
+        self.bytes += bytes.len() as u32;
+    }
+
+    /// Buffers are shorter than 4 GiB: [`Packetiser::packetise`] sees to that.
+    fn add(&mut self, piece: Range<usize>) {
+        let piece = (piece.start as u32, piece.end as u32);
+        self.bytes += piece.1 - piece.0;
+        if let Some(last) = self.pieces[..self.piece_count.into()].last_mut()
+            && last.1 == piece.0
+        {
+            last.1 = piece.1;
+        } else {
+            self.pieces[usize::from(self.piece_count)] = piece;
+            self.piece_count += 1;
+        }
+    }
+}
+
+/// Makes the packets of one track, with sequence numbers that follow each other.
+#[derive(Clone, Debug)]
+pub struct Packetiser {
+    format: Format,
+    payload_type: u8,
+    ssrc: u32,
+    sequence: u16,
+    payload_bytes_max: usize,
+}
+
+impl Packetiser {
+    /// The first packet has the number `sequence`. None has more than `packet_bytes_max` bytes with its RTP header, within
+    /// [`PACKET_BYTES_MIN`] and [`PACKET_BYTES_MAX`], but for Opus, whose packets cannot be divided.
+    pub fn new(
+        format: Format,
+        payload_type: u8,
+        ssrc: u32,
+        sequence: u16,
+        packet_bytes_max: usize,
+    ) -> Packetiser {
+        let packet_bytes_max = packet_bytes_max.clamp(PACKET_BYTES_MIN, PACKET_BYTES_MAX);
+        let payload_bytes_max = packet_bytes_max - RTP_HEADER_BYTES;
+        Packetiser { format, payload_type: payload_type & 0x7F, ssrc, sequence, payload_bytes_max }
+    }
+
+    /// The number of the next packet.
+    pub fn next_sequence(&self) -> u16 {
+        self.sequence
+    }
+
+    /// The packets of samples that follow each other, at the end of `packets`. Small samples of audio share packets, where
+    /// their format has that: so who wants them sent at once passes them one by one.
+    pub fn packetise(
+        &mut self,
+        buffer: &[u8],
+        samples: &[Sample],
+        packets: &mut Vec<Packet>,
+    ) -> Result<(), Unsendable> {
+        let buffer_bytes = buffer.len().min(u32::MAX as usize);
+        for sample in samples {
+            if sample.at.start > sample.at.end || sample.at.end > buffer_bytes {
+                return Err(Unsendable::OutOfBuffer { buffer_bytes });
+            }
+        }
+        match self.format {
+            Format::H264(framing) => self.nal_units(nal::Codec::H264, framing, buffer, samples, packets),
+            Format::H265(framing) => self.nal_units(nal::Codec::H265, framing, buffer, samples, packets),
+            Format::Aac => self.aac(samples, packets),
+            Format::MpegAudio => self.mpeg_audio(samples, packets),
+            Format::MpegTransport => self.mpeg_transport(samples, packets),
+            Format::Opus => self.opus(samples, packets),
+        }
+    }
+
+    /// Each packet is one (RFC 7587, section 4.2).
+    fn opus(&mut self, samples: &[Sample], packets: &mut Vec<Packet>) -> Result<(), Unsendable> {
+        let bytes_max = PACKET_BYTES_MAX - RTP_HEADER_BYTES;
+        for sample in samples {
+            check_length(sample, bytes_max)?;
+            let mut packet = self.packet(sample.timestamp);
+            packet.add(sample.at.clone());
+            packets.push(packet);
+        }
+        Ok(())
+    }
+
+    /// The next packet, with its RTP header.
+    ///
+    /// ```text
+    ///  0                   1                   2                   3
+    ///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+    /// +---+-+-+-------+-+-------------+-------------------------------+
+    /// | 2 |P|X|   0   |M|     type    |        sequence number        |
+    /// +---+-+-+-------+-+-------------+-------------------------------+
+    /// |                           timestamp                           |
+    /// +---------------------------------------------------------------+
+    /// |                synchronization source (SSRC)                  |
+    /// +---------------------------------------------------------------+
+    /// ```
+    fn packet(&mut self, timestamp: u32) -> Packet {
+        let mut packet = Packet {
+            head: [0; HEAD_BYTES_MAX],
+            head_bytes: 0,
+            piece_count: 0,
+            pieces: [(0, 0); PIECES_MAX],
+            bytes: 0,
+        };
+        packet.say(&[0x80, self.payload_type]);
+        packet.say(&self.sequence.to_be_bytes());
+        packet.say(&timestamp.to_be_bytes());
+        packet.say(&self.ssrc.to_be_bytes());
+        self.sequence = self.sequence.wrapping_add(1);
+        packet
+    }
+}
+
+fn check_length(sample: &Sample, bytes_max: usize) -> Result<(), Unsendable> {
+    let bytes = sample.at.len();
+    if bytes > bytes_max { Err(Unsendable::TooLong { bytes, bytes_max }) } else { Ok(()) }
+}
+
+/// How many samples from the first on fit into `bytes_max`, with `header_bytes` for each; at most [`PIECES_MAX`]. None if
+/// the first does not.
+fn fitting(samples: &[Sample], header_bytes: usize, bytes_max: usize) -> usize {
+    let mut left = bytes_max;
+    let fits = |sample: &&Sample| {
+        let rest = left.checked_sub(sample.at.len() + header_bytes);
+        left = rest.unwrap_or_default();
+        rest.is_some()
+    };
+    samples.iter().take(PIECES_MAX).take_while(fits).count()
+}
+
+/// A range in parts of at most `bytes` bytes.
+fn parts(range: Range<usize>, bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range.step_by(bytes).map(move |start| start..end.min(start + bytes))
+}

@@ -1,0 +1,125 @@
+//! What there is to play: tracks and how they are coded.
+
+use crate::range::{Range, SECOND_NS, Unit};
+
+/// A file, or a list of them, as a client sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Presentation {
+    /// What it is called.
+    pub title: String,
+    /// Another one whenever what it consists of is.
+    pub version: u64,
+    /// What can be sent of it, in the order of their numbers in URLs.
+    pub tracks: Vec<Track>,
+    /// How long it is; `None` if it has no end, as a loop.
+    pub duration_ns: Option<u64>,
+    /// When it was recorded, from 1 January 1970, if it can be asked for by such times.
+    pub recorded_ns: Option<u64>,
+    /// Whether it can be played from any position.
+    pub is_seekable: bool,
+}
+
+/// One stream of packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Track {
+    /// How it is coded.
+    pub codec: Codec,
+    /// Its mean rate in bits per second, if that is known.
+    pub bits_per_second: Option<u64>,
+}
+
+/// A coding, with what a decoder has to know before the first packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Codec {
+    /// H.264 (RFC 6184), with its parameter sets as NAL units.
+    H264 {
+        /// Sequence parameter sets.
+        sps: Vec<Vec<u8>>,
+        /// Picture parameter sets.
+        pps: Vec<Vec<u8>>,
+    },
+    /// H.265 (RFC 7798), with its parameter sets as NAL units.
+    H265 {
+        /// Video parameter sets.
+        vps: Vec<Vec<u8>>,
+        /// Sequence parameter sets.
+        sps: Vec<Vec<u8>>,
+        /// Picture parameter sets.
+        pps: Vec<Vec<u8>>,
+    },
+    /// AAC in access units without ADTS (RFC 3640).
+    Aac {
+        /// The AudioSpecificConfig (ISO/IEC 14496-3, 1.6.2.1).
+        config: Vec<u8>,
+        /// Samples per second.
+        clock_rate: u32,
+        /// How many channels.
+        channels: u8,
+    },
+    /// Opus (RFC 7587).
+    Opus {
+        /// One or two.
+        channels: u8,
+    },
+    /// MPEG audio of layers I to III (RFC 2250, section 3.5).
+    MpegAudio,
+    /// An MPEG-2 transport stream (RFC 2250, section 2).
+    MpegTransport,
+}
+
+impl Codec {
+    /// RTP timestamps per second.
+    pub fn clock_rate(&self) -> u32 {
+        match self {
+            Codec::Aac { clock_rate, .. } => *clock_rate,
+            Codec::Opus { .. } => 48_000,
+            Codec::H264 { .. } | Codec::H265 { .. } | Codec::MpegAudio | Codec::MpegTransport => 90_000,
+        }
+    }
+
+    /// The number in its packets: of its own where the profile has one (RFC 3551, section 6), else by its track.
+    pub fn payload_type(&self, track: usize) -> u8 {
+        match self {
+            Codec::MpegAudio => 14,
+            Codec::MpegTransport => 33,
+            // 96 to 127 are free; a presentation with more tracks has none of them played together.
+            _ => 96 + (track % 32) as u8,
+        }
+    }
+}
+
+impl Presentation {
+    /// All of it.
+    pub fn range(&self) -> Range {
+        Range { unit: Unit::Npt, from_ns: Some(0), until_ns: self.duration_ns }
+    }
+
+    /// What a client asked for, in normal play time; `None` if it counts by a clock and the recording does not.
+    pub fn in_normal_play_time(&self, range: Range) -> Option<Range> {
+        let origin_ns = match range.unit {
+            Unit::Npt => 0,
+            Unit::Clock => self.recorded_ns?,
+        };
+        let since = |ns: u64| ns.saturating_sub(origin_ns);
+        Some(Range {
+            unit: Unit::Npt,
+            from_ns: range.from_ns.map(since),
+            until_ns: range.until_ns.map(since),
+        })
+    }
+
+    /// A part of it, in the unit that a client asked in.
+    pub fn in_unit(&self, range: Range, unit: Unit) -> Range {
+        let origin_ns = match unit {
+            Unit::Npt => 0,
+            Unit::Clock => self.recorded_ns.unwrap_or_default(),
+        };
+        let after = |ns: u64| ns.saturating_add(origin_ns);
+        Range { unit, from_ns: range.from_ns.map(after), until_ns: range.until_ns.map(after) }
+    }
+}
+
+/// Where `position_ns` lies on a track's clock, counted from the beginning of the presentation.
+pub fn ticks(position_ns: u64, clock_rate: u32) -> u64 {
+    (u128::from(position_ns) * u128::from(clock_rate) / u128::from(SECOND_NS)) as u64
+}

@@ -1,0 +1,192 @@
+//! What DESCRIBE answers (RFC 8866, and RFC 2326, appendix C).
+
+use core::net::IpAddr;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use sdp_types::{
+    Attribute, Bandwidth, BandwidthType, Connection, Fmtp, FmtpParam, Media, MediaType, Origin, RtpMap,
+    Session, TransportProto,
+};
+
+use crate::presentation::{Codec, Presentation, Track};
+use crate::target::track_name;
+
+/// The description of a presentation by a server at `host`.
+pub fn describe(presentation: &Presentation, host: IpAddr) -> Vec<u8> {
+    let version = presentation.version;
+    let anywhere: IpAddr = match host {
+        IpAddr::V4(_) => core::net::Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => core::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let title = if presentation.title.is_empty() { "-" } else { &presentation.title };
+    let mut session = Session::builder(Origin::with_ip_addr(version, version, host), title)
+        .connection(Connection::from_ip_addr(anywhere))
+        .attribute(Attribute::with_value("control", "*"));
+    if presentation.is_seekable {
+        session = session.attribute(Attribute::with_value("range", presentation.range()));
+    }
+    let tracks = presentation.tracks.iter().enumerate();
+    let session = session.medias(tracks.map(|(number, track)| media(number, track))).build();
+    let mut text = Vec::new();
+    session.write(&mut text).expect("a vector takes everything");
+    text
+}
+
+fn media(number: usize, track: &Track) -> Media {
+    let codec = &track.codec;
+    let kind = match codec {
+        Codec::H264 { .. } | Codec::H265 { .. } | Codec::MpegTransport => MediaType::Video,
+        Codec::Aac { .. } | Codec::Opus { .. } | Codec::MpegAudio => MediaType::Audio,
+    };
+    let payload_type = codec.payload_type(number);
+    let mut media = Media::builder(kind, 0, TransportProto::RtpAvp, payload_type);
+    if let Some(bits) = track.bits_per_second {
+        media = media.bandwidth(Bandwidth::new(BandwidthType::As, bits.div_ceil(1000)));
+    }
+    media = media.attribute(map(codec, payload_type));
+    let parameters = parameters(codec);
+    if !parameters.is_empty() {
+        let mut format = Fmtp::new(payload_type);
+        format.add_format_specific_params(
+            parameters.into_iter().map(|(name, value)| FmtpParam::with_value(name, value)),
+        );
+        media = media.attribute(format);
+    }
+    media.attribute(Attribute::with_value("control", track_name(number))).build()
+}
+
+fn map(codec: &Codec, payload_type: u8) -> RtpMap {
+    let (name, channels) = match codec {
+        Codec::H264 { .. } => ("H264", None),
+        Codec::H265 { .. } => ("H265", None),
+        Codec::Aac { channels, .. } => ("mpeg4-generic", Some(*channels)),
+        // Always two (RFC 7587, section 7).
+        Codec::Opus { .. } => ("opus", Some(2)),
+        Codec::MpegAudio => ("MPA", None),
+        Codec::MpegTransport => ("MP2T", None),
+    };
+    let mut map = RtpMap::new(payload_type, name, codec.clock_rate());
+    if let Some(channels) = channels {
+        map.set_encoding_params(channels);
+    }
+    map
+}
+
+/// What stands in `a=fmtp`.
+fn parameters(codec: &Codec) -> Vec<(&'static str, String)> {
+    match codec {
+        // RFC 6184, section 8.1.
+        Codec::H264 { sps, pps } => {
+            let mut parameters = vec![("packetization-mode", "1".to_owned())];
+            if let Some([_, profile, constraints, level, ..]) = sps.first().map(Vec::as_slice) {
+                parameters.push(("profile-level-id", format!("{profile:02X}{constraints:02X}{level:02X}")));
+            }
+            parameters.extend(units("sprop-parameter-sets", sps.iter().chain(pps)));
+            parameters
+        }
+        // RFC 7798, section 7.1.
+        Codec::H265 { vps, sps, pps } => {
+            let sets = [("sprop-vps", vps), ("sprop-sps", sps), ("sprop-pps", pps)];
+            sets.into_iter().filter_map(|(name, sets)| units(name, sets)).collect()
+        }
+        // RFC 3640, section 3.3.6.
+        Codec::Aac { config, .. } => vec![
+            ("streamtype", "5".to_owned()),
+            ("profile-level-id", "1".to_owned()),
+            ("mode", "AAC-hbr".to_owned()),
+            ("sizelength", "13".to_owned()),
+            ("indexlength", "3".to_owned()),
+            ("indexdeltalength", "3".to_owned()),
+            ("config", config.iter().map(|byte| format!("{byte:02X}")).collect()),
+        ],
+        Codec::Opus { channels: 2 } => vec![("sprop-stereo", "1".to_owned())],
+        Codec::Opus { .. } | Codec::MpegAudio | Codec::MpegTransport => vec![],
+    }
+}
+
+fn units<'a>(
+    name: &'static str,
+    units: impl IntoIterator<Item = &'a Vec<u8>>,
+) -> Option<(&'static str, String)> {
+    let encoded: Vec<_> = units.into_iter().map(|unit| BASE64_STANDARD.encode(unit)).collect();
+    (!encoded.is_empty()).then(|| (name, encoded.join(",")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::range::SECOND_NS;
+
+    fn presentation(codecs: Vec<Codec>) -> Presentation {
+        let tracks = codecs.into_iter().map(|codec| Track { codec, bits_per_second: Some(1_500_400) });
+        Presentation {
+            title: "a\r\nfilm".to_owned(),
+            version: 7,
+            tracks: tracks.collect(),
+            duration_ns: Some(12 * SECOND_NS + SECOND_NS / 2),
+            recorded_ns: None,
+            is_seekable: true,
+        }
+    }
+
+    #[test]
+    fn a_film_is_described_as_players_read_it() {
+        let film = presentation(vec![
+            Codec::H264 { sps: vec![vec![0x67, 0x64, 0x00, 0x1F, 0xAC]], pps: vec![vec![0x68, 0xEE]] },
+            Codec::Aac { config: vec![0x12, 0x10], clock_rate: 44_100, channels: 2 },
+        ]);
+        let expected = [
+            "v=0",
+            "o=- 7 7 IN IP4 192.0.2.1",
+            "s=afilm",
+            "c=IN IP4 0.0.0.0",
+            "t=0 0",
+            "a=control:*",
+            "a=range:npt=0.000000-12.500000",
+            "m=video 0 RTP/AVP 96",
+            "b=AS:1501",
+            "a=rtpmap:96 H264/90000",
+            "a=fmtp:96 packetization-mode=1;profile-level-id=64001F;sprop-parameter-sets=Z2QAH6w=,aO4=",
+            "a=control:trackID=0",
+            "m=audio 0 RTP/AVP 97",
+            "b=AS:1501",
+            "a=rtpmap:97 mpeg4-generic/44100/2",
+            "a=fmtp:97 streamtype=5;profile-level-id=1;mode=AAC-hbr;sizelength=13;indexlength=3;indexdeltalength=3;config=1210",
+            "a=control:trackID=1",
+            "",
+        ];
+        let text = String::from_utf8(describe(&film, [192, 0, 2, 1].into())).expect("text");
+        assert_eq!(text, expected.join("\r\n"));
+    }
+
+    #[test]
+    fn each_codec_has_its_map() {
+        let all = presentation(vec![
+            Codec::H265 { vps: vec![vec![0x40, 1]], sps: vec![vec![0x42, 1]], pps: vec![vec![0x44, 1]] },
+            Codec::Opus { channels: 1 },
+            Codec::Opus { channels: 2 },
+            Codec::MpegAudio,
+            Codec::MpegTransport,
+        ]);
+        let host: IpAddr = core::net::Ipv6Addr::LOCALHOST.into();
+        let text = String::from_utf8(describe(&all, host)).expect("text");
+        for line in [
+            "o=- 7 7 IN IP6 ::1",
+            "c=IN IP6 ::",
+            "a=rtpmap:96 H265/90000",
+            "a=fmtp:96 sprop-vps=QAE=;sprop-sps=QgE=;sprop-pps=RAE=",
+            "a=rtpmap:97 opus/48000/2",
+            "a=rtpmap:98 opus/48000/2",
+            "a=fmtp:98 sprop-stereo=1",
+            "m=audio 0 RTP/AVP 14",
+            "a=rtpmap:14 MPA/90000",
+            "m=video 0 RTP/AVP 33",
+            "a=rtpmap:33 MP2T/90000",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} in {text}");
+        }
+        assert!(!text.contains("a=fmtp:97"));
+        assert_eq!(Session::parse(text.as_bytes()).expect("a description").medias.len(), 5);
+    }
+}

@@ -1,0 +1,431 @@
+//! What comes of each request (RFC 2326, section 10).
+
+use core::net::IpAddr;
+use std::sync::Arc;
+
+use super::connection::{Exchange, Play, Step};
+use super::session::Session;
+use super::{Action, ConnectionId, Question, Server, SessionId};
+use crate::authentication::Refused;
+use crate::message::{METHODS, Method, Request, Response, Status};
+use crate::presentation::Presentation;
+use crate::range::{Range, Unit};
+use crate::target::Target;
+use crate::transport::{Channels, Offer};
+
+/// A response at once, or none because a question has been asked.
+type Reply = Result<Option<Response>, Status>;
+
+impl Server {
+    pub(super) fn request(&mut self, id: ConnectionId, request: Request, now_ns: u64) {
+        let exchange = Exchange::of(id, &request);
+        match self.dispatch(request, &exchange, now_ns) {
+            Ok(Some(response)) => self.respond(&exchange, response),
+            Ok(None) => {}
+            Err(status) => self.respond(&exchange, Response::new(status)),
+        }
+    }
+
+    fn dispatch(&mut self, request: Request, exchange: &Exchange, now_ns: u64) -> Reply {
+        if request.cseq().is_none() {
+            return Err(Status::BadRequest);
+        }
+        let required: Vec<&str> =
+            request.headers.all("Require").chain(request.headers.all("Proxy-Require")).collect();
+        if !required.is_empty() {
+            let response = Response::new(Status::OptionNotSupported);
+            return Ok(Some(response.with("Unsupported", required.join(", "))));
+        }
+        let target = Target::parse(&request.url).ok_or(Status::BadRequest)?;
+        let user = match self.user(exchange.connection, &request, &target, now_ns) {
+            Ok(user) => user,
+            Err(response) => return Ok(Some(response)),
+        };
+        let session = self.session(exchange.connection, &request, now_ns)?;
+        match request.method {
+            Method::Options => Ok(Some(Response::new(Status::Ok).with("Public", METHODS))),
+            Method::Describe => self.describe(&request, target, exchange, user),
+            Method::Setup => self.set_up(request, target, session, exchange, user),
+            Method::Play => self.play(&request, &target, session, exchange),
+            Method::Pause => self.pause(&target, session),
+            Method::Teardown => self.tear_down(&target, session),
+            // A sign of life; there are no parameters.
+            Method::GetParameter | Method::SetParameter if request.body.is_empty() => {
+                Ok(Some(self.with_session(Response::new(Status::Ok), session)))
+            }
+            Method::GetParameter | Method::SetParameter => Err(Status::ParameterNotUnderstood),
+            Method::Other(name) => {
+                let is_known = ["ANNOUNCE", "RECORD", "REDIRECT"].contains(&name.as_str());
+                let status = if is_known { Status::MethodNotAllowed } else { Status::NotImplemented };
+                Ok(Some(Response::new(status).with("Allow", METHODS)))
+            }
+        }
+    }
+
+    /// Who asks, if anybody has to say so; or the response to one that may not.
+    fn user(
+        &self,
+        id: ConnectionId,
+        request: &Request,
+        target: &Target,
+        now_ns: u64,
+    ) -> Result<Option<String>, Response> {
+        let Some((guard, users)) = &self.guard else { return Ok(None) };
+        if request.method == Method::Options {
+            return Ok(None);
+        }
+        let line = self.connections[&id].line(id);
+        let is_of_path = matches!(request.method, Method::Describe | Method::Setup | Method::Play);
+        match guard.check(users.as_ref(), request, line, now_ns) {
+            Ok(user) if is_of_path && !users.may_watch(&user, &target.path) => {
+                Err(Response::new(Status::Forbidden))
+            }
+            Ok(user) => Ok(Some(user)),
+            Err(Refused { is_stale }) => {
+                let challenges = guard.challenges(line, is_stale, now_ns).into_iter();
+                let response = Response::new(Status::Unauthorized);
+                Err(challenges
+                    .fold(response, |response, challenge| response.with("WWW-Authenticate", challenge)))
+            }
+        }
+    }
+
+    /// The session that a request names. It has to come from where the session's packets go.
+    fn session(
+        &mut self,
+        id: ConnectionId,
+        request: &Request,
+        now_ns: u64,
+    ) -> Result<Option<SessionId>, Status> {
+        let Some(header) = request.headers.get("Session") else { return Ok(None) };
+        let name = header.split(';').next().unwrap_or_default().trim();
+        let session_id = *self.names.get(name).ok_or(Status::SessionNotFound)?;
+        let session = self.sessions.get_mut(&session_id).ok_or(Status::SessionNotFound)?;
+        if session.client != self.connections[&id].client {
+            return Err(Status::SessionNotFound);
+        }
+        session.seen_ns = now_ns;
+        Ok(Some(session_id))
+    }
+
+    /// A named session that can be changed now.
+    fn ready(
+        &mut self,
+        session: Option<SessionId>,
+        target: &Target,
+    ) -> Result<(SessionId, &mut Session), Status> {
+        let id = session.ok_or(Status::SessionNotFound)?;
+        let session = self.sessions.get_mut(&id).ok_or(Status::SessionNotFound)?;
+        if session.of.path != target.path {
+            return Err(Status::NotFound);
+        }
+        if session.is_busy {
+            return Err(Status::MethodNotValidInThisState);
+        }
+        Ok((id, session))
+    }
+
+    pub(super) fn with_session(&self, response: Response, session: Option<SessionId>) -> Response {
+        match session.and_then(|id| self.sessions.get(&id)) {
+            Some(session) => response.with("Session", &session.name),
+            None => response,
+        }
+    }
+
+    fn describe(
+        &mut self,
+        request: &Request,
+        target: Target,
+        exchange: &Exchange,
+        user: Option<String>,
+    ) -> Reply {
+        let mut accepted = request.headers.all("Accept").flat_map(|accept| accept.split(',')).peekable();
+        let is_sdp = |accept: &str| {
+            let kind = accept.split(';').next().unwrap_or_default().trim();
+            ["application/sdp", "application/*", "*/*"].iter().any(|known| kind.eq_ignore_ascii_case(known))
+        };
+        if accepted.peek().is_some() && !accepted.any(is_sdp) {
+            return Err(Status::NotAcceptable);
+        }
+        let (path, query) = (target.path.clone(), target.query.clone());
+        let step = Step::Describe { target, base: base(&request.url) };
+        self.ask(exchange, step, Question::Describe { path, query, user });
+        Ok(None)
+    }
+
+    fn set_up(
+        &mut self,
+        request: Request,
+        mut target: Target,
+        session: Option<SessionId>,
+        exchange: &Exchange,
+        user: Option<String>,
+    ) -> Reply {
+        if let Some(session) = session {
+            return self.set_up_in(session, &request, &target, exchange);
+        }
+        let described = self.connections[&exchange.connection].described.as_ref();
+        match described.filter(|(described, _)| described.path == target.path) {
+            Some((described, presentation)) if target.query.is_empty() || target.query == described.query => {
+                // Clients that resolve a track's name as a relative URL lose the query on the way.
+                target.query = described.query.clone();
+                let presentation = presentation.clone();
+                self.set_up_new(presentation, &request, target, exchange)
+            }
+            _ => {
+                let (path, query) = (target.path.clone(), target.query.clone());
+                let step = Step::DescribeToSetUp { target, request: Box::new(request) };
+                self.ask(exchange, step, Question::Describe { path, query, user });
+                Ok(None)
+            }
+        }
+    }
+
+    /// One track more of a session, or one of its tracks in another way.
+    fn set_up_in(
+        &mut self,
+        session: SessionId,
+        request: &Request,
+        target: &Target,
+        exchange: &Exchange,
+    ) -> Reply {
+        let (session_id, session) = self.ready(Some(session), target)?;
+        if session.is_playing {
+            return Err(Status::MethodNotValidInThisState);
+        }
+        let track = track(target, &session.presentation)?;
+        let offers = self.offers(exchange.connection, Some(session_id), request)?;
+        let session = self.sessions.get_mut(&session_id).ok_or(Status::SessionNotFound)?;
+        if session.tracks.iter().any(|one| one.number == track) {
+            session.tracks.retain(|one| one.number != track);
+            self.actions.push(Action::Release { session: session_id, track });
+        }
+        self.ask_to_set_up(session_id, track, offers, request, exchange)
+    }
+
+    /// The first track of a session.
+    pub(super) fn set_up_new(
+        &mut self,
+        presentation: Arc<Presentation>,
+        request: &Request,
+        target: Target,
+        exchange: &Exchange,
+    ) -> Reply {
+        let track = track(&target, &presentation)?;
+        let offers = self.offers(exchange.connection, None, request)?;
+        if self.sessions.len() >= self.config.sessions_max {
+            return Err(Status::NotEnoughBandwidth);
+        }
+        self.last_session += 1;
+        let session_id = SessionId(self.last_session);
+        // Half of the digits are as hard to guess as is of use, and fit into what clients have room for.
+        let name = self.config.key.sign("session", &self.last_session.to_string())[..32].to_owned();
+        let id = exchange.connection;
+        let connection = self.connections.get_mut(&id).ok_or(Status::InternalServerError)?;
+        connection.sessions.insert(session_id);
+        let session = Session {
+            name: name.clone(),
+            client: connection.client,
+            made_on: id,
+            of: Target { track: None, ..target },
+            presentation,
+            tracks: Vec::new(),
+            is_playing: false,
+            is_busy: false,
+            seen_ns: connection.seen_ns,
+        };
+        let due_ns = session.seen_ns.saturating_add(self.config.session_timeout_ns);
+        self.timers.insert((due_ns, super::Timer::Session(session_id)));
+        self.names.insert(name, session_id);
+        self.sessions.insert(session_id, session);
+        self.ask_to_set_up(session_id, track, offers, request, exchange)
+    }
+
+    fn ask_to_set_up(
+        &mut self,
+        session_id: SessionId,
+        track: usize,
+        offers: Vec<Offer>,
+        request: &Request,
+        exchange: &Exchange,
+    ) -> Reply {
+        let session = self.sessions.get_mut(&session_id).ok_or(Status::SessionNotFound)?;
+        session.is_busy = true;
+        let question = Question::SetUp {
+            session: session_id,
+            presentation: session.presentation.clone(),
+            track,
+            offers,
+            client: session.client,
+            packet_bytes_max: request.headers.get("Blocksize").and_then(|bytes| bytes.parse().ok()),
+        };
+        let step = Step::SetUp { session: session_id, track, url: request.url.clone() };
+        self.ask(exchange, step, question);
+        Ok(None)
+    }
+
+    /// What the client offers and can have. Packets go to its own address, to a group, or on the connection of the session.
+    fn offers(
+        &self,
+        id: ConnectionId,
+        session: Option<SessionId>,
+        request: &Request,
+    ) -> Result<Vec<Offer>, Status> {
+        let connection = &self.connections[&id];
+        let mut offers = Vec::new();
+        for offer in request.headers.all("Transport").flat_map(Offer::parse_all) {
+            match offer {
+                Offer::Udp { destination: Some(destination), .. }
+                    if !is_at(&destination, connection.client) =>
+                {
+                    return Err(Status::Forbidden);
+                }
+                // Who is at an address that is no group has not asked for it.
+                Offer::Multicast { group: Some(group), .. } if !is_group(&group) => {
+                    return Err(Status::Forbidden);
+                }
+                Offer::Interleaved { channels } => {
+                    let made_here = session.is_none_or(|session| connection.sessions.contains(&session));
+                    let channels = made_here.then(|| self.free_channels(id, channels)).flatten();
+                    offers.extend(channels.map(|channels| Offer::Interleaved { channels: Some(channels) }));
+                }
+                offer => offers.push(offer),
+            }
+        }
+        if offers.is_empty() { Err(Status::UnsupportedTransport) } else { Ok(offers) }
+    }
+
+    /// Those that the client wants, or the first two that nobody has.
+    fn free_channels(&self, id: ConnectionId, wanted: Option<Channels>) -> Option<Channels> {
+        let sessions = self.connections[&id].sessions.iter().filter_map(|session| self.sessions.get(session));
+        let taken: Vec<u8> =
+            sessions.flat_map(Session::channels).flat_map(|(rtp, rtcp)| [rtp, rtcp]).collect();
+        let is_free = |(rtp, rtcp): &Channels| !taken.contains(rtp) && !taken.contains(rtcp);
+        wanted.filter(is_free).or_else(|| (0..128u8).map(|pair| (2 * pair, 2 * pair + 1)).find(is_free))
+    }
+
+    fn play(
+        &mut self,
+        request: &Request,
+        target: &Target,
+        session: Option<SessionId>,
+        exchange: &Exchange,
+    ) -> Reply {
+        let number = |name| match request.headers.get(name).map(|value| value.trim().parse::<f64>()) {
+            None => Ok(None),
+            Some(Ok(value)) if value.is_finite() && value != 0.0 => Ok(Some(value)),
+            Some(_) => Err(Status::BadRequest),
+        };
+        let (scale, speed) = (number("Scale")?, number("Speed")?);
+        if speed.is_some_and(|speed| speed < 0.0) {
+            return Err(Status::BadRequest);
+        }
+        let range =
+            request.headers.get("Range").map(Range::parse).transpose().map_err(|_| Status::BadRequest)?;
+        let (session_id, session) = self.ready(session, target)?;
+        if session.is_partial(target) {
+            return Err(Status::OnlyAggregateOperationAllowed);
+        }
+        if session.tracks.is_empty() {
+            return Err(Status::MethodNotValidInThisState);
+        }
+        let range = range.unwrap_or(Range { unit: Unit::Npt, from_ns: None, until_ns: None });
+        let asked = within(&session.presentation, range, scale.unwrap_or(1.0) < 0.0)?;
+        let was_playing = std::mem::replace(&mut session.is_playing, false);
+        session.is_busy = true;
+        if was_playing {
+            self.actions.push(Action::Stop { session: session_id });
+        }
+        let step = Step::Play(Play {
+            session: session_id,
+            unit: range.unit,
+            was_playing,
+            has_scale: scale.is_some(),
+            has_speed: speed.is_some(),
+        });
+        let question = Question::Play {
+            session: session_id,
+            from_ns: asked.from_ns,
+            until_ns: asked.until_ns,
+            scale: scale.unwrap_or(1.0),
+            speed: speed.unwrap_or(1.0),
+        };
+        self.ask(exchange, step, question);
+        Ok(None)
+    }
+
+    fn pause(&mut self, target: &Target, session: Option<SessionId>) -> Reply {
+        let (id, session) = self.ready(session, target)?;
+        if session.is_partial(target) {
+            return Err(Status::OnlyAggregateOperationAllowed);
+        }
+        if std::mem::replace(&mut session.is_playing, false) {
+            self.actions.push(Action::Stop { session: id });
+        }
+        Ok(Some(self.with_session(Response::new(Status::Ok), Some(id))))
+    }
+
+    fn tear_down(&mut self, target: &Target, session: Option<SessionId>) -> Reply {
+        let id = session.ok_or(Status::SessionNotFound)?;
+        let session = self.sessions.get_mut(&id).ok_or(Status::SessionNotFound)?;
+        match target.track.filter(|_| session.tracks.len() > 1) {
+            Some(track) => {
+                let tracks = session.tracks.len();
+                session.tracks.retain(|one| one.number != track);
+                if session.tracks.len() == tracks {
+                    return Err(Status::NotFound);
+                }
+                self.actions.push(Action::Release { session: id, track });
+                Ok(Some(self.with_session(Response::new(Status::Ok), Some(id))))
+            }
+            None => {
+                self.end_session(id);
+                Ok(Some(Response::new(Status::Ok)))
+            }
+        }
+    }
+}
+
+/// The URL that tracks' names are relative to: with a slash at the end of its path.
+fn base(url: &str) -> String {
+    let (path, query) = url.split_once('?').unwrap_or((url, ""));
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("{}/{mark}{query}", path.trim_end_matches('/'))
+}
+
+/// Which track a SETUP is about.
+fn track(target: &Target, presentation: &Presentation) -> Result<usize, Status> {
+    match target.track {
+        Some(track) if track < presentation.tracks.len() => Ok(track),
+        None if presentation.tracks.len() == 1 => Ok(0),
+        Some(_) => Err(Status::NotFound),
+        None => Err(Status::AggregateOperationNotAllowed),
+    }
+}
+
+fn is_at(destination: &str, client: IpAddr) -> bool {
+    let destination = destination.trim_start_matches('[').trim_end_matches(']');
+    destination.parse().is_ok_and(|destination: IpAddr| destination.to_canonical() == client)
+}
+
+fn is_group(destination: &str) -> bool {
+    destination.parse().is_ok_and(|destination: IpAddr| destination.to_canonical().is_multicast())
+}
+
+/// The part that was asked for, from the beginning of the presentation and not beyond its end.
+fn within(presentation: &Presentation, range: Range, is_backwards: bool) -> Result<Range, Status> {
+    let range = presentation.in_normal_play_time(range).ok_or(Status::HeaderFieldNotValidForResource)?;
+    if !presentation.is_seekable && range.from_ns.is_some_and(|from_ns| from_ns > 0) {
+        return Err(Status::HeaderFieldNotValidForResource);
+    }
+    let end_ns = presentation.duration_ns.unwrap_or(u64::MAX);
+    let is_in_order = match (range.from_ns, range.until_ns) {
+        (Some(from_ns), Some(until_ns)) if is_backwards => until_ns < from_ns,
+        (Some(from_ns), Some(until_ns)) => from_ns < until_ns,
+        _ => true,
+    };
+    if !is_in_order || range.from_ns.is_some_and(|from_ns| from_ns > end_ns) {
+        return Err(Status::InvalidRange);
+    }
+    Ok(Range { until_ns: range.until_ns.filter(|until_ns| *until_ns < end_ns), ..range })
+}

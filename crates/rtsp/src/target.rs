@@ -1,0 +1,98 @@
+//! What a request is about: the path of a presentation, and one of its tracks.
+
+use percent_encoding::percent_decode_str;
+
+/// The last part of a track's URL, before its number.
+const TRACK: &str = "trackID=";
+
+/// A request's URL, `rtsp://host:port/path/trackID=1?query` (RFC 2326, section 3.2), taken apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// The path with its percent signs decoded, without a slash at its beginning or end; not yet safe to open.
+    pub path: String,
+    /// What follows the question mark, as it was written.
+    pub query: String,
+    /// Which track of the presentation, if it is about one only.
+    pub track: Option<usize>,
+}
+
+impl Target {
+    /// Also of a URL without host, as some clients send. `None` if it decodes to no UTF-8 text, or to control characters.
+    pub fn parse(url: &str) -> Option<Target> {
+        let (path, query) = split_host(url).split_once('?').unwrap_or((split_host(url), ""));
+        // Clients add a track's name to the base of the presentation, be there a query in it or not.
+        let (query, query_track) = split_track(query);
+        let (path, path_track) = split_track(path);
+        let path = percent_decode_str(path.trim_matches('/')).decode_utf8().ok()?;
+        if path.contains(char::is_control) {
+            return None;
+        }
+        let query = query.trim_end_matches('/').to_owned();
+        Some(Target { path: path.into_owned(), query, track: path_track.or(query_track) })
+    }
+
+    /// Whether both are of the same presentation.
+    pub fn is_beside(&self, other: &Target) -> bool {
+        self.path == other.path && self.query == other.query
+    }
+}
+
+/// How a track is called within its presentation.
+pub fn track_name(track: usize) -> String {
+    format!("{TRACK}{track}")
+}
+
+/// Without scheme and host.
+fn split_host(url: &str) -> &str {
+    match url.split_once("://") {
+        Some((scheme, rest)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+            rest.find(['/', '?']).map_or("", |end| &rest[end..])
+        }
+        _ => url,
+    }
+}
+
+fn split_track(part: &str) -> (&str, Option<usize>) {
+    let whole = part.trim_end_matches('/');
+    let (before, last) = whole.rsplit_once('/').unwrap_or(("", whole));
+    let number = last
+        .get(..TRACK.len())
+        .filter(|start| start.eq_ignore_ascii_case(TRACK))
+        .map(|_| &last[TRACK.len()..]);
+    match number.and_then(|number| number.parse().ok()) {
+        Some(track) => (before, Some(track)),
+        None => (part, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(path: &str, query: &str, track: Option<usize>) -> Option<Target> {
+        Some(Target { path: path.to_owned(), query: query.to_owned(), track })
+    }
+
+    #[test]
+    fn a_url_is_taken_apart_however_clients_put_it_together() {
+        for (url, expected) in [
+            ("rtsp://host:8554/films/a%20b.mp4", target("films/a b.mp4", "", None)),
+            ("RTSPS://[::1]:322/a.mp4/", target("a.mp4", "", None)),
+            ("rtsp://host/a.mp4/trackID=1", target("a.mp4", "", Some(1))),
+            ("rtsp://host/a.mp4/trackid=1/", target("a.mp4", "", Some(1))),
+            ("rtsp://host/a.mp4?loop=1", target("a.mp4", "loop=1", None)),
+            ("rtsp://host/a.mp4?loop=1/trackID=0", target("a.mp4", "loop=1", Some(0))),
+            ("rtsp://host/a.mp4/trackID=2?loop=1", target("a.mp4", "loop=1", Some(2))),
+            ("rtsp://host/a.mp4?loop=1/", target("a.mp4", "loop=1", None)),
+            ("/a.mp4/trackID=0", target("a.mp4", "", Some(0))),
+            ("a.mp4", target("a.mp4", "", None)),
+            ("rtsp://host", target("", "", None)),
+            ("*", target("*", "", None)),
+            ("rtsp://host/a/trackID=one", target("a/trackID=one", "", None)),
+            ("rtsp://host/%ff", None),
+            ("rtsp://host/a%00b", None),
+        ] {
+            assert_eq!(Target::parse(url), expected, "{url}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Who is let in: no address may take all of the server.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+
+const SECOND_NS: f64 = 1e9;
+/// How many seconds' worth of connections may come at once.
+const BURST_SECONDS: f64 = 10.0;
+
+/// What is known of addresses with connections, and of those that had some a moment ago.
+#[derive(Debug, Default)]
+pub(crate) struct Admission {
+    addresses: HashMap<IpAddr, Visits>,
+}
+
+#[derive(Debug)]
+struct Visits {
+    connections: usize,
+    /// How many more may come now.
+    credit: f64,
+    seen_ns: u64,
+}
+
+impl Admission {
+    /// Whether one more may come from an address; then it counts.
+    pub fn admit(&mut self, from: IpAddr, connections_max: usize, per_second: f64, now_ns: u64) -> bool {
+        let full = per_second * BURST_SECONDS;
+        let fresh = Visits { connections: 0, credit: full, seen_ns: now_ns };
+        let visits = self.addresses.entry(neighbourhood(from)).or_insert(fresh);
+        visits.credit =
+            (visits.credit + now_ns.saturating_sub(visits.seen_ns) as f64 / SECOND_NS * per_second).min(full);
+        visits.seen_ns = now_ns;
+        let is_admitted =
+            from.is_loopback() || (visits.credit >= 1.0 && visits.connections < connections_max);
+        if is_admitted {
+            visits.credit = (visits.credit - 1.0).max(0.0);
+            visits.connections += 1;
+        }
+        is_admitted
+    }
+
+    /// A connection has ended.
+    pub fn leave(&mut self, from: IpAddr) {
+        if let Some(visits) = self.addresses.get_mut(&neighbourhood(from)) {
+            visits.connections = visits.connections.saturating_sub(1);
+        }
+    }
+
+    /// Forgets those that could do anything again.
+    pub fn sweep(&mut self, now_ns: u64) {
+        let is_recent =
+            |visits: &Visits| now_ns.saturating_sub(visits.seen_ns) as f64 / SECOND_NS < BURST_SECONDS;
+        self.addresses.retain(|_, visits| visits.connections > 0 || is_recent(visits));
+    }
+}
+
+/// In IPv6 one host has all addresses that share their first half.
+fn neighbourhood(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(ip) => {
+            let [a, b, c, d, ..] = ip.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_from_one_address_keeps_nobody_else_out() {
+        let mut admission = Admission::default();
+        let [one, other, home] =
+            ["192.0.2.1", "192.0.2.2", "127.0.0.1"].map(|ip| ip.parse().expect("an address"));
+        let mut come = |from, now_ns| admission.admit(from, 1000, 5.0, now_ns);
+        assert_eq!((0..1000).filter(|_| come(one, 1)).count(), 50);
+        assert!(come(other, 1));
+        assert_eq!((0..1000).filter(|_| come(one, 2_000_000_001)).count(), 10);
+        assert_eq!((0..1000).filter(|_| come(home, 1)).count(), 1000);
+    }
+
+    #[test]
+    fn connections_that_end_make_room() {
+        let mut admission = Admission::default();
+        let [one, same] = ["2001:db8::1", "2001:db8::2"].map(|ip| ip.parse().expect("an address"));
+        assert!(admission.admit(one, 2, 100.0, 0) && admission.admit(same, 2, 100.0, 0));
+        assert!(!admission.admit(one, 2, 100.0, 0));
+        admission.leave(same);
+        assert!(admission.admit(one, 2, 100.0, 0));
+        admission.leave(one);
+        admission.leave(one);
+        admission.sweep(100_000_000_000);
+        assert!(admission.addresses.is_empty());
+    }
+}

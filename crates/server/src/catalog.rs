@@ -1,0 +1,283 @@
+//! Files of the folder by the paths of URLs: opened once for all who watch them, and none from outside.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use forebay_media::Media;
+use forebay_rtsp::message::Status;
+use forebay_rtsp::presentation::Presentation;
+use forebay_streaming::program::Reel;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Advice, Mode, OFlags, ResolveFlags, fadvise, open, openat2};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+
+/// The longest playlist, in bytes and in files.
+const PLAYLIST_BYTES_MAX: u64 = 1 << 20;
+const PLAYLIST_FILES_MAX: usize = 1000;
+/// How often a file that is served is looked at again: that costs as much as reading a small buffer.
+const LOOK_NS: u64 = 1_000_000_000;
+
+/// The folder, and what of it is open.
+pub(crate) struct Catalog {
+    folder: OwnedFd,
+    open: Mutex<HashMap<(String, Options), Weak<Opened>>>,
+    files: Mutex<HashMap<Identity, Weak<Indexed>>>,
+}
+
+/// What a URL leads to.
+pub(crate) struct Opened {
+    /// As in the URL.
+    pub path: String,
+    pub presentation: Arc<Presentation>,
+    pub reel: Arc<Reel>,
+    /// By the numbers of the reel.
+    pub files: Vec<Arc<Indexed>>,
+    /// What clients take for the beginning.
+    pub origin_ns: u64,
+}
+
+/// A file whose samples are known.
+pub(crate) struct Indexed {
+    pub name: String,
+    pub file: File,
+    pub identity: Identity,
+    media: Arc<Media>,
+    /// When it was last looked whether it has changed.
+    looked_ns: AtomicU64,
+}
+
+/// Another one whenever a file has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    pub device: u64,
+    number: u64,
+    bytes: u64,
+    modified_ns: i128,
+}
+
+/// What can be chosen in a URL, after its question mark.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Options {
+    /// `loop`: again from the beginning at the end, for ever.
+    pub is_endless: bool,
+    /// `start=SECONDS`: what is before does not exist for clients. Players ask for position 0 at the beginning, so another one
+    /// would be of no use to them.
+    pub start_ns: u64,
+}
+
+/// Why there is nothing to play: for the client, and for the operator.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub status: Status,
+    pub sentence: String,
+}
+
+impl Catalog {
+    pub fn new(folder: &Path) -> Result<Catalog> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = open(folder, flags, Mode::empty())
+            .map_err(|error| Error::Folder { path: folder.to_owned(), source: error.into() })?;
+        Ok(Catalog { folder, open: Mutex::default(), files: Mutex::default() })
+    }
+
+    /// Reads files, so it takes its time.
+    pub fn open(&self, path: &str, query: &str) -> Result<Arc<Opened>, Failure> {
+        let options = Options::parse(query)?;
+        let opened = self.open_now(path, options)?;
+        let mut all = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (path.to_owned(), options);
+        if let Some(known) = all.get(&key).and_then(Weak::upgrade)
+            && known.presentation == opened.presentation
+        {
+            return Ok(known);
+        }
+        all.retain(|_, known| known.strong_count() > 0);
+        all.insert(key, Arc::downgrade(&opened));
+        Ok(opened)
+    }
+
+    fn open_now(&self, path: &str, options: Options) -> Result<Arc<Opened>, Failure> {
+        let is_playlist = [".m3u", ".m3u8"].iter().any(|ending| path.to_ascii_lowercase().ends_with(ending));
+        let files = if is_playlist { self.playlist(path)? } else { vec![self.index(path)?] };
+        let items = files.iter().map(|file| file.media.clone()).collect();
+        let reel = Reel::new(items, options.is_endless).ok_or_else(|| Failure {
+            status: Status::UnsupportedMediaType,
+            sentence: format!(
+                "{path}: its files differ in their tracks: encode them alike to play them as one"
+            ),
+        })?;
+        let mut version = DefaultHasher::new();
+        files.iter().for_each(|file| file.identity.hash(&mut version));
+        options.hash(&mut version);
+        let title = path.rsplit('/').next().unwrap_or(path).to_owned();
+        let media = reel.items()[0].clone();
+        let tracks: Vec<usize> = (0..media.tracks().len()).collect();
+        let origin_ns = reel.seek(&tracks, options.start_ns);
+        let presentation = Presentation {
+            duration_ns: reel.duration_ns().map(|ns| ns.saturating_sub(origin_ns)),
+            ..media.presentation(title, version.finish() >> 1)
+        };
+        let presentation = Arc::new(presentation);
+        Ok(Arc::new(Opened { path: path.to_owned(), presentation, reel: Arc::new(reel), files, origin_ns }))
+    }
+
+    /// The files that a playlist names, a path a line, seen from where it lies.
+    fn playlist(&self, path: &str) -> Result<Vec<Arc<Indexed>>, Failure> {
+        let mut text = String::new();
+        let list = self.file(path)?;
+        list.take(PLAYLIST_BYTES_MAX).read_to_string(&mut text).map_err(|error| unreadable(path, &error))?;
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let mut files = Vec::new();
+        for line in lines.take(PLAYLIST_FILES_MAX) {
+            let file = if folder.is_empty() { line.to_owned() } else { format!("{folder}/{line}") };
+            files.push(self.index(&file)?);
+        }
+        if files.is_empty() {
+            let sentence = format!("{path}: it names no files: write their paths into it, one a line");
+            return Err(Failure { status: Status::UnsupportedMediaType, sentence });
+        }
+        Ok(files)
+    }
+
+    /// A file with its index, which others may have made already.
+    fn index(&self, path: &str) -> Result<Arc<Indexed>, Failure> {
+        let file = self.file(path)?;
+        let identity = Identity::of(&file).map_err(|error| unreadable(path, &error))?;
+        let known = |all: &HashMap<Identity, Weak<Indexed>>| all.get(&identity).and_then(Weak::upgrade);
+        if let Some(known) = known(&self.files.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(known);
+        }
+        let media = Media::read(&file)
+            .map_err(|error| Failure { status: status_of(&error), sentence: format!("{path}: {error}") })?;
+        // Buffers are read as they are wanted; what else the kernel would read ahead is of other clients.
+        let _ = fadvise(&file, 0, None, Advice::Random);
+        let indexed = Arc::new(Indexed {
+            name: path.to_owned(),
+            file,
+            identity,
+            media: Arc::new(media),
+            looked_ns: AtomicU64::new(0),
+        });
+        let mut all = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, known| known.strong_count() > 0);
+        if let Some(known) = known(&all) {
+            return Ok(known);
+        }
+        all.insert(identity, Arc::downgrade(&indexed));
+        Ok(indexed)
+    }
+
+    /// A file in the folder. Links may lead anywhere within it.
+    fn file(&self, path: &str) -> Result<File, Failure> {
+        let refuse = |status, why: &str| Failure { status, sentence: format!("{path}: {why}") };
+        let is_plain = |part: Component| matches!(part, Component::Normal(name) if !name.as_encoded_bytes().starts_with(b"."));
+        if path.is_empty() || !Path::new(path).components().all(is_plain) {
+            return Err(refuse(Status::NotFound, "no name of a file in the folder"));
+        }
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let file =
+            openat2(&self.folder, path, flags, Mode::empty(), resolve).map_err(|error| match error {
+                Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => {
+                    refuse(Status::NotFound, "there is no such file")
+                }
+                Errno::XDEV | Errno::LOOP => refuse(Status::Forbidden, "it leads out of the folder"),
+                Errno::ACCESS | Errno::PERM => refuse(Status::Forbidden, "this user may not read it"),
+                error => unreadable(path, &error.into()),
+            })?;
+        let file = File::from(file);
+        let metadata = file.metadata().map_err(|error| unreadable(path, &error))?;
+        if !metadata.is_file() {
+            return Err(refuse(Status::NotFound, "it is no file"));
+        }
+        Ok(file)
+    }
+}
+
+impl Opened {
+    /// Of all tracks together; a guess where that is not known.
+    pub fn bytes_per_second(&self) -> u64 {
+        let tracks: Vec<usize> = (0..self.presentation.tracks.len()).collect();
+        self.bytes_per_second_of(&tracks)
+    }
+
+    /// Of some tracks.
+    pub fn bytes_per_second_of(&self, tracks: &[usize]) -> u64 {
+        let rate = |track: &usize| self.presentation.tracks.get(*track)?.bits_per_second;
+        tracks.iter().map(|track| rate(track).unwrap_or(1_000_000) / 8).sum()
+    }
+}
+
+impl Indexed {
+    /// Whether its samples may lie elsewhere by now, as far as has been looked in the last second.
+    pub fn is_spoilt(&self, now_ns: u64) -> io::Result<bool> {
+        if now_ns.saturating_sub(self.looked_ns.load(Ordering::Relaxed)) < LOOK_NS {
+            return Ok(false);
+        }
+        let is_spoilt = self.identity.is_spoilt_by(&Identity::of(&self.file)?);
+        // Whoever finds it spoilt says so, and so does everybody after that.
+        if !is_spoilt {
+            self.looked_ns.store(now_ns, Ordering::Relaxed);
+        }
+        Ok(is_spoilt)
+    }
+}
+
+impl Identity {
+    pub fn of(file: &File) -> io::Result<Identity> {
+        let metadata = file.metadata()?;
+        Ok(Identity {
+            device: metadata.dev(),
+            number: metadata.ino(),
+            bytes: metadata.len(),
+            modified_ns: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
+        })
+    }
+
+    /// Whether samples may lie elsewhere now. A file that only grows keeps what it had.
+    pub fn is_spoilt_by(&self, now: &Identity) -> bool {
+        now.bytes < self.bytes || (now.bytes == self.bytes && now.modified_ns != self.modified_ns)
+    }
+}
+
+impl Options {
+    /// What is not known here is for somebody else.
+    fn parse(query: &str) -> Result<Options, Failure> {
+        let mut options = Options::default();
+        for part in query.split('&') {
+            match part.split_once('=').unwrap_or((part, "")) {
+                ("loop", value) => options.is_endless = !["0", "no", "false"].contains(&value),
+                ("start", value) => {
+                    let seconds = value.parse::<f64>().ok().filter(|seconds| (0.0..1e9).contains(seconds));
+                    let seconds = seconds.ok_or_else(|| Failure {
+                        status: Status::BadRequest,
+                        sentence: format!("?start={value}: a number of seconds is wanted, as in ?start=90.5"),
+                    })?;
+                    options.start_ns = (seconds * 1e9) as u64;
+                }
+                _ => {}
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn unreadable(path: &str, error: &io::Error) -> Failure {
+    Failure { status: Status::InternalServerError, sentence: format!("{path}: it cannot be read: {error}") }
+}
+
+fn status_of(error: &forebay_media::Error) -> Status {
+    match error {
+        forebay_media::Error::Unreadable(_) => Status::InternalServerError,
+        _ => Status::UnsupportedMediaType,
+    }
+}

@@ -1,0 +1,149 @@
+//! A client's TCP connection: requests and, where the client wants that, packets.
+
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustix::event::epoll::EventFlags;
+use rustix::net::sockopt;
+
+use crate::backlog::Backlog;
+use crate::encryption::Cipher;
+
+/// What the kernel keeps for a client that reads slowly: a tenth of a second of 20 Mbit/s.
+const KERNEL_BYTES: usize = 256 << 10;
+/// A connection on which nothing arrives for so long is gone.
+const DEAD_AFTER: Duration = Duration::from_secs(30);
+/// What the kernel takes in one call.
+const SLICES_MAX: usize = 1024;
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: TcpStream,
+    backlog: Backlog,
+    cipher: Option<Cipher>,
+    /// It is closed when all has been sent.
+    pub is_closing: bool,
+    /// Nothing more can be sent.
+    pub is_broken: bool,
+    /// What epoll is to tell of it.
+    pub interest: EventFlags,
+    pub client: SocketAddr,
+    pub host: SocketAddr,
+}
+
+/// What came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    Bytes(usize),
+    Nothing,
+    End,
+}
+
+impl Connection {
+    pub fn new(stream: TcpStream, cipher: Option<Cipher>) -> io::Result<Connection> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        sockopt::set_socket_send_buffer_size(&stream, KERNEL_BYTES)?;
+        sockopt::set_socket_keepalive(&stream, true)?;
+        sockopt::set_tcp_keepidle(&stream, DEAD_AFTER / 2)?;
+        sockopt::set_tcp_keepintvl(&stream, DEAD_AFTER / 6)?;
+        sockopt::set_tcp_user_timeout(&stream, DEAD_AFTER.as_millis() as u32)?;
+        let (client, host) = (canonical(stream.peer_addr()?), canonical(stream.local_addr()?));
+        Ok(Connection {
+            stream,
+            backlog: Backlog::default(),
+            cipher,
+            is_closing: false,
+            is_broken: false,
+            interest: EventFlags::IN,
+            client,
+            host,
+        })
+    }
+
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// What waits to be sent, in bytes.
+    pub fn backlog_bytes(&self) -> usize {
+        self.backlog.len()
+    }
+
+    pub fn receive(&mut self, buffer: &mut [u8]) -> Received {
+        loop {
+            let read = match &mut self.cipher {
+                Some(cipher) => cipher.receive(&mut self.stream, &mut self.backlog, buffer),
+                None => self.stream.read(buffer),
+            };
+            return match read {
+                Ok(0) => Received::End,
+                Ok(count) => Received::Bytes(count),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Received::Nothing,
+                Err(_) => Received::End,
+            };
+        }
+    }
+
+    /// Sends bytes after all that were sent before; what the client does not take yet waits.
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.send_slices(&mut [IoSlice::new(bytes)]);
+    }
+
+    /// The same of bytes that lie in several places.
+    pub fn send_slices(&mut self, mut slices: &mut [IoSlice<'_>]) {
+        if let Some(cipher) = &mut self.cipher {
+            cipher.send(slices, &mut self.backlog);
+            return self.flush();
+        }
+        while !slices.is_empty() && self.backlog.is_empty() && !self.is_broken {
+            let some = slices.len().min(SLICES_MAX);
+            match self.stream.write_vectored(&slices[..some]) {
+                Ok(count) => IoSlice::advance_slices(&mut slices, count),
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted => {}
+                    ErrorKind::WouldBlock => break,
+                    _ => self.is_broken = true,
+                },
+            }
+        }
+        if !self.is_broken {
+            slices.iter().for_each(|slice| self.backlog.push(slice));
+        }
+    }
+
+    /// Sends what waits, as far as the client takes it.
+    pub fn flush(&mut self) {
+        while !self.backlog.is_empty() && !self.is_broken {
+            match self.stream.write(self.backlog.pending()) {
+                Ok(count) => self.backlog.take(count),
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted => {}
+                    ErrorKind::WouldBlock => break,
+                    _ => self.is_broken = true,
+                },
+            }
+        }
+    }
+
+    /// Whether it has a backlog that epoll does not know of.
+    pub fn needs_tending(&self) -> bool {
+        !self.backlog.is_empty() && !self.interest.contains(EventFlags::OUT)
+    }
+
+    /// Whether there is nothing left to do on it.
+    pub fn is_over(&self) -> bool {
+        self.is_broken || (self.is_closing && self.backlog.is_empty())
+    }
+}
+
+/// An IPv4 address that came in IPv6 is one of IPv4.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),
+        IpAddr::V6(_) => address,
+    }
+}

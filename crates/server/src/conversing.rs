@@ -1,0 +1,198 @@
+//! Connections: who is let in, what they say, and when they are over.
+
+use std::net::TcpStream;
+
+use forebay_rtsp::server::ConnectionId;
+use rustix::event::epoll;
+
+use crate::connection::{Connection, Received};
+use crate::encryption::Cipher;
+use crate::sending::BACKLOG_BYTES_MAX;
+use crate::serving::Serving;
+use crate::settings::Settings;
+use crate::token::Token;
+use crate::{clock, status};
+
+/// What a read from a connection takes at once.
+const RECEIVE_BYTES: usize = 16 << 10;
+/// Clients that are let in, and messages of one socket that are read, before something else gets its turn.
+const TURN_MAX: usize = 64;
+/// Reads from one connection before others get their turn.
+const RECEIVE_TURNS_MAX: usize = 4;
+
+/// Somebody at the status page's port.
+#[derive(Debug)]
+pub(crate) struct Visitor {
+    pub came_ns: u64,
+    pub request: Vec<u8>,
+}
+
+/// What is spoken where a listener listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Plain,
+    Encrypted,
+    Status,
+}
+
+impl Serving {
+    pub(crate) fn accept(&mut self, number: usize) {
+        for _ in 0..TURN_MAX {
+            let Some((listener, kind)) = self.listeners.get(number) else { return };
+            let kind = *kind;
+            let Ok((stream, from)) = listener.accept() else { return };
+            let now_ns = clock::now_ns();
+            let is_full = self.connections.len() >= self.settings.connections_max;
+            let Settings { connections_per_address, connects_per_second, .. } = self.settings;
+            let from = from.ip().to_canonical();
+            if is_full || !self.admission.admit(from, connections_per_address, connects_per_second, now_ns) {
+                let why = if is_full {
+                    "there are as many connections as settings and the limit of open files (ulimit -Hn) allow"
+                } else {
+                    "too many come from there"
+                };
+                self.journal.say(now_ns, &format!("{from} was turned away: {why}"));
+                continue;
+            }
+            if self.let_in(stream, kind, now_ns).is_none() {
+                self.admission.leave(from);
+            }
+        }
+    }
+
+    fn let_in(&mut self, stream: TcpStream, kind: Kind, now_ns: u64) -> Option<()> {
+        let cipher = match (kind, &self.identity) {
+            (Kind::Encrypted, Some(identity)) => Some(Cipher::new(identity)?),
+            _ => None,
+        };
+        let connection = Connection::new(stream, cipher).ok()?;
+        self.last_connection += 1;
+        let id = ConnectionId(self.last_connection);
+        let token = Token::Connection(id.0).to_data();
+        epoll::add(&self.epoll, connection.stream(), token, epoll::EventFlags::IN).ok()?;
+        let (client, host) = (connection.client.ip(), connection.host.ip());
+        self.connections.insert(id, connection);
+        if kind == Kind::Status {
+            self.visitors.insert(id, Visitor { came_ns: now_ns, request: Vec::new() });
+        } else {
+            self.server.connected(id, client, host, kind == Kind::Encrypted, now_ns);
+        }
+        Some(())
+    }
+
+    /// A connection can be read or written.
+    pub(crate) fn converse(&mut self, id: ConnectionId, flags: epoll::EventFlags) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if flags.contains(epoll::EventFlags::OUT) {
+            connection.flush();
+        }
+        let is_ready =
+            flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR);
+        if is_ready && !connection.is_closing {
+            self.listen_to(id);
+        } else if is_ready && flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
+            connection.is_broken = true;
+        } else if is_ready {
+            // What comes after the end is of no interest, but would wake this thread for ever.
+            let mut buffer = [0; RECEIVE_BYTES];
+            connection.is_broken |= connection.receive(&mut buffer) == Received::End;
+        }
+        self.tend(id);
+    }
+
+    /// Takes in what a client says. There may be more of it in a cipher than in the socket.
+    fn listen_to(&mut self, id: ConnectionId) {
+        let mut buffer = [0; RECEIVE_BYTES];
+        for _ in 0..RECEIVE_TURNS_MAX {
+            let Some(connection) = self.connections.get_mut(&id).filter(|one| !one.is_closing) else {
+                return;
+            };
+            let received = connection.receive(&mut buffer);
+            // What a cipher has to say of its own.
+            connection.flush();
+            match received {
+                Received::Bytes(count) => {
+                    let now_ns = clock::now_ns();
+                    if let Some(visitor) = self.visitors.get_mut(&id) {
+                        visitor.request.extend_from_slice(&buffer[..count]);
+                        self.answer_visitor(id);
+                        continue;
+                    }
+                    self.set_date(now_ns);
+                    let actions = self.server.received(id, &buffer[..count], now_ns);
+                    self.act(actions, id);
+                }
+                Received::Nothing => return,
+                Received::End => {
+                    connection.is_broken = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn answer_visitor(&mut self, id: ConnectionId) {
+        let Some(response) = self.visitors.get(&id).and_then(|one| status::respond(&one.request, self))
+        else {
+            return;
+        };
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.send(&response);
+            connection.is_closing = true;
+        }
+    }
+
+    /// Closes a connection that is over, and has epoll tell what is of interest on another one.
+    pub(crate) fn tend(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if connection.is_over() {
+            let (was_closing, client) = (connection.is_closing, connection.client.ip());
+            self.connections.remove(&id);
+            self.admission.leave(client);
+            let is_visitor = self.visitors.remove(&id).is_some();
+            if !was_closing && !is_visitor {
+                let actions = self.server.disconnected(id);
+                self.act(actions, id);
+            }
+            return;
+        }
+        let backlog_bytes = connection.backlog_bytes();
+        let mut interest = epoll::EventFlags::empty();
+        // Who takes no responses gets no further ones.
+        interest.set(epoll::EventFlags::IN, backlog_bytes < BACKLOG_BYTES_MAX);
+        interest.set(epoll::EventFlags::OUT, backlog_bytes > 0);
+        if interest != connection.interest {
+            connection.interest = interest;
+            let token = Token::Connection(id.0).to_data();
+            connection.is_broken |= epoll::modify(&self.epoll, connection.stream(), token, interest).is_err();
+        }
+    }
+
+    /// Has epoll watch a new pair of sockets.
+    pub(crate) fn watch_pair(&self, number: usize) {
+        let pair = self.datagrams.pair(number);
+        // Without them reports are not heard; packets are sent all the same.
+        let _ = epoll::add(&self.epoll, &pair.rtp, Token::Rtp(number).to_data(), epoll::EventFlags::IN);
+        let _ = epoll::add(&self.epoll, &pair.rtcp, Token::Rtcp(number).to_data(), epoll::EventFlags::IN);
+    }
+
+    /// Clients send to where packets come from, to open firewalls.
+    pub(crate) fn skip_datagrams(&mut self, number: usize) {
+        let mut buffer = [0; 64];
+        for _ in 0..TURN_MAX {
+            if self.datagrams.pair(number).rtp.recv_from(&mut buffer).is_err() {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn receive_reports(&mut self, number: usize) {
+        let mut buffer = [0; 1500];
+        for _ in 0..TURN_MAX {
+            let Ok((_, from)) = self.datagrams.pair(number).rtcp.recv_from(&mut buffer) else { return };
+            if let Some(session) = self.reporters.get(&from) {
+                self.server.is_alive(*session, clock::now_ns());
+            }
+        }
+    }
+}

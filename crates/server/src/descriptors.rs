@@ -1,0 +1,45 @@
+//! How many files may be open: for each client a connection and, where each plays another one, a file.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// What the server has open besides.
+const OWN: usize = 500;
+
+/// Has the process be allowed what so many connections need, as far as it may have that. Returns how many connections there may
+/// be: with all descriptors in use nobody could even be turned away.
+pub(crate) fn allow(connections: usize) -> usize {
+    let wanted = needed(connections);
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_some_and(|current| current < wanted) {
+        let most = maximum.map_or(wanted, |maximum| maximum.min(wanted));
+        // Where that is refused, what there is does for fewer.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum });
+    }
+    let allowed = getrlimit(Resource::Nofile).current;
+    allowed.map_or(connections, |allowed| connections.min(affordable(allowed)))
+}
+
+fn needed(connections: usize) -> u64 {
+    (connections.saturating_mul(2) + OWN) as u64
+}
+
+fn affordable(descriptors: u64) -> usize {
+    (usize::try_from(descriptors).unwrap_or(usize::MAX).saturating_sub(OWN) / 2).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_descriptors_for_as_many_connections_as_are_allowed() {
+        for connections in [1, 10, 20_000] {
+            assert_eq!(affordable(needed(connections)), connections);
+        }
+        assert_eq!((affordable(1024), affordable(0)), (262, 1));
+        let allowed = allow(100);
+        assert!((1..=100).contains(&allowed));
+        let current = getrlimit(Resource::Nofile).current;
+        assert!(current.is_none_or(|current| current >= needed(allowed) || allowed == 1));
+    }
+}

@@ -1,0 +1,95 @@
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why there is no server.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The folder cannot be opened.
+    #[error("{}: {source}: name a folder with media files that this user may read", .path.display())]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Somebody else listens there.
+    #[error(
+        "port {} is taken{}: end that program, or choose another port with --listen {}",
+        .address.port(), holder(.by), SocketAddr::new(.address.ip(), .address.port().wrapping_add(1))
+    )]
+    Taken {
+        /// Where it was to listen.
+        address: SocketAddr,
+        /// Who does, if that can be told.
+        by: Option<String>,
+    },
+    /// The system does not let us listen there.
+    #[error("{address} cannot be listened on: {source}{}", advice(source))]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A file of settings.
+    #[error("{}{}: {why}", .path.display(), if *.line > 0 { format!(":{}", .line) } else { String::new() })]
+    Config {
+        /// Which.
+        path: PathBuf,
+        /// Where in it, from 1; 0 for all of it.
+        line: usize,
+        /// What was expected there.
+        why: String,
+    },
+    /// A certificate or its key.
+    #[error("{}: {why}", .path.display())]
+    Tls {
+        /// Which file.
+        path: PathBuf,
+        /// What was expected of it.
+        why: String,
+    },
+    /// A user that the server cannot become.
+    #[error("this process cannot become user {user}: {why}")]
+    User {
+        /// Who.
+        user: String,
+        /// Why not.
+        why: String,
+    },
+    /// Something that works on any machine.
+    #[error("{what}: {source}")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// What the functions of this crate return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Says what the system was asked for.
+pub(crate) fn to<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Error {
+    move |source| Error::System { what, source: source.into() }
+}
+
+fn holder(by: &Option<String>) -> String {
+    by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default()
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            ": ports below 1024 are for root; choose another one with --listen"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            ": this machine has no such address; `ip address` lists those it has"
+        }
+        _ => "",
+    }
+}

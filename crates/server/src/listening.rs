@@ -1,0 +1,78 @@
+//! Where clients come to.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+use crate::error::{Error, Result, to};
+
+/// Clients that come at once.
+const QUEUE: i32 = 4096;
+
+/// Listens on an address; on all of IPv4 where the machine has no IPv6 and all were meant.
+pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener> {
+    let listener = match TcpListener::bind(address) {
+        Err(error) if address.ip().is_unspecified() && address.is_ipv6() && has_no_ipv6(&error) => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port()))
+        }
+        other => other,
+    };
+    let listener = listener.map_err(|source| match source.kind() {
+        ErrorKind::AddrInUse => Error::Taken { address, by: holder(address.port()) },
+        _ => Error::Listen { address, source },
+    })?;
+    listener.set_nonblocking(true).map_err(to("a socket"))?;
+    rustix::net::listen(&listener, QUEUE).map_err(to("listen"))?;
+    Ok(listener)
+}
+
+fn has_no_ipv6(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::AddrNotAvailable
+        || error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
+}
+
+/// The program that listens on a port, as far as this user may know.
+fn holder(port: u16) -> Option<String> {
+    let tables =
+        ["/proc/net/tcp6", "/proc/net/tcp"].map(|table| fs::read_to_string(table).unwrap_or_default());
+    let inodes: Vec<String> =
+        tables.iter().flat_map(|table| table.lines()).filter_map(|line| listens_on(line, port)).collect();
+    for process in fs::read_dir("/proc").ok()?.flatten() {
+        // `self` is one of them by another name.
+        if process.file_name().to_str().is_none_or(|name| name.parse::<u32>().is_err()) {
+            continue;
+        }
+        let Ok(descriptors) = fs::read_dir(process.path().join("fd")) else { continue };
+        let mut links = descriptors.flatten().filter_map(|one| fs::read_link(one.path()).ok());
+        let is_it = |link: &str| inodes.iter().any(|inode| link == format!("socket:[{inode}]"));
+        if links.any(|link| link.to_str().is_some_and(is_it)) {
+            let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            return Some(format!("{} (process {})", name.trim(), process.file_name().display()));
+        }
+    }
+    None
+}
+
+/// The inode of a line of `/proc/net/tcp` that is about a listening socket on this port.
+fn listens_on(line: &str, port: u16) -> Option<String> {
+    let mut fields = line.split_whitespace();
+    let local = fields.nth(1)?;
+    let state = fields.nth(1)?;
+    let is_it = state == "0A" && local.ends_with(&format!(":{port:04X}"));
+    is_it.then(|| fields.nth(5).map(str::to_owned)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_listens_on_a_taken_port_is_named() {
+        let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = taken.local_addr().expect("its address");
+        let error = listen(address).expect_err("it is taken");
+        let said = error.to_string();
+        assert!(said.contains(&format!("(process {})", std::process::id())), "{said}");
+        assert!(said.contains(&format!("--listen 127.0.0.1:{}", address.port().wrapping_add(1))), "{said}");
+    }
+}

@@ -1,0 +1,301 @@
+//! The threads that touch files: they open them, and fill the buffer that is wanted first.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::iter::Peekable;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use forebay_rtsp::server::QuestionId;
+use forebay_streaming::buffer::{Buffer, Scratch};
+use forebay_streaming::program::Program;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::ReadWriteFlags;
+
+use crate::catalog::{Catalog, Failure, Opened};
+use crate::clock;
+use crate::error::{Result, to};
+use crate::queue::Queue;
+use crate::session::Key;
+
+/// Threads that open files. To index a long one takes long, so no buffer waits for them.
+const OPENERS: usize = 2;
+/// Files that wait to be opened; more is a flood.
+const OPENINGS_MAX: usize = 1000;
+/// How long a filled buffer may wait to be handed over with others.
+const HELD_NS_MAX: u64 = 200_000;
+
+/// A file to open.
+pub(crate) struct Opening {
+    pub question: QuestionId,
+    pub path: String,
+    pub query: String,
+}
+
+/// A buffer to fill, and after that a buffer that was filled.
+pub(crate) struct Filling {
+    pub key: Key,
+    pub buffer: Buffer,
+    pub program: Box<Peekable<Program>>,
+    pub opened: Arc<Opened>,
+    pub bytes_max: usize,
+    pub deadline_ns: u64,
+    /// What it took, or why it could not be done, as a sentence.
+    pub result: Result<Reading, String>,
+}
+
+/// What has been done.
+pub(crate) enum Done {
+    Opened(QuestionId, Result<Arc<Opened>, Failure>),
+    Filled(Box<Filling>),
+}
+
+/// What reading took of a disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reading {
+    pub reads: u64,
+    pub bytes: u64,
+    /// Without reads that found all in memory, however long the thread was kept from its processor.
+    pub elapsed_ns: u64,
+}
+
+/// The threads.
+pub(crate) struct Readers {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    openings: Mutex<Openings>,
+    has_openings: Condvar,
+    fillings: Queue<Urgent>,
+    done: Mutex<Vec<Done>>,
+    bell: OwnedFd,
+    catalog: Arc<Catalog>,
+}
+
+#[derive(Default)]
+struct Openings {
+    is_over: bool,
+    wanted: VecDeque<Opening>,
+}
+
+/// The one that is wanted first is the greatest.
+struct Urgent(Box<Filling>);
+
+impl Readers {
+    pub fn start(catalog: Arc<Catalog>, count: usize) -> Result<Readers> {
+        let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(to("eventfd"))?;
+        let count = count.max(1);
+        let shared = Arc::new(Shared {
+            openings: Mutex::default(),
+            has_openings: Condvar::new(),
+            fillings: Queue::new(count),
+            done: Mutex::default(),
+            bell,
+            catalog,
+        });
+        let start = |name: &str, work: fn(&Shared)| {
+            let shared = shared.clone();
+            let thread = thread::Builder::new().name(name.to_owned());
+            thread.spawn(move || work(&shared)).map_err(to("a thread cannot be started"))
+        };
+        for _ in 0..OPENERS {
+            start("opener", open_all)?;
+        }
+        for _ in 0..count {
+            start("reader", |shared| Reader::new(shared).fill_all())?;
+        }
+        Ok(Readers { shared })
+    }
+
+    /// `false` if there is too much to do already.
+    pub fn open(&self, opening: Opening) -> bool {
+        let mut openings = lock(&self.shared.openings);
+        let has_room = openings.wanted.len() < OPENINGS_MAX;
+        if has_room {
+            openings.wanted.push_back(opening);
+            self.shared.has_openings.notify_one();
+        }
+        has_room
+    }
+
+    /// Has all of them filled. A thread is woken once for many.
+    pub fn fill(&self, fillings: &mut Vec<Filling>) {
+        if !fillings.is_empty() {
+            self.shared.fillings.push(fillings.drain(..).map(|filling| Urgent(Box::new(filling))));
+        }
+    }
+
+    /// Readable when something is done.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.shared.bell.as_fd()
+    }
+
+    /// Moves all that is done to the end of `done`.
+    pub fn take_done(&self, done: &mut Vec<Done>) {
+        // Whoever rings after this is heard, as what they did is taken after this.
+        let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
+        done.append(&mut lock(&self.shared.done));
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        lock(&self.shared.openings).is_over = true;
+        self.shared.has_openings.notify_all();
+        self.shared.fillings.end();
+    }
+}
+
+impl Shared {
+    fn finish(&self, done: &mut Vec<Done>) {
+        if done.is_empty() {
+            return;
+        }
+        let mut all = lock(&self.done);
+        let is_first = all.is_empty();
+        all.append(done);
+        drop(all);
+        if is_first {
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// The next file to open, as soon as there is one; `None` at the end.
+    fn next_opening(&self) -> Option<Opening> {
+        let mut openings = lock(&self.openings);
+        loop {
+            if openings.is_over {
+                return None;
+            }
+            if let Some(opening) = openings.wanted.pop_front() {
+                return Some(opening);
+            }
+            openings = self.has_openings.wait(openings).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn open_all(shared: &Shared) {
+    while let Some(opening) = shared.next_opening() {
+        let result = shared.catalog.open(&opening.path, &opening.query);
+        shared.finish(&mut vec![Done::Opened(opening.question, result)]);
+    }
+}
+
+/// One thread that fills buffers.
+struct Reader<'a> {
+    shared: &'a Shared,
+    scratch: Scratch,
+    /// What it has filled and not handed over yet, and since when.
+    held: Vec<Done>,
+    held_ns: u64,
+}
+
+impl<'a> Reader<'a> {
+    fn new(shared: &'a Shared) -> Reader<'a> {
+        Reader { shared, scratch: Scratch::default(), held: Vec::new(), held_ns: 0 }
+    }
+
+    fn fill_all(&mut self) {
+        while let Some(Urgent(mut filling)) = self.next() {
+            let Filling { buffer, program, bytes_max, .. } = &mut *filling;
+            buffer.gather(program.as_mut(), *bytes_max, &mut self.scratch);
+            filling.result = self.fill(&mut filling.buffer, &filling.opened);
+            self.held.push(Done::Filled(filling));
+            let now_ns = clock::now_ns();
+            if self.held.len() == 1 {
+                self.held_ns = now_ns;
+            }
+            if now_ns - self.held_ns > HELD_NS_MAX {
+                self.hand_over();
+            }
+        }
+    }
+
+    fn next(&mut self) -> Option<Urgent> {
+        self.shared.fillings.try_next().or_else(|| {
+            self.hand_over();
+            self.shared.fillings.next()
+        })
+    }
+
+    fn hand_over(&mut self) {
+        self.shared.finish(&mut self.held);
+    }
+
+    /// Reads what a buffer wants. The error is a sentence.
+    fn fill(&mut self, buffer: &mut Buffer, opened: &Opened) -> Result<Reading, String> {
+        let mut reading = Reading::default();
+        let mut checked = None;
+        for (file, offset, target) in buffer.targets() {
+            let Some(indexed) = opened.files.get(file) else { continue };
+            let say = |why: String| format!("{}: {why}", indexed.name);
+            let begun_ns = clock::now_ns();
+            if checked != Some(file) {
+                let is_spoilt = indexed.is_spoilt(begun_ns);
+                if is_spoilt.map_err(|error| say(format!("it cannot be read: {error}")))? {
+                    return Err(say(
+                        "it was changed while it was served: clients have to ask for it again".to_owned()
+                    ));
+                }
+                checked = Some(file);
+            }
+            let has_waited =
+                self.read(&indexed.file, target, offset).map_err(|error| match error.kind() {
+                    io::ErrorKind::UnexpectedEof => say(format!(
+                        "it ends before byte {}: it was cut while it was served",
+                        offset + target.len() as u64
+                    )),
+                    _ => say(format!("it cannot be read: {error}")),
+                })?;
+            reading.reads += 1;
+            reading.bytes += target.len() as u64;
+            if has_waited {
+                reading.elapsed_ns += clock::now_ns().saturating_sub(begun_ns);
+            }
+        }
+        Ok(reading)
+    }
+
+    /// Others go on while it waits for a disk; returns whether it has.
+    fn read(&mut self, file: &File, target: &mut [u8], offset: u64) -> io::Result<bool> {
+        let slices = &mut [IoSliceMut::new(target)];
+        // A file system that cannot tell whether it would wait is taken to wait; so is what fails, which fails again then.
+        let there = rustix::io::preadv2(file, slices, offset, ReadWriteFlags::NOWAIT).unwrap_or(0);
+        let rest = &mut target[there..];
+        if rest.is_empty() {
+            return Ok(false);
+        }
+        self.hand_over();
+        self.shared.fillings.away(|| file.read_exact_at(rest, offset + there as u64))?;
+        Ok(true)
+    }
+}
+
+impl PartialEq for Urgent {
+    fn eq(&self, other: &Urgent) -> bool {
+        self.0.deadline_ns == other.0.deadline_ns
+    }
+}
+
+impl Eq for Urgent {}
+
+impl PartialOrd for Urgent {
+    fn partial_cmp(&self, other: &Urgent) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Urgent {
+    fn cmp(&self, other: &Urgent) -> std::cmp::Ordering {
+        other.0.deadline_ns.cmp(&self.0.deadline_ns)
+    }
+}

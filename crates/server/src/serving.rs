@@ -1,0 +1,353 @@
+//! The thread that has all connections and sessions.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use forebay_rtsp::key::Key as Secret;
+use forebay_rtsp::server::{ConnectionId, QuestionId, Server, SessionId};
+use forebay_streaming::depth::Budget;
+use forebay_streaming::lateness::Lateness;
+use forebay_streaming::stream::Counts;
+use forebay_streaming::wheel::Wheel;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+use slab::Slab;
+
+use crate::admission::Admission;
+use crate::batch::{Spare, Tally};
+use crate::catalog::{Catalog, Opened};
+use crate::clock;
+use crate::connection::Connection;
+use crate::conversing::{Kind, Visitor};
+use crate::datagrams::Datagrams;
+use crate::encryption::Identity;
+use crate::error::{Result, to};
+use crate::journal::Journal;
+use crate::listening;
+use crate::readers::{Done, Filling, Readers};
+use crate::reloading::{config, guard};
+use crate::session::{Key, Session};
+use crate::settings::Settings;
+use crate::token::Token;
+use crate::{descriptors, encryption, privileges};
+
+const EVENTS_MAX: usize = 256;
+const SECOND_NS: u64 = 1_000_000_000;
+/// The least time from one turn of sending to the next: what falls due meanwhile goes in one, with as many system calls as for
+/// one session. So thousands of sessions do not wake this thread for every packet.
+const GATHER_NS: u64 = 500_000;
+/// How often what nobody needs is looked for.
+const SWEEP_NS: u64 = 10 * SECOND_NS;
+/// How long connections have to take what was sent, at the end.
+const FAREWELL_NS: u64 = SECOND_NS;
+
+/// The server.
+pub struct Serving {
+    pub(crate) settings: Settings,
+    pub(crate) server: Server,
+    pub(crate) connections: HashMap<ConnectionId, Connection>,
+    pub(crate) sessions: Slab<Session>,
+    pub(crate) places: HashMap<SessionId, usize>,
+    /// On whose behalf questions were asked.
+    pub(crate) askers: HashMap<QuestionId, ConnectionId>,
+    /// What clients have been shown, by where its description lies.
+    pub(crate) shown: HashMap<usize, Arc<Opened>>,
+    /// Whose reports come from where.
+    pub(crate) reporters: HashMap<SocketAddr, SessionId>,
+    pub(crate) devices: HashMap<u64, usize>,
+    pub(crate) budget: Budget,
+    pub(crate) datagrams: Datagrams,
+    pub(crate) wheel: Wheel<Key>,
+    pub(crate) readers: Readers,
+    pub(crate) journal: Journal,
+    pub(crate) lateness: Lateness,
+    pub(crate) tally: Tally,
+    /// What happened to sessions that have ended.
+    pub(crate) ended: Counts,
+    pub(crate) last_life: u64,
+    pub(crate) name: String,
+    pub(crate) spare: Spare,
+    pub(crate) actions: VecDeque<(forebay_rtsp::server::Action, ConnectionId)>,
+    pub(crate) due: Vec<(u64, Key)>,
+    pub(crate) sending: Vec<usize>,
+    /// Buffers that are to be filled, for the readers at the end of this turn.
+    pub(crate) fillings: Vec<Filling>,
+    /// Spreads reports; nobody need be kept from guessing it.
+    pub(crate) chance: fastrand::Rng,
+    /// When something was last due.
+    pub(crate) sent_ns: u64,
+    pub(crate) frames: Vec<[u8; 4]>,
+    done: Vec<Done>,
+    pub(crate) epoll: OwnedFd,
+    timer: OwnedFd,
+    timer_ns: u64,
+    stop: Arc<OwnedFd>,
+    pub(crate) signals: Option<SignalFd>,
+    pub(crate) listeners: Vec<(TcpListener, Kind)>,
+    /// What status pages were asked for, as far as it has come.
+    pub(crate) visitors: HashMap<ConnectionId, Visitor>,
+    pub(crate) admission: Admission,
+    pub(crate) secret: Secret,
+    pub(crate) identity: Option<Identity>,
+    pub(crate) reload: Option<Reload>,
+    pub(crate) last_connection: u64,
+    swept_ns: u64,
+    dated_ns: u64,
+    pub(crate) is_over: bool,
+}
+
+/// Finds out what settings are now; the error is a sentence.
+pub type Reload = Box<dyn FnMut() -> Result<Settings, String> + Send>;
+
+/// Ends a server from another thread.
+#[derive(Clone, Debug)]
+pub struct Stopper(Arc<OwnedFd>);
+
+impl Stopper {
+    /// Has [`Serving::run`] return, soon.
+    pub fn stop(&self) {
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+}
+
+impl Serving {
+    /// Listens; nothing is served before [`Serving::run`].
+    pub fn new(mut settings: Settings) -> Result<Serving> {
+        settings.connections_max = descriptors::allow(settings.connections_max);
+        let listeners = listen(&settings)?;
+        let identity = settings.tls.as_ref().map(encryption::identity).transpose()?;
+        if let Some(user) = &settings.run_as {
+            privileges::become_user(user)?;
+        }
+        let catalog = Arc::new(Catalog::new(&settings.folder)?);
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(to("epoll"))?;
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(to("a timer"))?;
+        let stop = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(to("eventfd"))?;
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).map_err(|error| to("random numbers")(std::io::Error::other(error)))?;
+        let secret = Secret(secret);
+        let mut serving = Serving {
+            server: Server::new(config(&settings, &secret), guard(&settings, &secret)),
+            connections: HashMap::new(),
+            sessions: Slab::new(),
+            places: HashMap::new(),
+            askers: HashMap::new(),
+            shown: HashMap::new(),
+            reporters: HashMap::new(),
+            devices: HashMap::new(),
+            budget: Budget::new(settings.memory_bytes, settings.buffers),
+            datagrams: Datagrams::new(settings.udp_ports.clone()),
+            wheel: Wheel::default(),
+            readers: Readers::start(catalog, settings.readers)?,
+            journal: Journal::default(),
+            lateness: Lateness::default(),
+            tally: Tally::default(),
+            ended: Counts::default(),
+            last_life: 0,
+            name: format!("forebay@{}", rustix::system::uname().nodename().to_string_lossy()),
+            spare: Spare::default(),
+            actions: VecDeque::new(),
+            due: Vec::new(),
+            sending: Vec::new(),
+            fillings: Vec::new(),
+            chance: fastrand::Rng::new(),
+            sent_ns: 0,
+            frames: Vec::new(),
+            done: Vec::new(),
+            epoll,
+            timer,
+            timer_ns: 0,
+            stop: Arc::new(stop),
+            signals: None,
+            listeners,
+            visitors: HashMap::new(),
+            admission: Admission::default(),
+            secret,
+            identity,
+            reload: None,
+            last_connection: 0,
+            swept_ns: clock::now_ns(),
+            dated_ns: 0,
+            is_over: false,
+            settings,
+        };
+        serving.watch_all()?;
+        Ok(serving)
+    }
+
+    /// Whether settings lead anywhere: the folder, certificate and key.
+    pub fn check(settings: &Settings) -> Result<()> {
+        Catalog::new(&settings.folder)?;
+        settings.tls.as_ref().map(encryption::identity).transpose()?;
+        Ok(())
+    }
+
+    fn watch_all(&mut self) -> Result<()> {
+        let add = |source: &dyn AsFd, token: Token| {
+            epoll::add(&self.epoll, source.as_fd(), token.to_data(), epoll::EventFlags::IN)
+                .map_err(to("epoll"))
+        };
+        add(&self.timer, Token::Timer)?;
+        add(&self.readers.bell(), Token::Readers)?;
+        add(&*self.stop, Token::Stop)?;
+        for (number, (listener, _)) in self.listeners.iter().enumerate() {
+            add(listener, Token::Listener(number))?;
+        }
+        Ok(())
+    }
+
+    /// Has SIGTERM and SIGINT end the server, and SIGHUP do what [`Serving::reload_with`] says. They have to be blocked in all threads, so no thread but this one may have
+    /// been started before [`Serving::block_signals`].
+    pub fn heed_signals(&mut self) -> Result<()> {
+        let signals = SignalFd::with_flags(&signals(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+            .map_err(to("signalfd"))?;
+        epoll::add(&self.epoll, &signals, Token::Signals.to_data(), epoll::EventFlags::IN)
+            .map_err(to("epoll"))?;
+        self.signals = Some(signals);
+        Ok(())
+    }
+
+    /// Has signals wait until they are heeded.
+    pub fn block_signals() -> Result<()> {
+        signals().thread_block().map_err(to("signals"))
+    }
+
+    /// Where it listens: for RTSP, for RTSP over TLS, for HTTP.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect()
+    }
+
+    /// What ends it.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.stop.clone())
+    }
+
+    /// Serves until it is stopped.
+    pub fn run(&mut self) -> Result<()> {
+        // Timers of this thread are to come when they are due; the least that the kernel has is a nanosecond.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        while !self.is_over {
+            self.turn(&mut events, None)?;
+        }
+        self.listeners.clear();
+        self.say_goodbye();
+        let end_ns = clock::now_ns() + FAREWELL_NS;
+        while clock::now_ns() < end_ns && self.connections.values().any(|one| one.backlog_bytes() > 0) {
+            self.turn(&mut events, Some(&Timespec { tv_sec: 0, tv_nsec: 20_000_000 }))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for something to do, and does it.
+    fn turn(&mut self, events: &mut Vec<epoll::Event>, timeout: Option<&Timespec>) -> Result<()> {
+        self.set_timer()?;
+        events.clear();
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(to("epoll")(error)),
+        }
+        for event in events.iter() {
+            self.handle(*event);
+        }
+        let now_ns = clock::now_ns();
+        if self.server.next_deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
+            let actions = self.server.elapsed(now_ns);
+            self.act(actions, ConnectionId(0));
+        }
+        self.send_due(now_ns);
+        self.readers.fill(&mut self.fillings);
+        if now_ns - self.swept_ns > SWEEP_NS {
+            self.sweep(now_ns);
+        }
+        Ok(())
+    }
+
+    /// The timer is set when that is to change only: most turns are made because it rang.
+    fn set_timer(&mut self) -> Result<()> {
+        let due_ns = self.wheel.next_due_ns().map(|due_ns| due_ns.max(self.sent_ns + GATHER_NS));
+        let next = [due_ns, self.server.next_deadline_ns(), Some(self.swept_ns + SWEEP_NS + 1)];
+        // What is past is due at once; 0 would be never.
+        let next_ns = next.into_iter().flatten().min().unwrap_or(u64::MAX).max(1);
+        if next_ns != self.timer_ns {
+            let at = Timespec { tv_sec: (next_ns / SECOND_NS) as i64, tv_nsec: (next_ns % SECOND_NS) as i64 };
+            let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let spec = Itimerspec { it_interval: never, it_value: at };
+            timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &spec).map_err(to("a timer"))?;
+            self.timer_ns = next_ns;
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, event: epoll::Event) {
+        match Token::of(event.data) {
+            Token::Timer => {
+                let _ = rustix::io::read(&self.timer, &mut [0; 8]);
+                self.timer_ns = 0;
+            }
+            Token::Readers => {
+                let mut done = std::mem::take(&mut self.done);
+                self.readers.take_done(&mut done);
+                for one in done.drain(..) {
+                    match one {
+                        Done::Opened(question, result) => self.opened(question, result),
+                        Done::Filled(filled) => self.filled(*filled),
+                    }
+                }
+                self.done = done;
+                self.send_prepared();
+            }
+            Token::Signals => self.heed(),
+            Token::Stop => self.is_over = true,
+            Token::Listener(number) => self.accept(number),
+            Token::Rtp(number) => self.skip_datagrams(number),
+            Token::Rtcp(number) => self.receive_reports(number),
+            Token::Connection(number) => self.converse(ConnectionId(number), event.flags),
+        }
+    }
+
+    /// Responses have the date, which changes once a second.
+    pub(crate) fn set_date(&mut self, now_ns: u64) {
+        if now_ns - self.dated_ns >= SECOND_NS {
+            self.dated_ns = now_ns;
+            let time = std::time::SystemTime::now();
+            self.server.set_date(httpdate::fmt_http_date(time));
+        }
+    }
+
+    /// Forgets files that nobody watches.
+    fn sweep(&mut self, now_ns: u64) {
+        self.swept_ns = now_ns;
+        self.admission.sweep(now_ns);
+        let is_slow = |visitor: &Visitor| now_ns.saturating_sub(visitor.came_ns) > SWEEP_NS;
+        let slow: Vec<_> = self.visitors.iter().filter(|(_, one)| is_slow(one)).map(|(id, _)| *id).collect();
+        for id in slow {
+            if let Some(connection) = self.connections.get_mut(&id) {
+                connection.is_broken = true;
+            }
+            self.tend(id);
+        }
+        self.shown
+            .retain(|_, opened| Arc::strong_count(opened) > 1 || Arc::strong_count(&opened.presentation) > 1);
+    }
+}
+
+/// Those that are heeded.
+fn signals() -> SigSet {
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect()
+}
+
+fn listen(settings: &Settings) -> Result<Vec<(TcpListener, Kind)>> {
+    let encrypted = settings.tls.iter().flat_map(|tls| &tls.listen);
+    let all = settings.listen.iter().map(|address| (address, Kind::Plain));
+    let all = all.chain(encrypted.map(|address| (address, Kind::Encrypted)));
+    let all = all.chain(settings.status.iter().map(|address| (address, Kind::Status)));
+    all.map(|(address, kind)| Ok((listening::listen(*address)?, kind))).collect()
+}

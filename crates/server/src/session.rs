@@ -1,0 +1,111 @@
+//! What the server knows of a session beside its stream: its files, where its packets go, and what it waits for.
+
+use std::iter::Peekable;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use forebay_rtsp::rtcp::Schedule;
+use forebay_rtsp::server::{ConnectionId, QuestionId, SessionId};
+use forebay_rtsp::transport::Channels;
+use forebay_streaming::depth::Share;
+use forebay_streaming::program::Program;
+use forebay_streaming::stream::{Next, Stream};
+use rustix::net::SocketAddrAny;
+
+use crate::catalog::Opened;
+
+/// A session's place, and which part of which session's life is meant: a seek begins another one, so that what was begun
+/// before it is of no more interest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub place: usize,
+    pub life: u64,
+}
+
+/// Where a track's packets go.
+#[derive(Debug)]
+pub(crate) enum Wire {
+    Udp { pair: usize, rtp: SocketAddrAny, rtcp: SocketAddr },
+    Tcp { connection: ConnectionId, channels: Channels },
+}
+
+/// One session.
+pub(crate) struct Session {
+    pub id: SessionId,
+    pub key: Key,
+    pub opened: Arc<Opened>,
+    pub stream: Stream,
+    /// By the numbers of tracks.
+    pub wires: Vec<(usize, Wire)>,
+    /// What comes after the last buffer; away while one is filled.
+    pub program: Option<Box<Peekable<Program>>>,
+    /// The tracks that it is of.
+    pub program_tracks: Vec<usize>,
+    pub share: Option<Share>,
+    /// The next buffer is the first since a seek: a small one, so that playing begins soon.
+    pub is_beginning: bool,
+    /// The question of a PLAY that waits for its first buffer.
+    pub cue: Option<Cue>,
+    /// Where it was stopped.
+    pub stopped_ns: Option<u64>,
+    pub until_ns: Option<u64>,
+    pub scale: f64,
+    /// When it was first played: its clocks have run since.
+    pub epoch_ns: Option<u64>,
+    pub next: Next,
+    /// When it is in the wheel.
+    pub timer_ns: Option<u64>,
+    pub report_ns: Option<u64>,
+    pub reports: Schedule,
+    /// When to say that nothing more comes.
+    pub bye_ns: Option<u64>,
+}
+
+/// A PLAY that will be answered when there is something to play.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cue {
+    pub question: QuestionId,
+    pub from_ns: u64,
+    pub speed: f64,
+}
+
+impl Session {
+    pub fn new(id: SessionId, key: Key, opened: Arc<Opened>, buffers: usize) -> Session {
+        let bits_per_second = opened.bytes_per_second() * 8;
+        Session {
+            id,
+            key,
+            opened,
+            stream: Stream::new(buffers),
+            wires: Vec::new(),
+            program: None,
+            program_tracks: Vec::new(),
+            share: None,
+            is_beginning: true,
+            cue: None,
+            stopped_ns: None,
+            until_ns: None,
+            scale: 1.0,
+            epoch_ns: None,
+            next: Next::Buffer,
+            timer_ns: None,
+            report_ns: None,
+            reports: Schedule::new(bits_per_second),
+            bye_ns: None,
+        }
+    }
+
+    /// Where the packets of a track go.
+    pub fn wire(&self, track: usize) -> Option<&Wire> {
+        self.wires.iter().find(|(number, _)| *number == track).map(|(_, wire)| wire)
+    }
+
+    /// When it is to be looked at again, as things stand.
+    pub fn due_ns(&self) -> Option<u64> {
+        let next_ns = match self.next {
+            Next::At(ns) => Some(ns),
+            Next::Buffer | Next::End => None,
+        };
+        [next_ns, self.report_ns, self.bye_ns].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,175 @@
+//! What the server is doing, for people and for Prometheus: a few lines of HTTP on a port of its own.
+
+use std::fmt::Write;
+use std::io::Write as _;
+
+use forebay_streaming::lateness::Lateness;
+use forebay_streaming::stream::Counts;
+
+use crate::batch::Tally;
+use crate::clock;
+use crate::serving::Serving;
+use crate::session::{Session, Wire};
+
+/// The longest request.
+pub(crate) const REQUEST_BYTES_MAX: usize = 4096;
+/// Sessions that the page shows.
+const SHOWN_MAX: usize = 1000;
+const SECOND: f64 = 1e9;
+
+/// What a request gets; `None` while it is not all there.
+pub(crate) fn respond(request: &[u8], serving: &Serving) -> Option<Vec<u8>> {
+    let is_complete =
+        request.windows(4).any(|four| four == b"\r\n\r\n") || request.windows(2).any(|two| two == b"\n\n");
+    if !is_complete && request.len() < REQUEST_BYTES_MAX {
+        return None;
+    }
+    let line = request.split(|byte| *byte == b'\r' || *byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split(' ');
+    let (status, kind, body) = match (words.next(), words.next()) {
+        (Some("GET"), Some("/metrics")) => ("200 OK", "text/plain; version=0.0.4", metrics(serving)),
+        (Some("GET"), Some("/")) => ("200 OK", "text/html; charset=utf-8", page(serving)),
+        (Some("GET"), Some(_)) => ("404 Not Found", "text/plain", "/ and /metrics are here\n".to_owned()),
+        _ => ("405 Method Not Allowed", "text/plain", "GET is answered\n".to_owned()),
+    };
+    let mut response = Vec::new();
+    let length = body.len();
+    // Into memory, which does not fail.
+    let _ = write!(
+        response,
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    );
+    Some(response)
+}
+
+/// What there is, added up.
+struct Sums {
+    sessions: usize,
+    playing: usize,
+    buffered_bytes: usize,
+    counts: Counts,
+    connections: usize,
+}
+
+impl Sums {
+    fn of(serving: &Serving) -> Sums {
+        let mut sums = Sums {
+            sessions: serving.sessions.len(),
+            playing: 0,
+            buffered_bytes: 0,
+            counts: serving.ended,
+            connections: serving.connections.len(),
+        };
+        for (_, session) in &serving.sessions {
+            sums.playing += usize::from(is_playing(session));
+            sums.buffered_bytes += session.stream.memory_bytes();
+            sums.counts.add(session.stream.counts());
+        }
+        sums
+    }
+}
+
+fn is_playing(session: &Session) -> bool {
+    session.stream.position_ns(0).is_some()
+}
+
+fn metrics(serving: &Serving) -> String {
+    let Sums { sessions, playing, buffered_bytes, counts, connections } = Sums::of(serving);
+    let Tally { calls, messages, lost } = serving.tally;
+    let mut text = String::new();
+    for (name, kind, help, value) in [
+        ("connections", "gauge", "Connections of clients.", connections as f64),
+        ("sessions", "gauge", "Sessions that are set up.", sessions as f64),
+        ("sessions_playing", "gauge", "Sessions that are being sent.", playing as f64),
+        ("buffer_bytes", "gauge", "Memory of filled and empty buffers.", buffered_bytes as f64),
+        ("packets_total", "counter", "RTP packets sent.", counts.packets as f64),
+        ("bytes_total", "counter", "Bytes of RTP packets sent.", counts.bytes as f64),
+        ("samples_dropped_total", "counter", "Samples left out for slow clients.", counts.dropped as f64),
+        ("samples_damaged_total", "counter", "Samples that could not be sent.", counts.damaged as f64),
+        ("stalls_total", "counter", "Times that a buffer was not filled in time.", counts.stalls as f64),
+        ("stalled_seconds_total", "counter", "How late those were.", counts.stalled_ns as f64 / SECOND),
+        ("udp_calls_total", "counter", "System calls that sent packets over UDP.", calls as f64),
+        ("udp_messages_total", "counter", "Messages that those sent.", messages as f64),
+        ("udp_messages_lost_total", "counter", "Messages that the system did not take.", lost as f64),
+    ] {
+        // Into memory, which does not fail.
+        let _ = write!(
+            text,
+            "# HELP forebay_{name} {help}\n# TYPE forebay_{name} {kind}\nforebay_{name} {value}\n"
+        );
+    }
+    write_lateness(&serving.lateness, &mut text);
+    text
+}
+
+fn write_lateness(lateness: &Lateness, text: &mut String) {
+    let name = "forebay_lateness_seconds";
+    let _ = write!(
+        text,
+        "# HELP {name} How late packets were sent, against when they were due.\n# TYPE {name} histogram\n"
+    );
+    for (bound_ns, count) in lateness.cumulative() {
+        let _ = writeln!(text, "{name}_bucket{{le=\"{}\"}} {count}", bound_ns as f64 / SECOND);
+    }
+    let count = lateness.count();
+    let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {count}");
+    let _ = write!(text, "{name}_sum {}\n{name}_count {count}\n", lateness.sum_ns() as f64 / SECOND);
+}
+
+fn page(serving: &Serving) -> String {
+    let Sums { sessions, playing, buffered_bytes, counts, connections } = Sums::of(serving);
+    let lateness = &serving.lateness;
+    let mut text = String::from(
+        "<!DOCTYPE html><meta charset=utf-8><meta http-equiv=refresh content=5><title>forebay serve</title>\
+         <style>body{font:15px sans-serif;margin:2em}td,th{padding:2px 12px;text-align:right}\
+         td:first-child,th:first-child{text-align:left}</style><h1>forebay serve</h1>",
+    );
+    let _ = write!(
+        text,
+        "<p>{connections} connections, {sessions} sessions, {playing} of them playing; {:.1} MB in buffers.\
+         <p>{} packets, {:.1} MB sent; late by at most {} ms in 50 of 100 cases, {} ms in 99; {} stalls; {} samples \
+         left out for slow clients.\
+         <table><tr><th>file<th>client<th>position<th>sent<th>buffers<th>stalls<th>left out",
+        buffered_bytes as f64 / 1e6,
+        counts.packets,
+        counts.bytes as f64 / 1e6,
+        lateness.quantile_ns(0.5) as f64 / 1e6,
+        lateness.quantile_ns(0.99) as f64 / 1e6,
+        counts.stalls,
+        counts.dropped,
+    );
+    let now_ns = clock::now_ns();
+    for (_, session) in serving.sessions.iter().take(SHOWN_MAX) {
+        let counts = session.stream.counts();
+        let client = match session.wires.first() {
+            Some((_, Wire::Udp { rtcp, .. })) => format!("{} UDP", rtcp.ip()),
+            Some((_, Wire::Tcp { connection, .. })) => serving
+                .connections
+                .get(connection)
+                .map_or(String::new(), |one| format!("{} TCP", one.client.ip())),
+            None => String::new(),
+        };
+        let position = session
+            .stream
+            .position_ns(now_ns)
+            .map_or("stopped".to_owned(), |ns| format!("{:.1} s", ns as f64 / SECOND));
+        let _ = write!(
+            text,
+            "<tr><td>{}<td>{client}<td>{position}<td>{:.1} MB<td>{} of {}, {} KB<td>{}<td>{}",
+            escaped(&session.opened.path),
+            counts.bytes as f64 / 1e6,
+            session.stream.level(),
+            serving.settings.buffers,
+            session.stream.memory_bytes() >> 10,
+            counts.stalls,
+            counts.dropped,
+        );
+    }
+    text + "</table>\n"
+}
+
+/// Names of files may have any signs.
+fn escaped(name: &str) -> String {
+    name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

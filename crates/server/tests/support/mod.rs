@@ -1,0 +1,262 @@
+//! A server of files that ffmpeg makes, and clients of it.
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use forebay_server::{Serving, Settings, Stopper};
+
+/// Pictures and a tone, so many seconds of them.
+pub const H264: &str = "-c:v libx264 -preset ultrafast -bf 2 -g 12 -pix_fmt yuv420p";
+
+pub struct Folder {
+    folder: tempfile::TempDir,
+}
+
+impl Folder {
+    /// `None`, with a word about it, where there is no ffmpeg.
+    pub fn new(test: &str) -> Option<Folder> {
+        let has = |program| Command::new(program).arg("-version").output().is_ok();
+        if !has("ffmpeg") || !has("ffprobe") {
+            forebay_testkit::skip(test, &"ffmpeg is not installed: run `scripts/setup test`");
+            return None;
+        }
+        Some(Folder::empty())
+    }
+
+    pub fn empty() -> Folder {
+        Folder { folder: tempfile::tempdir().expect("a temporary folder") }
+    }
+
+    pub fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Encodes seconds of pictures and a tone with `options` into a file of that name.
+    pub fn encode(&self, seconds: u32, options: &str, name: &str) -> PathBuf {
+        let path = self.path(name);
+        let video = format!("-f lavfi -i testsrc2=size=160x120:rate=25:duration={seconds}");
+        let audio = format!("-f lavfi -i sine=frequency=440:sample_rate=44100:duration={seconds}");
+        let made = run(&format!("{video} {audio} {options} {}", path.display()));
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        path
+    }
+}
+
+/// Runs ffmpeg with options separated by spaces, for half a minute at most.
+pub fn run(options: &str) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", "30", "ffmpeg", "-nostdin", "-v", "error", "-y", "-threads", "1"]);
+    command.args(options.split_whitespace()).output().expect("ffmpeg runs")
+}
+
+/// A stream of a file or URL, as its payload without parameter sets, which a description has too.
+pub fn payload(input: &str, stream: &str) -> Vec<u8> {
+    let filter = match stream {
+        "0:v" => "-bsf:v h264_mp4toannexb,filter_units=remove_types=7-9",
+        _ => "",
+    };
+    let output = run(&format!("{input} -map {stream} -c copy {filter} -f data -"));
+    assert!(output.status.success(), "{input}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// A server that ends with it.
+pub struct Server {
+    stopper: Stopper,
+    thread: Option<JoinHandle<()>>,
+    /// For RTSP, and the others after it.
+    pub addresses: Vec<SocketAddr>,
+    pub address: SocketAddr,
+}
+
+impl Server {
+    pub fn start(folder: &Path) -> Server {
+        Server::with(Settings::new(folder.to_owned()))
+    }
+
+    /// On a free port of the loopback.
+    pub fn with(settings: Settings) -> Server {
+        let free: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        Server::of(Settings {
+            listen: vec![free],
+            status: Some(free),
+            udp_ports: 20_000..=29_999,
+            ..settings
+        })
+    }
+
+    pub fn of(settings: Settings) -> Server {
+        let mut serving = Serving::new(settings).expect("a server");
+        let (addresses, stopper) = (serving.addresses(), serving.stopper());
+        let thread = std::thread::spawn(move || serving.run().expect("it serves"));
+        Server { stopper, thread: Some(thread), address: addresses[0], addresses }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("rtsp://{}/{path}", self.address)
+    }
+
+    /// What the status page's port answers.
+    pub fn http(&self, path: &str) -> String {
+        let address = self.addresses.last().expect("a status page");
+        let mut stream = TcpStream::connect(address).expect("the server listens");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").expect("the server reads");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("text");
+        response
+    }
+
+    pub fn metrics(&self) -> String {
+        self.http("/metrics")
+    }
+
+    pub fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address).expect("the server listens");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        Client { reader: BufReader::new(stream), cseq: 0, url: self.url("") }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
+            assert!(std::thread::panicking(), "the server has panicked");
+        }
+    }
+}
+
+/// A client that speaks RTSP as a test tells it to.
+pub struct Client {
+    reader: BufReader<TcpStream>,
+    cseq: u32,
+    url: String,
+}
+
+/// What a server answers.
+#[derive(Debug)]
+pub struct Response {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+/// What comes on a connection.
+#[derive(Debug)]
+pub enum Incoming {
+    Response(Response),
+    Frame(u8, Vec<u8>),
+}
+
+impl Response {
+    pub fn get(&self, name: &str) -> &str {
+        let header = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        header.map_or("", |(_, value)| value)
+    }
+}
+
+impl Client {
+    pub fn stream(&self) -> &TcpStream {
+        self.reader.get_ref()
+    }
+
+    pub fn send(&mut self, method: &str, path: &str, headers: &str) {
+        self.cseq += 1;
+        let (url, cseq) = (&self.url, self.cseq);
+        let request = format!("{method} {url}{path} RTSP/1.0\r\nCSeq: {cseq}\r\n{headers}\r\n");
+        self.reader.get_mut().write_all(request.as_bytes()).expect("the server reads");
+    }
+
+    /// `None` at the end.
+    pub fn receive(&mut self) -> Option<Incoming> {
+        let mut first = [0];
+        if self.reader.read(&mut first).expect("something comes in time") == 0 {
+            return None;
+        }
+        if first[0] == b'$' {
+            let mut head = [0; 3];
+            self.reader.read_exact(&mut head).expect("a frame's head");
+            let mut packet = vec![0; u16::from_be_bytes([head[1], head[2]]).into()];
+            self.reader.read_exact(&mut packet).expect("a frame");
+            return Some(Incoming::Frame(head[0], packet));
+        }
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            self.reader.read_line(&mut line).expect("a line");
+            match line.trim_end() {
+                "" => break,
+                line => lines.push(line.to_owned()),
+            }
+        }
+        let status = lines[0].split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        let header =
+            |line: &String| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let headers = lines[1..].iter().filter_map(header).collect();
+        let mut response = Response { status, headers, body: String::new() };
+        let mut body = vec![0; response.get("Content-Length").parse().unwrap_or(0)];
+        self.reader.read_exact(&mut body).expect("a body");
+        response.body = String::from_utf8(body).expect("text");
+        Some(Incoming::Response(response))
+    }
+
+    /// The next response; frames before it are passed over.
+    pub fn response(&mut self) -> Response {
+        loop {
+            match self.receive() {
+                Some(Incoming::Response(response)) => return response,
+                Some(Incoming::Frame(..)) => {}
+                None => panic!("the connection has ended"),
+            }
+        }
+    }
+
+    pub fn ask(&mut self, method: &str, path: &str, headers: &str) -> Response {
+        self.send(method, path, headers);
+        self.response()
+    }
+
+    /// Sets up a track on this connection; the session's name.
+    pub fn set_up(&mut self, path: &str, track: usize, session: &str) -> String {
+        let channels = format!("interleaved={}-{}", 2 * track, 2 * track + 1);
+        let session = if session.is_empty() { String::new() } else { format!("Session: {session}\r\n") };
+        let headers = format!("Transport: RTP/AVP/TCP;unicast;{channels}\r\n{session}");
+        let response = self.ask("SETUP", &format!("{path}/trackID={track}"), &headers);
+        assert_eq!(response.status, 200, "{response:?}");
+        response.get("Session").split(';').next().expect("a session").to_owned()
+    }
+
+    /// So many packets of media, of any track.
+    pub fn packets(&mut self, count: usize) -> Vec<Vec<u8>> {
+        let mut packets = Vec::new();
+        while packets.len() < count && self.next_packet(&mut packets) {}
+        packets
+    }
+
+    /// All packets of media up to the goodbye.
+    pub fn packets_to_the_end(&mut self) -> Vec<Vec<u8>> {
+        let mut packets = Vec::new();
+        while self.next_packet(&mut packets) {}
+        packets
+    }
+
+    fn next_packet(&mut self, packets: &mut Vec<Vec<u8>>) -> bool {
+        match self.receive() {
+            Some(Incoming::Frame(channel, packet)) if channel % 2 == 0 => packets.push(packet),
+            // A goodbye ends a compound packet; its type is 203.
+            Some(Incoming::Frame(_, report)) => return report[report.len() - 7] != 203,
+            Some(Incoming::Response(response)) => assert_eq!(response.status, 200, "{response:?}"),
+            None => panic!("the connection has ended"),
+        }
+        true
+    }
+}

@@ -1,0 +1,27 @@
+//! What a streaming server reads and sends when: no I/O, no clock.
+//!
+//! # Model
+//!
+//! A [`Stream`](stream::Stream) has two [`Buffer`](buffer::Buffer)s, or another number. While one is drained, packet by
+//! packet as they fall due, another one is filled by whoever reads files; then they swap. So nothing that is sent ever waits
+//! for a disk, unless the disk takes longer to fill a buffer than the stream takes to drain one.
+//!
+//! ```text
+//!              gather: which samples, which reads             advance(now): packets that are due
+//!   program ----------------> buffer A (is filled)    buffer B (is drained) ---------------------> bursts
+//!      ^                           |                        |
+//!      |                           +------- they swap ------+
+//!      seek, loop, list of files
+//! ```
+//!
+//! How large buffers are is [`depth`]: so that what there is of memory saves most of the disk's time. [`wheel`] tells which
+//! stream is due next, among thousands; [`lateness`] counts how late it was.
+#![forbid(unsafe_code)]
+
+pub mod buffer;
+pub mod depth;
+pub mod lateness;
+pub mod program;
+pub mod schedule;
+pub mod stream;
+pub mod wheel;

@@ -1,0 +1,566 @@
+//! One session's packets: which buffer is drained, which is wanted next, and which packets are due.
+
+use std::collections::VecDeque;
+
+use forebay_rtsp::packetise::{Format, Packet, Packetiser, RTP_HEADER_BYTES, Sample, Unsendable};
+use forebay_rtsp::presentation::ticks;
+use forebay_rtsp::rtcp::Sent;
+
+use crate::buffer::{Buffer, Held};
+use crate::lateness::Lateness;
+use crate::schedule::{Pacing, Schedule, pacing};
+
+/// A stream that is later than this does not catch up: it goes on from where it is, as after a pause.
+const CATCH_UP_NS_MAX: u64 = 2_000_000_000;
+/// Buffers that come this much too late are counted as stalls.
+const STALL_NS_MIN: u64 = 1_000_000;
+/// How much earlier than when it is due a sample may go, in a packet of others.
+const BUNDLE_NS_MAX: i64 = 60_000_000;
+/// Samples in such a packet.
+const BUNDLE_MAX: usize = 4;
+
+/// How one track is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// Its number in the presentation.
+    pub track: usize,
+    /// How samples become payloads.
+    pub format: Format,
+    /// The number in its packets.
+    pub payload_type: u8,
+    /// Timestamps per second.
+    pub clock_rate: u32,
+    /// The synchronization source; random.
+    pub ssrc: u32,
+    /// The number of the first packet; random.
+    pub sequence: u16,
+    /// The timestamp at the beginning; random.
+    pub timestamp: u32,
+    /// The largest packet, in bytes.
+    pub packet_bytes_max: usize,
+    /// Whether its samples are pictures.
+    pub is_video: bool,
+    /// Whether large samples are sent in parts, over time.
+    pub is_paced: bool,
+    /// Whether short samples that follow each other closely share packets, sent when the first is due.
+    pub is_bundled: bool,
+}
+
+/// A track that is sent.
+#[derive(Debug)]
+pub struct Lane {
+    setup: Setup,
+    packetiser: Packetiser,
+    /// The timestamp at the position that is played from.
+    anchor: u32,
+    /// Of samples in the buffer that is drained. Before `sent` they are gone, before `until` they are to go now.
+    packets: Vec<Packet>,
+    sent: usize,
+    until: usize,
+    /// When the rest goes on, and how.
+    paced: Option<(u64, Pacing)>,
+    /// When the first one that is to go now was due.
+    due_ns: u64,
+    interval_ns: u64,
+    /// What needs others that were left out is left out too.
+    waits_for_sync: bool,
+    /// Samples of the buffer up to here have gone in packets of earlier ones.
+    bundled: usize,
+    is_released: bool,
+    packet_count: u32,
+    payload_bytes: u32,
+}
+
+/// Packets of one track that are to be sent now.
+#[derive(Clone, Copy, Debug)]
+pub struct Burst<'a> {
+    /// Which track, as its number among the lanes.
+    pub lane: usize,
+    /// At least one.
+    pub packets: &'a [Packet],
+    /// What they are made of.
+    pub buffer: &'a [u8],
+}
+
+/// What a stream waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Call [`Stream::advance`] at this time.
+    At(u64),
+    /// A buffer has to be filled.
+    Buffer,
+    /// All has been sent.
+    End,
+}
+
+/// What happened to a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets sent.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Samples that were left out because the client was slow.
+    pub dropped: u64,
+    /// How often the next buffer was not there when it was due.
+    pub stalls: u64,
+    /// For how long, in nanoseconds.
+    pub stalled_ns: u64,
+    /// Samples that could not be sent, because the file is damaged.
+    pub damaged: u64,
+}
+
+impl Counts {
+    /// Those of another stream.
+    pub fn add(&mut self, other: Counts) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.dropped += other.dropped;
+        self.stalls += other.stalls;
+        self.stalled_ns += other.stalled_ns;
+        self.damaged += other.damaged;
+    }
+}
+
+/// The sending half of a session.
+#[derive(Debug)]
+pub struct Stream {
+    lanes: Vec<Lane>,
+    buffers_max: usize,
+    drained: Option<Buffer>,
+    next_sample: usize,
+    ready: VecDeque<Buffer>,
+    spare: Option<Buffer>,
+    is_filling: bool,
+    has_last: bool,
+    is_starved: bool,
+    from_ns: u64,
+    rate: f64,
+    /// How the clocks of its tracks run against the program.
+    scale: f64,
+    schedule: Option<Schedule>,
+    counts: Counts,
+    complaint: Option<Unsendable>,
+    /// Empty but while packets are made.
+    samples: Vec<Sample>,
+}
+
+impl Stream {
+    /// One with so many buffers (at least one) that has nothing to send yet.
+    pub fn new(buffers_max: usize) -> Stream {
+        Stream {
+            lanes: Vec::new(),
+            buffers_max: buffers_max.max(1),
+            drained: None,
+            next_sample: 0,
+            ready: VecDeque::new(),
+            spare: None,
+            is_filling: false,
+            has_last: false,
+            is_starved: false,
+            from_ns: 0,
+            rate: 1.0,
+            scale: 1.0,
+            schedule: None,
+            counts: Counts::default(),
+            complaint: None,
+            samples: Vec::new(),
+        }
+    }
+
+    /// One track more.
+    pub fn add_lane(&mut self, setup: Setup) {
+        self.lanes.reserve_exact(1);
+        self.lanes.push(Lane::new(setup));
+    }
+
+    /// Nothing more of a track is sent.
+    pub fn release(&mut self, track: usize) {
+        self.lanes
+            .iter_mut()
+            .filter(|lane| lane.setup.track == track)
+            .for_each(|lane| lane.is_released = true);
+    }
+
+    /// Forgets tracks that were released. What is in buffers would be of wrong tracks then: it is given up.
+    pub fn drop_released(&mut self) -> bool {
+        let count = self.lanes.len();
+        self.lanes.retain(|lane| !lane.is_released);
+        self.lanes.len() < count
+    }
+
+    /// Its tracks, in the order in which programs are to number them.
+    pub fn lanes(&self) -> &[Lane] {
+        &self.lanes
+    }
+
+    /// What has happened so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Why a sample was left out, if one was since this was last asked.
+    pub fn take_complaint(&mut self) -> Option<Unsendable> {
+        self.complaint.take()
+    }
+
+    /// Empties all buffers, for another part of the program. What is being filled will be of no use.
+    pub fn empty(&mut self) {
+        self.stop();
+        let buffers = self.drained.take().into_iter().chain(self.ready.drain(..));
+        self.spare = buffers.last().or(self.spare.take());
+        self.lanes.iter_mut().for_each(Lane::clear);
+        self.next_sample = 0;
+        (self.is_filling, self.has_last, self.is_starved) = (false, false, false);
+    }
+
+    /// Gives back the memory of buffers that nothing is in.
+    pub fn give_back(&mut self) {
+        self.spare = None;
+    }
+
+    /// What buffers take of memory.
+    pub fn memory_bytes(&self) -> usize {
+        let buffers = self.drained.iter().chain(&self.ready).chain(&self.spare);
+        buffers.map(Buffer::memory_bytes).sum()
+    }
+
+    /// How many filled buffers there are, with the one that is drained.
+    pub fn level(&self) -> usize {
+        self.ready.len() + usize::from(self.drained.is_some())
+    }
+
+    /// A buffer to be filled, if one is wanted.
+    pub fn take_empty(&mut self) -> Option<Buffer> {
+        let is_wanted = !self.is_filling && !self.has_last && self.level() < self.buffers_max;
+        self.is_filling |= is_wanted;
+        is_wanted.then(|| self.spare.take().unwrap_or_default())
+    }
+
+    /// The buffer is filled.
+    pub fn put_filled(&mut self, buffer: Buffer) {
+        self.is_filling = false;
+        self.has_last = buffer.is_last();
+        if buffer.samples().is_empty() {
+            self.spare = Some(buffer);
+        } else {
+            self.ready.push_back(buffer);
+        }
+    }
+
+    /// When a buffer that is being filled has to be there; `None` while nothing is sent.
+    pub fn runs_dry_ns(&self) -> Option<u64> {
+        let last = self.ready.back().or(self.drained.as_ref()).and_then(|buffer| buffer.samples().last());
+        // One that is starved already has had to have it.
+        self.schedule.map(|schedule| last.map_or(0, |last| schedule.due_ns(last.decode_ns)))
+    }
+
+    /// What comes first in the filled buffers: when it is to be decoded.
+    fn first_ns(&self) -> Option<i64> {
+        let buffers = self.drained.iter().map(|buffer| &buffer.samples()[self.next_sample..]);
+        let mut samples = buffers.chain(self.ready.iter().map(Buffer::samples)).flatten();
+        samples.next().map(|sample| sample.decode_ns)
+    }
+
+    /// Whether there is something to begin with, or nothing will ever be.
+    pub fn is_ready(&self) -> bool {
+        self.first_ns().is_some() || self.has_last
+    }
+
+    /// What is played next is at `from_ns` of the program; `timestamp_ns` have passed on the clocks of its tracks. Positions
+    /// pass `scale` times as fast as time does on those clocks, and are sent `speed` times as fast as that.
+    pub fn cue(&mut self, from_ns: u64, timestamp_ns: u64, scale: f64, speed: f64) {
+        (self.from_ns, self.rate, self.scale) = (from_ns, scale * speed, scale);
+        for lane in &mut self.lanes {
+            let elapsed = ticks(timestamp_ns, lane.setup.clock_rate) as u32;
+            lane.anchor = lane.setup.timestamp.wrapping_add(elapsed);
+        }
+    }
+
+    /// Begins to send.
+    pub fn start(&mut self, now_ns: u64) {
+        let first_ns = self.first_ns().unwrap_or(self.from_ns as i64);
+        self.schedule = Some(Schedule::new(now_ns, first_ns, self.rate));
+    }
+
+    /// Stops, and has what was begun sent to its end now. What has not been sent stays.
+    pub fn stop(&mut self) {
+        self.schedule = None;
+        self.lanes.iter_mut().for_each(Lane::hurry);
+    }
+
+    /// Where it is; `None` unless it is being sent.
+    pub fn position_ns(&self, now_ns: u64) -> Option<u64> {
+        self.schedule.map(|schedule| schedule.position_ns(now_ns).max(0) as u64)
+    }
+
+    /// Makes the packets that are due by now: [`Stream::bursts`]. Without `has_room` new samples are left out, whole, and
+    /// pictures from there to the next that needs no others.
+    pub fn advance(&mut self, now_ns: u64, has_room: bool) -> Next {
+        let Some(schedule) = self.schedule else { return Next::Buffer };
+        self.lanes.iter_mut().for_each(|lane| lane.go_on(now_ns));
+        loop {
+            let Some(buffer) = &self.drained else {
+                match self.ready.pop_front() {
+                    Some(buffer) => self.drain(buffer, now_ns),
+                    None if self.has_last => return Next::End,
+                    None => {
+                        self.is_starved = true;
+                        return Next::Buffer;
+                    }
+                }
+                continue;
+            };
+            let Some(sample) = buffer.samples().get(self.next_sample) else {
+                if !self.is_drained() {
+                    return self.wait_to_swap(&schedule, now_ns);
+                }
+                self.release_drained();
+                continue;
+            };
+            let due_ns = self.schedule.unwrap_or(schedule).due_ns(sample.decode_ns);
+            if due_ns > now_ns {
+                return Next::At(self.lanes_due_ns().min(due_ns));
+            }
+            self.packetise_next(now_ns, due_ns, has_room);
+        }
+    }
+
+    /// What to wait for while the last packets of a buffer are sent.
+    fn wait_to_swap(&mut self, schedule: &Schedule, now_ns: u64) -> Next {
+        let after = self.ready.front().and_then(|buffer| buffer.samples().first());
+        let after_ns = after.map(|sample| schedule.due_ns(sample.decode_ns));
+        match (after_ns, self.lanes_due_ns()) {
+            // Only now, and not before its time, may another buffer's sample hurry what is left of this one.
+            (Some(after_ns), _) if after_ns <= now_ns => {
+                self.lanes.iter_mut().for_each(Lane::hurry);
+                Next::At(now_ns)
+            }
+            (Some(after_ns), paced_ns) => Next::At(after_ns.min(paced_ns)),
+            (None, u64::MAX) if self.has_last => Next::End,
+            (None, u64::MAX) => {
+                self.is_starved = true;
+                Next::Buffer
+            }
+            (None, paced_ns) => Next::At(paced_ns),
+        }
+    }
+
+    /// Takes another buffer into use.
+    fn drain(&mut self, buffer: Buffer, now_ns: u64) {
+        let first_ns = buffer.samples().first().map(|sample| sample.decode_ns);
+        if let (Some(schedule), Some(first_ns)) = (&mut self.schedule, first_ns) {
+            let late_ns = now_ns.saturating_sub(schedule.due_ns(first_ns));
+            if std::mem::take(&mut self.is_starved) && late_ns >= STALL_NS_MIN {
+                self.counts.stalls += 1;
+                self.counts.stalled_ns += late_ns;
+            }
+            if late_ns > CATCH_UP_NS_MAX {
+                schedule.delay(late_ns);
+            }
+        }
+        self.drained = Some(buffer);
+        self.next_sample = 0;
+        self.lanes.iter_mut().for_each(|lane| lane.bundled = 0);
+    }
+
+    fn packetise_next(&mut self, now_ns: u64, due_ns: u64, has_room: bool) {
+        let Some(buffer) = &self.drained else { return };
+        let held = buffer.samples()[self.next_sample];
+        let later = &buffer.samples()[self.next_sample + 1..];
+        self.next_sample += 1;
+        let Some(lane) = self.lanes.get_mut(usize::from(held.lane)) else { return };
+        if lane.is_released || self.next_sample <= lane.bundled {
+            return;
+        }
+        if !has_room || (lane.waits_for_sync && !held.is_sync) {
+            lane.waits_for_sync = lane.setup.is_video;
+            self.counts.dropped += 1;
+            return;
+        }
+        lane.waits_for_sync = false;
+        lane.hurry();
+        if let Some(after) = later.iter().find(|one| one.lane == held.lane) {
+            let interval_ns = after.decode_ns.saturating_sub(held.decode_ns).max(0) as f64 / self.rate;
+            lane.interval_ns = interval_ns as u64;
+        }
+        let from = ticks(self.from_ns, lane.setup.clock_rate) as u32;
+        let timestamp = |held: &Held| {
+            // What is presented before the position has a timestamp before.
+            let since = held.ticks.wrapping_sub(from) as i32;
+            let since = if self.scale == 1.0 { since } else { (f64::from(since) / self.scale) as i32 };
+            lane.anchor.wrapping_add(since as u32)
+        };
+        let sample = |held: &Held| Sample { at: held.at(), timestamp: timestamp(held) };
+        self.samples.push(sample(&held));
+        if lane.setup.is_bundled {
+            let end_ns = held.decode_ns.saturating_add(BUNDLE_NS_MAX);
+            let close = later.iter().take_while(|one| one.decode_ns < end_ns).enumerate();
+            for (distance, one) in close.filter(|(_, one)| one.lane == held.lane).take(BUNDLE_MAX - 1) {
+                self.samples.push(sample(one));
+                lane.bundled = self.next_sample + distance + 1;
+            }
+        }
+        let before = lane.packets.len();
+        if let Err(error) = lane.packetiser.packetise(buffer.bytes(), &self.samples, &mut lane.packets) {
+            self.counts.damaged += 1;
+            self.complaint = Some(error);
+        }
+        self.samples.clear();
+        lane.plan(before, now_ns, due_ns);
+    }
+
+    fn lanes_due_ns(&self) -> u64 {
+        let due_ns = self.lanes.iter().filter_map(|lane| lane.paced.map(|(due_ns, _)| due_ns));
+        due_ns.min().unwrap_or(u64::MAX)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.sent == lane.packets.len())
+    }
+
+    fn release_drained(&mut self) {
+        self.lanes.iter_mut().for_each(Lane::clear);
+        self.spare = self.drained.take().or(self.spare.take());
+    }
+
+    /// What is to be sent now.
+    pub fn bursts(&self) -> impl Iterator<Item = Burst<'_>> {
+        let buffer = self.drained.as_ref().map_or(&[][..], Buffer::bytes);
+        self.lanes.iter().enumerate().filter_map(move |(number, lane)| {
+            let packets = &lane.packets[lane.sent..lane.until];
+            (!packets.is_empty()).then_some(Burst { lane: number, packets, buffer })
+        })
+    }
+
+    /// That has been sent.
+    pub fn has_sent(&mut self, now_ns: u64, lateness: &mut Lateness) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.sent < lane.until) {
+            let packets = &lane.packets[lane.sent..lane.until];
+            let bytes: usize = packets.iter().map(Packet::bytes).sum();
+            lateness.note(now_ns.saturating_sub(lane.due_ns));
+            self.counts.packets += packets.len() as u64;
+            self.counts.bytes += bytes as u64;
+            // Both wrap around.
+            lane.packet_count = lane.packet_count.wrapping_add(packets.len() as u32);
+            let payload_bytes = bytes - packets.len() * RTP_HEADER_BYTES;
+            lane.payload_bytes = lane.payload_bytes.wrapping_add(payload_bytes as u32);
+            lane.sent = lane.until;
+            if lane.sent == lane.packets.len() {
+                lane.clear();
+            }
+        }
+        let is_exhausted =
+            self.drained.as_ref().is_some_and(|buffer| self.next_sample >= buffer.samples().len());
+        if is_exhausted && self.is_drained() {
+            self.release_drained();
+        }
+    }
+
+    /// What sender reports say now, by lane; nothing unless it is being sent.
+    pub fn reports(&self, now_ns: u64, unix_ns: u64) -> impl Iterator<Item = (usize, Sent)> {
+        let lanes = self.lanes.iter().enumerate().filter(|(_, lane)| !lane.is_released);
+        self.schedule.into_iter().flat_map(move |schedule| {
+            lanes.clone().map(move |(number, lane)| {
+                let rate = (f64::from(lane.setup.clock_rate) * self.rate / self.scale).round() as u32;
+                let clock = schedule.clock(self.from_ns, lane.anchor, rate, now_ns, unix_ns);
+                let sent = Sent {
+                    ssrc: lane.setup.ssrc,
+                    unix_ns,
+                    timestamp: clock.timestamp_at(unix_ns),
+                    packets: lane.packet_count,
+                    payload_bytes: lane.payload_bytes,
+                };
+                (number, sent)
+            })
+        })
+    }
+}
+
+impl Lane {
+    fn new(setup: Setup) -> Lane {
+        let Setup { format, payload_type, ssrc, sequence, packet_bytes_max, .. } = setup;
+        Lane {
+            packetiser: Packetiser::new(format, payload_type, ssrc, sequence, packet_bytes_max),
+            anchor: setup.timestamp,
+            packets: Vec::new(),
+            sent: 0,
+            until: 0,
+            paced: None,
+            due_ns: 0,
+            interval_ns: 0,
+            waits_for_sync: false,
+            bundled: 0,
+            is_released: false,
+            packet_count: 0,
+            payload_bytes: 0,
+            setup,
+        }
+    }
+
+    /// How it is sent.
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// Whether nothing more of it is sent.
+    pub fn is_released(&self) -> bool {
+        self.is_released
+    }
+
+    /// The number of its next packet.
+    pub fn next_sequence(&self) -> u16 {
+        self.packetiser.next_sequence()
+    }
+
+    /// The timestamp at the position that is played from.
+    pub fn anchor(&self) -> u32 {
+        self.anchor
+    }
+
+    fn clear(&mut self) {
+        self.packets.clear();
+        (self.sent, self.until, self.paced) = (0, 0, None);
+    }
+
+    /// Has all that was made go now.
+    fn hurry(&mut self) {
+        if self.until < self.packets.len() {
+            if self.sent == self.until {
+                self.due_ns = self.paced.map_or(self.due_ns, |(due_ns, _)| due_ns);
+            }
+            (self.until, self.paced) = (self.packets.len(), None);
+        }
+    }
+
+    /// What to do with the packets of a new sample.
+    fn plan(&mut self, before: usize, now_ns: u64, due_ns: u64) {
+        if self.sent == self.until {
+            self.due_ns = due_ns;
+        }
+        self.until = self.packets.len();
+        if !self.setup.is_paced || !self.setup.is_video {
+            return;
+        }
+        let pacing = pacing(self.packets.len() - before, self.interval_ns);
+        if before + pacing.packets < self.packets.len() {
+            self.until = before + pacing.packets;
+            self.paced = Some((due_ns + pacing.gap_ns, pacing));
+            self.go_on(now_ns);
+        }
+    }
+
+    /// Has those parts of a picture go whose time has come.
+    fn go_on(&mut self, now_ns: u64) {
+        while let Some((due_ns, pacing)) = self.paced
+            && due_ns <= now_ns
+        {
+            if self.sent == self.until {
+                self.due_ns = due_ns;
+            }
+            self.until = self.packets.len().min(self.until + pacing.packets);
+            let is_more = self.until < self.packets.len();
+            self.paced = is_more.then_some((due_ns + pacing.gap_ns, pacing));
+        }
+    }
+}

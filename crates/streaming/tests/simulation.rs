@@ -1,0 +1,270 @@
+//! Streams and disks in simulated time.
+
+use std::collections::BTreeMap;
+
+use forebay_rtsp::packetise::{Format, Framing, Packet};
+use forebay_streaming::buffer::{Buffer, Scratch};
+use forebay_streaming::lateness::Lateness;
+use forebay_streaming::program::Planned;
+use forebay_streaming::stream::{Next, Setup, Stream};
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1000 * MS;
+/// How long films are.
+const SECONDS: u64 = 4;
+
+/// Pictures of 25 a second, every 25th of which is large and needs no others; sound in between.
+fn film(seconds: u64, picture_bytes: u64) -> Vec<Planned> {
+    let mut at = 0;
+    let mut samples = Vec::new();
+    for number in 0..25 * seconds {
+        let is_sync = number % 25 == 0;
+        let bytes = if is_sync { 5 * picture_bytes } else { picture_bytes };
+        for (lane, bytes, rate) in [(0, bytes, 90_000), (1, 200, 48_000)] {
+            samples.push(Planned {
+                file: 0,
+                lane,
+                at: at..at + bytes,
+                decode_ns: (number * 40 * MS) as i64,
+                ticks: (number * rate / 25) as u32,
+                is_sync: is_sync || lane == 1,
+            });
+            at += bytes;
+        }
+    }
+    samples
+}
+
+/// Gives a buffer pictures of one NAL unit.
+fn write(buffer: &mut Buffer) {
+    let units: Vec<_> = buffer.samples().iter().filter(|one| one.lane == 0).map(|one| one.at()).collect();
+    let mut content: BTreeMap<usize, [u8; 5]> = BTreeMap::new();
+    for unit in units {
+        let [a, b, c, d] = (unit.len() as u32 - 4).to_be_bytes();
+        content.insert(unit.start, [a, b, c, d, 0x65]);
+    }
+    let mut at = 0;
+    for (_, _, target) in buffer.targets() {
+        for (start, bytes) in content.range(at..at + target.len()) {
+            target[start - at..start - at + 5].copy_from_slice(bytes);
+        }
+        at += target.len();
+    }
+}
+
+fn setup(track: usize, is_paced: bool) -> Setup {
+    let is_video = track == 0;
+    Setup {
+        track,
+        format: if is_video { Format::H264(Framing::Lengths(4)) } else { Format::Opus },
+        payload_type: 96 + track as u8,
+        clock_rate: if is_video { 90_000 } else { 48_000 },
+        ssrc: track as u32,
+        sequence: 65_530,
+        timestamp: u32::MAX - 10,
+        packet_bytes_max: 1400,
+        is_video,
+        is_paced,
+        is_bundled: false,
+    }
+}
+
+/// What is to be simulated.
+struct Case {
+    streams: usize,
+    buffers: usize,
+    buffer_bytes: usize,
+    /// What a read takes; one is made after the other.
+    read_ns: fn(usize) -> u64,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+struct Outcome {
+    lateness: Lateness,
+    stalls: u64,
+    /// Time and number of packets of each burst of the first stream's pictures.
+    bursts: Vec<(u64, usize)>,
+}
+
+/// Plays films to their end, from one disk.
+fn simulate(case: &Case) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut streams: Vec<_> = (0..case.streams)
+        .map(|_| {
+            let mut stream = Stream::new(case.buffers);
+            stream.add_lane(setup(0, true));
+            stream.add_lane(setup(1, true));
+            (stream, film(SECONDS, 4_000).into_iter().peekable(), false)
+        })
+        .collect();
+    // What the disk does, by when it is done; it is free from `disk_ns` on.
+    let mut reads: BTreeMap<(u64, usize), Buffer> = BTreeMap::new();
+    let (mut disk_ns, mut count) = (0, 0);
+    // What is to be looked at when.
+    let mut due: BTreeMap<(u64, usize), ()> = (0..case.streams).map(|number| ((0, number), ())).collect();
+    while let Some(now_ns) =
+        due.keys().next().map(|key| key.0).into_iter().chain(reads.keys().next().map(|key| key.0)).min()
+    {
+        while let Some(entry) = reads.first_entry().filter(|entry| entry.key().0 <= now_ns) {
+            let ((_, number), buffer) = entry.remove_entry();
+            streams[number].0.put_filled(buffer);
+            due.insert((now_ns, number), ());
+        }
+        while let Some(entry) = due.first_entry().filter(|entry| entry.key().0 <= now_ns) {
+            let ((_, number), ()) = entry.remove_entry();
+            let (stream, program, has_started) = &mut streams[number];
+            if !*has_started && stream.is_ready() {
+                *has_started = true;
+                // As clients come: one after the other.
+                stream.cue(0, 0, 1.0, 1.0);
+                stream.start(now_ns + number as u64 * 50 * MS);
+            }
+            if *has_started {
+                let next = stream.advance(now_ns, true);
+                let pictures = stream.bursts().filter(|burst| burst.lane == 0 && number == 0);
+                outcome.bursts.extend(pictures.map(|burst| (now_ns, burst.packets.len())));
+                stream.has_sent(now_ns, &mut outcome.lateness);
+                if let Next::At(ns) = next {
+                    due.insert((ns.max(now_ns + 1), number), ());
+                }
+            }
+            if let Some(mut buffer) = stream.take_empty() {
+                buffer.gather(program, case.buffer_bytes, &mut Scratch::default());
+                write(&mut buffer);
+                count += 1;
+                disk_ns = disk_ns.max(now_ns) + (case.read_ns)(count);
+                reads.insert((disk_ns, number), buffer);
+            }
+        }
+    }
+    outcome.stalls = streams.iter().map(|(stream, ..)| stream.counts().stalls).sum();
+    outcome
+}
+
+/// A disk with a slow read among twenty.
+fn slow_disk(number: usize) -> u64 {
+    if number.is_multiple_of(20) { 150 * MS } else { 8 * MS }
+}
+
+#[test]
+fn two_buffers_hide_a_disk_that_one_buffer_shows() {
+    let of = |buffers| simulate(&Case { streams: 8, buffers, buffer_bytes: 64 << 10, read_ns: slow_disk });
+    let (one, two) = (of(1), of(2));
+    assert!(one.stalls >= 2, "{one:?}");
+    assert_eq!((two.stalls, two.lateness.max_ns()), (0, 0), "{two:?}");
+    assert!(one.lateness.max_ns() >= 100 * MS, "{one:?}");
+}
+
+/// Of the same size each, so in twice the memory: in the same memory a disk that takes its time by the read serves more
+/// streams from one large buffer than from two small ones.
+#[test]
+fn more_streams_fit_on_a_disk_with_two_buffers_of_the_same_size() {
+    let most = |buffers| {
+        (1..).map(|number| 10 * number).find(|streams| {
+            let case = Case { streams: *streams, buffers, buffer_bytes: 64 << 10, read_ns: slow_disk };
+            simulate(&case).lateness.max_ns() > 20 * MS
+        })
+    };
+    let (one, two) = (most(1), most(2));
+    assert!(two >= one.map(|one| 2 * one), "{one:?} {two:?}");
+}
+
+#[test]
+fn a_large_picture_is_spread_over_half_of_its_time() {
+    let outcome = simulate(&Case { streams: 1, buffers: 2, buffer_bytes: 256 << 10, read_ns: |_| MS });
+    // The first picture has 15 packets, which are two parts; the next comes after 40 ms.
+    let [first, second, third, ..] = outcome.bursts.as_slice() else { panic!("{outcome:?}") };
+    assert_eq!((first.1, second.1), (8, 7));
+    assert_eq!(second.0 - first.0, 10 * MS);
+    assert_eq!(third.0 - first.0, 40 * MS);
+    assert_eq!(outcome.bursts.iter().map(|burst| burst.1).sum::<usize>(), SECONDS as usize * (15 + 24 * 3));
+}
+
+/// One stream with all of a film in one buffer.
+fn filled(seconds: u64) -> Stream {
+    let mut stream = Stream::new(2);
+    stream.add_lane(setup(0, false));
+    stream.add_lane(setup(1, false));
+    let mut buffer = stream.take_empty().expect("one is wanted");
+    buffer.gather(&mut film(seconds, 4_000).into_iter().peekable(), 1 << 24, &mut Scratch::default());
+    write(&mut buffer);
+    stream.put_filled(buffer);
+    stream.cue(0, 0, 1.0, 1.0);
+    stream.start(0);
+    stream
+}
+
+/// The pictures that a stream sends at a time.
+fn pictures(stream: &mut Stream, now_ns: u64, has_room: bool) -> Vec<Packet> {
+    stream.advance(now_ns, has_room);
+    let packets = stream.bursts().filter(|burst| burst.lane == 0).flat_map(|burst| burst.packets.to_vec());
+    let packets = packets.collect();
+    stream.has_sent(now_ns, &mut Lateness::default());
+    packets
+}
+
+#[test]
+fn a_slow_client_loses_whole_pictures_up_to_one_that_needs_no_others() {
+    let mut stream = filled(3);
+    let mut sequences = Vec::new();
+    let mut sent = Vec::new();
+    for number in 0..75 {
+        // There is no room for the sixth to the tenth.
+        let packets = pictures(&mut stream, number * 40 * MS, !(5..10).contains(&number));
+        assert_eq!(packets.last().is_some_and(Packet::is_marked), !packets.is_empty());
+        sent.extend((!packets.is_empty()).then_some(number));
+        sequences
+            .extend(packets.iter().map(|packet| u16::from_be_bytes([packet.head()[2], packet.head()[3]])));
+    }
+    let expected: Vec<u64> = (0..5).chain(25..75).collect();
+    assert_eq!(sent, expected);
+    assert!(sequences.windows(2).all(|two| two[1] == two[0].wrapping_add(1)));
+    // Five times sound, and twenty pictures.
+    assert_eq!(stream.counts().dropped, 25);
+}
+
+#[test]
+fn a_stream_that_was_stopped_goes_on_where_it_was() {
+    let mut stream = filled(2);
+    let first: usize = (0..10).map(|number| pictures(&mut stream, number * 40 * MS, true).len()).sum();
+    stream.stop();
+    assert!(pictures(&mut stream, 5 * SECOND, true).is_empty());
+    let position_ns = 400 * MS;
+    stream.cue(position_ns, 5 * SECOND, 1.0, 1.0);
+    stream.start(5 * SECOND);
+    let packets = pictures(&mut stream, 5 * SECOND, true);
+    let timestamp = u32::from_be_bytes(packets[0].head()[4..8].try_into().expect("four bytes"));
+    assert_eq!(timestamp, (u32::MAX - 10).wrapping_add(5 * 90_000));
+    let rest: usize =
+        (1..40).map(|number| pictures(&mut stream, 5 * SECOND + number * 40 * MS, true).len()).sum();
+    assert_eq!(first + packets.len() + rest, 2 * (15 + 24 * 3));
+}
+
+#[test]
+fn a_stall_of_seconds_is_not_made_up_for_by_a_flood() {
+    let mut stream = Stream::new(1);
+    stream.add_lane(setup(0, false));
+    let pictures_only = film(10, 4_000).into_iter().filter(|one| one.lane == 0);
+    let mut program = pictures_only.peekable();
+    let mut fill = |stream: &mut Stream| {
+        let mut buffer = stream.take_empty().expect("one is wanted");
+        buffer.gather(&mut program, 100 << 10, &mut Scratch::default());
+        write(&mut buffer);
+        stream.put_filled(buffer);
+    };
+    fill(&mut stream);
+    stream.cue(0, 0, 1.0, 1.0);
+    stream.start(0);
+    let mut now_ns = 0;
+    while stream.level() > 0 {
+        pictures(&mut stream, now_ns, true);
+        now_ns += 10 * MS;
+    }
+    now_ns += 7 * SECOND;
+    fill(&mut stream);
+    let marks = |packets: &[Packet]| packets.iter().filter(|packet| packet.is_marked()).count();
+    assert_eq!(marks(&pictures(&mut stream, now_ns, true)), 1);
+    assert_eq!(stream.counts().stalls, 1);
+    assert!(stream.counts().stalled_ns > 6 * SECOND);
+}
