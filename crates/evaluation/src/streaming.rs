@@ -32,6 +32,7 @@ use media::{Clip, Media, Shelf};
 use search::Search;
 use trial::{Load, Run, Stage};
 
+pub(crate) use ceilings::packets_of_frame;
 pub use disturbance::Disturbance;
 pub use servers::Subject;
 

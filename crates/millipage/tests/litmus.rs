@@ -21,6 +21,7 @@ use std::{
 
 use chance::{Deadline, Dice, long};
 use forebay_millipage::{Granularity, Host, Options, Placement, Row, in_process};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// An access to a variable; all variables are 0 at first.
 #[derive(Clone, Copy, Debug)]
@@ -118,14 +119,17 @@ fn perform(ops: &[Op], rows: &[Row<u64>; 2], round: u64, dice: &mut Dice) -> Vec
     seen
 }
 
-/// Rounds between which hosts and variables stay the same.
-const BATCH: u64 = 500;
+/// Rounds between which hosts and variables stay the same, and how often there are others: each host that there was keeps a few
+/// descriptors for as long as the process lives.
+fn rounds_and_batches() -> (u64, u64) {
+    if long() { (4_000, 88) } else { (500, 2) }
+}
 
 /// Programs run one after the other: more threads than processors are no race.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Runs a program [`BATCH`] times, each thread on one of `hosts` in turn. All outcomes that came.
-fn run(program: Program, lie: Lie, hosts: usize, seed: u64) -> BTreeSet<Outcome> {
+/// Runs a program so many `rounds`, each thread on one of `hosts` in turn. All outcomes that came.
+fn run(program: Program, lie: Lie, hosts: usize, seed: u64, rounds: u64) -> BTreeSet<Outcome> {
     let granularity = if lie == Lie::OnePage { Granularity::Page } else { Granularity::Fine };
     let chunk = if lie == Lie::Together { 2 } else { 1 };
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +157,7 @@ fn run(program: Program, lie: Lie, hosts: usize, seed: u64) -> BTreeSet<Outcome>
             meeting.meet(2 * round as usize);
             seen
         };
-        (1..=BATCH).map(&mut round).collect()
+        (1..=rounds).map(&mut round).collect()
     };
     let seen: Vec<Vec<Vec<u64>>> = thread::scope(|scope| {
         let places: Vec<_> = hosts.iter().map(|host| scope.spawn(|| place(host))).collect();
@@ -162,12 +166,14 @@ fn run(program: Program, lie: Lie, hosts: usize, seed: u64) -> BTreeSet<Outcome>
         let threads: Vec<_> = threads.map(|(thread, rows)| scope.spawn(move || act(thread, rows))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    (0..BATCH as usize).map(|round| seen.iter().map(|thread| thread[round].clone()).collect()).collect()
+    (0..rounds as usize).map(|round| seen.iter().map(|thread| thread[round].clone()).collect()).collect()
 }
 
 /// None comes but those that are allowed; and of these at least so many, or the program was no race.
 fn only_allowed_outcomes(program: Program, at_least: usize) {
-    let batches = if long() { 700 } else { 2 };
+    let (rounds, batches) = rounds_and_batches();
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let allowed = allowed(program);
     let mut all = BTreeSet::new();
     // On a busy machine threads may take turns for long.
@@ -176,7 +182,7 @@ fn only_allowed_outcomes(program: Program, at_least: usize) {
             break;
         }
         for lie in [Lie::Apart, Lie::Together, Lie::OnePage] {
-            let came = run(program, lie, program.len(), batch);
+            let came = run(program, lie, program.len(), batch, rounds);
             let forbidden: Vec<_> = came.difference(&allowed).collect();
             assert!(forbidden.is_empty(), "{program:?}, {lie:?}: {forbidden:?}");
             all.extend(came);
@@ -222,6 +228,6 @@ fn writes_of_both_variables_are_in_one_order() {
 fn a_load_that_overtakes_a_store_is_caught() {
     const OVERTAKEN: Program = &[&[Read(1), Write(0, 1)], &[Read(0), Write(1, 1)]];
     let allowed = allowed(STORE_BUFFERING);
-    let caught = (1..=100).any(|seed| !run(OVERTAKEN, Lie::Apart, 2, seed).is_subset(&allowed));
+    let caught = (1..=100).any(|seed| !run(OVERTAKEN, Lie::Apart, 2, seed, 500).is_subset(&allowed));
     assert!(caught, "no store was overtaken by a load");
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use forebay_experiments::{Load, Server, WebServer};
+use forebay_experiments::{Load, RtspServer, Server, WebServer};
 use forebay_meter::{Row, Tier, median};
 
 use super::{Cell, Outcome};
 use crate::prediction::{Observed, Prediction, Way, predictions};
+use crate::streaming::packets_of_frame;
 use crate::table::render;
 
 impl Cell {
@@ -21,7 +22,10 @@ impl Cell {
         Some(Observed {
             bytes: self.median("throughput")? * 1e6 / 8.0 / transactions_s,
             us: each("cpu_time").filter(|seconds| *seconds > 0.0)? * 1e6,
-            together: 1.0,
+            together: match self.trial.load {
+                Load::Media { bits_per_second, .. } => packets_of_frame(bits_per_second as f64).0 as f64,
+                _ => 1.0,
+            },
             transactions_s,
             clients_us: median(&clients.collect::<Vec<_>>()),
             counts: [
@@ -50,6 +54,9 @@ impl Outcome {
                     Some(Way::DocumentsAtOnce)
                 }
                 Load::Documents { .. } => Some(Way::Documents),
+                Load::Media { .. } if cell.trial.server == Server::Rtsp(RtspServer::Forebay) => {
+                    Some(Way::Segments)
+                }
                 Load::Media { .. } => Some(Way::Datagrams),
                 Load::Address { .. } | Load::Messages { .. } | Load::Command { .. } => None,
             };

@@ -13,6 +13,8 @@ use crate::{
 };
 
 const LEFT: f64 = 84.0;
+/// For the half of the last column's number that is beyond it.
+const RIGHT: f64 = 20.0;
 const CELL_HEIGHT: f64 = 20.0;
 const AXIS: f64 = 56.0;
 /// Shade of the least value; that of the largest is 1.
@@ -29,7 +31,7 @@ pub(super) fn draw(
     let shades = Scale::of_points(all.iter().copied(), false);
     let (columns, rows) =
         (distinct(cells.iter().map(|cell| cell.place.0)), distinct(cells.iter().map(|cell| cell.place.1)));
-    let width = (WIDTH - LEFT) / columns.len().max(1) as f64;
+    let width = (WIDTH - LEFT - RIGHT) / columns.len().max(1) as f64;
     let floor = top + 8.0 + rows.len() as f64 * CELL_HEIGHT;
     let place = |values: &[f64], value: f64| values.partition_point(|one| *one < value) as f64;
     let cell = |cell: &Cell| {
@@ -70,7 +72,7 @@ pub(super) fn draw(
             (text((LEFT + (number as f64 + 0.5) * width, floor + 15.0), "middle", "tick", &label))
         }
         (text_upwards((12.0, (top + 8.0 + floor) / 2.0), &up.name))
-        (text((LEFT + (WIDTH - LEFT) / 2.0, floor + 31.0), "middle", "tick", &along.name))
+        (text((LEFT + (WIDTH - LEFT - RIGHT) / 2.0, floor + 31.0), "middle", "tick", &along.name))
         (text((LEFT, floor + 47.0), "start", "tick", &range))
     };
     (floor + AXIS, drawn)
