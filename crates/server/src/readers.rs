@@ -217,9 +217,6 @@ impl<'a> Reader<'a> {
             if now_ns - self.held_ns > HELD_NS_MAX {
                 self.hand_over();
             }
-            // Packets are due at a time, and buffers before one: who sends does not wait for the end of a turn where there
-            // is one processor for both.
-            thread::yield_now();
         }
     }
 
