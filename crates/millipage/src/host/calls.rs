@@ -33,11 +33,15 @@ impl Calls {
         }
     }
 
+    /// A call has begun: whether soon after the last one, however long either of them waits.
+    pub fn note_begin(&self) {
+        let since_ns = self.now_ns().saturating_sub(self.ended_ns.load(Relaxed));
+        self.is_dense.store(since_ns < GAP.as_nanos() as u64, SeqCst);
+    }
+
     /// A call has ended.
     pub fn note_end(&self) {
-        let now_ns = self.now_ns();
-        let before_ns = self.ended_ns.swap(now_ns, Relaxed);
-        self.is_dense.store(now_ns.saturating_sub(before_ns) < GAP.as_nanos() as u64, SeqCst);
+        self.ended_ns.store(self.now_ns(), Relaxed);
     }
 
     /// Whether the progress thread looks by itself whether there was a next one.

@@ -512,6 +512,7 @@ impl Shared {
     /// Waits for the end of a call, and does what there is to do meanwhile.
     fn wait(&self, wait: &Wait, call: &str) -> Result<(), Error> {
         let ended = wait.ended().unwrap_or_else(|| {
+            self.calls.note_begin();
             self.polling.fetch_add(1, SeqCst);
             let ended = self.wait_meanwhile(wait);
             self.polling.fetch_sub(1, SeqCst);
