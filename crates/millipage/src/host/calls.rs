@@ -5,11 +5,11 @@ use std::{
         AtomicBool, AtomicU64,
         Ordering::{Relaxed, SeqCst},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-/// Within this time the next call is made where calls follow each other, and is waited for.
-const GAP: Duration = Duration::from_micros(50);
+/// Within this time, in nanoseconds, the next call is made where calls follow each other, and is waited for.
+const GAP_NS: u32 = 50_000;
 
 /// The calls of a host's threads in which they looked for messages.
 #[derive(Debug)]
@@ -35,13 +35,21 @@ impl Calls {
 
     /// A call has begun: whether soon after the last one, however long either of them waits.
     pub fn note_begin(&self) {
-        let since_ns = self.now_ns().saturating_sub(self.ended_ns.load(Relaxed));
-        self.is_dense.store(since_ns < GAP.as_nanos() as u64, SeqCst);
+        self.begin_at(self.now_ns());
+    }
+
+    fn begin_at(&self, now_ns: u64) {
+        let is_dense = self.since_last_ns(now_ns) < GAP_NS.into();
+        self.is_dense.store(is_dense, SeqCst);
     }
 
     /// A call has ended.
     pub fn note_end(&self) {
-        self.ended_ns.store(self.now_ns(), Relaxed);
+        self.end_at(self.now_ns());
+    }
+
+    fn end_at(&self, now_ns: u64) {
+        self.ended_ns.store(now_ns, Relaxed);
     }
 
     /// Whether the progress thread looks by itself whether there was a next one.
@@ -51,14 +59,63 @@ impl Calls {
 
     /// For how many nanoseconds the progress thread is to wait for the next one, if it is.
     pub fn await_next(&self) -> Option<u32> {
-        let since_ns = self.now_ns().saturating_sub(self.ended_ns.load(Relaxed));
-        let gap_ns = GAP.as_nanos() as u64;
-        let is_due = self.is_dense.load(SeqCst) && since_ns < gap_ns;
+        self.await_at(self.now_ns())
+    }
+
+    fn await_at(&self, now_ns: u64) -> Option<u32> {
+        let is_due = self.is_dense.load(SeqCst) && self.since_last_ns(now_ns) < GAP_NS.into();
         self.are_awaited.store(is_due, SeqCst);
-        is_due.then_some(gap_ns as u32)
+        is_due.then_some(GAP_NS)
+    }
+
+    fn since_last_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.ended_ns.load(Relaxed))
     }
 
     fn now_ns(&self) -> u64 {
         self.begun.elapsed().as_nanos() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG_NS: u64 = 100 * GAP_NS as u64;
+    const SHORT_NS: u64 = GAP_NS as u64 / 10;
+
+    #[test]
+    fn a_call_that_waits_long_does_not_make_the_next_one_unexpected() {
+        let calls = Calls::new();
+        let mut now_ns = LONG_NS;
+        for wait_ns in [SHORT_NS, LONG_NS, LONG_NS] {
+            calls.end_at(now_ns);
+            now_ns += SHORT_NS;
+            calls.begin_at(now_ns);
+            now_ns += wait_ns;
+        }
+        calls.end_at(now_ns);
+        assert_eq!(calls.await_at(now_ns + SHORT_NS), Some(GAP_NS));
+        assert!(calls.are_awaited());
+    }
+
+    #[test]
+    fn nobody_waits_for_calls_that_are_far_between() {
+        let calls = Calls::new();
+        calls.end_at(LONG_NS);
+        calls.begin_at(2 * LONG_NS);
+        calls.end_at(2 * LONG_NS + SHORT_NS);
+        assert_eq!(calls.await_at(2 * LONG_NS + 2 * SHORT_NS), None);
+        assert!(!calls.are_awaited());
+    }
+
+    #[test]
+    fn the_wait_for_a_next_call_has_an_end() {
+        let calls = Calls::new();
+        calls.end_at(LONG_NS);
+        calls.begin_at(LONG_NS + SHORT_NS);
+        calls.end_at(LONG_NS + 2 * SHORT_NS);
+        assert_eq!(calls.await_at(LONG_NS + 2 * SHORT_NS + u64::from(GAP_NS)), None);
+        assert!(!calls.are_awaited());
     }
 }
