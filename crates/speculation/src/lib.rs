@@ -12,6 +12,7 @@ extern crate std;
 pub mod channel;
 pub mod checkpoint;
 pub mod control;
+pub mod copies;
 pub mod credit;
 pub mod inflight;
 pub mod log;

@@ -20,6 +20,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{prctl, sys, ticks};
 use forebay_speculation::channel::{GO, HOLD, Header, LEASES_SOME, Off, Slot};
+use forebay_speculation::copies::Faults;
 use forebay_speculation::inflight::InflightLimit;
 use forebay_speculation::program::{self, ProgramRecord};
 use forebay_speculation::resync::Policy;
@@ -334,9 +335,16 @@ fn dismiss() {
     spawn::wait_for_end(slot);
 }
 
+/// Page faults so far.
 #[inline(never)]
-fn page_reclaims() -> u64 {
-    usage().ru_minflt as u64
+fn page_faults(private: &Private) -> Faults {
+    let usage = usage();
+    Faults {
+        minor: usage.ru_minflt as u64,
+        major: usage.ru_majflt as u64,
+        pages: private.anonymous_pages,
+        ticks: ticks().saturating_sub(private.started),
+    }
 }
 
 #[inline(always)]

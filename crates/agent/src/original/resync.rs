@@ -5,10 +5,11 @@ use core::sync::atomic::Ordering::{self, Relaxed};
 use forebay_sigsafe::ticks;
 use forebay_speculation::channel::{LEASES_SOME, Off};
 use forebay_speculation::checkpoint::first_price;
+use forebay_speculation::copies::Faults;
 
 use super::verdict::{is_lost, memory_ends};
 use super::{
-    BUSY, LIVE, OWNER, PROBES, PROCESS, count_off, locks_files, page_reclaims, private, process_id,
+    BUSY, LIVE, OWNER, PROBES, PROCESS, count_off, locks_files, page_faults, private, process_id,
     repair_or_judge, size, turn_off,
 };
 use crate::entry::Call;
@@ -18,11 +19,9 @@ use crate::{attention, session, trace};
 /// How things stood when the original was last forked.
 #[derive(Clone, Copy)]
 pub struct Forked {
-    pub reclaims: u64,
-    pub anonymous_pages: u64,
-    pub at: u64,
-    /// Hints used.
-    pub used: u64,
+    pub faults: Faults,
+    /// Hints for data.
+    pub hinted: u64,
     /// Speculators that had ended because they took too much memory.
     pub memory_ends: u64,
 }
@@ -30,7 +29,7 @@ pub struct Forked {
 impl Forked {
     /// Never.
     pub const fn new() -> Self {
-        Self { reclaims: 0, anonymous_pages: 0, at: 0, used: 0, memory_ends: 0 }
+        Self { faults: Faults { minor: 0, major: 0, pages: 0, ticks: 0 }, hinted: 0, memory_ends: 0 }
     }
 }
 
@@ -94,12 +93,9 @@ pub fn spawn(in_flight: bool) -> Option<Spawned> {
     if !private.policy.armed(now) || !private.policy.dares(now) {
         return None;
     }
-    let used = slot.counters.hints_used.load(Relaxed);
     private.forked = Forked {
-        reclaims: page_reclaims(),
-        anonymous_pages: private.anonymous_pages,
-        at: ticks(),
-        used,
+        faults: page_faults(private),
+        hinted: slot.counters.hints_data.load(Relaxed),
         memory_ends: memory_ends(slot),
     };
     private.stops = session::header()?.stops.load(Relaxed);

@@ -4,11 +4,12 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_sigsafe::ticks;
 use forebay_speculation::channel::{End, LOG_ENTRIES, LOGS, Slot};
+use forebay_speculation::copies;
 use forebay_speculation::credit::Credit;
 use forebay_speculation::log::Consumer;
 use forebay_speculation::site;
 
-use super::{Forked, LIVE, Private, page_reclaims, size};
+use super::{LIVE, Private, page_faults, size};
 use crate::{session, speculator, trace};
 
 /// Stalls in a row that a live speculator may fail to predict.
@@ -59,6 +60,7 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
     trace::tell(b"judged: used, late, wrong", &[private.used, private.late, wrong]);
     trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
+    let _ = size::weigh(private, size::WEIGHED_AGAIN_US);
     let copies = copied_pages(slot, private);
     trace::tell(b"copied pages", &[copies]);
     let theirs = slot.counters.speculator_pages.load(Relaxed);
@@ -121,15 +123,9 @@ pub fn copied_too_much(slot: &Slot, private: &mut Private) -> bool {
         && !credit.covers_copies(copied_pages(slot, private))
 }
 
-/// Pages that the original copied because of the last fork: its reclaims since then, less what it had before in the same
-/// time or what it has grown by, and less the pages that hints had brought.
+/// Pages that the original copied because of the last fork.
 #[inline(never)]
 fn copied_pages(slot: &Slot, private: &Private) -> u64 {
-    let Forked { reclaims, anonymous_pages, at: forked, used, .. } = private.forked;
-    let brought = slot.counters.hints_used.load(Relaxed).saturating_sub(used);
-    let since = page_reclaims().saturating_sub(reclaims).saturating_sub(brought);
-    let (before, after) = (forked.saturating_sub(private.started), ticks().saturating_sub(forked));
-    let usual = u128::from(reclaims) * u128::from(after) / u128::from(before.max(1));
-    let grown = private.anonymous_pages.saturating_sub(anonymous_pages);
-    since.saturating_sub(u64::try_from(usual).unwrap_or(u64::MAX).max(grown))
+    let hinted = slot.counters.hints_data.load(Relaxed).saturating_sub(private.forked.hinted);
+    copies::copied(&private.forked.faults, &page_faults(private), hinted)
 }

@@ -1,0 +1,102 @@
+//! How many pages a process has copied at their first write since it was forked, which the kernel does not say.
+//!
+//! # Model
+//!
+//! A copy is a page fault that did not wait, a *minor* one, as is the first touch of a page, and that of a page which the
+//! kernel read ahead beside one that was waited for, or which was hinted. What is left of the minor faults since the fork
+//! when those are taken away are copies:
+//!
+//! ```text
+//!     copies = minor - hinted - growth - ahead * major - churn * time
+//! ```
+//!
+//! `ahead` and `churn` are what was seen before the fork, when nothing was copied: minor faults beyond those that made the
+//! memory what it is, of which up to 7 for each major one are taken to be read ahead, and the others to be memory that the
+//! program gives back and takes again all the time.
+
+/// Pages that the kernel reads ahead at most when one is waited for (`page-cluster` 3).
+const AHEAD_MAX: u64 = 7;
+
+/// Page faults of a process so far, and what it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Those that did not wait.
+    pub minor: u64,
+    /// Those that did.
+    pub major: u64,
+    /// Pages of its own, in memory or swapped out.
+    pub pages: u64,
+    /// Ticks since it began.
+    pub ticks: u64,
+}
+
+/// Pages copied between `fork` and `now`, while the process came to so many that were `hinted`.
+#[must_use]
+pub fn copied(fork: &Faults, now: &Faults, hinted: u64) -> u64 {
+    let again = fork.minor.saturating_sub(fork.pages);
+    let ahead = again.min(fork.major.saturating_mul(AHEAD_MAX));
+    let others = hinted
+        .saturating_add(now.pages.saturating_sub(fork.pages))
+        .saturating_add(part(ahead, now.major.saturating_sub(fork.major), fork.major))
+        .saturating_add(part(again - ahead, now.ticks.saturating_sub(fork.ticks), fork.ticks));
+    now.minor.saturating_sub(fork.minor).saturating_sub(others)
+}
+
+/// `of * by / to`
+fn part(of: u64, by: u64, to: u64) -> u64 {
+    let part = (u128::from(of) * u128::from(by)).checked_div(u128::from(to)).unwrap_or(0);
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that has touched all of its memory, and waits a lot.
+    const FORK: Faults = Faults { minor: 10_000, major: 100, pages: 10_000, ticks: 1_000 };
+
+    fn later(minor: u64, major: u64, pages: u64) -> Faults {
+        Faults {
+            minor: FORK.minor + minor,
+            major: FORK.major + major,
+            pages: FORK.pages + pages,
+            ticks: 2 * FORK.ticks,
+        }
+    }
+
+    #[test]
+    fn first_touches_long_ago_hide_no_copies() {
+        assert_eq!(copied(&FORK, &later(3_000, 0, 0), 0), 3_000);
+    }
+
+    #[test]
+    fn growth_and_pages_hinted_are_no_copies() {
+        assert_eq!(copied(&FORK, &later(3_000, 0, 2_000), 300), 700);
+        assert_eq!(copied(&FORK, &later(3_000, 0, 3_000), 300), 0);
+    }
+
+    #[test]
+    fn pages_read_ahead_are_no_copies_as_far_as_they_were_before() {
+        let sequential = Faults { minor: 10_700, ..FORK };
+        let scattered = Faults { minor: 10_100, ..FORK };
+        let after = |fork: &Faults| Faults { minor: fork.minor + 500, major: fork.major + 50, ..*fork };
+        assert_eq!(copied(&sequential, &after(&sequential), 0), 150);
+        assert_eq!(copied(&scattered, &after(&scattered), 0), 450);
+    }
+
+    #[test]
+    fn memory_given_back_and_taken_again_is_no_copy() {
+        let fork = Faults { minor: 15_000, major: 0, ..FORK };
+        let now = Faults { minor: 20_000, ticks: 2 * fork.ticks, ..fork };
+        assert_eq!(copied(&fork, &now, 0), 0);
+        assert_eq!(copied(&fork, &Faults { minor: 20_400, ..now }, 0), 400);
+    }
+
+    #[test]
+    fn a_process_without_a_past_is_no_trouble() {
+        assert_eq!(copied(&Faults::default(), &FORK, 0), 0);
+        let most = Faults { minor: u64::MAX, major: u64::MAX, pages: u64::MAX, ticks: u64::MAX };
+        assert_eq!(copied(&Faults::default(), &most, u64::MAX), 0);
+        assert_eq!(copied(&most, &FORK, 0), 0);
+    }
+}
