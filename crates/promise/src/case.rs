@@ -21,6 +21,8 @@ const TRIES: u32 = 5;
 const CHECKPOINT_US_MIN: &str = "FOREBAY_CHECKPOINT_US_MIN";
 /// What a fork of no use is taken to cost where memory is short: here nobody shall be too careful.
 const RISK_STALLS: &str = "FOREBAY_RISK_STALLS";
+/// How many times as long a command may take where tests beside it wait for the same slow disk.
+const SLOW_DISK_FACTOR: u64 = 6;
 
 /// Ends an observer that was started before a run: gets the outcome, says what it saw.
 pub type Finish = Box<dyn FnOnce(&mut Outcome) -> String>;
@@ -249,7 +251,7 @@ impl Case {
             env: &env,
             cwd: scratch.path(),
             aside: aside.path(),
-            seconds: self.seconds,
+            seconds: self.seconds * if scratch::disk().is_some() { SLOW_DISK_FACTOR } else { 1 },
         }
         .run(side);
         take_stamps(&mut outcome);
