@@ -142,17 +142,18 @@ impl Cell {
             "Mbit/s",
             self.published_mbit_s,
         );
-        let told = sides.into_iter().filter_map(|(case, terms)| Some((case, terms?)));
-        let told = told.flat_map(|(case, terms)| {
-            let row = |metric: &str, unit: &str, value| {
-                Row::once(self.application.name, &case, metric, unit, value)
-            };
-            let mut rows = vec![row("throughput", "Mbit/s", terms.throughput_mbit_s())];
-            rows.extend(terms.iter().map(|(term, us)| row(&format!("time/{}", term.name()), "us", us)));
-            rows
-        });
-        std::iter::once(published).chain(told).collect()
+        let sides = sides.into_iter().filter_map(|(case, terms)| Some((case, terms?)));
+        let sides = sides.flat_map(|(case, terms)| told(self.application.name, &case, &terms));
+        std::iter::once(published).chain(sides).collect()
     }
+}
+
+/// What a model says of an application, as rows of results.
+fn told(application: &str, case: &str, terms: &Terms) -> Vec<Row> {
+    let row = |metric: &str, unit: &str, value| Row::once(application, case, metric, unit, value);
+    let throughput = row("throughput", "Mbit/s", terms.throughput_mbit_s());
+    let times = terms.iter().map(|(term, us)| row(&format!("time/{}", term.name()), "us", us));
+    std::iter::once(throughput).chain(times).collect()
 }
 
 /// Columns of a what-if: its throughput, how much more that is, and what limits it.

@@ -7,7 +7,7 @@ use forebay_model::{
     published::{APPLICATIONS, Application, FORWARDING, HTTP},
 };
 
-use super::{WhatIf, compared, limit, mbit_s};
+use super::{WhatIf, compared, limit, mbit_s, told};
 use crate::host::quantity;
 use crate::table::render;
 
@@ -157,13 +157,7 @@ impl Cell {
             ("what-if", self.what_if.as_ref()),
         ];
         let sides = sides.into_iter().filter_map(|(side, terms)| Some((format!("this host/{side}"), terms?)));
-        let rows = sides.flat_map(|(case, terms)| {
-            let row = |metric: &str, unit: &str, value| Row::once(name, &case, metric, unit, value);
-            let throughput = row("throughput", "Mbit/s", terms.throughput_mbit_s());
-            let times = terms.iter().map(|(term, us)| row(&format!("time/{}", term.name()), "us", us));
-            std::iter::once(throughput).chain(times).collect::<Vec<_>>()
-        });
-        rows.collect()
+        sides.flat_map(|(case, terms)| told(name, &case, terms)).collect()
     }
 }
 
