@@ -2,56 +2,12 @@
 
 mod support;
 
-use std::sync::Arc;
-
-use forebay_media::index::SAMPLES_MAX;
 use forebay_media::{Error, Media};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use support::{Folder, H264, H265};
-
-/// What all these files may take together, at the most: they have less than 100 kB each.
-const MEMORY_BYTES_MAX: u64 = 256 << 20;
-
-fn files(folder: &Folder) -> Vec<(&'static str, Vec<u8>)> {
-    let mp4 = folder.encode(&format!("{H264} -c:a aac -t 1"), "late.mp4");
-    let sources = [
-        ("fragmented.mp4", "-c copy -movflags +frag_keyframe+empty_moov+default_base_moof"),
-        ("early.mp4", "-c copy -movflags +faststart"),
-        ("a.mov", "-c copy"),
-        ("a.mkv", "-c copy"),
-        ("a.ts", "-c copy"),
-        ("a.h264", "-c copy -bsf:v h264_mp4toannexb"),
-        ("a.aac", "-map 0:a -c copy"),
-        ("a.mp3", "-map 0:a -c:a libmp3lame"),
-    ];
-    let made = sources.iter().map(|(name, options)| (*name, folder.convert(&mp4, options, name)));
-    let mut files: Vec<_> = made.collect();
-    files.push(("late.mp4", mp4.clone()));
-    files.push(("a.h265", folder.encode(&format!("{H265} -an -t 1"), "a.h265")));
-    files.into_iter().map(|(name, path)| (name, std::fs::read(path).expect("a file"))).collect()
-}
-
-/// Opens a file and plays it from the beginning and from the middle. Returns how many samples there are.
-fn play(file: &Vec<u8>) -> Result<u64, Error> {
-    let media = Arc::new(Media::read(file)?);
-    let tracks: Vec<_> = (0..media.tracks().len()).collect();
-    let position_ns = media.seek(&tracks, media.duration_ns() / 2);
-    for sample in media.plan(&tracks, 0).chain(media.plan(&tracks, position_ns)) {
-        assert!(sample.at.start <= sample.at.end && sample.at.end <= file.len() as u64, "{sample:?}");
-    }
-    let count = media.tracks().iter().map(|track| track.index().count()).sum();
-    assert!(count <= SAMPLES_MAX);
-    Ok(count)
-}
-
-/// The most memory that this process has had.
-fn peak_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("a status");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
-}
+use support::Folder;
+use support::hostile::{MEMORY_BYTES_MAX, files, fragment, peak_bytes, play, table};
 
 #[test]
 fn files_that_were_cut_off() {
@@ -105,9 +61,7 @@ fn files_that_somebody_changed() {
             let end = file.len().min(at + bytes.len());
             file[at..end].copy_from_slice(&bytes[..end - at]);
         }
-        if let Err(error) = play(&file) {
-            prop_assert!(!error.to_string().is_empty());
-        }
+        let _ = play(&file);
         Ok(())
     });
     result.unwrap_or_else(|error| panic!("{error}"));
@@ -129,24 +83,6 @@ fn boxes_in_boxes_in_boxes() {
 
 #[test]
 fn tables_without_end() {
-    // A table of four thousand million samples of one byte each, in two hundred bytes.
-    let make = |name: &[u8; 4], content: &[u8]| {
-        [&(content.len() as u32 + 8).to_be_bytes()[..], name, content].concat()
-    };
-    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
-    let mp3 = make(b".mp3", &[0; 28]);
-    let table = [
-        make(b"stsd", &[words(&[0, 1]), mp3].concat()),
-        make(b"stsz", &words(&[0, 1, u32::MAX])),
-        make(b"stts", &words(&[0, 1, u32::MAX, 1])),
-        make(b"stsc", &words(&[0, 1, 1, u32::MAX, 1])),
-        make(b"stco", &words(&[0, 1, 0])),
-    ];
-    let media = [
-        make(b"mdhd", &words(&[0, 0, 0, 1000, 0, 0])),
-        make(b"hdlr", &[&words(&[0, 0])[..], b"soun", &[0; 13]].concat()),
-        make(b"minf", &make(b"stbl", &table.concat())),
-    ];
-    let movie = make(b"moov", &make(b"trak", &make(b"mdia", &media.concat())));
-    assert!(matches!(Media::read(&movie), Err(Error::Truncated { .. })));
+    assert!(matches!(Media::read(&table(u32::MAX, 1)), Err(Error::Truncated { .. })));
+    assert!(matches!(Media::read(&fragment(u32::MAX)), Err(Error::TooLarge { .. })));
 }

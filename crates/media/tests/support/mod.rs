@@ -1,6 +1,8 @@
 //! Files that ffmpeg makes, and what ffprobe says of them.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+pub mod hostile;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,0 +1,485 @@
+//! Reads mutated media files of each kind for some seconds, and says how many.
+//!
+//! ```sh
+//! cargo run --release -p forebay-media --example fuzz -- SECONDS [SEED]
+//! cargo run --release -p forebay-media --example fuzz -- FILE
+//! ```
+//!
+//! An input lies in the temporary folder while it is read. One that makes something panic or abort, that is too much for
+//! memory or takes too long stays there and ends the run; the seed that is printed makes it again, and a `FILE` is only read.
+#![forbid(unsafe_code)]
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use memchr::memmem;
+use proptest::prelude::Rng;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+
+use support::hostile::{MEMORY_BYTES_MAX, files, fragment, peak_bytes, play};
+use support::{Folder, H264, H265};
+
+/// Reading takes a few milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Of an input. The longest one to begin with has less.
+const INPUT_BYTES_MAX: usize = 300_000;
+
+/// Of a block, what is changed most: tables of few entries, headers, parameter sets.
+const HEAD_BYTES: usize = 48;
+
+/// How many mutants of a kind are kept that were accepted.
+const ACCEPTED_MAX: usize = 64;
+
+/// Those with more take a second each, and so would what is made of them.
+const ACCEPTED_SAMPLES_MAX: u64 = 100_000;
+
+/// How many inputs have been begun.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some(first) = arguments.first() else {
+        eprintln!("usage: fuzz SECONDS [SEED], or fuzz FILE");
+        std::process::exit(2);
+    };
+    let Ok(seconds) = first.parse() else {
+        let file = std::fs::read(first).unwrap_or_else(|error| panic!("{first}: {error}"));
+        return println!("{:?}, {} bytes of memory", play(&file), peak_bytes());
+    };
+    let by_clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64);
+    let seed = arguments.get(1).and_then(|seed| seed.parse().ok()).unwrap_or_else(by_clock);
+    let input_at = std::env::temp_dir().join(format!("forebay-media-fuzz-{}", std::process::id()));
+    println!("seed {seed}; the input that is read lies in {}", input_at.display());
+
+    let Some(mut targets) = targets() else { return };
+    let mut chance = Chance::new(seed);
+    watch(input_at.clone());
+    let end = Instant::now() + Duration::from_secs(seconds);
+    while Instant::now() < end {
+        for target in &mut targets {
+            let input = target.input(&mut chance);
+            BEGUN.fetch_add(1, Ordering::Relaxed);
+            if let Err(failure) = target.read(input, &input_at, &mut chance) {
+                give_up(&failure, &input_at);
+            }
+        }
+    }
+    let _ = std::fs::remove_file(&input_at);
+    for Target { kind, inputs, played, slowest, .. } in targets {
+        println!("{kind:?}: {inputs} inputs, {played} of them played, the slowest in {slowest:.0?}");
+    }
+    println!("{} MiB of memory at most", peak_bytes() >> 20);
+}
+
+/// Ends the run when an input takes too long.
+fn watch(input_at: PathBuf) {
+    std::thread::spawn(move || {
+        let mut before = 0;
+        loop {
+            std::thread::sleep(PATIENCE);
+            let begun = BEGUN.load(Ordering::Relaxed);
+            if begun == before && begun > 0 {
+                give_up(&format!("reading takes longer than {PATIENCE:?}"), &input_at);
+            }
+            before = begun;
+        }
+    });
+}
+
+fn give_up(failure: &str, input_at: &Path) -> ! {
+    println!("input {}: {failure}. It lies in {}", BEGUN.load(Ordering::Relaxed), input_at.display());
+    std::process::exit(1);
+}
+
+/// A kind of file, and what has come of it.
+struct Target {
+    kind: Kind,
+    corpus: Vec<Vec<u8>>,
+    accepted: Vec<Vec<u8>>,
+    inputs: u64,
+    played: u64,
+    slowest: Duration,
+}
+
+/// `None` where there is no ffmpeg.
+fn targets() -> Option<Vec<Target>> {
+    let folder = Folder::new("fuzz")?;
+    let mut all = files(&folder);
+    // Of samples without bytes a small file can have any number.
+    all.push(("fragment.mp4", fragment(1 << 12)));
+    // What readers have code for and `files` has not: fragments with offsets of their own, clusters without a length, sound
+    // alone, fields, other codecs, tags.
+    let x264 = |more| format!("{H264} -an -t 1 {more}");
+    let more = [
+        ("old.mp4", format!("{H264} -c:a aac -t 1 -movflags +frag_keyframe+separate_moof")),
+        ("h265.mp4", format!("{H265} -c:a libopus -t 1")),
+        ("mp3.mov", "-vn -c:a libmp3lame -t 1".to_owned()),
+        ("live.mkv", format!("{H264} -c:a aac -t 1 -live 1 -fflags +bitexact")),
+        ("h265.mkv", format!("{H265} -c:a libopus -t 1 -fflags +bitexact")),
+        ("mp3.mkv", "-vn -c:a libmp3lame -t 1 -fflags +bitexact".to_owned()),
+        ("sound.ts", "-vn -c:a aac -t 1".to_owned()),
+        ("baseline.h264", x264("-bf 0")),
+        ("interlaced.h264", x264("-flags +ildct+ilme -preset veryfast")),
+        ("tagged.aac", "-vn -c:a aac -t 1 -write_id3v2 1".to_owned()),
+        ("layer2.mp2", "-vn -c:a mp2 -t 1".to_owned()),
+    ];
+    for (name, options) in more {
+        let path = folder.encode(&options, name);
+        all.push((name, std::fs::read(path).expect("a file")));
+    }
+    let kinds = Kind::ALL.iter().map(|&kind| Target {
+        kind,
+        corpus: all.iter().filter(|(name, _)| kind.has(name)).map(|(_, file)| file.clone()).collect(),
+        accepted: Vec::new(),
+        inputs: 0,
+        played: 0,
+        slowest: Duration::ZERO,
+    });
+    Some(kinds.collect())
+}
+
+impl Target {
+    fn input(&self, chance: &mut Chance) -> Vec<u8> {
+        let from =
+            if chance.is_one_of(3) && !self.accepted.is_empty() { &self.accepted } else { &self.corpus };
+        let mut input = from[chance.below(from.len())].clone();
+        for _ in 0..1 + chance.length(8) {
+            let other = &self.corpus[chance.below(self.corpus.len())];
+            chance.mutate(self.kind, &mut input, other);
+            input.truncate(INPUT_BYTES_MAX);
+        }
+        input
+    }
+
+    fn read(&mut self, input: Vec<u8>, input_at: &Path, chance: &mut Chance) -> Result<(), String> {
+        std::fs::write(input_at, &input).expect("the temporary folder has room");
+        let begun = Instant::now();
+        let result = catch_unwind(AssertUnwindSafe(|| play(&input)));
+        self.slowest = self.slowest.max(begun.elapsed());
+        self.inputs += 1;
+        let result = result.map_err(|_| format!("a reader of {:?} does not stand", self.kind))?;
+        let peak_bytes = peak_bytes();
+        if peak_bytes > MEMORY_BYTES_MAX {
+            return Err(format!("{peak_bytes} bytes of memory for {:?}", self.kind));
+        }
+        if let Ok(samples) = result {
+            self.played += 1;
+            if samples > ACCEPTED_SAMPLES_MAX {
+                return Ok(());
+            }
+            if self.accepted.len() < ACCEPTED_MAX {
+                self.accepted.push(input);
+            } else if chance.is_one_of(16) {
+                self.accepted[chance.below(ACCEPTED_MAX)] = input;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Mp4,
+    Matroska,
+    Transport,
+    H264,
+    H265,
+    Adts,
+    MpegAudio,
+}
+
+/// A part of a file: a box, an element, a packet, a NAL unit, a frame.
+#[derive(Clone, Debug)]
+struct Block {
+    start: usize,
+    /// Where it tells how long it is, if it does.
+    size: Option<Range<usize>>,
+    content: usize,
+    end: usize,
+}
+
+impl Kind {
+    const ALL: [Kind; 7] =
+        [Kind::Mp4, Kind::Matroska, Kind::Transport, Kind::H264, Kind::H265, Kind::Adts, Kind::MpegAudio];
+
+    fn has(self, name: &str) -> bool {
+        let endings: &[&str] = match self {
+            Kind::Mp4 => &["mp4", "mov"],
+            Kind::Matroska => &["mkv"],
+            Kind::Transport => &["ts"],
+            Kind::H264 => &["h264"],
+            Kind::H265 => &["h265"],
+            Kind::Adts => &["aac"],
+            Kind::MpegAudio => &["mp2", "mp3"],
+        };
+        name.rsplit_once('.').is_some_and(|(_, ending)| endings.contains(&ending))
+    }
+
+    /// All that can be found of a file, outer ones before those in them.
+    fn blocks(self, file: &[u8]) -> Vec<Block> {
+        const PACKET_BYTES: usize = 188;
+        let mut blocks = Vec::new();
+        match self {
+            Kind::Mp4 => boxes(file, 0..file.len(), &mut blocks),
+            Kind::Matroska => elements(file, 0..file.len(), &mut blocks),
+            Kind::Transport => between((0..file.len()).step_by(PACKET_BYTES), 4, file.len(), &mut blocks),
+            Kind::H264 | Kind::H265 => {
+                between(memmem::find_iter(file, &[0, 0, 1]), 3, file.len(), &mut blocks);
+            }
+            Kind::Adts | Kind::MpegAudio => {
+                let least = if self == Kind::Adts { 0xF0 } else { 0xE0 };
+                let marks = file.windows(2).enumerate().filter(|(_, two)| two[0] == 0xFF && two[1] >= least);
+                between(marks.map(|(at, _)| at), 0, file.len(), &mut blocks);
+            }
+        }
+        blocks
+    }
+
+    fn write_size(self, file: &mut [u8], at: Range<usize>, size: u64) {
+        let mark = 1 << (7 * at.len());
+        let size = if self == Kind::Matroska { size & (mark - 1) | mark } else { size };
+        write_number(file, at, size);
+    }
+}
+
+fn boxes(file: &[u8], within: Range<usize>, blocks: &mut Vec<Block>) {
+    let mut at = within.start;
+    while let Some(header) = file[..within.end].get(at..at + 8) {
+        let bytes = read_number(&header[..4]) as usize;
+        let is_name = header[4..].iter().all(|byte| (b' '..=b'z').contains(byte));
+        if !is_name || !(8..=within.end - at).contains(&bytes) {
+            return;
+        }
+        let block = Block { start: at, size: Some(at..at + 4), content: at + 8, end: at + bytes };
+        blocks.push(block.clone());
+        // There are boxes in it at once, or after what descriptions, sound and pictures have before them.
+        for before in [0, 8, 28, 78] {
+            boxes(file, (block.content + before).min(block.end)..block.end, blocks);
+        }
+        at = block.end;
+    }
+}
+
+fn elements(file: &[u8], within: Range<usize>, blocks: &mut Vec<Block>) {
+    // EBML, segment, information, tracks, cluster, and what has several fields in these.
+    const OUTER: [u64; 9] =
+        [0x1A45_DFA3, 0x1853_8067, 0x1549_A966, 0x1654_AE6B, 0x1F43_B675, 0xA0, 0xAE, 0xE0, 0xE1];
+    let length = |at: usize| file[..within.end].get(at).map(|byte| byte.leading_zeros() as usize + 1);
+    let mut at = within.start;
+    while let Some(id_bytes) = length(at)
+        && let Some(size_bytes) = length(at + id_bytes).filter(|bytes| *bytes <= 8)
+        && let content = at + id_bytes + size_bytes
+        && content <= within.end
+    {
+        let size_at = at + id_bytes..content;
+        let mask = (1 << (7 * size_bytes)) - 1;
+        let size = read_number(&file[size_at.clone()]) & mask;
+        let end =
+            if size == mask { within.end } else { within.end.min(content.saturating_add(size as usize)) };
+        blocks.push(Block { start: at, size: Some(size_at), content, end });
+        if OUTER.contains(&read_number(&file[at..at + id_bytes])) {
+            elements(file, content..end, blocks);
+        }
+        at = end;
+    }
+}
+
+/// What is before the first of `marks`, and blocks that begin at each of them and end at the next.
+fn between(marks: impl Iterator<Item = usize>, header_bytes: usize, end: usize, blocks: &mut Vec<Block>) {
+    let mut marks: Vec<usize> = [0].into_iter().chain(marks).chain([end]).collect();
+    marks.dedup();
+    blocks.extend(marks.windows(2).map(|two| Block {
+        start: two[0],
+        size: None,
+        content: two[1].min(two[0] + header_bytes),
+        end: two[1],
+    }));
+}
+
+fn read_number(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+fn write_number(file: &mut [u8], at: Range<usize>, number: u64) {
+    let bytes = at.len();
+    file[at].copy_from_slice(&number.to_be_bytes()[8 - bytes..]);
+}
+
+/// Chance that a seed makes again.
+struct Chance(TestRng);
+
+impl Chance {
+    fn new(seed: u64) -> Chance {
+        let bytes = [seed.to_le_bytes(), [0xF0; 8]].concat();
+        Chance(TestRng::from_seed(RngAlgorithm::XorShift, &bytes))
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.0.random_range(0..end)
+    }
+
+    fn is_one_of(&mut self, count: usize) -> bool {
+        self.below(count) == 0
+    }
+
+    /// Small ones as often as large ones.
+    fn length(&mut self, max: usize) -> usize {
+        let bits = self.below(usize::BITS as usize - max.leading_zeros() as usize + 1);
+        self.below(1 << bits).min(max)
+    }
+
+    /// A place in the file: mostly at the beginning of a block, where it says what it is.
+    fn place(&mut self, file: &[u8], blocks: &[Block]) -> usize {
+        let place = if blocks.is_empty() || self.is_one_of(8) {
+            self.below(file.len())
+        } else {
+            let block = &blocks[self.below(blocks.len())];
+            let from = if self.is_one_of(4) { block.start } else { block.content };
+            let bytes = block.end - from;
+            from + if self.is_one_of(2) { self.length(bytes) } else { self.below(bytes.min(HEAD_BYTES) + 1) }
+        };
+        place.min(file.len() - 1)
+    }
+
+    /// What may be the limit of something, for a field of the file with what it has and what comes after it.
+    fn number(&mut self, file: &[u8], at: &Range<usize>) -> u64 {
+        let max = u64::MAX >> (64 - 8 * at.len());
+        let (old, file_bytes) = (read_number(&file[at.clone()]), file.len() as u64);
+        let next = file.get(at.end..at.end + at.len()).map_or(0, read_number);
+        let number = match self.below(20) {
+            small @ 0..4 => small as u64,
+            4 => max,
+            5 => max - 1,
+            6 => max >> 1,
+            7 => (max >> 1) + 1,
+            8 => file_bytes,
+            9 => file_bytes - at.start as u64,
+            10 => file_bytes.wrapping_sub(old),
+            11 => old.wrapping_add(1),
+            12 => old.wrapping_sub(1),
+            13 => old << 1,
+            14 => old.wrapping_add(next),
+            15 => next,
+            16 => 1 << self.below(8 * at.len()),
+            17 => (1 << self.below(8 * at.len())) - 1,
+            18 => old.wrapping_neg(),
+            _ => self.0.random(),
+        };
+        number & max
+    }
+
+    /// One change of many sorts.
+    fn mutate(&mut self, kind: Kind, file: &mut Vec<u8>, other: &[u8]) {
+        if file.is_empty() {
+            file.extend(other);
+        }
+        let blocks = kind.blocks(file);
+        let at = self.place(file, &blocks);
+        match self.below(16) {
+            0..3 => file[at] ^= 1 << self.below(8),
+            3..7 => {
+                let bytes = [1, 2, 4, 8][self.below(4)];
+                let at = at..file.len().min(at + bytes);
+                let number = self.number(file, &at);
+                write_number(file, at, number);
+            }
+            7 => {
+                let end = file.len().min(at + 1 + self.length(64));
+                self.0.fill(&mut file[at..end]);
+            }
+            8 if self.is_one_of(4) => file.truncate(at),
+            8 => {
+                let end = at + self.length(file.len() - at);
+                self.replace(kind, file, &blocks, at..end, &[]);
+            }
+            9 => {
+                let end = at + self.length(file.len() - at);
+                let again = self.again(&file[at..end]);
+                self.replace(kind, file, &blocks, end..end, &again);
+            }
+            10 => {
+                let from = self.place(other, &kind.blocks(other));
+                file.truncate(at);
+                file.extend(&other[from..]);
+            }
+            11..16 if !blocks.is_empty() => self.mutate_block(kind, file, &blocks, other),
+            _ => {}
+        }
+    }
+
+    /// Puts a block elsewhere, or another one in its place, or changes how long it says it is.
+    fn mutate_block(&mut self, kind: Kind, file: &mut Vec<u8>, blocks: &[Block], other: &[u8]) {
+        let block = blocks[self.below(blocks.len())].clone();
+        let second = blocks[self.below(blocks.len())].clone();
+        let (span, second_span) = (block.start..block.end, second.start..second.end);
+        let content = file[span.clone()].to_vec();
+        match self.below(8) {
+            0 => self.replace(kind, file, blocks, span, &[]),
+            1 => {
+                let again = self.again(&content);
+                self.replace(kind, file, blocks, block.end..block.end, &again);
+            }
+            2 => self.replace(kind, file, blocks, second.start..second.start, &content),
+            // The later one first, so that the other stays where it is.
+            3 if span.end <= second_span.start || second_span.end <= span.start => {
+                let second_content = file[second_span.clone()].to_vec();
+                let mut both = [(span, second_content), (second_span, content)];
+                both.sort_by_key(|(span, _)| span.start);
+                let [(first, before), (last, after)] = both;
+                self.replace(kind, file, blocks, last, &after);
+                self.replace(kind, file, blocks, first, &before);
+            }
+            4 => {
+                let others = kind.blocks(other);
+                if let Some(one) = others.get(self.below(others.len().max(1))) {
+                    self.replace(kind, file, blocks, span, &other[one.start..one.end]);
+                }
+            }
+            // Another's header: a name, or a type.
+            5 => {
+                let header = file[second.start..second.content].to_vec();
+                self.replace(kind, file, blocks, block.start..block.content, &header);
+            }
+            6 if kind == Kind::Mp4 => {
+                let size = (block.end - block.start) as u64 + 8;
+                let size =
+                    if self.is_one_of(2) { size } else { self.number(file, &(block.start..block.content)) };
+                write_number(file, block.start..block.start + 4, 1);
+                self.replace(kind, file, blocks, block.content..block.content, &size.to_be_bytes());
+            }
+            _ => {
+                if let Some(at) = block.size {
+                    let size = self.number(file, &at);
+                    kind.write_size(file, at, size);
+                }
+            }
+        }
+    }
+
+    /// The same a few times, or very often.
+    fn again(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let most = INPUT_BYTES_MAX / bytes.len().max(1);
+        bytes.repeat(1 + self.length(most.max(1)))
+    }
+
+    /// Puts other bytes in the place of some, and mostly tells the blocks around them.
+    fn replace(&mut self, kind: Kind, file: &mut Vec<u8>, blocks: &[Block], span: Range<usize>, with: &[u8]) {
+        if !self.is_one_of(4) {
+            let around = blocks.iter().filter(|one| one.content <= span.start && span.end <= one.end);
+            for block in around {
+                if let Some(at) = block.size.clone() {
+                    let size = read_number(&file[at.clone()]).wrapping_add(with.len() as u64);
+                    kind.write_size(file, at, size.wrapping_sub(span.len() as u64));
+                }
+            }
+        }
+        file.splice(span, with.iter().copied());
+    }
+}
