@@ -1,8 +1,8 @@
 //! Reads mutated media files of each kind for some seconds, and says how many.
 //!
 //! ```sh
-//! cargo run --release -p forebay-media --example fuzz -- SECONDS [SEED]
-//! cargo run --release -p forebay-media --example fuzz -- FILE
+//! cargo run --release -p forebay-media --example fuzz_files -- SECONDS [SEED]
+//! cargo run --release -p forebay-media --example fuzz_files -- FILE
 //! ```
 //!
 //! An input lies in the temporary folder while it is read. One that makes something panic or abort, that is too much for
@@ -46,7 +46,7 @@ static BEGUN: AtomicU64 = AtomicU64::new(0);
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some(first) = arguments.first() else {
-        eprintln!("usage: fuzz SECONDS [SEED], or fuzz FILE");
+        eprintln!("usage: fuzz_files SECONDS [SEED], or fuzz_files FILE");
         std::process::exit(2);
     };
     let Ok(seconds) = first.parse() else {
