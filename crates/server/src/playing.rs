@@ -23,7 +23,7 @@ use crate::session::{Cue, Key, Session, Wire};
 /// The fastest motion that is shown, and sent.
 const SCALE_MAX: f64 = 64.0;
 const SPEED_MAX: f64 = 16.0;
-/// From this scale on, pictures are shown that need no others only.
+/// From this scale on, pictures are shown that need no others only. What has no pictures is played no faster.
 const SYNC_ONLY_SCALE: f64 = 2.0;
 /// What the first buffer after a seek lasts, in parts of a second.
 const FIRST_PARTS: u64 = 4;
@@ -236,8 +236,6 @@ impl Serving {
 
     /// Gets ready what is to be played, and answers when it is.
     fn cue(&mut self, place: usize, question: QuestionId, part: Part) {
-        let scale = if part.scale > 0.0 { part.scale.clamp(1.0 / SCALE_MAX, SCALE_MAX) } else { 1.0 };
-
         let life = self.next_life();
         let session = &mut self.sessions[place];
         // From here on in positions of the program, not of the client.
@@ -246,6 +244,12 @@ impl Serving {
         let until_ns = part.until_ns.filter(|_| part.scale > 0.0).map(in_program);
         let are_others = session.stream.drop_released();
         let tracks: Vec<usize> = session.stream.lanes().iter().map(|lane| lane.setup().track).collect();
+        let media = &session.opened.reel.items()[0];
+        let has_pictures =
+            tracks.iter().any(|track| media.tracks().get(*track).is_some_and(|track| is_video(&track.codec)));
+        // Where there are no pictures to choose from, all is sent, however fast.
+        let scale_max = if has_pictures { SCALE_MAX } else { SYNC_ONLY_SCALE };
+        let scale = if part.scale > 0.0 { part.scale.clamp(1.0 / SCALE_MAX, scale_max) } else { 1.0 };
         let are_others = are_others || session.program_tracks != tracks;
         let goes_on =
             part.from_ns.is_none() && part.until_ns.is_none() && !are_others && session.scale == scale;
@@ -255,8 +259,8 @@ impl Serving {
                 let wanted_ns = asked_ns.or(session.stopped_ns).unwrap_or(session.opened.origin_ns);
                 let reel = &session.opened.reel;
                 let from_ns = reel.seek(&tracks, wanted_ns);
-                let choice =
-                    Choice { tracks: tracks.clone(), until_ns, is_sync_only: scale >= SYNC_ONLY_SCALE };
+                let is_sync_only = has_pictures && scale >= SYNC_ONLY_SCALE;
+                let choice = Choice { tracks: tracks.clone(), until_ns, is_sync_only };
                 session.stream.empty();
                 session.program = Some(Box::new(reel.program(choice, from_ns).peekable()));
                 session.program_tracks = tracks;
@@ -266,7 +270,11 @@ impl Serving {
             }
         };
         (session.bye_ns, session.stopped_ns) = (None, Some(from_ns));
-        session.cue = Some(Cue { question, from_ns, speed: part.speed.clamp(1.0 / SPEED_MAX, SPEED_MAX) });
+        let cue = Cue { question, from_ns, speed: part.speed.clamp(1.0 / SPEED_MAX, SPEED_MAX) };
+        // Nobody waits for an earlier one any more: its connection is gone.
+        if let Some(earlier) = session.cue.replace(cue) {
+            self.askers.remove(&earlier.question);
+        }
         self.charge(place);
         self.want_buffer(place);
         self.answer_cue(place);
@@ -416,6 +424,10 @@ impl Serving {
         self.send_goodbyes(place);
         let session = self.sessions.remove(place);
         self.ended.add(session.stream.counts());
+        // A client that went away before its PLAY was answered gets no answer.
+        if let Some(cue) = session.cue {
+            self.askers.remove(&cue.question);
+        }
         if let Some(share) = session.share {
             self.budget.leave(share);
         }

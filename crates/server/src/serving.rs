@@ -351,3 +351,52 @@ fn listen(settings: &Settings) -> Result<Vec<(TcpListener, Kind)>> {
     let all = all.chain(settings.status.iter().map(|address| (address, Kind::Status)));
     all.map(|(address, kind)| Ok((listening::listen(*address)?, kind))).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use super::*;
+
+    /// A frame of AAC with its header (ADTS): 44.1 kHz, one channel, 32 bytes.
+    const FRAME: [u8; 32] = {
+        let mut frame = [0x21; 32];
+        let header = [0xFF, 0xF1, 0x50, 0x40, 0x04, 0x1F, 0xFC];
+        frame.split_at_mut(header.len()).0.copy_from_slice(&header);
+        frame
+    };
+
+    #[test]
+    fn nobody_is_remembered_who_went_before_the_answer() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("a.aac"), FRAME.repeat(100)).expect("a file");
+        let listen = vec!["127.0.0.1:0".parse().expect("an address")];
+        let settings = Settings { listen, ..Settings::new(folder.path().to_owned()) };
+        let mut serving = Serving::new(settings).expect("a server");
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        let mut turn = |serving: &mut Serving| serving.turn(&mut events, None).expect("a turn");
+        let mut stream = TcpStream::connect(serving.addresses()[0]).expect("a connection");
+        stream.set_nonblocking(true).expect("a socket");
+        let request =
+            "SETUP rtsp://h/a.aac RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP/TCP;interleaved=0-1\r\n\r\n";
+        stream.write_all(request.as_bytes()).expect("a request");
+        let mut response = [0; 1000];
+        let count = loop {
+            turn(&mut serving);
+            if let Ok(count) = stream.read(&mut response) {
+                break count;
+            }
+        };
+        let response = String::from_utf8_lossy(&response[..count]).into_owned();
+        let session =
+            response.split("Session: ").nth(1).and_then(|rest| rest.split(';').next()).expect("one");
+        write!(stream, "PLAY rtsp://h/a.aac RTSP/1.0\r\nCSeq: 2\r\nSession: {session}\r\n\r\n")
+            .expect("a request");
+        drop(stream);
+        while !serving.connections.is_empty() {
+            turn(&mut serving);
+        }
+        assert_eq!((serving.sessions.len(), serving.askers.len()), (0, 0));
+    }
+}

@@ -11,20 +11,7 @@ use futures::StreamExt;
 use retina::client::{PlayOptions, Session, SessionOptions, SetupOptions, Transport};
 use retina::codec::CodecItem;
 
-use support::{Folder, H264, Server, payload, run};
-
-/// Pictures as NAL units behind start codes, without what a description has too.
-fn units(stream: &[u8]) -> Vec<&[u8]> {
-    let starts: Vec<usize> =
-        (0..stream.len().saturating_sub(2)).filter(|at| stream[*at..].starts_with(&[0, 0, 1])).collect();
-    let ends = starts.iter().skip(1).copied().chain([stream.len()]);
-    let units = starts.iter().zip(ends).map(|(start, end)| &stream[start + 3..end]);
-    // The fourth byte of a start code is at the end of what is before it.
-    units
-        .map(|unit| unit.strip_suffix(&[0]).unwrap_or(unit))
-        .filter(|unit| !(7..=9).contains(&(unit[0] & 0x1F)))
-        .collect()
-}
+use support::{Folder, H264, Server, payload, run, units};
 
 #[test]
 fn gstreamer_gets_every_picture_over_tcp_and_udp() {

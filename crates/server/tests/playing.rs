@@ -168,3 +168,25 @@ fn the_answer_has_the_scale_that_will_be_played() {
         assert_eq!((response.status, response.get("Scale")), (200, played), "{response:?}");
     }
 }
+
+#[test]
+fn what_has_no_pictures_to_leave_out_is_played_whole_at_twice_its_pace() {
+    let name = "what_has_no_pictures_to_leave_out_is_played_whole_at_twice_its_pace";
+    let Some(folder) = Folder::new(name) else { return };
+    // The pictures of a transport stream are between its other packets.
+    folder.encode(1, &format!("{H264} -c:a aac"), "a.ts");
+    folder.encode(1, "-map 1:a -c:a aac", "a.m4a");
+    let server = Server::start(folder.root());
+    for film in ["a.ts", "a.m4a"] {
+        let [usual, fast] = ["1", "4"].map(|scale| {
+            let mut client = server.connect();
+            let session = client.set_up(film, 0, "");
+            let response = client.ask("PLAY", film, &format!("Session: {session}\r\nScale: {scale}\r\n"));
+            assert_eq!(response.status, 200, "{response:?}");
+            let bytes: usize = client.packets_to_the_end().iter().map(|packet| packet.len() - 12).sum();
+            (response.get("Scale").to_owned(), bytes)
+        });
+        assert_eq!((&*usual.0, &*fast.0), ("1.0", "2.0"));
+        assert!(usual.1 > 1000 && fast.1 == usual.1, "{film}: {usual:?}, {fast:?}");
+    }
+}

@@ -1,7 +1,7 @@
 //! A server of files that ffmpeg makes, and clients of it.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -69,6 +69,19 @@ pub fn payload(input: &str, stream: &str) -> Vec<u8> {
     output.stdout
 }
 
+/// Pictures as NAL units behind start codes, without what a description has too.
+pub fn units(stream: &[u8]) -> Vec<&[u8]> {
+    let starts: Vec<usize> =
+        (0..stream.len().saturating_sub(2)).filter(|at| stream[*at..].starts_with(&[0, 0, 1])).collect();
+    let ends = starts.iter().skip(1).copied().chain([stream.len()]);
+    let units = starts.iter().zip(ends).map(|(start, end)| &stream[start + 3..end]);
+    // The fourth byte of a start code is at the end of what is before it.
+    units
+        .map(|unit| unit.strip_suffix(&[0]).unwrap_or(unit))
+        .filter(|unit| !(7..=9).contains(&(unit[0] & 0x1F)))
+        .collect()
+}
+
 /// A server that ends with it.
 pub struct Server {
     stopper: Stopper,
@@ -120,9 +133,7 @@ impl Server {
     }
 
     pub fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.address).expect("the server listens");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
-        Client { reader: BufReader::new(stream), cseq: 0, url: self.url("") }
+        Client::to(self.address).expect("the server listens")
     }
 }
 
@@ -165,48 +176,67 @@ impl Response {
 }
 
 impl Client {
+    pub fn to(address: SocketAddr) -> io::Result<Client> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        Ok(Client { reader: BufReader::new(stream), cseq: 0, url: format!("rtsp://{address}/") })
+    }
+
     pub fn stream(&self) -> &TcpStream {
         self.reader.get_ref()
     }
 
     pub fn send(&mut self, method: &str, path: &str, headers: &str) {
+        self.try_send(method, path, headers).expect("the server reads");
+    }
+
+    /// The same of a server that may have closed the connection.
+    pub fn try_send(&mut self, method: &str, path: &str, headers: &str) -> io::Result<()> {
         self.cseq += 1;
         let (url, cseq) = (&self.url, self.cseq);
         let request = format!("{method} {url}{path} RTSP/1.0\r\nCSeq: {cseq}\r\n{headers}\r\n");
-        self.reader.get_mut().write_all(request.as_bytes()).expect("the server reads");
+        self.reader.get_mut().write_all(request.as_bytes())
     }
 
     /// `None` at the end.
     pub fn receive(&mut self) -> Option<Incoming> {
+        self.try_receive().expect("something comes in time")
+    }
+
+    /// The same of a server that may have closed the connection. What is no response and no frame is a failure all the same.
+    pub fn try_receive(&mut self) -> io::Result<Option<Incoming>> {
         let mut first = [0];
-        if self.reader.read(&mut first).expect("something comes in time") == 0 {
-            return None;
+        if self.reader.read(&mut first)? == 0 {
+            return Ok(None);
         }
         if first[0] == b'$' {
             let mut head = [0; 3];
-            self.reader.read_exact(&mut head).expect("a frame's head");
+            self.reader.read_exact(&mut head)?;
             let mut packet = vec![0; u16::from_be_bytes([head[1], head[2]]).into()];
-            self.reader.read_exact(&mut packet).expect("a frame");
-            return Some(Incoming::Frame(head[0], packet));
+            self.reader.read_exact(&mut packet)?;
+            return Ok(Some(Incoming::Frame(head[0], packet)));
         }
         let mut lines = Vec::new();
         loop {
             let mut line = String::new();
-            self.reader.read_line(&mut line).expect("a line");
+            if self.reader.read_line(&mut line)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             match line.trim_end() {
                 "" => break,
                 line => lines.push(line.to_owned()),
             }
         }
-        let status = lines[0].split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        let status = lines.first().and_then(|line| line.split(' ').nth(1)?.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("no status: {lines:?}"));
         let header =
             |line: &String| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
         let headers = lines[1..].iter().filter_map(header).collect();
         let mut response = Response { status, headers, body: String::new() };
         let mut body = vec![0; response.get("Content-Length").parse().unwrap_or(0)];
-        self.reader.read_exact(&mut body).expect("a body");
+        self.reader.read_exact(&mut body)?;
         response.body = String::from_utf8(body).expect("text");
-        Some(Incoming::Response(response))
+        Ok(Some(Incoming::Response(response)))
     }
 
     /// The next response; frames before it are passed over.

@@ -1,0 +1,166 @@
+//! The server in a process of its own (the example `serve`), so that what it has can be counted from outside.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Client, Folder};
+
+/// For whatever takes a moment when nothing is wrong, on a machine that does much else.
+pub const LIMIT: Duration = Duration::from_secs(90);
+
+/// It is killed when this is dropped.
+pub struct Process {
+    child: Child,
+    said: Option<JoinHandle<String>>,
+    pub rtsp: SocketAddr,
+    pub encrypted: SocketAddr,
+    pub status: SocketAddr,
+}
+
+/// What a process has.
+#[derive(Clone, Copy, Debug)]
+pub struct Footprint {
+    /// Memory that is there and of no file.
+    pub kib: u64,
+    pub descriptors: usize,
+    pub threads: usize,
+}
+
+/// What the server says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gauges {
+    /// With the one that asked.
+    pub connections: u64,
+    pub sessions: u64,
+    pub buffer_bytes: u64,
+}
+
+impl Gauges {
+    pub const NOBODY: Gauges = Gauges { connections: 1, sessions: 0, buffer_bytes: 0 };
+}
+
+impl Process {
+    /// Serves a folder on free ports of the loopback. Keys and settings lie in another one.
+    pub fn start(folder: &Path, beside: &Folder, session_timeout: Duration) -> Process {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+        fs::write(beside.path("cert.pem"), made.cert.pem()).expect("a file");
+        fs::write(beside.path("key.pem"), made.signing_key.serialize_pem()).expect("a file");
+        let free = "\"127.0.0.1:0\"";
+        let settings = format!(
+            "folder = {folder:?}\nlisten = [{free}]\nstatus = {free}\nudp-ports = \"20000-29999\"\n\
+             [tls]\nlisten = [{free}]\ncertificate = \"cert.pem\"\nkey = \"key.pem\"\n"
+        );
+        fs::write(beside.path("settings.toml"), settings).expect("a file");
+        let program = forebay_testkit::artifacts::example("forebay-server", "serve").expect("an example");
+        let mut child = Command::new(program)
+            .arg(beside.path("settings.toml"))
+            .arg(session_timeout.as_millis().to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a server");
+        let mut stderr = child.stderr.take().expect("a pipe");
+        let said = thread::spawn(move || {
+            let mut said = Vec::new();
+            stderr.read_to_end(&mut said).expect("what it says");
+            String::from_utf8(said).expect("text")
+        });
+        let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
+        let stdout = child.stdout.take().expect("a pipe");
+        // From here on it is killed whatever happens.
+        let mut process =
+            Process { child, said: Some(said), rtsp: unknown, encrypted: unknown, status: unknown };
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        let addresses: Vec<SocketAddr> =
+            line.split_whitespace().map(|address| address.parse().expect("an address")).collect();
+        let [rtsp, encrypted, status] = addresses[..] else { panic!("it has not started: {line}") };
+        (process.rtsp, process.encrypted, process.status) = (rtsp, encrypted, status);
+        process
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::to(self.rtsp).expect("the server listens")
+    }
+
+    /// What the status page's port answers.
+    pub fn http(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.status).expect("the server listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("a timeout");
+        write!(stream, "GET {path} HTTP/1.1\r\n\r\n").expect("the server reads");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("text");
+        response
+    }
+
+    pub fn gauges(&self) -> Gauges {
+        let metrics = self.http("/metrics");
+        let value = |name: &str| {
+            let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {metrics}"))
+        };
+        Gauges {
+            connections: value("forebay_connections"),
+            sessions: value("forebay_sessions"),
+            buffer_bytes: value("forebay_buffer_bytes"),
+        }
+    }
+
+    pub fn footprint(&self) -> Footprint {
+        let of = |what| format!("/proc/{}/{what}", self.child.id());
+        let status = fs::read_to_string(of("status")).expect("it runs");
+        let value = |name: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
+            value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {status}"))
+        };
+        Footprint {
+            kib: value("RssAnon:"),
+            descriptors: fs::read_dir(of("fd")).expect("it runs").count(),
+            threads: value("Threads:") as usize,
+        }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+    }
+
+    /// Waits for its end; its status, and what it has said.
+    pub fn end(mut self) -> (ExitStatus, String) {
+        let begun = Instant::now();
+        let status = loop {
+            match self.child.try_wait().expect("a child") {
+                Some(status) => break status,
+                None => assert!(begun.elapsed() < LIMIT, "it does not end"),
+            }
+            thread::sleep(Duration::from_millis(10));
+        };
+        (status, self.said())
+    }
+
+    fn said(&mut self) -> String {
+        self.said.take().map_or_else(String::new, |said| said.join().expect("text"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            let said = self.said.take().and_then(|said| said.join().ok()).unwrap_or_default();
+            let lines: Vec<&str> = said.lines().collect();
+            // What matters is at the end, or is no line of the journal's.
+            let matters =
+                |(number, line): &(usize, &&str)| number + 30 > lines.len() || !line.starts_with("forebay: ");
+            lines.iter().enumerate().filter(matters).for_each(|(_, line)| eprintln!("server: {line}"));
+        }
+    }
+}
