@@ -15,8 +15,8 @@
 //!
 //! `y`, `s` and `C` are exponentially weighted means (weights 1/4, 1/8, 1/4) of what was seen. Before anything
 //! was seen `y` is 8 and `F` 100 us. `C` is never taken to be less than what the caller expects from the size of the
-//! process: a fork of so much memory, and a copy of that part of its pages that was copied after earlier forks, all of
-//! them at first. Where memory is short a copy drives something out, as do the speculator's own pages for a
+//! process: a fork of so much memory, and a copy of that part of its pages that was copied after earlier forks, and of all
+//! that it has got since. Where memory is short a copy drives something out, as do the speculator's own pages for a
 //! while, and that is missed: one page in 32 is taken to cost another stall, but for the first three speculations; and
 //! what a speculation takes has a limit ([`crate::credit`]).
 //!
@@ -242,7 +242,9 @@ impl Policy {
 
     /// What another speculation is taken to cost.
     fn cost(&self) -> u64 {
-        let copied = scaled(self.copied_part, self.size.pages);
+        // Of pages that it had at the last fork that part is copied; of those since then nobody knows.
+        let known = self.size.pages.min(self.spawned_pages);
+        let copied = scaled(self.copied_part, known).saturating_add(self.size.pages - known);
         // One that nothing comes of is ended when it has taken its credit.
         let missed = || self.missed(copied.min(COPIES_FREE).saturating_add(self.taken_mean.min(OWN_FREE)));
         let missed = if self.displaces() { missed() } else { 0 };

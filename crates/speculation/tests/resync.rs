@@ -193,6 +193,33 @@ fn a_large_process_that_stalls_all_the_time_is_forked_soon() {
     assert!(!process.policy.disabled() && process.forks < 10, "{}", process.forks);
 }
 
+/// What a small process copied says nothing of a large one.
+#[test]
+fn a_process_that_has_grown_since_its_last_fork_is_dear() {
+    let forks = |pages_later: u64| {
+        let (mut policy, mut now, mut forks) = (Policy::new(SECOND), SECOND, 0);
+        policy.begin(now);
+        policy.expect_cost(size(100 * US, 256 * US));
+        for step in 0..400 {
+            now += 9 * MS;
+            if step == 10 {
+                policy.expect_cost(Size { pages: pages_later, fork: 16 * MS, ..size(100 * US, 256 * US) });
+            }
+            if policy.judge_due() && policy.armed(now) {
+                policy.on_copies(0, 0);
+                policy.on_end(now, 20, 0, 0);
+            }
+            policy.on_stall(now, 2 * MS, false);
+            if policy.armed(now) && !policy.judge_due() && (forks == 0 || step > 10) {
+                forks += 1;
+                policy.on_spawn(now, 100 * US, false);
+            }
+        }
+        forks
+    };
+    assert_eq!((forks(262_144), forks(256) > 1), (1, true));
+}
+
 /// Forks that hint a few pages and have 1,000 copied: worth it where there is memory for the copies.
 #[test]
 fn where_memory_is_short_copies_cost_stalls() {
