@@ -20,6 +20,8 @@ pub struct Table {
     /// Their parts of the round.
     said: Vec<Option<Vec<u8>>>,
     left_behind: Vec<Option<Vec<u8>>>,
+    /// The first one that was missed in a round.
+    gone: Option<usize>,
 }
 
 impl Table {
@@ -36,7 +38,7 @@ impl Table {
         }
         let none = || ours.iter().map(|_| None).collect();
         let (said, left_behind) = (none(), none());
-        Ok((Self { sockets: ours.into_iter().map(Some).collect(), said, left_behind }, theirs))
+        Ok((Self { sockets: ours.into_iter().map(Some).collect(), said, left_behind, gone: None }, theirs))
     }
 
     /// Serves the hosts until all of them are gone. What each said at last, if it did.
@@ -81,9 +83,10 @@ impl Table {
 
     /// Hands out what all have said, or tells that not all will.
     fn end_round(&mut self) {
-        let gone =
-            (0..self.sockets.len()).find(|host| self.sockets[*host].is_none() && self.said[*host].is_none());
-        let answer = match gone {
+        let has_gone = |host: &usize| self.sockets[*host].is_none() && self.said[*host].is_none();
+        // Who is told of it ends, too, and is not the one that others wait for in vain.
+        self.gone = self.gone.or_else(|| (0..self.sockets.len()).find(has_gone));
+        let answer = match self.gone {
             Some(gone) => {
                 let rank = (gone as u16).to_le_bytes();
                 (frame::FAILED, [&rank[..], b"ended before all had joined"].concat())
@@ -143,6 +146,18 @@ mod tests {
         for error in [early.join().unwrap(), late] {
             assert!(matches!(error, SeatError::Host { host: 1, .. }), "{error}");
         }
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn who_comes_when_others_have_heard_and_gone_hears_of_the_first() {
+        let (table, mut sockets) = Table::new(3).unwrap();
+        let server = thread::spawn(|| table.serve());
+        let (last, first) = (sockets.pop().unwrap(), sockets.remove(0));
+        drop(sockets);
+        Seat::new(first).unwrap().exchange(b"early").unwrap_err();
+        let late = Seat::new(last).unwrap().exchange(b"late").unwrap_err();
+        assert!(matches!(late, SeatError::Host { host: 1, .. }), "{late}");
         server.join().unwrap();
     }
 }
