@@ -8,6 +8,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 FOREBAY := $(TARGET)/release/forebay
+COMMANDS := $(TARGET)/release/forebay-commands
 AGENT := $(TARGET)/agent/libforebay_agent.so
 LIBRARY := $(TARGET)/release/libforebay.so
 VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml)
@@ -18,6 +19,8 @@ UNPACKED := $(TARGET)/tools/nginx/usr/sbin
 # The agent has a panic handler of its own and no unwinding, so only its own profile can build it.
 AGENT_ONLY := -p forebay-agent --profile agent
 BUT_AGENT := --workspace --exclude forebay-agent
+
+STATIC := -C target-feature=+crt-static -C relocation-model=static
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -39,9 +42,11 @@ help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 # Linked statically, because the dynamic loader would be a third of what `forebay run` adds to a program's start, and for a
-# fixed address, because relocations would be a third of the memory that it takes where the program has little.
+# fixed address, because relocations would be a third of the memory that it takes where the program has little. What
+# the kernel reads of it is charged to the program, too, and it reads much at a time: so no symbols lie in between.
 build: agent library workload ## build the forebay command, its agent, the library for C and what is measured (the default)
-	$(CARGO) rustc --locked --release -p forebay-cli --bin forebay -- -C target-feature=+crt-static -C relocation-model=static
+	$(CARGO) rustc --locked --release -p forebay-cli --bin forebay -- $(STATIC) -C strip=symbols
+	$(CARGO) rustc --locked --release -p forebay-cli --bin forebay-commands -- $(STATIC)
 
 agent:
 	$(CARGO) build --locked $(AGENT_ONLY)
@@ -103,9 +108,10 @@ rules:
 
 # Takes what `make` built and builds nothing itself, so `sudo make install` needs no toolchain for root.
 install: ## install under PREFIX (/usr/local), below DESTDIR if set
-	@[ -x $(FOREBAY) ] && [ -f $(AGENT) ] && [ -f $(LIBRARY) ] && [ -x $(WORKLOAD) ] || { echo "nothing is built yet: run 'make' first" >&2; exit 1; }
+	@[ -x $(FOREBAY) ] && [ -x $(COMMANDS) ] && [ -f $(AGENT) ] && [ -f $(LIBRARY) ] && [ -x $(WORKLOAD) ] || { echo "nothing is built yet: run 'make' first" >&2; exit 1; }
 	install -d $(BINDIR) $(LIBDIR) $(INCLUDEDIR) $(PKGCONFIGDIR) $(MANDIR) $(MAN3DIR) $(BASHDIR) $(ZSHDIR) $(FISHDIR)
 	install -m 755 $(FOREBAY) $(BINDIR)/forebay
+	install -m 755 $(COMMANDS) $(LIBDIR)/forebay-commands
 	install -m 644 $(AGENT) $(LIBDIR)/libforebay_agent.so
 	install -m 755 $(WORKLOAD) $(LIBDIR)/forebay-workload
 	install -m 644 $(LIBRARY) $(CLIBDIR)/libforebay.so.$(VERSION)
@@ -121,7 +127,7 @@ install: ## install under PREFIX (/usr/local), below DESTDIR if set
 	$(FOREBAY) completions fish > $(FISHDIR)/forebay.fish
 
 uninstall: ## remove what install put there
-	rm -f $(BINDIR)/forebay $(LIBDIR)/libforebay_agent.so $(LIBDIR)/forebay-workload $(MANDIR)/forebay.1 $(MANDIR)/forebay-*.1
+	rm -f $(BINDIR)/forebay $(LIBDIR)/forebay-commands $(LIBDIR)/libforebay_agent.so $(LIBDIR)/forebay-workload $(MANDIR)/forebay.1 $(MANDIR)/forebay-*.1
 	rm -f $(BASHDIR)/forebay $(ZSHDIR)/_forebay $(FISHDIR)/forebay.fish
 	rm -f $(CLIBDIR)/libforebay.so $(CLIBDIR)/libforebay.so.* $(PKGCONFIGDIR)/forebay.pc
 	rm -f $(INCLUDEDIR)/forebay.h $(MAN3DIR)/forebay_share.3

@@ -199,8 +199,12 @@ fn measure_host(args: &Host) -> anyhow::Result<ExitCode> {
     Ok(verdict(!outcome.interrupted))
 }
 
-/// The `forebay` that experiments run: this one.
+/// The `forebay` that experiments run: the one that became this process, which has its path for a name, else this one.
 pub fn this_program() -> anyhow::Result<PathBuf> {
+    let name = env::args_os().next().map(PathBuf::from);
+    if let Some(front) = name.filter(|path| path.is_absolute() && path.is_file()) {
+        return Ok(front);
+    }
     env::current_exe().context("cannot tell where forebay itself is; mount /proc")
 }
 

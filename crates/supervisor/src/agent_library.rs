@@ -1,19 +1,18 @@
 //! Where the agent's library is, and how the loader is told.
 
 use std::{
-    env,
     ffi::{OsStr, OsString},
     fs::File,
     os::{fd::AsRawFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
 };
 
-use crate::Error;
+use crate::{Error, installed};
 
 /// File name of the library.
 pub const FILE_NAME: &str = "libforebay_agent.so";
-/// Folders that are searched, relative to the executable's own: as installed in one folder, as built, as packaged.
-const FOLDERS: [&str; 3] = [".", "../agent", "../lib/forebay"];
+/// What it is to the user.
+const PART: &str = "the agent library";
 /// What ends a path in LD_PRELOAD, or is replaced in it (ld.so(8)).
 const SPECIAL: &[u8] = b" :$\n";
 
@@ -22,20 +21,7 @@ const SPECIAL: &[u8] = b" :$\n";
 /// # Errors
 /// It is in none of the folders.
 pub fn locate() -> Result<PathBuf, Error> {
-    // The link is resolved: an alias of forebay in a folder of PATH works too.
-    let executable = env::current_exe().unwrap_or_default();
-    let home = executable.parent().unwrap_or(Path::new("/"));
-    let places: Vec<PathBuf> = FOLDERS
-        .iter()
-        .map(|folder| match (*folder, home.parent()) {
-            (".", _) | (_, None) => home.join(FILE_NAME),
-            (folder, Some(above)) => above.join(folder.trim_start_matches("../")).join(FILE_NAME),
-        })
-        .collect();
-    match places.iter().find(|place| place.is_file()) {
-        Some(place) => Ok(place.clone()),
-        None => Err(Error::NoAgent { places }),
-    }
+    installed::find(PART, FILE_NAME)
 }
 
 /// The agent's library as LD_PRELOAD can name it.
@@ -52,7 +38,7 @@ impl Preload {
     /// # Errors
     /// It cannot be opened.
     pub fn new(path: &Path) -> Result<Self, Error> {
-        let missing = |_| Error::NoAgent { places: vec![path.to_path_buf()] };
+        let missing = |_| Error::Missing { part: PART, places: vec![path.to_path_buf()] };
         if !path.as_os_str().as_bytes().iter().any(|byte| SPECIAL.contains(byte)) && path.is_absolute() {
             return Ok(Self { value: path.into(), _file: None });
         }
@@ -79,13 +65,13 @@ mod tests {
 
     #[test]
     fn a_path_that_the_loader_would_split_is_named_by_descriptor() {
-        let folder = env::temp_dir().join(format!("forebay agent: {}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("forebay agent: {}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
         let path = folder.join(FILE_NAME);
         std::fs::write(&path, "library").unwrap();
         let preload = Preload::new(&path).unwrap();
         assert_eq!(std::fs::read_to_string(preload.value()).unwrap(), "library");
         std::fs::remove_dir_all(&folder).unwrap();
-        assert!(matches!(Preload::new(&path), Err(Error::NoAgent { .. })));
+        assert!(matches!(Preload::new(&path), Err(Error::Missing { .. })));
     }
 }

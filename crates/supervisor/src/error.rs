@@ -42,8 +42,10 @@ pub enum Error {
         /// What clone(2) or execve(2) said.
         source: io::Error,
     },
-    /// The agent's library is missing.
-    NoAgent {
+    /// A file that is installed with forebay is missing.
+    Missing {
+        /// What it is to the user.
+        part: &'static str,
         /// Where it was looked for.
         places: Vec<PathBuf>,
     },
@@ -129,14 +131,10 @@ impl fmt::Display for Error {
                 "no process for '{}' ({source}); end other programs, or raise the limit with: ulimit -u",
                 path.display()
             ),
-            Self::NoAgent { places } => {
+            Self::Missing { part, places } => {
                 let places: Vec<String> =
                     places.iter().map(|place| format!("'{}'", place.display())).collect();
-                write!(
-                    f,
-                    "the agent library is missing (looked for {}); build it with: make",
-                    places.join(", ")
-                )
+                write!(f, "{part} is missing (looked for {}); build it with: make", places.join(", "))
             }
             Self::NoSockets { .. } => write!(
                 f,

@@ -13,6 +13,7 @@ mod examine;
 mod executor;
 mod faults;
 mod ffi;
+pub mod installed;
 mod launch;
 mod leases;
 mod ledger;

@@ -36,7 +36,7 @@ pub fn agent() -> Result<PathBuf, Error> {
 pub fn forebay() -> Result<PathBuf, Error> {
     FOREBAY.get("FOREBAY_PROGRAM", || {
         agent()?;
-        built_like_the_caller(&["--package", "forebay-cli", "--bin", "forebay"], "forebay")
+        built_like_the_caller(&["--package", "forebay-cli", "--bins"], "forebay")
     })
 }
 

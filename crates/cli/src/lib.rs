@@ -1,0 +1,109 @@
+//! The `forebay` command: two programs that are one to the user.
+//!
+//! `forebay run` stays in memory beside the program that it runs, often in a control group that has too little for both,
+//! and the kernel charges the group with what it reads of our executable, megabytes at a time. So [`front`] is all that
+//! `forebay` itself has: it runs programs, and becomes `forebay-commands`, which has [`all`], for everything else.
+#![forbid(unsafe_code)]
+
+mod args;
+mod demo;
+mod doctor;
+mod evaluate;
+mod meter;
+mod millipage;
+mod pages;
+mod report;
+mod results;
+mod run;
+mod serve;
+mod server;
+mod share;
+mod streaming;
+
+use std::env;
+use std::os::unix::process::CommandExt;
+use std::process::{self, ExitCode};
+
+use clap::{Parser, error::ErrorKind};
+use forebay_supervisor::installed;
+
+use args::{Cli, Command, Run};
+
+/// Status of a command line that makes no sense.
+const USAGE: u8 = 2;
+/// Status of our own failures.
+const FAILURE: u8 = 1;
+
+/// What [`all`] is in.
+const COMMANDS: &str = "forebay-commands";
+
+/// `forebay`: a command line of `run` that makes sense is run; whatever else is that of all commands.
+pub fn front() -> ExitCode {
+    if let Some(run) = Run::quickly(env::args_os().skip(1)) {
+        return run::run(run);
+    }
+    let commands = match installed::find("what does all but run", COMMANDS) {
+        Ok(commands) => commands,
+        Err(error) => {
+            run::complain(&error);
+            return failure().into();
+        }
+    };
+    // It finds us by this name, and is called so in what it prints.
+    let name = env::current_exe().unwrap_or_else(|_| "forebay".into());
+    let error = process::Command::new(&commands).arg0(name).args(env::args_os().skip(1)).exec();
+    run::complain(&format!("{} does not start ({error}); install forebay anew", commands.display()));
+    failure().into()
+}
+
+/// `forebay-commands`: every command.
+pub fn all() -> ExitCode {
+    // The slow disk's server is this executable again.
+    forebay_testkit::guardian::enter_if_asked();
+    // To whoever lists processes this is forebay, too.
+    let _ = rustix::thread::set_name(c"forebay");
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let done = match cli.command {
+        // Its exit status is the program's.
+        Command::Run(run) => return run::run(run),
+        Command::Share(share) => return share::share(share),
+        Command::Serve(serve) => serve::run(serve),
+        Command::Demo(demo) => demo::run(&demo),
+        Command::Evaluate(evaluate) => evaluate::run(evaluate),
+        Command::Report(args) => report::run(&args),
+        Command::Doctor(doctor) => doctor::run(&doctor),
+        Command::Completions(completions) => pages::completions(&completions),
+        Command::Man(man) => pages::man(&man),
+    };
+    match done {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("forebay: {error:#}");
+            FAILURE.into()
+        }
+    }
+}
+
+/// Prints help, the version, or what is wrong with the command line.
+fn usage(error: &clap::Error) -> ExitCode {
+    // Nobody reads it where this fails.
+    let _ = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ if runs_a_program() => run::FAILURE.into(),
+        _ => USAGE.into(),
+    }
+}
+
+/// Status of a failure of ours before it is known what to do.
+fn failure() -> u8 {
+    if runs_a_program() { run::FAILURE } else { FAILURE }
+}
+
+/// Whether our exit status is a program's: its caller must be able to tell our failures from that.
+fn runs_a_program() -> bool {
+    env::args_os().nth(1).is_some_and(|command| command == "run" || command == "share")
+}
