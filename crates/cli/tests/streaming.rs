@@ -40,6 +40,11 @@ fn was_skipped(test: &str, output: &Output) -> bool {
     lack
 }
 
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
 fn results(folder: &Path) -> Report {
     serde_json::from_slice(&fs::read(folder.join("results.json")).unwrap()).unwrap()
 }
@@ -71,7 +76,9 @@ fn servers_are_compared_over_both_transports() {
         "5000",
     ];
     let Some(rows) = rows("servers_are_compared_over_both_transports", &asked) else { return };
-    for subject in ["forebay, 1 buffer", "forebay, 2 buffers", "gstreamer"] {
+    let others = [("mediamtx", "mediamtx"), ("live555", "live555MediaServer")];
+    let others = others.into_iter().filter(|(_, program)| is_on_path(program)).map(|(subject, _)| subject);
+    for subject in ["forebay, 1 buffer", "forebay, 2 buffers", "gstreamer"].into_iter().chain(others) {
         for transport in ["udp", "tcp"] {
             let case = format!("300 kbit/s/{transport}/many files/cached/3 clients");
             let of = |metric| value(&rows, subject, &case, metric);

@@ -84,6 +84,21 @@ impl Invocation {
         };
         Ok(Ran { elapsed, result, stderr_end })
     }
+
+    /// The same, where all that matters is that it does not fail.
+    pub(crate) fn succeed(
+        &self,
+        scratch: &Path,
+        limit: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<(), Error> {
+        let ran = self.run(scratch, limit, interrupt)?;
+        if ran.result.status.success() {
+            return Ok(());
+        }
+        let (command, status) = (self.to_string(), ran.result.status.to_string());
+        Err(Error::Failed { command, status, stderr: ran.stderr_end })
+    }
 }
 
 impl fmt::Display for Invocation {

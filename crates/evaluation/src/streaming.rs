@@ -6,6 +6,7 @@
 
 mod ceilings;
 mod disturbance;
+mod loopback_port;
 mod media;
 mod players;
 mod predicted;
@@ -14,7 +15,7 @@ mod search;
 mod servers;
 mod trial;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -28,7 +29,7 @@ use crate::prediction::{Costs, read_host};
 use crate::progress::Steps;
 use crate::{Error, Progress, scratch_folder};
 use ceilings::Ceilings;
-use media::{Clip, Media, Shelf};
+use media::{Clip, Container, Media, Shelf};
 use search::Search;
 use trial::{Load, Run, Stage};
 
@@ -344,10 +345,13 @@ fn stock(
     let clients = options.clients_most();
     // Twice what is watched, so that there are places to begin at.
     let length_s = ((options.warm_up + options.seconds) * 2.0 + 30.0) as u32;
+    let containers = options.subjects.iter().map(|subject| subject.container());
+    let containers: BTreeSet<Container> = containers.chain([Container::Mp4]).collect();
+    let containers: Vec<Container> = containers.into_iter().collect();
     let mut clips = Vec::new();
     for rate in &options.rates {
         steps.begin(format!("media of {}", report::rate(*rate)));
-        let clip = Clip::encode(*rate, length_s, scratch, interrupt)?;
+        let clip = Clip::encode(*rate, length_s, &containers, scratch, interrupt)?;
         let files = clip.files(options.files, clients, memory_bytes / options.rates.len().max(1) as u64);
         clips.push((clip, files));
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -25,6 +25,8 @@ const JOIN_AND_RUN: &str = r#"[ -z "$0" ] || echo 0 > "$0" || exit
 exec $(command -v setpriv > /dev/null && echo setpriv --pdeathsig TERM) "$@""#;
 /// How much of what it says a message quotes, in bytes.
 const QUOTED: usize = 2000;
+/// Of two ports side by side, one may be somebody's.
+const PAIR_TRIES: usize = 20;
 
 /// A process, with all that it starts, that ends with this.
 #[derive(Debug)]
@@ -133,6 +135,20 @@ pub(crate) fn free_port() -> Result<u16, Error> {
     listener.map(|address| address.port()).map_err(|source| Error::NoPort { source })
 }
 
+/// Two ports for datagrams that nobody has, an even one and the next (RFC 3550, section 11), on the loopback.
+pub(crate) fn free_pair() -> Result<(SocketAddr, SocketAddr), Error> {
+    let bind = |port| UdpSocket::bind(("127.0.0.1", port));
+    let pair = || {
+        let first = bind(0)?.local_addr()?;
+        let even = SocketAddr::new(first.ip(), first.port() & !1);
+        let odd = SocketAddr::new(even.ip(), even.port() | 1);
+        bind(even.port()).and(bind(odd.port())).map(|_| (even, odd))
+    };
+    let mut tries = (0..PAIR_TRIES).map(|_| pair());
+    let found = tries.find_map(Result::ok);
+    found.map_or_else(|| pair().map_err(|source| Error::NoPort { source }), Ok)
+}
+
 /// An error where somebody listens there already.
 pub(crate) fn check_free(port: u16) -> Result<(), Error> {
     match TcpListener::bind(("127.0.0.1", port)) {
@@ -174,6 +190,15 @@ mod tests {
         while !gone() {
             assert!(begun.elapsed() < Duration::from_secs(20), "{child} is still there");
             std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    #[test]
+    fn ports_for_datagrams_are_side_by_side() {
+        for _ in 0..50 {
+            let (even, odd) = free_pair().unwrap();
+            assert_eq!((even.port() % 2, odd.port()), (0, even.port() + 1));
+            assert!(even.ip().is_loopback() && odd.ip().is_loopback());
         }
     }
 

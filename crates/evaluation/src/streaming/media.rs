@@ -21,12 +21,45 @@ const SPARE_BYTES: u64 = 64 << 20;
 /// Files take no more of the machine's memory than one part in so many: a slow disk lies there too.
 const MEMORY_PART: u64 = 3;
 
+/// What pictures lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Container {
+    /// What most servers read.
+    Mp4,
+    /// For those that read no MP4.
+    Matroska,
+}
+
+impl Container {
+    pub(super) fn extension(self) -> &'static str {
+        match self {
+            Self::Mp4 => "mp4",
+            Self::Matroska => "mkv",
+        }
+    }
+
+    /// What ffmpeg is told besides.
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Mp4 => &["-movflags", "+faststart"],
+            Self::Matroska => &[],
+        }
+    }
+
+    /// How a file is called.
+    pub(super) fn name(self, number: u32) -> String {
+        format!("{number}.{}", self.extension())
+    }
+}
+
 /// Files of one rate.
 #[derive(Clone, Debug)]
 pub(super) struct Media {
     pub(super) folder: PathBuf,
-    /// How many; they are called `0.mp4` and so on.
+    /// How many; they are called `0.mp4` and so on, and are there in each of the containers.
     pub(super) files: u32,
+    containers: Vec<Container>,
+    /// Of those in MP4.
     pub(super) file_bytes: u64,
     /// How long each plays, in seconds.
     pub(super) length_s: f64,
@@ -38,8 +71,9 @@ impl Media {
         self.file_bytes as f64 * 8.0 / self.length_s
     }
 
-    pub(super) fn name(number: u32) -> String {
-        format!("{number}.mp4")
+    /// Where a file is, in MP4.
+    pub(super) fn path(&self, number: u32) -> PathBuf {
+        self.folder.join(Container::Mp4.name(number))
     }
 }
 
@@ -69,9 +103,9 @@ impl Shelf {
         let folder = self.folder.join(clip.bits_per_second.to_string());
         let put = |_: &Path| {
             fs::create_dir_all(&folder).map_err(Error::file("create", &folder))?;
-            for number in 0..files {
-                let copy = folder.join(Media::name(number));
-                fs::copy(&clip.path, &copy).map_err(Error::file("write", &copy))?;
+            for (number, container) in each(files, &clip.containers) {
+                let (path, copy) = (clip.path(container), folder.join(container.name(number)));
+                fs::copy(path, &copy).map_err(Error::file("write", &copy))?;
             }
             Ok::<(), Error>(())
         };
@@ -79,7 +113,8 @@ impl Shelf {
             Some(disk) => disk.fill(put)??,
             None => put(&self.folder)?,
         }
-        Ok(Media { folder, files, file_bytes: clip.bytes, length_s: f64::from(clip.length_s) })
+        let (containers, length_s) = (clip.containers.clone(), f64::from(clip.length_s));
+        Ok(Media { folder, files, containers, file_bytes: clip.file_bytes, length_s })
     }
 
     /// Has files in memory or out of it, before a server starts.
@@ -87,8 +122,8 @@ impl Shelf {
         match (&self.disk, self.disk_kind) {
             (Some(disk), _) => disk.make_cold().map(drop)?,
             (None, Disk::Cached) => {
-                for number in 0..media.files {
-                    let file = media.folder.join(Media::name(number));
+                for (number, container) in each(media.files, &media.containers) {
+                    let file = media.folder.join(container.name(number));
                     fs::read(&file).map_err(Error::file("read", &file))?;
                 }
             }
@@ -98,20 +133,30 @@ impl Shelf {
     }
 }
 
+/// Each file in each container.
+fn each(files: u32, containers: &[Container]) -> impl Iterator<Item = (u32, Container)> {
+    (0..files).flat_map(|number| containers.iter().map(move |container| (number, *container)))
+}
+
 /// A film that others are copies of.
 #[derive(Clone, Debug)]
 pub(super) struct Clip {
-    path: PathBuf,
+    folder: PathBuf,
+    containers: Vec<Container>,
     pub(super) bits_per_second: u64,
+    /// In MP4.
+    file_bytes: u64,
+    /// In all containers together.
     pub(super) bytes: u64,
-    pub(super) length_s: u32,
+    length_s: u32,
 }
 
 impl Clip {
-    /// Encodes noise, which takes whatever bits it is given if the picture is large enough.
+    /// Encodes noise, which takes whatever bits it is given if the picture is large enough. MP4 is among the containers.
     pub(super) fn encode(
         bits_per_second: u64,
         length_s: u32,
+        containers: &[Container],
         folder: &Path,
         interrupt: &Interrupt,
     ) -> Result<Self, Error> {
@@ -120,7 +165,7 @@ impl Clip {
             250_000..1_500_000 => "320x240",
             _ => "640x480",
         };
-        let (short, path) = (format!("{bits_per_second}-short.mp4"), format!("{bits_per_second}.mp4"));
+        let short = format!("{bits_per_second}-short.mp4");
         let source =
             format!("color=c=gray:s={size}:r={FRAMES_PER_SECOND},noise=alls=100:allf=t,format=yuv420p");
         let (rate, buffer) = (bits_per_second.to_string(), (bits_per_second / 5).to_string());
@@ -155,27 +200,31 @@ impl Clip {
             &short,
         ];
         run(folder, &encode, interrupt)?;
-        let repeat = [
-            "ffmpeg",
-            "-v",
-            "error",
-            "-y",
-            "-stream_loop",
-            "-1",
-            "-i",
-            &short,
-            "-c",
-            "copy",
-            "-t",
-            &length,
-            "-movflags",
-            "+faststart",
-            &path,
-        ];
-        run(folder, &repeat, interrupt)?;
-        let path = folder.join(path);
-        let bytes = fs::metadata(&path).map_err(Error::file("read", &path))?.len();
-        Ok(Self { path, bits_per_second, bytes, length_s })
+        let mut clip = Self {
+            folder: folder.to_owned(),
+            containers: containers.to_vec(),
+            bits_per_second,
+            file_bytes: 0,
+            bytes: 0,
+            length_s,
+        };
+        for container in containers {
+            let path = clip.path(*container);
+            let name = path.to_string_lossy();
+            let repeat = ["ffmpeg", "-v", "error", "-y", "-stream_loop", "-1", "-i", &short, "-c", "copy"];
+            let line = [&repeat[..], &["-t", &length], container.options(), &[&name]].concat();
+            run(folder, &line, interrupt)?;
+            let bytes = fs::metadata(&path).map_err(Error::file("read", &path))?.len();
+            clip.bytes += bytes;
+            if *container == Container::Mp4 {
+                clip.file_bytes = bytes;
+            }
+        }
+        Ok(clip)
+    }
+
+    fn path(&self, container: Container) -> PathBuf {
+        self.folder.join(format!("{}.{}", self.bits_per_second, container.extension()))
     }
 
     /// How many files clients spread over: one, or one each as long as they fit.
@@ -190,25 +239,8 @@ impl Clip {
     }
 }
 
-/// The same film in another container, beside the first file.
-pub(super) fn remux(media: &Media, extension: &str, interrupt: &Interrupt) -> Result<(), Error> {
-    for number in 0..media.files {
-        let (from, to) = (Media::name(number), format!("{number}.{extension}"));
-        if !media.folder.join(&to).exists() {
-            run(&media.folder, &["ffmpeg", "-v", "error", "-y", "-i", &from, "-c", "copy", &to], interrupt)?;
-        }
-    }
-    Ok(())
-}
-
 fn run(folder: &Path, line: &[&str], interrupt: &Interrupt) -> Result<(), Error> {
-    let invocation = Invocation::new(folder, line);
-    let ran = invocation.run(folder, LIMIT, interrupt)?;
-    if ran.result.status.success() {
-        return Ok(());
-    }
-    let (command, status) = (invocation.to_string(), ran.result.status.to_string());
-    Err(Error::Failed { command, status, stderr: ran.stderr_end })
+    Invocation::new(folder, line).succeed(folder, LIMIT, interrupt)
 }
 
 #[cfg(test)]
@@ -217,7 +249,14 @@ mod tests {
 
     #[test]
     fn clients_have_a_file_each_as_long_as_files_fit() {
-        let clip = Clip { path: PathBuf::new(), bits_per_second: 1, bytes: 10 << 20, length_s: 1 };
+        let clip = Clip {
+            folder: PathBuf::new(),
+            containers: vec![Container::Mp4],
+            bits_per_second: 1,
+            file_bytes: 10 << 20,
+            bytes: 10 << 20,
+            length_s: 1,
+        };
         let memory = 3 << 30;
         assert_eq!(clip.files(Files::One, 500, memory), 1);
         assert_eq!(clip.files(Files::Many, 50, memory), 50);

@@ -10,14 +10,19 @@ use std::time::{Duration, Instant};
 
 use forebay_players::Processors;
 
-use super::media::{Media, remux};
+use super::loopback_port;
+use super::media::{Container, Media};
 use crate::Error;
 use crate::interrupt::Interrupt;
-use crate::server::process::Process;
+use crate::server::process::{Process, free_pair};
 use crate::server::{find_program, streaming as gstreamer};
 
 /// How long ffmpeg may take to publish all files.
 const FEED_LIMIT: Duration = Duration::from_secs(60);
+/// No more files are published: each takes almost 1 % of the players' processor.
+const FEEDS_MAX: u32 = 8;
+/// Packets of this length MediaMTX passes on as they are.
+const FEED_PACKET_BYTES: &str = "1440";
 
 /// A server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,7 +34,7 @@ pub enum Subject {
     },
     /// GStreamer's, with a pipeline for each client.
     Gstreamer,
-    /// MediaMTX, which ffmpeg feeds: all clients of a path see the same moment.
+    /// MediaMTX, which ffmpeg feeds with a few of the files: all clients of a path see the same moment.
     Mediamtx,
     /// live555MediaServer, on Matroska files.
     Live555,
@@ -43,6 +48,14 @@ impl Subject {
         let others = [(Self::Mediamtx, "mediamtx"), (Self::Live555, "live555MediaServer")];
         let others = others.into_iter().filter(|(_, program)| found(program)).map(|(subject, _)| subject);
         [Self::Gstreamer].into_iter().chain(others).collect()
+    }
+
+    /// What its files are.
+    pub(super) fn container(self) -> Container {
+        match self {
+            Self::Live555 => Container::Matroska,
+            Self::Forebay { .. } | Self::Gstreamer | Self::Mediamtx => Container::Mp4,
+        }
     }
 }
 
@@ -65,6 +78,9 @@ pub(super) fn check(subjects: &[Subject]) -> Result<(), Error> {
     }
     if subjects.contains(&Subject::Gstreamer) {
         gstreamer::check()?;
+    }
+    if subjects.contains(&Subject::Live555) {
+        loopback_port::check()?;
     }
     Ok(())
 }
@@ -110,7 +126,7 @@ impl Kitchen<'_> {
         server.wait_for(address, self.interrupt)?;
         let mut running = Running { server, feeds: vec![], paths };
         if subject == Subject::Mediamtx {
-            running.feeds = self.feed(media, folder, address)?;
+            running.feeds = self.feed(media, running.paths.len() as u32, folder, address)?;
             self.wait_for_feeds(&mut running, address)?;
         }
         Ok(running)
@@ -124,36 +140,41 @@ impl Kitchen<'_> {
         folder: &Path,
         address: SocketAddr,
     ) -> Result<(Vec<OsString>, PathBuf, Vec<String>), Error> {
-        let port = address.port().to_string();
-        let names = |extension: &str| (0..media.files).map(|number| format!("{number}{extension}")).collect();
+        let numbers = |end: u32| (0..end).map(|number| number.to_string()).collect();
+        let names = || (0..media.files).map(|number| subject.container().name(number)).collect();
         let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         Ok(match subject {
             Subject::Forebay { buffers } => {
                 let mut line = vec![self.program.into(), "serve".into(), media.folder.clone().into()];
                 line.extend(words(&["--listen", &address.to_string(), "--buffers", &buffers.to_string()]));
-                (line, folder.to_owned(), names(".mp4"))
+                (line, folder.to_owned(), names())
             }
             Subject::Gstreamer => {
                 let server = gstreamer::build(self.scratch, self.interrupt)?;
-                let mut line = vec![server.into(), port.into()];
-                line.extend((0..media.files).map(|number| media.folder.join(Media::name(number)).into()));
-                (line, folder.to_owned(), names(""))
+                let mut line = vec![server.into(), address.port().to_string().into()];
+                line.extend((0..media.files).map(|number| media.path(number).into()));
+                (line, folder.to_owned(), numbers(media.files))
             }
             Subject::Mediamtx => {
                 let settings = folder.join("mediamtx.yml");
+                let (rtp, rtcp) = free_pair()?;
                 let text = format!(
-                    "logLevel: warn\nrtspAddress: {address}\nrtmp: no\nhls: no\nwebrtc: no\nsrt: no\npaths:\n  all_others:\n"
+                    "logLevel: warn\nrtspAddress: {address}\nrtpAddress: {rtp}\nrtcpAddress: {rtcp}\n\
+                     rtmp: no\nhls: no\nwebrtc: no\nsrt: no\npaths:\n  all_others:\n"
                 );
                 fs::write(&settings, text).map_err(Error::file("write", &settings))?;
-                (vec!["mediamtx".into(), settings.into()], folder.to_owned(), names(""))
+                // Settings with a name that a version does not know are an error in a file, and nothing in the environment.
+                let mut line = words(&["env", "MTX_MOQ=no", "mediamtx"]);
+                line.push(settings.into());
+                (line, folder.to_owned(), numbers(media.files.min(FEEDS_MAX)))
             }
             Subject::Live555 => {
-                remux(media, "mkv", self.interrupt)?;
                 // It serves the folder that it runs in, and writes nothing there.
-                let run = "cd \"$1\" && exec live555MediaServer -p \"$2\"";
+                let run = "cd \"$1\" && shift && exec env \"$@\" live555MediaServer";
                 let mut line = words(&["sh", "-c", run, "live555"]);
-                line.extend([media.folder.clone().into(), port.into()]);
-                (line, folder.to_owned(), names(".mkv"))
+                line.push(media.folder.clone().into());
+                line.extend(loopback_port::environment(self.scratch, address.port(), self.interrupt)?);
+                (line, folder.to_owned(), names())
             }
         })
     }
@@ -176,18 +197,25 @@ impl Kitchen<'_> {
         Ok(())
     }
 
-    /// Has ffmpeg publish each file again and again, on the players' processor.
-    fn feed(&self, media: &Media, folder: &Path, address: SocketAddr) -> Result<Vec<Process>, Error> {
+    /// Has ffmpeg publish the first files, each again and again, on the players' processor.
+    fn feed(
+        &self,
+        media: &Media,
+        files: u32,
+        folder: &Path,
+        address: SocketAddr,
+    ) -> Result<Vec<Process>, Error> {
         let feed = |number: u32| {
             let folder = folder.join(format!("feed-{number}"));
             fs::create_dir_all(&folder).map_err(Error::file("create", &folder))?;
-            let (file, url) = (media.folder.join(Media::name(number)), format!("rtsp://{address}/{number}"));
+            let (file, url) = (media.path(number), format!("rtsp://{address}/{number}"));
             let before = ["ffmpeg", "-v", "error", "-re", "-stream_loop", "-1", "-i"].map(OsString::from);
-            let after = ["-c", "copy", "-f", "rtsp", "-rtsp_transport", "tcp", &url].map(OsString::from);
+            let after = ["-c", "copy", "-f", "rtsp", "-rtsp_transport", "tcp"].map(OsString::from);
+            let after = after.into_iter().chain(["-pkt_size", FEED_PACKET_BYTES, &url].map(OsString::from));
             let line: Vec<_> = before.into_iter().chain([file.into()]).chain(after).collect();
             Processors::on(self.processors.players, || Process::start(&line, &folder, None))
         };
-        (0..media.files).map(feed).collect()
+        (0..files).map(feed).collect()
     }
 }
 
