@@ -4,7 +4,18 @@
 use std::env;
 use std::path::PathBuf;
 
-const GUESTS: [&str; 7] = ["slices", "agrep_hinted", "accounted", "matvec", "fft", "multigrid", "gather"];
+const GUESTS: [&str; 10] = [
+    "slices",
+    "mapped",
+    "mapscan",
+    "resident",
+    "agrep_hinted",
+    "accounted",
+    "matvec",
+    "fft",
+    "multigrid",
+    "gather",
+];
 const HEADER: &str = "scientific.h";
 
 fn main() {

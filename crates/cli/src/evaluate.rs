@@ -82,6 +82,8 @@ fn comparison(args: &Speculation) -> anyhow::Result<speculation::Options> {
     options.runs = args.runs.into();
     if !args.programs.is_empty() {
         options.programs = args.programs.iter().map(reading).collect::<anyhow::Result<_>>()?;
+    } else if args.table == Some(Table::SideEffects) {
+        options.programs = Program::PUBLISHED.to_vec();
     }
     Ok(options)
 }
@@ -90,7 +92,9 @@ fn reading(chosen: &Chosen) -> anyhow::Result<Program> {
     match chosen {
         Chosen::Reading(program) => Ok(*program),
         Chosen::Swapping(program) => {
-            bail!("{program} is a program of --table 5; here give agrep, gnuld or xds")
+            bail!(
+                "{program} is a program of --table 5; here give agrep, gnuld, xds, mapped, mapscan or resident"
+            )
         }
     }
 }

@@ -196,8 +196,11 @@ impl<'a> Comparison<'a> {
         self.measured
     }
 
-    /// Runs the program once on `side` and keeps what was seen.
+    /// Runs the program once on `side`, if it has that, and keeps what was seen.
     pub(crate) fn run(&mut self, side: Side) -> Result<(), Error> {
+        if side == Side::Hinted && self.workload.hinted.is_none() {
+            return Ok(());
+        }
         let Bench { disk, scratch, interrupt, accountant, .. } = *self.bench;
         if side != Side::Warm {
             let evicted = disk.make_cold()?;
@@ -206,10 +209,11 @@ impl<'a> Comparison<'a> {
         }
         self.workload.output.remove()?;
         let statistics = scratch.join("statistics.json");
+        let plain = &self.workload.plain;
         let invocation = match side {
-            Side::Original | Side::Warm => self.workload.plain.clone(),
-            Side::Forebay => self.assisted(&self.workload.plain, &statistics),
-            Side::Hinted => self.workload.hinted.clone(),
+            Side::Original | Side::Warm => plain.clone(),
+            Side::Forebay => self.assisted(plain, &statistics),
+            Side::Hinted => self.workload.hinted.as_ref().unwrap_or(plain).clone(),
         };
         let accountant = accountant.filter(|_| side != Side::Forebay);
         let started = accountant.map(|accountant| accountant.attend(&invocation, None));

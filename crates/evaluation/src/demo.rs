@@ -63,7 +63,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     let interrupt = Interrupt::watch();
     let mut stage = Stage { options, started: Instant::now(), interrupt: &interrupt, progress };
     let mut outcome = Outcome { measured: Vec::new(), skipped: Vec::new() };
-    let programs: Vec<Program> = Program::ALL
+    let programs: Vec<Program> = Program::PUBLISHED
         .into_iter()
         .filter(|program| match program.check_installed() {
             Ok(()) => true,
@@ -107,6 +107,7 @@ fn fitted_scale(read_s: f64) -> Scale {
         objects: OBJECTS / shrink.min(2),
         array_bytes: ARRAY_BYTES,
         reads: reads.clamp(300, 20_000),
+        ..Scale::of(Profile::Local)
     }
 }
 

@@ -35,6 +35,12 @@ macro_rules! carried {
 carried! {
     /// Reads slices of an array.
     slices,
+    /// Reads a mapped file at computed offsets.
+    mapped,
+    /// Looks for a string in files, each of which it maps.
+    mapscan,
+    /// Works on much memory and reads a block of a file now and then.
+    resident,
     /// Runs a command and hints the files that it will read.
     agrep_hinted,
     /// Runs a command and writes down what the kernel accounted to it.

@@ -1,4 +1,4 @@
-//! The three programs of the published tables, in today's form.
+//! The three programs of the published tables, in today's form, and three that wait for files in other ways.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -17,10 +17,10 @@ use crate::interrupt::Interrupt;
 /// Occurs in no generated file.
 const ABSENT: &str = "forebay_absent_symbol";
 const ARRAY_SEED: &str = "20030609";
-/// How many rows ahead the hand-hinted array reader names.
-const ROWS_AHEAD: &str = "128";
+/// How many reads ahead readers that are hinted by hand name.
+const READS_AHEAD: &str = "128";
 
-/// A program of the published tables.
+/// A program that waits for files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Program {
     /// A search for an absent string: GNU `grep -r` over a source tree.
@@ -29,6 +29,12 @@ pub enum Program {
     Gnuld,
     /// A reader of slices of a large array.
     Xds,
+    /// A reader of a mapped file at computed offsets.
+    Mapped,
+    /// The same search as that of [`Program::Agrep`], which maps each file.
+    Mapscan,
+    /// Work on much memory, with a read from a file now and then: what another process of that size costs.
+    Resident,
 }
 
 /// Elapsed seconds published by Chang and Gibson (OSDI 1999), on four disks of 15 ms.
@@ -43,8 +49,11 @@ pub struct Published {
 }
 
 impl Program {
-    /// Every program, in the published order.
-    pub const ALL: [Self; 3] = [Self::Agrep, Self::Gnuld, Self::Xds];
+    /// Every program; first the published ones, in their order.
+    pub const ALL: [Self; 6] =
+        [Self::Agrep, Self::Gnuld, Self::Xds, Self::Mapped, Self::Mapscan, Self::Resident];
+    /// Those of the published tables.
+    pub const PUBLISHED: [Self; 3] = [Self::Agrep, Self::Gnuld, Self::Xds];
 
     /// The name on the command line and in results.
     pub fn name(self) -> &'static str {
@@ -52,6 +61,9 @@ impl Program {
             Self::Agrep => "agrep",
             Self::Gnuld => "gnuld",
             Self::Xds => "xds",
+            Self::Mapped => "mapped",
+            Self::Mapscan => "mapscan",
+            Self::Resident => "resident",
         }
     }
 
@@ -61,17 +73,21 @@ impl Program {
             Self::Agrep => "GNU grep -r over a source tree",
             Self::Gnuld => "GNU ld over hundreds of objects",
             Self::Xds => "reader of array slices",
+            Self::Mapped => "reader of a mapped file",
+            Self::Mapscan => "search in mapped files",
+            Self::Resident => "work on much memory",
         }
     }
 
-    /// The published times of its ancestor.
-    pub fn published(self) -> Published {
+    /// The published times of its ancestor, if it has one.
+    pub fn published(self) -> Option<Published> {
         let (original_s, speculating_s, hinted_s) = match self {
             Self::Agrep => (21.4, 6.5, 6.2),
             Self::Gnuld => (89.5, 63.3, 30.2),
             Self::Xds => (324.6, 97.0, 94.1),
+            Self::Mapped | Self::Mapscan | Self::Resident => return None,
         };
-        Published { original_s, speculating_s, hinted_s }
+        Some(Published { original_s, speculating_s, hinted_s })
     }
 
     /// Whether the program and what makes its data are installed.
@@ -83,7 +99,7 @@ impl Program {
         let needed: &[(&str, &str)] = match self {
             Self::Agrep => &[("grep", "grep")],
             Self::Gnuld => &[("ld", "binutils"), ("as", "binutils")],
-            Self::Xds => &[],
+            Self::Xds | Self::Mapped | Self::Mapscan | Self::Resident => &[],
         };
         let missing = needed.iter().find(|(program, _)| !is_on_path(program));
         missing.map_or(Ok(()), |&(program, package)| Err(Error::Missing { program, package }))
@@ -98,7 +114,7 @@ impl fmt::Display for Program {
 
 /// A name that is no program's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is none of the programs: give agrep, gnuld or xds")]
+#[error("`{0}` is none of the programs: give agrep, gnuld, xds, mapped, mapscan or resident")]
 pub struct UnknownProgram(String);
 
 impl FromStr for Program {
@@ -128,13 +144,30 @@ pub struct Scale {
     pub array_bytes: u64,
     /// Rows of 8 KiB read from the array.
     pub reads: usize,
+    /// Size of the mapped file in bytes, whole MiB.
+    pub mapped_bytes: u64,
+    /// Pages read from it.
+    pub mapped_reads: usize,
+    /// What the program that works on much memory has of it, in MiB.
+    pub resident_mib: usize,
+    /// How often it reads from a file.
+    pub steps: usize,
 }
 
 impl Scale {
     /// What the published programs had to do, where the disk is like theirs; more where it is faster.
     pub fn of(profile: Profile) -> Self {
         let (files, reads) = if profile == Profile::Disk4 { (1_349, 2_000) } else { (3_000, 20_000) };
-        Self { files, objects: 562, array_bytes: 1 << 30, reads }
+        Self {
+            files,
+            objects: 562,
+            array_bytes: 1 << 30,
+            reads,
+            mapped_bytes: 300 << 20,
+            mapped_reads: 3_000,
+            resident_mib: 1_024,
+            steps: 400,
+        }
     }
 
     /// Room for all data with what a file system adds.
@@ -143,7 +176,8 @@ impl Scale {
         const OBJECT_BYTES: u64 = 24 << 10;
         const SPARE: u64 = 96 << 20;
         let files = self.files as u64 * FILE_BYTES + self.objects as u64 * OBJECT_BYTES;
-        SPARE + files + self.array_bytes + self.array_bytes / 16
+        let largest = self.array_bytes.max(self.mapped_bytes);
+        SPARE + files + largest + largest / 16
     }
 }
 
@@ -152,8 +186,8 @@ impl Scale {
 pub(crate) struct Workload {
     pub(crate) program: Program,
     pub(crate) plain: Invocation,
-    /// The version with hints written by hand.
-    pub(crate) hinted: Invocation,
+    /// The version with hints written by hand, where somebody could know what to hint.
+    pub(crate) hinted: Option<Invocation>,
     /// Starts the same program without touching the data.
     pub(crate) idle: Invocation,
     /// The exit status of a run that did its work.
@@ -175,6 +209,9 @@ impl Workload {
             Program::Agrep => Self::agrep(scale, data, guests),
             Program::Gnuld => Self::gnuld(scale, data, scratch, guests, interrupt),
             Program::Xds => Self::xds(scale, data, guests),
+            Program::Mapped => Self::mapped(scale, data, guests),
+            Program::Mapscan => Self::mapscan(scale, data, guests),
+            Program::Resident => Self::resident(scale, data, guests),
         }
     }
 
@@ -184,7 +221,7 @@ impl Workload {
         let plain = Invocation::new(data, ["grep", "-r", ABSENT, "tree"]);
         Ok(Self {
             program: Program::Agrep,
-            hinted: plain.behind([guests.agrep_hinted.as_os_str(), "tree".as_ref(), "--".as_ref()]),
+            hinted: Some(plain.behind([guests.agrep_hinted.as_os_str(), "tree".as_ref(), "--".as_ref()])),
             idle: Invocation::new(data, ["grep", "--version"]),
             plain,
             status_expected: 1,
@@ -211,7 +248,7 @@ impl Workload {
             [guests.agrep_hinted.as_os_str()].into_iter().chain(names.iter().map(OsString::as_os_str));
         Ok(Self {
             program: Program::Gnuld,
-            hinted: plain.behind(hints.chain(["--".as_ref()])),
+            hinted: Some(plain.behind(hints.chain(["--".as_ref()]))),
             idle: Invocation::new(data, ["ld", "--version"]),
             plain,
             status_expected: 0,
@@ -225,12 +262,59 @@ impl Workload {
         let reads = scale.reads.to_string();
         let slices = guests.slices.as_os_str();
         let arguments = [slices, "array".as_ref(), reads.as_ref(), ARRAY_SEED.as_ref()];
-        let by_hand = arguments.iter().copied().chain(["--hinted".as_ref(), ROWS_AHEAD.as_ref()]);
+        let by_hand = arguments.iter().copied().chain(["--hinted".as_ref(), READS_AHEAD.as_ref()]);
         Ok(Self {
             program: Program::Xds,
-            hinted: Invocation::new(data, by_hand),
+            hinted: Some(Invocation::new(data, by_hand)),
             idle: Invocation::new(data, [slices, "--help".as_ref()]),
             plain: Invocation::new(data, arguments),
+            status_expected: 0,
+            output: OutputFile::default(),
+        })
+    }
+
+    fn mapped(scale: Scale, data: &Path, guests: &Guests) -> Result<Self, Error> {
+        let path = data.join("mapped");
+        array::write(&path, scale.mapped_bytes).map_err(Error::file("write", &path))?;
+        let reads = scale.mapped_reads.to_string();
+        let arguments = [guests.mapped.as_os_str(), "mapped".as_ref(), reads.as_ref()];
+        let by_hand = arguments.iter().copied().chain(["--hinted".as_ref(), READS_AHEAD.as_ref()]);
+        Ok(Self {
+            program: Program::Mapped,
+            hinted: Some(Invocation::new(data, by_hand)),
+            idle: Invocation::new(data, [guests.mapped.as_os_str()]),
+            plain: Invocation::new(data, arguments),
+            status_expected: 0,
+            output: OutputFile::default(),
+        })
+    }
+
+    fn mapscan(scale: Scale, data: &Path, guests: &Guests) -> Result<Self, Error> {
+        let tree = data.join("tree");
+        source_tree::write(&tree, scale.files).map_err(Error::file("write the source tree", &tree))?;
+        let mapscan = guests.mapscan.as_os_str();
+        let plain = Invocation::new(data, [mapscan, ABSENT.as_ref(), "tree".as_ref()]);
+        Ok(Self {
+            program: Program::Mapscan,
+            hinted: Some(plain.behind([guests.agrep_hinted.as_os_str(), "tree".as_ref(), "--".as_ref()])),
+            idle: Invocation::new(data, [mapscan]),
+            plain,
+            status_expected: 0,
+            output: OutputFile::default(),
+        })
+    }
+
+    /// Which block it reads next is known when the work before that is done.
+    fn resident(scale: Scale, data: &Path, guests: &Guests) -> Result<Self, Error> {
+        let path = data.join("blocks");
+        array::write(&path, scale.mapped_bytes).map_err(Error::file("write", &path))?;
+        let (mib, steps) = (scale.resident_mib.to_string(), scale.steps.to_string());
+        let resident = guests.resident.as_os_str();
+        Ok(Self {
+            program: Program::Resident,
+            hinted: None,
+            idle: Invocation::new(data, [resident, "1".as_ref(), "0".as_ref()]),
+            plain: Invocation::new(data, [resident, mib.as_ref(), steps.as_ref(), "blocks".as_ref()]),
             status_expected: 0,
             output: OutputFile::default(),
         })

@@ -41,7 +41,7 @@ fn published(program: Program, side: Side) -> Option<Published> {
         (Program::Xds, Side::Original) => ["62.0 MB", "8,105", "61", "0"],
         (Program::Xds, Side::Forebay) => ["62.5 MB", "8,202", "93", "2"],
         (Program::Xds, Side::Hinted) => ["62.1 MB", "8,104", "60", "0"],
-        (_, Side::Warm) => return None,
+        _ => return None,
     };
     Some(Published { footprint, page_reclaims, page_faults, signals })
 }
@@ -157,7 +157,8 @@ mod tests {
 
     #[test]
     fn the_published_table_has_every_program() {
-        for (program, side) in Program::ALL.into_iter().flat_map(|program| SIDES.map(|side| (program, side)))
+        for (program, side) in
+            Program::PUBLISHED.into_iter().flat_map(|program| SIDES.map(|side| (program, side)))
         {
             assert!(published(program, side).is_some());
         }

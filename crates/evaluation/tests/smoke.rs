@@ -14,7 +14,16 @@ use forebay_meter::Tier;
 use forebay_testkit::{MemoryLimit, SlowDevice, skip};
 use tempfile::TempDir;
 
-const TINY: Scale = Scale { files: 40, objects: 12, array_bytes: 1 << 20, reads: 300 };
+const TINY: Scale = Scale {
+    files: 40,
+    objects: 12,
+    array_bytes: 1 << 20,
+    reads: 300,
+    mapped_bytes: 1 << 20,
+    mapped_reads: 100,
+    resident_mib: 4,
+    steps: 3,
+};
 
 /// Takes the options of `forebay run`, leaves statistics, and then does `$last`.
 fn stand_in(last: &str) -> (TempDir, PathBuf) {
@@ -57,8 +66,11 @@ fn every_side_of_every_program_runs_in_every_round() {
             speculation::run(&tiny(forebay.clone(), program), &mut |progress| shares.push(progress.share))
                 .unwrap();
         assert!(outcome.identical(), "{}", speculation::table(&outcome));
+        // Nobody could know what to hint of this one.
+        let absent = |side| program == Program::Resident && side == Side::Hinted;
         for side in Side::ALL {
-            assert_eq!(outcome.measured[0].elapsed_s(side).values().len(), 2);
+            let runs = if absent(side) { 0 } else { 2 };
+            assert_eq!(outcome.measured[0].elapsed_s(side).values().len(), runs, "{program}");
         }
         assert_eq!(shares.first(), Some(&0.0));
         assert_eq!(shares.last(), Some(&1.0));
@@ -74,7 +86,8 @@ fn every_side_of_every_program_runs_in_every_round() {
             ("local/forebay", "output_identical"),
         ] {
             let found = rows.iter().find(|row| row.case == case && row.metric == metric);
-            assert_eq!(found.map(|row| row.subject.as_str()), Some(program.name()), "{case} {metric}");
+            let expected = Some(program.name()).filter(|_| !(absent(Side::Hinted) && case == "local/hinted"));
+            assert_eq!(found.map(|row| row.subject.as_str()), expected, "{case} {metric}");
         }
     }
 }
@@ -250,7 +263,7 @@ fn the_demonstration_shows_every_program() {
     };
     let outcome = demo::run(&options, &mut |_| ()).unwrap();
     assert!(outcome.identical(), "{}", outcome.table());
-    for program in Program::ALL {
+    for program in Program::PUBLISHED {
         assert!(outcome.table().contains(program.description()), "{}", outcome.table());
     }
     assert!(outcome.table().contains("Left out: the disk with a latency of 1 ms"), "{}", outcome.table());
