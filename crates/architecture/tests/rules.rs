@@ -40,7 +40,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("probes", &["meter", "vm"]),
     ("experiments", &["meter"]),
     ("report", &["meter"]),
-    ("counters", &["groups", "meter", "testkit"]),
+    ("counters", &["groups", "meter", "sys", "testkit"]),
     ("testkit", &["groups", "meter", "sys"]),
     ("supervisor", &["groups", "meter", "rendezvous", "speculation", "sys"]),
     (

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{ArgGroup, Args};
-use forebay_counters::{Options, Target};
+use forebay_counters::{Files, Options, Target};
 use forebay_evaluation::Error;
 use forebay_evaluation::meter::{self, Event, Lines, Subject, overhead};
 use forebay_supervisor::terminal_width;
@@ -47,6 +47,10 @@ pub struct Meter {
     /// Ask for the processor's counters too, which costs a program that switches much between threads some per cent
     #[arg(long)]
     hardware: bool,
+    /// Tell what is in memory of this file, or of those in this folder (several times for several), and without a name of those that
+    /// the processes have open
+    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, conflicts_with = "overhead")]
+    files: Option<Vec<PathBuf>>,
     /// Simulate caches and translation buffers too: runs the program twice more, under Valgrind, which takes up to a
     /// hundred times as long
     #[arg(long, conflicts_with_all = ["pid", "cgroup", "machine", "overhead"])]
@@ -75,13 +79,13 @@ Examples:
   forebay evaluate meter --simulate -- sort words
   forebay evaluate meter --pid 4711 --tree --for 10s --every --hardware
   forebay evaluate meter --cgroup system.slice/nginx.service --for 1m --json nginx.json
-  forebay evaluate meter --machine --for 10s
+  forebay evaluate meter --machine --for 10s --files=/srv/data
   forebay evaluate meter --overhead";
 
 /// Runs `forebay evaluate meter`.
 pub fn run(args: &Meter) -> anyhow::Result<ExitCode> {
     let sink = results::open(args.json.as_deref())?;
-    let sampling = Options { interval: args.interval, hardware: args.hardware };
+    let sampling = Options { interval: args.interval, hardware: args.hardware, files: args.files() };
     if args.overhead {
         let options = overhead::Options { sampling, ..overhead::Options::new() };
         let outcome =
@@ -131,6 +135,14 @@ pub fn run(args: &Meter) -> anyhow::Result<ExitCode> {
 const NOT_FOUND: u8 = 127;
 
 impl Meter {
+    fn files(&self) -> Files {
+        match &self.files {
+            None => Files::None,
+            Some(paths) if paths.is_empty() => Files::Open,
+            Some(paths) => Files::Under(paths.clone()),
+        }
+    }
+
     fn subject(&self) -> Subject {
         let running = |target| Subject::Running(target, self.limit);
         match (self.pid, &self.cgroup) {

@@ -48,3 +48,23 @@ fn only_what_was_asked_for_counts() {
         String::from_utf8_lossy(&unknown.stderr).contains("possible values: run, share, serve, evaluate")
     );
 }
+
+#[test]
+fn what_the_meter_cannot_count_the_doctor_names() {
+    let json = doctor(&["evaluate", "--json", "-"]);
+    let found: Value = serde_json::from_slice(&json.stdout).unwrap();
+    let features = found["features"].as_array().unwrap();
+    let present = |name: &str| {
+        let feature = features.iter().find(|feature| feature["name"] == name);
+        feature.unwrap_or_else(|| panic!("{name}"))["present"] == true
+    };
+    let arguments = ["evaluate", "meter", "--hardware", "--", "true"];
+    let meter = Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).output().unwrap();
+    let refused = String::from_utf8(meter.stderr).unwrap().replace("\n  ", " ");
+    let refused: String = refused.lines().filter(|line| line.starts_with("not counted")).collect();
+    for (feature, counter) in
+        [("hardware counters", "cycles,"), ("delay accounting", "disk_wait:"), ("perf events", "task_time,")]
+    {
+        assert_eq!(present(feature), !refused.contains(counter), "{feature}: {refused}");
+    }
+}

@@ -30,6 +30,31 @@ fn status_and_output_are_the_program_s_and_the_table_is_beside_them() {
 }
 
 #[test]
+fn what_of_files_is_in_memory_is_told_of_named_ones_and_of_open_ones() {
+    if !forebay_sys::has_cachestat() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("data"), vec![7; 8 * 4096]).unwrap();
+    let json = folder.path().join("meter.json").display().to_string();
+    let pages = |files: &str, script: &str| {
+        let arguments = ["--interval", "20ms", files, "--json", &json, "--", "sh", "-c", script];
+        let ran = meter(&arguments).current_dir(folder.path()).output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        let report: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+        let rows = report["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["metric"] == "file_pages_cached").unwrap();
+        assert_eq!(row["tier"], "software");
+        row["max"].as_f64().unwrap()
+    };
+    assert_eq!(pages("--files=data", "true"), 8.0);
+    assert!(pages("--files", "exec 3<data; sleep 0.5") >= 8.0);
+    let (status, _, stderr) = output(&["--files=/no/such", "--", "true"]);
+    assert_eq!(status, Some(125));
+    assert!(stderr.contains("cannot look at /no/such"), "{stderr}");
+}
+
+#[test]
 fn results_are_rows_that_say_where_they_are_from() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("meter.json");

@@ -38,6 +38,15 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// A file or folder that was named cannot be looked at.
+    #[error("cannot look at {} ({}); name files or folders that are there and may be read", path.display(),
+        forebay_meter::reason(source))]
+    File {
+        /// As it was named.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// The system has no thread to give.
     #[error("cannot start the thread that samples ({}); end some processes, or raise ulimit -u",
         forebay_meter::reason(.0))]

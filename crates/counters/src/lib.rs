@@ -3,6 +3,7 @@
 
 mod disks;
 mod error;
+mod files;
 mod group;
 mod kernel_text;
 mod machine;
@@ -16,5 +17,7 @@ pub mod simulation;
 mod source;
 
 pub use error::{Error, Refused};
+pub use files::Files;
 pub use meter::{Meter, Options, Ready, Target};
+pub use perf::{has_hardware_counters, has_kernel_events, has_memory_counters};
 pub use readings::{Counter, Interval, Kind, Reading, Readings};

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::{Error, Refused};
+use crate::files::Files;
 use crate::readings::{Counter, Interval, Readings};
 use crate::record::Record;
 use crate::sheet::Sheet;
@@ -40,11 +41,13 @@ pub struct Options {
     /// Whether to open perf events too: the processor's counters, and those of the kernel's that are finer than what `/proc`
     /// has. They cost what is measured a microsecond or so at every context switch.
     pub hardware: bool,
+    /// Of which files to tell what is in memory.
+    pub files: Files,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { interval: Duration::from_secs(1), hardware: false }
+        Self { interval: Duration::from_secs(1), hardware: false, files: Files::None }
     }
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::error::{Error, Refused};
+use crate::files::{Files, NamedFiles, nobodys};
 use crate::group::Group;
 use crate::machine::Machine;
 use crate::meter::{Options, Target};
@@ -26,12 +27,14 @@ pub(crate) fn sources(
     options: &Options,
     refused: &mut Vec<Refused>,
 ) -> Result<Vec<Box<dyn Source>>, Error> {
+    let open = options.files == Files::Open;
+    let processes = |scope| Ok::<_, Error>(Box::new(Processes::new(scope, open)?));
     let (from_files, places): (Box<dyn Source>, Vec<Place>) = match target {
         Target::Machine => (Box::new(Machine::new()?), perf::places(None).unwrap_or_default()),
-        Target::Process(pid) => (Box::new(Processes::new(Scope::One(*pid))?), on_threads(*pid, false)),
-        Target::Tree(pid) => (Box::new(Processes::new(Scope::Tree(*pid))?), on_threads(*pid, true)),
+        Target::Process(pid) => (processes(Scope::One(*pid))?, on_threads(*pid, false)),
+        Target::Tree(pid) => (processes(Scope::Tree(*pid))?, on_threads(*pid, true)),
         Target::Cgroup(path) => {
-            let group = Group::new(path)?;
+            let group = Group::new(path, open)?;
             let places = group.perf_folder().map(|folder| perf::places(Some(folder)).unwrap_or_default());
             (Box::new(group), places.unwrap_or_default())
         }
@@ -59,7 +62,14 @@ pub(crate) fn sources(
             refused.extend(traffic.into_iter().map(|quantity| quantity.refused(why, remedy)));
         }
     }
-    Ok(vec![from_files, Box::new(PerfEvents::open(&Linux, quantities, refused))])
+    let mut sources = vec![from_files];
+    match &options.files {
+        Files::Under(paths) => sources.push(Box::new(NamedFiles::new(paths)?)),
+        Files::Open if *target == Target::Machine => refused.push(nobodys()),
+        Files::Open | Files::None => {}
+    }
+    sources.push(Box::new(PerfEvents::open(&Linux, quantities, refused)));
+    Ok(sources)
 }
 
 /// Events on each thread that there is, inherited by those that come.

@@ -396,16 +396,6 @@ pub fn landlock_version() -> Option<u32> {
     u32::try_from(version).ok().filter(|version| *version > 0)
 }
 
-/// Whether the kernel has cachestat(2) (Linux 6.5).
-#[must_use]
-pub fn has_cachestat(file: BorrowedFd<'_>) -> bool {
-    const SYS_CACHESTAT: libc::c_long = 451;
-    let range = [0u64, 4096];
-    let mut counts = [0u64; 5];
-    // SAFETY: the two arrays are what struct cachestat_range and struct cachestat are made of.
-    unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0) == 0 }
-}
-
 /// Whether the kernel counts page faults of this user's processes and tells of each.
 #[must_use]
 pub fn has_fault_signals() -> bool {

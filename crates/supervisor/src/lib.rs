@@ -28,7 +28,7 @@ mod table;
 mod watch;
 
 pub use error::Error;
-pub use ffi::{has_cachestat, has_fault_signals, has_pagemap_scan, has_userfaultfd, landlock_version};
+pub use ffi::{has_fault_signals, has_pagemap_scan, has_userfaultfd, landlock_version};
 pub use memory_limits::has_memory_group;
 pub use table::terminal_width;
 

@@ -148,8 +148,8 @@ fn pages_in_memory(file: &File, size_bytes: u64) -> io::Result<Option<u64>> {
     let unprivileged = |error: &io::Error| {
         matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::EOPNOTSUPP))
     };
-    match sys::cached_pages(file) {
-        Ok(pages) => Ok(Some(pages)),
+    match forebay_sys::cachestat(file) {
+        Ok(counts) => Ok(Some(counts.cached)),
         Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
             match sys::resident_pages(file, size_bytes) {
                 Ok(pages) => Ok(Some(pages)),

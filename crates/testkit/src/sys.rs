@@ -28,7 +28,6 @@ const BLKFLSBUF: libc::Ioctl = 0x1261;
 const SWAP_FLAG_PREFER: libc::c_int = 0x8000;
 const SWAP_PRIORITY_MAX: u16 = 0x7fff;
 // The same number on every architecture.
-const SYS_CACHESTAT: libc::c_long = 451;
 
 /// `struct loop_info64` of `<linux/loop.h>`.
 #[repr(C)]
@@ -89,19 +88,6 @@ pub(crate) fn clear_loop_device(device: &File) -> io::Result<()> {
 pub(crate) fn flush_block_buffers(device: &File) -> io::Result<()> {
     // SAFETY: this request takes no argument and writes no memory.
     check(unsafe { libc::ioctl(device.as_raw_fd(), BLKFLSBUF) })
-}
-
-/// How many pages of a file are in the page cache (cachestat(2), since Linux 6.5).
-pub(crate) fn cached_pages(file: &File) -> io::Result<u64> {
-    // struct cachestat_range { off, len }: no length means up to the end.
-    let range = [0u64; 2];
-    // struct cachestat { nr_cache, nr_dirty, nr_writeback, nr_evicted, nr_recently_evicted }
-    let mut counts = [0u64; 5];
-    // SAFETY: the kernel reads the two words of `range` and writes the five of `counts`, and keeps neither address.
-    let result = unsafe {
-        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0 as libc::c_uint)
-    };
-    if result == 0 { Ok(counts[0]) } else { Err(io::Error::last_os_error()) }
 }
 
 /// How many pages of a file of `size_bytes` are in the page cache, by mincore(2): for kernels without cachestat.

@@ -3,15 +3,14 @@
 use std::{fs, fs::File, os::fd::AsFd, path::Path, thread};
 
 use forebay_supervisor::{
-    agent_library, has_cachestat, has_fault_signals, has_memory_group, has_pagemap_scan, has_userfaultfd,
-    landlock_version,
+    agent_library, has_fault_signals, has_memory_group, has_pagemap_scan, has_userfaultfd, landlock_version,
 };
 
 use super::{
     Feature, Job, Need,
     probes::{
-        has_descriptors, has_free_port, has_library, has_program, has_real_time, has_resolve_cached,
-        has_rwf_nowait, has_socket_buffers, has_steady_counter,
+        has_descriptors, has_free_port, has_gstreamer_server, has_library, has_program, has_real_time,
+        has_resolve_cached, has_rwf_nowait, has_socket_buffers, has_steady_counter,
     },
 };
 
@@ -78,7 +77,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "tells what is in memory where RWF_NOWAIT cannot",
         remedy: "run Linux 6.5 or later",
         need: Need::Optional,
-        present: || File::open("/proc/self/exe").is_ok_and(|file| has_cachestat(file.as_fd())),
+        present: forebay_sys::has_cachestat,
     },
     Feature {
         job: Job::Run,
@@ -227,18 +226,122 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "control group of memory",
-        purpose: "gives programs little memory (evaluate speculation --table 5); takes root",
+        purpose: "gives programs little memory (evaluate speculation --table 5, memory=24M of evaluate server); takes root",
         remedy: "mount it with: mount -t cgroup -o memory memory /sys/fs/cgroup/memory",
         need: Need::Optional,
         present: || forebay_testkit::MemoryLimit::supported().is_ok(),
     },
     Feature {
         job: Job::Evaluate,
-        name: "web servers",
-        purpose: "nginx and Apache are what evaluate server web compares",
-        remedy: "install them with: apt install nginx apache2-bin (the first starts a service)",
+        name: "hardware counters",
+        purpose: "tell cycles, stalls and misses (evaluate meter --hardware, evaluate server); without them misses can be simulated",
+        remedy: "run on the machine itself, or a virtual machine that shows them, and allow them with: sysctl kernel.perf_event_paranoid=-1",
         need: Need::Optional,
-        present: || has_program("nginx") && has_program("apache2"),
+        present: forebay_counters::has_hardware_counters,
+    },
+    Feature {
+        job: Job::Evaluate,
+        name: "memory controllers' counters",
+        purpose: "tell what goes to and from memory (evaluate meter --machine --hardware); nothing else does",
+        remedy: "run as root on the machine itself, with the kernel's driver for them (intel_uncore or amd_uncore)",
+        need: Need::Optional,
+        present: forebay_counters::has_memory_counters,
+    },
+    Feature {
+        job: Job::Evaluate,
+        name: "perf events",
+        purpose: "count a program's own time, switches and migrations exactly (evaluate meter --hardware)",
+        remedy: "allow them with: sysctl kernel.perf_event_paranoid=1",
+        need: Need::Optional,
+        present: forebay_counters::has_kernel_events,
+    },
+    Feature {
+        job: Job::Evaluate,
+        name: "pressure (PSI)",
+        purpose: "tells how long tasks waited for memory, disks and processors",
+        remedy: "boot with psi=1 a kernel built with CONFIG_PSI",
+        need: Need::Optional,
+        present: || Path::new("/proc/pressure/memory").exists(),
+    },
+    Feature {
+        job: Job::Evaluate,
+        name: "delay accounting",
+        purpose: "tells how long a process waited for disks (disk_wait of evaluate meter)",
+        remedy: "turn it on with: sysctl kernel.task_delayacct=1",
+        need: Need::Optional,
+        present: || fs::read_to_string("/proc/sys/kernel/task_delayacct").is_ok_and(|on| on.trim() == "1"),
+    },
+    Feature {
+        job: Job::Evaluate,
+        name: "cachestat",
+        purpose: "tells what of files is in memory (evaluate meter --files, and what evaluate server serves)",
+        remedy: "run Linux 6.5 or later",
+        need: Need::Optional,
+        present: forebay_sys::has_cachestat,
+    },
+    Feature {
+        job: Job::Evaluate,
+        name: "memory in cgroup version 2",
+        purpose: "tells what a control group reclaims, swaps and waits for; without it the machine does, for all",
+        remedy: "boot with: systemd.unified_cgroup_hierarchy=1",
+        need: Need::Optional,
+        present: || {
+            let controllers = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers");
+            controllers.is_ok_and(|names| names.split_whitespace().any(|name| name == "memory"))
+        },
+    },
+    Feature {
+        job: Job::Evaluate,
+        name: "nginx",
+        purpose: "is one of the servers of evaluate server web",
+        remedy: "install it with: apt install nginx (which starts a service)",
+        need: Need::Optional,
+        present: || has_program("nginx"),
+    },
+    Feature {
+        job: Job::Evaluate,
+        name: "Apache",
+        purpose: "is the other server of evaluate server web",
+        remedy: "install it with: apt install apache2-bin",
+        need: Need::Optional,
+        present: || has_program("apache2"),
+    },
+    Feature {
+        job: Job::Evaluate,
+        name: "GStreamer's RTSP server",
+        purpose: "is built for evaluate server streaming and evaluate streaming, which encode films by GStreamer too",
+        remedy: "install it with: apt install gcc pkgconf libgstrtspserver-1.0-dev gstreamer1.0-tools gstreamer1.0-plugins-base \
+                 gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gstreamer1.0-plugins-ugly",
+        need: Need::Optional,
+        present: has_gstreamer_server,
+    },
+    Feature {
+        job: Job::Evaluate,
+        name: "other RTSP servers",
+        purpose: "are compared by evaluate streaming where they are: mediamtx (with ffmpeg) or live555MediaServer",
+        remedy: "install one with: apt install livemedia-utils, or put mediamtx of its project's releases on PATH",
+        need: Need::Optional,
+        present: || (has_program("mediamtx") && has_program("ffmpeg")) || has_program("live555MediaServer"),
+    },
+    Feature {
+        job: Job::Evaluate,
+        name: "tools to check with",
+        purpose: "say the same otherwise for evaluate host --check: sysbench, perf, stress-ng and fio",
+        remedy: "install them with: apt install sysbench linux-perf stress-ng fio",
+        need: Need::Optional,
+        present: || ["sysbench", "perf", "stress-ng", "fio"].iter().all(|tool| has_program(tool)),
+    },
+    Feature {
+        job: Job::Evaluate,
+        name: "network namespaces",
+        purpose: "are what evaluate server router routes between; takes root",
+        remedy: "install their tools with: apt install iproute2 util-linux, and run the command with sudo",
+        need: Need::Optional,
+        present: || {
+            rustix::process::geteuid().is_root()
+                && Path::new("/proc/self/ns/net").exists()
+                && ["ip", "unshare", "nsenter"].iter().all(|tool| has_program(tool))
+        },
     },
     Feature {
         job: Job::Evaluate,

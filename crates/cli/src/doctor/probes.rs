@@ -26,9 +26,23 @@ pub fn has_library(name: &str) -> bool {
     folders.any(|folder| folder.join(name).exists()) || listed("ldconfig") || listed("/sbin/ldconfig")
 }
 
+/// Where `forebay evaluate` looks too: the administrator's programs need not be on a user's PATH.
 pub fn has_program(name: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|folder| folder.join(name).is_file())
+    let folders = env::split_paths(&path).chain(["/usr/local/sbin".into(), "/usr/sbin".into()]);
+    folders.map(|folder| folder.join(name)).any(|file| file.is_file())
+}
+
+/// Whether GStreamer's streaming server can be built here, and films encoded.
+pub fn has_gstreamer_server() -> bool {
+    let succeeds = |program: &str, arguments: &[&str]| {
+        Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+    };
+    ["cc", "gst-launch-1.0"].iter().all(|program| has_program(program))
+        && succeeds("pkg-config", &["--exists", "gstreamer-rtsp-server-1.0"])
+        && ["x264enc", "h264parse", "mp4mux", "rtph264pay"]
+            .iter()
+            .all(|part| succeeds("gst-inspect-1.0", &[part]))
 }
 
 pub fn has_real_time() -> bool {

@@ -35,12 +35,12 @@ pub(crate) struct Group {
 impl Group {
     /// # Errors
     /// There is no such group.
-    pub(crate) fn new(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn new(path: &Path, open: bool) -> Result<Self, Error> {
         let mounts = Path::new("/proc/self/mountinfo");
         let text =
             fs::read_to_string(mounts).map_err(|source| Error::Read { path: mounts.into(), source })?;
         let folders = Folders::find(&text, path).ok_or_else(|| Error::NoGroup { path: path.into() })?;
-        let processes = Processes::new(Scope::Group(folders.processes.clone()))?;
+        let processes = Processes::new(Scope::Group(folders.processes.clone()), open)?;
         Ok(Self { folders, disks: Disks::find(), processes })
     }
 

@@ -10,7 +10,7 @@ use perf_event::{Builder, Counter};
 use rustix::io::Errno;
 
 use super::event::Event;
-use super::{Count, Opened, Opener};
+use super::{Count, DEVICES, Opened, Opener};
 
 /// Where an event is counted.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Opener for Linux {
             Event::Software(event) => Builder::new(event),
             Event::Raw(code) => Builder::new(perf_event::events::Raw::new(code)),
             Event::Dynamic(event) => Builder::new(event),
-            Event::Arm(name) => Builder::new(arm_event(name)?),
+            Event::Arm(name) => Builder::new(arm_event(Path::new(DEVICES), name)?),
         };
         builder.enabled(true).include_kernel();
         match place {
@@ -71,8 +71,8 @@ impl Opened for Counter {
 }
 
 /// An event of the counters of an Arm processor, whose name tells its model.
-fn arm_event(name: &str) -> io::Result<Dynamic> {
-    let devices = fs::read_dir("/sys/bus/event_source/devices")?.flatten().map(|device| device.path());
+pub(super) fn arm_event(devices: &Path, name: &str) -> io::Result<Dynamic> {
+    let devices = fs::read_dir(devices)?.flatten().map(|device| device.path());
     let mut known =
         devices.filter(|device| device.join("cpus").exists() && device.join("events").join(name).exists());
     let device = known.next().ok_or(Errno::NOENT)?;

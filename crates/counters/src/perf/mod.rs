@@ -9,6 +9,7 @@ mod uncore;
 
 use std::borrow::Cow;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use forebay_meter::{Tier, reason};
@@ -85,6 +86,31 @@ impl PerfEvents {
         }
         Self { open }
     }
+}
+
+/// Whether the processor's counters can be had, for a program of this user's.
+#[must_use]
+pub fn has_hardware_counters() -> bool {
+    opens_here(&Event::Hardware(event::CYCLES))
+}
+
+/// Whether what the kernel counts as perf events can be had, for a program of this user's.
+#[must_use]
+pub fn has_kernel_events() -> bool {
+    opens_here(&Event::Software(event::SWITCHES))
+}
+
+fn opens_here(event: &Event) -> bool {
+    let own = Place::Thread { thread: std::process::id(), children: false };
+    Linux.open(event, &own).is_ok()
+}
+
+/// Whether the memory's controllers tell this user what goes through them.
+#[must_use]
+pub fn has_memory_counters() -> bool {
+    let quantities = memory_traffic(Path::new(DEVICES));
+    let parts = quantities.iter().flat_map(|one| one.alternatives.iter().flatten());
+    parts.map(|part| Linux.open(&part.event, &part.place)).next().is_some_and(|opened| opened.is_ok())
 }
 
 /// Opens all parts but those of threads that have ended.

@@ -11,6 +11,7 @@ use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::Error;
+use crate::files::OpenFiles;
 use crate::sheet::Sheet;
 use crate::source::Source;
 use ledger::{Id, Ledger, Seen, Used};
@@ -19,15 +20,14 @@ use observe::{Observed, Switches, observe, started};
 /// What to do where the files of a process lack something.
 const NEWER_KERNEL: &str = "run a newer kernel";
 /// What to do where the files of a process cannot be read.
-const SAME_USER: &str = "run forebay as the user of that process, or as root";
+pub(crate) const SAME_USER: &str = "run forebay as the user of that process, or as root";
 /// What to do where the kernel does not account for delays.
 const WITH_DELAYS: &str = "boot with delayacct, or run: sysctl kernel.task_delayacct=1";
 
 /// The threads of a process, with `tree` of all that come from it too.
 pub(crate) fn threads(pid: u32, tree: bool) -> Vec<u32> {
-    let Ok(mut processes) = Processes::new(if tree { Scope::Tree(pid) } else { Scope::One(pid) }) else {
-        return Vec::new();
-    };
+    let scope = if tree { Scope::Tree(pid) } else { Scope::One(pid) };
+    let Ok(mut processes) = Processes::new(scope, false) else { return Vec::new() };
     processes.look().into_iter().flat_map(|one| one.threads).collect()
 }
 
@@ -61,14 +61,19 @@ pub(crate) struct Processes {
     /// Whether it accounts for delays.
     has_delays: bool,
     ticks_per_second: f64,
+    open_files: Option<OpenFiles>,
 }
 
 impl Processes {
+    /// Those, with what is in memory of the files that they have `open`, if that is asked for.
+    ///
     /// # Errors
     /// There is no such process, or it cannot be looked at.
-    pub(crate) fn new(scope: Scope) -> Result<Self, Error> {
+    pub(crate) fn new(scope: Scope, open: bool) -> Result<Self, Error> {
         let mut has_io = false;
+        let mut open_files = open.then(|| OpenFiles::new(None));
         if let Scope::One(pid) | Scope::Tree(pid) = scope {
+            open_files = open.then(|| OpenFiles::new(Some(pid)));
             started(pid)?;
             has_io = fs::read(format!("/proc/{pid}/io")).is_ok();
         }
@@ -85,6 +90,7 @@ impl Processes {
             has_delays: fs::read_to_string("/proc/sys/kernel/task_delayacct")
                 .is_ok_and(|on| on.trim() == "1"),
             ticks_per_second,
+            open_files,
         })
     }
 
@@ -180,5 +186,8 @@ impl Source for Processes {
         sheet.from("/proc", NEWER_KERNEL);
         sheet.level("processes", "1", Some(observed.len() as f64));
         sheet.level("threads", "1", Some(threads as f64));
+        if let Some(files) = &self.open_files {
+            files.sample(observed.iter().map(|one| one.seen.id.pid), sheet);
+        }
     }
 }

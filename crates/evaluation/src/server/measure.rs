@@ -155,6 +155,9 @@ impl Run {
         let each = |level| missed(&hardware, level) / evidence.requests;
         let misses = Misses { first: each("first_level"), last: each("last_level"), tier: Tier::Hardware };
         let evidence = Evidence { misses: Some(misses).filter(|misses| misses.first > 0.0), ..evidence };
+        if let Some(pages) = counts.machine.get("file_pages_cached") {
+            figures.push(Figure::new("files_in_memory", "B", pages * PAGE_BYTES));
+        }
         let (verdict, refused) = (Verdict::of(&evidence), counts.refused.clone());
         let punctual = counts.late_s <= evidence.seconds * LATE_MAX;
         let late =
@@ -282,7 +285,8 @@ impl Bench<'_> {
         target: &mut Target,
         load: impl FnOnce(Window, &AtomicBool) -> Result<T, String> + Send,
     ) -> Result<(T, Counts), Error> {
-        let meters = Opened::new(target, self.description.seconds)?;
+        let served = self.documents.map(|documents| documents.folder.as_path());
+        let meters = Opened::new(target, self.description.seconds, served)?;
         let begin = Instant::now() + Duration::from_secs_f64(self.description.warm_up);
         let window = Window { begin, end: begin + Duration::from_secs_f64(self.description.seconds) };
         let stop = AtomicBool::new(false);
@@ -338,7 +342,7 @@ impl Bench<'_> {
         let arguments: Vec<OsString> = arguments.iter().map(|word| target.with_port(word).into()).collect();
         let folder = self.folder.join("load");
         std::fs::create_dir(&folder).map_err(Error::file("create", &folder))?;
-        let meters = Opened::new(target, self.description.seconds)?.start()?;
+        let meters = Opened::new(target, self.description.seconds, None)?.start()?;
         let begun = Instant::now();
         let mut process = Process::start(&arguments, &folder, None)?;
         while !process.has_ended()? {

@@ -1,8 +1,9 @@
 //! The meters of a run of a server, and what they counted.
 
+use std::path::Path;
 use std::time::Duration;
 
-use forebay_counters::{Meter, Options as Counting, Readings, Ready, Refused, Target as Counted};
+use forebay_counters::{Files, Meter, Options as Counting, Readings, Ready, Refused, Target as Counted};
 
 use super::observer::{Observer, Scope, Seen};
 use super::target::Target;
@@ -43,16 +44,18 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    pub(super) fn new(target: &Target, seconds: f64) -> Result<Self, Error> {
+    /// For so many seconds, with what is in memory of the files below `served`.
+    pub(super) fn new(target: &Target, seconds: f64, served: Option<&Path>) -> Result<Self, Error> {
         // A short run has some intervals too.
         let interval = Duration::from_secs_f64((seconds / 4.0).clamp(0.05, 1.0));
-        let options = Counting { interval, hardware: false };
+        let options = Counting { interval, ..Counting::default() };
+        let files = served.map_or(Files::None, |folder| Files::Under(vec![folder.to_owned()]));
         let (server, group) = target.counted();
         Ok(Self {
             server: Meter::open(&server, &Counting { hardware: true, ..options.clone() })?,
             // What a group adds is worth no failure.
             group: group.and_then(|group| Meter::open(&group, &options).ok()),
-            machine: Meter::open(&Counted::Machine, &options)?,
+            machine: Meter::open(&Counted::Machine, &Counting { files, ..options })?,
             scope: target.scope.clone(),
         })
     }
@@ -69,7 +72,10 @@ impl Opened {
 
 impl Meters {
     pub(super) fn stop(self) -> Counts {
-        let refused = self.server.refused().to_vec();
+        let mut refused = self.server.refused().to_vec();
+        refused.extend(
+            self.machine.refused().iter().filter(|one| one.counter.starts_with("file_pages")).cloned(),
+        );
         Counts {
             server: self.server.stop(),
             group: self.group.map(Meter::stop),

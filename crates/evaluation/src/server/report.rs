@@ -29,7 +29,7 @@ const SERVED: [Column; 11] = [
 ];
 
 /// What it cost, in all and for what was served.
-const COSTS: [Column; 9] = [
+const COSTS: [Column; 10] = [
     ("CPU/request", "cpu_time_per_request", seconds),
     ("CPU/MB", "cpu_time_per_megabyte", seconds),
     ("reclaims/request", "page_reclaims_per_request", number),
@@ -38,6 +38,7 @@ const COSTS: [Column; 9] = [
     ("switches/request", "context_switches_per_request", number),
     ("disk/request", "disk_read_per_request", kibibytes),
     ("cache misses/request", "cache_misses_per_request", number),
+    ("files in memory", "files_in_memory", mebibytes),
     ("resident", "resident", mebibytes),
 ];
 

@@ -139,7 +139,7 @@ impl Stage<'_> {
         let begin = Instant::now() + Duration::from_secs_f64(warm_up);
         let end = begin + Duration::from_secs_f64(seconds);
         let interval = Duration::from_secs_f64((seconds / 4.0).clamp(0.05, 1.0));
-        let counting = Counting { interval, hardware: false };
+        let counting = Counting { interval, ..Counting::default() };
         let (mut meter, mut counted) = (None, None);
         let seen = players.watch(warm_up, seconds, || {
             self.check(running, group)?;
