@@ -26,6 +26,12 @@ impl<'a> Steps<'a> {
         self.begun += 1;
     }
 
+    /// Tells that a step begins that was not foreseen.
+    pub(crate) fn add(&mut self, doing: impl Into<String>) {
+        self.total += 1;
+        self.begin(doing);
+    }
+
     /// Tells that the last step has ended.
     pub(crate) fn end(self) {
         (self.progress)(Progress { share: 1.0, doing: "done".to_owned() });

@@ -76,6 +76,8 @@ pub struct Cell {
     /// Server and load.
     pub trial: Trial,
     runs: Vec<Run>,
+    /// A run to compare with, where memory was limited and nothing else that was measured tells what that costs.
+    with_all_memory: Option<Run>,
 }
 
 /// What was measured.
@@ -98,8 +100,11 @@ pub struct Outcome {
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
     let interrupt = Interrupt::watch();
     let description = &options.description;
-    let cells: Vec<Cell> =
-        description.trials().into_iter().map(|trial| Cell { trial, runs: vec![] }).collect();
+    let cells: Vec<Cell> = description
+        .trials()
+        .into_iter()
+        .map(|trial| Cell { trial, runs: vec![], with_all_memory: None })
+        .collect();
     // A file that is none is told before anything is measured.
     let host = options.host.as_deref().map(read_host).transpose()?;
     let ceilings = host.as_ref().map(ceilings::of).transpose()?;
@@ -126,6 +131,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     let passes = usize::from(description.runs) + usize::from(options.simulate);
     let mut steps = Steps::new(outcome.cells.len() * passes, progress);
     let stopped = experiment.run(&mut outcome.cells, &mut steps).and_then(|()| {
+        experiment.compare_with_all_memory(&mut outcome.cells, &mut steps)?;
         experiment.account_for_misses(&mut outcome.cells, options.simulate, ceilings, &mut steps)
     });
     steps.end();
@@ -203,6 +209,23 @@ impl Experiment<'_> {
                 }
                 cell.runs.push(run);
             }
+        }
+        Ok(())
+    }
+
+    /// Runs with all memory what seems to lack some, where the experiment has no level with more: whether memory limits is then
+    /// measured, and not foretold.
+    fn compare_with_all_memory(&mut self, cells: &mut [Cell], steps: &mut Steps<'_>) -> Result<(), Error> {
+        for number in 0..cells.len() {
+            let cell = &cells[number];
+            let is_in_question =
+                cell.trial.memory_bytes.is_some() && cell.runs.iter().any(Run::may_lack_memory);
+            if !is_in_question || cells.iter().any(|other| cell.has_less_memory_than(other)) {
+                continue;
+            }
+            steps.add(format!("{}, {} (with all memory, to compare)", cell.trial.subject, cell.trial.case()));
+            let trial = Trial { memory_bytes: None, ..cell.trial.clone() };
+            cells[number].with_all_memory = Some(self.bench(&trial, |bench| bench.measure(&trial))?);
         }
         Ok(())
     }

@@ -69,25 +69,32 @@ impl Verdict {
         verdict
     }
 
-    /// The same, where it is known what the server does with more memory under the same load: if that makes it faster, and
-    /// what memory has no room for comes back, then memory limits, whatever it is spent on that it does come back.
+    /// What `evidence` says, where it is known what the server does with more memory under the same load: if that makes it faster,
+    /// and what memory has no room for comes back, then memory limits, whatever it is spent on that it does come back. What was
+    /// measured so needs no estimate of what that takes, and does not believe one.
     #[must_use]
-    pub fn knowing(mut self, evidence: &Evidence, with_more_memory: &Evidence) -> Self {
+    pub fn knowing(evidence: &Evidence, with_more_memory: &Evidence) -> Self {
+        let mut verdict = Self::of(&Evidence { page_back_s: None, ..evidence.clone() });
         let pages = Evidence::refaults_per_request;
         let rate = |evidence: &Evidence| evidence.requests / evidence.seconds;
         let faster = rate(with_more_memory) / rate(evidence);
-        let decisive = faster >= FASTER && pages(evidence) >= REFAULTS_MIN.max(2.0 * pages(with_more_memory));
-        if decisive && self.limit != Limit::VirtualMemory {
-            let sentence = format!(
-                "with more memory it answers {faster:.1} times as many requests, and {:.1} pages for each request come back \
-                 that memory had no room for",
-                pages(evidence)
-            );
-            self.evidence.insert(0, sentence);
-            self.undecided.clear();
-            self.limit = Limit::VirtualMemory;
+        let comes_back = pages(evidence) >= REFAULTS_MIN.max(2.0 * pages(with_more_memory));
+        if evidence.requests < 1.0 || !comes_back {
+            return verdict;
         }
-        self
+        let sentence = format!(
+            "with more memory it answers {faster:.1} times as many requests, and {:.1} pages for each request come back that \
+             memory had no room for",
+            pages(evidence)
+        );
+        if faster >= FASTER {
+            verdict.evidence.insert(0, sentence);
+            verdict.undecided.clear();
+            verdict.limit = Limit::VirtualMemory;
+        } else {
+            verdict.evidence.push(sentence);
+        }
+        verdict
     }
 
     fn decide(&mut self, evidence: &Evidence) -> Limit {
@@ -493,13 +500,71 @@ mod tests {
     fn more_memory_that_makes_it_faster_shows_that_memory_limits() {
         let computing = evidence(Threads { processor: 4.0, ..NONE });
         let short = Evidence { refaults: Some(20_000.0), requests: 5_000.0, ..computing.clone() };
-        let with_more = Verdict::of(&short).knowing(&short, &computing);
+        let with_more = Verdict::knowing(&short, &computing);
         assert_eq!(with_more.limit, Limit::VirtualMemory, "{with_more:?}");
         let hardly_faster = Evidence { requests: 5_500.0, ..computing.clone() };
-        assert_eq!(Verdict::of(&short).knowing(&short, &hardly_faster).limit, Limit::Processor);
+        assert_eq!(Verdict::knowing(&short, &hardly_faster).limit, Limit::Processor);
         // What does not come back has nothing to do with memory.
         let never_back = Evidence { refaults: Some(10.0), ..short };
-        assert_eq!(Verdict::of(&never_back).knowing(&never_back, &computing).limit, Limit::Processor);
+        assert_eq!(Verdict::knowing(&never_back, &computing).limit, Limit::Processor);
+        // Nobody is any number of times as fast as one that answers nothing.
+        let nothing = Evidence { requests: 0.0, ..never_back };
+        assert_eq!(Verdict::knowing(&nothing, &computing).limit, Limit::Undecided);
+    }
+
+    #[test]
+    fn an_estimate_is_not_believed_where_the_difference_was_measured() {
+        // By the estimate bringing pages back takes all of the processor time.
+        let computing = evidence(Threads { processor: 4.0, ..NONE });
+        let short = Evidence {
+            refaults: Some(20_000.0),
+            page_back_s: Some(1e-3),
+            disk_read_bytes: Some(20_000.0 * 4096.0),
+            ..computing.clone()
+        };
+        assert_eq!(Verdict::of(&short).limit, Limit::VirtualMemory);
+        assert_eq!(Verdict::knowing(&short, &computing).limit, Limit::Processor);
+    }
+
+    /// Apache with documents of 10 KiB to 16 clients, of which 24 and 16 MiB of memory have room for a part.
+    #[test]
+    fn every_run_of_a_server_that_thrashes_on_a_fast_disk_lacks_memory() {
+        let run = |requests, processor_s, read_bytes, page_back_us, threads: Threads| Evidence {
+            seconds: 3.0,
+            processors: 2.0,
+            requests,
+            bytes: requests * 10_240.0,
+            in_flight: Some(15.8),
+            generator: Some(Generator { threads: 1.0, processor_s: 0.4, queued_s: 2.2 }),
+            threads: Some(threads),
+            threads_at_rest: Threads { lock: 64.0, idle: 5.0, ..NONE },
+            processor_s: Some(processor_s),
+            machine_processor_s: Some(5.95),
+            refaults: Some(requests * 0.3),
+            disk_read_bytes: Some(read_bytes * requests),
+            served_of_bytes: Some(67_112_960.0),
+            page_back_s: Some(page_back_us * 1e-6),
+            ..Evidence::default()
+        };
+        let on_processors = |processor, disk| Threads { processor, disk, lock: 54.0, idle: 4.5, ..NONE };
+        let with_all =
+            Evidence { page_back_s: None, ..run(66_066.0, 3.6, 1.0, 0.0, on_processors(6.0, 0.0)) };
+        let short = [
+            run(33_465.0, 3.73, 9_369.0, 9.6, on_processors(6.5, 1.5)),
+            run(36_834.0, 3.68, 9_339.0, 7.5, on_processors(8.0, 0.75)),
+            run(39_558.0, 3.85, 9_356.0, 12.7, on_processors(6.0, 0.0)),
+            run(38_832.0, 3.50, 9_393.0, 7.6, on_processors(22.0, 0.0)),
+            run(30_981.0, 3.02, 10_697.0, 10.0, on_processors(7.33, 5.33)),
+            run(27_198.0, 2.81, 10_551.0, 8.3, on_processors(11.0, 0.5)),
+        ];
+        let by_themselves = short.iter().filter(|run| Verdict::of(run).limit == Limit::VirtualMemory).count();
+        assert!(by_themselves < short.len(), "an estimate would do");
+        for run in &short {
+            let verdict = Verdict::knowing(run, &with_all);
+            assert_eq!(verdict.limit, Limit::VirtualMemory, "{verdict:?}");
+            assert!(verdict.evidence[0].starts_with("with more memory it answers"), "{verdict:?}");
+        }
+        assert_eq!(Verdict::of(&with_all).limit, Limit::Processor);
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use forebay_counters::{Meter, Options as Counting, Reading, Refused, Target as Counted};
 use forebay_experiments::{
-    Ceilings, Description, Evidence, Generator, Load, Misses, RouterLayout, Server, Threads, Trial, Verdict,
+    Ceilings, Description, Evidence, Generator, Limit, Load, Misses, RouterLayout, Server, Threads, Trial,
+    Verdict,
 };
 use forebay_meter::Tier;
 use forebay_players::{Crowd, Order, Outcome as Viewed, Start, Transport};
@@ -89,6 +90,12 @@ impl Run {
         self.verdict = Verdict::of(&self.evidence);
     }
 
+    /// Whether pages come back, and nothing but an estimate tells whether that matters.
+    pub(super) fn may_lack_memory(&self) -> bool {
+        let without_estimate = Evidence { page_back_s: None, ..self.evidence.clone() };
+        self.evidence.comes_back() && Verdict::of(&without_estimate).limit != Limit::VirtualMemory
+    }
+
     /// The verdict again, with what a request misses in caches.
     pub(super) fn knowing(&mut self, misses: Misses, ceilings: Ceilings) {
         self.evidence.misses = Some(misses);
@@ -148,6 +155,9 @@ impl Run {
         if let Some(pages) = counts.server.get("resident_pages") {
             figures.push(Figure::new("resident", "B", pages * PAGE_BYTES));
         }
+        if let Some(pages) = counts.machine.get("file_pages_cached") {
+            figures.push(Figure::new("files_in_memory", "B", pages * PAGE_BYTES));
+        }
         if let Some(pages) = counts.machine.get("active_pages") {
             figures.push(Figure::new("active_pages", "pages", pages));
         }
@@ -155,9 +165,6 @@ impl Run {
         let each = |level| missed(&hardware, level) / evidence.requests;
         let misses = Misses { first: each("first_level"), last: each("last_level"), tier: Tier::Hardware };
         let evidence = Evidence { misses: Some(misses).filter(|misses| misses.first > 0.0), ..evidence };
-        if let Some(pages) = counts.machine.get("file_pages_cached") {
-            figures.push(Figure::new("files_in_memory", "B", pages * PAGE_BYTES));
-        }
         let (verdict, refused) = (Verdict::of(&evidence), counts.refused.clone());
         let punctual = counts.late_s <= evidence.seconds * LATE_MAX;
         let late =

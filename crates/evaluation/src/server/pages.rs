@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use forebay_experiments::Load;
+use forebay_meter::median;
 use rustix::fs::{Advice, fadvise};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -18,6 +19,8 @@ const PAGE_BYTES: usize = 4096;
 const PIECES: usize = 256;
 /// Pieces larger than this tell what smaller ones do.
 const PIECE_BYTES_MAX: usize = 256 << 10;
+/// So often, each out of memory and in it.
+const ROUNDS: usize = 5;
 /// Between two pieces, so that nobody reads one ahead.
 const APART_BYTES: usize = 64 << 10;
 
@@ -35,14 +38,13 @@ pub(super) fn back_s(folder: &Path, load: &Load) -> io::Result<Option<f64>> {
     Ok(Some((cold_s - warm_s) / pages).filter(|seconds| *seconds > 0.0))
 }
 
-/// Processor time of reading all pieces out of memory, and in it.
+/// Processor time of reading all pieces out of memory, and in it: medians, because what else the machine does comes in between.
 fn measure(path: &Path, piece: usize) -> io::Result<(f64, f64)> {
     let mut file = File::options().read(true).write(true).create_new(true).open(path)?;
     let distance = piece.next_multiple_of(PAGE_BYTES) + APART_BYTES;
     let content = vec![7; distance];
     (0..PIECES).try_for_each(|_| file.write_all(&content))?;
     file.sync_all()?;
-    fadvise(&file, 0, None, Advice::DontNeed)?;
     fadvise(&file, 0, None, Advice::Random)?;
     let mut buffer = vec![0; piece];
     let mut read_all = || -> io::Result<f64> {
@@ -53,7 +55,13 @@ fn measure(path: &Path, piece: usize) -> io::Result<(f64, f64)> {
         })?;
         Ok(processor_s() - begun)
     };
-    Ok((read_all()?, read_all()?))
+    let (mut cold, mut warm) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+        cold.push(read_all()?);
+        warm.push(read_all()?);
+    }
+    Ok((median(&cold).unwrap_or_default(), median(&warm).unwrap_or_default()))
 }
 
 fn processor_s() -> f64 {

@@ -43,18 +43,32 @@ const COSTS: [Column; 10] = [
 ];
 
 impl Cell {
-    /// What most runs say that limits the server here, and how many of them do.
-    fn said(&self) -> Option<(&Run, usize)> {
-        let says = |limit: Limit| self.runs.iter().filter(move |run| run.verdict.limit == limit);
-        let most = self.runs.iter().map(|run| run.verdict.limit).max_by_key(|limit| says(*limit).count())?;
-        let mut agreed: Vec<&Run> = says(most).collect();
+    /// The run of middle speed.
+    fn middle(&self) -> Option<&Run> {
+        let mut runs: Vec<&Run> = self.runs.iter().collect();
+        runs.sort_by(|one, other| speed(one).total_cmp(&speed(other)));
+        runs.get(runs.len() / 2).copied()
+    }
+
+    /// What most runs say that limits the server here, and how many of them do, knowing a run with more memory, if there is one.
+    fn said(&self, with_more_memory: Option<&Run>) -> Option<(Verdict, usize)> {
+        let verdict = |run: &Run| match with_more_memory {
+            Some(more) => Verdict::knowing(&run.evidence, &more.evidence),
+            None => run.verdict.clone(),
+        };
+        let mut verdicts: Vec<(f64, Verdict)> =
+            self.runs.iter().map(|run| (speed(run), verdict(run))).collect();
+        let says = |limit: Limit| verdicts.iter().filter(|(_, verdict)| verdict.limit == limit).count();
+        let most = verdicts.iter().map(|(_, verdict)| verdict.limit).max_by_key(|limit| says(*limit))?;
+        verdicts.retain(|(_, verdict)| verdict.limit == most);
         // The middle one of those speaks for them.
-        agreed.sort_by(|one, other| speed(one).total_cmp(&speed(other)));
-        Some((agreed[agreed.len() / 2], agreed.len()))
+        verdicts.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        let agreed = verdicts.len();
+        Some((verdicts.swap_remove(agreed / 2).1, agreed))
     }
 
     /// Whether `other` is the same server under the same load with more memory.
-    fn has_less_memory_than(&self, other: &Self) -> bool {
+    pub(super) fn has_less_memory_than(&self, other: &Self) -> bool {
         let bytes = |cell: &Self| cell.trial.memory_bytes.unwrap_or(u64::MAX);
         self.trial.server == other.trial.server
             && self.trial.load == other.trial.load
@@ -71,16 +85,9 @@ impl Outcome {
     #[must_use]
     pub fn verdicts(&self) -> Vec<(Verdict, usize)> {
         let verdict = |cell: &Cell| {
-            let (run, agreed) = cell.said()?;
             let more = self.cells.iter().filter(|other| cell.has_less_memory_than(other));
-            let most =
-                more.max_by_key(|other| other.trial.memory_bytes.unwrap_or(u64::MAX)).and_then(Cell::said);
-            let verdict = run.verdict.clone();
-            let verdict = match most {
-                None => verdict,
-                Some((with_more, _)) => verdict.knowing(&run.evidence, &with_more.evidence),
-            };
-            Some((verdict, agreed))
+            let most = more.max_by_key(|other| other.trial.memory_bytes.unwrap_or(u64::MAX));
+            cell.said(most.and_then(Cell::middle).or(cell.with_all_memory.as_ref()))
         };
         self.cells.iter().filter_map(verdict).collect()
     }
