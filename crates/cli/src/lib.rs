@@ -81,10 +81,24 @@ pub fn all() -> ExitCode {
     match done {
         Ok(status) => status,
         Err(error) => {
-            eprintln!("forebay: {error:#}");
+            eprintln!("forebay: {}", sentence(&error));
             FAILURE.into()
         }
     }
+}
+
+/// The error with its causes, each once: some errors quote theirs, some leave it to whoever prints them.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        let words = cause.split(" (os error").next().unwrap_or(&cause);
+        if told.is_empty() {
+            told = cause;
+        } else if !told.contains(words) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    told
 }
 
 /// Prints help, the version, or what is wrong with the command line.
@@ -106,4 +120,23 @@ fn failure() -> u8 {
 /// Whether our exit status is a program's: its caller must be able to tell our failures from that.
 fn runs_a_program() -> bool {
     env::args_os().nth(1).is_some_and(|command| command == "run" || command == "share")
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::sentence;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let taken = || std::io::Error::from_raw_os_error(98);
+        let quoted = anyhow!(taken()).context("port 80 is taken (Address already in use)");
+        assert_eq!(
+            sentence(&quoted.context("nothing was measured")),
+            "nothing was measured: port 80 is taken (Address already in use)"
+        );
+        let left_out = anyhow!(taken()).context("cannot listen");
+        assert_eq!(sentence(&left_out), "cannot listen: Address already in use (os error 98)");
+    }
 }
