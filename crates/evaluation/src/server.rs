@@ -213,14 +213,18 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// Runs with all memory what seems to lack some, where the experiment has no level with more: whether memory limits is then
-    /// measured, and not foretold.
+    /// Runs with all memory what seems to lack some, where the experiment does not: whether memory limits is then measured, and
+    /// not foretold.
     fn compare_with_all_memory(&mut self, cells: &mut [Cell], steps: &mut Steps<'_>) -> Result<(), Error> {
         for number in 0..cells.len() {
             let cell = &cells[number];
             let is_in_question =
                 cell.trial.memory_bytes.is_some() && cell.runs.iter().any(Run::may_lack_memory);
-            if !is_in_question || cells.iter().any(|other| cell.has_less_memory_than(other)) {
+            let is_known = |other: &Cell| {
+                let has_all = other.trial.memory_bytes.is_none() && !other.runs.is_empty();
+                cell.differs_in_memory_at_most(other) && (has_all || other.with_all_memory.is_some())
+            };
+            if !is_in_question || cells.iter().any(is_known) {
                 continue;
             }
             steps.add(format!("{}, {} (with all memory, to compare)", cell.trial.subject, cell.trial.case()));

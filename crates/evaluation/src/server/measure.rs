@@ -173,6 +173,21 @@ impl Run {
         Self { figures, evidence, verdict, trouble, refused, punctual }
     }
 
+    /// One of which nothing is known but this.
+    #[cfg(test)]
+    pub(super) fn told_by(evidence: Evidence) -> Self {
+        let transactions = Figure::new("transactions", "1/s", evidence.requests / evidence.seconds);
+        let verdict = Verdict::of(&evidence);
+        Self {
+            figures: vec![transactions],
+            evidence,
+            verdict,
+            trouble: None,
+            refused: vec![],
+            punctual: true,
+        }
+    }
+
     pub(super) fn figure(&self, metric: &str) -> Option<f64> {
         self.figures.iter().find(|figure| figure.metric == metric).map(|figure| figure.value)
     }

@@ -67,12 +67,9 @@ impl Cell {
         Some((verdicts.swap_remove(agreed / 2).1, agreed))
     }
 
-    /// Whether `other` is the same server under the same load with more memory.
-    pub(super) fn has_less_memory_than(&self, other: &Self) -> bool {
-        let bytes = |cell: &Self| cell.trial.memory_bytes.unwrap_or(u64::MAX);
-        self.trial.server == other.trial.server
-            && self.trial.load == other.trial.load
-            && bytes(self) < bytes(other)
+    /// Whether `other` is the same server under the same load, whatever memory they have.
+    pub(super) fn differs_in_memory_at_most(&self, other: &Self) -> bool {
+        self.trial.server == other.trial.server && self.trial.load == other.trial.load
     }
 
     pub(super) fn median(&self, metric: &str) -> Option<f64> {
@@ -81,14 +78,18 @@ impl Cell {
 }
 
 impl Outcome {
+    /// A run of the same with all memory: one of the experiment's own, or else one that was made to compare with.
+    fn with_all_memory(&self, cell: &Cell) -> Option<&Run> {
+        let alike = || self.cells.iter().filter(|other| cell.differs_in_memory_at_most(other));
+        let own = alike().find(|other| other.trial.memory_bytes.is_none()).and_then(Cell::middle);
+        own.or_else(|| alike().find_map(|other| other.with_all_memory.as_ref()))
+    }
+
     /// What limits the server in each cell, and how many of its runs say so.
     #[must_use]
     pub fn verdicts(&self) -> Vec<(Verdict, usize)> {
-        let verdict = |cell: &Cell| {
-            let more = self.cells.iter().filter(|other| cell.has_less_memory_than(other));
-            let most = more.max_by_key(|other| other.trial.memory_bytes.unwrap_or(u64::MAX));
-            cell.said(most.and_then(Cell::middle).or(cell.with_all_memory.as_ref()))
-        };
+        let verdict =
+            |cell: &Cell| cell.said(cell.trial.memory_bytes.and_then(|_| self.with_all_memory(cell)));
         self.cells.iter().filter_map(verdict).collect()
     }
 
@@ -239,4 +240,54 @@ fn kibibytes(value: f64) -> String {
 
 fn mebibytes(value: f64) -> String {
     crate::table::mebibytes(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_experiments::{Evidence, Threads};
+
+    use super::*;
+    use crate::server::Options;
+
+    /// Three runs at each level of memory, of a server that is busy and reads again what it had, and one with all memory.
+    fn outcome(requests_with_all: f64) -> Outcome {
+        let run = |requests: f64, read_bytes| {
+            Run::told_by(Evidence {
+                seconds: 3.0,
+                processors: 2.0,
+                requests,
+                in_flight: Some(16.0),
+                threads: Some(Threads { processor: 6.0, idle: 63.0, ..Threads::default() }),
+                processor_s: Some(3.6),
+                disk_read_bytes: Some(read_bytes),
+                served_of_bytes: Some(64e6),
+                ..Evidence::default()
+            })
+        };
+        let set = ["servers=apache", "document=10K", "memory=24M,16M"].map(str::to_owned);
+        let description = Options::read("web".as_ref(), &set).unwrap().description;
+        let mut cells: Vec<Cell> = description
+            .trials()
+            .into_iter()
+            .map(|trial| {
+                let runs = [36e3, 38e3, 40e3].map(|requests| run(requests, 400e6)).into();
+                Cell { trial, runs, with_all_memory: None }
+            })
+            .collect();
+        cells[0].with_all_memory = Some(run(requests_with_all, 0.0));
+        Outcome { title: String::new(), cells, stopped: None, costs: None }
+    }
+
+    #[test]
+    fn all_runs_at_all_levels_are_judged_by_what_more_memory_does() {
+        let limits = |outcome: &Outcome| -> Vec<(Limit, usize)> {
+            outcome.verdicts().into_iter().map(|(verdict, agreed)| (verdict.limit, agreed)).collect()
+        };
+        let short = outcome(66e3);
+        assert!(short.cells.iter().all(|cell| cell.runs.iter().all(Run::may_lack_memory)));
+        assert_eq!(limits(&short), [(Limit::VirtualMemory, 3); 2]);
+        assert!(short.table().contains("with more memory it answers 1.7 times"), "{}", short.table());
+        assert!(short.rows().iter().any(|row| row.metric == "limit/virtual memory" && row.value == 3.0));
+        assert_eq!(limits(&outcome(40e3)), [(Limit::Processor, 3); 2]);
+    }
 }
