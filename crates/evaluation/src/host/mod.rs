@@ -240,7 +240,7 @@ mod tests {
                 }
             },
         );
-        assert!(outcome.interrupted && outcome.measured.len() == 2, "{outcome:?}");
+        assert!(outcome.interrupted && outcome.measured.len() == 3, "{outcome:?}");
         assert!(outcome.table().contains("interrupted"), "{}", outcome.table());
     }
 
@@ -250,7 +250,7 @@ mod tests {
         let setting = Setting { quick: true, folder: "/proc".into(), bytes_max: 1 << 45 };
         let options = options(&[Probe::Memory, Probe::Faults, Probe::Calls], folder.path());
         let outcome = measure(&options, &setting, &Interrupt::watch(), &mut |_| ());
-        assert_eq!((outcome.refused.len(), outcome.measured.len()), (2, 2), "{outcome:?}");
+        assert_eq!((outcome.refused.len(), outcome.measured.len()), (2, 3), "{outcome:?}");
         assert!(outcome.table().contains("Left out: memory: a working set of"), "{}", outcome.table());
     }
 
