@@ -186,6 +186,10 @@ const BESIDE: [&str; 4] = ["system calls", "context switches", "page reclaims", 
 /// at work on the same socket. What one side is spared the other pays.
 const ACKNOWLEDGED: &str = "who sends on acknowledgement";
 
+/// What a server does for each packet, where the prediction takes all of `Tcpu` to be for a frame: one condition cannot tell how it
+/// divides, but if nothing else explains the error, and between the one and the other lies what was measured, that is what is missing.
+const DIVIDED: &str = "Tcpu of each packet, not of a frame";
+
 /// A prediction for one condition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Prediction {
@@ -225,7 +229,10 @@ pub(crate) fn predictions(observed: &[Observed], costs: &Costs, way: Way) -> Vec
         let calibrates = one == base;
         let error_us = one.us - predicted_us;
         let large = !calibrates && error_us.abs() > ERROR_MAX * one.us;
-        let missing = large.then(|| missing(one, base, costs, way, error_us));
+        let if_of_packets_us = own_us / base.together + kernel_us(one);
+        let (least, most) = (predicted_us.min(if_of_packets_us), predicted_us.max(if_of_packets_us));
+        let divided = (least < most && (least..=most).contains(&one.us)).then_some((DIVIDED, error_us));
+        let missing = large.then(|| missing(one, base, costs, way, error_us).or(divided));
         Prediction { measured_us: one.us, predicted_us, calibrates, missing }
     };
     observed.iter().map(predict).collect()
@@ -407,6 +414,17 @@ mod tests {
         let all = [frame(10.0, 5.05, 9e3, 0.1), frame(2.0, 0.0, 1e3, 0.5)];
         let predicted = predictions(&all, &costs, Way::Segments);
         assert!((predicted[1].predicted_us - (1.25 + 5.0 + 15.0)).abs() < 0.1, "{predicted:?}");
+    }
+
+    #[test]
+    fn what_a_server_does_for_each_packet_is_named_where_the_measured_lies_between() {
+        let frame =
+            |together, us, transactions_s| Observed { together, ..observed(1000.0, us, transactions_s, 0.1) };
+        // 1.5 us of the kernel, and 10 of its own for a packet or 100 for a frame.
+        let all = [frame(10.0, 11.5, 9e3), frame(2.0, 30.0, 1e3), frame(2.0, 90.0, 1e3)];
+        let missing: Vec<_> =
+            predictions(&all, &costs(), Way::Datagrams).into_iter().map(|one| one.missing).collect();
+        assert_eq!(missing, [None, Some(Some((DIVIDED, 30.0 - 51.5))), Some(None)]);
     }
 
     #[test]

@@ -473,7 +473,8 @@ fn evidence(counts: &Counts, threads_at_rest: Threads, seconds: f64) -> Evidence
         processors: std::thread::available_parallelism().map_or(1.0, |processors| processors.get() as f64),
         threads: counts.seen.threads,
         threads_at_rest,
-        processor_s: of_server(&["cpu_user", "cpu_system"]),
+        // `/proc` tells hundredths of a second, and cuts them off.
+        processor_s: of_server(&["task_time"]).or_else(|| of_server(&["cpu_user", "cpu_system"])),
         system_s: of_server(&["cpu_system"]),
         machine_processor_s: of_machine(&["cpu_user", "cpu_system", "cpu_interrupts", "cpu_soft_interrupts"]),
         major_faults: of_server(&["major_faults"]),
