@@ -26,7 +26,13 @@ impl Line {
             return None;
         }
         let per_byte = (all * products - bytes * cost) / determinant;
-        Some(Self { each: (cost - per_byte * bytes) / all, per_byte })
+        let each = (cost - per_byte * bytes) / all;
+        // Nothing takes less than no time, however the costs scatter.
+        Some(match (each < 0.0, per_byte < 0.0) {
+            (_, true) => Self { each: cost / all, per_byte: 0.0 },
+            (true, false) => Self { each: 0.0, per_byte: products / squares },
+            (false, false) => Self { each, per_byte },
+        })
     }
 
     /// The cost of one of `bytes`.
@@ -50,6 +56,14 @@ mod tests {
         let line = Line::through(&noisy).unwrap();
         assert!((line.each - 2.0).abs() < 0.05, "{line:?}");
         assert!((line.at(64.0) - 2.064).abs() < 0.05, "{line:?}");
+    }
+
+    #[test]
+    fn nothing_takes_less_than_no_time() {
+        let falling = Line::through(&[(64.0, 3.0), (65_536.0, 2.5)]).unwrap();
+        assert!(falling.per_byte == 0.0 && (2.5..3.0).contains(&falling.each), "{falling:?}");
+        let steep = Line::through(&[(1_000.0, 1.0), (2_000.0, 4.0)]).unwrap();
+        assert!(steep.each == 0.0 && (0.001..0.002).contains(&steep.per_byte), "{steep:?}");
     }
 
     #[test]
