@@ -118,7 +118,7 @@ const TOOLS: [Tool; 8] = [
         unit: "MB/s",
         ours: (Probe::Memory, &[("memory load", "256 KiB/stride 8 B")]),
         together: |values| values[0],
-        note: "the loops are alike, with eight loads in a turn, but it looks at the clock and counts for each block of 256 KiB",
+        note: "ours adds up what it loads, with one more instruction for each, and sysbench looks at the clock for each block of 256 KiB",
     },
     Tool {
         what: "store, 256 KiB",
@@ -141,7 +141,8 @@ const TOOLS: [Tool; 8] = [
         unit: "MB/s",
         ours: (Probe::Memory, &[("memory block copy", "128 MiB")]),
         together: |values| values[0],
-        note: "it copies by the memcpy of the C library that it is linked with, and ours is linked with another one",
+        note: "both copy by memcpy, it with one that is linked dynamically, which alone makes no difference, and of memory that it maps \
+               anew for each run",
     },
     Tool {
         what: "stream, four lines together",
@@ -162,7 +163,7 @@ const TOOLS: [Tool; 8] = [
         // Two arrays, two, three and three, one line after the other. Its arrays are four times as large as what it is told of the
         // cache, and so as large as ours.
         together: |rates| 10.0 / (2.0 / rates[0] + 2.0 / rates[1] + 3.0 / rates[2] + 3.0 / rates[3]),
-        note: "ours has the C library copy, which stores past the cache, and its lines are what another compiler made of loops",
+        note: "its lines are what another compiler made of loops, and both hang on what others leave of the last cache",
     },
     Tool {
         what: "getppid",
