@@ -1,5 +1,6 @@
-/* Reads a mapped file at computed offsets, and prints a checksum: mapped FILE READS [--hinted AHEAD]. With --hinted it tells
-   the kernel which page it will want AHEAD reads from now: the same program after its author added hints by hand. */
+/* Reads a mapped file at computed offsets, and prints a checksum: mapped FILE READS [--chased | --hinted
+   AHEAD]. With --chased each offset depends on what was read before, which nobody can know ahead. With --hinted it tells the
+   kernel which page it will want AHEAD reads from now: the same program after its author added hints by hand. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -32,6 +33,7 @@ int main(int argc, char **argv)
     madvise((void *)data, stat.st_size, MADV_RANDOM);
     close(file);
     uint64_t pages = stat.st_size / PAGE, state = 7, hinted = 7, sum = 0;
+    int chased = argc > 3 && strcmp(argv[3], "--chased") == 0;
     long reads = atol(argv[2]), ahead = argc > 4 && strcmp(argv[3], "--hinted") == 0 ? atol(argv[4]) : 0;
     for (long i = -ahead; i < reads; i++) {
         if (ahead)
@@ -40,6 +42,8 @@ int main(int argc, char **argv)
             continue;
         uint64_t page = next(&state) % pages;
         sum = sum * 31 + data[page * PAGE + page % PAGE];
+        if (chased)
+            state ^= sum;
     }
     printf("%llu\n", (unsigned long long)sum);
     return 0;

@@ -93,7 +93,7 @@ fn reading(chosen: &Chosen) -> anyhow::Result<Program> {
         Chosen::Reading(program) => Ok(*program),
         Chosen::Swapping(program) => {
             bail!(
-                "{program} is a program of --table 5; here give agrep, gnuld, xds, mapped, mapscan or resident"
+                "{program} is a program of --table 5; here give agrep, gnuld, xds, mapped, chased, mapscan or resident"
             )
         }
     }

@@ -1,4 +1,4 @@
-//! The three programs of the published tables, in today's form, and three that wait for files in other ways.
+//! The three programs of the published tables, in today's form, and four that wait for files in other ways, or hardly.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -31,6 +31,8 @@ pub enum Program {
     Xds,
     /// A reader of a mapped file at computed offsets.
     Mapped,
+    /// The same reader, but each offset depends on what it read before.
+    Chased,
     /// The same search as that of [`Program::Agrep`], which maps each file.
     Mapscan,
     /// Work on much memory, with a read from a file now and then: what another process of that size costs.
@@ -50,8 +52,8 @@ pub struct Published {
 
 impl Program {
     /// Every program; first the published ones, in their order.
-    pub const ALL: [Self; 6] =
-        [Self::Agrep, Self::Gnuld, Self::Xds, Self::Mapped, Self::Mapscan, Self::Resident];
+    pub const ALL: [Self; 7] =
+        [Self::Agrep, Self::Gnuld, Self::Xds, Self::Mapped, Self::Chased, Self::Mapscan, Self::Resident];
     /// Those of the published tables.
     pub const PUBLISHED: [Self; 3] = [Self::Agrep, Self::Gnuld, Self::Xds];
 
@@ -62,6 +64,7 @@ impl Program {
             Self::Gnuld => "gnuld",
             Self::Xds => "xds",
             Self::Mapped => "mapped",
+            Self::Chased => "chased",
             Self::Mapscan => "mapscan",
             Self::Resident => "resident",
         }
@@ -74,6 +77,7 @@ impl Program {
             Self::Gnuld => "GNU ld over hundreds of objects",
             Self::Xds => "reader of array slices",
             Self::Mapped => "reader of a mapped file",
+            Self::Chased => "reader of places found by reading",
             Self::Mapscan => "search in mapped files",
             Self::Resident => "work on much memory",
         }
@@ -85,7 +89,7 @@ impl Program {
             Self::Agrep => (21.4, 6.5, 6.2),
             Self::Gnuld => (89.5, 63.3, 30.2),
             Self::Xds => (324.6, 97.0, 94.1),
-            Self::Mapped | Self::Mapscan | Self::Resident => return None,
+            Self::Mapped | Self::Chased | Self::Mapscan | Self::Resident => return None,
         };
         Some(Published { original_s, speculating_s, hinted_s })
     }
@@ -99,7 +103,7 @@ impl Program {
         let needed: &[(&str, &str)] = match self {
             Self::Agrep => &[("grep", "grep")],
             Self::Gnuld => &[("ld", "binutils"), ("as", "binutils")],
-            Self::Xds | Self::Mapped | Self::Mapscan | Self::Resident => &[],
+            Self::Xds | Self::Mapped | Self::Chased | Self::Mapscan | Self::Resident => &[],
         };
         let missing = needed.iter().find(|(program, _)| !is_on_path(program));
         missing.map_or(Ok(()), |&(program, package)| Err(Error::Missing { program, package }))
@@ -114,7 +118,7 @@ impl fmt::Display for Program {
 
 /// A name that is no program's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is none of the programs: give agrep, gnuld, xds, mapped, mapscan or resident")]
+#[error("`{0}` is none of the programs: give agrep, gnuld, xds, mapped, chased, mapscan or resident")]
 pub struct UnknownProgram(String);
 
 impl FromStr for Program {
@@ -209,7 +213,7 @@ impl Workload {
             Program::Agrep => Self::agrep(scale, data, guests),
             Program::Gnuld => Self::gnuld(scale, data, scratch, guests, interrupt),
             Program::Xds => Self::xds(scale, data, guests),
-            Program::Mapped => Self::mapped(scale, data, guests),
+            Program::Mapped | Program::Chased => Self::mapped(program, scale, data, guests),
             Program::Mapscan => Self::mapscan(scale, data, guests),
             Program::Resident => Self::resident(scale, data, guests),
         }
@@ -273,17 +277,23 @@ impl Workload {
         })
     }
 
-    fn mapped(scale: Scale, data: &Path, guests: &Guests) -> Result<Self, Error> {
+    fn mapped(program: Program, scale: Scale, data: &Path, guests: &Guests) -> Result<Self, Error> {
         let path = data.join("mapped");
         array::write(&path, scale.mapped_bytes).map_err(Error::file("write", &path))?;
+        let mapped = guests.mapped.as_os_str();
         let reads = scale.mapped_reads.to_string();
-        let arguments = [guests.mapped.as_os_str(), "mapped".as_ref(), reads.as_ref()];
-        let by_hand = arguments.iter().copied().chain(["--hinted".as_ref(), READS_AHEAD.as_ref()]);
+        let reader = Invocation::new(data, [mapped, "mapped".as_ref(), reads.as_ref()]);
+        let with = |options: &[&str]| {
+            let mut reader = reader.clone();
+            reader.arguments.extend(options.iter().map(OsString::from));
+            reader
+        };
+        let chased = program == Program::Chased;
         Ok(Self {
-            program: Program::Mapped,
-            hinted: Some(Invocation::new(data, by_hand)),
-            idle: Invocation::new(data, [guests.mapped.as_os_str()]),
-            plain: Invocation::new(data, arguments),
+            program,
+            hinted: (!chased).then(|| with(&["--hinted", READS_AHEAD])),
+            idle: Invocation::new(data, [mapped]),
+            plain: if chased { with(&["--chased"]) } else { reader.clone() },
             status_expected: 0,
             output: OutputFile::default(),
         })

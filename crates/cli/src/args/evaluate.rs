@@ -49,8 +49,8 @@ pub struct Speculation {
     /// but local need root [default: local; cloud for --table 5]
     #[arg(long)]
     pub profile: Option<Profile>,
-    /// Program to compare: agrep, gnuld, xds, mapped, mapscan or resident, of --table 5 sphinx, matvec, fft,
-    /// multigrid or gather; several times for several; all without it
+    /// Program to compare: agrep, gnuld, xds, mapped, chased, mapscan or resident, of --table 5 sphinx, matvec,
+    /// fft, multigrid or gather; several times for several; all without it
     #[arg(long = "program", value_name = "PROGRAM")]
     pub programs: Vec<Chosen>,
     /// Rounds; each runs every side once
@@ -103,8 +103,9 @@ speculation, with it, and with it under memory control. It needs root, a control
 packages pocketsphinx, pocketsphinx-en-us and espeak-ng. --table 6 shows what speculation does besides to memory, page \
 faults and signals.
 
-Agrep, gnuld and xds are the published programs. Mapped reads a mapped file at computed offsets, mapscan searches files \
-that it maps, and resident works on 1 GiB of memory and reads from a file now and then.
+Agrep, gnuld and xds are the published programs. Mapped reads a mapped file at computed offsets, chased at such as depend \
+on what it read before, which nobody can foresee; mapscan searches files that it maps, and resident works on 1 GiB of \
+memory and reads from a file now and then.
 
 Examples:
   forebay evaluate speculation --profile cloud --program agrep --runs 5 --json cloud.json
