@@ -26,6 +26,9 @@ use crate::{Error, Progress, metric, scratch_folder};
 /// More than all programs and their copies swap out at the same time.
 const SWAP_BYTES: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
+/// How far the memory of the first and the last round is from that of a size. A program that has nearly enough is
+/// another one with a little more, so one limit alone would be chance.
+const SPREAD: f64 = 0.02;
 
 /// What to compare.
 #[derive(Clone, Debug)]
@@ -101,6 +104,8 @@ impl Speculation {
 pub struct Cell {
     /// Elapsed seconds.
     pub elapsed_s: Series,
+    /// Elapsed time over that without speculation, of rounds in which both came to their end.
+    pub relative: Series,
     /// Elapsed seconds without those of processor time.
     pub stall_s: Series,
     /// Page faults of the original that waited for a device.
@@ -133,7 +138,7 @@ impl Cell {
 pub struct AtSize {
     /// Of what the program takes where there is enough.
     pub share: f64,
-    /// The limit.
+    /// The limit; that of a round is a little less or more.
     pub bytes: u64,
     /// One entry a side.
     pub sides: BTreeMap<Speculation, Cell>,
@@ -196,13 +201,18 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         let mut trial = Trial::start(&bench, program, swapper, &shares_of(program))?;
         for round in 1..=options.runs {
             for size in 0..trial.measured.sizes.len() {
+                let mut alone_s = None;
                 for side in Speculation::ALL {
                     let mebibytes = trial.measured.sizes[size].bytes / MIB;
                     let (runs, side_name) = (options.runs, side.name());
                     steps.begin(format!(
                         "{program}: round {round} of {runs}, {mebibytes} MiB, speculation {side_name}"
                     ));
-                    trial.run(size, side)?;
+                    let elapsed_s = trial.run(size, side, of_round(round, runs))?;
+                    match side {
+                        Speculation::Off => alone_s = elapsed_s,
+                        _ => trial.compare(size, side, elapsed_s, alone_s),
+                    }
                 }
             }
         }
@@ -268,18 +278,19 @@ impl<'a> Trial<'a> {
         Ok(Self { bench, swapper, first, measured })
     }
 
-    /// Runs the program once and keeps what was seen.
-    fn run(&mut self, size: usize, side: Speculation) -> Result<(), Error> {
+    /// Runs the program once with that part of the memory of a size, and keeps what was seen. How long it took, where it
+    /// came to its end.
+    fn run(&mut self, size: usize, side: Speculation, part: f64) -> Result<Option<f64>, Error> {
         let at = &self.measured.sizes[size];
         if at.sides.get(&side).is_some_and(|cell| cell.overran.is_some()) {
-            return Ok(());
+            return Ok(None);
         }
         self.swapper.output.remove()?;
         let evicted = cold::evict(&self.swapper.data, cold::Extent::Data)?;
         let statistics = self.bench.scratch.join("statistics.json");
         let invocation = self.on_side(side, &statistics);
         // A group for each run: nothing is left of what an earlier one was charged for.
-        let limit = MemoryLimit::start(at.bytes)?;
+        let limit = MemoryLimit::start((at.bytes as f64 * part) as u64)?;
         let ended = self.bench.run(&invocation, Some(&limit.processes_file()));
         let killed = limit.kills()? > 0;
         drop(limit);
@@ -291,14 +302,14 @@ impl<'a> Trial<'a> {
         let (ran, account) = match ended {
             Err(Error::TimedOut { limit, .. }) => {
                 cell.overran = Some(limit);
-                return Ok(());
+                return Ok(None);
             }
             ended => ended?,
         };
         if account.status != self.first.0.status {
             if killed {
                 cell.killed += 1;
-                return Ok(());
+                return Ok(None);
             }
             if side == Speculation::Off {
                 return Err(failed(&invocation, &ran));
@@ -315,7 +326,14 @@ impl<'a> Trial<'a> {
             let name = format!("{} at {} MiB", side.name(), at.bytes / MIB);
             measured.differences.push(difference(&name, &self.first, &result, &ran.stderr_end));
         }
-        Ok(())
+        Ok(Some(account.elapsed_s))
+    }
+
+    fn compare(&mut self, size: usize, side: Speculation, elapsed_s: Option<f64>, alone_s: Option<f64>) {
+        if let (Some(elapsed_s), Some(alone_s)) = (elapsed_s, alone_s) {
+            let cell = self.measured.sizes[size].sides.entry(side).or_default();
+            cell.relative.push(elapsed_s / alone_s);
+        }
     }
 
     fn on_side(&self, side: Speculation, statistics: &Path) -> Invocation {
@@ -343,6 +361,13 @@ impl Cell {
     }
 }
 
+/// The part of a size's memory that a program has in this round.
+fn of_round(round: usize, runs: usize) -> f64 {
+    let last = runs.saturating_sub(1).max(1) as f64;
+    let place = if runs > 1 { (round - 1) as f64 / last } else { 0.5 };
+    1.0 + SPREAD * (2.0 * place - 1.0)
+}
+
 /// Whole MiB, at least one.
 fn sizes(footprint_bytes: f64, shares: &[f64]) -> Vec<AtSize> {
     let mebibytes = |share: f64| ((footprint_bytes * share / MIB as f64).round() as u64).max(1);
@@ -364,6 +389,14 @@ mod tests {
         let found = sizes(64.6 * MIB as f64, &[0.3, 1.0, 1.3]);
         assert_eq!(found.iter().map(|at| at.bytes / MIB).collect::<Vec<_>>(), [19, 65, 84]);
         assert_eq!(sizes(1e5, &[0.3])[0].bytes, MIB);
+    }
+
+    #[test]
+    fn rounds_have_a_little_less_and_a_little_more_than_the_size() {
+        let parts = |runs| (1..=runs).map(|round| of_round(round, runs)).collect::<Vec<_>>();
+        assert_eq!(parts(1), [1.0]);
+        assert_eq!(parts(3), [1.0 - SPREAD, 1.0, 1.0 + SPREAD]);
+        assert!(parts(5).is_sorted());
     }
 
     #[test]

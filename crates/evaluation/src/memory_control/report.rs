@@ -11,7 +11,8 @@ use crate::table::{mebibytes, render, seconds};
 
 const NOTE: &str = "\
 Medians. Memory is what the program, forebay and the page cache of what they read may take together; in parentheses as a \
-share of the program's own footprint. Stall time is, on every side, elapsed time without processor time: the program's \
+share of the program's own footprint; the first round has 2 % less, the last 2 % more, and those between in steps, on all \
+sides alike. Of off is the time over that without speculation, round by round. Stall time is, on every side, elapsed time without processor time: the program's \
 and, with forebay, that of forebay itself; not that of the copies that run ahead. A resync is a new copy, a crossing \
 that memory control turned speculation off (threshold_crossings of the rows are the resync policy's, which both sides have).";
 
@@ -72,6 +73,7 @@ impl Outcome {
             "memory",
             "speculation",
             "elapsed (min - max)",
+            "of off (min - max)",
             "stall time",
             "resyncs",
             "crossings",
@@ -156,8 +158,8 @@ fn memory(at: &AtSize) -> String {
     format!("{} MiB ({:.0} %)", at.bytes / MIB, at.share * 100.0)
 }
 
-/// Elapsed time, stall time, resyncs, crossings, page faults.
-fn figures(side: Speculation, cell: &Cell) -> [String; 5] {
+/// Elapsed time, that over the time without speculation, stall time, resyncs, crossings, page faults.
+fn figures(side: Speculation, cell: &Cell) -> [String; 6] {
     let elapsed = match (cell.elapsed_s.spread(), cell.unfinished()) {
         (Some(spread), _) => {
             format!("{} ({} - {})", seconds(spread.median), seconds(spread.min), seconds(spread.max))
@@ -170,8 +172,13 @@ fn figures(side: Speculation, cell: &Cell) -> [String; 5] {
     };
     let resyncs = cell.counters.get(metric::RESYNCS).map(Series::median);
     let crossings = cell.counters.family(metric::CONTROL_CROSSINGS).map(|series| series.median());
+    let relative = match cell.relative.spread() {
+        Some(spread) => format!("{:.2} ({:.2} - {:.2})", spread.median, spread.min, spread.max),
+        None => "-".to_owned(),
+    };
     [
         elapsed,
+        relative,
         seconds(cell.stall_s.median()),
         count(resyncs.filter(|_| side != Speculation::Off)),
         count(crossings.filter(|_| side == Speculation::Controlled)),
@@ -200,6 +207,7 @@ impl Measured {
                     rows.extend(series.spread().map(|spread| Row::of(subject, &case, metric, unit, spread)));
                 };
                 push(metric::ELAPSED, "s", &cell.elapsed_s);
+                push("relative_time", "1", &cell.relative);
                 push(metric::STALL_TIME, "s", &cell.stall_s);
                 push(metric::PAGE_FAULTS, "1", &cell.page_faults);
                 let crossings = cell.counters.family(metric::CONTROL_CROSSINGS).unwrap_or_default();
@@ -260,6 +268,9 @@ mod tests {
     fn cell(elapsed_s: f64, stall_s: f64, counted: &[(&str, f64)]) -> Cell {
         let elapsed_s = [elapsed_s - 0.5, elapsed_s, elapsed_s + 0.5].into_iter().collect();
         let mut cell = Cell { elapsed_s, ..Cell::default() };
+        if !counted.is_empty() {
+            cell.relative = [0.2, 0.25, 0.3].into_iter().collect();
+        }
         cell.stall_s.push(stall_s);
         cell.page_faults.push(100.0 * stall_s);
         for &(name, value) in counted {
@@ -302,11 +313,11 @@ mod tests {
         let table = outcome().table();
         assert_eq!(
             line(&table, ["40 MiB", " off |"]),
-            "sphinx | 40 MiB (50 %) | off | 10.0 s (9.50 s - 10.5 s) | 8.00 s | - | - | 800 | 48 MB | 315 s | - | -"
+            "sphinx | 40 MiB (50 %) | off | 10.0 s (9.50 s - 10.5 s) | - | 8.00 s | - | - | 800 | 48 MB | 315 s | - | -"
         );
         assert_eq!(
             line(&table, ["44 MiB", " control |"]),
-            "sphinx | 44 MiB (50 %) | control | 1.50 s (1.00 s - 2.00 s) | 500 ms | 20 | 3 | 50 | 80 MB | 20 s | 729 | 5"
+            "sphinx | 44 MiB (50 %) | control | 1.50 s (1.00 s - 2.00 s) | 0.25 (0.20 - 0.30) | 500 ms | 20 | 3 | 50 | 80 MB | 20 s | 729 | 5"
         );
         assert!(
             table.contains("Stall time is, on every side") && table.contains("sphinx takes 100.0 MiB"),
