@@ -6,4 +6,6 @@ mod memory;
 mod mounts;
 
 pub use folders::Folders;
-pub use memory::{LIMITS, free_bytes, limit_bytes, own, own_of};
+pub use memory::{
+    LIMITS, free_bytes, has_account, is_full, kills, limit_bytes, membership, of_member, own, own_of,
+};

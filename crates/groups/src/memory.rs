@@ -11,6 +11,10 @@ pub const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
 const SLOWED: &str = "memory.high";
 /// What it uses: of version 2, then of version 1.
 const USED: [&str; 2] = ["memory.current", "memory.usage_in_bytes"];
+/// What has happened in it: of version 2, there of it alone if that is told, then of version 1.
+const EVENTS: [&str; 3] = ["memory.events.local", "memory.events", "memory.oom_control"];
+/// A group in which less than this part of its limit is left is full.
+const FULL_PART: u64 = 8;
 /// What of it is of files, and has not been used for a while: of version 1 with the groups below, then of version 2.
 const UNUSED: [&str; 2] = ["total_inactive_file ", "inactive_file "];
 
@@ -19,6 +23,18 @@ const UNUSED: [&str; 2] = ["total_inactive_file ", "inactive_file "];
 pub fn own() -> Vec<PathBuf> {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     own_of(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
+}
+
+/// Text that says which groups a process is in; `None` where it has ended, or cannot be looked at.
+#[must_use]
+pub fn membership(pid: u32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/cgroup")).ok().filter(|text| !text.is_empty())
+}
+
+/// Groups of memory as [`own`] has them, of those that [`membership`] tells.
+#[must_use]
+pub fn of_member(membership: &str) -> Vec<PathBuf> {
+    own_of(membership, &fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
 }
 
 /// The same by the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
@@ -48,6 +64,33 @@ pub fn own_of(membership: &str, mountinfo: &str) -> Vec<PathBuf> {
 #[must_use]
 pub fn limit_bytes(group: &Path) -> Option<u64> {
     [LIMITS[0], SLOWED, LIMITS[1]].iter().filter_map(|name| number(group, name)).min()
+}
+
+/// Whether the kernel keeps account of the memory of one of these groups, and of those in it.
+#[must_use]
+pub fn has_account(groups: &[PathBuf]) -> bool {
+    // The root of version 2 has no limit; it tells what those below it can have.
+    let offers = |group: &PathBuf| {
+        let controllers = fs::read_to_string(group.join("cgroup.controllers")).unwrap_or_default();
+        controllers.split_whitespace().any(|controller| controller == "memory")
+    };
+    groups.iter().any(|group| LIMITS.iter().any(|name| group.join(name).exists()) || offers(group))
+}
+
+/// How many processes of a group the kernel has killed for want of memory; `None` where it does not tell.
+#[must_use]
+pub fn kills(group: &Path) -> Option<u64> {
+    EVENTS.iter().find_map(|name| {
+        let text = fs::read_to_string(group.join(name)).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
+    })
+}
+
+/// Whether a group has little left of what it may use.
+#[must_use]
+pub fn is_full(group: &Path) -> bool {
+    let limit = LIMITS.iter().find_map(|name| number(group, name));
+    limit.zip(left_bytes(group)).is_some_and(|(limit, left)| left < limit / FULL_PART)
 }
 
 /// What the groups that this process is in leave to it, beside swap; `None` where there is no limit.
@@ -121,6 +164,46 @@ mod tests {
         assert_eq!(limit_bytes(folder.path()), Some(1 << 20));
         write("memory.limit_in_bytes", "4096\n");
         assert_eq!(limit_bytes(folder.path()), Some(4096));
+    }
+
+    #[test]
+    fn an_account_is_kept_where_there_is_a_limit_or_can_be() {
+        let [root, group] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let chain = [group.path().to_owned(), root.path().to_owned()];
+        assert!(!has_account(&chain));
+        fs::write(root.path().join("cgroup.controllers"), "cpu io\n").unwrap();
+        assert!(!has_account(&chain));
+        fs::write(root.path().join("cgroup.controllers"), "cpu memory io\n").unwrap();
+        assert!(has_account(&chain) && !has_account(&chain[..1]));
+        fs::write(group.path().join("memory.limit_in_bytes"), "1\n").unwrap();
+        assert!(has_account(&chain[..1]));
+    }
+
+    #[test]
+    fn kills_are_told_by_both_versions() {
+        let group = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(group.path().join(name), text).unwrap();
+        assert_eq!(kills(group.path()), None);
+        write("memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
+        assert_eq!(kills(group.path()), Some(3));
+        write("memory.events", "low 0\noom 1\noom_kill 2\noom_group_kill 0\n");
+        assert_eq!(kills(group.path()), Some(2));
+        write("memory.events.local", "low 0\noom 1\noom_kill 1\noom_group_kill 0\n");
+        assert_eq!(kills(group.path()), Some(1));
+    }
+
+    #[test]
+    fn a_group_is_full_before_nothing_is_left() {
+        let group = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(group.path().join(name), text).unwrap();
+        assert!(!is_full(group.path()));
+        write("memory.max", "8000\n");
+        write("memory.current", "7000\n");
+        assert!(!is_full(group.path()));
+        write("memory.current", "7001\n");
+        assert!(is_full(group.path()));
+        write("memory.stat", "inactive_file 10\n");
+        assert!(!is_full(group.path()), "that could go");
     }
 
     #[test]

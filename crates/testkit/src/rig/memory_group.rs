@@ -9,8 +9,6 @@ use forebay_groups::LIMITS;
 
 use crate::Error;
 
-/// What has happened in a group: of version 2, then of version 1.
-const EVENTS: [&str; 2] = ["memory.events", "memory.oom_control"];
 /// The processes of a group; a process whose number, or 0 for its own, is written to it joins.
 pub(super) const PROCESSES: &str = "cgroup.procs";
 
@@ -42,11 +40,8 @@ pub(crate) fn set_limit(group: &Path, bytes: u64) -> Result<(), Error> {
 
 /// How many processes of a group the kernel has killed for want of memory.
 pub(super) fn kills(group: &Path) -> Result<u64, Error> {
-    let events = EVENTS.iter().map(|name| group.join(name)).find(|path| path.exists());
-    let events = events.unwrap_or_else(|| group.join(EVENTS[0]));
-    let text = fs::read_to_string(&events).map_err(|error| Error::at("read", &events, error))?;
-    let killed = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
-    Ok(killed.and_then(|count| count.trim().parse().ok()).unwrap_or(0))
+    let gone = || Error::at("look at", group, io::Error::from(io::ErrorKind::NotFound));
+    forebay_groups::kills(group).ok_or_else(gone)
 }
 
 /// Removes a group. Processes that are still in it after `patience` go to the group around it. No group is fine.
