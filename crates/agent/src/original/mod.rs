@@ -48,8 +48,9 @@ static OWNER: AtomicUsize = AtomicUsize::new(0);
 static PROBES: AtomicU32 = AtomicU32::new(0);
 /// The slow path is taken by one thread at a time; others skip it.
 static BUSY: AtomicBool = AtomicBool::new(false);
-/// The program locks open files, which a copy of their descriptors would keep locked.
-static LOCKS_FILES: AtomicBool = AtomicBool::new(false);
+/// A copy of the program would keep what it must give back when it does: locks of open files, or huge pages of the
+/// system's pool.
+static LEFT_ALONE: AtomicBool = AtomicBool::new(false);
 
 /// Reads probed after the policy was armed before the probing stops again for want of stalls.
 const PROBES_MAX: u32 = 64;
@@ -79,6 +80,7 @@ struct Private {
     weighed_at: u64,
     /// Pages of its own that it had then, swapped out or not.
     anonymous_pages: u64,
+    has_huge_pages: bool,
     track: Track,
     switches: [(usize, i64); 16],
 }
@@ -102,6 +104,7 @@ static PRIVATE: PrivateCell = PrivateCell(UnsafeCell::new(Private {
     stops: 0,
     weighed_at: 0,
     anonymous_pages: 0,
+    has_huge_pages: false,
     track: Track::new(),
     switches: [(0, 0); 16],
 }));
@@ -234,7 +237,7 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
                 call.execute()
             }
             Class::Lock => {
-                locks_files();
+                leave_alone();
                 call.execute()
             }
             Class::Control => control(call),
@@ -248,6 +251,9 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
 /// # Safety
 /// The program is making `call`.
 unsafe fn memory_call(call: &Call) -> isize {
+    if call.number as u32 == n::__NR_mmap && call.arguments[3] as u32 & n::MAP_HUGETLB != 0 {
+        leave_alone();
+    }
     // SAFETY: the caller's.
     let result = unsafe { faults::memory_call(call) };
     if LIVE.load(Relaxed) != 0
@@ -273,7 +279,7 @@ fn opened(result: isize) -> isize {
 unsafe fn control(call: &Call) -> isize {
     let command = call.arguments[1] as u32;
     if matches!(command, n::F_OFD_SETLK | n::F_OFD_SETLKW | n::F_SETLEASE) {
-        locks_files();
+        leave_alone();
     }
     if command == n::F_SETLEASE
         && let Some(header) = session::header()
@@ -307,8 +313,8 @@ pub fn is_confined(header: &Header) -> bool {
     filters.is_none_or(|count| count > header.seccomp_filters.load(Relaxed).into())
 }
 
-fn locks_files() {
-    if LOCKS_FILES.swap(true, Relaxed) {
+fn leave_alone() {
+    if LEFT_ALONE.swap(true, Relaxed) {
         return;
     }
     count_off(Off::Unsafe);
@@ -600,7 +606,7 @@ fn is_held() -> bool {
 
 /// Whether nothing but the policy speaks against a speculator.
 fn may_speculate() -> bool {
-    !LOCKS_FILES.load(Relaxed) && session::header().is_some_and(|header| header.control.load(Relaxed) == GO)
+    !LEFT_ALONE.load(Relaxed) && session::header().is_some_and(|header| header.control.load(Relaxed) == GO)
 }
 
 /// Adds a stall to what is known of the device; whether the device is saturated. Only the original's own waits tell

@@ -9,7 +9,7 @@ use forebay_speculation::copies::Faults;
 
 use super::verdict::{is_lost, memory_ends};
 use super::{
-    BUSY, LIVE, OWNER, PROBES, PROCESS, count_off, locks_files, page_faults, private, process_id,
+    BUSY, LIVE, OWNER, PROBES, PROCESS, count_off, leave_alone, page_faults, private, process_id,
     repair_or_judge, size, turn_off,
 };
 use crate::entry::Call;
@@ -72,7 +72,7 @@ pub fn spawn(in_flight: bool) -> Option<Spawned> {
     }
     if session::header()?.leases.load(Relaxed) == LEASES_SOME {
         // What a speculator opens could break one.
-        locks_files();
+        leave_alone();
         return None;
     }
     let slot = match session::claim(process) {
@@ -89,6 +89,10 @@ pub fn spawn(in_flight: bool) -> Option<Spawned> {
     private.misses = 0;
     let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     let _ = size::weigh(private, size::WEIGHED_US);
+    if private.has_huge_pages {
+        leave_alone();
+        return None;
+    }
     let now = ticks();
     if !private.policy.armed(now) || !private.policy.dares(now) {
         return None;

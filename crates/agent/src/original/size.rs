@@ -33,6 +33,7 @@ pub fn weigh(private: &mut Private, interval_us: u64) -> bool {
     let pages = |name: &[u8]| status.number(name).unwrap_or(0) / PAGE_KIB;
     // Pages of files are not copied, and their entries not forked. Those that are swapped out have entries.
     let (resident, swapped) = (pages(b"RssAnon"), pages(b"VmSwap"));
+    private.has_huge_pages = pages(b"HugetlbPages") > 0;
     private.anonymous_pages = resident.saturating_add(swapped);
     private.policy.expect_cost(Size {
         pages: resident,
