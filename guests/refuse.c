@@ -9,6 +9,7 @@
 #ifndef SYS_cachestat
 #define SYS_cachestat 451
 #endif
+#define PAGEMAP_SCAN 0xc0606610
 
 static const struct feature {
     const char *name;
@@ -35,6 +36,7 @@ static const struct feature {
     {"process_vm", EPERM, {SYS_process_vm_readv, SYS_process_vm_writev, SYS_ptrace, SYS_process_madvise, -1}},
     {"rseq", ENOSYS, {SYS_rseq, -1}},
     {"mprotect_exec", EACCES, {-SYS_mprotect, -1}},
+    {"pagemap_scan", ENOTTY, {-SYS_ioctl, -1}},
     /* No new processes: from here on only threads can be made. */
     {"fork", EAGAIN, {-SYS_clone, SYS_fork, SYS_vfork, SYS_clone3, -1}},
 };
@@ -65,12 +67,14 @@ int main(int argc, char **argv)
                 continue;
             }
             /* A negative number is a call of which only some argument is refused. */
-            unsigned argument = *call == -SYS_mprotect ? 2 : 0;
+            unsigned argument = *call == -SYS_mprotect ? 2 : *call == -SYS_ioctl ? 1 : 0;
             unsigned offset = offsetof(struct seccomp_data, args) + 8 * argument;
             code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, -*call, 0, 4);
             code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset);
             if (*call == -SYS_prctl)
                 code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_SECCOMP, 0, 1);
+            else if (*call == -SYS_ioctl)
+                code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PAGEMAP_SCAN, 0, 1);
             else if (*call == -SYS_mprotect)
                 code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 0, 1);
             else

@@ -76,7 +76,7 @@ pub struct Header {
     pub memory_bytes_max: AtomicU64,
     /// Whether memory is short where the program runs: [`MEMORY_UNKNOWN`], [`MEMORY_ENOUGH`] or [`MEMORY_SHORT`].
     pub memory: AtomicU32,
-    /// Bits of [`feature`]: what the agents found missing.
+    /// Bits of [`feature`]: what was found missing by those who needed it.
     pub missing: AtomicU32,
     /// Futex that executor threads sleep on; incremented with each path hint.
     pub doorbell: AtomicU32,
@@ -290,7 +290,8 @@ pub enum Off {
     NoJail,
     /// fork was refused.
     NoFork,
-    /// The program locks files by description, or has too much writable shared memory to make private.
+    /// The program locks files by description, has huge pages of the system's pool, which would miss those that a copy
+    /// keeps, or has too much writable shared memory to make private.
     Unsafe,
     /// The supervisor switched speculation off.
     Disabled,
@@ -321,14 +322,20 @@ pub mod feature {
     pub const PROC: u32 = 1 << 6;
     /// Idle scheduling.
     pub const SCHED_IDLE: u32 = 1 << 7;
-    /// Page maps, of the speculator and of its original.
+    /// Page maps, of the speculator and of its original, and `PAGEMAP_SCAN` of them.
     pub const PAGEMAP: u32 = 1 << 8;
     /// `userfaultfd` with signals.
     pub const USERFAULTFD: u32 = 1 << 9;
     /// Software events of `perf_event_open`.
     pub const PERF_EVENTS: u32 = 1 << 10;
+    /// A control group that limits memory.
+    pub const MEMORY_GROUP: u32 = 1 << 11;
+    /// Pressure stall information of memory.
+    pub const PSI: u32 = 1 << 12;
+    /// Swap.
+    pub const SWAP: u32 = 1 << 13;
     /// Names in bit order, for people.
-    pub const NAMES: [&str; 11] = [
+    pub const NAMES: [&str; 14] = [
         "patching of libc",
         "seccomp",
         "landlock",
@@ -337,9 +344,12 @@ pub mod feature {
         "cachestat",
         "/proc",
         "SCHED_IDLE",
-        "page maps",
+        "PAGEMAP_SCAN",
         "userfaultfd",
         "perf events",
+        "control group of memory",
+        "PSI",
+        "swap",
     ];
 }
 
@@ -444,8 +454,10 @@ pub struct Counters {
     pub copies: AtomicU64,
     /// About the time that took.
     pub copy_ticks: AtomicU64,
-    /// Times that speculation was disabled because it did not pay.
+    /// Times that the resync policy disabled speculation because it did not pay.
     pub crossings: AtomicU64,
+    /// Those of them because nothing came of several speculations in a row, and not because too little did.
+    pub crossings_futile: AtomicU64,
     /// Values made up for the speculator.
     pub fabricated: AtomicU64,
     /// Speculators that ended, by [`End`].

@@ -160,6 +160,7 @@ pub struct Policy {
     saturated_stalls: u64,
     saturated_at: u64,
     crossings: u64,
+    crossings_futile: u64,
 }
 
 impl Policy {
@@ -202,6 +203,7 @@ impl Policy {
             saturated_stalls: 0,
             saturated_at: 0,
             crossings: 0,
+            crossings_futile: 0,
         }
     }
 
@@ -379,8 +381,10 @@ impl Policy {
             }
         } else {
             self.yield_mean = mean(self.yield_mean, counted, 2);
-            if self.futile >= FUTILE_MAX || !self.pays(self.yield_mean) {
+            let is_futile = self.futile >= FUTILE_MAX;
+            if is_futile || !self.pays(self.yield_mean) {
                 self.disable(now);
+                self.crossings_futile = self.crossings_futile.saturating_add(is_futile.into());
             }
         }
     }
@@ -439,6 +443,13 @@ impl Policy {
     #[must_use]
     pub const fn crossings(&self) -> u64 {
         self.crossings
+    }
+
+    /// Those of [`Self::crossings`] after several speculations in a row of which nothing came; the others were because
+    /// less came of them than they cost.
+    #[must_use]
+    pub const fn crossings_futile(&self) -> u64 {
+        self.crossings_futile
     }
 
     /// Whether speculation is disabled now, probes excepted.

@@ -130,6 +130,15 @@ fn useless_speculation_is_disabled_once_and_probed_ever_more_rarely() {
 }
 
 #[test]
+fn a_crossing_has_its_reason() {
+    let futile = process(75 * US, true, 40_000, MS, 0, 0).policy;
+    assert_eq!((futile.crossings(), futile.crossings_futile()), (1, 1));
+    // One stall is spared by forks that take longer than many.
+    let dear = process(16 * MS, false, 40_000, MS, 1, 0).policy;
+    assert_eq!((dear.crossings(), dear.crossings_futile()), (1, 0));
+}
+
+#[test]
 fn wrong_hints_count_against_the_right_ones() {
     let process = process(75 * US, true, 20_000, MS, 1, 40);
     assert!(process.policy.disabled() && process.forks <= 36, "{}", process.forks);

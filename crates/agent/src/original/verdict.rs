@@ -70,15 +70,22 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
     slot.counters.copy_ticks.fetch_add(copies.saturating_mul(size::copy_ticks()), Relaxed);
     if session::header().is_some_and(|header| header.stops.load(Relaxed) != private.stops) {
         private.policy.on_interruption(ticks(), private.used);
+        tell_crossings(slot, private);
         return;
     }
     let spared = private.late_saved / private.policy.stall_mean().max(1);
     private.policy.on_end(ticks(), private.used + spared, 0, wrong);
+    tell_crossings(slot, private);
     if has_strayed && let Some(index) = blamed(slot, generation) {
         let payoff = payoff(slot, generation, index, private.used.saturating_add(private.late / 2));
         trace::tell(b"blamed: site, payoff", &[index.into(), payoff]);
         site::outcome(&slot.sites, index, u32::try_from(payoff).unwrap_or(u32::MAX));
     }
+}
+
+fn tell_crossings(slot: &Slot, private: &Private) {
+    slot.counters.crossings.store(private.policy.crossings(), Relaxed);
+    slot.counters.crossings_futile.store(private.policy.crossings_futile(), Relaxed);
 }
 
 /// The part of the used hints that came after the site first made a value up: what ended the speculation is not

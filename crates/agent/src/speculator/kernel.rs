@@ -46,6 +46,28 @@ pub fn is_resident(file: isize, offset: u64) -> bool {
     unsafe { read_resident(file, &raw mut byte as usize, 1, offset) != call::EAGAIN }
 }
 
+/// Whether the file's system keeps nothing on a device, so that no read of it waits for one.
+pub fn is_always_in_memory(file: isize) -> bool {
+    const RAMFS_MAGIC: u32 = 0x8584_58f6;
+    let mut system = MaybeUninit::<n::statfs>::zeroed();
+    // SAFETY: the call fills a local, for which all zeros is valid.
+    let kind = unsafe {
+        if sys!(n::__NR_fstatfs, file, system.as_mut_ptr()) != 0 {
+            return false;
+        }
+        system.assume_init().f_type as u32
+    };
+    matches!(
+        kind,
+        n::TMPFS_MAGIC
+            | RAMFS_MAGIC
+            | n::PROC_SUPER_MAGIC
+            | n::SYSFS_MAGIC
+            | n::CGROUP_SUPER_MAGIC
+            | n::CGROUP2_SUPER_MAGIC
+    )
+}
+
 /// Starts the device on a range.
 pub fn will_need(file: isize, offset: u64, length: u64) {
     // SAFETY: no memory is involved.

@@ -170,7 +170,8 @@ unsafe fn segment(
         return (read, 0);
     }
     if read < 0 && read != call::EAGAIN {
-        if matches!(read, call::EINVAL | call::ENOSYS) {
+        let refused = matches!(read, call::EINVAL | call::ENOSYS);
+        if refused || call::is(read, errno::EOPNOTSUPP) && !kernel::is_always_in_memory(real) {
             super::missing(super::lacking::RWF_NOWAIT);
         }
         if call::is(read, errno::EFAULT) {

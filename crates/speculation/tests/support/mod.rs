@@ -76,6 +76,7 @@ fn counters() -> Counters {
         copies: AtomicU64::new(0),
         copy_ticks: AtomicU64::new(0),
         crossings: AtomicU64::new(0),
+        crossings_futile: AtomicU64::new(0),
         fabricated: AtomicU64::new(0),
         ends: [const { AtomicU64::new(0) }; End::COUNT],
         speculator_footprint_bytes: AtomicU64::new(0),

@@ -14,7 +14,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_sigsafe::path::PathBuffer;
-use forebay_sigsafe::{general as n, ioctl, sys};
+use forebay_sigsafe::{call, general as n, ioctl, sys};
 use forebay_speculation::channel::{End, feature};
 
 use forebay_speculation::credit::Credit;
@@ -405,6 +405,9 @@ pub fn is_cached(file: isize, offset: u64, length: u64) -> bool {
     // SAFETY: the call reads and fills locals.
     unsafe {
         let result = sys!(n::__NR_cachestat, file, &raw const range, counts.as_mut_ptr(), 0);
+        if result == call::ENOSYS {
+            missing(feature::CACHESTAT);
+        }
         result == 0 && counts.assume_init().nr_cache >= length.div_ceil(PAGE as u64)
     }
 }
