@@ -5,14 +5,15 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use forebay_meter::Sink;
-use forebay_supervisor::{Error, Options, Outcome, agent_library, terminal_width};
+use forebay_supervisor::{Error, Options, Outcome, agent_library, end_by, terminal_width};
 
 use crate::{args::Run, results};
 
 /// Exit status of our own failures, as env(1) and timeout(1) have it.
 pub const FAILURE: u8 = 125;
 
-/// Runs the program; the exit status is its own where it could be started.
+/// Runs the program; the exit status is its own where it could be started. Where a signal ended it, the same one ends
+/// us: whoever waits sees how it ended, and a shell says of it what it says of the program.
 pub fn run(args: Run) -> ExitCode {
     let sink = match results::open(args.json.as_deref()) {
         Ok(sink) => sink,
@@ -25,6 +26,9 @@ pub fn run(args: Run) -> ExitCode {
     match start(args) {
         Ok(outcome) => {
             report(&outcome, stats, sink);
+            if let Some(signal) = outcome.signal {
+                end_by(signal);
+            }
             outcome.exit_status.into()
         }
         Err(error) => {

@@ -60,11 +60,27 @@ fn the_exit_status_is_the_programs() {
 }
 
 #[test]
-fn a_signal_that_ends_the_program_shows_as_a_shell_shows_it() {
-    for signal in [1, 2, 6, 9, 13, 15] {
-        let output = output(&["--", "sh", "-c", &format!("kill -{signal} $$")]);
-        assert_eq!(output.status.code(), Some(128 + signal), "signal {signal}");
+fn a_signal_that_ends_the_program_ends_forebay() {
+    for signal in [1, 2, 3, 6, 9, 11, 13, 15, 34] {
+        let kill = format!("kill -{signal} $$");
+        let output = output(&["--", "sh", "-c", &kill]);
+        assert_eq!((output.status.signal(), output.status.core_dumped()), (Some(signal), false));
+        assert!(output.stderr.is_empty(), "{:?}", String::from_utf8_lossy(&output.stderr));
+        // A shell has the same status, and says the same ("Killed").
+        let (with, without) = with_and_without_shell(&kill);
+        assert_eq!(with, without, "signal {signal}");
+        assert_eq!(with.0, format!("{}\n", 128 + signal));
     }
+}
+
+/// What a shell prints and says of a shell that runs `script`, with and without forebay.
+fn with_and_without_shell(script: &str) -> ((String, String), (String, String)) {
+    let shell = |prefix: &str| {
+        let whole = format!("ulimit -c 0; {prefix} sh -c '{script}'; echo $?");
+        let output = Command::new("sh").args(["-c", &whole]).output().unwrap();
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).into()
+    };
+    (shell(&format!("{FOREBAY} run --")), shell(""))
 }
 
 #[test]
@@ -277,6 +293,22 @@ fn statistics_go_to_standard_error_and_as_json_to_a_file() {
     assert!(report.command.starts_with("forebay run --stats --json "));
     let elapsed = report.rows.iter().find(|row| row.metric == "elapsed").unwrap();
     assert_eq!((elapsed.subject.as_str(), elapsed.case.as_str()), ("sh", "total"));
+}
+
+#[test]
+fn statistics_tell_which_signal_ended_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("run.json");
+    let output = output(&["--stats", "--json", json.to_str().unwrap(), "--", "sh", "-c", "kill -TERM $$"]);
+    assert_eq!(output.status.signal(), Some(15));
+    let table = String::from_utf8(output.stderr).unwrap();
+    assert!(table.starts_with("forebay: sh was ended by signal 15 (SIGTERM) after "), "{table}");
+    let report: forebay_meter::Report = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let value = |metric: &str| report.rows.iter().find(|row| row.metric == metric).unwrap().value;
+    assert_eq!(
+        (value("exit_status"), value("ended_by_signal"), value("killed_for_memory")),
+        (143.0, 15.0, 0.0)
+    );
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Whatever of ours fails, the program goes on alone and finishes right.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use forebay_promise::guests::build;
 use forebay_promise::run::Side;
 use forebay_promise::{Case, Outcome, Scratch, long, root, skip, switch};
+use forebay_testkit::MemoryLimit;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -23,90 +26,242 @@ fn reader(name: &str, rounds: u32) -> Case {
     Case::new(name, argv).setup(data)
 }
 
-/// The statistics' own words for what was missing must say so. Without a speculator nothing may be missing.
-#[track_caller]
-fn names(outcome: &Outcome, what: &str) {
-    if !switch("FOREBAY_PROMISE_PLAIN") {
-        assert!(outcome.stats.contains(what), "the statistics do not name {what:?}: {}", outcome.stats);
+fn short_reader(name: &str) -> Case {
+    reader(name, 4)
+}
+
+/// The program that waits for pages of a mapped file, in an order that only it knows.
+fn mapper(name: &str) -> Case {
+    let argv = [build("mapped").into_os_string(), "data".into(), "6000".into()];
+    Case::new(name, argv).setup(mapped_data).normalise(without_seconds)
+}
+
+/// So large that the agent asks for signals of page faults.
+fn mapped_data(scratch: &Scratch) {
+    scratch.noise("data", 24 << 20, 9);
+}
+
+/// The program that waits for pages that are swapped out.
+fn gatherer(name: &str) -> Case {
+    let argv = [build("gather").into_os_string(), "48".into(), "8000".into()];
+    Case::new(name, argv).memory_limit(24).faults().normalise(without_seconds)
+}
+
+/// The guests print how long it took.
+fn without_seconds(outcome: &mut Outcome) {
+    outcome.stderr.clear();
+}
+
+/// `refuse FEATURES`, as a command in front of another one.
+fn refuse(features: &str) -> [OsString; 2] {
+    [build("refuse").into_os_string(), features.into()]
+}
+
+/// What the statistics name as missing.
+fn missing(outcome: &Outcome) -> BTreeSet<String> {
+    let totals = outcome.totals().into_iter();
+    totals
+        .filter_map(|(metric, value)| {
+            let name = metric.strip_prefix("missing/")?;
+            assert!(value == 1.0, "{metric} is {value}");
+            Some(name.to_owned())
+        })
+        .collect()
+}
+
+/// `refuse FEATURES` in front of `forebay run`: the kernel has none of them, for the supervisor and for speculators. The
+/// statistics name `named`, and nothing else that they do not name where nothing is refused.
+fn refused(feature: &str, named: &[&str], case: fn(&str) -> Case) {
+    let name = format!("without_{feature}");
+    if switch("FOREBAY_PROMISE_PLAIN") {
+        let _ = case(&name).before(refuse(feature)).check();
+        return;
+    }
+    // Speculators run at idle priority: on a busy machine it may take many tries until one comes to need it.
+    let patience = Instant::now() + Duration::from_secs(120);
+    let control = loop {
+        let Some(outcome) = case(&format!("with_{feature}")).check() else { return };
+        if outcome.figure("resyncs") > 0.0 {
+            break missing(&outcome);
+        }
+        assert!(Instant::now() < patience, "nothing is speculated in two minutes: {:?}", outcome.totals());
+    };
+    if let Some(lacking) = named.iter().find(|name| control.contains(**name)) {
+        return skip(&name, &format!("this machine has no {lacking} anyway"));
+    }
+    let expected: BTreeSet<String> =
+        control.into_iter().chain(named.iter().map(|name| (*name).into())).collect();
+    loop {
+        let Some(outcome) = case(&name).before(refuse(feature)).check() else { return };
+        let found = missing(&outcome);
+        assert!(found.is_subset(&expected), "{found:?} are named, beyond {expected:?}");
+        if found == expected {
+            return;
+        }
+        assert!(
+            Instant::now() < patience,
+            "in two minutes only {found:?} of {expected:?}: {:?}",
+            outcome.totals()
+        );
     }
 }
 
-/// `refuse FEATURES` in front of `forebay run`: the kernel has none of them, for the supervisor too.
-fn refused(name: &str, features: &str) -> Option<Outcome> {
-    reader(name, 4).before([build("refuse").into_os_string(), features.into()]).check()
+/// `refuse FEATURES` below `forebay run`: a program that confines itself is left alone, and counted as such.
+fn refused_to_the_program(name: &str, features: &str) {
+    let [refuse, features] = refuse(features);
+    let argv = [refuse, features, build("plain_reader").into_os_string(), "data".into()];
+    let Some(outcome) = Case::new(name, argv).setup(data).check() else { return };
+    if !switch("FOREBAY_PROMISE_PLAIN") {
+        assert!(outcome.figure("agents_off/confined") > 0.0, "{:?}", outcome.totals());
+        assert!(outcome.figure("resyncs") == 0.0, "{:?}", outcome.totals());
+    }
 }
 
-/// `refuse FEATURES` below `forebay run`: the supervisor has them, the program and its speculators do not.
-fn refused_to_the_program(name: &str, features: &str) -> Option<Outcome> {
-    let argv = [
-        build("refuse").into_os_string(),
-        features.into(),
-        build("plain_reader").into_os_string(),
-        "data".into(),
-    ];
-    Case::new(name, argv).setup(data).check()
-}
-
-/// Both, and what the statistics call it.
+/// Both, what the statistics call it, and the program that needs it.
 macro_rules! without_feature {
-    ($($name:ident: $feature:literal $(, $named:literal)?;)+) => {
+    ($($name:ident: $case:ident of $feature:literal $(named $named:literal)?;)+) => {
         $(#[test]
         fn $name() {
-            let Some(_outcome) = refused(concat!("without_", $feature), $feature) else { return };
-            $(names(&_outcome, $named);)?
-            let Some(_outcome) = refused_to_the_program(concat!("program_without_", $feature), $feature) else { return };
-            $(names(&_outcome, $named);)?
+            refused($feature, &[$($named)?], $case);
+            refused_to_the_program(concat!("program_without_", $feature), $feature);
         })+
     };
 }
 
 without_feature! {
-    without_seccomp_the_program_runs_alone: "seccomp", "seccomp";
-    without_landlock_all_else_works: "landlock", "landlock";
-    without_perf_events_all_else_works: "perf_event_open";
-    without_userfaultfd_all_else_works: "userfaultfd";
-    without_preadv2_all_else_works: "preadv2", "RWF_NOWAIT";
-    without_reads_that_do_not_wait_all_else_works: "nowait", "RWF_NOWAIT";
-    without_openat2_all_else_works: "openat2", "RESOLVE_CACHED";
-    without_cachestat_all_else_works: "cachestat", "cachestat";
-    without_new_sessions_all_else_works: "setsid";
-    without_idle_scheduling_all_else_works: "sched_setscheduler", "SCHED_IDLE";
-    without_clone3_all_else_works: "clone3";
-    without_pidfds_all_else_works: "pidfd_open";
-    without_close_range_all_else_works: "close_range";
-    without_advice_all_else_works: "fadvise";
-    without_locked_memory_all_else_works: "mlock";
-    without_access_to_other_processes_all_else_works: "process_vm";
-    without_rseq_all_else_works: "rseq";
-}
-
-#[test]
-fn without_patched_code_symbols_are_interposed() {
-    if let Some(outcome) = refused_to_the_program("program_without_patching", "mprotect_exec") {
-        names(&outcome, "patching");
-    }
+    without_seccomp_there_is_no_speculation: short_reader of "seccomp" named "seccomp";
+    without_landlock_all_else_works: short_reader of "landlock" named "landlock";
+    without_perf_events_all_else_works: mapper of "perf_event_open" named "perf_events";
+    without_userfaultfd_all_else_works: mapper of "userfaultfd" named "userfaultfd";
+    without_pagemap_scan_all_else_works: gatherer of "pagemap_scan" named "PAGEMAP_SCAN";
+    without_preadv2_all_else_works: short_reader of "preadv2" named "RWF_NOWAIT";
+    without_reads_that_do_not_wait_all_else_works: short_reader of "nowait" named "RWF_NOWAIT";
+    without_openat2_all_else_works: short_reader of "openat2" named "RESOLVE_CACHED";
+    without_cachestat_all_else_works: mapper of "cachestat" named "cachestat";
+    without_new_sessions_all_else_works: short_reader of "setsid";
+    without_idle_scheduling_all_else_works: short_reader of "sched_setscheduler" named "SCHED_IDLE";
+    without_clone3_all_else_works: short_reader of "clone3";
+    without_pidfds_all_else_works: short_reader of "pidfd_open";
+    without_close_range_all_else_works: short_reader of "close_range";
+    without_advice_all_else_works: short_reader of "fadvise";
+    without_locked_memory_all_else_works: short_reader of "mlock";
+    without_access_to_other_processes_all_else_works: short_reader of "process_vm";
+    without_rseq_all_else_works: short_reader of "rseq";
+    without_patched_code_symbols_are_interposed: short_reader of "mprotect_exec" named "patching_of_libc";
 }
 
 #[test]
 fn without_many_features_at_once_the_program_runs() {
-    let all = "seccomp,landlock,perf_event_open,userfaultfd,preadv2,openat2,cachestat,setsid,sched_setscheduler,\
-               pidfd_open,close_range,fadvise,mlock,process_vm";
-    let _ = refused("without_many", all);
-    let _ = refused_to_the_program("program_without_many", all);
+    let all = "seccomp,landlock,perf_event_open,userfaultfd,pagemap_scan,preadv2,openat2,cachestat,setsid,\
+               sched_setscheduler,pidfd_open,close_range,fadvise,mlock,process_vm";
+    let _ = reader("without_many", 4).before(refuse(all)).check();
+    let _ = mapper("mapping_without_many").before(refuse(all)).check();
+    refused_to_the_program("program_without_many", all);
+}
+
+/// `script` in a mount namespace of its own, in front of another command.
+fn with_mounts(script: &str) -> [String; 6] {
+    let whole = format!("{script}; exec \"$@\"");
+    ["unshare", "-m", "sh", "-c", &whole, "sh"].map(Into::into)
+}
+
+/// No group tells of pressure, and neither does the machine.
+const NO_PRESSURE: &str = "mount -t tmpfs none /proc/pressure; \
+    find /sys/fs/cgroup -name memory.pressure -exec mount --bind /dev/null {} \\;";
+const NO_GROUPS: &str = "umount -R -l /sys/fs/cgroup";
+const NO_SWAP: &str = "mount --bind /dev/null /proc/swaps";
+
+/// What tells how much memory there is may be missing, and is named then; where there is enough, swap is not missed.
+#[test]
+fn what_cannot_be_told_of_memory_is_named() {
+    if !root() || switch("FOREBAY_PROMISE_PLAIN") {
+        return skip("what_cannot_be_told_of_memory_is_named", "only root may mount");
+    }
+    let figures = |name: &str, script: &str| {
+        let patience = Instant::now() + Duration::from_secs(120);
+        loop {
+            let outcome = reader(name, 4).before(with_mounts(script)).check().expect("unshare");
+            if outcome.figure("stalls_before") > 0.0 {
+                return missing(&outcome);
+            }
+            assert!(Instant::now() < patience, "it never stalls: {:?}", outcome.totals());
+        }
+    };
+    let all = figures("with_all_of_memory", ":");
+    for (name, script, named) in
+        [("without_pressure", NO_PRESSURE, "PSI"), ("without_groups", NO_GROUPS, "control_group_of_memory")]
+    {
+        if all.contains(named) {
+            skip(name, &format!("this machine has no {named} anyway"));
+            continue;
+        }
+        let found = figures(name, script);
+        assert!(found.contains(named), "{found:?}");
+    }
+    assert_eq!(figures("without_swap", NO_SWAP), all);
+}
+
+/// A control group with less memory than `gather` needs, and no swap for it.
+fn small_group() -> Option<MemoryLimit> {
+    let limit = MemoryLimit::start(24 << 20);
+    let Ok(limit) = limit.inspect_err(|why| skip("small_group", &why.to_string())) else { return None };
+    let members = limit.processes_file();
+    let group = members.parent().expect("a folder");
+    let refused = ["memory.swappiness", "memory.swap.max"].map(|name| fs::write(group.join(name), "0"));
+    assert!(refused.iter().any(Result::is_ok), "{refused:?}");
+    Some(limit)
+}
+
+/// The kernel's own doing is the program's failure, and said to be that.
+#[test]
+fn a_program_that_needs_more_memory_than_it_may_have_fails_as_without() {
+    let Some(limit) = small_group() else { return };
+    let join = format!("echo 0 > {}; {NO_SWAP}", limit.processes_file().display());
+    let gather = [build("gather").into_os_string(), "64".into(), "1000".into()];
+    let case = || Case::new("too_little_memory", gather.clone()).before(with_mounts(&join));
+    let Some(outcome) = case().check() else { return };
+    assert_eq!(outcome.status, 137);
+    if switch("FOREBAY_PROMISE_PLAIN") {
+        return;
+    }
+    assert_eq!((outcome.figure("exit_status"), outcome.figure("ended_by_signal")), (137.0, 9.0));
+    assert!(outcome.figure("killed_for_memory") >= 1.0, "{:?}", outcome.totals());
+    assert!(missing(&outcome).contains("swap"), "{:?}", outcome.totals());
+    let said = String::from_utf8(case().options(&["--stats"]).run(Side::With).stderr).expect("text");
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.starts_with("forebay: gather was ended by signal 9 (SIGKILL) after "), "{said}");
+    assert!(said.contains(": its control group's memory did not suffice stalls "), "{said}");
+}
+
+/// The group that counts is the one that the program is in, which need not be forebay's.
+#[test]
+fn a_program_may_join_a_group_with_too_little_memory() {
+    let Some(limit) = small_group() else { return };
+    // Forebay looks once a second.
+    let script = format!(
+        "echo 0 > {}; sleep 2.5; exec {} 64 1000",
+        limit.processes_file().display(),
+        build("gather").display()
+    );
+    let Some(outcome) = Case::new("joins_a_group", ["sh", "-c", &script]).check() else { return };
+    assert_eq!(outcome.status, 137);
+    if !switch("FOREBAY_PROMISE_PLAIN") {
+        assert!(outcome.figure("killed_for_memory") >= 1.0, "{:?}", outcome.totals());
+    }
 }
 
 /// The program itself cannot fork either; it does not want to.
 #[test]
 fn without_fork_the_program_runs_alone() {
-    let _ = refused_to_the_program("program_without_fork", "fork");
-    let _ = refused_to_the_program("program_without_fork_and_seccomp", "fork,seccomp,preadv2");
+    refused_to_the_program("program_without_fork", "fork");
+    refused_to_the_program("program_without_fork_and_seccomp", "fork,seccomp,preadv2");
 }
 
 /// Without a memory object there is nothing to share: the supervisor says so in one sentence, and what it does then
 /// is its own matter, but a program that it starts finishes right.
 #[test]
 fn without_memfd_the_program_runs_or_a_sentence_says_why_not() {
-    let case = reader("without_memfd", 4).before([build("refuse").into_os_string(), "memfd_create".into()]);
+    let case = reader("without_memfd", 4).before(refuse("memfd_create"));
     let outcome = case.run(Side::With);
     assert!(outcome.complaints.is_empty(), "{:?}", outcome.complaints);
     let sentence = String::from_utf8_lossy(&outcome.stderr).lines().count() <= 2;

@@ -229,6 +229,22 @@ pub fn send_signal(pid: i32, signal: i32, value: Option<usize>) {
     }
 }
 
+/// Ends this process by `signal`, as the program that it stands for was ended, without a core file of its own. Returns
+/// where that signal ends nobody.
+pub fn end_by(signal: i32) {
+    // SAFETY: all zeros is a valid sigset_t and sigaction; the calls read and fill these only. The default action leaves
+    // no code of ours that could run in a handler.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0);
+        let default: libc::sigaction = mem::zeroed();
+        libc::sigaction(signal, &default, ptr::null_mut());
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::sigaddset(&mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, ptr::null_mut());
+        libc::raise(signal);
+    }
+}
+
 /// How a child's state changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildState {

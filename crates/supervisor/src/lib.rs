@@ -18,6 +18,7 @@ mod launch;
 mod leases;
 mod ledger;
 mod memory_control;
+mod memory_groups;
 mod memory_limits;
 mod patch_table;
 pub mod patches;
@@ -28,14 +29,15 @@ mod table;
 mod watch;
 
 pub use error::Error;
-pub use ffi::{has_fault_signals, has_pagemap_scan, has_userfaultfd, landlock_version};
-pub use memory_limits::has_memory_group;
+pub use ffi::{end_by, has_fault_signals, has_pagemap_scan, has_userfaultfd, landlock_version};
+pub use memory_control::Crossing;
+pub use memory_limits::{MemoryEnd, has_memory_group, has_pressure, has_swap};
 pub use table::terminal_width;
 
 use std::{
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Instant,
 };
 
@@ -68,6 +70,8 @@ pub struct Options {
 pub struct Outcome {
     /// The program's exit status; 128 + n where signal n killed it.
     pub exit_status: u8,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
     /// What happened meanwhile.
     pub statistics: Statistics,
 }
@@ -93,10 +97,30 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
     drop(signals);
 
     let (total, rows) = ledger.close();
-    let mut statistics =
-        Statistics { program: program_name(&options.command), elapsed, total, rows, ..Statistics::default() };
+    // What holds speculation to limits is missed where there was a reason to speculate.
+    let needed = if total.stalls_before() > 0 { ended.memory.missing } else { 0 };
+    channel.header().missing.fetch_or(ended.memory.missed | needed, Relaxed);
+    let (exit_status, signal) = (exit_status(ended.state), signal_of(ended.state));
+    let mut statistics = Statistics {
+        program: program_name(&options.command),
+        elapsed,
+        exit_status,
+        signal,
+        memory: ended.memory,
+        crossings: ended.crossings,
+        total,
+        rows,
+        ..Statistics::default()
+    };
     statistics.read_header(channel.header());
-    Ok(Outcome { exit_status: exit_status(ended), statistics })
+    Ok(Outcome { exit_status, signal, statistics })
+}
+
+fn signal_of(ended: ChildState) -> Option<i32> {
+    match ended {
+        ChildState::Killed(signal) => Some(signal),
+        ChildState::Exited(_) | ChildState::Stopped => None,
+    }
 }
 
 /// As a shell has it.

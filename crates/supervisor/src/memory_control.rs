@@ -8,7 +8,7 @@ use std::{
 
 use forebay_speculation::{
     channel::{GO, HOLD, MEMORY_ENOUGH, MEMORY_SHORT, SLOT_CLAIMED, STOP},
-    control::{Change, Controller, Sample},
+    control::{Change, Controller, Reason, Sample},
 };
 
 use crate::{channel::Channel, ledger::Ledger, statistics::Figures};
@@ -20,10 +20,24 @@ const COPIES_PART: u64 = 2;
 /// not keep the controller from them.
 const SHORT_LASTS: Duration = Duration::from_secs(20);
 
+/// Crossings whose moments are kept; more are only counted.
+const CROSSINGS_MAX: usize = 64;
+
+/// A threshold crossing of memory control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crossing {
+    /// Since the program's start.
+    pub at: Duration,
+    /// Why speculation went off.
+    pub reason: Reason,
+}
+
 /// Memory control of one run.
 pub struct MemoryControl {
     controller: Controller,
     enabled: bool,
+    started: Instant,
+    crossings: Vec<Crossing>,
     sampled: Instant,
     figures: Figures,
     cpu_us: u64,
@@ -38,12 +52,19 @@ impl MemoryControl {
         Self {
             controller: Controller::default(),
             enabled,
+            started: Instant::now(),
+            crossings: vec![],
             sampled: Instant::now(),
             figures: Figures::default(),
             cpu_us: 0,
             stall_us: 0,
             short_at: None,
         }
+    }
+
+    /// The crossings so far, the first ones of many.
+    pub fn crossings(self) -> Vec<Crossing> {
+        self.crossings
     }
 
     /// Whether samples are wanted at shorter intervals.
@@ -91,6 +112,9 @@ impl MemoryControl {
                 header.stops.fetch_add(1, Relaxed);
                 header.control.store(STOP, Relaxed);
                 header.control_crossings[reason as usize].fetch_add(1, Relaxed);
+                if self.crossings.len() < CROSSINGS_MAX {
+                    self.crossings.push(Crossing { at: self.started.elapsed(), reason });
+                }
             }
             Some(Change::Pause) => header.control.store(HOLD, Relaxed),
             Some(Change::On | Change::Resume) => header.control.store(GO, Relaxed),
@@ -130,9 +154,8 @@ mod tests {
 
     #[test]
     fn forks_that_find_nothing_pause_speculation_with_a_reason() {
-        use std::{thread::sleep, time::Duration};
+        use std::thread::sleep;
 
-        use forebay_speculation::control::Reason;
         let channel = Channel::create(true).unwrap();
         channel.header().slot_states[0].store(SLOT_CLAIMED, Relaxed);
         let counters = &channel.slot(0).counters;
@@ -145,6 +168,9 @@ mod tests {
         }
         assert_eq!(channel.header().control.load(Relaxed), STOP);
         assert_eq!(channel.header().control_crossings[Reason::Forks as usize].load(Relaxed), 1);
+        let crossings = control.crossings();
+        assert_eq!(crossings.iter().map(|crossing| crossing.reason).collect::<Vec<_>>(), [Reason::Forks]);
+        assert!(crossings[0].at >= Duration::from_millis(20) && crossings[0].at < Duration::from_secs(60));
     }
 
     #[test]

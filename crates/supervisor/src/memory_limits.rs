@@ -4,13 +4,14 @@
 use std::{
     fs::{self, File},
     io::Read,
-    path::PathBuf,
     sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
 };
 
 use forebay_groups as groups;
-use forebay_speculation::channel::{Header, MEMORY_ENOUGH, MEMORY_SHORT};
+use forebay_speculation::channel::{Header, MEMORY_ENOUGH, MEMORY_SHORT, feature};
+
+use crate::memory_groups::MemoryGroups;
 
 /// Until it is known.
 pub const BYTES_AT_FIRST: u64 = 64 << 20;
@@ -20,6 +21,9 @@ const MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// Between looks: both figures change.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// Of the machine's memory less than this part is available: it is full.
+const FULL_PART: u64 = 16;
+
 /// Memory is short where tasks waited for it for more than this part of the time.
 const WAITED_PART: u128 = 1_000;
 
@@ -27,20 +31,37 @@ const WAITED_PART: u128 = 1_000;
 pub struct MemoryLimits {
     /// What the user said that a speculator may take.
     wanted_bytes: Option<u64>,
-    groups: Vec<PathBuf>,
+    groups: MemoryGroups,
     looked: Option<Instant>,
-    /// Where the kernel tells how long tasks waited for memory (PSI), and what it told last.
-    pressure: Option<PathBuf>,
+    /// How long tasks had waited for memory at the last look, as far as the kernel tells.
     waited_us: Option<u64>,
+    /// There was little left at some look.
+    was_full: bool,
+    /// Bits of [`feature`].
+    missing: u32,
+}
+
+/// What came of the program's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryEnd {
+    /// Processes of its groups that the kernel killed for want of memory.
+    pub kills: u64,
+    /// Whether its groups are limited; else it was the machine's memory.
+    pub limited: bool,
+    /// What of [`feature`] was missing while memory was short.
+    pub missed: u32,
+    /// What of it is missing for those that speculate.
+    pub missing: u32,
 }
 
 impl MemoryLimits {
-    /// For this process's control group. `wanted_bytes` is what a speculator may add, if that is given.
-    pub fn new(header: &Header, wanted_bytes: Option<u64>) -> Self {
+    /// For the control groups of process `pid`. `wanted_bytes` is what a speculator may add, if that is given.
+    pub fn new(header: &Header, wanted_bytes: Option<u64>, pid: u32) -> Self {
         if let Some(bytes) = wanted_bytes {
             header.memory_bytes_max.store(bytes, Relaxed);
         }
-        Self { wanted_bytes, groups: vec![], looked: None, pressure: None, waited_us: None }
+        let groups = MemoryGroups::new(pid);
+        Self { wanted_bytes, groups, looked: None, waited_us: None, was_full: false, missing: 0 }
     }
 
     /// Sets the limits, if it is time.
@@ -48,30 +69,39 @@ impl MemoryLimits {
         if self.looked.is_some_and(|looked| looked.elapsed() < INTERVAL) {
             return;
         }
-        if self.looked.is_none() {
-            self.groups = groups::own();
-            self.pressure = self.groups.first().map(|group| group.join("memory.pressure"));
-            if !self.pressure.as_ref().is_some_and(|file| file.exists()) {
-                self.pressure = Some("/proc/pressure/memory".into());
-            }
+        if self.groups.look() {
+            // Elsewhere others have waited.
+            self.waited_us = None;
         }
         self.look_at_pressure(header);
         self.looked = Some(Instant::now());
-        let allowed = self.groups.iter().filter_map(|group| groups::limit_bytes(group)).min();
-        let share = available_bytes().into_iter().chain(allowed).min().map(|bytes| bytes / SHARE);
+        let memory = Memory::read();
+        let available = memory.map(|memory| memory.available_bytes);
+        let share = available.into_iter().chain(self.groups.limit_bytes()).min().map(|bytes| bytes / SHARE);
         if let Some(share) = share {
             header.horizon_bytes.store(share.min(HORIZON_BYTES_MAX), Relaxed);
         }
         if let Some(bytes) = self.wanted_bytes.or(share.map(|share| share.min(MEMORY_BYTES_MAX))) {
             header.memory_bytes_max.store(bytes, Relaxed);
         }
+        self.was_full |= memory.is_some_and(|memory| memory.is_full()) || self.groups.are_full();
+        self.missing |= if self.waited_us.is_none() { feature::PSI } else { 0 };
+        self.missing |= if self.groups.have_account() { 0 } else { feature::MEMORY_GROUP };
     }
-}
 
-impl MemoryLimits {
+    /// The program has ended.
+    pub fn end(&self) -> MemoryEnd {
+        let kills = if self.looked.is_some() { self.groups.kills() } else { 0 };
+        let was_short = self.was_full || kills > 0;
+        let missed = if was_short && !has_swap() { feature::SWAP } else { 0 };
+        // Version 1 says so of no limit too, with more than any machine has.
+        let has = Memory::read().map_or(u64::MAX, |memory| memory.total_bytes);
+        let limited = self.groups.limit_bytes().is_some_and(|bytes| bytes < has);
+        MemoryEnd { kills, limited, missed, missing: self.missing }
+    }
+
     fn look_at_pressure(&mut self, header: &Header) {
-        let Some(file) = &self.pressure else { return };
-        let text = fs::read_to_string(file).unwrap_or_default();
+        let text = fs::read_to_string(self.groups.pressure()).unwrap_or_default();
         let waited_us = waited_us(&text);
         let before = std::mem::replace(&mut self.waited_us, waited_us);
         if let (Some(waited_us), Some(before), Some(looked)) = (waited_us, before, self.looked) {
@@ -89,22 +119,51 @@ fn waited_us(pressure: &str) -> Option<u64> {
     some.split(' ').find_map(|word| word.strip_prefix("total="))?.parse().ok()
 }
 
+/// Whether the kernel tells how long tasks waited for memory.
+#[must_use]
+pub fn has_pressure() -> bool {
+    let mut groups = MemoryGroups::new(std::process::id());
+    groups.look();
+    fs::read_to_string(groups.pressure()).is_ok_and(|text| waited_us(&text).is_some())
+}
+
 /// Whether this process is in a control group of memory.
 #[must_use]
 pub fn has_memory_group() -> bool {
-    let controls = |group: &PathBuf| groups::LIMITS.iter().any(|name| group.join(name).exists());
-    groups::own().iter().any(controls)
+    groups::has_account(&groups::own())
 }
 
-/// Memory that the machine could give to programs.
-fn available_bytes() -> Option<u64> {
-    // The line is the third; one read of a page has it.
-    let mut page = [0; 4096];
-    let length = File::open("/proc/meminfo").ok()?.read(&mut page).ok()?;
-    let text = std::str::from_utf8(&page[..length]).ok()?;
-    let value = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kilobytes: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1024)
+/// Whether memory can be swapped out at all.
+#[must_use]
+pub fn has_swap() -> bool {
+    fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1)
+}
+
+/// The machine's memory.
+#[derive(Clone, Copy)]
+struct Memory {
+    total_bytes: u64,
+    /// What could be given to programs.
+    available_bytes: u64,
+}
+
+impl Memory {
+    fn read() -> Option<Self> {
+        // The lines are among the first three; one read of a page has them.
+        let mut page = [0; 4096];
+        let length = File::open("/proc/meminfo").ok()?.read(&mut page).ok()?;
+        let text = std::str::from_utf8(&page[..length]).ok()?;
+        let bytes = |name| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+            let kilobytes: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+            Some(kilobytes * 1024)
+        };
+        Some(Self { total_bytes: bytes("MemTotal:")?, available_bytes: bytes("MemAvailable:")? })
+    }
+
+    fn is_full(self) -> bool {
+        self.available_bytes < self.total_bytes / FULL_PART
+    }
 }
 
 #[cfg(test)]
@@ -122,10 +181,11 @@ mod tests {
     fn the_limits_are_a_share_of_what_there_is_or_what_was_asked_for() {
         let channel = crate::channel::Channel::create(true).unwrap();
         let header = channel.header();
-        MemoryLimits::new(header, None).look_if_due(header);
+        let own = std::process::id();
+        MemoryLimits::new(header, None, own).look_if_due(header);
         assert!(header.horizon_bytes.load(Relaxed) <= HORIZON_BYTES_MAX);
-        assert!(header.memory_bytes_max.load(Relaxed) <= available_bytes().unwrap());
-        let mut limits = MemoryLimits::new(header, Some(5 << 20));
+        assert!(header.memory_bytes_max.load(Relaxed) <= Memory::read().unwrap().available_bytes);
+        let mut limits = MemoryLimits::new(header, Some(5 << 20), own);
         assert_eq!(header.memory_bytes_max.load(Relaxed), 5 << 20);
         limits.look_if_due(header);
         assert_eq!(header.memory_bytes_max.load(Relaxed), 5 << 20);

@@ -7,6 +7,8 @@ use forebay_meter::Row;
 use forebay_speculation::channel::{Counters, End, Header, Off, Unassisted, feature};
 use forebay_speculation::control::Reason;
 
+use crate::{Crossing, MemoryEnd};
+
 /// Statistics of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
@@ -14,6 +16,12 @@ pub struct Statistics {
     pub program: String,
     /// From the program's start to its end.
     pub elapsed: Duration,
+    /// Its exit status; 128 + n where signal n killed it.
+    pub exit_status: u8,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
+    /// What came of its memory.
+    pub memory: MemoryEnd,
     /// All processes together.
     pub total: Figures,
     /// The busiest processes, the busiest first.
@@ -26,7 +34,9 @@ pub struct Statistics {
     pub agents_off: [u64; Off::COUNT],
     /// How often memory control turned speculation off, by [`Reason`].
     pub control_crossings: [u64; Reason::COUNT],
-    /// Bits of [`feature`]: what agents found missing.
+    /// The first of these crossings, in their order.
+    pub crossings: Vec<Crossing>,
+    /// Bits of [`feature`]: what was found missing.
     pub missing: u32,
     /// Ticks in a second, for the times in [`Figures`].
     pub ticks_per_second: u64,
@@ -58,6 +68,8 @@ pub const OFF_NAMES: [&str; Off::COUNT] =
     ["no channel", "no slot", "no jail", "no fork", "unsafe", "disabled", "confined"];
 /// Why memory control turned speculation off, for people, by [`Reason`].
 pub const CONTROL_NAMES: [&str; Reason::COUNT] = ["memory taken", "hints unused", "forks"];
+/// Why the resync policy of a process disabled speculation, for people; see [`Figures::resync_crossings`].
+pub const RESYNC_NAMES: [&str; 2] = ["futile", "less than it costs"];
 /// How speculators ended, for people, by [`End`].
 pub const END_NAMES: [&str; End::COUNT] = [
     "abandoned",
@@ -126,6 +138,7 @@ figures! {
     copies,
     copy_ticks,
     crossings,
+    crossings_futile,
     fabricated,
     speculator_reclaims,
     speculator_faults,
@@ -178,6 +191,12 @@ impl Figures {
         self.stalls_spared().saturating_mul(mean)
     }
 
+    /// How often the resync policy disabled speculation: nothing came of it several times in a row, or less than it costs.
+    #[must_use]
+    pub fn resync_crossings(&self) -> [u64; RESYNC_NAMES.len()] {
+        [self.crossings_futile, self.crossings.saturating_sub(self.crossings_futile)]
+    }
+
     /// Speculators that computing with made-up values ended: the extraneous signals.
     #[must_use]
     pub fn signals(&self) -> u64 {
@@ -205,7 +224,16 @@ impl Statistics {
         ticks as f64 / self.ticks_per_second.max(1) as f64
     }
 
-    /// Names of the features that agents found missing.
+    /// How often anything turned speculation off because it did not pay: memory control for all, or the resync policy for
+    /// one process.
+    #[must_use]
+    pub fn threshold_crossings(&self) -> u64 {
+        self.control_crossings
+            .iter()
+            .fold(self.total.crossings, |sum, crossings| sum.saturating_add(*crossings))
+    }
+
+    /// Names of the features that were found missing.
     pub fn missing_names(&self) -> impl Iterator<Item = &'static str> + '_ {
         feature::NAMES
             .iter()
@@ -222,6 +250,9 @@ impl Statistics {
             rows.push(Row::once(self.program.as_str(), "total", metric, unit, value));
         };
         run("elapsed".into(), "s", self.elapsed.as_secs_f64());
+        run("exit_status".into(), "1", f64::from(self.exit_status));
+        run("ended_by_signal".into(), "1", f64::from(self.signal.unwrap_or(0)));
+        run("killed_for_memory".into(), "1", self.memory.kills as f64);
         run("processes_assisted".into(), "1", self.assisted as f64);
         for (name, count) in UNASSISTED_NAMES.iter().zip(self.unassisted) {
             run(metric("processes_unassisted", name), "1", count as f64);
@@ -232,6 +263,11 @@ impl Statistics {
         for (name, count) in CONTROL_NAMES.iter().zip(self.control_crossings) {
             run(metric("control_crossings", name), "1", count as f64);
         }
+        for (index, Crossing { at, reason }) in self.crossings.iter().enumerate() {
+            let name = format!("{}_{}", index + 1, CONTROL_NAMES[*reason as usize]);
+            run(metric("control_crossing_at", &name), "s", at.as_secs_f64());
+        }
+        run("threshold_crossings".into(), "1", self.threshold_crossings() as f64);
         for (bit, name) in feature::NAMES.iter().enumerate() {
             run(metric("missing", name), "1", f64::from(self.missing >> bit & 1));
         }
@@ -258,7 +294,6 @@ impl Statistics {
             ("checkpoints", figures.checkpoints),
             ("repairs", figures.repairs),
             ("copied_pages", figures.copies),
-            ("threshold_crossings", figures.crossings),
             ("fabricated_values", figures.fabricated),
             ("extraneous_signals", figures.signals()),
             ("page_reclaims", figures.reclaims),
@@ -285,6 +320,9 @@ impl Statistics {
         counts.into_iter().for_each(|(name, count)| push(name.into(), "1", count as f64));
         times.into_iter().for_each(|(name, seconds)| push(name.into(), "s", seconds));
         sizes.into_iter().for_each(|(name, bytes)| push(name.into(), "B", bytes as f64));
+        for (name, count) in RESYNC_NAMES.iter().zip(figures.resync_crossings()) {
+            push(metric("resync_crossings", name), "1", count as f64);
+        }
         for (name, count) in END_NAMES.iter().zip(figures.ends) {
             push(metric("speculator_ends", name), "1", count as f64);
         }
@@ -332,6 +370,35 @@ mod tests {
         };
         let (of_total, of_process) = (metrics("total"), metrics("forebay"));
         assert!(of_total.ends_with(&of_process) && of_process.len() > 20);
+    }
+
+    #[test]
+    fn every_crossing_has_a_reason() {
+        let figures = Figures { crossings: 5, crossings_futile: 2, ..Figures::default() };
+        let crossings = vec![Crossing { at: Duration::from_millis(3_200), reason: Reason::HintsUnused }];
+        let mut statistics = Statistics { total: figures, crossings, ..Statistics::default() };
+        statistics.control_crossings[Reason::HintsUnused as usize] = 1;
+        let rows = statistics.rows();
+        let value = |metric: &str| rows.iter().find(|row| row.metric == metric).unwrap().value;
+        let families = ["control_crossings/", "resync_crossings/"];
+        let is_reason = |metric: &str| families.iter().any(|family| metric.starts_with(family));
+        let reasons: f64 = rows.iter().filter(|row| is_reason(&row.metric)).map(|row| row.value).sum();
+        assert_eq!((value("threshold_crossings"), reasons), (6.0, 6.0));
+        assert_eq!((value("resync_crossings/futile"), value("control_crossings/hints_unused")), (2.0, 1.0));
+        assert_eq!(value("control_crossing_at/1_hints_unused"), 3.2);
+    }
+
+    #[test]
+    fn how_the_program_ended_is_told() {
+        let value = |statistics: &Statistics, metric: &str| {
+            statistics.rows().into_iter().find(|row| row.metric == metric).unwrap().value
+        };
+        let ended = Statistics { exit_status: 3, ..Statistics::default() };
+        assert_eq!((value(&ended, "exit_status"), value(&ended, "ended_by_signal")), (3.0, 0.0));
+        let memory = MemoryEnd { kills: 1, ..MemoryEnd::default() };
+        let killed = Statistics { exit_status: 137, signal: Some(9), memory, ..Statistics::default() };
+        assert_eq!((value(&killed, "exit_status"), value(&killed, "ended_by_signal")), (137.0, 9.0));
+        assert_eq!(value(&killed, "killed_for_memory"), 1.0);
     }
 
     #[test]

@@ -3,12 +3,17 @@
 use std::env;
 use std::fmt::Write;
 
-use crate::statistics::{CONTROL_NAMES, END_NAMES, Figures, OFF_NAMES, Statistics, UNASSISTED_NAMES};
+use crate::Crossing;
+use crate::statistics::{
+    CONTROL_NAMES, END_NAMES, Figures, OFF_NAMES, RESYNC_NAMES, Statistics, UNASSISTED_NAMES,
+};
 
 const WIDTH_DEFAULT: usize = 80;
 const WIDTH_MIN: usize = 40;
 /// Processes listed; the JSON has more.
 const ROWS_MAX: usize = 16;
+/// Moments of crossings listed.
+const MOMENTS_MAX: usize = 8;
 const NAME_WIDTH: usize = 22;
 const GAP: &str = "  ";
 
@@ -46,16 +51,31 @@ impl Statistics {
     #[must_use]
     pub fn table(&self, width: usize) -> String {
         let width = width.max(WIDTH_MIN);
-        let mut text = format!(
-            "forebay: {} ran for {}\n",
-            clip(&self.program, width - 30),
-            time(self.elapsed.as_secs_f64())
-        );
+        let mut text = String::new();
+        let (program, elapsed) = (clip(&self.program, width - 30), time(self.elapsed.as_secs_f64()));
+        let ended = match self.signal {
+            None => format!("{program} ran for {elapsed}"),
+            Some(signal) => format!("{program} was ended by signal {} after {elapsed}", named(signal)),
+        };
+        write_wrapped(&mut text, "forebay:", 0, &(ended + &self.want_of_memory()), width);
         self.write_processes(&mut text, width);
         for (label, value) in self.details() {
-            write_wrapped(&mut text, label, &value, width);
+            write_wrapped(&mut text, label, LABEL_WIDTH, &value, width);
         }
         text
+    }
+
+    /// Whose memory did not suffice, where the kernel killed somebody for want of it.
+    fn want_of_memory(&self) -> String {
+        let whose = if self.memory.limited { "its control group's memory" } else { "the machine's memory" };
+        match (self.memory.kills, self.signal) {
+            (0, _) => String::new(),
+            (1, Some(KILL)) => format!(": {whose} did not suffice"),
+            (kills, _) => format!(
+                "; the kernel killed {} of its control group's processes: {whose} did not suffice",
+                count(kills)
+            ),
+        }
     }
 
     fn write_processes(&self, text: &mut String, width: usize) {
@@ -119,7 +139,7 @@ impl Statistics {
             "{} values made up, {} extraneous signals, {} threshold crossings, {} of processor time",
             count(total.fabricated),
             count(total.signals()),
-            count(total.crossings),
+            count(self.threshold_crossings()),
             time(total.speculator_cpu_us as f64 / 1e6)
         );
         if total.ends.iter().any(|ends| *ends > 0) {
@@ -154,10 +174,8 @@ impl Statistics {
             );
             details.push(("break-even", break_even));
         }
-        if self.control_crossings.iter().any(|crossings| *crossings > 0) {
-            let mut control = format!("off {} times", self.control_crossings.iter().sum::<u64>());
-            append_reasons(&mut control, &CONTROL_NAMES, &self.control_crossings);
-            details.push(("control", control));
+        if self.threshold_crossings() > 0 {
+            details.push(("crossings", self.crossings()));
         }
         if self.agents_off.iter().any(|off| *off > 0) {
             let mut off = count(self.agents_off.iter().sum());
@@ -168,6 +186,36 @@ impl Statistics {
             details.push(("missing here", self.missing_names().collect::<Vec<_>>().join(", ")));
         }
         details
+    }
+}
+
+impl Statistics {
+    /// Why speculation was turned off: by memory control, with the moments, and by the processes' resync policies.
+    fn crossings(&self) -> String {
+        let mut parts = Vec::new();
+        let controls: u64 = self.control_crossings.iter().sum();
+        if controls > 0 {
+            let mut part = format!("{} by memory control", count(controls));
+            append_reasons(&mut part, &CONTROL_NAMES, &self.control_crossings);
+            let moments = self.crossings.iter().take(MOMENTS_MAX);
+            let moments: Vec<String> = moments
+                .map(|Crossing { at, reason }| {
+                    format!("{:.1} s ({})", at.as_secs_f64(), CONTROL_NAMES[*reason as usize])
+                })
+                .collect();
+            let _ = write!(part, ", at {}", moments.join(", "));
+            if self.crossings.len() > MOMENTS_MAX {
+                part.push_str(" and later");
+            }
+            parts.push(part);
+        }
+        if self.total.crossings > 0 {
+            let mut part =
+                format!("{} by what came of single processes' speculations", count(self.total.crossings));
+            append_reasons(&mut part, &RESYNC_NAMES, &self.total.resync_crossings());
+            parts.push(part);
+        }
+        parts.join("; ")
     }
 }
 
@@ -184,9 +232,10 @@ fn append_reasons(text: &mut String, names: &[&str], counts: &[u64]) {
     }
 }
 
-fn write_wrapped(text: &mut String, label: &str, value: &str, width: usize) {
-    const LABEL_WIDTH: usize = 12;
-    let mut line = format!("{label:LABEL_WIDTH$} ");
+const LABEL_WIDTH: usize = 12;
+
+fn write_wrapped(text: &mut String, label: &str, label_width: usize, value: &str, width: usize) {
+    let mut line = format!("{label:label_width$} ");
     let mut empty = true;
     for word in value.split(' ') {
         if !empty && line.chars().count() + 1 + word.chars().count() > width {
@@ -208,6 +257,20 @@ fn clip(text: &str, width: usize) -> String {
         return text.into();
     }
     text.chars().take(width.saturating_sub(2)).chain("..".chars()).collect()
+}
+
+/// SIGKILL.
+const KILL: i32 = 9;
+
+/// Number and name of a signal (signal(7)).
+fn named(signal: i32) -> String {
+    const NAMES: [&str; 31] = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
+        "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
+        "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+    ];
+    let name = usize::try_from(signal - 1).ok().and_then(|index| NAMES.get(index));
+    name.map_or_else(|| signal.to_string(), |name| format!("{signal} (SIG{name})"))
 }
 
 /// A number with a thin grouping that needs no locale: 1,234,567.
@@ -243,8 +306,12 @@ fn bytes(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use forebay_speculation::control::Reason;
+
     use super::*;
-    use crate::statistics::ProcessRow;
+    use crate::{MemoryEnd, statistics::ProcessRow};
 
     fn busy() -> Statistics {
         let figures = Figures {
@@ -252,6 +319,8 @@ mod tests {
             hints_used: 7_654_321,
             resyncs: 12,
             ends: [1; END_NAMES.len()],
+            crossings: 5,
+            crossings_futile: 3,
             footprint_bytes: 3 << 30,
             ..Figures::default()
         };
@@ -263,6 +332,10 @@ mod tests {
             unassisted: [1; UNASSISTED_NAMES.len()],
             agents_off: [2; OFF_NAMES.len()],
             missing: 0xff,
+            signal: Some(9),
+            memory: MemoryEnd { kills: 12, limited: true, ..MemoryEnd::default() },
+            control_crossings: [4; CONTROL_NAMES.len()],
+            crossings: vec![Crossing { at: Duration::from_secs(12), reason: Reason::HintsUnused }; 12],
             ticks_per_second: 1,
             ..Statistics::default()
         }
@@ -282,10 +355,48 @@ mod tests {
     #[test]
     fn everything_that_was_off_is_named() {
         let table = busy().table(200);
-        for name in OFF_NAMES.iter().chain(&UNASSISTED_NAMES).chain(&END_NAMES) {
+        let crossings = CONTROL_NAMES.iter().chain(&RESYNC_NAMES);
+        for name in OFF_NAMES.iter().chain(&UNASSISTED_NAMES).chain(&END_NAMES).chain(crossings) {
             assert!(table.contains(&format!("{name}: ")), "{name} in\n{table}");
         }
         assert!(table.contains("missing here patching of libc, seccomp"), "{table}");
+    }
+
+    #[test]
+    fn crossings_are_told_with_their_reasons_and_moments() {
+        let table = busy().table(400);
+        assert!(table.contains("17 threshold crossings"), "{table}");
+        assert!(table.contains("crossings    12 by memory control (memory taken: 4, "), "{table}");
+        assert!(table.contains("at 12.0 s (hints unused), 12.0 s"), "{table}");
+        assert!(table.contains("and later; 5 by what came of"), "{table}");
+        let quiet = Statistics::default().table(400);
+        assert!(quiet.contains("0 threshold crossings") && !quiet.contains("\ncrossings"), "{quiet}");
+    }
+
+    #[test]
+    fn how_the_program_ended_is_said_first() {
+        let first = |statistics: Statistics| statistics.table(400).lines().next().unwrap().to_owned();
+        let program = || "gather".to_owned();
+        let killed = |kills, limited| Statistics {
+            program: program(),
+            signal: Some(9),
+            memory: MemoryEnd { kills, limited, ..MemoryEnd::default() },
+            ..Statistics::default()
+        };
+        assert_eq!(
+            first(Statistics { program: program(), ..Statistics::default() }),
+            "forebay: gather ran for 0 s"
+        );
+        let ended = "forebay: gather was ended by signal 9 (SIGKILL) after 0 s";
+        assert_eq!(first(killed(0, true)), ended);
+        assert_eq!(first(killed(1, true)), format!("{ended}: its control group's memory did not suffice"));
+        assert_eq!(first(killed(1, false)), format!("{ended}: the machine's memory did not suffice"));
+        let shell = Statistics { signal: None, exit_status: 137, ..killed(1, true) };
+        let said = "forebay: gather ran for 0 s; the kernel killed 1 of its control group's processes: its control \
+                    group's memory did not suffice";
+        assert_eq!(first(shell), said);
+        let other = Statistics { signal: Some(64), ..killed(0, true) };
+        assert_eq!(first(other), "forebay: gather was ended by signal 64 after 0 s");
     }
 
     #[test]

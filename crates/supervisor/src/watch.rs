@@ -22,8 +22,8 @@ use crate::{
     ffi::{self, Arrived, ChildState},
     leases::Leases,
     ledger::Ledger,
-    memory_control::MemoryControl,
-    memory_limits::MemoryLimits,
+    memory_control::{Crossing, MemoryControl},
+    memory_limits::{MemoryEnd, MemoryLimits},
     readahead::Readahead,
 };
 
@@ -45,6 +45,16 @@ const DEATH: Duration = Duration::from_secs(1);
 /// Name that speculators give themselves, as `/proc/<pid>/comm` has it.
 const SPECULATOR_NAME: &str = "forebay:spec\n";
 
+/// What became of the program.
+pub struct Ended {
+    /// How it ended.
+    pub state: ChildState,
+    /// What came of its memory.
+    pub memory: MemoryEnd,
+    /// When memory control turned speculation off.
+    pub crossings: Vec<Crossing>,
+}
+
 /// Waits for the end of the program `pid` and tells how it ended.
 ///
 /// # Errors
@@ -55,9 +65,9 @@ pub fn watch(
     executor: &Executor,
     ledger: &mut Ledger,
     options: &Options,
-) -> Result<ChildState, Error> {
+) -> Result<Ended, Error> {
     let mut control = MemoryControl::new(options.memory_control);
-    let mut limits = MemoryLimits::new(channel.header(), options.memory_limit_bytes);
+    let mut limits = MemoryLimits::new(channel.header(), options.memory_limit_bytes, pid.unsigned_abs());
     let mut sweep = Sweep::default();
     let mut leases = Leases::default();
     let mut faults = Faults::default();
@@ -77,7 +87,9 @@ pub fn watch(
             Some(ChildState::Stopped) => {
                 ffi::send_signal(getpid().as_raw_nonzero().get(), libc::SIGSTOP, None)
             }
-            Some(ended) => return Ok(ended),
+            Some(state) => {
+                return Ok(Ended { state, memory: limits.end(), crossings: control.crossings() });
+            }
         }
         if arrived.is_none() && Instant::now() >= next_round {
             limits.look_if_due(channel.header());

@@ -193,7 +193,7 @@ The program's output, files and exit status are those it has without forebay. A 
 while it waits, and starts the reads that it will need.
 
 Exit status:
-  that of the program; 128 + n when signal n ended it
+  that of the program; a signal that ends it ends forebay too (a shell says 128 + n for signal n)
   127 when the program is not found, 126 when it cannot be executed
   125 when forebay itself fails, before the program has started
 

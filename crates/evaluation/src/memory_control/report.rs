@@ -14,7 +14,7 @@ Medians. Memory is what the program, forebay and the page cache of what they rea
 share of the program's own footprint; the first round has 2 % less, the last 2 % more, and those between in steps, on all \
 sides alike. Of off is the time over that without speculation, round by round. Stall time is, on every side, elapsed time without processor time: the program's \
 and, with forebay, that of forebay itself; not that of the copies that run ahead. A resync is a new copy, a crossing \
-that memory control turned speculation off (threshold_crossings of the rows are the resync policy's, which both sides have).";
+that memory control turned speculation off (resync_crossings of the rows are the resync policy's, which both sides have).";
 
 /// A row of the published table, of Sphinx on machines with `memory`.
 struct Published {
