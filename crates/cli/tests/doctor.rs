@@ -68,3 +68,31 @@ fn what_the_meter_cannot_count_the_doctor_names() {
         assert_eq!(present(feature), !refused.contains(counter), "{feature}: {refused}");
     }
 }
+
+/// What the kernel has does not depend on who asks. (perf events and what root alone may do are another matter.)
+#[test]
+fn a_user_hears_of_the_same_kernel_as_root() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("SKIPPED: only root can ask as somebody else");
+    }
+    let shared = tempfile::tempdir().unwrap();
+    Command::new("chmod").arg("755").arg(shared.path()).status().unwrap();
+    let forebay = shared.path().join("forebay");
+    std::fs::copy(env!("CARGO_BIN_EXE_forebay-commands"), &forebay).unwrap();
+    let asked = Command::new("setpriv")
+        .args(["--reuid", "64123", "--clear-groups"])
+        .arg(&forebay)
+        .args(["doctor", "run", "--json", "-"])
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let users: Value = serde_json::from_slice(&asked.stdout).unwrap();
+    let roots: Value = serde_json::from_slice(&doctor(&["run", "--json", "-"]).stdout).unwrap();
+    for name in ["cachestat", "RWF_NOWAIT", "openat2 RESOLVE_CACHED", "PAGEMAP_SCAN", "PSI"] {
+        let present = |found: &Value| {
+            let features = found["features"].as_array().unwrap();
+            features.iter().find(|feature| feature["name"] == name).unwrap()["present"].clone()
+        };
+        assert_eq!(present(&users), present(&roots), "{name}");
+    }
+}

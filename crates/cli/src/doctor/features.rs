@@ -3,14 +3,15 @@
 use std::{fs, fs::File, os::fd::AsFd, path::Path, thread};
 
 use forebay_supervisor::{
-    agent_library, has_fault_signals, has_memory_group, has_pagemap_scan, has_userfaultfd, landlock_version,
+    agent_library, has_fault_signals, has_memory_group, has_pagemap_scan, has_pressure, has_swap,
+    has_userfaultfd, landlock_version,
 };
 
 use super::{
-    Feature, Job, Need,
+    Feature, Job, Look, Need,
     probes::{
         has_descriptors, has_free_port, has_gstreamer_server, has_library, has_program, has_real_time,
-        has_resolve_cached, has_rwf_nowait, has_socket_buffers, has_steady_counter,
+        has_resolve_cached, has_rwf_nowait, has_socket_buffers, has_steady_counter, why_no_cachestat,
     },
 };
 
@@ -21,7 +22,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "is loaded into the program",
         remedy: "build it with: make",
         need: Need::Required,
-        present: || agent_library::locate().is_ok(),
+        look: Look::For(|| agent_library::locate().is_ok()),
     },
     Feature {
         job: Job::Run,
@@ -29,7 +30,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "loads the agent; programs of another C library run unassisted",
         remedy: "install it with: apt install libc6",
         need: Need::Required,
-        present: || Path::new("/lib64/ld-linux-x86-64.so.2").exists(),
+        look: Look::For(|| Path::new("/lib64/ld-linux-x86-64.so.2").exists()),
     },
     Feature {
         job: Job::Run,
@@ -37,7 +38,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "connects agents with forebay",
         remedy: "mount it with: mount -t proc proc /proc",
         need: Need::Required,
-        present: || Path::new("/proc/self/fd").exists(),
+        look: Look::For(|| Path::new("/proc/self/fd").exists()),
     },
     Feature {
         job: Job::Run,
@@ -45,7 +46,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "jails the speculator; there is no speculation without",
         remedy: "run a kernel built with CONFIG_SECCOMP_FILTER",
         need: Need::Required,
-        present: || Path::new("/proc/sys/kernel/seccomp/actions_avail").exists(),
+        look: Look::For(|| Path::new("/proc/sys/kernel/seccomp/actions_avail").exists()),
     },
     Feature {
         job: Job::Run,
@@ -53,7 +54,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "times the calls of the program",
         remedy: "run on a processor (or virtual machine) with constant_tsc and nonstop_tsc",
         need: Need::Optional,
-        present: has_steady_counter,
+        look: Look::For(has_steady_counter),
     },
     Feature {
         job: Job::Run,
@@ -61,7 +62,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "starts reads without waiting for them",
         remedy: "keep data on ext4, xfs or btrfs",
         need: Need::Optional,
-        present: has_rwf_nowait,
+        look: Look::For(has_rwf_nowait),
     },
     Feature {
         job: Job::Run,
@@ -69,7 +70,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "tells cold paths from cached ones",
         remedy: "run Linux 5.12 or later",
         need: Need::Optional,
-        present: has_resolve_cached,
+        look: Look::For(has_resolve_cached),
     },
     Feature {
         job: Job::Run,
@@ -77,7 +78,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "tells what is in memory where RWF_NOWAIT cannot",
         remedy: "run Linux 6.5 or later",
         need: Need::Optional,
-        present: forebay_sys::has_cachestat,
+        look: Look::Why(why_no_cachestat),
     },
     Feature {
         job: Job::Run,
@@ -85,15 +86,15 @@ pub const FEATURES: &[Feature] = &[
         purpose: "is a second wall around the speculator",
         remedy: "boot the kernel with lsm=landlock before the other modules of that option",
         need: Need::Optional,
-        present: || landlock_version().is_some(),
+        look: Look::For(|| landlock_version().is_some()),
     },
     Feature {
         job: Job::Run,
         name: "perf events",
         purpose: "tells of page faults that wait for a disk or swap",
-        remedy: "allow them with: sysctl kernel.perf_event_paranoid=2",
+        remedy: "allow them with: sysctl kernel.perf_event_paranoid=2; in a container, also with a profile that allows perf_event_open",
         need: Need::Optional,
-        present: has_fault_signals,
+        look: Look::For(has_fault_signals),
     },
     Feature {
         job: Job::Run,
@@ -101,15 +102,15 @@ pub const FEATURES: &[Feature] = &[
         purpose: "lets the speculator run on over memory that is not there",
         remedy: "run a kernel built with CONFIG_USERFAULTFD, in a container whose profile allows the call",
         need: Need::Optional,
-        present: has_userfaultfd,
+        look: Look::For(has_userfaultfd),
     },
     Feature {
         job: Job::Run,
         name: "PAGEMAP_SCAN",
         purpose: "finds memory that is swapped out",
-        remedy: "run Linux 6.7 or later",
+        remedy: "run Linux 6.7 or later, in a container whose profile allows the call",
         need: Need::Optional,
-        present: || File::open("/proc/self/pagemap").is_ok_and(|file| has_pagemap_scan(file.as_fd())),
+        look: Look::For(|| File::open("/proc/self/pagemap").is_ok_and(|file| has_pagemap_scan(file.as_fd()))),
     },
     Feature {
         job: Job::Run,
@@ -117,7 +118,15 @@ pub const FEATURES: &[Feature] = &[
         purpose: "limits how much is prefetched where a program has less memory than the machine",
         remedy: "mount the memory controller; without it the machine's memory is the limit",
         need: Need::Optional,
-        present: has_memory_group,
+        look: Look::For(has_memory_group),
+    },
+    Feature {
+        job: Job::Run,
+        name: "PSI",
+        purpose: "tells when memory is short; without it memory counts as short as soon as a program has swapped pages",
+        remedy: "boot a kernel built with CONFIG_PSI with psi=1",
+        need: Need::Optional,
+        look: Look::For(has_pressure),
     },
     Feature {
         job: Job::Run,
@@ -125,7 +134,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "is what programs larger than memory wait for; without it that part has nothing to do",
         remedy: "add some with: swapon FILE",
         need: Need::Optional,
-        present: || fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1),
+        look: Look::For(has_swap),
     },
     Feature {
         job: Job::Share,
@@ -133,7 +142,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "carries what hosts say; without it no two processes share",
         remedy: "install it with: apt install libucx0",
         need: Need::Required,
-        present: || has_library("libucp.so.0"),
+        look: Look::For(|| has_library("libucp.so.0")),
     },
     Feature {
         job: Job::Share,
@@ -141,7 +150,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "protects minipages; without it by mprotect, whose changes take longer and split mappings",
         remedy: "run a kernel built with CONFIG_USERFAULTFD (Linux 5.19 or later), in a container whose profile allows the call",
         need: Need::Optional,
-        present: has_userfaultfd,
+        look: Look::For(has_userfaultfd),
     },
     Feature {
         job: Job::Share,
@@ -149,7 +158,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "lets messages interrupt what computes; without it faults amid computing wait up to a tick of the clock",
         remedy: "allow it with: ulimit -r 2 (a line `USER - rtprio 2` in /etc/security/limits.conf), or run as root",
         need: Need::Optional,
-        present: has_real_time,
+        look: Look::For(has_real_time),
     },
     Feature {
         job: Job::Share,
@@ -157,7 +166,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "lets hosts that mpirun, prterun or srun started find each other; forebay share starts them without",
         remedy: "install it with: apt install libpmix2",
         need: Need::Optional,
-        present: || has_library("libpmix.so.2"),
+        look: Look::For(|| has_library("libpmix.so.2")),
     },
     Feature {
         job: Job::Share,
@@ -165,7 +174,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "are what two hosts run on at a time; on one they take turns",
         remedy: "run on a machine with more, or allow more with: taskset",
         need: Need::Optional,
-        present: || thread::available_parallelism().is_ok_and(|count| count.get() > 1),
+        look: Look::For(|| thread::available_parallelism().is_ok_and(|count| count.get() > 1)),
     },
     Feature {
         job: Job::Serve,
@@ -173,7 +182,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "is where clients are waited for",
         remedy: "another program listens there: choose another port with --listen",
         need: Need::Optional,
-        present: has_free_port,
+        look: Look::For(has_free_port),
     },
     Feature {
         job: Job::Serve,
@@ -181,7 +190,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "the packets of a picture pass through the kernel as one (Linux 4.18)",
         remedy: "run a newer kernel; until then each packet over UDP takes several times as long",
         need: Need::Optional,
-        present: forebay_server::divides_datagrams,
+        look: Look::For(forebay_server::divides_datagrams),
     },
     Feature {
         job: Job::Serve,
@@ -189,7 +198,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "20,000 clients have a connection, and a file each; with fewer, fewer clients are let in",
         remedy: "raise the limit with: ulimit -Hn 40500 (as root; for good in /etc/security/limits.conf)",
         need: Need::Optional,
-        present: || has_descriptors(40_500),
+        look: Look::For(|| has_descriptors(40_500)),
     },
     Feature {
         job: Job::Serve,
@@ -197,7 +206,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "keep what many clients' pictures are at once; packets are lost without them",
         remedy: "allow 4 MiB with: sysctl -w net.core.wmem_max=4194304",
         need: Need::Optional,
-        present: has_socket_buffers,
+        look: Look::For(has_socket_buffers),
     },
     Feature {
         job: Job::Evaluate,
@@ -205,7 +214,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "sets up slow disks",
         remedy: "run the command with sudo",
         need: Need::Optional,
-        present: || rustix::process::geteuid().is_root(),
+        look: Look::For(|| rustix::process::geteuid().is_root()),
     },
     Feature {
         job: Job::Evaluate,
@@ -213,7 +222,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "is what slow disks are made of",
         remedy: "load it with: modprobe fuse",
         need: Need::Optional,
-        present: || Path::new("/dev/fuse").exists(),
+        look: Look::For(|| Path::new("/dev/fuse").exists()),
     },
     Feature {
         job: Job::Evaluate,
@@ -221,7 +230,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "make block devices of slow files",
         remedy: "load them with: modprobe loop",
         need: Need::Optional,
-        present: || Path::new("/dev/loop-control").exists(),
+        look: Look::For(|| Path::new("/dev/loop-control").exists()),
     },
     Feature {
         job: Job::Evaluate,
@@ -229,7 +238,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "gives programs little memory (evaluate speculation --table 5, memory=24M of evaluate server); takes root",
         remedy: "mount it with: mount -t cgroup -o memory memory /sys/fs/cgroup/memory",
         need: Need::Optional,
-        present: || forebay_testkit::MemoryLimit::supported().is_ok(),
+        look: Look::For(|| forebay_testkit::MemoryLimit::supported().is_ok()),
     },
     Feature {
         job: Job::Evaluate,
@@ -237,7 +246,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "tell cycles, stalls and misses (evaluate meter --hardware, evaluate server); without them misses can be simulated",
         remedy: "run on the machine itself, or a virtual machine that shows them, and allow them with: sysctl kernel.perf_event_paranoid=-1",
         need: Need::Optional,
-        present: forebay_counters::has_hardware_counters,
+        look: Look::For(forebay_counters::has_hardware_counters),
     },
     Feature {
         job: Job::Evaluate,
@@ -245,7 +254,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "tell what goes to and from memory (evaluate meter --machine --hardware); nothing else does",
         remedy: "run as root on the machine itself, with the kernel's driver for them (intel_uncore or amd_uncore)",
         need: Need::Optional,
-        present: forebay_counters::has_memory_counters,
+        look: Look::For(forebay_counters::has_memory_counters),
     },
     Feature {
         job: Job::Evaluate,
@@ -253,7 +262,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "count a program's own time, switches and migrations exactly (evaluate meter --hardware)",
         remedy: "allow them with: sysctl kernel.perf_event_paranoid=1",
         need: Need::Optional,
-        present: forebay_counters::has_kernel_events,
+        look: Look::For(forebay_counters::has_kernel_events),
     },
     Feature {
         job: Job::Evaluate,
@@ -261,7 +270,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "tells how long tasks waited for memory, disks and processors",
         remedy: "boot with psi=1 a kernel built with CONFIG_PSI",
         need: Need::Optional,
-        present: || Path::new("/proc/pressure/memory").exists(),
+        look: Look::For(has_pressure),
     },
     Feature {
         job: Job::Evaluate,
@@ -269,7 +278,9 @@ pub const FEATURES: &[Feature] = &[
         purpose: "tells how long a process waited for disks (disk_wait of evaluate meter)",
         remedy: "turn it on with: sysctl kernel.task_delayacct=1",
         need: Need::Optional,
-        present: || fs::read_to_string("/proc/sys/kernel/task_delayacct").is_ok_and(|on| on.trim() == "1"),
+        look: Look::For(|| {
+            fs::read_to_string("/proc/sys/kernel/task_delayacct").is_ok_and(|on| on.trim() == "1")
+        }),
     },
     Feature {
         job: Job::Evaluate,
@@ -277,7 +288,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "tells what of files is in memory (evaluate meter --files, and what evaluate server serves)",
         remedy: "run Linux 6.5 or later",
         need: Need::Optional,
-        present: forebay_sys::has_cachestat,
+        look: Look::Why(why_no_cachestat),
     },
     Feature {
         job: Job::Evaluate,
@@ -285,10 +296,10 @@ pub const FEATURES: &[Feature] = &[
         purpose: "tells what a control group reclaims, swaps and waits for; without it the machine does, for all",
         remedy: "boot with: systemd.unified_cgroup_hierarchy=1",
         need: Need::Optional,
-        present: || {
+        look: Look::For(|| {
             let controllers = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers");
             controllers.is_ok_and(|names| names.split_whitespace().any(|name| name == "memory"))
-        },
+        }),
     },
     Feature {
         job: Job::Evaluate,
@@ -296,7 +307,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "is one of the servers of evaluate server web",
         remedy: "install it with: apt install nginx (which starts a service)",
         need: Need::Optional,
-        present: || has_program("nginx"),
+        look: Look::For(|| has_program("nginx")),
     },
     Feature {
         job: Job::Evaluate,
@@ -304,7 +315,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "is the other server of evaluate server web",
         remedy: "install it with: apt install apache2-bin",
         need: Need::Optional,
-        present: || has_program("apache2"),
+        look: Look::For(|| has_program("apache2")),
     },
     Feature {
         job: Job::Evaluate,
@@ -313,7 +324,7 @@ pub const FEATURES: &[Feature] = &[
         remedy: "install it with: apt install gcc pkgconf libgstrtspserver-1.0-dev gstreamer1.0-tools gstreamer1.0-plugins-base \
                  gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gstreamer1.0-plugins-ugly",
         need: Need::Optional,
-        present: has_gstreamer_server,
+        look: Look::For(has_gstreamer_server),
     },
     Feature {
         job: Job::Evaluate,
@@ -321,7 +332,9 @@ pub const FEATURES: &[Feature] = &[
         purpose: "are compared by evaluate streaming where they are: mediamtx (with ffmpeg) or live555MediaServer",
         remedy: "install one with: apt install livemedia-utils, or put mediamtx of its project's releases on PATH",
         need: Need::Optional,
-        present: || (has_program("mediamtx") && has_program("ffmpeg")) || has_program("live555MediaServer"),
+        look: Look::For(|| {
+            (has_program("mediamtx") && has_program("ffmpeg")) || has_program("live555MediaServer")
+        }),
     },
     Feature {
         job: Job::Evaluate,
@@ -329,7 +342,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "say the same otherwise for evaluate host --check: sysbench, perf, stress-ng and fio",
         remedy: "install them with: apt install sysbench linux-perf stress-ng fio",
         need: Need::Optional,
-        present: || ["sysbench", "perf", "stress-ng", "fio"].iter().all(|tool| has_program(tool)),
+        look: Look::For(|| ["sysbench", "perf", "stress-ng", "fio"].iter().all(|tool| has_program(tool))),
     },
     Feature {
         job: Job::Evaluate,
@@ -337,11 +350,11 @@ pub const FEATURES: &[Feature] = &[
         purpose: "are what evaluate server router routes between; takes root",
         remedy: "install their tools with: apt install iproute2 util-linux, and run the command with sudo",
         need: Need::Optional,
-        present: || {
+        look: Look::For(|| {
             rustix::process::geteuid().is_root()
                 && Path::new("/proc/self/ns/net").exists()
                 && ["ip", "unshare", "nsenter"].iter().all(|tool| has_program(tool))
-        },
+        }),
     },
     Feature {
         job: Job::Evaluate,
@@ -349,7 +362,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "sends the packets of evaluate server router",
         remedy: "install it with: apt install iperf3",
         need: Need::Optional,
-        present: || has_program("iperf3"),
+        look: Look::For(|| has_program("iperf3")),
     },
     Feature {
         job: Job::Evaluate,
@@ -357,7 +370,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "tells misses of caches where no counter does (--simulate of evaluate meter and evaluate server)",
         remedy: "install it with: apt install valgrind",
         need: Need::Optional,
-        present: || has_program("valgrind"),
+        look: Look::For(|| has_program("valgrind")),
     },
     Feature {
         job: Job::Evaluate,
@@ -365,7 +378,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "is what evaluate millipage --peers compares with",
         remedy: "install it with: apt install libopenmpi-dev openmpi-bin",
         need: Need::Optional,
-        present: || has_program("mpicc") && has_program("mpirun"),
+        look: Look::For(|| has_program("mpicc") && has_program("mpirun")),
     },
     Feature {
         job: Job::Evaluate,
@@ -373,6 +386,6 @@ pub const FEATURES: &[Feature] = &[
         purpose: "is one of the programs of evaluate speculation --table 5",
         remedy: "install it with: apt install pocketsphinx pocketsphinx-en-us espeak-ng sox",
         need: Need::Optional,
-        present: || has_program("pocketsphinx_continuous") || has_program("pocketsphinx"),
+        look: Look::For(|| has_program("pocketsphinx_continuous") || has_program("pocketsphinx")),
     },
 ];

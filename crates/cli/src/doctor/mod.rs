@@ -35,7 +35,16 @@ struct Feature {
     /// What turns it on.
     remedy: &'static str,
     need: Need,
-    present: fn() -> bool,
+    look: Look,
+}
+
+/// How it is looked for.
+#[derive(Clone, Copy)]
+enum Look {
+    /// It is there or not.
+    For(fn() -> bool),
+    /// How it is missing tells what turns it on.
+    Why(fn() -> Option<&'static str>),
 }
 
 /// Whether the job can be done without it.
@@ -90,8 +99,12 @@ pub fn run(doctor: &Doctor) -> anyhow::Result<ExitCode> {
 
 impl Feature {
     fn look(&self) -> Finding {
-        let Self { job, name, purpose, remedy, need, present } = *self;
-        Finding { job, name, need, present: present(), purpose, remedy }
+        let Self { job, name, purpose, remedy, need, look } = *self;
+        let (present, remedy) = match look {
+            Look::For(is_present) => (is_present(), remedy),
+            Look::Why(why_not) => why_not().map_or((true, remedy), |remedy| (false, remedy)),
+        };
+        Finding { job, name, need, present, purpose, remedy }
     }
 }
 
@@ -125,9 +138,11 @@ mod tests {
     #[test]
     fn what_is_missing_comes_with_its_remedy() {
         for feature in FEATURES {
-            let finding = |present| Finding { present, ..feature.look() };
-            assert!(describe(&finding(false)).contains(feature.remedy));
-            assert!(!describe(&finding(true)).contains(feature.remedy));
+            let mut finding = feature.look();
+            finding.present = false;
+            assert!(describe(&finding).contains(finding.remedy));
+            finding.present = true;
+            assert!(!describe(&finding).contains(finding.remedy));
         }
     }
 

@@ -2,12 +2,14 @@
 
 use std::{
     env,
+    ffi::CStr,
     fs::{self, File},
-    io::IoSliceMut,
+    io::{self, IoSliceMut},
     net::{Ipv4Addr, Ipv6Addr, TcpListener},
     process::Command,
 };
 
+use forebay_sys::cachestat;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use rustix::process::{Resource, geteuid, getrlimit};
@@ -80,19 +82,52 @@ pub fn has_rwf_nowait() -> bool {
         let read = preadv2(file, &mut [IoSliceMut::new(&mut byte)], 0, ReadWriteFlags::NOWAIT);
         matches!(read, Ok(_) | Err(Errno::AGAIN))
     };
-    let unnamed = openat2(
-        CWD,
-        c".",
-        OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC,
-        Mode::RUSR | Mode::WUSR,
-        ResolveFlags::empty(),
-    );
-    let file = unnamed.map(File::from).or_else(|_| File::open("/proc/self/exe"));
+    let file = unnamed_file(c".").or_else(|_| File::open("/proc/self/exe"));
     file.is_ok_and(|file| supports(&file))
+}
+
+/// Asks about a file of our own: about others' the kernel refuses to tell. What turns it on, if it is not there.
+pub fn why_no_cachestat() -> Option<&'static str> {
+    let own = unnamed_file(c".").or_else(|_| unnamed_file(c"/tmp")).or_else(|_| unnamed_file(c"/dev/shm"));
+    match own {
+        Ok(file) => remedy_for_cachestat(cachestat(&file).map(drop)),
+        Err(_) => Some("ask in a folder that can be written, such as /tmp"),
+    }
+}
+
+fn remedy_for_cachestat(said: io::Result<()>) -> Option<&'static str> {
+    match Errno::from_io_error(&said.err()?) {
+        Some(Errno::NOSYS) => Some("run Linux 6.5 or later, in a container whose profile allows cachestat"),
+        // Of one's own file only a filter says so.
+        Some(Errno::PERM | Errno::ACCESS) => {
+            Some("the kernel has it: run in a container whose profile allows cachestat")
+        }
+        _ => Some("keep data on ext4, xfs or btrfs"),
+    }
+}
+
+/// A file without a name, in a folder.
+fn unnamed_file(folder: &CStr) -> Result<File, Errno> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    openat2(CWD, folder, flags, Mode::RUSR | Mode::WUSR, ResolveFlags::empty()).map(File::from)
 }
 
 pub fn has_resolve_cached() -> bool {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let opened = openat2(CWD, c"/", flags, Mode::empty(), ResolveFlags::CACHED);
     matches!(opened, Ok(_) | Err(Errno::AGAIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_refuses_cachestat_tells_what_turns_it_on() {
+        let remedy = |error: Errno| remedy_for_cachestat(Err(error.into())).unwrap();
+        assert!(remedy(Errno::NOSYS).contains("Linux 6.5"));
+        assert!(remedy(Errno::PERM).contains("profile") && !remedy(Errno::PERM).contains("Linux"));
+        assert!(remedy(Errno::OPNOTSUPP).contains("ext4"));
+        assert_eq!(remedy_for_cachestat(Ok(())), None);
+    }
 }
