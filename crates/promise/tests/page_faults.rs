@@ -78,6 +78,9 @@ guests! {
     userfaultfd_of_the_programs_own_works: swapping("own_userfaultfd", &[]);
     writes_to_mapped_files_happen_once_or_never: mapping("mapped_writes");
     mapped_files_may_change_and_shrink: mapping("mapped_changes");
+    mapped_files_may_be_moved_and_doubled_and_locked: mapping("mapped_moves");
+    mapped_files_may_be_moved_under_a_memory_limit:
+        mapping("mapped_moves").named("mapped_moves_limited").memory_limit(LIMIT_MIB);
     mapped_files_may_change_under_a_memory_limit: mapping("mapped_changes").named("mapped_changes_limited").memory_limit(LIMIT_MIB);
     effects_between_waits_for_both_happen_once:
         mapping("fault_effects").named("fault_effects_limited").memory_limit(LIMIT_MIB);
@@ -314,6 +317,59 @@ fn speculation_takes_place_at_mapped_pages() {
 #[test]
 fn speculation_takes_place_where_registers_hold_no_addresses() {
     let _ = takes_place("takes_place_calls", "hints_used", 100.0, || mapping("mapped_calls"));
+}
+
+#[test]
+fn speculation_takes_place_at_mapped_pages_that_move() {
+    let _ = takes_place("takes_place_moves", "hints_used", 100.0, || mapping("mapped_moves"));
+}
+
+/// A speculator's stacks grow as the program's do: hints come from beyond the first page.
+#[test]
+fn speculation_takes_place_while_stacks_grow_down() {
+    let _ = takes_place("takes_place_growing", "hints_used", 100.0, || mapping("grows_down"));
+}
+
+/// Huge pages that the machine has for programs, for as long as this lives.
+struct HugePages(String);
+
+impl HugePages {
+    const POOL: &str = "/proc/sys/vm/nr_hugepages";
+
+    /// Adds `count` to those that there are; `None` where that is not possible.
+    fn add(count: u32) -> Option<Self> {
+        let before = std::fs::read_to_string(Self::POOL).ok()?;
+        let wanted = before.trim().parse::<u32>().ok()? + count;
+        let pool = Self(before);
+        std::fs::write(Self::POOL, wanted.to_string()).ok()?;
+        let got = std::fs::read_to_string(Self::POOL).ok()?.trim().parse::<u32>().ok()?;
+        (got == wanted).then_some(pool)
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        let _ = std::fs::write(Self::POOL, &self.0);
+    }
+}
+
+/// The pool has no page more than the program needs: what copies of it keep, the program would miss.
+#[test]
+fn huge_pages_are_left_to_the_program() {
+    const NEEDED: u32 = 4;
+    let Some(_pool) = HugePages::add(NEEDED) else {
+        return skip(
+            "huge_pages_are_left_to_the_program",
+            "the machine gives no huge pages, or only to root",
+        );
+    };
+    for _ in 0..5 {
+        let Some(outcome) = mapping("huge_pages").check() else { return };
+        assert_eq!(outcome.status, 0, "{}", String::from_utf8_lossy(&outcome.stderr));
+        if !switch("FOREBAY_PROMISE_PLAIN") {
+            assert!(outcome.figure("agents_off/unsafe") > 0.0, "{:?}", outcome.totals());
+        }
+    }
 }
 
 /// Where a value that was made up decides what follows, the speculation goes on from before it.
