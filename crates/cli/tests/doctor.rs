@@ -78,7 +78,8 @@ fn a_user_hears_of_the_same_kernel_as_root() {
     let shared = tempfile::tempdir().unwrap();
     Command::new("chmod").arg("755").arg(shared.path()).status().unwrap();
     let forebay = shared.path().join("forebay");
-    std::fs::copy(env!("CARGO_BIN_EXE_forebay-commands"), &forebay).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_forebay"), &forebay).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_forebay-commands"), shared.path().join("forebay-commands")).unwrap();
     let asked = Command::new("setpriv")
         .args(["--reuid", "64123", "--clear-groups"])
         .arg(&forebay)

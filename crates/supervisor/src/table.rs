@@ -196,16 +196,16 @@ impl Statistics {
         let controls: u64 = self.control_crossings.iter().sum();
         if controls > 0 {
             let mut part = format!("{} by memory control", count(controls));
-            append_reasons(&mut part, &CONTROL_NAMES, &self.control_crossings);
-            let moments = self.crossings.iter().take(MOMENTS_MAX);
-            let moments: Vec<String> = moments
+            let listed = self.crossings.iter().take(MOMENTS_MAX);
+            let moments: Vec<String> = listed
                 .map(|Crossing { at, reason }| {
                     format!("{:.1} s ({})", at.as_secs_f64(), CONTROL_NAMES[*reason as usize])
                 })
                 .collect();
             let _ = write!(part, ", at {}", moments.join(", "));
-            if self.crossings.len() > MOMENTS_MAX {
-                part.push_str(" and later");
+            if controls > moments.len() as u64 {
+                part.push_str(" and later; in all");
+                append_reasons(&mut part, &CONTROL_NAMES, &self.control_crossings);
             }
             parts.push(part);
         }
@@ -366,9 +366,15 @@ mod tests {
     fn crossings_are_told_with_their_reasons_and_moments() {
         let table = busy().table(400);
         assert!(table.contains("17 threshold crossings"), "{table}");
-        assert!(table.contains("crossings    12 by memory control (memory taken: 4, "), "{table}");
-        assert!(table.contains("at 12.0 s (hints unused), 12.0 s"), "{table}");
-        assert!(table.contains("and later; 5 by what came of"), "{table}");
+        assert!(
+            table.contains("crossings    12 by memory control, at 12.0 s (hints unused), 12.0 s"),
+            "{table}"
+        );
+        assert!(table.contains(" and later; in all (memory taken: 4, "), "{table}");
+        assert!(table.contains("; 5 by what came of"), "{table}");
+        let crossings = vec![Crossing { at: Duration::from_millis(840), reason: Reason::Forks }];
+        let one = Statistics { control_crossings: [0, 0, 1], crossings, ..Statistics::default() }.table(400);
+        assert!(one.contains("\ncrossings    1 by memory control, at 0.8 s (forks)\n"), "{one}");
         let quiet = Statistics::default().table(400);
         assert!(quiet.contains("0 threshold crossings") && !quiet.contains("\ncrossings"), "{quiet}");
     }

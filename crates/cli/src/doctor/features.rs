@@ -266,9 +266,9 @@ pub const FEATURES: &[Feature] = &[
     },
     Feature {
         job: Job::Evaluate,
-        name: "pressure (PSI)",
+        name: "PSI",
         purpose: "tells how long tasks waited for memory, disks and processors",
-        remedy: "boot with psi=1 a kernel built with CONFIG_PSI",
+        remedy: "boot a kernel built with CONFIG_PSI with psi=1",
         need: Need::Optional,
         look: Look::For(has_pressure),
     },
