@@ -3,19 +3,22 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use forebay_testkit::MemoryLimit;
 
 use crate::run::{Launch, Outcome, Side, find_program};
 use crate::scratch::{self, Scratch};
-use crate::{memory, skip, switch, tree};
+use crate::{memory, root, skip, switch, tree};
 
 /// Runs of a side until the kernel kills nothing of it: where much is swapped it gives up on a group now and then,
 /// although there is swap left, whatever runs in it.
 const RUNS_MAX: u32 = 5;
 /// Runs with forebay until one waits for pages, of a case that is about that.
 const TRIES: u32 = 5;
+
+/// A user without rights.
+pub const NOBODY: u32 = 65_534;
 
 /// The variable that says for which processes speculators make checkpoints.
 const CHECKPOINT_US_MIN: &str = "FOREBAY_CHECKPOINT_US_MIN";
@@ -34,6 +37,7 @@ pub struct Case {
     name: String,
     argv: Vec<OsString>,
     before: Vec<OsString>,
+    without_root: bool,
     options: Vec<&'static str>,
     stdin: Option<Vec<u8>>,
     env: Vec<(String, String)>,
@@ -54,6 +58,7 @@ impl Case {
             name: name.to_owned(),
             argv: argv.into_iter().map(Into::into).collect(),
             before: Vec::new(),
+            without_root: false,
             options: Vec::new(),
             stdin: None,
             env: Vec::new(),
@@ -108,6 +113,18 @@ impl Case {
     pub fn before<I: IntoIterator<Item = S>, S: Into<OsString>>(mut self, argv: I) -> Self {
         self.before = argv.into_iter().map(Into::into).collect();
         self
+    }
+
+    /// Runs the command, and `forebay run` where that is used, as a user without rights, to whom all belongs that the
+    /// set-ups before this made. Where the tests themselves have none that is nothing special.
+    #[must_use]
+    pub fn without_root(self) -> Self {
+        if !root() {
+            return self;
+        }
+        let (user, group) = (format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"));
+        let before = ["setpriv", &user, &group, "--clear-groups"].map(str::to_owned);
+        Self { without_root: true, ..self }.before(before).setup(|scratch| scratch.give_to(NOBODY))
     }
 
     /// Options for `forebay run`.
@@ -174,6 +191,12 @@ impl Case {
             skip(&self.name, &format!("{} is not installed", program.to_string_lossy()));
             return None;
         }
+        if self.without_root
+            && let Some(closed) = self.argv.iter().map(Path::new).find_map(closed_to_others)
+        {
+            skip(&self.name, &format!("{} is closed to other users", closed.display()));
+            return None;
+        }
         if let Some(obstacle) = self.memory_limit_mib.and_then(|_| memory::obstacle()) {
             skip(&self.name, &obstacle.to_string());
             return None;
@@ -231,6 +254,9 @@ impl Case {
         let scratch = Scratch::fresh(base.at("scratch"));
         let aside = Scratch::fresh(base.at("aside"));
         fs::create_dir_all(aside.path().join("home")).expect("make a home");
+        if self.without_root {
+            aside.give_to(NOBODY);
+        }
         for fill in &self.setups {
             fill(&scratch);
         }
@@ -265,6 +291,13 @@ impl Case {
         }
         outcome
     }
+}
+
+/// The first directory on the way to an absolute path that other users may not go through.
+fn closed_to_others(path: &Path) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let closed = |above: &&Path| fs::metadata(above).is_ok_and(|found| found.permissions().mode() & 1 == 0);
+    path.ancestors().skip(1).filter(|above| above.is_absolute()).find(closed).map(Path::to_owned)
 }
 
 fn take_stamps(outcome: &mut Outcome) {

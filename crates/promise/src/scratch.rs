@@ -109,6 +109,14 @@ impl Scratch {
         self.file(name, bytes)
     }
 
+    /// Gives the directory, and what is in it, to another user. Only root can.
+    ///
+    /// # Panics
+    /// When that is not possible.
+    pub fn give_to(&self, user: u32) {
+        give(&self.path, user);
+    }
+
     /// Gives every name of the directory one old modification time, flushes all of it and drops it from the page
     /// cache, so that the next read of any file waits for the disk; with `names` also what the kernel knows of names
     /// and inodes, if the tests run as root.
@@ -123,6 +131,15 @@ impl Scratch {
             // Not the pages: everybody else on the machine would wait for theirs.
             let what = if crate::switch("FOREBAY_PROMISE_DROP") { "3" } else { "2" };
             fs::write("/proc/sys/vm/drop_caches", what).expect("drop caches");
+        }
+    }
+}
+
+fn give(path: &Path, user: u32) {
+    std::os::unix::fs::lchown(path, Some(user), Some(user)).expect("give it away");
+    if path.is_dir() && !path.is_symlink() {
+        for entry in fs::read_dir(path).expect("list a directory") {
+            give(&entry.expect("an entry").path(), user);
         }
     }
 }

@@ -289,14 +289,46 @@ fn takes_place(name: &'static str, figure: &str, wanted: f64, case: fn() -> Case
     Some(most)
 }
 
-#[test]
-fn speculation_takes_place_at_swapped_pages() {
-    let _ = takes_place("takes_place_swapped", "hints_used", 100.0, || swapping("swap_effects", &[]));
+macro_rules! takes_place {
+    ($($(#[$comment:meta])* $name:ident($short:literal): $wanted:literal $figure:ident of $case:expr;)+) => {
+        $($(#[$comment])*
+        #[test]
+        fn $name() {
+            let _ = takes_place(concat!("takes_place_", $short), stringify!($figure), $wanted, || $case);
+        })+
+        /// Where the user is not root, less can be seen of the original, and of files of others.
+        mod without_root {
+            use super::*;
+            $($(#[$comment])*
+            #[test]
+            fn $name() {
+                let name = concat!("takes_place_", $short, "_without_root");
+                let _ = takes_place(name, stringify!($figure), $wanted, || $case.without_root());
+            })+
+        }
+    };
 }
 
-#[test]
-fn speculation_takes_place_at_pages_of_a_heap() {
-    let _ = takes_place("takes_place_heap", "hints_used", 100.0, || swapping("swap_heap", &[]));
+takes_place! {
+    speculation_takes_place_at_swapped_pages("swapped"): 100.0 hints_used of swapping("swap_effects", &[]);
+    speculation_takes_place_at_pages_of_a_heap("heap"): 100.0 hints_used of swapping("swap_heap", &[]);
+    speculation_takes_place_at_mapped_pages("mapped"): 100.0 hints_used of mapping("mapped_changes");
+    speculation_takes_place_where_registers_hold_no_addresses("calls"): 100.0 hints_used of mapping("mapped_calls");
+    speculation_takes_place_at_mapped_pages_that_move("moves"): 100.0 hints_used of mapping("mapped_moves");
+    /// A speculator's stacks grow as the program's do: hints come from beyond the first page.
+    speculation_takes_place_while_stacks_grow_down("growing"): 100.0 hints_used of mapping("grows_down");
+    /// Where a value that was made up decides what follows, the speculation goes on from before it.
+    speculators_carry_on_from_their_checkpoints("repaired"): 1.0 repairs of phases();
+}
+
+/// Strays again and again.
+fn phases() -> Case {
+    swapping("phases", &["48", "6000"]).env("FOREBAY_CHECKPOINT_US_MIN", "0").normalise(|outcome| {
+        let unseen = outcome.figure("missing/PAGEMAP_SCAN");
+        assert!(unseen == 0.0, "what carried on could not see the original's memory any more");
+        // The time that it took.
+        outcome.stderr.clear();
+    })
 }
 
 /// The guest waits for some 1200 pages, and uses 9600 for the first time.
@@ -307,27 +339,6 @@ fn unused_pages_count_as_no_hints() {
         used.is_none_or(|used| used < 2400.0),
         "{used:?} pages were hinted in time, more than it waits for"
     );
-}
-
-#[test]
-fn speculation_takes_place_at_mapped_pages() {
-    let _ = takes_place("takes_place_mapped", "hints_used", 100.0, || mapping("mapped_changes"));
-}
-
-#[test]
-fn speculation_takes_place_where_registers_hold_no_addresses() {
-    let _ = takes_place("takes_place_calls", "hints_used", 100.0, || mapping("mapped_calls"));
-}
-
-#[test]
-fn speculation_takes_place_at_mapped_pages_that_move() {
-    let _ = takes_place("takes_place_moves", "hints_used", 100.0, || mapping("mapped_moves"));
-}
-
-/// A speculator's stacks grow as the program's do: hints come from beyond the first page.
-#[test]
-fn speculation_takes_place_while_stacks_grow_down() {
-    let _ = takes_place("takes_place_growing", "hints_used", 100.0, || mapping("grows_down"));
 }
 
 /// Huge pages that the machine has for programs, for as long as this lives.
@@ -370,15 +381,4 @@ fn huge_pages_are_left_to_the_program() {
             assert!(outcome.figure("agents_off/unsafe") > 0.0, "{:?}", outcome.totals());
         }
     }
-}
-
-/// Where a value that was made up decides what follows, the speculation goes on from before it.
-#[test]
-fn speculators_carry_on_from_their_checkpoints() {
-    let _ = takes_place("takes_place_repaired", "repairs", 1.0, || {
-        swapping("phases", &["48", "6000"])
-            .env("FOREBAY_CHECKPOINT_US_MIN", "0")
-            // The time that it took.
-            .normalise(|outcome| outcome.stderr.clear())
-    });
 }

@@ -217,7 +217,6 @@ pub fn repair(slot: &Slot, private: &mut Private) -> bool {
     );
     let wrong = consumer.abandon();
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
-    slot.counters.repairs.fetch_add(1, Relaxed);
     track.convict(slot, private.used);
     track.suspect = blamed(slot, generation).map(|site| (site, private.used.saturating_sub(track.used)));
     track.futile_repairs = futile;

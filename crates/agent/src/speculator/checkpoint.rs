@@ -206,6 +206,7 @@ fn carry_on(state: &mut State) {
     if !renewed || (page != 0 && !memory::original_has(state, page)) {
         end(End::Abandoned);
     }
+    state.slot.counters.repairs.fetch_add(1, Relaxed);
     hints::renew(state);
     trace::tell(b"  ahead: carries on, page", &[state.generation.into(), page as u64]);
 }

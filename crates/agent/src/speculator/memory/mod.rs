@@ -126,6 +126,12 @@ pub fn prepare(state: &mut State, circumstances: &Circumstances) {
     let used = state.slot.counters.hints_used.load(Relaxed);
     state.memory.used_before = circumstances.memory_is_short.then_some(used);
     state.memory.shadows_end = SHADOWS;
+    let mut path = PathBuffer::<40>::new();
+    let _ = path.push(b"/proc/") && path.push_number(state.process.into()) && path.push(b"/pagemap");
+    // Now, because from the jail no other process can be looked at, unless the user is root.
+    // SAFETY: a terminated path.
+    state.memory.original_pages =
+        unsafe { sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), n::O_RDONLY | n::O_CLOEXEC) };
     move_all(state);
 }
 
@@ -216,19 +222,16 @@ unsafe fn consider(state: &mut State, mapping: &Mapping<'_>) {
     }
 }
 
-/// Opens what is needed of the kernel, once.
+/// Opens what else is needed of the kernel, once.
 fn open_all(state: &mut State) -> bool {
     if state.memory.faults >= 0 {
         return true;
     }
-    let mut path = PathBuffer::<40>::new();
-    let named = path.push(b"/proc/") && path.push_number(state.process.into()) && path.push(b"/pagemap");
     let flags = n::O_RDONLY | n::O_CLOEXEC;
-    // SAFETY: terminated paths and a local that the call fills.
+    // SAFETY: a terminated path and a local that the call fills.
     unsafe {
         let own = sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/pagemap".as_ptr(), flags);
-        let theirs = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), flags);
-        if own < 0 || theirs < 0 || !named {
+        if own < 0 || state.memory.original_pages < 0 {
             missing(feature::PAGEMAP);
             return false;
         }
@@ -241,7 +244,6 @@ fn open_all(state: &mut State) -> bool {
         }
         state.memory.faults = faults;
         state.memory.pages = own;
-        state.memory.original_pages = theirs;
     }
     true
 }
@@ -256,7 +258,7 @@ pub fn renew(state: &mut State) -> bool {
     if memory.faults < 0 {
         return true;
     }
-    for descriptor in [memory.faults, memory.pages, memory.original_pages] {
+    for descriptor in [memory.faults, memory.pages] {
         kernel::close(descriptor);
     }
     memory.faults = -1;
