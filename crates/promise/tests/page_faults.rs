@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use forebay_promise::guests::build;
-use forebay_promise::{Case, Outcome, Scratch, observe, skip, switch};
+use forebay_promise::run::Side;
+use forebay_promise::{Case, Outcome, Scratch, observe, root, scratch, skip, switch};
+use forebay_testkit::cold;
 
 /// Half of what the guests have (`MEMORY` in `guests/faulting.h`).
 const LIMIT_MIB: u64 = 24;
@@ -380,5 +382,33 @@ fn huge_pages_are_left_to_the_program() {
         if !switch("FOREBAY_PROMISE_PLAIN") {
             assert!(outcome.figure("agents_off/unsafe") > 0.0, "{:?}", outcome.totals());
         }
+    }
+}
+
+/// Of a file that the user may read and does not own, the kernel says that all of it is resident.
+#[test]
+fn of_others_files_no_more_is_read_than_is_touched() {
+    const NAME: &str = "others_file";
+    if !root() || switch("FOREBAY_PROMISE_PLAIN") {
+        return skip(NAME, "only root can become a user who does not own a file");
+    }
+    // Not where the program runs: all files there are read afterwards.
+    let place = Scratch::fresh(scratch::base().join("others_files"));
+    let data = place.noise("data", 64 << 20, 3).at("data");
+    let run = |side| {
+        place.settle(false);
+        let argv = [build("mapped").into_os_string(), data.clone().into(), "3000".into()];
+        let outcome = Case::new(NAME, argv).without_root().run(side);
+        assert!(outcome.complaints.is_empty(), "{:?}", outcome.complaints);
+        (outcome.figure("hints_used"), cold::resident_pages(&data).ok().flatten().expect("a number of pages"))
+    };
+    let (_, alone) = run(Side::Without);
+    let patience = Instant::now() + Duration::from_secs(120);
+    let mut used = 0.0;
+    while used < 100.0 {
+        assert!(Instant::now() < patience, "in two minutes no more than {used} hints of a run were used");
+        let with;
+        (used, with) = run(Side::With);
+        assert!(with < alone + alone / 4, "{with} pages of the file were read, {alone} without");
     }
 }

@@ -9,7 +9,7 @@
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 
-use forebay_sigsafe::{call, general as n, ioctl, sys};
+use forebay_sigsafe::{call, errno, general as n, ioctl, sys};
 use forebay_speculation::signature::Signature;
 use forebay_speculation::site::{Kind, Strategy};
 
@@ -23,8 +23,8 @@ const BATCH: usize = 64;
 /// Resident pages in a row that are moved back instead of copied, and how many at most at once.
 const MOVED_MIN: usize = 4;
 const MOVED_MAX: usize = 4096;
-/// Pages of a file in a row that are: reading them again takes no memory either.
-const FILE_MOVED_MIN: usize = 16;
+/// Pages of a file that the kernel maps together, if they are resident (`fault_around_bytes`).
+const AROUND: usize = 16;
 const STREAMS: usize = 16;
 /// Blank pages for one place that the original has come to, after which all are taken to be good.
 const TRUSTED_MIN: u64 = 64;
@@ -230,24 +230,19 @@ fn absent(state: &mut State, region: &Region, page: usize, place: usize) -> bool
 
 /// The page is of a file, and no page table of this process leads to it.
 fn of_file(state: &mut State, region: &Region, page: usize, place: usize) -> bool {
-    let left = (region.end - page) / PAGE;
-    let shadow = region.shadow_of(page);
-    let resident = in_core::<BATCH>(shadow, left);
-    let run = resident.iter().take(left).take_while(|&&byte| byte & 1 != 0).count();
-    // The kernel says of others' files that all is resident.
-    if run >= FILE_MOVED_MIN
-        && kernel::is_resident(region.file, region.offset_of(page) + ((run - 1) * PAGE) as u64)
-        && move_back(state, region, page, run)
-    {
-        return true;
-    }
     let mut bytes = MaybeUninit::<[u8; PAGE]>::zeroed();
     let buffer = bytes.as_mut_ptr() as usize;
     let offset = region.offset_of(page);
     // SAFETY: a buffer of a page.
     let mut read = unsafe { kernel::read_resident(region.file, buffer, PAGE, offset) };
+    if call::is(read, errno::EOPNOTSUPP) {
+        let shadow = region.shadow_of(page);
+        let [residency] = in_core::<1>(shadow, 1);
+        return residency & 1 != 0 && (map_around(state, region, page) || supply(state, page, shadow, 1));
+    }
     if read != call::EAGAIN {
-        return read >= 0 && supply(state, page, buffer, 1);
+        // Where the file ends before, a touch would be the end.
+        return read > 0 && map_around(state, region, page) || read >= 0 && supply(state, page, buffer, 1);
     }
     let (site, strategy) = strategy(state, place, page);
     let window = state.memory.streams.window(page, region);
@@ -279,6 +274,20 @@ fn of_file(state: &mut State, region: &Region, page: usize, place: usize) -> boo
     fabricated(state, site);
     ahead::keep_in_bounds(state);
     done || blank(state, page, 1)
+}
+
+/// The page is of a file, and resident: moves it back with those behind it that are, if they are enough.
+///
+/// Which are is seen in the page table. On a touch the kernel maps what is resident around, and that alone; to ask it for
+/// the residency of others' files is to be told that all is, and to read ahead without waiting brings in what is not.
+fn map_around(state: &mut State, region: &Region, page: usize) -> bool {
+    let shadow = region.shadow_of(page);
+    // SAFETY: a page of this process's own.
+    let _ = unsafe { (shadow as *const u8).read_volatile() };
+    let left = (region.end - page) / PAGE;
+    let map = entries::<AROUND>(state.memory.pages, shadow);
+    let run = map.iter().take(left).take_while(|&&entry| entry & PRESENT != 0).count();
+    run >= MOVED_MIN && move_back(state, region, page, run)
 }
 
 /// Calls `act` with the first index and the length of each run of indices that `wanted` takes.

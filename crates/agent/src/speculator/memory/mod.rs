@@ -449,6 +449,9 @@ unsafe fn move_aside(
             return false;
         }
     }
+    if file >= 0 {
+        read_nothing_ahead(file, shadow, length);
+    }
     let memory = &mut state.memory;
     memory.nested |=
         memory.region(start, |_| true).is_some() || memory.region(end_at - 1, |_| true).is_some();
@@ -459,6 +462,15 @@ unsafe fn move_aside(
         memory.shadows_end = shadow + length;
     }
     true
+}
+
+/// Touches of the mapping of a file tell what to read, not the kernel's guess at what comes next.
+fn read_nothing_ahead(file: isize, shadow: usize, length: usize) {
+    // SAFETY: advice on this process's own descriptor and mapping.
+    unsafe {
+        let _ = sys!(n::__NR_fadvise64, file, 0, 0, n::POSIX_FADV_RANDOM);
+        let _ = sys!(n::__NR_madvise, shadow, length, n::MADV_RANDOM);
+    }
 }
 
 /// Has the touches of a mapping of zeros that the speculator made filled from `file`, which goes with it. Where that
@@ -481,6 +493,7 @@ pub fn overlay(state: &mut State, start: usize, length: usize, file: isize, offs
         kernel::close(file);
         return;
     }
+    read_nothing_ahead(file, shadow, length);
     let memory = &mut state.memory;
     memory.nested |= memory.region(start, |_| true).is_some();
     if let Some(region) = memory.regions.get_mut(place) {
