@@ -92,6 +92,7 @@ pub fn dismiss(state: &mut State) -> bool {
         // SAFETY: nothing is written.
         if unsafe { sys!(n::__NR_wait4, state.checkpoints.copy, 0, n::WNOHANG, 0) } != 0 {
             state.checkpoints.copy = 0;
+            memory::own::unshare(state);
             checkpoint.pid.store(0, Relaxed);
             return true;
         }
@@ -137,6 +138,7 @@ pub fn copy_call() -> (u64, u32) {
 fn make(state: &mut State, page: Option<usize>) -> bool {
     let checkpoint = &state.slot.checkpoint;
     let position = Producer::new(state.slot, state.generation).position();
+    memory::own::share(state);
     state.checkpoints.serial = state.checkpoints.serial.wrapping_add(1);
     let number = state.generation << 16 | state.checkpoints.serial.max(1) & 0xffff;
     state.checkpoints.page = page.unwrap_or(0);
@@ -159,6 +161,7 @@ fn make(state: &mut State, page: Option<usize>) -> bool {
             false
         }
         _ => {
+            memory::own::unshare(state);
             checkpoint.number.store(0, Relaxed);
             checkpoint.pid.store(0, Relaxed);
             state.checkpoints.wanted = false;

@@ -50,7 +50,7 @@ pub fn enter(state: &mut State, snapshot: &Snapshot) -> Result<(), Refused> {
         let ticks = snapshot.circumstances.stall_us.saturating_mul(PATIENCE_STALLS) / TICK_US as u64;
         state.idle_ticks_max = ticks.clamp(IDLE_TICKS_MIN, IDLE_TICKS_MAX) as u32;
         descriptors::inherit(state, snapshot);
-        shared::make_private()?;
+        shared::make_private(state)?;
         memory::prepare(state, &snapshot.circumstances);
         handle_signals()?;
         if sys!(n::__NR_prctl, prctl::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 {
@@ -259,7 +259,7 @@ extern "C" fn on_tick(_signal: i32, _info: *const u8, _context: *mut Context) {
     if abandoned(state) || !hints::original_lives(state) {
         end(End::Abandoned);
     }
-    memory::keep_in_credit(state, &super::usage());
+    memory::keep_in_bounds(state, &super::usage());
     if state.hints.issued != state.hints_seen {
         state.hints_seen = state.hints.issued;
         state.idle_ticks = 0;

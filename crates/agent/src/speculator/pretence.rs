@@ -15,7 +15,7 @@ const SIGNAL_SET_BYTES: usize = 8;
 pub fn account(state: &mut State, bytes: usize) {
     state.added_bytes = state.added_bytes.saturating_add(bytes as u64);
     let limit = state.header.memory_bytes_max.load(core::sync::atomic::Ordering::Relaxed);
-    if limit > 0 && state.added_bytes > limit {
+    if state.added_bytes > limit {
         end(End::Memory);
     }
 }
@@ -33,7 +33,15 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
                 state.added_bytes = state.added_bytes.saturating_sub(b as u64);
                 call.execute()
             }
-            n::__NR_mprotect | n::__NR_brk => call.execute(),
+            n::__NR_mprotect => call.execute(),
+            n::__NR_brk => {
+                let end = sys!(n::__NR_brk, 0) as usize;
+                if a != 0 && a < end {
+                    state.added_bytes = state.added_bytes.saturating_sub((end - a) as u64);
+                }
+                account(state, a.saturating_sub(end));
+                call.execute()
+            }
             n::__NR_mremap => {
                 account(state, c.saturating_sub(b));
                 call.execute()

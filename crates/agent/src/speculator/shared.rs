@@ -6,7 +6,8 @@ use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{general as n, memory, sys, text};
 
 use super::jail::Refused;
-use super::kernel;
+use super::pretence::account;
+use super::{State, kernel};
 use crate::session;
 
 /// Longest list of mappings that is read.
@@ -67,7 +68,7 @@ impl<'a> Mapping<'a> {
 }
 
 /// Replaces every shared mapping but the session's by a private one with the same contents.
-pub fn make_private() -> Result<(), Refused> {
+pub fn make_private(state: &mut State) -> Result<(), Refused> {
     // SAFETY: one thread; the list is read whole before a mapping is changed.
     let list = unsafe { read_list()? };
     let mut copied = 0;
@@ -75,7 +76,7 @@ pub fn make_private() -> Result<(), Refused> {
         let mapping = Mapping::parse(line).ok_or(Refused)?;
         if mapping.has(3, b's') && !session::owns(mapping.start) {
             // SAFETY: the mapping is replaced in place.
-            unsafe { replace(&mapping, &mut copied)? };
+            unsafe { replace(state, &mapping, &mut copied)? };
         }
     }
     Ok(())
@@ -106,7 +107,7 @@ pub unsafe fn read_list() -> Result<&'static [u8], Refused> {
 
 /// # Safety
 /// The mapping is of this process, and shared.
-unsafe fn replace(mapping: &Mapping<'_>, copied: &mut usize) -> Result<(), Refused> {
+unsafe fn replace(state: &mut State, mapping: &Mapping<'_>, copied: &mut usize) -> Result<(), Refused> {
     let length = mapping.end - mapping.start;
     let anonymous = n::MAP_PRIVATE | n::MAP_ANONYMOUS | n::MAP_NORESERVE;
     // SAFETY: the caller's; fixed mappings replace just this range.
@@ -124,6 +125,7 @@ unsafe fn replace(mapping: &Mapping<'_>, copied: &mut usize) -> Result<(), Refus
         if *copied > COPIED_BYTES_MAX {
             return Err(Refused);
         }
+        account(state, length);
         let copy = memory::map_private(length);
         if copy < 0 {
             return Err(Refused);

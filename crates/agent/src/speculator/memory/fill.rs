@@ -13,7 +13,8 @@ use forebay_sigsafe::{call, errno, general as n, ioctl, sys};
 use forebay_speculation::signature::Signature;
 use forebay_speculation::site::{Kind, Strategy};
 
-use super::{PAGE, Region, account, ahead, drop_pages, entries, in_core, look};
+use super::{PAGE, Region, ahead, drop_pages, entries, in_core, look};
+use crate::speculator::pretence::account;
 use crate::speculator::{State, fabricated, kernel, strategy_at};
 
 pub const PRESENT: u64 = 1 << 63;
@@ -107,6 +108,13 @@ pub struct Supplied {
     len: usize,
     bytes: u64,
     fills: u32,
+}
+
+impl Supplied {
+    /// What they take.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
 }
 
 /// Fills the page at `address`, which code at `place` touched; `false` where that is none of ours.
@@ -376,7 +384,7 @@ fn supply(state: &mut State, page: usize, from: usize, count: usize) -> bool {
         }
         supplied.len += 1;
         supplied.bytes += (copied * PAGE) as u64;
-        account(state, copied);
+        account(state, copied * PAGE);
     }
     copied > 0
 }

@@ -7,6 +7,7 @@
 
 mod ahead;
 mod fill;
+pub mod own;
 
 pub use fill::fill;
 
@@ -89,6 +90,7 @@ pub struct Memory {
     ahead: ahead::Ahead,
     supplied: fill::Supplied,
     trust: fill::Trust,
+    own: own::Own,
     /// Page faults of this process that waited when it last looked, but for those it asked for.
     waits_seen: u64,
     waits_wanted: u64,
@@ -126,6 +128,7 @@ pub fn prepare(state: &mut State, circumstances: &Circumstances) {
     let used = state.slot.counters.hints_used.load(Relaxed);
     state.memory.used_before = circumstances.memory_is_short.then_some(used);
     state.memory.shadows_end = SHADOWS;
+    own::begin(state);
     let mut path = PathBuffer::<40>::new();
     let _ = path.push(b"/proc/") && path.push_number(state.process.into()) && path.push(b"/pagemap");
     // Now, because from the jail no other process can be looked at, unless the user is root.
@@ -142,8 +145,9 @@ fn credit(state: &State) -> Option<Credit> {
     state.memory.used_before.map(|before| Credit { hinted, used: used.saturating_sub(before) })
 }
 
-/// Ends this process where memory is short and it took too much.
-pub fn keep_in_credit(state: &State, usage: &n::rusage) {
+/// Ends this process where it took too much.
+pub fn keep_in_bounds(state: &mut State, usage: &n::rusage) {
+    own::keep_in_limit(state, usage);
     let own = (usage.ru_minflt as u64).saturating_sub(state.memory.given_back);
     if credit(state).is_some_and(|credit| !credit.covers_own(own)) {
         end(End::Memory);
@@ -154,7 +158,7 @@ pub fn keep_in_credit(state: &State, usage: &n::rusage) {
 /// wait.
 fn look(state: &mut State) {
     let usage = super::usage();
-    keep_in_credit(state, &usage);
+    keep_in_bounds(state, &usage);
     let memory = &mut state.memory;
     let waits = (usage.ru_majflt as u64).saturating_sub(memory.waits_wanted);
     if waits.saturating_sub(memory.waits_seen) >= memory.waits_max {
@@ -255,6 +259,8 @@ pub fn renew(state: &mut State) -> bool {
     memory.waits_seen = 0;
     memory.waits_wanted = 0;
     memory.given_back = 0;
+    own::take_over(state);
+    let memory = &mut state.memory;
     if memory.faults < 0 {
         return true;
     }
@@ -571,14 +577,6 @@ fn in_core<const COUNT: usize>(address: usize, pages: usize) -> [u8; COUNT] {
     // SAFETY: one byte for each page into a local.
     let _ = unsafe { sys!(n::__NR_mincore, address, length, residency.as_mut_ptr()) };
     residency
-}
-
-/// Counts memory of this process's own; the end of one that takes too much.
-fn account(state: &mut State, pages: usize) {
-    state.added_bytes += (pages * PAGE) as u64;
-    if state.added_bytes > state.header.memory_bytes_max.load(Relaxed) {
-        end(End::Memory);
-    }
 }
 
 /// Gives the memory of a range of this process's own back: the next touch of it is a fault again.

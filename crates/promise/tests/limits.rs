@@ -1,0 +1,55 @@
+//! A speculator takes no more memory than it may, however the program takes it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use forebay_promise::guests::build;
+use forebay_promise::{Case, Scratch, skip, switch};
+
+/// Cold data.
+fn data(scratch: &Scratch) {
+    scratch.noise("data", 8 << 20, 9);
+}
+
+/// Speculators of the guest may take 1 MiB. Some end because of that, and on average they have taken `pages_max` at most.
+#[track_caller]
+fn is_limited(name: &'static str, guest: &Path, arguments: &[&str], pages_max: f64) {
+    if switch("FOREBAY_PROMISE_PLAIN") {
+        return skip(name, "both sides run without forebay");
+    }
+    // It runs at idle priority: on a busy machine it may take many tries.
+    let patience = Instant::now() + Duration::from_secs(120);
+    loop {
+        let mut argv = vec![guest.as_os_str().to_owned()];
+        argv.extend(arguments.iter().map(Into::into));
+        let case = Case::new(name, argv).setup(data).options(&["--memory-limit", "1M"]);
+        // Some guests print the time that they took.
+        let Some(outcome) = case.normalise(|outcome| outcome.stderr.clear()).check() else { return };
+        let speculators = outcome.figure("resyncs") + outcome.figure("repairs");
+        let taken = outcome.figure("speculator_page_reclaims");
+        assert!(taken <= speculators * pages_max, "{taken} pages for {speculators} speculators");
+        if outcome.figure("speculator_ends/memory") > 0.0 {
+            return;
+        }
+        assert!(Instant::now() < patience, "in two minutes none took too much");
+    }
+}
+
+/// By brk: that is known before.
+#[test]
+fn the_heap_of_a_speculator_is_limited() {
+    is_limited("limited_heap", &build("heap_growth"), &["data", "200"], 1_000.0);
+}
+
+/// Of memory that it has in common with the original: that is seen at the next tick, which is after some thousand pages.
+#[test]
+fn copies_of_inherited_memory_are_limited() {
+    let guest = forebay_testkit::guests::build("resident").expect("build a guest");
+    is_limited("limited_copies", &guest, &["64", "80", "data"], 20_000.0);
+}
+
+/// Shared memory becomes private in it.
+#[test]
+fn copies_of_shared_memory_are_limited() {
+    is_limited("limited_shared", &build("shared_gather"), &["16", "400", "data"], 1_000.0);
+}
