@@ -11,7 +11,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use forebay_sigsafe::{general as n, sys};
-use forebay_speculation::channel::{Header, WISH_NEVER, WISH_QUIET, Watched};
+use forebay_speculation::channel::{Header, WISH_NEVER, WISH_QUIET, WISH_SIGNALS, Watched};
 
 use crate::entry::Call;
 use crate::spawn::Spawned;
@@ -101,6 +101,9 @@ pub unsafe fn begin_if_large(more: usize) {
     let bytes = MAPPED.load(Ordering::Relaxed).saturating_add(more);
     if bytes >= BYTES_MIN {
         let Some(header) = session::header() else { return };
+        if !original::may_ever_speculate(header) {
+            return;
+        }
         // SAFETY: no arguments.
         let (process, thread) = unsafe { (sys!(n::__NR_getpid), sys!(n::__NR_gettid)) };
         if process != thread || original::is_vfork_child() {
@@ -205,7 +208,7 @@ fn entry() -> Option<&'static Watched> {
 
 /// A forked child has no events and needs an entry of its own, if its parent had one.
 pub fn begin_forked_child(header: &Header, process: u32) {
-    if ENTRY.swap(NOBODY, Ordering::Relaxed) != NOBODY {
+    if ENTRY.swap(NOBODY, Ordering::Relaxed) != NOBODY && original::may_ever_speculate(header) {
         // SAFETY: a forked child has one thread, which is its main one.
         unsafe { begin(header, process) };
     }
@@ -218,7 +221,15 @@ fn handler() -> usize {
 /// Asks for quiet: the signals are of no use at present.
 pub fn ask_for_quiet() {
     if let Some(entry) = entry() {
-        entry.wish.store(WISH_QUIET, Ordering::Relaxed);
+        // Not where none are wanted at all.
+        let _ = entry.wish.compare_exchange(WISH_SIGNALS, WISH_QUIET, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// Asks for no more signals: nothing will ever come of them.
+pub fn give_up() {
+    if let Some(entry) = entry() {
+        entry.wish.store(WISH_NEVER, Ordering::Relaxed);
     }
 }
 

@@ -385,6 +385,49 @@ fn huge_pages_are_left_to_the_program() {
     }
 }
 
+/// A speculator would wait for its memory as the program does.
+#[test]
+fn without_userfaultfd_nothing_is_forked_at_page_faults() {
+    let case = Case::new(
+        "faults_without_userfaultfd",
+        [build("gather").as_os_str(), "48".as_ref(), "4000".as_ref()],
+    )
+    .before([build("refuse").into_os_string(), "userfaultfd".into()])
+    .memory_limit(LIMIT_MIB)
+    // The time that it took.
+    .normalise(|outcome| outcome.stderr.clear());
+    if let Some(outcome) = case.check().filter(|_| !switch("FOREBAY_PROMISE_PLAIN")) {
+        assert_eq!(outcome.figure("resyncs"), 0.0, "{}", outcome.stats);
+        // Which nobody would know if it had not waited for pages.
+        assert_eq!(outcome.figure("missing/userfaultfd"), 1.0, "{}", outcome.stats);
+    }
+}
+
+/// Nothing would come of them.
+#[test]
+fn a_program_that_locks_open_files_gets_no_signals_of_faults() {
+    let script = "import fcntl, struct\n\
+                  f = open('out/file'); fcntl.fcntl(f, 37, struct.pack('hhqqi', 0, 0, 0, 0, 0))\n\
+                  b = bytearray(48 << 20); s = 0\n\
+                  for i in range(0, len(b), 4096): b[i] = i * 7 % 251\n\
+                  for i in range(20000): s = s * 31 % 1000003 + b[i * 7919 * 4096 % len(b)]\n\
+                  print(s)";
+    let case = Case::new("locks_and_faults", ["python3", "-c", script]).setup(victims);
+    let outcome = case.memory_limit(LIMIT_MIB).faults().check();
+    if let Some(outcome) = outcome.filter(|_| !switch("FOREBAY_PROMISE_PLAIN")) {
+        let (told, faults) = (outcome.figure("stalls_before"), outcome.figure("page_faults"));
+        assert!(told < faults / 4.0, "it was told of {told} of {faults} faults");
+    }
+}
+
+/// Nor is a handler needed for them.
+#[test]
+fn a_program_that_may_not_speculate_keeps_its_signals() {
+    let script =
+        "my $n = 32 << 20; my $b = 'x' x $n; open F, '/proc/self/status'; print grep /^Sig[IC]/, <F>";
+    let _ = Case::new("no_speculation", ["perl", "-e", script]).options(&["--no-speculation"]).check();
+}
+
 /// Of a file that the user may read and does not own, the kernel says that all of it is resident.
 #[test]
 fn of_others_files_no_more_is_read_than_is_touched() {

@@ -17,6 +17,7 @@ pub mod credit;
 pub mod inflight;
 pub mod log;
 pub mod program;
+pub mod quiet;
 pub mod resync;
 pub mod signature;
 pub mod site;

@@ -8,10 +8,11 @@ use std::{
     fs,
     os::fd::OwnedFd,
     sync::atomic::Ordering::{Acquire, Relaxed, Release},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use forebay_speculation::channel::{Header, WISH_NEVER, WISH_QUIET, WISH_SIGNALS, Watched, feature};
+use forebay_speculation::quiet::Pauses;
 use rustix::{
     io::Errno,
     process::{Pid, test_kill_process},
@@ -21,10 +22,6 @@ use crate::ffi::{self, FaultSignals};
 
 /// Faults between two looks that are worth an event.
 const FAULTS_MIN: u64 = 4;
-/// How long quiet is kept at first, and at most.
-const QUIET_MIN: Duration = Duration::from_millis(500);
-const QUIET_MAX: Duration = Duration::from_secs(2);
-
 /// The processes that want to be told of their faults.
 #[derive(Default)]
 pub struct Faults(HashMap<usize, Process>);
@@ -36,7 +33,7 @@ struct Process {
     event: Option<OwnedFd>,
     /// It will get none.
     refused: bool,
-    quiet: Duration,
+    quiet: Pauses,
     quiet_until: Option<Instant>,
 }
 
@@ -74,21 +71,19 @@ impl Faults {
 
 impl Process {
     fn new(image: u32) -> Self {
-        Self { image, faults: u64::MAX, event: None, refused: false, quiet: QUIET_MIN, quiet_until: None }
+        let quiet = Pauses::default();
+        Self { image, faults: u64::MAX, event: None, refused: false, quiet, quiet_until: None }
     }
 
     fn look(&mut self, header: &Header, entry: &Watched, pid: u32) {
         match (entry.wish.load(Acquire), &self.event) {
-            (WISH_NEVER, _) => {
-                self.event = None;
-                self.refused = true;
-                entry.open.store(0, Release);
-            }
+            (WISH_NEVER, _) => self.refuse(entry),
+            // Speculators then wait for the same pages as the program, and spare it none.
+            _ if header.missing.load(Relaxed) & feature::USERFAULTFD != 0 => self.refuse(entry),
             (WISH_QUIET, Some(event)) => match self.quiet_until {
                 None => {
                     ffi::signal_faults(event, FaultSignals::Off);
-                    self.quiet_until = Some(Instant::now() + self.quiet);
-                    self.quiet = (self.quiet * 2).min(QUIET_MAX);
+                    self.quiet_until = Some(Instant::now() + self.quiet.take());
                 }
                 Some(until) if Instant::now() >= until => {
                     self.quiet_until = None;
@@ -102,6 +97,12 @@ impl Process {
         }
     }
 
+    fn refuse(&mut self, entry: &Watched) {
+        self.event = None;
+        self.refused = true;
+        entry.open.store(0, Release);
+    }
+
     fn open_if_it_faults(&mut self, header: &Header, entry: &Watched, pid: u32) {
         if self.refused {
             return;
@@ -111,13 +112,17 @@ impl Process {
         if faults.saturating_sub(seen) < FAULTS_MIN {
             return;
         }
+        if !ffi::has_userfaultfd() {
+            header.missing.fetch_or(feature::USERFAULTFD, Relaxed);
+            self.refuse(entry);
+            return;
+        }
         // Said before there are any, so that a program that wants the signal waits for us.
         entry.open.store(1, Release);
         match ffi::open_fault_signals(pid) {
             Ok(event) => self.event = Some(event),
             Err(error) => {
-                self.refused = true;
-                entry.open.store(0, Release);
+                self.refuse(entry);
                 // It may just have ended.
                 if error.raw_os_error() != Some(Errno::SRCH.raw_os_error()) {
                     header.missing.fetch_or(feature::PERF_EVENTS, Relaxed);

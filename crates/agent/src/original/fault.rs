@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::{self, Relaxed};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, ticks};
 use forebay_speculation::channel::{Header, Off, Slot};
+use forebay_speculation::quiet::Futility;
 
 use super::verdict::{copied_too_much, judge, judge_in_time};
 use super::{
@@ -22,14 +23,6 @@ const MISSES_MAX: u32 = 4096;
 /// What a speculator gets to find something, as a part of a second, besides twice what its fork took: it has as much to
 /// do with its page tables.
 const GRACE_PART: u64 = 100;
-/// Faults in a row at which no speculation was justified, after which signals are not wanted for a while; those count
-/// more at which the policy was not armed either.
-const FUTILE_MAX: u32 = 4096;
-const HOPELESS: u32 = 16;
-
-/// Beside longer stalls a signal, of some microseconds, does not count.
-const QUIET_STALL_US: u64 = 300;
-
 /// The thread at the last fault that it was told of.
 #[derive(Clone, Copy)]
 pub struct Seen {
@@ -37,7 +30,7 @@ pub struct Seen {
     cpu_us: u64,
     faults: u64,
     pages_used: u64,
-    futile: u32,
+    futility: Futility,
     /// No speculation is given up before.
     patient_until: u64,
     misses_max: u32,
@@ -45,7 +38,8 @@ pub struct Seen {
 
 impl Seen {
     pub const fn new() -> Self {
-        Self { at: 0, cpu_us: 0, faults: 0, pages_used: 0, futile: 0, patient_until: 0, misses_max: 0 }
+        let futility = Futility::new();
+        Self { at: 0, cpu_us: 0, faults: 0, pages_used: 0, futility, patient_until: 0, misses_max: 0 }
     }
 }
 
@@ -87,23 +81,19 @@ fn note() -> Option<Spawned> {
     private.policy.on_unseen_stalls(before, now, stalls - 1, duration);
     private.policy.on_stall(now, duration, false);
     slot.counters.crossings.store(private.policy.crossings(), Relaxed);
-    if LIVE.load(Relaxed) != 0 || !may_speculate() {
+    if LIVE.load(Relaxed) != 0 {
         return None;
     }
-    let armed = private.policy.armed(now);
+    let armed = may_speculate() && private.policy.armed(now);
     let spawned = if armed { spawn(false) } else { None };
     if spawned.is_none() {
-        private.faults.futile += if armed { 1 } else { HOPELESS };
-        if private.faults.futile >= FUTILE_MAX {
-            private.faults.futile = 0;
-            let second = session::header()?.ticks_per_second.load(Relaxed);
-            if private.policy.stall_mean() < second / 1_000_000 * QUIET_STALL_US {
-                faults::ask_for_quiet();
-            }
+        let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
+        if private.faults.futility.on_fault(armed, private.policy.stall_mean() / ticks_per_us) {
+            faults::ask_for_quiet();
         }
         return None;
     }
-    private.faults.futile = 0;
+    private.faults.futility.on_fork();
     let after = ticks();
     let price = after.saturating_sub(now).saturating_mul(2);
     private.faults.patient_until = after + price + grace;

@@ -48,9 +48,9 @@ static OWNER: AtomicUsize = AtomicUsize::new(0);
 static PROBES: AtomicU32 = AtomicU32::new(0);
 /// The slow path is taken by one thread at a time; others skip it.
 static BUSY: AtomicBool = AtomicBool::new(false);
-/// A copy of the program would keep what it must give back when it does: locks of open files, or huge pages of the
-/// system's pool.
-static LEFT_ALONE: AtomicBool = AtomicBool::new(false);
+/// No speculator may be, because of something that the program does: a copy of it would keep what it must give back when it
+/// does, such as locks of open files, or huge pages of the system's pool.
+static BARRED: AtomicBool = AtomicBool::new(false);
 
 /// Reads probed after the policy was armed before the probing stops again for want of stalls.
 const PROBES_MAX: u32 = 64;
@@ -177,6 +177,7 @@ fn begin_forked_child() {
 /// Counts an agent that goes to Off, and goes there.
 pub fn turn_off(reason: Off) {
     count_off(reason);
+    faults::give_up();
     role::turn_off();
 }
 
@@ -237,7 +238,7 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
                 call.execute()
             }
             Class::Lock => {
-                leave_alone();
+                bar(Off::Unsafe);
                 call.execute()
             }
             Class::Control => control(call),
@@ -252,7 +253,7 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
 /// The program is making `call`.
 unsafe fn memory_call(call: &Call) -> isize {
     if call.number as u32 == n::__NR_mmap && call.arguments[3] as u32 & n::MAP_HUGETLB != 0 {
-        leave_alone();
+        bar(Off::Unsafe);
     }
     // SAFETY: the caller's.
     let result = unsafe { faults::memory_call(call) };
@@ -279,7 +280,7 @@ fn opened(result: isize) -> isize {
 unsafe fn control(call: &Call) -> isize {
     let command = call.arguments[1] as u32;
     if matches!(command, n::F_OFD_SETLK | n::F_OFD_SETLKW | n::F_SETLEASE) {
-        leave_alone();
+        bar(Off::Unsafe);
     }
     if command == n::F_SETLEASE
         && let Some(header) = session::header()
@@ -313,11 +314,13 @@ pub fn is_confined(header: &Header) -> bool {
     filters.is_none_or(|count| count > header.seccomp_filters.load(Relaxed).into())
 }
 
-fn leave_alone() {
-    if LEFT_ALONE.swap(true, Relaxed) {
+/// Rules speculators out for the rest of this program.
+fn bar(reason: Off) {
+    if BARRED.swap(true, Relaxed) {
         return;
     }
-    count_off(Off::Unsafe);
+    count_off(reason);
+    faults::give_up();
     dismiss();
 }
 
@@ -604,9 +607,14 @@ fn is_held() -> bool {
     session::header().is_some_and(|header| header.control.load(Relaxed) == HOLD)
 }
 
+/// Whether there can be a speculator of this program, now or later.
+pub fn may_ever_speculate(header: &Header) -> bool {
+    header.enabled.load(Relaxed) != 0 && !BARRED.load(Relaxed)
+}
+
 /// Whether nothing but the policy speaks against a speculator.
 fn may_speculate() -> bool {
-    !LEFT_ALONE.load(Relaxed) && session::header().is_some_and(|header| header.control.load(Relaxed) == GO)
+    !BARRED.load(Relaxed) && session::header().is_some_and(|header| header.control.load(Relaxed) == GO)
 }
 
 /// Adds a stall to what is known of the device; whether the device is saturated. Only the original's own waits tell

@@ -9,8 +9,8 @@ use forebay_speculation::copies::Faults;
 
 use super::verdict::{is_lost, memory_ends};
 use super::{
-    BUSY, LIVE, OWNER, PROBES, PROCESS, count_off, leave_alone, page_faults, private, process_id,
-    repair_or_judge, size, turn_off,
+    BUSY, LIVE, OWNER, PROBES, PROCESS, bar, count_off, page_faults, private, process_id, repair_or_judge,
+    size, turn_off,
 };
 use crate::entry::Call;
 use crate::spawn::{self, Circumstances, Spawned};
@@ -72,7 +72,7 @@ pub fn spawn(in_flight: bool) -> Option<Spawned> {
     }
     if session::header()?.leases.load(Relaxed) == LEASES_SOME {
         // What a speculator opens could break one.
-        leave_alone();
+        bar(Off::Unsafe);
         return None;
     }
     let slot = match session::claim(process) {
@@ -90,7 +90,7 @@ pub fn spawn(in_flight: bool) -> Option<Spawned> {
     let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     let _ = size::weigh(private, size::WEIGHED_US);
     if private.has_huge_pages {
-        leave_alone();
+        bar(Off::Unsafe);
         return None;
     }
     let now = ticks();

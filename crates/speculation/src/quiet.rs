@@ -1,0 +1,109 @@
+//! When the signals of page faults are more trouble than they are worth.
+//!
+//! The kernel sends a process a signal for each page fault that waits, so that it can fork a speculator. A signal takes some
+//! microseconds. Where nothing is forked for long, the process asks for *quiet*: no signals for a while. The supervisor
+//! keeps it, for longer each time.
+
+use core::time::Duration;
+
+/// Faults in a row at which no speculation was justified, after which signals are not wanted for a while; those count
+/// more at which there was no prospect of one either.
+pub const FUTILE_MAX: u32 = 4096;
+/// As how many a fault without a prospect counts.
+pub const HOPELESS: u32 = 16;
+/// Beside longer stalls a signal does not count.
+pub const STALL_US_MAX: u64 = 300;
+/// How long quiet is kept at first, and at most.
+pub const QUIET_MIN: Duration = Duration::from_millis(500);
+/// See [`QUIET_MIN`].
+pub const QUIET_MAX: Duration = Duration::from_secs(2);
+
+/// The process's side: faults since something came of one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Futility {
+    faults: u32,
+}
+
+impl Futility {
+    /// None yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { faults: 0 }
+    }
+
+    /// A speculator was forked.
+    pub const fn on_fork(&mut self) {
+        self.faults = 0;
+    }
+
+    /// None was at a fault, though one was to be if `prospect`; stalls take `stall_us` each. Whether to ask for quiet.
+    pub const fn on_fault(&mut self, prospect: bool, stall_us: u64) -> bool {
+        self.faults = self.faults.saturating_add(if prospect { 1 } else { HOPELESS });
+        if self.faults < FUTILE_MAX {
+            return false;
+        }
+        self.faults = 0;
+        stall_us < STALL_US_MAX
+    }
+}
+
+/// The supervisor's side: how long the next quiet is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pauses {
+    next: Duration,
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self { next: QUIET_MIN }
+    }
+}
+
+impl Pauses {
+    /// The process asks for quiet: for how long.
+    pub fn take(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = (pause * 2).min(QUIET_MAX);
+        pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    fn faults_until_quiet(futility: &mut Futility, prospect: bool) -> u32 {
+        (1..).find(|_| futility.on_fault(prospect, 100)).expect("quiet sooner or later")
+    }
+
+    #[test]
+    fn signals_go_on_while_something_comes_of_them() {
+        let mut futility = Futility::new();
+        for _ in 0..10 {
+            assert!((1..FUTILE_MAX).all(|_| !futility.on_fault(true, 100)));
+            futility.on_fork();
+        }
+    }
+
+    #[test]
+    fn without_a_prospect_quiet_is_asked_for_sooner() {
+        let mut futility = Futility::new();
+        assert_eq!(faults_until_quiet(&mut futility, true), FUTILE_MAX);
+        assert_eq!(faults_until_quiet(&mut futility, false), FUTILE_MAX / HOPELESS);
+    }
+
+    #[test]
+    fn beside_long_stalls_signals_do_not_matter() {
+        let mut futility = Futility::new();
+        assert!((0..10 * FUTILE_MAX).all(|_| !futility.on_fault(false, STALL_US_MAX)));
+    }
+
+    #[test]
+    fn quiet_is_kept_for_longer_each_time_and_not_for_ever() {
+        let mut pauses = Pauses::default();
+        let milliseconds: Vec<_> = (0..5).map(|_| pauses.take().as_millis()).collect();
+        assert_eq!(milliseconds, [500, 1000, 2000, 2000, 2000]);
+    }
+}
