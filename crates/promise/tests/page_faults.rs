@@ -403,6 +403,17 @@ fn without_userfaultfd_nothing_is_forked_at_page_faults() {
     }
 }
 
+/// What is shared a speculator would have to copy.
+#[test]
+fn a_program_with_much_shared_memory_is_forked_once_and_not_again() {
+    let outcome = swapping("shared_gather", &["96", "4000"]).check();
+    if let Some(outcome) = outcome.filter(|_| !switch("FOREBAY_PROMISE_PLAIN")) {
+        let forks = outcome.figure("resyncs");
+        assert!(forks <= 1.0, "forked {forks} times");
+        assert_eq!(outcome.figure("agents_off/shared_memory"), forks, "{}", outcome.stats);
+    }
+}
+
 /// Nothing would come of them.
 #[test]
 fn a_program_that_locks_open_files_gets_no_signals_of_faults() {

@@ -291,17 +291,19 @@ pub enum Off {
     /// fork was refused.
     NoFork,
     /// The program locks files by description, has huge pages of the system's pool, which would miss those that a copy
-    /// keeps, or has too much writable shared memory to make private.
+    /// keeps, or somebody holds leases.
     Unsafe,
     /// The supervisor switched speculation off.
     Disabled,
     /// The program confines itself with seccomp: calls of the agent's own could be its death.
     Confined,
+    /// The program has more shared memory than a speculator may make private.
+    SharedMemory,
 }
 
 impl Off {
     /// Number of reasons.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 8;
 }
 
 /// Bits of [`Header::missing`].
@@ -368,6 +370,8 @@ pub struct Slot {
     pub name: [AtomicU8; 64],
     /// Figures, written by the original and its speculators, read by the supervisor.
     pub counters: Counters,
+    /// 1 where a speculator could not be, because of how much shared memory the program has.
+    pub shares_too_much: AtomicU32,
     /// Prefetches that the newest speculator has under way.
     pub flights: AtomicU32,
     /// Pages that speculators hinted and the original has come to.

@@ -65,7 +65,7 @@ pub const UNASSISTED_NAMES: [&str; Unassisted::COUNT] = [
 ];
 /// Why an agent went to Off, for people, by [`Off`].
 pub const OFF_NAMES: [&str; Off::COUNT] =
-    ["no channel", "no slot", "no jail", "no fork", "unsafe", "disabled", "confined"];
+    ["no channel", "no slot", "no jail", "no fork", "unsafe", "disabled", "confined", "shared memory"];
 /// Why memory control turned speculation off, for people, by [`Reason`].
 pub const CONTROL_NAMES: [&str; Reason::COUNT] = ["memory taken", "hints unused", "forks"];
 /// Why the resync policy of a process disabled speculation, for people; see [`Figures::resync_crossings`].

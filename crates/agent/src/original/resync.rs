@@ -82,6 +82,10 @@ pub fn spawn(in_flight: bool) -> Option<Spawned> {
             return None;
         }
     };
+    if slot.shares_too_much.load(Relaxed) != 0 {
+        bar(Off::SharedMemory);
+        return None;
+    }
     let private = private();
     private.used = 0;
     private.late = 0;

@@ -1,6 +1,7 @@
 //! Shared mappings of the original, made private in its speculator before any of the program's code runs there.
 
 use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{general as n, memory, sys, text};
@@ -123,6 +124,7 @@ unsafe fn replace(state: &mut State, mapping: &Mapping<'_>, copied: &mut usize) 
         }
         *copied += length;
         if *copied > COPIED_BYTES_MAX {
+            state.slot.shares_too_much.store(1, Relaxed);
             return Err(Refused);
         }
         account(state, length);

@@ -18,6 +18,7 @@ pub fn slot() -> Box<Slot> {
         speculator_pid: AtomicU32::new(0),
         name: [const { AtomicU8::new(0) }; 64],
         counters: counters(),
+        shares_too_much: AtomicU32::new(0),
         flights: AtomicU32::new(0),
         pages_used: AtomicU64::new(0),
         checkpoint: Checkpoint {
