@@ -403,6 +403,18 @@ fn without_userfaultfd_nothing_is_forked_at_page_faults() {
     }
 }
 
+/// A speculator that waited for the shared memory which is swapped out would never be ready: one ends by itself, so it was.
+#[test]
+fn shared_memory_is_not_waited_for() {
+    let _ = takes_place("takes_place_shared", "speculator_page_reclaims", 500.0, || {
+        let case = swapping("shared_gather", &["40", "6000"]).options(&["--memory-limit", "100M"]);
+        case.normalise(|outcome| {
+            let waits = outcome.figure("speculator_page_faults");
+            assert!(waits < 1000.0, "they waited for {waits} pages");
+        })
+    });
+}
+
 /// What is shared a speculator would have to copy.
 #[test]
 fn a_program_with_much_shared_memory_is_forked_once_and_not_again() {

@@ -7,12 +7,15 @@ use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{general as n, memory, sys, text};
 
 use super::jail::Refused;
+use super::memory::{PAGE, in_core};
 use super::pretence::account;
 use super::{State, kernel};
 use crate::session;
 
 /// Longest list of mappings that is read.
 const LIST_BYTES: usize = 256 << 10;
+/// Pages looked at together.
+const BATCH: usize = 64;
 /// Shared memory that is copied, at most.
 const COPIED_BYTES_MAX: usize = 64 << 20;
 
@@ -68,7 +71,7 @@ impl<'a> Mapping<'a> {
     }
 }
 
-/// Replaces every shared mapping but the session's by a private one with the same contents.
+/// Replaces every shared mapping but the session's by a private one with the same contents, as far as they are in memory.
 pub fn make_private(state: &mut State) -> Result<(), Refused> {
     // SAFETY: one thread; the list is read whole before a mapping is changed.
     let list = unsafe { read_list()? };
@@ -127,16 +130,32 @@ unsafe fn replace(state: &mut State, mapping: &Mapping<'_>, copied: &mut usize) 
             state.slot.shares_too_much.store(1, Relaxed);
             return Err(Refused);
         }
-        account(state, length);
         let copy = memory::map_private(length);
         if copy < 0 {
             return Err(Refused);
         }
-        memory::copy(copy as *mut u8, mapping.start as *const u8, length);
+        copy_resident(state, mapping.start, copy as usize, length);
         let _ = sys!(n::__NR_mprotect, copy, length, mapping.protection());
         let flags = n::MREMAP_MAYMOVE | n::MREMAP_FIXED;
         let moved = sys!(n::__NR_mremap, copy, length, length, flags, mapping.start);
         if moved < 0 { Err(Refused) } else { Ok(()) }
+    }
+}
+
+/// Copies the pages that are in memory. The others stay blank: to wait for them all would take longer than what comes of it.
+///
+/// # Safety
+/// Both ranges are this process's own, and so long.
+unsafe fn copy_resident(state: &mut State, from: usize, to: usize, length: usize) {
+    for at in (0..length).step_by(BATCH * PAGE) {
+        let part = (length - at).min(BATCH * PAGE);
+        let resident = in_core::<BATCH>(from + at, part / PAGE);
+        for (index, _) in resident.iter().enumerate().take(part / PAGE).filter(|(_, byte)| **byte & 1 != 0) {
+            account(state, PAGE);
+            let page = at + index * PAGE;
+            // SAFETY: the caller's.
+            unsafe { memory::copy((to + page) as *mut u8, (from + page) as *const u8, PAGE) };
+        }
     }
 }
 

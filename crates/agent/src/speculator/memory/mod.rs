@@ -24,7 +24,7 @@ use super::shared::{self, Mapping};
 use super::{State, end, kernel, missing};
 use crate::spawn::Circumstances;
 
-const PAGE: usize = 4096;
+pub const PAGE: usize = 4096;
 /// Smaller mappings are left as they are.
 const ANONYMOUS_BYTES_MIN: usize = 128 << 10;
 const FILE_BYTES_MIN: usize = 256 << 10;
@@ -571,7 +571,7 @@ fn entries<const COUNT: usize>(pages: isize, address: usize) -> [u64; COUNT] {
 }
 
 /// Whether pages are in memory, though no page table may lead to them: the lowest bit of each.
-fn in_core<const COUNT: usize>(address: usize, pages: usize) -> [u8; COUNT] {
+pub fn in_core<const COUNT: usize>(address: usize, pages: usize) -> [u8; COUNT] {
     let mut residency = [0u8; COUNT];
     let length = pages.min(COUNT) * PAGE;
     // SAFETY: one byte for each page into a local.
