@@ -15,6 +15,9 @@ const TOTAL: &str = "total";
 /// Of these 0 is a result. Of the others, which are many, it says that something did not happen.
 const TOLD_IF_ZERO: [&str; 2] = [metric::STALL_TIME, metric::RESYNCS];
 
+/// What describes one run and has no median: how it ended, and when something happened.
+const OF_ONE_RUN: [&str; 3] = ["exit_status", "ended_by_signal", "control_crossing_at/"];
+
 /// What `forebay run` counted over all processes of a run, one value a round.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
@@ -64,7 +67,9 @@ pub(crate) fn take_totals(statistics: &Path) -> impl Iterator<Item = Row> + use<
     let report = fs::read(statistics).ok().and_then(|text| serde_json::from_slice::<Report>(&text).ok());
     let _ = fs::remove_file(statistics);
     let rows = report.into_iter().flat_map(|report| report.rows);
-    rows.filter(|row| row.case == TOTAL && row.metric != metric::ELAPSED)
+    let is_counted =
+        |metric: &str| metric != metric::ELAPSED && OF_ONE_RUN.iter().all(|other| !metric.starts_with(other));
+    rows.filter(move |row| row.case == TOTAL && is_counted(&row.metric))
 }
 
 #[cfg(test)]
@@ -93,6 +98,19 @@ mod tests {
             [("hints_used".to_owned(), 0.0, 0.0, 8.0, 3), ("resyncs".to_owned(), 0.0, 0.0, 0.0, 3)]
         );
         assert_eq!(counters.counted().collect::<Vec<_>>(), [("hints_used", "1")]);
+    }
+
+    #[test]
+    fn what_describes_one_run_is_not_counted() {
+        let row = |metric: &str| Row::once("grep", TOTAL, metric, "1", 1.0);
+        let rows = ["exit_status", "control_crossing_at/1_forks", "control_crossings/forks", metric::RESYNCS]
+            .map(row);
+        let report = Report::new("", "", rows.into());
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("statistics");
+        fs::write(&file, serde_json::to_string(&report).unwrap()).unwrap();
+        let counted: Vec<String> = take_totals(&file).map(|row| row.metric).collect();
+        assert_eq!(counted, ["control_crossings/forks", metric::RESYNCS]);
     }
 
     #[test]

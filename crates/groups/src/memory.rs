@@ -89,8 +89,11 @@ pub fn kills(group: &Path) -> Option<u64> {
 /// Whether a group has little left of what it may use.
 #[must_use]
 pub fn is_full(group: &Path) -> bool {
-    let limit = LIMITS.iter().find_map(|name| number(group, name));
-    limit.zip(left_bytes(group)).is_some_and(|(limit, left)| left < limit / FULL_PART)
+    let Some(limit) = LIMITS.iter().find_map(|name| number(group, name)) else { return false };
+    let is_little = |left: u64| left < limit / FULL_PART;
+    // What could go at once takes the kernel long to tell.
+    let used = USED.iter().find_map(|name| number(group, name));
+    used.is_some_and(|used| is_little(limit.saturating_sub(used))) && left_bytes(group).is_some_and(is_little)
 }
 
 /// What the groups that this process is in leave to it, beside swap; `None` where there is no limit.

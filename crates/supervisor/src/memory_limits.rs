@@ -46,7 +46,7 @@ pub struct MemoryLimits {
 pub struct MemoryEnd {
     /// Processes of its groups that the kernel killed for want of memory.
     pub kills: u64,
-    /// Whether its groups are limited; else it was the machine's memory.
+    /// Whether that was because its groups are limited; else it was the machine's memory.
     pub limited: bool,
     /// What of [`feature`] was missing while memory was short.
     pub missed: u32,
@@ -95,9 +95,9 @@ impl MemoryLimits {
         let was_short = self.was_full || kills > 0;
         let missed = if was_short && !has_swap() { feature::SWAP } else { 0 };
         // Version 1 says so of no limit too, with more than any machine has.
-        let has = Memory::read().map_or(u64::MAX, |memory| memory.total_bytes);
-        let limited = self.groups.limit_bytes().is_some_and(|bytes| bytes < has);
-        MemoryEnd { kills, limited, missed, missing: self.missing }
+        let has = || Memory::read().map_or(u64::MAX, |memory| memory.total_bytes);
+        let limited = || self.groups.limit_bytes().is_some_and(|bytes| bytes < has());
+        MemoryEnd { kills, limited: kills > 0 && limited(), missed, missing: self.missing }
     }
 
     fn look_at_pressure(&mut self, header: &Header) {
