@@ -299,7 +299,7 @@ mod tests {
             let line = ["forebay", "evaluate", "speculation"].iter().chain(nonsense);
             assert!(Cli::try_parse_from(line).is_err(), "{nonsense:?}");
         }
-        assert!("ld".parse::<Chosen>().unwrap_err().contains("gnuld or xds, or for --table 5 sphinx"));
+        assert!("ld".parse::<Chosen>().unwrap_err().contains("resident, or for --table 5 sphinx"));
     }
 
     #[test]
