@@ -81,14 +81,15 @@ fn note() -> Option<Spawned> {
     private.policy.on_unseen_stalls(before, now, stalls - 1, duration);
     private.policy.on_stall(now, duration, false);
     slot.counters.crossings.store(private.policy.crossings(), Relaxed);
-    if LIVE.load(Relaxed) != 0 {
+    if LIVE.load(Relaxed) != 0 || is_held() {
         return None;
     }
-    let armed = may_speculate() && private.policy.armed(now);
+    let stopped = !may_speculate();
+    let armed = !stopped && private.policy.armed(now);
     let spawned = if armed { spawn(false) } else { None };
     if spawned.is_none() {
         let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
-        if private.faults.futility.on_fault(armed, private.policy.stall_mean() / ticks_per_us) {
+        if private.faults.futility.on_fault(armed || stopped, private.policy.stall_mean() / ticks_per_us) {
             faults::ask_for_quiet();
         }
         return None;
