@@ -14,8 +14,7 @@ const SIGNAL_SET_BYTES: usize = 8;
 /// Counts memory that the program adds; ends a speculator that takes too much.
 pub fn account(state: &mut State, bytes: usize) {
     state.added_bytes = state.added_bytes.saturating_add(bytes as u64);
-    let limit = state.header.memory_bytes_max.load(core::sync::atomic::Ordering::Relaxed);
-    if state.added_bytes > limit {
+    if state.added_bytes > memory_aside::own::limit_bytes(state) {
         end(End::Memory);
     }
 }

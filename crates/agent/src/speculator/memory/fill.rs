@@ -7,13 +7,12 @@
 //! twice as many each time.
 
 use core::mem::MaybeUninit;
-use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_sigsafe::{call, errno, general as n, ioctl, sys};
 use forebay_speculation::signature::Signature;
 use forebay_speculation::site::{Kind, Strategy};
 
-use super::{PAGE, Region, ahead, drop_pages, entries, in_core, look};
+use super::{PAGE, Region, ahead, drop_pages, entries, in_core, look, own};
 use crate::speculator::pretence::account;
 use crate::speculator::{State, fabricated, kernel, strategy_at};
 
@@ -361,7 +360,7 @@ fn move_back(state: &State, region: &Region, page: usize, run: usize) -> bool {
 
 /// Copies `count` pages from `from`, as far as their places are empty.
 fn supply(state: &mut State, page: usize, from: usize, count: usize) -> bool {
-    let room = state.header.memory_bytes_max.load(Relaxed) / 2;
+    let room = own::limit_bytes(state) / 2;
     let supplied = &mut state.memory.supplied;
     while supplied.len > 0 && (supplied.bytes >= room || supplied.len == SUPPLIED_MAX) {
         let (start, pages) = supplied.runs.get(supplied.first).copied().unwrap_or((0, 0));

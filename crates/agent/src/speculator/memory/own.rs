@@ -8,10 +8,13 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_sigsafe::{general as n, sys, text, ticks};
 use forebay_speculation::channel::End;
+use forebay_speculation::credit::OWN_FREE;
 
 use super::PAGE;
 use crate::speculator::{State, end, kernel, usage};
 
+/// Part of its memory that it may have where memory is short.
+const SHORT_PART: u64 = 4;
 /// Part of the time that counting may take.
 const SPENT_PART: u64 = 8;
 /// Room for `/proc/self/smaps_rollup`.
@@ -34,9 +37,19 @@ pub fn begin(state: &mut State) {
     state.memory.own = Own { known: 0, seen: 0, shared: 0, began: ticks(), spent: 0 };
 }
 
+/// Memory that it may have. Where that is short each page takes the place of another one, and speculators that had to do with
+/// less were of more use to every program tried.
+pub fn limit_bytes(state: &State) -> u64 {
+    let limit = state.header.memory_bytes_max.load(Relaxed);
+    match state.memory.used_before {
+        Some(_) => (limit / SHORT_PART).max(OWN_FREE * PAGE as u64).min(limit),
+        None => limit,
+    }
+}
+
 /// Ends this process where it has more memory of its own than it may.
 pub fn keep_in_limit(state: &mut State, usage: &n::rusage) {
-    let limit = state.header.memory_bytes_max.load(Relaxed) / PAGE as u64;
+    let limit = limit_bytes(state) / PAGE as u64;
     if bound(state, usage) > limit && count(state, usage) > limit {
         end(End::Memory);
     }
@@ -71,7 +84,7 @@ fn count(state: &mut State, usage: &n::rusage) -> u64 {
 /// A checkpoint is about to have all of it too, as if it were not this process's own.
 pub fn share(state: &mut State) {
     let usage = usage();
-    let limit = state.header.memory_bytes_max.load(Relaxed) / PAGE as u64;
+    let limit = limit_bytes(state) / PAGE as u64;
     let pages = bound(state, &usage);
     let pages = if pages > limit / 2 { count(state, &usage) } else { pages };
     state.memory.own = Own { known: pages, seen: appeared(state, &usage), shared: pages, ..state.memory.own };
