@@ -23,6 +23,7 @@ const MISSES_MAX: u32 = 4096;
 /// What a speculator gets to find something, as a part of a second, besides twice what its fork took: it has as much to
 /// do with its page tables.
 const GRACE_PART: u64 = 100;
+
 /// The thread at the last fault that it was told of.
 #[derive(Clone, Copy)]
 pub struct Seen {

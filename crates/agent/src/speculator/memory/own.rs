@@ -37,8 +37,8 @@ pub fn begin(state: &mut State) {
     state.memory.own = Own { known: 0, seen: 0, shared: 0, began: ticks(), spent: 0 };
 }
 
-/// Memory that it may have. Where that is short each page takes the place of another one, and speculators that had to do with
-/// less were of more use to every program tried.
+/// Memory that it may have. Where that is short each page takes the place of another one, and most programs that were tried
+/// gained more from speculators that had to do with less.
 pub fn limit_bytes(state: &State) -> u64 {
     let limit = state.header.memory_bytes_max.load(Relaxed);
     match state.memory.used_before {
