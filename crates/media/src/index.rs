@@ -16,6 +16,12 @@ use crate::error::{Error, Result};
 /// The most samples that a file may have in all its tracks: a week of sound and pictures.
 pub const SAMPLES_MAX: u64 = 1 << 24;
 
+/// The most samples of a file of that size: each has a byte in it at least, if only in a table. So an index is never much
+/// larger than its file.
+pub fn samples_max(file_bytes: u64) -> u64 {
+    SAMPLES_MAX.min(file_bytes)
+}
+
 /// Times beyond this are nothing that anybody recorded, and sums of them might not fit.
 const TICKS_MAX: i64 = 1 << 60;
 
@@ -218,9 +224,9 @@ impl Builder {
 
     /// The next sample in the order of decoding. `samples_left` are those that the file may still have.
     pub fn push(&mut self, entry: Entry, samples_left: &mut u64) -> Result<()> {
-        *samples_left = samples_left
-            .checked_sub(1)
-            .ok_or(Error::TooLarge { what: "more than 16 million samples, which is as many as may be" })?;
+        *samples_left = samples_left.checked_sub(1).ok_or(Error::TooLarge {
+            what: "more samples than bytes, or more than the 16 million that there may be",
+        })?;
         let bounds = -TICKS_MAX..=TICKS_MAX;
         if !bounds.contains(&entry.decode) || !bounds.contains(&entry.presentation) {
             return Err(Error::Damaged("a sample is due thousands of years from now"));

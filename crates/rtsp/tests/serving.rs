@@ -80,7 +80,7 @@ fn a_film_is_watched_from_its_description_to_its_end() {
     assert_eq!(ids(&done), [("stopped", 1), ("started", 1)]);
     assert_eq!(field(&sought, "Range").as_deref(), Some("npt=20.000000-30.000000"));
     assert_eq!(field(&sought, "Scale").as_deref(), Some("2.0"));
-    world.server.has_played(SessionId(1));
+    world.server.has_played(SessionId(1), world.now_ns);
     let (_, done) = world.request(1, &of_session("PLAY", FILM, &name, "Range: npt=0-\n"));
     assert_eq!(ids(&done), [("started", 1)], "it had stopped by itself");
 
@@ -251,6 +251,19 @@ fn a_session_on_a_connection_lives_while_it_plays() {
     assert_eq!(world.status(1, &of_session("PAUSE", FILM, &name, "")), 200);
     assert_eq!(world.elapse(59), []);
     assert_eq!(ids(&world.elapse(61)), [("ended", 1)]);
+}
+
+#[test]
+fn a_session_on_a_connection_can_be_played_again_for_a_while() {
+    let mut world = World::new();
+    let name = session(&mut world, 1, TCP);
+    assert_eq!(world.status(1, &of_session("PLAY", FILM, &name, "")), 200);
+    assert_eq!(world.elapse(100), []);
+    world.server.has_played(SessionId(1), world.now_ns);
+    assert_eq!(world.elapse(59), []);
+    assert_eq!(world.status(1, &of_session("PLAY", FILM, &name, "")), 200);
+    world.server.has_played(SessionId(1), world.now_ns);
+    assert_eq!(ids(&world.elapse(120)), [("ended", 1)]);
 }
 
 #[test]

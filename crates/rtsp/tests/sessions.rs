@@ -146,7 +146,7 @@ impl Caller {
             Op::Elapse { seconds } => self.world.elapse(seconds),
             Op::HasPlayed { session } => {
                 if self.started.remove(&session) {
-                    self.world.server.has_played(forebay_rtsp::server::SessionId(session));
+                    self.world.server.has_played(forebay_rtsp::server::SessionId(session), self.world.now_ns);
                 }
                 vec![]
             }

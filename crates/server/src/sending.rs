@@ -56,7 +56,7 @@ impl Serving {
             (session.bye_ns, session.report_ns, session.stopped_ns) = (None, None, None);
             session.stream.stop();
             session.next = Next::Buffer;
-            self.server.has_played(id);
+            self.server.has_played(id, now_ns);
             return;
         }
         let has_room = session.wires.iter().all(|(_, wire)| match wire {

@@ -11,7 +11,7 @@ mod table;
 use mp4_atom::{Elst, Hdlr, Mdhd, Mvhd};
 
 use crate::error::{Error, Result};
-use crate::index::{Builder, SAMPLES_MAX};
+use crate::index::{Builder, samples_max};
 use crate::media::{Found, Track};
 use crate::source::Source;
 use crate::time::TimeBase;
@@ -37,7 +37,7 @@ struct Draft {
 }
 
 pub(crate) fn read(source: &mut Source) -> Result<Found> {
-    let mut samples_left = SAMPLES_MAX;
+    let mut samples_left = samples_max(source.bytes());
     let mut movie = None;
     let mut at = 0;
     // Fragments come after the tables that say what tracks there are.

@@ -176,9 +176,13 @@ impl Server {
     }
 
     /// A session has been played to its end. It can be played again.
-    pub fn has_played(&mut self, id: SessionId) {
+    pub fn has_played(&mut self, id: SessionId, now_ns: u64) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.is_playing = false;
+            // Whoever had it sent on a connection need not have said anything meanwhile.
+            if session.carrier().is_some() {
+                session.seen_ns = now_ns;
+            }
         }
     }
 
