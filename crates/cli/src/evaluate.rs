@@ -10,6 +10,7 @@ use forebay_evaluation::{
     overhead, projection, side_effects, speculation,
 };
 use forebay_meter::Row;
+use forebay_supervisor::installed::FRONT;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{Chosen, Evaluate, Host, Model, Multiview, Overhead, Projection, Speculation, Table};
@@ -203,13 +204,9 @@ fn measure_host(args: &Host) -> anyhow::Result<ExitCode> {
     Ok(verdict(!outcome.interrupted))
 }
 
-/// The `forebay` that experiments run: the one that became this process, which has its path for a name, else this one.
+/// The `forebay` that experiments run: the one beside this executable, else this one.
 pub fn this_program() -> anyhow::Result<PathBuf> {
-    let name = env::args_os().next().map(PathBuf::from);
-    if let Some(front) = name.filter(|path| path.is_absolute() && path.is_file()) {
-        return Ok(front);
-    }
-    env::current_exe().context("cannot tell where forebay itself is; mount /proc")
+    FRONT.find().or_else(|_| env::current_exe()).context("cannot tell where forebay itself is; mount /proc")
 }
 
 /// Runs `experiment` under a progress bar on standard error.

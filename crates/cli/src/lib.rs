@@ -21,11 +21,10 @@ mod share;
 mod streaming;
 
 use std::env;
-use std::os::unix::process::CommandExt;
-use std::process::{self, ExitCode};
+use std::process::ExitCode;
 
 use clap::{Parser, error::ErrorKind};
-use forebay_supervisor::installed;
+use forebay_supervisor::installed::COMMANDS;
 
 use args::{Cli, Command, Run};
 
@@ -34,25 +33,12 @@ const USAGE: u8 = 2;
 /// Status of our own failures.
 const FAILURE: u8 = 1;
 
-/// What [`all`] is in.
-const COMMANDS: &str = "forebay-commands";
-
 /// `forebay`: a command line of `run` that makes sense is run; whatever else is that of all commands.
 pub fn front() -> ExitCode {
     if let Some(run) = Run::quickly(env::args_os().skip(1)) {
         return run::run(run);
     }
-    let commands = match installed::find("what does all but run", COMMANDS) {
-        Ok(commands) => commands,
-        Err(error) => {
-            run::complain(&error);
-            return failure().into();
-        }
-    };
-    // It finds us by this name, and is called so in what it prints.
-    let name = env::current_exe().unwrap_or_else(|_| "forebay".into());
-    let error = process::Command::new(&commands).arg0(name).args(env::args_os().skip(1)).exec();
-    run::complain(&format!("{} does not start ({error}); install forebay anew", commands.display()));
+    run::complain(&COMMANDS.execute(env::args_os()));
     failure().into()
 }
 
@@ -119,7 +105,9 @@ fn failure() -> u8 {
 
 /// Whether our exit status is a program's: its caller must be able to tell our failures from that.
 fn runs_a_program() -> bool {
-    env::args_os().nth(1).is_some_and(|command| command == "run" || command == "share")
+    let words: Vec<_> = env::args_os().skip(1).take(2).collect();
+    words.first().is_some_and(|command| command == "run" || command == "share")
+        || words == ["evaluate", "meter"]
 }
 
 #[cfg(test)]

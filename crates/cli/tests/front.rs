@@ -61,3 +61,22 @@ fn both_are_forebay_to_the_user() {
         assert_eq!(version, format!("forebay {}\n", env!("CARGO_PKG_VERSION")));
     }
 }
+
+#[test]
+fn programs_find_what_was_inherited_whichever_of_the_two_runs_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |prefix: &str, pipe: &str| {
+        let script = format!("{pipe} exec {prefix} sh -c 'grep Sig /proc/self/status; ls /proc/$$/fd' <&-");
+        let output = Command::new("sh").args(["-c", &script]).current_dir(&folder).output().unwrap();
+        assert!(output.status.success(), "{script}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // A name that is no text is nothing for the small one.
+    let quickly = format!("{FOREBAY} run --");
+    let slowly = format!("{FOREBAY} run --json \"$(printf 'x\\377')\" --");
+    for pipe in ["", "trap '' PIPE;"] {
+        let plain = run("", pipe);
+        assert_eq!(run(&quickly, pipe), plain);
+        assert_eq!(run(&slowly, pipe), plain);
+    }
+}

@@ -7,12 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Error, installed};
+use crate::{Error, installed::AGENT};
 
-/// File name of the library.
-pub const FILE_NAME: &str = "libforebay_agent.so";
-/// What it is to the user.
-const PART: &str = "the agent library";
 /// What ends a path in LD_PRELOAD, or is replaced in it (ld.so(8)).
 const SPECIAL: &[u8] = b" :$\n";
 
@@ -21,7 +17,7 @@ const SPECIAL: &[u8] = b" :$\n";
 /// # Errors
 /// It is in none of the folders.
 pub fn locate() -> Result<PathBuf, Error> {
-    installed::find(PART, FILE_NAME)
+    AGENT.find()
 }
 
 /// The agent's library as LD_PRELOAD can name it.
@@ -38,7 +34,7 @@ impl Preload {
     /// # Errors
     /// It cannot be opened.
     pub fn new(path: &Path) -> Result<Self, Error> {
-        let missing = |_| Error::Missing { part: PART, places: vec![path.to_path_buf()] };
+        let missing = |_| Error::Missing { part: AGENT.what, places: vec![path.to_path_buf()] };
         if !path.as_os_str().as_bytes().iter().any(|byte| SPECIAL.contains(byte)) && path.is_absolute() {
             return Ok(Self { value: path.into(), _file: None });
         }
@@ -67,7 +63,7 @@ mod tests {
     fn a_path_that_the_loader_would_split_is_named_by_descriptor() {
         let folder = std::env::temp_dir().join(format!("forebay agent: {}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
-        let path = folder.join(FILE_NAME);
+        let path = folder.join(AGENT.file);
         std::fs::write(&path, "library").unwrap();
         let preload = Preload::new(&path).unwrap();
         assert_eq!(std::fs::read_to_string(preload.value()).unwrap(), "library");

@@ -134,7 +134,11 @@ impl fmt::Display for Error {
             Self::Missing { part, places } => {
                 let places: Vec<String> =
                     places.iter().map(|place| format!("'{}'", place.display())).collect();
-                write!(f, "{part} is missing (looked for {}); build it with: make", places.join(", "))
+                write!(
+                    f,
+                    "{part} is missing (looked for {}); build it with `make`, or install forebay anew",
+                    places.join(", ")
+                )
             }
             Self::NoSockets { .. } => write!(
                 f,

@@ -7,9 +7,13 @@
 #![allow(unsafe_code)]
 
 use std::{
-    ffi::{CStr, CString, c_char, c_int, c_void},
+    ffi::{CStr, CString, OsStr, c_char, c_int, c_void},
     io, mem,
-    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    os::{
+        fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::PathBuf,
     ptr,
     sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering},
     time::Duration,
@@ -350,6 +354,37 @@ pub fn start(
             unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
             Err(io::Error::from_raw_os_error(errno))
         }
+    }
+}
+
+/// Becomes the program at `path`, with the environment and in the state that this process was started in. Returns where
+/// that fails, with the reason.
+pub fn become_other(path: &CStr, arguments: &[CString]) -> io::Error {
+    let arguments: Vec<*const c_char> =
+        arguments.iter().map(|argument| argument.as_ptr()).chain([ptr::null()]).collect();
+    // SAFETY: all zeros is a valid sigaction; strings and array are terminated and outlive the call.
+    unsafe {
+        if !SIGPIPE_IGNORED.load(Ordering::Relaxed) && CAPTURED.load(Ordering::Relaxed) {
+            let default: libc::sigaction = mem::zeroed();
+            libc::sigaction(libc::SIGPIPE, &default, ptr::null_mut());
+        }
+        for fd in 0..3 {
+            if STANDARD_CLOSED.load(Ordering::Relaxed) & 1 << fd != 0 {
+                // What the runtime opened there.
+                libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+            }
+        }
+        libc::execv(path.as_ptr(), arguments.as_ptr());
+    }
+    io::Error::last_os_error()
+}
+
+/// The path that this program was started by, where the kernel tells it: without `/proc`, too.
+pub fn executed_as() -> Option<PathBuf> {
+    // SAFETY: the kernel's string stays where it is, at the end of the stack.
+    unsafe {
+        let path = libc::getauxval(libc::AT_EXECFN) as *const c_char;
+        (!path.is_null()).then(|| PathBuf::from(OsStr::from_bytes(CStr::from_ptr(path).to_bytes())))
     }
 }
 

@@ -2,33 +2,76 @@
 
 use std::{
     env,
+    ffi::{CString, OsString},
+    os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
 };
 
-use crate::Error;
+use crate::{Error, ffi};
 
-/// Folders that are searched, relative to the executable's own: as installed in one folder, as built, as packaged.
-const FOLDERS: [&str; 3] = [".", "../agent", "../lib/forebay"];
+/// A file of Forebay's own beside the executable that runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// What it is to the user.
+    pub what: &'static str,
+    /// How it is called.
+    pub file: &'static str,
+    /// Where it is searched for, relative to the executable's own folder.
+    pub folders: &'static [&'static str],
+}
 
-/// Finds the file called `name`, which is `part` to the user.
-///
-/// # Errors
-/// It is in none of the folders.
-pub fn find(part: &'static str, name: &str) -> Result<PathBuf, Error> {
-    // The link is resolved: an alias of forebay in a folder of PATH works too.
-    let executable = env::current_exe().unwrap_or_default();
-    let home = executable.parent().unwrap_or(Path::new("/"));
-    let places: Vec<PathBuf> = FOLDERS
-        .iter()
-        .map(|folder| match (*folder, home.parent()) {
-            (".", _) | (_, None) => home.join(name),
-            (folder, Some(above)) => above.join(folder.trim_start_matches("../")).join(name),
-        })
-        .collect();
-    match places.iter().find(|place| place.is_file()) {
-        Some(place) => Ok(place.clone()),
-        None => Err(Error::Missing { part, places }),
+/// What is loaded into programs: beside the executable, as built, as installed.
+pub const AGENT: Part = Part {
+    what: "the agent library",
+    file: "libforebay_agent.so",
+    folders: &[".", "../agent", "../lib/forebay"],
+};
+
+/// Every command.
+pub const COMMANDS: Part =
+    Part { what: "what does all but run", file: "forebay-commands", folders: &[".", "../lib/forebay"] };
+
+/// What runs programs and finds [`COMMANDS`].
+pub const FRONT: Part = Part { what: "the command", file: "forebay", folders: &[".", "../../bin"] };
+
+impl Part {
+    /// Finds it.
+    ///
+    /// # Errors
+    /// It is in none of the folders.
+    pub fn find(&self) -> Result<PathBuf, Error> {
+        // The link is resolved: an alias of forebay in a folder of PATH works too.
+        let executable = env::current_exe().ok().or_else(ffi::executed_as).unwrap_or_default();
+        let home = executable.parent().unwrap_or(Path::new("/"));
+        let places: Vec<PathBuf> =
+            self.folders.iter().map(|folder| below(home, folder).join(self.file)).collect();
+        match places.iter().find(|place| place.is_file()) {
+            Some(place) => Ok(place.clone()),
+            None => Err(Error::Missing { part: self.what, places }),
+        }
     }
+
+    /// Becomes it, with these arguments, its name first, in the state that this process was started in. Returns why not.
+    pub fn execute(&self, arguments: impl Iterator<Item = OsString>) -> Error {
+        // What came as an argument is terminated.
+        let terminated = |text: OsString| CString::new(text.into_vec()).unwrap_or_default();
+        let path = match self.find() {
+            Ok(path) => path,
+            Err(error) => return error,
+        };
+        let arguments: Vec<CString> = arguments.map(terminated).collect();
+        let source = ffi::become_other(&terminated(path.clone().into()), &arguments);
+        Error::NotExecutable { path, is_folder: false, source }
+    }
+}
+
+/// The folder called `relative` from `home`, without dots.
+fn below(home: &Path, relative: &str) -> PathBuf {
+    relative.split('/').fold(home.to_owned(), |folder, step| match step {
+        "." => folder,
+        ".." => folder.parent().unwrap_or(Path::new("/")).to_owned(),
+        name => folder.join(name),
+    })
 }
 
 #[cfg(test)]
@@ -37,11 +80,22 @@ mod tests {
 
     #[test]
     fn what_is_nowhere_is_told_with_all_places() {
-        let error = find("the test's own part", "forebay-no-such-part").unwrap_err();
+        let folders = &[".", "../elsewhere"];
+        let part = Part { what: "the test's own part", file: "forebay-no-such-part", folders };
+        let error = part.find().unwrap_err();
         let Error::Missing { places, .. } = &error else { panic!("{error}") };
-        assert_eq!(places.len(), FOLDERS.len());
+        assert_eq!(places.len(), folders.len());
         let sentence = error.to_string();
         assert!(sentence.starts_with("the test's own part is missing (looked for '/"), "{sentence}");
         assert!(places.iter().all(|place| sentence.contains(&*place.to_string_lossy())), "{sentence}");
+    }
+
+    #[test]
+    fn parts_are_where_they_are_installed() {
+        let bin = Path::new("/usr/local/bin");
+        assert_eq!(below(bin, "."), bin);
+        assert_eq!(below(bin, "../lib/forebay"), Path::new("/usr/local/lib/forebay"));
+        assert_eq!(below(Path::new("/usr/local/lib/forebay"), "../../bin"), bin);
+        assert_eq!(below(Path::new("/"), "../../bin"), Path::new("/bin"));
     }
 }
