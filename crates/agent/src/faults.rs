@@ -140,6 +140,8 @@ unsafe fn begin(header: &Header, process: u32) {
             mask: u64::MAX,
         };
         if sys!(n::__NR_rt_sigaction, SIGNAL, &raw const action, 0, 8) == 0 {
+            // An image before this one may have wished otherwise.
+            entry.wish.store(WISH_SIGNALS, Ordering::Relaxed);
             entry.image.fetch_add(1, Ordering::Release);
             ENTRY.store(index, Ordering::Relaxed);
         }
@@ -208,9 +210,16 @@ fn entry() -> Option<&'static Watched> {
 
 /// A forked child has no events and needs an entry of its own, if its parent had one.
 pub fn begin_forked_child(header: &Header, process: u32) {
-    if ENTRY.swap(NOBODY, Ordering::Relaxed) != NOBODY && original::may_ever_speculate(header) {
-        // SAFETY: a forked child has one thread, which is its main one.
-        unsafe { begin(header, process) };
+    if ENTRY.swap(NOBODY, Ordering::Relaxed) == NOBODY {
+        return;
+    }
+    // SAFETY: a forked child has one thread, which is its main one.
+    unsafe {
+        if original::may_ever_speculate(header) {
+            begin(header, process);
+        } else {
+            give_signal_back();
+        }
     }
 }
 
@@ -306,8 +315,14 @@ unsafe fn withdraw() {
         // SAFETY: the call reads a local.
         let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };
     }
+    // SAFETY: the caller's.
+    unsafe { give_signal_back() };
+    ENTRY.store(NOBODY, Ordering::Relaxed);
+}
+
+/// The program finds the signal as it was.
+unsafe fn give_signal_back() {
     let none = NO_ACTION;
     // SAFETY: the call reads a local.
     let _ = unsafe { sys!(n::__NR_rt_sigaction, SIGNAL, &raw const none, 0, 8) };
-    ENTRY.store(NOBODY, Ordering::Relaxed);
 }

@@ -36,47 +36,26 @@ pub unsafe fn apply(table: &PatchTable, headers: ProgramHeaders) -> usize {
     let (Some(lowest), Some(highest)) = (addresses().min(), addresses().max()) else { return 0 };
     let start = lowest & !(PAGE - 1);
     let end = (highest + SITE_BYTES_MAX).next_multiple_of(PAGE);
-    if !may_execute_what_it_wrote() {
+    // It stays executable while it is written: what refuses that (systemd's `MemoryDenyWriteExecute`, `PR_SET_MDWE`, SELinux)
+    // refuses it now, and not when there is no way back.
+    // SAFETY: the range is of libc's text.
+    if unsafe { sys!(n::__NR_mprotect, start, end - start, n::PROT_READ | n::PROT_WRITE | n::PROT_EXEC) } != 0
+    {
         return 0;
-    }
-    // SAFETY: the range is of libc's text; no other thread runs in it while it is not executable.
-    unsafe {
-        if sys!(n::__NR_mprotect, start, end - start, n::PROT_READ | n::PROT_WRITE) != 0 {
-            let _ = sys!(n::__NR_mprotect, start, end - start, n::PROT_READ | n::PROT_EXEC);
-            return 0;
-        }
     }
     let mut patched = 0;
     for site in sites() {
         // SAFETY: the site lies in the range that was made writable.
         patched += usize::from(unsafe { patch(&site) });
     }
-    // SAFETY: as above. A refusal leaves text that cannot be executed: nothing could go on, so try again.
+    // SAFETY: as above. Where this is refused the text stays writable, and all goes on.
     unsafe {
-        while sys!(n::__NR_mprotect, start, end - start, n::PROT_READ | n::PROT_EXEC) != 0 {}
+        let _ = sys!(n::__NR_mprotect, start, end - start, n::PROT_READ | n::PROT_EXEC);
         // Keeps the range a mapping of its own. As a part of libc's whole text it would make every fork copy the
         // page table of all of it.
         let _ = sys!(n::__NR_madvise, start, end - start, n::MADV_NOHUGEPAGE);
     }
     patched
-}
-
-/// Whether memory that was written may become executable: a filter (systemd's `MemoryDenyWriteExecute`), `PR_SET_MDWE` or
-/// SELinux may refuse it. Asked of a page that nobody needs: text of libc that cannot become executable again would be
-/// the program's end.
-fn may_execute_what_it_wrote() -> bool {
-    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing, and nobody else uses it.
-    unsafe {
-        let (writable, private) = (n::PROT_READ | n::PROT_WRITE, n::MAP_PRIVATE | n::MAP_ANONYMOUS);
-        let page = sys!(n::__NR_mmap, 0, PAGE, writable, private, -1isize, 0);
-        if page < 0 {
-            return false;
-        }
-        (page as *mut u8).write_volatile(0x90);
-        let may = sys!(n::__NR_mprotect, page, PAGE, n::PROT_READ | n::PROT_EXEC) == 0;
-        let _ = sys!(n::__NR_munmap, page, PAGE);
-        may
-    }
 }
 
 /// A word of the table.
@@ -95,7 +74,7 @@ impl Site {
 }
 
 /// # Safety
-/// The site is in writable memory that nobody executes now.
+/// The site is in writable memory, and no other thread runs.
 unsafe fn patch(site: &Site) -> bool {
     let length = site.displaced.site_len();
     let stub = entry::stub(site.index, site.displaced);

@@ -31,6 +31,18 @@ pub const OWN_A_HINT: u64 = 16;
 /// Pages hinted and not yet used, before any was.
 pub const AHEAD_FREE: u64 = 64;
 
+/// Part of its limit that a speculator may have where memory is short.
+pub const SHORT_PART: u64 = 4;
+
+/// What a speculator may have where memory is short, in pages, of what its limit allows it elsewhere: there each page
+/// takes the place of another one. It always has what it may have before it hinted anything, if its limit allows that.
+#[must_use]
+pub const fn limit_where_short(pages: u64) -> u64 {
+    let part = pages / SHORT_PART;
+    let part = if part < OWN_FREE { OWN_FREE } else { part };
+    if part < pages { part } else { pages }
+}
+
 /// The credit of a speculation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credit {
@@ -70,6 +82,16 @@ mod tests {
         assert!(credit.covers_copies(COPIES_FREE) && !credit.covers_copies(COPIES_FREE + 1));
         assert!(credit.covers_own(OWN_FREE) && !credit.covers_own(OWN_FREE + 1));
         assert_eq!(credit.ahead_max(), AHEAD_FREE);
+    }
+
+    #[test]
+    fn where_memory_is_short_a_speculator_has_a_part_of_its_limit() {
+        let ample = 64 * OWN_FREE;
+        assert_eq!(limit_where_short(ample), ample / SHORT_PART);
+        assert_eq!(limit_where_short(2 * OWN_FREE), OWN_FREE, "enough to begin with");
+        assert_eq!(limit_where_short(OWN_FREE / 2), OWN_FREE / 2, "never more than its limit");
+        assert!(Credit::default().covers_own(limit_where_short(2 * OWN_FREE)));
+        assert_eq!(limit_where_short(u64::MAX), u64::MAX / SHORT_PART);
     }
 
     #[test]

@@ -274,7 +274,7 @@ impl Policy {
         }
         self.stalls_cold = self.stalls_cold.saturating_add(1);
         if !self.disabled && !self.unjudged && !self.pays(self.yield_mean) {
-            self.disable(now);
+            self.disable(now, false);
         }
     }
 
@@ -383,8 +383,7 @@ impl Policy {
             self.yield_mean = mean(self.yield_mean, counted, 2);
             let is_futile = self.futile >= FUTILE_MAX;
             if is_futile || !self.pays(self.yield_mean) {
-                self.disable(now);
-                self.crossings_futile = self.crossings_futile.saturating_add(is_futile.into());
+                self.disable(now, is_futile);
             }
         }
     }
@@ -495,12 +494,13 @@ impl Policy {
         self.stalls_cold >= self.probe_stalls && now >= self.probe_at
     }
 
-    fn disable(&mut self, now: u64) {
+    fn disable(&mut self, now: u64, is_futile: bool) {
         self.disabled = true;
         self.futile = 0;
         self.good = 0;
         if self.spawns > 0 {
             self.crossings = self.crossings.saturating_add(1);
+            self.crossings_futile = self.crossings_futile.saturating_add(is_futile.into());
         }
         self.back_off(now);
     }

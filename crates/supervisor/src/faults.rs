@@ -62,7 +62,6 @@ impl Faults {
             if process.image != image {
                 *process = Process::new(image);
                 entry.open.store(0, Relaxed);
-                entry.wish.store(WISH_SIGNALS, Relaxed);
             }
             process.look(header, entry, pid);
         }
@@ -87,7 +86,8 @@ impl Process {
                 }
                 Some(until) if Instant::now() >= until => {
                     self.quiet_until = None;
-                    entry.wish.store(WISH_SIGNALS, Relaxed);
+                    // Unless it wants none at all by now; then the next look takes the event away.
+                    let _ = entry.wish.compare_exchange(WISH_QUIET, WISH_SIGNALS, Relaxed, Relaxed);
                     ffi::signal_faults(event, FaultSignals::On);
                 }
                 Some(_) => {}

@@ -70,7 +70,13 @@ impl Statistics {
         let whose = if self.memory.limited { "its control group's memory" } else { "the machine's memory" };
         match (self.memory.kills, self.signal) {
             (0, _) => String::new(),
-            (1, Some(KILL)) => format!(": {whose} did not suffice"),
+            (1, Some(KILL)) if self.total.resyncs == 0 => format!(": {whose} did not suffice"),
+            // Copies that run ahead are the first ones, and are no loss.
+            (kills, _) if self.total.resyncs > 0 => format!(
+                "; the kernel killed {} processes of its control group, of which some may have been copies that ran ahead: \
+                 {whose} did not suffice",
+                count(kills)
+            ),
             (kills, _) => format!(
                 "; the kernel killed {} of its control group's processes: {whose} did not suffice",
                 count(kills)

@@ -8,7 +8,7 @@ use forebay_sigsafe::{sys, ticks};
 use forebay_speculation::channel::{Header, Off, Slot};
 use forebay_speculation::quiet::Futility;
 
-use super::verdict::{copied_too_much, judge, judge_in_time};
+use super::verdict::{copied_too_much, judge, judge_in_time, tell_crossings};
 use super::{
     BUSY, LIVE, PROCESS, Private, is_held, may_speculate, private, process_id, remember_program, repair,
     spawn, turn_off,
@@ -81,7 +81,7 @@ fn note() -> Option<Spawned> {
     }
     private.policy.on_unseen_stalls(before, now, stalls - 1, duration);
     private.policy.on_stall(now, duration, false);
-    slot.counters.crossings.store(private.policy.crossings(), Relaxed);
+    tell_crossings(slot, private);
     if LIVE.load(Relaxed) != 0 || is_held() {
         return None;
     }

@@ -15,7 +15,8 @@ mod verdict;
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{prctl, sys, ticks};
@@ -28,7 +29,7 @@ use forebay_speculation::resync::Policy;
 pub use self::fault::on_fault;
 use self::resync::{Forked, probe, spawn};
 use self::track::{Standing, Track, compare, repair};
-use self::verdict::{is_lost, judge, judge_if_due};
+use self::verdict::{is_lost, judge, judge_if_due, tell_crossings};
 use crate::attention::{self, Period};
 use crate::calls::{self, Class};
 use crate::entry::Call;
@@ -52,6 +53,8 @@ static BUSY: AtomicBool = AtomicBool::new(false);
 /// does, such as locks of open files, or huge pages of the system's pool.
 static BARRED: AtomicBool = AtomicBool::new(false);
 
+/// Part of a second that a thread waits for another one that is about to fork.
+const PATIENCE_PART: u64 = 20;
 /// Reads probed after the policy was armed before the probing stops again for want of stalls.
 const PROBES_MAX: u32 = 64;
 /// How much longer than a stall at least a call must take to count when nothing is known of its thread.
@@ -138,6 +141,10 @@ pub unsafe fn call_of_forked_child(call: &Call) -> isize {
             Class::Execute => return exec::execute(call, false),
             Class::ExecuteAt => return exec::execute(call, true),
             Class::Lock | Class::Control | Class::Confine => {
+                begin_forked_child();
+                return classified(call, class);
+            }
+            Class::Memory if asks_for_huge_pages(call) => {
                 begin_forked_child();
                 return classified(call, class);
             }
@@ -238,7 +245,7 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
                 call.execute()
             }
             Class::Lock => {
-                bar(Off::Unsafe);
+                bar_for_all(Off::Unsafe);
                 call.execute()
             }
             Class::Control => control(call),
@@ -252,11 +259,12 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
 /// # Safety
 /// The program is making `call`.
 unsafe fn memory_call(call: &Call) -> isize {
-    if call.number as u32 == n::__NR_mmap && call.arguments[3] as u32 & n::MAP_HUGETLB != 0 {
-        bar(Off::Unsafe);
-    }
     // SAFETY: the caller's.
     let result = unsafe { faults::memory_call(call) };
+    // Before any of them is touched: none can be in a copy yet.
+    if asks_for_huge_pages(call) && result > 0 {
+        bar_for_all(Off::Unsafe);
+    }
     if LIVE.load(Relaxed) != 0
         && call.number as u32 == n::__NR_mmap
         && call.arguments[3] as u32 & n::MAP_ANONYMOUS == 0
@@ -266,6 +274,10 @@ unsafe fn memory_call(call: &Call) -> isize {
         used();
     }
     result
+}
+
+fn asks_for_huge_pages(call: &Call) -> bool {
+    call.number as u32 == n::__NR_mmap && call.arguments[3] as u32 & n::MAP_HUGETLB != 0
 }
 
 fn opened(result: isize) -> isize {
@@ -280,7 +292,7 @@ fn opened(result: isize) -> isize {
 unsafe fn control(call: &Call) -> isize {
     let command = call.arguments[1] as u32;
     if matches!(command, n::F_OFD_SETLK | n::F_OFD_SETLKW | n::F_SETLEASE) {
-        bar(Off::Unsafe);
+        bar_for_all(Off::Unsafe);
     }
     if command == n::F_SETLEASE
         && let Some(header) = session::header()
@@ -314,14 +326,36 @@ pub fn is_confined(header: &Header) -> bool {
     filters.is_none_or(|count| count > header.seccomp_filters.load(Relaxed).into())
 }
 
-/// Rules speculators out for the rest of this program.
+/// Rules speculators out for the rest of this program, in the thread that has the slow path.
 fn bar(reason: Off) {
     if BARRED.swap(true, Relaxed) {
         return;
     }
+    PROBES.store(0, Relaxed);
     count_off(reason);
     faults::give_up();
     dismiss();
+}
+
+/// The same in any thread: one that is just about to fork has done so when this one ends what it forked. Where that takes too
+/// long, as in a handler that interrupted the slow path of its own thread, it is ended without.
+fn bar_for_all(reason: Off) {
+    if BARRED.load(Relaxed) {
+        return;
+    }
+    let patience =
+        session::header().map_or(0, |header| header.ticks_per_second.load(Relaxed) / PATIENCE_PART);
+    let begun = ticks();
+    let mut waits = BUSY.swap(true, Acquire);
+    while waits && ticks().wrapping_sub(begun) < patience {
+        // SAFETY: no arguments.
+        let _ = unsafe { sys!(n::__NR_sched_yield) };
+        waits = BUSY.swap(true, Acquire);
+    }
+    bar(reason);
+    if !waits {
+        BUSY.store(false, Release);
+    }
 }
 
 /// The program's image ends: by exec, or with the process. Whether it had a slot.
@@ -522,7 +556,7 @@ fn has_waited(switches: &mut [(usize, i64); 16], duration: u64) -> bool {
 #[cold]
 #[inline(never)]
 fn stalled(period: Option<Period>, standing: Standing, device: Option<u64>, late_fork: bool) {
-    if BUSY.swap(true, core::sync::atomic::Ordering::Acquire) {
+    if BUSY.swap(true, Acquire) {
         return;
     }
     let period = period.unwrap_or_else(|| {
@@ -532,7 +566,7 @@ fn stalled(period: Option<Period>, standing: Standing, device: Option<u64>, late
     note(period, standing, device);
     let spawned = (late_fork && PROBES.load(Relaxed) != 0 && LIVE.load(Relaxed) == 0).then(|| spawn(false));
     if spawned.flatten() != Some(Spawned::Speculator) {
-        BUSY.store(false, core::sync::atomic::Ordering::Release);
+        BUSY.store(false, Release);
     }
 }
 
@@ -588,7 +622,7 @@ fn note(Period { before, after }: Period, standing: Standing, device: Option<u64
         repair_or_judge(slot, private, before);
     }
     private.policy.on_stall(after, duration, false);
-    counters.crossings.store(private.policy.crossings(), Relaxed);
+    tell_crossings(slot, private);
     let may = may_speculate() && LIVE.load(Relaxed) == 0;
     if may && private.policy.armed(after) {
         PROBES.store(PROBES_MAX, Relaxed);

@@ -9,8 +9,8 @@ use forebay_speculation::copies::Faults;
 
 use super::verdict::{is_lost, memory_ends};
 use super::{
-    BUSY, LIVE, OWNER, PROBES, PROCESS, bar, count_off, page_faults, private, process_id, repair_or_judge,
-    size, turn_off,
+    BUSY, LIVE, OWNER, PROBES, PROCESS, bar, count_off, may_speculate, page_faults, private, process_id,
+    repair_or_judge, size, turn_off,
 };
 use crate::entry::Call;
 use crate::spawn::{self, Circumstances, Spawned};
@@ -62,6 +62,9 @@ pub unsafe fn probe(call: &Call, descriptor: usize) -> Option<Spawned> {
 #[inline(never)]
 pub fn spawn(in_flight: bool) -> Option<Spawned> {
     PROBES.store(0, Relaxed);
+    if !may_speculate() {
+        return None;
+    }
     let process = PROCESS.load(Relaxed);
     if process_id() != process {
         return None;

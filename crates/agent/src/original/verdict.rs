@@ -83,7 +83,8 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
     }
 }
 
-fn tell_crossings(slot: &Slot, private: &Private) {
+/// Tells how often speculation went off, and how often of these for nothing.
+pub fn tell_crossings(slot: &Slot, private: &Private) {
     slot.counters.crossings.store(private.policy.crossings(), Relaxed);
     slot.counters.crossings_futile.store(private.policy.crossings_futile(), Relaxed);
 }

@@ -160,11 +160,13 @@ pub const SA_RESTORER: u64 = 0x0400_0000;
 /// In the speculator.
 unsafe fn handle_signals() -> Result<(), Refused> {
     let stack = [STACK.0.get() as usize, 0, STACK_BYTES];
-    let flags = u64::from(n::SA_SIGINFO | n::SA_ONSTACK | n::SA_NODEFER) | SA_RESTORER;
+    let flags = u64::from(n::SA_SIGINFO | n::SA_ONSTACK) | SA_RESTORER;
     let set = |signal: u32, handler: extern "C" fn(i32, *const u8, *mut Context)| {
+        // A tick may take longer than one; the others come while calls of the program are carried out in them.
+        let nests = if signal == n::SIGPROF { 0 } else { u64::from(n::SA_NODEFER) };
         let action = Action {
             handler: handler as *const () as usize,
-            flags,
+            flags: flags | nests,
             restorer: forebay_restore as *const () as usize,
             mask: 0,
         };

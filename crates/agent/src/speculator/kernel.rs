@@ -68,6 +68,17 @@ pub fn is_always_in_memory(file: isize) -> bool {
     )
 }
 
+/// Whether the kernel tells this process which pages of the file are in memory: of others' files it says that all are.
+pub fn tells_residency(file: isize) -> bool {
+    let mut stat = MaybeUninit::<n::stat>::zeroed();
+    // SAFETY: the calls fill a local, for which all zeros is valid, or take nothing.
+    unsafe {
+        let user = sys!(n::__NR_geteuid);
+        user == 0
+            || sys!(n::__NR_fstat, file, stat.as_mut_ptr()) == 0 && stat.assume_init().st_uid as isize == user
+    }
+}
+
 /// Starts the device on a range.
 pub fn will_need(file: isize, offset: u64, length: u64) {
     // SAFETY: no memory is involved.

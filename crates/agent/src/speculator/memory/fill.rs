@@ -245,7 +245,10 @@ fn of_file(state: &mut State, region: &Region, page: usize, place: usize) -> boo
     if call::is(read, errno::EOPNOTSUPP) {
         let shadow = region.shadow_of(page);
         let [residency] = in_core::<1>(shadow, 1);
-        return residency & 1 != 0 && (map_around(state, region, page) || supply(state, page, shadow, 1));
+        let is_there = kernel::is_always_in_memory(region.file) || kernel::tells_residency(region.file);
+        return is_there
+            && residency & 1 != 0
+            && (map_around(state, region, page) || supply(state, page, shadow, 1));
     }
     if read != call::EAGAIN {
         // Where the file ends before, a touch would be the end.

@@ -244,6 +244,7 @@ fn open_all(state: &mut State) -> bool {
         let mut api = n::uffdio_api { api: n::UFFD_API.into(), features, ioctls: 0 };
         if faults < 0 || sys!(n::__NR_ioctl, faults, ioctl::UFFDIO_API, &raw mut api) < 0 {
             missing(feature::USERFAULTFD);
+            kernel::close(own);
             return false;
         }
         state.memory.faults = faults;

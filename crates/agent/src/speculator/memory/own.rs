@@ -8,13 +8,11 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_sigsafe::{general as n, sys, text, ticks};
 use forebay_speculation::channel::End;
-use forebay_speculation::credit::OWN_FREE;
+use forebay_speculation::credit::limit_where_short;
 
 use super::PAGE;
 use crate::speculator::{State, end, kernel, usage};
 
-/// Part of its memory that it may have where memory is short.
-const SHORT_PART: u64 = 4;
 /// Part of the time that counting may take.
 const SPENT_PART: u64 = 8;
 /// Room for `/proc/self/smaps_rollup`.
@@ -37,20 +35,20 @@ pub fn begin(state: &mut State) {
     state.memory.own = Own { known: 0, seen: 0, shared: 0, began: ticks(), spent: 0 };
 }
 
-/// Memory that it may have. Where that is short each page takes the place of another one, and most programs that were tried
-/// gained more from speculators that had to do with less.
+/// Memory that it may have.
 pub fn limit_bytes(state: &State) -> u64 {
-    let limit = state.header.memory_bytes_max.load(Relaxed);
-    match state.memory.used_before {
-        Some(_) => (limit / SHORT_PART).max(OWN_FREE * PAGE as u64).min(limit),
-        None => limit,
-    }
+    limit_pages(state) * PAGE as u64
+}
+
+fn limit_pages(state: &State) -> u64 {
+    let pages = state.header.memory_bytes_max.load(Relaxed) / PAGE as u64;
+    if state.memory.used_before.is_some() { limit_where_short(pages) } else { pages }
 }
 
 /// Ends this process where it has more memory of its own than it may.
 pub fn keep_in_limit(state: &mut State, usage: &n::rusage) {
-    let limit = limit_bytes(state) / PAGE as u64;
-    if bound(state, usage) > limit && count(state, usage) > limit {
+    let limit = limit_pages(state);
+    if bound(state, usage) > limit && count(state, usage).is_some_and(|own| own > limit) {
         end(End::Memory);
     }
 }
@@ -66,27 +64,28 @@ fn bound(state: &State, usage: &n::rusage) -> u64 {
     own.known.saturating_add(appeared(state, usage).saturating_sub(own.seen))
 }
 
-/// Counts those that are its own; the last known, where counting them again would take too long.
-fn count(state: &mut State, usage: &n::rusage) -> u64 {
+/// Counts those that are its own, unless that would take too long.
+fn count(state: &mut State, usage: &n::rusage) -> Option<u64> {
     let before = ticks();
     let own = &state.memory.own;
     if own.spent > before.wrapping_sub(own.began) / SPENT_PART {
-        return own.known;
+        return None;
     }
     let pages = exclusive_pages().map_or(bound(state, usage), |pages| pages + own.shared);
     let seen = appeared(state, usage);
     let own = &mut state.memory.own;
     (own.known, own.seen) = (pages, seen);
     own.spent += ticks().wrapping_sub(before);
-    pages
+    Some(pages)
 }
 
 /// A checkpoint is about to have all of it too, as if it were not this process's own.
 pub fn share(state: &mut State) {
     let usage = usage();
-    let limit = limit_bytes(state) / PAGE as u64;
+    let limit = limit_pages(state);
     let pages = bound(state, &usage);
-    let pages = if pages > limit / 2 { count(state, &usage) } else { pages };
+    let counted = if pages > limit / 2 { count(state, &usage) } else { None };
+    let pages = counted.unwrap_or(pages);
     state.memory.own = Own { known: pages, seen: appeared(state, &usage), shared: pages, ..state.memory.own };
 }
 
