@@ -86,7 +86,9 @@ impl Serving {
         let bytes_max = bytes.max(next_bytes).min(free_bytes) as usize;
         let mut buffer = Buffer::gather(program, bytes_max, part_bytes as usize, &mut self.scratch);
         self.pool.lend(&mut buffer);
-        (session.is_beginning, session.lead_ns) = (false, lead_ns);
+        // The first one is small, and many begin at the same time: who has begun asks for the second one at once.
+        session.lead_ns = if session.is_beginning { u64::MAX } else { lead_ns };
+        session.is_beginning = false;
         let (opened, result) = (session.opened.clone(), Ok(Reading::default()));
         self.fillings.push(Filling { key, buffer, opened, deadline_ns, result });
         true

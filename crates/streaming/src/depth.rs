@@ -58,6 +58,9 @@ const SHARE_MIN: f64 = 0.0001;
 const HANDOVER_S: f64 = 25e-6;
 /// Parts of a buffer where memory is short: more save little.
 pub const PARTS: u64 = 8;
+/// What the kernel reads of a file with one request to a disk, wherever in a page it begins: a request has 128 pages (the
+/// kernel's `BLK_MAX_SEGMENTS`).
+const REQUEST_BYTES: u64 = 127 << 12;
 /// Standard deviations of what streams hold together that are left free.
 const DEVIATIONS: f64 = 1.0;
 /// How much of the memory may be what streams have left when they ask for a buffer, as a part of it.
@@ -228,6 +231,7 @@ impl Budget {
             let bytes = fixed_bytes.unwrap_or(rounded(bytes));
             return Depth { bytes, part_bytes: bytes, lead_ns: u64::MAX };
         }
+        let bytes = fixed_bytes.unwrap_or(whole_requests(bytes));
         let lead_ns = (self.lead_s(device) * 1e9) as u64;
         Depth { bytes, part_bytes: (bytes / PARTS).max(BYTES_MIN), lead_ns }
     }
@@ -274,6 +278,11 @@ impl Budget {
         let affordable = self.bytes as f64 * LEAD_PART / rates.max(1.0);
         (2.0 * device.slow_s()).min(affordable.min(SECONDS_MAX)).max(SECONDS_MIN)
     }
+}
+
+/// A little more than some requests would be another one.
+fn whole_requests(bytes: u64) -> u64 {
+    if bytes < REQUEST_BYTES { bytes } else { bytes / REQUEST_BYTES * REQUEST_BYTES }
 }
 
 /// Less by a quarter at most, where that costs nothing: memory is found again where sizes are few.
