@@ -14,6 +14,8 @@ use crate::session::Key;
 /// What the first buffer after a seek lasts, in parts of a second.
 const FIRST_PARTS: u64 = 4;
 const FIRST_BYTES_MIN: u64 = 16 << 10;
+/// How much larger the next one is at most: many begin at the same time, and none is to keep the disk from the others.
+const GROWTH: u64 = 4;
 /// How long a client may wait for its first buffer.
 const FIRST_PATIENCE_NS: u64 = 100_000_000;
 
@@ -75,6 +77,8 @@ impl Serving {
             let rate = session.opened.bytes_per_second_of(&session.program_tracks);
             bytes = bytes.min((rate / FIRST_PARTS).max(FIRST_BYTES_MIN));
             part_bytes = bytes;
+        } else {
+            bytes = bytes.min(session.asked_bytes.saturating_mul(GROWTH));
         }
         // Less than is best is better than nothing, but a little of it would be gone before more is there.
         let next_bytes = room_for(next_bytes(program, self.pool.bytes_max()) as usize) as u64;
@@ -88,7 +92,7 @@ impl Serving {
         self.pool.lend(&mut buffer);
         // The first one is small, and many begin at the same time: who has begun asks for the second one at once.
         session.lead_ns = if session.is_beginning { u64::MAX } else { lead_ns };
-        session.is_beginning = false;
+        (session.is_beginning, session.asked_bytes) = (false, bytes);
         let (opened, result) = (session.opened.clone(), Ok(Reading::default()));
         self.fillings.push(Filling { key, buffer, opened, deadline_ns, result });
         true

@@ -44,6 +44,8 @@ pub(crate) struct Session {
     pub share: Option<Share>,
     /// The next buffer is the first since a seek: a small one, so that playing begins soon.
     pub is_beginning: bool,
+    /// How large the last buffer was to be.
+    pub asked_bytes: u64,
     /// How long before it is missed the next buffer is asked for.
     pub lead_ns: u64,
     /// Whether it is among those that were stopped.
@@ -86,6 +88,7 @@ impl Session {
             program_tracks: Vec::new(),
             share: None,
             is_beginning: true,
+            asked_bytes: 0,
             lead_ns: 0,
             is_stopped: false,
             cue: None,
