@@ -26,6 +26,7 @@ mod descriptors;
 mod encryption;
 mod error;
 mod journal;
+mod lending;
 mod listening;
 mod playing;
 mod privileges;

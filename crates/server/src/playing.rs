@@ -25,12 +25,6 @@ const SCALE_MAX: f64 = 64.0;
 const SPEED_MAX: f64 = 16.0;
 /// From this scale on, pictures are shown that need no others only. What has no pictures is played no faster.
 const SYNC_ONLY_SCALE: f64 = 2.0;
-/// What the first buffer after a seek lasts, in parts of a second.
-const FIRST_PARTS: u64 = 4;
-const FIRST_BYTES_MIN: u64 = 16 << 10;
-/// How long a client may wait for its first buffer.
-const FIRST_PATIENCE_NS: u64 = 100_000_000;
-
 impl Serving {
     /// Does what the machine says, and what comes of it.
     pub(crate) fn act(&mut self, actions: Vec<Action>, on: ConnectionId) {
@@ -242,6 +236,8 @@ impl Serving {
         let in_program = |ns: u64| ns.saturating_add(session.opened.origin_ns);
         let asked_ns = part.from_ns.map(in_program);
         let until_ns = part.until_ns.filter(|_| part.scale > 0.0).map(in_program);
+        let is_resumed = part.from_ns.is_none() && part.until_ns.is_none() && session.stopped_ns.is_some();
+        let until_ns = if is_resumed { session.until_ns } else { until_ns };
         let are_others = session.stream.drop_released();
         let tracks: Vec<usize> = session.stream.lanes().iter().map(|lane| lane.setup().track).collect();
         let media = &session.opened.reel.items()[0];
@@ -275,8 +271,9 @@ impl Serving {
         if let Some(earlier) = session.cue.replace(cue) {
             self.askers.remove(&earlier.question);
         }
+        self.give_back(place);
         self.charge(place);
-        self.want_buffer(place);
+        self.want_buffer(place, clock::now_ns());
         self.answer_cue(place);
     }
 
@@ -292,35 +289,13 @@ impl Serving {
         session.share = Some(self.budget.enter(device, rate as u64));
     }
 
-    /// Has a buffer filled if the session wants one.
-    pub(crate) fn want_buffer(&mut self, place: usize) {
-        let session = &mut self.sessions[place];
-        if session.program.is_none() {
-            return;
-        }
-        let Some(mut buffer) = session.stream.take_empty() else { return };
-        let Some(program) = session.program.take() else { return };
-        let best = session.share.map_or(0, |share| self.budget.buffer_bytes(share));
-        let mut bytes_max = self.settings.buffer_bytes.unwrap_or(best);
-        if std::mem::take(&mut session.is_beginning) {
-            let rate = session.opened.bytes_per_second_of(&session.program_tracks);
-            bytes_max = bytes_max.min((rate / FIRST_PARTS).max(FIRST_BYTES_MIN));
-        }
-        // Those that play come before those that begin, unless they have longer.
-        let begins_ns = clock::now_ns() + FIRST_PATIENCE_NS;
-        let deadline_ns = session.stream.runs_dry_ns().unwrap_or(begins_ns);
-        let (key, opened) = (session.key, session.opened.clone());
-        let bytes_max = buffer.fit(rounded(bytes_max) as usize);
-        let result = Ok(Reading::default());
-        self.fillings.push(Filling { key, buffer, program, opened, bytes_max, deadline_ns, result });
-    }
-
     /// A buffer has been filled, or has not.
-    pub(crate) fn filled(&mut self, filled: Filling) {
-        let Filling { key, buffer, program, result, .. } = filled;
+    pub(crate) fn filled(&mut self, mut filled: Filling) {
+        let key = filled.key;
         let Some(session) = self.sessions.get_mut(key.place).filter(|session| session.key == key) else {
-            return;
+            return self.give_back_filled(filled);
         };
+        let result = std::mem::replace(&mut filled.result, Ok(Reading::default()));
         match result {
             Ok(reading) => {
                 let device =
@@ -330,11 +305,12 @@ impl Serving {
                 {
                     device.note(reading.bytes / reading.reads, reading.elapsed_ns / reading.reads);
                 }
-                session.stream.put_filled(buffer);
-                session.program = Some(program);
+                session.stream.put_filled(filled.buffer);
             }
             Err(sentence) => {
                 let id = session.id;
+                self.give_back_filled(filled);
+                let session = &mut self.sessions[key.place];
                 if let Some(cue) = session.cue.take() {
                     self.answer(cue.question, Err(Status::InternalServerError));
                 }
@@ -343,13 +319,15 @@ impl Serving {
                 return self.act(actions, ConnectionId(0));
             }
         }
+        let session = &self.sessions[key.place];
         let is_playing = session.stream.position_ns(0).is_some();
         let is_waited_for = session.next == Next::Buffer;
-        self.want_buffer(key.place);
+        let now_ns = clock::now_ns();
+        self.want_buffer(key.place, now_ns);
         if is_playing {
             // Otherwise its timer rings when something is due.
             if is_waited_for {
-                self.prepare(key.place, clock::now_ns());
+                self.prepare(key.place, now_ns);
             }
         } else {
             self.answer_cue(key.place);
@@ -404,6 +382,7 @@ impl Serving {
         session.stopped_ns = session.stream.position_ns(now_ns).or(session.stopped_ns);
         session.stream.stop();
         (session.report_ns, session.bye_ns) = (None, None);
+        self.note_stopped(id, place);
         self.look_at(place, now_ns);
     }
 
@@ -422,6 +401,7 @@ impl Serving {
     fn end(&mut self, id: SessionId) {
         let Some(place) = self.places.remove(&id) else { return };
         self.send_goodbyes(place);
+        self.give_back_all(place);
         let session = self.sessions.remove(place);
         self.ended.add(session.stream.counts());
         // A client that went away before its PLAY was answered gets no answer.
@@ -454,12 +434,6 @@ struct Part {
     until_ns: Option<u64>,
     scale: f64,
     speed: f64,
-}
-
-/// Less by a quarter at most: memory is found again where sizes are few.
-fn rounded(bytes: u64) -> u64 {
-    let step = 1 << (u64::BITS - bytes.leading_zeros()).saturating_sub(3);
-    bytes / step * step
 }
 
 /// The first port of groups: that of RTP, as far as it has one.

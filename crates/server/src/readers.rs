@@ -3,17 +3,14 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
-use std::iter::Peekable;
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use forebay_rtsp::server::QuestionId;
-use forebay_streaming::buffer::{Buffer, Scratch};
-use forebay_streaming::program::Program;
+use forebay_streaming::buffer::Buffer;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::ReadWriteFlags;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::catalog::{Catalog, Failure, Opened};
 use crate::clock;
@@ -39,9 +36,7 @@ pub(crate) struct Opening {
 pub(crate) struct Filling {
     pub key: Key,
     pub buffer: Buffer,
-    pub program: Box<Peekable<Program>>,
     pub opened: Arc<Opened>,
-    pub bytes_max: usize,
     pub deadline_ns: u64,
     /// What it took, or why it could not be done, as a sentence.
     pub result: Result<Reading, String>,
@@ -193,7 +188,8 @@ fn open_all(shared: &Shared) {
 /// One thread that fills buffers.
 struct Reader<'a> {
     shared: &'a Shared,
-    scratch: Scratch,
+    /// Where bytes go that nobody needs.
+    gaps: Vec<u8>,
     /// What it has filled and not handed over yet, and since when.
     held: Vec<Done>,
     held_ns: u64,
@@ -201,13 +197,11 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(shared: &'a Shared) -> Reader<'a> {
-        Reader { shared, scratch: Scratch::default(), held: Vec::new(), held_ns: 0 }
+        Reader { shared, gaps: Vec::new(), held: Vec::new(), held_ns: 0 }
     }
 
     fn fill_all(&mut self) {
         while let Some(Urgent(mut filling)) = self.next() {
-            let Filling { buffer, program, bytes_max, .. } = &mut *filling;
-            buffer.gather(program.as_mut(), *bytes_max, &mut self.scratch);
             filling.result = self.fill(&mut filling.buffer, &filling.opened);
             self.held.push(Done::Filled(filling));
             let now_ns = clock::now_ns();
@@ -235,8 +229,9 @@ impl<'a> Reader<'a> {
     fn fill(&mut self, buffer: &mut Buffer, opened: &Opened) -> Result<Reading, String> {
         let mut reading = Reading::default();
         let mut checked = None;
-        for (file, offset, target) in buffer.targets() {
-            let Some(indexed) = opened.files.get(file) else { continue };
+        let mut gaps = std::mem::take(&mut self.gaps);
+        let result = buffer.read(&mut gaps, |file, offset, targets| {
+            let Some(indexed) = opened.files.get(file) else { return Ok(()) };
             let say = |why: String| format!("{}: {why}", indexed.name);
             let begun_ns = clock::now_ns();
             if checked != Some(file) {
@@ -248,36 +243,54 @@ impl<'a> Reader<'a> {
                 }
                 checked = Some(file);
             }
+            let bytes = targets.iter().map(|target| target.len() as u64).sum::<u64>();
+            let mut targets: Vec<_> = targets.into_iter().map(IoSliceMut::new).collect();
             let has_waited =
-                self.read(&indexed.file, target, offset).map_err(|error| match error.kind() {
-                    io::ErrorKind::UnexpectedEof => say(format!(
-                        "it ends before byte {}: it was cut while it was served",
-                        offset + target.len() as u64
-                    )),
+                self.read(&indexed.file, &mut targets, offset).map_err(|error| match error.kind() {
+                    io::ErrorKind::UnexpectedEof => {
+                        say(format!("it ends before byte {}: it was cut while it was served", offset + bytes))
+                    }
                     _ => say(format!("it cannot be read: {error}")),
                 })?;
             reading.reads += 1;
-            reading.bytes += target.len() as u64;
+            reading.bytes += bytes;
             if has_waited {
                 reading.elapsed_ns += clock::now_ns().saturating_sub(begun_ns);
             }
-        }
-        Ok(reading)
+            Ok(())
+        });
+        self.gaps = gaps;
+        result.map(|()| reading)
     }
 
     /// Others go on while it waits for a disk; returns whether it has.
-    fn read(&mut self, file: &File, target: &mut [u8], offset: u64) -> io::Result<bool> {
-        let slices = &mut [IoSliceMut::new(target)];
+    fn read(&mut self, file: &File, mut targets: &mut [IoSliceMut], offset: u64) -> io::Result<bool> {
         // A file system that cannot tell whether it would wait is taken to wait; so is what fails, which fails again then.
-        let there = rustix::io::preadv2(file, slices, offset, ReadWriteFlags::NOWAIT).unwrap_or(0);
-        let rest = &mut target[there..];
-        if rest.is_empty() {
+        let there = rustix::io::preadv2(file, targets, offset, ReadWriteFlags::NOWAIT).unwrap_or(0);
+        IoSliceMut::advance_slices(&mut targets, there);
+        if targets.is_empty() {
             return Ok(false);
         }
         self.hand_over();
-        self.shared.fillings.away(|| file.read_exact_at(rest, offset + there as u64))?;
+        self.shared.fillings.away(|| read_all(file, targets, offset + there as u64))?;
         Ok(true)
     }
+}
+
+/// Reads until all is there.
+fn read_all(file: &File, mut targets: &mut [IoSliceMut], mut offset: u64) -> io::Result<()> {
+    while !targets.is_empty() {
+        match rustix::io::preadv(file, targets, offset) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(bytes) => {
+                offset += bytes as u64;
+                IoSliceMut::advance_slices(&mut targets, bytes);
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 impl PartialEq for Urgent {

@@ -54,6 +54,7 @@ impl Serving {
         self.identity = tls.as_ref().map(encryption::identity).transpose()?;
         self.server.configure(config(&new, &self.secret), guard(&new, &self.secret));
         self.budget.set_bytes(new.memory_bytes);
+        self.pool.set_bytes(new.memory_bytes);
         // What is bound and open stays so.
         self.settings = Settings {
             folder: old.folder.clone(),

@@ -135,13 +135,14 @@ impl Serving {
     fn go_on(&mut self, place: usize, now_ns: u64) {
         let session = &mut self.sessions[place];
         session.stream.has_sent(now_ns, &mut self.lateness);
+        session.stream.take_over().for_each(|part| self.pool.give_back(part));
         if session.next == Next::End && session.bye_ns.is_none() && session.report_ns.is_some() {
             session.bye_ns = Some(now_ns + LAST_WAY_NS);
         }
         if session.report_ns.is_some_and(|report_ns| report_ns <= now_ns) {
             self.send_reports(place, now_ns);
         }
-        self.want_buffer(place);
+        self.want_buffer(place, now_ns);
         let session = &mut self.sessions[place];
         let due_ns = session.due_ns();
         if let Some(due_ns) = due_ns.filter(|due_ns| session.timer_ns != Some(*due_ns)) {

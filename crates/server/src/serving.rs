@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use forebay_rtsp::key::Key as Secret;
 use forebay_rtsp::server::{ConnectionId, QuestionId, Server, SessionId};
+use forebay_streaming::buffer::Scratch;
 use forebay_streaming::depth::Budget;
 use forebay_streaming::lateness::Lateness;
+use forebay_streaming::pool::Pool;
 use forebay_streaming::stream::Counts;
 use forebay_streaming::wheel::Wheel;
 use nix::sys::signal::{SigSet, Signal};
@@ -29,6 +31,7 @@ use crate::datagrams::Datagrams;
 use crate::encryption::Identity;
 use crate::error::{Result, to};
 use crate::journal::Journal;
+use crate::lending::Want;
 use crate::listening;
 use crate::readers::{Done, Filling, Readers};
 use crate::reloading::{config, guard};
@@ -62,6 +65,8 @@ pub struct Serving {
     pub(crate) reporters: HashMap<SocketAddr, SessionId>,
     pub(crate) devices: HashMap<u64, usize>,
     pub(crate) budget: Budget,
+    pub(crate) pool: Pool,
+    pub(crate) scratch: Scratch,
     pub(crate) datagrams: Datagrams,
     pub(crate) wheel: Wheel<Key>,
     pub(crate) readers: Readers,
@@ -76,6 +81,10 @@ pub struct Serving {
     pub(crate) actions: VecDeque<(forebay_rtsp::server::Action, ConnectionId)>,
     pub(crate) due: Vec<(u64, Key)>,
     pub(crate) sending: Vec<usize>,
+    /// Who wants a buffer.
+    pub(crate) wanting: Vec<Want>,
+    /// Who was stopped, the first ones first; some go on again.
+    pub(crate) stopped: VecDeque<SessionId>,
     /// Buffers that are to be filled, for the readers at the end of this turn.
     pub(crate) fillings: Vec<Filling>,
     /// Spreads reports; nobody need be kept from guessing it.
@@ -143,6 +152,8 @@ impl Serving {
             reporters: HashMap::new(),
             devices: HashMap::new(),
             budget: Budget::new(settings.memory_bytes, settings.buffers),
+            pool: Pool::new(settings.memory_bytes),
+            scratch: Scratch::default(),
             datagrams: Datagrams::new(settings.udp_ports.clone()),
             wheel: Wheel::default(),
             readers: Readers::start(catalog, settings.readers)?,
@@ -156,6 +167,8 @@ impl Serving {
             actions: VecDeque::new(),
             due: Vec::new(),
             sending: Vec::new(),
+            wanting: Vec::new(),
+            stopped: VecDeque::new(),
             fillings: Vec::new(),
             chance: fastrand::Rng::new(),
             sent_ns: 0,
@@ -263,7 +276,7 @@ impl Serving {
             self.act(actions, ConnectionId(0));
         }
         self.send_due(now_ns);
-        self.readers.fill(&mut self.fillings);
+        self.lend();
         if now_ns - self.swept_ns > SWEEP_NS {
             self.sweep(now_ns);
         }
@@ -273,7 +286,8 @@ impl Serving {
     /// The timer is set when that is to change only: most turns are made because it rang.
     fn set_timer(&mut self) -> Result<()> {
         let due_ns = self.wheel.next_due_ns().map(|due_ns| due_ns.max(self.sent_ns + GATHER_NS));
-        let next = [due_ns, self.server.next_deadline_ns(), Some(self.swept_ns + SWEEP_NS + 1)];
+        let swept_ns = self.swept_ns + SWEEP_NS + 1;
+        let next = [due_ns, self.server.next_deadline_ns(), self.urgent_ns(), Some(swept_ns)];
         // What is past is due at once; 0 would be never.
         let next_ns = next.into_iter().flatten().min().unwrap_or(u64::MAX).max(1);
         if next_ns != self.timer_ns {
@@ -326,6 +340,7 @@ impl Serving {
     fn sweep(&mut self, now_ns: u64) {
         self.swept_ns = now_ns;
         self.admission.sweep(now_ns);
+        self.sweep_stopped();
         let is_slow = |visitor: &Visitor| now_ns.saturating_sub(visitor.came_ns) > SWEEP_NS;
         let slow: Vec<_> = self.visitors.iter().filter(|(_, one)| is_slow(one)).map(|(id, _)| *id).collect();
         for id in slow {

@@ -37,13 +37,19 @@ pub(crate) struct Session {
     pub stream: Stream,
     /// By the numbers of tracks.
     pub wires: Vec<(usize, Wire)>,
-    /// What comes after the last buffer; away while one is filled.
+    /// What comes after the last buffer.
     pub program: Option<Box<Peekable<Program>>>,
     /// The tracks that it is of.
     pub program_tracks: Vec<usize>,
     pub share: Option<Share>,
     /// The next buffer is the first since a seek: a small one, so that playing begins soon.
     pub is_beginning: bool,
+    /// How large the last buffer was to be.
+    pub asked_bytes: u64,
+    /// How long before it is missed the next buffer is asked for.
+    pub lead_ns: u64,
+    /// Whether it is among those that were stopped.
+    pub is_stopped: bool,
     /// The question of a PLAY that waits for its first buffer.
     pub cue: Option<Cue>,
     /// Where it was stopped.
@@ -82,6 +88,9 @@ impl Session {
             program_tracks: Vec::new(),
             share: None,
             is_beginning: true,
+            asked_bytes: 0,
+            lead_ns: 0,
+            is_stopped: false,
             cue: None,
             stopped_ns: None,
             until_ns: None,
@@ -100,12 +109,26 @@ impl Session {
         self.wires.iter().find(|(number, _)| *number == track).map(|(_, wire)| wire)
     }
 
+    /// Has the next PLAY seek, even if it is to go on.
+    pub fn forget_program(&mut self) {
+        self.program = None;
+        self.program_tracks.clear();
+    }
+
+    /// When to have a buffer filled; `None` unless one is wanted.
+    pub fn wish_ns(&self) -> Option<u64> {
+        self.program.as_ref().and_then(|_| self.stream.wish_ns(self.lead_ns))
+    }
+
     /// When it is to be looked at again, as things stand.
     pub fn due_ns(&self) -> Option<u64> {
         let next_ns = match self.next {
             Next::At(ns) => Some(ns),
             Next::Buffer | Next::End => None,
         };
-        [next_ns, self.report_ns, self.bye_ns].into_iter().flatten().min()
+        // What is due a little later will do: thousands of buffers are not worth waking up for.
+        let is_soon = |wish_ns: u64| next_ns.is_some_and(|ns| ns <= wish_ns.saturating_add(self.lead_ns / 4));
+        let wish_ns = self.wish_ns().filter(|wish_ns| !is_soon(*wish_ns));
+        [next_ns, wish_ns, self.report_ns, self.bye_ns].into_iter().flatten().min()
     }
 }

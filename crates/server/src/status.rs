@@ -47,7 +47,7 @@ pub(crate) fn respond(request: &[u8], serving: &Serving) -> Option<Vec<u8>> {
 struct Sums {
     sessions: usize,
     playing: usize,
-    buffered_bytes: usize,
+    buffered_bytes: u64,
     counts: Counts,
     connections: usize,
 }
@@ -57,13 +57,12 @@ impl Sums {
         let mut sums = Sums {
             sessions: serving.sessions.len(),
             playing: 0,
-            buffered_bytes: 0,
+            buffered_bytes: serving.pool.lent_bytes(),
             counts: serving.ended,
             connections: serving.connections.len(),
         };
         for (_, session) in &serving.sessions {
             sums.playing += usize::from(is_playing(session));
-            sums.buffered_bytes += session.stream.memory_bytes();
             sums.counts.add(session.stream.counts());
         }
         sums
@@ -82,7 +81,12 @@ fn metrics(serving: &Serving) -> String {
         ("connections", "gauge", "Connections of clients.", connections as f64),
         ("sessions", "gauge", "Sessions that are set up.", sessions as f64),
         ("sessions_playing", "gauge", "Sessions that are being sent.", playing as f64),
-        ("buffer_bytes", "gauge", "Memory of filled and empty buffers.", buffered_bytes as f64),
+        (
+            "buffer_bytes",
+            "gauge",
+            "Memory of buffers that sessions have or are getting.",
+            buffered_bytes as f64,
+        ),
         ("packets_total", "counter", "RTP packets sent.", counts.packets as f64),
         ("bytes_total", "counter", "Bytes of RTP packets sent.", counts.bytes as f64),
         ("samples_dropped_total", "counter", "Samples left out for slow clients.", counts.dropped as f64),

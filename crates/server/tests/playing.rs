@@ -117,6 +117,32 @@ fn a_pause_loses_nothing() {
 }
 
 #[test]
+fn who_plays_gets_the_memory_of_who_was_stopped() {
+    let Some(folder) = Folder::new("who_plays_gets_the_memory_of_who_was_stopped") else { return };
+    let film = folder.encode(4, H264, "a.mp4");
+    let memory_bytes = std::fs::metadata(film).expect("a film").len() / 2;
+    let settings = Settings {
+        memory_bytes,
+        buffer_bytes: Some(memory_bytes),
+        ..Settings::new(folder.root().to_owned())
+    };
+    let server = Server::with(settings);
+    let [mut stopped, mut playing] = [server.connect(), server.connect()];
+    let pictures = |packets: &[Vec<u8>]| packets.iter().filter(|packet| packet[1] & 0x80 != 0).count();
+    let session = format!("Session: {}\r\n", stopped.set_up("a.mp4", 0, ""));
+    stopped.send("PLAY", "a.mp4", &session);
+    let mut packets = stopped.packets(50);
+    stopped.send("PAUSE", "a.mp4", &session);
+    let other = format!("Session: {}\r\n", playing.set_up("a.mp4", 0, ""));
+    playing.send("PLAY", "a.mp4", &other);
+    assert_eq!(pictures(&playing.packets_to_the_end()), 100);
+    // It goes on at a picture that needs no others, which it may have had already.
+    stopped.send("PLAY", "a.mp4", &session);
+    packets.extend(stopped.packets_to_the_end());
+    assert!(pictures(&packets) >= 100, "{}", pictures(&packets));
+}
+
+#[test]
 fn nothing_outside_of_the_folder_is_served() {
     let folder = Folder::empty();
     let outside = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,7 @@
 //! What is read at once: samples that are due one after the other, wherever in the file they lie.
+//!
+//! A buffer comes in parts. It is read as one, with one call for what lies together in a file, and each part is given back
+//! when its own samples have been sent: what one stream has sent already has room for what another one reads.
 
 use std::iter::Peekable;
 use std::ops::Range;
@@ -7,24 +10,35 @@ use crate::program::Planned;
 
 /// Bytes between two samples that are rather read along than left out with another read.
 const GAP_BYTES_MAX: u64 = 4 << 10;
-/// What a buffer may have more than it is to have, and less, as parts of that.
-const SPARE_PART: usize = 8;
-const SHORT_PART: usize = 4;
+/// Bytes of all such gaps in one read.
+const GAPS_BYTES_MAX: usize = 64 << 10;
+/// Places that one read goes to; readv(2) takes no more than 1024.
+const SLICES_MAX: usize = 1000;
 /// The longest sample that is sent; nothing that anybody encodes is as long.
 pub const SAMPLE_BYTES_MAX: u64 = 16 << 20;
-/// The most samples of a buffer, so that many empty ones are no way to fill memory.
+/// The most samples of a part, and the most parts, so that many empty ones are no way to fill memory.
 const SAMPLES_MAX: usize = 4096;
+const PARTS_MAX: usize = 32;
 
-/// Samples and the bytes that they lie in.
+/// What is filled at once.
 #[derive(Debug, Default)]
 pub struct Buffer {
-    bytes: Vec<u8>,
-    samples: Vec<Held>,
+    parts: Vec<Part>,
     reads: Vec<Read>,
+    slices: Vec<Slice>,
     is_last: bool,
 }
 
-/// A sample in a buffer.
+/// Samples and the bytes that they lie in, once there is memory for those.
+#[derive(Debug, Default)]
+pub struct Part {
+    bytes: Vec<u8>,
+    samples: Vec<Held>,
+    room: usize,
+    ends_buffer: bool,
+}
+
+/// A sample in a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// When it is to be sent, in nanoseconds of the program.
@@ -42,12 +56,22 @@ pub struct Held {
 /// What gathering needs of memory, so that it need not be asked for each time.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    taken: Vec<(usize, Range<u64>)>,
-    order: Vec<usize>,
+    taken: Vec<Taken>,
+    ends: Vec<u32>,
+}
+
+/// A sample that has been taken from the program.
+#[derive(Debug)]
+struct Taken {
+    file: usize,
+    at: Range<u64>,
+    part: usize,
+    /// Its number in the part.
+    sample: usize,
 }
 
 impl Held {
-    /// Where it lies in the buffer.
+    /// Where it lies in the part.
     pub fn at(&self) -> Range<usize> {
         self.at as usize..self.at as usize + self.bytes as usize
     }
@@ -55,116 +79,50 @@ impl Held {
 
 /// One read from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Read {
-    /// Which file of the program.
-    pub file: usize,
-    /// Where it begins there.
-    pub offset: u64,
-    /// Where it goes in the buffer.
-    pub to: Range<usize>,
+struct Read {
+    file: usize,
+    offset: u64,
+    bytes: u64,
+    slices: Range<usize>,
+    gaps_bytes: usize,
 }
 
-impl Buffer {
-    /// Makes room for so many bytes, and gives back what it has more: memory that was for fewer streams once, or for a large
-    /// picture. Returns how much room there is, which is about as much: thousands of buffers that change by a little each time
-    /// leave memory in pieces. Whoever does so before buffers go to other threads has all of them in memory of its own, which
-    /// is in fewer pieces, too.
-    pub fn fit(&mut self, bytes: usize) -> usize {
-        let close = bytes - bytes / SHORT_PART..=bytes + bytes / SPARE_PART;
-        if self.bytes.len() > *close.end() {
-            self.bytes.truncate(bytes);
-            self.bytes.shrink_to_fit();
-        }
-        if !close.contains(&self.bytes.len()) {
-            self.make_room(bytes);
-        }
-        self.bytes.len()
+/// Where the next bytes of a read go: to a part, or to where nobody needs them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slice {
+    part: Option<usize>,
+    bytes: usize,
+}
+
+/// The room of a part for so many bytes: a sixteenth more at most, so that there are few sizes, and what one part leaves does
+/// for another.
+pub fn room_for(bytes: usize) -> usize {
+    let step = 1 << (usize::BITS - bytes.leading_zeros()).saturating_sub(5);
+    bytes.next_multiple_of(step)
+}
+
+/// How many bytes the next sample has, 0 at the end. Those that have more than `bytes_max` are left out.
+pub fn next_bytes(program: &mut Peekable<impl Iterator<Item = Planned>>, bytes_max: u64) -> u64 {
+    let bytes = |planned: &Planned| planned.at.end - planned.at.start;
+    let bytes_max = bytes_max.min(SAMPLE_BYTES_MAX);
+    while program.next_if(|planned| bytes(planned) > bytes_max).is_some() {}
+    program.peek().map_or(0, bytes)
+}
+
+impl Part {
+    /// How many bytes of memory it has, or is to have.
+    pub fn room(&self) -> usize {
+        self.room
     }
 
-    fn make_room(&mut self, bytes: usize) {
-        if self.bytes.len() < bytes {
-            self.bytes.reserve_exact(bytes - self.bytes.len());
-            self.bytes.resize(bytes, 0);
-        }
+    /// Gives it memory.
+    pub(crate) fn furnish(&mut self, bytes: Vec<u8>) {
+        self.bytes = bytes;
     }
 
-    /// Takes the next samples, as many as come to `bytes_max` but at least one, and makes room for them. What lies in the
-    /// buffer is of no more use; what is to be read now is [`Buffer::reads`].
-    pub fn gather(
-        &mut self,
-        program: &mut Peekable<impl Iterator<Item = Planned>>,
-        bytes_max: usize,
-        scratch: &mut Scratch,
-    ) {
-        self.samples.clear();
-        self.reads.clear();
-        let Scratch { taken, order } = scratch;
-        taken.clear();
-        let mut left = bytes_max as u64;
-        while let Some(planned) = program.peek() {
-            let bytes = planned.at.end - planned.at.start;
-            if bytes > SAMPLE_BYTES_MAX {
-                program.next();
-                continue;
-            }
-            if !taken.is_empty() && (bytes > left || taken.len() == SAMPLES_MAX) {
-                break;
-            }
-            left = left.saturating_sub(bytes);
-            taken.push((planned.file, planned.at.clone()));
-            self.samples.push(Held {
-                decode_ns: planned.decode_ns,
-                at: 0,
-                bytes: bytes as u32,
-                ticks: planned.ticks,
-                lane: planned.lane,
-                is_sync: planned.is_sync,
-            });
-            program.next();
-        }
-        self.is_last = program.peek().is_none();
-        order.clear();
-        order.extend(0..taken.len());
-        order.sort_unstable_by_key(|&number| (taken[number].0, taken[number].1.start, number));
-        self.lay_out(taken, order);
-    }
-
-    /// Decides where in the buffer each sample comes to lie: as in the file, without what lies far between.
-    fn lay_out(&mut self, taken: &[(usize, Range<u64>)], order: &[usize]) {
-        let mut end = 0;
-        for &number in order {
-            let (file, at) = &taken[number];
-            let extends = self.reads.last().is_some_and(|read| {
-                let read_end = read.offset + (read.to.end - read.to.start) as u64;
-                read.file == *file && at.start <= read_end + GAP_BYTES_MAX
-            });
-            if !extends {
-                self.reads.push(Read { file: *file, offset: at.start, to: end..end });
-            }
-            let Some(read) = self.reads.last_mut() else { continue };
-            let start = read.to.start + (at.start - read.offset) as usize;
-            read.to.end = read.to.end.max(start + (at.end - at.start) as usize);
-            end = read.to.end;
-            self.samples[number].at = start as u32;
-        }
-        self.make_room(end);
-    }
-
-    /// What has to be read.
-    pub fn reads(&self) -> &[Read] {
-        &self.reads
-    }
-
-    /// Each read, with where it goes.
-    pub fn targets(&mut self) -> impl Iterator<Item = (usize, u64, &mut [u8])> {
-        let mut rest = self.bytes.as_mut_slice();
-        let mut at = 0;
-        self.reads.iter().map(move |read| {
-            let (_, after) = std::mem::take(&mut rest).split_at_mut(read.to.start - at);
-            let (target, after) = after.split_at_mut(read.to.end - read.to.start);
-            (rest, at) = (after, read.to.end);
-            (read.file, read.offset, target)
-        })
+    /// Its memory, which it has no more then.
+    pub(crate) fn into_memory(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// All of it.
@@ -177,16 +135,148 @@ impl Buffer {
         &self.samples
     }
 
+    /// Whether it is the last of its buffer.
+    pub fn ends_buffer(&self) -> bool {
+        self.ends_buffer
+    }
+}
+
+impl Buffer {
+    /// Takes the next samples, as many as there is room for in `bytes_max`, in parts of `part_bytes` or of one sample. It has
+    /// no memory yet. Then what it takes to read them is done by [`Buffer::read`].
+    pub fn gather(
+        program: &mut Peekable<impl Iterator<Item = Planned>>,
+        bytes_max: usize,
+        part_bytes: usize,
+        scratch: &mut Scratch,
+    ) -> Buffer {
+        let mut buffer = Buffer::default();
+        scratch.taken.clear();
+        // Of the parts before the last one, and in that one.
+        let (mut room, mut used) = (0, 0);
+        while let Some(planned) = program.peek() {
+            let bytes = planned.at.end - planned.at.start;
+            let Some(bytes) = usize::try_from(bytes).ok().filter(|bytes| *bytes <= bytes_max) else { break };
+            let is_full = |part: &Part| used + bytes > part_bytes || part.samples.len() == SAMPLES_MAX;
+            let begins = buffer.parts.last().is_none_or(is_full);
+            let before = if begins { room + room_for(used) } else { room };
+            let after = if begins { bytes } else { used + bytes };
+            if before + room_for(after) > bytes_max || (begins && buffer.parts.len() == PARTS_MAX) {
+                break;
+            }
+            (room, used) = (before, after);
+            if begins {
+                buffer.parts.push(Part::default());
+            }
+            let number = buffer.parts.len() - 1;
+            let part = &mut buffer.parts[number];
+            let (file, at, sample) = (planned.file, planned.at.clone(), part.samples.len());
+            scratch.taken.push(Taken { file, at, part: number, sample });
+            part.room = room_for(used);
+            part.samples.push(Held {
+                decode_ns: planned.decode_ns,
+                at: 0,
+                bytes: bytes as u32,
+                ticks: planned.ticks,
+                lane: planned.lane,
+                is_sync: planned.is_sync,
+            });
+            program.next();
+        }
+        buffer.is_last = program.peek().is_none();
+        if let Some(part) = buffer.parts.last_mut() {
+            part.ends_buffer = true;
+        }
+        buffer.lay_out(scratch);
+        buffer
+    }
+
+    /// Decides where in its part each sample comes to lie, in the order of the file, and what is one read.
+    fn lay_out(&mut self, scratch: &mut Scratch) {
+        self.reads.clear();
+        self.slices.clear();
+        let Scratch { taken, ends, .. } = scratch;
+        ends.clear();
+        ends.resize(self.parts.len(), 0);
+        taken.sort_unstable_by_key(|one| (one.file, one.at.start, one.part, one.sample));
+        for Taken { file, at, part, sample } in taken {
+            let bytes = at.end - at.start;
+            self.parts[*part].samples[*sample].at = ends[*part];
+            ends[*part] += bytes as u32;
+            if bytes > 0 {
+                self.add_read(*file, at.start, bytes, *part);
+            }
+        }
+    }
+
+    fn add_read(&mut self, file: usize, offset: u64, bytes: u64, part: usize) {
+        let gap = self.reads.last().filter(|read| read.file == file).and_then(|read| {
+            let gap_bytes =
+                offset.checked_sub(read.offset + read.bytes).filter(|gap| *gap <= GAP_BYTES_MAX)?;
+            let gaps_bytes = read.gaps_bytes + gap_bytes as usize;
+            let has_room = gaps_bytes <= GAPS_BYTES_MAX && read.slices.len() + 2 <= SLICES_MAX;
+            has_room.then_some(gap_bytes as usize)
+        });
+        if gap.is_none() {
+            let slices = self.slices.len()..self.slices.len();
+            self.reads.push(Read { file, offset, bytes: 0, slices, gaps_bytes: 0 });
+        }
+        let gap_bytes = gap.unwrap_or(0);
+        let Some(read) = self.reads.last_mut() else { return };
+        if gap_bytes > 0 {
+            self.slices.push(Slice { part: None, bytes: gap_bytes });
+        }
+        match self.slices[read.slices.start..].last_mut() {
+            Some(slice) if slice.part == Some(part) => slice.bytes += bytes as usize,
+            _ => self.slices.push(Slice { part: Some(part), bytes: bytes as usize }),
+        }
+        read.slices.end = self.slices.len();
+        read.gaps_bytes += gap_bytes;
+        read.bytes += gap_bytes as u64 + bytes;
+    }
+
+    /// Has all reads done that it takes: which file of the program, from where on, and where to. What lies in gaps goes to `gaps`.
+    pub fn read<E>(
+        &mut self,
+        gaps: &mut Vec<u8>,
+        mut read: impl FnMut(usize, u64, Vec<&mut [u8]>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut rests: Vec<&mut [u8]> = self.parts.iter_mut().map(|part| part.bytes.as_mut_slice()).collect();
+        for one in &self.reads {
+            if gaps.len() < one.gaps_bytes {
+                gaps.resize(GAPS_BYTES_MAX, 0);
+            }
+            let mut gaps = gaps.as_mut_slice();
+            let mut targets = Vec::with_capacity(one.slices.len());
+            for slice in &self.slices[one.slices.clone()] {
+                let target = match slice.part {
+                    Some(part) => rests[part].split_off_mut(..slice.bytes),
+                    None => gaps.split_off_mut(..slice.bytes),
+                };
+                targets.extend(target);
+            }
+            read(one.file, one.offset, targets)?;
+        }
+        Ok(())
+    }
+
+    /// How many bytes of memory it has, or is to have.
+    pub fn room(&self) -> usize {
+        self.parts.iter().map(Part::room).sum()
+    }
+
+    pub(crate) fn parts_mut(&mut self) -> &mut [Part] {
+        &mut self.parts
+    }
+
+    /// Its parts.
+    pub fn into_parts(self) -> Vec<Part> {
+        self.parts
+    }
+
     /// Whether nothing comes after it.
     pub fn is_last(&self) -> bool {
         self.is_last
-    }
-
-    /// What it takes of memory.
-    pub fn memory_bytes(&self) -> usize {
-        self.bytes.capacity()
-            + self.samples.capacity() * size_of::<Held>()
-            + self.reads.capacity() * size_of::<Read>()
     }
 }
 
@@ -204,75 +294,96 @@ mod tests {
         (at.wrapping_mul(31) ^ (at >> 8) ^ file as u64) as u8
     }
 
-    fn fill(buffer: &mut Buffer) -> usize {
-        let mut bytes = 0;
-        for (file, offset, target) in buffer.targets() {
-            bytes += target.len();
-            (offset..).zip(target).for_each(|(at, byte)| *byte = content(file, at));
-        }
-        bytes
+    /// With memory.
+    fn gathered(
+        program: &mut Peekable<impl Iterator<Item = Planned>>,
+        bytes_max: usize,
+        part_bytes: usize,
+    ) -> Buffer {
+        let mut buffer = Buffer::gather(program, bytes_max, part_bytes, &mut Scratch::default());
+        buffer.parts_mut().iter_mut().for_each(|part| part.furnish(vec![0; part.room()]));
+        buffer
+    }
+
+    /// Reads, and tells what was read: file, place and length.
+    fn fill(buffer: &mut Buffer) -> Vec<(usize, u64, usize)> {
+        let mut reads = Vec::new();
+        let read = |file, offset: u64, targets: Vec<&mut [u8]>| {
+            let bytes = targets.into_iter().flatten();
+            let count = (offset..).zip(bytes).map(|(at, byte)| *byte = content(file, at)).count();
+            reads.push((file, offset, count));
+            Ok::<(), ()>(())
+        };
+        buffer.read(&mut Vec::new(), read).expect("it is read");
+        reads
     }
 
     proptest! {
         #[test]
         fn every_sample_has_the_bytes_that_it_has_in_its_file(
             samples in prop::collection::vec((0..3_usize, 0..60_000_u64, 0..3_000_u64), 1..60),
-            bytes_max in 0..40_000_usize,
+            bytes_max in 3_072..40_000_usize,
+            part_bytes in 0..10_000_usize,
         ) {
             let mut program = samples.iter().map(|(file, at, bytes)| planned(*file, *at, *bytes)).peekable();
-            let mut buffer = Buffer::default();
             let mut seen = 0;
             while seen < samples.len() {
-                buffer.gather(&mut program, bytes_max, &mut Scratch::default());
+                let mut buffer = gathered(&mut program, bytes_max, part_bytes);
+                prop_assert!(buffer.room() <= bytes_max);
                 fill(&mut buffer);
-                prop_assert!(!buffer.samples().is_empty());
-                for held in buffer.samples() {
+                prop_assert_eq!(buffer.is_last(), program.peek().is_none());
+                let parts = buffer.into_parts();
+                prop_assert!(parts.iter().all(|part| !part.samples().is_empty()));
+                prop_assert!(parts.iter().all(|part| part.samples().len() == 1 || part.room() <= room_for(part_bytes)));
+                let ends: Vec<_> = parts.iter().map(Part::ends_buffer).collect();
+                prop_assert_eq!(ends.iter().position(|ends| *ends), Some(parts.len() - 1));
+                for (part, held) in parts.iter().flat_map(|part| part.samples().iter().map(move |held| (part, held))) {
                     let (file, at, bytes) = samples[seen];
                     let expected: Vec<u8> = (at..at + bytes).map(|at| content(file, at)).collect();
-                    prop_assert_eq!(&buffer.bytes()[held.at()], expected);
+                    prop_assert_eq!(&part.bytes()[held.at()], expected);
                     seen += 1;
                 }
-                prop_assert_eq!(buffer.is_last(), seen == samples.len());
             }
+        }
+
+        #[test]
+        fn room_is_enough_and_hardly_more(bytes in 0..SAMPLE_BYTES_MAX as usize) {
+            prop_assert!((bytes..=bytes + bytes / 16).contains(&room_for(bytes)));
+            prop_assert_eq!(room_for(room_for(bytes)), room_for(bytes));
         }
     }
 
     #[test]
-    fn samples_that_lie_together_are_one_read() {
+    fn samples_that_lie_together_are_one_read_whatever_parts_they_go_to() {
         // Two tracks in turns, as in most files, and one sample elsewhere.
         let samples =
             [planned(0, 5_000, 100), planned(0, 9_000, 50), planned(0, 5_100, 900), planned(0, 90_000, 1)];
-        let mut buffer = Buffer::default();
-        buffer.gather(&mut samples.into_iter().peekable(), 1 << 20, &mut Scratch::default());
-        let reads: Vec<_> = buffer.reads().iter().map(|read| (read.offset, read.to.len())).collect();
-        assert_eq!(reads, [(5_000, 4_050), (90_000, 1)]);
-    }
-
-    #[test]
-    fn a_buffer_gives_memory_back_after_a_large_sample() {
-        let mut buffer = Buffer::default();
-        buffer.gather(&mut [planned(0, 0, 1 << 20)].into_iter().peekable(), 1_000, &mut Scratch::default());
-        assert!(buffer.memory_bytes() >= 1 << 20);
-        buffer.fit(1_000);
-        buffer.gather(&mut [planned(0, 0, 1_000)].into_iter().peekable(), 1_000, &mut Scratch::default());
-        assert!(buffer.memory_bytes() < 2 << 10, "{}", buffer.memory_bytes());
-    }
-
-    #[test]
-    fn room_that_is_about_right_stays_as_it_is() {
-        let mut buffer = Buffer::default();
-        for (wanted, room) in
-            [(8_000, 8_000), (7_500, 8_000), (10_000, 8_000), (11_000, 11_000), (8_000, 8_000)]
-        {
-            assert_eq!(buffer.fit(wanted), room, "{wanted}");
+        for part_bytes in [1 << 20, 1_000, 1] {
+            let mut buffer = gathered(&mut samples.clone().into_iter().peekable(), 1 << 20, part_bytes);
+            assert_eq!(fill(&mut buffer), [(0, 5_000, 4_050), (0, 90_000, 1)], "{part_bytes}");
         }
     }
 
     #[test]
-    fn what_no_encoder_makes_is_left_out() {
-        let samples = [planned(0, 0, SAMPLE_BYTES_MAX + 1), planned(0, 0, 5)];
-        let mut buffer = Buffer::default();
-        buffer.gather(&mut samples.into_iter().peekable(), 1_000, &mut Scratch::default());
-        assert_eq!(buffer.samples().len(), 1);
+    fn reads_stay_within_what_the_kernel_takes_at_once() {
+        // Every second sample of a file.
+        let apart = |number: u64| planned(0, number * 1_000, 500);
+        let buffer = gathered(&mut (0..2_000).map(apart).peekable(), 2 << 20, 2 << 20);
+        assert!(buffer.reads.iter().all(|read| read.gaps_bytes <= GAPS_BYTES_MAX), "{:?}", buffer.reads);
+        assert_eq!(buffer.reads.len(), 2_000_usize.div_ceil(GAPS_BYTES_MAX / 500 + 1));
+        let close = |number: u64| planned(0, number * 3, 2);
+        let buffer = gathered(&mut (0..2_000).map(close).peekable(), 2 << 20, 2 << 20);
+        assert!(buffer.reads.iter().all(|read| read.slices.len() <= SLICES_MAX), "{:?}", buffer.reads);
+    }
+
+    #[test]
+    fn what_no_encoder_makes_or_memory_does_not_hold_is_left_out() {
+        let samples = [planned(0, 0, SAMPLE_BYTES_MAX + 1), planned(0, 0, 1_001), planned(0, 0, 5)];
+        let mut program = samples.into_iter().peekable();
+        assert_eq!(next_bytes(&mut program, u64::MAX), 1_001);
+        assert_eq!(next_bytes(&mut program, 1_000), 5);
+        let buffer = gathered(&mut program, 1_000, 1_000);
+        assert!(buffer.parts[0].samples.len() == 1 && buffer.is_last());
+        assert_eq!(next_bytes(&mut program, 1_000), 0);
     }
 }

@@ -10,11 +10,12 @@
 //!   u = r (L / B + 1 / R)
 //! ```
 //!
-//! One byte more in its buffers saves `r L / B^2` of that. For a sum of memory `M = n (B1 + B2 + ...)` with `n` buffers for
-//! each stream, the sum of all `u` is least where that saving is the same everywhere, or any byte would be better elsewhere:
+//! One byte more in its buffers saves `r L / B^2` of that. For a sum of memory `M = h (B1 + B2 + ...)`, where each stream holds
+//! the bytes of `h` buffers, the sum of all `u` is least where that saving is the same everywhere, or any byte would be better
+//! elsewhere:
 //!
 //! ```text
-//!   B = M / n * sqrt(r L) / (sqrt(r1 L1) + sqrt(r2 L2) + ...)
+//!   B = M / h * sqrt(r L) / (sqrt(r1 L1) + sqrt(r2 L2) + ...)
 //! ```
 //!
 //! So a stream of four times the rate has buffers twice as large, and files in the page cache, where `L` is small, leave the
@@ -23,6 +24,22 @@
 //! - No less than the stream takes while a slow read lasts, or its other buffers would be drained before: `r` times the time
 //!   that one read in a hundred exceeds, times two for the queue before it.
 //! - No more than is of use: where a stream takes a ten-thousandth of the disk's time only, a stall can hardly be saved.
+//!
+//! # How many buffers a stream holds
+//!
+//! With one, `h = 1`: it is a stream's own, from when it is read until all of it has been sent. With two it would be 2, if the second were
+//! filled while the first is full, and given back as a whole. But a second buffer is of no use before it can be missed. It is
+//! asked for `lead` before the first is empty, time enough for a slow read, and buffers are given back in `p` parts as they
+//! are sent. So a stream's memory is a saw: from a buffer and `r lead` down to `r lead`, a part at a time, which is
+//!
+//! ```text
+//!   B (p + 1) / 2p + r lead
+//! ```
+//!
+//! on average. Streams begin when they like, so their sum is hardly more than that: for `s` of them its standard deviation is
+//! that of a saw, `B sqrt(s / 12)`, and one of those is left free. A hundred streams hold 0.59 buffers each of two in
+//! eight parts: less than of one. [`Pool`](crate::pool::Pool) sees to it that the sum is not exceeded where chance has it
+//! otherwise: smaller buffers are filled then.
 //!
 //! `L` has what it costs to hand a buffer to a thread and back, too, or there would be no end of small ones where files are
 //! in memory.
@@ -39,6 +56,15 @@ const SECONDS_MAX: f64 = 4.0;
 const SHARE_MIN: f64 = 0.0001;
 /// What it takes to hand a buffer over and back, in seconds.
 const HANDOVER_S: f64 = 25e-6;
+/// Parts of a buffer where memory is short: more save little.
+pub const PARTS: u64 = 8;
+/// What the kernel reads of a file with one request to a disk, wherever in a page it begins: a request has 128 pages (the
+/// kernel's `BLK_MAX_SEGMENTS`).
+const REQUEST_BYTES: u64 = 127 << 12;
+/// Standard deviations of what streams hold together that are left free.
+const DEVIATIONS: f64 = 1.0;
+/// How much of the memory may be what streams have left when they ask for a buffer, as a part of it.
+const LEAD_PART: f64 = 0.125;
 /// How much a new measurement counts.
 const WEIGHT: f64 = 1.0 / 64.0;
 
@@ -96,10 +122,39 @@ impl Device {
 #[derive(Clone, Debug)]
 pub struct Budget {
     bytes: u64,
-    buffers: u64,
-    devices: Vec<(Device, f64)>,
+    buffers: usize,
+    devices: Vec<Load>,
+    streams: usize,
     /// What all streams need at least.
     least_bytes: f64,
+}
+
+/// A disk, and the streams from it.
+#[derive(Clone, Debug, Default)]
+struct Load {
+    device: Device,
+    /// Of each stream's rate the square root, added up.
+    roots: f64,
+    /// Their rates.
+    bytes_per_second: f64,
+}
+
+/// How a stream's next buffer should be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Depth {
+    /// How large, in bytes.
+    pub bytes: u64,
+    /// How large the parts are in which it is given back.
+    pub part_bytes: u64,
+    /// How long before the others are empty it is to be asked for, at most.
+    pub lead_ns: u64,
+}
+
+impl Default for Depth {
+    /// Of a stream that nothing is known of.
+    fn default() -> Depth {
+        Depth { bytes: BYTES_MIN, part_bytes: BYTES_MIN, lead_ns: 0 }
+    }
 }
 
 /// A stream's share of it.
@@ -112,7 +167,8 @@ pub struct Share {
 impl Budget {
     /// `bytes` of memory for streams of so many buffers.
     pub fn new(bytes: u64, buffers: usize) -> Budget {
-        Budget { bytes, buffers: buffers.max(1) as u64, devices: Vec::new(), least_bytes: 0.0 }
+        let buffers = buffers.max(1);
+        Budget { bytes, buffers, devices: Vec::new(), streams: 0, least_bytes: 0.0 }
     }
 
     /// Has it be another sum; buffers that there are stay as they are.
@@ -122,13 +178,13 @@ impl Budget {
 
     /// Another disk: its number.
     pub fn add_device(&mut self) -> usize {
-        self.devices.push((Device::default(), 0.0));
+        self.devices.push(Load::default());
         self.devices.len() - 1
     }
 
     /// What was measured of a disk.
     pub fn device(&mut self, device: usize) -> Option<&mut Device> {
-        self.devices.get_mut(device).map(|(device, _)| device)
+        self.devices.get_mut(device).map(|load| &mut load.device)
     }
 
     /// Whether there is room for a stream of so many bytes per second.
@@ -145,8 +201,10 @@ impl Budget {
     pub fn enter(&mut self, device: usize, bytes_per_second: u64) -> Share {
         let share = Share { device, bytes_per_second: bytes_per_second.max(1) as f64 };
         self.least_bytes += self.least(share.bytes_per_second);
-        if let Some((_, roots)) = self.devices.get_mut(device) {
-            *roots += share.bytes_per_second.sqrt();
+        self.streams += 1;
+        if let Some(load) = self.devices.get_mut(device) {
+            load.roots += share.bytes_per_second.sqrt();
+            load.bytes_per_second += share.bytes_per_second;
         }
         share
     }
@@ -154,23 +212,83 @@ impl Budget {
     /// One that ends.
     pub fn leave(&mut self, share: Share) {
         self.least_bytes = (self.least_bytes - self.least(share.bytes_per_second)).max(0.0);
-        if let Some((_, roots)) = self.devices.get_mut(share.device) {
-            *roots = (*roots - share.bytes_per_second.sqrt()).max(0.0);
+        self.streams = self.streams.saturating_sub(1);
+        if let Some(load) = self.devices.get_mut(share.device) {
+            load.roots = (load.roots - share.bytes_per_second.sqrt()).max(0.0);
+            load.bytes_per_second = (load.bytes_per_second - share.bytes_per_second).max(0.0);
         }
     }
 
-    /// How large each of its buffers should be, in bytes, as things stand.
-    pub fn buffer_bytes(&self, share: Share) -> u64 {
-        let Some((device, _)) = self.devices.get(share.device) else { return BYTES_MIN };
-        let (rate, latency_s) = (share.bytes_per_second, device.latency_s());
-        let all: f64 = self.devices.iter().map(|(device, roots)| roots * device.latency_s().sqrt()).sum();
-        let best = self.bytes as f64 / self.buffers as f64 * (rate * latency_s).sqrt() / all.max(1e-9);
-        let of_use = (rate * latency_s / SHARE_MIN).min(rate * SECONDS_MAX);
-        let least = rate * (2.0 * device.slow_s()).clamp(SECONDS_MIN, SECONDS_MAX);
-        // Where memory is short, it is shared as is best, down to what no stream can do without.
-        let wanted = best.min(of_use.max(least)).max(rate * SECONDS_MIN);
-        (wanted as u64).clamp(BYTES_MIN, BYTES_MAX)
+    /// How its next buffer should be, as things stand; of so many bytes if it is fixed.
+    pub fn depth(&self, share: Share, fixed_bytes: Option<u64>) -> Depth {
+        let Some(Load { device, .. }) = self.devices.get(share.device) else { return Depth::default() };
+        let best = self.best_bytes(share);
+        let wanted = best.min(self.useful_bytes(share)).max(share.bytes_per_second * SECONDS_MIN);
+        let bytes = fixed_bytes.unwrap_or((wanted as u64).clamp(BYTES_MIN, BYTES_MAX));
+        // Where there is memory for all of them, nothing is to be saved.
+        let is_enough = self.buffers as f64 * bytes as f64 <= best * self.held_buffers();
+        if is_enough && wanted < best {
+            let bytes = fixed_bytes.unwrap_or(rounded(bytes));
+            return Depth { bytes, part_bytes: bytes, lead_ns: u64::MAX };
+        }
+        let bytes = fixed_bytes.unwrap_or(whole_requests(bytes));
+        let lead_ns = (self.lead_s(device) * 1e9) as u64;
+        Depth { bytes, part_bytes: (bytes / PARTS).max(BYTES_MIN), lead_ns }
     }
+
+    /// What saves most of the disks' time. Where memory is short, it is shared so, down to what no stream can do without.
+    fn best_bytes(&self, share: Share) -> f64 {
+        let root = |load: &Load| load.device.latency_s().sqrt();
+        let all: f64 = self.devices.iter().map(|load| load.roots * root(load)).sum();
+        let own = self.devices.get(share.device).map_or(0.0, root) * share.bytes_per_second.sqrt();
+        self.shared_bytes() / self.held_buffers() * own / all.max(1e-9)
+    }
+
+    /// More than this is of no use.
+    fn useful_bytes(&self, share: Share) -> f64 {
+        let Some(Load { device, .. }) = self.devices.get(share.device) else { return 0.0 };
+        let rate = share.bytes_per_second;
+        let of_use = (rate * device.latency_s() / SHARE_MIN).min(rate * SECONDS_MAX);
+        let least = rate * (2.0 * device.slow_s()).clamp(SECONDS_MIN, SECONDS_MAX);
+        of_use.max(least)
+    }
+
+    /// What is left of the memory beside what streams have when they ask for a buffer.
+    fn shared_bytes(&self) -> f64 {
+        let is_asked_before = self.buffers > 1;
+        let loads = self.devices.iter().filter(|_| is_asked_before);
+        let left: f64 = loads.map(|load| load.bytes_per_second * self.lead_s(&load.device)).sum();
+        (self.bytes as f64 - left).max(self.bytes as f64 / 2.0)
+    }
+
+    /// How many buffers a stream holds on average, and what is left free for chance.
+    fn held_buffers(&self) -> f64 {
+        if self.buffers == 1 {
+            return 1.0;
+        }
+        let of_two = (PARTS + 1) as f64 / (2 * PARTS) as f64;
+        let free = DEVIATIONS / (12.0 * self.streams.max(1) as f64).sqrt();
+        (self.buffers - 2) as f64 + (of_two + free).min(2.0)
+    }
+
+    /// How long before its other buffers are empty a stream asks for one: longer than a slow read and the queue before it take,
+    /// but where memory is short, not as long as would cost all of it.
+    fn lead_s(&self, device: &Device) -> f64 {
+        let rates: f64 = self.devices.iter().map(|load| load.bytes_per_second).sum();
+        let affordable = self.bytes as f64 * LEAD_PART / rates.max(1.0);
+        (2.0 * device.slow_s()).min(affordable.min(SECONDS_MAX)).max(SECONDS_MIN)
+    }
+}
+
+/// A little more than some requests would be another one.
+fn whole_requests(bytes: u64) -> u64 {
+    if bytes < REQUEST_BYTES { bytes } else { bytes / REQUEST_BYTES * REQUEST_BYTES }
+}
+
+/// Less by a quarter at most, where that costs nothing: memory is found again where sizes are few.
+fn rounded(bytes: u64) -> u64 {
+    let step = 1 << (u64::BITS - bytes.leading_zeros()).saturating_sub(3);
+    bytes / step * step
 }
 
 #[cfg(test)]
@@ -210,18 +328,18 @@ mod tests {
 
     #[test]
     fn no_other_division_of_the_same_memory_saves_more_of_the_disk() {
-        let mut budget = Budget::new(2 << 20, 2);
+        let mut budget = Budget::new(1 << 20, 1);
         let (slow, fast) = (budget.add_device(), budget.add_device());
         *budget.device(slow).expect("a disk") = measured(0.03, 1e9);
         *budget.device(fast).expect("a disk") = measured(0.003, 1e9);
         let shares: Vec<_> = [(slow, 300_000), (slow, 75_000), (fast, 300_000)]
             .map(|(disk, rate)| budget.enter(disk, rate))
             .into();
-        let sizes: Vec<f64> = shares.iter().map(|share| budget.buffer_bytes(*share) as f64).collect();
+        let sizes: Vec<f64> = shares.iter().map(|share| budget.best_bytes(*share)).collect();
         assert!((sizes[0] / sizes[1] - 2.0).abs() < 0.01, "{sizes:?}");
         assert!((sizes[0] / sizes[2] - 10f64.sqrt()).abs() < 0.3, "{sizes:?}");
         let sum: f64 = sizes.iter().sum();
-        assert!((2.0 * sum / f64::from(2 << 20) - 1.0).abs() < 0.01, "{sizes:?}");
+        assert!((budget.held_buffers() * sum / f64::from(1 << 20) - 1.0).abs() < 0.01, "{sizes:?}");
         let time = |sizes: &[f64]| {
             let facts = [(300_000.0, 0.03), (75_000.0, 0.03), (300_000.0, 0.003)];
             let streams: Vec<_> =
@@ -237,12 +355,31 @@ mod tests {
     }
 
     #[test]
+    fn two_buffers_are_larger_than_one_of_the_same_memory() {
+        let depth = |buffers, streams| {
+            let mut budget = Budget::new(72 << 20, buffers);
+            let disk = budget.add_device();
+            *budget.device(disk).expect("a disk") = measured(0.012, 1e9);
+            let shares: Vec<_> = (0..streams).map(|_| budget.enter(disk, 500_000)).collect();
+            budget.depth(shares[0], None)
+        };
+        for streams in [100, 200] {
+            let (one, two, three) = (depth(1, streams), depth(2, streams), depth(3, streams));
+            assert!(two.bytes as f64 > 1.2 * one.bytes as f64, "{one:?} {two:?}");
+            assert!(three.bytes < one.bytes && three.bytes * 2 > one.bytes, "{one:?} {three:?}");
+            assert_eq!((one.part_bytes, two.part_bytes), (one.bytes / PARTS, two.bytes / PARTS));
+        }
+        // Of few, two may be full at the same time.
+        assert!(depth(2, 36).bytes <= depth(1, 36).bytes * 3 / 2);
+    }
+
+    #[test]
     fn files_in_memory_take_no_more_than_is_of_use() {
         let mut budget = Budget::new(1 << 30, 2);
         let disk = budget.add_device();
         *budget.device(disk).expect("a disk") = measured(20e-6, 5e9);
         let share = budget.enter(disk, 500_000);
-        let bytes = budget.buffer_bytes(share);
+        let bytes = budget.depth(share, None).bytes;
         assert!((150_000..300_000).contains(&bytes), "{bytes}");
     }
 
@@ -255,8 +392,9 @@ mod tests {
             assert!(budget.has_room(25_000));
             shares.push(budget.enter(disk, 25_000));
         }
-        let sum: u64 = shares.iter().map(|share| 2 * budget.buffer_bytes(*share)).sum();
-        assert!(sum <= 64 << 20, "{sum}");
+        let depth = budget.depth(shares[0], None);
+        let one = depth.bytes as f64 * budget.held_buffers() + 25_000.0 * depth.lead_ns as f64 / 1e9;
+        assert!(5000.0 * one <= f64::from(64 << 20), "{depth:?}");
         while budget.has_room(25_000) && shares.len() < 100_000 {
             shares.push(budget.enter(disk, 25_000));
         }

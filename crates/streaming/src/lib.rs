@@ -4,7 +4,8 @@
 //!
 //! A [`Stream`](stream::Stream) has two [`Buffer`](buffer::Buffer)s, or another number. While one is drained, packet by
 //! packet as they fall due, another one is filled by whoever reads files; then they swap. So nothing that is sent ever waits
-//! for a disk, unless the disk takes longer to fill a buffer than the stream takes to drain one.
+//! for a disk, unless the disk takes longer to fill a buffer than the stream takes to drain one. The memory is one
+//! [`Pool`](pool::Pool)'s, which gets back each part of a buffer that has been sent.
 //!
 //! ```text
 //!              gather: which samples, which reads             advance(now): packets that are due
@@ -21,6 +22,7 @@
 pub mod buffer;
 pub mod depth;
 pub mod lateness;
+pub mod pool;
 pub mod program;
 pub mod schedule;
 pub mod stream;

@@ -1,4 +1,4 @@
-//! One session's packets: which buffer is drained, which is wanted next, and which packets are due.
+//! One session's packets: which part of a buffer is drained, when the next buffer is wanted, and which packets are due.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use forebay_rtsp::packetise::{Format, Packet, Packetiser, RTP_HEADER_BYTES, Samp
 use forebay_rtsp::presentation::ticks;
 use forebay_rtsp::rtcp::Sent;
 
-use crate::buffer::{Buffer, Held};
+use crate::buffer::{Buffer, Held, Part};
 use crate::lateness::Lateness;
 use crate::schedule::{Pacing, Schedule, pacing};
 
@@ -53,7 +53,7 @@ pub struct Lane {
     packetiser: Packetiser,
     /// The timestamp at the position that is played from.
     anchor: u32,
-    /// Of samples in the buffer that is drained. Before `sent` they are gone, before `until` they are to go now.
+    /// Of samples in the part that is drained. Before `sent` they are gone, before `until` they are to go now.
     packets: Vec<Packet>,
     sent: usize,
     until: usize,
@@ -64,7 +64,7 @@ pub struct Lane {
     interval_ns: u64,
     /// What needs others that were left out is left out too.
     waits_for_sync: bool,
-    /// Samples of the buffer up to here have gone in packets of earlier ones.
+    /// Samples of the part up to here have gone in packets of earlier ones.
     bundled: usize,
     is_released: bool,
     packet_count: u32,
@@ -127,10 +127,11 @@ impl Counts {
 pub struct Stream {
     lanes: Vec<Lane>,
     buffers_max: usize,
-    drained: Option<Buffer>,
+    drained: Option<Part>,
     next_sample: usize,
-    ready: VecDeque<Buffer>,
-    spare: Option<Buffer>,
+    ready: VecDeque<Part>,
+    /// Parts of which nothing is needed any more.
+    over: Vec<Part>,
     is_filling: bool,
     has_last: bool,
     is_starved: bool,
@@ -154,7 +155,7 @@ impl Stream {
             drained: None,
             next_sample: 0,
             ready: VecDeque::new(),
-            spare: None,
+            over: Vec::new(),
             is_filling: false,
             has_last: false,
             is_starved: false,
@@ -207,58 +208,67 @@ impl Stream {
     /// Empties all buffers, for another part of the program. What is being filled will be of no use.
     pub fn empty(&mut self) {
         self.stop();
-        let buffers = self.drained.take().into_iter().chain(self.ready.drain(..));
-        self.spare = buffers.last().or(self.spare.take());
+        self.over.extend(self.drained.take().into_iter().chain(self.ready.drain(..)));
         self.lanes.iter_mut().for_each(Lane::clear);
         self.next_sample = 0;
         (self.is_filling, self.has_last, self.is_starved) = (false, false, false);
     }
 
-    /// Gives back the memory of buffers that nothing is in.
-    pub fn give_back(&mut self) {
-        self.spare = None;
+    /// Parts whose memory others may have.
+    pub fn take_over(&mut self) -> impl Iterator<Item = Part> {
+        self.over.drain(..)
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.drained.iter().chain(&self.ready)
     }
 
     /// What buffers take of memory.
     pub fn memory_bytes(&self) -> usize {
-        let buffers = self.drained.iter().chain(&self.ready).chain(&self.spare);
-        buffers.map(Buffer::memory_bytes).sum()
+        self.parts().map(Part::room).sum()
     }
 
     /// How many filled buffers there are, with the one that is drained.
     pub fn level(&self) -> usize {
-        self.ready.len() + usize::from(self.drained.is_some())
+        self.parts().filter(|part| part.ends_buffer()).count()
     }
 
-    /// A buffer to be filled, if one is wanted.
-    pub fn take_empty(&mut self) -> Option<Buffer> {
-        let is_wanted = !self.is_filling && !self.has_last && self.level() < self.buffers_max;
-        self.is_filling |= is_wanted;
-        is_wanted.then(|| self.spare.take().unwrap_or_default())
+    /// When to have a buffer filled, as things stand; `None` unless one is wanted. The last one that is empty is filled no
+    /// sooner than `lead_ns` before the first one has been sent, as there is no use for its memory before.
+    pub fn wish_ns(&self, lead_ns: u64) -> Option<u64> {
+        let level = self.level();
+        if self.is_filling || self.has_last || level >= self.buffers_max {
+            return None;
+        }
+        let is_last = level > 0 && level + 1 == self.buffers_max;
+        let Some(first) = self.parts().find(|part| is_last && part.ends_buffer()) else { return Some(0) };
+        let end = first.samples().last()?;
+        Some(self.schedule?.due_ns(end.decode_ns).saturating_sub(lead_ns))
     }
 
-    /// The buffer is filled.
+    /// A buffer is going to be filled.
+    pub fn begin_filling(&mut self) {
+        self.is_filling = true;
+    }
+
+    /// A buffer is filled.
     pub fn put_filled(&mut self, buffer: Buffer) {
         self.is_filling = false;
         self.has_last = buffer.is_last();
-        if buffer.samples().is_empty() {
-            self.spare = Some(buffer);
-        } else {
-            self.ready.push_back(buffer);
-        }
+        self.ready.extend(buffer.into_parts());
     }
 
     /// When a buffer that is being filled has to be there; `None` while nothing is sent.
     pub fn runs_dry_ns(&self) -> Option<u64> {
-        let last = self.ready.back().or(self.drained.as_ref()).and_then(|buffer| buffer.samples().last());
+        let last = self.ready.back().or(self.drained.as_ref()).and_then(|part| part.samples().last());
         // One that is starved already has had to have it.
         self.schedule.map(|schedule| last.map_or(0, |last| schedule.due_ns(last.decode_ns)))
     }
 
     /// What comes first in the filled buffers: when it is to be decoded.
     fn first_ns(&self) -> Option<i64> {
-        let buffers = self.drained.iter().map(|buffer| &buffer.samples()[self.next_sample..]);
-        let mut samples = buffers.chain(self.ready.iter().map(Buffer::samples)).flatten();
+        let drained = self.drained.iter().map(|part| &part.samples()[self.next_sample..]);
+        let mut samples = drained.chain(self.ready.iter().map(Part::samples)).flatten();
         samples.next().map(|sample| sample.decode_ns)
     }
 
@@ -300,9 +310,9 @@ impl Stream {
         let Some(schedule) = self.schedule else { return Next::Buffer };
         self.lanes.iter_mut().for_each(|lane| lane.go_on(now_ns));
         loop {
-            let Some(buffer) = &self.drained else {
+            let Some(part) = &self.drained else {
                 match self.ready.pop_front() {
-                    Some(buffer) => self.drain(buffer, now_ns),
+                    Some(part) => self.drain(part, now_ns),
                     None if self.has_last => return Next::End,
                     None => {
                         self.is_starved = true;
@@ -311,7 +321,7 @@ impl Stream {
                 }
                 continue;
             };
-            let Some(sample) = buffer.samples().get(self.next_sample) else {
+            let Some(sample) = part.samples().get(self.next_sample) else {
                 if !self.is_drained() {
                     return self.wait_to_swap(&schedule, now_ns);
                 }
@@ -326,12 +336,12 @@ impl Stream {
         }
     }
 
-    /// What to wait for while the last packets of a buffer are sent.
+    /// What to wait for while the last packets of a part are sent.
     fn wait_to_swap(&mut self, schedule: &Schedule, now_ns: u64) -> Next {
-        let after = self.ready.front().and_then(|buffer| buffer.samples().first());
+        let after = self.ready.front().and_then(|part| part.samples().first());
         let after_ns = after.map(|sample| schedule.due_ns(sample.decode_ns));
         match (after_ns, self.lanes_due_ns()) {
-            // Only now, and not before its time, may another buffer's sample hurry what is left of this one.
+            // Only now, and not before its time, may another part's sample hurry what is left of this one.
             (Some(after_ns), _) if after_ns <= now_ns => {
                 self.lanes.iter_mut().for_each(Lane::hurry);
                 Next::At(now_ns)
@@ -346,9 +356,9 @@ impl Stream {
         }
     }
 
-    /// Takes another buffer into use.
-    fn drain(&mut self, buffer: Buffer, now_ns: u64) {
-        let first_ns = buffer.samples().first().map(|sample| sample.decode_ns);
+    /// Takes another part into use.
+    fn drain(&mut self, part: Part, now_ns: u64) {
+        let first_ns = part.samples().first().map(|sample| sample.decode_ns);
         if let (Some(schedule), Some(first_ns)) = (&mut self.schedule, first_ns) {
             let late_ns = now_ns.saturating_sub(schedule.due_ns(first_ns));
             if std::mem::take(&mut self.is_starved) && late_ns >= STALL_NS_MIN {
@@ -359,15 +369,15 @@ impl Stream {
                 schedule.delay(late_ns);
             }
         }
-        self.drained = Some(buffer);
+        self.drained = Some(part);
         self.next_sample = 0;
         self.lanes.iter_mut().for_each(|lane| lane.bundled = 0);
     }
 
     fn packetise_next(&mut self, now_ns: u64, due_ns: u64, has_room: bool) {
-        let Some(buffer) = &self.drained else { return };
-        let held = buffer.samples()[self.next_sample];
-        let later = &buffer.samples()[self.next_sample + 1..];
+        let Some(part) = &self.drained else { return };
+        let held = part.samples()[self.next_sample];
+        let later = &part.samples()[self.next_sample + 1..];
         self.next_sample += 1;
         let Some(lane) = self.lanes.get_mut(usize::from(held.lane)) else { return };
         if lane.is_released || self.next_sample <= lane.bundled {
@@ -380,7 +390,8 @@ impl Stream {
         }
         lane.waits_for_sync = false;
         lane.hurry();
-        if let Some(after) = later.iter().find(|one| one.lane == held.lane) {
+        let mut all_later = later.iter().chain(self.ready.iter().flat_map(Part::samples));
+        if let Some(after) = all_later.find(|one| one.lane == held.lane) {
             let interval_ns = after.decode_ns.saturating_sub(held.decode_ns).max(0) as f64 / self.rate;
             lane.interval_ns = interval_ns as u64;
         }
@@ -402,7 +413,7 @@ impl Stream {
             }
         }
         let before = lane.packets.len();
-        if let Err(error) = lane.packetiser.packetise(buffer.bytes(), &self.samples, &mut lane.packets) {
+        if let Err(error) = lane.packetiser.packetise(part.bytes(), &self.samples, &mut lane.packets) {
             self.counts.damaged += 1;
             self.complaint = Some(error);
         }
@@ -421,12 +432,12 @@ impl Stream {
 
     fn release_drained(&mut self) {
         self.lanes.iter_mut().for_each(Lane::clear);
-        self.spare = self.drained.take().or(self.spare.take());
+        self.over.extend(self.drained.take());
     }
 
     /// What is to be sent now.
     pub fn bursts(&self) -> impl Iterator<Item = Burst<'_>> {
-        let buffer = self.drained.as_ref().map_or(&[][..], Buffer::bytes);
+        let buffer = self.drained.as_ref().map_or(&[][..], Part::bytes);
         self.lanes.iter().enumerate().filter_map(move |(number, lane)| {
             let packets = &lane.packets[lane.sent..lane.until];
             (!packets.is_empty()).then_some(Burst { lane: number, packets, buffer })
@@ -450,8 +461,7 @@ impl Stream {
                 lane.clear();
             }
         }
-        let is_exhausted =
-            self.drained.as_ref().is_some_and(|buffer| self.next_sample >= buffer.samples().len());
+        let is_exhausted = self.drained.as_ref().is_some_and(|part| self.next_sample >= part.samples().len());
         if is_exhausted && self.is_drained() {
             self.release_drained();
         }

@@ -1,72 +1,27 @@
 //! Streams and disks in simulated time.
 
-use std::collections::BTreeMap;
+mod films;
 
-use forebay_rtsp::packetise::{Format, Framing, Packet};
+use std::collections::BTreeMap;
+use std::iter::Peekable;
+
+use films::{MS, SECOND, file, film, read, setup};
+use forebay_rtsp::packetise::Packet;
 use forebay_streaming::buffer::{Buffer, Scratch};
 use forebay_streaming::lateness::Lateness;
+use forebay_streaming::pool::Pool;
 use forebay_streaming::program::Planned;
-use forebay_streaming::stream::{Next, Setup, Stream};
+use forebay_streaming::stream::{Next, Stream};
 
-const MS: u64 = 1_000_000;
-const SECOND: u64 = 1000 * MS;
 /// How long films are.
 const SECONDS: u64 = 4;
 
-/// Pictures of 25 a second, every 25th of which is large and needs no others; sound in between.
-fn film(seconds: u64, picture_bytes: u64) -> Vec<Planned> {
-    let mut at = 0;
-    let mut samples = Vec::new();
-    for number in 0..25 * seconds {
-        let is_sync = number % 25 == 0;
-        let bytes = if is_sync { 5 * picture_bytes } else { picture_bytes };
-        for (lane, bytes, rate) in [(0, bytes, 90_000), (1, 200, 48_000)] {
-            samples.push(Planned {
-                file: 0,
-                lane,
-                at: at..at + bytes,
-                decode_ns: (number * 40 * MS) as i64,
-                ticks: (number * rate / 25) as u32,
-                is_sync: is_sync || lane == 1,
-            });
-            at += bytes;
-        }
-    }
-    samples
-}
-
-/// Gives a buffer pictures of one NAL unit.
-fn write(buffer: &mut Buffer) {
-    let units: Vec<_> = buffer.samples().iter().filter(|one| one.lane == 0).map(|one| one.at()).collect();
-    let mut content: BTreeMap<usize, [u8; 5]> = BTreeMap::new();
-    for unit in units {
-        let [a, b, c, d] = (unit.len() as u32 - 4).to_be_bytes();
-        content.insert(unit.start, [a, b, c, d, 0x65]);
-    }
-    let mut at = 0;
-    for (_, _, target) in buffer.targets() {
-        for (start, bytes) in content.range(at..at + target.len()) {
-            target[start - at..start - at + 5].copy_from_slice(bytes);
-        }
-        at += target.len();
-    }
-}
-
-fn setup(track: usize, is_paced: bool) -> Setup {
-    let is_video = track == 0;
-    Setup {
-        track,
-        format: if is_video { Format::H264(Framing::Lengths(4)) } else { Format::Opus },
-        payload_type: 96 + track as u8,
-        clock_rate: if is_video { 90_000 } else { 48_000 },
-        ssrc: track as u32,
-        sequence: 65_530,
-        timestamp: u32::MAX - 10,
-        packet_bytes_max: 1400,
-        is_video,
-        is_paced,
-        is_bundled: false,
-    }
+/// The next buffer, in one part.
+fn next(program: &mut Peekable<impl Iterator<Item = Planned>>, bytes: usize, file: &[u8]) -> Buffer {
+    let mut buffer = Buffer::gather(program, bytes, bytes, &mut Scratch::default());
+    assert!(Pool::new(u64::MAX).lend(&mut buffer));
+    read(&mut buffer, file);
+    buffer
 }
 
 /// What is to be simulated.
@@ -74,6 +29,7 @@ struct Case {
     streams: usize,
     buffers: usize,
     buffer_bytes: usize,
+    lead_ns: u64,
     /// What a read takes; one is made after the other.
     read_ns: fn(usize) -> u64,
 }
@@ -90,12 +46,14 @@ struct Outcome {
 /// Plays films to their end, from one disk.
 fn simulate(case: &Case) -> Outcome {
     let mut outcome = Outcome::default();
+    let film = film(SECONDS, 4_000);
+    let file = file(&film);
     let mut streams: Vec<_> = (0..case.streams)
         .map(|_| {
             let mut stream = Stream::new(case.buffers);
             stream.add_lane(setup(0, true));
             stream.add_lane(setup(1, true));
-            (stream, film(SECONDS, 4_000).into_iter().peekable(), false)
+            (stream, film.clone().into_iter().peekable(), false)
         })
         .collect();
     // What the disk does, by when it is done; it is free from `disk_ns` on.
@@ -129,9 +87,11 @@ fn simulate(case: &Case) -> Outcome {
                     due.insert((ns.max(now_ns + 1), number), ());
                 }
             }
-            if let Some(mut buffer) = stream.take_empty() {
-                buffer.gather(program, case.buffer_bytes, &mut Scratch::default());
-                write(&mut buffer);
+            if let Some(ns) = stream.wish_ns(case.lead_ns).filter(|ns| *ns > now_ns) {
+                due.insert((ns, number), ());
+            } else if stream.wish_ns(case.lead_ns).is_some() {
+                stream.begin_filling();
+                let buffer = next(program, case.buffer_bytes, &file);
                 count += 1;
                 disk_ns = disk_ns.max(now_ns) + (case.read_ns)(count);
                 reads.insert((disk_ns, number), buffer);
@@ -149,7 +109,9 @@ fn slow_disk(number: usize) -> u64 {
 
 #[test]
 fn two_buffers_hide_a_disk_that_one_buffer_shows() {
-    let of = |buffers| simulate(&Case { streams: 8, buffers, buffer_bytes: 64 << 10, read_ns: slow_disk });
+    let of = |buffers| {
+        simulate(&Case { streams: 8, buffers, buffer_bytes: 64 << 10, lead_ns: 300 * MS, read_ns: slow_disk })
+    };
     let (one, two) = (of(1), of(2));
     assert!(one.stalls >= 2, "{one:?}");
     assert_eq!((two.stalls, two.lateness.max_ns()), (0, 0), "{two:?}");
@@ -162,7 +124,13 @@ fn two_buffers_hide_a_disk_that_one_buffer_shows() {
 fn more_streams_fit_on_a_disk_with_two_buffers_of_the_same_size() {
     let most = |buffers| {
         (1..).map(|number| 10 * number).find(|streams| {
-            let case = Case { streams: *streams, buffers, buffer_bytes: 64 << 10, read_ns: slow_disk };
+            let case = Case {
+                streams: *streams,
+                buffers,
+                buffer_bytes: 64 << 10,
+                lead_ns: 300 * MS,
+                read_ns: slow_disk,
+            };
             simulate(&case).lateness.max_ns() > 20 * MS
         })
     };
@@ -172,7 +140,8 @@ fn more_streams_fit_on_a_disk_with_two_buffers_of_the_same_size() {
 
 #[test]
 fn a_large_picture_is_spread_over_half_of_its_time() {
-    let outcome = simulate(&Case { streams: 1, buffers: 2, buffer_bytes: 256 << 10, read_ns: |_| MS });
+    let outcome =
+        simulate(&Case { streams: 1, buffers: 2, buffer_bytes: 256 << 10, lead_ns: 0, read_ns: |_| MS });
     // The first picture has 15 packets, which are two parts; the next comes after 40 ms.
     let [first, second, third, ..] = outcome.bursts.as_slice() else { panic!("{outcome:?}") };
     assert_eq!((first.1, second.1), (8, 7));
@@ -186,10 +155,8 @@ fn filled(seconds: u64) -> Stream {
     let mut stream = Stream::new(2);
     stream.add_lane(setup(0, false));
     stream.add_lane(setup(1, false));
-    let mut buffer = stream.take_empty().expect("one is wanted");
-    buffer.gather(&mut film(seconds, 4_000).into_iter().peekable(), 1 << 24, &mut Scratch::default());
-    write(&mut buffer);
-    stream.put_filled(buffer);
+    let film = film(seconds, 4_000);
+    stream.put_filled(next(&mut film.clone().into_iter().peekable(), 1 << 20, &file(&film)));
     stream.cue(0, 0, 1.0, 1.0);
     stream.start(0);
     stream
@@ -245,13 +212,12 @@ fn a_stream_that_was_stopped_goes_on_where_it_was() {
 fn a_stall_of_seconds_is_not_made_up_for_by_a_flood() {
     let mut stream = Stream::new(1);
     stream.add_lane(setup(0, false));
-    let pictures_only = film(10, 4_000).into_iter().filter(|one| one.lane == 0);
-    let mut program = pictures_only.peekable();
+    let film = film(10, 4_000);
+    let file = file(&film);
+    let mut program = film.into_iter().filter(|one| one.lane == 0).peekable();
     let mut fill = |stream: &mut Stream| {
-        let mut buffer = stream.take_empty().expect("one is wanted");
-        buffer.gather(&mut program, 100 << 10, &mut Scratch::default());
-        write(&mut buffer);
-        stream.put_filled(buffer);
+        assert_eq!(stream.wish_ns(0), Some(0));
+        stream.put_filled(next(&mut program, 100 << 10, &file));
     };
     fill(&mut stream);
     stream.cue(0, 0, 1.0, 1.0);
