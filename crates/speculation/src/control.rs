@@ -9,7 +9,7 @@
 //!
 //! ```text
 //!     benefit  B = used * s                   at most d * work - stalls * s, where that is known
-//!     cost     C = (stalls * s - d * work)+  +  unused * s / 8  +  forks and copies
+//!     cost     C = (stalls * s - d * work)+  +  (unused * s / 8 - G)+  +  forks and copies
 //! ```
 //!
 //! `d` is the *baseline*: how long the program waited for each unit of work when it was last alone, as far as it needed the
@@ -18,7 +18,9 @@
 //! processor time: what it needs of the device for that may have become more. Where memory is not short that cannot be, and
 //! work is what it needed of the device, `stalls + used`: a stall takes processor time itself, so that a program which does
 //! little else would seem to do more where it waits. An unused hint cost the device a part of its time; the memory that it
-//! took shows in the stalls. A fork is charged over two seconds, since what it gives comes after it.
+//! took shows in the stalls. That hints were unused is known when a speculation is over, of all of them at once, while their
+//! use was seen one by one. So they are a cost as far as they are more than `G`, what hints have spared since that was last
+//! told: a speculation that gained ten seconds may have hinted for one in vain. A fork is charged over two seconds, since what it gives comes after it.
 //!
 //! The *net overhead* is the sum of all `C - B`, halved every half-life (5 s at first), and never less than what makes up
 //! for one threshold, so that a good hour does not pay for a bad minute.
@@ -134,8 +136,7 @@ struct Period {
 }
 
 impl Period {
-    fn add(&mut self, sample: &Sample) {
-        let more = Self::of(sample);
+    fn add(&mut self, more: &Self) {
         self.elapsed_us = self.elapsed_us.saturating_add(more.elapsed_us);
         self.cpu_us = self.cpu_us.saturating_add(more.cpu_us);
         self.work = self.work.saturating_add(more.work);
@@ -250,6 +251,8 @@ pub struct Controller {
     memory_is_short: bool,
     /// What of forks is yet to be charged.
     debt_us: u64,
+    /// What hints have spared since it was last told how many were of no use.
+    gained_us: u64,
     level: u32,
     /// Waiting alone for each unit of work.
     baseline: Option<u64>,
@@ -270,6 +273,7 @@ impl Default for Controller {
             net_us: 0,
             memory_is_short: false,
             debt_us: 0,
+            gained_us: 0,
             level: 0,
             baseline: None,
             period: Period::default(),
@@ -351,7 +355,11 @@ impl Controller {
     }
 
     fn account(&mut self, sample: &Sample) {
-        let period = Period::of(sample);
+        let mut period = Period::of(sample);
+        self.gained_us = self.gained_us.saturating_add(period.used_us);
+        if sample.unused > 0 {
+            period.unused_us = period.unused_us.saturating_sub(core::mem::take(&mut self.gained_us));
+        }
         // Without a baseline, waiting is no cost; a baseline that is too high is no benefit.
         let used = clamped(period.used_us);
         let waiting = self.baseline.map_or(-used, |baseline| {
@@ -360,7 +368,7 @@ impl Controller {
         });
         let net = waiting.saturating_add(clamped(period.unused_us.saturating_add(period.forks_us)));
         self.net_us = self.net_us.saturating_add(net).max(-self.threshold_us());
-        self.period.add(sample);
+        self.period.add(&period);
     }
 
     fn decide(&mut self) -> Option<Change> {
@@ -395,7 +403,7 @@ impl Controller {
 
     fn check(&mut self, sample: &Sample, begun: bool, mut alone: Period) -> Option<Change> {
         if begun && sample.is_alone() {
-            alone.add(sample);
+            alone.add(&Period::of(sample));
         }
         self.state = State::Checking { begun: begun || sample.is_alone(), alone };
         // Where work is what it needed of the device, nothing is known of it without that.
@@ -434,6 +442,7 @@ impl Controller {
         // The threshold has grown with the half-life: what is decayed is one of the new ones.
         self.net_us = self.threshold_us();
         self.check_after_us = CHECK_AGAIN_AFTER_US;
+        self.gained_us = 0;
         self.forget();
         Change::Off(reason)
     }

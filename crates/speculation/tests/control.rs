@@ -252,6 +252,24 @@ fn a_dear_fork_that_pays_is_left_alone() {
     }
 }
 
+/// What was hinted in vain is told when a speculation is over, all at once.
+#[test]
+fn what_a_speculation_gained_pays_for_what_it_hinted_in_vain() {
+    let mut simulation = Simulation::new();
+    simulation.run(&Program { unused: 0, ..EFFECTIVE }, 10);
+    let told = Sample {
+        elapsed_us: STEP_US,
+        unused: 20_000,
+        stall_us: STALL_US,
+        speculating: true,
+        memory_is_short: true,
+        ..Sample::default()
+    };
+    assert_eq!(simulation.controller.on_sample(&told), None);
+    let off = Some(Change::Off(Reason::HintsUnused));
+    assert_eq!(simulation.controller.on_sample(&told), off, "it pays for them once");
+}
+
 /// Stalls come by chance: what they do in one check is no reason to turn off what has no effect, nor what helps a little.
 #[test]
 fn chance_turns_little_off() {
