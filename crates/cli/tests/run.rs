@@ -265,7 +265,8 @@ fn a_missing_agent_is_told_with_where_it_was_looked_for() {
     assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0));
     let beside = folder.path().join("libforebay_agent.so");
     assert!(
-        said.contains(&format!("'{}'", beside.display())) && said.contains("build it with: make"),
+        said.contains(&format!("'{}'", beside.display()))
+            && said.contains("build it with `make`, or install forebay anew"),
         "{said}"
     );
 }
