@@ -266,17 +266,8 @@ pub fn hand_over(slot: &Slot, generation: u32) {
 #[inline(never)]
 pub fn wait_for_end(slot: &Slot) {
     let newest = NEWEST.swap(0, Relaxed);
-    wait_for_line(slot, newest, |handle, process| {
-        // One that has not said its number yet, or has taken it back, is about to go.
-        // SAFETY: the handle is a pidfd.
-        unsafe {
-            if !ended(handle, GRACE_MS) && slot.speculator_pid.load(Relaxed) == process {
-                let _ = sys!(n::__NR_pidfd_send_signal, handle, n::SIGKILL, 0, 0);
-                // To end it needs a processor, which at idle priority it may not get for long; to give it one takes a right.
-                let _ = sys!(n::__NR_sched_setscheduler, process, n::SCHED_NORMAL, &raw const NO_PRIORITY);
-            }
-        }
-    });
+    // One that has not said its number yet, or has taken it back, is about to go.
+    wait_for_line(slot, newest, |process| slot.speculator_pid.load(Relaxed) == process);
 }
 
 /// In a child of the original, which is about to become a program that may want to unmount what the speculator holds:
@@ -286,20 +277,21 @@ pub fn end_that_of_parent() {
     let newest = NEWEST.load(Relaxed);
     let Some(slot) = session::slot().filter(|_| newest != 0) else { return };
     slot.dismissed.store(slot.generation.load(Relaxed), Relaxed);
-    wait_for_line(slot, newest, |_, _| ());
+    wait_for_line(slot, newest, |_| false);
 }
 
 /// Waits for the speculator that was forked, the one that carries on from its checkpoint, and the checkpoint. The channel
-/// says who the latter are, and need not say the truth: their session does.
+/// says who the latter are, and need not say the truth: their session does. Those that do not go by themselves are killed if
+/// they are `to_kill`.
 #[inline(never)]
-fn wait_for_line(slot: &Slot, newest: u32, hurry: impl Fn(isize, u32)) {
+fn wait_for_line(slot: &Slot, newest: u32, to_kill: impl Fn(u32) -> bool) {
     if newest == 0 {
         return;
     }
-    wait_for(newest, &hurry);
+    wait_for(newest, &to_kill);
     let speculator = slot.speculator_pid.load(Relaxed);
     if speculator != newest && is_of(newest, speculator) {
-        wait_for(speculator, &hurry);
+        wait_for(speculator, &to_kill);
     }
     // Nobody is left who could make another one.
     for _ in 0..STARTING_PAUSES_MAX {
@@ -308,7 +300,7 @@ fn wait_for_line(slot: &Slot, newest: u32, hurry: impl Fn(isize, u32)) {
             if is_of(newest, checkpoint) {
                 // SAFETY: the word is in the slot.
                 let _ = unsafe { sys!(n::__NR_futex, &raw const slot.checkpoint.number, n::FUTEX_WAKE, 1) };
-                wait_for(checkpoint, &|_, _| ());
+                wait_for(checkpoint, &|_| false);
             }
             return;
         }
@@ -322,15 +314,22 @@ fn is_of(newest: u32, process: u32) -> bool {
     process > STARTING && unsafe { sys!(n::__NR_getsid, process) } == newest as isize
 }
 
-fn wait_for(process: u32, hurry: &impl Fn(isize, u32)) {
+fn wait_for(process: u32, to_kill: &impl Fn(u32) -> bool) {
     // SAFETY: the calls take numbers and locals. The descriptor is closed again before anybody else can see it.
     unsafe {
         let handle = sys!(n::__NR_pidfd_open, process, 0);
-        if handle >= 0 {
-            hurry(handle, process);
-            let _ = ended(handle, END_MS_MAX);
-            let _ = sys!(n::__NR_close, handle);
+        if handle < 0 {
+            return;
         }
+        if !ended(handle, GRACE_MS) {
+            if to_kill(process) {
+                let _ = sys!(n::__NR_pidfd_send_signal, handle, n::SIGKILL, 0, 0);
+            }
+            // To end it needs a processor, which at idle priority it may not get for long; to give it one takes a right.
+            let _ = sys!(n::__NR_sched_setscheduler, process, n::SCHED_NORMAL, &raw const NO_PRIORITY);
+            let _ = ended(handle, END_MS_MAX);
+        }
+        let _ = sys!(n::__NR_close, handle);
     }
 }
 
