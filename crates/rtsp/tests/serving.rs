@@ -144,6 +144,23 @@ fn each_mistake_has_its_status() {
 }
 
 #[test]
+fn what_has_no_end_is_played_from_where_a_client_can_have_come_to_and_not_from_beyond() {
+    let mut world = World::new();
+    let url = "rtsp://h/endless.mp4";
+    let (response, _) = world.request(1, &setup(1, &format!("{url}/trackID=0"), UDP, None));
+    let session: Session = response.typed_header().expect("a Session field").expect("a session");
+    for (range, status) in [
+        ("npt=100000-", 200),
+        ("npt=100-9300000000", 200),
+        ("npt=9300000000-", 457),
+        ("npt=18446744073.709551614-", 457),
+    ] {
+        let request = of_session("PLAY", url, &session.0, &format!("Range: {range}\n"));
+        assert_eq!(world.status(1, &request), status, "{range}");
+    }
+}
+
+#[test]
 fn a_range_is_answered_in_the_unit_of_the_question() {
     let mut world = World::new();
     let name = session(&mut world, 1, UDP);

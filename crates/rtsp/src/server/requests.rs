@@ -9,9 +9,13 @@ use super::{Action, ConnectionId, Question, Server, SessionId};
 use crate::authentication::Refused;
 use crate::message::{METHODS, Method, Request, Response, Status};
 use crate::presentation::Presentation;
-use crate::range::{Range, Unit};
+use crate::range::{Range, SECOND_NS, Unit};
 use crate::target::Target;
 use crate::transport::{Channels, Offer};
+
+/// How far into what has no end a client may ask for: ten years, so that positions stay far from where their numbers end for
+/// as long as anybody plays on from there.
+const ENDLESS_NS_MAX: u64 = 10 * 365 * 86_400 * SECOND_NS;
 
 /// A response at once, or none because a question has been asked.
 type Reply = Result<Option<Response>, Status>;
@@ -418,7 +422,7 @@ fn within(presentation: &Presentation, range: Range, is_backwards: bool) -> Resu
     if !presentation.is_seekable && range.from_ns.is_some_and(|from_ns| from_ns > 0) {
         return Err(Status::HeaderFieldNotValidForResource);
     }
-    let end_ns = presentation.duration_ns.unwrap_or(u64::MAX);
+    let end_ns = presentation.duration_ns.unwrap_or(ENDLESS_NS_MAX);
     let is_in_order = match (range.from_ns, range.until_ns) {
         (Some(from_ns), Some(until_ns)) if is_backwards => until_ns < from_ns,
         (Some(from_ns), Some(until_ns)) => from_ns < until_ns,

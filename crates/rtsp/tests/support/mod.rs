@@ -36,7 +36,8 @@ pub struct World {
     pub open: Vec<(QuestionId, Question)>,
 }
 
-/// `film.mp4` has two tracks and 100 seconds, recorded at a known time; `loop.ts` has one and no end.
+/// `film.mp4` has two tracks and 100 seconds, recorded at a known time; `loop.ts` has one and no end; `endless.mp4` has none
+/// either, and can be sought in.
 pub fn presentation(path: &str) -> Result<Arc<Presentation>, Status> {
     let track = |codec| Track { codec, bits_per_second: None };
     let film = Presentation {
@@ -59,6 +60,7 @@ pub fn presentation(path: &str) -> Result<Arc<Presentation>, Status> {
             is_seekable: false,
             ..film
         })),
+        "endless.mp4" => Ok(Arc::new(Presentation { duration_ns: None, recorded_ns: None, ..film })),
         "broken.mp4" => Err(Status::UnsupportedMediaType),
         _ => Err(Status::NotFound),
     }
