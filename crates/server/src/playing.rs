@@ -115,6 +115,27 @@ impl Serving {
             );
             return Err(Status::NotEnoughBandwidth);
         }
+        if is_new && !self.admission.admit_session(client.ip(), self.settings.sessions_per_address) {
+            let ip = client.ip();
+            let sentence =
+                format!("{ip} was turned away: it has all the sessions that sessions-per-address allows");
+            self.journal.say(clock::now_ns(), &sentence);
+            return Err(Status::NotEnoughBandwidth);
+        }
+        let result = self.set_up_track(on, (client, host), wanted, opened);
+        if is_new && result.is_err() {
+            self.admission.leave_session(client.ip());
+        }
+        result
+    }
+
+    fn set_up_track(
+        &mut self,
+        on: ConnectionId,
+        (client, host): (SocketAddr, SocketAddr),
+        wanted: Wanted,
+        opened: Arc<Opened>,
+    ) -> Result<Answer, Status> {
         let (wire, transport) = self.wire(on, client, host, &wanted)?;
         let mut random = [0; 10];
         getrandom::fill(&mut random).map_err(|_| Status::InternalServerError)?;
@@ -135,7 +156,7 @@ impl Serving {
             is_paced: matches!(wire, Wire::Udp { .. }),
             is_bundled: matches!(track.format, Format::Aac | Format::MpegAudio),
         };
-        let place = self.place_of(wanted.session, opened);
+        let place = self.place_of(wanted.session, client.ip(), opened);
         let session = &mut self.sessions[place];
         if let Wire::Udp { rtcp, .. } = &wire {
             self.reporters.insert(*rtcp, session.id);
@@ -147,7 +168,7 @@ impl Serving {
         Ok(Answer::SetUp { transport, ssrc })
     }
 
-    fn place_of(&mut self, id: SessionId, opened: Arc<Opened>) -> usize {
+    fn place_of(&mut self, id: SessionId, client: IpAddr, opened: Arc<Opened>) -> usize {
         if let Some(place) = self.places.get(&id) {
             return *place;
         }
@@ -155,7 +176,7 @@ impl Serving {
         let entry = self.sessions.vacant_entry();
         let key = Key { place: entry.key(), life };
         self.places.insert(id, key.place);
-        entry.insert(Session::new(id, key, opened, self.settings.buffers));
+        entry.insert(Session::new(id, key, client, opened, self.settings.buffers));
         key.place
     }
 
@@ -404,6 +425,7 @@ impl Serving {
         self.give_back_all(place);
         let session = self.sessions.remove(place);
         self.ended.add(session.stream.counts());
+        self.admission.leave_session(session.client);
         // A client that went away before its PLAY was answered gets no answer.
         if let Some(cue) = session.cue {
             self.askers.remove(&cue.question);

@@ -382,36 +382,95 @@ mod tests {
         frame
     };
 
+    /// A server that a test turns, with a second and a bit of sound.
+    struct Rig {
+        serving: Serving,
+        events: Vec<epoll::Event>,
+        _folder: tempfile::TempDir,
+    }
+
+    impl Rig {
+        fn with(change: impl FnOnce(&mut Settings)) -> Rig {
+            let folder = tempfile::tempdir().expect("a folder");
+            std::fs::write(folder.path().join("a.aac"), FRAME.repeat(100)).expect("a file");
+            let listen = vec!["127.0.0.1:0".parse().expect("an address")];
+            let mut settings = Settings { listen, ..Settings::new(folder.path().to_owned()) };
+            change(&mut settings);
+            let serving = Serving::new(settings).expect("a server");
+            Rig { serving, events: Vec::with_capacity(EVENTS_MAX), _folder: folder }
+        }
+
+        fn turn(&mut self) {
+            self.serving.turn(&mut self.events, None).expect("a turn");
+        }
+
+        /// A client that is let in, as from another address if there is one.
+        fn connect(&mut self, from: Option<&str>) -> TcpStream {
+            let stream = TcpStream::connect(self.serving.addresses()[0]).expect("a connection");
+            stream.set_nonblocking(true).expect("a socket");
+            let before = self.serving.connections.len();
+            while self.serving.connections.len() == before {
+                self.turn();
+            }
+            if let Some(from) = from.map(|from| from.parse().expect("an address")) {
+                let newest = self.serving.connections.keys().max_by_key(|id| id.0).copied();
+                let newest = newest.and_then(|id| self.serving.connections.get_mut(&id));
+                newest.expect("a connection").client = from;
+                assert!(self.serving.admission.admit(from.ip(), usize::MAX, 1e9, clock::now_ns()));
+            }
+            stream
+        }
+
+        /// What comes next on a connection after a request.
+        fn ask(&mut self, stream: &mut TcpStream, request: &str) -> String {
+            stream.write_all(request.replace('\n', "\r\n").as_bytes()).expect("a request");
+            let mut response = [0; 2000];
+            loop {
+                self.turn();
+                if let Ok(count) = stream.read(&mut response) {
+                    return String::from_utf8_lossy(&response[..count]).into_owned();
+                }
+            }
+        }
+    }
+
+    const SETUP: &str = "SETUP rtsp://h/a.aac RTSP/1.0\nCSeq: 1\nTransport: RTP/AVP/TCP;interleaved=0-1\n\n";
+
+    /// What a response calls its session.
+    fn session(response: &str) -> &str {
+        response.split("Session: ").nth(1).and_then(|rest| rest.split([';', '\r']).next()).expect("one")
+    }
+
     #[test]
     fn nobody_is_remembered_who_went_before_the_answer() {
-        let folder = tempfile::tempdir().expect("a folder");
-        std::fs::write(folder.path().join("a.aac"), FRAME.repeat(100)).expect("a file");
-        let listen = vec!["127.0.0.1:0".parse().expect("an address")];
-        let settings = Settings { listen, ..Settings::new(folder.path().to_owned()) };
-        let mut serving = Serving::new(settings).expect("a server");
-        let mut events = Vec::with_capacity(EVENTS_MAX);
-        let mut turn = |serving: &mut Serving| serving.turn(&mut events, None).expect("a turn");
-        let mut stream = TcpStream::connect(serving.addresses()[0]).expect("a connection");
-        stream.set_nonblocking(true).expect("a socket");
-        let request =
-            "SETUP rtsp://h/a.aac RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP/TCP;interleaved=0-1\r\n\r\n";
-        stream.write_all(request.as_bytes()).expect("a request");
-        let mut response = [0; 1000];
-        let count = loop {
-            turn(&mut serving);
-            if let Ok(count) = stream.read(&mut response) {
-                break count;
-            }
-        };
-        let response = String::from_utf8_lossy(&response[..count]).into_owned();
-        let session =
-            response.split("Session: ").nth(1).and_then(|rest| rest.split(';').next()).expect("one");
+        let mut rig = Rig::with(|_| {});
+        let mut stream = rig.connect(None);
+        let response = rig.ask(&mut stream, SETUP);
+        let session = session(&response);
         write!(stream, "PLAY rtsp://h/a.aac RTSP/1.0\r\nCSeq: 2\r\nSession: {session}\r\n\r\n")
             .expect("a request");
         drop(stream);
-        while !serving.connections.is_empty() {
-            turn(&mut serving);
+        while !rig.serving.connections.is_empty() {
+            rig.turn();
         }
-        assert_eq!((serving.sessions.len(), serving.askers.len()), (0, 0));
+        assert_eq!((rig.serving.sessions.len(), rig.serving.askers.len()), (0, 0));
+    }
+
+    #[test]
+    fn one_address_has_so_many_sessions_and_others_have_theirs() {
+        let mut rig = Rig::with(|settings| settings.sessions_per_address = 2);
+        let mut one = rig.connect(Some("192.0.2.1:1000"));
+        let first = rig.ask(&mut one, SETUP);
+        let unsupported = SETUP.replace("RTP/AVP/TCP;interleaved=0-1", "RTP/AVP;multicast");
+        for (request, status) in [(&*unsupported, "461"), (SETUP, "200"), (SETUP, "453")] {
+            let response = rig.ask(&mut one, request);
+            assert!(response.starts_with(&format!("RTSP/1.0 {status} ")), "{response}");
+        }
+        let mut other = rig.connect(Some("192.0.2.2:1000"));
+        assert!(rig.ask(&mut other, SETUP).starts_with("RTSP/1.0 200 "));
+        let session = session(&first);
+        let end = format!("TEARDOWN rtsp://h/a.aac RTSP/1.0\nCSeq: 2\nSession: {session}\n\n");
+        assert!(rig.ask(&mut one, &end).starts_with("RTSP/1.0 200 "));
+        assert!(rig.ask(&mut one, SETUP).starts_with("RTSP/1.0 200 "));
     }
 }

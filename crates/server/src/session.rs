@@ -1,7 +1,7 @@
 //! What the server knows of a session beside its stream: its files, where its packets go, and what it waits for.
 
 use std::iter::Peekable;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use forebay_rtsp::rtcp::Schedule;
@@ -33,6 +33,8 @@ pub(crate) enum Wire {
 pub(crate) struct Session {
     pub id: SessionId,
     pub key: Key,
+    /// Who has set it up.
+    pub client: IpAddr,
     pub opened: Arc<Opened>,
     pub stream: Stream,
     /// By the numbers of tracks.
@@ -76,11 +78,12 @@ pub(crate) struct Cue {
 }
 
 impl Session {
-    pub fn new(id: SessionId, key: Key, opened: Arc<Opened>, buffers: usize) -> Session {
+    pub fn new(id: SessionId, key: Key, client: IpAddr, opened: Arc<Opened>, buffers: usize) -> Session {
         let bits_per_second = opened.bytes_per_second() * 8;
         Session {
             id,
             key,
+            client,
             opened,
             stream: Stream::new(buffers),
             wires: Vec::new(),

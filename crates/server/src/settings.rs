@@ -42,6 +42,8 @@ pub struct Settings {
     pub connects_per_second: f64,
     /// How many sessions there may be.
     pub sessions_max: usize,
+    /// How many there may be of one address; the loopback is not counted.
+    pub sessions_per_address: usize,
     /// The longest head of a request, in bytes.
     pub request_bytes: usize,
     /// After how long without a sign of life a session ends.
@@ -102,6 +104,7 @@ impl Settings {
             connections_per_address: 1_000,
             connects_per_second: 50.0,
             sessions_max: 10_000,
+            sessions_per_address: 1_000,
             request_bytes: 16 << 10,
             session_timeout: Duration::from_secs(60),
             users: Vec::new(),
