@@ -28,6 +28,7 @@ mod error;
 mod journal;
 mod lending;
 mod listening;
+mod pace;
 mod playing;
 mod privileges;
 mod queue;

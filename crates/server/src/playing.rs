@@ -16,15 +16,11 @@ use rustix::net::addr::SocketAddrArg;
 
 use crate::catalog::{Failure, Opened};
 use crate::clock;
+use crate::pace::Pace;
 use crate::readers::{Filling, Opening, Reading};
 use crate::serving::Serving;
 use crate::session::{Cue, Key, Session, Wire};
 
-/// The fastest motion that is shown, and sent.
-const SCALE_MAX: f64 = 64.0;
-const SPEED_MAX: f64 = 16.0;
-/// From this scale on, pictures are shown that need no others only. What has no pictures is played no faster.
-const SYNC_ONLY_SCALE: f64 = 2.0;
 impl Serving {
     /// Does what the machine says, and what comes of it.
     pub(crate) fn act(&mut self, actions: Vec<Action>, on: ConnectionId) {
@@ -108,12 +104,9 @@ impl Serving {
         let address = Arc::as_ptr(&wanted.presentation).addr();
         let opened = self.shown.get(&address).cloned().ok_or(Status::ServiceUnavailable)?;
         let is_new = !self.places.contains_key(&wanted.session);
-        if is_new && !self.budget.has_room(opened.bytes_per_second()) {
-            self.journal.say(
-                clock::now_ns(),
-                "a client was turned away: buffers have no more memory; --memory gives them some",
-            );
-            return Err(Status::NotEnoughBandwidth);
+        // Memory is for those that play, but who could not do that now need not begin.
+        if is_new && !self.budget.has_room(opened.bytes_per_second(), None) {
+            return Err(self.without_room());
         }
         if is_new && !self.admission.admit_session(client.ip(), self.settings.sessions_per_address) {
             let ip = client.ip();
@@ -127,6 +120,12 @@ impl Serving {
             self.admission.leave_session(client.ip());
         }
         result
+    }
+
+    fn without_room(&mut self) -> Status {
+        let sentence = "a client was turned away: buffers have no more memory; --memory gives them some";
+        self.journal.say(clock::now_ns(), sentence);
+        Status::NotEnoughBandwidth
     }
 
     fn set_up_track(
@@ -251,6 +250,17 @@ impl Serving {
 
     /// Gets ready what is to be played, and answers when it is.
     fn cue(&mut self, place: usize, question: QuestionId, part: Part) {
+        let session = &self.sessions[place];
+        let lanes = session.stream.lanes().iter().filter(|lane| !lane.is_released());
+        let tracks: Vec<usize> = lanes.map(|lane| lane.setup().track).collect();
+        let media = &session.opened.reel.items()[0];
+        let has_pictures =
+            tracks.iter().any(|track| media.tracks().get(*track).is_some_and(|track| is_video(&track.codec)));
+        let pace = Pace::near(part.scale, part.speed, has_pictures);
+        if !self.charge(place, &tracks, pace) {
+            let status = self.without_room();
+            return self.answer(question, Err(status));
+        }
         let life = self.next_life();
         let session = &mut self.sessions[place];
         // From here on in positions of the program, not of the client.
@@ -259,55 +269,55 @@ impl Serving {
         let until_ns = part.until_ns.filter(|_| part.scale > 0.0).map(in_program);
         let is_resumed = part.from_ns.is_none() && part.until_ns.is_none() && session.stopped_ns.is_some();
         let until_ns = if is_resumed { session.until_ns } else { until_ns };
-        let are_others = session.stream.drop_released();
-        let tracks: Vec<usize> = session.stream.lanes().iter().map(|lane| lane.setup().track).collect();
-        let media = &session.opened.reel.items()[0];
-        let has_pictures =
-            tracks.iter().any(|track| media.tracks().get(*track).is_some_and(|track| is_video(&track.codec)));
-        // Where there are no pictures to choose from, all is sent, however fast.
-        let scale_max = if has_pictures { SCALE_MAX } else { SYNC_ONLY_SCALE };
-        let scale = if part.scale > 0.0 { part.scale.clamp(1.0 / SCALE_MAX, scale_max) } else { 1.0 };
-        let are_others = are_others || session.program_tracks != tracks;
+        let are_others = session.stream.drop_released() || session.program_tracks != tracks;
         let goes_on =
-            part.from_ns.is_none() && part.until_ns.is_none() && !are_others && session.scale == scale;
+            part.from_ns.is_none() && part.until_ns.is_none() && !are_others && session.scale == pace.scale;
         let from_ns = match session.stopped_ns.filter(|_| goes_on) {
             Some(stopped_ns) => stopped_ns,
             None => {
                 let wanted_ns = asked_ns.or(session.stopped_ns).unwrap_or(session.opened.origin_ns);
                 let reel = &session.opened.reel;
                 let from_ns = reel.seek(&tracks, wanted_ns);
-                let is_sync_only = has_pictures && scale >= SYNC_ONLY_SCALE;
-                let choice = Choice { tracks: tracks.clone(), until_ns, is_sync_only };
+                let choice = Choice { tracks: tracks.clone(), until_ns, is_sync_only: pace.is_sync_only };
                 session.stream.empty();
                 session.program = Some(Box::new(reel.program(choice, from_ns).peekable()));
                 session.program_tracks = tracks;
                 (session.key.life, session.is_beginning, session.timer_ns) = (life, true, None);
-                (session.until_ns, session.scale) = (until_ns, scale);
+                (session.until_ns, session.scale) = (until_ns, pace.scale);
                 from_ns
             }
         };
         (session.bye_ns, session.stopped_ns) = (None, Some(from_ns));
-        let cue = Cue { question, from_ns, speed: part.speed.clamp(1.0 / SPEED_MAX, SPEED_MAX) };
+        let cue = Cue { question, from_ns, speed: pace.speed };
         // Nobody waits for an earlier one any more: its connection is gone.
         if let Some(earlier) = session.cue.replace(cue) {
             self.askers.remove(&earlier.question);
         }
         self.give_back(place);
-        self.charge(place);
         self.want_buffer(place, clock::now_ns());
         self.answer_cue(place);
     }
 
-    /// Has the session's share of memory be what its tracks take.
-    fn charge(&mut self, place: usize) {
+    /// Has the session's share of memory be what its tracks take at that pace. `false` if there is no room for it: then the share
+    /// stays as it was.
+    fn charge(&mut self, place: usize, tracks: &[usize], pace: Pace) -> bool {
         let session = &mut self.sessions[place];
+        let opened = &session.opened;
+        let (all, sync) = (opened.bytes_per_second_of(tracks), opened.sync_bytes_per_second_of(tracks));
+        let bytes_per_second = pace.bytes_per_second(all, sync);
+        if !self.budget.has_room(bytes_per_second, session.share) {
+            return false;
+        }
         if let Some(share) = session.share.take() {
             self.budget.leave(share);
         }
-        let Some(file) = session.opened.files.first() else { return };
-        let device = *self.devices.entry(file.identity.device).or_insert_with(|| self.budget.add_device());
-        let rate = session.opened.bytes_per_second_of(&session.program_tracks) as f64 * session.scale;
-        session.share = Some(self.budget.enter(device, rate as u64));
+        if let Some(file) = session.opened.files.first() {
+            let device =
+                *self.devices.entry(file.identity.device).or_insert_with(|| self.budget.add_device());
+            session.share = Some(self.budget.enter(device, bytes_per_second));
+        }
+        session.bytes_per_second = bytes_per_second;
+        true
     }
 
     /// A buffer has been filled, or has not.

@@ -374,10 +374,10 @@ mod tests {
 
     use super::*;
 
-    /// A frame of AAC with its header (ADTS): 44.1 kHz, one channel, 32 bytes.
-    const FRAME: [u8; 32] = {
-        let mut frame = [0x21; 32];
-        let header = [0xFF, 0xF1, 0x50, 0x40, 0x04, 0x1F, 0xFC];
+    /// A frame of AAC with its header (ADTS): 44.1 kHz, one channel, 1024 bytes.
+    const FRAME: [u8; 1024] = {
+        let mut frame = [0x21; 1024];
+        let header = [0xFF, 0xF1, 0x50, 0x40, 0x80, 0x1F, 0xFC];
         frame.split_at_mut(header.len()).0.copy_from_slice(&header);
         frame
     };
@@ -454,6 +454,37 @@ mod tests {
             rig.turn();
         }
         assert_eq!((rig.serving.sessions.len(), rig.serving.askers.len()), (0, 0));
+    }
+
+    #[test]
+    fn who_would_play_without_memory_is_told_so_and_who_plays_goes_on() {
+        // The least that a session has is two buffers of a tenth of a second: 8.8 KB.
+        let mut rig = Rig::with(|settings| settings.memory_bytes = 20_000);
+        let mut clients: Vec<_> = (0..3).map(|_| rig.connect(None)).collect();
+        let sessions: Vec<String> =
+            clients.iter_mut().map(|client| session(&rig.ask(client, SETUP)).to_owned()).collect();
+        let play = |session: &str, more: &str| {
+            format!("PLAY rtsp://h/a.aac RTSP/1.0\nCSeq: 2\nSession: {session}\nRange: npt=0-\n{more}\n")
+        };
+        for (number, status) in [(0, "200"), (1, "200"), (2, "453")] {
+            let response = rig.ask(&mut clients[number], &play(&sessions[number], ""));
+            assert!(response.starts_with(&format!("RTSP/1.0 {status} ")), "{number}: {response}");
+        }
+        let mut late = rig.connect(None);
+        assert!(rig.ask(&mut late, SETUP).starts_with("RTSP/1.0 453 "));
+        let share = rig.serving.sessions[0].share;
+        clients[0]
+            .write_all(play(&sessions[0], "Speed: 16\n").replace('\n', "\r\n").as_bytes())
+            .expect("a request");
+        let mut said = Vec::new();
+        while !String::from_utf8_lossy(&said).contains("RTSP/1.0 453 ") {
+            rig.turn();
+            let mut buffer = [0; 2000];
+            let count = clients[0].read(&mut buffer).unwrap_or_default();
+            said.extend_from_slice(&buffer[..count]);
+        }
+        assert_eq!(rig.serving.sessions[0].share, share);
+        assert!(rig.serving.sessions[0].stream.position_ns(0).is_some(), "it plays as before");
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub(crate) struct Session {
     /// The tracks that it is of.
     pub program_tracks: Vec<usize>,
     pub share: Option<Share>,
+    /// What is sent of it at its pace.
+    pub bytes_per_second: u64,
     /// The next buffer is the first since a seek: a small one, so that playing begins soon.
     pub is_beginning: bool,
     /// How large the last buffer was to be.
@@ -90,6 +92,7 @@ impl Session {
             program: None,
             program_tracks: Vec::new(),
             share: None,
+            bytes_per_second: 0,
             is_beginning: true,
             asked_bytes: 0,
             lead_ns: 0,
