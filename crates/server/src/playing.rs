@@ -1,5 +1,6 @@
 //! What clients ask for: which file, which tracks, from where.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -423,9 +424,7 @@ impl Serving {
         };
         session.stream.release(track);
         for (_, wire) in session.wires.extract_if(.., |(number, _)| *number == track) {
-            if let Wire::Udp { rtcp, .. } = wire {
-                self.reporters.remove(&rtcp);
-            }
+            forget_reporter(&mut self.reporters, &wire, id);
         }
     }
 
@@ -443,11 +442,18 @@ impl Serving {
         if let Some(share) = session.share {
             self.budget.leave(share);
         }
-        for (_, wire) in session.wires {
-            if let Wire::Udp { rtcp, .. } = wire {
-                self.reporters.remove(&rtcp);
-            }
+        for (_, wire) in &session.wires {
+            forget_reporter(&mut self.reporters, wire, id);
         }
+    }
+}
+
+/// Reports that come from where a session's packets go are of no interest any more, unless they are of another session by now.
+fn forget_reporter(reporters: &mut HashMap<SocketAddr, SessionId>, wire: &Wire, session: SessionId) {
+    if let Wire::Udp { rtcp, .. } = wire
+        && reporters.get(rtcp) == Some(&session)
+    {
+        reporters.remove(rtcp);
     }
 }
 

@@ -457,6 +457,22 @@ mod tests {
     }
 
     #[test]
+    fn the_reports_of_a_new_session_on_old_ports_are_heard() {
+        let mut rig = Rig::with(|settings| settings.udp_ports = 30_000..=39_999);
+        let mut client = rig.connect(None);
+        let udp = SETUP.replace("RTP/AVP/TCP;interleaved=0-1", "RTP/AVP;unicast;client_port=5000-5001");
+        let [old, new] = [(); 2].map(|()| rig.ask(&mut client, &udp));
+        let end = |response: &str| {
+            let session = session(response);
+            format!("TEARDOWN rtsp://h/a.aac RTSP/1.0\nCSeq: 2\nSession: {session}\n\n")
+        };
+        rig.ask(&mut client, &end(&old));
+        assert_eq!(rig.serving.reporters.values().copied().collect::<Vec<_>>(), [SessionId(2)]);
+        rig.ask(&mut client, &end(&new));
+        assert!(rig.serving.reporters.is_empty());
+    }
+
+    #[test]
     fn who_would_play_without_memory_is_told_so_and_who_plays_goes_on() {
         // The least that a session has is two buffers of a tenth of a second: 8.8 KB.
         let mut rig = Rig::with(|settings| settings.memory_bytes = 20_000);
