@@ -25,6 +25,7 @@ mod datagrams;
 mod descriptors;
 mod encryption;
 mod error;
+mod hearing;
 mod journal;
 mod lending;
 mod listening;

@@ -48,8 +48,7 @@ impl Serving {
                 Action::Stop { session } => self.stop(session),
                 Action::Release { session, track } => self.release(session, track),
                 Action::End { session } => self.end(session),
-                // That it came is a sign of life, which the machine has noted.
-                Action::Report { .. } => {}
+                Action::Report { session, packet, .. } => self.hear(session, &packet),
             }
         }
     }

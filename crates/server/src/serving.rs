@@ -73,6 +73,8 @@ pub struct Serving {
     pub(crate) journal: Journal,
     pub(crate) lateness: Lateness,
     pub(crate) tally: Tally,
+    /// How many reports of tracks have come from clients.
+    pub(crate) heard: u64,
     /// What happened to sessions that have ended.
     pub(crate) ended: Counts,
     pub(crate) last_life: u64,
@@ -160,6 +162,7 @@ impl Serving {
             journal: Journal::default(),
             lateness: Lateness::default(),
             tally: Tally::default(),
+            heard: 0,
             ended: Counts::default(),
             last_life: 0,
             name: format!("forebay@{}", rustix::system::uname().nodename().to_string_lossy()),

@@ -13,6 +13,7 @@ use forebay_streaming::stream::{Next, Stream};
 use rustix::net::SocketAddrAny;
 
 use crate::catalog::Opened;
+use crate::hearing::Heard;
 
 /// A session's place, and which part of which session's life is meant: a seek begins another one, so that what was begun
 /// before it is of no more interest.
@@ -67,6 +68,8 @@ pub(crate) struct Session {
     pub timer_ns: Option<u64>,
     pub report_ns: Option<u64>,
     pub reports: Schedule,
+    /// How its tracks are received, as far as its client has said.
+    pub heard: Vec<Heard>,
     /// When to say that nothing more comes.
     pub bye_ns: Option<u64>,
 }
@@ -106,6 +109,7 @@ impl Session {
             timer_ns: None,
             report_ns: None,
             reports: Schedule::new(bits_per_second),
+            heard: Vec::new(),
             bye_ns: None,
         }
     }
