@@ -320,12 +320,30 @@ fn an_answer_that_comes_too_late_changes_nothing() {
 }
 
 #[test]
+fn a_play_that_asks_for_nothing_else_is_a_sign_of_life_only() {
+    let mut world = World::new();
+    let name = session(&mut world, 1, UDP);
+    let first = of_session("PLAY", FILM, &name, "Range: npt=10-30\nScale: 2\n");
+    assert_eq!(world.status(1, &first), 200);
+    assert_eq!(world.elapse(50), []);
+    let (response, done) = world.request(1, &of_session("PLAY", FILM, &name, ""));
+    assert_eq!((u16::from(response.status()), done), (200, vec![]));
+    assert_eq!(field(&response, "Session"), Some(name.clone()));
+    assert_eq!(field(&response, "Range").as_deref(), Some("npt=now-30.000000"));
+    assert_eq!((field(&response, "Scale").as_deref(), field(&response, "Speed")), (Some("2.0"), None));
+    assert_eq!(world.elapse(50), [], "it has given a sign of life");
+    let (_, done) = world.request(1, &of_session("PLAY", FILM, &name, "Scale: 1\n"));
+    assert_eq!(ids(&done), [("stopped", 1), ("started", 1)]);
+}
+
+#[test]
 fn a_refused_play_leaves_the_session_as_it_was() {
     let mut world = World::new();
     let name = session(&mut world, 1, UDP);
     assert_eq!(world.status(1, &of_session("PLAY", FILM, &name, "")), 200);
     world.is_slow = true;
-    assert_eq!(ids(&world.receive(1, of_session("PLAY", FILM, &name, "").as_bytes())), [("stopped", 1)]);
+    let elsewhere = of_session("PLAY", FILM, &name, "Range: npt=9-\n");
+    assert_eq!(ids(&world.receive(1, elsewhere.as_bytes())), [("stopped", 1)]);
     let (id, _) = world.open.remove(0);
     assert_eq!(ids(&world.answer_with(id, Err(Status::InternalServerError))), [("started", 1), ("said", 1)]);
 }

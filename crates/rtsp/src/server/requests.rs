@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use super::connection::{Exchange, Play, Step};
-use super::session::Session;
+use super::session::{Pace, Session};
 use super::{Action, ConnectionId, Question, Server, SessionId};
 use crate::authentication::Refused;
 use crate::message::{METHODS, Method, Request, Response, Status};
@@ -235,6 +235,7 @@ impl Server {
             presentation,
             tracks: Vec::new(),
             is_playing: false,
+            pace: Pace::default(),
             is_busy: false,
             seen_ns: connection.seen_ns,
         };
@@ -333,6 +334,9 @@ impl Server {
         if session.tracks.is_empty() {
             return Err(Status::MethodNotValidInThisState);
         }
+        if session.is_playing && range.is_none() && scale.is_none() && speed.is_none() {
+            return Ok(Some(as_it_plays(session)));
+        }
         let range = range.unwrap_or(Range { unit: Unit::Npt, from_ns: None, until_ns: None });
         let asked = within(&session.presentation, range, scale.unwrap_or(1.0) < 0.0)?;
         let was_playing = std::mem::replace(&mut session.is_playing, false);
@@ -388,6 +392,19 @@ impl Server {
             }
         }
     }
+}
+
+/// What a PLAY that asks for no change gets: it is a sign of life (section 10.5).
+fn as_it_plays(session: &Session) -> Response {
+    let Pace { until_ns, scale, speed } = session.pace;
+    let range = Range { unit: Unit::Npt, from_ns: None, until_ns };
+    let mut response = Response::new(Status::Ok).with("Session", &session.name).with("Range", range);
+    for (name, value) in [("Scale", scale), ("Speed", speed)] {
+        if value != 1.0 {
+            response = response.with(name, format_args!("{value:?}"));
+        }
+    }
+    response
 }
 
 /// The URL that tracks' names are relative to: with a slash at the end of its path.
