@@ -71,6 +71,8 @@ A file of settings can say the same and more: who may watch what, limits, and TL
   password = "lovelace"
   paths = ["holidays"]          # everything without
 
+Where one user has an md5 and no sha256, all are asked for MD5, which is weaker.
+
 SIGHUP has users and limits taken over from the file again. SIGTERM and Ctrl-C end the server, when clients have been told.
 
 Examples:

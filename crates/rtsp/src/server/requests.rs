@@ -86,7 +86,7 @@ impl Server {
             }
             Ok(user) => Ok(Some(user)),
             Err(Refused { is_stale }) => {
-                let challenges = guard.challenges(line, is_stale, now_ns).into_iter();
+                let challenges = guard.challenges(users.as_ref(), line, is_stale, now_ns).into_iter();
                 let response = Response::new(Status::Unauthorized);
                 Err(challenges
                     .fold(response, |response, challenge| response.with("WWW-Authenticate", challenge)))
