@@ -20,8 +20,8 @@
 //! # Departures from RFC 2326
 //!
 //! A PLAY while playing takes effect at once, as in its successor (RFC 7826, section 13.4) and in all servers, instead of
-//! after the present one. A session whose packets are sent on its connection lives as long as that, while it plays:
-//! many clients send no other sign of life.
+//! after the present one. A PAUSE does so too, and not at a position to come. A session whose packets are sent on its
+//! connection lives as long as that, while it plays: many clients send no other sign of life.
 
 mod actions;
 mod answers;

@@ -51,7 +51,7 @@ impl Server {
             Method::Describe => self.describe(&request, target, exchange, user),
             Method::Setup => self.set_up(request, target, session, exchange, user),
             Method::Play => self.play(&request, &target, session, exchange),
-            Method::Pause => self.pause(&target, session),
+            Method::Pause => self.pause(&request, &target, session),
             Method::Teardown => self.tear_down(&target, session),
             // A sign of life; there are no parameters.
             Method::GetParameter | Method::SetParameter if request.body.is_empty() => {
@@ -325,8 +325,7 @@ impl Server {
         if speed.is_some_and(|speed| speed < 0.0) {
             return Err(Status::BadRequest);
         }
-        let range =
-            request.headers.get("Range").map(Range::parse).transpose().map_err(|_| Status::BadRequest)?;
+        let range = range(request)?;
         let (session_id, session) = self.ready(session, target)?;
         if session.is_partial(target) {
             return Err(Status::OnlyAggregateOperationAllowed);
@@ -362,10 +361,15 @@ impl Server {
         Ok(None)
     }
 
-    fn pause(&mut self, target: &Target, session: Option<SessionId>) -> Reply {
+    fn pause(&mut self, request: &Request, target: &Target, session: Option<SessionId>) -> Reply {
+        let range = range(request)?;
         let (id, session) = self.ready(session, target)?;
         if session.is_partial(target) {
             return Err(Status::OnlyAggregateOperationAllowed);
+        }
+        // Where to stop later on is said by the PLAY. Here it is answered as it has to be where nothing plays up to there.
+        if range.is_some_and(|range| range.from_ns.is_some() || range.until_ns.is_some()) {
+            return Err(if session.is_playing { Status::NotImplemented } else { Status::InvalidRange });
         }
         if std::mem::replace(&mut session.is_playing, false) {
             self.actions.push(Action::Stop { session: id });
@@ -405,6 +409,10 @@ fn as_it_plays(session: &Session) -> Response {
         }
     }
     response
+}
+
+fn range(request: &Request) -> Result<Option<Range>, Status> {
+    request.headers.get("Range").map(Range::parse).transpose().map_err(|_| Status::InvalidRange)
 }
 
 /// The URL that tracks' names are relative to: with a slash at the end of its path.
