@@ -121,9 +121,16 @@ impl Catalog {
         let media = reel.items()[0].clone();
         let tracks: Vec<usize> = (0..media.tracks().len()).collect();
         let origin_ns = reel.seek(&tracks, options.start_ns);
+        let presentation = media.presentation(title, version.finish() >> 1);
+        // Files that follow each other, and rounds, were not recorded so.
+        let is_as_recorded = files.len() == 1 && !options.is_endless;
         let presentation = Presentation {
             duration_ns: reel.duration_ns().map(|ns| ns.saturating_sub(origin_ns)),
-            ..media.presentation(title, version.finish() >> 1)
+            recorded_ns: presentation
+                .recorded_ns
+                .filter(|_| is_as_recorded)
+                .map(|ns| ns.saturating_add(origin_ns)),
+            ..presentation
         };
         let presentation = Arc::new(presentation);
         Ok(Arc::new(Opened { path: path.to_owned(), presentation, reel: Arc::new(reel), files, origin_ns }))
