@@ -26,6 +26,8 @@ mod descriptors;
 mod encryption;
 mod error;
 mod hearing;
+#[cfg(test)]
+mod hostile;
 mod journal;
 mod lending;
 mod listening;
@@ -35,6 +37,8 @@ mod privileges;
 mod queue;
 mod readers;
 mod reloading;
+#[cfg(test)]
+mod rig;
 mod sending;
 mod serving;
 mod session;
