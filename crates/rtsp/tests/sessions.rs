@@ -22,12 +22,14 @@ enum Op {
 
 const METHODS: [&str; 9] =
     ["OPTIONS", "DESCRIBE", "SETUP", "SETUP", "SETUP", "PLAY", "PLAY", "PAUSE", "TEARDOWN"];
-const URLS: [&str; 5] = [
+const URLS: [&str; 7] = [
     "rtsp://h/film.mp4/trackID=0",
     "rtsp://h/film.mp4/trackID=1",
     "rtsp://h/film.mp4",
     "rtsp://h/loop.ts",
     "rtsp://h/none.mp4",
+    "rtsp://h/endless.mp4/trackID=0",
+    "rtsp://h/endless.mp4",
 ];
 const TRANSPORTS: [&str; 4] = [
     "RTP/AVP;unicast;client_port=5000-5001",
@@ -35,7 +37,14 @@ const TRANSPORTS: [&str; 4] = [
     "RTP/AVP/TCP",
     "RTP/AVP;multicast,RTP/AVP;unicast;client_port=7000-7001",
 ];
-const RANGES: [&str; 3] = ["", "Range: npt=5-\r\n", "Range: npt=500-\r\n"];
+const RANGES: [&str; 6] = [
+    "",
+    "Range: npt=5-\r\n",
+    "Range: npt=500-\r\n",
+    "Range: npt=9300000000-\r\n",
+    "Range: npt=18446744073.709551614-\r\n",
+    "Scale: 64\r\nSpeed: 16\r\n",
+];
 
 fn op() -> impl Strategy<Value = Op> {
     let client = 0..3usize;
