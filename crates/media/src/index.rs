@@ -66,6 +66,7 @@ pub struct Index {
     codes: Vec<u8>,
     count: u64,
     payload_bytes: u64,
+    sync_bytes: u64,
     /// What is added to all times.
     shift: i64,
     /// How much earlier samples are decoded than the codes say.
@@ -98,6 +99,11 @@ impl Index {
     /// How many bytes they have together.
     pub fn payload_bytes(&self) -> u64 {
         self.payload_bytes
+    }
+
+    /// How many of those are of samples that decoding can begin at.
+    pub fn sync_bytes(&self) -> u64 {
+        self.sync_bytes
     }
 
     /// The first time at which something is presented; 0 without samples.
@@ -257,6 +263,7 @@ impl Builder {
 
         index.count += 1;
         index.payload_bytes += u64::from(entry.bytes);
+        index.sync_bytes += if entry.is_sync { u64::from(entry.bytes) } else { 0 };
         index.begin = index.begin.min(entry.presentation);
         index.end = index.end.max(entry.presentation);
         index.delay_min = index.delay_min.min(delay);
@@ -382,6 +389,12 @@ mod tests {
         }
         let bytes = build(&entries).memory_bytes();
         assert!(bytes < 2_000_000, "{bytes} bytes");
+    }
+
+    #[test]
+    fn bytes_are_counted_apart_where_decoding_can_begin() {
+        let index = build(&film(100, 10));
+        assert_eq!((index.payload_bytes(), index.sync_bytes()), (90_000, 9_000));
     }
 
     #[test]

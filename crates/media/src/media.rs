@@ -17,6 +17,7 @@ use crate::{adts, annex_b, kind, matroska, mp4, mpeg_audio, transport};
 pub struct Media {
     tracks: Vec<Track>,
     left_out: Vec<String>,
+    recorded_ns: Option<u64>,
 }
 
 /// A track that can be served.
@@ -56,14 +57,14 @@ impl Media {
     }
 
     fn new(found: Found) -> Result<Media> {
-        let Found { mut tracks, left_out } = found;
+        let Found { mut tracks, left_out, recorded_ns } = found;
         // All that starts late starts at 0; what comes before 0 is there to be decoded only.
         let begin_ns =
             tracks.iter().map(Track::begin_ns).min().ok_or(Error::NothingToServe(left_out.clone()))?;
         if begin_ns > 0 {
             tracks.iter_mut().for_each(|track| track.index.shift(-track.time_base.ticks(begin_ns)));
         }
-        Ok(Media { tracks, left_out })
+        Ok(Media { tracks, left_out, recorded_ns })
     }
 
     /// The tracks that can be served, in the order of the file; at least one.
@@ -92,7 +93,7 @@ impl Media {
             version,
             tracks: tracks.collect(),
             duration_ns: Some(self.duration_ns()),
-            recorded_ns: None,
+            recorded_ns: self.recorded_ns,
             is_seekable: true,
         }
     }
@@ -164,4 +165,6 @@ impl Track {
 pub(crate) struct Found {
     pub tracks: Vec<Track>,
     pub left_out: Vec<String>,
+    /// When it was recorded, since 1 January 1970, if it says so.
+    pub recorded_ns: Option<u64>,
 }

@@ -57,6 +57,21 @@ fn assert_h265(codec: &Codec) {
 }
 
 #[test]
+fn the_time_of_a_recording_is_known_where_its_file_tells_it() {
+    let Some(folder) = Folder::new("the_time_of_a_recording_is_known_where_its_file_tells_it") else {
+        return;
+    };
+    for (told, expected) in
+        [("-metadata creation_time=2021-06-15T12:00:00Z", Some(1_623_758_400_000_000_000)), ("", None)]
+    {
+        for name in ["a.mp4", "b.mkv"] {
+            let file = folder.encode(&format!("{H264} {told}"), name);
+            assert_eq!(open(&file).presentation(String::new(), 1).recorded_ns, expected, "{name} {told}");
+        }
+    }
+}
+
+#[test]
 fn mp4_with_its_tables_at_either_end() {
     let Some(folder) = Folder::new("mp4_with_its_tables_at_either_end") else { return };
     let late = folder.encode(&format!("{H264} -c:a aac -metadata:s:a:0 language=fra"), "late.mp4");

@@ -13,8 +13,11 @@ mod support;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use forebay_rtsp::authentication::{Guard, Secret, Users};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use forebay_rtsp::authentication::{Guard, Line, Secret, Users};
 use forebay_rtsp::key::Key;
+use forebay_rtsp::message::{Headers, Method, Request};
 use forebay_rtsp::packetise::{Format, Framing, Packetiser, Sample};
 use forebay_rtsp::range::{Range, SECOND_NS};
 use forebay_rtsp::reader::{Limits, Reader};
@@ -58,10 +61,11 @@ fn main() {
 
 type Run = fn(&[u8], &mut Chance);
 
-const TARGETS: [(&str, Run); 5] = [
+const TARGETS: [(&str, Run); 6] = [
     ("messages", messages),
     ("fields", fields),
     ("server", server),
+    ("authentication", authentication),
     ("reports", |input, _| _ = Received::parse(input)),
     ("samples", samples),
 ];
@@ -98,6 +102,24 @@ struct Ada;
 impl Users for Ada {
     fn secret(&self, user: &str) -> Option<Secret> {
         (user == "ada").then(|| Secret::Password("secret".to_owned()))
+    }
+}
+
+/// Nobody comes in but by the password: the nonces of the corpus are of nobody's making.
+fn authentication(input: &[u8], chance: &mut Chance) {
+    let guard =
+        Guard { realm: "films".to_owned(), is_basic_allowed: true, nonce_ns: SECOND_NS, key: Key([1; 32]) };
+    let line = Line { connection: 1, is_encrypted: chance.below(2) == 0 };
+    for text in String::from_utf8_lossy(input).lines() {
+        let value = text.split_once(':').map_or(text, |(_, value)| value).trim();
+        let mut headers = Headers::default();
+        headers.push("Authorization", value);
+        let request = Request { method: Method::Play, url: FILM.to_owned(), headers, body: vec![] };
+        if let Ok(user) = guard.check(&Ada, &request, line, chance.next()) {
+            let (_, pair) = value.split_once(' ').expect("a scheme and what it wants");
+            assert_eq!(user, "ada");
+            assert_eq!(BASE64_STANDARD.decode(pair.trim()).expect("in base 64"), b"ada:secret");
+        }
     }
 }
 
@@ -156,6 +178,12 @@ fn corpus() -> Vec<Vec<u8>> {
         support::setup(3, "rtsp://h/loop.ts", "RTP/AVP/TCP;interleaved=4-5", None),
         "SET_PARAMETER * RTSP/1.0\nCSeq: 4\nContent-Length: 4\n\nbody".to_owned(),
     ];
+    let endless = support::setup(3, "rtsp://h/endless.mp4/trackID=0", "RTP/AVP/TCP", None);
+    let (response, _) = world.request(1, &endless);
+    let session = support::field(&response, "Session").expect("a session");
+    let name = session.split(';').next().unwrap_or_default();
+    texts.push(endless);
+    texts.push(support::of_session("PLAY", "rtsp://h/endless.mp4", name, "Range: npt=9300000000-\n"));
     for transport in ["RTP/AVP;unicast;client_port=5000-5001", "RTP/AVP/TCP;unicast;interleaved=0-1"] {
         let setup = support::setup(3, &format!("{FILM}/trackID=0"), transport, None);
         let (response, _) = world.request(1, &setup);
@@ -167,7 +195,9 @@ fn corpus() -> Vec<Vec<u8>> {
             ("PLAY", "Range: npt=0.000-\n"),
             ("PLAY", "Range: clock=20010909T014645Z-\nScale: 2.0\nSpeed: 1.5\n"),
             ("PLAY", "Range: smpte=0:00:10:05.50-;time=19970123T143720Z\n"),
+            ("PLAY", "Range: npt=18446744073.709551614-\nScale: 64\nSpeed: 16\n"),
             ("PAUSE", ""),
+            ("PAUSE", "Range: npt=15-\n"),
             ("GET_PARAMETER", ""),
             ("TEARDOWN", ""),
         ] {

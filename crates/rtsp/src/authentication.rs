@@ -18,6 +18,12 @@ pub trait Users {
     /// How this one proves who they are; `None` if there is no such user.
     fn secret(&self, user: &str) -> Option<Secret>;
 
+    /// Whether each of them can do so by SHA-256. If not, it is offered to nobody, as nobody has said who they are when it is:
+    /// a client that knows both takes it, and its user could not come in.
+    fn all_have_sha256(&self) -> bool {
+        true
+    }
+
     /// Whether they may watch the presentation at this path.
     fn may_watch(&self, user: &str, path: &str) -> bool {
         let _ = (user, path);
@@ -78,13 +84,15 @@ enum Algorithm {
 
 impl Guard {
     /// The values of `WWW-Authenticate`, strongest first: clients that know MD5 only take the last Digest.
-    pub fn challenges(&self, line: Line, is_stale: bool, now_ns: u64) -> Vec<String> {
+    pub fn challenges(&self, users: &dyn Users, line: Line, is_stale: bool, now_ns: u64) -> Vec<String> {
         let (realm, nonce) = (&self.realm, self.nonce(now_ns, line.connection));
         let stale = if is_stale { ", stale=true" } else { "" };
         // Some clients want realm and nonce first. Those that know no `qop` know no SHA-256 either.
         let start = format!("Digest realm=\"{realm}\", nonce=\"{nonce}\"{stale}");
-        let mut challenges =
-            vec![format!("{start}, algorithm=SHA-256, qop=\"auth\""), format!("{start}, algorithm=MD5")];
+        let mut challenges = vec![format!("{start}, algorithm=MD5")];
+        if users.all_have_sha256() {
+            challenges.insert(0, format!("{start}, algorithm=SHA-256, qop=\"auth\""));
+        }
         if self.takes_basic(line) {
             challenges.push(format!("Basic realm=\"{realm}\""));
         }
@@ -250,6 +258,10 @@ mod tests {
         fn secret(&self, user: &str) -> Option<Secret> {
             (user == "ada").then(|| self.0.clone())
         }
+
+        fn all_have_sha256(&self) -> bool {
+            !matches!(self.0, Secret::Hashed { sha256: None, .. })
+        }
     }
 
     fn with_password() -> Ada {
@@ -314,7 +326,7 @@ mod tests {
 
     #[test]
     fn the_right_password_opens_and_no_other() {
-        let challenges = guard().challenges(LINE, false, 0);
+        let challenges = guard().challenges(&with_password(), LINE, false, 0);
         assert_eq!(challenges.len(), 2);
         let hashed = Ada(Secret::Hashed {
             md5: Some(Algorithm::Md5.hash(&["ada", "films", "love:lace"])),
@@ -338,23 +350,45 @@ mod tests {
     }
 
     #[test]
+    fn every_challenge_can_be_met_by_who_has_one_old_hash() {
+        let md5 = Some(Algorithm::Md5.hash(&["ada", "films", "love:lace"]));
+        let users = Ada(Secret::Hashed { md5, sha256: None });
+        let challenges = guard().challenges(&users, LINE, false, 0);
+        assert!(!challenges.is_empty());
+        for challenge in challenges {
+            let right = answer(&challenge, "ada", "love:lace", URL);
+            assert_eq!(check(&users, &right, SECOND_NS), Ok("ada".to_owned()), "{challenge}");
+        }
+    }
+
+    #[test]
     fn a_client_that_always_names_the_presentation_is_let_in() {
-        let authorization =
-            answer(&guard().challenges(LINE, false, 0)[1], "ada", "love:lace", "rtsp://h/a.mp4/");
+        let authorization = answer(
+            &guard().challenges(&with_password(), LINE, false, 0)[1],
+            "ada",
+            "love:lace",
+            "rtsp://h/a.mp4/",
+        );
         let request = request("rtsp://h/a.mp4/trackID=0", &authorization);
         assert_eq!(guard().check(&with_password(), &request, LINE, 0), Ok("ada".to_owned()));
     }
 
     #[test]
     fn an_old_nonce_and_one_of_another_connection_are_stale_for_those_that_know_the_password() {
-        let authorization = |password| answer(&guard().challenges(LINE, true, 0)[0], "ada", password, URL);
+        let authorization =
+            |password| answer(&guard().challenges(&with_password(), LINE, true, 0)[0], "ada", password, URL);
         let stale = Err(Refused { is_stale: true });
         assert_eq!(check(&with_password(), &authorization("love:lace"), 61 * SECOND_NS), stale);
         assert_eq!(check(&with_password(), &authorization("x"), 61 * SECOND_NS), Err(REFUSED));
         let other = Line { connection: 8, ..LINE };
         let request = request(URL, &authorization("love:lace"));
         assert_eq!(guard().check(&with_password(), &request, other, 0), stale);
-        assert!(guard().challenges(LINE, true, 0).iter().all(|challenge| challenge.contains("stale=true")));
+        assert!(
+            guard()
+                .challenges(&with_password(), LINE, true, 0)
+                .iter()
+                .all(|challenge| challenge.contains("stale=true"))
+        );
     }
 
     #[test]
@@ -372,7 +406,8 @@ mod tests {
         ] {
             let result = guard.check(&with_password(), &basic(pair), line, 0);
             assert_eq!(result.is_ok(), is_let_in, "{pair} {line:?}");
-            let offers_basic = guard.challenges(line, false, 0).iter().any(|one| one.starts_with("Basic"));
+            let offers_basic =
+                guard.challenges(&with_password(), line, false, 0).iter().any(|one| one.starts_with("Basic"));
             assert_eq!(offers_basic, guard.is_basic_allowed || line.is_encrypted);
         }
         assert_eq!(check(&with_password(), "Basic ?", 0), Err(REFUSED));

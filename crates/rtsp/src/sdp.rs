@@ -24,6 +24,7 @@ pub fn describe(presentation: &Presentation, host: IpAddr) -> Vec<u8> {
         .connection(Connection::from_ip_addr(anywhere))
         .attribute(Attribute::with_value("control", "*"));
     if presentation.is_seekable {
+        // A recording has a range by the clock too, but a description has one range, and this is the one that all players know.
         session = session.attribute(Attribute::with_value("range", presentation.range()));
     }
     let tracks = presentation.tracks.iter().enumerate();

@@ -114,7 +114,9 @@ fn each_mistake_has_its_status() {
         (setup(1, &format!("{FILM}/trackID=0"), UDP, Some("nobody")), 454),
         (setup(1, "rtsp://h/loop.ts/trackID=0", UDP, Some(&name)), 404),
         (format!("PLAY {FILM} RTSP/1.0\nCSeq: 1\n\n"), 454),
-        (of_film("PLAY", "Range: npt=x-\n"), 400),
+        (of_film("PLAY", "Range: npt=x-\n"), 457),
+        (of_film("PAUSE", "Range: npt=x-\n"), 457),
+        (of_film("PAUSE", "Range: npt=15\n"), 457),
         (of_film("PLAY", "Scale: 0\n"), 400),
         (of_film("PLAY", "Scale: NaN\n"), 400),
         (of_film("PLAY", "Speed: -1\n"), 400),
@@ -122,6 +124,9 @@ fn each_mistake_has_its_status() {
         (of_film("PLAY", "Range: npt=20-10\n"), 457),
         (of_film("PLAY", "Range: npt=10-20\nScale: -1\n"), 457),
         (of_film("PLAY", "Range: npt=20-10\nScale: -1\n"), 200),
+        (of_film("PAUSE", "Range: npt=15-\n"), 501),
+        (of_film("PAUSE", "Range: npt=now-\n"), 200),
+        (of_film("PLAY", ""), 200),
         (of_film("SETUP", "Transport: RTP/AVP;unicast;client_port=5000-5001\n"), 455),
         (of_session("PLAY", &format!("{FILM}/trackID=0"), &name, ""), 460),
         (of_session("PAUSE", &format!("{FILM}/trackID=0"), &name, ""), 460),
@@ -141,6 +146,23 @@ fn each_mistake_has_its_status() {
         "nobody knows when it was"
     );
     assert_eq!(world.status(1, &of_live("Range: npt=0-\n")), 200);
+}
+
+#[test]
+fn what_has_no_end_is_played_from_where_a_client_can_have_come_to_and_not_from_beyond() {
+    let mut world = World::new();
+    let url = "rtsp://h/endless.mp4";
+    let (response, _) = world.request(1, &setup(1, &format!("{url}/trackID=0"), UDP, None));
+    let session: Session = response.typed_header().expect("a Session field").expect("a session");
+    for (range, status) in [
+        ("npt=100000-", 200),
+        ("npt=100-9300000000", 200),
+        ("npt=9300000000-", 457),
+        ("npt=18446744073.709551614-", 457),
+    ] {
+        let request = of_session("PLAY", url, &session.0, &format!("Range: {range}\n"));
+        assert_eq!(world.status(1, &request), status, "{range}");
+    }
 }
 
 #[test]
@@ -303,12 +325,30 @@ fn an_answer_that_comes_too_late_changes_nothing() {
 }
 
 #[test]
+fn a_play_that_asks_for_nothing_else_is_a_sign_of_life_only() {
+    let mut world = World::new();
+    let name = session(&mut world, 1, UDP);
+    let first = of_session("PLAY", FILM, &name, "Range: npt=10-30\nScale: 2\n");
+    assert_eq!(world.status(1, &first), 200);
+    assert_eq!(world.elapse(50), []);
+    let (response, done) = world.request(1, &of_session("PLAY", FILM, &name, ""));
+    assert_eq!((u16::from(response.status()), done), (200, vec![]));
+    assert_eq!(field(&response, "Session"), Some(name.clone()));
+    assert_eq!(field(&response, "Range").as_deref(), Some("npt=now-30.000000"));
+    assert_eq!((field(&response, "Scale").as_deref(), field(&response, "Speed")), (Some("2.0"), None));
+    assert_eq!(world.elapse(50), [], "it has given a sign of life");
+    let (_, done) = world.request(1, &of_session("PLAY", FILM, &name, "Scale: 1\n"));
+    assert_eq!(ids(&done), [("stopped", 1), ("started", 1)]);
+}
+
+#[test]
 fn a_refused_play_leaves_the_session_as_it_was() {
     let mut world = World::new();
     let name = session(&mut world, 1, UDP);
     assert_eq!(world.status(1, &of_session("PLAY", FILM, &name, "")), 200);
     world.is_slow = true;
-    assert_eq!(ids(&world.receive(1, of_session("PLAY", FILM, &name, "").as_bytes())), [("stopped", 1)]);
+    let elsewhere = of_session("PLAY", FILM, &name, "Range: npt=9-\n");
+    assert_eq!(ids(&world.receive(1, elsewhere.as_bytes())), [("stopped", 1)]);
     let (id, _) = world.open.remove(0);
     assert_eq!(ids(&world.answer_with(id, Err(Status::InternalServerError))), [("started", 1), ("said", 1)]);
 }

@@ -5,7 +5,7 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use forebay_rtsp::message::Status;
-use forebay_rtsp::server::{Answer, Question};
+use forebay_rtsp::server::{Answer, Question, QuestionId};
 use proptest::prelude::*;
 use support::{Done, World, answer, presentation};
 
@@ -22,12 +22,14 @@ enum Op {
 
 const METHODS: [&str; 9] =
     ["OPTIONS", "DESCRIBE", "SETUP", "SETUP", "SETUP", "PLAY", "PLAY", "PAUSE", "TEARDOWN"];
-const URLS: [&str; 5] = [
+const URLS: [&str; 7] = [
     "rtsp://h/film.mp4/trackID=0",
     "rtsp://h/film.mp4/trackID=1",
     "rtsp://h/film.mp4",
     "rtsp://h/loop.ts",
     "rtsp://h/none.mp4",
+    "rtsp://h/endless.mp4/trackID=0",
+    "rtsp://h/endless.mp4",
 ];
 const TRANSPORTS: [&str; 4] = [
     "RTP/AVP;unicast;client_port=5000-5001",
@@ -35,7 +37,14 @@ const TRANSPORTS: [&str; 4] = [
     "RTP/AVP/TCP",
     "RTP/AVP;multicast,RTP/AVP;unicast;client_port=7000-7001",
 ];
-const RANGES: [&str; 3] = ["", "Range: npt=5-\r\n", "Range: npt=500-\r\n"];
+const RANGES: [&str; 6] = [
+    "",
+    "Range: npt=5-\r\n",
+    "Range: npt=500-\r\n",
+    "Range: npt=9300000000-\r\n",
+    "Range: npt=18446744073.709551614-\r\n",
+    "Scale: 64\r\nSpeed: 16\r\n",
+];
 
 fn op() -> impl Strategy<Value = Op> {
     let client = 0..3usize;
@@ -66,6 +75,8 @@ struct Caller {
     next_cseq: u32,
     /// Requests that have no response yet, by connection.
     unanswered: BTreeMap<u64, VecDeque<u32>>,
+    /// On which connection each question was asked.
+    askers: BTreeMap<QuestionId, u64>,
     /// What clients call sessions.
     names: Vec<String>,
     set_up: BTreeMap<u64, BTreeSet<usize>>,
@@ -83,6 +94,7 @@ impl Caller {
             next_connection: 2,
             next_cseq: 1,
             unanswered: BTreeMap::from([(1, VecDeque::new())]),
+            askers: BTreeMap::new(),
             names: vec![],
             set_up: BTreeMap::new(),
             started: BTreeSet::new(),
@@ -101,6 +113,7 @@ impl Caller {
     }
 
     fn take(&mut self, op: Op) {
+        let mut asker = 0;
         let done = match op {
             Op::Request { client, method, url, transport, session, range } => {
                 let cseq = self.next_cseq;
@@ -114,6 +127,7 @@ impl Caller {
                 }
                 text += &format!("{}\r\n", RANGES[range]);
                 let connection = self.connections[client];
+                asker = connection;
                 if let Some(queue) = self.unanswered.get_mut(&connection) {
                     queue.push_back(cseq);
                 }
@@ -129,6 +143,7 @@ impl Caller {
             }
             Op::Answer { which, how } if !self.world.open.is_empty() => {
                 let (id, question) = self.world.open.remove(which % self.world.open.len());
+                asker = self.askers[&id];
                 let answer = match how % 8 {
                     0 => Err(Status::UnsupportedTransport),
                     1 => presentation("film.mp4").map(Answer::Described),
@@ -159,8 +174,13 @@ impl Caller {
         for one in done {
             self.check(one);
         }
-        for (_, question) in &self.world.open {
-            if let Question::Play { session, .. } = question {
+        for (id, question) in &self.world.open {
+            let asker = *self.askers.entry(*id).or_insert(asker);
+            // Nobody waits for the answer where the connection is gone.
+            let is_waited_for = self.unanswered.contains_key(&asker);
+            if let Question::Play { session, .. } = question
+                && is_waited_for
+            {
                 assert!(!self.started.contains(&session.0), "it plays while it is asked from where to play");
             }
         }

@@ -16,6 +16,7 @@ pub(crate) struct Admission {
 #[derive(Debug)]
 struct Visits {
     connections: usize,
+    sessions: usize,
     /// How many more may come now.
     credit: f64,
     seen_ns: u64,
@@ -25,7 +26,7 @@ impl Admission {
     /// Whether one more may come from an address; then it counts.
     pub fn admit(&mut self, from: IpAddr, connections_max: usize, per_second: f64, now_ns: u64) -> bool {
         let full = per_second * BURST_SECONDS;
-        let fresh = Visits { connections: 0, credit: full, seen_ns: now_ns };
+        let fresh = Visits { connections: 0, sessions: 0, credit: full, seen_ns: now_ns };
         let visits = self.addresses.entry(neighbourhood(from)).or_insert(fresh);
         visits.credit =
             (visits.credit + now_ns.saturating_sub(visits.seen_ns) as f64 / SECOND_NS * per_second).min(full);
@@ -46,11 +47,26 @@ impl Admission {
         }
     }
 
+    /// Whether an address that has connected may have one session more; then it counts. Sessions may outlive connections.
+    pub fn admit_session(&mut self, from: IpAddr, sessions_max: usize) -> bool {
+        let Some(visits) = self.addresses.get_mut(&neighbourhood(from)) else { return false };
+        let is_admitted = from.is_loopback() || visits.sessions < sessions_max;
+        visits.sessions += usize::from(is_admitted);
+        is_admitted
+    }
+
+    /// A session has ended.
+    pub fn leave_session(&mut self, from: IpAddr) {
+        if let Some(visits) = self.addresses.get_mut(&neighbourhood(from)) {
+            visits.sessions = visits.sessions.saturating_sub(1);
+        }
+    }
+
     /// Forgets those that could do anything again.
     pub fn sweep(&mut self, now_ns: u64) {
         let is_recent =
             |visits: &Visits| now_ns.saturating_sub(visits.seen_ns) as f64 / SECOND_NS < BURST_SECONDS;
-        self.addresses.retain(|_, visits| visits.connections > 0 || is_recent(visits));
+        self.addresses.retain(|_, visits| visits.connections > 0 || visits.sessions > 0 || is_recent(visits));
     }
 }
 
@@ -93,5 +109,24 @@ mod tests {
         admission.leave(one);
         admission.sweep(100_000_000_000);
         assert!(admission.addresses.is_empty());
+    }
+
+    #[test]
+    fn sessions_count_for_as_long_as_they_last() {
+        let mut admission = Admission::default();
+        let [one, other, home] =
+            ["192.0.2.1", "192.0.2.2", "127.0.0.1"].map(|ip| ip.parse().expect("an address"));
+        for from in [one, other, home] {
+            assert!(!admission.admit_session(from, 2), "it has not connected");
+            assert!(admission.admit(from, 1, 100.0, 0));
+        }
+        assert!(admission.admit_session(one, 2) && admission.admit_session(one, 2));
+        assert!(!admission.admit_session(one, 2) && admission.admit_session(other, 2));
+        assert!((0..100).all(|_| admission.admit_session(home, 2)));
+        admission.leave(one);
+        admission.sweep(100_000_000_000);
+        assert!(!admission.admit_session(one, 2), "packets are still sent there");
+        admission.leave_session(one);
+        assert!(admission.admit_session(one, 2));
     }
 }

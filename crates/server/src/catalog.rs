@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use forebay_media::Media;
 use forebay_rtsp::message::Status;
 use forebay_rtsp::presentation::Presentation;
-use forebay_streaming::program::Reel;
+use forebay_streaming::program::{Reel, is_video};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Advice, Mode, OFlags, ResolveFlags, fadvise, open, openat2};
 use rustix::io::Errno;
@@ -121,9 +121,16 @@ impl Catalog {
         let media = reel.items()[0].clone();
         let tracks: Vec<usize> = (0..media.tracks().len()).collect();
         let origin_ns = reel.seek(&tracks, options.start_ns);
+        let presentation = media.presentation(title, version.finish() >> 1);
+        // Files that follow each other, and rounds, were not recorded so.
+        let is_as_recorded = files.len() == 1 && !options.is_endless;
         let presentation = Presentation {
             duration_ns: reel.duration_ns().map(|ns| ns.saturating_sub(origin_ns)),
-            ..media.presentation(title, version.finish() >> 1)
+            recorded_ns: presentation
+                .recorded_ns
+                .filter(|_| is_as_recorded)
+                .map(|ns| ns.saturating_add(origin_ns)),
+            ..presentation
         };
         let presentation = Arc::new(presentation);
         Ok(Arc::new(Opened { path: path.to_owned(), presentation, reel: Arc::new(reel), files, origin_ns }))
@@ -214,6 +221,19 @@ impl Opened {
     pub fn bytes_per_second_of(&self, tracks: &[usize]) -> u64 {
         let rate = |track: &usize| self.presentation.tracks.get(*track)?.bits_per_second;
         tracks.iter().map(|track| rate(track).unwrap_or(1_000_000) / 8).sum()
+    }
+
+    /// Of their pictures that need no others.
+    pub fn sync_bytes_per_second_of(&self, tracks: &[usize]) -> u64 {
+        let media = &self.reel.items()[0];
+        let of_track = |track: &usize| {
+            let of_media = media.tracks().get(*track).filter(|track| is_video(&track.codec))?;
+            let index = of_media.index();
+            let all = u128::from(self.bytes_per_second_of(&[*track]));
+            u64::try_from(all * u128::from(index.sync_bytes()) / u128::from(index.payload_bytes().max(1)))
+                .ok()
+        };
+        tracks.iter().filter_map(of_track).sum()
     }
 }
 

@@ -53,6 +53,7 @@ struct LimitsTable {
     connections_per_address: Option<Within<1, 1_000_000>>,
     connects_per_second: Option<Within<1, 1_000_000>>,
     sessions: Option<Within<1, 1_000_000>>,
+    sessions_per_address: Option<Within<1, 1_000_000>>,
     request_bytes: Option<Within<1_000, 60_000>>,
     session_timeout_seconds: Option<Within<10, 86_400>>,
 }
@@ -273,6 +274,7 @@ impl File {
         );
         set(&mut settings.connects_per_second, limits.connects_per_second.map(|number| number.0 as f64));
         set(&mut settings.sessions_max, limits.sessions.map(|number| number.0 as usize));
+        set(&mut settings.sessions_per_address, limits.sessions_per_address.map(|number| number.0 as usize));
         set(&mut settings.request_bytes, limits.request_bytes.map(|number| number.0 as usize));
         let timeout = limits.session_timeout_seconds.map(|number| Duration::from_secs(number.0));
         set(&mut settings.session_timeout, timeout);
@@ -301,6 +303,7 @@ key = "/keys/key.pem"
 
 [limits]
 connections = 100
+sessions-per-address = 7
 session-timeout-seconds = 30
 
 [authentication]
@@ -332,6 +335,7 @@ md5 = "0123456789abcdef0123456789abcdef"
         let tls = settings.tls.expect("TLS");
         assert_eq!((tls.certificate, tls.key), ("/etc/forebay/cert.pem".into(), "/keys/key.pem".into()));
         assert_eq!((settings.connections_max, settings.session_timeout), (100, Duration::from_secs(30)));
+        assert_eq!(settings.sessions_per_address, 7);
         assert_eq!(settings.users[0].paths, ["old"]);
         assert!(matches!(&settings.users[1].secret, Secret::Hashed { md5: Some(_), sha256: None }));
         assert_eq!(settings.udp_ports, 7000..=7009);

@@ -189,9 +189,9 @@ impl Serving {
     pub(crate) fn receive_reports(&mut self, number: usize) {
         let mut buffer = [0; 1500];
         for _ in 0..TURN_MAX {
-            let Ok((_, from)) = self.datagrams.pair(number).rtcp.recv_from(&mut buffer) else { return };
-            if let Some(session) = self.reporters.get(&from) {
-                self.server.is_alive(*session, clock::now_ns());
+            let Ok((count, from)) = self.datagrams.pair(number).rtcp.recv_from(&mut buffer) else { return };
+            if let Some(session) = self.reporters.get(&from).copied() {
+                self.hear(session, &buffer[..count]);
             }
         }
     }

@@ -74,8 +74,7 @@ impl Serving {
         let depth = session.share.map(|share| self.budget.depth(share, self.settings.buffer_bytes));
         let Depth { mut bytes, mut part_bytes, lead_ns } = depth.unwrap_or_default();
         if session.is_beginning {
-            let rate = session.opened.bytes_per_second_of(&session.program_tracks);
-            bytes = bytes.min((rate / FIRST_PARTS).max(FIRST_BYTES_MIN));
+            bytes = bytes.min((session.bytes_per_second / FIRST_PARTS).max(FIRST_BYTES_MIN));
             part_bytes = bytes;
         } else {
             bytes = bytes.min(session.asked_bytes.saturating_mul(GROWTH));

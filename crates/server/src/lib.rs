@@ -25,14 +25,20 @@ mod datagrams;
 mod descriptors;
 mod encryption;
 mod error;
+mod hearing;
+#[cfg(test)]
+mod hostile;
 mod journal;
 mod lending;
 mod listening;
+mod pace;
 mod playing;
 mod privileges;
 mod queue;
 mod readers;
 mod reloading;
+#[cfg(test)]
+mod rig;
 mod sending;
 mod serving;
 mod session;

@@ -1,5 +1,6 @@
 //! What clients ask for: which file, which tracks, from where.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -16,15 +17,11 @@ use rustix::net::addr::SocketAddrArg;
 
 use crate::catalog::{Failure, Opened};
 use crate::clock;
+use crate::pace::Pace;
 use crate::readers::{Filling, Opening, Reading};
 use crate::serving::Serving;
 use crate::session::{Cue, Key, Session, Wire};
 
-/// The fastest motion that is shown, and sent.
-const SCALE_MAX: f64 = 64.0;
-const SPEED_MAX: f64 = 16.0;
-/// From this scale on, pictures are shown that need no others only. What has no pictures is played no faster.
-const SYNC_ONLY_SCALE: f64 = 2.0;
 impl Serving {
     /// Does what the machine says, and what comes of it.
     pub(crate) fn act(&mut self, actions: Vec<Action>, on: ConnectionId) {
@@ -51,8 +48,7 @@ impl Serving {
                 Action::Stop { session } => self.stop(session),
                 Action::Release { session, track } => self.release(session, track),
                 Action::End { session } => self.end(session),
-                // That it came is a sign of life, which the machine has noted.
-                Action::Report { .. } => {}
+                Action::Report { session, packet, .. } => self.hear(session, &packet),
             }
         }
     }
@@ -108,13 +104,37 @@ impl Serving {
         let address = Arc::as_ptr(&wanted.presentation).addr();
         let opened = self.shown.get(&address).cloned().ok_or(Status::ServiceUnavailable)?;
         let is_new = !self.places.contains_key(&wanted.session);
-        if is_new && !self.budget.has_room(opened.bytes_per_second()) {
-            self.journal.say(
-                clock::now_ns(),
-                "a client was turned away: buffers have no more memory; --memory gives them some",
-            );
+        // Memory is for those that play, but who could not do that now need not begin.
+        if is_new && !self.budget.has_room(opened.bytes_per_second(), None) {
+            return Err(self.without_room());
+        }
+        if is_new && !self.admission.admit_session(client.ip(), self.settings.sessions_per_address) {
+            let ip = client.ip();
+            let sentence =
+                format!("{ip} was turned away: it has all the sessions that sessions-per-address allows");
+            self.journal.say(clock::now_ns(), &sentence);
             return Err(Status::NotEnoughBandwidth);
         }
+        let result = self.set_up_track(on, (client, host), wanted, opened);
+        if is_new && result.is_err() {
+            self.admission.leave_session(client.ip());
+        }
+        result
+    }
+
+    fn without_room(&mut self) -> Status {
+        let sentence = "a client was turned away: buffers have no more memory; --memory gives them some";
+        self.journal.say(clock::now_ns(), sentence);
+        Status::NotEnoughBandwidth
+    }
+
+    fn set_up_track(
+        &mut self,
+        on: ConnectionId,
+        (client, host): (SocketAddr, SocketAddr),
+        wanted: Wanted,
+        opened: Arc<Opened>,
+    ) -> Result<Answer, Status> {
         let (wire, transport) = self.wire(on, client, host, &wanted)?;
         let mut random = [0; 10];
         getrandom::fill(&mut random).map_err(|_| Status::InternalServerError)?;
@@ -135,7 +155,7 @@ impl Serving {
             is_paced: matches!(wire, Wire::Udp { .. }),
             is_bundled: matches!(track.format, Format::Aac | Format::MpegAudio),
         };
-        let place = self.place_of(wanted.session, opened);
+        let place = self.place_of(wanted.session, client.ip(), opened);
         let session = &mut self.sessions[place];
         if let Wire::Udp { rtcp, .. } = &wire {
             self.reporters.insert(*rtcp, session.id);
@@ -147,7 +167,7 @@ impl Serving {
         Ok(Answer::SetUp { transport, ssrc })
     }
 
-    fn place_of(&mut self, id: SessionId, opened: Arc<Opened>) -> usize {
+    fn place_of(&mut self, id: SessionId, client: IpAddr, opened: Arc<Opened>) -> usize {
         if let Some(place) = self.places.get(&id) {
             return *place;
         }
@@ -155,7 +175,7 @@ impl Serving {
         let entry = self.sessions.vacant_entry();
         let key = Key { place: entry.key(), life };
         self.places.insert(id, key.place);
-        entry.insert(Session::new(id, key, opened, self.settings.buffers));
+        entry.insert(Session::new(id, key, client, opened, self.settings.buffers));
         key.place
     }
 
@@ -230,6 +250,17 @@ impl Serving {
 
     /// Gets ready what is to be played, and answers when it is.
     fn cue(&mut self, place: usize, question: QuestionId, part: Part) {
+        let session = &self.sessions[place];
+        let lanes = session.stream.lanes().iter().filter(|lane| !lane.is_released());
+        let tracks: Vec<usize> = lanes.map(|lane| lane.setup().track).collect();
+        let media = &session.opened.reel.items()[0];
+        let has_pictures =
+            tracks.iter().any(|track| media.tracks().get(*track).is_some_and(|track| is_video(&track.codec)));
+        let pace = Pace::near(part.scale, part.speed, has_pictures);
+        if !self.charge(place, &tracks, pace) {
+            let status = self.without_room();
+            return self.answer(question, Err(status));
+        }
         let life = self.next_life();
         let session = &mut self.sessions[place];
         // From here on in positions of the program, not of the client.
@@ -238,55 +269,55 @@ impl Serving {
         let until_ns = part.until_ns.filter(|_| part.scale > 0.0).map(in_program);
         let is_resumed = part.from_ns.is_none() && part.until_ns.is_none() && session.stopped_ns.is_some();
         let until_ns = if is_resumed { session.until_ns } else { until_ns };
-        let are_others = session.stream.drop_released();
-        let tracks: Vec<usize> = session.stream.lanes().iter().map(|lane| lane.setup().track).collect();
-        let media = &session.opened.reel.items()[0];
-        let has_pictures =
-            tracks.iter().any(|track| media.tracks().get(*track).is_some_and(|track| is_video(&track.codec)));
-        // Where there are no pictures to choose from, all is sent, however fast.
-        let scale_max = if has_pictures { SCALE_MAX } else { SYNC_ONLY_SCALE };
-        let scale = if part.scale > 0.0 { part.scale.clamp(1.0 / SCALE_MAX, scale_max) } else { 1.0 };
-        let are_others = are_others || session.program_tracks != tracks;
+        let are_others = session.stream.drop_released() || session.program_tracks != tracks;
         let goes_on =
-            part.from_ns.is_none() && part.until_ns.is_none() && !are_others && session.scale == scale;
+            part.from_ns.is_none() && part.until_ns.is_none() && !are_others && session.scale == pace.scale;
         let from_ns = match session.stopped_ns.filter(|_| goes_on) {
             Some(stopped_ns) => stopped_ns,
             None => {
                 let wanted_ns = asked_ns.or(session.stopped_ns).unwrap_or(session.opened.origin_ns);
                 let reel = &session.opened.reel;
                 let from_ns = reel.seek(&tracks, wanted_ns);
-                let is_sync_only = has_pictures && scale >= SYNC_ONLY_SCALE;
-                let choice = Choice { tracks: tracks.clone(), until_ns, is_sync_only };
+                let choice = Choice { tracks: tracks.clone(), until_ns, is_sync_only: pace.is_sync_only };
                 session.stream.empty();
                 session.program = Some(Box::new(reel.program(choice, from_ns).peekable()));
                 session.program_tracks = tracks;
                 (session.key.life, session.is_beginning, session.timer_ns) = (life, true, None);
-                (session.until_ns, session.scale) = (until_ns, scale);
+                (session.until_ns, session.scale) = (until_ns, pace.scale);
                 from_ns
             }
         };
         (session.bye_ns, session.stopped_ns) = (None, Some(from_ns));
-        let cue = Cue { question, from_ns, speed: part.speed.clamp(1.0 / SPEED_MAX, SPEED_MAX) };
+        let cue = Cue { question, from_ns, speed: pace.speed };
         // Nobody waits for an earlier one any more: its connection is gone.
         if let Some(earlier) = session.cue.replace(cue) {
             self.askers.remove(&earlier.question);
         }
         self.give_back(place);
-        self.charge(place);
         self.want_buffer(place, clock::now_ns());
         self.answer_cue(place);
     }
 
-    /// Has the session's share of memory be what its tracks take.
-    fn charge(&mut self, place: usize) {
+    /// Has the session's share of memory be what its tracks take at that pace. `false` if there is no room for it: then the share
+    /// stays as it was.
+    fn charge(&mut self, place: usize, tracks: &[usize], pace: Pace) -> bool {
         let session = &mut self.sessions[place];
+        let opened = &session.opened;
+        let (all, sync) = (opened.bytes_per_second_of(tracks), opened.sync_bytes_per_second_of(tracks));
+        let bytes_per_second = pace.bytes_per_second(all, sync);
+        if !self.budget.has_room(bytes_per_second, session.share) {
+            return false;
+        }
         if let Some(share) = session.share.take() {
             self.budget.leave(share);
         }
-        let Some(file) = session.opened.files.first() else { return };
-        let device = *self.devices.entry(file.identity.device).or_insert_with(|| self.budget.add_device());
-        let rate = session.opened.bytes_per_second_of(&session.program_tracks) as f64 * session.scale;
-        session.share = Some(self.budget.enter(device, rate as u64));
+        if let Some(file) = session.opened.files.first() {
+            let device =
+                *self.devices.entry(file.identity.device).or_insert_with(|| self.budget.add_device());
+            session.share = Some(self.budget.enter(device, bytes_per_second));
+        }
+        session.bytes_per_second = bytes_per_second;
+        true
     }
 
     /// A buffer has been filled, or has not.
@@ -392,9 +423,7 @@ impl Serving {
         };
         session.stream.release(track);
         for (_, wire) in session.wires.extract_if(.., |(number, _)| *number == track) {
-            if let Wire::Udp { rtcp, .. } = wire {
-                self.reporters.remove(&rtcp);
-            }
+            forget_reporter(&mut self.reporters, &wire, id);
         }
     }
 
@@ -404,6 +433,7 @@ impl Serving {
         self.give_back_all(place);
         let session = self.sessions.remove(place);
         self.ended.add(session.stream.counts());
+        self.admission.leave_session(session.client);
         // A client that went away before its PLAY was answered gets no answer.
         if let Some(cue) = session.cue {
             self.askers.remove(&cue.question);
@@ -411,11 +441,18 @@ impl Serving {
         if let Some(share) = session.share {
             self.budget.leave(share);
         }
-        for (_, wire) in session.wires {
-            if let Wire::Udp { rtcp, .. } = wire {
-                self.reporters.remove(&rtcp);
-            }
+        for (_, wire) in &session.wires {
+            forget_reporter(&mut self.reporters, wire, id);
         }
+    }
+}
+
+/// Reports that come from where a session's packets go are of no interest any more, unless they are of another session by now.
+fn forget_reporter(reporters: &mut HashMap<SocketAddr, SessionId>, wire: &Wire, session: SessionId) {
+    if let Wire::Udp { rtcp, .. } = wire
+        && reporters.get(rtcp) == Some(&session)
+    {
+        reporters.remove(rtcp);
     }
 }
 

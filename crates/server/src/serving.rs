@@ -73,6 +73,8 @@ pub struct Serving {
     pub(crate) journal: Journal,
     pub(crate) lateness: Lateness,
     pub(crate) tally: Tally,
+    /// How many reports of tracks have come from clients.
+    pub(crate) heard: u64,
     /// What happened to sessions that have ended.
     pub(crate) ended: Counts,
     pub(crate) last_life: u64,
@@ -160,6 +162,7 @@ impl Serving {
             journal: Journal::default(),
             lateness: Lateness::default(),
             tally: Tally::default(),
+            heard: 0,
             ended: Counts::default(),
             last_life: 0,
             name: format!("forebay@{}", rustix::system::uname().nodename().to_string_lossy()),
@@ -260,7 +263,7 @@ impl Serving {
     }
 
     /// Waits for something to do, and does it.
-    fn turn(&mut self, events: &mut Vec<epoll::Event>, timeout: Option<&Timespec>) -> Result<()> {
+    pub(crate) fn turn(&mut self, events: &mut Vec<epoll::Event>, timeout: Option<&Timespec>) -> Result<()> {
         self.set_timer()?;
         events.clear();
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout) {
@@ -370,48 +373,87 @@ fn listen(settings: &Settings) -> Result<Vec<(TcpListener, Kind)>> {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::TcpStream;
 
     use super::*;
-
-    /// A frame of AAC with its header (ADTS): 44.1 kHz, one channel, 32 bytes.
-    const FRAME: [u8; 32] = {
-        let mut frame = [0x21; 32];
-        let header = [0xFF, 0xF1, 0x50, 0x40, 0x04, 0x1F, 0xFC];
-        frame.split_at_mut(header.len()).0.copy_from_slice(&header);
-        frame
-    };
+    use crate::rig::{Rig, SETUP, session};
 
     #[test]
     fn nobody_is_remembered_who_went_before_the_answer() {
-        let folder = tempfile::tempdir().expect("a folder");
-        std::fs::write(folder.path().join("a.aac"), FRAME.repeat(100)).expect("a file");
-        let listen = vec!["127.0.0.1:0".parse().expect("an address")];
-        let settings = Settings { listen, ..Settings::new(folder.path().to_owned()) };
-        let mut serving = Serving::new(settings).expect("a server");
-        let mut events = Vec::with_capacity(EVENTS_MAX);
-        let mut turn = |serving: &mut Serving| serving.turn(&mut events, None).expect("a turn");
-        let mut stream = TcpStream::connect(serving.addresses()[0]).expect("a connection");
-        stream.set_nonblocking(true).expect("a socket");
-        let request =
-            "SETUP rtsp://h/a.aac RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP/TCP;interleaved=0-1\r\n\r\n";
-        stream.write_all(request.as_bytes()).expect("a request");
-        let mut response = [0; 1000];
-        let count = loop {
-            turn(&mut serving);
-            if let Ok(count) = stream.read(&mut response) {
-                break count;
-            }
-        };
-        let response = String::from_utf8_lossy(&response[..count]).into_owned();
-        let session =
-            response.split("Session: ").nth(1).and_then(|rest| rest.split(';').next()).expect("one");
+        let mut rig = Rig::with(|_| {});
+        let mut stream = rig.connect(None);
+        let response = rig.ask(&mut stream, SETUP);
+        let session = session(&response);
         write!(stream, "PLAY rtsp://h/a.aac RTSP/1.0\r\nCSeq: 2\r\nSession: {session}\r\n\r\n")
             .expect("a request");
         drop(stream);
-        while !serving.connections.is_empty() {
-            turn(&mut serving);
+        while !rig.serving.connections.is_empty() {
+            rig.turn();
         }
-        assert_eq!((serving.sessions.len(), serving.askers.len()), (0, 0));
+        assert_eq!((rig.serving.sessions.len(), rig.serving.askers.len()), (0, 0));
+    }
+
+    #[test]
+    fn the_reports_of_a_new_session_on_old_ports_are_heard() {
+        let mut rig = Rig::with(|settings| settings.udp_ports = 30_000..=39_999);
+        let mut client = rig.connect(None);
+        let udp = SETUP.replace("RTP/AVP/TCP;interleaved=0-1", "RTP/AVP;unicast;client_port=5000-5001");
+        let [old, new] = [(); 2].map(|()| rig.ask(&mut client, &udp));
+        let end = |response: &str| {
+            let session = session(response);
+            format!("TEARDOWN rtsp://h/a.aac RTSP/1.0\nCSeq: 2\nSession: {session}\n\n")
+        };
+        rig.ask(&mut client, &end(&old));
+        assert_eq!(rig.serving.reporters.values().copied().collect::<Vec<_>>(), [SessionId(2)]);
+        rig.ask(&mut client, &end(&new));
+        assert!(rig.serving.reporters.is_empty());
+    }
+
+    #[test]
+    fn who_would_play_without_memory_is_told_so_and_who_plays_goes_on() {
+        // The least that a session has is two buffers of a tenth of a second: 8.8 KB.
+        let mut rig = Rig::with(|settings| settings.memory_bytes = 20_000);
+        let mut clients: Vec<_> = (0..3).map(|_| rig.connect(None)).collect();
+        let sessions: Vec<String> =
+            clients.iter_mut().map(|client| session(&rig.ask(client, SETUP)).to_owned()).collect();
+        let play = |session: &str, more: &str| {
+            format!("PLAY rtsp://h/a.aac RTSP/1.0\nCSeq: 2\nSession: {session}\nRange: npt=0-\n{more}\n")
+        };
+        for (number, status) in [(0, "200"), (1, "200"), (2, "453")] {
+            let response = rig.ask(&mut clients[number], &play(&sessions[number], ""));
+            assert!(response.starts_with(&format!("RTSP/1.0 {status} ")), "{number}: {response}");
+        }
+        let mut late = rig.connect(None);
+        assert!(rig.ask(&mut late, SETUP).starts_with("RTSP/1.0 453 "));
+        let share = rig.serving.sessions[0].share;
+        clients[0]
+            .write_all(play(&sessions[0], "Speed: 16\n").replace('\n', "\r\n").as_bytes())
+            .expect("a request");
+        let mut said = Vec::new();
+        while !String::from_utf8_lossy(&said).contains("RTSP/1.0 453 ") {
+            rig.turn();
+            let mut buffer = [0; 2000];
+            let count = clients[0].read(&mut buffer).unwrap_or_default();
+            said.extend_from_slice(&buffer[..count]);
+        }
+        assert_eq!(rig.serving.sessions[0].share, share);
+        assert!(rig.serving.sessions[0].stream.position_ns(0).is_some(), "it plays as before");
+    }
+
+    #[test]
+    fn one_address_has_so_many_sessions_and_others_have_theirs() {
+        let mut rig = Rig::with(|settings| settings.sessions_per_address = 2);
+        let mut one = rig.connect(Some("192.0.2.1:1000"));
+        let first = rig.ask(&mut one, SETUP);
+        let unsupported = SETUP.replace("RTP/AVP/TCP;interleaved=0-1", "RTP/AVP;multicast");
+        for (request, status) in [(&*unsupported, "461"), (SETUP, "200"), (SETUP, "453")] {
+            let response = rig.ask(&mut one, request);
+            assert!(response.starts_with(&format!("RTSP/1.0 {status} ")), "{response}");
+        }
+        let mut other = rig.connect(Some("192.0.2.2:1000"));
+        assert!(rig.ask(&mut other, SETUP).starts_with("RTSP/1.0 200 "));
+        let session = session(&first);
+        let end = format!("TEARDOWN rtsp://h/a.aac RTSP/1.0\nCSeq: 2\nSession: {session}\n\n");
+        assert!(rig.ask(&mut one, &end).starts_with("RTSP/1.0 200 "));
+        assert!(rig.ask(&mut one, SETUP).starts_with("RTSP/1.0 200 "));
     }
 }

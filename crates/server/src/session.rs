@@ -1,7 +1,7 @@
 //! What the server knows of a session beside its stream: its files, where its packets go, and what it waits for.
 
 use std::iter::Peekable;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use forebay_rtsp::rtcp::Schedule;
@@ -13,6 +13,7 @@ use forebay_streaming::stream::{Next, Stream};
 use rustix::net::SocketAddrAny;
 
 use crate::catalog::Opened;
+use crate::hearing::Heard;
 
 /// A session's place, and which part of which session's life is meant: a seek begins another one, so that what was begun
 /// before it is of no more interest.
@@ -33,6 +34,8 @@ pub(crate) enum Wire {
 pub(crate) struct Session {
     pub id: SessionId,
     pub key: Key,
+    /// Who has set it up.
+    pub client: IpAddr,
     pub opened: Arc<Opened>,
     pub stream: Stream,
     /// By the numbers of tracks.
@@ -42,6 +45,8 @@ pub(crate) struct Session {
     /// The tracks that it is of.
     pub program_tracks: Vec<usize>,
     pub share: Option<Share>,
+    /// What is sent of it at its pace.
+    pub bytes_per_second: u64,
     /// The next buffer is the first since a seek: a small one, so that playing begins soon.
     pub is_beginning: bool,
     /// How large the last buffer was to be.
@@ -63,6 +68,8 @@ pub(crate) struct Session {
     pub timer_ns: Option<u64>,
     pub report_ns: Option<u64>,
     pub reports: Schedule,
+    /// How its tracks are received, as far as its client has said.
+    pub heard: Vec<Heard>,
     /// When to say that nothing more comes.
     pub bye_ns: Option<u64>,
 }
@@ -76,17 +83,19 @@ pub(crate) struct Cue {
 }
 
 impl Session {
-    pub fn new(id: SessionId, key: Key, opened: Arc<Opened>, buffers: usize) -> Session {
+    pub fn new(id: SessionId, key: Key, client: IpAddr, opened: Arc<Opened>, buffers: usize) -> Session {
         let bits_per_second = opened.bytes_per_second() * 8;
         Session {
             id,
             key,
+            client,
             opened,
             stream: Stream::new(buffers),
             wires: Vec::new(),
             program: None,
             program_tracks: Vec::new(),
             share: None,
+            bytes_per_second: 0,
             is_beginning: true,
             asked_bytes: 0,
             lead_ns: 0,
@@ -100,6 +109,7 @@ impl Session {
             timer_ns: None,
             report_ns: None,
             reports: Schedule::new(bits_per_second),
+            heard: Vec::new(),
             bye_ns: None,
         }
     }

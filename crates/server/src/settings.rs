@@ -42,6 +42,8 @@ pub struct Settings {
     pub connects_per_second: f64,
     /// How many sessions there may be.
     pub sessions_max: usize,
+    /// How many there may be of one address; the loopback is not counted.
+    pub sessions_per_address: usize,
     /// The longest head of a request, in bytes.
     pub request_bytes: usize,
     /// After how long without a sign of life a session ends.
@@ -102,6 +104,7 @@ impl Settings {
             connections_per_address: 1_000,
             connects_per_second: 50.0,
             sessions_max: 10_000,
+            sessions_per_address: 1_000,
             request_bytes: 16 << 10,
             session_timeout: Duration::from_secs(60),
             users: Vec::new(),
@@ -120,6 +123,10 @@ impl Users for UserList {
         self.0.iter().find(|one| one.name == user).map(|one| one.secret.clone())
     }
 
+    fn all_have_sha256(&self) -> bool {
+        self.0.iter().all(|one| !matches!(one.secret, Secret::Hashed { sha256: None, .. }))
+    }
+
     fn may_watch(&self, user: &str, path: &str) -> bool {
         let is_in = |folder: &String| {
             let rest = path.strip_prefix(folder.trim_matches('/'));
@@ -135,6 +142,19 @@ impl Users for UserList {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_one_user_has_no_hash_of_is_offered_to_none() {
+        let user = |md5: Option<&str>, sha256: Option<&str>| User {
+            name: "ada".to_owned(),
+            secret: Secret::Hashed { md5: md5.map(str::to_owned), sha256: sha256.map(str::to_owned) },
+            paths: Vec::new(),
+        };
+        let bob = User { secret: Secret::Password("x".to_owned()), ..user(None, None) };
+        let has_both = vec![user(Some("1"), Some("2")), bob.clone(), user(None, Some("2"))];
+        assert!(UserList(has_both).all_have_sha256());
+        assert!(!UserList(vec![bob, user(Some("1"), None)]).all_have_sha256());
+    }
 
     #[test]
     fn users_see_their_folders_and_no_others() {

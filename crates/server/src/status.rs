@@ -8,6 +8,7 @@ use forebay_streaming::stream::Counts;
 
 use crate::batch::Tally;
 use crate::clock;
+use crate::hearing::Heard;
 use crate::serving::Serving;
 use crate::session::{Session, Wire};
 
@@ -91,6 +92,12 @@ fn metrics(serving: &Serving) -> String {
         ("bytes_total", "counter", "Bytes of RTP packets sent.", counts.bytes as f64),
         ("samples_dropped_total", "counter", "Samples left out for slow clients.", counts.dropped as f64),
         ("samples_damaged_total", "counter", "Samples that could not be sent.", counts.damaged as f64),
+        (
+            "receptions_total",
+            "counter",
+            "Reports of clients on how they receive a track.",
+            serving.heard as f64,
+        ),
         ("stalls_total", "counter", "Times that a buffer was not filled in time.", counts.stalls as f64),
         ("stalled_seconds_total", "counter", "How late those were.", counts.stalled_ns as f64 / SECOND),
         ("udp_calls_total", "counter", "System calls that sent packets over UDP.", calls as f64),
@@ -103,8 +110,39 @@ fn metrics(serving: &Serving) -> String {
             "# HELP forebay_{name} {help}\n# TYPE forebay_{name} {kind}\nforebay_{name} {value}\n"
         );
     }
+    write_receptions(serving, &mut text);
     write_lateness(&serving.lateness, &mut text);
     text
+}
+
+/// What clients have said last, by quantiles of the tracks that they have said something of.
+fn write_receptions(serving: &Serving, text: &mut String) {
+    let all = || serving.sessions.iter().flat_map(|(_, session)| &session.heard);
+    for (name, help, mut values) in [
+        (
+            "lost_ratio",
+            "Share of packets that did not arrive.",
+            all().map(|one| one.lost).collect::<Vec<_>>(),
+        ),
+        ("jitter_seconds", "Interarrival jitter (RFC 3550).", all().map(|one| one.jitter_s).collect()),
+        (
+            "round_trip_seconds",
+            "Time to a client and back.",
+            all().filter_map(|one| one.round_trip_s).collect(),
+        ),
+    ] {
+        values.sort_by(f64::total_cmp);
+        let _ = write!(
+            text,
+            "# HELP forebay_reception_{name} {help} By clients' last reports.\n# TYPE forebay_reception_{name} gauge\n"
+        );
+        for quantile in [0.5, 0.99, 1.0] {
+            let at = (values.len() as f64 * quantile).ceil() as usize;
+            if let Some(value) = values.get(at.saturating_sub(1)) {
+                let _ = writeln!(text, "forebay_reception_{name}{{quantile=\"{quantile}\"}} {value}");
+            }
+        }
+    }
 }
 
 fn write_lateness(lateness: &Lateness, text: &mut String) {
@@ -134,7 +172,8 @@ fn page(serving: &Serving) -> String {
         "<p>{connections} connections, {sessions} sessions, {playing} of them playing; {:.1} MB in buffers.\
          <p>{} packets, {:.1} MB sent; late by at most {} ms in 50 of 100 cases, {} ms in 99; {} stalls; {} samples \
          left out for slow clients.\
-         <table><tr><th>file<th>client<th>position<th>sent<th>buffers<th>stalls<th>left out",
+         <table><tr><th>file<th>client<th>position<th>sent<th>buffers<th>stalls<th>left out<th>lost<th>jitter\
+         <th>round trip",
         buffered_bytes as f64 / 1e6,
         counts.packets,
         counts.bytes as f64 / 1e6,
@@ -160,7 +199,7 @@ fn page(serving: &Serving) -> String {
             .map_or("stopped".to_owned(), |ns| format!("{:.1} s", ns as f64 / SECOND));
         let _ = write!(
             text,
-            "<tr><td>{}<td>{client}<td>{position}<td>{:.1} MB<td>{} of {}, {} KB<td>{}<td>{}",
+            "<tr><td>{}<td>{client}<td>{position}<td>{:.1} MB<td>{} of {}, {} KB<td>{}<td>{}{}",
             escaped(&session.opened.path),
             counts.bytes as f64 / 1e6,
             session.stream.level(),
@@ -168,9 +207,24 @@ fn page(serving: &Serving) -> String {
             session.stream.memory_bytes() >> 10,
             counts.stalls,
             counts.dropped,
+            receptions(session),
         );
     }
     text + "</table>\n"
+}
+
+/// The worst that a client has said last of the tracks of a session.
+fn receptions(session: &Session) -> String {
+    let worst = |of: fn(&Heard) -> Option<f64>| session.heard.iter().filter_map(of).reduce(f64::max);
+    let cell = |value: Option<f64>, factor: f64, unit| {
+        value.map_or("<td>".to_owned(), |value| format!("<td>{:.1} {unit}", value * factor))
+    };
+    [
+        cell(worst(|one| Some(one.lost)), 100.0, "%"),
+        cell(worst(|one| Some(one.jitter_s)), 1e3, "ms"),
+        cell(worst(|one| one.round_trip_s), 1e3, "ms"),
+    ]
+    .concat()
 }
 
 /// Names of files may have any signs.

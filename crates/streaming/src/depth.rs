@@ -187,9 +187,12 @@ impl Budget {
         self.devices.get_mut(device).map(|load| &mut load.device)
     }
 
-    /// Whether there is room for a stream of so many bytes per second.
-    pub fn has_room(&self, bytes_per_second: u64) -> bool {
-        self.least_bytes + self.least(bytes_per_second as f64) <= self.bytes as f64
+    /// Whether there is room for a stream of so many bytes per second, in place of one that there is. Who wants no more than
+    /// they have always has room.
+    pub fn has_room(&self, bytes_per_second: u64, instead_of: Option<Share>) -> bool {
+        let had = instead_of.map_or(0.0, |share| self.least(share.bytes_per_second));
+        let wanted = self.least(bytes_per_second as f64);
+        wanted <= had || self.least_bytes - had + wanted <= self.bytes as f64
     }
 
     /// What a stream needs at least, in all of its buffers.
@@ -389,17 +392,17 @@ mod tests {
         let disk = budget.add_device();
         let mut shares = Vec::new();
         for _ in 0..5000 {
-            assert!(budget.has_room(25_000));
+            assert!(budget.has_room(25_000, None));
             shares.push(budget.enter(disk, 25_000));
         }
         let depth = budget.depth(shares[0], None);
         let one = depth.bytes as f64 * budget.held_buffers() + 25_000.0 * depth.lead_ns as f64 / 1e9;
         assert!(5000.0 * one <= f64::from(64 << 20), "{depth:?}");
-        while budget.has_room(25_000) && shares.len() < 100_000 {
+        while budget.has_room(25_000, None) && shares.len() < 100_000 {
             shares.push(budget.enter(disk, 25_000));
         }
         assert!((8_000..20_000).contains(&shares.len()), "{}", shares.len());
         shares.drain(..).for_each(|share| budget.leave(share));
-        assert!(budget.has_room(25_000));
+        assert!(budget.has_room(25_000, None));
     }
 }

@@ -77,7 +77,7 @@ impl Reel {
         let round_ns = self.round_ns().max(1);
         let mut begin_ns = if self.is_endless { position_ns / round_ns * round_ns } else { 0 };
         for (number, media) in self.items.iter().enumerate() {
-            let end_ns = begin_ns + media.duration_ns();
+            let end_ns = begin_ns.saturating_add(media.duration_ns());
             if position_ns < end_ns || number + 1 == self.items.len() {
                 return (number, begin_ns);
             }
@@ -89,7 +89,7 @@ impl Reel {
     /// Where playing can begin for who asks for `position_ns`.
     pub fn seek(&self, tracks: &[usize], position_ns: u64) -> u64 {
         let (item, begin_ns) = self.at(position_ns);
-        begin_ns + self.items[item].seek(tracks, position_ns - begin_ns)
+        begin_ns.saturating_add(self.items[item].seek(tracks, position_ns - begin_ns))
     }
 
     /// What is to be sent from a position on, which [`Reel::seek`] has given.
@@ -144,7 +144,8 @@ impl Iterator for Program {
             if !is_wanted {
                 continue;
             }
-            let decode_ns = sample.decode_ns.saturating_add_unsigned(self.begin_ns);
+            // What lies beyond all numbers would be due at the same time, all of it: nothing comes after the last one.
+            let decode_ns = sample.decode_ns.checked_add_unsigned(self.begin_ns)?;
             let until_ns = self.choice.until_ns.unwrap_or(u64::MAX);
             if u64::try_from(decode_ns).is_ok_and(|decode_ns| decode_ns >= until_ns) {
                 return None;

@@ -65,11 +65,13 @@ A file of settings can say the same and more: who may watch what, limits, and TL
   certificate = "cert.pem"
   key = "key.pem"
   [limits]                      # connections, connections-per-address, connects-per-second, sessions,
-  sessions = 100                # request-bytes, session-timeout-seconds
+  sessions = 100                # sessions-per-address, request-bytes, session-timeout-seconds
   [[users]]                     # md5 and sha256, of name:realm:password, may stand for a password
   name = "ada"
   password = "lovelace"
   paths = ["holidays"]          # everything without
+
+Where one user has an md5 and no sha256, all are asked for MD5, which is weaker.
 
 SIGHUP has users and limits taken over from the file again. SIGTERM and Ctrl-C end the server, when clients have been told.
 

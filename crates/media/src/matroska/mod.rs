@@ -28,6 +28,9 @@ const HEADER_BYTES_MAX: u64 = 1 << 20;
 /// More than any film has.
 const TRACKS_MAX: usize = 64;
 
+/// From 1970 to 2001, where dates of files begin.
+const EPOCH_NS: u64 = 978_307_200_000_000_000;
+
 /// A track while its blocks are being found.
 struct Draft {
     number: u64,
@@ -88,6 +91,7 @@ fn first_segment(source: &mut Source) -> Result<(Vec<u8>, Element)> {
 struct Movie {
     drafts: Vec<Draft>,
     left_out: Vec<String>,
+    recorded_ns: Option<u64>,
     time_base: TimeBase,
     samples_left: u64,
 }
@@ -104,8 +108,13 @@ impl Movie {
         let scale_ns = file.info().timestamp_scale();
         let time_base =
             TimeBase::new(scale_ns.get(), 1_000_000_000).ok_or(Error::Damaged("its time does not pass"))?;
-        let mut movie =
-            Movie { drafts: Vec::new(), left_out: Vec::new(), time_base, samples_left: SAMPLES_MAX };
+        let mut movie = Movie {
+            drafts: Vec::new(),
+            left_out: Vec::new(),
+            recorded_ns: file.info().date_utc().and_then(|ns| EPOCH_NS.checked_add_signed(ns)),
+            time_base,
+            samples_left: SAMPLES_MAX,
+        };
         let mut is_encrypted = false;
         for track in file.tracks().iter().take(TRACKS_MAX) {
             let encodings = track.content_encodings().unwrap_or_default();
@@ -148,7 +157,7 @@ impl Movie {
     }
 
     fn finish(mut self) -> Result<Found> {
-        let mut found = Found { tracks: Vec::new(), left_out: self.left_out };
+        let mut found = Found { tracks: Vec::new(), left_out: self.left_out, recorded_ns: self.recorded_ns };
         for mut draft in self.drafts {
             draft.order.finish(&mut draft.builder, &mut self.samples_left)?;
             let Some(mut index) = draft.builder.finish(draft.frame) else { continue };

@@ -24,6 +24,9 @@ const TABLES_BYTES_MAX: u64 = 128 << 20;
 /// More than any film has; each costs a search here and there.
 const TRACKS_MAX: usize = 64;
 
+/// From 1904, where times of files begin, to 1970.
+const EPOCH_S: u64 = 2_082_844_800;
+
 /// A track while its samples are being found.
 struct Draft {
     id: u32,
@@ -69,12 +72,14 @@ pub(crate) fn read(source: &mut Source) -> Result<Found> {
 pub(super) struct Movie {
     drafts: Vec<Draft>,
     left_out: Vec<String>,
+    recorded_ns: Option<u64>,
     defaults: Vec<mp4_atom::Trex>,
 }
 
 impl Movie {
     fn finish(self) -> Result<Found> {
-        let mut found = Found { tracks: Vec::new(), left_out: self.left_out };
+        let Movie { left_out, recorded_ns, .. } = self;
+        let mut found = Found { tracks: Vec::new(), left_out, recorded_ns };
         for draft in self.drafts {
             let Some(mut index) = draft.builder.finish(draft.last_step) else {
                 found.left_out.push(format!("{} without samples", draft.entry.name));
@@ -90,8 +95,12 @@ impl Movie {
 }
 
 fn read_movie(movie: &[u8], source: &Source, samples_left: &mut u64) -> Result<Movie> {
-    let ticks = find_in::<Mvhd>(movie, &[b"mvhd"]).map_or(0, |header| header.timescale);
-    let mut found = Movie { drafts: Vec::new(), left_out: Vec::new(), defaults: Vec::new() };
+    let header = find_in::<Mvhd>(movie, &[b"mvhd"]);
+    let ticks = header.as_ref().map_or(0, |header| header.timescale);
+    // Most writers leave the time at 0, which is long before 1970 too.
+    let recorded_s = header.and_then(|header| header.creation_time.checked_sub(EPOCH_S));
+    let recorded_ns = recorded_s.and_then(|seconds| seconds.checked_mul(1_000_000_000));
+    let mut found = Movie { drafts: Vec::new(), left_out: Vec::new(), recorded_ns, defaults: Vec::new() };
     let extends = within(movie, &[b"mvex"]).unwrap_or_default();
     let defaults = Boxes(extends).filter(|one| &one.name == b"trex").take(TRACKS_MAX);
     found.defaults = defaults.filter_map(|one| decode(&one)).collect();

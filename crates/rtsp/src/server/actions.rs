@@ -62,7 +62,8 @@ pub enum Action {
         /// Which.
         session: SessionId,
     },
-    /// An RTCP packet of a client's, come on the control connection.
+    /// An RTCP packet of a client's, come on the control connection. Whether it is a sign of life
+    /// ([`Server::is_alive`](super::Server::is_alive)) is told by what it says.
     Report {
         /// Of which session.
         session: SessionId,

@@ -1,7 +1,7 @@
 //! What comes of each answer, and of one that never comes.
 
 use super::connection::{Exchange, Pending, Play, Step};
-use super::session::SetUp;
+use super::session::{Pace, SetUp};
 use super::{Action, Answer, ConnectionId, Playing, Server, SessionId};
 use crate::message::{Response, Status};
 use crate::range::{Range, SECOND_NS, Unit};
@@ -66,6 +66,7 @@ impl Server {
         };
         session.is_busy = false;
         session.is_playing = true;
+        session.pace = Pace { until_ns: playing.until_ns, scale: playing.scale, speed: playing.speed };
         session.seen_ns = now_ns;
         let range = Range { unit: Unit::Npt, from_ns: Some(playing.from_ns), until_ns: playing.until_ns };
         let mut response = Response::new(Status::Ok)

@@ -20,8 +20,8 @@
 //! # Departures from RFC 2326
 //!
 //! A PLAY while playing takes effect at once, as in its successor (RFC 7826, section 13.4) and in all servers, instead of
-//! after the present one. A session whose packets are sent on its connection lives as long as that, while it plays:
-//! many clients send no other sign of life.
+//! after the present one. A PAUSE does so too, and not at a position to come. A session whose packets are sent on its
+//! connection lives as long as that, while it plays: many clients send no other sign of life.
 
 mod actions;
 mod answers;
@@ -168,7 +168,7 @@ impl Server {
         std::mem::take(&mut self.actions)
     }
 
-    /// A session's client has given a sign of life elsewhere: an RTCP packet.
+    /// A session's client has given a sign of life beside its requests: an RTCP packet that is no goodbye.
     pub fn is_alive(&mut self, id: SessionId, now_ns: u64) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.seen_ns = now_ns;
@@ -246,7 +246,7 @@ impl Server {
                     connection.seen_ns = now_ns;
                     self.request(id, request, now_ns);
                 }
-                Some(Ok(Received::Frame { channel, packet })) => self.frame(id, channel, packet, now_ns),
+                Some(Ok(Received::Frame { channel, packet })) => self.frame(id, channel, packet),
                 Some(Err(malformed)) => {
                     let is_last = malformed.is_fatal;
                     let exchange =
@@ -264,12 +264,11 @@ impl Server {
     }
 
     /// A packet on the control connection. Reports only are of interest: clients do not send media.
-    fn frame(&mut self, id: ConnectionId, channel: u8, packet: Vec<u8>, now_ns: u64) {
+    fn frame(&mut self, id: ConnectionId, channel: u8, packet: Vec<u8>) {
         let sessions = self.connections.get(&id).map(|connection| &connection.sessions);
         let of_channel =
             |session: &SessionId| Some((*session, self.sessions.get(session)?.reported_on(id, channel)?));
         if let Some((session, track)) = sessions.into_iter().flatten().find_map(of_channel) {
-            self.is_alive(session, now_ns);
             self.actions.push(Action::Report { session, track, packet });
         }
     }

@@ -4,14 +4,18 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use super::connection::{Exchange, Play, Step};
-use super::session::Session;
+use super::session::{Pace, Session};
 use super::{Action, ConnectionId, Question, Server, SessionId};
 use crate::authentication::Refused;
 use crate::message::{METHODS, Method, Request, Response, Status};
 use crate::presentation::Presentation;
-use crate::range::{Range, Unit};
+use crate::range::{Range, SECOND_NS, Unit};
 use crate::target::Target;
 use crate::transport::{Channels, Offer};
+
+/// How far into what has no end a client may ask for: ten years, so that positions stay far from where their numbers end for
+/// as long as anybody plays on from there.
+const ENDLESS_NS_MAX: u64 = 10 * 365 * 86_400 * SECOND_NS;
 
 /// A response at once, or none because a question has been asked.
 type Reply = Result<Option<Response>, Status>;
@@ -47,7 +51,7 @@ impl Server {
             Method::Describe => self.describe(&request, target, exchange, user),
             Method::Setup => self.set_up(request, target, session, exchange, user),
             Method::Play => self.play(&request, &target, session, exchange),
-            Method::Pause => self.pause(&target, session),
+            Method::Pause => self.pause(&request, &target, session),
             Method::Teardown => self.tear_down(&target, session),
             // A sign of life; there are no parameters.
             Method::GetParameter | Method::SetParameter if request.body.is_empty() => {
@@ -82,7 +86,7 @@ impl Server {
             }
             Ok(user) => Ok(Some(user)),
             Err(Refused { is_stale }) => {
-                let challenges = guard.challenges(line, is_stale, now_ns).into_iter();
+                let challenges = guard.challenges(users.as_ref(), line, is_stale, now_ns).into_iter();
                 let response = Response::new(Status::Unauthorized);
                 Err(challenges
                     .fold(response, |response, challenge| response.with("WWW-Authenticate", challenge)))
@@ -231,6 +235,7 @@ impl Server {
             presentation,
             tracks: Vec::new(),
             is_playing: false,
+            pace: Pace::default(),
             is_busy: false,
             seen_ns: connection.seen_ns,
         };
@@ -320,14 +325,16 @@ impl Server {
         if speed.is_some_and(|speed| speed < 0.0) {
             return Err(Status::BadRequest);
         }
-        let range =
-            request.headers.get("Range").map(Range::parse).transpose().map_err(|_| Status::BadRequest)?;
+        let range = range(request)?;
         let (session_id, session) = self.ready(session, target)?;
         if session.is_partial(target) {
             return Err(Status::OnlyAggregateOperationAllowed);
         }
         if session.tracks.is_empty() {
             return Err(Status::MethodNotValidInThisState);
+        }
+        if session.is_playing && range.is_none() && scale.is_none() && speed.is_none() {
+            return Ok(Some(as_it_plays(session)));
         }
         let range = range.unwrap_or(Range { unit: Unit::Npt, from_ns: None, until_ns: None });
         let asked = within(&session.presentation, range, scale.unwrap_or(1.0) < 0.0)?;
@@ -354,10 +361,15 @@ impl Server {
         Ok(None)
     }
 
-    fn pause(&mut self, target: &Target, session: Option<SessionId>) -> Reply {
+    fn pause(&mut self, request: &Request, target: &Target, session: Option<SessionId>) -> Reply {
+        let range = range(request)?;
         let (id, session) = self.ready(session, target)?;
         if session.is_partial(target) {
             return Err(Status::OnlyAggregateOperationAllowed);
+        }
+        // Where to stop later on is said by the PLAY. Here it is answered as it has to be where nothing plays up to there.
+        if range.is_some_and(|range| range.from_ns.is_some() || range.until_ns.is_some()) {
+            return Err(if session.is_playing { Status::NotImplemented } else { Status::InvalidRange });
         }
         if std::mem::replace(&mut session.is_playing, false) {
             self.actions.push(Action::Stop { session: id });
@@ -384,6 +396,23 @@ impl Server {
             }
         }
     }
+}
+
+/// What a PLAY that asks for no change gets: it is a sign of life (section 10.5).
+fn as_it_plays(session: &Session) -> Response {
+    let Pace { until_ns, scale, speed } = session.pace;
+    let range = Range { unit: Unit::Npt, from_ns: None, until_ns };
+    let mut response = Response::new(Status::Ok).with("Session", &session.name).with("Range", range);
+    for (name, value) in [("Scale", scale), ("Speed", speed)] {
+        if value != 1.0 {
+            response = response.with(name, format_args!("{value:?}"));
+        }
+    }
+    response
+}
+
+fn range(request: &Request) -> Result<Option<Range>, Status> {
+    request.headers.get("Range").map(Range::parse).transpose().map_err(|_| Status::InvalidRange)
 }
 
 /// The URL that tracks' names are relative to: with a slash at the end of its path.
@@ -418,7 +447,7 @@ fn within(presentation: &Presentation, range: Range, is_backwards: bool) -> Resu
     if !presentation.is_seekable && range.from_ns.is_some_and(|from_ns| from_ns > 0) {
         return Err(Status::HeaderFieldNotValidForResource);
     }
-    let end_ns = presentation.duration_ns.unwrap_or(u64::MAX);
+    let end_ns = presentation.duration_ns.unwrap_or(ENDLESS_NS_MAX);
     let is_in_order = match (range.from_ns, range.until_ns) {
         (Some(from_ns), Some(until_ns)) if is_backwards => until_ns < from_ns,
         (Some(from_ns), Some(until_ns)) => from_ns < until_ns,

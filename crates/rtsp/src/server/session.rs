@@ -21,6 +21,8 @@ pub(super) struct Session {
     /// In the order in which they were set up.
     pub tracks: Vec<SetUp>,
     pub is_playing: bool,
+    /// What the last PLAY was answered.
+    pub pace: Pace,
     /// A request of it waits for its answer.
     pub is_busy: bool,
     /// When it last gave a sign of life.
@@ -33,6 +35,14 @@ pub(super) struct SetUp {
     /// As the client called it.
     pub url: String,
     pub transport: Transport,
+}
+
+/// How a session plays, and until where.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Pace {
+    pub until_ns: Option<u64>,
+    pub scale: f64,
+    pub speed: f64,
 }
 
 impl Session {

@@ -36,7 +36,11 @@ pub struct World {
     pub open: Vec<(QuestionId, Question)>,
 }
 
-/// `film.mp4` has two tracks and 100 seconds, recorded at a known time; `loop.ts` has one and no end.
+/// Positions from here on leave no room to play on.
+const END_NS: u64 = 1 << 62;
+
+/// `film.mp4` has two tracks and 100 seconds, recorded at a known time; `loop.ts` has one and no end; `endless.mp4` has none
+/// either, and can be sought in.
 pub fn presentation(path: &str) -> Result<Arc<Presentation>, Status> {
     let track = |codec| Track { codec, bits_per_second: None };
     let film = Presentation {
@@ -59,6 +63,7 @@ pub fn presentation(path: &str) -> Result<Arc<Presentation>, Status> {
             is_seekable: false,
             ..film
         })),
+        "endless.mp4" => Ok(Arc::new(Presentation { duration_ns: None, recorded_ns: None, ..film })),
         "broken.mp4" => Err(Status::UnsupportedMediaType),
         _ => Err(Status::NotFound),
     }
@@ -77,16 +82,20 @@ pub fn answer(question: &Question) -> Result<Answer, Status> {
             };
             Ok(Answer::SetUp { transport, ssrc: 0xA0 + *track as u32 })
         }
-        Question::Play { from_ns, until_ns, scale, speed, .. } => Ok(Answer::Playing(Playing {
-            from_ns: from_ns.unwrap_or(0),
-            until_ns: *until_ns,
-            scale: *scale,
-            speed: *speed,
-            first: vec![
-                FirstPacket { track: 0, sequence: 10, timestamp: 1000 },
-                FirstPacket { track: 1, sequence: 20, timestamp: 2000 },
-            ],
-        })),
+        Question::Play { from_ns, until_ns, scale, speed, .. } => {
+            assert!(from_ns.is_none_or(|ns| ns < END_NS), "nobody can play from there: {from_ns:?}");
+            assert!(*speed > 0.0 && speed.is_finite() && *scale != 0.0 && scale.is_finite());
+            Ok(Answer::Playing(Playing {
+                from_ns: from_ns.unwrap_or(0),
+                until_ns: *until_ns,
+                scale: *scale,
+                speed: *speed,
+                first: vec![
+                    FirstPacket { track: 0, sequence: 10, timestamp: 1000 },
+                    FirstPacket { track: 1, sequence: 20, timestamp: 2000 },
+                ],
+            }))
+        }
     }
 }
 

@@ -1,0 +1,84 @@
+//! A server that a test turns, and clients of it in the same thread.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use rustix::event::{Timespec, epoll};
+
+use crate::clock;
+use crate::serving::Serving;
+use crate::settings::Settings;
+
+/// A frame of AAC with its header (ADTS): 44.1 kHz, one channel, 1024 bytes.
+pub(crate) const FRAME: [u8; 1024] = {
+    let mut frame = [0x21; 1024];
+    let header = [0xFF, 0xF1, 0x50, 0x40, 0x80, 0x1F, 0xFC];
+    frame.split_at_mut(header.len()).0.copy_from_slice(&header);
+    frame
+};
+
+/// A server that a test turns, with a second and a bit of sound.
+pub(crate) struct Rig {
+    pub serving: Serving,
+    events: Vec<epoll::Event>,
+    _folder: tempfile::TempDir,
+}
+
+impl Rig {
+    pub fn with(change: impl FnOnce(&mut Settings)) -> Rig {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("a.aac"), FRAME.repeat(100)).expect("a file");
+        let listen = vec!["127.0.0.1:0".parse().expect("an address")];
+        let mut settings = Settings { listen, ..Settings::new(folder.path().to_owned()) };
+        change(&mut settings);
+        let serving = Serving::new(settings).expect("a server");
+        Rig { serving, events: Vec::with_capacity(64), _folder: folder }
+    }
+
+    pub fn turn(&mut self) {
+        self.serving.turn(&mut self.events, None).expect("a turn");
+    }
+
+    /// The same, even if there is nothing to do for so long.
+    pub fn turn_within(&mut self, ns: u64) {
+        let timeout = Timespec { tv_sec: 0, tv_nsec: ns as i64 };
+        self.serving.turn(&mut self.events, Some(&timeout)).expect("a turn");
+    }
+
+    /// A client that is let in, as from another address if there is one.
+    pub fn connect(&mut self, from: Option<&str>) -> TcpStream {
+        let stream = TcpStream::connect(self.serving.addresses()[0]).expect("a connection");
+        stream.set_nonblocking(true).expect("a socket");
+        let before = self.serving.connections.len();
+        while self.serving.connections.len() == before {
+            self.turn();
+        }
+        if let Some(from) = from.map(|from| from.parse().expect("an address")) {
+            let newest = self.serving.connections.keys().max_by_key(|id| id.0).copied();
+            let newest = newest.and_then(|id| self.serving.connections.get_mut(&id));
+            newest.expect("a connection").client = from;
+            assert!(self.serving.admission.admit(from.ip(), usize::MAX, 1e9, clock::now_ns()));
+        }
+        stream
+    }
+
+    /// What comes next on a connection after a request.
+    pub fn ask(&mut self, stream: &mut TcpStream, request: &str) -> String {
+        stream.write_all(request.replace('\n', "\r\n").as_bytes()).expect("a request");
+        let mut response = [0; 2000];
+        loop {
+            self.turn();
+            if let Ok(count) = stream.read(&mut response) {
+                return String::from_utf8_lossy(&response[..count]).into_owned();
+            }
+        }
+    }
+}
+
+pub(crate) const SETUP: &str =
+    "SETUP rtsp://h/a.aac RTSP/1.0\nCSeq: 1\nTransport: RTP/AVP/TCP;interleaved=0-1\n\n";
+
+/// What a response calls its session.
+pub(crate) fn session(response: &str) -> &str {
+    response.split("Session: ").nth(1).and_then(|rest| rest.split([';', '\r']).next()).expect("one")
+}
