@@ -157,7 +157,7 @@ impl Serving {
             datagrams: Datagrams::new(settings.udp_ports.clone()),
             wheel: Wheel::default(),
             readers: Readers::start(catalog, settings.readers)?,
-            journal: Journal::default(),
+            journal: Journal::start(std::io::stderr())?,
             lateness: Lateness::default(),
             tally: Tally::default(),
             ended: Counts::default(),
