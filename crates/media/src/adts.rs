@@ -91,5 +91,5 @@ pub(crate) fn read(source: &mut Source, from: u64) -> Result<Found> {
     }
     let index = builder.finish(Some(FRAME_SAMPLES)).ok_or(truncated)?;
     let track = Track::new(codec, Format::Aac, None, time_base, index);
-    Ok(Found { tracks: vec![track], left_out: Vec::new() })
+    Ok(Found { tracks: vec![track], ..Found::default() })
 }

@@ -1,4 +1,5 @@
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use crate::{adts, annex_b, kind, matroska, mp4, mpeg_audio, transport};
 pub struct Media {
     tracks: Vec<Track>,
     left_out: Vec<String>,
+    is_final: bool,
 }
 
 /// A track that can be served.
@@ -56,14 +58,14 @@ impl Media {
     }
 
     fn new(found: Found) -> Result<Media> {
-        let Found { mut tracks, left_out } = found;
+        let Found { mut tracks, left_out, is_final } = found;
         // All that starts late starts at 0; what comes before 0 is there to be decoded only.
         let begin_ns =
             tracks.iter().map(Track::begin_ns).min().ok_or(Error::NothingToServe(left_out.clone()))?;
         if begin_ns > 0 {
             tracks.iter_mut().for_each(|track| track.index.shift(-track.time_base.ticks(begin_ns)));
         }
-        Ok(Media { tracks, left_out })
+        Ok(Media { tracks, left_out, is_final })
     }
 
     /// The tracks that can be served, in the order of the file; at least one.
@@ -74,6 +76,17 @@ impl Media {
     /// What else there is in the file, and why it is not served: a phrase each.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
+    }
+
+    /// Places where a file that grew has the same bytes as before, if that is all that happened to it: of the first sample of
+    /// each track, and of one of the last. `None` for a kind of file that does not grow but is written anew.
+    pub fn landmarks(&self) -> Option<Vec<Range<u64>>> {
+        let of_track = |track: &Track| {
+            [Cursor::default(), track.cursor_at(u64::MAX)].map(|mut cursor| {
+                track.index.next(&mut cursor).map(|entry| entry.at..entry.at + u64::from(entry.bytes))
+            })
+        };
+        (!self.is_final).then(|| self.tracks.iter().flat_map(of_track).flatten().collect())
     }
 
     /// How long it is, in nanoseconds.
@@ -164,4 +177,6 @@ impl Track {
 pub(crate) struct Found {
     pub tracks: Vec<Track>,
     pub left_out: Vec<String>,
+    /// What tells of its samples tells of all there will ever be.
+    pub is_final: bool,
 }

@@ -121,7 +121,7 @@ pub(crate) fn read(source: &mut Source, from: u64) -> Result<Found> {
     }
     let index = builder.finish(Some(first.samples.into())).ok_or(truncated)?;
     let track = Track::new(Codec::MpegAudio, Format::MpegAudio, None, time_base, index);
-    Ok(Found { tracks: vec![track], left_out: Vec::new() })
+    Ok(Found { tracks: vec![track], ..Found::default() })
 }
 
 /// Whether the first frame is silence that says how many follow (Xing, Info, VBRI).

@@ -56,7 +56,7 @@ pub(crate) fn read(source: &mut Source, from: u64) -> Result<Found> {
     };
     let time_base = TimeBase::per_second(CLOCK_RATE).ok_or(Error::Damaged("its time does not pass"))?;
     let track = Track::new(Codec::MpegTransport, Format::MpegTransport, None, time_base, index);
-    Ok(Found { tracks: vec![track], left_out: Vec::new() })
+    Ok(Found { tracks: vec![track], ..Found::default() })
 }
 
 /// Where decoding is taken to begin.

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Component, Path};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -24,6 +25,8 @@ const PLAYLIST_BYTES_MAX: u64 = 1 << 20;
 const PLAYLIST_FILES_MAX: usize = 1000;
 /// How often a file that is served is looked at again: that costs as much as reading a small buffer.
 const LOOK_NS: u64 = 1_000_000_000;
+/// What of a sample tells it from others.
+const LANDMARK_BYTES: usize = 512;
 
 /// The folder, and what of it is open.
 pub(crate) struct Catalog {
@@ -50,6 +53,8 @@ pub(crate) struct Indexed {
     pub file: File,
     pub identity: Identity,
     media: Arc<Media>,
+    /// What stood at its landmarks when it was indexed; `None` if it is not to grow.
+    fingerprint: Option<u64>,
     /// When it was last looked whether it has changed.
     looked_ns: AtomicU64,
 }
@@ -158,6 +163,8 @@ impl Catalog {
         }
         let media = Media::read(&file)
             .map_err(|error| Failure { status: status_of(&error), sentence: format!("{path}: {error}") })?;
+        let fingerprint = media.landmarks().map(|places| fingerprint(&file, &places)).transpose();
+        let fingerprint = fingerprint.map_err(|error| unreadable(path, &error))?;
         // Buffers are read as they are wanted; what else the kernel would read ahead is of other clients.
         let _ = fadvise(&file, 0, None, Advice::Random);
         let indexed = Arc::new(Indexed {
@@ -165,6 +172,7 @@ impl Catalog {
             file,
             identity,
             media: Arc::new(media),
+            fingerprint,
             looked_ns: AtomicU64::new(0),
         });
         let mut all = self.files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -223,12 +231,19 @@ impl Indexed {
         if now_ns.saturating_sub(self.looked_ns.load(Ordering::Relaxed)) < LOOK_NS {
             return Ok(false);
         }
-        let is_spoilt = self.identity.is_spoilt_by(&Identity::of(&self.file)?);
+        let now = Identity::of(&self.file)?;
+        let is_spoilt = now != self.identity && !(now.bytes > self.identity.bytes && self.has_grown()?);
         // Whoever finds it spoilt says so, and so does everybody after that.
         if !is_spoilt {
             self.looked_ns.store(now_ns, Ordering::Relaxed);
         }
         Ok(is_spoilt)
+    }
+
+    /// Whether what is longer now has only been added to. That is what happens to recordings; other files are written anew.
+    fn has_grown(&self) -> io::Result<bool> {
+        let Some(places) = self.media.landmarks() else { return Ok(false) };
+        Ok(self.fingerprint == Some(fingerprint(&self.file, &places)?))
     }
 }
 
@@ -241,11 +256,6 @@ impl Identity {
             bytes: metadata.len(),
             modified_ns: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
         })
-    }
-
-    /// Whether samples may lie elsewhere now. A file that only grows keeps what it had.
-    pub fn is_spoilt_by(&self, now: &Identity) -> bool {
-        now.bytes < self.bytes || (now.bytes == self.bytes && now.modified_ns != self.modified_ns)
     }
 }
 
@@ -269,6 +279,17 @@ impl Options {
         }
         Ok(options)
     }
+}
+
+/// Of what stands at the beginnings of some places.
+fn fingerprint(file: &File, places: &[Range<u64>]) -> io::Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    for place in places {
+        let mut bytes = vec![0; LANDMARK_BYTES.min((place.end - place.start) as usize)];
+        file.read_exact_at(&mut bytes, place.start)?;
+        bytes.hash(&mut hasher);
+    }
+    Ok(hasher.finish())
 }
 
 fn unreadable(path: &str, error: &io::Error) -> Failure {

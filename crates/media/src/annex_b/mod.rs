@@ -181,7 +181,7 @@ impl AccessUnits {
             .or(TimeBase::per_second(PICTURES_PER_SECOND))
             .ok_or(Error::Damaged("its time does not pass"))?;
         let track = Track::new(codec, format, None, time_base, index);
-        Ok(Found { tracks: vec![track], left_out: Vec::new() })
+        Ok(Found { tracks: vec![track], ..Found::default() })
     }
 }
 
