@@ -27,7 +27,7 @@ pub(crate) struct Pair {
     pub ports: (u16, u16),
     /// What the kernel divides larger datagrams into, in bytes; 0 where it sends them as they are.
     segment: Cell<u16>,
-    can_segment: Cell<bool>,
+    can_segment: bool,
 }
 
 impl Datagrams {
@@ -83,7 +83,6 @@ impl Pair {
         };
         let (rtp, rtcp) = (bind(port)?, bind(port + 1)?);
         let can_segment = setsockopt(&rtp, UdpGsoSegment, &0).is_ok();
-        let can_segment = Cell::new(can_segment);
         Ok(Pair { host, rtp, rtcp, ports: (port, port + 1), segment: Cell::new(0), can_segment })
     }
 
@@ -99,7 +98,7 @@ impl Pair {
 
     /// Whether the kernel divides datagrams.
     pub fn can_segment(&self) -> bool {
-        self.can_segment.get()
+        self.can_segment
     }
 
     /// What it divides them into now.
@@ -112,11 +111,5 @@ impl Pair {
         if setsockopt(&self.rtp, UdpGsoSegment, &i32::from(bytes)).is_ok() {
             self.segment.set(bytes);
         }
-    }
-
-    /// The way out of this machine cannot take datagrams to be divided.
-    pub fn give_up_segments(&self) {
-        self.set_segment(0);
-        self.can_segment.set(false);
     }
 }

@@ -14,6 +14,7 @@ use forebay_streaming::program::{Choice, is_video};
 use forebay_streaming::stream::{Next, Setup, Stream};
 use rustix::net::addr::SocketAddrArg;
 
+use crate::batch::Destination;
 use crate::catalog::{Failure, Opened};
 use crate::clock;
 use crate::readers::{Filling, Opening, Reading};
@@ -185,8 +186,8 @@ impl Serving {
                 Offer::Udp { client: ports, .. } => {
                     let pair = self.pair_on(host)?;
                     let server = self.datagrams.pair(pair).ports;
-                    let wire =
-                        Wire::Udp { pair, rtp: at(client, ports.0).as_any(), rtcp: at(client, ports.1) };
+                    let rtp = Destination::new(at(client, ports.0).as_any());
+                    let wire = Wire::Udp { pair, rtp, rtcp: at(client, ports.1) };
                     return Ok((wire, Transport::Udp { client: *ports, server }));
                 }
                 Offer::Multicast { .. } => {
@@ -198,7 +199,8 @@ impl Serving {
                     }
                     let (group, ports) = group(first, wanted.session, wanted.track);
                     let to = SocketAddr::new(group, 0);
-                    let wire = Wire::Udp { pair, rtp: at(to, ports.0).as_any(), rtcp: at(to, ports.1) };
+                    let rtp = Destination::new(at(to, ports.0).as_any());
+                    let wire = Wire::Udp { pair, rtp, rtcp: at(to, ports.1) };
                     return Ok((wire, Transport::Multicast { group, ports, ttl }));
                 }
                 Offer::Interleaved { channels: None } => {}

@@ -10,8 +10,8 @@ use forebay_rtsp::transport::Channels;
 use forebay_streaming::depth::Share;
 use forebay_streaming::program::Program;
 use forebay_streaming::stream::{Next, Stream};
-use rustix::net::SocketAddrAny;
 
+use crate::batch::Destination;
 use crate::catalog::Opened;
 
 /// A session's place, and which part of which session's life is meant: a seek begins another one, so that what was begun
@@ -25,7 +25,7 @@ pub(crate) struct Key {
 /// Where a track's packets go.
 #[derive(Debug)]
 pub(crate) enum Wire {
-    Udp { pair: usize, rtp: SocketAddrAny, rtcp: SocketAddr },
+    Udp { pair: usize, rtp: Destination, rtcp: SocketAddr },
     Tcp { connection: ConnectionId, channels: Channels },
 }
 
