@@ -15,8 +15,12 @@ use crate::{clock, status};
 
 /// What a read from a connection takes at once.
 const RECEIVE_BYTES: usize = 16 << 10;
-/// Clients that are let in, and messages of one socket that are read, before something else gets its turn.
+/// Clients that are let in before something else gets its turn.
 const TURN_MAX: usize = 64;
+/// How often reports are heard, and how many at a time from one socket: all that ten thousand clients send, and half a
+/// millisecond of what others do.
+pub(crate) const HEAR_NS: u64 = 50_000_000;
+const REPORTS_MAX: usize = 1024;
 /// Reads from one connection before others get their turn.
 const RECEIVE_TURNS_MAX: usize = 4;
 
@@ -168,30 +172,16 @@ impl Serving {
         }
     }
 
-    /// Has epoll watch a new pair of sockets.
-    pub(crate) fn watch_pair(&self, number: usize) {
-        let pair = self.datagrams.pair(number);
-        // Without them reports are not heard; packets are sent all the same.
-        let _ = epoll::add(&self.epoll, &pair.rtp, Token::Rtp(number).to_data(), epoll::EventFlags::IN);
-        let _ = epoll::add(&self.epoll, &pair.rtcp, Token::Rtcp(number).to_data(), epoll::EventFlags::IN);
-    }
-
-    /// Clients send to where packets come from, to open firewalls.
-    pub(crate) fn skip_datagrams(&mut self, number: usize) {
-        let mut buffer = [0; 64];
-        for _ in 0..TURN_MAX {
-            if self.datagrams.pair(number).rtp.recv_from(&mut buffer).is_err() {
-                return;
-            }
-        }
-    }
-
-    pub(crate) fn receive_reports(&mut self, number: usize) {
-        let mut buffer = [0; 1500];
-        for _ in 0..TURN_MAX {
-            let Ok((_, from)) = self.datagrams.pair(number).rtcp.recv_from(&mut buffer) else { return };
-            if let Some(session) = self.reporters.get(&from) {
-                self.server.is_alive(*session, clock::now_ns());
+    /// Hears reports, which wait in their sockets meanwhile: they say no more than that a client is there. So whoever sends to
+    /// those sockets wakes nobody, however much it is.
+    pub(crate) fn hear_reports(&mut self, now_ns: u64) {
+        self.heard_ns = now_ns;
+        for pair in self.datagrams.pairs() {
+            for _ in 0..REPORTS_MAX {
+                let Ok((_, from)) = pair.rtcp.recv_from(&mut []) else { break };
+                if let Some(session) = self.reporters.get(&from) {
+                    self.server.is_alive(*session, now_ns);
+                }
             }
         }
     }

@@ -212,12 +212,7 @@ impl Serving {
     /// The sockets on an address.
     fn pair_on(&mut self, host: SocketAddr) -> Result<usize, Status> {
         match self.datagrams.pair_on(host) {
-            Ok((pair, is_new)) => {
-                if is_new {
-                    self.watch_pair(pair);
-                }
-                Ok(pair)
-            }
+            Ok(pair) => Ok(pair),
             Err(error) => {
                 let (ports, ip) = (&self.settings.udp_ports, host.ip());
                 let (first, last) = (ports.start(), ports.end());

@@ -26,7 +26,7 @@ use crate::batch::{Spare, Tally};
 use crate::catalog::{Catalog, Opened};
 use crate::clock;
 use crate::connection::Connection;
-use crate::conversing::{Kind, Visitor};
+use crate::conversing::{HEAR_NS, Kind, Visitor};
 use crate::datagrams::Datagrams;
 use crate::encryption::Identity;
 use crate::error::{Result, to};
@@ -89,6 +89,8 @@ pub struct Serving {
     pub(crate) fillings: Vec<Filling>,
     /// Spreads reports; nobody need be kept from guessing it.
     pub(crate) chance: fastrand::Rng,
+    /// When reports were last heard.
+    pub(crate) heard_ns: u64,
     /// When something was last due.
     pub(crate) sent_ns: u64,
     pub(crate) frames: Vec<[u8; 4]>,
@@ -171,6 +173,7 @@ impl Serving {
             stopped: VecDeque::new(),
             fillings: Vec::new(),
             chance: fastrand::Rng::new(),
+            heard_ns: 0,
             sent_ns: 0,
             frames: Vec::new(),
             done: Vec::new(),
@@ -275,6 +278,9 @@ impl Serving {
             let actions = self.server.elapsed(now_ns);
             self.act(actions, ConnectionId(0));
         }
+        if !self.reporters.is_empty() && now_ns - self.heard_ns >= HEAR_NS {
+            self.hear_reports(now_ns);
+        }
         self.send_due(now_ns);
         self.lend();
         if now_ns - self.swept_ns > SWEEP_NS {
@@ -287,7 +293,8 @@ impl Serving {
     fn set_timer(&mut self) -> Result<()> {
         let due_ns = self.wheel.next_due_ns().map(|due_ns| due_ns.max(self.sent_ns + GATHER_NS));
         let swept_ns = self.swept_ns + SWEEP_NS + 1;
-        let next = [due_ns, self.server.next_deadline_ns(), self.urgent_ns(), Some(swept_ns)];
+        let heard_ns = (!self.reporters.is_empty()).then_some(self.heard_ns + HEAR_NS);
+        let next = [due_ns, self.server.next_deadline_ns(), self.urgent_ns(), heard_ns, Some(swept_ns)];
         // What is past is due at once; 0 would be never.
         let next_ns = next.into_iter().flatten().min().unwrap_or(u64::MAX).max(1);
         if next_ns != self.timer_ns {
@@ -321,8 +328,6 @@ impl Serving {
             Token::Signals => self.heed(),
             Token::Stop => self.is_over = true,
             Token::Listener(number) => self.accept(number),
-            Token::Rtp(number) => self.skip_datagrams(number),
-            Token::Rtcp(number) => self.receive_reports(number),
             Token::Connection(number) => self.converse(ConnectionId(number), event.flags),
         }
     }
@@ -370,7 +375,7 @@ fn listen(settings: &Settings) -> Result<Vec<(TcpListener, Kind)>> {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::TcpStream;
+    use std::net::{TcpStream, UdpSocket};
 
     use super::*;
 
@@ -382,28 +387,58 @@ mod tests {
         frame
     };
 
+    /// A server of `a.aac` on a free port, and a connection to it.
+    fn start(folder: &std::path::Path) -> (Serving, TcpStream) {
+        std::fs::write(folder.join("a.aac"), FRAME.repeat(100)).expect("a file");
+        let listen = vec!["127.0.0.1:0".parse().expect("an address")];
+        let serving = Serving::new(Settings { listen, ..Settings::new(folder.to_owned()) });
+        let serving = serving.expect("a server");
+        let stream = TcpStream::connect(serving.addresses()[0]).expect("a connection");
+        stream.set_nonblocking(true).expect("a socket");
+        (serving, stream)
+    }
+
+    fn turn(serving: &mut Serving) {
+        serving.turn(&mut Vec::with_capacity(EVENTS_MAX), None).expect("a turn");
+    }
+
+    /// Sets a track up, and returns the response.
+    fn set_up(serving: &mut Serving, mut stream: &TcpStream, transport: &str) -> String {
+        write!(stream, "SETUP rtsp://h/a.aac RTSP/1.0\r\nCSeq: 1\r\nTransport: {transport}\r\n\r\n")
+            .expect("a request");
+        let mut response = [0; 1000];
+        loop {
+            turn(serving);
+            if let Ok(count) = stream.read(&mut response) {
+                return String::from_utf8_lossy(&response[..count]).into_owned();
+            }
+        }
+    }
+
+    #[test]
+    fn datagrams_that_nobody_asked_for_wake_nobody() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (mut serving, stream) = start(folder.path());
+        let response = set_up(&mut serving, &stream, "RTP/AVP;unicast;client_port=5000-5001");
+        assert!(response.starts_with("RTSP/1.0 200"), "{response}");
+        let stranger = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        for port in <[u16; 2]>::from(serving.datagrams.pair(0).ports) {
+            stranger.send_to(b"rubbish", ("127.0.0.1", port)).expect("the server is there");
+        }
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        let end_ns = clock::now_ns() + SECOND_NS / 5;
+        while clock::now_ns() < end_ns {
+            let wait = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+            serving.turn(&mut events, Some(&wait)).expect("a turn");
+            assert!(events.iter().all(|event| Token::of(event.data) == Token::Timer));
+        }
+    }
+
     #[test]
     fn nobody_is_remembered_who_went_before_the_answer() {
         let folder = tempfile::tempdir().expect("a folder");
-        std::fs::write(folder.path().join("a.aac"), FRAME.repeat(100)).expect("a file");
-        let listen = vec!["127.0.0.1:0".parse().expect("an address")];
-        let settings = Settings { listen, ..Settings::new(folder.path().to_owned()) };
-        let mut serving = Serving::new(settings).expect("a server");
-        let mut events = Vec::with_capacity(EVENTS_MAX);
-        let mut turn = |serving: &mut Serving| serving.turn(&mut events, None).expect("a turn");
-        let mut stream = TcpStream::connect(serving.addresses()[0]).expect("a connection");
-        stream.set_nonblocking(true).expect("a socket");
-        let request =
-            "SETUP rtsp://h/a.aac RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP/TCP;interleaved=0-1\r\n\r\n";
-        stream.write_all(request.as_bytes()).expect("a request");
-        let mut response = [0; 1000];
-        let count = loop {
-            turn(&mut serving);
-            if let Ok(count) = stream.read(&mut response) {
-                break count;
-            }
-        };
-        let response = String::from_utf8_lossy(&response[..count]).into_owned();
+        let (mut serving, mut stream) = start(folder.path());
+        let response = set_up(&mut serving, &stream, "RTP/AVP/TCP;interleaved=0-1");
         let session =
             response.split("Session: ").nth(1).and_then(|rest| rest.split(';').next()).expect("one");
         write!(stream, "PLAY rtsp://h/a.aac RTSP/1.0\r\nCSeq: 2\r\nSession: {session}\r\n\r\n")
