@@ -33,6 +33,8 @@ pub(crate) struct Catalog {
     folder: OwnedFd,
     open: Mutex<HashMap<(String, Options), Weak<Opened>>>,
     files: Mutex<HashMap<Identity, Weak<Indexed>>>,
+    /// How many files may be open.
+    files_max: usize,
 }
 
 /// What a URL leads to.
@@ -86,11 +88,11 @@ pub(crate) struct Failure {
 }
 
 impl Catalog {
-    pub fn new(folder: &Path) -> Result<Catalog> {
+    pub fn new(folder: &Path, files_max: usize) -> Result<Catalog> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = open(folder, flags, Mode::empty())
             .map_err(|error| Error::Folder { path: folder.to_owned(), source: error.into() })?;
-        Ok(Catalog { folder, open: Mutex::default(), files: Mutex::default() })
+        Ok(Catalog { folder, open: Mutex::default(), files: Mutex::default(), files_max })
     }
 
     /// Reads files, so it takes its time.
@@ -179,6 +181,13 @@ impl Catalog {
         all.retain(|_, known| known.strong_count() > 0);
         if let Some(known) = known(&all) {
             return Ok(known);
+        }
+        if all.len() >= self.files_max {
+            let sentence = format!(
+                "{path}: {} other files are being played: raise the limit of open files (ulimit -n)",
+                all.len()
+            );
+            return Err(Failure { status: Status::ServiceUnavailable, sentence });
         }
         all.insert(identity, Arc::downgrade(&indexed));
         Ok(indexed)
@@ -300,5 +309,29 @@ fn status_of(error: &forebay_media::Error) -> Status {
     match error {
         forebay_media::Error::Unreadable(_) => Status::InternalServerError,
         _ => Status::UnsupportedMediaType,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_a_playlist_count_among_those_that_may_be_open() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // A frame of AAC with its header (ADTS): 44.1 kHz, one channel, 32 bytes.
+        let mut frame = [0x21; 32];
+        frame[..7].copy_from_slice(&[0xFF, 0xF1, 0x50, 0x40, 0x04, 0x1F, 0xFC]);
+        for name in ["a.aac", "b.aac", "c.aac"] {
+            std::fs::write(folder.path().join(name), frame.repeat(100)).expect("a file");
+        }
+        std::fs::write(folder.path().join("two.m3u"), "a.aac\nb.aac\n").expect("a file");
+        let catalog = Catalog::new(folder.path(), 2).expect("a folder");
+        let playing = catalog.open("two.m3u", "").expect("two files");
+        let failure = catalog.open("c.aac", "").err().expect("a third one");
+        assert_eq!(failure.status, Status::ServiceUnavailable);
+        assert!(failure.sentence.contains("2 other files"), "{}", failure.sentence);
+        drop(playing);
+        catalog.open("c.aac", "").expect("a file");
     }
 }

@@ -1,5 +1,6 @@
 //! Connections: who is let in, what they say, and when they are over.
 
+use std::io::ErrorKind;
 use std::net::TcpStream;
 
 use forebay_rtsp::server::ConnectionId;
@@ -21,6 +22,8 @@ const TURN_MAX: usize = 64;
 /// millisecond of what others do.
 pub(crate) const HEAR_NS: u64 = 50_000_000;
 const REPORTS_MAX: usize = 1024;
+/// For how long nobody is let in when there are no descriptors.
+const REST_NS: u64 = 1_000_000_000;
 /// Reads from one connection before others get their turn.
 const RECEIVE_TURNS_MAX: usize = 4;
 
@@ -44,8 +47,15 @@ impl Serving {
         for _ in 0..TURN_MAX {
             let Some((listener, kind)) = self.listeners.get(number) else { return };
             let kind = *kind;
-            let Ok((stream, from)) = listener.accept() else { return };
             let now_ns = clock::now_ns();
+            let (stream, from) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted => continue,
+                    _ => return self.rest(&error, now_ns),
+                },
+            };
             let is_full = self.connections.len() >= self.settings.connections_max;
             let Settings { connections_per_address, connects_per_second, .. } = self.settings;
             let from = from.ip().to_canonical();
@@ -61,6 +71,25 @@ impl Serving {
             if self.let_in(stream, kind, now_ns).is_none() {
                 self.admission.leave(from);
             }
+        }
+    }
+
+    /// Lets nobody in for a while, or until something is closed: who cannot be let in now would be told of again and again.
+    fn rest(&mut self, error: &std::io::Error, now_ns: u64) {
+        let advice = "raise the limit of open files (ulimit -n), or allow fewer connections";
+        self.journal.say(now_ns, &format!("clients wait, nobody can be let in: {error}; {advice}"));
+        self.rested_ns = Some(now_ns + REST_NS);
+        self.watch_listeners(epoll::EventFlags::empty());
+    }
+
+    pub(crate) fn let_in_again(&mut self) {
+        self.rested_ns = None;
+        self.watch_listeners(epoll::EventFlags::IN);
+    }
+
+    fn watch_listeners(&self, interest: epoll::EventFlags) {
+        for (number, (listener, _)) in self.listeners.iter().enumerate() {
+            let _ = epoll::modify(&self.epoll, listener, Token::Listener(number).to_data(), interest);
         }
     }
 
@@ -153,6 +182,9 @@ impl Serving {
             let (was_closing, client) = (connection.is_closing, connection.client.ip());
             self.connections.remove(&id);
             self.admission.leave(client);
+            if self.rested_ns.is_some() {
+                self.let_in_again();
+            }
             let is_visitor = self.visitors.remove(&id).is_some();
             if !was_closing && !is_visitor {
                 let actions = self.server.disconnected(id);

@@ -63,7 +63,7 @@ impl Serving {
             status: old.status,
             udp_ports: old.udp_ports.clone(),
             buffers: old.buffers,
-            connections_max: descriptors::allow(new.connections_max),
+            connections_max: descriptors::allow(new.connections_max).connections,
             ..new
         };
         Ok(if is_same { "" } else { "; another folder or port is taken over at the next start" })

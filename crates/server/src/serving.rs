@@ -89,6 +89,8 @@ pub struct Serving {
     pub(crate) fillings: Vec<Filling>,
     /// Spreads reports; nobody need be kept from guessing it.
     pub(crate) chance: fastrand::Rng,
+    /// When clients are let in again; `None` while they are.
+    pub(crate) rested_ns: Option<u64>,
     /// When reports were last heard.
     pub(crate) heard_ns: u64,
     /// When something was last due.
@@ -130,13 +132,14 @@ impl Stopper {
 impl Serving {
     /// Listens; nothing is served before [`Serving::run`].
     pub fn new(mut settings: Settings) -> Result<Serving> {
-        settings.connections_max = descriptors::allow(settings.connections_max);
+        let allowed = descriptors::allow(settings.connections_max);
+        settings.connections_max = allowed.connections;
         let listeners = listen(&settings)?;
         let identity = settings.tls.as_ref().map(encryption::identity).transpose()?;
         if let Some(user) = &settings.run_as {
             privileges::become_user(user)?;
         }
-        let catalog = Arc::new(Catalog::new(&settings.folder)?);
+        let catalog = Arc::new(Catalog::new(&settings.folder, allowed.files)?);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(to("epoll"))?;
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(to("a timer"))?;
@@ -173,6 +176,7 @@ impl Serving {
             stopped: VecDeque::new(),
             fillings: Vec::new(),
             chance: fastrand::Rng::new(),
+            rested_ns: None,
             heard_ns: 0,
             sent_ns: 0,
             frames: Vec::new(),
@@ -200,7 +204,7 @@ impl Serving {
 
     /// Whether settings lead anywhere: the folder, certificate and key.
     pub fn check(settings: &Settings) -> Result<()> {
-        Catalog::new(&settings.folder)?;
+        Catalog::new(&settings.folder, 0)?;
         settings.tls.as_ref().map(encryption::identity).transpose()?;
         Ok(())
     }
@@ -278,6 +282,9 @@ impl Serving {
             let actions = self.server.elapsed(now_ns);
             self.act(actions, ConnectionId(0));
         }
+        if self.rested_ns.is_some_and(|rested_ns| rested_ns <= now_ns) {
+            self.let_in_again();
+        }
         if !self.reporters.is_empty() && now_ns - self.heard_ns >= HEAR_NS {
             self.hear_reports(now_ns);
         }
@@ -294,7 +301,8 @@ impl Serving {
         let due_ns = self.wheel.next_due_ns().map(|due_ns| due_ns.max(self.sent_ns + GATHER_NS));
         let swept_ns = self.swept_ns + SWEEP_NS + 1;
         let heard_ns = (!self.reporters.is_empty()).then_some(self.heard_ns + HEAR_NS);
-        let next = [due_ns, self.server.next_deadline_ns(), self.urgent_ns(), heard_ns, Some(swept_ns)];
+        let deadline_ns = self.server.next_deadline_ns();
+        let next = [due_ns, deadline_ns, self.urgent_ns(), heard_ns, self.rested_ns, Some(swept_ns)];
         // What is past is due at once; 0 would be never.
         let next_ns = next.into_iter().flatten().min().unwrap_or(u64::MAX).max(1);
         if next_ns != self.timer_ns {

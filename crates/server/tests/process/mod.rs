@@ -134,8 +134,21 @@ impl Process {
         }
     }
 
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        kill_process(self.pid(), signal).expect("it runs");
+    }
+
+    /// How long its threads have been on a processor.
+    pub fn busy(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
+        let fields = stat.rsplit(") ").next().expect("fields").split(' ');
+        // proc_pid_stat(5), fields 14 and 15, in hundredths of a second.
+        let ticks: u64 = fields.skip(11).take(2).map(|field| field.parse::<u64>().expect("a number")).sum();
+        Duration::from_millis(10 * ticks)
     }
 
     /// Waits for its end; its status, and what it has said.
