@@ -8,7 +8,6 @@ use rustix::event::epoll;
 
 use crate::connection::{Connection, Received};
 use crate::encryption::Cipher;
-use crate::sending::BACKLOG_BYTES_MAX;
 use crate::serving::Serving;
 use crate::settings::Settings;
 use crate::token::Token;
@@ -180,7 +179,9 @@ impl Serving {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if connection.is_over() {
             let (was_closing, client) = (connection.is_closing, connection.client.ip());
-            self.connections.remove(&id);
+            if let Some(connection) = self.connections.remove(&id) {
+                connection.forget_backlog(&mut self.backlogs);
+            }
             self.admission.leave(client);
             if self.rested_ns.is_some() {
                 self.let_in_again();
@@ -192,10 +193,12 @@ impl Serving {
             }
             return;
         }
+        connection.note_backlog(&mut self.backlogs);
         let backlog_bytes = connection.backlog_bytes();
+        let has_room = self.backlogs.has_room(backlog_bytes, self.settings.memory_bytes);
         let mut interest = epoll::EventFlags::empty();
         // Who takes no responses gets no further ones.
-        interest.set(epoll::EventFlags::IN, backlog_bytes < BACKLOG_BYTES_MAX);
+        interest.set(epoll::EventFlags::IN, has_room);
         interest.set(epoll::EventFlags::OUT, backlog_bytes > 0);
         if interest != connection.interest {
             connection.interest = interest;

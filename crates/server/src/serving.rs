@@ -22,6 +22,7 @@ use rustix::time::{
 use slab::Slab;
 
 use crate::admission::Admission;
+use crate::backlog::Backlogs;
 use crate::batch::{Spare, Tally};
 use crate::catalog::{Catalog, Opened};
 use crate::clock;
@@ -55,6 +56,7 @@ pub struct Serving {
     pub(crate) settings: Settings,
     pub(crate) server: Server,
     pub(crate) connections: HashMap<ConnectionId, Connection>,
+    pub(crate) backlogs: Backlogs,
     pub(crate) sessions: Slab<Session>,
     pub(crate) places: HashMap<SessionId, usize>,
     /// On whose behalf questions were asked.
@@ -150,6 +152,7 @@ impl Serving {
         let mut serving = Serving {
             server: Server::new(config(&settings, &secret), guard(&settings, &secret)),
             connections: HashMap::new(),
+            backlogs: Backlogs::default(),
             sessions: Slab::new(),
             places: HashMap::new(),
             askers: HashMap::new(),
