@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Component, Path};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use forebay_media::Media;
@@ -57,6 +57,8 @@ pub(crate) struct Indexed {
     media: Arc<Media>,
     /// What stood at its landmarks when it was indexed; `None` if it is not to grow.
     fingerprint: Option<u64>,
+    /// Whether it was told what is not served of it.
+    is_told: AtomicBool,
     /// When it was last looked whether it has changed.
     looked_ns: AtomicU64,
 }
@@ -175,6 +177,7 @@ impl Catalog {
             identity,
             media: Arc::new(media),
             fingerprint,
+            is_told: AtomicBool::new(false),
             looked_ns: AtomicU64::new(0),
         });
         let mut all = self.files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -235,6 +238,13 @@ impl Opened {
 }
 
 impl Indexed {
+    /// What is not served of it, as a sentence, the first time that this is asked.
+    pub fn take_remark(&self) -> Option<String> {
+        let left_out = self.media.left_out();
+        let is_first = !left_out.is_empty() && !self.is_told.swap(true, Ordering::Relaxed);
+        is_first.then(|| format!("{}: not all of it is served: {}", self.name, left_out.join(", ")))
+    }
+
     /// Whether its samples may lie elsewhere by now, as far as has been looked in the last second.
     pub fn is_spoilt(&self, now_ns: u64) -> io::Result<bool> {
         if now_ns.saturating_sub(self.looked_ns.load(Ordering::Relaxed)) < LOOK_NS {

@@ -90,6 +90,8 @@ impl Serving {
     pub(crate) fn opened(&mut self, question: QuestionId, result: Result<Arc<Opened>, Failure>) {
         let answer = match result {
             Ok(opened) => {
+                let remarks = opened.files.iter().filter_map(|file| file.take_remark());
+                remarks.for_each(|remark| self.journal.say(clock::now_ns(), &remark));
                 let presentation = opened.presentation.clone();
                 self.shown.insert(Arc::as_ptr(&presentation).addr(), opened);
                 Ok(Answer::Described(presentation))

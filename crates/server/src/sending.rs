@@ -11,6 +11,8 @@ use crate::clock;
 use crate::serving::Serving;
 use crate::session::Wire;
 
+/// The least time between complaints about samples of one session.
+const COMPLAINT_NS: u64 = 5_000_000_000;
 /// The longest time between reports.
 const REPORT_NS_MAX: u64 = 5_000_000_000;
 /// Time for the last packet to arrive: players stop at once when they hear that nothing more comes.
@@ -65,7 +67,10 @@ impl Serving {
             Wire::Udp { .. } => true,
         });
         session.next = session.stream.advance(now_ns, has_room);
-        if let Some(complaint) = session.stream.take_complaint() {
+        if let Some(complaint) = session.stream.take_complaint()
+            && session.uncomplaining_ns <= now_ns
+        {
+            session.uncomplaining_ns = now_ns + COMPLAINT_NS;
             self.journal.say(now_ns, &format!("{}: {complaint}", session.opened.path));
         }
         self.send_frames(place);

@@ -63,6 +63,8 @@ pub(crate) struct Session {
     pub timer_ns: Option<u64>,
     pub report_ns: Option<u64>,
     pub reports: Schedule,
+    /// Until when no other sample is complained about: a damaged file is not to fill the log.
+    pub uncomplaining_ns: u64,
     /// When to say that nothing more comes.
     pub bye_ns: Option<u64>,
 }
@@ -100,6 +102,7 @@ impl Session {
             timer_ns: None,
             report_ns: None,
             reports: Schedule::new(bits_per_second),
+            uncomplaining_ns: 0,
             bye_ns: None,
         }
     }

@@ -96,7 +96,12 @@ fn metrics(serving: &Serving) -> String {
         ("packets_total", "counter", "RTP packets sent.", counts.packets as f64),
         ("bytes_total", "counter", "Bytes of RTP packets sent.", counts.bytes as f64),
         ("samples_dropped_total", "counter", "Samples left out for slow clients.", counts.dropped as f64),
-        ("samples_damaged_total", "counter", "Samples that could not be sent.", counts.damaged as f64),
+        (
+            "samples_damaged_total",
+            "counter",
+            "Samples that could not be sent: damaged, or too long.",
+            counts.damaged as f64,
+        ),
         ("stalls_total", "counter", "Times that a buffer was not filled in time.", counts.stalls as f64),
         ("stalled_seconds_total", "counter", "How late those were.", counts.stalled_ns as f64 / SECOND),
         ("udp_calls_total", "counter", "System calls that sent packets over UDP.", calls as f64),

@@ -91,3 +91,41 @@ fn a_recording_that_grows_is_played_on() {
     let said = log(server);
     assert!(!said.contains("changed"), "{said}");
 }
+
+#[test]
+fn what_is_not_served_is_said_with_why() {
+    let Some(films) = Folder::new("what_is_not_served_is_said_with_why") else { return };
+    films.encode(1, "-map 0:v -c:v mpeg4", "old.mp4");
+    films.encode(1, &format!("{H264} -c:a flac -strict -2"), "half.mp4");
+    let whole = films.encode(1, H264, "cut.mp4");
+    let file = OpenOptions::new().write(true).open(&whole).expect("a file");
+    file.set_len(fs::metadata(whole).expect("a file").len() / 2).expect("a shorter file");
+    let server = start(&films, &Folder::empty());
+    let describe = |path| server.connect().ask("DESCRIBE", path, "").status;
+    assert_eq!(["old.mp4", "cut.mp4", "half.mp4", "half.mp4"].map(describe), [415, 415, 200, 200]);
+    let said = log(server);
+    for sentence in [
+        "old.mp4: nothing in it can be served: ",
+        "cut.mp4: it ends after ",
+        "half.mp4: not all of it is served: ",
+    ] {
+        let count = said.lines().filter(|line| line.starts_with(&format!("forebay: {sentence}"))).count();
+        assert_eq!(count, 1, "{sentence}: {said}");
+    }
+    assert!(said.contains("fLaC"), "{said}");
+}
+
+#[test]
+fn pictures_that_are_longer_than_all_memory_are_counted() {
+    let Some(films) = Folder::new("pictures_that_are_longer_than_all_memory_are_counted") else { return };
+    let slides = "-map 0:v -c:v libx264 -preset ultrafast -qp 10 -r 1 -g 3 -pix_fmt yuv420p -s 320x240";
+    films.encode(6, slides, "a.mp4");
+    let beside = Folder::empty();
+    let server = Process::start_with(films.root(), &beside, process::LIMIT, "memory = 20000\n");
+    let mut client = server.connect();
+    let session = client.set_up("a.mp4", 0, "");
+    client.send("PLAY", "a.mp4", &format!("Session: {session}\r\nSpeed: 8\r\n"));
+    client.packets_to_the_end();
+    let metrics = server.http("/metrics");
+    assert!(metrics.contains("forebay_samples_damaged_total 2\n"), "{metrics}");
+}
