@@ -1,4 +1,5 @@
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ pub struct Media {
     tracks: Vec<Track>,
     left_out: Vec<String>,
     recorded_ns: Option<u64>,
+    is_final: bool,
 }
 
 /// A track that can be served.
@@ -57,14 +59,14 @@ impl Media {
     }
 
     fn new(found: Found) -> Result<Media> {
-        let Found { mut tracks, left_out, recorded_ns } = found;
+        let Found { mut tracks, left_out, recorded_ns, is_final } = found;
         // All that starts late starts at 0; what comes before 0 is there to be decoded only.
         let begin_ns =
             tracks.iter().map(Track::begin_ns).min().ok_or(Error::NothingToServe(left_out.clone()))?;
         if begin_ns > 0 {
             tracks.iter_mut().for_each(|track| track.index.shift(-track.time_base.ticks(begin_ns)));
         }
-        Ok(Media { tracks, left_out, recorded_ns })
+        Ok(Media { tracks, left_out, recorded_ns, is_final })
     }
 
     /// The tracks that can be served, in the order of the file; at least one.
@@ -75,6 +77,17 @@ impl Media {
     /// What else there is in the file, and why it is not served: a phrase each.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
+    }
+
+    /// Places where a file that grew has the same bytes as before, if that is all that happened to it: of the first sample of
+    /// each track, and of one of the last. `None` for a kind of file that does not grow but is written anew.
+    pub fn landmarks(&self) -> Option<Vec<Range<u64>>> {
+        let of_track = |track: &Track| {
+            [Cursor::default(), track.cursor_at(u64::MAX)].map(|mut cursor| {
+                track.index.next(&mut cursor).map(|entry| entry.at..entry.at + u64::from(entry.bytes))
+            })
+        };
+        (!self.is_final).then(|| self.tracks.iter().flat_map(of_track).flatten().collect())
     }
 
     /// How long it is, in nanoseconds.
@@ -167,4 +180,6 @@ pub(crate) struct Found {
     pub left_out: Vec<String>,
     /// When it was recorded, since 1 January 1970, if it says so.
     pub recorded_ns: Option<u64>,
+    /// What tells of its samples tells of all there will ever be.
+    pub is_final: bool,
 }

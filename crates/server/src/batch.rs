@@ -1,8 +1,10 @@
 //! Packets of many sessions in few system calls.
 //!
 //! Messages to different clients go in one `sendmmsg`. Packets of one picture that have the same length go as one message,
-//! which the kernel divides again at the last moment (`UDP_SEGMENT`), so that they pass through most of it as one.
+//! which the kernel divides again at the last moment (`UDP_SEGMENT`), so that they pass through most of it as one. Not every way
+//! takes those: what is in it may be unable to make checksums, or too narrow for the packets.
 
+use std::cell::Cell;
 use std::io::IoSlice;
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ const SEGMENTS_MAX: usize = 64;
 const MESSAGE_BYTES_MAX: usize = 65_000;
 /// Shorter packets go alone: they come in no numbers, and each other length is another system call.
 const SEGMENT_BYTES_MIN: usize = 1000;
-/// How long to wait for room in a socket before packets are lost.
+/// How long to wait for room in a socket, once for all packets that are due, before those are lost that find none.
 const ROOM_WAIT: Duration = Duration::from_millis(2);
 
 /// What is kept between batches, so that none allocates.
@@ -39,17 +41,41 @@ pub(crate) struct Tally {
     pub lost: u64,
 }
 
+/// Where packets go.
+#[derive(Debug)]
+pub(crate) struct Destination {
+    address: SocketAddrAny,
+    takes_segments: Cell<bool>,
+}
+
+/// What messages leave by.
+trait Outlet {
+    /// What larger messages are divided into; 0 where they are not.
+    fn segment(&self) -> u16;
+    fn set_segment(&self, bytes: u16);
+    /// Returns how many were taken.
+    fn send(&self, messages: &mut [MMsgHdr<'_>]) -> Result<usize, Errno>;
+    fn wait_for_room(&self);
+}
+
 /// Messages that have not been sent yet.
 pub(crate) struct Batch<'a> {
     datagrams: &'a Datagrams,
     slices: Vec<IoSlice<'a>>,
     messages: Vec<Message<'a>>,
     pair: usize,
+    progress: Progress,
+}
+
+/// What has become of a batch so far.
+#[derive(Debug, Default)]
+struct Progress {
     tally: Tally,
+    has_waited: bool,
 }
 
 struct Message<'a> {
-    to: &'a SocketAddrAny,
+    to: &'a Destination,
     slices: std::ops::Range<usize>,
     /// What it is to be divided into; 0 if it is one packet.
     segment: u16,
@@ -60,16 +86,16 @@ impl<'a> Batch<'a> {
     pub fn new(datagrams: &'a Datagrams, spare: &mut Spare) -> Batch<'a> {
         let slices = std::mem::take(&mut spare.slices);
         let messages = Vec::with_capacity(MESSAGES_MAX);
-        Batch { datagrams, slices, messages, pair: 0, tally: Tally::default() }
+        Batch { datagrams, slices, messages, pair: 0, progress: Progress::default() }
     }
 
     /// Packets from a pair of sockets to a client.
-    pub fn push(&mut self, pair: usize, to: &'a SocketAddrAny, burst: Burst<'a>) {
+    pub fn push(&mut self, pair: usize, to: &'a Destination, burst: Burst<'a>) {
         if pair != self.pair {
             self.send();
             self.pair = pair;
         }
-        let can_segment = self.datagrams.pair(pair).can_segment();
+        let can_segment = self.datagrams.pair(pair).can_segment() && to.takes_segments.get();
         let mut rest = burst.packets;
         while let Some((message, after)) = first_message(rest, can_segment) {
             rest = after;
@@ -90,23 +116,40 @@ impl<'a> Batch<'a> {
     pub fn finish(mut self, spare: &mut Spare) -> Tally {
         self.send();
         spare.slices = emptied(std::mem::take(&mut self.slices));
-        self.tally
+        self.progress.tally
     }
 
     fn send(&mut self) {
-        let pair = self.datagrams.pairs().get(self.pair);
-        let messages = std::mem::take(&mut self.messages);
-        if let Some(pair) = pair {
-            let mut rest = messages.as_slice();
-            while !rest.is_empty() {
-                let count = alike(rest, pair);
-                let sent = send_alike(&rest[..count], &self.slices, pair, &mut self.tally);
-                rest = &rest[sent..];
-            }
+        if let Some(pair) = self.datagrams.pairs().get(self.pair) {
+            send_all(&self.messages, &self.slices, pair, &mut self.progress);
         }
         self.slices.clear();
-        self.messages = messages;
         self.messages.clear();
+    }
+}
+
+impl Destination {
+    pub fn new(address: SocketAddrAny) -> Destination {
+        Destination { address, takes_segments: Cell::new(true) }
+    }
+}
+
+impl Outlet for Pair {
+    fn segment(&self) -> u16 {
+        Pair::segment(self)
+    }
+
+    fn set_segment(&self, bytes: u16) {
+        Pair::set_segment(self, bytes);
+    }
+
+    fn send(&self, messages: &mut [MMsgHdr<'_>]) -> Result<usize, Errno> {
+        sendmmsg(&self.rtp, messages, SendFlags::empty())
+    }
+
+    fn wait_for_room(&self) {
+        let wait = Timespec { tv_sec: 0, tv_nsec: ROOM_WAIT.as_nanos() as i64 };
+        let _ = poll(&mut [PollFd::new(&self.rtp, PollFlags::OUT)], Some(&wait));
     }
 }
 
@@ -132,68 +175,104 @@ fn first_message(packets: &[Packet], can_segment: bool) -> Option<(&[Packet], &[
     Some(packets.split_at(count))
 }
 
-/// How many messages can go with the socket as it is; sets it where the first could not.
-fn alike(messages: &[Message<'_>], pair: &Pair) -> usize {
-    let suits = |message: &Message<'_>, segment: u16| match message.segment {
-        0 => segment == 0 || message.bytes <= usize::from(segment),
-        wanted => segment == wanted,
-    };
-    if !suits(&messages[0], pair.segment()) {
-        pair.set_segment(messages[0].segment);
+fn send_all(messages: &[Message<'_>], slices: &[IoSlice<'_>], out: &impl Outlet, progress: &mut Progress) {
+    let mut rest = messages;
+    while !rest.is_empty() {
+        let count = alike(rest, out);
+        let done = send_alike(&rest[..count], slices, out, progress);
+        rest = &rest[done..];
     }
-    messages.iter().take_while(|message| suits(message, pair.segment())).count().max(1)
 }
 
-/// Returns how many messages are done with.
-fn send_alike(messages: &[Message<'_>], slices: &[IoSlice<'_>], pair: &Pair, tally: &mut Tally) -> usize {
+/// How many messages can go with the socket as it is; sets it where the first could not.
+fn alike(messages: &[Message<'_>], out: &impl Outlet) -> usize {
+    let suits = |message: &Message<'_>, segment: u16| match message.segment {
+        0 if segment == 0 => true,
+        0 => message.to.takes_segments.get() && message.bytes <= usize::from(segment),
+        wanted => segment == wanted,
+    };
+    if !suits(&messages[0], out.segment()) {
+        out.set_segment(messages[0].segment);
+    }
+    messages.iter().take_while(|message| suits(message, out.segment())).count().max(1)
+}
+
+/// Returns how many messages are done with: all up to the first whose way does not take segments.
+fn send_alike(
+    messages: &[Message<'_>],
+    slices: &[IoSlice<'_>],
+    out: &impl Outlet,
+    progress: &mut Progress,
+) -> usize {
     let mut controls: [SendAncillaryBuffer<'_, '_, '_>; MESSAGES_MAX] =
         std::array::from_fn(|_| SendAncillaryBuffer::default());
     let mut headers: Vec<MMsgHdr<'_>> = messages
         .iter()
         .zip(&mut controls)
         .map(|(message, control)| {
-            MMsgHdr::new_with_addr(message.to, &slices[message.slices.clone()], control)
+            MMsgHdr::new_with_addr(&message.to.address, &slices[message.slices.clone()], control)
         })
         .collect();
     let mut done = 0;
-    let mut has_waited = false;
     while done < headers.len() {
-        tally.calls += 1;
-        match sendmmsg(&pair.rtp, &mut headers[done..], SendFlags::empty()) {
+        progress.tally.calls += 1;
+        match out.send(&mut headers[done..]) {
             Ok(count) => {
                 done += count.max(1);
-                tally.messages += count as u64;
-                has_waited = false;
+                progress.tally.messages += count as u64;
             }
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN | Errno::NOBUFS) if !has_waited => {
-                has_waited = true;
-                wait_for_room(pair);
+            Err(Errno::AGAIN | Errno::NOBUFS) if !progress.has_waited => {
+                progress.has_waited = true;
+                out.wait_for_room();
             }
-            Err(error) if messages[done].segment > 0 && is_of_segments(error) => {
-                // Those that were put together stay so in this batch: they are lost, once.
-                pair.give_up_segments();
-                tally.lost += 1;
-                done += 1;
+            Err(error) if out.segment() > 0 && is_of_segments(error) => {
+                let message = &messages[done];
+                message.to.takes_segments.set(false);
+                out.set_segment(0);
+                if out.segment() == 0 {
+                    send_all(&divided(message, slices), slices, out, progress);
+                } else {
+                    progress.tally.lost += 1;
+                }
+                return done + 1;
             }
             Err(_) => {
-                tally.lost += 1;
+                progress.tally.lost += 1;
                 done += 1;
-                has_waited = false;
             }
         }
     }
     done
 }
 
-/// Devices that cannot make checksums, and tunnels, refuse datagrams that are to be divided.
-fn is_of_segments(error: Errno) -> bool {
-    matches!(error, Errno::IO | Errno::INVAL | Errno::MSGSIZE)
+/// The packets that a message was put together from.
+fn divided<'a>(message: &Message<'a>, slices: &[IoSlice<'_>]) -> Vec<Message<'a>> {
+    let segment = match message.segment {
+        0 => message.bytes,
+        segment => segment.into(),
+    };
+    let mut packets: Vec<Message<'a>> = Vec::new();
+    for number in message.slices.clone() {
+        match packets.last_mut() {
+            Some(last) if last.bytes < segment => {
+                last.slices.end = number + 1;
+                last.bytes += slices[number].len();
+            }
+            _ => packets.push(Message {
+                to: message.to,
+                slices: number..number + 1,
+                segment: 0,
+                bytes: slices[number].len(),
+            }),
+        }
+    }
+    packets
 }
 
-fn wait_for_room(pair: &Pair) {
-    let wait = Timespec { tv_sec: 0, tv_nsec: ROOM_WAIT.as_nanos() as i64 };
-    let _ = poll(&mut [PollFd::new(&pair.rtp, PollFlags::OUT)], Some(&wait));
+/// Devices that cannot make checksums, tunnels, and ways that are narrower than a packet refuse what is to be divided.
+fn is_of_segments(error: Errno) -> bool {
+    matches!(error, Errno::IO | Errno::INVAL | Errno::MSGSIZE)
 }
 
 impl Tally {
@@ -201,5 +280,84 @@ impl Tally {
         self.calls += other.calls;
         self.messages += other.messages;
         self.lost += other.lost;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddrV4};
+
+    use rustix::net::addr::SocketAddrArg;
+
+    use super::*;
+
+    /// One that does as it is told.
+    struct Fake {
+        segment: Cell<u16>,
+        waits: Cell<u32>,
+        sends: Cell<u32>,
+        answer: fn(u16, usize) -> Result<usize, Errno>,
+    }
+
+    impl Fake {
+        fn new(answer: fn(u16, usize) -> Result<usize, Errno>) -> Fake {
+            Fake { segment: Cell::new(0), waits: Cell::new(0), sends: Cell::new(0), answer }
+        }
+    }
+
+    impl Outlet for Fake {
+        fn segment(&self) -> u16 {
+            self.segment.get()
+        }
+
+        fn set_segment(&self, bytes: u16) {
+            self.segment.set(bytes);
+        }
+
+        fn send(&self, messages: &mut [MMsgHdr<'_>]) -> Result<usize, Errno> {
+            self.sends.set(self.sends.get() + 1);
+            (self.answer)(self.segment.get(), messages.len())
+        }
+
+        fn wait_for_room(&self) {
+            self.waits.set(self.waits.get() + 1);
+        }
+    }
+
+    fn destination() -> Destination {
+        Destination::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5000).as_any())
+    }
+
+    #[test]
+    fn a_full_socket_is_waited_for_once_and_what_finds_no_room_is_counted() {
+        let (to, bytes) = (destination(), [0; 100]);
+        let slices = [IoSlice::new(&bytes)];
+        let messages: Vec<_> =
+            (0..MESSAGES_MAX).map(|_| Message { to: &to, slices: 0..1, segment: 0, bytes: 100 }).collect();
+        let (full, mut progress) = (Fake::new(|_, _| Err(Errno::AGAIN)), Progress::default());
+        for _ in 0..3 {
+            send_all(&messages, &slices, &full, &mut progress);
+        }
+        assert_eq!((full.waits.get(), progress.tally.messages), (1, 0));
+        assert_eq!(progress.tally.lost, 3 * MESSAGES_MAX as u64);
+    }
+
+    #[test]
+    fn what_a_way_does_not_take_together_goes_there_packet_by_packet() {
+        let (narrow, wide) = (destination(), destination());
+        let (head, rest, last) = ([0; 20], [0; 1180], [0; 900]);
+        let packets = [&head[..], &rest, &head, &rest, &head, &last];
+        let slices: Vec<_> = packets.iter().map(|bytes| IoSlice::new(bytes)).collect();
+        let message = |to| Message { to, slices: 0..6, segment: 1200, bytes: 3320 };
+        let out = Fake::new(|segment, count| match segment {
+            1200 => Err(Errno::INVAL),
+            _ => Ok(count),
+        });
+        let mut progress = Progress::default();
+        send_all(&[message(&narrow)], &slices, &out, &mut progress);
+        assert_eq!(progress.tally, Tally { calls: 2, messages: 3, lost: 0 });
+        assert_eq!((narrow.takes_segments.get(), wide.takes_segments.get()), (false, true));
+        let parts: Vec<_> = divided(&message(&wide), &slices).iter().map(|one| one.bytes).collect();
+        assert_eq!(parts, [1200, 1200, 920]);
     }
 }

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Component, Path};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use forebay_media::Media;
@@ -24,12 +25,16 @@ const PLAYLIST_BYTES_MAX: u64 = 1 << 20;
 const PLAYLIST_FILES_MAX: usize = 1000;
 /// How often a file that is served is looked at again: that costs as much as reading a small buffer.
 const LOOK_NS: u64 = 1_000_000_000;
+/// What of a sample tells it from others.
+const LANDMARK_BYTES: usize = 512;
 
 /// The folder, and what of it is open.
 pub(crate) struct Catalog {
     folder: OwnedFd,
     open: Mutex<HashMap<(String, Options), Weak<Opened>>>,
     files: Mutex<HashMap<Identity, Weak<Indexed>>>,
+    /// How many files may be open.
+    files_max: usize,
 }
 
 /// What a URL leads to.
@@ -50,6 +55,10 @@ pub(crate) struct Indexed {
     pub file: File,
     pub identity: Identity,
     media: Arc<Media>,
+    /// What stood at its landmarks when it was indexed; `None` if it is not to grow.
+    fingerprint: Option<u64>,
+    /// Whether it was told what is not served of it.
+    is_told: AtomicBool,
     /// When it was last looked whether it has changed.
     looked_ns: AtomicU64,
 }
@@ -81,11 +90,11 @@ pub(crate) struct Failure {
 }
 
 impl Catalog {
-    pub fn new(folder: &Path) -> Result<Catalog> {
+    pub fn new(folder: &Path, files_max: usize) -> Result<Catalog> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = open(folder, flags, Mode::empty())
             .map_err(|error| Error::Folder { path: folder.to_owned(), source: error.into() })?;
-        Ok(Catalog { folder, open: Mutex::default(), files: Mutex::default() })
+        Ok(Catalog { folder, open: Mutex::default(), files: Mutex::default(), files_max })
     }
 
     /// Reads files, so it takes its time.
@@ -165,6 +174,8 @@ impl Catalog {
         }
         let media = Media::read(&file)
             .map_err(|error| Failure { status: status_of(&error), sentence: format!("{path}: {error}") })?;
+        let fingerprint = media.landmarks().map(|places| fingerprint(&file, &places)).transpose();
+        let fingerprint = fingerprint.map_err(|error| unreadable(path, &error))?;
         // Buffers are read as they are wanted; what else the kernel would read ahead is of other clients.
         let _ = fadvise(&file, 0, None, Advice::Random);
         let indexed = Arc::new(Indexed {
@@ -172,12 +183,21 @@ impl Catalog {
             file,
             identity,
             media: Arc::new(media),
+            fingerprint,
+            is_told: AtomicBool::new(false),
             looked_ns: AtomicU64::new(0),
         });
         let mut all = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, known| known.strong_count() > 0);
         if let Some(known) = known(&all) {
             return Ok(known);
+        }
+        if all.len() >= self.files_max {
+            let sentence = format!(
+                "{path}: {} other files are being played: raise the limit of open files (ulimit -n)",
+                all.len()
+            );
+            return Err(Failure { status: Status::ServiceUnavailable, sentence });
         }
         all.insert(identity, Arc::downgrade(&indexed));
         Ok(indexed)
@@ -238,17 +258,31 @@ impl Opened {
 }
 
 impl Indexed {
+    /// What is not served of it, as a sentence, the first time that this is asked.
+    pub fn take_remark(&self) -> Option<String> {
+        let left_out = self.media.left_out();
+        let is_first = !left_out.is_empty() && !self.is_told.swap(true, Ordering::Relaxed);
+        is_first.then(|| format!("{}: not all of it is served: {}", self.name, left_out.join(", ")))
+    }
+
     /// Whether its samples may lie elsewhere by now, as far as has been looked in the last second.
     pub fn is_spoilt(&self, now_ns: u64) -> io::Result<bool> {
         if now_ns.saturating_sub(self.looked_ns.load(Ordering::Relaxed)) < LOOK_NS {
             return Ok(false);
         }
-        let is_spoilt = self.identity.is_spoilt_by(&Identity::of(&self.file)?);
+        let now = Identity::of(&self.file)?;
+        let is_spoilt = now != self.identity && !(now.bytes > self.identity.bytes && self.has_grown()?);
         // Whoever finds it spoilt says so, and so does everybody after that.
         if !is_spoilt {
             self.looked_ns.store(now_ns, Ordering::Relaxed);
         }
         Ok(is_spoilt)
+    }
+
+    /// Whether what is longer now has only been added to. That is what happens to recordings; other files are written anew.
+    fn has_grown(&self) -> io::Result<bool> {
+        let Some(places) = self.media.landmarks() else { return Ok(false) };
+        Ok(self.fingerprint == Some(fingerprint(&self.file, &places)?))
     }
 }
 
@@ -261,11 +295,6 @@ impl Identity {
             bytes: metadata.len(),
             modified_ns: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
         })
-    }
-
-    /// Whether samples may lie elsewhere now. A file that only grows keeps what it had.
-    pub fn is_spoilt_by(&self, now: &Identity) -> bool {
-        now.bytes < self.bytes || (now.bytes == self.bytes && now.modified_ns != self.modified_ns)
     }
 }
 
@@ -291,6 +320,17 @@ impl Options {
     }
 }
 
+/// Of what stands at the beginnings of some places.
+fn fingerprint(file: &File, places: &[Range<u64>]) -> io::Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    for place in places {
+        let mut bytes = vec![0; LANDMARK_BYTES.min((place.end - place.start) as usize)];
+        file.read_exact_at(&mut bytes, place.start)?;
+        bytes.hash(&mut hasher);
+    }
+    Ok(hasher.finish())
+}
+
 fn unreadable(path: &str, error: &io::Error) -> Failure {
     Failure { status: Status::InternalServerError, sentence: format!("{path}: it cannot be read: {error}") }
 }
@@ -299,5 +339,29 @@ fn status_of(error: &forebay_media::Error) -> Status {
     match error {
         forebay_media::Error::Unreadable(_) => Status::InternalServerError,
         _ => Status::UnsupportedMediaType,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_a_playlist_count_among_those_that_may_be_open() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // A frame of AAC with its header (ADTS): 44.1 kHz, one channel, 32 bytes.
+        let mut frame = [0x21; 32];
+        frame[..7].copy_from_slice(&[0xFF, 0xF1, 0x50, 0x40, 0x04, 0x1F, 0xFC]);
+        for name in ["a.aac", "b.aac", "c.aac"] {
+            std::fs::write(folder.path().join(name), frame.repeat(100)).expect("a file");
+        }
+        std::fs::write(folder.path().join("two.m3u"), "a.aac\nb.aac\n").expect("a file");
+        let catalog = Catalog::new(folder.path(), 2).expect("a folder");
+        let playing = catalog.open("two.m3u", "").expect("two files");
+        let failure = catalog.open("c.aac", "").err().expect("a third one");
+        assert_eq!(failure.status, Status::ServiceUnavailable);
+        assert!(failure.sentence.contains("2 other files"), "{}", failure.sentence);
+        drop(playing);
+        catalog.open("c.aac", "").expect("a file");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt;
 
-use crate::backlog::Backlog;
+use crate::backlog::{Backlog, Backlogs};
 use crate::encryption::Cipher;
 
 /// What the kernel keeps for a client that reads slowly: a tenth of a second of 20 Mbit/s.
@@ -22,6 +22,8 @@ const SLICES_MAX: usize = 1024;
 pub(crate) struct Connection {
     stream: TcpStream,
     backlog: Backlog,
+    /// What the sum of backlogs has of it.
+    noted_bytes: usize,
     cipher: Option<Cipher>,
     /// It is closed when all has been sent.
     pub is_closing: bool,
@@ -54,6 +56,7 @@ impl Connection {
         Ok(Connection {
             stream,
             backlog: Backlog::default(),
+            noted_bytes: 0,
             cipher,
             is_closing: false,
             is_broken: false,
@@ -70,6 +73,17 @@ impl Connection {
     /// What waits to be sent, in bytes.
     pub fn backlog_bytes(&self) -> usize {
         self.backlog.len()
+    }
+
+    /// Has the sum of backlogs be that of what they are.
+    pub fn note_backlog(&mut self, all: &mut Backlogs) {
+        let before = std::mem::replace(&mut self.noted_bytes, self.backlog.len());
+        all.note(before, self.noted_bytes);
+    }
+
+    /// Its backlog goes with it.
+    pub fn forget_backlog(self, all: &mut Backlogs) {
+        all.note(self.noted_bytes, 0);
     }
 
     pub fn receive(&mut self, buffer: &mut [u8]) -> Received {

@@ -1,5 +1,6 @@
 //! Connections: who is let in, what they say, and when they are over.
 
+use std::io::ErrorKind;
 use std::net::TcpStream;
 
 use forebay_rtsp::server::ConnectionId;
@@ -7,7 +8,6 @@ use rustix::event::epoll;
 
 use crate::connection::{Connection, Received};
 use crate::encryption::Cipher;
-use crate::sending::BACKLOG_BYTES_MAX;
 use crate::serving::Serving;
 use crate::settings::Settings;
 use crate::token::Token;
@@ -15,8 +15,16 @@ use crate::{clock, status};
 
 /// What a read from a connection takes at once.
 const RECEIVE_BYTES: usize = 16 << 10;
-/// Clients that are let in, and messages of one socket that are read, before something else gets its turn.
+/// Clients that are let in before something else gets its turn.
 const TURN_MAX: usize = 64;
+/// How often reports are heard, and how many at a time from one socket: all that ten thousand clients send, and half a
+/// millisecond of what others do.
+pub(crate) const HEAR_NS: u64 = 50_000_000;
+const REPORTS_MAX: usize = 1024;
+/// What a report may have.
+const REPORT_BYTES: usize = 1500;
+/// For how long nobody is let in when there are no descriptors.
+const REST_NS: u64 = 1_000_000_000;
 /// Reads from one connection before others get their turn.
 const RECEIVE_TURNS_MAX: usize = 4;
 
@@ -40,8 +48,15 @@ impl Serving {
         for _ in 0..TURN_MAX {
             let Some((listener, kind)) = self.listeners.get(number) else { return };
             let kind = *kind;
-            let Ok((stream, from)) = listener.accept() else { return };
             let now_ns = clock::now_ns();
+            let (stream, from) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted => continue,
+                    _ => return self.rest(&error, now_ns),
+                },
+            };
             let is_full = self.connections.len() >= self.settings.connections_max;
             let Settings { connections_per_address, connects_per_second, .. } = self.settings;
             let from = from.ip().to_canonical();
@@ -57,6 +72,25 @@ impl Serving {
             if self.let_in(stream, kind, now_ns).is_none() {
                 self.admission.leave(from);
             }
+        }
+    }
+
+    /// Lets nobody in for a while, or until something is closed: who cannot be let in now would be told of again and again.
+    fn rest(&mut self, error: &std::io::Error, now_ns: u64) {
+        let advice = "raise the limit of open files (ulimit -n), or allow fewer connections";
+        self.journal.say(now_ns, &format!("clients wait, nobody can be let in: {error}; {advice}"));
+        self.rested_ns = Some(now_ns + REST_NS);
+        self.watch_listeners(epoll::EventFlags::empty());
+    }
+
+    pub(crate) fn let_in_again(&mut self) {
+        self.rested_ns = None;
+        self.watch_listeners(epoll::EventFlags::IN);
+    }
+
+    fn watch_listeners(&self, interest: epoll::EventFlags) {
+        for (number, (listener, _)) in self.listeners.iter().enumerate() {
+            let _ = epoll::modify(&self.epoll, listener, Token::Listener(number).to_data(), interest);
         }
     }
 
@@ -147,8 +181,13 @@ impl Serving {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if connection.is_over() {
             let (was_closing, client) = (connection.is_closing, connection.client.ip());
-            self.connections.remove(&id);
+            if let Some(connection) = self.connections.remove(&id) {
+                connection.forget_backlog(&mut self.backlogs);
+            }
             self.admission.leave(client);
+            if self.rested_ns.is_some() {
+                self.let_in_again();
+            }
             let is_visitor = self.visitors.remove(&id).is_some();
             if !was_closing && !is_visitor {
                 let actions = self.server.disconnected(id);
@@ -156,10 +195,12 @@ impl Serving {
             }
             return;
         }
+        connection.note_backlog(&mut self.backlogs);
         let backlog_bytes = connection.backlog_bytes();
+        let has_room = self.backlogs.has_room(backlog_bytes, self.settings.memory_bytes);
         let mut interest = epoll::EventFlags::empty();
         // Who takes no responses gets no further ones.
-        interest.set(epoll::EventFlags::IN, backlog_bytes < BACKLOG_BYTES_MAX);
+        interest.set(epoll::EventFlags::IN, has_room);
         interest.set(epoll::EventFlags::OUT, backlog_bytes > 0);
         if interest != connection.interest {
             connection.interest = interest;
@@ -168,30 +209,19 @@ impl Serving {
         }
     }
 
-    /// Has epoll watch a new pair of sockets.
-    pub(crate) fn watch_pair(&self, number: usize) {
-        let pair = self.datagrams.pair(number);
-        // Without them reports are not heard; packets are sent all the same.
-        let _ = epoll::add(&self.epoll, &pair.rtp, Token::Rtp(number).to_data(), epoll::EventFlags::IN);
-        let _ = epoll::add(&self.epoll, &pair.rtcp, Token::Rtcp(number).to_data(), epoll::EventFlags::IN);
-    }
-
-    /// Clients send to where packets come from, to open firewalls.
-    pub(crate) fn skip_datagrams(&mut self, number: usize) {
-        let mut buffer = [0; 64];
-        for _ in 0..TURN_MAX {
-            if self.datagrams.pair(number).rtp.recv_from(&mut buffer).is_err() {
-                return;
-            }
-        }
-    }
-
-    pub(crate) fn receive_reports(&mut self, number: usize) {
-        let mut buffer = [0; 1500];
-        for _ in 0..TURN_MAX {
-            let Ok((count, from)) = self.datagrams.pair(number).rtcp.recv_from(&mut buffer) else { return };
-            if let Some(session) = self.reporters.get(&from).copied() {
-                self.hear(session, &buffer[..count]);
+    /// Hears reports, which wait in their sockets meanwhile: none of them is in a hurry. So whoever sends to those sockets wakes
+    /// nobody, however much it is.
+    pub(crate) fn hear_reports(&mut self, now_ns: u64) {
+        self.heard_ns = now_ns;
+        let mut buffer = [0; REPORT_BYTES];
+        for number in 0..self.datagrams.pairs().len() {
+            for _ in 0..REPORTS_MAX {
+                let Ok((count, from)) = self.datagrams.pair(number).rtcp.recv_from(&mut buffer) else {
+                    break;
+                };
+                if let Some(session) = self.reporters.get(&from).copied() {
+                    self.hear(session, &buffer[..count]);
+                }
             }
         }
     }

@@ -27,7 +27,7 @@ pub(crate) struct Pair {
     pub ports: (u16, u16),
     /// What the kernel divides larger datagrams into, in bytes; 0 where it sends them as they are.
     segment: Cell<u16>,
-    can_segment: Cell<bool>,
+    can_segment: bool,
 }
 
 impl Datagrams {
@@ -43,11 +43,11 @@ impl Datagrams {
         &self.pairs[number]
     }
 
-    /// The number of the pair on an address, and whether it is new.
-    pub fn pair_on(&mut self, host: SocketAddr) -> io::Result<(usize, bool)> {
+    /// The number of the pair on an address.
+    pub fn pair_on(&mut self, host: SocketAddr) -> io::Result<usize> {
         let is_there = |pair: &Pair| pair.host.ip() == host.ip();
         if let Some(number) = self.pairs.iter().position(is_there) {
-            return Ok((number, false));
+            return Ok(number);
         }
         let even = self.ports.clone().filter(|port| port % 2 == 0 && *port < *self.ports.end());
         let mut refused = io::Error::other("there is no pair of ports in the range");
@@ -55,7 +55,7 @@ impl Datagrams {
             match Pair::bind(host, port) {
                 Ok(pair) => {
                     self.pairs.push(pair);
-                    return Ok((self.pairs.len() - 1, true));
+                    return Ok(self.pairs.len() - 1);
                 }
                 Err(error) => refused = error,
             }
@@ -78,12 +78,13 @@ impl Pair {
             socket.set_nonblocking(true)?;
             // As much as the system allows.
             let _ = sockopt::set_socket_send_buffer_size(&socket, KERNEL_BYTES);
-            let _ = sockopt::set_socket_recv_buffer_size(&socket, KERNEL_BYTES);
             io::Result::Ok(socket)
         };
         let (rtp, rtcp) = (bind(port)?, bind(port + 1)?);
+        // Nobody reads what clients send to where packets come from, to open firewalls.
+        let _ = sockopt::set_socket_recv_buffer_size(&rtp, 0);
+        let _ = sockopt::set_socket_recv_buffer_size(&rtcp, KERNEL_BYTES);
         let can_segment = setsockopt(&rtp, UdpGsoSegment, &0).is_ok();
-        let can_segment = Cell::new(can_segment);
         Ok(Pair { host, rtp, rtcp, ports: (port, port + 1), segment: Cell::new(0), can_segment })
     }
 
@@ -99,7 +100,7 @@ impl Pair {
 
     /// Whether the kernel divides datagrams.
     pub fn can_segment(&self) -> bool {
-        self.can_segment.get()
+        self.can_segment
     }
 
     /// What it divides them into now.
@@ -112,11 +113,5 @@ impl Pair {
         if setsockopt(&self.rtp, UdpGsoSegment, &i32::from(bytes)).is_ok() {
             self.segment.set(bytes);
         }
-    }
-
-    /// The way out of this machine cannot take datagrams to be divided.
-    pub fn give_up_segments(&self) {
-        self.set_segment(0);
-        self.can_segment.set(false);
     }
 }

@@ -1,13 +1,22 @@
-//! How many files may be open: for each client a connection and, where each plays another one, a file.
+//! How many files may be open: for each client a connection and, where each plays another one, a file. Who plays a playlist has
+//! all of its files open; so those are counted, too ([`crate::catalog`]).
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What the server has open besides.
 const OWN: usize = 500;
 
+/// How many there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allowed {
+    pub connections: usize,
+    /// Media files, whatever number of connections is chosen later.
+    pub files: usize,
+}
+
 /// Has the process be allowed what so many connections need, as far as it may have that. Returns how many connections there may
 /// be: with all descriptors in use nobody could even be turned away.
-pub(crate) fn allow(connections: usize) -> usize {
+pub(crate) fn allow(connections: usize) -> Allowed {
     let wanted = needed(connections);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_some_and(|current| current < wanted) {
@@ -16,7 +25,8 @@ pub(crate) fn allow(connections: usize) -> usize {
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum });
     }
     let allowed = getrlimit(Resource::Nofile).current;
-    allowed.map_or(connections, |allowed| connections.min(affordable(allowed)))
+    let each = allowed.map_or(usize::MAX, affordable);
+    Allowed { connections: connections.min(each), files: each }
 }
 
 fn needed(connections: usize) -> u64 {
@@ -37,7 +47,8 @@ mod tests {
             assert_eq!(affordable(needed(connections)), connections);
         }
         assert_eq!((affordable(1024), affordable(0)), (262, 1));
-        let allowed = allow(100);
+        let Allowed { connections: allowed, files } = allow(100);
+        assert!(files >= allowed);
         assert!((1..=100).contains(&allowed));
         let current = getrlimit(Resource::Nofile).current;
         assert!(current.is_none_or(|current| current >= needed(allowed) || allowed == 1));

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use forebay_rtsp::server::SessionId;
-use forebay_streaming::buffer::{Buffer, next_bytes, room_for};
+use forebay_streaming::buffer::{Buffer, next_bytes, room_for, skip_too_long};
 use forebay_streaming::depth::{Depth, PARTS};
 
 use crate::clock;
@@ -80,7 +80,8 @@ impl Serving {
             bytes = bytes.min(session.asked_bytes.saturating_mul(GROWTH));
         }
         // Less than is best is better than nothing, but a little of it would be gone before more is there.
-        let next_bytes = room_for(next_bytes(program, self.pool.bytes_max()) as usize) as u64;
+        session.stream.note_damaged(skip_too_long(program, self.pool.bytes_max()));
+        let next_bytes = room_for(next_bytes(program) as usize) as u64;
         let least = next_bytes.max(bytes / PARTS).min(self.pool.bytes_max());
         let free_bytes = self.pool.free_bytes();
         if free_bytes < least {

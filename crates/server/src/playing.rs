@@ -15,6 +15,7 @@ use forebay_streaming::program::{Choice, is_video};
 use forebay_streaming::stream::{Next, Setup, Stream};
 use rustix::net::addr::SocketAddrArg;
 
+use crate::batch::Destination;
 use crate::catalog::{Failure, Opened};
 use crate::clock;
 use crate::pace::Pace;
@@ -85,6 +86,8 @@ impl Serving {
     pub(crate) fn opened(&mut self, question: QuestionId, result: Result<Arc<Opened>, Failure>) {
         let answer = match result {
             Ok(opened) => {
+                let remarks = opened.files.iter().filter_map(|file| file.take_remark());
+                remarks.for_each(|remark| self.journal.say(clock::now_ns(), &remark));
                 let presentation = opened.presentation.clone();
                 self.shown.insert(Arc::as_ptr(&presentation).addr(), opened);
                 Ok(Answer::Described(presentation))
@@ -205,8 +208,8 @@ impl Serving {
                 Offer::Udp { client: ports, .. } => {
                     let pair = self.pair_on(host)?;
                     let server = self.datagrams.pair(pair).ports;
-                    let wire =
-                        Wire::Udp { pair, rtp: at(client, ports.0).as_any(), rtcp: at(client, ports.1) };
+                    let rtp = Destination::new(at(client, ports.0).as_any());
+                    let wire = Wire::Udp { pair, rtp, rtcp: at(client, ports.1) };
                     return Ok((wire, Transport::Udp { client: *ports, server }));
                 }
                 Offer::Multicast { .. } => {
@@ -218,7 +221,8 @@ impl Serving {
                     }
                     let (group, ports) = group(first, wanted.session, wanted.track);
                     let to = SocketAddr::new(group, 0);
-                    let wire = Wire::Udp { pair, rtp: at(to, ports.0).as_any(), rtcp: at(to, ports.1) };
+                    let rtp = Destination::new(at(to, ports.0).as_any());
+                    let wire = Wire::Udp { pair, rtp, rtcp: at(to, ports.1) };
                     return Ok((wire, Transport::Multicast { group, ports, ttl }));
                 }
                 Offer::Interleaved { channels: None } => {}
@@ -230,12 +234,7 @@ impl Serving {
     /// The sockets on an address.
     fn pair_on(&mut self, host: SocketAddr) -> Result<usize, Status> {
         match self.datagrams.pair_on(host) {
-            Ok((pair, is_new)) => {
-                if is_new {
-                    self.watch_pair(pair);
-                }
-                Ok(pair)
-            }
+            Ok(pair) => Ok(pair),
             Err(error) => {
                 let (ports, ip) = (&self.settings.udp_ports, host.ip());
                 let (first, last) = (ports.start(), ports.end());

@@ -5,7 +5,6 @@ use forebay_rtsp::key::Key as Secret;
 use forebay_rtsp::server::Config;
 use nix::sys::signal::Signal;
 
-use crate::error::Result;
 use crate::serving::{Reload, Serving};
 use crate::settings::{Settings, Tls, UserList};
 use crate::{clock, descriptors, encryption};
@@ -32,26 +31,30 @@ impl Serving {
         let now_ns = clock::now_ns();
         let Some(reload) = &mut self.reload else { return };
         let sentence = match reload() {
-            Ok(new) => match self.change_to(new) {
-                Ok(rest) => format!("settings are taken over{rest}"),
-                Err(error) => format!("settings stay as they were: {error}"),
-            },
+            Ok(new) => format!("settings are taken over{}", self.change_to(new)),
             Err(sentence) => format!("settings stay as they were: {sentence}"),
         };
         self.journal.say(now_ns, &sentence);
     }
 
     /// Returns what is to be said of what does not change.
-    fn change_to(&mut self, new: Settings) -> Result<&'static str> {
+    fn change_to(&mut self, new: Settings) -> String {
         let old = &self.settings;
-        let is_same =
-            (&old.folder, &old.listen, ports(&old.tls)) == (&new.folder, &new.listen, ports(&new.tls));
+        let mut said = String::new();
+        let fixed = fixed_changes(old, &new);
+        if !fixed.is_empty() {
+            said = format!("; these only at the next start: {}", fixed.join(", "));
+        }
         // A certificate runs out while the port stays.
         let tls = match (&old.tls, &new.tls) {
             (Some(old), Some(new)) => Some(Tls { listen: old.listen.clone(), ..new.clone() }),
             (old, _) => old.clone(),
         };
-        self.identity = tls.as_ref().map(encryption::identity).transpose()?;
+        // Who started as root may not read a key any more.
+        match tls.as_ref().map(encryption::identity).transpose() {
+            Ok(identity) => self.identity = identity,
+            Err(error) => said += &format!("; certificate and key stay as they were: {error}"),
+        }
         self.server.configure(config(&new, &self.secret), guard(&new, &self.secret));
         self.budget.set_bytes(new.memory_bytes);
         self.pool.set_bytes(new.memory_bytes);
@@ -63,11 +66,28 @@ impl Serving {
             status: old.status,
             udp_ports: old.udp_ports.clone(),
             buffers: old.buffers,
-            connections_max: descriptors::allow(new.connections_max),
+            readers: old.readers,
+            run_as: old.run_as.clone(),
+            connections_max: descriptors::allow(new.connections_max).connections,
             ..new
         };
-        Ok(if is_same { "" } else { "; another folder or port is taken over at the next start" })
+        said
     }
+}
+
+/// Settings that differ and that a server keeps for as long as it runs, by their names in a file.
+fn fixed_changes(old: &Settings, new: &Settings) -> Vec<&'static str> {
+    let all = [
+        ("folder", old.folder != new.folder),
+        ("listen", old.listen != new.listen),
+        ("tls.listen", ports(&old.tls) != ports(&new.tls)),
+        ("status", old.status != new.status),
+        ("udp-ports", old.udp_ports != new.udp_ports),
+        ("buffers", old.buffers != new.buffers),
+        ("readers", old.readers != new.readers),
+        ("user", old.run_as != new.run_as),
+    ];
+    all.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
 }
 
 fn ports(tls: &Option<Tls>) -> &[std::net::SocketAddr] {
@@ -97,34 +117,70 @@ pub(crate) fn guard(settings: &Settings, secret: &Secret) -> Option<(Guard, Box<
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
     use std::sync::Arc;
 
     use super::*;
 
-    #[test]
-    fn another_certificate_is_taken_over_and_a_wrong_one_is_not() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
-        let renew = || {
-            let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("one");
-            fs::write(&certificate, made.cert.pem()).expect("a file");
-            fs::write(&key, made.signing_key.serialize_pem()).expect("a file");
-        };
-        renew();
+    /// Writes a certificate and its key.
+    fn renew(tls: &Tls) {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("one");
+        fs::write(&tls.certificate, made.cert.pem()).expect("a file");
+        fs::write(&tls.key, made.signing_key.serialize_pem()).expect("a file");
+    }
+
+    fn settings(folder: &Path) -> (Settings, Tls) {
         let free = vec!["127.0.0.1:0".parse().expect("an address")];
-        let tls = Tls { listen: free.clone(), certificate: certificate.clone(), key: key.clone() };
-        let folder = folder.path().to_owned();
-        let settings = Settings { listen: free, tls: Some(tls), ..Settings::new(folder) };
+        let (certificate, key) = (folder.join("cert.pem"), folder.join("key.pem"));
+        let tls = Tls { listen: free.clone(), certificate, key };
+        renew(&tls);
+        (Settings { listen: free, tls: Some(tls.clone()), ..Settings::new(folder.to_owned()) }, tls)
+    }
+
+    #[test]
+    fn another_certificate_is_taken_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (settings, tls) = settings(folder.path());
         let mut serving = Serving::new(settings.clone()).expect("a server");
         let first = serving.identity.clone().expect("an identity");
-        renew();
-        assert_eq!(serving.change_to(settings.clone()).expect("new settings"), "");
-        let second = serving.identity.clone().expect("an identity");
-        assert!(!Arc::ptr_eq(&first, &second));
-        fs::write(&key, "no key").expect("a file");
-        let fewer = Settings { sessions_max: 1, ..settings };
-        assert!(serving.change_to(fewer).expect_err("no key").to_string().contains("key.pem"));
-        assert!(Arc::ptr_eq(&second, serving.identity.as_ref().expect("an identity")));
-        assert_ne!(serving.settings.sessions_max, 1);
+        renew(&tls);
+        assert_eq!(serving.change_to(settings), "");
+        assert!(!Arc::ptr_eq(&first, serving.identity.as_ref().expect("an identity")));
+    }
+
+    #[test]
+    fn without_a_key_that_can_be_read_the_old_one_stays_and_the_rest_is_taken_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (settings, tls) = settings(folder.path());
+        let mut serving = Serving::new(settings.clone()).expect("a server");
+        let first = serving.identity.clone().expect("an identity");
+        for (number, is_there) in [(1, true), (2, false)] {
+            let spoilt = if is_there { fs::write(&tls.key, "no key") } else { fs::remove_file(&tls.key) };
+            spoilt.expect("a file");
+            let said = serving.change_to(Settings { sessions_max: number, ..settings.clone() });
+            assert!(said.contains("stay as they were") && said.contains("key.pem"), "{said}");
+            assert!(Arc::ptr_eq(&first, serving.identity.as_ref().expect("an identity")));
+            assert_eq!(serving.settings.sessions_max, number);
+        }
+    }
+
+    #[test]
+    fn what_needs_another_start_is_named_and_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (settings, _) = settings(folder.path());
+        let mut serving = Serving::new(settings.clone()).expect("a server");
+        let new = Settings {
+            status: Some("127.0.0.1:1".parse().expect("an address")),
+            udp_ports: 7000..=7001,
+            buffers: 7,
+            readers: 7,
+            run_as: Some("nobody".to_owned()),
+            sessions_max: 7,
+            ..settings.clone()
+        };
+        let said = serving.change_to(new);
+        assert_eq!(said, "; these only at the next start: status, udp-ports, buffers, readers, user");
+        let connections_max = serving.settings.connections_max;
+        assert_eq!(serving.settings, Settings { sessions_max: 7, connections_max, ..settings });
     }
 }

@@ -20,7 +20,7 @@ pub(crate) const FRAME: [u8; 1024] = {
 /// A server that a test turns, with a second and a bit of sound.
 pub(crate) struct Rig {
     pub serving: Serving,
-    events: Vec<epoll::Event>,
+    pub events: Vec<epoll::Event>,
     _folder: tempfile::TempDir,
 }
 

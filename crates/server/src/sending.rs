@@ -11,8 +11,8 @@ use crate::clock;
 use crate::serving::Serving;
 use crate::session::Wire;
 
-/// What may wait for a client that reads slowly, in bytes. With more, what is due for it is left out.
-pub(crate) const BACKLOG_BYTES_MAX: usize = 256 << 10;
+/// The least time between complaints about samples of one session.
+const COMPLAINT_NS: u64 = 5_000_000_000;
 /// The longest time between reports.
 const REPORT_NS_MAX: u64 = 5_000_000_000;
 /// Time for the last packet to arrive: players stop at once when they hear that nothing more comes.
@@ -60,13 +60,17 @@ impl Serving {
             return;
         }
         let has_room = session.wires.iter().all(|(_, wire)| match wire {
-            Wire::Tcp { connection, .. } => {
-                self.connections.get(connection).is_none_or(|one| one.backlog_bytes() < BACKLOG_BYTES_MAX)
-            }
+            Wire::Tcp { connection, .. } => self
+                .connections
+                .get(connection)
+                .is_none_or(|one| self.backlogs.has_room(one.backlog_bytes(), self.settings.memory_bytes)),
             Wire::Udp { .. } => true,
         });
         session.next = session.stream.advance(now_ns, has_room);
-        if let Some(complaint) = session.stream.take_complaint() {
+        if let Some(complaint) = session.stream.take_complaint()
+            && session.uncomplaining_ns <= now_ns
+        {
+            session.uncomplaining_ns = now_ns + COMPLAINT_NS;
             self.journal.say(now_ns, &format!("{}: {complaint}", session.opened.path));
         }
         self.send_frames(place);
@@ -93,6 +97,7 @@ impl Serving {
                 slices.extend(packet.pieces().map(|piece| IoSlice::new(&burst.buffer[piece])));
             }
             one.send_slices(&mut slices);
+            one.note_backlog(&mut self.backlogs);
             self.spare.slices = emptied(slices);
             touched = Some(*connection);
         }

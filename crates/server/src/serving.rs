@@ -22,11 +22,12 @@ use rustix::time::{
 use slab::Slab;
 
 use crate::admission::Admission;
+use crate::backlog::Backlogs;
 use crate::batch::{Spare, Tally};
 use crate::catalog::{Catalog, Opened};
 use crate::clock;
 use crate::connection::Connection;
-use crate::conversing::{Kind, Visitor};
+use crate::conversing::{HEAR_NS, Kind, Visitor};
 use crate::datagrams::Datagrams;
 use crate::encryption::Identity;
 use crate::error::{Result, to};
@@ -55,6 +56,7 @@ pub struct Serving {
     pub(crate) settings: Settings,
     pub(crate) server: Server,
     pub(crate) connections: HashMap<ConnectionId, Connection>,
+    pub(crate) backlogs: Backlogs,
     pub(crate) sessions: Slab<Session>,
     pub(crate) places: HashMap<SessionId, usize>,
     /// On whose behalf questions were asked.
@@ -91,6 +93,10 @@ pub struct Serving {
     pub(crate) fillings: Vec<Filling>,
     /// Spreads reports; nobody need be kept from guessing it.
     pub(crate) chance: fastrand::Rng,
+    /// When clients are let in again; `None` while they are.
+    pub(crate) rested_ns: Option<u64>,
+    /// When reports were last heard.
+    pub(crate) heard_ns: u64,
     /// When something was last due.
     pub(crate) sent_ns: u64,
     pub(crate) frames: Vec<[u8; 4]>,
@@ -130,13 +136,14 @@ impl Stopper {
 impl Serving {
     /// Listens; nothing is served before [`Serving::run`].
     pub fn new(mut settings: Settings) -> Result<Serving> {
-        settings.connections_max = descriptors::allow(settings.connections_max);
+        let allowed = descriptors::allow(settings.connections_max);
+        settings.connections_max = allowed.connections;
         let listeners = listen(&settings)?;
         let identity = settings.tls.as_ref().map(encryption::identity).transpose()?;
         if let Some(user) = &settings.run_as {
             privileges::become_user(user)?;
         }
-        let catalog = Arc::new(Catalog::new(&settings.folder)?);
+        let catalog = Arc::new(Catalog::new(&settings.folder, allowed.files)?);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(to("epoll"))?;
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(to("a timer"))?;
@@ -147,6 +154,7 @@ impl Serving {
         let mut serving = Serving {
             server: Server::new(config(&settings, &secret), guard(&settings, &secret)),
             connections: HashMap::new(),
+            backlogs: Backlogs::default(),
             sessions: Slab::new(),
             places: HashMap::new(),
             askers: HashMap::new(),
@@ -159,7 +167,7 @@ impl Serving {
             datagrams: Datagrams::new(settings.udp_ports.clone()),
             wheel: Wheel::default(),
             readers: Readers::start(catalog, settings.readers)?,
-            journal: Journal::default(),
+            journal: Journal::start(std::io::stderr())?,
             lateness: Lateness::default(),
             tally: Tally::default(),
             heard: 0,
@@ -174,6 +182,8 @@ impl Serving {
             stopped: VecDeque::new(),
             fillings: Vec::new(),
             chance: fastrand::Rng::new(),
+            rested_ns: None,
+            heard_ns: 0,
             sent_ns: 0,
             frames: Vec::new(),
             done: Vec::new(),
@@ -200,7 +210,7 @@ impl Serving {
 
     /// Whether settings lead anywhere: the folder, certificate and key.
     pub fn check(settings: &Settings) -> Result<()> {
-        Catalog::new(&settings.folder)?;
+        Catalog::new(&settings.folder, 0)?;
         settings.tls.as_ref().map(encryption::identity).transpose()?;
         Ok(())
     }
@@ -278,6 +288,12 @@ impl Serving {
             let actions = self.server.elapsed(now_ns);
             self.act(actions, ConnectionId(0));
         }
+        if self.rested_ns.is_some_and(|rested_ns| rested_ns <= now_ns) {
+            self.let_in_again();
+        }
+        if !self.reporters.is_empty() && now_ns - self.heard_ns >= HEAR_NS {
+            self.hear_reports(now_ns);
+        }
         self.send_due(now_ns);
         self.lend();
         if now_ns - self.swept_ns > SWEEP_NS {
@@ -290,7 +306,9 @@ impl Serving {
     fn set_timer(&mut self) -> Result<()> {
         let due_ns = self.wheel.next_due_ns().map(|due_ns| due_ns.max(self.sent_ns + GATHER_NS));
         let swept_ns = self.swept_ns + SWEEP_NS + 1;
-        let next = [due_ns, self.server.next_deadline_ns(), self.urgent_ns(), Some(swept_ns)];
+        let heard_ns = (!self.reporters.is_empty()).then_some(self.heard_ns + HEAR_NS);
+        let deadline_ns = self.server.next_deadline_ns();
+        let next = [due_ns, deadline_ns, self.urgent_ns(), heard_ns, self.rested_ns, Some(swept_ns)];
         // What is past is due at once; 0 would be never.
         let next_ns = next.into_iter().flatten().min().unwrap_or(u64::MAX).max(1);
         if next_ns != self.timer_ns {
@@ -324,8 +342,6 @@ impl Serving {
             Token::Signals => self.heed(),
             Token::Stop => self.is_over = true,
             Token::Listener(number) => self.accept(number),
-            Token::Rtp(number) => self.skip_datagrams(number),
-            Token::Rtcp(number) => self.receive_reports(number),
             Token::Connection(number) => self.converse(ConnectionId(number), event.flags),
         }
     }
@@ -373,9 +389,29 @@ fn listen(settings: &Settings) -> Result<Vec<(TcpListener, Kind)>> {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
+    use std::net::UdpSocket;
 
     use super::*;
     use crate::rig::{Rig, SETUP, session};
+
+    const UDP: &str = "RTP/AVP;unicast;client_port=5000-5001";
+
+    #[test]
+    fn datagrams_that_nobody_asked_for_wake_nobody() {
+        let mut rig = Rig::with(|_| {});
+        let mut client = rig.connect(None);
+        let response = rig.ask(&mut client, &SETUP.replace("RTP/AVP/TCP;interleaved=0-1", UDP));
+        assert!(response.starts_with("RTSP/1.0 200"), "{response}");
+        let stranger = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        for port in <[u16; 2]>::from(rig.serving.datagrams.pair(0).ports) {
+            stranger.send_to(b"rubbish", ("127.0.0.1", port)).expect("the server is there");
+        }
+        let end_ns = clock::now_ns() + SECOND_NS / 5;
+        while clock::now_ns() < end_ns {
+            rig.turn_within(10_000_000);
+            assert!(rig.events.iter().all(|event| Token::of(event.data) == Token::Timer));
+        }
+    }
 
     #[test]
     fn nobody_is_remembered_who_went_before_the_answer() {
@@ -396,7 +432,7 @@ mod tests {
     fn the_reports_of_a_new_session_on_old_ports_are_heard() {
         let mut rig = Rig::with(|settings| settings.udp_ports = 30_000..=39_999);
         let mut client = rig.connect(None);
-        let udp = SETUP.replace("RTP/AVP/TCP;interleaved=0-1", "RTP/AVP;unicast;client_port=5000-5001");
+        let udp = SETUP.replace("RTP/AVP/TCP;interleaved=0-1", UDP);
         let [old, new] = [(); 2].map(|()| rig.ask(&mut client, &udp));
         let end = |response: &str| {
             let session = session(response);

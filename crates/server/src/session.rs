@@ -10,8 +10,8 @@ use forebay_rtsp::transport::Channels;
 use forebay_streaming::depth::Share;
 use forebay_streaming::program::Program;
 use forebay_streaming::stream::{Next, Stream};
-use rustix::net::SocketAddrAny;
 
+use crate::batch::Destination;
 use crate::catalog::Opened;
 use crate::hearing::Heard;
 
@@ -26,7 +26,7 @@ pub(crate) struct Key {
 /// Where a track's packets go.
 #[derive(Debug)]
 pub(crate) enum Wire {
-    Udp { pair: usize, rtp: SocketAddrAny, rtcp: SocketAddr },
+    Udp { pair: usize, rtp: Destination, rtcp: SocketAddr },
     Tcp { connection: ConnectionId, channels: Channels },
 }
 
@@ -70,6 +70,8 @@ pub(crate) struct Session {
     pub reports: Schedule,
     /// How its tracks are received, as far as its client has said.
     pub heard: Vec<Heard>,
+    /// Until when no other sample is complained about: a damaged file is not to fill the log.
+    pub uncomplaining_ns: u64,
     /// When to say that nothing more comes.
     pub bye_ns: Option<u64>,
 }
@@ -110,6 +112,7 @@ impl Session {
             report_ns: None,
             reports: Schedule::new(bits_per_second),
             heard: Vec::new(),
+            uncomplaining_ns: 0,
             bye_ns: None,
         }
     }

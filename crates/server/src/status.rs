@@ -88,10 +88,21 @@ fn metrics(serving: &Serving) -> String {
             "Memory of buffers that sessions have or are getting.",
             buffered_bytes as f64,
         ),
+        (
+            "backlog_bytes",
+            "gauge",
+            "What clients on TCP have not taken yet, without what the kernel has of it.",
+            serving.backlogs.bytes() as f64,
+        ),
         ("packets_total", "counter", "RTP packets sent.", counts.packets as f64),
         ("bytes_total", "counter", "Bytes of RTP packets sent.", counts.bytes as f64),
         ("samples_dropped_total", "counter", "Samples left out for slow clients.", counts.dropped as f64),
-        ("samples_damaged_total", "counter", "Samples that could not be sent.", counts.damaged as f64),
+        (
+            "samples_damaged_total",
+            "counter",
+            "Samples that could not be sent: damaged, or too long.",
+            counts.damaged as f64,
+        ),
         (
             "receptions_total",
             "counter",

@@ -10,8 +10,6 @@ pub(crate) enum Token {
     Signals,
     Stop,
     Listener(usize),
-    Rtp(usize),
-    Rtcp(usize),
     Connection(u64),
 }
 
@@ -25,9 +23,7 @@ impl Token {
             Token::Signals => (2, 0),
             Token::Stop => (3, 0),
             Token::Listener(number) => (4, number as u64),
-            Token::Rtp(number) => (5, number as u64),
-            Token::Rtcp(number) => (6, number as u64),
-            Token::Connection(number) => (7, number),
+            Token::Connection(number) => (5, number),
         };
         epoll::EventData::new_u64(kind << KIND_SHIFT | number)
     }
@@ -40,8 +36,6 @@ impl Token {
             2 => Token::Signals,
             3 => Token::Stop,
             4 => Token::Listener(number as usize),
-            5 => Token::Rtp(number as usize),
-            6 => Token::Rtcp(number as usize),
             _ => Token::Connection(number),
         }
     }

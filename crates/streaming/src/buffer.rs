@@ -101,12 +101,19 @@ pub fn room_for(bytes: usize) -> usize {
     bytes.next_multiple_of(step)
 }
 
-/// How many bytes the next sample has, 0 at the end. Those that have more than `bytes_max` are left out.
-pub fn next_bytes(program: &mut Peekable<impl Iterator<Item = Planned>>, bytes_max: u64) -> u64 {
-    let bytes = |planned: &Planned| planned.at.end - planned.at.start;
+/// Leaves out the next samples as far as they have more than `bytes_max`, or more than any may have; returns how many.
+pub fn skip_too_long(program: &mut Peekable<impl Iterator<Item = Planned>>, bytes_max: u64) -> u64 {
     let bytes_max = bytes_max.min(SAMPLE_BYTES_MAX);
-    while program.next_if(|planned| bytes(planned) > bytes_max).is_some() {}
-    program.peek().map_or(0, bytes)
+    let mut count = 0;
+    while program.next_if(|planned| planned.at.end - planned.at.start > bytes_max).is_some() {
+        count += 1;
+    }
+    count
+}
+
+/// How many bytes the next sample has, 0 at the end.
+pub fn next_bytes(program: &mut Peekable<impl Iterator<Item = Planned>>) -> u64 {
+    program.peek().map_or(0, |planned| planned.at.end - planned.at.start)
 }
 
 impl Part {
@@ -380,10 +387,10 @@ mod tests {
     fn what_no_encoder_makes_or_memory_does_not_hold_is_left_out() {
         let samples = [planned(0, 0, SAMPLE_BYTES_MAX + 1), planned(0, 0, 1_001), planned(0, 0, 5)];
         let mut program = samples.into_iter().peekable();
-        assert_eq!(next_bytes(&mut program, u64::MAX), 1_001);
-        assert_eq!(next_bytes(&mut program, 1_000), 5);
+        assert_eq!((skip_too_long(&mut program, u64::MAX), next_bytes(&mut program)), (1, 1_001));
+        assert_eq!((skip_too_long(&mut program, 1_000), next_bytes(&mut program)), (1, 5));
         let buffer = gathered(&mut program, 1_000, 1_000);
         assert!(buffer.parts[0].samples.len() == 1 && buffer.is_last());
-        assert_eq!(next_bytes(&mut program, 1_000), 0);
+        assert_eq!((skip_too_long(&mut program, 1_000), next_bytes(&mut program)), (0, 0));
     }
 }

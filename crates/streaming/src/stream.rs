@@ -106,7 +106,7 @@ pub struct Counts {
     pub stalls: u64,
     /// For how long, in nanoseconds.
     pub stalled_ns: u64,
-    /// Samples that could not be sent, because the file is damaged.
+    /// Samples that could not be sent, because the file is damaged or they are too long.
     pub damaged: u64,
 }
 
@@ -198,6 +198,11 @@ impl Stream {
     /// What has happened so far.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// Samples will never come, as they are longer than what is sent.
+    pub fn note_damaged(&mut self, samples: u64) {
+        self.counts.damaged += samples;
     }
 
     /// Why a sample was left out, if one was since this was last asked.

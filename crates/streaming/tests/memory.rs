@@ -153,7 +153,7 @@ impl World {
             if !*has_started {
                 (depth.bytes, depth.part_bytes) = (FIRST_BYTES, FIRST_BYTES);
             }
-            let next_bytes = room_for(next_bytes(program, MEMORY_BYTES) as usize) as u64;
+            let next_bytes = room_for(next_bytes(program) as usize) as u64;
             let free_bytes = self.pool.free_bytes();
             if free_bytes < next_bytes.max(depth.bytes / PARTS) {
                 return;

@@ -73,7 +73,7 @@ A file of settings can say the same and more: who may watch what, limits, and TL
 
 Where one user has an md5 and no sha256, all are asked for MD5, which is weaker.
 
-SIGHUP has users and limits taken over from the file again. SIGTERM and Ctrl-C end the server, when clients have been told.
+SIGHUP has users, limits and certificates taken over from the file again, and says what needs another start. SIGTERM and Ctrl-C end the server, when clients have been told.
 
 Examples:
   forebay serve films

@@ -157,7 +157,7 @@ impl Movie {
     }
 
     fn finish(mut self) -> Result<Found> {
-        let mut found = Found { tracks: Vec::new(), left_out: self.left_out, recorded_ns: self.recorded_ns };
+        let mut found = Found { left_out: self.left_out, recorded_ns: self.recorded_ns, ..Found::default() };
         for mut draft in self.drafts {
             draft.order.finish(&mut draft.builder, &mut self.samples_left)?;
             let Some(mut index) = draft.builder.finish(draft.frame) else { continue };

@@ -42,6 +42,7 @@ struct Draft {
 pub(crate) fn read(source: &mut Source) -> Result<Found> {
     let mut samples_left = samples_max(source.bytes());
     let mut movie = None;
+    let mut is_fragmented = false;
     let mut at = 0;
     // Fragments come after the tables that say what tracks there are.
     while let Some(found) = BoxAt::read(source, at)? {
@@ -58,6 +59,7 @@ pub(crate) fn read(source: &mut Source) -> Result<Found> {
                 }
                 let content = found.content(source, TABLES_BYTES_MAX)?;
                 fragments::read(movie, &content, found.start, source.bytes(), &mut samples_left)?;
+                is_fragmented = true;
             }
             _ => {}
         }
@@ -65,7 +67,7 @@ pub(crate) fn read(source: &mut Source) -> Result<Found> {
     }
     let missing = "the table of samples (moov)";
     let movie = movie.ok_or(Error::Truncated { bytes: source.bytes(), missing })?;
-    movie.finish()
+    Ok(Found { is_final: !is_fragmented, ..movie.finish()? })
 }
 
 /// What there is in a movie box.
@@ -79,7 +81,7 @@ pub(super) struct Movie {
 impl Movie {
     fn finish(self) -> Result<Found> {
         let Movie { left_out, recorded_ns, .. } = self;
-        let mut found = Found { tracks: Vec::new(), left_out, recorded_ns };
+        let mut found = Found { left_out, recorded_ns, ..Found::default() };
         for draft in self.drafts {
             let Some(mut index) = draft.builder.finish(draft.last_step) else {
                 found.left_out.push(format!("{} without samples", draft.entry.name));

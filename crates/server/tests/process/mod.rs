@@ -1,4 +1,5 @@
 //! The server in a process of its own (the example `serve`), so that what it has can be counted from outside.
+#![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -49,12 +50,17 @@ impl Gauges {
 impl Process {
     /// Serves a folder on free ports of the loopback. Keys and settings lie in another one.
     pub fn start(folder: &Path, beside: &Folder, session_timeout: Duration) -> Process {
+        Process::start_with(folder, beside, session_timeout, "")
+    }
+
+    /// The same with more settings, a line each.
+    pub fn start_with(folder: &Path, beside: &Folder, session_timeout: Duration, more: &str) -> Process {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
         fs::write(beside.path("cert.pem"), made.cert.pem()).expect("a file");
         fs::write(beside.path("key.pem"), made.signing_key.serialize_pem()).expect("a file");
         let free = "\"127.0.0.1:0\"";
         let settings = format!(
-            "folder = {folder:?}\nlisten = [{free}]\nstatus = {free}\nudp-ports = \"20000-29999\"\n\
+            "folder = {folder:?}\nlisten = [{free}]\nstatus = {free}\nudp-ports = \"20000-29999\"\n{more}\
              [tls]\nlisten = [{free}]\ncertificate = \"cert.pem\"\nkey = \"key.pem\"\n"
         );
         fs::write(beside.path("settings.toml"), settings).expect("a file");
@@ -128,8 +134,21 @@ impl Process {
         }
     }
 
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        kill_process(self.pid(), signal).expect("it runs");
+    }
+
+    /// How long its threads have been on a processor.
+    pub fn busy(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
+        let fields = stat.rsplit(") ").next().expect("fields").split(' ');
+        // proc_pid_stat(5), fields 14 and 15, in hundredths of a second.
+        let ticks: u64 = fields.skip(11).take(2).map(|field| field.parse::<u64>().expect("a number")).sum();
+        Duration::from_millis(10 * ticks)
     }
 
     /// Waits for its end; its status, and what it has said.

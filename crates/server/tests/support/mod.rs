@@ -177,7 +177,11 @@ impl Response {
 
 impl Client {
     pub fn to(address: SocketAddr) -> io::Result<Client> {
-        let stream = TcpStream::connect(address)?;
+        Client::on(TcpStream::connect(address)?, address)
+    }
+
+    /// On a connection to a server at `address`.
+    pub fn on(stream: TcpStream, address: SocketAddr) -> io::Result<Client> {
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         Ok(Client { reader: BufReader::new(stream), cseq: 0, url: format!("rtsp://{address}/") })
     }

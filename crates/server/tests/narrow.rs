@@ -1,0 +1,95 @@
+//! Ways that do not take all that others do, in a network of its own that the test runs in once more.
+#![forbid(unsafe_code)]
+
+mod support;
+
+use std::env;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use support::{Client, Folder, Server};
+
+/// What the loopback takes of packets to [`NARROW`], in bytes.
+const NARROW_BYTES: &str = "1000";
+const NARROW: &str = "127.0.0.2";
+const WIDE: &str = "127.0.0.1";
+/// Pictures of many packets.
+const LARGE: &str = "-map 0:v -c:v libx264 -preset ultrafast -qp 10 -g 12 -pix_fmt yuv420p -s 320x240";
+const IS_INSIDE: &str = "FOREBAY_TEST_IS_INSIDE";
+
+/// Runs a test of this file once more, alone in a network; `false` if this is that run already.
+fn runs_inside(test: &str) -> bool {
+    if env::var_os(IS_INSIDE).is_some() {
+        return false;
+    }
+    if !rustix::process::geteuid().is_root() {
+        forebay_testkit::skip(test, &"network namespaces need root");
+        return true;
+    }
+    let script = format!(
+        "ip link set lo up && ip route replace local {NARROW} dev lo table local mtu {NARROW_BYTES} && exec \"$@\""
+    );
+    let program = env::current_exe().expect("this program");
+    let status = Command::new("timeout")
+        .args(["-k", "5", "120", "unshare", "--net", "sh", "-c", &script, "sh"])
+        .arg(program)
+        .args(["--exact", test, "--nocapture"])
+        .env(IS_INSIDE, "1")
+        .status()
+        .expect("a network");
+    assert!(status.success());
+    true
+}
+
+/// The numbers of the packets that a client on `ip` gets of a film, over UDP.
+fn play(server: &Server, ip: &str) -> Vec<u16> {
+    let at = |port| SocketAddr::new(ip.parse().expect("an address"), port);
+    let tcp = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&tcp, &at(0)).expect("an address");
+    connect(&tcp, &server.address).expect("the server listens");
+    let mut client = Client::on(TcpStream::from(tcp), server.address).expect("a connection");
+    let (rtp, _rtcp) = (0..100)
+        .find_map(|_| {
+            let rtp = UdpSocket::bind(at(0)).ok()?;
+            let next = rtp.local_addr().ok()?.port().checked_add(1)?;
+            Some((rtp, UdpSocket::bind(at(next)).ok()?))
+        })
+        .expect("two ports");
+    let port = rtp.local_addr().expect("an address").port();
+    let transport = format!("Transport: RTP/AVP;unicast;client_port={port}-{}\r\n", port + 1);
+    let response = client.ask("SETUP", "a.mp4/trackID=0", &transport);
+    let session = response.get("Session").split(';').next().expect("a session").to_owned();
+    client.ask("PLAY", "a.mp4", &format!("Session: {session}\r\n"));
+    rtp.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
+    let mut packet = [0; 2000];
+    std::iter::from_fn(|| rtp.recv(&mut packet).ok().map(|_| u16::from_be_bytes([packet[2], packet[3]])))
+        .collect()
+}
+
+fn value(server: &Server, name: &str) -> u64 {
+    let metrics = server.metrics();
+    let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {metrics}"))
+}
+
+#[test]
+fn a_client_behind_a_narrow_way_gets_all_and_others_are_sent_to_as_before() {
+    const TEST: &str = "a_client_behind_a_narrow_way_gets_all_and_others_are_sent_to_as_before";
+    let Some(films) = Folder::new(TEST) else { return };
+    if runs_inside(TEST) || !forebay_server::divides_datagrams() {
+        return;
+    }
+    films.encode(2, LARGE, "a.mp4");
+    let server = Server::start(films.root());
+    for ip in [NARROW, WIDE] {
+        let before = value(&server, "forebay_udp_messages_total");
+        let numbers = play(&server, ip);
+        assert!(numbers.len() > 200, "{} packets to {ip}", numbers.len());
+        assert!(numbers.windows(2).all(|two| two[1] == two[0].wrapping_add(1)), "to {ip}");
+        let messages = value(&server, "forebay_udp_messages_total") - before;
+        assert_eq!(messages < numbers.len() as u64 / 2, ip == WIDE, "{messages} messages to {ip}");
+    }
+    assert_eq!(value(&server, "forebay_udp_messages_lost_total"), 0);
+}
