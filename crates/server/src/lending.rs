@@ -119,18 +119,22 @@ impl Serving {
             let Some(place) = self.places.get(&id).copied() else { continue };
             let session = &mut self.sessions[place];
             session.is_stopped = false;
-            let is_idle = session.stream.position_ns(0).is_none() && session.cue.is_none();
-            if is_idle && session.stream.memory_bytes() > 0 {
-                session.stream.empty();
-                session.forget_program();
-                // What is being filled would come after what is taken.
-                self.last_life += 1;
-                session.key.life = self.last_life;
-                self.give_back(place);
+            if session.is_idle() && session.stream.memory_bytes() > 0 {
+                self.forget_buffers(place);
                 return true;
             }
         }
         false
+    }
+
+    /// Takes all that a session has buffered, and what is being filled for it, which would come after that.
+    pub(crate) fn forget_buffers(&mut self, place: usize) {
+        self.last_life += 1;
+        let session = &mut self.sessions[place];
+        session.stream.empty();
+        session.forget_program();
+        session.key.life = self.last_life;
+        self.give_back(place);
     }
 
     /// Forgets those of the stopped ones that have ended.

@@ -417,12 +417,17 @@ impl Serving {
     }
 
     fn release(&mut self, id: SessionId, track: usize) {
-        let Some(session) = self.places.get(&id).and_then(|place| self.sessions.get_mut(*place)) else {
-            return;
-        };
+        let Some(place) = self.places.get(&id).copied() else { return };
+        let session = &mut self.sessions[place];
         session.stream.release(track);
+        session.heard.clear();
         for (_, wire) in session.wires.extract_if(.., |(number, _)| *number == track) {
             forget_reporter(&mut self.reporters, &wire, id);
+        }
+        // Else a client could have tracks set up again and again.
+        if session.is_idle() {
+            self.forget_buffers(place);
+            self.sessions[place].stream.drop_released();
         }
     }
 

@@ -476,6 +476,27 @@ mod tests {
     }
 
     #[test]
+    fn a_track_that_is_set_up_again_and_again_is_one_track() {
+        let mut rig = Rig::with(|_| {});
+        let mut client = rig.connect(None);
+        let first = rig.ask(&mut client, SETUP);
+        let session = format!("CSeq: 2\nSession: {}\n", session(&first));
+        let of_session = |request: &str| request.replace("CSeq: 1\n", &session);
+        let play = of_session("PLAY rtsp://h/a.aac?loop RTSP/1.0\nCSeq: 1\nRange: npt=0-\n\n");
+        let pause = of_session("PAUSE rtsp://h/a.aac RTSP/1.0\nCSeq: 1\n\n");
+        for request in [&of_session(SETUP), &of_session(SETUP), &play, &pause, &of_session(SETUP), &play] {
+            let mut said = rig.ask(&mut client, request);
+            // Packets may come before.
+            while !said.contains("RTSP/1.0 200 OK") {
+                assert!(!said.contains("RTSP/1.0 4"), "{said}");
+                said += &rig.ask(&mut client, "");
+            }
+            assert_eq!(rig.serving.sessions[0].stream.lanes().len(), 1);
+        }
+        assert!(rig.serving.sessions[0].stream.position_ns(0).is_some(), "it plays");
+    }
+
+    #[test]
     fn one_address_has_so_many_sessions_and_others_have_theirs() {
         let mut rig = Rig::with(|settings| settings.sessions_per_address = 2);
         let mut one = rig.connect(Some("192.0.2.1:1000"));

@@ -122,6 +122,11 @@ impl Session {
         self.wires.iter().find(|(number, _)| *number == track).map(|(_, wire)| wire)
     }
 
+    /// Whether nothing is sent, nor will be without another PLAY.
+    pub fn is_idle(&self) -> bool {
+        self.stream.position_ns(0).is_none() && self.cue.is_none()
+    }
+
     /// Has the next PLAY seek, even if it is to go on.
     pub fn forget_program(&mut self) {
         self.program = None;
