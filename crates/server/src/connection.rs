@@ -102,6 +102,11 @@ impl Connection {
         }
     }
 
+    /// Whether something came that is not in the socket any more, and has not been received.
+    pub fn holds_some(&mut self) -> bool {
+        self.cipher.as_mut().is_some_and(Cipher::holds_some)
+    }
+
     /// Sends bytes after all that were sent before; what the client does not take yet waits.
     pub fn send(&mut self, bytes: &[u8]) {
         self.send_slices(&mut [IoSlice::new(bytes)]);

@@ -137,10 +137,13 @@ impl Serving {
     /// Takes in what a client says. There may be more of it in a cipher than in the socket.
     fn listen_to(&mut self, id: ConnectionId) {
         let mut buffer = [0; RECEIVE_BYTES];
-        for _ in 0..RECEIVE_TURNS_MAX {
+        for turn in 0.. {
             let Some(connection) = self.connections.get_mut(&id).filter(|one| !one.is_closing) else {
                 return;
             };
+            if turn >= RECEIVE_TURNS_MAX && !connection.holds_some() {
+                return;
+            }
             let received = connection.receive(&mut buffer);
             // What a cipher has to say of its own.
             connection.flush();

@@ -81,6 +81,11 @@ impl Cipher {
         }
     }
 
+    /// Whether something was decrypted that has not been read: no event tells of that.
+    pub fn holds_some(&mut self) -> bool {
+        self.0.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
+    }
+
     /// Encrypts bytes, at the end of `backlog`.
     pub fn send(&mut self, slices: &[IoSlice<'_>], backlog: &mut Backlog) {
         for slice in slices {

@@ -1,4 +1,4 @@
-//! Ways that do not take all that others do, in a network of its own that the test runs in once more.
+//! Ways that take less than others do, or nothing any more, in a network of its own that the test runs in once more.
 #![forbid(unsafe_code)]
 
 mod support;
@@ -6,7 +6,8 @@ mod support;
 use std::env;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use support::{Client, Folder, Server};
@@ -43,13 +44,18 @@ fn runs_inside(test: &str) -> bool {
     true
 }
 
+/// A client on `ip`.
+fn client_on(server: &Server, ip: &str) -> Client {
+    let tcp = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&tcp, &SocketAddr::new(ip.parse().expect("an address"), 0)).expect("an address");
+    connect(&tcp, &server.address).expect("the server listens");
+    Client::on(TcpStream::from(tcp), server.address).expect("a connection")
+}
+
 /// The numbers of the packets that a client on `ip` gets of a film, over UDP.
 fn play(server: &Server, ip: &str) -> Vec<u16> {
     let at = |port| SocketAddr::new(ip.parse().expect("an address"), port);
-    let tcp = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-    bind(&tcp, &at(0)).expect("an address");
-    connect(&tcp, &server.address).expect("the server listens");
-    let mut client = Client::on(TcpStream::from(tcp), server.address).expect("a connection");
+    let mut client = client_on(server, ip);
     let (rtp, _rtcp) = (0..100)
         .find_map(|_| {
             let rtp = UdpSocket::bind(at(0)).ok()?;
@@ -92,4 +98,35 @@ fn a_client_behind_a_narrow_way_gets_all_and_others_are_sent_to_as_before() {
         assert_eq!(messages < numbers.len() as u64 / 2, ip == WIDE, "{messages} messages to {ip}");
     }
     assert_eq!(value(&server, "forebay_udp_messages_lost_total"), 0);
+}
+
+#[test]
+fn a_client_that_cannot_be_reached_any_more_is_given_up() {
+    const TEST: &str = "a_client_that_cannot_be_reached_any_more_is_given_up";
+    const AWAY: &str = "192.0.2.1";
+    let Some(films) = Folder::new(TEST) else { return };
+    if runs_inside(TEST) {
+        return;
+    }
+    let address = |action| {
+        let arguments = ["address", action, "192.0.2.1/32", "dev", "lo"];
+        assert!(Command::new("ip").args(arguments).status().expect("a command").success());
+    };
+    address("add");
+    films.encode(2, LARGE, "a.mp4");
+    let server = Server::start(films.root());
+    let mut client = client_on(&server, AWAY);
+    let session = client.set_up("a.mp4?loop", 0, "");
+    client.send("PLAY", "a.mp4?loop", &format!("Session: {session}\r\n"));
+    client.packets(10);
+    address("del");
+    let begun = Instant::now();
+    // One of them asks.
+    while value(&server, "forebay_connections") > 1 {
+        // Sessions would end by themselves after a minute, and connections never.
+        assert!(begun.elapsed() < Duration::from_secs(55), "it is there still");
+        thread::sleep(Duration::from_millis(200));
+    }
+    assert!(begun.elapsed() > Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!((value(&server, "forebay_sessions"), value(&server, "forebay_backlog_bytes")), (0, 0));
 }
