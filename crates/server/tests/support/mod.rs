@@ -69,17 +69,24 @@ pub fn payload(input: &str, stream: &str) -> Vec<u8> {
     output.stdout
 }
 
-/// Pictures as NAL units behind start codes, without what a description has too.
+/// The NAL units of H.264 pictures, without what a description has too.
 pub fn units(stream: &[u8]) -> Vec<&[u8]> {
+    split(stream).filter(|unit| !(7..=9).contains(&(unit[0] & 0x1F))).collect()
+}
+
+/// The same of H.265, and without an encoder's remarks.
+pub fn units_h265(stream: &[u8]) -> Vec<&[u8]> {
+    split(stream).filter(|unit| !matches!(unit[0] >> 1 & 0x3F, 32..=35 | 39)).collect()
+}
+
+/// What is behind start codes.
+fn split(stream: &[u8]) -> impl Iterator<Item = &[u8]> {
     let starts: Vec<usize> =
         (0..stream.len().saturating_sub(2)).filter(|at| stream[*at..].starts_with(&[0, 0, 1])).collect();
-    let ends = starts.iter().skip(1).copied().chain([stream.len()]);
-    let units = starts.iter().zip(ends).map(|(start, end)| &stream[start + 3..end]);
+    let ends: Vec<usize> = starts.iter().skip(1).copied().chain([stream.len()]).collect();
+    let units = starts.into_iter().zip(ends).map(|(start, end)| &stream[start + 3..end]);
     // The fourth byte of a start code is at the end of what is before it.
-    units
-        .map(|unit| unit.strip_suffix(&[0]).unwrap_or(unit))
-        .filter(|unit| !(7..=9).contains(&(unit[0] & 0x1F)))
-        .collect()
+    units.map(|unit| unit.strip_suffix(&[0]).unwrap_or(unit))
 }
 
 /// A server that ends with it.

@@ -1,0 +1,109 @@
+"""Plays a URL with GStreamer's rtspsrc to its end, as it is told on standard input: `pause`, `play`, `seek SECONDS`.
+
+python3 gstreamer.py tcp|udp URL. What comes out of a depayloader is a line: the kind of the track, the place in the film in
+nanoseconds, and the bytes in hexadecimal digits. So is a command that has been followed: `done` and its words.
+"""
+
+import sys
+import time
+
+import gi
+
+gi.require_version("Gst", "1.0")
+from gi.repository import GLib, Gst
+
+DEPAYLOADERS = {
+    "H264": "rtph264depay ! video/x-h264,stream-format=byte-stream,alignment=au",
+    "H265": "rtph265depay ! video/x-h265,stream-format=byte-stream,alignment=au",
+    "MPEG4-GENERIC": "rtpmp4gdepay",
+    "OPUS": "rtpopusdepay",
+    "MPA": "rtpmpadepay",
+    "MP2T": "rtpmp2tdepay",
+}
+PATIENCE = 20 * Gst.SECOND
+# After so long without anything it is over: the goodbye may be lost over UDP.
+SILENCE_S = 10
+
+Gst.init(None)
+protocol, url = sys.argv[1:]
+loop = GLib.MainLoop()
+pipeline = Gst.Pipeline.new()
+errors = []
+heard_at = time.monotonic()
+
+
+# A line at once: each track has a thread.
+def say(*words):
+    sys.stdout.write(" ".join(words) + "\n")
+    sys.stdout.flush()
+
+
+# Before the sink: that leaves out what it takes to be before the beginning.
+def take(pad, information, kind):
+    global heard_at
+    heard_at = time.monotonic()
+    segment = pad.get_sticky_event(Gst.EventType.SEGMENT, 0).parse_segment()
+    buffer = information.get_buffer()
+    place = segment.to_stream_time(Gst.Format.TIME, buffer.pts)
+    say(kind, str(place), buffer.extract_dup(0, buffer.get_size()).hex())
+    return Gst.PadProbeReturn.OK
+
+
+def receive(_source, pad):
+    stream = pad.get_current_caps().get_structure(0)
+    depayloader = DEPAYLOADERS[stream.get_string("encoding-name").upper()]
+    receiver = Gst.parse_bin_from_description(f"{depayloader} ! fakesink name=end sync=true", True)
+    pad_of_sink = receiver.get_by_name("end").get_static_pad("sink")
+    pad_of_sink.add_probe(Gst.PadProbeType.BUFFER, take, stream.get_string("media"))
+    pipeline.add(receiver)
+    receiver.sync_state_with_parent()
+    pad.link(receiver.get_static_pad("sink"))
+
+
+# Between its end and TEARDOWN rtspsrc sends PAUSE, and over UDP fails at times, because it was still listening on the connection.
+# Nothing is left to receive then, so nobody listens to what it says of that.
+def end(_bus, message):
+    if message.type == Gst.MessageType.ERROR:
+        error, detail = message.parse_error()
+        errors.append(f"{error.message} {detail}")
+    if message.type in (Gst.MessageType.ERROR, Gst.MessageType.EOS):
+        loop.quit()
+
+
+def leave_if_silent():
+    if time.monotonic() - heard_at > SILENCE_S:
+        loop.quit()
+    return GLib.SOURCE_CONTINUE
+
+
+def obey(channel, _condition):
+    words = channel.readline().split()
+    match words:
+        case ["pause"]:
+            pipeline.set_state(Gst.State.PAUSED)
+        case ["play"]:
+            pipeline.set_state(Gst.State.PLAYING)
+        case ["seek", seconds]:
+            place = int(float(seconds) * Gst.SECOND)
+            pipeline.seek_simple(Gst.Format.TIME, Gst.SeekFlags.FLUSH | Gst.SeekFlags.KEY_UNIT, place)
+        case _:
+            return GLib.SOURCE_REMOVE
+    pipeline.get_state(PATIENCE)
+    say("done", *words)
+    return GLib.SOURCE_CONTINUE
+
+
+source = Gst.ElementFactory.make("rtspsrc")
+source.set_property("location", url)
+source.set_property("latency", 500)
+Gst.util_set_object_arg(source, "protocols", protocol)
+source.connect("pad-added", receive)
+pipeline.add(source)
+pipeline.get_bus().add_signal_watch()
+pipeline.get_bus().connect("message", end)
+GLib.io_add_watch(sys.stdin, GLib.PRIORITY_DEFAULT, GLib.IOCondition.IN, obey)
+GLib.timeout_add_seconds(1, leave_if_silent)
+pipeline.set_state(Gst.State.PLAYING)
+loop.run()
+pipeline.set_state(Gst.State.NULL)
+sys.exit("\n".join(errors) or 0)

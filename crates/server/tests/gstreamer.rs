@@ -1,0 +1,252 @@
+//! What GStreamer's rtspsrc makes of it: it plays, seeks, pauses, and says who it is.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use forebay_rtsp::authentication::Secret;
+use forebay_server::{Settings, User};
+
+use support::{Folder, H264, Server, payload, run, units, units_h265};
+
+const PLAYER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gstreamer.py");
+/// The interpreter of the distribution, for which its bindings are installed.
+const PYTHON: &str = "/usr/bin/python3";
+const PROTOCOLS: [&str; 2] = ["tcp", "udp"];
+const H265: &str = "-c:v libx265 -preset ultrafast -pix_fmt yuv420p \
+                    -x265-params log-level=error:keyint=12:bframes=2:pools=1";
+/// For whatever takes a moment when nothing is wrong.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A player in a process of its own.
+struct Player {
+    child: Child,
+    commands: ChildStdin,
+    lines: BufReader<ChildStdout>,
+    pictures: Vec<Vec<u8>>,
+    /// Where in the film they are.
+    places_ns: Vec<u64>,
+    sound: Vec<u8>,
+}
+
+impl Player {
+    fn play(url: &str, protocol: &str) -> Player {
+        let mut child = Command::new("timeout")
+            .args(["-k", "5", "60", PYTHON, PLAYER, protocol, url])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("Python runs");
+        let commands = child.stdin.take().expect("a pipe");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe"));
+        Player { child, commands, lines, pictures: Vec::new(), places_ns: Vec::new(), sound: Vec::new() }
+    }
+
+    /// Tells it what to do, and waits until it has done so.
+    fn tell(&mut self, command: &str) {
+        writeln!(self.commands, "{command}").expect("the player listens");
+        while self.hear().expect("the player goes on") != format!("done {command}") {}
+    }
+
+    /// The next line, of which it keeps what is media.
+    fn hear(&mut self) -> Option<String> {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).expect("text");
+        let line = line.trim_end().to_owned();
+        if let [kind, place, content] = line.split(' ').collect::<Vec<_>>()[..] {
+            match kind {
+                "video" => {
+                    self.pictures.push(bytes(content));
+                    self.places_ns.push(place.parse().expect("a place"));
+                }
+                "audio" => self.sound.extend(bytes(content)),
+                _ => {}
+            }
+        }
+        (!line.is_empty()).then_some(line)
+    }
+
+    fn watch_until_pictures(&mut self, count: usize) {
+        while self.pictures.len() < count && self.hear().is_some() {}
+    }
+
+    /// To the end. What the player says if anything was wrong.
+    fn watch_to_the_end(&mut self) -> Result<(), String> {
+        while self.hear().is_some() {}
+        let mut said = String::new();
+        self.child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+        let status = self.child.wait().expect("a child");
+        if status.success() { Ok(()) } else { Err(said) }
+    }
+}
+
+fn bytes(digits: &str) -> Vec<u8> {
+    let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal digits");
+    (0..digits.len()).step_by(2).map(byte).collect()
+}
+
+/// `None`, with a word about it, where there is no GStreamer, or Python does not know it.
+fn folder(test: &str) -> Option<Folder> {
+    let probe = "import gi; gi.require_version('Gst', '1.0'); from gi.repository import Gst; Gst.init(None); \
+                 assert Gst.ElementFactory.find('rtspsrc') and Gst.ElementFactory.find('rtph265depay')";
+    let has_gstreamer =
+        Command::new(PYTHON).args(["-c", probe]).output().is_ok_and(|output| output.status.success());
+    if !has_gstreamer {
+        forebay_testkit::skip(test, &"GStreamer for Python is not installed: run `scripts/setup test`");
+        return None;
+    }
+    Folder::new(test)
+}
+
+fn metric(server: &Server, name: &str) -> u64 {
+    let metrics = server.metrics();
+    let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {metrics}"))
+}
+
+/// Runs the same over both transports at once.
+fn over_both(check: impl Fn(&'static str) + Sync) {
+    thread::scope(|scope| {
+        let check = &check;
+        PROTOCOLS.into_iter().for_each(|protocol| drop(scope.spawn(move || check(protocol))));
+    });
+}
+
+#[test]
+fn gstreamer_gets_every_sample_over_tcp_and_udp() {
+    let Some(folder) = folder("gstreamer_gets_every_sample_over_tcp_and_udp") else { return };
+    let server = Server::start(folder.root());
+    let films = [
+        ("h264-aac.mp4", format!("{H264} -c:a aac")),
+        ("h265-opus.mkv", format!("{H265} -c:a libopus")),
+        ("h264-mp3.mov", format!("{H264} -c:a libmp3lame")),
+        ("a.ts", format!("{H264} -c:a aac")),
+    ];
+    thread::scope(|scope| {
+        for (name, options) in &films {
+            let (folder, server) = (&folder, &server);
+            scope.spawn(move || {
+                folder.encode(2, options, name);
+                over_both(|protocol| check(folder, server, name, protocol));
+            });
+        }
+    });
+    // All have said goodbye.
+    let begun = Instant::now();
+    while metric(&server, "forebay_sessions") > 0 {
+        assert!(begun.elapsed() < LIMIT, "sessions are left over");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn check(folder: &Folder, server: &Server, name: &str, protocol: &str) {
+    let what = format!("{name} over {protocol}");
+    let mut player = Player::play(&server.url(name), protocol);
+    let ended = player.watch_to_the_end();
+    assert!(ended.is_ok(), "{what}: after {} pictures, {ended:?}", player.pictures.len());
+    let got = player.pictures.concat();
+    let file = folder.path(name);
+    if name.ends_with(".ts") {
+        let expected = std::fs::read(file).expect("a film");
+        // What describes the service may lie before the first picture that can be decoded alone.
+        assert!(
+            expected.ends_with(&got) && got.len() + 5 * 188 >= expected.len(),
+            "{what}: {} bytes",
+            got.len()
+        );
+        return;
+    }
+    let input = format!("-i {}", file.display());
+    let is_same = if name.starts_with("h264") {
+        units(&got) == units(&payload(&input, "0:v"))
+    } else {
+        let pictures = run(&format!("{input} -map 0:v -c copy -bsf:v hevc_mp4toannexb -f data -")).stdout;
+        units_h265(&got) == units_h265(&pictures)
+    };
+    assert!(is_same, "{what}: {} bytes of pictures", got.len());
+    assert_eq!(player.pictures.len(), 50, "{what}");
+    let sound = payload(&input, "0:a");
+    // What is there to be decoded only, before the beginning, is not sent of sound.
+    let are_all = player.sound.len() + 300 >= sound.len();
+    assert!(
+        are_all && sound.ends_with(&player.sound),
+        "{what}: {} of {} bytes",
+        player.sound.len(),
+        sound.len()
+    );
+}
+
+/// A film of five seconds, with a key picture every 0.48 s, and its pictures in the order of sending.
+fn long_film(folder: &Folder) -> Vec<u8> {
+    let file = folder.encode(5, &format!("{H264} -c:a aac"), "a.mp4");
+    payload(&format!("-i {}", file.display()), "0:v")
+}
+
+#[test]
+fn gstreamer_seeks_to_the_key_picture_before() {
+    let Some(folder) = folder("gstreamer_seeks_to_the_key_picture_before") else { return };
+    let film = long_film(&folder);
+    let film = units(&film);
+    let server = Server::start(folder.root());
+    over_both(|protocol| {
+        let mut player = Player::play(&server.url("a.mp4"), protocol);
+        player.watch_until_pictures(20);
+        player.tell("seek 4");
+        player.watch_to_the_end().expect("it plays to the end");
+        let got = player.pictures.concat();
+        let got = units(&got);
+        // The key picture before is the 97th, at 3.84 s.
+        let (before, after) = got.split_at(got.len() - 29);
+        assert!(after == &film[film.len() - 29..], "{protocol}: another picture than the 97th is the first");
+        assert!(before.len() < 96 && film.starts_with(before), "{protocol}: {} before", before.len());
+        let places = &player.places_ns[player.places_ns.len() - 29..];
+        assert!(places.iter().all(|place| (3_800_000_000..5_300_000_000).contains(place)), "{places:?}");
+    });
+}
+
+#[test]
+fn gstreamer_pauses_and_goes_on_where_it_was() {
+    let Some(folder) = folder("gstreamer_pauses_and_goes_on_where_it_was") else { return };
+    let film = long_film(&folder);
+    over_both(|protocol| {
+        let server = Server::start(folder.root());
+        let mut player = Player::play(&server.url("a.mp4"), protocol);
+        player.watch_until_pictures(20);
+        player.tell("pause");
+        // The player has stopped, and sends its request afterwards.
+        thread::sleep(Duration::from_millis(800));
+        let sent = metric(&server, "forebay_packets_total");
+        thread::sleep(Duration::from_millis(800));
+        assert_eq!(metric(&server, "forebay_packets_total"), sent, "{protocol}: it goes on");
+        player.tell("play");
+        player.watch_to_the_end().expect("it plays to the end");
+        assert!(metric(&server, "forebay_packets_total") > sent, "{protocol}: it had ended before");
+        let got = player.pictures.concat();
+        assert!(units(&got) == units(&film), "{protocol}: {} of 125 pictures", player.pictures.len());
+    });
+}
+
+#[test]
+fn gstreamer_says_who_it_is() {
+    let Some(folder) = folder("gstreamer_says_who_it_is") else { return };
+    folder.encode(1, H264, "a.mp4");
+    let ada =
+        User { name: "ada".to_owned(), secret: Secret::Password("lovelace".to_owned()), paths: Vec::new() };
+    let server = Server::with(Settings { users: vec![ada], ..Settings::new(folder.root().to_owned()) });
+    over_both(|protocol| {
+        for (who, is_known) in [("ada:lovelace@", true), ("ada:wrong@", false), ("", false)] {
+            let mut player = Player::play(&format!("rtsp://{who}{}/a.mp4", server.address), protocol);
+            match player.watch_to_the_end() {
+                Ok(()) => assert!(is_known, "{who} over {protocol}"),
+                Err(said) => {
+                    assert!(!is_known && said.contains("Unauthorized"), "{who} over {protocol}: {said}")
+                }
+            }
+            assert_eq!(player.pictures.len(), if is_known { 25 } else { 0 }, "{who} over {protocol}");
+        }
+    });
+}
