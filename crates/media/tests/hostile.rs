@@ -84,7 +84,7 @@ fn boxes_in_boxes_in_boxes() {
 #[test]
 fn tables_without_end() {
     assert!(matches!(Media::read(&table(u32::MAX, 1)), Err(Error::Truncated { .. })));
-    for file in [fragment(u32::MAX), table(1 << 24, 0), fragment(1 << 24)] {
+    for file in [fragment(u32::MAX), fragment(1 << 24)] {
         assert!(matches!(Media::read(&file), Err(Error::TooLarge { .. })));
     }
     assert!(peak_bytes() < MEMORY_BYTES_MAX, "{} bytes", peak_bytes());

@@ -124,7 +124,7 @@ fn pictures_that_are_longer_than_all_memory_are_counted() {
     let server = Process::start_with(films.root(), &beside, process::LIMIT, "memory = 20000\n");
     let mut client = server.connect();
     let session = client.set_up("a.mp4", 0, "");
-    client.send("PLAY", "a.mp4", &format!("Session: {session}\r\nSpeed: 8\r\n"));
+    client.send("PLAY", "a.mp4", &format!("Session: {session}\r\nSpeed: 4\r\n"));
     client.packets_to_the_end();
     let metrics = server.http("/metrics");
     assert!(metrics.contains("forebay_samples_damaged_total 2\n"), "{metrics}");
