@@ -45,7 +45,7 @@ fn the_heap_of_a_speculator_is_limited() {
 #[test]
 fn copies_of_inherited_memory_are_limited() {
     let guest = forebay_testkit::guests::build("resident").expect("build a guest");
-    is_limited("limited_copies", &guest, &["256", "80", "data"], 20_000.0);
+    is_limited("limited_copies", &guest, &["64", "80", "data"], 12_000.0);
 }
 
 /// Shared memory becomes private in it.

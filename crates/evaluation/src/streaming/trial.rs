@@ -164,8 +164,7 @@ impl Stage<'_> {
             rates.reduce(|sum, more| sum + more).map(|rate| rate * seen.seconds)
         };
         Ok(Run {
-            // `/proc` tells hundredths of a second, and cuts them off.
-            processor_s: total(&["task_time"]).or_else(|| total(&["cpu_user", "cpu_system"])),
+            processor_s: total(&["cpu_user", "cpu_system"]),
             switches: total(&["voluntary_switches", "involuntary_switches"]),
             minor_faults: total(&["minor_faults"]),
             resident_bytes: last(&readings, "resident_pages").map(|pages| pages * PAGE_BYTES),
