@@ -15,8 +15,8 @@ use crate::session::Wire;
 const COMPLAINT_NS: u64 = 5_000_000_000;
 /// The longest time between reports.
 const REPORT_NS_MAX: u64 = 5_000_000_000;
-/// Time for the last packet to arrive and to be played: many players stop at once when they hear that nothing more comes, and
-/// GStreamer's, which holds packets for two seconds, does not end any more if it hears that before.
+/// Time for the last packet to arrive and to be played: many players stop at once when they hear that nothing more comes.
+/// GStreamer's, which holds packets for two seconds, does not end any more if it hears that of a film's only track before.
 const LAST_WAY_NS: u64 = 2_500_000_000;
 
 impl Serving {

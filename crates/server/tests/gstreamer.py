@@ -95,6 +95,7 @@ def obey(channel, _condition):
 
 source = Gst.ElementFactory.make("rtspsrc")
 source.set_property("location", url)
+source.set_property("latency", 500)
 Gst.util_set_object_arg(source, "protocols", protocol)
 source.connect("pad-added", receive)
 pipeline.add(source)
