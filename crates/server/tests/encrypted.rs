@@ -8,8 +8,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_server::{Settings, Tls};
-use rustls::pki_types::CertificateDer;
+use forebay_server::Settings;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use support::{Folder, Server};
 
@@ -19,17 +18,10 @@ const REQUEST_BYTES: usize = 256;
 
 /// A server, and what its clients have to know of it.
 fn start(keys: &Folder) -> (Server, ClientConfig) {
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
-    std::fs::write(keys.path("cert.pem"), made.cert.pem()).expect("a file");
-    std::fs::write(keys.path("key.pem"), made.signing_key.serialize_pem()).expect("a file");
-    let tls = Tls {
-        listen: vec!["127.0.0.1:0".parse().expect("an address")],
-        certificate: keys.path("cert.pem"),
-        key: keys.path("key.pem"),
-    };
+    let (tls, certificate) = support::identity(keys);
     let server = Server::with(Settings { tls: Some(tls), ..Settings::new(keys.root().to_owned()) });
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from(made.cert.der().to_vec())).expect("a certificate");
+    roots.add(certificate.into()).expect("a certificate");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     (server, config.expect("versions").with_root_certificates(roots).with_no_client_auth())

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use forebay_rtsp::authentication::Secret;
-use forebay_server::{Settings, Tls, User};
+use forebay_server::{Settings, User};
 
 use support::{Folder, H264, Incoming, Server, run};
 
@@ -43,14 +43,7 @@ fn encrypted_connections_carry_films() {
     let Some(folder) = Folder::new("encrypted_connections_carry_films") else { return };
     folder.encode(1, H264, "a.mp4");
     let keys = Folder::empty();
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
-    std::fs::write(keys.path("cert.pem"), made.cert.pem()).expect("a file");
-    std::fs::write(keys.path("key.pem"), made.signing_key.serialize_pem()).expect("a file");
-    let tls = Tls {
-        listen: vec!["127.0.0.1:0".parse().expect("an address")],
-        certificate: keys.path("cert.pem"),
-        key: keys.path("key.pem"),
-    };
+    let (tls, _) = support::identity(&keys);
     let server = Server::with(Settings { tls: Some(tls.clone()), ..Settings::new(folder.root().to_owned()) });
     let output = run(&format!("-i rtsps://{}/a.mp4 -map 0:v -c copy -f framecrc -", server.addresses[1]));
     let said = String::from_utf8_lossy(&output.stderr);

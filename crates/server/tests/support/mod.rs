@@ -301,3 +301,16 @@ impl Client {
         true
     }
 }
+
+/// A certificate of `localhost` by itself with its key, in files, and what it says to clients.
+pub fn identity(keys: &Folder) -> (forebay_server::Tls, Vec<u8>) {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    std::fs::write(keys.path("cert.pem"), made.cert.pem()).expect("a file");
+    std::fs::write(keys.path("key.pem"), made.signing_key.serialize_pem()).expect("a file");
+    let tls = forebay_server::Tls {
+        listen: vec!["127.0.0.1:0".parse().expect("an address")],
+        certificate: keys.path("cert.pem"),
+        key: keys.path("key.pem"),
+    };
+    (tls, made.cert.der().to_vec())
+}
