@@ -119,17 +119,19 @@ pub fn spawn(in_flight: bool) -> Option<Spawned> {
         memory_is_short: private.policy.memory_is_short(),
     };
     let before = ticks();
-    let Some((spawned, generation)) = spawn::fork(slot, circumstances) else {
+    let forked = spawn::fork(slot, circumstances);
+    if let Some((Spawned::Speculator, _)) = forked {
+        return Some(Spawned::Speculator);
+    }
+    let after = ticks();
+    private.policy.on_spawn(after, after.wrapping_sub(before), in_flight);
+    let Some((spawned, generation)) = forked else {
+        // It took its time all the same: a system that refuses is asked ever more seldom.
         count_off(Off::NoFork);
         private.policy.on_end(ticks(), 0, 0, 0);
         return None;
     };
-    if spawned == Spawned::Speculator {
-        return Some(spawned);
-    }
-    let after = ticks();
     trace::tell(b"forked: ticks, in flight", &[after.wrapping_sub(before), in_flight.into()]);
-    private.policy.on_spawn(after, after.wrapping_sub(before), in_flight);
     slot.counters.resyncs.fetch_add(1, Relaxed);
     slot.counters.resync_ticks.fetch_add(after.wrapping_sub(before), Relaxed);
     OWNER.store(forebay_sigsafe::thread_pointer(), Relaxed);
