@@ -9,7 +9,7 @@ use forebay_evaluation::{
     Error, LineFill, Profile, Program, Progress, SwappingProgram, host, memory_control, model, multiview,
     overhead, projection, side_effects, speculation,
 };
-use forebay_meter::Row;
+use forebay_meter::{Row, Sink};
 use forebay_supervisor::installed::FRONT;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -49,11 +49,14 @@ fn compare(
     table: fn(&speculation::Outcome) -> String,
 ) -> anyhow::Result<ExitCode> {
     let options = comparison(args)?;
-    let sink = results::open(args.json.as_deref())?;
-    let outcome = with_bar(|progress| run(&options, progress)).context("the comparison failed")?;
-    show(&table(&outcome), args.json.as_deref());
-    results::write(sink, || outcome.rows())?;
-    Ok(verdict(outcome.identical()))
+    let measured = |outcome: speculation::Outcome| Partial {
+        table: table(&outcome),
+        rows: outcome.rows(),
+        agrees: outcome.identical(),
+        chart: None,
+        stopped: outcome.stopped,
+    };
+    carry_out_as_far(args.json.as_deref(), None, |progress| run(&options, progress).map(measured))
 }
 
 fn show_memory_control(args: &Speculation) -> anyhow::Result<ExitCode> {
@@ -63,14 +66,16 @@ fn show_memory_control(args: &Speculation) -> anyhow::Result<ExitCode> {
     if !args.programs.is_empty() {
         options.programs = args.programs.iter().map(swapping).collect::<anyhow::Result<_>>()?;
     }
-    let sink = results::open(args.json.as_deref())?;
-    let chart = results::open(args.svg.as_deref())?;
-    let outcome =
-        with_bar(|progress| memory_control::run(&options, progress)).context("the comparison failed")?;
-    show(&outcome.table(), on_stdout(&[&args.json, &args.svg]));
-    results::write(sink, || outcome.rows())?;
-    chart.map_or(Ok(()), |chart| chart.write_text(&outcome.svg()))?;
-    Ok(verdict(outcome.identical()))
+    let measured = |outcome: memory_control::Outcome| Partial {
+        table: outcome.table(),
+        rows: outcome.rows(),
+        agrees: outcome.identical(),
+        chart: Some(outcome.svg()),
+        stopped: outcome.stopped,
+    };
+    carry_out_as_far(args.json.as_deref(), args.svg.as_deref(), |progress| {
+        memory_control::run(&options, progress).map(measured)
+    })
 }
 
 /// What the options say of the programs that wait for files.
@@ -129,7 +134,7 @@ fn measure_views(args: &Multiview) -> anyhow::Result<ExitCode> {
     let chart = results::open(args.svg.as_deref())?;
     let outcome =
         with_bar(|progress| multiview::run(&options, progress)).context("the measurement failed")?;
-    show(&outcome.table(), on_stdout(&[&args.json, &args.svg]));
+    show(&outcome.table(), on_stdout([args.json.as_deref(), args.svg.as_deref()]));
     results::write(sink, || outcome.rows())?;
     chart.map_or(Ok(()), |chart| chart.write_text(&outcome.svg()))?;
     Ok(verdict(!outcome.curves.is_empty()))
@@ -194,7 +199,7 @@ fn measure_host(args: &Host) -> anyhow::Result<ExitCode> {
     let outcome = with_bar(|progress| host::run(&options, progress)).context("the measurement failed")?;
     show(&outcome.table(), args.json.as_deref());
     if outcome.measured.is_empty() {
-        sink.into_iter().for_each(forebay_meter::Sink::discard);
+        sink.into_iter().for_each(Sink::discard);
         return Ok(FAILURE.into());
     }
     results::write(sink, || outcome.rows())?;
@@ -230,6 +235,10 @@ pub struct Partial {
     pub table: String,
     /// For machines.
     pub rows: Vec<Row>,
+    /// Drawn, where that is wanted.
+    pub chart: Option<String>,
+    /// Whether what had to be the same on all sides was.
+    pub agrees: bool,
     /// What it was.
     pub stopped: Option<Error>,
 }
@@ -237,32 +246,32 @@ pub struct Partial {
 /// Measures under a progress bar, and shows and writes what there is, be it all or not.
 pub fn carry_out_as_far(
     json: Option<&Path>,
+    svg: Option<&Path>,
     experiment: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<Partial, Error>,
 ) -> anyhow::Result<ExitCode> {
-    let sink = results::open(json)?;
+    let (sink, chart) = (results::open(json)?, results::open(svg)?);
     let measured = match with_bar(experiment) {
         Ok(measured) => measured,
         Err(error) => {
-            if let Some(sink) = sink {
-                sink.discard();
-            }
+            [sink, chart].into_iter().flatten().for_each(Sink::discard);
             return Err(error).context("nothing was measured");
         }
     };
-    show(&measured.table, json);
+    show(&measured.table, on_stdout([json, svg]));
     results::write(sink, || measured.rows)?;
-    match measured.stopped {
-        None => Ok(ExitCode::SUCCESS),
-        Some(error) => {
-            eprintln!("forebay: {error}");
-            Ok(FAILURE.into())
-        }
+    if let (Some(chart), Some(drawn)) = (chart, measured.chart) {
+        chart.write_text(&drawn)?;
     }
+    if let Some(error) = measured.stopped {
+        eprintln!("forebay: {error}");
+        return Ok(FAILURE.into());
+    }
+    Ok(verdict(measured.agrees))
 }
 
 /// Which of these is standard output.
-pub fn on_stdout<'a>(paths: &[&'a Option<PathBuf>]) -> Option<&'a Path> {
-    paths.iter().copied().flatten().map(PathBuf::as_path).find(|path| path.as_os_str() == "-")
+pub fn on_stdout<const N: usize>(paths: [Option<&Path>; N]) -> Option<&Path> {
+    paths.into_iter().flatten().find(|path| path.as_os_str() == "-")
 }
 
 /// Prints the table where it does not get into the way of JSON.

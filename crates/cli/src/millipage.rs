@@ -113,7 +113,7 @@ pub fn run(args: &Millipage) -> anyhow::Result<ExitCode> {
     setting.transport.clone_from(&args.transport);
     setting.runs = args.runs.map_or(if args.quick { 1 } else { setting.runs }, usize::from);
     let shown = with_bar(|progress| measure(args, setting, progress)).context("the measurement failed")?;
-    show(&shown.table, on_stdout(&[&args.json, &args.svg]));
+    show(&shown.table, on_stdout([args.json.as_deref(), args.svg.as_deref()]));
     results::write(sink, || shown.rows)?;
     if let (Some(chart), Some(svg)) = (chart, &shown.svg) {
         chart.write_text(svg)?;

@@ -146,9 +146,14 @@ pub fn run(args: &Streaming) -> anyhow::Result<ExitCode> {
         stay_s: args.stay,
         host: args.host.clone(),
     };
-    let measured =
-        |outcome: Outcome| Partial { table: outcome.table(), rows: outcome.rows(), stopped: outcome.stopped };
-    carry_out_as_far(args.json.as_deref(), |progress| carry_out(&options, progress).map(measured))
+    let measured = |outcome: Outcome| Partial {
+        table: outcome.table(),
+        rows: outcome.rows(),
+        chart: None,
+        agrees: true,
+        stopped: outcome.stopped,
+    };
+    carry_out_as_far(args.json.as_deref(), None, |progress| carry_out(&options, progress).map(measured))
 }
 
 /// Is the players of another `forebay`, which speaks on standard input.

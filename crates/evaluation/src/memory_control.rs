@@ -160,20 +160,23 @@ pub struct Measured {
 }
 
 /// What was measured.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Outcome {
     /// The disk that was swapped to.
     pub profile: Profile,
     /// One entry a program.
     pub measured: Vec<Measured>,
+    /// Why there is not all of it.
+    pub stopped: Option<Error>,
 }
 
-/// Runs the programs. Nothing of it is left behind, however it ends.
+/// Runs the programs. Nothing of it is left behind, however it ends; what was measured until something stopped it is in the
+/// outcome. A difference between the sides is there too: it is not an error.
 ///
 /// # Errors
 ///
-/// A program or a right that is missing, a program that fails by itself for another reason than too little memory, or an
-/// interrupt. A difference between the sides is not an error: it is in the outcome.
+/// A program or a right that is missing; or before the first round of the first program is over, a program that fails by
+/// itself for another reason than too little memory, or an interrupt.
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
     let interrupt = Interrupt::watch();
     options.programs.iter().try_for_each(|program| program.check_installed())?;
@@ -195,31 +198,29 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     };
     bench.warm_forebay()?;
     let mut measured = Vec::new();
-    for &program in &options.programs {
+    let all = options.programs.iter().try_for_each(|&program| {
         steps.begin(format!("{program}: with memory enough"));
         let swapper = Swapper::prepare(program, options.size, data.mount_point(), &guests, &interrupt)?;
         let mut trial = Trial::start(&bench, program, swapper, &shares_of(program))?;
-        for round in 1..=options.runs {
-            for size in 0..trial.measured.sizes.len() {
-                let mut alone_s = None;
-                for side in Speculation::ALL {
-                    let mebibytes = trial.measured.sizes[size].bytes / MIB;
-                    let (runs, side_name) = (options.runs, side.name());
-                    steps.begin(format!(
-                        "{program}: round {round} of {runs}, {mebibytes} MiB, speculation {side_name}"
-                    ));
-                    let elapsed_s = trial.run(size, side, of_round(round, runs))?;
-                    match side {
-                        Speculation::Off => alone_s = elapsed_s,
-                        _ => trial.compare(size, side, elapsed_s, alone_s),
-                    }
-                }
-            }
+        let mut round_is_over = false;
+        let rounds = (1..=options.runs).try_for_each(|round| {
+            let of_rounds = format!("{program}: round {round} of {}", options.runs);
+            trial.run_round(of_round(round, options.runs), |doing| {
+                steps.begin(format!("{of_rounds}, {doing}"))
+            })?;
+            round_is_over = true;
+            Ok(())
+        });
+        if round_is_over {
+            measured.push(trial.measured);
         }
-        measured.push(trial.measured);
-    }
+        rounds
+    });
     steps.end();
-    Ok(Outcome { profile: options.profile, measured })
+    match all {
+        Err(error) if measured.is_empty() => Err(error),
+        all => Ok(Outcome { profile: options.profile, measured, stopped: all.err() }),
+    }
 }
 
 /// What all runs share.
@@ -276,6 +277,23 @@ impl<'a> Trial<'a> {
         };
         let first = (ran.result, swapper.output.digest());
         Ok(Self { bench, swapper, first, measured })
+    }
+
+    /// Runs the program once on every side with that part of the memory of every size.
+    fn run_round(&mut self, part: f64, mut begin: impl FnMut(String)) -> Result<(), Error> {
+        for size in 0..self.measured.sizes.len() {
+            let mebibytes = self.measured.sizes[size].bytes / MIB;
+            let mut alone_s = None;
+            for side in Speculation::ALL {
+                begin(format!("{mebibytes} MiB, speculation {}", side.name()));
+                let elapsed_s = self.run(size, side, part)?;
+                match side {
+                    Speculation::Off => alone_s = elapsed_s,
+                    _ => self.compare(size, side, elapsed_s, alone_s),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Runs the program once with that part of the memory of a size, and keeps what was seen. How long it took, where it

@@ -174,15 +174,14 @@ impl Scale {
         }
     }
 
-    /// Room for the data of all programs, which stays until the last has run, with what a file system adds.
+    /// Room for the data of any program, with what a file system adds.
     pub(crate) fn room_bytes(self) -> u64 {
         const FILE_BYTES: u64 = 20 << 10;
         const OBJECT_BYTES: u64 = 24 << 10;
         const SPARE: u64 = 96 << 20;
         let files = self.files as u64 * FILE_BYTES + self.objects as u64 * OBJECT_BYTES;
-        // One array, one mapped file for two programs, and the blocks of another.
-        let large = self.array_bytes + 2 * self.mapped_bytes;
-        SPARE + files + large + large / 16
+        let largest = self.array_bytes.max(self.mapped_bytes);
+        SPARE + files + largest + largest / 16
     }
 }
 

@@ -138,7 +138,7 @@ mod tests {
         ] {
             measured.counters.push(name, unit, value);
         }
-        let outcome = Outcome { profile: Profile::Cloud, measured: vec![measured] };
+        let outcome = Outcome { profile: Profile::Cloud, measured: vec![measured], stopped: None };
         let table = table(&outcome);
         let line = |side: &str| {
             let line = table.lines().find(|line| line.contains(side)).unwrap_or_default();

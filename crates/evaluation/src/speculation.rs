@@ -5,6 +5,7 @@
 //! F. Chang and G. Gibson, "Automatic I/O Hint Generation through Speculative Execution", OSDI 1999.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use forebay_meter::Row;
@@ -43,25 +44,28 @@ impl Options {
 }
 
 /// What was measured.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Outcome {
     /// The disk.
     pub profile: Profile,
     /// One entry a program.
     pub measured: Vec<Measured>,
+    /// Why there is not all of it.
+    pub stopped: Option<Error>,
 }
 
-/// Runs the comparison. Nothing of it is left behind, however it ends.
+/// Runs the comparison. Nothing of it is left behind, however it ends; what was measured until something stopped it is in
+/// the outcome. A difference between the sides is there too: it is not an error.
 ///
 /// # Errors
 ///
-/// A program or a right that is missing, a program that fails by itself, or an interrupt. A difference between the sides
-/// is not an error: it is in the outcome.
+/// A program or a right that is missing, or a program that fails by itself or an interrupt before the first round of the
+/// first program is over.
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
     measure(options, &Side::ALL, false, progress)
 }
 
-/// Runs every program on `sides`, in turn, with the kernel's accounts of it if `accounted`.
+/// Runs every program on `sides`, in turn, with the kernel's accounts of it if `accounted`; as far as that goes.
 pub(crate) fn measure(
     options: &Options,
     sides: &[Side],
@@ -84,23 +88,42 @@ pub(crate) fn measure(
         accountant: accounted.then_some(&accountant),
     };
     let mut measured = Vec::new();
-    for &program in &options.programs {
+    let all = options.programs.iter().try_for_each(|&program| {
         steps.begin(format!("{program}: writing the data"));
-        let prepare = |data: &Path| {
-            Workload::prepare(program, options.scale, data, scratch.path(), &guests, &interrupt)
+        let prepare = |disk: &Path| {
+            let data = empty_folder(disk)?;
+            Workload::prepare(program, options.scale, &data, scratch.path(), &guests, &interrupt)
         };
-        let workload = disk.fill(prepare)??;
-        let mut comparison = Comparison::new(&bench, workload);
-        for round in 1..=options.runs {
-            for &side in sides {
+        let mut comparison = Comparison::new(&bench, disk.fill(prepare)??);
+        let mut round_is_over = false;
+        let rounds = (1..=options.runs).try_for_each(|round| {
+            sides.iter().try_for_each(|&side| {
                 steps.begin(format!("{program}: round {round} of {}, {}", options.runs, side.name()));
-                comparison.run(side)?;
-            }
+                comparison.run(side)
+            })?;
+            round_is_over = true;
+            Ok(())
+        });
+        if round_is_over {
+            measured.push(comparison.finish());
         }
-        measured.push(comparison.finish());
-    }
+        rounds
+    });
     steps.end();
-    Ok(Outcome { profile: options.profile, measured })
+    match all {
+        Err(error) if measured.is_empty() => Err(error),
+        all => Ok(Outcome { profile: options.profile, measured, stopped: all.err() }),
+    }
+}
+
+/// Where a program's data go on the disk, without those of the one before.
+fn empty_folder(disk: &Path) -> Result<PathBuf, Error> {
+    let folder = disk.join("data");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(Error::file("remove", &folder))?;
+    }
+    fs::create_dir(&folder).map_err(Error::file("create", &folder))?;
+    Ok(folder)
 }
 
 impl Outcome {

@@ -299,7 +299,7 @@ mod tests {
             differences: Vec::new(),
             files_not_cold: 0,
         };
-        Outcome { profile: Profile::Cloud, measured: vec![measured] }
+        Outcome { profile: Profile::Cloud, measured: vec![measured], stopped: None }
     }
 
     fn line(table: &str, words: [&str; 2]) -> String {
