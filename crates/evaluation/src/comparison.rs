@@ -159,6 +159,13 @@ impl Accounts {
     }
 }
 
+/// The sides in the order of a round, of which the first is 1: forwards and backwards in turn. What a run leaves to the next
+/// one, such as a kernel that still tidies up its memory, is then no side's alone.
+pub(crate) fn in_turn<S: Copy>(sides: &[S], round: usize) -> Vec<S> {
+    let forwards = sides.iter().copied();
+    if round % 2 == 1 { forwards.collect() } else { forwards.rev().collect() }
+}
+
 /// What the runs of a comparison share.
 pub(crate) struct Bench<'a> {
     pub(crate) disk: &'a SlowDisk,

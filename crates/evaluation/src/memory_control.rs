@@ -14,7 +14,7 @@ use forebay_testkit::{MemoryLimit, Profile, SlowDisk, SlowSwap, cold};
 
 use crate::account::{Account, Accountant};
 use crate::command::{Invocation, Ran};
-use crate::comparison::{Seen, difference};
+use crate::comparison::{Seen, difference, in_turn};
 use crate::counters::{Counters, take_totals};
 use crate::guests::Guests;
 use crate::interrupt::Interrupt;
@@ -205,9 +205,9 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         let mut round_is_over = false;
         let rounds = (1..=options.runs).try_for_each(|round| {
             let of_rounds = format!("{program}: round {round} of {}", options.runs);
-            trial.run_round(of_round(round, options.runs), |doing| {
-                steps.begin(format!("{of_rounds}, {doing}"))
-            })?;
+            let sides = in_turn(&Speculation::ALL, round);
+            let begin = |doing| steps.begin(format!("{of_rounds}, {doing}"));
+            trial.run_round(&sides, of_round(round, options.runs), begin)?;
             round_is_over = true;
             Ok(())
         });
@@ -280,18 +280,21 @@ impl<'a> Trial<'a> {
     }
 
     /// Runs the program once on every side with that part of the memory of every size.
-    fn run_round(&mut self, part: f64, mut begin: impl FnMut(String)) -> Result<(), Error> {
+    fn run_round(
+        &mut self,
+        sides: &[Speculation],
+        part: f64,
+        mut begin: impl FnMut(String),
+    ) -> Result<(), Error> {
         for size in 0..self.measured.sizes.len() {
             let mebibytes = self.measured.sizes[size].bytes / MIB;
-            let mut alone_s = None;
-            for side in Speculation::ALL {
+            let mut elapsed_s = BTreeMap::new();
+            for &side in sides {
                 begin(format!("{mebibytes} MiB, speculation {}", side.name()));
-                let elapsed_s = self.run(size, side, part)?;
-                match side {
-                    Speculation::Off => alone_s = elapsed_s,
-                    _ => self.compare(size, side, elapsed_s, alone_s),
-                }
+                elapsed_s.insert(side, self.run(size, side, part)?);
             }
+            let alone_s = elapsed_s.remove(&Speculation::Off).flatten();
+            elapsed_s.into_iter().for_each(|(side, elapsed_s)| self.compare(size, side, elapsed_s, alone_s));
         }
         Ok(())
     }

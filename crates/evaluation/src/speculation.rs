@@ -12,7 +12,7 @@ use forebay_meter::Row;
 use forebay_testkit::{Profile, SlowDisk};
 
 use crate::account::Accountant;
-use crate::comparison::{Bench, Comparison, Measured, Side};
+use crate::comparison::{Bench, Comparison, Measured, Side, in_turn};
 use crate::guests::Guests;
 use crate::interrupt::Interrupt;
 use crate::programs::{Program, Scale, Workload};
@@ -97,7 +97,7 @@ pub(crate) fn measure(
         let mut comparison = Comparison::new(&bench, disk.fill(prepare)??);
         let mut round_is_over = false;
         let rounds = (1..=options.runs).try_for_each(|round| {
-            sides.iter().try_for_each(|&side| {
+            in_turn(sides, round).into_iter().try_for_each(|side| {
                 steps.begin(format!("{program}: round {round} of {}, {}", options.runs, side.name()));
                 comparison.run(side)
             })?;

@@ -10,7 +10,7 @@ use forebay_evaluation::{
     millipage::{Kernel, Size},
     overhead, projection, side_effects, speculation,
 };
-use forebay_meter::Tier;
+use forebay_meter::{Row, Tier};
 use forebay_testkit::{MemoryLimit, SlowDevice, skip};
 use tempfile::TempDir;
 
@@ -47,10 +47,9 @@ fi
     (folder, path)
 }
 
-fn tiny(forebay: PathBuf, program: Program) -> speculation::Options {
-    let programs = vec![program];
+fn tiny(forebay: PathBuf, programs: &[Program]) -> speculation::Options {
     speculation::Options {
-        programs,
+        programs: programs.to_vec(),
         runs: 2,
         scale: TINY,
         ..speculation::Options::new(Profile::Local, forebay)
@@ -60,23 +59,24 @@ fn tiny(forebay: PathBuf, program: Program) -> speculation::Options {
 #[test]
 fn every_side_of_every_program_runs_in_every_round() {
     let (_folder, forebay) = stand_in(r#"exec "$@""#);
-    for program in Program::ALL {
-        let mut shares = Vec::new();
-        let outcome =
-            speculation::run(&tiny(forebay.clone(), program), &mut |progress| shares.push(progress.share))
-                .unwrap();
-        assert!(outcome.identical(), "{}", speculation::table(&outcome));
+    let mut shares = Vec::new();
+    let options = tiny(forebay, &Program::ALL);
+    let outcome = speculation::run(&options, &mut |progress| shares.push(progress.share)).unwrap();
+    assert!(outcome.stopped.is_none() && outcome.identical(), "{}", speculation::table(&outcome));
+    assert_eq!(outcome.measured.iter().map(|measured| measured.program).collect::<Vec<_>>(), Program::ALL);
+    assert_eq!(shares.first(), Some(&0.0));
+    assert_eq!(shares.last(), Some(&1.0));
+    assert!(shares.is_sorted());
+    let rows = outcome.rows();
+    for measured in &outcome.measured {
+        let program = measured.program;
         // Nobody could know what to hint of these.
         let unknowable = matches!(program, Program::Chased | Program::Resident);
         let absent = |side| unknowable && side == Side::Hinted;
         for side in Side::ALL {
             let runs = if absent(side) { 0 } else { 2 };
-            assert_eq!(outcome.measured[0].elapsed_s(side).values().len(), runs, "{program}");
+            assert_eq!(measured.elapsed_s(side).values().len(), runs, "{program}");
         }
-        assert_eq!(shares.first(), Some(&0.0));
-        assert_eq!(shares.last(), Some(&1.0));
-        assert!(shares.is_sorted());
-        let rows = outcome.rows();
         for (case, metric) in [
             ("local/original", "elapsed"),
             ("local/forebay", "elapsed"),
@@ -86,17 +86,29 @@ fn every_side_of_every_program_runs_in_every_round() {
             ("local/forebay", "stalls"),
             ("local/forebay", "output_identical"),
         ] {
-            let found = rows.iter().find(|row| row.case == case && row.metric == metric);
-            let expected = Some(program.name()).filter(|_| !(absent(Side::Hinted) && case == "local/hinted"));
-            assert_eq!(found.map(|row| row.subject.as_str()), expected, "{case} {metric}");
+            let is_this =
+                |row: &&Row| (&*row.subject, &*row.case, &*row.metric) == (program.name(), case, metric);
+            let expected = !(absent(Side::Hinted) && case == "local/hinted");
+            assert_eq!(rows.iter().any(|row| is_this(&row)), expected, "{program} {case} {metric}");
         }
     }
 }
 
 #[test]
+fn what_was_measured_before_something_failed_is_kept() {
+    let (_folder, forebay) = stand_in(r#"if [ "$1" = ld ]; then rm "$0"; fi; exec "$@""#);
+    let options = tiny(forebay, &[Program::Xds, Program::Gnuld, Program::Agrep]);
+    let outcome = speculation::run(&options, &mut |_| ()).unwrap();
+    assert!(matches!(&outcome.stopped, Some(Error::Start { .. })), "{:?}", outcome.stopped);
+    assert_eq!(outcome.measured.len(), 1);
+    assert_eq!(outcome.measured[0].elapsed_s(Side::Forebay).values().len(), 2);
+    assert!(outcome.rows().iter().all(|row| row.subject == "xds"));
+}
+
+#[test]
 fn a_side_that_prints_something_else_is_told() {
     let (_folder, forebay) = stand_in(r#""$@"; status=$?; echo more; exit $status"#);
-    let outcome = speculation::run(&tiny(forebay, Program::Xds), &mut |_| ()).unwrap();
+    let outcome = speculation::run(&tiny(forebay, &[Program::Xds]), &mut |_| ()).unwrap();
     assert!(!outcome.identical());
     assert_eq!(outcome.measured[0].differences.len(), 2);
     assert!(
@@ -110,7 +122,7 @@ fn a_side_that_prints_something_else_is_told() {
 fn a_side_that_writes_another_file_is_told() {
     let (_folder, forebay) =
         stand_in(r#""$@" && if [ "$1" = ld ] && [ "$2" = -o ]; then echo more >> "$3"; fi"#);
-    let outcome = speculation::run(&tiny(forebay, Program::Gnuld), &mut |_| ()).unwrap();
+    let outcome = speculation::run(&tiny(forebay, &[Program::Gnuld]), &mut |_| ()).unwrap();
     assert!(
         speculation::table(&outcome).contains("forebay wrote another file"),
         "{}",
@@ -121,7 +133,7 @@ fn a_side_that_writes_another_file_is_told() {
 #[test]
 fn a_forebay_that_is_not_there_is_named() {
     let error =
-        speculation::run(&tiny("/nonexistent/forebay".into(), Program::Xds), &mut |_| ()).unwrap_err();
+        speculation::run(&tiny("/nonexistent/forebay".into(), &[Program::Xds]), &mut |_| ()).unwrap_err();
     assert!(matches!(&error, Error::Start { .. }), "{error}");
     assert!(error.to_string().contains("/nonexistent/forebay"), "{error}");
 }
@@ -129,7 +141,7 @@ fn a_forebay_that_is_not_there_is_named() {
 #[test]
 fn side_effects_are_those_of_the_program_itself_and_what_forebay_counted() {
     let (_folder, forebay) = stand_in(r#"exec "$@""#);
-    let outcome = side_effects::run(&tiny(forebay, Program::Gnuld), &mut |_| ()).unwrap();
+    let outcome = side_effects::run(&tiny(forebay, &[Program::Gnuld]), &mut |_| ()).unwrap();
     assert!(outcome.identical(), "{}", side_effects::table(&outcome));
     assert!(side_effects::table(&outcome).contains("gnuld, hinted"), "{}", side_effects::table(&outcome));
     let rows = outcome.rows();

@@ -259,6 +259,31 @@ fn without_fork_the_program_runs_alone() {
     refused_to_the_program("program_without_fork_and_seccomp", "fork,seccomp,preadv2");
 }
 
+/// A user who may have no more processes: speculation is tried at some of the many stalls, ever more seldom.
+#[test]
+fn forks_that_the_system_refuses_are_tried_ever_more_seldom() {
+    if !root() || switch("FOREBAY_PROMISE_PLAIN") {
+        return skip(
+            "no_more_processes",
+            "only root may become somebody else, and nothing is tried without forebay",
+        );
+    }
+    let patience = Instant::now() + PATIENCE;
+    loop {
+        let mapped = [build("mapped").into_os_string(), "data".into(), "6000".into()];
+        let limited = ["bash", "-c", "ulimit -u 0 && exec \"$@\"", "bash"].map(OsString::from);
+        let case = Case::new("no_more_processes", limited.into_iter().chain(mapped));
+        let case = case.setup(mapped_data).normalise(without_seconds).without_root();
+        let Some(outcome) = case.check() else { return };
+        let tried = outcome.figure("agents_off/no_fork");
+        assert!(tried <= 200.0, "{:?}", outcome.totals());
+        if tried >= 1.0 {
+            return;
+        }
+        assert!(Instant::now() < patience, "nothing is tried in five minutes: {:?}", outcome.totals());
+    }
+}
+
 /// Without a memory object there is nothing to share: the supervisor says so in one sentence, and what it does then
 /// is its own matter, but a program that it starts finishes right.
 #[test]

@@ -8,11 +8,9 @@ use forebay_sigsafe::{sys, ticks};
 use forebay_speculation::channel::{Header, Off, Slot};
 use forebay_speculation::quiet::Futility;
 
+use super::permission::{is_held, may_speculate, turn_off};
 use super::verdict::{copied_too_much, judge, judge_in_time, tell_crossings};
-use super::{
-    BUSY, LIVE, PROCESS, Private, is_held, may_speculate, private, process_id, remember_program, repair,
-    spawn, turn_off,
-};
+use super::{BUSY, LIVE, PROCESS, Private, private, process_id, remember_program, repair, spawn};
 use crate::spawn::Spawned;
 use crate::{attention, faults, session, trace};
 

@@ -8,6 +8,7 @@
 //! is needed.
 
 mod fault;
+mod permission;
 mod resync;
 mod size;
 mod track;
@@ -20,13 +21,15 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{prctl, sys, ticks};
-use forebay_speculation::channel::{GO, HOLD, Header, LEASES_SOME, Off, Slot};
+use forebay_speculation::channel::{Header, LEASES_SOME, Off, Slot};
 use forebay_speculation::copies::Faults;
 use forebay_speculation::inflight::InflightLimit;
 use forebay_speculation::program::{self, ProgramRecord};
 use forebay_speculation::resync::Policy;
 
 pub use self::fault::on_fault;
+use self::permission::{bar_for_all, is_held, may_speculate};
+pub use self::permission::{count_off, is_confined, may_ever_speculate, turn_off};
 use self::resync::{Forked, probe, spawn};
 use self::track::{Standing, Track, compare, repair};
 use self::verdict::{is_lost, judge, judge_if_due, tell_crossings};
@@ -34,7 +37,7 @@ use crate::attention::{self, Period};
 use crate::calls::{self, Class};
 use crate::entry::Call;
 use crate::spawn::{self, Spawned};
-use crate::status::{self, Status};
+use crate::status;
 use crate::{exec, faults, role, session, signatures, speculator, trace};
 
 /// Process that the state below is of; another one running this code is a vfork child, which only passes through.
@@ -49,12 +52,7 @@ static OWNER: AtomicUsize = AtomicUsize::new(0);
 static PROBES: AtomicU32 = AtomicU32::new(0);
 /// The slow path is taken by one thread at a time; others skip it.
 static BUSY: AtomicBool = AtomicBool::new(false);
-/// No speculator may be, because of something that the program does: a copy of it would keep what it must give back when it
-/// does, such as locks of open files, or huge pages of the system's pool.
-static BARRED: AtomicBool = AtomicBool::new(false);
 
-/// Part of a second that a thread waits for another one that is about to fork.
-const PATIENCE_PART: u64 = 20;
 /// Reads probed after the policy was armed before the probing stops again for want of stalls.
 const PROBES_MAX: u32 = 64;
 /// How much longer than a stall at least a call must take to count when nothing is known of its thread.
@@ -181,20 +179,6 @@ fn begin_forked_child() {
     role::begin_forked_child();
 }
 
-/// Counts an agent that goes to Off, and goes there.
-pub fn turn_off(reason: Off) {
-    count_off(reason);
-    faults::give_up();
-    role::turn_off();
-}
-
-/// Counts an agent that goes to Off.
-pub fn count_off(reason: Off) {
-    if let Some(counter) = session::header().and_then(|header| header.agents_off.get(reason as usize)) {
-        counter.fetch_add(1, Relaxed);
-    }
-}
-
 /// The highest descriptor that the program is known to have had.
 pub fn descriptor_max() -> usize {
     DESCRIPTOR_MAX.load(Relaxed) as usize
@@ -314,48 +298,6 @@ unsafe fn confine(call: &Call) -> isize {
     }
     // SAFETY: the caller's.
     unsafe { call.execute() }
-}
-
-/// Whether the process runs under more seccomp filters than the supervisor.
-pub fn is_confined(header: &Header) -> bool {
-    // SAFETY: the call takes a number.
-    if unsafe { sys!(n::__NR_prctl, prctl::PR_GET_SECCOMP) } == 0 {
-        return false;
-    }
-    let filters = Status::read().and_then(|status| status.number(b"Seccomp_filters"));
-    filters.is_none_or(|count| count > header.seccomp_filters.load(Relaxed).into())
-}
-
-/// Rules speculators out for the rest of this program, in the thread that has the slow path.
-fn bar(reason: Off) {
-    if BARRED.swap(true, Relaxed) {
-        return;
-    }
-    PROBES.store(0, Relaxed);
-    count_off(reason);
-    faults::give_up();
-    dismiss();
-}
-
-/// The same in any thread: one that is just about to fork has done so when this one ends what it forked. Where that takes too
-/// long, as in a handler that interrupted the slow path of its own thread, it is ended without.
-fn bar_for_all(reason: Off) {
-    if BARRED.load(Relaxed) {
-        return;
-    }
-    let patience =
-        session::header().map_or(0, |header| header.ticks_per_second.load(Relaxed) / PATIENCE_PART);
-    let begun = ticks();
-    let mut waits = BUSY.swap(true, Acquire);
-    while waits && ticks().wrapping_sub(begun) < patience {
-        // SAFETY: no arguments.
-        let _ = unsafe { sys!(n::__NR_sched_yield) };
-        waits = BUSY.swap(true, Acquire);
-    }
-    bar(reason);
-    if !waits {
-        BUSY.store(false, Release);
-    }
 }
 
 /// The program's image ends: by exec, or with the process. Whether it had a slot.
@@ -634,21 +576,6 @@ fn repair_or_judge(slot: &Slot, private: &mut Private, now: u64) {
     if !may_speculate() || !repair(slot, private) {
         judge_if_due(slot, private, now);
     }
-}
-
-/// Whether memory control holds speculators back.
-fn is_held() -> bool {
-    session::header().is_some_and(|header| header.control.load(Relaxed) == HOLD)
-}
-
-/// Whether there can be a speculator of this program, now or later.
-pub fn may_ever_speculate(header: &Header) -> bool {
-    header.enabled.load(Relaxed) != 0 && !BARRED.load(Relaxed)
-}
-
-/// Whether nothing but the policy speaks against a speculator.
-fn may_speculate() -> bool {
-    !BARRED.load(Relaxed) && session::header().is_some_and(|header| header.control.load(Relaxed) == GO)
 }
 
 /// Adds a stall to what is known of the device; whether the device is saturated. Only the original's own waits tell

@@ -7,11 +7,9 @@ use forebay_speculation::channel::{LEASES_SOME, Off};
 use forebay_speculation::checkpoint::first_price;
 use forebay_speculation::copies::Faults;
 
+use super::permission::{bar, count_off, may_speculate, turn_off};
 use super::verdict::{is_lost, memory_ends};
-use super::{
-    BUSY, LIVE, OWNER, PROBES, PROCESS, bar, count_off, may_speculate, page_faults, private, process_id,
-    repair_or_judge, size, turn_off,
-};
+use super::{BUSY, LIVE, OWNER, PROBES, PROCESS, page_faults, private, process_id, repair_or_judge, size};
 use crate::entry::Call;
 use crate::spawn::{self, Circumstances, Spawned};
 use crate::{attention, session, trace};

@@ -15,7 +15,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_sigsafe::path::PathBuffer;
-use forebay_sigsafe::{call, general as n, ioctl, sys};
+use forebay_sigsafe::{call, errno, general as n, ioctl, sys};
 use forebay_speculation::channel::{End, feature};
 
 use forebay_speculation::credit::Credit;
@@ -236,14 +236,18 @@ fn open_all(state: &mut State) -> bool {
     unsafe {
         let own = sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/pagemap".as_ptr(), flags);
         if own < 0 || state.memory.original_pages < 0 {
-            missing(feature::PAGEMAP);
+            if !is_for_now(own) && !is_for_now(state.memory.original_pages) {
+                missing(feature::PAGEMAP);
+            }
             return false;
         }
         let faults = sys!(n::__NR_userfaultfd, n::O_CLOEXEC | n::O_NONBLOCK | n::UFFD_USER_MODE_ONLY);
         let features = u64::from(n::UFFD_FEATURE_SIGBUS);
         let mut api = n::uffdio_api { api: n::UFFD_API.into(), features, ioctls: 0 };
         if faults < 0 || sys!(n::__NR_ioctl, faults, ioctl::UFFDIO_API, &raw mut api) < 0 {
-            missing(feature::USERFAULTFD);
+            if !is_for_now(faults) {
+                missing(feature::USERFAULTFD);
+            }
             kernel::close(own);
             return false;
         }
@@ -251,6 +255,11 @@ fn open_all(state: &mut State) -> bool {
         state.memory.pages = own;
     }
     true
+}
+
+/// Whether it is only this process that got no descriptor, and just now: that says nothing of the kernel.
+fn is_for_now(result: isize) -> bool {
+    [errno::EMFILE, errno::ENFILE, errno::ENOMEM].into_iter().any(|code| call::is(result, code))
 }
 
 /// In a copy of a speculator, where nothing of it traps any more and the page map is another's: has it so again. What was
