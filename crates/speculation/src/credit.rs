@@ -1,4 +1,4 @@
-//! What a speculation may take of memory that is short, before and after it has shown what it is good for.
+//! What a speculation may take, before and after it has shown what it is good for.
 //!
 //! # Model
 //!
@@ -18,6 +18,9 @@
 //! The first two end the speculation; the third makes the speculator wait for the original, so that what is under way
 //! doubles each time that all of it was used. That bounds the second as well: a speculator that has found something may
 //! go on before it is known what that was good for.
+//!
+//! The third holds for pages where there is memory enough, too: a program that follows pointers through a mapped file makes
+//! speculators guess, and what they hint keeps the device from what the program waits for.
 
 /// Copies of the original's that are allowed before any hint was used.
 pub const COPIES_FREE: u64 = 256;

@@ -98,8 +98,7 @@ pub fn keep_in_bounds(state: &mut State) {
 /// Pages that may be hinted and not yet used.
 fn room(state: &State) -> usize {
     let horizon = state.header.horizon_bytes.load(Relaxed) as usize / PAGE;
-    let credit = credit(state).map_or(usize::MAX, |credit| credit.ahead_max() as usize);
-    horizon.min(credit).clamp(HINTS_A_LOOK, AHEAD_MAX / 2)
+    horizon.min(credit(state).ahead_max() as usize).clamp(HINTS_A_LOOK, AHEAD_MAX / 2)
 }
 
 /// Whether the oldest page that may be in flight has landed, with half of those that are.

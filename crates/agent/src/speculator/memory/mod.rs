@@ -97,8 +97,10 @@ pub struct Memory {
     waits_max: u64,
     gap: usize,
     given_back: u64,
-    /// Hints of the original's that were used when this speculation began, where memory is short.
-    used_before: Option<u64>,
+    /// Whether what this process takes drives something out.
+    is_short: bool,
+    /// Hints that the original had used when this speculation began.
+    used_before: u64,
 }
 
 impl Memory {
@@ -125,8 +127,8 @@ pub fn prepare(state: &mut State, circumstances: &Circumstances) {
     state.memory.faults = -1;
     state.memory.gap = GAP_BYTES;
     state.memory.waits_max = WAITS_MIN.max(WAITED_US_MIN / circumstances.stall_us.max(1));
-    let used = state.slot.counters.hints_used.load(Relaxed);
-    state.memory.used_before = circumstances.memory_is_short.then_some(used);
+    state.memory.is_short = circumstances.memory_is_short;
+    state.memory.used_before = state.slot.counters.hints_used.load(Relaxed);
     state.memory.shadows_end = SHADOWS;
     own::begin(state);
     let mut path = PathBuffer::<40>::new();
@@ -138,18 +140,17 @@ pub fn prepare(state: &mut State, circumstances: &Circumstances) {
     move_all(state);
 }
 
-/// What may be taken of memory that is short.
-fn credit(state: &State) -> Option<Credit> {
+/// By what came of this speculation so far.
+fn credit(state: &State) -> Credit {
     let used = state.slot.counters.hints_used.load(Relaxed);
-    let hinted = state.hints.issued;
-    state.memory.used_before.map(|before| Credit { hinted, used: used.saturating_sub(before) })
+    Credit { hinted: state.hints.issued, used: used.saturating_sub(state.memory.used_before) }
 }
 
 /// Ends this process where it took too much.
 pub fn keep_in_bounds(state: &mut State, usage: &n::rusage) {
     own::keep_in_limit(state, usage);
     let own = (usage.ru_minflt as u64).saturating_sub(state.memory.given_back);
-    if credit(state).is_some_and(|credit| !credit.covers_own(own)) {
+    if state.memory.is_short && !credit(state).covers_own(own) {
         end(End::Memory);
     }
 }

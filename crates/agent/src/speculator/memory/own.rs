@@ -42,7 +42,7 @@ pub fn limit_bytes(state: &State) -> u64 {
 
 fn limit_pages(state: &State) -> u64 {
     let pages = state.header.memory_bytes_max.load(Relaxed) / PAGE as u64;
-    if state.memory.used_before.is_some() { limit_where_short(pages) } else { pages }
+    if state.memory.is_short { limit_where_short(pages) } else { pages }
 }
 
 /// Ends this process where it has more memory of its own than it may.
