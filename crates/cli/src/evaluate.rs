@@ -116,12 +116,15 @@ fn swapping(chosen: &Chosen) -> anyhow::Result<SwappingProgram> {
 }
 
 fn measure_overhead(args: &Overhead) -> anyhow::Result<ExitCode> {
-    let sink = results::open(args.json.as_deref())?;
     let options = overhead::Options { pairs: args.pairs.into(), ..overhead::Options::new(this_program()?) };
-    let outcome = with_bar(|progress| overhead::run(&options, progress)).context("the measurement failed")?;
-    show(&outcome.table(), args.json.as_deref());
-    results::write(sink, || outcome.rows())?;
-    Ok(verdict(outcome.identical()))
+    let measured = |outcome: overhead::Outcome| Partial {
+        table: outcome.table(),
+        rows: outcome.rows(),
+        chart: None,
+        agrees: outcome.identical(),
+        stopped: None,
+    };
+    carry_out_as_far(args.json.as_deref(), None, |progress| overhead::run(&options, progress).map(measured))
 }
 
 fn measure_views(args: &Multiview) -> anyhow::Result<ExitCode> {
@@ -131,14 +134,16 @@ fn measure_views(args: &Multiview) -> anyhow::Result<ExitCode> {
     if !args.sizes_bytes.is_empty() {
         options.sizes_bytes.clone_from(&args.sizes_bytes);
     }
-    let sink = results::open(args.json.as_deref())?;
-    let chart = results::open(args.svg.as_deref())?;
-    let outcome =
-        with_bar(|progress| multiview::run(&options, progress)).context("the measurement failed")?;
-    show(&outcome.table(), on_stdout([args.json.as_deref(), args.svg.as_deref()]));
-    results::write(sink, || outcome.rows())?;
-    chart.map_or(Ok(()), |chart| chart.write_text(&outcome.svg()))?;
-    Ok(verdict(!outcome.curves.is_empty()))
+    let measured = |outcome: multiview::Outcome| Partial {
+        table: outcome.table(),
+        rows: outcome.rows(),
+        chart: Some(outcome.svg()),
+        agrees: !outcome.curves.is_empty(),
+        stopped: None,
+    };
+    carry_out_as_far(args.json.as_deref(), args.svg.as_deref(), |progress| {
+        multiview::run(&options, progress).map(measured)
+    })
 }
 
 fn project(args: &Projection) -> anyhow::Result<ExitCode> {
@@ -250,7 +255,14 @@ pub fn carry_out_as_far(
     svg: Option<&Path>,
     experiment: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<Partial, Error>,
 ) -> anyhow::Result<ExitCode> {
-    let (sink, chart) = (results::open(json)?, results::open(svg)?);
+    let sink = results::open(json)?;
+    let chart = match results::open(svg) {
+        Ok(chart) => chart,
+        Err(error) => {
+            sink.into_iter().for_each(Sink::discard);
+            return Err(error.into());
+        }
+    };
     let measured = match with_bar(experiment) {
         Ok(measured) => measured,
         Err(error) => {
@@ -259,15 +271,17 @@ pub fn carry_out_as_far(
         }
     };
     show(&measured.table, on_stdout([json, svg]));
-    results::write(sink, || measured.rows)?;
-    if let (Some(chart), Some(drawn)) = (chart, measured.chart) {
-        chart.write_text(&drawn)?;
+    // What can be written is, whatever else cannot.
+    let written = results::write(sink, || measured.rows);
+    let drawn = match (chart, measured.chart) {
+        (Some(chart), Some(drawn)) => chart.write_text(&drawn),
+        _ => Ok(()),
+    };
+    if let Some(error) = &measured.stopped {
+        tell(&format!("forebay: {error}; what had been measured by then is shown"));
     }
-    if let Some(error) = measured.stopped {
-        eprintln!("forebay: {error}");
-        return Ok(FAILURE.into());
-    }
-    Ok(verdict(measured.agrees))
+    written.and(drawn)?;
+    Ok(verdict(measured.agrees && measured.stopped.is_none()))
 }
 
 /// Which of these is standard output.
@@ -278,11 +292,16 @@ pub fn on_stdout<const N: usize>(paths: [Option<&Path>; N]) -> Option<&Path> {
 /// Prints the table where it does not get into the way of JSON.
 pub fn show(table: &str, json: Option<&Path>) {
     if json.is_some_and(|path| path.as_os_str() == "-") {
-        eprintln!("{table}");
+        tell(table);
     } else {
         // Whoever reads it may have seen enough; the results are written all the same.
         let _ = writeln!(io::stdout(), "{table}");
     }
+}
+
+/// Prints a line to standard error, which may be a shut pipe as well.
+pub fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// A difference between the sides, or nothing to compare, is a failure.

@@ -13,7 +13,7 @@ use forebay_evaluation::Error;
 use forebay_evaluation::meter::{self, Event, Lines, Subject, overhead};
 use forebay_supervisor::terminal_width;
 
-use crate::evaluate::{show, with_bar};
+use crate::evaluate::{show, tell, with_bar};
 use crate::results;
 
 /// Options of `forebay evaluate meter`.
@@ -103,10 +103,10 @@ pub fn run(args: &Meter) -> anyhow::Result<ExitCode> {
     };
     let measured = meter::run(&options, &mut |event| match event {
         Event::Interval(counters, interval) if args.every => {
-            eprintln!("{}", lines.line(counters, interval, width));
+            tell(&lines.line(counters, interval, width));
         }
         Event::Interval(..) => {}
-        Event::Doing(what) => eprintln!("forebay: {what}"),
+        Event::Doing(what) => tell(&format!("forebay: {what}")),
     });
     let outcome = match measured {
         Ok(outcome) => outcome,
@@ -123,7 +123,7 @@ pub fn run(args: &Meter) -> anyhow::Result<ExitCode> {
     let table = meter::table(&outcome, width);
     // Standard output is the program's.
     if outcome.status.is_some() {
-        eprintln!("{table}");
+        tell(&table);
     } else {
         show(&table, args.json.as_deref());
     }

@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use forebay_evaluation::millipage::{Kernel, Setting, Size, chunking, costs, false_sharing, peers, programs};
 use forebay_evaluation::{Error, Progress};
 use forebay_meter::Row;
 
-use crate::evaluate::{on_stdout, show, this_program, verdict, with_bar};
-use crate::results;
+use crate::evaluate::{Partial, carry_out_as_far, this_program};
 
 /// Options of `forebay evaluate millipage`.
 #[derive(Debug, Args)]
@@ -107,18 +106,19 @@ pub fn run(args: &Millipage) -> anyhow::Result<ExitCode> {
     if !args.hosts.is_empty() && (experiment.chunking || experiment.false_sharing) {
         bail!("that is measured with two processes; leave --hosts out");
     }
-    let sink = results::open(args.json.as_deref())?;
-    let chart = results::open(args.svg.as_deref())?;
     let mut setting = Setting::new(this_program()?);
     setting.transport.clone_from(&args.transport);
     setting.runs = args.runs.map_or(if args.quick { 1 } else { setting.runs }, usize::from);
-    let shown = with_bar(|progress| measure(args, setting, progress)).context("the measurement failed")?;
-    show(&shown.table, on_stdout([args.json.as_deref(), args.svg.as_deref()]));
-    results::write(sink, || shown.rows)?;
-    if let (Some(chart), Some(svg)) = (chart, &shown.svg) {
-        chart.write_text(svg)?;
-    }
-    Ok(verdict(shown.is_right))
+    let measured = |shown: Shown| Partial {
+        table: shown.table,
+        rows: shown.rows,
+        chart: shown.svg,
+        agrees: shown.is_right,
+        stopped: None,
+    };
+    carry_out_as_far(args.json.as_deref(), args.svg.as_deref(), |progress| {
+        measure(args, setting, progress).map(measured)
+    })
 }
 
 fn measure(args: &Millipage, setting: Setting, progress: &mut dyn FnMut(Progress)) -> Result<Shown, Error> {

@@ -32,7 +32,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// All sides in the order of a round; each cold run leaves the data warm for the last.
+    /// All sides in the order of the first round; each cold run leaves the data warm for the last.
     pub const ALL: [Self; 4] = [Self::Original, Self::Forebay, Self::Hinted, Self::Warm];
 
     /// The name in results.
@@ -160,7 +160,8 @@ impl Accounts {
 }
 
 /// The sides in the order of a round, of which the first is 1: forwards and backwards in turn. What a run leaves to the next
-/// one, such as a kernel that still tidies up its memory, is then no side's alone.
+/// one, such as a kernel that still tidies up its memory, is then no side's alone. [`Side::Warm`], where it is the last one,
+/// always comes behind a run that has left the data warm: behind itself in even rounds.
 pub(crate) fn in_turn<S: Copy>(sides: &[S], round: usize) -> Vec<S> {
     let forwards = sides.iter().copied();
     if round % 2 == 1 { forwards.collect() } else { forwards.rev().collect() }
@@ -287,4 +288,19 @@ pub(crate) fn difference(side: &str, first: &Seen, other: &Seen, stderr_end: &st
     };
     let said = if stderr_end.is_empty() { String::new() } else { format!(" (standard error: {stderr_end})") };
     format!("a run of the side {side} {what}{said}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_side_always_comes_behind_the_same_one() {
+        let rounds: Vec<_> = (1..=3).map(|round| in_turn(&Side::ALL, round)).collect();
+        let mut backwards = Side::ALL;
+        backwards.reverse();
+        assert_eq!(rounds, [Side::ALL, backwards, Side::ALL]);
+        // The first run of all settles what the result has to be.
+        assert_eq!(rounds[0][0], Side::Original);
+    }
 }

@@ -111,7 +111,7 @@ pub struct Size {
 ///
 /// The caller, at a stall that nothing was prefetched for: if [`Policy::armed`] or [`Policy::judge_due`],
 /// judges the speculation that it has, if any ([`Policy::on_end`]); then, if [`Policy::armed`] (again: the
-/// judgement may have changed it), forks ([`Policy::on_spawn`]). It reports each stall when it is over
+/// judgement may have changed it), forks ([`Policy::on_spawn`], or [`Policy::on_refusal`]). It reports each stall when it is over
 /// ([`Policy::on_stall`]).
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -334,6 +334,16 @@ impl Policy {
             self.level = (self.level + 1).min(level_max);
             self.back_off(now);
         }
+    }
+
+    /// The system refused a fork, which took `cost` ticks all the same. It is asked again as if a probe had failed, which is
+    /// no crossing.
+    pub fn on_refusal(&mut self, now: u64, cost: u64) {
+        self.begin(now);
+        self.spent = self.spent.saturating_add(cost);
+        self.disabled = true;
+        self.level = (self.level + 1).min(LEVEL_MAX);
+        self.back_off(now);
     }
 
     /// The original copied so many pages for the speculation that is to be judged, and speculators took `theirs` since

@@ -229,6 +229,26 @@ fn a_process_that_has_grown_since_its_last_fork_is_dear() {
     assert_eq!((forks(262_144), forks(256) > 1), (1, true));
 }
 
+/// A user who may have no more processes: refusals are no crossings, and a fork that the system allows is found in the end.
+#[test]
+fn a_system_that_refuses_forks_is_asked_ever_more_seldom() {
+    let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
+    policy.begin(now);
+    let mut asked = Vec::new();
+    for _ in 0..60_000 {
+        now += MS;
+        policy.on_stall(now, MS, false);
+        if policy.armed(now) {
+            asked.push(now);
+            policy.on_refusal(now, 100 * US);
+        }
+    }
+    // 1/128 s after the first, twice as long after each, and four seconds in the end.
+    assert!((20..=30).contains(&asked.len()), "{}", asked.len());
+    assert_eq!(policy.crossings(), 0);
+    assert!(asked[asked.len() - 1] - asked[asked.len() - 2] >= 4 * SECOND);
+}
+
 /// Forks that hint a few pages and have 1,000 copied: worth it where there is memory for the copies.
 #[test]
 fn where_memory_is_short_copies_cost_stalls() {

@@ -122,13 +122,12 @@ pub fn spawn(in_flight: bool) -> Option<Spawned> {
         return Some(Spawned::Speculator);
     }
     let after = ticks();
-    private.policy.on_spawn(after, after.wrapping_sub(before), in_flight);
     let Some((spawned, generation)) = forked else {
-        // It took its time all the same: a system that refuses is asked ever more seldom.
         count_off(Off::NoFork);
-        private.policy.on_end(ticks(), 0, 0, 0);
+        private.policy.on_refusal(after, after.wrapping_sub(before));
         return None;
     };
+    private.policy.on_spawn(after, after.wrapping_sub(before), in_flight);
     trace::tell(b"forked: ticks, in flight", &[after.wrapping_sub(before), in_flight.into()]);
     slot.counters.resyncs.fetch_add(1, Relaxed);
     slot.counters.resync_ticks.fetch_add(after.wrapping_sub(before), Relaxed);

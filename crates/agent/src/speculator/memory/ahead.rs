@@ -18,8 +18,10 @@ const AHEAD_MAX: usize = 4096;
 const FLIGHTS_MAX: usize = 128;
 /// Hints between looks at what the original has come to.
 const HINTS_A_LOOK: usize = 32;
-/// Pages that the original may have left out before one that it came to.
+/// Pages that the original may have left out before one that it came to; and while it is waited for, when a stream that has
+/// ended may have left as many behind as one batch has.
 const SKIPPED_MAX: usize = 8;
+const SKIPPED_WAITING_MAX: usize = 64;
 /// Runs of pages that are given back together.
 const RUNS_MAX: usize = 32;
 /// Stands for the calling process where a descriptor of one is wanted (Linux 6.14).
@@ -82,16 +84,19 @@ pub fn remember(state: &mut State, first: usize, count: usize) {
 /// Waits while there are too many pages that the original has not come to, or that the device has not brought.
 pub fn keep_in_bounds(state: &mut State) {
     if state.memory.ahead.unlooked >= HINTS_A_LOOK {
-        look(state);
+        look(state, SKIPPED_MAX);
     }
     while state.memory.ahead.count - state.memory.ahead.landed > FLIGHTS_MAX && !land(state) {
         kernel::pause(PAUSE_US);
-        look(state);
+        look(state, SKIPPED_MAX);
     }
     while state.memory.ahead.count >= room(state) {
+        look(state, SKIPPED_WAITING_MAX);
+        if state.memory.ahead.count < room(state) {
+            break;
+        }
         hints::await_original(state);
         kernel::pause(PAUSE_US);
-        look(state);
     }
 }
 
@@ -201,14 +206,14 @@ pub fn forget_all(state: &mut State) {
     ahead.unlooked = 0;
 }
 
-/// Forgets the hinted pages that the original has come to.
-fn look(state: &mut State) {
+/// Forgets the hinted pages that the original has come to, and before those up to `skipped_max` that it has left out.
+fn look(state: &mut State, skipped_max: usize) {
     state.memory.ahead.unlooked = 0;
     let (mut used, mut clustered) = (0, 0);
     let mut peek = Peek { from: 0, len: 0, map: [0; PEEKED] };
     let mut dropped = Dropped::new();
     'next: while state.memory.ahead.count > 0 {
-        for skipped in 0..SKIPPED_MAX.min(state.memory.ahead.count) {
+        for skipped in 0..skipped_max.min(state.memory.ahead.count) {
             let page = state.memory.ahead.at(skipped);
             let next = state.memory.ahead.at(skipped + 1);
             if peek.entry(state.memory.original_pages, page, next) & PRESENT != 0 {

@@ -245,10 +245,13 @@ fn open_all(state: &mut State) -> bool {
         let faults = sys!(n::__NR_userfaultfd, n::O_CLOEXEC | n::O_NONBLOCK | n::UFFD_USER_MODE_ONLY);
         let features = u64::from(n::UFFD_FEATURE_SIGBUS);
         let mut api = n::uffdio_api { api: n::UFFD_API.into(), features, ioctls: 0 };
-        if faults < 0 || sys!(n::__NR_ioctl, faults, ioctl::UFFDIO_API, &raw mut api) < 0 {
-            if !is_for_now(faults) {
+        let agreed =
+            if faults < 0 { faults } else { sys!(n::__NR_ioctl, faults, ioctl::UFFDIO_API, &raw mut api) };
+        if agreed < 0 {
+            if !is_for_now(agreed) {
                 missing(feature::USERFAULTFD);
             }
+            kernel::close(faults);
             kernel::close(own);
             return false;
         }
