@@ -249,6 +249,13 @@ pub struct Partial {
     pub stopped: Option<Error>,
 }
 
+impl Partial {
+    /// What has no chart, and no sides that must agree.
+    pub fn of(table: String, rows: Vec<Row>, stopped: Option<Error>) -> Self {
+        Self { table, rows, chart: None, agrees: true, stopped }
+    }
+}
+
 /// Measures under a progress bar, and shows and writes what there is, be it all or not.
 pub fn carry_out_as_far(
     json: Option<&Path>,

@@ -71,12 +71,6 @@ pub fn run(args: &Server) -> anyhow::Result<ExitCode> {
     let options = Options::read(experiment, &args.set).context("the experiment cannot be carried out")?;
     let options =
         Options { simulate: args.simulate, host: args.host.clone(), forebay: this_program()?, ..options };
-    let measured = |outcome: Outcome| Partial {
-        table: outcome.table(),
-        rows: outcome.rows(),
-        chart: None,
-        agrees: true,
-        stopped: outcome.stopped,
-    };
+    let measured = |outcome: Outcome| Partial::of(outcome.table(), outcome.rows(), outcome.stopped);
     carry_out_as_far(args.json.as_deref(), None, |progress| carry_out(&options, progress).map(measured))
 }

@@ -146,13 +146,7 @@ pub fn run(args: &Streaming) -> anyhow::Result<ExitCode> {
         stay_s: args.stay,
         host: args.host.clone(),
     };
-    let measured = |outcome: Outcome| Partial {
-        table: outcome.table(),
-        rows: outcome.rows(),
-        chart: None,
-        agrees: true,
-        stopped: outcome.stopped,
-    };
+    let measured = |outcome: Outcome| Partial::of(outcome.table(), outcome.rows(), outcome.stopped);
     carry_out_as_far(args.json.as_deref(), None, |progress| carry_out(&options, progress).map(measured))
 }
 
