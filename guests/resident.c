@@ -1,5 +1,5 @@
-/* Works on much memory and stalls rarely: resident MIB STEPS FILE. Each step writes to a thousand pages and then reads a
-   block of the file that is not in memory. Prints a checksum. */
+/* Works on much memory and stalls rarely: resident MIB STEPS FILE [ROUNDS]. Each step writes to a thousand pages as often as
+   it has rounds and then reads a block of the file that is not in memory. Prints a checksum. */
 #include "scientific.h"
 
 #include <fcntl.h>
@@ -11,6 +11,7 @@ int main(int argc, char **argv)
 {
     size_t mib = argument(argc, argv, 1, 1024), steps = argument(argc, argv, 2, 100);
     int file = argc > 3 ? open(argv[3], O_RDONLY) : -1;
+    size_t rounds = argument(argc, argv, 4, 300);
     size_t pages = (mib << 20) / PAGE;
     unsigned char *memory = (unsigned char *)map_doubles(pages * PAGE / sizeof(double));
     off_t blocks = file < 0 ? 0 : lseek(file, 0, SEEK_END) / PAGE;
@@ -23,7 +24,7 @@ int main(int argc, char **argv)
     uint64_t state = 1, sum = 0;
     unsigned char block[PAGE];
     for (size_t step = 0; step < steps; step++) {
-        for (int work = 0; work < 300; work++)
+        for (size_t round = 0; round < rounds; round++)
             for (int touch = 0; touch < 1000; touch++) {
                 state = state * 6364136223846793005u + 1442695040888963407u;
                 sum += memory[(state >> 33) % pages * PAGE]++;

@@ -11,6 +11,9 @@ fn data(scratch: &Scratch) {
     scratch.noise("data", 8 << 20, 9);
 }
 
+/// Speculators that must have ended for what they took. One that the system's clock was late for would say nothing.
+const ENDS_MIN: f64 = 4.0;
+
 /// Speculators of the guest may take 1 MiB. Some end because of that, and on average they have taken `pages_max` at most.
 #[track_caller]
 fn is_limited(name: &'static str, guest: &Path, arguments: &[&str], pages_max: f64) {
@@ -19,20 +22,19 @@ fn is_limited(name: &'static str, guest: &Path, arguments: &[&str], pages_max: f
     }
     // It runs at idle priority: on a busy machine it may take many tries.
     let patience = Instant::now() + Duration::from_secs(120);
-    loop {
+    let (mut speculators, mut taken, mut ends) = (0.0, 0.0, 0.0);
+    while ends < ENDS_MIN {
+        assert!(Instant::now() < patience, "in two minutes {ends} of {speculators} took too much");
         let mut argv = vec![guest.as_os_str().to_owned()];
         argv.extend(arguments.iter().map(Into::into));
         let case = Case::new(name, argv).setup(data).options(&["--memory-limit", "1M"]);
         // Some guests print the time that they took.
         let Some(outcome) = case.normalise(|outcome| outcome.stderr.clear()).check() else { return };
-        let speculators = outcome.figure("resyncs") + outcome.figure("repairs");
-        let taken = outcome.figure("speculator_page_reclaims");
-        assert!(taken <= speculators * pages_max, "{taken} pages for {speculators} speculators");
-        if outcome.figure("speculator_ends/memory") > 0.0 {
-            return;
-        }
-        assert!(Instant::now() < patience, "in two minutes none took too much");
+        speculators += outcome.figure("resyncs") + outcome.figure("repairs");
+        taken += outcome.figure("speculator_page_reclaims");
+        ends += outcome.figure("speculator_ends/memory");
     }
+    assert!(taken <= speculators * pages_max, "{taken} pages for {speculators} speculators");
 }
 
 /// By brk: that is known before.
@@ -45,7 +47,7 @@ fn the_heap_of_a_speculator_is_limited() {
 #[test]
 fn copies_of_inherited_memory_are_limited() {
     let guest = forebay_testkit::guests::build("resident").expect("build a guest");
-    is_limited("limited_copies", &guest, &["64", "80", "data"], 12_000.0);
+    is_limited("limited_copies", &guest, &["64", "1000", "data", "10"], 12_000.0);
 }
 
 /// Shared memory becomes private in it.
