@@ -2,13 +2,16 @@
 
 use forebay_sigsafe::path::PathBuffer;
 
-/// Writes a line: what happened, with figures.
+/// Writes a line: when, in ticks, what happened, with figures.
 pub fn tell(what: &[u8], figures: &[u64]) {
     if !cfg!(feature = "trace") {
         return;
     }
     let mut line = PathBuffer::<256>::new();
-    let mut fits = line.push(b"forebay: ") && line.push(what);
+    let mut fits = line.push(b"forebay: ")
+        && line.push_number(forebay_sigsafe::ticks())
+        && line.push(b" ")
+        && line.push(what);
     for figure in figures {
         fits = fits && line.push(b" ") && line.push_number(*figure);
     }

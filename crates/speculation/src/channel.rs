@@ -376,6 +376,10 @@ pub struct Slot {
     pub flights: AtomicU32,
     /// Pages that speculators hinted and the original has come to.
     pub pages_used: AtomicU64,
+    /// Pages that the newest generation hinted: how many in the low 32 bits, generation in the high 32.
+    pub pages_hinted: AtomicU64,
+    /// As many of them, from the first on, is the original past; in the same way.
+    pub pages_passed: AtomicU64,
     /// The newest speculator as it was before a value that it made up.
     pub checkpoint: Checkpoint,
     /// Entries that the original has consumed of each log.
@@ -396,6 +400,8 @@ pub struct Slot {
     /// Where each site first made a value up in the newest generation that it did: log position in the low 32 bits,
     /// generation in the high 32.
     pub first_fabricated: [AtomicU64; CALL_SITES],
+    /// Pages that were hinted in that generation before.
+    pub pages_before: [AtomicU32; CALL_SITES],
 }
 
 /// A stopped copy of a speculator, which carries on in its place when that has strayed.

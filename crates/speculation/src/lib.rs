@@ -15,6 +15,7 @@ pub mod control;
 pub mod copies;
 pub mod credit;
 pub mod inflight;
+pub mod lead;
 pub mod log;
 pub mod program;
 pub mod quiet;

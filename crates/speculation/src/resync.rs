@@ -26,7 +26,7 @@
 //!   1/64 to 1/32 s or of the last 1/2 to 1 s (by the clock's rate) took at least 2 % of that time, or of the
 //!   process's life if that is shorter, and it is worth it by the means above.
 //!   Where memory is short, whoever works with what he has loses by what a fork drives out, while whoever only waits
-//!   has nothing to lose. So there, until a speculation was worth it, stalls (and the faults themselves, 33 us each)
+//!   has nothing to lose. So there, until a speculation was worth it, stalls (and 13 us for each, which faults take)
 //!   must have taken 7/8 of the last 1/32 to 1/16 s besides; or all forks, each taken to cost as many stalls as the
 //!   caller says, must make up less than 1/64 of the time elapsed.
 //! * *Disabled*, by a **crossing**: when a speculation is judged and the means say that it is not worth it, or
@@ -79,7 +79,10 @@ const LESSONS: u64 = 16;
 const TRIALS: u64 = 3;
 /// Eighths of the time that stalls, with what a fault itself takes of a second, must take where a fork is a risk.
 const DESPERATE: u64 = 7;
-const FAULT_PART: u64 = 30_000;
+const FAULT_PART: u64 = 75_000;
+/// Part of the time that a program works which has little to lose, and of a second that is looked at for it at least.
+const IDLE_PART: u64 = 8;
+const IDLE_TIME_PART: u64 = 16;
 /// The part of the elapsed time that may be risked.
 const RISK_PART: u64 = 64;
 /// Pages, copies of the original's and such as speculators have for a while, of which one takes the place of something
@@ -121,6 +124,8 @@ pub struct Policy {
     short: Window,
     medium: Window,
     long: Window,
+    /// What the program worked.
+    work: Window,
     /// All stalls, and those that nothing was prefetched for.
     stalls: u64,
     stalls_cold: u64,
@@ -175,6 +180,7 @@ impl Policy {
             short: Window::new(ticks_per_second / 32),
             medium: Window::new(ticks_per_second / 16),
             long: Window::new(ticks_per_second),
+            work: Window::new(ticks_per_second),
             stalls: 0,
             stalls_cold: 0,
             stall_mean: 0,
@@ -278,6 +284,11 @@ impl Policy {
         }
     }
 
+    /// From `from` to `now` the program itself worked for `ticks`, the kernel's work for it not counted.
+    pub fn on_work(&mut self, from: u64, now: u64, ticks: u64) {
+        self.work.add_over(from, now, ticks);
+    }
+
     /// From `from` to `now` there were `count` stalls that nobody attended to, of `duration` ticks each; nothing was
     /// prefetched for them.
     pub fn on_unseen_stalls(&mut self, from: u64, now: u64, count: u64, duration: u64) {
@@ -295,9 +306,16 @@ impl Policy {
     #[must_use]
     pub fn dares(&self, now: u64) -> bool {
         let proven = self.good > 0 && !self.disabled;
-        let desperate = || self.medium.spent(now) >= self.medium.part(DESPERATE);
+        let desperate = || self.medium.spent(now) >= self.medium.part(DESPERATE) || self.hardly_works(now);
         let risk = self.risked.saturating_add(self.risk()).saturating_mul(RISK_PART);
         !self.size.displaces || proven || desperate() || risk <= now.saturating_sub(self.start)
+    }
+
+    /// Whether the program has done little else than wait and have the kernel work for it.
+    fn hardly_works(&self, now: u64) -> bool {
+        let age = now.saturating_sub(self.start);
+        let window = age.min(self.work.part(8));
+        age >= self.ticks_per_second / IDLE_TIME_PART && self.work.spent(now) <= window / IDLE_PART
     }
 
     /// Processor time of a page fault: not much, but beside a short stall it is.

@@ -9,7 +9,7 @@ use forebay_speculation::channel::{Header, Off, Slot};
 use forebay_speculation::quiet::Futility;
 
 use super::permission::{is_held, may_speculate, turn_off};
-use super::verdict::{copied_too_much, judge, judge_in_time, tell_crossings};
+use super::verdict::{copied_too_much, judge, judge_in_time, pages_ahead, tell_crossings};
 use super::{BUSY, LIVE, PROCESS, Private, private, process_id, remember_program, repair, spawn};
 use crate::spawn::Spawned;
 use crate::{attention, faults, session, trace};
@@ -21,12 +21,18 @@ const MISSES_MAX: u32 = 4096;
 /// What a speculator gets to find something, as a part of a second, besides twice what its fork took: it has as much to
 /// do with its page tables.
 const GRACE_PART: u64 = 100;
+/// One that has few pages ahead of the original has not strayed, it is late: it has so many times as long.
+const AHEAD_MIN: u64 = 48;
+const LATE_GRACES: u64 = 8;
+/// Processor time of a fault that a hint spares besides the wait, as a part of a second.
+const SPARED_PART: u64 = 50_000;
 
 /// The thread at the last fault that it was told of.
 #[derive(Clone, Copy)]
 pub struct Seen {
     at: u64,
     cpu_us: u64,
+    work_us: u64,
     faults: u64,
     pages_used: u64,
     futility: Futility,
@@ -38,7 +44,16 @@ pub struct Seen {
 impl Seen {
     pub const fn new() -> Self {
         let futility = Futility::new();
-        Self { at: 0, cpu_us: 0, faults: 0, pages_used: 0, futility, patient_until: 0, misses_max: 0 }
+        Self {
+            at: 0,
+            cpu_us: 0,
+            work_us: 0,
+            faults: 0,
+            pages_used: 0,
+            futility,
+            patient_until: 0,
+            misses_max: 0,
+        }
     }
 }
 
@@ -64,21 +79,23 @@ fn note() -> Option<Spawned> {
         }
         Err(_) => return None,
     };
-    let before = private.faults.at;
-    let (now, stalls, duration) = measure(private, session::header()?);
+    let before = if private.faults.at == 0 { private.started } else { private.faults.at };
+    let Measured { now, stalls, duration, work } = measure(private, session::header()?);
     attention::on_stall();
     remember_program();
     slot.counters.stalls.fetch_add(stalls, Relaxed);
     slot.counters.stalls_unattended.fetch_add(stalls - 1, Relaxed);
     slot.counters.stall_ticks.fetch_add(duration.saturating_mul(stalls), Relaxed);
+    let spared = duration + session::header()?.ticks_per_second.load(Relaxed) / SPARED_PART;
     let grace = session::header()?.ticks_per_second.load(Relaxed) / GRACE_PART;
     settle(slot, private, now + grace);
     trace::tell(b"fault: ticks, misses, used", &[duration, private.misses.into(), private.used]);
     if LIVE.load(Relaxed) != 0 {
         attend(slot, private, now, grace);
     }
-    private.policy.on_unseen_stalls(before, now, stalls - 1, duration);
-    private.policy.on_stall(now, duration, false);
+    private.policy.on_work(before, now, work);
+    private.policy.on_unseen_stalls(before, now, stalls - 1, spared);
+    private.policy.on_stall(now, spared, false);
     tell_crossings(slot, private);
     if LIVE.load(Relaxed) != 0 || is_held() {
         return None;
@@ -110,7 +127,8 @@ fn attend(slot: &Slot, private: &mut Private, now: u64, grace: u64) {
         return;
     }
     let ended = slot.speculator_pid.load(Relaxed) == 0;
-    let impatient = now > private.faults.patient_until;
+    let is_late = pages_ahead(slot) < AHEAD_MIN;
+    let impatient = now > private.faults.patient_until + if is_late { LATE_GRACES * grace } else { 0 };
     if impatient && copied_too_much(slot, private) {
         judge_in_time(slot, private);
         return;
@@ -124,12 +142,22 @@ fn attend(slot: &Slot, private: &mut Private, now: u64, grace: u64) {
     }
     let strayed = strayed && private.misses >= misses_max;
     if (strayed || ended) && (private.policy.armed(now) || private.policy.judge_due()) {
-        judge(slot, private);
+        // No value that it made up is to blame for its being late.
+        if is_late && !ended { judge_in_time(slot, private) } else { judge(slot, private) }
     }
 }
 
-/// The time, the stalls since the last one told of, and how long each took: what the thread was not on a processor.
-fn measure(private: &mut Private, header: &Header) -> (u64, u64, u64) {
+/// What has happened since the last fault told of.
+struct Measured {
+    now: u64,
+    stalls: u64,
+    /// How long each took: what the thread was not on a processor.
+    duration: u64,
+    /// How long the thread was at its own work.
+    work: u64,
+}
+
+fn measure(private: &mut Private, header: &Header) -> Measured {
     let mut usage = MaybeUninit::<n::rusage>::zeroed();
     // SAFETY: the call fills the structure, whose zeroes are valid too.
     let usage = unsafe {
@@ -138,18 +166,19 @@ fn measure(private: &mut Private, header: &Header) -> (u64, u64, u64) {
     };
     let now = ticks();
     let microseconds = |time: n::__kernel_old_timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
-    let (cpu_us, count) =
-        (microseconds(usage.ru_utime) + microseconds(usage.ru_stime), usage.ru_majflt as u64);
+    let work_us = microseconds(usage.ru_utime);
+    let (cpu_us, count) = (work_us + microseconds(usage.ru_stime), usage.ru_majflt as u64);
     let before = private.faults;
-    private.faults = Seen { at: now, cpu_us, faults: count, ..before };
+    private.faults = Seen { at: now, cpu_us, work_us, faults: count, ..before };
     let stalls = count.saturating_sub(before.faults).max(1);
     let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     let busy = cpu_us.saturating_sub(before.cpu_us).saturating_mul(ticks_per_us);
+    let work = work_us.saturating_sub(before.work_us).saturating_mul(ticks_per_us);
     let away = now.saturating_sub(before.at).saturating_sub(busy) / stalls;
     let shortest = attention::stall_ticks_min();
     let longest = header.ticks_per_second.load(Relaxed) / 10;
     let known = if before.at == 0 { private.policy.stall_mean() } else { away };
-    (now, stalls, known.min(longest).max(shortest))
+    Measured { now, stalls, duration: known.min(longest).max(shortest), work }
 }
 
 /// Takes the pages that the original has come to since the last fault.

@@ -7,7 +7,7 @@ use forebay_speculation::channel::{Slot, mark};
 use forebay_speculation::log::{self, Consumed, Consumer};
 use forebay_speculation::site;
 
-use super::verdict::blamed;
+use super::verdict::{blamed, payoff};
 use super::{LIVE, OWNER, Private, private};
 use crate::{session, spawn, trace};
 
@@ -68,11 +68,20 @@ impl Track {
         self.suspect = None;
     }
 
-    /// The speculator that took over last is at its end as well: where more came of it, the value did matter.
-    pub fn convict(&mut self, slot: &Slot, used: u64) {
+    /// Hints used of those of the present generation, by those `used` since the original was last forked.
+    pub const fn gained(&self, used: u64) -> u64 {
+        used.saturating_sub(self.used)
+    }
+
+    /// The speculator that took over last, as this generation, is at its end as well: where more came of it before it made
+    /// up a value there again, the value did matter.
+    pub fn convict(&mut self, slot: &Slot, generation: u32, used: u64) {
+        let gained = self.gained(used);
         if let Some((site, before)) = self.suspect.take()
-            && used.saturating_sub(self.used) > before.saturating_mul(4).saturating_add(WORTHWHILE)
+            && gained.saturating_sub(payoff(slot, generation, site, gained))
+                > before.saturating_mul(4).saturating_add(WORTHWHILE)
         {
+            trace::tell(b"convicted: site, payoff, gained since", &[site.into(), before, gained]);
             site::outcome(&slot.sites, site, u32::try_from(before).unwrap_or(u32::MAX));
         }
     }
@@ -217,8 +226,9 @@ pub fn repair(slot: &Slot, private: &mut Private) -> bool {
     );
     let wrong = consumer.abandon();
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
-    track.convict(slot, private.used);
-    track.suspect = blamed(slot, generation).map(|site| (site, private.used.saturating_sub(track.used)));
+    track.convict(slot, generation, private.used);
+    let gained = track.gained(private.used);
+    track.suspect = blamed(slot, generation).map(|site| (site, payoff(slot, generation, site, gained)));
     track.futile_repairs = futile;
     track.used = private.used;
     private.misses = 0;

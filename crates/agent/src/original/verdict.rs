@@ -54,7 +54,7 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
     }
     slot.generation.store(generation.wrapping_add(1), Relaxed);
     if has_strayed {
-        private.track.convict(slot, private.used);
+        private.track.convict(slot, generation, private.used);
     }
     let wrong = Consumer::new(slot, generation).abandon();
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
@@ -77,7 +77,8 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
     private.policy.on_end(ticks(), private.used + spared, 0, wrong);
     tell_crossings(slot, private);
     if has_strayed && let Some(index) = blamed(slot, generation) {
-        let payoff = payoff(slot, generation, index, private.used.saturating_add(private.late / 2));
+        let used = private.track.gained(private.used).saturating_add(private.late / 2);
+        let payoff = payoff(slot, generation, index, used);
         trace::tell(b"blamed: site, payoff", &[index.into(), payoff]);
         site::outcome(&slot.sites, index, u32::try_from(payoff).unwrap_or(u32::MAX));
     }
@@ -89,20 +90,30 @@ pub fn tell_crossings(slot: &Slot, private: &Private) {
     slot.counters.crossings_futile.store(private.policy.crossings_futile(), Relaxed);
 }
 
-/// The part of the used hints that came after the site first made a value up: what ended the speculation is not
-/// credited with what others earned before.
-fn payoff(slot: &Slot, generation: u32, site: u32, used: u64) -> u64 {
-    let consumed = slot.tails.get(generation as usize % LOGS).map_or(0, |tail| tail.load(Relaxed));
+/// The part of the hints used of this generation that came after the site first made a value up: what ended the
+/// speculation is not credited with what others earned before.
+pub fn payoff(slot: &Slot, generation: u32, site: u32, used: u64) -> u64 {
+    let calls = slot.tails.get(generation as usize % LOGS).map_or(0, |tail| tail.load(Relaxed));
+    let pages = of_generation(slot.pages_passed.load(Relaxed), generation);
     let first = slot.first_fabricated.get(site as usize).map_or(0, |first| first.load(Relaxed));
-    if consumed == 0 {
-        // All that was used are pages of memory, which are not in the log.
-        return used;
-    }
     if (first >> 32) as u32 != generation {
         return 0;
     }
-    let after = consumed.saturating_sub(first & 0xffff_ffff);
-    used.saturating_mul(after).checked_div(consumed).unwrap_or(0)
+    let pages_before = slot.pages_before.get(site as usize).map_or(0, |before| before.load(Relaxed).into());
+    let after = calls.saturating_sub(first & 0xffff_ffff) + pages.saturating_sub(pages_before);
+    used.saturating_mul(after).checked_div(calls + pages).unwrap_or(used)
+}
+
+/// A count that a generation has left in the channel.
+const fn of_generation(count: u64, generation: u32) -> u64 {
+    if (count >> 32) as u32 == generation { count & 0xffff_ffff } else { 0 }
+}
+
+/// Pages that the live speculator hinted and the original is not past, as far as it has looked.
+pub fn pages_ahead(slot: &Slot) -> u64 {
+    let generation = LIVE.load(Relaxed);
+    let hinted = of_generation(slot.pages_hinted.load(Relaxed), generation);
+    hinted.saturating_sub(of_generation(slot.pages_passed.load(Relaxed), generation))
 }
 
 /// The call site whose made-up value came last before the speculator and the original parted.

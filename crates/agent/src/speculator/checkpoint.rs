@@ -60,6 +60,7 @@ pub fn before(state: &mut State, site: Option<u32>, page: Option<usize>) -> bool
         jail::was_busy_otherwise(state);
         state.slot.counters.checkpoints.fetch_add(1, Relaxed);
         state.slot.counters.checkpoint_ticks.fetch_add(spent, Relaxed);
+        trace::tell(b"  ahead: checkpoint, ticks", &[state.generation.into(), spent]);
     }
     carries_on
 }

@@ -23,6 +23,8 @@ const PATIENCE_STALLS: u64 = 20;
 /// Bounds of the ticks without a hint after which a speculator ends.
 const IDLE_TICKS_MIN: u64 = 2;
 const IDLE_TICKS_MAX: u64 = 200;
+/// Times as many may pass before the first page is hinted: it has to come to where the original is.
+const CATCHING_UP: u32 = 4;
 const STACK_BYTES: usize = 64 << 10;
 
 #[repr(C, align(16))]
@@ -32,6 +34,12 @@ struct Stack(core::cell::UnsafeCell<[u8; STACK_BYTES]>);
 unsafe impl Sync for Stack {}
 
 static STACK: Stack = Stack(core::cell::UnsafeCell::new([0; STACK_BYTES]));
+
+/// Of `linux/ioprio.h`.
+const IOPRIO_WHO_PROCESS: u32 = 1;
+const IOPRIO_CLASS_SHIFT: u32 = 13;
+const IOPRIO_CLASS_NONE: isize = 0;
+const IOPRIO_CLASS_BE: isize = 2;
 
 /// Builds the jail around this process.
 pub fn enter(state: &mut State, snapshot: &Snapshot) -> Result<(), Refused> {
@@ -66,6 +74,7 @@ pub fn enter(state: &mut State, snapshot: &Snapshot) -> Result<(), Refused> {
 /// In the speculator.
 unsafe fn lower_priority() {
     let priority = 0i32;
+    keep_io_priority();
     // SAFETY: the calls read locals and terminated strings.
     unsafe {
         if sys!(n::__NR_sched_setscheduler, 0, n::SCHED_IDLE, &raw const priority) < 0 {
@@ -82,6 +91,24 @@ unsafe fn lower_priority() {
             let _ = sys!(n::__NR_write, fd, c"1000".as_ptr(), 4);
             let _ = sys!(n::__NR_close, fd);
         }
+    }
+}
+
+/// A process that runs when nobody else wants to has its reads done when nobody else reads, by schedulers of I/O that know
+/// priorities. But for what this one reads the original is about to wait: it reads as the original does.
+fn keep_io_priority() {
+    // SAFETY: the calls take numbers.
+    unsafe {
+        let own = sys!(n::__NR_ioprio_get, IOPRIO_WHO_PROCESS, 0);
+        let is_idle = sys!(n::__NR_sched_getscheduler, 0) == n::SCHED_IDLE as isize;
+        if own >> IOPRIO_CLASS_SHIFT != IOPRIO_CLASS_NONE || is_idle {
+            return;
+        }
+        // 20 - nice, of which the kernel makes the level where none was set.
+        let priority = sys!(n::__NR_getpriority, n::PRIO_PROCESS, 0);
+        let level = (40 - priority.clamp(1, 40)) / 5;
+        let _ =
+            sys!(n::__NR_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_CLASS_BE << IOPRIO_CLASS_SHIFT | level);
     }
 }
 
@@ -267,7 +294,8 @@ extern "C" fn on_tick(_signal: i32, _info: *const u8, _context: *mut Context) {
         state.idle_ticks = 0;
     }
     state.idle_ticks += 1;
-    if state.idle_ticks > state.idle_ticks_max {
+    let times = if memory::hinted(state) == 0 { CATCHING_UP } else { 1 };
+    if state.idle_ticks > state.idle_ticks_max * times {
         end(End::Cpu);
     }
 }

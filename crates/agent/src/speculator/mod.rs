@@ -134,6 +134,7 @@ pub fn end(how: End) -> ! {
         // What would carry on comes to the same.
         let _ = checkpoint::dismiss(state);
     }
+    trace::tell(b"  ahead: ends, how", &[state.generation.into(), how as u64]);
     let counters = &state.slot.counters;
     if let Some(ends) = counters.ends.get(how as usize) {
         ends.fetch_add(1, Relaxed);
@@ -328,6 +329,11 @@ fn site_name(call: &Call) -> u64 {
 /// Takes note of a value made up.
 fn fabricated(state: &State, site: Option<u32>) {
     state.slot.counters.fabricated.fetch_add(1, Relaxed);
+    passed(state, site);
+}
+
+/// Takes note of a site that came last before what follows.
+fn passed(state: &State, site: Option<u32>) {
     let Some(site) = site else { return };
     let position = Producer::new(state.slot, state.generation).position();
     if let Some(last) = state.slot.last_fabricated.get(state.generation as usize % LOGS) {
@@ -337,6 +343,9 @@ fn fabricated(state: &State, site: Option<u32>) {
         && (first.load(Relaxed) >> 32) as u32 != state.generation
     {
         first.store(u64::from(state.generation) << 32 | position & 0xffff_ffff, Relaxed);
+        if let Some(pages) = state.slot.pages_before.get(site as usize) {
+            pages.store(memory::hinted(state), Relaxed);
+        }
     }
 }
 

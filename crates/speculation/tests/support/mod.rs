@@ -21,6 +21,8 @@ pub fn slot() -> Box<Slot> {
         shares_too_much: AtomicU32::new(0),
         flights: AtomicU32::new(0),
         pages_used: AtomicU64::new(0),
+        pages_hinted: AtomicU64::new(0),
+        pages_passed: AtomicU64::new(0),
         checkpoint: Checkpoint {
             number: AtomicU32::new(0),
             pid: AtomicU32::new(0),
@@ -47,6 +49,7 @@ pub fn slot() -> Box<Slot> {
         sites: sites(),
         last_fabricated: [const { AtomicU64::new(0) }; LOGS],
         first_fabricated: [const { AtomicU64::new(0) }; CALL_SITES],
+        pages_before: [const { AtomicU32::new(0) }; CALL_SITES],
     })
 }
 

@@ -11,6 +11,7 @@ use super::fill::PRESENT;
 use super::{PAGE, State, credit, drop_pages, entries, in_core};
 use crate::speculator::{abandoned, end, hints, kernel};
 use forebay_speculation::channel::End;
+use forebay_speculation::lead::{HINTED_US, Lead};
 
 /// Pages hinted and not yet seen in the original's memory, at most.
 const AHEAD_MAX: usize = 4096;
@@ -37,6 +38,8 @@ pub struct Ahead {
     pages: [usize; AHEAD_MAX],
     first: usize,
     count: usize,
+    /// All that this generation hinted.
+    hinted: u32,
     /// How many of them, from the oldest on, were seen to be in memory.
     landed: usize,
     unlooked: usize,
@@ -46,6 +49,10 @@ pub struct Ahead {
 }
 
 impl Ahead {
+    pub const fn hinted(&self) -> u32 {
+        self.hinted
+    }
+
     fn at(&self, index: usize) -> usize {
         self.pages.get((self.first + index) % AHEAD_MAX).copied().unwrap_or(0)
     }
@@ -78,7 +85,27 @@ pub fn remember(state: &mut State, first: usize, count: usize) {
             ahead.count += 1;
         }
     }
+    ahead.hinted = ahead.hinted.saturating_add(count as u32);
     ahead.unlooked += count;
+    tell_hinted(state);
+}
+
+fn tell_hinted(state: &State) {
+    let generation = u64::from(state.generation) << 32;
+    state.slot.pages_hinted.store(generation | u64::from(state.memory.ahead.hinted), Relaxed);
+}
+
+/// Whether to leave a page to the original, which would come to it too soon.
+pub fn leaves_out(state: &mut State, page: usize) -> bool {
+    let memory = &mut state.memory;
+    let (pages, stall_us) = (memory.original_pages, memory.stall_us);
+    memory.lead.follow(|page| {
+        let [entry] = entries::<1>(pages, page);
+        entry & PRESENT != 0
+    });
+    let leaves_out = memory.lead.is_short();
+    memory.lead.add(page, if leaves_out { stall_us } else { HINTED_US });
+    leaves_out
 }
 
 /// Waits while there are too many pages that the original has not come to, or that the device has not brought.
@@ -203,7 +230,17 @@ pub fn forget_all(state: &mut State) {
     state.memory.given_back += dropped.pages;
     let ahead = &mut state.memory.ahead;
     ahead.forget(ahead.count);
+    ahead.hinted = 0;
     ahead.unlooked = 0;
+    tell_hinted(state);
+    tell_passed(state);
+    state.memory.lead = Lead::new();
+}
+
+fn tell_passed(state: &State) {
+    let ahead = &state.memory.ahead;
+    let (generation, hinted) = (u64::from(state.generation) << 32, u64::from(ahead.hinted));
+    state.slot.pages_passed.store(generation | hinted.saturating_sub(ahead.count as u64), Relaxed);
 }
 
 /// Forgets the hinted pages that the original has come to, and before those up to `skipped_max` that it has left out.
@@ -234,6 +271,7 @@ fn look(state: &mut State, skipped_max: usize) {
     }
     dropped.flush();
     state.memory.given_back += dropped.pages;
+    tell_passed(state);
     if used > 0 {
         state.slot.counters.hints_used.fetch_add(used, Relaxed);
         state.slot.counters.hints_clustered.fetch_add(clustered, Relaxed);

@@ -14,7 +14,7 @@ use forebay_speculation::site::{Kind, Strategy};
 
 use super::{PAGE, Region, ahead, drop_pages, entries, in_core, look, own};
 use crate::speculator::pretence::account;
-use crate::speculator::{State, fabricated, kernel, strategy_at};
+use crate::speculator::{State, fabricated, kernel, passed, strategy_at};
 
 pub const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
@@ -201,6 +201,10 @@ fn absent(state: &mut State, region: &Region, page: usize, place: usize) -> bool
     let (site, strategy) = strategy(state, place, page);
     let (pages, shadow) = (state.memory.pages, region.shadow_of(page));
     let window = state.memory.streams.window(page, region);
+    if window.count == 1 && strategy != Strategy::Wait && ahead::leaves_out(state, page) {
+        fabricated(state, site);
+        return blank(state, page, 1);
+    }
     let from = region.shadow_of(window.first);
     let mut done = false;
     let mut hint = |first: usize, count: usize| {
@@ -226,6 +230,7 @@ fn absent(state: &mut State, region: &Region, page: usize, place: usize) -> bool
         for_runs(window.count, missing, hint);
     }
     if strategy == Strategy::Wait {
+        passed(state, site);
         state.memory.waits_wanted += 1;
         return supply(state, page, shadow, 1);
     }

@@ -19,6 +19,7 @@ use forebay_sigsafe::{call, errno, general as n, ioctl, sys};
 use forebay_speculation::channel::{End, feature};
 
 use forebay_speculation::credit::Credit;
+use forebay_speculation::lead::Lead;
 
 use super::shared::{self, Mapping};
 use super::{State, end, kernel, missing};
@@ -88,6 +89,7 @@ pub struct Memory {
     shadows_end: usize,
     streams: fill::Streams,
     ahead: ahead::Ahead,
+    lead: Lead,
     supplied: fill::Supplied,
     trust: fill::Trust,
     own: own::Own,
@@ -99,6 +101,8 @@ pub struct Memory {
     given_back: u64,
     /// Whether what this process takes drives something out.
     is_short: bool,
+    /// Mean stall of the original, in microseconds.
+    stall_us: u32,
     /// Hints that the original had used when this speculation began.
     used_before: u64,
 }
@@ -128,6 +132,8 @@ pub fn prepare(state: &mut State, circumstances: &Circumstances) {
     state.memory.gap = GAP_BYTES;
     state.memory.waits_max = WAITS_MIN.max(WAITED_US_MIN / circumstances.stall_us.max(1));
     state.memory.is_short = circumstances.memory_is_short;
+    state.memory.stall_us = u32::try_from(circumstances.stall_us).unwrap_or(u32::MAX);
+    state.memory.lead = Lead::new();
     state.memory.used_before = state.slot.counters.hints_used.load(Relaxed);
     state.memory.shadows_end = SHADOWS;
     own::begin(state);
@@ -301,6 +307,11 @@ pub fn renew(state: &mut State) -> bool {
     }
     ahead::forget_all(state);
     true
+}
+
+/// Pages hinted by this generation, but for those that it waited for.
+pub fn hinted(state: &State) -> u32 {
+    state.memory.ahead.hinted()
 }
 
 /// Whether the original has the page in its memory.

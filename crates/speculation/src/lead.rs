@@ -1,0 +1,174 @@
+//! How far a speculator is ahead of the original among pages of memory, in time.
+//!
+//! # Model
+//!
+//! The original comes to the pages in the order in which the speculator touched them. From one that was hinted to the next
+//! takes it [`HINTED_US`] at least, and one that was not a stall:
+//!
+//! ```text
+//!     lead = stalls * left out + HINTED_US * hinted        of those that the original has not come to
+//! ```
+//!
+//! To hint a page while the original comes to it is worse than to leave it out: the kernel has whoever is second wait for
+//! up to two ticks of its clock until the first has put the page into the swap cache. A hint takes the kernel some
+//! microseconds, and now and then some hundreds, when it has to find room for the page. So while the lead is shorter than
+//! [`LEAD_US_MIN`], pages are *left out*: the original waits for them, and the speculator gets ahead meanwhile. Where
+//! stalls are longer that is one page or none; where the original is the faster one, because a speculator has several
+//! times the work with a page that is prefetched, it is just the part of the pages that makes both equally fast.
+
+/// A shorter lead has pages left out, in microseconds.
+pub const LEAD_US_MIN: u32 = 1_000;
+/// From one page that is in memory to the next, in microseconds.
+pub const HINTED_US: u32 = 5;
+/// Pages that are remembered: such as take the original longer than the shortest lead that matters.
+const PAGES: usize = 256;
+/// Pages that the original may have left out before one that it came to.
+const SKIPPED: usize = 8;
+
+const _: () = assert!(PAGES as u32 * HINTED_US > LEAD_US_MIN);
+
+/// Pages that the original has not come to, as far as is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Lead {
+    /// Each page, and what it takes the original to pass it.
+    pages: [(usize, u32); PAGES],
+    first: usize,
+    count: usize,
+    us: u32,
+}
+
+impl Lead {
+    /// None.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { pages: [(0, 0); PAGES], first: 0, count: 0, us: 0 }
+    }
+
+    /// Forgets the pages that the original has come to.
+    pub fn follow(&mut self, has_come: impl Fn(usize) -> bool) {
+        while let Some(page) = self.at(0) {
+            if has_come(page) {
+                self.pop();
+            } else if self.at(SKIPPED).is_some_and(&has_come) {
+                (0..=SKIPPED).for_each(|_| self.pop());
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// Whether the original would be at the next page too soon.
+    #[must_use]
+    pub const fn is_short(&self) -> bool {
+        self.us < LEAD_US_MIN
+    }
+
+    /// The speculator went on, behind `page`; that takes the original so long.
+    pub fn add(&mut self, page: usize, us: u32) {
+        if self.count == PAGES {
+            self.pop();
+        }
+        if let Some(place) = self.pages.get_mut((self.first + self.count) % PAGES) {
+            *place = (page, us);
+            self.count += 1;
+            self.us = self.us.saturating_add(us);
+        }
+    }
+
+    fn at(&self, index: usize) -> Option<usize> {
+        let (page, _) = *self.pages.get((self.first + index) % PAGES)?;
+        (index < self.count).then_some(page)
+    }
+
+    fn pop(&mut self) {
+        let us = self.pages.get(self.first).map_or(0, |&(_, us)| us);
+        if self.count > 0 {
+            self.first = (self.first + 1) % PAGES;
+            self.count -= 1;
+            self.us = if self.count == 0 { 0 } else { self.us.saturating_sub(us) };
+        }
+    }
+}
+
+impl Default for Lead {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STALL_US: u32 = 50;
+
+    fn is_behind(position: usize) -> impl Fn(usize) -> bool {
+        move |page| page < position
+    }
+
+    #[test]
+    fn pages_are_left_out_until_the_lead_suffices() {
+        let mut lead = Lead::new();
+        let mut left_out = 0;
+        while lead.is_short() {
+            lead.add(left_out, STALL_US);
+            left_out += 1;
+        }
+        assert_eq!(left_out as u32, LEAD_US_MIN / STALL_US);
+        let mut slow = Lead::new();
+        slow.add(0, 2 * LEAD_US_MIN);
+        assert!(!slow.is_short(), "one long stall is enough");
+    }
+
+    #[test]
+    fn the_lead_shrinks_as_the_original_comes_nearer() {
+        let mut lead = Lead::new();
+        (0..100).for_each(|page| lead.add(page, STALL_US));
+        lead.follow(is_behind(79));
+        assert!(!lead.is_short());
+        lead.follow(is_behind(81));
+        assert!(lead.is_short());
+        lead.follow(is_behind(100));
+        lead.follow(|_| true);
+        assert_eq!((lead.count, lead.us), (0, 0));
+    }
+
+    #[test]
+    fn some_pages_may_be_left_out_by_the_original() {
+        let mut lead = Lead::new();
+        (0..40).for_each(|page| lead.add(page, STALL_US));
+        // Evicted again, say.
+        lead.follow(|page| page < 20 && page != 3 && page != 4);
+        assert_eq!(lead.at(0), Some(20));
+    }
+
+    #[test]
+    fn a_long_lead_forgets_its_oldest_pages_and_stays_long() {
+        let mut lead = Lead::new();
+        (0..10 * PAGES).for_each(|page| lead.add(page, HINTED_US));
+        assert!(!lead.is_short());
+        assert_eq!((lead.count, lead.at(0)), (PAGES, Some(9 * PAGES)));
+    }
+
+    /// Both go through scattered pages: the speculator takes 20 us to hint one and 5 to leave one out, the original
+    /// [`HINTED_US`] for one that was hinted in time, and a stall else.
+    #[test]
+    fn a_slower_speculator_leaves_out_what_makes_both_equally_fast() {
+        let (mut lead, mut original, mut original_at) = (Lead::new(), 0usize, 0u32);
+        let (mut now, mut left_out, mut met) = (0u32, [false; 4096], 0);
+        for page in 0..4096 {
+            while original < page && original_at <= now {
+                original_at += if left_out[original] { STALL_US } else { HINTED_US };
+                original += 1;
+            }
+            met += u32::from(page > 100 && original >= page);
+            lead.follow(is_behind(original));
+            left_out[page] = lead.is_short();
+            lead.add(page, if left_out[page] { STALL_US } else { HINTED_US });
+            now += if left_out[page] { 5 } else { 20 };
+        }
+        let left = left_out.iter().filter(|&&left| left).count();
+        assert!((700..1400).contains(&left), "{left} of 4096 were left out");
+        assert_eq!(met, 0, "they met");
+    }
+}
