@@ -316,7 +316,8 @@ fn strategy_at(state: &mut State, key: u64, kind: Kind, page: Option<usize>) -> 
     };
     trace::tell(b"  ahead: site, kind, strategy", &[site.into(), kind as u64, strategy as u64]);
     if strategy != Strategy::Wait && checkpoint::before(state, Some(site), page) {
-        return (Some(site), Strategy::Wait);
+        // This once.
+        return (None, Strategy::Wait);
     }
     (Some(site), strategy)
 }

@@ -107,6 +107,8 @@ pub struct Supplied {
     len: usize,
     bytes: u64,
     fills: u32,
+    /// The page behind the last ones.
+    next: usize,
 }
 
 impl Supplied {
@@ -184,7 +186,7 @@ fn give_back(state: &mut State, region: &Region, page: usize, place: usize) -> b
     if state.memory.trust.covers(place) {
         return blank(state, page, 1);
     }
-    supply(state, page, region.shadow_of(page), run.clamp(1, MOVED_MIN))
+    supply_run(state, page, region.shadow_of(page), run)
 }
 
 /// The page is swapped out, or seemed to be.
@@ -351,7 +353,7 @@ fn bring_in(state: &mut State, region: &Region, page: usize) -> bool {
             return true;
         }
     }
-    supply(state, page, shadow, run.min(MOVED_MIN))
+    supply_run(state, page, shadow, run)
 }
 
 /// Moves pages from the shadow back to their place, where they are touched without a signal from now on; unless they
@@ -364,6 +366,12 @@ fn move_back(state: &State, region: &Region, page: usize, run: usize) -> bool {
     let flags = n::MREMAP_MAYMOVE | n::MREMAP_FIXED;
     // SAFETY: both ranges are this process's own, and nothing depends on what was in that place.
     unsafe { sys!(n::__NR_mremap, shadow, length, length, flags, page) == page as isize }
+}
+
+/// Copies a page from `from`, and where the touches follow each other some of the `run` of them there.
+fn supply_run(state: &mut State, page: usize, from: usize, run: usize) -> bool {
+    let follows = state.memory.supplied.next == page;
+    supply(state, page, from, if follows { run.clamp(1, MOVED_MIN) } else { 1 })
 }
 
 /// Copies `count` pages from `from`, as far as their places are empty.
@@ -391,6 +399,7 @@ fn supply(state: &mut State, page: usize, from: usize, count: usize) -> bool {
         }
         supplied.len += 1;
         supplied.bytes += (copied * PAGE) as u64;
+        supplied.next = page + copied * PAGE;
         account(state, copied * PAGE);
     }
     copied > 0
