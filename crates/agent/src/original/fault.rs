@@ -21,7 +21,7 @@ const MISSES_MAX: u32 = 4096;
 /// What a speculator gets to find something, as a part of a second, besides twice what its fork took: it has as much to
 /// do with its page tables.
 const GRACE_PART: u64 = 100;
-/// One that has few pages ahead of the original has not strayed, it is late: it has so many times as long.
+/// One that has fewer pages ahead of the original has not strayed, it is late: it has so many times as long.
 const AHEAD_MIN: u64 = 48;
 const LATE_GRACES: u64 = 8;
 /// Processor time of a fault that a hint spares besides the wait, as a part of a second.
@@ -36,8 +36,9 @@ pub struct Seen {
     faults: u64,
     pages_used: u64,
     futility: Futility,
-    /// No speculation is given up before.
+    /// No speculation is given up before, and not because it is late.
     patient_until: u64,
+    late_until: u64,
     misses_max: u32,
 }
 
@@ -52,8 +53,15 @@ impl Seen {
             pages_used: 0,
             futility,
             patient_until: 0,
+            late_until: 0,
             misses_max: 0,
         }
+    }
+
+    /// From `now` on nothing is given up for a `grace`.
+    fn be_patient(&mut self, now: u64, grace: u64) {
+        self.patient_until = self.patient_until.max(now + grace);
+        self.late_until = self.late_until.max(now + LATE_GRACES * grace);
     }
 }
 
@@ -88,7 +96,7 @@ fn note() -> Option<Spawned> {
     slot.counters.stall_ticks.fetch_add(duration.saturating_mul(stalls), Relaxed);
     let spared = duration + session::header()?.ticks_per_second.load(Relaxed) / SPARED_PART;
     let grace = session::header()?.ticks_per_second.load(Relaxed) / GRACE_PART;
-    settle(slot, private, now + grace);
+    settle(slot, private, now, grace);
     trace::tell(b"fault: ticks, misses, used", &[duration, private.misses.into(), private.used]);
     if LIVE.load(Relaxed) != 0 {
         attend(slot, private, now, grace);
@@ -113,7 +121,7 @@ fn note() -> Option<Spawned> {
     private.faults.futility.on_fork();
     let after = ticks();
     let price = after.saturating_sub(now).saturating_mul(2);
-    private.faults.patient_until = after + price + grace;
+    private.faults.be_patient(after + price, grace);
     let misses = price / private.policy.stall_mean().max(1);
     private.faults.misses_max = misses.clamp(MISSES_MIN.into(), MISSES_MAX.into()) as u32;
     spawned
@@ -127,8 +135,13 @@ fn attend(slot: &Slot, private: &mut Private, now: u64, grace: u64) {
         return;
     }
     let ended = slot.speculator_pid.load(Relaxed) == 0;
-    let is_late = pages_ahead(slot) < AHEAD_MIN;
-    let impatient = now > private.faults.patient_until + if is_late { LATE_GRACES * grace } else { 0 };
+    let is_late = !ended && pages_ahead(slot) < AHEAD_MIN;
+    if is_late && now < private.faults.late_until {
+        private.misses = 0;
+        private.faults.patient_until = private.faults.patient_until.max(now + grace);
+        return;
+    }
+    let impatient = now > private.faults.patient_until;
     if impatient && copied_too_much(slot, private) {
         judge_in_time(slot, private);
         return;
@@ -137,13 +150,13 @@ fn attend(slot: &Slot, private: &mut Private, now: u64, grace: u64) {
     let misses_max = private.faults.misses_max;
     let strayed = private.misses >= (misses_max / 2).max(MISSES_MIN) && impatient;
     if (ended || strayed) && may_speculate() && repair(slot, private) {
-        private.faults.patient_until = now + private.policy.size_fork() + grace;
+        private.faults.be_patient(now + private.policy.size_fork(), grace);
         return;
     }
     let strayed = strayed && private.misses >= misses_max;
     if (strayed || ended) && (private.policy.armed(now) || private.policy.judge_due()) {
         // No value that it made up is to blame for its being late.
-        if is_late && !ended { judge_in_time(slot, private) } else { judge(slot, private) }
+        if is_late { judge_in_time(slot, private) } else { judge(slot, private) }
     }
 }
 
@@ -182,7 +195,7 @@ fn measure(private: &mut Private, header: &Header) -> Measured {
 }
 
 /// Takes the pages that the original has come to since the last fault.
-fn settle(slot: &Slot, private: &mut Private, patient_until: u64) {
+fn settle(slot: &Slot, private: &mut Private, now: u64, grace: u64) {
     let used = slot.pages_used.load(Relaxed);
     let new = used.saturating_sub(private.faults.pages_used);
     private.faults.pages_used = used;
@@ -190,6 +203,6 @@ fn settle(slot: &Slot, private: &mut Private, patient_until: u64) {
     // One that waits as often as the original does, and finds a page now and then, is of no use.
     private.misses = (private.misses + 1).saturating_sub(u32::try_from(new).unwrap_or(u32::MAX));
     if private.misses == 0 {
-        private.faults.patient_until = private.faults.patient_until.max(patient_until);
+        private.faults.be_patient(now, grace);
     }
 }
