@@ -23,7 +23,7 @@ const MISSES_MAX: u32 = 4096;
 const GRACE_PART: u64 = 100;
 /// One that has fewer pages ahead of the original has not strayed, it is late: it has so many times as long.
 const AHEAD_MIN: u64 = 48;
-const LATE_GRACES: u64 = 8;
+const LATE_GRACES: u64 = 3;
 /// Processor time of a fault that a hint spares besides the wait, as a part of a second.
 const SPARED_PART: u64 = 50_000;
 
@@ -135,7 +135,9 @@ fn attend(slot: &Slot, private: &mut Private, now: u64, grace: u64) {
         return;
     }
     let ended = slot.speculator_pid.load(Relaxed) == 0;
-    let is_late = !ended && pages_ahead(slot) < AHEAD_MIN;
+    // Only where stalls are short beside what a fork takes: a speculator must come to where the original is by then.
+    let stalls_are_short = private.faults.misses_max > MISSES_MIN;
+    let is_late = !ended && stalls_are_short && pages_ahead(slot) < AHEAD_MIN;
     if is_late && now < private.faults.late_until {
         private.misses = 0;
         private.faults.patient_until = private.faults.patient_until.max(now + grace);
