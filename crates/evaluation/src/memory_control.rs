@@ -57,7 +57,7 @@ impl Options {
             profile,
             programs: SwappingProgram::ALL.to_vec(),
             runs: 5,
-            size: Size::FULL,
+            size: Size::on(profile),
             shares: None,
             run_limit: Duration::from_secs(300),
             forebay,

@@ -6,6 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use forebay_testkit::Profile;
+
 use crate::Error;
 use crate::command::{Invocation, OutputFile};
 use crate::guests::Guests;
@@ -108,6 +110,15 @@ impl Size {
     /// A few seconds a program on a disk of 1 ms.
     pub const FULL: Self =
         Self { words: 150, matvec_mib: 64, fft_mib: 32, multigrid_mib: 72, gather_mib: 64, gathered: 4_000 };
+
+    /// As [`Self::FULL`], but where a value comes within 0.1 ms more of them, so that the gather takes about a second.
+    #[must_use]
+    pub const fn on(profile: Profile) -> Self {
+        match profile {
+            Profile::Local => Self { gathered: 20_000, ..Self::FULL },
+            _ => Self::FULL,
+        }
+    }
 }
 
 /// A program with its data in place.

@@ -124,8 +124,9 @@ pub struct Policy {
     short: Window,
     medium: Window,
     long: Window,
-    /// What the program worked.
+    /// What the program worked, as far as it is known.
     work: Window,
+    work_told: bool,
     /// All stalls, and those that nothing was prefetched for.
     stalls: u64,
     stalls_cold: u64,
@@ -181,6 +182,7 @@ impl Policy {
             medium: Window::new(ticks_per_second / 16),
             long: Window::new(ticks_per_second),
             work: Window::new(ticks_per_second),
+            work_told: false,
             stalls: 0,
             stalls_cold: 0,
             stall_mean: 0,
@@ -287,6 +289,7 @@ impl Policy {
     /// From `from` to `now` the program itself worked for `ticks`, the kernel's work for it not counted.
     pub fn on_work(&mut self, from: u64, now: u64, ticks: u64) {
         self.work.add_over(from, now, ticks);
+        self.work_told = true;
     }
 
     /// From `from` to `now` there were `count` stalls that nobody attended to, of `duration` ticks each; nothing was
@@ -315,7 +318,8 @@ impl Policy {
     fn hardly_works(&self, now: u64) -> bool {
         let age = now.saturating_sub(self.start);
         let window = age.min(self.work.part(8));
-        age >= self.ticks_per_second / IDLE_TIME_PART && self.work.spent(now) <= window / IDLE_PART
+        let is_known = self.work_told && age >= self.ticks_per_second / IDLE_TIME_PART;
+        is_known && self.work.spent(now) <= window / IDLE_PART
     }
 
     /// Processor time of a page fault: not much, but beside a short stall it is.

@@ -292,6 +292,35 @@ fn where_memory_is_short_only_who_waits_most_of_the_time_dares() {
     assert!(dares(false, MS / 20) && dares(false, MS / 2));
 }
 
+/// Where stalls are short, what the kernel does for a fault takes as long: that is no work that would be lost.
+#[test]
+fn where_memory_is_short_who_hardly_works_has_nothing_to_lose() {
+    let dares = |work: u64, told: bool| {
+        let mut policy = Policy::new(SECOND);
+        let mut now = SECOND;
+        policy.begin(now);
+        policy.expect_cost(Size {
+            pages: 10_000,
+            fork: 600 * US,
+            copy: US,
+            displaces: true,
+            risk_stalls: 256,
+        });
+        for _ in 0..2_000 {
+            let before = now;
+            now += 100 * US;
+            if told {
+                policy.on_work(before, now, work);
+            }
+            policy.on_stall(now, 40 * US, false);
+        }
+        policy.dares(now)
+    };
+    assert!(dares(5 * US, true));
+    assert!(!dares(20 * US, true));
+    assert!(!dares(0, false), "of reads nobody tells it");
+}
+
 /// A fork of no use may cost 256 stalls: that is little for a program that runs for long, but only once in a while.
 #[test]
 fn where_memory_is_short_a_long_run_may_risk_a_fork_now_and_then() {

@@ -1,4 +1,4 @@
-//! Holds a slow device to swap to, for experiments by hand: `cargo run -p forebay-testkit --example swap -- cloud 2048`.
+//! Holds a slow device, or for `local` a file, to swap to, for experiments by hand: `cargo run -p forebay-testkit --example swap -- cloud 2048`.
 //!
 //! Prints the device, which is swapped to before all other swap, then takes a line at a time: `fill` and `slow` switch
 //! the latency off and on, anything else (or the end of input) removes it.
@@ -14,11 +14,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let profile: Profile = arguments.next().unwrap_or("cloud".into()).parse()?;
     let mebibytes: u64 = arguments.next().unwrap_or("2048".into()).parse()?;
     let swap = SlowSwap::start(profile, mebibytes << 20)?;
-    println!("{}", swap.device().path().display());
+    let device = swap.device();
+    println!("{}", device.map_or_else(|| "a file".into(), |device| device.path().display().to_string()));
+    let set_latency = |on| device.map_or(Ok(()), |device| device.set_latency(on));
     for line in stdin().lock().lines() {
         match line?.trim() {
-            "fill" => swap.device().set_latency(false)?,
-            "slow" => swap.device().set_latency(true)?,
+            "fill" => set_latency(false)?,
+            "slow" => set_latency(true)?,
             _ => break,
         }
         println!("done");

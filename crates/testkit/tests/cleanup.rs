@@ -141,7 +141,7 @@ fn owner() {
     let rig: Box<dyn std::any::Any> = match layer {
         "swap" => {
             let swap = SlowSwap::start(Profile::Cloud, BYTES).unwrap();
-            println!("{MARK} {} - {}", swap.guardian_pid(), swap.device().path().display());
+            println!("{MARK} {} - {}", swap.guardian_pid(), swap.device().unwrap().path().display());
             Box::new(swap)
         }
         "memory" => {

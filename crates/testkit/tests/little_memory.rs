@@ -44,7 +44,7 @@ fn a_program_that_does_not_fit_swaps_to_the_slow_device() {
     assert!(run.status.success(), "{run:?}");
     let unlimited = Command::new(gather).args(["48", "200"]).output().unwrap();
     assert_eq!(run.stdout, unlimited.stdout);
-    let stats = swap.device().stats().unwrap();
+    let stats = swap.device().unwrap().stats().unwrap();
     assert!(stats.bytes_written > 16 * MIB && stats.reads > 50, "{stats:?}");
     assert_eq!(limit.kills().unwrap(), 0);
 }
@@ -55,7 +55,7 @@ fn slow_swap_is_used_before_all_other_swap_and_ends_with_its_owner() {
         return skip("slow_swap_is_used_before_all_other_swap_and_ends_with_its_owner", &error);
     }
     let swap = SlowSwap::start(Profile::Disk4, 8 * MIB).unwrap();
-    let device = swap.device().path().to_str().unwrap().to_owned();
+    let device = swap.device().unwrap().path().to_str().unwrap().to_owned();
     let priority_of = |line: &str| line.split_whitespace().last().unwrap().parse::<i32>().unwrap();
     let swaps = fs::read_to_string("/proc/swaps").unwrap();
     let (ours, others): (Vec<&str>, Vec<&str>) =
@@ -66,7 +66,30 @@ fn slow_swap_is_used_before_all_other_swap_and_ends_with_its_owner() {
     assert!(priority_of(ours[0]) >= 100, "{swaps}");
     drop(swap);
     assert!(!fs::read_to_string("/proc/swaps").unwrap().contains(&format!("{device} ")));
-    assert!(matches!(SlowSwap::start(Profile::Local, MIB), Err(Error::Unsupported { .. })));
+}
+
+#[test]
+fn swap_on_the_local_disk_is_a_file_that_goes_with_its_owner() {
+    let test = "swap_on_the_local_disk_is_a_file_that_goes_with_its_owner";
+    let swap = match SlowSwap::start(Profile::Local, 8 * MIB) {
+        Err(error @ (Error::Unsupported { .. } | Error::Io { .. })) => return skip(test, &error),
+        started => started.unwrap(),
+    };
+    assert!(swap.device().is_none());
+    let file = || {
+        let swaps = fs::read_to_string("/proc/swaps").unwrap();
+        let ours = format!("forebay-rig.{}.", std::process::id());
+        swaps
+            .lines()
+            .find(|line| line.contains(&ours) && line.contains(" file"))?
+            .split(' ')
+            .next()
+            .map(String::from)
+    };
+    let path = file().expect("it is swapped to");
+    assert!(fs::metadata(&path).unwrap().len() == 8 * MIB);
+    drop(swap);
+    assert_eq!((file(), fs::exists(path).unwrap()), (None, false));
 }
 
 #[test]

@@ -16,17 +16,23 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Where the file system is mounted, in a rig's folder.
 pub(super) fn mount_point(layer: Layer, folder: &Path) -> PathBuf {
     match layer {
-        Layer::Folder | Layer::Swap | Layer::MemoryGroup => folder.to_owned(),
+        Layer::Folder | Layer::Swap | Layer::SwapFile | Layer::MemoryGroup => folder.to_owned(),
         Layer::Ext4 => folder.join("disk"),
     }
+}
+
+/// The file that is swapped to, in a rig's folder.
+pub(super) fn swap_file(folder: &Path) -> PathBuf {
+    folder.join("swap")
 }
 
 /// Stops using `device` and removes `folder`. What is not there is fine; every step is tried; the first failure is told.
 pub(super) fn remove(layer: Layer, folder: Option<&Path>, device: Option<&Path>) -> Result<(), Error> {
     let swap = device.map_or(Ok(()), stop_swapping);
     let Some(folder) = folder else { return swap };
+    let swap = swap.and_then(|()| stop_swapping(&swap_file(folder)));
     match layer {
-        Layer::Folder => return swap.and(remove_with_contents(folder)),
+        Layer::Folder | Layer::SwapFile => return swap.and(remove_with_contents(folder)),
         Layer::MemoryGroup => return swap.and(memory_group::remove(folder, PATIENCE)),
         Layer::Swap | Layer::Ext4 => {}
     }

@@ -15,6 +15,8 @@ pub(crate) enum Layer {
     Ext4,
     /// Swap on a slow block device.
     Swap,
+    /// Swap in a file on the local disk.
+    SwapFile,
     /// A control group with a limit of memory; the rig's size is the limit, its parent the group around it.
     MemoryGroup,
 }
@@ -46,10 +48,11 @@ pub(crate) enum Answer {
 }
 
 impl Layer {
-    const NAMES: [(Self, &'static str); 4] = [
+    const NAMES: [(Self, &'static str); 5] = [
         (Self::Folder, "folder"),
         (Self::Ext4, "ext4"),
         (Self::Swap, "swap"),
+        (Self::SwapFile, "swap-file"),
         (Self::MemoryGroup, "memory-group"),
     ];
 
@@ -58,6 +61,7 @@ impl Layer {
         match self {
             Self::Folder | Self::Ext4 => "The slow disk",
             Self::Swap => "Slow swap",
+            Self::SwapFile => "Swap on the local disk",
             Self::MemoryGroup => "A limit of memory",
         }
     }

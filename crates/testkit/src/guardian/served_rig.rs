@@ -102,6 +102,12 @@ impl ServedRig {
             swap::make(disk.path())?;
             swap::start(disk.path())?;
         }
+        if let (Layer::SwapFile, Some(folder)) = (layer, &self.folder) {
+            let file = leftovers::swap_file(folder);
+            swap::allocate(&file, size_bytes)?;
+            swap::make(&file)?;
+            swap::start(&file)?;
+        }
         if let Some(device) = &self.device {
             device.reset_stats();
         }

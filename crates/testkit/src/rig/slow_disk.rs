@@ -90,7 +90,7 @@ impl SlowDisk {
 }
 
 /// A folder for temporary files that is on a disk: what is in memory cannot be made cold.
-fn folder_on_disk() -> Result<PathBuf, Error> {
+pub(super) fn folder_on_disk() -> Result<PathBuf, Error> {
     let candidates = [std::env::temp_dir(), PathBuf::from("/var/tmp")];
     let current = std::env::current_dir().ok();
     let on_disk = |folder: &PathBuf| rustix::fs::statfs(folder).is_ok_and(|kind| !is_in_memory(&kind));

@@ -1,12 +1,13 @@
-//! Swap on a slow device.
+//! Swap on a disk of a given profile.
 
 use std::path::Path;
 
 use super::SlowDevice;
+use super::slow_disk::folder_on_disk;
 use crate::guardian::{Guardian, Layer};
 use crate::{Error, Profile};
 
-/// Swap with a profile's latency, for as long as this lives, before all other swap of the machine.
+/// Swap on a disk of a profile, for as long as this lives, before all other swap of the machine.
 ///
 /// It goes with its owner however that ends. What is swapped to it then comes back into memory first.
 #[derive(Debug)]
@@ -15,31 +16,34 @@ pub struct SlowSwap {
 }
 
 impl SlowSwap {
-    /// Makes swap of `size_bytes` (rounded up to whole 4 KiB blocks) and starts using it.
-    ///
-    /// Memory is used only for what is swapped out.
+    /// Makes swap of `size_bytes` (rounded up to whole 4 KiB blocks) and starts using it: for [`Profile::Local`] in a file
+    /// on the machine's own disk, else on a device in memory, of which only what is swapped out takes any.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for [`Profile::Local`], which is no device of ours, without root, and where FUSE, loop
-    /// devices or mkswap are missing.
+    /// [`Error::Unsupported`] without root, and where FUSE, loop devices or mkswap are missing.
     pub fn start(profile: Profile, size_bytes: u64) -> Result<Self, Error> {
         if profile.latency().is_none() {
-            return Err(Error::Unsupported {
-                feature: "Slow swap".into(),
-                needs: format!("a latency, which the profile {profile} does not have"),
-                how_to_enable: "Use cloud, disk4 or saturated.".into(),
-            });
+            if !rustix::process::geteuid().is_root() {
+                return Err(Error::Unsupported {
+                    feature: "Swap on the local disk".into(),
+                    needs: "root".into(),
+                    how_to_enable: "Run the command with sudo.".into(),
+                });
+            }
+            let guardian = Guardian::start(Layer::SwapFile, profile, size_bytes, &folder_on_disk()?)?;
+            return Ok(Self { guardian });
         }
         SlowDevice::supported()?;
-        let swap = Self { guardian: Guardian::start(Layer::Swap, profile, size_bytes, Path::new("/"))? };
-        swap.device().set_latency(true)?;
+        let guardian = Guardian::start(Layer::Swap, profile, size_bytes, Path::new("/"))?;
+        let swap = Self { guardian };
+        swap.device().map_or(Ok(()), |device| device.set_latency(true))?;
         Ok(swap)
     }
 
-    /// The device that is swapped to.
-    pub fn device(&self) -> SlowDevice<'_> {
-        SlowDevice::of(&self.guardian).expect("there is no swap without a device")
+    /// The device that is swapped to; `None` for [`Profile::Local`], which is no device of ours.
+    pub fn device(&self) -> Option<SlowDevice<'_>> {
+        SlowDevice::of(&self.guardian)
     }
 
     /// The process that serves the device. Its CPU time is the rig's own.

@@ -1,7 +1,10 @@
-//! Making swap on a device and using it before all other swap.
+//! Making swap on a device, or in a file, and using it before all other swap.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use rustix::fs::FallocateFlags;
 
 use super::formatter::format_device;
 use crate::{Error, sys};
@@ -9,12 +12,20 @@ use crate::{Error, sys};
 /// The least that swap of a rig has; the kernel gives those of people who name none negative ones.
 const PRIORITY_MIN: u16 = 100;
 
-/// Writes the header of swap to the device.
+/// Makes a file of so many bytes that only root can read, with all its blocks: the kernel swaps past the file system.
+pub(crate) fn allocate(file: &Path, bytes: u64) -> Result<(), Error> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+    let made = made.map_err(|error| Error::at("make", file, error))?;
+    rustix::fs::fallocate(&made, FallocateFlags::empty(), 0, bytes)
+        .map_err(|error| Error::at("allocate", file, std::io::Error::from(error)))
+}
+
+/// Writes the header of swap to the device, or file.
 pub(crate) fn make(device: &Path) -> Result<(), Error> {
     format_device("mkswap", "util-linux", &["-q"], device)
 }
 
-/// Swaps to the device from now on, and to what else there is when it is full.
+/// Swaps to the device, or file, from now on, and to what else there is when it is full.
 pub(crate) fn start(device: &Path) -> Result<(), Error> {
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     sys::swap_on(device, priority_above(&swaps)).map_err(|error| Error::at("swap to", device, error))
