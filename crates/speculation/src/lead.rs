@@ -12,12 +12,15 @@
 //! To hint a page while the original comes to it is worse than to leave it out: the kernel has whoever is second wait for
 //! up to two ticks of its clock until the first has put the page into the swap cache. A hint takes the kernel some
 //! microseconds, and now and then some hundreds, when it has to find room for the page. So while the lead is shorter than
-//! [`LEAD_US_MIN`], pages are *left out*: the original waits for them, and the speculator gets ahead meanwhile. Where
-//! stalls are longer that is one page or none; where the original is the faster one, because a speculator has several
-//! times the work with a page that is prefetched, it is just the part of the pages that makes both equally fast.
+//! [`LEAD_US_MIN`], pages are *left out*: the original waits for them, and the speculator gets ahead meanwhile. Where the
+//! original is the faster one, because a speculator has several times the work with a page that is prefetched, that is just
+//! the part of the pages that makes both equally fast. Where a few stalls take as long, a page left out costs more than it
+//! gains, and none is.
 
 /// A shorter lead has pages left out, in microseconds.
 pub const LEAD_US_MIN: u32 = 1_000;
+/// Where so many stalls take longer, none is.
+pub const STALLS_MIN: u32 = 4;
 /// From one page that is in memory to the next, in microseconds.
 pub const HINTED_US: u32 = 5;
 /// Pages that are remembered: such as take the original longer than the shortest lead that matters.
@@ -26,6 +29,12 @@ const PAGES: usize = 256;
 const SKIPPED: usize = 8;
 
 const _: () = assert!(PAGES as u32 * HINTED_US > LEAD_US_MIN);
+
+/// Whether the lead is of interest where stalls take so long.
+#[must_use]
+pub const fn matters(stall_us: u32) -> bool {
+    stall_us.saturating_mul(STALLS_MIN) <= LEAD_US_MIN
+}
 
 /// Pages that the original has not come to, as far as is known.
 #[derive(Clone, Copy, Debug)]
@@ -57,10 +66,10 @@ impl Lead {
         }
     }
 
-    /// Whether the original would be at the next page too soon.
+    /// Whether the original, which waits `stall_us` for a page, would be at the next one too soon.
     #[must_use]
-    pub const fn is_short(&self) -> bool {
-        self.us < LEAD_US_MIN
+    pub const fn is_short(&self, stall_us: u32) -> bool {
+        matters(stall_us) && self.us < LEAD_US_MIN
     }
 
     /// The speculator went on, behind `page`; that takes the original so long.
@@ -110,14 +119,12 @@ mod tests {
     fn pages_are_left_out_until_the_lead_suffices() {
         let mut lead = Lead::new();
         let mut left_out = 0;
-        while lead.is_short() {
+        while lead.is_short(STALL_US) {
             lead.add(left_out, STALL_US);
             left_out += 1;
         }
         assert_eq!(left_out as u32, LEAD_US_MIN / STALL_US);
-        let mut slow = Lead::new();
-        slow.add(0, 2 * LEAD_US_MIN);
-        assert!(!slow.is_short(), "one long stall is enough");
+        assert!(!Lead::new().is_short(LEAD_US_MIN), "a long stall is not worth it");
     }
 
     #[test]
@@ -125,9 +132,9 @@ mod tests {
         let mut lead = Lead::new();
         (0..100).for_each(|page| lead.add(page, STALL_US));
         lead.follow(is_behind(79));
-        assert!(!lead.is_short());
+        assert!(!lead.is_short(STALL_US));
         lead.follow(is_behind(81));
-        assert!(lead.is_short());
+        assert!(lead.is_short(STALL_US));
         lead.follow(is_behind(100));
         lead.follow(|_| true);
         assert_eq!((lead.count, lead.us), (0, 0));
@@ -146,7 +153,7 @@ mod tests {
     fn a_long_lead_forgets_its_oldest_pages_and_stays_long() {
         let mut lead = Lead::new();
         (0..10 * PAGES).for_each(|page| lead.add(page, HINTED_US));
-        assert!(!lead.is_short());
+        assert!(!lead.is_short(STALL_US));
         assert_eq!((lead.count, lead.at(0)), (PAGES, Some(9 * PAGES)));
     }
 
@@ -163,7 +170,7 @@ mod tests {
             }
             met += u32::from(page > 100 && original >= page);
             lead.follow(is_behind(original));
-            left_out[page] = lead.is_short();
+            left_out[page] = lead.is_short(STALL_US);
             lead.add(page, if left_out[page] { STALL_US } else { HINTED_US });
             now += if left_out[page] { 5 } else { 20 };
         }

@@ -23,7 +23,7 @@ const PATIENCE_STALLS: u64 = 20;
 /// Bounds of the ticks without a hint after which a speculator ends.
 const IDLE_TICKS_MIN: u64 = 2;
 const IDLE_TICKS_MAX: u64 = 200;
-/// Times as many may pass before the first page is hinted: it has to come to where the original is.
+/// Times as many may pass while it has yet to come to where the original is.
 const CATCHING_UP: u32 = 4;
 const STACK_BYTES: usize = 64 << 10;
 
@@ -294,7 +294,7 @@ extern "C" fn on_tick(_signal: i32, _info: *const u8, _context: *mut Context) {
         state.idle_ticks = 0;
     }
     state.idle_ticks += 1;
-    let times = if memory::hinted(state) == 0 { CATCHING_UP } else { 1 };
+    let times = if memory::is_catching_up(state) { CATCHING_UP } else { 1 };
     if state.idle_ticks > state.idle_ticks_max * times {
         end(End::Cpu);
     }

@@ -11,7 +11,7 @@ use super::fill::PRESENT;
 use super::{PAGE, State, credit, drop_pages, entries, in_core};
 use crate::speculator::{abandoned, end, hints, kernel};
 use forebay_speculation::channel::End;
-use forebay_speculation::lead::{HINTED_US, Lead};
+use forebay_speculation::lead::{self, HINTED_US, Lead};
 
 /// Pages hinted and not yet seen in the original's memory, at most.
 const AHEAD_MAX: usize = 4096;
@@ -76,8 +76,10 @@ pub fn remember(state: &mut State, first: usize, count: usize) {
     issued(state, count);
     let ahead = &mut state.memory.ahead;
     for index in 0..count {
+        let page = first + index * PAGE;
+        state.memory.lead.add(page, HINTED_US);
         if let Some(place) = ahead.pages.get_mut((ahead.first + ahead.count) % AHEAD_MAX) {
-            *place = first + index * PAGE;
+            *place = page;
         }
         if ahead.count == AHEAD_MAX {
             ahead.first = (ahead.first + 1) % AHEAD_MAX;
@@ -99,12 +101,17 @@ fn tell_hinted(state: &State) {
 pub fn leaves_out(state: &mut State, page: usize) -> bool {
     let memory = &mut state.memory;
     let (pages, stall_us) = (memory.original_pages, memory.stall_us);
+    if !lead::matters(stall_us) {
+        return false;
+    }
     memory.lead.follow(|page| {
         let [entry] = entries::<1>(pages, page);
         entry & PRESENT != 0
     });
-    let leaves_out = memory.lead.is_short();
-    memory.lead.add(page, if leaves_out { stall_us } else { HINTED_US });
+    let leaves_out = memory.lead.is_short(stall_us);
+    if leaves_out {
+        memory.lead.add(page, stall_us);
+    }
     leaves_out
 }
 

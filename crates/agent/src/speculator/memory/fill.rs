@@ -9,6 +9,7 @@
 use core::mem::MaybeUninit;
 
 use forebay_sigsafe::{call, errno, general as n, ioctl, sys};
+use forebay_speculation::lead;
 use forebay_speculation::signature::Signature;
 use forebay_speculation::site::{Kind, Strategy};
 
@@ -368,10 +369,11 @@ fn move_back(state: &State, region: &Region, page: usize, run: usize) -> bool {
     unsafe { sys!(n::__NR_mremap, shadow, length, length, flags, page) == page as isize }
 }
 
-/// Copies a page from `from`, and where the touches follow each other some of the `run` of them there.
+/// Copies a page from `from`, with some of the `run` of them there; but where stalls are so short that the time for these
+/// counts, only if the touches follow each other.
 fn supply_run(state: &mut State, page: usize, from: usize, run: usize) -> bool {
-    let follows = state.memory.supplied.next == page;
-    supply(state, page, from, if follows { run.clamp(1, MOVED_MIN) } else { 1 })
+    let alone = lead::matters(state.memory.stall_us) && state.memory.supplied.next != page;
+    supply(state, page, from, if alone { 1 } else { run.clamp(1, MOVED_MIN) })
 }
 
 /// Copies `count` pages from `from`, as far as their places are empty.

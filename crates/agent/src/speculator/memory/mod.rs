@@ -19,7 +19,7 @@ use forebay_sigsafe::{call, errno, general as n, ioctl, sys};
 use forebay_speculation::channel::{End, feature};
 
 use forebay_speculation::credit::Credit;
-use forebay_speculation::lead::Lead;
+use forebay_speculation::lead::{self, Lead};
 
 use super::shared::{self, Mapping};
 use super::{State, end, kernel, missing};
@@ -312,6 +312,11 @@ pub fn renew(state: &mut State) -> bool {
 /// Pages hinted by this generation, but for those that it waited for.
 pub fn hinted(state: &State) -> u32 {
     state.memory.ahead.hinted()
+}
+
+/// Whether it may have yet to come to where the original is, which goes on fast.
+pub fn is_catching_up(state: &State) -> bool {
+    hinted(state) == 0 && lead::matters(state.memory.stall_us)
 }
 
 /// Whether the original has the page in its memory.
