@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
-use std::{fs, thread};
+use std::{fs, iter, thread};
 
 use forebay_promise::guests::build;
 use forebay_promise::run::Side;
@@ -438,20 +440,59 @@ fn killed_at_random(name: &'static str, victim: &'static str, check: fn(&Outcome
 }
 
 /// Waits for a process with the name and working directory, then a little longer, and kills it.
-fn kill_soon(victim: &str, directory: &std::path::Path, attempt: u64) -> bool {
+fn kill_soon(victim: &str, directory: &Path, attempt: u64) -> bool {
+    let Some(pid) = find(victim, directory) else { return false };
+    thread::sleep(Duration::from_micros(attempt * attempt * 37 % 9000));
+    kill(pid, Signal::SIGKILL).is_ok()
+}
+
+/// Waits for a process with the name and working directory.
+fn find(name: &str, directory: &Path) -> Option<Pid> {
     let give_up = Instant::now() + Duration::from_secs(2);
     while Instant::now() < give_up {
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let Some(pid) = entry.file_name().to_str().and_then(|s| s.parse::<i32>().ok()) else { continue };
             let named =
-                fs::read_to_string(entry.path().join("comm")).is_ok_and(|comm| comm.trim_end() == victim);
+                fs::read_to_string(entry.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name);
             if named && fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == directory) {
-                thread::sleep(Duration::from_micros(attempt * attempt * 37 % 9000));
-                return kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok();
+                return Some(Pid::from_raw(pid));
             }
         }
     }
-    false
+    None
+}
+
+/// At idle priority of I/O the program would wait for a disk that serves everybody else first.
+#[test]
+fn a_speculator_reads_with_the_priority_of_the_program() {
+    let name = "priority_of_reads";
+    if switch("FOREBAY_PROMISE_PLAIN") {
+        return skip(name, "there is no speculator");
+    }
+    for (class, wanted) in
+        [(None, "best-effort"), (Some("-c2 -n6"), "best-effort: prio 6"), (Some("-c3"), "idle")]
+    {
+        let patience = Instant::now() + Duration::from_secs(60);
+        let mut seen = BTreeSet::<String>::new();
+        while !seen.iter().any(|seen| seen.starts_with(wanted)) {
+            assert!(Instant::now() < patience, "{class:?}: {seen:?}");
+            let mut case = reader(name, 12).observer(move |scratch| {
+                let directory = scratch.path().to_owned();
+                let watcher = thread::spawn(move || {
+                    // One that has just been forked may be seen before it has set its own.
+                    let pid = find("forebay:spec", &directory)?;
+                    thread::sleep(Duration::from_millis(1));
+                    let said = Command::new("ionice").args(["-p", &pid.to_string()]).output().ok()?.stdout;
+                    Some(String::from_utf8_lossy(&said).trim().to_owned())
+                });
+                Box::new(move |_| watcher.join().expect("the watcher").unwrap_or_default())
+            });
+            if let Some(class) = class {
+                case = case.before(iter::once("ionice").chain(class.split(' ')));
+            }
+            seen.insert(case.run(Side::With).observed);
+        }
+    }
 }
 
 #[test]

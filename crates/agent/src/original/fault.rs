@@ -36,9 +36,11 @@ pub struct Seen {
     faults: u64,
     pages_used: u64,
     futility: Futility,
-    /// No speculation is given up before, and not because it is late.
+    /// No speculation is given up before, and none because it is late.
     patient_until: u64,
     late_until: u64,
+    /// The speculation has been ahead of the original.
+    has_arrived: bool,
     misses_max: u32,
 }
 
@@ -54,6 +56,7 @@ impl Seen {
             futility,
             patient_until: 0,
             late_until: 0,
+            has_arrived: false,
             misses_max: 0,
         }
     }
@@ -61,7 +64,13 @@ impl Seen {
     /// From `now` on nothing is given up for a `grace`.
     fn be_patient(&mut self, now: u64, grace: u64) {
         self.patient_until = self.patient_until.max(now + grace);
-        self.late_until = self.late_until.max(now + LATE_GRACES * grace);
+    }
+
+    /// From `now` on a speculator has to come to where the original is.
+    fn begin(&mut self, now: u64, grace: u64) {
+        self.be_patient(now, grace);
+        self.late_until = now + LATE_GRACES * grace;
+        self.has_arrived = false;
     }
 }
 
@@ -121,7 +130,7 @@ fn note() -> Option<Spawned> {
     private.faults.futility.on_fork();
     let after = ticks();
     let price = after.saturating_sub(now).saturating_mul(2);
-    private.faults.be_patient(after + price, grace);
+    private.faults.begin(after + price, grace);
     let misses = price / private.policy.stall_mean().max(1);
     private.faults.misses_max = misses.clamp(MISSES_MIN.into(), MISSES_MAX.into()) as u32;
     spawned
@@ -138,10 +147,13 @@ fn attend(slot: &Slot, private: &mut Private, now: u64, grace: u64) {
     // Only where stalls are short beside what a fork takes: a speculator must come to where the original is by then.
     let stalls_are_short = private.faults.misses_max > MISSES_MIN;
     let is_late = !ended && stalls_are_short && pages_ahead(slot) < AHEAD_MIN;
-    if is_late && now < private.faults.late_until {
+    if !private.faults.has_arrived && stalls_are_short {
+        if is_late && now < private.faults.late_until {
+            return;
+        }
+        private.faults.has_arrived = true;
         private.misses = 0;
-        private.faults.patient_until = private.faults.patient_until.max(now + grace);
-        return;
+        private.faults.be_patient(now, grace);
     }
     let impatient = now > private.faults.patient_until;
     if impatient && copied_too_much(slot, private) {
@@ -152,7 +164,7 @@ fn attend(slot: &Slot, private: &mut Private, now: u64, grace: u64) {
     let misses_max = private.faults.misses_max;
     let strayed = private.misses >= (misses_max / 2).max(MISSES_MIN) && impatient;
     if (ended || strayed) && may_speculate() && repair(slot, private) {
-        private.faults.be_patient(now + private.policy.size_fork(), grace);
+        private.faults.begin(now + private.policy.size_fork(), grace);
         return;
     }
     let strayed = strayed && private.misses >= misses_max;

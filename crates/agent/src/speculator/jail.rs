@@ -40,6 +40,8 @@ const IOPRIO_WHO_PROCESS: u32 = 1;
 const IOPRIO_CLASS_SHIFT: u32 = 13;
 const IOPRIO_CLASS_NONE: isize = 0;
 const IOPRIO_CLASS_BE: isize = 2;
+/// Of `linux/sched.h`.
+const SCHED_RESET_ON_FORK: isize = 0x4000_0000;
 
 /// Builds the jail around this process.
 pub fn enter(state: &mut State, snapshot: &Snapshot) -> Result<(), Refused> {
@@ -99,16 +101,17 @@ unsafe fn lower_priority() {
 fn keep_io_priority() {
     // SAFETY: the calls take numbers.
     unsafe {
-        let own = sys!(n::__NR_ioprio_get, IOPRIO_WHO_PROCESS, 0);
-        let is_idle = sys!(n::__NR_sched_getscheduler, 0) == n::SCHED_IDLE as isize;
-        if own >> IOPRIO_CLASS_SHIFT != IOPRIO_CLASS_NONE || is_idle {
-            return;
+        let mut own = sys!(n::__NR_ioprio_get, IOPRIO_WHO_PROCESS, 0);
+        // Some kernels say what was set, others what follows from the priority.
+        if own >= 0 && own >> IOPRIO_CLASS_SHIFT == IOPRIO_CLASS_NONE {
+            if sys!(n::__NR_sched_getscheduler, 0) & !SCHED_RESET_ON_FORK == n::SCHED_IDLE as isize {
+                return;
+            }
+            // 20 - nice, of which the kernel makes the level where none was set.
+            let priority = sys!(n::__NR_getpriority, n::PRIO_PROCESS, 0);
+            own = IOPRIO_CLASS_BE << IOPRIO_CLASS_SHIFT | ((40 - priority.clamp(1, 40)) / 5);
         }
-        // 20 - nice, of which the kernel makes the level where none was set.
-        let priority = sys!(n::__NR_getpriority, n::PRIO_PROCESS, 0);
-        let level = (40 - priority.clamp(1, 40)) / 5;
-        let _ =
-            sys!(n::__NR_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_CLASS_BE << IOPRIO_CLASS_SHIFT | level);
+        let _ = sys!(n::__NR_ioprio_set, IOPRIO_WHO_PROCESS, 0, own);
     }
 }
 
