@@ -53,15 +53,16 @@ impl Lead {
         Self { pages: [(0, 0); PAGES], first: 0, count: 0, us: 0 }
     }
 
-    /// Forgets the pages that the original has come to.
-    pub fn follow(&mut self, has_come: impl Fn(usize) -> bool) {
+    /// Forgets the pages that the original has come to, and tells `passed` those of them that were left out.
+    pub fn follow(&mut self, has_come: impl Fn(usize) -> bool, mut passed: impl FnMut(usize)) {
         while let Some(page) = self.at(0) {
-            if has_come(page) {
-                self.pop();
-            } else if self.at(SKIPPED).is_some_and(&has_come) {
-                (0..=SKIPPED).for_each(|_| self.pop());
-            } else {
-                break;
+            let count = match (has_come(page), self.at(SKIPPED)) {
+                (true, _) => 1,
+                (false, Some(later)) if has_come(later) => SKIPPED + 1,
+                _ => break,
+            };
+            for _ in 0..count {
+                self.pop().filter(|&(_, us)| us != HINTED_US).into_iter().for_each(|(page, _)| passed(page));
             }
         }
     }
@@ -89,13 +90,12 @@ impl Lead {
         (index < self.count).then_some(page)
     }
 
-    fn pop(&mut self) {
-        let us = self.pages.get(self.first).map_or(0, |&(_, us)| us);
-        if self.count > 0 {
-            self.first = (self.first + 1) % PAGES;
-            self.count -= 1;
-            self.us = if self.count == 0 { 0 } else { self.us.saturating_sub(us) };
-        }
+    fn pop(&mut self) -> Option<(usize, u32)> {
+        let oldest = *self.pages.get(self.first)?;
+        self.count = self.count.checked_sub(1)?;
+        self.first = (self.first + 1) % PAGES;
+        self.us = if self.count == 0 { 0 } else { self.us.saturating_sub(oldest.1) };
+        Some(oldest)
     }
 }
 
@@ -131,12 +131,14 @@ mod tests {
     fn the_lead_shrinks_as_the_original_comes_nearer() {
         let mut lead = Lead::new();
         (0..100).for_each(|page| lead.add(page, STALL_US));
-        lead.follow(is_behind(79));
+        let mut passed = 0;
+        lead.follow(is_behind(79), |_| passed += 1);
+        assert_eq!(passed, 79);
         assert!(!lead.is_short(STALL_US));
-        lead.follow(is_behind(81));
+        lead.follow(is_behind(81), |_| ());
         assert!(lead.is_short(STALL_US));
-        lead.follow(is_behind(100));
-        lead.follow(|_| true);
+        lead.add(100, HINTED_US);
+        lead.follow(|_| true, |page| assert_ne!(page, 100, "it was hinted"));
         assert_eq!((lead.count, lead.us), (0, 0));
     }
 
@@ -145,7 +147,7 @@ mod tests {
         let mut lead = Lead::new();
         (0..40).for_each(|page| lead.add(page, STALL_US));
         // Evicted again, say.
-        lead.follow(|page| page < 20 && page != 3 && page != 4);
+        lead.follow(|page| page < 20 && page != 3 && page != 4, |_| ());
         assert_eq!(lead.at(0), Some(20));
     }
 
@@ -169,7 +171,7 @@ mod tests {
                 original += 1;
             }
             met += u32::from(page > 100 && original >= page);
-            lead.follow(is_behind(original));
+            lead.follow(is_behind(original), |_| ());
             left_out[page] = lead.is_short(STALL_US);
             lead.add(page, if left_out[page] { STALL_US } else { HINTED_US });
             now += if left_out[page] { 5 } else { 20 };

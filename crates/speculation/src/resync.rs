@@ -126,7 +126,7 @@ pub struct Policy {
     long: Window,
     /// What the program worked, as far as it is known.
     work: Window,
-    work_told: bool,
+    work_told_at: Option<u64>,
     /// All stalls, and those that nothing was prefetched for.
     stalls: u64,
     stalls_cold: u64,
@@ -182,7 +182,7 @@ impl Policy {
             medium: Window::new(ticks_per_second / 16),
             long: Window::new(ticks_per_second),
             work: Window::new(ticks_per_second),
-            work_told: false,
+            work_told_at: None,
             stalls: 0,
             stalls_cold: 0,
             stall_mean: 0,
@@ -289,7 +289,7 @@ impl Policy {
     /// From `from` to `now` the program itself worked for `ticks`, the kernel's work for it not counted.
     pub fn on_work(&mut self, from: u64, now: u64, ticks: u64) {
         self.work.add_over(from, now, ticks);
-        self.work_told = true;
+        self.work_told_at = Some(now);
     }
 
     /// From `from` to `now` there were `count` stalls that nobody attended to, of `duration` ticks each; nothing was
@@ -314,12 +314,14 @@ impl Policy {
         !self.size.displaces || proven || desperate() || risk <= now.saturating_sub(self.start)
     }
 
-    /// Whether the program has done little else than wait and have the kernel work for it.
+    /// Whether the program has done little else than wait and have the kernel work for it. Of what is not known it is taken
+    /// that it worked.
     fn hardly_works(&self, now: u64) -> bool {
+        let Some(told_at) = self.work_told_at else { return false };
         let age = now.saturating_sub(self.start);
         let window = age.min(self.work.part(8));
-        let is_known = self.work_told && age >= self.ticks_per_second / IDLE_TIME_PART;
-        is_known && self.work.spent(now) <= window / IDLE_PART
+        let worked = self.work.spent(now).saturating_add(now.saturating_sub(told_at));
+        age >= self.ticks_per_second / IDLE_TIME_PART && worked <= window / IDLE_PART
     }
 
     /// Processor time of a page fault: not much, but beside a short stall it is.

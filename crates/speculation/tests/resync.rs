@@ -319,6 +319,13 @@ fn where_memory_is_short_who_hardly_works_has_nothing_to_lose() {
     assert!(dares(5 * US, true));
     assert!(!dares(20 * US, true));
     assert!(!dares(0, false), "of reads nobody tells it");
+    let mut policy = Policy::new(SECOND);
+    policy.begin(SECOND);
+    policy.expect_cost(Size { pages: 10_000, fork: 600 * US, copy: US, displaces: true, risk_stalls: 256 });
+    policy.on_stall(SECOND + 400 * MS, 40 * MS, false);
+    policy.on_work(SECOND, SECOND + 400 * MS, MS);
+    assert!(policy.dares(SECOND + 401 * MS));
+    assert!(!policy.dares(SECOND + 900 * MS), "nobody has told it since");
 }
 
 /// A fork of no use may cost 256 stalls: that is little for a program that runs for long, but only once in a while.

@@ -90,6 +90,13 @@ fn is_swap(device: &Path) -> bool {
     swaps.lines().any(|line| line.split_whitespace().next() == device.to_str())
 }
 
+/// The file that the rig of this process swaps to.
+fn swap_file_of(owner: u32) -> PathBuf {
+    let swaps = fs::read_to_string("/proc/swaps").unwrap();
+    let mut files = swaps.lines().filter_map(|line| line.split_whitespace().next());
+    files.find(|file| file.contains(&format!("forebay-rig.{owner}."))).expect("it is swapped to").into()
+}
+
 fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -139,6 +146,17 @@ fn owner() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let (layer, end) = role.split_once(' ').unwrap();
     let rig: Box<dyn std::any::Any> = match layer {
+        "swap-file" => {
+            let swap = SlowSwap::start(Profile::Local, BYTES).unwrap();
+            let file = swap_file_of(std::process::id());
+            println!(
+                "{MARK} {} {} {}",
+                swap.guardian_pid(),
+                file.parent().unwrap().display(),
+                file.display()
+            );
+            Box::new(swap)
+        }
         "swap" => {
             let swap = SlowSwap::start(Profile::Cloud, BYTES).unwrap();
             println!("{MARK} {} - {}", swap.guardian_pid(), swap.device().unwrap().path().display());
@@ -227,7 +245,7 @@ fn nothing_is_left_after_the_owner_is_killed() {
     if !can_have_a_rig("nothing_is_left_after_the_owner_is_killed") {
         return;
     }
-    let mut layers = vec!["cloud", "swap", "local"];
+    let mut layers = vec!["cloud", "swap", "swap-file", "local"];
     match MemoryLimit::supported() {
         Ok(()) => layers.push("memory"),
         Err(error) => skip("the limit's part of nothing_is_left_after_the_owner_is_killed", &error),

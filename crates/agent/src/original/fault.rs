@@ -22,25 +22,54 @@ const MISSES_MAX: u32 = 4096;
 /// do with its page tables.
 const GRACE_PART: u64 = 100;
 /// One that has fewer pages ahead of the original has not strayed, it is late: it has so many times as long.
-const AHEAD_MIN: u64 = 48;
+const AHEAD_MIN: u64 = 32;
 const LATE_GRACES: u64 = 3;
 /// Processor time of a fault that a hint spares besides the wait, as a part of a second.
 const SPARED_PART: u64 = 50_000;
+
+/// What was used until then.
+#[derive(Clone, Copy)]
+struct Used {
+    /// Processor time of the thread, and what of all threads' was their own work.
+    cpu_us: u64,
+    work_us: u64,
+    /// Page faults of the thread that waited.
+    faults: u64,
+}
+
+impl Used {
+    fn now() -> Self {
+        let usage = |whose| {
+            let mut usage = MaybeUninit::<n::rusage>::zeroed();
+            // SAFETY: the call fills the structure, whose zeroes are valid too.
+            unsafe {
+                let _ = sys!(n::__NR_getrusage, whose, usage.as_mut_ptr());
+                usage.assume_init()
+            }
+        };
+        let microseconds =
+            |time: n::__kernel_old_timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+        let (own, all) = (usage(n::RUSAGE_THREAD as i32), usage(n::RUSAGE_SELF as i32));
+        Self {
+            cpu_us: microseconds(own.ru_utime) + microseconds(own.ru_stime),
+            work_us: microseconds(all.ru_utime),
+            faults: own.ru_majflt as u64,
+        }
+    }
+}
 
 /// The thread at the last fault that it was told of.
 #[derive(Clone, Copy)]
 pub struct Seen {
     at: u64,
-    cpu_us: u64,
-    work_us: u64,
-    faults: u64,
+    used: Used,
     pages_used: u64,
     futility: Futility,
     /// No speculation is given up before, and none because it is late.
     patient_until: u64,
     late_until: u64,
-    /// The speculation has been ahead of the original.
-    has_arrived: bool,
+    /// The speculation has been ahead of the original, or has had its time to get there.
+    is_due: bool,
     misses_max: u32,
 }
 
@@ -49,16 +78,19 @@ impl Seen {
         let futility = Futility::new();
         Self {
             at: 0,
-            cpu_us: 0,
-            work_us: 0,
-            faults: 0,
+            used: Used { cpu_us: 0, work_us: 0, faults: 0 },
             pages_used: 0,
             futility,
             patient_until: 0,
             late_until: 0,
-            has_arrived: false,
+            is_due: false,
             misses_max: 0,
         }
+    }
+
+    /// A process begins: what was used before is none of its own.
+    pub fn begin_process() -> Self {
+        Self { used: Used::now(), ..Self::new() }
     }
 
     /// From `now` on nothing is given up for a `grace`.
@@ -70,7 +102,12 @@ impl Seen {
     fn begin(&mut self, now: u64, grace: u64) {
         self.be_patient(now, grace);
         self.late_until = now + LATE_GRACES * grace;
-        self.has_arrived = false;
+        self.is_due = false;
+    }
+
+    /// A fork that no fault led to: there is no hurry.
+    pub fn forget(&mut self) {
+        (self.misses_max, self.is_due) = (MISSES_MIN, true);
     }
 }
 
@@ -147,23 +184,23 @@ fn attend(slot: &Slot, private: &mut Private, now: u64, grace: u64) {
     // Only where stalls are short beside what a fork takes: a speculator must come to where the original is by then.
     let stalls_are_short = private.faults.misses_max > MISSES_MIN;
     let is_late = !ended && stalls_are_short && pages_ahead(slot) < AHEAD_MIN;
-    if !private.faults.has_arrived && stalls_are_short {
+    if now > private.faults.patient_until && copied_too_much(slot, private) {
+        judge_in_time(slot, private);
+        return;
+    }
+    if !private.faults.is_due && stalls_are_short {
         if is_late && now < private.faults.late_until {
             return;
         }
-        private.faults.has_arrived = true;
+        private.faults.is_due = true;
         private.misses = 0;
         private.faults.be_patient(now, grace);
     }
     let impatient = now > private.faults.patient_until;
-    if impatient && copied_too_much(slot, private) {
-        judge_in_time(slot, private);
-        return;
-    }
     // What carries on has its memory to prepare, and to come to where the original is: half the price of a fork.
     let misses_max = private.faults.misses_max;
     let strayed = private.misses >= (misses_max / 2).max(MISSES_MIN) && impatient;
-    if (ended || strayed) && may_speculate() && repair(slot, private) {
+    if (ended || strayed) && may_speculate() && repair(slot, private, is_late) {
         private.faults.begin(now + private.policy.size_fork(), grace);
         return;
     }
@@ -185,22 +222,14 @@ struct Measured {
 }
 
 fn measure(private: &mut Private, header: &Header) -> Measured {
-    let mut usage = MaybeUninit::<n::rusage>::zeroed();
-    // SAFETY: the call fills the structure, whose zeroes are valid too.
-    let usage = unsafe {
-        let _ = sys!(n::__NR_getrusage, n::RUSAGE_THREAD, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    let now = ticks();
-    let microseconds = |time: n::__kernel_old_timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
-    let work_us = microseconds(usage.ru_utime);
-    let (cpu_us, count) = (work_us + microseconds(usage.ru_stime), usage.ru_majflt as u64);
     let before = private.faults;
-    private.faults = Seen { at: now, cpu_us, work_us, faults: count, ..before };
-    let stalls = count.saturating_sub(before.faults).max(1);
+    let (now, used) = (ticks(), Used::now());
+    let Used { cpu_us, work_us, faults } = used;
+    private.faults = Seen { at: now, used, ..before };
+    let stalls = faults.saturating_sub(before.used.faults).max(1);
     let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
-    let busy = cpu_us.saturating_sub(before.cpu_us).saturating_mul(ticks_per_us);
-    let work = work_us.saturating_sub(before.work_us).saturating_mul(ticks_per_us);
+    let busy = cpu_us.saturating_sub(before.used.cpu_us).saturating_mul(ticks_per_us);
+    let work = work_us.saturating_sub(before.used.work_us).saturating_mul(ticks_per_us);
     let away = now.saturating_sub(before.at).saturating_sub(busy) / stalls;
     let shortest = attention::stall_ticks_min();
     let longest = header.ticks_per_second.load(Relaxed) / 10;

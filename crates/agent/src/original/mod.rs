@@ -123,6 +123,7 @@ pub fn begin(header: &Header) {
     private.policy = Policy::new(header.ticks_per_second.load(Relaxed));
     private.started = ticks();
     private.policy.begin(private.started);
+    private.faults = fault::Seen::begin_process();
     PROCESS.store(process_id(), Relaxed);
 }
 
@@ -573,7 +574,7 @@ fn note(Period { before, after }: Period, standing: Standing, device: Option<u64
 
 /// The live speculation has strayed.
 fn repair_or_judge(slot: &Slot, private: &mut Private, now: u64) {
-    if !may_speculate() || !repair(slot, private) {
+    if !may_speculate() || !repair(slot, private, false) {
         judge_if_due(slot, private, now);
     }
 }

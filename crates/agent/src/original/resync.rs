@@ -92,6 +92,7 @@ pub fn spawn(in_flight: bool) -> Option<Spawned> {
     private.late = 0;
     private.late_saved = 0;
     private.misses = 0;
+    private.faults.forget();
     let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     let _ = size::weigh(private, size::WEIGHED_US);
     if private.has_huge_pages {

@@ -202,7 +202,9 @@ fn stand(slot: &Slot, consumer: &Consumer<'_>, private: &mut Private, signature:
 
 /// The live speculation has strayed: has its checkpoint carry on, if there is one that can. That takes the original no
 /// more than a message; it does not wait.
-pub fn repair(slot: &Slot, private: &mut Private) -> bool {
+///
+/// For one that `is_late` no site is blamed.
+pub fn repair(slot: &Slot, private: &mut Private, is_late: bool) -> bool {
     let generation = LIVE.load(Relaxed);
     let (checkpoint, track) = (&slot.checkpoint, &mut private.track);
     let number = checkpoint.number.load(Relaxed);
@@ -224,11 +226,12 @@ pub fn repair(slot: &Slot, private: &mut Private) -> bool {
         b"repairs: used, misses, calls",
         &[private.used, private.misses.into(), track.calls.count - first],
     );
+    track.convict(slot, generation, private.used);
     let wrong = consumer.abandon();
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
-    track.convict(slot, generation, private.used);
     let gained = track.gained(private.used);
-    track.suspect = blamed(slot, generation).map(|site| (site, payoff(slot, generation, site, gained)));
+    let suspect = if is_late { None } else { blamed(slot, generation) };
+    track.suspect = suspect.map(|site| (site, payoff(slot, generation, site, gained)));
     track.futile_repairs = futile;
     track.used = private.used;
     private.misses = 0;

@@ -36,7 +36,7 @@ pub fn judge(slot: &Slot, private: &mut Private) {
     conclude(slot, private, !took_too_much);
 }
 
-/// The live speculation takes too much, and is over before it has strayed.
+/// The live speculation takes too much, or is late, and is over before it has strayed.
 pub fn judge_in_time(slot: &Slot, private: &mut Private) {
     conclude(slot, private, false);
 }
@@ -100,8 +100,8 @@ pub fn payoff(slot: &Slot, generation: u32, site: u32, used: u64) -> u64 {
         return 0;
     }
     let pages_before = slot.pages_before.get(site as usize).map_or(0, |before| before.load(Relaxed).into());
-    let after = calls.saturating_sub(first & 0xffff_ffff) + pages.saturating_sub(pages_before);
-    used.saturating_mul(after).checked_div(calls + pages).unwrap_or(used)
+    let after = calls.saturating_sub(first & 0xffff_ffff).saturating_add(pages.saturating_sub(pages_before));
+    used.saturating_mul(after).checked_div(calls.saturating_add(pages)).unwrap_or(used)
 }
 
 /// A count that a generation has left in the channel.

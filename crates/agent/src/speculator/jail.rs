@@ -97,7 +97,8 @@ unsafe fn lower_priority() {
 }
 
 /// A process that runs when nobody else wants to has its reads done when nobody else reads, by schedulers of I/O that know
-/// priorities. But for what this one reads the original is about to wait: it reads as the original does.
+/// priorities. But for what this one reads the original is about to wait: it reads as the original does,
+/// or as most do where that reads in real time.
 fn keep_io_priority() {
     // SAFETY: the calls take numbers.
     unsafe {

@@ -327,14 +327,21 @@ fn site_name(call: &Call) -> u64 {
     call.site as u64
 }
 
+/// Takes note of a value waited for: where none is made up, that is what the speculation came to.
+fn waited(state: &State, site: Option<u32>) {
+    let last = state.slot.last_fabricated.get(state.generation as usize % LOGS);
+    if last.is_none_or(|last| last.load(Relaxed) == 0) {
+        remember_site(state, site);
+    }
+}
+
 /// Takes note of a value made up.
 fn fabricated(state: &State, site: Option<u32>) {
     state.slot.counters.fabricated.fetch_add(1, Relaxed);
-    passed(state, site);
+    remember_site(state, site);
 }
 
-/// Takes note of a site that came last before what follows.
-fn passed(state: &State, site: Option<u32>) {
+fn remember_site(state: &State, site: Option<u32>) {
     let Some(site) = site else { return };
     let position = Producer::new(state.slot, state.generation).position();
     if let Some(last) = state.slot.last_fabricated.get(state.generation as usize % LOGS) {

@@ -30,9 +30,13 @@ pub(super) fn swap_file(folder: &Path) -> PathBuf {
 pub(super) fn remove(layer: Layer, folder: Option<&Path>, device: Option<&Path>) -> Result<(), Error> {
     let swap = device.map_or(Ok(()), stop_swapping);
     let Some(folder) = folder else { return swap };
-    let swap = swap.and_then(|()| stop_swapping(&swap_file(folder)));
     match layer {
-        Layer::Folder | Layer::SwapFile => return swap.and(remove_with_contents(folder)),
+        Layer::Folder => return swap.and(remove_with_contents(folder)),
+        Layer::SwapFile => {
+            return swap
+                .and(stop_swapping_to_file(&swap_file(folder)))
+                .and_then(|()| remove_with_contents(folder));
+        }
         Layer::MemoryGroup => return swap.and(memory_group::remove(folder, PATIENCE)),
         Layer::Swap | Layer::Ext4 => {}
     }
@@ -49,6 +53,16 @@ fn stop_swapping(device: &Path) -> Result<(), Error> {
         sys::swap_off(device).map_err(|error| Error::at("stop swapping to", device, error))?;
     }
     Ok(())
+}
+
+/// The kernel tells of a file by another name than ours where that leads through a link or has a blank. So it is not asked.
+fn stop_swapping_to_file(file: &Path) -> Result<(), Error> {
+    match sys::swap_off(file) {
+        Err(error) if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT)) => {
+            Err(Error::at("stop swapping to", file, error))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn remove_with_contents(folder: &Path) -> Result<(), Error> {

@@ -106,7 +106,7 @@ impl ServedRig {
             let file = leftovers::swap_file(folder);
             swap::allocate(&file, size_bytes)?;
             swap::make(&file)?;
-            swap::start(&file)?;
+            swap::start_file(&file)?;
         }
         if let Some(device) = &self.device {
             device.reset_stats();
@@ -148,6 +148,10 @@ impl ServedRig {
         let device = disk.as_ref().map(|disk| disk.path().to_owned());
         let folder = self.folder.take();
         let left = leftovers::remove(layer, folder.as_deref(), device.as_deref());
+        if left.is_err() && layer == Layer::SwapFile {
+            // Where memory does not suffice now, it may at the next try.
+            (self.layer, self.folder) = (Some(layer), folder);
+        }
         let detached = disk.map_or(Ok(()), LoopDevice::detach);
         let server = self.server.take();
         self.device = None;

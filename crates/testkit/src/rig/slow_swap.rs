@@ -16,12 +16,13 @@ pub struct SlowSwap {
 }
 
 impl SlowSwap {
-    /// Makes swap of `size_bytes` (rounded up to whole 4 KiB blocks) and starts using it: for [`Profile::Local`] in a file
-    /// on the machine's own disk, else on a device in memory, of which only what is swapped out takes any.
+    /// Makes swap of `size_bytes`, in whole 4 KiB blocks, and starts using it: for [`Profile::Local`] in a file on the
+    /// machine's own disk, else on a device in memory, of which only what is swapped out takes any.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] without root, and where FUSE, loop devices or mkswap are missing.
+    /// [`Error::Unsupported`] without root, where FUSE, loop devices or mkswap are missing, and where the file system of the
+    /// local disk cannot hold swap.
     pub fn start(profile: Profile, size_bytes: u64) -> Result<Self, Error> {
         if profile.latency().is_none() {
             if !rustix::process::geteuid().is_root() {

@@ -5,6 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 
 use super::formatter::format_device;
 use crate::{Error, sys};
@@ -16,8 +17,26 @@ const PRIORITY_MIN: u16 = 100;
 pub(crate) fn allocate(file: &Path, bytes: u64) -> Result<(), Error> {
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
     let made = made.map_err(|error| Error::at("make", file, error))?;
-    rustix::fs::fallocate(&made, FallocateFlags::empty(), 0, bytes)
-        .map_err(|error| Error::at("allocate", file, std::io::Error::from(error)))
+    match rustix::fs::fallocate(&made, FallocateFlags::empty(), 0, bytes.next_multiple_of(4096)) {
+        Err(Errno::OPNOTSUPP) => Err(no_swap_here()),
+        allocated => allocated.map_err(|error| Error::at("allocate", file, std::io::Error::from(error))),
+    }
+}
+
+/// As [`start`], to a file.
+pub(crate) fn start_file(file: &Path) -> Result<(), Error> {
+    start(file).map_err(|error| match error {
+        Error::Io { source, .. } if source.raw_os_error() == Some(libc::EINVAL) => no_swap_here(),
+        other => other,
+    })
+}
+
+fn no_swap_here() -> Error {
+    Error::Unsupported {
+        feature: "Swap on the local disk".into(),
+        needs: "a file system that files can be swapped to on".into(),
+        how_to_enable: "Set TMPDIR to a folder on ext4 or XFS.".into(),
+    }
 }
 
 /// Writes the header of swap to the device, or file.

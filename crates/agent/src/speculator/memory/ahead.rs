@@ -93,6 +93,9 @@ pub fn remember(state: &mut State, first: usize, count: usize) {
 }
 
 fn tell_hinted(state: &State) {
+    if state.slot.generation.load(Relaxed) != state.generation {
+        return;
+    }
     let generation = u64::from(state.generation) << 32;
     state.slot.pages_hinted.store(generation | u64::from(state.memory.ahead.hinted), Relaxed);
 }
@@ -104,10 +107,14 @@ pub fn leaves_out(state: &mut State, page: usize) -> bool {
     if !lead::matters(stall_us) {
         return false;
     }
-    memory.lead.follow(|page| {
+    let has_come = |page| {
         let [entry] = entries::<1>(pages, page);
         entry & PRESENT != 0
-    });
+    };
+    let mut dropped = Dropped::new();
+    memory.lead.follow(has_come, |page| dropped.add(page));
+    dropped.flush();
+    memory.given_back += dropped.pages;
     let leaves_out = memory.lead.is_short(stall_us);
     if leaves_out {
         memory.lead.add(page, stall_us);
@@ -245,6 +252,9 @@ pub fn forget_all(state: &mut State) {
 }
 
 fn tell_passed(state: &State) {
+    if state.slot.generation.load(Relaxed) != state.generation {
+        return;
+    }
     let ahead = &state.memory.ahead;
     let (generation, hinted) = (u64::from(state.generation) << 32, u64::from(ahead.hinted));
     state.slot.pages_passed.store(generation | hinted.saturating_sub(ahead.count as u64), Relaxed);

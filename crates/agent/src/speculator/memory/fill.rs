@@ -15,7 +15,7 @@ use forebay_speculation::site::{Kind, Strategy};
 
 use super::{PAGE, Region, ahead, drop_pages, entries, in_core, look, own};
 use crate::speculator::pretence::account;
-use crate::speculator::{State, fabricated, kernel, passed, strategy_at};
+use crate::speculator::{State, fabricated, kernel, strategy_at, waited};
 
 pub const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
@@ -233,7 +233,7 @@ fn absent(state: &mut State, region: &Region, page: usize, place: usize) -> bool
         for_runs(window.count, missing, hint);
     }
     if strategy == Strategy::Wait {
-        passed(state, site);
+        waited(state, site);
         state.memory.waits_wanted += 1;
         return supply(state, page, shadow, 1);
     }

@@ -316,7 +316,7 @@ pub fn hinted(state: &State) -> u32 {
 
 /// Whether it may have yet to come to where the original is, which goes on fast.
 pub fn is_catching_up(state: &State) -> bool {
-    hinted(state) == 0 && lead::matters(state.memory.stall_us)
+    state.memory.len > 0 && hinted(state) == 0 && lead::matters(state.memory.stall_us)
 }
 
 /// Whether the original has the page in its memory.
