@@ -11,7 +11,7 @@ use crate::control::Reason;
 /// First word of the header; says that this is ours.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 2;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 3;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;
@@ -394,10 +394,10 @@ pub struct Slot {
     pub paths: [PathCell; PATH_CELLS],
     /// State of [`crate::site::SiteTable`].
     pub sites: [CallSite; CALL_SITES],
-    /// What the last fabricated value of each generation was: site index + 1 in the low 32 bits, the log
+    /// What the last fabricated value of each generation was, or the last that was waited for where none was: site index + 1 in the low 32 bits, the log
     /// position in the high 32.
     pub last_fabricated: [AtomicU64; LOGS],
-    /// Where each site first made a value up in the newest generation that it did: log position in the low 32 bits,
+    /// Where each site first made a value up, or waited so, in the newest generation that it did: log position in the low 32 bits,
     /// generation in the high 32.
     pub first_fabricated: [AtomicU64; CALL_SITES],
     /// Pages that were hinted in that generation before.

@@ -21,13 +21,14 @@ const MISSES_MAX: u32 = 4096;
 /// What a speculator gets to find something, as a part of a second, besides twice what its fork took: it has as much to
 /// do with its page tables.
 const GRACE_PART: u64 = 100;
-/// One that has fewer pages ahead of the original has not strayed, it is late: it has so many times as long.
+/// One that has fewer pages ahead of the original has not strayed, it is late.
 const AHEAD_MIN: u64 = 32;
+/// What it gets then, in times of that.
 const LATE_GRACES: u64 = 3;
 /// Processor time of a fault that a hint spares besides the wait, as a part of a second.
 const SPARED_PART: u64 = 50_000;
 
-/// What was used until then.
+/// What was used until some moment.
 #[derive(Clone, Copy)]
 struct Used {
     /// Processor time of the thread, and what of all threads' was their own work.
@@ -217,7 +218,7 @@ struct Measured {
     stalls: u64,
     /// How long each took: what the thread was not on a processor.
     duration: u64,
-    /// How long the thread was at its own work.
+    /// How long the threads of the process were at their own work.
     work: u64,
 }
 
