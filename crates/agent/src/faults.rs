@@ -11,7 +11,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use forebay_sigsafe::{general as n, sys};
-use forebay_speculation::channel::{Header, WISH_NEVER, WISH_QUIET, WISH_SIGNALS, Watched};
+use forebay_speculation::channel::{Header, WISH_FEW, WISH_NEVER, WISH_QUIET, WISH_SIGNALS, Watched};
 
 use crate::entry::Call;
 use crate::spawn::Spawned;
@@ -231,7 +231,17 @@ fn handler() -> usize {
 pub fn ask_for_quiet() {
     if let Some(entry) = entry() {
         // Not where none are wanted at all.
-        let _ = entry.wish.compare_exchange(WISH_SIGNALS, WISH_QUIET, Ordering::Relaxed, Ordering::Relaxed);
+        for wish in [WISH_SIGNALS, WISH_FEW] {
+            let _ = entry.wish.compare_exchange(wish, WISH_QUIET, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Asks for a signal for each fault, or for a `few` of them.
+pub fn ask_for_signals(few: bool) {
+    if let Some(entry) = entry() {
+        let (before, wish) = if few { (WISH_SIGNALS, WISH_FEW) } else { (WISH_FEW, WISH_SIGNALS) };
+        let _ = entry.wish.compare_exchange(before, wish, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 

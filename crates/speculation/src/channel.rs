@@ -11,7 +11,7 @@ use crate::control::Reason;
 /// First word of the header; says that this is ours.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 3;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 4;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;
@@ -132,7 +132,7 @@ pub struct Watched {
     pub pid: AtomicU32,
     /// Incremented by each image of the process.
     pub image: AtomicU32,
-    /// [`WISH_SIGNALS`], [`WISH_QUIET`] or [`WISH_NEVER`].
+    /// [`WISH_SIGNALS`], [`WISH_FEW`], [`WISH_QUIET`] or [`WISH_NEVER`].
     pub wish: AtomicU32,
     /// 1 while the supervisor may cause signals.
     pub open: AtomicU32,
@@ -144,6 +144,8 @@ pub const WISH_SIGNALS: u32 = 0;
 pub const WISH_QUIET: u32 = 1;
 /// No signal any more: the program wants it for itself.
 pub const WISH_NEVER: u32 = 2;
+/// A signal for one in a few of them.
+pub const WISH_FEW: u32 = 3;
 
 /// Nobody has looked yet, which takes the kernel some milliseconds: no file may be opened but one that is open.
 pub const LEASES_UNKNOWN: u32 = 0;

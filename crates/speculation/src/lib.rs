@@ -17,6 +17,7 @@ pub mod credit;
 pub mod inflight;
 pub mod lead;
 pub mod log;
+pub mod patience;
 pub mod program;
 pub mod quiet;
 pub mod resync;

@@ -1,8 +1,8 @@
 //! When the signals of page faults are more trouble than they are worth.
 //!
 //! The kernel sends a process a signal for each page fault that waits, so that it can fork a speculator. A signal takes some
-//! microseconds. Where nothing is forked for long, the process asks for *quiet*: no signals for a while. The supervisor
-//! keeps it, for longer each time.
+//! microseconds, a sixth of a wait for a fast disk: there only one fault in [`FEW`] has one. And where nothing is forked for
+//! long, the process asks for *quiet*: no signals for a while. The supervisor keeps it, for longer each time.
 
 use core::time::Duration;
 
@@ -13,6 +13,8 @@ pub const FUTILE_MAX: u32 = 4096;
 pub const HOPELESS: u32 = 16;
 /// Beside longer stalls a signal does not count.
 pub const STALL_US_MAX: u64 = 300;
+/// Where stalls are shorter, one fault in so many has a signal. Of the others it is known how many they were.
+pub const FEW: u64 = 8;
 /// How long quiet is kept at first, and at most.
 pub const QUIET_MIN: Duration = Duration::from_millis(500);
 /// See [`QUIET_MIN`].
@@ -36,15 +38,23 @@ impl Futility {
         self.faults = 0;
     }
 
-    /// None was at a fault, though one was to be if `prospect`; stalls take `stall_us` each. Whether to ask for quiet.
-    pub const fn on_fault(&mut self, prospect: bool, stall_us: u64) -> bool {
-        self.faults = self.faults.saturating_add(if prospect { 1 } else { HOPELESS });
+    /// None was at the last `faults`, though one was to be if `prospect`; stalls take `stall_us` each. Whether to ask for
+    /// quiet.
+    pub const fn on_faults(&mut self, faults: u32, prospect: bool, stall_us: u64) -> bool {
+        let count = if prospect { faults } else { faults.saturating_mul(HOPELESS) };
+        self.faults = self.faults.saturating_add(count);
         if self.faults < FUTILE_MAX {
             return false;
         }
         self.faults = 0;
-        stall_us < STALL_US_MAX
+        are_few_enough(stall_us)
     }
+}
+
+/// Whether a signal for one fault in [`FEW`] is enough, where stalls take `stall_us` each.
+#[must_use]
+pub const fn are_few_enough(stall_us: u64) -> bool {
+    stall_us < STALL_US_MAX
 }
 
 /// The supervisor's side: how long the next quiet is kept.
@@ -75,14 +85,14 @@ mod tests {
     use super::*;
 
     fn faults_until_quiet(futility: &mut Futility, prospect: bool) -> u32 {
-        (1..).find(|_| futility.on_fault(prospect, 100)).expect("quiet sooner or later")
+        (1..).find(|_| futility.on_faults(1, prospect, 100)).expect("quiet sooner or later")
     }
 
     #[test]
     fn signals_go_on_while_something_comes_of_them() {
         let mut futility = Futility::new();
         for _ in 0..10 {
-            assert!((1..FUTILE_MAX).all(|_| !futility.on_fault(true, 100)));
+            assert!((1..FUTILE_MAX).all(|_| !futility.on_faults(1, true, 100)));
             futility.on_fork();
         }
     }
@@ -97,7 +107,7 @@ mod tests {
     #[test]
     fn beside_long_stalls_signals_do_not_matter() {
         let mut futility = Futility::new();
-        assert!((0..10 * FUTILE_MAX).all(|_| !futility.on_fault(false, STALL_US_MAX)));
+        assert!((0..10 * FUTILE_MAX).all(|_| !futility.on_faults(1, false, STALL_US_MAX)));
     }
 
     #[test]

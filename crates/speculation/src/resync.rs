@@ -16,9 +16,9 @@
 //! `y`, `s` and `C` are exponentially weighted means (weights 1/4, 1/8, 1/4) of what was seen. Before anything
 //! was seen `y` is 8 and `F` 100 us. `C` is never taken to be less than what the caller expects from the size of the
 //! process: a fork of so much memory, and a copy of that part of its pages that was copied after earlier forks, and of all
-//! that it has got since. Where memory is short a copy drives something out, as do the speculator's own pages for a
-//! while, and that is missed: one page in 32 is taken to cost another stall, but for the first three speculations; and
-//! what a speculation takes has a limit ([`crate::credit`]).
+//! that it has got since. Where memory is short a copy takes longer by what it takes to make room, and drives something
+//! out, as do the speculator's own pages for a while, and that is missed: one page in 32 is taken to cost another stall,
+//! but for the first three speculations; and what a speculation takes has a limit ([`crate::credit`]).
 //!
 //! # States
 //!
@@ -26,9 +26,11 @@
 //!   1/64 to 1/32 s or of the last 1/2 to 1 s (by the clock's rate) took at least 2 % of that time, or of the
 //!   process's life if that is shorter, and it is worth it by the means above.
 //!   Where memory is short, whoever works with what he has loses by what a fork drives out, while whoever only waits
-//!   has nothing to lose. So there, until a speculation was worth it, stalls (and 13 us for each, which faults take)
-//!   must have taken 7/8 of the last 1/32 to 1/16 s besides; or all forks, each taken to cost as many stalls as the
-//!   caller says, must make up less than 1/64 of the time elapsed.
+//!   has nothing to lose. So there, until a speculation was worth it, two things must hold besides. Stalls (and 13 us for
+//!   each, which faults take) must have taken 7/8 of the last 1/32 to 1/16 s, or the program's own work less than 1/8 of
+//!   the last second. And a speculator must be likely to keep up: for each page that the original waits for it has some to
+//!   copy that the original has in memory, and that *detour* must take it no longer than a stall. Or else all forks, each
+//!   taken to cost as many stalls as the caller says, must make up less than 1/64 of the time elapsed.
 //! * *Disabled*, by a **crossing**: when a speculation is judged and the means say that it is not worth it, or
 //!   [`FUTILE_MAX`] speculations in a row yielded less than half a stall; also when stalls become too short or
 //!   forks too dear. (It is no crossing when no speculator was ever started.) One *probe* is made after
@@ -102,10 +104,13 @@ pub struct Size {
     pub pages: u64,
     /// What the fork takes, in ticks: about 16 us for each resident MiB.
     pub fork: u64,
-    /// What one copy takes, in ticks.
+    /// What one copy takes, in ticks, and to make room for it.
     pub copy: u64,
     /// Memory is short: a copy takes the place of something else.
     pub displaces: bool,
+    /// What a speculator takes for each page of the original that it touches and that the original has in memory, by how
+    /// many of those there are to one that the original waits for.
+    pub detour: u64,
     /// Stalls that a fork of no use is taken to cost then.
     pub risk_stalls: u64,
 }
@@ -189,7 +194,7 @@ impl Policy {
             yield_mean: YIELD_FIRST * ONE,
             // 100 us, half as much again, and 50 us.
             cost_mean: ticks_per_second / 5_000,
-            size: Size { pages: 0, fork: 0, copy: 0, displaces: false, risk_stalls: 0 },
+            size: Size { pages: 0, fork: 0, copy: 0, displaces: false, detour: 0, risk_stalls: 0 },
             spawned_pages: 0,
             copied_part: ONE,
             copies_seen: false,
@@ -234,6 +239,12 @@ impl Policy {
         self.size.fork
     }
 
+    /// What a copy of one of its pages takes, in ticks.
+    #[must_use]
+    pub const fn size_copy(&self) -> u64 {
+        self.size.copy
+    }
+
     /// Whether memory is short.
     #[must_use]
     pub const fn memory_is_short(&self) -> bool {
@@ -255,8 +266,9 @@ impl Policy {
         // Of pages that it had at the last fork that part is copied; of those since then nobody knows.
         let known = self.size.pages.min(self.spawned_pages);
         let copied = scaled(self.copied_part, known).saturating_add(self.size.pages - known);
-        // One that nothing comes of is ended when it has taken its credit.
-        let missed = || self.missed(copied.min(COPIES_FREE).saturating_add(self.taken_mean.min(OWN_FREE)));
+        // Where memory is short, one that nothing comes of is ended when it has taken its credit.
+        let copied = if self.size.displaces { copied.min(COPIES_FREE) } else { copied };
+        let missed = || self.missed(copied.saturating_add(self.taken_mean.min(OWN_FREE)));
         let missed = if self.displaces() { missed() } else { 0 };
         let copies = copied.saturating_mul(self.size.copy).saturating_add(missed);
         self.cost_mean.max(self.size.fork.saturating_add(copies))
@@ -311,7 +323,16 @@ impl Policy {
         let proven = self.good > 0 && !self.disabled;
         let desperate = || self.medium.spent(now) >= self.medium.part(DESPERATE) || self.hardly_works(now);
         let risk = self.risked.saturating_add(self.risk()).saturating_mul(RISK_PART);
-        !self.size.displaces || proven || desperate() || risk <= now.saturating_sub(self.start)
+        !self.size.displaces
+            || proven
+            || (self.keeps_up() && desperate())
+            || risk <= now.saturating_sub(self.start)
+    }
+
+    /// Whether a speculator would be faster than the original, whose memory it has to copy, by what is known of both.
+    #[must_use]
+    pub const fn keeps_up(&self) -> bool {
+        !self.size.displaces || self.size.detour <= self.stall_mean
     }
 
     /// Whether the program has done little else than wait and have the kernel work for it. Of what is not known it is taken

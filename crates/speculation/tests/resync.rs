@@ -96,7 +96,7 @@ fn process(fork: u64, hidden: bool, reads: u64, stall: u64, right: u64, wrong: u
 
 /// Of a process whose pages take `copies` ticks to copy.
 fn size(fork: u64, copies: u64) -> Size {
-    Size { pages: 256, fork, copy: copies / 256, displaces: false, risk_stalls: 256 }
+    Size { pages: 256, fork, copy: copies / 256, displaces: false, detour: 0, risk_stalls: 256 }
 }
 
 #[test]
@@ -255,7 +255,14 @@ fn where_memory_is_short_copies_cost_stalls() {
     let forks = |displaces: bool| {
         let (mut policy, mut now, mut forks) = (Policy::new(SECOND), SECOND, 0);
         policy.begin(now);
-        policy.expect_cost(Size { pages: 10_000, fork: 600 * US, copy: US, displaces, risk_stalls: 256 });
+        policy.expect_cost(Size {
+            pages: 10_000,
+            fork: 600 * US,
+            copy: US,
+            displaces,
+            detour: 0,
+            risk_stalls: 256,
+        });
         for _ in 0..60_000 {
             now += MS;
             if policy.judge_due() && policy.armed(now) {
@@ -280,7 +287,14 @@ fn where_memory_is_short_only_who_waits_most_of_the_time_dares() {
     let dares = |displaces: bool, compute: u64| {
         let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
         policy.begin(now);
-        policy.expect_cost(Size { pages: 10_000, fork: 600 * US, copy: US, displaces, risk_stalls: 256 });
+        policy.expect_cost(Size {
+            pages: 10_000,
+            fork: 600 * US,
+            copy: US,
+            displaces,
+            detour: 0,
+            risk_stalls: 256,
+        });
         for _ in 0..1_000 {
             now += compute + MS;
             policy.on_stall(now, MS, false);
@@ -304,6 +318,7 @@ fn where_memory_is_short_who_hardly_works_has_nothing_to_lose() {
             fork: 600 * US,
             copy: US,
             displaces: true,
+            detour: 0,
             risk_stalls: 256,
         });
         for _ in 0..2_000 {
@@ -321,11 +336,43 @@ fn where_memory_is_short_who_hardly_works_has_nothing_to_lose() {
     assert!(!dares(0, false), "of reads nobody tells it");
     let mut policy = Policy::new(SECOND);
     policy.begin(SECOND);
-    policy.expect_cost(Size { pages: 10_000, fork: 600 * US, copy: US, displaces: true, risk_stalls: 256 });
+    policy.expect_cost(Size {
+        pages: 10_000,
+        fork: 600 * US,
+        copy: US,
+        displaces: true,
+        detour: 0,
+        risk_stalls: 256,
+    });
     policy.on_stall(SECOND + 400 * MS, 40 * MS, false);
     policy.on_work(SECOND, SECOND + 400 * MS, MS);
     assert!(policy.dares(SECOND + 401 * MS));
     assert!(!policy.dares(SECOND + 900 * MS), "nobody has told it since");
+}
+
+/// Of ten pages that the original touches it waits for one; the speculator would have to copy nine.
+#[test]
+fn where_memory_is_short_whoever_a_speculator_cannot_keep_up_with_does_not_dare() {
+    let dares = |displaces: bool, stall: u64| {
+        let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
+        policy.begin(now);
+        policy.expect_cost(Size {
+            pages: 9_000,
+            fork: 600 * US,
+            copy: US,
+            displaces,
+            detour: 9 * 35 * US,
+            risk_stalls: 256,
+        });
+        for _ in 0..1_000 {
+            now += stall;
+            policy.on_stall(now, stall, false);
+        }
+        (policy.keeps_up(), policy.dares(now))
+    };
+    assert_eq!(dares(true, MS), (true, true));
+    assert_eq!(dares(true, MS / 10), (false, false));
+    assert_eq!(dares(false, MS / 10), (true, true));
 }
 
 /// A fork of no use may cost 256 stalls: that is little for a program that runs for long, but only once in a while.
@@ -333,7 +380,14 @@ fn where_memory_is_short_who_hardly_works_has_nothing_to_lose() {
 fn where_memory_is_short_a_long_run_may_risk_a_fork_now_and_then() {
     let (mut policy, mut now, mut forks) = (Policy::new(SECOND), SECOND, 0);
     policy.begin(now);
-    policy.expect_cost(Size { pages: 10_000, fork: 600 * US, copy: US, displaces: true, risk_stalls: 256 });
+    policy.expect_cost(Size {
+        pages: 10_000,
+        fork: 600 * US,
+        copy: US,
+        displaces: true,
+        detour: 0,
+        risk_stalls: 256,
+    });
     for _ in 0..50_000 {
         now += 2 * MS;
         policy.on_stall(now, MS, false);
@@ -352,7 +406,14 @@ fn where_memory_is_short_a_long_run_may_risk_a_fork_now_and_then() {
 fn whose_speculation_was_of_use_dares_again() {
     let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
     policy.begin(now);
-    policy.expect_cost(Size { pages: 10_000, fork: 600 * US, copy: US, displaces: true, risk_stalls: 256 });
+    policy.expect_cost(Size {
+        pages: 10_000,
+        fork: 600 * US,
+        copy: US,
+        displaces: true,
+        detour: 0,
+        risk_stalls: 256,
+    });
     let mut wait = |policy: &mut Policy| {
         for _ in 0..1_000 {
             now += 2 * MS;
@@ -534,7 +595,7 @@ proptest! {
                 Event::End(used, late, wrong) => policy.on_end(now, used, late, wrong),
                 Event::Saturated(saturated) => policy.set_saturated(saturated),
             }
-            policy.expect_cost(Size { pages: now, fork: now, copy: now, displaces: now.is_multiple_of(2), risk_stalls: now });
+            policy.expect_cost(Size { pages: now, fork: now, copy: now, displaces: now.is_multiple_of(2), detour: now, risk_stalls: now });
             policy.on_copies(now, now);
             let _ = (policy.armed(now), policy.judge_due(), policy.crossings(), policy.saved());
         }

@@ -11,8 +11,10 @@ use std::{
     time::Instant,
 };
 
-use forebay_speculation::channel::{Header, WISH_NEVER, WISH_QUIET, WISH_SIGNALS, Watched, feature};
-use forebay_speculation::quiet::Pauses;
+use forebay_speculation::channel::{
+    Header, WISH_FEW, WISH_NEVER, WISH_QUIET, WISH_SIGNALS, Watched, feature,
+};
+use forebay_speculation::quiet::{FEW, Pauses};
 use rustix::{
     io::Errno,
     process::{Pid, test_kill_process},
@@ -31,6 +33,8 @@ struct Process {
     image: u32,
     faults: u64,
     event: Option<OwnedFd>,
+    /// It is for one fault in so many.
+    period: u64,
     /// It will get none.
     refused: bool,
     quiet: Pauses,
@@ -71,7 +75,7 @@ impl Faults {
 impl Process {
     fn new(image: u32) -> Self {
         let quiet = Pauses::default();
-        Self { image, faults: u64::MAX, event: None, refused: false, quiet, quiet_until: None }
+        Self { image, faults: u64::MAX, event: None, period: 1, refused: false, quiet, quiet_until: None }
     }
 
     fn look(&mut self, header: &Header, entry: &Watched, pid: u32) {
@@ -88,11 +92,17 @@ impl Process {
                     self.quiet_until = None;
                     // Unless it wants none at all by now; then the next look takes the event away.
                     let _ = entry.wish.compare_exchange(WISH_QUIET, WISH_SIGNALS, Relaxed, Relaxed);
-                    ffi::signal_faults(event, FaultSignals::On);
+                    self.period = 1;
+                    ffi::signal_faults(event, FaultSignals::OneIn(self.period));
                 }
                 Some(_) => {}
             },
-            (_, Some(_)) => {}
+            (wish, Some(event)) => {
+                let period = if wish == WISH_FEW { FEW } else { 1 };
+                if period != std::mem::replace(&mut self.period, period) {
+                    ffi::signal_faults(event, FaultSignals::OneIn(period));
+                }
+            }
             (_, None) => self.open_if_it_faults(header, entry, pid),
         }
     }
@@ -120,7 +130,7 @@ impl Process {
         // Said before there are any, so that a program that wants the signal waits for us.
         entry.open.store(1, Release);
         match ffi::open_fault_signals(pid) {
-            Ok(event) => self.event = Some(event),
+            Ok(event) => (self.event, self.period) = (Some(event), 1),
             Err(error) => {
                 self.refuse(entry);
                 // It may just have ended.

@@ -542,6 +542,7 @@ const REMOVE_ON_EXEC: u64 = 1 << 36;
 const EVENT_CLOEXEC: u64 = 1 << 3;
 const EVENT_ENABLE: libc::Ioctl = 0x2400;
 const EVENT_DISABLE: libc::Ioctl = 0x2401;
+const EVENT_PERIOD: libc::Ioctl = 0x4008_2404;
 
 /// Whom a descriptor's signals go to (fcntl(2)).
 #[repr(C)]
@@ -592,15 +593,25 @@ pub fn open_fault_signals(pid: u32) -> io::Result<OwnedFd> {
 /// Whether an event of [`open_fault_signals`] causes signals.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum FaultSignals {
-    /// It does.
-    On,
+    /// It does, after one in so many.
+    OneIn(u64),
     /// It does not, for now.
     Off,
 }
 
 /// Turns an event of [`open_fault_signals`] on or off.
 pub fn signal_faults(event: &OwnedFd, signals: FaultSignals) {
-    let request = if signals == FaultSignals::On { EVENT_ENABLE } else { EVENT_DISABLE };
-    // SAFETY: the request takes a number.
-    unsafe { libc::ioctl(event.as_raw_fd(), request, 0) };
+    let number = event.as_raw_fd();
+    // SAFETY: the first request reads the number, the others take none.
+    unsafe {
+        match signals {
+            FaultSignals::OneIn(period) => {
+                libc::ioctl(number, EVENT_PERIOD, &raw const period);
+                libc::ioctl(number, EVENT_ENABLE, 0);
+            }
+            FaultSignals::Off => {
+                libc::ioctl(number, EVENT_DISABLE, 0);
+            }
+        }
+    }
 }

@@ -6,25 +6,18 @@ use core::sync::atomic::Ordering::{self, Relaxed};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, ticks};
 use forebay_speculation::channel::{Header, Off, Slot};
-use forebay_speculation::quiet::Futility;
+use forebay_speculation::patience::Course;
+use forebay_speculation::quiet::{Futility, are_few_enough};
 
 use super::permission::{is_held, may_speculate, turn_off};
+use super::resync::spawn;
+use super::stall::remember_program;
+use super::track::repair;
 use super::verdict::{copied_too_much, judge, judge_in_time, pages_ahead, tell_crossings};
-use super::{BUSY, LIVE, PROCESS, Private, private, process_id, remember_program, repair, spawn};
+use super::{BUSY, LIVE, PROCESS, Private, private, process_id};
 use crate::spawn::Spawned;
 use crate::{attention, faults, session, trace};
 
-/// Faults more than pages come to that were hinted, after which a live speculation has strayed, unless it has
-/// only just begun or found something: at least so many, and so many that twice the price of another fork was lost.
-const MISSES_MIN: u32 = 16;
-const MISSES_MAX: u32 = 4096;
-/// What a speculator gets to find something, as a part of a second, besides twice what its fork took: it has as much to
-/// do with its page tables.
-const GRACE_PART: u64 = 100;
-/// One that has fewer pages ahead of the original has not strayed, it is late.
-const AHEAD_MIN: u64 = 32;
-/// What it gets then, in times of that.
-const LATE_GRACES: u64 = 3;
 /// Processor time of a fault that a hint spares besides the wait, as a part of a second.
 const SPARED_PART: u64 = 50_000;
 
@@ -66,49 +59,17 @@ pub struct Seen {
     used: Used,
     pages_used: u64,
     futility: Futility,
-    /// No speculation is given up before, and none because it is late.
-    patient_until: u64,
-    late_until: u64,
-    /// The speculation has been ahead of the original, or has had its time to get there.
-    is_due: bool,
-    misses_max: u32,
 }
 
 impl Seen {
     pub const fn new() -> Self {
         let futility = Futility::new();
-        Self {
-            at: 0,
-            used: Used { cpu_us: 0, work_us: 0, faults: 0 },
-            pages_used: 0,
-            futility,
-            patient_until: 0,
-            late_until: 0,
-            is_due: false,
-            misses_max: 0,
-        }
+        Self { at: 0, used: Used { cpu_us: 0, work_us: 0, faults: 0 }, pages_used: 0, futility }
     }
 
     /// A process begins: what was used before is none of its own.
     pub fn begin_process() -> Self {
         Self { used: Used::now(), ..Self::new() }
-    }
-
-    /// From `now` on nothing is given up for a `grace`.
-    fn be_patient(&mut self, now: u64, grace: u64) {
-        self.patient_until = self.patient_until.max(now + grace);
-    }
-
-    /// From `now` on a speculator has to come to where the original is.
-    fn begin(&mut self, now: u64, grace: u64) {
-        self.be_patient(now, grace);
-        self.late_until = now + LATE_GRACES * grace;
-        self.is_due = false;
-    }
-
-    /// A fork that no fault led to: there is no hurry.
-    pub fn forget(&mut self) {
-        (self.misses_max, self.is_due) = (MISSES_MIN, true);
     }
 }
 
@@ -142,16 +103,18 @@ fn note() -> Option<Spawned> {
     slot.counters.stalls_unattended.fetch_add(stalls - 1, Relaxed);
     slot.counters.stall_ticks.fetch_add(duration.saturating_mul(stalls), Relaxed);
     let spared = duration + session::header()?.ticks_per_second.load(Relaxed) / SPARED_PART;
-    let grace = session::header()?.ticks_per_second.load(Relaxed) / GRACE_PART;
-    settle(slot, private, now, grace);
-    trace::tell(b"fault: ticks, misses, used", &[duration, private.misses.into(), private.used]);
+    settle(slot, private, now, stalls);
+    trace::tell(b"fault: ticks, misses, used", &[duration, private.patience.misses().into(), private.used]);
     if LIVE.load(Relaxed) != 0 {
-        attend(slot, private, now, grace);
+        attend(slot, private, now);
     }
     private.policy.on_work(before, now, work);
     private.policy.on_unseen_stalls(before, now, stalls - 1, spared);
     private.policy.on_stall(now, spared, false);
     tell_crossings(slot, private);
+    let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
+    let stall_us = private.policy.stall_mean() / ticks_per_us;
+    faults::ask_for_signals(are_few_enough(stall_us));
     if LIVE.load(Relaxed) != 0 || is_held() {
         return None;
     }
@@ -159,54 +122,37 @@ fn note() -> Option<Spawned> {
     let armed = !stopped && private.policy.armed(now);
     let spawned = if armed { spawn(false) } else { None };
     if spawned.is_none() {
-        let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
-        if private.faults.futility.on_fault(armed || stopped, private.policy.stall_mean() / ticks_per_us) {
+        let prospect = stopped || (armed && private.policy.keeps_up());
+        let count = u32::try_from(stalls).unwrap_or(u32::MAX);
+        if private.faults.futility.on_faults(count, prospect, stall_us) {
             faults::ask_for_quiet();
         }
         return None;
     }
     private.faults.futility.on_fork();
     let after = ticks();
-    let price = after.saturating_sub(now).saturating_mul(2);
-    private.faults.begin(after + price, grace);
-    let misses = price / private.policy.stall_mean().max(1);
-    private.faults.misses_max = misses.clamp(MISSES_MIN.into(), MISSES_MAX.into()) as u32;
+    private.patience.on_fork_at_fault(after, after.saturating_sub(now), private.policy.stall_mean());
     spawned
 }
 
 /// A speculation is live, and did not spare the original this fault: has it repaired, or ends it, if it has strayed.
-fn attend(slot: &Slot, private: &mut Private, now: u64, grace: u64) {
+fn attend(slot: &Slot, private: &mut Private, now: u64) {
     if is_held() {
         // It cannot have strayed.
-        private.misses = 0;
+        private.patience.forgive();
         return;
     }
-    let ended = slot.speculator_pid.load(Relaxed) == 0;
-    // Only where stalls are short beside what a fork takes: a speculator must come to where the original is by then.
-    let stalls_are_short = private.faults.misses_max > MISSES_MIN;
-    let is_late = !ended && stalls_are_short && pages_ahead(slot) < AHEAD_MIN;
-    if now > private.faults.patient_until && copied_too_much(slot, private) {
+    if private.patience.is_over(now) && copied_too_much(slot, private) {
         judge_in_time(slot, private);
         return;
     }
-    if !private.faults.is_due && stalls_are_short {
-        if is_late && now < private.faults.late_until {
-            return;
-        }
-        private.faults.is_due = true;
-        private.misses = 0;
-        private.faults.be_patient(now, grace);
-    }
-    let impatient = now > private.faults.patient_until;
-    // What carries on has its memory to prepare, and to come to where the original is: half the price of a fork.
-    let misses_max = private.faults.misses_max;
-    let strayed = private.misses >= (misses_max / 2).max(MISSES_MIN) && impatient;
-    if (ended || strayed) && may_speculate() && repair(slot, private, is_late) {
-        private.faults.begin(now + private.policy.size_fork(), grace);
+    let ended = slot.speculator_pid.load(Relaxed) == 0;
+    let Course::Strayed { is_late, is_lost } = private.patience.course(now, ended, pages_ahead(slot)) else {
         return;
-    }
-    let strayed = strayed && private.misses >= misses_max;
-    if (strayed || ended) && (private.policy.armed(now) || private.policy.judge_due()) {
+    };
+    if may_speculate() && repair(slot, private, is_late) {
+        private.patience.on_repair(now, private.policy.size_fork());
+    } else if is_lost && (private.policy.armed(now) || private.policy.judge_due()) {
         // No value that it made up is to blame for its being late.
         if is_late { judge_in_time(slot, private) } else { judge(slot, private) }
     }
@@ -238,15 +184,11 @@ fn measure(private: &mut Private, header: &Header) -> Measured {
     Measured { now, stalls, duration: known.min(longest).max(shortest), work }
 }
 
-/// Takes the pages that the original has come to since the last fault.
-fn settle(slot: &Slot, private: &mut Private, now: u64, grace: u64) {
+/// Takes the pages that the original has come to since the last fault told of, and the faults.
+fn settle(slot: &Slot, private: &mut Private, now: u64, faults: u64) {
     let used = slot.pages_used.load(Relaxed);
     let new = used.saturating_sub(private.faults.pages_used);
     private.faults.pages_used = used;
     private.used += new;
-    // One that waits as often as the original does, and finds a page now and then, is of no use.
-    private.misses = (private.misses + 1).saturating_sub(u32::try_from(new).unwrap_or(u32::MAX));
-    if private.misses == 0 {
-        private.faults.be_patient(now, grace);
-    }
+    private.patience.on_faults(now, faults, new);
 }

@@ -11,34 +11,33 @@ mod fault;
 mod permission;
 mod resync;
 mod size;
+mod stall;
 mod track;
 mod verdict;
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{prctl, sys, ticks};
 use forebay_speculation::channel::{Header, LEASES_SOME, Off, Slot};
 use forebay_speculation::copies::Faults;
-use forebay_speculation::inflight::InflightLimit;
-use forebay_speculation::program::{self, ProgramRecord};
+use forebay_speculation::patience::Patience;
 use forebay_speculation::resync::Policy;
 
 pub use self::fault::on_fault;
-use self::permission::{bar_for_all, is_held, may_speculate};
+use self::permission::bar_for_all;
 pub use self::permission::{count_off, is_confined, may_ever_speculate, turn_off};
-use self::resync::{Forked, probe, spawn};
-use self::track::{Standing, Track, compare, repair};
-use self::verdict::{is_lost, judge, judge_if_due, tell_crossings};
-use crate::attention::{self, Period};
+use self::resync::{Forked, probe};
+use self::stall::{file_device, stalled};
+use self::track::{Standing, Track, compare};
+use self::verdict::judge;
 use crate::calls::{self, Class};
 use crate::entry::Call;
 use crate::spawn::{self, Spawned};
-use crate::status;
-use crate::{exec, faults, role, session, signatures, speculator, trace};
+use crate::{attention, exec, faults, role, session, signatures, speculator, status};
 
 /// Process that the state below is of; another one running this code is a vfork child, which only passes through.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -55,11 +54,6 @@ static BUSY: AtomicBool = AtomicBool::new(false);
 
 /// Reads probed after the policy was armed before the probing stops again for want of stalls.
 const PROBES_MAX: u32 = 64;
-/// How much longer than a stall at least a call must take to count when nothing is known of its thread.
-const FIRST_STALL_FACTOR: u64 = 8;
-/// Prefetches that must be under way for a stall to tell how many the device serves at once: one that took two reads
-/// instead of one must not look like a device that serves one at a time.
-const OTHERS_MIN: u32 = 3;
 /// State that only the holder of [`BUSY`] or the [`OWNER`] thread touches.
 struct Private {
     policy: Policy,
@@ -67,8 +61,10 @@ struct Private {
     late: u64,
     /// Part of the mean stall that late hints spared, in ticks.
     late_saved: u64,
-    /// Stalls that were not predicted since the last call that was.
+    /// Stalled calls that were not predicted since the last one that was.
     misses: u32,
+    /// What page faults it takes for the speculation to have strayed.
+    patience: Patience,
     /// What was known of the thread at the last page fault that it was told of.
     faults: fault::Seen,
     forked: Forked,
@@ -98,6 +94,7 @@ static PRIVATE: PrivateCell = PrivateCell(UnsafeCell::new(Private {
     late: 0,
     late_saved: 0,
     misses: 0,
+    patience: Patience::new(1),
     faults: fault::Seen::new(),
     forked: Forked::new(),
     speculator_pages: 0,
@@ -121,6 +118,7 @@ pub fn begin(header: &Header) {
     attention::begin(header.stall_ticks_min.load(Relaxed));
     let private = private();
     private.policy = Policy::new(header.ticks_per_second.load(Relaxed));
+    private.patience = Patience::new(header.ticks_per_second.load(Relaxed));
     private.started = ticks();
     private.policy.begin(private.started);
     private.faults = fault::Seen::begin_process();
@@ -461,151 +459,4 @@ unsafe fn look_up_attentively(call: &Call, class: Class) -> isize {
         used();
     }
     result
-}
-
-/// Device of a regular file or directory; none for other descriptors, which wait for something else than a device.
-#[inline(never)]
-fn file_device(descriptor: usize) -> Option<u64> {
-    let mut stat = MaybeUninit::<n::stat>::zeroed();
-    // SAFETY: the call fills the structure, whose zeroes are valid too.
-    let stat = unsafe {
-        let _ = sys!(n::__NR_fstat, descriptor, stat.as_mut_ptr());
-        stat.assume_init()
-    };
-    matches!(stat.st_mode & n::S_IFMT, n::S_IFREG | n::S_IFDIR).then_some(stat.st_dev)
-}
-
-/// Whether the thread has given its processor up since it was last looked at: a slow call that did not was busy or
-/// preempted, not stalled.
-///
-/// Of a thread that was not looked at before nothing is known; only a long call of it counts.
-#[inline(never)]
-fn has_waited(switches: &mut [(usize, i64); 16], duration: u64) -> bool {
-    let mut usage = MaybeUninit::<n::rusage>::zeroed();
-    // SAFETY: the call fills the structure, whose zeroes are valid too.
-    let count = unsafe {
-        let _ = sys!(n::__NR_getrusage, n::RUSAGE_THREAD, usage.as_mut_ptr());
-        usage.assume_init().ru_nvcsw
-    };
-    let thread = forebay_sigsafe::thread_pointer();
-    let Some(entry) = switches.get_mut((thread >> 12) % 16) else { return false };
-    let long = duration / FIRST_STALL_FACTOR > attention::stall_ticks_min();
-    let waited = if entry.0 == thread { entry.1 != count } else { long };
-    *entry = (thread, count);
-    waited
-}
-
-/// Takes note of a stall that is over; one that was not timed is taken for one of mean length.
-#[cold]
-#[inline(never)]
-fn stalled(period: Option<Period>, standing: Standing, device: Option<u64>, late_fork: bool) {
-    if BUSY.swap(true, Acquire) {
-        return;
-    }
-    let period = period.unwrap_or_else(|| {
-        let (after, mean) = (ticks(), private().policy.stall_mean());
-        Period { before: after.saturating_sub(mean.max(attention::stall_ticks_min())), after }
-    });
-    note(period, standing, device);
-    let spawned = (late_fork && PROBES.load(Relaxed) != 0 && LIVE.load(Relaxed) == 0).then(|| spawn(false));
-    if spawned.flatten() != Some(Spawned::Speculator) {
-        BUSY.store(false, Release);
-    }
-}
-
-#[inline(never)]
-fn note(Period { before, after }: Period, standing: Standing, device: Option<u64>) {
-    let private = private();
-    if !has_waited(&mut private.switches, after.wrapping_sub(before)) || process_id() != PROCESS.load(Relaxed)
-    {
-        if standing == Standing::Hinted {
-            used();
-        }
-        return;
-    }
-    let duration = after.wrapping_sub(before);
-    attention::on_stall();
-    remember_program();
-    let Ok(slot) = session::claim(PROCESS.load(Relaxed)) else {
-        turn_off(Off::NoSlot);
-        return;
-    };
-    let counters = &slot.counters;
-    if standing == Standing::Hinted {
-        private.late += 1;
-        private.late_saved += private.policy.stall_mean().saturating_sub(duration);
-        counters.hints_late.fetch_add(1, Relaxed);
-        counters.late_ticks.fetch_add(duration, Relaxed);
-        private.policy.on_stall(after, duration, true);
-        return;
-    }
-    counters.stalls.fetch_add(1, Relaxed);
-    counters.stall_ticks.fetch_add(duration, Relaxed);
-    let orphaned =
-        OWNER.load(Relaxed) != forebay_sigsafe::thread_pointer() && slot.speculator_pid.load(Relaxed) == 0;
-    trace::tell(
-        b"stalled: standing, ticks, armed, alive",
-        &[
-            standing as u64,
-            duration,
-            private.policy.armed(before).into(),
-            slot.speculator_pid.load(Relaxed).into(),
-        ],
-    );
-    if let Some(saturated) = device.and_then(|device| learn_device(slot, device, duration, standing)) {
-        private.policy.set_saturated(saturated);
-        trace::tell(b"saturated", &[saturated.into()]);
-    }
-    if standing == Standing::Unpredicted && !is_held() {
-        private.misses += 1;
-    }
-    if orphaned {
-        judge_if_due(slot, private, before);
-    } else if is_lost(slot, private) {
-        repair_or_judge(slot, private, before);
-    }
-    private.policy.on_stall(after, duration, false);
-    tell_crossings(slot, private);
-    let may = may_speculate() && LIVE.load(Relaxed) == 0;
-    if may && private.policy.armed(after) {
-        PROBES.store(PROBES_MAX, Relaxed);
-    }
-}
-
-/// The live speculation has strayed.
-fn repair_or_judge(slot: &Slot, private: &mut Private, now: u64) {
-    if !may_speculate() || !repair(slot, private, false) {
-        judge_if_due(slot, private, now);
-    }
-}
-
-/// Adds a stall to what is known of the device; whether the device is saturated. Only the original's own waits tell
-/// that: speculators wait for processors too.
-#[inline(never)]
-fn learn_device(slot: &Slot, device: u64, duration: u64, standing: Standing) -> Option<bool> {
-    let entry = speculator::device(session::header()?, device)?;
-    let mut limit = InflightLimit::load(&entry.limit);
-    let others = slot.flights.load(Relaxed).saturating_add(entry.executing.load(Relaxed));
-    let undisturbed = others == 0 || (limit.base_ticks() == 0 && others < OTHERS_MIN);
-    if matches!(standing, Standing::Alone | Standing::Behind) && undisturbed {
-        limit.on_stall(duration);
-    } else if others >= OTHERS_MIN && duration >= limit.base_ticks() {
-        // A shorter one waited for a prefetch that was under way.
-        limit.on_completion(duration, others.saturating_add(1));
-    }
-    limit.store(&entry.limit);
-    trace::tell(b"device: others, limit, base", &[others.into(), limit.limit().into(), limit.base_ticks()]);
-    Some(limit.saturated())
-}
-
-#[inline(never)]
-fn remember_program() {
-    let key = session::name().program_key;
-    if key == 0 {
-        return;
-    }
-    let program = session::header().and_then(|header| program::program(&header.programs, key));
-    if let Some(program) = program {
-        program.record.store(ProgramRecord::on_stall(program.record.load(Relaxed)), Relaxed);
-    }
 }

@@ -8,8 +8,9 @@ use forebay_speculation::checkpoint::first_price;
 use forebay_speculation::copies::Faults;
 
 use super::permission::{bar, count_off, may_speculate, turn_off};
+use super::stall::repair_or_judge;
 use super::verdict::{is_lost, memory_ends};
-use super::{BUSY, LIVE, OWNER, PROBES, PROCESS, page_faults, private, process_id, repair_or_judge, size};
+use super::{BUSY, LIVE, OWNER, PROBES, PROCESS, page_faults, private, process_id, size};
 use crate::entry::Call;
 use crate::spawn::{self, Circumstances, Spawned};
 use crate::{attention, session, trace};
@@ -92,7 +93,7 @@ pub fn spawn(in_flight: bool) -> Option<Spawned> {
     private.late = 0;
     private.late_saved = 0;
     private.misses = 0;
-    private.faults.forget();
+    private.patience.on_fork();
     let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     let _ = size::weigh(private, size::WEIGHED_US);
     if private.has_huge_pages {

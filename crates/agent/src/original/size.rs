@@ -13,10 +13,14 @@ use crate::status::Status;
 
 /// What a fork takes for each page, and a copy of one at its first write.
 const FORK_PAGE_NS: u64 = 62;
-const COPY_PAGE_NS: u64 = 1250;
+const COPY_PAGE_NS: u64 = 1_250;
+/// What it takes to make room for one where memory is short: something else is written to swap.
+const RECLAIM_PAGE_NS: u64 = 20_000;
 /// Between looks at the size of the process, before a fork and after.
 pub const WEIGHED_US: u64 = 10_000;
 pub const WEIGHED_AGAIN_US: u64 = 2_000;
+/// What a speculator takes for a page that it has to copy: more if it is a single one, and less of many in a row.
+const FILL_PAGE_NS: u64 = 35_000;
 const PAGE_KIB: u64 = 4;
 
 /// Tells the policy what the process's size makes of a fork, if nobody did in the last `interval_us`; whether so.
@@ -30,23 +34,20 @@ pub fn weigh(private: &mut Private, interval_us: u64) -> bool {
     }
     private.weighed_at = now;
     let Some(status) = Status::read() else { return false };
+    let ticks_of = |ns: u64| ns * ticks_per_us / 1_000;
     let pages = |name: &[u8]| status.number(name).unwrap_or(0) / PAGE_KIB;
     // Pages of files are not copied, and their entries not forked. Those that are swapped out have entries.
     let (resident, swapped) = (pages(b"RssAnon"), pages(b"VmSwap"));
     private.has_huge_pages = pages(b"HugetlbPages") > 0;
     private.anonymous_pages = resident.saturating_add(swapped);
+    let displaces = swapped > 0 && header.memory.load(Relaxed) != MEMORY_ENOUGH;
     private.policy.expect_cost(Size {
         pages: resident,
-        fork: private.anonymous_pages.saturating_mul(FORK_PAGE_NS * ticks_per_us) / 1000,
-        copy: COPY_PAGE_NS * ticks_per_us / 1000,
-        displaces: swapped > 0 && header.memory.load(Relaxed) != MEMORY_ENOUGH,
+        fork: private.anonymous_pages.saturating_mul(ticks_of(FORK_PAGE_NS * 1_000)) / 1_000,
+        copy: ticks_of(COPY_PAGE_NS + if displaces { RECLAIM_PAGE_NS } else { 0 }),
+        displaces,
+        detour: resident.saturating_mul(ticks_of(FILL_PAGE_NS)).checked_div(swapped).unwrap_or(0),
         risk_stalls: header.risk_stalls.load(Relaxed),
     });
     true
-}
-
-/// About what it takes to copy a page at its first write.
-pub fn copy_ticks() -> u64 {
-    session::header()
-        .map_or(0, |header| header.ticks_per_second.load(Relaxed) / 1_000_000 * COPY_PAGE_NS / 1000)
 }

@@ -186,6 +186,7 @@ fn stand(slot: &Slot, consumer: &Consumer<'_>, private: &mut Private, signature:
             Consumed::Matched { mark, skipped } => {
                 slot.counters.hints_wrong.fetch_add(skipped.into(), Relaxed);
                 private.misses = 0;
+                private.patience.forgive();
                 return if mark & mark::HINTED != 0 { Standing::Hinted } else { Standing::Predicted };
             }
             Consumed::Absent { empty: false } => {
@@ -224,7 +225,7 @@ pub fn repair(slot: &Slot, private: &mut Private, is_late: bool) -> bool {
     };
     trace::tell(
         b"repairs: used, misses, calls",
-        &[private.used, private.misses.into(), track.calls.count - first],
+        &[private.used, private.patience.misses().into(), track.calls.count - first],
     );
     track.convict(slot, generation, private.used);
     let wrong = consumer.abandon();
@@ -235,6 +236,7 @@ pub fn repair(slot: &Slot, private: &mut Private, is_late: bool) -> bool {
     track.futile_repairs = futile;
     track.used = private.used;
     private.misses = 0;
+    private.patience.forgive();
     track.behind.clear();
     for number in first..track.calls.count {
         let _ = track.behind.push(track.calls.at(number).0);

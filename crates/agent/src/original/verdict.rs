@@ -67,7 +67,7 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
     let more = theirs.saturating_sub(core::mem::replace(&mut private.speculator_pages, theirs));
     private.policy.on_copies(copies, more);
     slot.counters.copies.fetch_add(copies, Relaxed);
-    slot.counters.copy_ticks.fetch_add(copies.saturating_mul(size::copy_ticks()), Relaxed);
+    slot.counters.copy_ticks.fetch_add(copies.saturating_mul(private.policy.size_copy()), Relaxed);
     if session::header().is_some_and(|header| header.stops.load(Relaxed) != private.stops) {
         private.policy.on_interruption(ticks(), private.used);
         tell_crossings(slot, private);

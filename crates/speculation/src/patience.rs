@@ -1,0 +1,262 @@
+//! How many page faults the original bears of a live speculation that should have spared them.
+//!
+//! # Model
+//!
+//! Each fault that was not spared is a *miss*; each page hinted that the original came to makes up for one. A speculation
+//! has *strayed* when there are more misses than it may cost to find that out: as many as take twice the time of another
+//! fork, but 16 to 4,096. At half of them its checkpoint may carry on, if it has one: that costs about half as much.
+//!
+//! However many they are, it gets a *grace* of 1/100 s: after the fork and twice what that took (it has as much to do with
+//! its page tables), after a repair, and each time that nothing is missed any more.
+//!
+//! Where stalls are short beside what a fork takes, the original is past many pages by the time that the speculator looks
+//! at the first. One that has less than [`AHEAD_MIN`] pages ahead of the original has not strayed but is *late*. It gets
+//! three graces until it is *due*: what it misses from then on counts. No value that it made up is to blame for
+//! its being late.
+//!
+//! Times are in ticks.
+
+/// Misses after which a speculation may have strayed, at least and at most.
+pub const MISSES_MIN: u32 = 16;
+/// See [`MISSES_MIN`].
+pub const MISSES_MAX: u32 = 4096;
+/// One that has fewer pages ahead of the original is late.
+pub const AHEAD_MIN: u64 = 32;
+/// The grace, as a part of a second.
+const GRACE_PART: u64 = 100;
+/// What the late ones get, in graces.
+const LATE_GRACES: u64 = 3;
+
+/// How a live speculation stands at a fault that it did not spare the original.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// It goes on.
+    Kept,
+    /// It has strayed, or has ended.
+    Strayed {
+        /// It may be late only.
+        is_late: bool,
+        /// So far that no checkpoint need carry on: another fork may.
+        is_lost: bool,
+    },
+}
+
+/// The patience with the live speculation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    grace: u64,
+    misses: u32,
+    misses_max: u32,
+    /// None is given up before, and none because it is late.
+    patient_until: u64,
+    late_until: u64,
+    /// The speculation has been ahead of the original, or has had its time to get there.
+    is_due: bool,
+}
+
+impl Patience {
+    /// There is no speculation.
+    #[must_use]
+    pub const fn new(ticks_per_second: u64) -> Self {
+        Self {
+            grace: ticks_per_second / GRACE_PART,
+            misses: 0,
+            misses_max: MISSES_MIN,
+            patient_until: 0,
+            late_until: 0,
+            is_due: true,
+        }
+    }
+
+    /// The original was forked where no fault hurries it.
+    pub const fn on_fork(&mut self) {
+        self.misses = 0;
+        self.misses_max = MISSES_MIN;
+        self.is_due = true;
+    }
+
+    /// The original was forked at a fault, until `now`, which took it `fork`; faults take `stall` each.
+    pub fn on_fork_at_fault(&mut self, now: u64, fork: u64, stall: u64) {
+        let price = fork.saturating_mul(2);
+        let misses = (price / stall.max(1)).clamp(MISSES_MIN.into(), MISSES_MAX.into());
+        self.misses_max = u32::try_from(misses).unwrap_or(MISSES_MAX);
+        self.begin(now.saturating_add(price));
+    }
+
+    /// A checkpoint carries on, from `now`; a fork takes `fork`.
+    pub fn on_repair(&mut self, now: u64, fork: u64) {
+        self.begin(now.saturating_add(fork));
+    }
+
+    /// What was missed is over.
+    pub const fn forgive(&mut self) {
+        self.misses = 0;
+    }
+
+    /// So many `faults` were not spared, until `now`, but `used` pages.
+    pub fn on_faults(&mut self, now: u64, faults: u64, used: u64) {
+        let missed = u64::from(self.misses).saturating_add(faults).saturating_sub(used);
+        self.misses = u32::try_from(missed).unwrap_or(u32::MAX);
+        if self.misses == 0 {
+            self.be_patient(now);
+        }
+    }
+
+    /// Faults missed lately.
+    #[must_use]
+    pub const fn misses(&self) -> u32 {
+        self.misses
+    }
+
+    /// Whether the speculation can be judged by what it took so far.
+    #[must_use]
+    pub const fn is_over(&self, now: u64) -> bool {
+        now > self.patient_until
+    }
+
+    /// How a speculation stands that has, or has not, `ended`, and is ahead of the original by so many pages.
+    pub fn course(&mut self, now: u64, ended: bool, pages_ahead: u64) -> Course {
+        let stalls_are_short = self.misses_max > MISSES_MIN;
+        let is_late = !ended && stalls_are_short && pages_ahead < AHEAD_MIN;
+        if !self.is_due && stalls_are_short {
+            if is_late && now < self.late_until {
+                return Course::Kept;
+            }
+            self.is_due = true;
+            self.misses = 0;
+            self.be_patient(now);
+        }
+        let repairable = (self.misses_max / 2).max(MISSES_MIN);
+        let strayed = self.misses >= repairable && self.is_over(now);
+        if !ended && !strayed {
+            return Course::Kept;
+        }
+        Course::Strayed { is_late, is_lost: ended || self.misses >= self.misses_max }
+    }
+
+    /// A speculator has to come to where the original is, from `now` on.
+    fn begin(&mut self, now: u64) {
+        self.be_patient(now);
+        self.late_until = now.saturating_add(LATE_GRACES.saturating_mul(self.grace));
+        self.is_due = false;
+    }
+
+    fn be_patient(&mut self, now: u64) {
+        self.patient_until = self.patient_until.max(now.saturating_add(self.grace));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: u64 = 1_000;
+    const MS: u64 = 1_000 * US;
+    const SECOND: u64 = 1_000 * MS;
+    const GRACE: u64 = 10 * MS;
+
+    /// Faults, `stall` apart, until the course is another than [`Course::Kept`]: when, and the course.
+    fn until_strayed(patience: &mut Patience, from: u64, stall: u64, pages_ahead: u64) -> (u64, Course) {
+        let mut now = from;
+        for _ in 0..100_000 {
+            now += stall;
+            patience.on_faults(now, 1, 0);
+            let course = patience.course(now, false, pages_ahead);
+            if course != Course::Kept {
+                return (now - from, course);
+            }
+        }
+        panic!("never strayed");
+    }
+
+    #[test]
+    fn where_stalls_are_long_few_misses_are_enough() {
+        let mut patience = Patience::new(SECOND);
+        patience.on_fork_at_fault(0, 2 * MS, MS);
+        let (after, course) = until_strayed(&mut patience, 0, MS, 0);
+        // Sixteen misses of a millisecond, but not before its fork has paid and a grace is over.
+        assert_eq!(after, 16 * MS);
+        assert_eq!(course, Course::Strayed { is_late: false, is_lost: true });
+    }
+
+    #[test]
+    fn what_a_fork_takes_is_what_is_missed_before_another() {
+        let mut patience = Patience::new(SECOND);
+        patience.on_fork_at_fault(0, 4 * MS, 50 * US);
+        let (after, course) = until_strayed(&mut patience, 0, 50 * US, AHEAD_MIN);
+        // 80 misses are half the price, but it is given up after twice what the fork took, and a grace.
+        assert!((8 * MS + GRACE..8 * MS + GRACE + 100 * US).contains(&after), "{after}");
+        assert_eq!(course, Course::Strayed { is_late: false, is_lost: true });
+        // A dear fork has more time to be missed in.
+        let mut dear = Patience::new(SECOND);
+        dear.on_fork_at_fault(0, 40 * MS, 50 * US);
+        let (longer, course) = until_strayed(&mut dear, 0, 50 * US, AHEAD_MIN);
+        assert!(longer > 80 * MS, "{longer}");
+        assert_eq!(course, Course::Strayed { is_late: false, is_lost: true });
+    }
+
+    #[test]
+    fn a_checkpoint_carries_on_before_another_fork_may() {
+        let mut patience = Patience::new(SECOND);
+        patience.on_fork_at_fault(0, 20 * MS, 50 * US);
+        // It was ahead, and spared the original all faults for a while.
+        patience.on_faults(50 * MS, 1, 1_000);
+        assert_eq!(patience.course(50 * MS, false, AHEAD_MIN), Course::Kept);
+        let (after, course) = until_strayed(&mut patience, 60 * MS, 50 * US, AHEAD_MIN);
+        assert_eq!(after, 20 * MS, "half of 800 misses");
+        assert_eq!(course, Course::Strayed { is_late: false, is_lost: false });
+        patience.forgive();
+        patience.on_repair(80 * MS, 20 * MS);
+        let (after, _) = until_strayed(&mut patience, 80 * MS, 50 * US, AHEAD_MIN);
+        assert!(after >= 20 * MS + GRACE, "{after}");
+    }
+
+    #[test]
+    fn late_ones_get_three_graces_and_what_they_missed_until_then_is_forgiven() {
+        let mut patience = Patience::new(SECOND);
+        patience.on_fork_at_fault(0, MS, 50 * US);
+        let (after, course) = until_strayed(&mut patience, 0, 50 * US, AHEAD_MIN - 1);
+        assert_eq!(course, Course::Strayed { is_late: true, is_lost: true });
+        assert!((2 * MS + 4 * GRACE..2 * MS + 4 * GRACE + 3 * MS).contains(&after), "{after}");
+    }
+
+    #[test]
+    fn whoever_is_of_use_is_kept() {
+        let mut patience = Patience::new(SECOND);
+        patience.on_fork_at_fault(0, MS, 50 * US);
+        for fault in 1..10_000 {
+            // A hint used for each fault that it misses.
+            patience.on_faults(fault * 100 * US, 1, 1);
+            assert_eq!(patience.misses(), 0);
+            assert_eq!(patience.course(fault * 100 * US, false, AHEAD_MIN), Course::Kept);
+        }
+    }
+
+    #[test]
+    fn one_that_has_ended_is_not_waited_for() {
+        let mut patience = Patience::new(SECOND);
+        patience.on_fork_at_fault(0, MS, 50 * US);
+        patience.on_faults(MS, 1, 0);
+        let gone = patience.course(MS, true, 1_000);
+        assert_eq!(gone, Course::Strayed { is_late: false, is_lost: true });
+    }
+
+    #[test]
+    fn after_a_fork_that_no_fault_led_to_sixteen_misses_are_enough() {
+        let mut patience = Patience::new(SECOND);
+        patience.on_fork_at_fault(0, 40 * MS, 50 * US);
+        patience.on_fork();
+        let (after, _) = until_strayed(&mut patience, SECOND, 50 * US, 0);
+        assert_eq!(after, 16 * 50 * US);
+    }
+
+    #[test]
+    fn no_figures_make_it_overflow() {
+        let mut patience = Patience::new(u64::MAX);
+        patience.on_fork_at_fault(u64::MAX, u64::MAX, 0);
+        patience.on_repair(u64::MAX, u64::MAX);
+        patience.on_faults(u64::MAX, u64::MAX, u64::MAX);
+        assert_eq!(patience.course(u64::MAX, false, 0), Course::Kept);
+        assert_eq!(Patience::new(0).course(u64::MAX, false, 0), Course::Kept);
+    }
+}
