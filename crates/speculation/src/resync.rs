@@ -16,9 +16,9 @@
 //! `y`, `s` and `C` are exponentially weighted means (weights 1/4, 1/8, 1/4) of what was seen. Before anything
 //! was seen `y` is 8 and `F` 100 us. `C` is never taken to be less than what the caller expects from the size of the
 //! process: a fork of so much memory, and a copy of that part of its pages that was copied after earlier forks, and of all
-//! that it has got since. Where memory is short a copy takes longer by what it takes to make room, and drives something
-//! out, as do the speculator's own pages for a while, and that is missed: one page in 32 is taken to cost another stall,
-//! but for the first three speculations; and what a speculation takes has a limit ([`crate::credit`]).
+//! that it has got since. Where memory is short a copy drives something out, as do the speculator's own pages for a
+//! while, and that is missed: one page in 32 is taken to cost another stall, but for the first three speculations; and
+//! what a speculation takes has a limit ([`crate::credit`]).
 //!
 //! # States
 //!
@@ -104,7 +104,7 @@ pub struct Size {
     pub pages: u64,
     /// What the fork takes, in ticks: about 16 us for each resident MiB.
     pub fork: u64,
-    /// What one copy takes, in ticks, and to make room for it.
+    /// What one copy takes, in ticks.
     pub copy: u64,
     /// Memory is short: a copy takes the place of something else.
     pub displaces: bool,
@@ -266,9 +266,8 @@ impl Policy {
         // Of pages that it had at the last fork that part is copied; of those since then nobody knows.
         let known = self.size.pages.min(self.spawned_pages);
         let copied = scaled(self.copied_part, known).saturating_add(self.size.pages - known);
-        // Where memory is short, one that nothing comes of is ended when it has taken its credit.
-        let copied = if self.size.displaces { copied.min(COPIES_FREE) } else { copied };
-        let missed = || self.missed(copied.saturating_add(self.taken_mean.min(OWN_FREE)));
+        // One that nothing comes of is ended when it has taken its credit.
+        let missed = || self.missed(copied.min(COPIES_FREE).saturating_add(self.taken_mean.min(OWN_FREE)));
         let missed = if self.displaces() { missed() } else { 0 };
         let copies = copied.saturating_mul(self.size.copy).saturating_add(missed);
         self.cost_mean.max(self.size.fork.saturating_add(copies))
@@ -321,11 +320,11 @@ impl Policy {
     #[must_use]
     pub fn dares(&self, now: u64) -> bool {
         let proven = self.good > 0 && !self.disabled;
-        let desperate = || self.medium.spent(now) >= self.medium.part(DESPERATE) || self.hardly_works(now);
+        let has_paid = self.saved / 2 > self.spent;
         let risk = self.risked.saturating_add(self.risk()).saturating_mul(RISK_PART);
         !self.size.displaces
             || proven
-            || (self.keeps_up() && desperate())
+            || (self.keeps_up() && (self.hardly_works(now) || (has_paid && self.waits(now))))
             || risk <= now.saturating_sub(self.start)
     }
 
@@ -335,14 +334,21 @@ impl Policy {
         !self.size.displaces || self.size.detour <= self.stall_mean
     }
 
-    /// Whether the program has done little else than wait and have the kernel work for it. Of what is not known it is taken
-    /// that it worked.
+    /// Whether the program has done little else than wait and have the kernel work for it. Of what is not known since
+    /// somebody told it is taken that it worked.
     fn hardly_works(&self, now: u64) -> bool {
-        let Some(told_at) = self.work_told_at else { return false };
+        let Some(told_at) = self.work_told_at else {
+            return self.waits(now);
+        };
         let age = now.saturating_sub(self.start);
         let window = age.min(self.work.part(8));
         let worked = self.work.spent(now).saturating_add(now.saturating_sub(told_at));
         age >= self.ticks_per_second / IDLE_TIME_PART && worked <= window / IDLE_PART
+    }
+
+    /// Whether the program has just waited nearly all the time.
+    fn waits(&self, now: u64) -> bool {
+        self.medium.spent(now) >= self.medium.part(DESPERATE)
     }
 
     /// Processor time of a page fault: not much, but beside a short stall it is.

@@ -14,8 +14,6 @@ use crate::status::Status;
 /// What a fork takes for each page, and a copy of one at its first write.
 const FORK_PAGE_NS: u64 = 62;
 const COPY_PAGE_NS: u64 = 1_250;
-/// What it takes to make room for one where memory is short: something else is written to swap.
-const RECLAIM_PAGE_NS: u64 = 20_000;
 /// Between looks at the size of the process, before a fork and after.
 pub const WEIGHED_US: u64 = 10_000;
 pub const WEIGHED_AGAIN_US: u64 = 2_000;
@@ -44,7 +42,7 @@ pub fn weigh(private: &mut Private, interval_us: u64) -> bool {
     private.policy.expect_cost(Size {
         pages: resident,
         fork: private.anonymous_pages.saturating_mul(ticks_of(FORK_PAGE_NS * 1_000)) / 1_000,
-        copy: ticks_of(COPY_PAGE_NS + if displaces { RECLAIM_PAGE_NS } else { 0 }),
+        copy: ticks_of(COPY_PAGE_NS),
         displaces,
         detour: resident.saturating_mul(ticks_of(FILL_PAGE_NS)).checked_div(swapped).unwrap_or(0),
         risk_stalls: header.risk_stalls.load(Relaxed),
