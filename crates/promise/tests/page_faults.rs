@@ -333,14 +333,26 @@ fn phases() -> Case {
     })
 }
 
-/// The guest waits for some 1200 pages, and uses 2400 for the first time.
+/// The guest waits 600 to 700 times, and uses 2400 pages for the first time. Were those hinted, it would seem to have been
+/// spared waits that it never had: with 200 hints of that kind 200 more, of which its runs differ by less.
 #[test]
 fn unused_pages_count_as_no_hints() {
-    let used = takes_place("takes_place_holes", "hints_used", 25.0, || swapping("swap_holes", &[]));
-    assert!(
-        used.is_none_or(|used| used < 1800.0),
-        "{used:?} pages were hinted in time, more than it waits for"
-    );
+    const RUNS: usize = 4;
+    let name = "unused_pages_count_as_no_hints";
+    if switch("FOREBAY_PROMISE_PLAIN") {
+        return skip(name, "both sides run without forebay");
+    }
+    let mut waits = Vec::new();
+    let patience = Instant::now() + Duration::from_secs(120);
+    while waits.len() < RUNS && Instant::now() < patience {
+        let Some(outcome) = swapping("swap_holes", &[]).named(name).check() else { return };
+        if outcome.figure("hints_used") >= 50.0 {
+            waits.push(outcome.figure("stalls_before"));
+        }
+    }
+    assert_eq!(waits.len(), RUNS, "in two minutes hints were used in so many runs only");
+    let mean = waits.iter().sum::<f64>() / RUNS as f64;
+    assert!(mean < 850.0, "{waits:?} waits, those included that were spared");
 }
 
 /// Huge pages that the machine has for programs, for as long as this lives.
