@@ -13,6 +13,7 @@ mod error;
 mod guests;
 pub mod host;
 mod interrupt;
+mod mediamtx;
 pub mod memory_control;
 pub mod meter;
 mod metric;

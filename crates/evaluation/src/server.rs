@@ -23,10 +23,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use forebay_experiments::{Ceilings, Description, Load, Server, Trial};
+use forebay_experiments::{Ceilings, Description, Load, RtspServer, Server, Trial};
 use tempfile::TempDir;
 
 use crate::interrupt::Interrupt;
+use crate::mediamtx;
 use crate::prediction::{Costs, read_host};
 use crate::progress::Steps;
 use crate::{Error, Progress, scratch_folder};
@@ -114,6 +115,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         stopped: None,
         costs: host.as_ref().and_then(|host| Costs::of(&host.rows)),
     };
+    leave_out_missing(&mut outcome.cells);
     for cell in &outcome.cells {
         check_installed(&cell.trial)?;
     }
@@ -143,13 +145,24 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     }
 }
 
+/// A server that no distribution has is compared where it is there.
+fn leave_out_missing(cells: &mut Vec<Cell>) {
+    let may_be_missing = |cell: &Cell| cell.trial.server == Server::Rtsp(RtspServer::Mediamtx);
+    if !mediamtx::is_there() && !cells.iter().all(may_be_missing) {
+        cells.retain(|cell| !may_be_missing(cell));
+    }
+}
+
 /// Says what is missing before anything is measured.
 fn check_installed(trial: &Trial) -> Result<(), Error> {
     if let Server::Web(server) = &trial.server {
         web::program(*server)?;
     }
-    if let Server::Rtsp(_) = &trial.server {
+    if let Server::Rtsp(server) = &trial.server {
         streaming::check()?;
+        if *server == RtspServer::Mediamtx {
+            mediamtx::check()?;
+        }
     }
     if let Server::Forwarding(_) = &trial.server {
         router::check()?;

@@ -43,6 +43,8 @@ const TRIES: usize = 2;
 const MEMORY_BYTES_MAX: u64 = 6 << 30;
 /// A search goes no further.
 const CLIENTS_MAX: u32 = 20_000;
+/// What the loopback carries is measured with so many receivers at least.
+const RECEIVERS_MIN: u32 = 64;
 
 /// Where the media are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +130,12 @@ pub struct Options {
 
 impl Options {
     /// As many clients as there may be at the same time.
+    /// How many take part when it is measured what the loopback carries: as many as clients, if that is known before, and enough
+    /// that calls are full.
+    fn receivers(&self) -> u32 {
+        if self.search { RECEIVERS_MIN } else { self.clients_most().max(RECEIVERS_MIN) }
+    }
+
     fn clients_most(&self) -> u32 {
         match (self.search, self.clients.as_slice()) {
             (true, [] | [_]) => CLIENTS_MAX,
@@ -249,7 +257,7 @@ fn measure(
         for (rate, media) in &media {
             steps.begin(format!("what the loopback carries (round {round} of {})", options.runs));
             interrupt.check()?;
-            let measured = Ceilings::measure(media, processors)?;
+            let measured = Ceilings::measure(media, options.receivers(), processors)?;
             ceilings.entry(*rate).or_default().push(measured);
         }
         for cell in cells {

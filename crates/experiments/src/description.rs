@@ -101,6 +101,8 @@ pub enum RtspServer {
     Gstreamer,
     /// `forebay serve`.
     Forebay,
+    /// MediaMTX, fed by ffmpeg; left out where it is not installed, if others are there.
+    Mediamtx,
 }
 
 /// Packets from one network namespace to another, through one that forwards them.

@@ -181,6 +181,7 @@ impl Streaming {
                                 subject: match server {
                                     RtspServer::Gstreamer => "gstreamer".to_owned(),
                                     RtspServer::Forebay => "forebay".to_owned(),
+                                    RtspServer::Mediamtx => "mediamtx".to_owned(),
                                 },
                                 levels,
                                 server: Server::Rtsp(server),

@@ -20,11 +20,18 @@ use rustix::time::ClockId;
 use crate::Error;
 use crate::clock::now_ns;
 use crate::outcome::Quantiles;
-use crate::processor::{Processors, pin};
+use crate::processor::{Processors, allow_descriptors, pin};
 use crate::sockets::{Pair, Ports, Receiver};
 
-/// Receivers, and messages of one call.
-const RECEIVERS: usize = 64;
+/// Messages of one call.
+const MESSAGES_MAX: usize = 64;
+/// Descriptors of a receiver, and others that this process has.
+const DESCRIPTORS: u64 = 2;
+const DESCRIPTORS_BESIDES: u64 = 256;
+/// How long packets gather where few came, as with players (see [`crate::crowd`]): to wake the receiver for each would take
+/// time of the sender's processor.
+const GATHER: Duration = Duration::from_micros(500);
+const FEW_BYTES: u64 = UNDER_WAY_BYTES / 4;
 /// The sender waits while more is on its way, so that nothing is lost and what counts has arrived.
 const UNDER_WAY_BYTES: u64 = 1 << 20;
 /// A datagram that is segmented can be no longer, with its heads.
@@ -35,6 +42,7 @@ const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// Nothing under way takes longer, or it is lost.
 const PATIENCE: Duration = Duration::from_secs(2);
 const TIMER_EVERY_NS: i64 = 1_000_000;
+const EVENTS: usize = 512;
 
 /// How bytes are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,13 +61,21 @@ pub enum Way {
     },
 }
 
-/// What arrives in a second of packets of `bytes`, by one processor that sends and one that receives, in bits.
+/// What arrives in a second of packets of `bytes`, sent in turn to so many `receivers`, by one processor that sends and one that
+/// receives, in bits. The more there are, the less of what the kernel knows of each is in caches.
 ///
 /// # Errors
 /// The system refuses it.
-pub fn bits_per_second(way: Way, bytes: usize, processors: Processors, time: Duration) -> Result<f64, Error> {
+pub fn bits_per_second(
+    way: Way,
+    bytes: usize,
+    receivers: usize,
+    processors: Processors,
+    time: Duration,
+) -> Result<f64, Error> {
     let counts = Counts::default();
-    let receivers = Receivers::open(way)?;
+    allow_descriptors(receivers as u64 * DESCRIPTORS + DESCRIPTORS_BESIDES);
+    let receivers = Receivers::open(way, receivers)?;
     let addresses = receivers.addresses.clone();
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| {
@@ -92,15 +108,15 @@ struct Receivers {
 }
 
 impl Receivers {
-    fn open(way: Way) -> Result<Self, Error> {
+    fn open(way: Way, count: usize) -> Result<Self, Error> {
         let here = Ipv4Addr::LOCALHOST;
         if let Way::Tcp { .. } = way {
             let listener = TcpListener::bind((here, 0)).map_err(Error::system("listen"))?;
             let address = listener.local_addr().map_err(Error::system("listen"))?;
-            return Ok(Self { pairs: vec![], listener: Some(listener), addresses: vec![address; RECEIVERS] });
+            return Ok(Self { pairs: vec![], listener: Some(listener), addresses: vec![address; count] });
         }
         let mut ports = Ports::new(u64::from(std::process::id()));
-        let pairs = (0..RECEIVERS).map(|_| ports.pair(here.into())).collect::<Result<Vec<_>, _>>()?;
+        let pairs = (0..count).map(|_| ports.pair(here.into())).collect::<Result<Vec<_>, _>>()?;
         let addresses = pairs.iter().map(|pair| (here, pair.port).into()).collect();
         Ok(Self { pairs, listener: None, addresses })
     }
@@ -114,7 +130,7 @@ impl Receivers {
         if let Some(listener) = &self.listener {
             listener.set_nonblocking(true)?;
             let begun = Instant::now();
-            while streams.len() < RECEIVERS && begun.elapsed() < PATIENCE {
+            while streams.len() < self.addresses.len() && begun.elapsed() < PATIENCE {
                 match listener.accept() {
                     Ok((stream, _)) => streams.push(stream),
                     Err(_) => std::thread::sleep(Duration::from_millis(1)),
@@ -128,13 +144,14 @@ impl Receivers {
             watch(&pair.media, key)?;
         }
         let mut receiver = Receiver::new();
-        let mut events = Vec::<epoll::Event>::with_capacity(RECEIVERS);
+        let mut events = Vec::<epoll::Event>::with_capacity(EVENTS);
         while !counts.over.load(Ordering::Relaxed) {
             events.clear();
             match epoll::wait(&epoll, spare_capacity(&mut events), Some(&LOOK_EVERY)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
+            let mut arrived = 0;
             for event in &events {
                 let key = event.data.u64() as usize;
                 let descriptor = match streams.get(key) {
@@ -145,8 +162,12 @@ impl Receivers {
                     if received.bytes.is_empty() {
                         return Ok(());
                     }
-                    counts.arrived.fetch_add(received.bytes.len() as u64, Ordering::Relaxed);
+                    arrived += received.bytes.len() as u64;
                 }
+            }
+            counts.arrived.fetch_add(arrived, Ordering::Relaxed);
+            if arrived < FEW_BYTES {
+                std::thread::sleep(GATHER);
             }
         }
         Ok(())
@@ -178,11 +199,27 @@ fn send(
 }
 
 enum Sender {
-    Datagrams { socket: UdpSocket, message: Vec<u8>, to: Vec<Option<SockaddrStorage>>, headers: Headers },
+    Datagrams { socket: UdpSocket, message: Vec<u8>, to: Addresses, headers: Headers },
     Streams { streams: Vec<TcpStream>, message: Vec<u8> },
 }
 
 type Headers = MultiHeaders<SockaddrStorage>;
+
+/// Where packets go, in turn.
+struct Addresses {
+    all: Vec<Option<SockaddrStorage>>,
+    next: usize,
+}
+
+impl Addresses {
+    /// Those of the next call.
+    fn next(&mut self) -> &[Option<SockaddrStorage>] {
+        let first = self.next;
+        let last = (first + MESSAGES_MAX).min(self.all.len());
+        self.next = if last < self.all.len() { last } else { 0 };
+        &self.all[first..last]
+    }
+}
 
 impl Sender {
     fn open(way: Way, bytes: usize, addresses: &[SocketAddr]) -> io::Result<Self> {
@@ -203,18 +240,19 @@ impl Sender {
         if packets > 1 {
             setsockopt(&socket, UdpGsoSegment, &(bytes as i32))?;
         }
-        let to = addresses.iter().map(|address| Some(SockaddrStorage::from(*address))).collect();
-        let headers = Headers::preallocate(addresses.len(), None);
+        let all = addresses.iter().map(|address| Some(SockaddrStorage::from(*address))).collect();
+        let to = Addresses { all, next: 0 };
+        let headers = Headers::preallocate(MESSAGES_MAX, None);
         Ok(Self::Datagrams { socket, message, to, headers })
     }
 
-    /// Sends to all receivers, and tells how many bytes.
+    /// Sends to the next receivers, or to all connections, and tells how many bytes.
     fn send(&mut self) -> io::Result<u64> {
         match self {
             Self::Datagrams { socket, message, to, headers } => {
+                let to = to.next();
                 let slices: Vec<_> = to.iter().map(|_| [IoSlice::new(message)]).collect();
-                let sent =
-                    sendmmsg(socket.as_raw_fd(), headers, &slices, &*to, [], MsgFlags::empty())?.count();
+                let sent = sendmmsg(socket.as_raw_fd(), headers, &slices, to, [], MsgFlags::empty())?.count();
                 Ok((sent * message.len()) as u64)
             }
             Self::Streams { streams, message } => {
@@ -260,9 +298,20 @@ mod tests {
     fn every_way_carries_something() {
         let processors = Processors::of_this_machine();
         for way in [Way::Sendmmsg, Way::Segmented { packets: 14 }, Way::Tcp { packets: 14 }] {
-            let bits = bits_per_second(way, 1_400, processors, MOMENT).unwrap();
-            assert!(bits > 1e6, "{way:?}: {bits}");
+            for receivers in [1, MESSAGES_MAX, 3 * MESSAGES_MAX + 1] {
+                let bits = bits_per_second(way, 1_400, receivers, processors, MOMENT).unwrap();
+                assert!(bits > 1e6, "{way:?} to {receivers}: {bits}");
+            }
         }
+    }
+
+    #[test]
+    fn all_receivers_have_their_turn() {
+        let address = |port: u16| Some(SockaddrStorage::from(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
+        let mut to = Addresses { all: (1..=100).map(address).collect(), next: 0 };
+        assert_eq!(to.next(), (1..=64).map(address).collect::<Vec<_>>());
+        assert_eq!(to.next(), (65..=100).map(address).collect::<Vec<_>>());
+        assert_eq!(to.next().first(), Some(&address(1)));
     }
 
     #[test]

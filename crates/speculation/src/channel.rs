@@ -510,7 +510,7 @@ pub enum End {
     Cpu,
     /// Too much memory.
     Memory,
-    /// Nothing consumed for too long.
+    /// Nothing consumed for too long, or it did nothing but wait.
     Lifetime,
     /// Its jail could not be built.
     Jail,

@@ -1,7 +1,9 @@
-//! Servers of media: GStreamer's, built here from a few lines of C, and `forebay serve`. Both have the same media, by number.
+//! Servers of media: GStreamer's, built here from a few lines of C, `forebay serve`, and MediaMTX. All have the same media, by
+//! number.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use super::web::Documents;
 use crate::Error;
 use crate::command::Invocation;
 use crate::interrupt::Interrupt;
+use crate::mediamtx;
 
 const SERVER_SOURCE: &str = include_str!("../../../../guests/rtsp_server.c");
 const SERVER: &str = "rtsp_server";
@@ -81,20 +84,26 @@ pub(crate) fn build(folder: &Path, interrupt: &Interrupt) -> Result<PathBuf, Err
     Ok(server)
 }
 
-/// The server's command line.
+/// The server's command line, with what it needs in `folder`.
 pub(super) fn command_line(
     server: RtspServer,
     media: &Documents,
-    port: u16,
+    address: SocketAddr,
+    folder: &Path,
     forebay: &Path,
-) -> Vec<OsString> {
-    if server == RtspServer::Forebay {
-        let listen = format!("--listen=127.0.0.1:{port}");
-        return vec![forebay.into(), "serve".into(), listen.into(), media.folder.clone().into()];
-    }
-    let program = media.folder.join(SERVER).into_os_string();
-    let files = media.paths.iter().map(Into::into);
-    [program, port.to_string().into()].into_iter().chain(files).collect()
+) -> Result<Vec<OsString>, Error> {
+    Ok(match server {
+        RtspServer::Forebay => {
+            let listen = format!("--listen={address}");
+            vec![forebay.into(), "serve".into(), listen.into(), media.folder.clone().into()]
+        }
+        RtspServer::Gstreamer => {
+            let program = media.folder.join(SERVER).into_os_string();
+            let files = media.paths.iter().map(Into::into);
+            [program, address.port().to_string().into()].into_iter().chain(files).collect()
+        }
+        RtspServer::Mediamtx => mediamtx::command_line(folder, address)?,
+    })
 }
 
 fn run(

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use forebay_counters as counters;
-use forebay_experiments::{Attached, Connections, Load, Rate, Server, Trial};
+use forebay_experiments::{Attached, Connections, Load, Rate, RtspServer, Server, Trial};
 use forebay_meter::Host;
 use forebay_testkit::{MemoryLimit, cold};
 
@@ -18,6 +18,7 @@ use super::observer::Scope;
 use super::process::{Process, check_free, free_port};
 use super::web::{self, Documents};
 use crate::Error;
+use crate::mediamtx;
 
 /// Where control groups are looked for, by their name within a hierarchy.
 const HIERARCHIES: [&str; 4] =
@@ -26,6 +27,8 @@ const HIERARCHIES: [&str; 4] =
 /// A server, ready for its load. Dropped, it ends, if it was started.
 #[derive(Debug)]
 pub(super) struct Target {
+    /// What it is fed by, which is not counted.
+    feeds: Vec<Process>,
     /// The processes go before their group.
     process: Option<Process>,
     group: Option<MemoryLimit>,
@@ -44,6 +47,7 @@ impl Target {
     ) -> Result<Self, Error> {
         if let Server::Attached(attached) = &trial.server {
             return Ok(Self {
+                feeds: Vec::new(),
                 process: None,
                 group: None,
                 scope: scope_of(attached)?,
@@ -54,7 +58,8 @@ impl Target {
             None => free_port()?,
             Some(port) => check_free(port).map(|()| port)?,
         };
-        let line = command_line(trial, bench, folder, port)?;
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let line = command_line(trial, bench, folder, address)?;
         let line: Vec<OsString> = wrapper.iter().cloned().chain(line).collect();
         let group = group_for(trial)?;
         if let (Some(documents), Some(_)) = (bench.documents, trial.memory_bytes) {
@@ -63,8 +68,15 @@ impl Target {
         }
         let join = group.as_ref().map(MemoryLimit::processes_file);
         let mut process = Process::start(&line, folder, join.as_deref())?;
-        process.wait_for(SocketAddr::from(([127, 0, 0, 1], port)), bench.interrupt)?;
-        Ok(Self { scope: Scope::Tree(process.id()), process: Some(process), group, port })
+        process.wait_for(address, bench.interrupt)?;
+        let feeds = match (&trial.server, bench.documents) {
+            (Server::Rtsp(RtspServer::Mediamtx), Some(media)) => {
+                let files: Vec<_> = media.paths.iter().map(PathBuf::from).collect();
+                mediamtx::feed(&files, folder, address, bench.interrupt, || process.check())?
+            }
+            _ => Vec::new(),
+        };
+        Ok(Self { scope: Scope::Tree(process.id()), feeds, process: Some(process), group, port })
     }
 
     /// What is counted of it: its processes, and the group where that tells more.
@@ -122,12 +134,18 @@ impl Target {
                 )));
             }
         }
+        self.feeds.iter_mut().try_for_each(Process::check)?;
         self.process.as_mut().map_or(Ok(()), Process::check)
     }
 }
 
-fn command_line(trial: &Trial, bench: &Bench<'_>, folder: &Path, port: u16) -> Result<Vec<OsString>, Error> {
-    let documents = bench.documents;
+fn command_line(
+    trial: &Trial,
+    bench: &Bench<'_>,
+    folder: &Path,
+    address: SocketAddr,
+) -> Result<Vec<OsString>, Error> {
+    let (documents, port) = (bench.documents, address.port());
     match (&trial.server, &trial.load) {
         (Server::Web(server), Load::Documents { clients, .. }) => {
             let documents = documents.map_or(folder, |documents| documents.folder.as_path());
@@ -135,7 +153,7 @@ fn command_line(trial: &Trial, bench: &Bench<'_>, folder: &Path, port: u16) -> R
         }
         (Server::Rtsp(server), Load::Media { .. }) => {
             let media = documents.expect("media are made before");
-            Ok(super::streaming::command_line(*server, media, port, bench.forebay))
+            super::streaming::command_line(*server, media, address, folder, bench.forebay)
         }
         (Server::Command(line), _) => {
             Ok(line.iter().map(|word| word.replace("{port}", &port.to_string()).into()).collect())

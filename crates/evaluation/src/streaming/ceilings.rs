@@ -19,6 +19,8 @@ const MOST: usize = 64;
 /// What one processor can send to the other, in packets of such media, in bits a second, and how late timers are.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Ceilings {
+    /// How many packets are sent to in turn.
+    pub(super) receivers: u32,
     /// Packets one by one, many with a call.
     pub(super) sendmmsg: f64,
     /// A frame's packets at once, taken apart by the kernel.
@@ -34,12 +36,15 @@ pub(super) struct Ceilings {
 }
 
 impl Ceilings {
-    pub(super) fn measure(media: &Media, processors: Processors) -> Result<Self, Error> {
+    /// Those of packets that are sent in turn to so many `receivers`.
+    pub(super) fn measure(media: &Media, receivers: u32, processors: Processors) -> Result<Self, Error> {
         let (packets, bytes) = packets_of_frame(media.bits_per_second());
         let refused = |error: forebay_players::Error| Error::Load(error.to_string());
-        let bits = |way, bytes| bits_per_second(way, bytes, processors, TIME).map_err(refused);
+        let bits =
+            |way, bytes| bits_per_second(way, bytes, receivers as usize, processors, TIME).map_err(refused);
         let timer = timer_lateness(processors.server, TIMER_TIME).map_err(refused)?;
         Ok(Self {
+            receivers,
             sendmmsg: bits(Way::Sendmmsg, bytes)?,
             frames: bits(Way::Segmented { packets }, bytes)?,
             segmented: bits(Way::Segmented { packets: MOST }, bytes)?,

@@ -149,6 +149,7 @@ impl Outcome {
     fn best(&self) -> String {
         let header = [
             "streams of",
+            "receivers",
             "sendmmsg",
             "GSO, frames",
             "GSO, 64 packets",
@@ -166,6 +167,7 @@ impl Outcome {
             let time = |value: fn(&Ceilings) -> f64| of(value).map_or_else(dash, seconds);
             vec![
                 self::rate(*rate),
+                of(|best| best.receivers.into()).map_or_else(dash, |count| format!("{count:.0}")),
                 bits(|best| best.sendmmsg),
                 bits(|best| best.frames),
                 bits(|best| best.segmented),
@@ -283,6 +285,7 @@ const FIGURES: &[Figure] = &[
 type Best = (&'static str, &'static str, fn(&Ceilings) -> f64);
 
 const CEILINGS: &[Best] = &[
+    ("receivers", "1", |best| best.receivers.into()),
     ("sendmmsg", "Mbit/s", |best| best.sendmmsg / 1e6),
     ("segmented_frames", "Mbit/s", |best| best.frames / 1e6),
     ("segmented", "Mbit/s", |best| best.segmented / 1e6),

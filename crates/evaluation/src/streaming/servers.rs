@@ -2,11 +2,8 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use forebay_players::Processors;
 
@@ -14,15 +11,12 @@ use super::loopback_port;
 use super::media::{Container, Media};
 use crate::Error;
 use crate::interrupt::Interrupt;
-use crate::server::process::{Process, free_pair};
+use crate::mediamtx;
+use crate::server::process::Process;
 use crate::server::{find_program, streaming as gstreamer};
 
-/// How long ffmpeg may take to publish all files.
-const FEED_LIMIT: Duration = Duration::from_secs(60);
 /// No more files are published: each takes almost 1 % of the players' processor.
 const FEEDS_MAX: u32 = 8;
-/// Packets of this length MediaMTX passes on as they are.
-const FEED_PACKET_BYTES: &str = "1440";
 
 /// A server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,9 +38,9 @@ impl Subject {
     /// Those of others that are on this machine. GStreamer's is built here, and missed where it cannot be.
     #[must_use]
     pub fn peers() -> Vec<Self> {
-        let found = |program: &str| find_program(program).is_some();
-        let others = [(Self::Mediamtx, "mediamtx"), (Self::Live555, "live555MediaServer")];
-        let others = others.into_iter().filter(|(_, program)| found(program)).map(|(subject, _)| subject);
+        let live555 = find_program("live555MediaServer").is_some();
+        let others = [(Self::Mediamtx, mediamtx::is_there()), (Self::Live555, live555)];
+        let others = others.into_iter().filter(|(_, is_there)| *is_there).map(|(subject, _)| subject);
         [Self::Gstreamer].into_iter().chain(others).collect()
     }
 
@@ -126,8 +120,9 @@ impl Kitchen<'_> {
         server.wait_for(address, self.interrupt)?;
         let mut running = Running { server, feeds: vec![], paths };
         if subject == Subject::Mediamtx {
-            running.feeds = self.feed(media, running.paths.len() as u32, folder, address)?;
-            self.wait_for_feeds(&mut running, address)?;
+            let files: Vec<_> = (0..running.paths.len() as u32).map(|number| media.path(number)).collect();
+            let feed = || mediamtx::feed(&files, folder, address, self.interrupt, || running.server.check());
+            running.feeds = Processors::on(self.processors.players, feed)?;
         }
         Ok(running)
     }
@@ -156,16 +151,7 @@ impl Kitchen<'_> {
                 (line, folder.to_owned(), numbers(media.files))
             }
             Subject::Mediamtx => {
-                let settings = folder.join("mediamtx.yml");
-                let (rtp, rtcp) = free_pair()?;
-                let text = format!(
-                    "logLevel: warn\nrtspAddress: {address}\nrtpAddress: {rtp}\nrtcpAddress: {rtcp}\n\
-                     rtmp: no\nhls: no\nwebrtc: no\nsrt: no\npaths:\n  all_others:\n"
-                );
-                fs::write(&settings, text).map_err(Error::file("write", &settings))?;
-                // Settings with a name that a version does not know are an error in a file, and nothing in the environment.
-                let mut line = words(&["env", "MTX_MOQ=no", "mediamtx"]);
-                line.push(settings.into());
+                let line = mediamtx::command_line(folder, address)?;
                 (line, folder.to_owned(), numbers(media.files.min(FEEDS_MAX)))
             }
             Subject::Live555 => {
@@ -178,59 +164,4 @@ impl Kitchen<'_> {
             }
         })
     }
-
-    /// Waits until the server describes all that it is fed.
-    fn wait_for_feeds(&self, running: &mut Running, address: SocketAddr) -> Result<(), Error> {
-        let begun = Instant::now();
-        let mut paths = running.paths.clone();
-        while !paths.is_empty() {
-            self.interrupt.check()?;
-            running.check()?;
-            paths.retain(|path| !describes(address, path));
-            if begun.elapsed() > FEED_LIMIT {
-                return Err(Error::Load(format!(
-                    "ffmpeg could not publish to {address} within {FEED_LIMIT:?}"
-                )));
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Ok(())
-    }
-
-    /// Has ffmpeg publish the first files, each again and again, on the players' processor.
-    fn feed(
-        &self,
-        media: &Media,
-        files: u32,
-        folder: &Path,
-        address: SocketAddr,
-    ) -> Result<Vec<Process>, Error> {
-        let feed = |number: u32| {
-            let folder = folder.join(format!("feed-{number}"));
-            fs::create_dir_all(&folder).map_err(Error::file("create", &folder))?;
-            let (file, url) = (media.path(number), format!("rtsp://{address}/{number}"));
-            let before = ["ffmpeg", "-v", "error", "-re", "-stream_loop", "-1", "-i"].map(OsString::from);
-            let after = ["-c", "copy", "-f", "rtsp", "-rtsp_transport", "tcp"].map(OsString::from);
-            let after = after.into_iter().chain(["-pkt_size", FEED_PACKET_BYTES, &url].map(OsString::from));
-            let line: Vec<_> = before.into_iter().chain([file.into()]).chain(after).collect();
-            Processors::on(self.processors.players, || Process::start(&line, &folder, None))
-        };
-        (0..files).map(feed).collect()
-    }
-}
-
-/// Whether a server has something to play there.
-fn describes(address: SocketAddr, path: &str) -> bool {
-    let ask = || -> std::io::Result<bool> {
-        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
-        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-        let request = format!(
-            "DESCRIBE rtsp://{address}/{path} RTSP/1.0\r\nCSeq: 1\r\nAccept: application/sdp\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes())?;
-        let mut answer = [0; 12];
-        stream.read_exact(&mut answer)?;
-        Ok(answer.ends_with(b"200"))
-    };
-    ask().unwrap_or(false)
 }

@@ -40,6 +40,8 @@ pub struct Ahead {
     count: usize,
     /// All that this generation hinted.
     hinted: u32,
+    /// Of all that was hinted, what the original left out.
+    skipped: u64,
     /// How many of them, from the oldest on, were seen to be in memory.
     landed: usize,
     unlooked: usize,
@@ -144,7 +146,9 @@ pub fn keep_in_bounds(state: &mut State) {
 /// Pages that may be hinted and not yet used.
 fn room(state: &State) -> usize {
     let horizon = state.header.horizon_bytes.load(Relaxed) as usize / PAGE;
-    horizon.min(credit(state).ahead_max() as usize).clamp(HINTS_A_LOOK, AHEAD_MAX / 2)
+    // What was left out counts as not used for ever.
+    let allowed = credit(state).ahead_max().saturating_sub(state.memory.ahead.skipped) as usize;
+    horizon.clamp(HINTS_A_LOOK, AHEAD_MAX / 2).min(allowed)
 }
 
 /// Whether the oldest page that may be in flight has landed, with half of those that are.
@@ -276,6 +280,7 @@ fn look(state: &mut State, skipped_max: usize) {
                     dropped.add(state.memory.ahead.at(index));
                 }
                 let ahead = &mut state.memory.ahead;
+                ahead.skipped += skipped as u64;
                 ahead.forget(skipped + 1);
                 ahead.row = if ahead.next == page { ahead.row + 1 } else { 0 };
                 ahead.next = page + PAGE;

@@ -13,9 +13,9 @@ use forebay_speculation::lead;
 use forebay_speculation::signature::Signature;
 use forebay_speculation::site::{Kind, Strategy};
 
-use super::{PAGE, Region, ahead, drop_pages, entries, in_core, look, own};
+use super::{PAGE, Region, ahead, drop_pages, entries, in_core, look, own, waits_for};
 use crate::speculator::pretence::account;
-use crate::speculator::{State, fabricated, kernel, strategy_at, waited};
+use crate::speculator::{State, fabricated, kernel, strategy_at};
 
 pub const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
@@ -209,13 +209,13 @@ fn absent(state: &mut State, region: &Region, page: usize, place: usize) -> bool
         return blank(state, page, 1);
     }
     let from = region.shadow_of(window.first);
-    let mut done = false;
+    let (mut done, mut asked) = (false, 0);
     let mut hint = |first: usize, count: usize| {
         // SAFETY: advice on this process's own mapping.
         let _ = unsafe { sys!(n::__NR_madvise, from + first * PAGE, count * PAGE, n::MADV_WILLNEED) };
         let start = window.first + first * PAGE;
         if strategy == Strategy::Wait {
-            ahead::issued(state, count);
+            asked += count;
         } else {
             done |= blank(state, start, count) && (start..start + count * PAGE).contains(&page);
             ahead::remember(state, start, count);
@@ -233,7 +233,7 @@ fn absent(state: &mut State, region: &Region, page: usize, place: usize) -> bool
         for_runs(window.count, missing, hint);
     }
     if strategy == Strategy::Wait {
-        waited(state, site);
+        waits_for(state, site, asked);
         state.memory.waits_wanted += 1;
         return supply(state, page, shadow, 1);
     }
@@ -269,7 +269,7 @@ fn of_file(state: &mut State, region: &Region, page: usize, place: usize) -> boo
         kernel::will_need(region.file, region.offset_of(window.first), length);
     }
     if strategy == Strategy::Wait {
-        ahead::issued(state, window.count);
+        waits_for(state, site, window.count);
         // SAFETY: as above.
         read = unsafe { kernel::read_waiting(region.file, buffer, PAGE, offset) };
         return read >= 0 && supply(state, page, buffer, 1);

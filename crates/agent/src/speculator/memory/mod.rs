@@ -22,7 +22,7 @@ use forebay_speculation::credit::Credit;
 use forebay_speculation::lead::{self, Lead};
 
 use super::shared::{self, Mapping};
-use super::{State, end, kernel, missing};
+use super::{State, end, kernel, missing, waited};
 use crate::spawn::Circumstances;
 
 pub const PAGE: usize = 4096;
@@ -47,6 +47,8 @@ const GAP_GROWTH: u32 = 4;
 /// many, and so many that this time was lost.
 const WAITS_MIN: u64 = 4;
 const WAITED_US_MIN: u64 = 4_000;
+/// Pages in a row that may be waited for with nothing hinted between.
+const WAITS_ALONE_MAX: u32 = 32;
 /// Ranges that the kernel tells of at once.
 const SCANNED: usize = 32;
 
@@ -96,6 +98,9 @@ pub struct Memory {
     /// Page faults of this process that waited when it last looked, but for those it asked for.
     waits_seen: u64,
     waits_wanted: u64,
+    /// How often in a row it asked for one to be waited for and hinted nothing between, and the hints at the last of them.
+    waits_alone: u32,
+    hints_at_wait: u64,
     waits_max: u64,
     gap: usize,
     given_back: u64,
@@ -158,6 +163,20 @@ pub fn keep_in_bounds(state: &mut State, usage: &n::rusage) {
     let own = (usage.ru_minflt as u64).saturating_sub(state.memory.given_back);
     if state.memory.is_short && !credit(state).covers_own(own) {
         end(End::Memory);
+    }
+}
+
+/// Takes note of a page that is waited for, at a site, with so many asked for. Who does nothing else waits for what the original
+/// waits for, and will never be ahead of it.
+fn waits_for(state: &mut State, site: Option<u32>, asked: usize) {
+    waited(state, site);
+    let alone = state.memory.hints_at_wait == state.hints.issued;
+    ahead::issued(state, asked);
+    let memory = &mut state.memory;
+    memory.hints_at_wait = state.hints.issued;
+    memory.waits_alone = if alone { memory.waits_alone + 1 } else { 1 };
+    if memory.waits_alone > WAITS_ALONE_MAX {
+        end(End::Lifetime);
     }
 }
 
