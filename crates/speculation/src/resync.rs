@@ -26,11 +26,16 @@
 //!   1/64 to 1/32 s or of the last 1/2 to 1 s (by the clock's rate) took at least 2 % of that time, or of the
 //!   process's life if that is shorter, and it is worth it by the means above.
 //!   Where memory is short, whoever works with what he has loses by what a fork drives out, while whoever only waits
-//!   has nothing to lose. So there, until a speculation was worth it, two things must hold besides. Stalls (and 13 us for
-//!   each, which faults take) must have taken 7/8 of the last 1/32 to 1/16 s, or the program's own work less than 1/8 of
-//!   the last second. And a speculator must be likely to keep up: for each page that the original waits for it has some to
-//!   copy that the original has in memory, and that *detour* must take it no longer than a stall. Or else all forks, each
-//!   taken to cost as many stalls as the caller says, must make up less than 1/64 of the time elapsed.
+//!   has nothing to lose. So there, until a speculation was worth it, the program must *dare*: it has little to lose, and a
+//!   speculator is likely to keep up.
+//!   It has little to lose if its own work took less than 1/8 of the last second, for the first four forks that were not
+//!   worth it. If twice of what forks cost has been saved, it has so for any number of them, and also if stalls (and 13 us
+//!   for each, which faults take) took 7/8 of the last 1/32 to 1/16 s. (At reads nobody knows of its work; there it goes by
+//!   the stalls alone.)
+//!   A speculator has to copy the pages that it touches and that the original has in memory. It keeps up if this *detour*
+//!   takes it no longer, for each page that the original waits for, than the stall.
+//!   Who does not dare may yet risk 1/64 of the time elapsed: all forks since one that was worth it are taken to cost as many
+//!   stalls as the caller says.
 //! * *Disabled*, by a **crossing**: when a speculation is judged and the means say that it is not worth it, or
 //!   [`FUTILE_MAX`] speculations in a row yielded less than half a stall; also when stalls become too short or
 //!   forks too dear. (It is no crossing when no speculator was ever started.) One *probe* is made after
@@ -85,6 +90,8 @@ const FAULT_PART: u64 = 75_000;
 /// Part of the time that a program works which has little to lose, and of a second that is looked at for it at least.
 const IDLE_PART: u64 = 8;
 const IDLE_TIME_PART: u64 = 16;
+/// Forks in vain after which it is not enough to have little to lose.
+const VAIN_MAX: u32 = 4;
 /// The part of the elapsed time that may be risked.
 const RISK_PART: u64 = 64;
 /// Pages, copies of the original's and such as speculators have for a while, of which one takes the place of something
@@ -158,8 +165,9 @@ pub struct Policy {
     spawned_stalls: u64,
     spent: u64,
     saved: u64,
-    /// Time risked on forks where memory was short, beside that spent.
+    /// Time risked on forks where memory was short, beside that spent, and how many they were, since one was worth it.
     risked: u64,
+    vain: u32,
     disabled: bool,
     level: u32,
     /// When a probe may be made, in stalls without prefetch and in time.
@@ -206,6 +214,7 @@ impl Policy {
             spent: 0,
             saved: 0,
             risked: 0,
+            vain: 0,
             disabled: false,
             level: 0,
             probe_stalls: 0,
@@ -321,10 +330,11 @@ impl Policy {
     pub fn dares(&self, now: u64) -> bool {
         let proven = self.good > 0 && !self.disabled;
         let has_paid = self.saved / 2 > self.spent;
+        let has_little_to_lose = self.hardly_works(now) && (has_paid || self.vain < VAIN_MAX);
         let risk = self.risked.saturating_add(self.risk()).saturating_mul(RISK_PART);
         !self.size.displaces
             || proven
-            || (self.keeps_up() && (self.hardly_works(now) || (has_paid && self.waits(now))))
+            || (self.keeps_up() && (has_little_to_lose || (has_paid && self.waits(now))))
             || risk <= now.saturating_sub(self.start)
     }
 
@@ -374,6 +384,7 @@ impl Policy {
         self.spawned_pages = self.size.pages;
         if self.size.displaces {
             self.risked = self.risked.saturating_add(self.risk());
+            self.vain = self.vain.saturating_add(1);
         }
         self.unjudged = true;
         self.spawned_stalls = self.stalls_cold;
@@ -432,7 +443,7 @@ impl Policy {
             self.level = 0;
         }
         if worth_it {
-            self.risked = 0;
+            (self.risked, self.vain) = (0, 0);
         }
         if self.disabled {
             if worth_it {

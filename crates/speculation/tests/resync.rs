@@ -350,6 +350,38 @@ fn where_memory_is_short_who_hardly_works_has_nothing_to_lose() {
     assert!(!policy.dares(SECOND + 900 * MS), "nobody has told it since");
 }
 
+/// A program that does nothing but wait, for which no fork is of use: after a few it is left alone for long.
+#[test]
+fn where_memory_is_short_forks_in_vain_end() {
+    let forks = |used: u64| {
+        let (mut policy, mut now, mut forks) = (Policy::new(SECOND), SECOND, 0);
+        policy.begin(now);
+        policy.expect_cost(Size {
+            pages: 10_000,
+            fork: 600 * US,
+            copy: US,
+            displaces: true,
+            detour: 0,
+            risk_stalls: 256,
+        });
+        for _ in 0..5_000 {
+            let before = now;
+            now += MS;
+            policy.on_work(before, now, MS / 100);
+            policy.on_stall(now, MS, false);
+            if policy.dares(now) {
+                forks += 1;
+                policy.on_spawn(now, 600 * US, false);
+                policy.on_end(now, used, 0, 0);
+            }
+        }
+        forks
+    };
+    // Five seconds do not earn what four forks risk.
+    assert_eq!(forks(0), 4);
+    assert!(forks(100) > 1_000);
+}
+
 /// Of ten pages that the original touches it waits for one; the speculator would have to copy nine.
 #[test]
 fn where_memory_is_short_whoever_a_speculator_cannot_keep_up_with_does_not_dare() {
