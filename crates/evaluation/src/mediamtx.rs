@@ -20,14 +20,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Packets of this length it passes on as they are.
 const FEED_PACKET_BYTES: &str = "1440";
 
-/// Whether it is on this machine. No distribution has it.
+/// Whether it is on this machine, with what feeds it. No distribution has it.
 pub(crate) fn is_there() -> bool {
-    find_program(PROGRAM).is_some()
+    [PROGRAM, FEEDER].iter().all(|program| find_program(program).is_some())
 }
 
 /// What it needs that may be missing.
 pub(crate) fn check() -> Result<(), Error> {
-    if !is_there() {
+    if find_program(PROGRAM).is_none() {
         return Err(Error::Load(
             "there is no program mediamtx; put that of its project's releases on PATH, or leave it out"
                 .into(),

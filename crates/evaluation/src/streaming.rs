@@ -129,13 +129,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// As many clients as there may be at the same time.
     /// How many take part when it is measured what the loopback carries: as many as clients, if that is known before, and enough
     /// that calls are full.
     fn receivers(&self) -> u32 {
         if self.search { RECEIVERS_MIN } else { self.clients_most().max(RECEIVERS_MIN) }
     }
 
+    /// As many clients as there may be at the same time.
     fn clients_most(&self) -> u32 {
         match (self.search, self.clients.as_slice()) {
             (true, [] | [_]) => CLIENTS_MAX,

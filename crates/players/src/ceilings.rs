@@ -43,6 +43,8 @@ const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 const PATIENCE: Duration = Duration::from_secs(2);
 const TIMER_EVERY_NS: i64 = 1_000_000;
 const EVENTS: usize = 512;
+/// More are not worth their ports.
+const RECEIVERS_MAX: usize = 10_000;
 
 /// How bytes are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +76,7 @@ pub fn bits_per_second(
     time: Duration,
 ) -> Result<f64, Error> {
     let counts = Counts::default();
-    allow_descriptors(receivers as u64 * DESCRIPTORS + DESCRIPTORS_BESIDES);
-    let receivers = Receivers::open(way, receivers)?;
+    let receivers = Receivers::open(way, allowed(receivers))?;
     let addresses = receivers.addresses.clone();
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| {
@@ -92,6 +93,13 @@ pub fn bits_per_second(
         receiving.join().expect("receiving does not panic").map_err(Error::system("receive packets"))?;
         sent.map_err(Error::system("send packets over the loopback"))
     })
+}
+
+/// How many of so many receivers there can be, by the descriptors that this process may have, and the ports that there are.
+pub fn allowed(receivers: usize) -> usize {
+    let descriptors = allow_descriptors(receivers as u64 * DESCRIPTORS + DESCRIPTORS_BESIDES);
+    let most = descriptors.saturating_sub(DESCRIPTORS_BESIDES) / DESCRIPTORS;
+    receivers.min(most as usize).clamp(1, RECEIVERS_MAX)
 }
 
 #[derive(Debug, Default)]
@@ -129,8 +137,8 @@ impl Receivers {
         let mut streams = Vec::new();
         if let Some(listener) = &self.listener {
             listener.set_nonblocking(true)?;
-            let begun = Instant::now();
-            while streams.len() < self.addresses.len() && begun.elapsed() < PATIENCE {
+            // Who connects gives up where that fails.
+            while streams.len() < self.addresses.len() && !counts.over.load(Ordering::Relaxed) {
                 match listener.accept() {
                     Ok((stream, _)) => streams.push(stream),
                     Err(_) => std::thread::sleep(Duration::from_millis(1)),
@@ -233,7 +241,10 @@ impl Sender {
         let message = vec![0x80; packets * bytes];
         if let Way::Tcp { .. } = way {
             let streams = addresses.iter().map(TcpStream::connect).collect::<io::Result<Vec<_>>>()?;
-            streams.iter().try_for_each(|stream| stream.set_nodelay(true))?;
+            for stream in &streams {
+                stream.set_nodelay(true)?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+            }
             return Ok(Self::Streams { streams, message });
         }
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;

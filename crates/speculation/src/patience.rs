@@ -52,6 +52,8 @@ pub struct Patience {
     late_until: u64,
     /// The speculation has been ahead of the original, or has had its time to get there.
     is_due: bool,
+    /// Among the next faults may be some from before the fork.
+    is_new: bool,
 }
 
 impl Patience {
@@ -65,6 +67,7 @@ impl Patience {
             patient_until: 0,
             late_until: 0,
             is_due: true,
+            is_new: false,
         }
     }
 
@@ -73,6 +76,7 @@ impl Patience {
         self.misses = 0;
         self.misses_max = MISSES_MIN;
         self.is_due = true;
+        self.is_new = true;
     }
 
     /// The original was forked at a fault, until `now`, which took it `fork`; faults take `stall` each.
@@ -80,6 +84,7 @@ impl Patience {
         let price = fork.saturating_mul(2);
         let misses = (price / stall.max(1)).clamp(MISSES_MIN.into(), MISSES_MAX.into());
         self.misses_max = u32::try_from(misses).unwrap_or(MISSES_MAX);
+        self.is_new = false;
         self.begin(now.saturating_add(price));
     }
 
@@ -95,6 +100,8 @@ impl Patience {
 
     /// So many `faults` were not spared, until `now`, but `used` pages.
     pub fn on_faults(&mut self, now: u64, faults: u64, used: u64) {
+        let faults = if self.is_new { faults.min(1) } else { faults };
+        self.is_new = false;
         let missed = u64::from(self.misses).saturating_add(faults).saturating_sub(used);
         self.misses = u32::try_from(missed).unwrap_or(u32::MAX);
         if self.misses == 0 {
@@ -246,8 +253,11 @@ mod tests {
         let mut patience = Patience::new(SECOND);
         patience.on_fork_at_fault(0, 40 * MS, 50 * US);
         patience.on_fork();
+        // The first signal tells of faults from before the fork as well.
+        patience.on_faults(SECOND, 5_000, 0);
+        assert_eq!(patience.course(SECOND, false, 0), Course::Kept);
         let (after, _) = until_strayed(&mut patience, SECOND, 50 * US, 0);
-        assert_eq!(after, 16 * 50 * US);
+        assert_eq!(after, 15 * 50 * US);
     }
 
     #[test]

@@ -30,8 +30,8 @@
 //!   speculator is likely to keep up.
 //!   It has little to lose if its own work took less than 1/8 of the last second, for the first four forks that were not
 //!   worth it. If twice of what forks cost has been saved, it has so for any number of them, and also if stalls (and 13 us
-//!   for each, which faults take) took 7/8 of the last 1/32 to 1/16 s. (At reads nobody knows of its work; there it goes by
-//!   the stalls alone.)
+//!   for each, which faults take) took 7/8 of the last 1/32 to 1/16 s. (Of programs that do not fault nobody knows their work:
+//!   there it goes by the stalls alone, and no speculator has to keep up.)
 //!   A speculator has to copy the pages that it touches and that the original has in memory. It keeps up if this *detour*
 //!   takes it no longer, for each page that the original waits for, than the stall.
 //!   Who does not dare may yet risk 1/64 of the time elapsed: all forks since one that was worth it are taken to cost as many
@@ -330,12 +330,13 @@ impl Policy {
     pub fn dares(&self, now: u64) -> bool {
         let proven = self.good > 0 && !self.disabled;
         let has_paid = self.saved / 2 > self.spent;
-        let has_little_to_lose = self.hardly_works(now) && (has_paid || self.vain < VAIN_MAX);
+        let may_be_in_vain = has_paid || self.vain < VAIN_MAX;
+        let has_little_to_lose = match self.works(now) {
+            Some(works) => self.keeps_up() && ((!works && may_be_in_vain) || (has_paid && self.waits(now))),
+            None => self.waits(now) && may_be_in_vain,
+        };
         let risk = self.risked.saturating_add(self.risk()).saturating_mul(RISK_PART);
-        !self.size.displaces
-            || proven
-            || (self.keeps_up() && (has_little_to_lose || (has_paid && self.waits(now))))
-            || risk <= now.saturating_sub(self.start)
+        !self.size.displaces || proven || has_little_to_lose || risk <= now.saturating_sub(self.start)
     }
 
     /// Whether a speculator would be faster than the original, whose memory it has to copy, by what is known of both.
@@ -344,16 +345,15 @@ impl Policy {
         !self.size.displaces || self.size.detour <= self.stall_mean
     }
 
-    /// Whether the program has done little else than wait and have the kernel work for it. Of what is not known since
-    /// somebody told it is taken that it worked.
-    fn hardly_works(&self, now: u64) -> bool {
-        let Some(told_at) = self.work_told_at else {
-            return self.waits(now);
-        };
+    /// Whether the program did more than wait and have the kernel work for it. What it did since somebody told counts as work;
+    /// `None` where nobody has for long.
+    fn works(&self, now: u64) -> Option<bool> {
+        let untold = now.saturating_sub(self.work_told_at?);
         let age = now.saturating_sub(self.start);
         let window = age.min(self.work.part(8));
-        let worked = self.work.spent(now).saturating_add(now.saturating_sub(told_at));
-        age >= self.ticks_per_second / IDLE_TIME_PART && worked <= window / IDLE_PART
+        let worked = self.work.spent(now).saturating_add(untold);
+        let works = age < self.ticks_per_second / IDLE_TIME_PART || worked > window / IDLE_PART;
+        (untold < self.ticks_per_second).then_some(works)
     }
 
     /// Whether the program has just waited nearly all the time.
@@ -468,6 +468,8 @@ impl Policy {
             return;
         }
         self.unjudged = false;
+        self.vain = self.vain.saturating_sub(1);
+        self.risked = self.risked.saturating_sub(self.risk());
         self.saved = self.saved.saturating_add(used.saturating_mul(self.stall_mean));
     }
 

@@ -7,7 +7,7 @@ use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, ticks};
 use forebay_speculation::channel::{Header, Off, Slot};
 use forebay_speculation::patience::Course;
-use forebay_speculation::quiet::{Futility, are_few_enough};
+use forebay_speculation::quiet::{FEW, Futility, are_few_enough};
 
 use super::permission::{is_held, may_speculate, turn_off};
 use super::resync::spawn;
@@ -123,7 +123,8 @@ fn note() -> Option<Spawned> {
     let spawned = if armed { spawn(false) } else { None };
     if spawned.is_none() {
         let prospect = stopped || (armed && private.policy.keeps_up());
-        let count = u32::try_from(stalls).unwrap_or(u32::MAX);
+        // A pause of the signals is none of theirs.
+        let count = stalls.min(FEW) as u32;
         if private.faults.futility.on_faults(count, prospect, stall_us) {
             faults::ask_for_quiet();
         }

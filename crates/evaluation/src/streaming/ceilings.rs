@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_players::Processors;
-use forebay_players::ceilings::{Way, bits_per_second, timer_lateness};
+use forebay_players::ceilings::{Way, allowed, bits_per_second, timer_lateness};
 
 use super::media::{FRAMES_PER_SECOND, Media};
 use crate::Error;
@@ -39,12 +39,12 @@ impl Ceilings {
     /// Those of packets that are sent in turn to so many `receivers`.
     pub(super) fn measure(media: &Media, receivers: u32, processors: Processors) -> Result<Self, Error> {
         let (packets, bytes) = packets_of_frame(media.bits_per_second());
+        let receivers = allowed(receivers as usize);
         let refused = |error: forebay_players::Error| Error::Load(error.to_string());
-        let bits =
-            |way, bytes| bits_per_second(way, bytes, receivers as usize, processors, TIME).map_err(refused);
+        let bits = |way, bytes| bits_per_second(way, bytes, receivers, processors, TIME).map_err(refused);
         let timer = timer_lateness(processors.server, TIMER_TIME).map_err(refused)?;
         Ok(Self {
-            receivers,
+            receivers: receivers as u32,
             sendmmsg: bits(Way::Sendmmsg, bytes)?,
             frames: bits(Way::Segmented { packets }, bytes)?,
             segmented: bits(Way::Segmented { packets: MOST }, bytes)?,

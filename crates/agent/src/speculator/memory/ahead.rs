@@ -40,8 +40,6 @@ pub struct Ahead {
     count: usize,
     /// All that this generation hinted.
     hinted: u32,
-    /// Of all that was hinted, what the original left out.
-    skipped: u64,
     /// How many of them, from the oldest on, were seen to be in memory.
     landed: usize,
     unlooked: usize,
@@ -146,9 +144,7 @@ pub fn keep_in_bounds(state: &mut State) {
 /// Pages that may be hinted and not yet used.
 fn room(state: &State) -> usize {
     let horizon = state.header.horizon_bytes.load(Relaxed) as usize / PAGE;
-    // What was left out counts as not used for ever.
-    let allowed = credit(state).ahead_max().saturating_sub(state.memory.ahead.skipped) as usize;
-    horizon.clamp(HINTS_A_LOOK, AHEAD_MAX / 2).min(allowed)
+    horizon.min(credit(state).ahead_max() as usize).clamp(HINTS_A_LOOK, AHEAD_MAX / 2)
 }
 
 /// Whether the oldest page that may be in flight has landed, with half of those that are.
@@ -280,7 +276,6 @@ fn look(state: &mut State, skipped_max: usize) {
                     dropped.add(state.memory.ahead.at(index));
                 }
                 let ahead = &mut state.memory.ahead;
-                ahead.skipped += skipped as u64;
                 ahead.forget(skipped + 1);
                 ahead.row = if ahead.next == page { ahead.row + 1 } else { 0 };
                 ahead.next = page + PAGE;

@@ -166,11 +166,11 @@ pub fn keep_in_bounds(state: &mut State, usage: &n::rusage) {
     }
 }
 
-/// Takes note of a page that is waited for, at a site, with so many asked for. Who does nothing else waits for what the original
-/// waits for, and will never be ahead of it.
+/// Takes note of a page that is waited for, at a site, with so many asked for. Who does nothing else, one by one, waits for what
+/// the original waits for, and will never be ahead of it.
 fn waits_for(state: &mut State, site: Option<u32>, asked: usize) {
     waited(state, site);
-    let alone = state.memory.hints_at_wait == state.hints.issued;
+    let alone = asked <= 1 && state.memory.hints_at_wait == state.hints.issued;
     ahead::issued(state, asked);
     let memory = &mut state.memory;
     memory.hints_at_wait = state.hints.issued;
@@ -297,6 +297,7 @@ pub fn renew(state: &mut State) -> bool {
     let memory = &mut state.memory;
     memory.waits_seen = 0;
     memory.waits_wanted = 0;
+    memory.waits_alone = 0;
     memory.given_back = 0;
     own::take_over(state);
     let memory = &mut state.memory;
