@@ -249,20 +249,17 @@ fn a_system_that_refuses_forks_is_asked_ever_more_seldom() {
     assert!(asked[asked.len() - 1] - asked[asked.len() - 2] >= 4 * SECOND);
 }
 
+/// A process of 40 MB that memory is short for, whose speculators have nothing to copy.
+const LARGE_WHERE_SHORT: Size =
+    Size { pages: 10_000, fork: 600 * US, copy: US, displaces: true, detour: 0, risk_stalls: 256 };
+
 /// Forks that hint a few pages and have 1,000 copied: worth it where there is memory for the copies.
 #[test]
 fn where_memory_is_short_copies_cost_stalls() {
     let forks = |displaces: bool| {
         let (mut policy, mut now, mut forks) = (Policy::new(SECOND), SECOND, 0);
         policy.begin(now);
-        policy.expect_cost(Size {
-            pages: 10_000,
-            fork: 600 * US,
-            copy: US,
-            displaces,
-            detour: 0,
-            risk_stalls: 256,
-        });
+        policy.expect_cost(Size { displaces, ..LARGE_WHERE_SHORT });
         for _ in 0..60_000 {
             now += MS;
             if policy.judge_due() && policy.armed(now) {
@@ -287,14 +284,7 @@ fn where_memory_is_short_only_who_waits_most_of_the_time_dares() {
     let dares = |displaces: bool, compute: u64| {
         let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
         policy.begin(now);
-        policy.expect_cost(Size {
-            pages: 10_000,
-            fork: 600 * US,
-            copy: US,
-            displaces,
-            detour: 0,
-            risk_stalls: 256,
-        });
+        policy.expect_cost(Size { displaces, ..LARGE_WHERE_SHORT });
         for _ in 0..1_000 {
             now += compute + MS;
             policy.on_stall(now, MS, false);
@@ -313,14 +303,7 @@ fn where_memory_is_short_who_hardly_works_has_nothing_to_lose() {
         let mut policy = Policy::new(SECOND);
         let mut now = SECOND;
         policy.begin(now);
-        policy.expect_cost(Size {
-            pages: 10_000,
-            fork: 600 * US,
-            copy: US,
-            displaces: true,
-            detour: 0,
-            risk_stalls: 256,
-        });
+        policy.expect_cost(LARGE_WHERE_SHORT);
         for _ in 0..2_000 {
             let before = now;
             now += 100 * US;
@@ -336,14 +319,7 @@ fn where_memory_is_short_who_hardly_works_has_nothing_to_lose() {
     assert!(!dares(0, false), "of reads nobody tells it");
     let mut policy = Policy::new(SECOND);
     policy.begin(SECOND);
-    policy.expect_cost(Size {
-        pages: 10_000,
-        fork: 600 * US,
-        copy: US,
-        displaces: true,
-        detour: 0,
-        risk_stalls: 256,
-    });
+    policy.expect_cost(LARGE_WHERE_SHORT);
     policy.on_stall(SECOND + 400 * MS, 40 * MS, false);
     policy.on_work(SECOND, SECOND + 400 * MS, MS);
     assert!(policy.dares(SECOND + 401 * MS));
@@ -356,14 +332,7 @@ fn where_memory_is_short_forks_in_vain_end() {
     let forks = |used: u64| {
         let (mut policy, mut now, mut forks) = (Policy::new(SECOND), SECOND, 0);
         policy.begin(now);
-        policy.expect_cost(Size {
-            pages: 10_000,
-            fork: 600 * US,
-            copy: US,
-            displaces: true,
-            detour: 0,
-            risk_stalls: 256,
-        });
+        policy.expect_cost(LARGE_WHERE_SHORT);
         for _ in 0..5_000 {
             let before = now;
             now += MS;
@@ -388,14 +357,7 @@ fn where_memory_is_short_whoever_a_speculator_cannot_keep_up_with_does_not_dare(
     let dares = |displaces: bool, stall: u64| {
         let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
         policy.begin(now);
-        policy.expect_cost(Size {
-            pages: 9_000,
-            fork: 600 * US,
-            copy: US,
-            displaces,
-            detour: 9 * 35 * US,
-            risk_stalls: 256,
-        });
+        policy.expect_cost(Size { pages: 9_000, displaces, detour: 9 * 35 * US, ..LARGE_WHERE_SHORT });
         for _ in 0..1_000 {
             let before = now;
             now += stall;
@@ -420,14 +382,7 @@ fn where_memory_is_short_whoever_a_speculator_cannot_keep_up_with_does_not_dare(
 fn where_memory_is_short_a_long_run_may_risk_a_fork_now_and_then() {
     let (mut policy, mut now, mut forks) = (Policy::new(SECOND), SECOND, 0);
     policy.begin(now);
-    policy.expect_cost(Size {
-        pages: 10_000,
-        fork: 600 * US,
-        copy: US,
-        displaces: true,
-        detour: 0,
-        risk_stalls: 256,
-    });
+    policy.expect_cost(LARGE_WHERE_SHORT);
     for _ in 0..50_000 {
         now += 2 * MS;
         policy.on_stall(now, MS, false);
@@ -446,14 +401,7 @@ fn where_memory_is_short_a_long_run_may_risk_a_fork_now_and_then() {
 fn whose_speculation_was_of_use_dares_again() {
     let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
     policy.begin(now);
-    policy.expect_cost(Size {
-        pages: 10_000,
-        fork: 600 * US,
-        copy: US,
-        displaces: true,
-        detour: 0,
-        risk_stalls: 256,
-    });
+    policy.expect_cost(LARGE_WHERE_SHORT);
     let mut wait = |policy: &mut Policy| {
         for _ in 0..1_000 {
             now += 2 * MS;
