@@ -1,9 +1,11 @@
 //! What the latency model predicts that a transaction takes a server's processor, beside what it took.
 //!
 //! A data unit is a document that the kernel sends from a file, or a packet of a stream. What the kernel takes for it is known
-//! from `forebay evaluate host`: for documents, by their size, with sockets that are full. What the server itself takes (`Tcpu`)
-//! depends on the server alone, and is taken from the condition with the most transactions: so that one has no error, and all
-//! others are predictions.
+//! from `forebay evaluate host`: for documents, by their size, with sockets that are full; for packets with what it takes to be
+//! woken for them, and to wake who receives them, by how long both slept. What the server itself takes (`Tcpu`) depends on the
+//! server alone, and is taken from the condition with the most transactions; where others send more or less at once, also from
+//! the most different one of those, which tells what of it is for each data unit. So these have no error, and all others are
+//! predictions.
 
 use std::path::Path;
 
@@ -18,8 +20,14 @@ use crate::table::seconds;
 const SEGMENT_BYTES: f64 = 65_483.0;
 /// A prediction that is off by more lacks a term.
 const ERROR_MAX: f64 = 0.2;
+/// As many times the data units sent at once tell what is taken for each; so many times are the same number.
+const APART_MIN: f64 = 1.5;
+const SAME_MAX: f64 = 1.2;
 /// A term that is missing explains so much of the error at least.
 const EXPLAINED_MIN: f64 = 0.5;
+
+/// Where `Tcpu` is from, beside a table of predictions.
+pub(crate) const TCPU_FROM: &str = "Tcpu from the condition with the most transactions, and from a second one where it sends more or less at once";
 
 /// What the kernel of a host takes for what servers do.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,8 +43,9 @@ pub(crate) struct Costs {
     write: Option<Sending>,
     call_us: Option<f64>,
     switch_us: Option<f64>,
-    /// A thread that goes to sleep and is woken by a timer.
-    wake_up_us: Option<f64>,
+    /// By how long it slept, what it takes a thread to be woken by a timer and to go to sleep again, and to wake another one.
+    wake_ups: Vec<(f64, f64)>,
+    wakings: Vec<(f64, f64)>,
     minor_fault_us: Option<f64>,
     major_fault_us: Option<f64>,
 }
@@ -88,6 +97,11 @@ impl Costs {
         };
         let sorted =
             |documents: &mut Vec<Document>| documents.sort_by(|one, other| one.bytes.total_cmp(&other.bytes));
+        let by_sleep = |which: &'static str| {
+            let mut costs: Vec<(f64, f64)> = side("wake-up", which).collect();
+            costs.sort_by(|one, other| one.0.total_cmp(&other.0));
+            costs
+        };
         let mut documents: Vec<Document> = sized("TCP documents").collect();
         // Small ones have one turn anyway.
         let mut at_once: Vec<Document> = sized("TCP documents, at once").collect();
@@ -104,7 +118,8 @@ impl Costs {
             write: sending("TCP write"),
             call_us: cost_us("system call", "getppid"),
             switch_us: cost_us("context switch", ""),
-            wake_up_us: cost_us("wake-up", "by a timer"),
+            wake_ups: by_sleep("by a timer"),
+            wakings: by_sleep("of another"),
             minor_fault_us: cost_us("page fault", "minor, anonymous"),
             major_fault_us: cost_us("page fault", "major"),
         })
@@ -130,10 +145,21 @@ impl Costs {
         }
     }
 
-    /// What it takes a server of streams, which sleeps until the next frame is due, to be woken.
+    /// What it takes a server of streams, which sleeps until the next frame is due, to be woken, and to wake who receives it, which
+    /// each data unit does once at most.
     fn waking_us(&self, one: &Observed, way: Way) -> Option<f64> {
-        let sleeps = matches!(way, Way::Segments | Way::Writes);
-        Some(self.wake_up_us.filter(|_| sleeps)? * one.counts[1]?)
+        let sleeps = matches!(way, Way::Datagrams | Way::Segments | Way::Writes);
+        let switches = one.counts[1].filter(|switches| sleeps && *switches > 0.0)?;
+        let asleep_us = 1e6 / (switches * one.transactions_s);
+        let own_us = switches * after(&self.wake_ups, asleep_us)?;
+        let others_us = switches.min(1.0) * after(&self.wakings, asleep_us).unwrap_or(0.0);
+        Some(own_us + others_us)
+    }
+
+    /// What of it is because threads slept.
+    fn slept_us(&self, one: &Observed, way: Way) -> f64 {
+        let switches_us = one.counts[1].zip(self.switch_us).map_or(0.0, |(switches, us)| switches * us);
+        self.waking_us(one, way).map_or(0.0, |us| (us - switches_us).max(0.0))
     }
 
     /// A cost of a document of any size: on the line through those of the sizes next to it.
@@ -186,9 +212,10 @@ const BESIDE: [&str; 4] = ["system calls", "context switches", "page reclaims", 
 /// at work on the same socket. What one side is spared the other pays.
 const ACKNOWLEDGED: &str = "who sends on acknowledgement";
 
-/// What a server does for each packet, where the prediction takes all of `Tcpu` to be for a frame: one condition cannot tell how it
-/// divides, but if nothing else explains the error, and between the one and the other lies what was measured, that is what is missing.
-const DIVIDED: &str = "Tcpu of each packet, not of a frame";
+/// Threads of a server that are woken while its processors are at work have not slept as long as there was between them, and nothing
+/// counts how many are. If nothing else explains that it took less, and no more is missing than all that being woken takes more than a
+/// switch between threads, that is it.
+const NOT_ASLEEP: &str = "wake-ups of threads beside others, of which none slept";
 
 /// A prediction for one condition.
 #[derive(Clone, Debug, PartialEq)]
@@ -208,6 +235,17 @@ impl Prediction {
     }
 }
 
+/// A cost after so long a sleep: between the next shorter and the next longer one that are known, by their logarithms.
+fn after(costs: &[(f64, f64)], asleep_us: f64) -> Option<f64> {
+    let next = costs.iter().position(|(us, _)| *us >= asleep_us).unwrap_or(costs.len());
+    let (below, above) = (costs.get(next.saturating_sub(1))?, costs.get(next).or(costs.last())?);
+    if above.0 <= below.0 {
+        return Some(below.1);
+    }
+    let part = (asleep_us / below.0).ln() / (above.0 / below.0).ln();
+    Some(below.1 + (above.1 - below.1) * part)
+}
+
 /// What the kernel takes for one transaction, by packets and bytes alone.
 fn linear_us(bytes: f64, sending: Sending, packets: f64) -> f64 {
     let transfers = Transfers { reads: 0.0, copies: 0.0, disk: 0.0, network: 1.0 };
@@ -217,22 +255,51 @@ fn linear_us(bytes: f64, sending: Sending, packets: f64) -> f64 {
     transaction.terms(&machine, LineFill::Byte).total_us()
 }
 
+/// What a server takes itself, in us.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Own {
+    /// For all that it sends at once, however much that is.
+    at_once_us: f64,
+    /// For each data unit.
+    unit_us: f64,
+}
+
+impl Own {
+    fn of(&self, one: &Observed) -> f64 {
+        self.at_once_us / one.together + self.unit_us
+    }
+}
+
+/// What the server takes itself, if it does the same in both conditions, of which `kernel_us` is not its own. Where none is
+/// above what the kernel takes, all of it is for the other.
+fn divided(one: &Observed, other: &Observed, kernel_us: impl Fn(&Observed) -> f64) -> Own {
+    let at_once = |observed: &Observed| (observed.us - kernel_us(observed)) * observed.together;
+    let most_us = at_once(one).max(0.0);
+    let unit_us = (at_once(one) - at_once(other)) / (one.together - other.together);
+    let unit_us = unit_us.clamp(0.0, most_us / one.together);
+    Own { at_once_us: most_us - unit_us * one.together, unit_us }
+}
+
 /// Predictions for one server under loads of one kind.
 pub(crate) fn predictions(observed: &[Observed], costs: &Costs, way: Way) -> Vec<Prediction> {
     let kernel_us = |one: &Observed| costs.kernel_us(one, way) + costs.waking_us(one, way).unwrap_or(0.0);
     let most = |one: &&Observed, other: &&Observed| one.transactions_s.total_cmp(&other.transactions_s);
     let Some(base) = observed.iter().max_by(most) else { return Vec::new() };
-    // What a server does once for all that it sends at once does not depend on how much that is.
-    let own_us = (base.us - kernel_us(base)).max(0.0) * base.together;
+    let apart = |one: &Observed| (one.together / base.together).ln().abs();
+    let furthest = observed.iter().map(apart).fold(0.0, f64::max);
+    let is_far = |one: &&Observed| apart(one) >= APART_MIN.ln().max(furthest - SAME_MAX.ln());
+    let second = observed.iter().filter(is_far).max_by(most);
+    let undivided = || Own { at_once_us: (base.us - kernel_us(base)).max(0.0) * base.together, unit_us: 0.0 };
+    let own = second.map_or_else(undivided, |second| divided(base, second, kernel_us));
     let predict = |one: &Observed| {
-        let predicted_us = own_us / one.together + kernel_us(one);
-        let calibrates = one == base;
+        let predicted_us = own.of(one) + kernel_us(one);
         let error_us = one.us - predicted_us;
+        // One that cannot be divided so is a prediction like others.
+        let calibrates = one == base || (second == Some(one) && error_us.abs() < one.us * 1e-6);
         let large = !calibrates && error_us.abs() > ERROR_MAX * one.us;
-        let if_of_packets_us = own_us / base.together + kernel_us(one);
-        let (least, most) = (predicted_us.min(if_of_packets_us), predicted_us.max(if_of_packets_us));
-        let divided = (least < most && (least..=most).contains(&one.us)).then_some((DIVIDED, error_us));
-        let missing = large.then(|| missing(one, base, costs, way, error_us).or(divided));
+        let not_asleep =
+            || Some((NOT_ASLEEP, error_us)).filter(|_| (-costs.slept_us(one, way)..0.0).contains(&error_us));
+        let missing = large.then(|| missing(one, base, costs, way, error_us).or_else(not_asleep));
         Prediction { measured_us: one.us, predicted_us, calibrates, missing }
     };
     observed.iter().map(predict).collect()
@@ -403,28 +470,52 @@ mod tests {
         assert!(us(5.0, Way::Writes).is_infinite());
     }
 
-    #[test]
-    fn a_server_of_streams_is_woken_and_does_its_own_once_for_a_frame() {
-        let costs = Costs { wake_up_us: Some(10.0), ..costs() };
-        let frame = |together, us, transactions_s, switches| Observed {
-            together,
-            ..observed(1000.0, us, transactions_s, switches)
-        };
-        // 1.1 us of the kernel, 1 of waking, and 30 of its own for ten packets.
-        let all = [frame(10.0, 5.05, 9e3, 0.1), frame(2.0, 0.0, 1e3, 0.5)];
-        let predicted = predictions(&all, &costs, Way::Segments);
-        assert!((predicted[1].predicted_us - (1.25 + 5.0 + 15.0)).abs() < 0.1, "{predicted:?}");
+    /// Frames of so many packets of 1,000 bytes.
+    fn frames(together: f64, us: f64, transactions_s: f64, switches: f64) -> Observed {
+        Observed { together, ..observed(1000.0, us, transactions_s, switches) }
     }
 
     #[test]
-    fn what_a_server_does_for_each_packet_is_named_where_the_measured_lies_between() {
-        let frame =
-            |together, us, transactions_s| Observed { together, ..observed(1000.0, us, transactions_s, 0.1) };
-        // 1.5 us of the kernel, and 10 of its own for a packet or 100 for a frame.
-        let all = [frame(10.0, 11.5, 9e3), frame(2.0, 30.0, 1e3), frame(2.0, 90.0, 1e3)];
-        let missing: Vec<_> =
-            predictions(&all, &costs(), Way::Datagrams).into_iter().map(|one| one.missing).collect();
-        assert_eq!(missing, [None, Some(Some((DIVIDED, 30.0 - 51.5))), Some(None)]);
+    fn a_server_of_streams_is_woken_and_does_some_for_a_frame_and_some_for_a_packet() {
+        let wake_ups = vec![(100.0, 5.0), (1_000.0, 8.0), (10_000.0, 16.0)];
+        let wakings = wake_ups.iter().map(|(us, cost)| (*us, cost / 4.0)).collect();
+        let costs = Costs { wake_ups, wakings, ..costs() };
+        // The kernel, 10 or 20 us for being woken and waking, 30 us for a frame, and 2 for a packet.
+        let all = [
+            frames(10.0, 1.05 + 1.0 + 3.0 + 2.0, 1e4, 0.1),
+            frames(2.0, 1.25 + 10.0 + 15.0 + 2.0, 200.0, 0.5),
+            frames(2.1, 1.25 + 10.0 + 15.0 + 2.0, 100.0, 1.0),
+            frames(5.0, 1.1 + 2.0 + 6.0 + 2.0, 1e3, 0.1),
+        ];
+        let predicted = predictions(&all, &costs, Way::Segments);
+        assert_eq!(
+            predicted.iter().map(|one| one.calibrates).collect::<Vec<_>>(),
+            [true, true, false, false]
+        );
+        let errors = [0, 1, 3].map(|number| predicted[number].error().abs());
+        assert!(errors.iter().all(|error| *error < 1e-9), "{predicted:?}");
+        // Threads that were woken beside others: less by up to what 3 us of switches leave of 20.
+        let all = [all[0], all[1], frames(2.0, 25.0, 100.0, 1.0), frames(2.0, 15.0, 100.0, 1.0)];
+        let predicted = predictions(&all, &costs, Way::Segments);
+        let missing = predicted.iter().map(|one| one.missing.map(|named| named.map(|(term, _)| term)));
+        assert_eq!(missing.collect::<Vec<_>>(), [None, None, Some(Some(NOT_ASLEEP)), Some(None)]);
+    }
+
+    #[test]
+    fn no_packet_and_no_frame_takes_less_than_nothing() {
+        let own = |us| divided(&frames(10.0, 5.0, 1e4, 0.1), &frames(2.0, us, 200.0, 0.5), |_| 1.0);
+        assert_eq!(own(100.0), Own { at_once_us: 40.0, unit_us: 0.0 });
+        assert_eq!(own(1.0), Own { at_once_us: 0.0, unit_us: 4.0 });
+        assert_eq!(own(11.0), Own { at_once_us: 15.0, unit_us: 2.5 });
+    }
+
+    #[test]
+    fn what_follows_a_sleep_lies_between_what_follows_a_shorter_and_a_longer_one() {
+        let known = [(100.0, 5.0), (10_000.0, 25.0)];
+        let cost = |us| after(&known, us).unwrap();
+        assert_eq!([10.0, 100.0, 10_000.0, 1e6].map(cost), [5.0, 5.0, 25.0, 25.0]);
+        assert!((cost(1_000.0) - 15.0).abs() < 1e-9);
+        assert_eq!((after(&[], 1.0), after(&known[..1], 1e9)), (None, Some(5.0)));
     }
 
     #[test]

@@ -33,7 +33,6 @@ use media::{Clip, Container, Media, Shelf};
 use search::Search;
 use trial::{Load, Run, Stage};
 
-pub(crate) use ceilings::packets_of_frame;
 pub use disturbance::Disturbance;
 pub use servers::Subject;
 

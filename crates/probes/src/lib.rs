@@ -16,6 +16,7 @@ mod memory;
 mod packets;
 mod settle;
 mod switching;
+mod waking;
 
 use std::fmt;
 use std::io;
@@ -33,7 +34,7 @@ pub enum Probe {
     Memory,
     /// Latency of memory by working set, and of translations by pages.
     Latency,
-    /// Switches between threads on one processor, by working set.
+    /// Switches between threads on one processor, by working set, and threads that are woken, by how long they slept.
     Switches,
     /// Page faults.
     Faults,
@@ -83,7 +84,9 @@ impl Probe {
         match self {
             Self::Memory => memory::cases(setting),
             Self::Latency => latency::cases(setting),
-            Self::Switches => switching::cases(setting),
+            Self::Switches => {
+                Ok(switching::cases(setting)?.into_iter().chain(waking::cases(setting)).collect())
+            }
             Self::Faults => faults::cases(setting),
             Self::Calls => calls::cases(),
             Self::Packets => packets::cases(setting),

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use forebay_vm::{Pages, Words};
 use rustix::io::{read, write};
 use rustix::pipe::pipe;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::machine::stay_on_one_processor;
 use crate::{Case, Error, Setting, size};
@@ -22,9 +21,6 @@ use crate::{Case, Error, Setting, size};
 const SETS_BYTES: [usize; 7] = [64, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 2 << 20];
 /// A sample takes about so long.
 const SAMPLE: Duration = Duration::from_millis(20);
-/// Of a sample, and how long each sleep is: long enough for a processor to go idle.
-const WAKE_UPS: u32 = 64;
-const ASLEEP: Duration = Duration::from_millis(1);
 /// One word of each line.
 const STRIDE: usize = 8;
 
@@ -39,19 +35,7 @@ pub fn cases(setting: &Setting) -> Result<Vec<Case>, Error> {
     });
     let trip =
         Case::new("pipe", "two threads on one processor", ("round_trip", "us"), || Ok(measure(64)?.0 * 2e6));
-    let timer = Case::new("wake-up", "by a timer", ("cost", "us"), || Ok(wake_up_s() * 1e6));
-    Ok([trip, timer].into_iter().chain(costs).collect())
-}
-
-/// Processor time of a thread for each time that a timer wakes it, with going to sleep again.
-fn wake_up_s() -> f64 {
-    let used_s = || {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-    };
-    let before_s = used_s();
-    (0..WAKE_UPS).for_each(|_| thread::sleep(ASLEEP));
-    (used_s() - before_s) / f64::from(WAKE_UPS)
+    Ok(std::iter::once(trip).chain(costs).collect())
 }
 
 /// Seconds of a hop between the threads, and of the same without another thread.

@@ -16,6 +16,9 @@
 //! original is the faster one, because a speculator has several times the work with a page that is prefetched, that is just
 //! the part of the pages that makes both equally fast. Where a few stalls take as long, a page left out costs more than it
 //! gains, and none is.
+//!
+//! A speculator that *waits alone*, page by page with none asked for beside it, waits for what the original waits for, and
+//! will never have a lead.
 
 /// A shorter lead has pages left out, in microseconds.
 pub const LEAD_US_MIN: u32 = 1_000;
@@ -27,6 +30,9 @@ pub const HINTED_US: u32 = 5;
 const PAGES: usize = 256;
 /// Pages that the original may have left out before one that it came to.
 const SKIPPED: usize = 8;
+
+/// Waits alone, in a row, after which a speculator has no prospect of a lead.
+pub const WAITS_ALONE_MAX: u32 = 32;
 
 const _: () = assert!(PAGES as u32 * HINTED_US > LEAD_US_MIN);
 
@@ -105,6 +111,35 @@ impl Default for Lead {
     }
 }
 
+/// How often in a row a speculator waited alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alone {
+    waits: u32,
+    /// Hints given with the last of them.
+    hinted: u64,
+}
+
+impl Alone {
+    /// Never.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { waits: 0, hinted: 0 }
+    }
+
+    /// It waits for a page, with `asked` pages asked for at once, after `hinted` hints in all; those asked for are hints, too.
+    pub const fn on_wait(&mut self, asked: usize, hinted: u64) {
+        let is_alone = asked <= 1 && hinted == self.hinted;
+        self.waits = if is_alone { self.waits.saturating_add(1) } else { 1 };
+        self.hinted = hinted.saturating_add(asked as u64);
+    }
+
+    /// Whether it will never be ahead of the original.
+    #[must_use]
+    pub const fn is_without_prospect(&self) -> bool {
+        self.waits > WAITS_ALONE_MAX
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,6 +192,25 @@ mod tests {
         (0..10 * PAGES).for_each(|page| lead.add(page, HINTED_US));
         assert!(!lead.is_short(STALL_US));
         assert_eq!((lead.count, lead.at(0)), (PAGES, Some(9 * PAGES)));
+    }
+
+    #[test]
+    fn who_only_waits_has_no_prospect_but_a_hint_or_several_pages_at_once_give_one() {
+        let waits = |asked: &dyn Fn(u32) -> usize, hints_between: &dyn Fn(u32) -> u64| {
+            let (mut alone, mut hinted) = (Alone::new(), 7);
+            let waits = (0..10 * WAITS_ALONE_MAX).take_while(|&wait| {
+                hinted += hints_between(wait);
+                alone.on_wait(asked(wait), hinted);
+                hinted += asked(wait) as u64;
+                !alone.is_without_prospect()
+            });
+            waits.count() as u32
+        };
+        assert_eq!(waits(&|_| 1, &|_| 0), WAITS_ALONE_MAX);
+        assert_eq!(waits(&|_| 0, &|_| 0), WAITS_ALONE_MAX);
+        assert_eq!(waits(&|_| 1, &|wait| u64::from(wait % 8 == 0)), 10 * WAITS_ALONE_MAX);
+        assert_eq!(waits(&|wait| if wait % 8 == 0 { 2 } else { 1 }, &|_| 0), 10 * WAITS_ALONE_MAX);
+        assert_eq!(waits(&|wait| if wait < 5 { 2 } else { 1 }, &|_| 0), 4 + WAITS_ALONE_MAX);
     }
 
     /// Both go through scattered pages: the speculator takes 20 us to hint one and 5 to leave one out, the original

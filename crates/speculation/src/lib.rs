@@ -14,6 +14,7 @@ pub mod checkpoint;
 pub mod control;
 pub mod copies;
 pub mod credit;
+mod daring;
 pub mod inflight;
 pub mod lead;
 pub mod log;

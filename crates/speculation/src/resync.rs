@@ -25,17 +25,7 @@
 //! * *Enabled* (at first): a fork is justified at a stall, but for a process's first, if the stalls of the last
 //!   1/64 to 1/32 s or of the last 1/2 to 1 s (by the clock's rate) took at least 2 % of that time, or of the
 //!   process's life if that is shorter, and it is worth it by the means above.
-//!   Where memory is short, whoever works with what he has loses by what a fork drives out, while whoever only waits
-//!   has nothing to lose. So there, until a speculation was worth it, the program must *dare*: it has little to lose, and a
-//!   speculator is likely to keep up.
-//!   It has little to lose if its own work took less than 1/8 of the last second, for the first four forks that were not
-//!   worth it. If twice of what forks cost has been saved, it has so for any number of them, and also if stalls (and 13 us
-//!   for each, which faults take) took 7/8 of the last 1/32 to 1/16 s. (Of programs that do not fault nobody knows their work:
-//!   there it goes by the stalls alone, and no speculator has to keep up.)
-//!   A speculator has to copy the pages that it touches and that the original has in memory. It keeps up if this *detour*
-//!   takes it no longer, for each page that the original waits for, than the stall.
-//!   Who does not dare may yet risk 1/64 of the time elapsed: all forks since one that was worth it are taken to cost as many
-//!   stalls as the caller says.
+//!   Where memory is short the program must dare, too, until a speculation was worth it ([`crate::daring`]).
 //! * *Disabled*, by a **crossing**: when a speculation is judged and the means say that it is not worth it, or
 //!   [`FUTILE_MAX`] speculations in a row yielded less than half a stall; also when stalls become too short or
 //!   forks too dear. (It is no crossing when no speculator was ever started.) One *probe* is made after
@@ -64,6 +54,7 @@
 //! Times are in ticks; yields and means of them have 8 fractional bits.
 
 use crate::credit::{COPIES_FREE, OWN_FREE};
+use crate::daring::{Daring, Stake};
 use crate::window::Window;
 
 /// Hints that a speculation is taken to be good for before one was seen.
@@ -84,16 +75,6 @@ const LEVEL_LESSONS_MAX: u32 = 2;
 const LESSONS: u64 = 16;
 /// Speculations before what they drive out counts.
 const TRIALS: u64 = 3;
-/// Eighths of the time that stalls, with what a fault itself takes of a second, must take where a fork is a risk.
-const DESPERATE: u64 = 7;
-const FAULT_PART: u64 = 75_000;
-/// Part of the time that a program works which has little to lose, and of a second that is looked at for it at least.
-const IDLE_PART: u64 = 8;
-const IDLE_TIME_PART: u64 = 16;
-/// Forks in vain after which it is not enough to have little to lose.
-const VAIN_MAX: u32 = 4;
-/// The part of the elapsed time that may be risked.
-const RISK_PART: u64 = 64;
 /// Pages, copies of the original's and such as speculators have for a while, of which one takes the place of something
 /// that is missed later.
 const DISPLACED_PART: u64 = 32;
@@ -134,11 +115,8 @@ pub struct Policy {
     begun: bool,
     start: u64,
     short: Window,
-    medium: Window,
     long: Window,
-    /// What the program worked, as far as it is known.
-    work: Window,
-    work_told_at: Option<u64>,
+    daring: Daring,
     /// All stalls, and those that nothing was prefetched for.
     stalls: u64,
     stalls_cold: u64,
@@ -165,9 +143,6 @@ pub struct Policy {
     spawned_stalls: u64,
     spent: u64,
     saved: u64,
-    /// Time risked on forks where memory was short, beside that spent, and how many they were, since one was worth it.
-    risked: u64,
-    vain: u32,
     disabled: bool,
     level: u32,
     /// When a probe may be made, in stalls without prefetch and in time.
@@ -192,10 +167,8 @@ impl Policy {
             begun: false,
             start: 0,
             short: Window::new(ticks_per_second / 32),
-            medium: Window::new(ticks_per_second / 16),
             long: Window::new(ticks_per_second),
-            work: Window::new(ticks_per_second),
-            work_told_at: None,
+            daring: Daring::new(ticks_per_second),
             stalls: 0,
             stalls_cold: 0,
             stall_mean: 0,
@@ -213,8 +186,6 @@ impl Policy {
             spawned_stalls: 0,
             spent: 0,
             saved: 0,
-            risked: 0,
-            vain: 0,
             disabled: false,
             level: 0,
             probe_stalls: 0,
@@ -288,8 +259,8 @@ impl Policy {
         self.begin(now.saturating_sub(duration));
         self.stalls = self.stalls.saturating_add(1);
         self.short.add(now, duration);
-        self.medium.add(now, duration.saturating_add(self.fault_ticks()));
         self.long.add(now, duration);
+        self.daring.on_stall(now, duration);
         if hinted {
             return;
         }
@@ -308,8 +279,7 @@ impl Policy {
 
     /// From `from` to `now` the program itself worked for `ticks`, the kernel's work for it not counted.
     pub fn on_work(&mut self, from: u64, now: u64, ticks: u64) {
-        self.work.add_over(from, now, ticks);
-        self.work_told_at = Some(now);
+        self.daring.on_work(from, now, ticks);
     }
 
     /// From `from` to `now` there were `count` stalls that nobody attended to, of `duration` ticks each; nothing was
@@ -317,9 +287,8 @@ impl Policy {
     pub fn on_unseen_stalls(&mut self, from: u64, now: u64, count: u64, duration: u64) {
         let waited = duration.saturating_mul(count).min(now.saturating_sub(from));
         self.short.add_over(from, now, waited);
-        let faulting = self.fault_ticks().saturating_mul(count);
-        self.medium.add_over(from, now, waited.saturating_add(faulting).min(now.saturating_sub(from)));
         self.long.add_over(from, now, waited);
+        self.daring.on_stalls(from, now, count, waited);
         self.stalls = self.stalls.saturating_add(count);
         self.stalls_cold = self.stalls_cold.saturating_add(count);
     }
@@ -329,41 +298,19 @@ impl Policy {
     #[must_use]
     pub fn dares(&self, now: u64) -> bool {
         let proven = self.good > 0 && !self.disabled;
-        let has_paid = self.saved / 2 > self.spent;
-        let may_be_in_vain = has_paid || self.vain < VAIN_MAX;
-        let has_little_to_lose = match self.works(now) {
-            Some(works) => self.keeps_up() && ((!works && may_be_in_vain) || (has_paid && self.waits(now))),
-            None => self.waits(now) && may_be_in_vain,
+        let stake = || Stake {
+            age: now.saturating_sub(self.start),
+            risk: self.risk(),
+            keeps_up: self.keeps_up(),
+            has_paid: self.saved / 2 > self.spent,
         };
-        let risk = self.risked.saturating_add(self.risk()).saturating_mul(RISK_PART);
-        !self.size.displaces || proven || has_little_to_lose || risk <= now.saturating_sub(self.start)
+        !self.size.displaces || proven || self.daring.dares(now, &stake())
     }
 
     /// Whether a speculator would be faster than the original, whose memory it has to copy, by what is known of both.
     #[must_use]
     pub const fn keeps_up(&self) -> bool {
         !self.size.displaces || self.size.detour <= self.stall_mean
-    }
-
-    /// Whether the program did more than wait and have the kernel work for it. What it did since somebody told counts as work;
-    /// `None` where nobody has for long.
-    fn works(&self, now: u64) -> Option<bool> {
-        let untold = now.saturating_sub(self.work_told_at?);
-        let age = now.saturating_sub(self.start);
-        let window = age.min(self.work.part(8));
-        let worked = self.work.spent(now).saturating_add(untold);
-        let works = age < self.ticks_per_second / IDLE_TIME_PART || worked > window / IDLE_PART;
-        (untold < self.ticks_per_second).then_some(works)
-    }
-
-    /// Whether the program has just waited nearly all the time.
-    fn waits(&self, now: u64) -> bool {
-        self.medium.spent(now) >= self.medium.part(DESPERATE)
-    }
-
-    /// Processor time of a page fault: not much, but beside a short stall it is.
-    const fn fault_ticks(&self) -> u64 {
-        self.ticks_per_second / FAULT_PART
     }
 
     /// What a fork may have the original wait for, once.
@@ -383,8 +330,7 @@ impl Policy {
         self.charged_copies = self.allowance(cost);
         self.spawned_pages = self.size.pages;
         if self.size.displaces {
-            self.risked = self.risked.saturating_add(self.risk());
-            self.vain = self.vain.saturating_add(1);
+            self.daring.on_fork(self.risk());
         }
         self.unjudged = true;
         self.spawned_stalls = self.stalls_cold;
@@ -443,7 +389,7 @@ impl Policy {
             self.level = 0;
         }
         if worth_it {
-            (self.risked, self.vain) = (0, 0);
+            self.daring.on_success();
         }
         if self.disabled {
             if worth_it {
@@ -468,8 +414,7 @@ impl Policy {
             return;
         }
         self.unjudged = false;
-        self.vain = self.vain.saturating_sub(1);
-        self.risked = self.risked.saturating_sub(self.risk());
+        self.daring.take_back(self.risk());
         self.saved = self.saved.saturating_add(used.saturating_mul(self.stall_mean));
     }
 

@@ -41,6 +41,8 @@
 //! eight parts: less than of one. [`Pool`](crate::pool::Pool) sees to it that the sum is not exceeded where chance has it
 //! otherwise: smaller buffers are filled then.
 //!
+//! There is room for another stream as long as each can hold so much of buffers that last [`SECONDS_MIN`].
+//!
 //! `L` has what it costs to hand a buffer to a thread and back, too, or there would be no end of small ones where files are
 //! in memory.
 
@@ -48,8 +50,11 @@
 pub const BYTES_MIN: u64 = 4 << 10;
 /// The largest.
 pub const BYTES_MAX: u64 = 8 << 20;
-/// The least time that a buffer lasts, in seconds: for timers and threads that are late.
+/// The least time that a buffer lasts, in seconds, and that it is asked for before the others are empty where memory is not
+/// short: for timers and threads that are late.
 const SECONDS_MIN: f64 = 0.1;
+/// The same where memory is short.
+const LEAD_MIN: f64 = 0.03;
 /// The longest. What a client that seeks or leaves had in its buffers was read in vain.
 const SECONDS_MAX: f64 = 4.0;
 /// The share of a disk's time that a stream may take without being given more memory.
@@ -125,8 +130,17 @@ pub struct Budget {
     buffers: usize,
     devices: Vec<Load>,
     streams: usize,
-    /// What all streams need at least.
-    least_bytes: f64,
+    /// What all streams hold at least, by what each has.
+    least: Least,
+}
+
+/// What a stream holds at least, or several of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Least {
+    /// On average.
+    bytes: f64,
+    /// Its variance.
+    variance: f64,
 }
 
 /// A disk, and the streams from it.
@@ -168,7 +182,7 @@ impl Budget {
     /// `bytes` of memory for streams of so many buffers.
     pub fn new(bytes: u64, buffers: usize) -> Budget {
         let buffers = buffers.max(1);
-        Budget { bytes, buffers, devices: Vec::new(), streams: 0, least_bytes: 0.0 }
+        Budget { bytes, buffers, devices: Vec::new(), streams: 0, least: Least::default() }
     }
 
     /// Has it be another sum; buffers that there are stay as they are.
@@ -190,20 +204,29 @@ impl Budget {
     /// Whether there is room for a stream of so many bytes per second, in place of one that there is. Who wants no more than
     /// they have always has room.
     pub fn has_room(&self, bytes_per_second: u64, instead_of: Option<Share>) -> bool {
-        let had = instead_of.map_or(0.0, |share| self.least(share.bytes_per_second));
+        let had = instead_of.map_or(Least::default(), |share| self.least(share.bytes_per_second));
         let wanted = self.least(bytes_per_second as f64);
-        wanted <= had || self.least_bytes - had + wanted <= self.bytes as f64
+        wanted.bytes <= had.bytes || self.least.without(had).with(wanted).in_all() <= self.bytes as f64
     }
 
-    /// What a stream needs at least, in all of its buffers.
-    fn least(&self, bytes_per_second: f64) -> f64 {
-        self.buffers as f64 * (bytes_per_second * SECONDS_MIN).max(BYTES_MIN as f64)
+    /// What a stream holds at least.
+    fn least(&self, bytes_per_second: f64) -> Least {
+        let buffer = (bytes_per_second * SECONDS_MIN).max(BYTES_MIN as f64);
+        if self.buffers == 1 {
+            return Least { bytes: buffer, variance: 0.0 };
+        }
+        let parts = (buffer / BYTES_MIN as f64).floor().min(PARTS as f64);
+        let others = (self.buffers - 2) as f64 * buffer;
+        Least {
+            bytes: others + buffer * of_two(parts) + bytes_per_second * LEAD_MIN,
+            variance: buffer * buffer / 12.0,
+        }
     }
 
     /// A stream from a disk that begins.
     pub fn enter(&mut self, device: usize, bytes_per_second: u64) -> Share {
         let share = Share { device, bytes_per_second: bytes_per_second.max(1) as f64 };
-        self.least_bytes += self.least(share.bytes_per_second);
+        self.least = self.least.with(self.least(share.bytes_per_second));
         self.streams += 1;
         if let Some(load) = self.devices.get_mut(device) {
             load.roots += share.bytes_per_second.sqrt();
@@ -214,7 +237,7 @@ impl Budget {
 
     /// One that ends.
     pub fn leave(&mut self, share: Share) {
-        self.least_bytes = (self.least_bytes - self.least(share.bytes_per_second)).max(0.0);
+        self.least = self.least.without(self.least(share.bytes_per_second));
         self.streams = self.streams.saturating_sub(1);
         if let Some(load) = self.devices.get_mut(share.device) {
             load.roots = (load.roots - share.bytes_per_second.sqrt()).max(0.0);
@@ -269,9 +292,8 @@ impl Budget {
         if self.buffers == 1 {
             return 1.0;
         }
-        let of_two = (PARTS + 1) as f64 / (2 * PARTS) as f64;
         let free = DEVIATIONS / (12.0 * self.streams.max(1) as f64).sqrt();
-        (self.buffers - 2) as f64 + (of_two + free).min(2.0)
+        (self.buffers - 2) as f64 + (of_two(PARTS as f64) + free).min(2.0)
     }
 
     /// How long before its other buffers are empty a stream asks for one: longer than a slow read and the queue before it take,
@@ -279,8 +301,29 @@ impl Budget {
     fn lead_s(&self, device: &Device) -> f64 {
         let rates: f64 = self.devices.iter().map(|load| load.bytes_per_second).sum();
         let affordable = self.bytes as f64 * LEAD_PART / rates.max(1.0);
-        (2.0 * device.slow_s()).min(affordable.min(SECONDS_MAX)).max(SECONDS_MIN)
+        (2.0 * device.slow_s()).clamp(SECONDS_MIN, SECONDS_MAX).min(affordable).max(LEAD_MIN)
     }
+}
+
+impl Least {
+    fn with(self, other: Least) -> Least {
+        Least { bytes: self.bytes + other.bytes, variance: self.variance + other.variance }
+    }
+
+    fn without(self, other: Least) -> Least {
+        let less = |one: f64, other: f64| (one - other).max(0.0);
+        Least { bytes: less(self.bytes, other.bytes), variance: less(self.variance, other.variance) }
+    }
+
+    /// With what is left free for chance.
+    fn in_all(self) -> f64 {
+        self.bytes + DEVIATIONS * self.variance.sqrt()
+    }
+}
+
+/// How many of two buffers a stream holds on average that are given back in so many parts.
+fn of_two(parts: f64) -> f64 {
+    (parts + 1.0) / (2.0 * parts)
 }
 
 /// A little more than some requests would be another one.
@@ -384,6 +427,25 @@ mod tests {
         let share = budget.enter(disk, 500_000);
         let bytes = budget.depth(share, None).bytes;
         assert!((150_000..300_000).contains(&bytes), "{bytes}");
+    }
+
+    /// A second buffer is not missed for long, and takes little of the memory: it must not cost streams.
+    #[test]
+    fn as_many_streams_have_room_with_two_buffers_as_with_one_and_fewer_with_more() {
+        let streams = |buffers| {
+            let mut budget = Budget::new(72 << 20, buffers);
+            let disk = budget.add_device();
+            *budget.device(disk).expect("a disk") = measured(0.001, 1e9);
+            while budget.has_room(500_000, None) {
+                let _ = budget.enter(disk, 500_000);
+            }
+            let depth = budget.depth(Share { device: disk, bytes_per_second: 5e5 }, None);
+            let held = depth.bytes as f64 * budget.held_buffers() + 5e5 * depth.lead_ns as f64 / 1e9;
+            assert!(buffers == 1 || budget.streams as f64 * held <= f64::from(72 << 20), "{depth:?}");
+            budget.streams
+        };
+        let (one, two, three) = (streams(1), streams(2), streams(3));
+        assert!(two >= one && three < one, "{one} {two} {three}");
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use forebay_experiments::{Load, RtspServer, Server, WebServer};
 use forebay_meter::{Row, Tier, median};
 
+use super::streaming::FRAMES_PER_SECOND;
 use super::{Cell, Outcome};
-use crate::prediction::{Observed, Prediction, Way, predictions};
-use crate::streaming::packets_of_frame;
+use crate::prediction::{Observed, Prediction, TCPU_FROM, Way, predictions};
 use crate::table::render;
 
 impl Cell {
@@ -23,7 +23,9 @@ impl Cell {
             bytes: self.median("throughput")? * 1e6 / 8.0 / transactions_s,
             us: each("cpu_time").filter(|seconds| *seconds > 0.0)? * 1e6,
             together: match self.trial.load {
-                Load::Media { bits_per_second, .. } => packets_of_frame(bits_per_second as f64).0 as f64,
+                Load::Media { clients, .. } => {
+                    (transactions_s / (f64::from(clients) * FRAMES_PER_SECOND)).max(1.0)
+                }
                 _ => 1.0,
             },
             transactions_s,
@@ -82,9 +84,7 @@ impl Outcome {
                 [cell.trial.subject.clone(), cell.trial.case()].into_iter().chain(prediction.line()).collect()
             }),
         );
-        format!(
-            "\nBy the model, from this host's costs (Tcpu from the condition with the most transactions):\n\n{table}\n"
-        )
+        format!("\nBy the model, from this host's costs ({TCPU_FROM}):\n\n{table}\n")
     }
 
     /// What was predicted, as rows.

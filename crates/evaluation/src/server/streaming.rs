@@ -19,7 +19,7 @@ const SERVER_SOURCE: &str = include_str!("../../../../guests/rtsp_server.c");
 const SERVER: &str = "rtsp_server";
 /// How long building or encoding may take.
 const LIMIT: Duration = Duration::from_secs(300);
-const FRAMES_PER_SECOND: f64 = 25.0;
+pub(super) const FRAMES_PER_SECOND: f64 = 25.0;
 /// Frames of a medium beyond what is measured of it.
 const SPARE_S: f64 = 10.0;
 

@@ -56,7 +56,7 @@ impl Ceilings {
 }
 
 /// How many packets a frame has, and how long they are.
-pub(crate) fn packets_of_frame(bits_per_second: f64) -> (usize, usize) {
+fn packets_of_frame(bits_per_second: f64) -> (usize, usize) {
     let frame = bits_per_second / 8.0 / f64::from(FRAMES_PER_SECOND);
     let packets = (frame / PACKET_BYTES_MAX).ceil().max(1.0);
     (packets as usize, (frame / packets).ceil().max(1.0) as usize)

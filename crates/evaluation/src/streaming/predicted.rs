@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use forebay_meter::{Row, Tier, median};
 
-use super::ceilings::packets_of_frame;
+use super::media::FRAMES_PER_SECOND;
 use super::trial::Run;
 use super::{Cell, Outcome, Subject, Transport};
-use crate::prediction::{Observed, Prediction, Way, predictions};
+use crate::prediction::{Observed, Prediction, TCPU_FROM, Way, predictions};
 use crate::table::render;
 
 impl Outcome {
@@ -39,10 +39,11 @@ impl Outcome {
         };
         let packets = |run: &Run| Some(run.seen.packets as f64).filter(|packets| *packets > 0.0);
         let each = |run: &Run, total: Option<f64>| Some(total? / packets(run)?);
-        let (together, _) = packets_of_frame(*self.real_rates.get(&cell.rate)?);
+        let frames =
+            |run: &Run| f64::from(FRAMES_PER_SECOND) * run.seen.seconds * f64::from(run.seen.playing);
         Some(Observed {
             bytes: of(&|run| each(run, Some(run.seen.bytes as f64)))?,
-            together: together as f64,
+            together: of(&|run| Some(packets(run)? / frames(run)))?.max(1.0),
             us: of(&|run| each(run, run.processor_s))? * 1e6,
             transactions_s: of(&|run| Some(packets(run)? / run.seen.seconds))?,
             // They take what comes, and are measured as a process of their own.
@@ -60,7 +61,7 @@ impl Outcome {
         });
         (!all.is_empty()).then(|| {
             format!(
-                "By the model, from this host's costs (Tcpu of a packet from the condition with the most of them):\n\n{}",
+                "By the model, from this host's costs ({TCPU_FROM}):\n\n{}",
                 render(&["server, load", "CPU/packet", "predicted", "error", "missing"], lines)
             )
         })

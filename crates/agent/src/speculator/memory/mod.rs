@@ -19,7 +19,7 @@ use forebay_sigsafe::{call, errno, general as n, ioctl, sys};
 use forebay_speculation::channel::{End, feature};
 
 use forebay_speculation::credit::Credit;
-use forebay_speculation::lead::{self, Lead};
+use forebay_speculation::lead::{self, Alone, Lead};
 
 use super::shared::{self, Mapping};
 use super::{State, end, kernel, missing, waited};
@@ -47,8 +47,6 @@ const GAP_GROWTH: u32 = 4;
 /// many, and so many that this time was lost.
 const WAITS_MIN: u64 = 4;
 const WAITED_US_MIN: u64 = 4_000;
-/// Pages in a row that may be waited for with nothing hinted between.
-const WAITS_ALONE_MAX: u32 = 32;
 /// Ranges that the kernel tells of at once.
 const SCANNED: usize = 32;
 
@@ -98,9 +96,7 @@ pub struct Memory {
     /// Page faults of this process that waited when it last looked, but for those it asked for.
     waits_seen: u64,
     waits_wanted: u64,
-    /// How often in a row it asked for one to be waited for and hinted nothing between, and the hints at the last of them.
-    waits_alone: u32,
-    hints_at_wait: u64,
+    alone: Alone,
     waits_max: u64,
     gap: usize,
     given_back: u64,
@@ -166,16 +162,12 @@ pub fn keep_in_bounds(state: &mut State, usage: &n::rusage) {
     }
 }
 
-/// Takes note of a page that is waited for, at a site, with so many asked for. Who does nothing else, one by one, waits for what
-/// the original waits for, and will never be ahead of it.
+/// Takes note of a page that is waited for, at a site, with so many asked for.
 fn waits_for(state: &mut State, site: Option<u32>, asked: usize) {
     waited(state, site);
-    let alone = asked <= 1 && state.memory.hints_at_wait == state.hints.issued;
+    state.memory.alone.on_wait(asked, state.hints.issued);
     ahead::issued(state, asked);
-    let memory = &mut state.memory;
-    memory.hints_at_wait = state.hints.issued;
-    memory.waits_alone = if alone { memory.waits_alone + 1 } else { 1 };
-    if memory.waits_alone > WAITS_ALONE_MAX {
+    if state.memory.alone.is_without_prospect() {
         end(End::Lifetime);
     }
 }
@@ -297,7 +289,7 @@ pub fn renew(state: &mut State) -> bool {
     let memory = &mut state.memory;
     memory.waits_seen = 0;
     memory.waits_wanted = 0;
-    memory.waits_alone = 0;
+    memory.alone = Alone::new();
     memory.given_back = 0;
     own::take_over(state);
     let memory = &mut state.memory;

@@ -1,0 +1,140 @@
+//! Whether the original should be forked where that drives something out of memory.
+//!
+//! # Model
+//!
+//! Where memory is short, a program that works with what it has there loses by what a fork drives out, while one that only
+//! waits has nothing to lose. So there, until a speculation was worth it, the program must *dare*: it has little to lose, and a
+//! speculator is likely to keep up.
+//!
+//! It has little to lose if its own work took less than 1/8 of the last second, for the first four forks that were not
+//! worth it. If twice of what forks cost has been saved, it has so for any number of them, and also if stalls (and 13 us
+//! for each, which faults take) took 7/8 of the last 1/32 to 1/16 s. (Of programs that do not fault nobody knows their
+//! work: there it goes by the stalls alone, and no speculator has to keep up.)
+//!
+//! A speculator has to copy the pages that it touches and that the original has in memory. It keeps up if this *detour*
+//! takes it no longer, for each page that the original waits for, than the stall.
+//!
+//! Who does not dare may yet risk 1/64 of the time elapsed: all forks since one that was worth it are taken to cost as many
+//! stalls as the caller says.
+//!
+//! Times are in ticks.
+
+use crate::window::Window;
+
+/// Eighths of the time that stalls, with what a fault itself takes of a second, must take where a fork is a risk.
+const DESPERATE: u64 = 7;
+const FAULT_PART: u64 = 75_000;
+/// Part of the time that a program works which has little to lose, and of a second that is looked at for it at least.
+const IDLE_PART: u64 = 8;
+const IDLE_TIME_PART: u64 = 16;
+/// Forks in vain after which it is not enough to have little to lose.
+const VAIN_MAX: u32 = 4;
+/// The part of the elapsed time that may be risked.
+const RISK_PART: u64 = 64;
+
+/// What another fork is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stake {
+    /// How long the process has run.
+    pub age: u64,
+    /// What a fork of no use has the original wait for, once.
+    pub risk: u64,
+    /// A speculator would be faster than the original, by what is known of both.
+    pub keeps_up: bool,
+    /// Forks have saved twice of what they cost.
+    pub has_paid: bool,
+}
+
+/// What the program did with its time, and what was dared.
+#[derive(Clone, Copy, Debug)]
+pub struct Daring {
+    ticks_per_second: u64,
+    /// Waits, and the kernel's work for them.
+    waits: Window,
+    /// What the program worked, as far as it is known.
+    work: Window,
+    work_told_at: Option<u64>,
+    /// Time risked on forks, and how many they were, since one was worth it.
+    risked: u64,
+    vain: u32,
+}
+
+impl Daring {
+    /// Nothing is known.
+    pub const fn new(ticks_per_second: u64) -> Self {
+        Self {
+            ticks_per_second,
+            waits: Window::new(ticks_per_second / 16),
+            work: Window::new(ticks_per_second),
+            work_told_at: None,
+            risked: 0,
+            vain: 0,
+        }
+    }
+
+    /// A stall took `duration`, until `now`.
+    pub fn on_stall(&mut self, now: u64, duration: u64) {
+        self.waits.add(now, duration.saturating_add(self.fault_ticks()));
+    }
+
+    /// `count` stalls took `waited` in all, from `from` to `now`.
+    pub fn on_stalls(&mut self, from: u64, now: u64, count: u64, waited: u64) {
+        let faulting = self.fault_ticks().saturating_mul(count);
+        self.waits.add_over(from, now, waited.saturating_add(faulting).min(now.saturating_sub(from)));
+    }
+
+    /// From `from` to `now` the program itself worked for `ticks`, the kernel's work for it not counted.
+    pub fn on_work(&mut self, from: u64, now: u64, ticks: u64) {
+        self.work.add_over(from, now, ticks);
+        self.work_told_at = Some(now);
+    }
+
+    /// The original was forked where memory is short.
+    pub const fn on_fork(&mut self, risk: u64) {
+        self.risked = self.risked.saturating_add(risk);
+        self.vain = self.vain.saturating_add(1);
+    }
+
+    /// The fork says nothing of whether others are in vain.
+    pub const fn take_back(&mut self, risk: u64) {
+        self.risked = self.risked.saturating_sub(risk);
+        self.vain = self.vain.saturating_sub(1);
+    }
+
+    /// It was worth it.
+    pub const fn on_success(&mut self) {
+        (self.risked, self.vain) = (0, 0);
+    }
+
+    /// Whether to fork at `now`.
+    pub fn dares(&self, now: u64, stake: &Stake) -> bool {
+        let may_be_in_vain = stake.has_paid || self.vain < VAIN_MAX;
+        let has_little_to_lose = match self.worked(now) {
+            Some(worked) => {
+                let works = stake.age < self.ticks_per_second / IDLE_TIME_PART
+                    || worked > stake.age.min(self.work.part(8)) / IDLE_PART;
+                stake.keeps_up && ((!works && may_be_in_vain) || (stake.has_paid && self.waits(now)))
+            }
+            None => self.waits(now) && may_be_in_vain,
+        };
+        let risk = self.risked.saturating_add(stake.risk).saturating_mul(RISK_PART);
+        has_little_to_lose || risk <= stake.age
+    }
+
+    /// What the program did in the last second but wait and have the kernel work for it. What it did since somebody told counts as
+    /// work; `None` where nobody has for long.
+    fn worked(&self, now: u64) -> Option<u64> {
+        let untold = now.saturating_sub(self.work_told_at?);
+        (untold < self.ticks_per_second).then(|| self.work.spent(now).saturating_add(untold))
+    }
+
+    /// Whether the program has just waited nearly all the time.
+    fn waits(&self, now: u64) -> bool {
+        self.waits.spent(now) >= self.waits.part(DESPERATE)
+    }
+
+    /// Processor time of a page fault: not much, but beside a short stall it is.
+    const fn fault_ticks(&self) -> u64 {
+        self.ticks_per_second / FAULT_PART
+    }
+}

@@ -1,0 +1,177 @@
+//! The resync policy where memory is short: what copies cost, and who dares to be forked.
+
+use forebay_speculation::resync::{Policy, Size};
+
+/// Ticks of the simulations: nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+const US: u64 = 1_000;
+
+/// A process of 40 MB that memory is short for, whose speculators have nothing to copy.
+const LARGE_WHERE_SHORT: Size =
+    Size { pages: 10_000, fork: 600 * US, copy: US, displaces: true, detour: 0, risk_stalls: 256 };
+
+/// Forks that hint a few pages and have 1,000 copied: worth it where there is memory for the copies.
+#[test]
+fn where_memory_is_short_copies_cost_stalls() {
+    let forks = |displaces: bool| {
+        let (mut policy, mut now, mut forks) = (Policy::new(SECOND), SECOND, 0);
+        policy.begin(now);
+        policy.expect_cost(Size { displaces, ..LARGE_WHERE_SHORT });
+        for _ in 0..60_000 {
+            now += MS;
+            if policy.judge_due() && policy.armed(now) {
+                policy.on_copies(1_000, 1_000);
+                policy.on_end(now, 20, 0, 0);
+            }
+            policy.on_stall(now, MS, false);
+            if policy.armed(now) && !policy.judge_due() {
+                forks += 1;
+                policy.on_spawn(now, 600 * US, false);
+            }
+        }
+        forks
+    };
+    let (enough, short) = (forks(false), forks(true));
+    assert!(enough > 100 && short < 30, "{enough} where there is enough, {short} where not");
+}
+
+/// A program that works with the memory that it has, and waits for some: a fork could have it wait for more.
+#[test]
+fn where_memory_is_short_only_who_waits_most_of_the_time_dares() {
+    let dares = |displaces: bool, compute: u64| {
+        let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
+        policy.begin(now);
+        policy.expect_cost(Size { displaces, ..LARGE_WHERE_SHORT });
+        for _ in 0..1_000 {
+            now += compute + MS;
+            policy.on_stall(now, MS, false);
+        }
+        assert!(policy.armed(now));
+        policy.dares(now)
+    };
+    assert!(dares(true, MS / 20) && !dares(true, MS / 2));
+    assert!(dares(false, MS / 20) && dares(false, MS / 2));
+}
+
+/// Where stalls are short, what the kernel does for a fault takes as long: that is no work that would be lost.
+#[test]
+fn where_memory_is_short_who_hardly_works_has_nothing_to_lose() {
+    let dares = |work: u64, told: bool| {
+        let mut policy = Policy::new(SECOND);
+        let mut now = SECOND;
+        policy.begin(now);
+        policy.expect_cost(LARGE_WHERE_SHORT);
+        for _ in 0..2_000 {
+            let before = now;
+            now += 100 * US;
+            if told {
+                policy.on_work(before, now, work);
+            }
+            policy.on_stall(now, 40 * US, false);
+        }
+        policy.dares(now)
+    };
+    assert!(dares(5 * US, true));
+    assert!(!dares(20 * US, true));
+    assert!(!dares(0, false), "of reads nobody tells it");
+    let mut policy = Policy::new(SECOND);
+    policy.begin(SECOND);
+    policy.expect_cost(LARGE_WHERE_SHORT);
+    policy.on_stall(SECOND + 400 * MS, 40 * MS, false);
+    policy.on_work(SECOND, SECOND + 400 * MS, MS);
+    assert!(policy.dares(SECOND + 401 * MS));
+    assert!(!policy.dares(SECOND + 900 * MS), "nobody has told it since");
+}
+
+/// A program that does nothing but wait, for which no fork is of use: after a few it is left alone for long.
+#[test]
+fn where_memory_is_short_forks_in_vain_end() {
+    let forks = |used: u64| {
+        let (mut policy, mut now, mut forks) = (Policy::new(SECOND), SECOND, 0);
+        policy.begin(now);
+        policy.expect_cost(LARGE_WHERE_SHORT);
+        for _ in 0..5_000 {
+            let before = now;
+            now += MS;
+            policy.on_work(before, now, MS / 100);
+            policy.on_stall(now, MS, false);
+            if policy.dares(now) {
+                forks += 1;
+                policy.on_spawn(now, 600 * US, false);
+                policy.on_end(now, used, 0, 0);
+            }
+        }
+        forks
+    };
+    // Five seconds do not earn what four forks risk.
+    assert_eq!(forks(0), 4);
+    assert!(forks(100) > 1_000);
+}
+
+/// Of ten pages that the original touches it waits for one; the speculator would have to copy nine.
+#[test]
+fn where_memory_is_short_whoever_a_speculator_cannot_keep_up_with_does_not_dare() {
+    let dares = |displaces: bool, stall: u64| {
+        let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
+        policy.begin(now);
+        policy.expect_cost(Size { pages: 9_000, displaces, detour: 9 * 35 * US, ..LARGE_WHERE_SHORT });
+        for _ in 0..1_000 {
+            let before = now;
+            now += stall;
+            policy.on_work(before, now, stall / 100);
+            policy.on_stall(now, stall, false);
+        }
+        let at_faults = (policy.keeps_up(), policy.dares(now));
+        // After a second without a fault it reads: what it has swapped says nothing of that.
+        let begun = now + SECOND;
+        for stall in 1..=100 {
+            policy.on_stall(begun + stall * MS, MS, false);
+        }
+        (at_faults, policy.dares(begun + 100 * MS))
+    };
+    assert_eq!(dares(true, MS), ((true, true), true));
+    assert_eq!(dares(true, MS / 10), ((false, false), true));
+    assert_eq!(dares(false, MS / 10), ((true, true), true));
+}
+
+/// A fork of no use may cost 256 stalls: that is little for a program that runs for long, but only once in a while.
+#[test]
+fn where_memory_is_short_a_long_run_may_risk_a_fork_now_and_then() {
+    let (mut policy, mut now, mut forks) = (Policy::new(SECOND), SECOND, 0);
+    policy.begin(now);
+    policy.expect_cost(LARGE_WHERE_SHORT);
+    for _ in 0..50_000 {
+        now += 2 * MS;
+        policy.on_stall(now, MS, false);
+        if policy.dares(now) {
+            forks += 1;
+            policy.on_spawn(now, 600 * US, false);
+            policy.on_end(now, 0, 0, 0);
+        }
+    }
+    // 100 s, of which each may risk 1/64 for 256 ms.
+    assert!((5..=7).contains(&forks), "{forks}");
+}
+
+/// One that was of use shows that it can be.
+#[test]
+fn whose_speculation_was_of_use_dares_again() {
+    let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
+    policy.begin(now);
+    policy.expect_cost(LARGE_WHERE_SHORT);
+    let mut wait = |policy: &mut Policy| {
+        for _ in 0..1_000 {
+            now += 2 * MS;
+            policy.on_stall(now, MS, false);
+        }
+        now
+    };
+    let now = wait(&mut policy);
+    assert!(!policy.dares(now));
+    policy.on_spawn(now, MS, false);
+    policy.on_copies(0, 0);
+    policy.on_end(now, 1_000, 0, 0);
+    let now = wait(&mut policy);
+    assert!(policy.dares(now));
+}
