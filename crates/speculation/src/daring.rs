@@ -7,7 +7,9 @@
 //! speculator is likely to keep up.
 //!
 //! It has little to lose if its own work took less than 1/8 of the last second, for the first four forks that were not
-//! worth it. If twice of what forks cost has been saved, it has so for any number of them, and also if stalls (and 13 us
+//! worth it. After each of those it *rests*: what the fork drove out has it wait, which is no sign of what it would do
+//! without. That takes as many stalls as the caller says, and twice as many each time. If twice of what forks cost has been
+//! saved, it has so for any number of them, at once, and also if stalls (and 13 us
 //! for each, which faults take) took 7/8 of the last 1/32 to 1/16 s. (Of programs that do not fault nobody knows their
 //! work: there it goes by the stalls alone, and no speculator has to keep up.)
 //!
@@ -57,6 +59,8 @@ pub struct Daring {
     /// Time risked on forks, and how many they were, since one was worth it.
     risked: u64,
     vain: u32,
+    /// Until then it waits for what the last of them drove out.
+    rests_until: u64,
 }
 
 impl Daring {
@@ -69,6 +73,7 @@ impl Daring {
             work_told_at: None,
             risked: 0,
             vain: 0,
+            rests_until: 0,
         }
     }
 
@@ -101,6 +106,12 @@ impl Daring {
         self.vain = self.vain.saturating_sub(1);
     }
 
+    /// It was not worth it, as is known `now`.
+    pub const fn on_failure(&mut self, now: u64, risk: u64) {
+        let doublings = if self.vain > VAIN_MAX { VAIN_MAX } else { self.vain };
+        self.rests_until = now.saturating_add(risk.saturating_mul((1 << doublings) / 2));
+    }
+
     /// It was worth it.
     pub const fn on_success(&mut self) {
         (self.risked, self.vain) = (0, 0);
@@ -108,7 +119,7 @@ impl Daring {
 
     /// Whether to fork at `now`.
     pub fn dares(&self, now: u64, stake: &Stake) -> bool {
-        let may_be_in_vain = stake.has_paid || self.vain < VAIN_MAX;
+        let may_be_in_vain = stake.has_paid || (self.vain < VAIN_MAX && now >= self.rests_until);
         let has_little_to_lose = match self.worked(now) {
             Some(worked) => {
                 let works = stake.age < self.ticks_per_second / IDLE_TIME_PART

@@ -120,8 +120,9 @@ pub struct Policy {
     /// All stalls, and those that nothing was prefetched for.
     stalls: u64,
     stalls_cold: u64,
-    /// Mean stall that nothing was prefetched for.
+    /// Mean stall that nothing was prefetched for, and of those while there was no speculation, whose hints others queue behind.
     stall_mean: u64,
+    stall_alone: u64,
     yield_mean: u64,
     /// Mean cost of a speculation, copied pages included.
     cost_mean: u64,
@@ -172,6 +173,7 @@ impl Policy {
             stalls: 0,
             stalls_cold: 0,
             stall_mean: 0,
+            stall_alone: 0,
             yield_mean: YIELD_FIRST * ONE,
             // 100 us, half as much again, and 50 us.
             cost_mean: ticks_per_second / 5_000,
@@ -238,7 +240,7 @@ impl Policy {
 
     /// What is waited for because so many pages took its place.
     fn missed(&self, pages: u64) -> u64 {
-        (pages / DISPLACED_PART).saturating_mul(self.stall_mean)
+        (pages / DISPLACED_PART).saturating_mul(self.stall_alone)
     }
 
     /// What another speculation is taken to cost.
@@ -265,11 +267,14 @@ impl Policy {
             return;
         }
         if self.stalls_cold == 0 {
-            self.stall_mean = duration;
+            (self.stall_mean, self.stall_alone) = (duration, duration);
         } else {
             // One wait of seconds says nothing of the stalls to come.
             let duration = duration.min(self.stall_mean.saturating_mul(8).max(self.ticks_per_second >> 14));
             self.stall_mean = mean(self.stall_mean, duration, 3);
+            if !self.unjudged {
+                self.stall_alone = mean(self.stall_alone, duration, 3);
+            }
         }
         self.stalls_cold = self.stalls_cold.saturating_add(1);
         if !self.disabled && !self.unjudged && !self.pays(self.yield_mean) {
@@ -315,7 +320,7 @@ impl Policy {
 
     /// What a fork may have the original wait for, once.
     const fn risk(&self) -> u64 {
-        self.stall_mean.saturating_mul(self.size.risk_stalls)
+        self.stall_alone.saturating_mul(self.size.risk_stalls)
     }
 
     /// The original started a speculator, which took `cost` ticks of its time; `hidden_in_stall` if the read
@@ -390,6 +395,8 @@ impl Policy {
         }
         if worth_it {
             self.daring.on_success();
+        } else {
+            self.daring.on_failure(now, self.risk());
         }
         if self.disabled {
             if worth_it {

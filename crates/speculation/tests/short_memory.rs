@@ -109,6 +109,52 @@ fn where_memory_is_short_forks_in_vain_end() {
     assert!(forks(100) > 1_000);
 }
 
+/// What a fork drove out makes the program wait, too: it is looked at again when that is over.
+#[test]
+fn where_memory_is_short_who_was_forked_in_vain_rests() {
+    let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
+    policy.begin(now);
+    policy.expect_cost(LARGE_WHERE_SHORT);
+    let mut forks = Vec::new();
+    while now < 4 * SECOND {
+        now += MS;
+        policy.on_work(now - MS, now, MS / 100);
+        policy.on_stall(now, MS, false);
+        if policy.dares(now) {
+            forks.push(now);
+            policy.on_spawn(now, 600 * US, false);
+            policy.on_end(now, 0, 0, 0);
+        }
+    }
+    let rests: Vec<u64> = forks.windows(2).map(|pair| (pair[1] - pair[0]) / MS).collect();
+    assert_eq!(rests, [256, 512, 1024]);
+}
+
+/// What is driven out is waited for later, when no hints are in the queue.
+#[test]
+fn where_memory_is_short_stalls_behind_hints_make_copies_no_dearer() {
+    let spent = |behind_hints: u64| {
+        let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
+        policy.begin(now);
+        policy.expect_cost(LARGE_WHERE_SHORT);
+        for _ in 0..10 {
+            for _ in 0..20 {
+                now += 2 * MS;
+                policy.on_stall(now, MS, false);
+            }
+            policy.on_spawn(now, 600 * US, false);
+            for _ in 0..20 {
+                now += behind_hints;
+                policy.on_stall(now, behind_hints, false);
+            }
+            policy.on_copies(1_000, 1_000);
+            policy.on_end(now, 100, 0, 0);
+        }
+        policy.spent()
+    };
+    assert_eq!(spent(4 * MS), spent(MS));
+}
+
 /// Of ten pages that the original touches it waits for one; the speculator would have to copy nine.
 #[test]
 fn where_memory_is_short_whoever_a_speculator_cannot_keep_up_with_does_not_dare() {
