@@ -99,6 +99,8 @@ impl Costs {
             |documents: &mut Vec<Document>| documents.sort_by(|one, other| one.bytes.total_cmp(&other.bytes));
         let by_sleep = |which: &'static str| {
             let mut costs: Vec<(f64, f64)> = side("wake-up", which).collect();
+            // Older results have one, after a millisecond.
+            costs.extend(cost_us("wake-up", which).filter(|_| costs.is_empty()).map(|us| (1e3, us)));
             costs.sort_by(|one, other| one.0.total_cmp(&other.0));
             costs
         };
@@ -270,6 +272,11 @@ impl Own {
     }
 }
 
+/// How unlike two conditions are in how much is sent at once.
+fn apart(one: &Observed, other: &Observed) -> f64 {
+    (one.together / other.together).ln().abs()
+}
+
 /// What the server takes itself, if it does the same in both conditions, of which `kernel_us` is not its own. Where none is
 /// above what the kernel takes, all of it is for the other.
 fn divided(one: &Observed, other: &Observed, kernel_us: impl Fn(&Observed) -> f64) -> Own {
@@ -280,32 +287,34 @@ fn divided(one: &Observed, other: &Observed, kernel_us: impl Fn(&Observed) -> f6
     Own { at_once_us: most_us - unit_us * one.together, unit_us }
 }
 
-/// Predictions for one server under loads of one kind.
+/// Predictions for one server under loads of one kind; none where it is not known what the kernel takes.
 pub(crate) fn predictions(observed: &[Observed], costs: &Costs, way: Way) -> Vec<Prediction> {
     let kernel_us = |one: &Observed| costs.kernel_us(one, way) + costs.waking_us(one, way).unwrap_or(0.0);
     let most = |one: &&Observed, other: &&Observed| one.transactions_s.total_cmp(&other.transactions_s);
-    let Some(base) = observed.iter().max_by(most) else { return Vec::new() };
-    let apart = |one: &Observed| (one.together / base.together).ln().abs();
-    let furthest = observed.iter().map(apart).fold(0.0, f64::max);
-    let is_far = |one: &&Observed| apart(one) >= APART_MIN.ln().max(furthest - SAME_MAX.ln());
+    let Some(base) = observed.iter().max_by(most).filter(|base| kernel_us(base).is_finite()) else {
+        return Vec::new();
+    };
+    let furthest = observed.iter().map(|one| apart(one, base)).fold(0.0, f64::max);
+    let is_far = |one: &&Observed| apart(one, base) >= APART_MIN.ln().max(furthest - SAME_MAX.ln());
     let second = observed.iter().filter(is_far).max_by(most);
     let undivided = || Own { at_once_us: (base.us - kernel_us(base)).max(0.0) * base.together, unit_us: 0.0 };
     let own = second.map_or_else(undivided, |second| divided(base, second, kernel_us));
     let predict = |one: &Observed| {
         let predicted_us = own.of(one) + kernel_us(one);
         let error_us = one.us - predicted_us;
-        // One that cannot be divided so is a prediction like others.
-        let calibrates = one == base || (second == Some(one) && error_us.abs() < one.us * 1e-6);
+        // Where less was measured than the kernel takes, or what cannot be divided so, it is a prediction like others.
+        let calibrates = (one == base || second == Some(one)) && error_us.abs() < one.us * 1e-6;
         let large = !calibrates && error_us.abs() > ERROR_MAX * one.us;
         let not_asleep =
             || Some((NOT_ASLEEP, error_us)).filter(|_| (-costs.slept_us(one, way)..0.0).contains(&error_us));
-        let missing = large.then(|| missing(one, base, costs, way, error_us).or_else(not_asleep));
+        let next = second.filter(|second| apart(one, second) < apart(one, base)).unwrap_or(base);
+        let missing = large.then(|| missing(one, next, costs, way, error_us).or_else(not_asleep));
         Prediction { measured_us: one.us, predicted_us, calibrates, missing }
     };
     observed.iter().map(predict).collect()
 }
 
-/// Of what was counted, and is more or less often than where `Tcpu` is from, what explains the error best.
+/// Of what was counted, and is more or less often than in `base`, where `Tcpu` is from, what explains the error best.
 fn missing(
     one: &Observed,
     base: &Observed,

@@ -135,7 +135,7 @@ pub struct Case {
     pub metric: &'static str,
     /// Its unit.
     pub unit: &'static str,
-    /// Measures it once, which takes a few milliseconds.
+    /// Measures it once, which takes some milliseconds, and up to a quarter of a second.
     pub sample: Box<dyn FnMut() -> Result<f64, Error>>,
 }
 

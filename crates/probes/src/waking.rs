@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{Case, Error, Setting};
 
-const ASLEEP_US: [u64; 4] = [100, 1_000, 10_000, 40_000];
+const ASLEEP_US: [u64; 3] = [100, 1_000, 10_000];
 /// A sample takes about so long, and has so many turns at least and at most.
 const SAMPLE_US: u64 = 100_000;
 const TURNS_MIN: u64 = 8;

@@ -446,8 +446,8 @@ mod tests {
 
     #[test]
     fn who_would_play_without_memory_is_told_so_and_who_plays_goes_on() {
-        // The least that a session has is two buffers of a tenth of a second: 8.8 KB.
-        let mut rig = Rig::with(|settings| settings.memory_bytes = 20_000);
+        // The least that a session has is a buffer of a tenth of a second, and what is left when it asks for another: 5.7 KB.
+        let mut rig = Rig::with(|settings| settings.memory_bytes = 15_000);
         let mut clients: Vec<_> = (0..3).map(|_| rig.connect(None)).collect();
         let sessions: Vec<String> =
             clients.iter_mut().map(|client| session(&rig.ask(client, SETUP)).to_owned()).collect();

@@ -109,12 +109,13 @@ impl Daring {
     /// It was not worth it, as is known `now`.
     pub const fn on_failure(&mut self, now: u64, risk: u64) {
         let doublings = if self.vain > VAIN_MAX { VAIN_MAX } else { self.vain };
-        self.rests_until = now.saturating_add(risk.saturating_mul((1 << doublings) / 2));
+        let rest = risk.saturating_mul((1 << doublings) / 2);
+        self.rests_until = if rest > 0 { now.saturating_add(rest) } else { self.rests_until };
     }
 
     /// It was worth it.
     pub const fn on_success(&mut self) {
-        (self.risked, self.vain) = (0, 0);
+        (self.risked, self.vain, self.rests_until) = (0, 0, 0);
     }
 
     /// Whether to fork at `now`.

@@ -17,7 +17,8 @@
 //! was seen `y` is 8 and `F` 100 us. `C` is never taken to be less than what the caller expects from the size of the
 //! process: a fork of so much memory, and a copy of that part of its pages that was copied after earlier forks, and of all
 //! that it has got since. Where memory is short a copy drives something out, as do the speculator's own pages for a
-//! while, and that is missed: one page in 32 is taken to cost another stall, but for the first three speculations; and
+//! while, and that is missed: one page in 32 is taken to cost another stall (such as there are where no hints are in the queue),
+//! but for the first three speculations; and
 //! what a speculation takes has a limit ([`crate::credit`]).
 //!
 //! # States
@@ -120,9 +121,11 @@ pub struct Policy {
     /// All stalls, and those that nothing was prefetched for.
     stalls: u64,
     stalls_cold: u64,
-    /// Mean stall that nothing was prefetched for, and of those while there was no speculation, whose hints others queue behind.
+    /// Mean stall that nothing was prefetched for, and of those that no hints were before in the queue: while there was no
+    /// speculation, and after the one that ended it.
     stall_mean: u64,
     stall_alone: u64,
+    ends_speculation: bool,
     yield_mean: u64,
     /// Mean cost of a speculation, copied pages included.
     cost_mean: u64,
@@ -174,6 +177,7 @@ impl Policy {
             stalls_cold: 0,
             stall_mean: 0,
             stall_alone: 0,
+            ends_speculation: false,
             yield_mean: YIELD_FIRST * ONE,
             // 100 us, half as much again, and 50 us.
             cost_mean: ticks_per_second / 5_000,
@@ -272,10 +276,13 @@ impl Policy {
             // One wait of seconds says nothing of the stalls to come.
             let duration = duration.min(self.stall_mean.saturating_mul(8).max(self.ticks_per_second >> 14));
             self.stall_mean = mean(self.stall_mean, duration, 3);
-            if !self.unjudged {
+            let is_behind_hints = self.unjudged || self.ends_speculation;
+            // The first ones say what stalls take at all.
+            if !is_behind_hints || self.spawns <= TRIALS {
                 self.stall_alone = mean(self.stall_alone, duration, 3);
             }
         }
+        self.ends_speculation = false;
         self.stalls_cold = self.stalls_cold.saturating_add(1);
         if !self.disabled && !self.unjudged && !self.pays(self.yield_mean) {
             self.disable(now, false);
@@ -380,6 +387,7 @@ impl Policy {
 
     /// A speculation is judged: hints of it that the original used in time, used late, and did not use.
     pub fn on_end(&mut self, now: u64, used: u64, late: u64, wrong: u64) {
+        self.ends_speculation |= self.unjudged;
         self.unjudged = false;
         let gained = used.saturating_mul(ONE).saturating_add(late.saturating_mul(ONE / 2));
         let gained = gained.saturating_sub(wrong.saturating_mul(ONE / 16));
@@ -420,6 +428,7 @@ impl Policy {
             self.on_end(now, 0, 0, 0);
             return;
         }
+        self.ends_speculation |= self.unjudged;
         self.unjudged = false;
         self.daring.take_back(self.risk());
         self.saved = self.saved.saturating_add(used.saturating_mul(self.stall_mean));

@@ -41,7 +41,8 @@
 //! eight parts: less than of one. [`Pool`](crate::pool::Pool) sees to it that the sum is not exceeded where chance has it
 //! otherwise: smaller buffers are filled then.
 //!
-//! There is room for another stream as long as each can hold so much of buffers that last [`SECONDS_MIN`].
+//! There is room for another stream as long as each can hold so much of buffers that last [`SECONDS_MIN`], of which a part is
+//! a picture at least.
 //!
 //! `L` has what it costs to hand a buffer to a thread and back, too, or there would be no end of small ones where files are
 //! in memory.
@@ -53,8 +54,10 @@ pub const BYTES_MAX: u64 = 8 << 20;
 /// The least time that a buffer lasts, in seconds, and that it is asked for before the others are empty where memory is not
 /// short: for timers and threads that are late.
 const SECONDS_MIN: f64 = 0.1;
-/// The same where memory is short.
+/// The same where memory is short and reads are fast.
 const LEAD_MIN: f64 = 0.03;
+/// Pictures in a second, of most films.
+const PICTURES_PER_SECOND: f64 = 25.0;
 /// The longest. What a client that seeks or leaves had in its buffers was read in vain.
 const SECONDS_MAX: f64 = 4.0;
 /// The share of a disk's time that a stream may take without being given more memory.
@@ -204,23 +207,28 @@ impl Budget {
     /// Whether there is room for a stream of so many bytes per second, in place of one that there is. Who wants no more than
     /// they have always has room.
     pub fn has_room(&self, bytes_per_second: u64, instead_of: Option<Share>) -> bool {
-        let had = instead_of.map_or(Least::default(), |share| self.least(share.bytes_per_second));
-        let wanted = self.least(bytes_per_second as f64);
-        wanted.bytes <= had.bytes || self.least.without(had).with(wanted).in_all() <= self.bytes as f64
+        let (wanted, had) = (bytes_per_second as f64, instead_of.map_or(0.0, |share| share.bytes_per_second));
+        let buffers = self.least.without(self.least(had)).with(self.least(wanted)).in_all();
+        let leads = self.devices.iter().map(|load| load.bytes_per_second * self.lead_min_s(&load.device));
+        // Of the new one nobody has said where it is.
+        let slowest = self.devices.iter().map(|load| self.lead_min_s(&load.device)).fold(0.0, f64::max);
+        let leads = leads.sum::<f64>() + (wanted - had) * slowest;
+        wanted <= had || buffers + leads <= self.bytes as f64
     }
 
-    /// What a stream holds at least.
+    /// What a stream holds at least, beside what it has left when it asks for a buffer.
     fn least(&self, bytes_per_second: f64) -> Least {
+        if bytes_per_second == 0.0 {
+            return Least::default();
+        }
         let buffer = (bytes_per_second * SECONDS_MIN).max(BYTES_MIN as f64);
         if self.buffers == 1 {
             return Least { bytes: buffer, variance: 0.0 };
         }
-        let parts = (buffer / BYTES_MIN as f64).floor().min(PARTS as f64);
+        let pictures = SECONDS_MIN * PICTURES_PER_SECOND;
+        let parts = (buffer / BYTES_MIN as f64).min(pictures).min(PARTS as f64);
         let others = (self.buffers - 2) as f64 * buffer;
-        Least {
-            bytes: others + buffer * of_two(parts) + bytes_per_second * LEAD_MIN,
-            variance: buffer * buffer / 12.0,
-        }
+        Least { bytes: others + buffer * of_two(parts), variance: buffer * buffer / 12.0 }
     }
 
     /// A stream from a disk that begins.
@@ -301,7 +309,13 @@ impl Budget {
     fn lead_s(&self, device: &Device) -> f64 {
         let rates: f64 = self.devices.iter().map(|load| load.bytes_per_second).sum();
         let affordable = self.bytes as f64 * LEAD_PART / rates.max(1.0);
-        (2.0 * device.slow_s()).clamp(SECONDS_MIN, SECONDS_MAX).min(affordable).max(LEAD_MIN)
+        let wanted = (2.0 * device.slow_s()).clamp(SECONDS_MIN, SECONDS_MAX);
+        wanted.min(affordable).max(self.lead_min_s(device))
+    }
+
+    /// The same, however short memory is: what a slow read takes, if that is not very long. One buffer is missed anyway.
+    fn lead_min_s(&self, device: &Device) -> f64 {
+        if self.buffers == 1 { 0.0 } else { device.slow_s().clamp(LEAD_MIN, SECONDS_MIN) }
     }
 }
 
@@ -429,23 +443,47 @@ mod tests {
         assert!((150_000..300_000).contains(&bytes), "{bytes}");
     }
 
-    /// A second buffer is not missed for long, and takes little of the memory: it must not cost streams.
+    fn streams_with_room(buffers: usize, latency_s: f64, bytes_per_second: u64) -> usize {
+        let mut budget = Budget::new(72 << 20, buffers);
+        let disk = budget.add_device();
+        *budget.device(disk).expect("a disk") = measured(latency_s, 1e9);
+        while budget.has_room(bytes_per_second, None) {
+            let _ = budget.enter(disk, bytes_per_second);
+        }
+        let share = Share { device: disk, bytes_per_second: bytes_per_second as f64 };
+        let depth = budget.depth(share, None);
+        let lead = bytes_per_second as f64 * depth.lead_ns as f64 / 1e9;
+        let held = depth.bytes as f64 * budget.held_buffers() + lead;
+        assert!(buffers == 1 || budget.streams as f64 * held <= f64::from(72 << 20), "{depth:?}");
+        budget.streams
+    }
+
+    /// A second buffer is there for a short time: it must not cost as many streams as if it were always there.
     #[test]
-    fn as_many_streams_have_room_with_two_buffers_as_with_one_and_fewer_with_more() {
-        let streams = |buffers| {
-            let mut budget = Budget::new(72 << 20, buffers);
+    fn nearly_as_many_streams_have_room_with_two_buffers_as_with_one_and_fewer_with_more() {
+        for (rate, of_one) in [(25_000, 0.8), (125_000, 0.85), (500_000, 0.95), (2_500_000, 0.95)] {
+            let [one, two, three] = [1, 2, 3].map(|buffers| streams_with_room(buffers, 0.001, rate));
+            let is_nearly = two as f64 >= of_one * one as f64;
+            assert!(is_nearly && two <= one && three < two, "{rate}: {one} {two} {three}");
+        }
+        let (fast, slow) = (streams_with_room(2, 0.001, 500_000), streams_with_room(2, 0.06, 500_000));
+        assert!(slow < fast * 9 / 10, "a slow read lasts longer than they have left: {slow} {fast}");
+    }
+
+    #[test]
+    fn who_wants_no_more_than_they_have_has_room_and_who_wants_more_needs_it() {
+        for rate in [20_000, 73_000, 82_000, 500_000] {
+            let mut budget = Budget::new(8 << 20, 2);
             let disk = budget.add_device();
-            *budget.device(disk).expect("a disk") = measured(0.001, 1e9);
-            while budget.has_room(500_000, None) {
-                let _ = budget.enter(disk, 500_000);
+            let mut last = budget.enter(disk, rate);
+            while budget.has_room(rate, None) {
+                last = budget.enter(disk, rate);
             }
-            let depth = budget.depth(Share { device: disk, bytes_per_second: 5e5 }, None);
-            let held = depth.bytes as f64 * budget.held_buffers() + 5e5 * depth.lead_ns as f64 / 1e9;
-            assert!(buffers == 1 || budget.streams as f64 * held <= f64::from(72 << 20), "{depth:?}");
-            budget.streams
-        };
-        let (one, two, three) = (streams(1), streams(2), streams(3));
-        assert!(two >= one && three < one, "{one} {two} {three}");
+            for part in 1..=10 {
+                assert!(budget.has_room(rate * part / 10, Some(last)), "{rate} {part}");
+            }
+            assert!(!budget.has_room(rate * 10, Some(last)));
+        }
     }
 
     #[test]

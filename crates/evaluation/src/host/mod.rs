@@ -162,7 +162,7 @@ fn weight(probe: Probe, quick: bool) -> f64 {
     let (full, quick_s) = match probe {
         Probe::Memory => (25.0, 5.0),
         Probe::Latency => (25.0, 5.0),
-        Probe::Switches => (3.0, 1.0),
+        Probe::Switches => (9.0, 3.0),
         Probe::Faults => (2.0, 1.0),
         Probe::Calls => (0.1, 0.1),
         Probe::Packets => (1.0, 0.5),

@@ -43,7 +43,11 @@ impl Outcome {
             |run: &Run| f64::from(FRAMES_PER_SECOND) * run.seen.seconds * f64::from(run.seen.playing);
         Some(Observed {
             bytes: of(&|run| each(run, Some(run.seen.bytes as f64)))?,
-            together: of(&|run| Some(packets(run)? / frames(run)))?.max(1.0),
+            // Of what was sent, of which some may be lost.
+            together: of(&|run| {
+                Some(run.seen.expected as f64 / frames(run)).filter(|number| number.is_finite())
+            })?
+            .max(1.0),
             us: of(&|run| each(run, run.processor_s))? * 1e6,
             transactions_s: of(&|run| Some(packets(run)? / run.seen.seconds))?,
             // They take what comes, and are measured as a process of their own.
