@@ -41,20 +41,15 @@ pub fn cases(setting: &Setting) -> Vec<Case> {
 
 /// Processor time of this thread for each time that it sleeps and then takes its turn, in us.
 fn turn_us(asleep_us: u64, turn: &mut dyn FnMut() -> io::Result<()>) -> io::Result<f64> {
-    let used_us = || {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
-    };
-    let turns = (SAMPLE_US / asleep_us).clamp(TURNS_MIN, TURNS_MAX);
-    let before_us = used_us();
+    let (begun_us, turns) = (used_us(), turns(asleep_us));
     for _ in 0..turns {
         thread::sleep(Duration::from_micros(asleep_us));
         turn()?;
     }
-    Ok((used_us() - before_us) / turns as f64)
+    Ok((used_us() - begun_us) / turns as f64)
 }
 
-/// The same where a turn is to send a packet: to a thread that sleeps until it comes, or to nobody.
+/// The same for sending a packet only, after each sleep: to a thread that sleeps until it comes, or to nobody.
 fn sending_us(asleep_us: u64, is_awaited: bool) -> io::Result<f64> {
     let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     receiver.set_read_timeout(Some(PATIENCE))?;
@@ -65,10 +60,26 @@ fn sending_us(asleep_us: u64, is_awaited: bool) -> io::Result<f64> {
             // Until an empty one comes.
             scope.spawn(|| while matches!(receiver.recv(&mut [0; 8]), Ok(1..)) {});
         }
-        let taken_us = turn_us(asleep_us, &mut || sender.send(&[1; 8]).map(drop));
+        let mut sending_us = 0.0;
+        let taken = turn_us(asleep_us, &mut || {
+            let before_us = used_us();
+            sender.send(&[1; 8])?;
+            sending_us += used_us() - before_us;
+            Ok(())
+        });
         sender.send(&[])?;
-        taken_us
+        taken.map(|_| sending_us / turns(asleep_us) as f64)
     })
+}
+
+fn turns(asleep_us: u64) -> u64 {
+    (SAMPLE_US / asleep_us).clamp(TURNS_MIN, TURNS_MAX)
+}
+
+/// Processor time that this thread has had.
+fn used_us() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
 #[cfg(test)]
