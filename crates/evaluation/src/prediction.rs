@@ -20,6 +20,8 @@ use crate::table::seconds;
 const SEGMENT_BYTES: f64 = 65_483.0;
 /// A prediction that is off by more lacks a term.
 const ERROR_MAX: f64 = 0.2;
+/// After such a sleep it is measured beside a load what it takes to be woken, in us.
+pub(crate) const SLEEP_US: f64 = 1e4;
 /// As many times the data units sent at once tell what is taken for each; so many times are the same number.
 const APART_MIN: f64 = 1.5;
 const SAME_MAX: f64 = 1.2;
@@ -158,6 +160,11 @@ impl Costs {
         Some(own_us + others_us)
     }
 
+    /// How much more of it there was by what being woken took just then.
+    fn dearer_us(&self, one: &Observed, way: Way) -> Option<f64> {
+        Some(self.waking_us(one, way)? * (one.wake_up_us? / after(&self.wake_ups, SLEEP_US)? - 1.0))
+    }
+
     /// What of it is because threads slept.
     fn slept_us(&self, one: &Observed, way: Way) -> f64 {
         let switches_us = one.counts[1].zip(self.switch_us).map_or(0.0, |(switches, us)| switches * us);
@@ -203,6 +210,8 @@ pub(crate) struct Observed {
     pub(crate) transactions_s: f64,
     /// Of the clients' processor time, in us, where they are ours.
     pub(crate) clients_us: Option<f64>,
+    /// What it took just then, in us, to be woken after a sleep of [`SLEEP_US`], where that was measured.
+    pub(crate) wake_up_us: Option<f64>,
     /// How often for each transaction: calls, context switches, and page faults that did not wait and that did.
     pub(crate) counts: [Option<f64>; 4],
 }
@@ -213,6 +222,9 @@ const BESIDE: [&str; 4] = ["system calls", "context switches", "page reclaims", 
 /// The kernel sends what a socket could not take when acknowledgements come: in the client's time, or in the server's where that is
 /// at work on the same socket. What one side is spared the other pays.
 const ACKNOWLEDGED: &str = "who sends on acknowledgement";
+
+/// A processor is not always as fast awake as when the host was measured.
+const AWAKE_THEN: &str = "being woken took more or less just then";
 
 /// Threads of a server that are woken while its processors are at work have not slept as long as there was between them, and nothing
 /// counts how many are. If nothing else explains that it took less, and no more is missing than all that being woken takes more than a
@@ -333,9 +345,11 @@ fn missing(
     };
     let acknowledged = || Some((ACKNOWLEDGED, spared_us(one)? - spared_us(base)?));
     let acknowledged = matches!(way, Way::Documents | Way::DocumentsAtOnce).then(acknowledged).flatten();
+    let dearer = || Some((AWAKE_THEN, costs.dearer_us(one, way)? - costs.dearer_us(base, way)?));
     let unexplained = |us: f64| (error_us - us).abs();
     let best = priced
         .chain(acknowledged)
+        .chain(dearer())
         .min_by(|one, other| unexplained(one.1).total_cmp(&unexplained(other.1)))?;
     (unexplained(best.1) < (1.0 - EXPLAINED_MIN) * error_us.abs()).then_some(best)
 }
@@ -400,6 +414,7 @@ mod tests {
             us,
             transactions_s,
             clients_us: None,
+            wake_up_us: None,
             counts: [None, Some(switches), None, None],
         }
     }
@@ -503,6 +518,13 @@ mod tests {
         );
         let errors = [0, 1, 3].map(|number| predicted[number].error().abs());
         assert!(errors.iter().all(|error| *error < 1e-9), "{predicted:?}");
+        // A processor that is awake three times as late, where it is woken for each packet.
+        let woken = |us, wake_up_us| Observed { wake_up_us: Some(wake_up_us), ..frames(2.0, us, 100.0, 1.0) };
+        let base = Observed { wake_up_us: Some(16.0), ..all[0] };
+        let dear =
+            predictions(&[base, all[1], woken(78.25, 48.0), woken(78.25, 16.0)], &costs, Way::Segments);
+        assert_eq!(dear[2].missing, Some(Some((AWAKE_THEN, 40.0))));
+        assert_eq!(dear[3].missing, Some(None));
         // Threads that were woken beside others: less by up to what 3 us of switches leave of 20.
         let all = [all[0], all[1], frames(2.0, 25.0, 100.0, 1.0), frames(2.0, 15.0, 100.0, 1.0)];
         let predicted = predictions(&all, &costs, Way::Segments);

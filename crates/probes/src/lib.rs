@@ -26,6 +26,7 @@ use std::str::FromStr;
 pub use fit::Line;
 pub use levels::{Level, levels};
 pub use settle::{Limit, Settled, settle};
+pub use waking::woken_us;
 
 /// A kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -39,6 +39,16 @@ pub fn cases(setting: &Setting) -> Vec<Case> {
     both.collect()
 }
 
+/// Processor time of this thread for each time that it sleeps so long, while it `goes_on`, in us; none where it never slept.
+pub fn woken_us(asleep: Duration, mut goes_on: impl FnMut() -> bool) -> Option<f64> {
+    let (begun_us, mut turns) = (used_us(), 0_u32);
+    while goes_on() {
+        thread::sleep(asleep);
+        turns += 1;
+    }
+    (turns > 0).then(|| (used_us() - begun_us) / f64::from(turns))
+}
+
 /// Processor time of this thread for each time that it sleeps and then takes its turn, in us.
 fn turn_us(asleep_us: u64, turn: &mut dyn FnMut() -> io::Result<()>) -> io::Result<f64> {
     let (begun_us, turns) = (used_us(), turns(asleep_us));
@@ -96,6 +106,17 @@ mod tests {
         };
         let busy_us = turn_us(1_000, busy).unwrap();
         assert!(idle_us > 0.0 && busy_us > 2.0 * idle_us, "{idle_us} {busy_us}");
+    }
+
+    #[test]
+    fn who_goes_on_sleeping_is_woken_each_time() {
+        let mut left = 3;
+        let goes_on = || {
+            left -= 1;
+            left >= 0
+        };
+        assert!(woken_us(Duration::from_millis(1), goes_on).unwrap() > 0.0);
+        assert_eq!((left, woken_us(Duration::ZERO, || false)), (-1, None));
     }
 
     #[test]

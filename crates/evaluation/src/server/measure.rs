@@ -13,6 +13,7 @@ use forebay_experiments::{
 };
 use forebay_meter::Tier;
 use forebay_players::{Crowd, Order, Outcome as Viewed, Start, Transport};
+use forebay_probes::woken_us;
 
 use super::clients::{Answers, Window};
 use super::meters::{Counts, Opened, total};
@@ -24,6 +25,7 @@ use super::target::Target;
 use super::web::Documents;
 use crate::Error;
 use crate::interrupt::Interrupt;
+use crate::prediction::SLEEP_US;
 
 /// How long a server is looked at before its load.
 const AT_REST: Duration = Duration::from_millis(200);
@@ -42,6 +44,10 @@ const RAMP_PER_SECOND: f64 = 200.0;
 /// Later packets are late, in seconds.
 const LATE_S: f64 = 0.1;
 const PAGE_BYTES: f64 = 4096.0;
+/// How long a thread of ours sleeps again and again beside a server of streams, and what it takes to be woken, as a figure: a
+/// processor is as fast, and as fast awake, as it is just then.
+const ASLEEP: Duration = Duration::from_micros(SLEEP_US as u64);
+pub(super) const WAKE_UP: &str = "wake_up_after_10_ms";
 
 /// Where runs are made.
 pub(super) struct Bench<'a> {
@@ -266,10 +272,19 @@ impl Bench<'_> {
             let view = |window: Window, stop: &AtomicBool| {
                 let warm_up = window.begin.saturating_duration_since(Instant::now());
                 let time = window.end.duration_since(window.begin);
-                viewers.watch(warm_up, time, stop).map_err(|error| error.to_string())
+                let is_over = AtomicBool::new(false);
+                let (viewed, woken_us) = std::thread::scope(|scope| {
+                    let sleeper = scope.spawn(|| woken_us(ASLEEP, || !is_over.load(Ordering::Relaxed)));
+                    let viewed = viewers.watch(warm_up, time, stop);
+                    is_over.store(true, Ordering::Relaxed);
+                    (viewed, sleeper.join().expect("who sleeps does not panic"))
+                });
+                Ok((viewed.map_err(|error| error.to_string())?, woken_us))
             };
-            let (viewed, counts) = self.under_load(&mut target, view)?;
-            return Ok(of_viewers(&viewed, &counts, at_rest, self.description.seconds));
+            let ((viewed, woken_us), counts) = self.under_load(&mut target, view)?;
+            let mut run = of_viewers(&viewed, &counts, at_rest, self.description.seconds);
+            run.figures.extend(woken_us.map(|us| Figure::new(WAKE_UP, "s", us / 1e6)));
+            return Ok(run);
         }
         match target.clients(&trial.load, self.documents)? {
             Some(clients) => {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use forebay_experiments::{Load, RtspServer, Server, WebServer};
 use forebay_meter::{Row, Tier, median};
 
+use super::measure::WAKE_UP;
 use super::streaming::FRAMES_PER_SECOND;
 use super::{Cell, Outcome};
 use crate::prediction::{Observed, Prediction, TCPU_FROM, Way, predictions};
@@ -30,6 +31,7 @@ impl Cell {
             },
             transactions_s,
             clients_us: median(&clients.collect::<Vec<_>>()),
+            wake_up_us: self.median(WAKE_UP).map(|seconds| seconds * 1e6),
             counts: [
                 median(&calls.collect::<Vec<_>>()),
                 each("context_switches"),

@@ -52,6 +52,7 @@ impl Outcome {
             transactions_s: of(&|run| Some(packets(run)? / run.seen.seconds))?,
             // They take what comes, and are measured as a process of their own.
             clients_us: None,
+            wake_up_us: None,
             counts: [None, of(&|run| each(run, run.switches)), of(&|run| each(run, run.minor_faults)), None],
         })
     }
