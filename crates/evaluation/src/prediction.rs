@@ -345,7 +345,8 @@ fn missing(
     };
     let acknowledged = || Some((ACKNOWLEDGED, spared_us(one)? - spared_us(base)?));
     let acknowledged = matches!(way, Way::Documents | Way::DocumentsAtOnce).then(acknowledged).flatten();
-    let dearer = || Some((AWAKE_THEN, costs.dearer_us(one, way)? - costs.dearer_us(base, way)?));
+    let dearer =
+        || Some((AWAKE_THEN, costs.dearer_us(one, way)? - costs.dearer_us(base, way).unwrap_or(0.0)));
     let unexplained = |us: f64| (error_us - us).abs();
     let best = priced
         .chain(acknowledged)
