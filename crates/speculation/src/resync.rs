@@ -26,7 +26,7 @@
 //! * *Enabled* (at first): a fork is justified at a stall, but for a process's first, if the stalls of the last
 //!   1/64 to 1/32 s or of the last 1/2 to 1 s (by the clock's rate) took at least 2 % of that time, or of the
 //!   process's life if that is shorter, and it is worth it by the means above.
-//!   Where memory is short the program must dare, too, until a speculation was worth it ([`crate::daring`]).
+//!   Where memory is short the program must dare, too, until a speculation was worth it (`daring.rs`).
 //! * *Disabled*, by a **crossing**: when a speculation is judged and the means say that it is not worth it, or
 //!   [`FUTILE_MAX`] speculations in a row yielded less than half a stall; also when stalls become too short or
 //!   forks too dear. (It is no crossing when no speculator was ever started.) One *probe* is made after

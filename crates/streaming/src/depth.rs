@@ -41,7 +41,7 @@
 //! eight parts: less than of one. [`Pool`](crate::pool::Pool) sees to it that the sum is not exceeded where chance has it
 //! otherwise: smaller buffers are filled then.
 //!
-//! There is room for another stream as long as each can hold so much of buffers that last [`SECONDS_MIN`], of which a part is
+//! There is room for another stream as long as each can hold so much of buffers that last a tenth of a second, of which a part is
 //! a picture at least.
 //!
 //! `L` has what it costs to hand a buffer to a thread and back, too, or there would be no end of small ones where files are
