@@ -54,12 +54,12 @@ pub const BYTES_MAX: u64 = 8 << 20;
 /// The least time that a buffer lasts, in seconds, and that it is asked for before the others are empty where memory is not
 /// short: for timers and threads that are late.
 const SECONDS_MIN: f64 = 0.1;
-/// The same where memory is short and reads are fast.
+/// The longest. What a client that seeks or leaves had in its buffers was read in vain.
+const SECONDS_MAX: f64 = 4.0;
+/// How long before the others are empty a buffer is asked for at least, in seconds, where memory is short and reads are fast.
 const LEAD_MIN: f64 = 0.03;
 /// Pictures in a second, of most films.
 const PICTURES_PER_SECOND: f64 = 25.0;
-/// The longest. What a client that seeks or leaves had in its buffers was read in vain.
-const SECONDS_MAX: f64 = 4.0;
 /// The share of a disk's time that a stream may take without being given more memory.
 const SHARE_MIN: f64 = 0.0001;
 /// What it takes to hand a buffer over and back, in seconds.
