@@ -25,6 +25,8 @@ pub(crate) const SLEEP_US: f64 = 1e4;
 /// As many times the data units sent at once tell what is taken for each; so many times are the same number.
 const APART_MIN: f64 = 1.5;
 const SAME_MAX: f64 = 1.2;
+/// Of a cache.
+const LINE_BYTES: f64 = 64.0;
 /// A term that is missing explains so much of the error at least.
 const EXPLAINED_MIN: f64 = 0.5;
 
@@ -50,6 +52,16 @@ pub(crate) struct Costs {
     wakings: Vec<(f64, f64)>,
     minor_fault_us: Option<f64>,
     major_fault_us: Option<f64>,
+    refill: Option<Refill>,
+}
+
+/// What it takes to fill the second-level cache again, which processors mostly have for themselves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Refill {
+    /// How much longer a line takes from the next level.
+    line_us: f64,
+    /// So many lines it has.
+    lines: f64,
 }
 
 /// What a document of one size takes, in us of processor time.
@@ -113,9 +125,20 @@ impl Costs {
         at_once.extend(documents.iter().filter(|document| document.bytes < least));
         sorted(&mut documents);
         sorted(&mut at_once);
+        let level = |subject: &str, metric: &str| {
+            let mut own = rows.iter().filter(|row| row.subject == subject && row.case == "found");
+            own.find(|row| row.metric == metric).map(|row| row.value)
+        };
+        let refill = || {
+            let (latency_ns, capacity) =
+                (level("cache level 2", "latency")?, level("cache level 2", "capacity")?);
+            let line_us = (level("cache level 3", "latency")? - latency_ns) / 1e3;
+            Some(Refill { line_us, lines: capacity / LINE_BYTES })
+        };
         Some(Self {
             documents,
             at_once,
+            refill: refill(),
             file: sending("TCP sendfile")?,
             datagram: sending("UDP sendto")?,
             segment: sending("UDP GSO"),
@@ -163,6 +186,12 @@ impl Costs {
     /// How much more of it there was by what being woken took just then.
     fn dearer_us(&self, one: &Observed, way: Way) -> Option<f64> {
         Some(self.waking_us(one, way)? * (one.wake_up_us? / after(&self.wake_ups, SLEEP_US)? - 1.0))
+    }
+
+    /// The most that it can take because what threads use had to come back to caches each time that they woke.
+    fn cold_us(&self, one: &Observed, way: Way) -> Option<f64> {
+        self.waking_us(one, way)?;
+        Some(one.counts[1]? * self.refill.map(|refill| refill.line_us * refill.lines)?)
     }
 
     /// What of it is because threads slept.
@@ -231,6 +260,12 @@ const AWAKE_THEN: &str = "being woken took more or less just then";
 /// switch between threads, that is it.
 const NOT_ASLEEP: &str = "wake-ups of threads beside others, of which none slept";
 
+/// Where a server is at work more rarely than in the condition that `Tcpu` is from, more of its code and data is out of the caches
+/// when it wakes: other programs have had them, or the machine's other guests. Nothing that is counted tells how much. If
+/// nothing else explains that it took more, and no more is missing than it takes to fill the second-level cache anew
+/// each time, that is it.
+const COLD: &str = "caches that were cold when it woke";
+
 /// A prediction for one condition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Prediction {
@@ -284,6 +319,11 @@ impl Own {
     }
 }
 
+/// How often threads of a server are woken in a second.
+fn wakes_s(one: &Observed) -> f64 {
+    one.counts[1].unwrap_or(0.0) * one.transactions_s
+}
+
 /// How unlike two conditions are in how much is sent at once.
 fn apart(one: &Observed, other: &Observed) -> f64 {
     (one.together / other.together).ln().abs()
@@ -320,7 +360,12 @@ pub(crate) fn predictions(observed: &[Observed], costs: &Costs, way: Way) -> Vec
         let not_asleep =
             || Some((NOT_ASLEEP, error_us)).filter(|_| (-costs.slept_us(one, way)..0.0).contains(&error_us));
         let next = second.filter(|second| apart(one, second) < apart(one, base)).unwrap_or(base);
-        let missing = large.then(|| missing(one, next, costs, way, error_us).or_else(not_asleep));
+        let is_rarer = wakes_s(one) < wakes_s(next);
+        let could_be_cold =
+            || is_rarer && costs.cold_us(one, way).is_some_and(|most_us| (0.0..most_us).contains(&error_us));
+        let cold = || could_be_cold().then_some((COLD, error_us));
+        let missing =
+            large.then(|| missing(one, next, costs, way, error_us).or_else(not_asleep).or_else(cold));
         Prediction { measured_us: one.us, predicted_us, calibrates, missing }
     };
     observed.iter().map(predict).collect()
@@ -531,6 +576,15 @@ mod tests {
         let predicted = predictions(&all, &costs, Way::Segments);
         let missing = predicted.iter().map(|one| one.missing.map(|named| named.map(|(term, _)| term)));
         assert_eq!(missing.collect::<Vec<_>>(), [None, None, Some(Some(NOT_ASLEEP)), Some(None)]);
+        // Caches that have gone cold: more by up to what it takes to fill one, each time, where that is more rarely.
+        let costs = Costs { refill: Some(Refill { line_us: 0.03, lines: 2_000.0 }), ..costs };
+        let rare = |us| frames(2.0, 38.25 + us, 50.0, 1.0);
+        let often = Observed { transactions_s: 150.0, ..rare(50.0) };
+        let all = [all[0], all[1], rare(50.0), rare(70.0), often];
+        let predicted = predictions(&all, &costs, Way::Segments);
+        let missing = predicted.iter().map(|one| one.missing);
+        let none = Some(None);
+        assert_eq!(missing.collect::<Vec<_>>(), [None, None, Some(Some((COLD, 50.0))), none, none]);
     }
 
     #[test]

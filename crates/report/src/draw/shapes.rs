@@ -28,11 +28,17 @@ impl Render for Px {
 
 /// Words; `anchor` is `start`, `middle` or `end`.
 pub(super) fn text((x, y): (f64, f64), anchor: &str, class: &str, words: &str) -> Markup {
-    html! { text class=[(!class.is_empty()).then_some(class)] x=(Px(x)) y=(Px(y)) text-anchor=(anchor) { (words) } }
+    let anchor = (anchor != "start").then_some(anchor);
+    html! {
+        @if !words.is_empty() {
+            text class=[(!class.is_empty()).then_some(class)] x=(Px(x)) y=(Px(y)) text-anchor=[anchor] { (words) }
+        }
+    }
 }
 
 pub(super) fn line(class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) -> Markup {
-    html! { line class=(class) x1=(Px(x1)) y1=(Px(y1)) x2=(Px(x2)) y2=(Px(y2)) {} }
+    // Shorter than a `line`, and a page has thousands.
+    html! { path class=(class) d={ "M" (Px(x1)) " " (Px(y1)) " " (Px(x2)) " " (Px(y2)) } {} }
 }
 
 /// Words up the left edge.
@@ -100,7 +106,10 @@ pub(super) fn mark_shape(number: usize, (x, y): (f64, f64), size: f64) -> Markup
 pub(super) fn points_text(points: impl Iterator<Item = (f64, f64)>) -> String {
     let mut text = String::new();
     for (x, y) in points {
-        let _ = write!(text, "{:.1},{:.1} ", x, y);
+        Px(x).render_to(&mut text);
+        text.push(',');
+        Px(y).render_to(&mut text);
+        text.push(' ');
     }
     text.truncate(text.trim_end().len());
     text

@@ -8,7 +8,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use forebay_sigsafe::{general as n, sys};
 
 use super::fill::PRESENT;
-use super::{PAGE, State, credit, drop_pages, entries, in_core};
+use super::pages::{entries, in_core};
+use super::{PAGE, State, credit, drop_pages};
 use crate::speculator::{abandoned, end, hints, kernel};
 use forebay_speculation::channel::End;
 use forebay_speculation::lead::{self, HINTED_US, Lead};
@@ -151,7 +152,7 @@ fn room(state: &State) -> usize {
 fn land(state: &mut State) -> bool {
     let middle = state.memory.ahead.landed + FLIGHTS_MAX / 2;
     let page = state.memory.ahead.at(middle);
-    let landed = match state.memory.region(page, |_| true) {
+    let landed = match state.memory.aside.region(page, |_| true) {
         Some(region) if region.file >= 0 => kernel::is_resident(region.file, region.offset_of(page)),
         Some(region) => {
             let [residency] = in_core::<1>(region.shadow_of(page), 1);

@@ -13,7 +13,9 @@ use forebay_speculation::lead;
 use forebay_speculation::signature::Signature;
 use forebay_speculation::site::{Kind, Strategy};
 
-use super::{PAGE, Region, ahead, drop_pages, entries, in_core, look, own, waits_for};
+use super::aside::Region;
+use super::pages::{entries, in_core};
+use super::{PAGE, ahead, drop_pages, look, own, waits_for};
 use crate::speculator::pretence::account;
 use crate::speculator::{State, fabricated, kernel, strategy_at};
 
@@ -127,9 +129,9 @@ pub fn fill(state: &mut State, address: usize, place: usize) -> bool {
         look(state);
     }
     let pages = state.memory.pages;
-    if let Some(region) = state.memory.region(page, |_| true)
+    if let Some(region) = state.memory.aside.region(page, |_| true)
         && region.file < 0
-        && !state.memory.nested
+        && !state.memory.aside.is_nested()
     {
         let [residency] = in_core::<1>(region.shadow_of(page), 1);
         if residency & 1 == 0 {
@@ -142,8 +144,10 @@ pub fn fill(state: &mut State, address: usize, place: usize) -> bool {
     }
     let mut oldest = None;
     // What a newer region never held may be in an older one that it was a part of.
-    while let Some(region) =
-        state.memory.region(page, |region| oldest.is_none_or(|oldest: Region| region.shadow < oldest.shadow))
+    while let Some(region) = state
+        .memory
+        .aside
+        .region(page, |region| oldest.is_none_or(|oldest: Region| region.shadow < oldest.shadow))
     {
         let shadow = region.shadow_of(page);
         let [entry] = entries::<1>(pages, shadow);
@@ -171,7 +175,7 @@ fn unused_from(state: &State, region: &Region, page: usize) -> usize {
 
 /// The page is resident in the shadow: it comes back, with those behind it that are.
 fn give_back(state: &mut State, region: &Region, page: usize, place: usize) -> bool {
-    let left = if state.memory.is_calm() { (region.end - page) / PAGE } else { 1 };
+    let left = if state.memory.aside.is_calm() { (region.end - page) / PAGE } else { 1 };
     let mut run = 0;
     while run < left.min(MOVED_MAX) {
         let batch = entries::<BATCH>(state.memory.pages, region.shadow_of(page) + run * PAGE);
@@ -345,7 +349,7 @@ fn bring_in(state: &mut State, region: &Region, page: usize) -> bool {
     let shadow = region.shadow_of(page);
     let resident = in_core::<BATCH>(shadow, left);
     let run = resident.iter().take(left).take_while(|&&byte| byte & 1 != 0).count().max(1);
-    if run >= MOVED_MIN && state.memory.is_calm() {
+    if run >= MOVED_MIN && state.memory.aside.is_calm() {
         for index in 0..run {
             // SAFETY: a page of this process's own.
             let _ = unsafe { ((shadow + index * PAGE) as *const u8).read_volatile() };
@@ -360,7 +364,7 @@ fn bring_in(state: &mut State, region: &Region, page: usize) -> bool {
 /// Moves pages from the shadow back to their place, where they are touched without a signal from now on; unless they
 /// would soon be swapped out there, and waited for.
 fn move_back(state: &State, region: &Region, page: usize, run: usize) -> bool {
-    if !state.memory.is_calm() {
+    if !state.memory.aside.is_calm() {
         return false;
     }
     let (shadow, length) = (region.shadow_of(page), run * PAGE);
