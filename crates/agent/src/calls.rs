@@ -20,6 +20,8 @@ pub enum Class {
     PathAt,
     /// As `PathAt`, and gives a descriptor.
     PathAtOpens,
+    /// Moves the offset of a descriptor.
+    Seek,
     /// Gives a descriptor.
     Opens,
     /// Replaces the program.
@@ -47,7 +49,7 @@ pub const NUMBERS: usize = 512;
 /// The class of each number.
 pub static CLASSES: [Class; NUMBERS] = {
     let mut classes = [Class::Pass; NUMBERS];
-    let table: [(u32, Class); 43] = [
+    let table: [(u32, Class); 44] = [
         (n::__NR_read, Class::Read),
         (n::__NR_pread64, Class::Read),
         (n::__NR_readv, Class::Read),
@@ -70,6 +72,7 @@ pub static CLASSES: [Class; NUMBERS] = {
         (n::__NR_readlinkat, Class::PathAt),
         (n::__NR_openat, Class::PathAtOpens),
         (n::__NR_openat2, Class::PathAtOpens),
+        (n::__NR_lseek, Class::Seek),
         (n::__NR_dup, Class::Opens),
         (n::__NR_dup2, Class::Opens),
         (n::__NR_dup3, Class::Opens),

@@ -1,8 +1,11 @@
 //! Signatures of the calls that original and speculator compare.
 //!
-//! Reads of different files look alike, and the numbers of descriptors drift apart once something was made up, so each descriptor has a tag: made by the path that
-//! was opened, changed by every read at the file's own offset. Both sides keep theirs; the speculator starts with a
-//! copy of the original's.
+//! Reads of different files look alike, and the numbers of descriptors drift apart once something was made up, so each
+//! descriptor has a tag: made by the path that was opened, changed by every read at the file's own offset and by every
+//! seek. Both sides keep theirs; the speculator starts with a copy of the original's.
+//!
+//! What counts is where a call reads, not how much it asks for: programs size their buffers by contents and by sizes of
+//! files, which may have been made up.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -32,15 +35,24 @@ fn identity(descriptor: usize) -> u64 {
 
 /// Signature of a read-like call, which changes the tag of its descriptor.
 pub fn read(call: &Call) -> u64 {
-    let [a, b, c, d, ..] = call.arguments;
+    let [a, b, _, d, ..] = call.arguments;
     let source = if call.number as u32 == n::__NR_sendfile { b } else { a };
-    let signature = Signature::call(call.number as u64).word(c as u64).word(identity(source));
+    let signature = Signature::call(call.number as u64).word(identity(source));
     match call.number as u32 {
         n::__NR_pread64 | n::__NR_preadv | n::__NR_preadv2 => signature.word(d as u64).value(),
         _ => {
             tag(source).store(signature.value(), Relaxed);
             signature.value()
         }
+    }
+}
+
+/// Takes note of a seek, which changes the tag of its descriptor; asking for the offset does not.
+pub fn seek(call: &Call) {
+    let [descriptor, offset, whence, ..] = call.arguments;
+    if (offset, whence as u32) != (0, n::SEEK_CUR) {
+        let signature = Signature::call(call.number as u64).word(identity(descriptor));
+        tag(descriptor).store(signature.word(offset as u64).word(whence as u64).value(), Relaxed);
     }
 }
 

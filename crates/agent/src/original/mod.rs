@@ -219,6 +219,7 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
             Class::Path | Class::PathAt => look_up(call, class),
             Class::PathOpens | Class::PathAtOpens => opened(look_up(call, class)),
             Class::Opens => opened(call.execute()),
+            Class::Seek => seek(call),
             Class::Execute => exec::execute(call, false),
             Class::ExecuteAt => exec::execute(call, true),
             Class::Exit => {
@@ -261,6 +262,16 @@ unsafe fn memory_call(call: &Call) -> isize {
 
 fn asks_for_huge_pages(call: &Call) -> bool {
     call.number as u32 == n::__NR_mmap && call.arguments[3] as u32 & n::MAP_HUGETLB != 0
+}
+
+/// # Safety
+/// `call` is the program's `lseek`.
+unsafe fn seek(call: &Call) -> isize {
+    if LIVE.load(Relaxed) != 0 {
+        signatures::seek(call);
+    }
+    // SAFETY: the caller's.
+    unsafe { call.execute() }
 }
 
 fn opened(result: isize) -> isize {

@@ -235,7 +235,10 @@ unsafe fn dispatch(state: &mut State, call: &Call, logged: bool) -> isize {
                 reads::read(state, call, logged)
             }
             n::__NR_getdents64 | n::__NR_getdents => reads::directory(state, call, logged),
-            n::__NR_lseek => reads::seek(state, a, b as i64, c as u32),
+            n::__NR_lseek => {
+                signatures::seek(call);
+                reads::seek(state, a, b as i64, c as u32)
+            }
             n::__NR_copy_file_range | n::__NR_sendfile => reads::transfer(state, call, logged),
             n::__NR_open => opened(call, paths::open(state, call, at, a, b as u32)),
             n::__NR_openat => opened(call, paths::open(state, call, a, b, c as u32)),
