@@ -8,6 +8,7 @@
 
 use std::{
     ffi::{CStr, CString, OsStr, c_char, c_int, c_void},
+    fs::File,
     io, mem,
     os::{
         fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
@@ -613,5 +614,78 @@ pub fn signal_faults(event: &OwnedFd, signals: FaultSignals) {
                 libc::ioctl(number, EVENT_DISABLE, 0);
             }
         }
+    }
+}
+
+/// What of this program's own code and constants will be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnCode {
+    /// Any of it.
+    Any,
+    /// The same few pages again and again.
+    Few,
+}
+
+/// Tells the kernel what will be used of this program's own file.
+///
+/// What is in memory of it is charged to a group of the program that we watch: all that was needed to start, and what the
+/// kernel read around that. Where only few pages are used all of that goes, as far as nobody else has it mapped, and what is
+/// needed comes back page by page.
+pub fn expect(own: OwnCode) {
+    unsafe extern "C" {
+        /// The first byte of the executable, and the one after its code; the linker defines both.
+        static __executable_start: u8;
+        static etext: u8;
+    }
+    let page = rustix::param::page_size();
+    let from = (&raw const __executable_start).addr() / page * page;
+    let length = (&raw const etext).addr() / page * page - from;
+    let advise = |advice| {
+        // SAFETY: the range is of mappings of the executable that nobody writes to, so none of the advices changes what it
+        // holds. An older kernel refuses some, which is no harm.
+        let _ = unsafe { libc::madvise(ptr::without_provenance_mut(from), length, advice) };
+    };
+    if own == OwnCode::Any {
+        return advise(libc::MADV_NORMAL);
+    }
+    // The second breaks up what the kernel read in large pieces, of which each would stay whole.
+    [libc::MADV_RANDOM, libc::MADV_COLD, libc::MADV_DONTNEED].into_iter().for_each(advise);
+    if let Ok(file) = File::open("/proc/self/exe") {
+        let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Whether the kernel expects no order in what is used of the mapping that `address` is in.
+    fn is_in_no_order(address: usize) -> bool {
+        let text = fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut within = false;
+        for line in text.lines() {
+            let bounds = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let bounds =
+                bounds.map(|(from, to)| (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16)));
+            if let Some((Ok(from), Ok(to))) = bounds {
+                within = (from..to).contains(&address);
+            }
+            if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| within) {
+                return flags.split(' ').any(|flag| flag == "rr");
+            }
+        }
+        panic!("{address:x} is nowhere in\n{text}");
+    }
+
+    #[test]
+    fn own_code_goes_and_comes_back() {
+        let own = expect as fn(OwnCode) as usize;
+        assert!(!is_in_no_order(own));
+        expect(OwnCode::Few);
+        assert!(is_in_no_order(own));
+        expect(OwnCode::Any);
+        assert!(!is_in_no_order(own));
     }
 }

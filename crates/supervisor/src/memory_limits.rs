@@ -89,6 +89,12 @@ impl MemoryLimits {
         self.missing |= if self.groups.have_account() { 0 } else { feature::MEMORY_GROUP };
     }
 
+    /// Whether there was little left at some look, or is now in one of the groups.
+    pub fn are_reached(&mut self) -> bool {
+        self.was_full = self.was_full || self.groups.are_full();
+        self.was_full
+    }
+
     /// The program has ended.
     pub fn end(&self) -> MemoryEnd {
         let kills = if self.looked.is_some() { self.groups.kills() } else { 0 };

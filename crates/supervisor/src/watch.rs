@@ -19,7 +19,7 @@ use crate::{
     channel::Channel,
     executor::{Executor, Sweep},
     faults::Faults,
-    ffi::{self, Arrived, ChildState},
+    ffi::{self, Arrived, ChildState, OwnCode},
     leases::Leases,
     ledger::Ledger,
     memory_control::{Crossing, MemoryControl},
@@ -76,6 +76,7 @@ pub fn watch(
     let mut round = ROUND_FIRST;
     let mut timeout = EXECUTOR_DELAY;
     let mut next_round = Instant::now();
+    let mut is_thin = false;
     loop {
         let arrived = ffi::next_signal(Some(timeout));
         if let Some(arrived) = arrived.filter(is_for_program) {
@@ -88,6 +89,7 @@ pub fn watch(
                 ffi::send_signal(getpid().as_raw_nonzero().get(), libc::SIGSTOP, None)
             }
             Some(state) => {
+                ffi::expect(OwnCode::Any);
                 return Ok(Ended { state, memory: limits.end(), crossings: control.crossings() });
             }
         }
@@ -100,6 +102,10 @@ pub fn watch(
             harvest(channel, executor, ledger);
             control.look(channel, ledger);
             readahead.look(channel);
+            if !is_thin && limits.are_reached() {
+                ffi::expect(OwnCode::Few);
+                is_thin = true;
+            }
             round = (round * 2).min(if faults.awaited() { ROUND_FAULTS } else { ROUND });
             timeout = if control.is_checking() { round.min(ROUND_CHECK) } else { round };
             next_round = Instant::now() + round / 2;
