@@ -43,33 +43,47 @@ pub struct Readahead {
     worker: Option<Worker>,
 }
 
-/// Hinted pages that one process has come to.
+/// What one process has come to.
+#[derive(Clone, Copy, Default)]
+struct Came {
+    /// Pages that were hinted.
+    hinted: u64,
+    /// Stalls.
+    stalls: u64,
+}
+
+/// What is known of one process.
 #[derive(Clone, Copy, Default)]
 struct Pages {
     pid: u32,
-    /// How many when it was last looked.
-    seen: u64,
-    /// How many when readahead was last restored.
-    restored: u64,
-    /// Since when no more are coming.
+    /// What it had come to when it was last looked.
+    seen: Came,
+    /// And when readahead was last restored.
+    restored: Came,
+    /// Since when no more hinted pages are coming.
     alone_since: Option<Instant>,
 }
 
 impl Pages {
     /// Whether hints have displaced readahead, and the process has run without them for a while.
-    fn are_due(&mut self, pid: u32, used: u64, speculating: bool, now: Instant) -> bool {
+    ///
+    /// They have where more pages came by hints than by stalls. Where they are few, as of a program that cannot be foretold,
+    /// readahead is as narrow as the program had it, and opening it would drive out other pages.
+    fn are_due(&mut self, pid: u32, came: Came, speculating: bool, now: Instant) -> bool {
         if self.pid != pid {
             *self = Self { pid, ..Self::default() };
         }
-        let more = std::mem::replace(&mut self.seen, used) != used;
+        let more = std::mem::replace(&mut self.seen, came).hinted != came.hinted;
         if more || speculating {
             self.alone_since = None;
             return false;
         }
         let since = *self.alone_since.get_or_insert(now);
-        let due = used > self.restored && now.duration_since(since) >= ALONE;
+        let displaced = came.hinted.saturating_sub(self.restored.hinted)
+            > came.stalls.saturating_sub(self.restored.stalls);
+        let due = displaced && now.duration_since(since) >= ALONE;
         if due {
-            self.restored = used;
+            self.restored = came;
         }
         due
     }
@@ -97,9 +111,11 @@ impl Readahead {
         let now = Instant::now();
         let due = channel.slots_in(SLOT_CLAIMED).find_map(|index| {
             let slot = channel.slot(index);
-            let (pid, used) = (slot.pid.load(Relaxed), slot.pages_used.load(Relaxed));
+            let pid = slot.pid.load(Relaxed);
+            let came =
+                Came { hinted: slot.pages_used.load(Relaxed), stalls: slot.counters.stalls.load(Relaxed) };
             let speculating = slot.speculator_pid.load(Relaxed) != 0;
-            self.slots[index].are_due(pid, used, speculating, now).then_some(pid)
+            self.slots[index].are_due(pid, came, speculating, now).then_some(pid)
         });
         self.worker = due.and_then(Worker::start);
     }
@@ -187,8 +203,9 @@ mod tests {
     fn the_end_of_a_speculation_that_was_of_use_is_seen_once() {
         let start = Instant::now();
         let mut pages = Pages::default();
-        let mut look =
-            |pid, used, speculating, at: u32| pages.are_due(pid, used, speculating, start + at * ALONE);
+        let mut look = |pid, hinted, speculating, at: u32| {
+            pages.are_due(pid, Came { hinted, stalls: 20 }, speculating, start + at * ALONE)
+        };
         assert!(!look(7, 0, false, 0), "nothing was hinted");
         assert!(!look(7, 0, false, 2), "nothing was hinted");
         assert!(!look(7, 100, true, 3), "it goes on");
@@ -201,6 +218,19 @@ mod tests {
         assert!(!look(8, 140, false, 10), "another process");
         assert!(!look(8, 140, false, 11), "it has just been seen");
         assert!(look(8, 140, false, 12));
+    }
+
+    #[test]
+    fn few_hints_among_many_stalls_displace_nothing() {
+        let start = Instant::now();
+        let mut pages = Pages::default();
+        let mut look =
+            |hinted, stalls, at: u32| pages.are_due(7, Came { hinted, stalls }, false, start + at * ALONE);
+        assert!(!look(100, 2_000, 0) && !look(100, 2_001, 1) && !look(100, 2_001, 2));
+        assert!(!look(2_200, 2_100, 3), "some more have just come");
+        assert!(!look(2_200, 2_100, 4) && look(2_200, 2_100, 5));
+        assert!(!look(2_300, 2_250, 6) && !look(2_300, 2_250, 7), "fewer than the stalls since then");
+        assert!(!look(2_300, 2_250, 8), "fewer than the stalls since then");
     }
 
     #[test]
