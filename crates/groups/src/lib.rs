@@ -7,5 +7,6 @@ mod mounts;
 
 pub use folders::Folders;
 pub use memory::{
-    LIMITS, free_bytes, has_account, is_full, kills, limit_bytes, membership, of_member, own, own_of,
+    LIMITS, free_bytes, has_account, is_full, kills, limit_bytes, membership, missed_pages, of_member, own,
+    own_of,
 };

@@ -17,6 +17,8 @@ const EVENTS: [&str; 3] = ["memory.events.local", "memory.events", "memory.oom_c
 const FULL_PART: u64 = 8;
 /// What of it is of files, and has not been used for a while: of version 1 with the groups below, then of version 2.
 const UNUSED: [&str; 2] = ["total_inactive_file ", "inactive_file "];
+/// Pages that were swapped in after the kernel had driven them out (refaults), likewise.
+const MISSED: [&str; 2] = ["total_workingset_refault_anon ", "workingset_refault_anon "];
 
 /// Folders of the groups of memory that this process is in, and of those around them, for each version the innermost first.
 #[must_use]
@@ -106,10 +108,20 @@ pub fn free_bytes() -> Option<u64> {
 fn left_bytes(group: &Path) -> Option<u64> {
     let limit = LIMITS.iter().find_map(|name| number(group, name))?;
     let used = USED.iter().find_map(|name| number(group, name))?;
-    let text = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
-    let unused = UNUSED.iter().find_map(|name| text.lines().find_map(|line| line.strip_prefix(name)));
-    let unused: u64 = unused.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0);
+    let unused = statistic(group, UNUSED).unwrap_or(0);
     Some(limit.saturating_sub(used.saturating_sub(unused)))
+}
+
+/// Pages of programs in a group that were swapped in so far after the kernel had driven them out.
+#[must_use]
+pub fn missed_pages(group: &Path) -> Option<u64> {
+    statistic(group, MISSED)
+}
+
+/// A line of the group's statistics, by its names.
+fn statistic(group: &Path, names: [&str; 2]) -> Option<u64> {
+    let text = fs::read_to_string(group.join("memory.stat")).ok()?;
+    names.iter().find_map(|name| text.lines().find_map(|line| line.strip_prefix(name)))?.trim().parse().ok()
 }
 
 fn number(group: &Path, name: &str) -> Option<u64> {
@@ -207,6 +219,17 @@ mod tests {
         assert!(is_full(group.path()));
         write("memory.stat", "inactive_file 10\n");
         assert!(!is_full(group.path()), "that could go");
+    }
+
+    #[test]
+    fn missed_pages_are_told_by_both_versions() {
+        let group = tempfile::tempdir().unwrap();
+        let write = |text: &str| fs::write(group.path().join("memory.stat"), text).unwrap();
+        assert_eq!(missed_pages(group.path()), None);
+        write("anon 4096\nworkingset_refault_anon 5\nworkingset_refault_file 6\n");
+        assert_eq!(missed_pages(group.path()), Some(5));
+        write("workingset_refault_anon 5\ntotal_workingset_refault_anon 7\n");
+        assert_eq!(missed_pages(group.path()), Some(7), "with those of the groups below");
     }
 
     #[test]

@@ -77,6 +77,11 @@ impl MemoryGroups {
         self.chain.iter().any(|group| groups::is_full(group))
     }
 
+    /// Pages that programs in the innermost group that tells it had to have swapped in again so far.
+    pub fn missed_pages(&self) -> Option<u64> {
+        self.chain.iter().find_map(|group| groups::missed_pages(group))
+    }
+
     /// Processes of them that the kernel killed for want of memory since the first look.
     pub fn kills(&self) -> u64 {
         let since =

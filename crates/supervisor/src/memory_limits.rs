@@ -24,8 +24,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Of the machine's memory less than this part is available: it is full.
 const FULL_PART: u64 = 16;
 
-/// Memory is short where tasks waited for it for more than this part of the time.
+/// Memory is short where tasks waited for it for more than this part of the time, or where little is left and more pages
+/// than this had to be swapped in again in a second, which may be no wait for memory to the kernel.
 const WAITED_PART: u128 = 1_000;
+const MISSED_A_SECOND: u128 = 16;
 
 /// Keeps the limits in the header up to date.
 pub struct MemoryLimits {
@@ -35,6 +37,8 @@ pub struct MemoryLimits {
     looked: Option<Instant>,
     /// How long tasks had waited for memory at the last look, as far as the kernel tells.
     waited_us: Option<u64>,
+    /// The pages that had been swapped in again, if little was left.
+    missed: Option<u64>,
     /// There was little left at some look.
     was_full: bool,
     /// Bits of [`feature`].
@@ -61,7 +65,15 @@ impl MemoryLimits {
             header.memory_bytes_max.store(bytes, Relaxed);
         }
         let groups = MemoryGroups::new(pid);
-        Self { wanted_bytes, groups, looked: None, waited_us: None, was_full: false, missing: 0 }
+        Self {
+            wanted_bytes,
+            groups,
+            looked: None,
+            waited_us: None,
+            missed: None,
+            was_full: false,
+            missing: 0,
+        }
     }
 
     /// Sets the limits, if it is time.
@@ -71,11 +83,13 @@ impl MemoryLimits {
         }
         if self.groups.look() {
             // Elsewhere others have waited.
-            self.waited_us = None;
+            (self.waited_us, self.missed) = (None, None);
         }
-        self.look_at_pressure(header);
-        self.looked = Some(Instant::now());
         let memory = Memory::read();
+        let is_full = memory.is_some_and(|memory| memory.is_full()) || self.groups.are_full();
+        self.was_full |= is_full;
+        self.look_at_pressure(header, is_full);
+        self.looked = Some(Instant::now());
         let available = memory.map(|memory| memory.available_bytes);
         let share = available.into_iter().chain(self.groups.limit_bytes()).min().map(|bytes| bytes / SHARE);
         if let Some(share) = share {
@@ -84,7 +98,6 @@ impl MemoryLimits {
         if let Some(bytes) = self.wanted_bytes.or(share.map(|share| share.min(MEMORY_BYTES_MAX))) {
             header.memory_bytes_max.store(bytes, Relaxed);
         }
-        self.was_full |= memory.is_some_and(|memory| memory.is_full()) || self.groups.are_full();
         self.missing |= if self.waited_us.is_none() { feature::PSI } else { 0 };
         self.missing |= if self.groups.have_account() { 0 } else { feature::MEMORY_GROUP };
     }
@@ -106,16 +119,30 @@ impl MemoryLimits {
         MemoryEnd { kills, limited: kills > 0 && limited(), missed, missing: self.missing }
     }
 
-    fn look_at_pressure(&mut self, header: &Header) {
+    fn look_at_pressure(&mut self, header: &Header, is_full: bool) {
         let text = fs::read_to_string(self.groups.pressure()).unwrap_or_default();
-        let waited_us = waited_us(&text);
-        let before = std::mem::replace(&mut self.waited_us, waited_us);
-        if let (Some(waited_us), Some(before), Some(looked)) = (waited_us, before, self.looked) {
-            let waited = u128::from(waited_us.saturating_sub(before));
-            let short = waited * WAITED_PART > looked.elapsed().as_micros();
-            header.memory.store(if short { MEMORY_SHORT } else { MEMORY_ENOUGH }, Relaxed);
+        let waited = more(&mut self.waited_us, waited_us(&text));
+        let missed = if is_full { self.groups.missed_pages().or_else(missed_pages) } else { None };
+        let missed = more(&mut self.missed, missed).unwrap_or(0);
+        if let (Some(waited), Some(looked)) = (waited, self.looked) {
+            let elapsed_us = looked.elapsed().as_micros();
+            let is_short = u128::from(waited) * WAITED_PART > elapsed_us
+                || u128::from(missed) * 1_000_000 > MISSED_A_SECOND * elapsed_us;
+            header.memory.store(if is_short { MEMORY_SHORT } else { MEMORY_ENOUGH }, Relaxed);
         }
     }
+}
+
+/// What a count is more than it was, if both are known.
+fn more(known: &mut Option<u64>, now: Option<u64>) -> Option<u64> {
+    let before = std::mem::replace(known, now);
+    Some(now?.saturating_sub(before?))
+}
+
+/// Pages that all programs of the machine had to have swapped in again so far.
+fn missed_pages() -> Option<u64> {
+    let text = fs::read_to_string("/proc/vmstat").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("workingset_refault_anon "))?.parse().ok()
 }
 
 /// For how long some task waited for memory since the start, as the kernel tells it:
