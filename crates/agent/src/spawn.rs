@@ -12,6 +12,7 @@ use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, sys};
 use forebay_speculation::channel::{CHECKPOINT_STARTING, Slot};
+use forebay_speculation::copies::Faults;
 use forebay_speculation::log;
 
 use crate::entry::Call;
@@ -59,6 +60,24 @@ pub struct Circumstances {
     pub first_checkpoint: Option<u64>,
     /// Whether pages that it takes drive others out.
     pub memory_is_short: bool,
+    pub forked: Forked,
+}
+
+/// How things stood when the original was last forked.
+#[derive(Clone, Copy)]
+pub struct Forked {
+    pub faults: Faults,
+    /// Hints for data.
+    pub hinted: u64,
+    /// Speculators that had ended because they took too much memory.
+    pub memory_ends: u64,
+}
+
+impl Forked {
+    /// Never.
+    pub const fn new() -> Self {
+        Self { faults: Faults { minor: 0, major: 0, pages: 0, ticks: 0 }, hinted: 0, memory_ends: 0 }
+    }
 }
 
 /// What the speculator must know of a descriptor.
@@ -108,7 +127,12 @@ static SNAPSHOT: SnapshotCell = SnapshotCell(UnsafeCell::new(Snapshot {
     thread: 0,
     parent: 0,
     generation: 0,
-    circumstances: Circumstances { stall_us: 0, first_checkpoint: None, memory_is_short: false },
+    circumstances: Circumstances {
+        stall_us: 0,
+        first_checkpoint: None,
+        memory_is_short: false,
+        forked: Forked::new(),
+    },
     left_outside: false,
     descriptors: 0,
     known: [UNKNOWN; DESCRIPTORS],

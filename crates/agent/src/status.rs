@@ -1,4 +1,4 @@
-//! What the kernel tells of this process in `/proc/self/status`.
+//! What the kernel tells of a process in `/proc/<pid>/status`.
 //!
 //! The text does not fit on the smallest stacks that programs call on, so it has a place of its own, for one reader at a
 //! time.
@@ -10,6 +10,7 @@ use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, text};
 
 const BYTES: usize = 4096;
+const PAGE_KIB: u64 = 4;
 
 struct Text(UnsafeCell<[u8; BYTES]>);
 
@@ -33,20 +34,36 @@ impl Status {
     /// Reads it; `None` where it cannot be had, or is being read.
     #[inline(never)]
     pub fn read() -> Option<Self> {
+        // SAFETY: the calls take a terminated path and a number.
+        unsafe {
+            let flags = n::O_RDONLY | n::O_CLOEXEC;
+            let file = sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/status".as_ptr(), flags);
+            let status = Self::read_from(file);
+            let _ = sys!(n::__NR_close, file);
+            status
+        }
+    }
+
+    /// Reads that of a process by a descriptor of it.
+    pub fn read_from(file: isize) -> Option<Self> {
         if BUSY.swap(true, Ordering::Acquire) {
             return None;
         }
         let mut status = Self { len: 0 };
-        // SAFETY: the calls take a terminated path and a buffer as large as they are told, which is this reader's.
-        let read = unsafe {
-            let flags = n::O_RDONLY | n::O_CLOEXEC;
-            let fd = sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/status".as_ptr(), flags);
-            let read = sys!(n::__NR_read, fd, TEXT.0.get(), BYTES);
-            let _ = sys!(n::__NR_close, fd);
-            read
-        };
+        // SAFETY: the call takes a buffer as large as it is told, which is this reader's.
+        let read = unsafe { sys!(n::__NR_pread64, file, TEXT.0.get(), BYTES, 0) };
         status.len = usize::try_from(read).ok()?;
         Some(status)
+    }
+
+    /// Memory of that name, in pages.
+    pub fn pages(&self, name: &[u8]) -> u64 {
+        self.number(name).unwrap_or(0) / PAGE_KIB
+    }
+
+    /// Pages of the process's own, in memory or swapped out.
+    pub fn anonymous_pages(&self) -> u64 {
+        self.pages(b"RssAnon").saturating_add(self.pages(b"VmSwap"))
     }
 
     /// The number in the line that begins with `name` and a colon; sizes are in KiB.

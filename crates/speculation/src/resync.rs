@@ -48,9 +48,11 @@
 //! ```
 //!
 //! so the time spent on forks stays below 1.5 % of the elapsed time and what was paid back, but for one
-//! millisecond a process (which lets short processes begin) and the excess of the last fork over what was
-//! expected. The first fork of all is also justified when it costs less than what the stalls of the last half
-//! second took: a large process that waits all the time need not wait for minutes until it may try.
+//! millisecond a process (which lets short processes begin), the excess of the last fork over what was
+//! expected, and that of the first one which took very much longer than others of its size: where memory is short, the
+//! kernel may have whoever takes some wait until something is written. The first fork of all is also justified when it
+//! costs less than what the stalls of the last half second took: a large process that waits all the time need not wait
+//! for minutes until it may try.
 //!
 //! Times are in ticks; yields and means of them have 8 fractional bits.
 
@@ -79,6 +81,8 @@ const TRIALS: u64 = 3;
 /// Pages, copies of the original's and such as speculators have for a while, of which one takes the place of something
 /// that is missed later.
 const DISPLACED_PART: u64 = 32;
+/// Times what its size makes of it, and a tenth of a millisecond, that a fork took which says nothing of others.
+const SLOW_TIMES: u64 = 16;
 /// Stalls between probes of a saturated device; they are also a second apart.
 const SATURATED_STALLS: u64 = 256;
 
@@ -140,6 +144,8 @@ pub struct Policy {
     taken_mean: u64,
     /// Copies that the last fork was charged with.
     charged_copies: u64,
+    /// A fork was excused for having been slow.
+    was_slow: bool,
     spawns: u64,
     /// A speculation was started that [`Policy::on_end`] has not been told of.
     unjudged: bool,
@@ -187,6 +193,7 @@ impl Policy {
             copies_seen: false,
             taken_mean: 0,
             charged_copies: 0,
+            was_slow: false,
             spawns: 0,
             unjudged: false,
             spawned_stalls: 0,
@@ -334,6 +341,7 @@ impl Policy {
     /// that stalled was in flight meanwhile.
     pub fn on_spawn(&mut self, now: u64, cost: u64, hidden_in_stall: bool) {
         self.begin(now);
+        let cost = self.counted(cost);
         let visible = if hidden_in_stall { cost.saturating_sub(self.stall_mean) } else { cost };
         let charge = visible.saturating_add(self.allowance(cost));
         self.spent = self.spent.saturating_add(charge);
@@ -508,6 +516,14 @@ impl Policy {
     /// Ticks allowed for the pages that the original copies after a fork of this cost.
     fn allowance(&self, cost: u64) -> u64 {
         (cost / 2).saturating_add(self.ticks_per_second / 20_000)
+    }
+
+    /// What a fork that took `cost` counts as: that the kernel had the process wait for memory says nothing of the next one,
+    /// the first time.
+    fn counted(&mut self, cost: u64) -> u64 {
+        let expected = self.size.fork.saturating_add(self.ticks_per_second / 10_000);
+        let is_slow = self.size.displaces && cost / SLOW_TIMES > expected;
+        if is_slow && !core::mem::replace(&mut self.was_slow, true) { expected } else { cost }
     }
 
     fn pays(&self, gained: u64) -> bool {

@@ -11,6 +11,37 @@ const US: u64 = 1_000;
 const LARGE_WHERE_SHORT: Size =
     Size { pages: 10_000, fork: 600 * US, copy: US, displaces: true, detour: 0, risk_stalls: 256 };
 
+/// The kernel has the first fork wait for 100 ms until something is written: the next need not wait until that is earned.
+#[test]
+fn where_memory_is_short_one_slow_fork_is_excused() {
+    let forks = |slow: usize| {
+        let (mut policy, mut now, mut forks) = (Policy::new(SECOND), SECOND, vec![]);
+        policy.begin(now);
+        policy.expect_cost(LARGE_WHERE_SHORT);
+        while now < 4 * SECOND {
+            let before = now;
+            now += MS;
+            if policy.judge_due() && policy.armed(now) {
+                policy.on_copies(100, 500);
+                policy.on_end(now, 50, 0, 0);
+            }
+            policy.on_work(before, now, MS / 100);
+            policy.on_stall(now, MS, false);
+            if policy.armed(now) && !policy.judge_due() && policy.dares(now) {
+                let cost = if forks.len() < slow { 100 * MS } else { 2 * MS };
+                forks.push(now);
+                now += cost;
+                policy.on_spawn(now, cost, false);
+            }
+        }
+        forks
+    };
+    let second = |slow: usize| forks(slow).get(1).map(|second| (second - SECOND) / MS);
+    assert!(second(0) < Some(100), "{:?}", second(0));
+    assert!(second(1) < Some(300), "{:?}", second(1));
+    assert!(forks(2).len() < 4, "that they are slow is known by the second: {:?}", forks(2));
+}
+
 /// Forks that hint a few pages and have 1,000 copied: worth it where there is memory for the copies.
 #[test]
 fn where_memory_is_short_copies_cost_stalls() {

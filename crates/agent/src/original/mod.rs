@@ -30,13 +30,13 @@ use forebay_speculation::resync::Policy;
 pub use self::fault::on_fault;
 use self::permission::bar_for_all;
 pub use self::permission::{count_off, is_confined, may_ever_speculate, turn_off};
-use self::resync::{Forked, probe};
+use self::resync::probe;
 use self::stall::{file_device, stalled};
 use self::track::{Standing, Track, compare};
 use self::verdict::judge;
 use crate::calls::{self, Class};
 use crate::entry::Call;
-use crate::spawn::{self, Spawned};
+use crate::spawn::{self, Forked, Spawned};
 use crate::{attention, exec, faults, role, session, signatures, speculator, status};
 
 /// Process that the state below is of; another one running this code is a vfork child, which only passes through.

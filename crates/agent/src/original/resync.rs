@@ -5,32 +5,14 @@ use core::sync::atomic::Ordering::{self, Relaxed};
 use forebay_sigsafe::ticks;
 use forebay_speculation::channel::{LEASES_SOME, Off};
 use forebay_speculation::checkpoint::first_price;
-use forebay_speculation::copies::Faults;
 
 use super::permission::{bar, count_off, may_speculate, turn_off};
 use super::stall::repair_or_judge;
 use super::verdict::{is_lost, memory_ends};
 use super::{BUSY, LIVE, OWNER, PROBES, PROCESS, page_faults, private, process_id, size};
 use crate::entry::Call;
-use crate::spawn::{self, Circumstances, Spawned};
+use crate::spawn::{self, Circumstances, Forked, Spawned};
 use crate::{attention, session, trace};
-
-/// How things stood when the original was last forked.
-#[derive(Clone, Copy)]
-pub struct Forked {
-    pub faults: Faults,
-    /// Hints for data.
-    pub hinted: u64,
-    /// Speculators that had ended because they took too much memory.
-    pub memory_ends: u64,
-}
-
-impl Forked {
-    /// Never.
-    pub const fn new() -> Self {
-        Self { faults: Faults { minor: 0, major: 0, pages: 0, ticks: 0 }, hinted: 0, memory_ends: 0 }
-    }
-}
 
 /// Finds out whether a read is about to stall, starting the device on it; if so, a speculator is forked.
 ///
@@ -117,6 +99,7 @@ pub fn spawn(in_flight: bool) -> Option<Spawned> {
         stall_us: stall / ticks_per_us,
         first_checkpoint: are_worth_it.then(|| first_price(fork, stall)),
         memory_is_short: private.policy.memory_is_short(),
+        forked: private.forked,
     };
     let before = ticks();
     let forked = spawn::fork(slot, circumstances);

@@ -19,7 +19,6 @@ pub const WEIGHED_US: u64 = 10_000;
 pub const WEIGHED_AGAIN_US: u64 = 2_000;
 /// What a speculator takes for a page that it has to copy: more if it is a single one, and less of many in a row.
 const FILL_PAGE_NS: u64 = 35_000;
-const PAGE_KIB: u64 = 4;
 
 /// Tells the policy what the process's size makes of a fork, if nobody did in the last `interval_us`; whether so.
 #[inline(never)]
@@ -33,11 +32,10 @@ pub fn weigh(private: &mut Private, interval_us: u64) -> bool {
     private.weighed_at = now;
     let Some(status) = Status::read() else { return false };
     let ticks_of = |ns: u64| ns * ticks_per_us / 1_000;
-    let pages = |name: &[u8]| status.number(name).unwrap_or(0) / PAGE_KIB;
     // Pages of files are not copied, and their entries not forked. Those that are swapped out have entries.
-    let (resident, swapped) = (pages(b"RssAnon"), pages(b"VmSwap"));
-    private.has_huge_pages = pages(b"HugetlbPages") > 0;
-    private.anonymous_pages = resident.saturating_add(swapped);
+    let (resident, swapped) = (status.pages(b"RssAnon"), status.pages(b"VmSwap"));
+    private.has_huge_pages = status.pages(b"HugetlbPages") > 0;
+    private.anonymous_pages = status.anonymous_pages();
     let displaces = swapped > 0 && header.memory.load(Relaxed) != MEMORY_ENOUGH;
     private.policy.expect_cost(Size {
         pages: resident,

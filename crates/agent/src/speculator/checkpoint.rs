@@ -15,8 +15,9 @@ use forebay_speculation::log::Producer;
 use super::{State, abandoned, end, hints, jail, kernel, memory, open_own};
 use crate::{role, trace};
 
-/// How long a checkpoint sleeps between looks at whether it is still wanted.
+/// How long a checkpoint sleeps between looks at whether it is still wanted, and where the original's memory is short.
 const SLEEP_NS: i64 = 10_000_000;
+const SLEEP_SHORT_NS: i64 = 2_500_000;
 /// Pauses that a checkpoint which is not wanted any more has to be gone.
 const GONE_PAUSES_MAX: u32 = 200;
 const GONE_PAUSE_US: i64 = 100;
@@ -172,19 +173,21 @@ fn make(state: &mut State, page: Option<usize>) -> bool {
 }
 
 /// In the checkpoint: sleeps until the original calls for it, or ends.
-fn sleep(state: &State, number: u32) {
+fn sleep(state: &mut State, number: u32) {
     let checkpoint = &state.slot.checkpoint;
+    let sleep_ns = if memory::is_short(state) { SLEEP_SHORT_NS } else { SLEEP_NS };
     loop {
         let generation = state.slot.generation.load(Acquire);
         let is_present = checkpoint.number.load(Acquire) == number;
         if is_present && generation != state.generation && checkpoint.call.load(Acquire) == generation {
             return;
         }
-        if !is_present || abandoned(state) || !hints::original_lives(state) {
+        let is_wanted = || is_present && !abandoned(state) && hints::original_lives(state);
+        if !is_wanted() || memory::costs_too_much(state) {
             let _ = checkpoint.number.compare_exchange(number, 0, Relaxed, Relaxed);
             kernel::exit();
         }
-        let limit = n::__kernel_timespec { tv_sec: 0, tv_nsec: SLEEP_NS };
+        let limit = n::__kernel_timespec { tv_sec: 0, tv_nsec: sleep_ns };
         // SAFETY: the word is in the slot; the call reads a local.
         let _ = unsafe {
             sys!(n::__NR_futex, &raw const checkpoint.number, n::FUTEX_WAIT, number, &raw const limit)

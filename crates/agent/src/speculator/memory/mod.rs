@@ -10,6 +10,7 @@ mod aside;
 mod fill;
 pub mod own;
 mod pages;
+mod theirs;
 
 pub use aside::{overlay, unmapped};
 pub use fill::fill;
@@ -49,6 +50,7 @@ pub struct Memory {
     supplied: fill::Supplied,
     trust: fill::Trust,
     own: own::Own,
+    theirs: theirs::Theirs,
     /// Page faults of this process that waited when it last looked, but for those it asked for.
     waits_seen: u64,
     waits_wanted: u64,
@@ -80,6 +82,7 @@ pub fn prepare(state: &mut State, circumstances: &Circumstances) {
     state.memory.lead = Lead::new();
     state.memory.used_before = state.slot.counters.hints_used.load(Relaxed);
     own::begin(state);
+    theirs::begin(state, &circumstances.forked);
     let mut path = PathBuffer::<40>::new();
     let _ = path.push(b"/proc/") && path.push_number(state.process.into()) && path.push(b"/pagemap");
     // Now, because from the jail no other process can be looked at, unless the user is root.
@@ -99,9 +102,19 @@ fn credit(state: &State) -> Credit {
 pub fn keep_in_bounds(state: &mut State, usage: &n::rusage) {
     own::keep_in_limit(state, usage);
     let own = (usage.ru_minflt as u64).saturating_sub(state.memory.given_back);
-    if state.memory.is_short && !credit(state).covers_own(own) {
+    if state.memory.is_short && !(credit(state).covers_own(own) && theirs::are_in_credit(state)) {
         end(End::Memory);
     }
+}
+
+/// Whether what this process takes drives something out.
+pub fn is_short(state: &State) -> bool {
+    state.memory.is_short
+}
+
+/// Whether it is not worth it, by what the original has copied, that a copy of this process waits to carry on.
+pub fn costs_too_much(state: &mut State) -> bool {
+    state.memory.is_short && !theirs::are_in_credit(state)
 }
 
 /// Takes note of a page that is waited for, at a site, with so many asked for.
