@@ -34,6 +34,9 @@ pub const OWN_A_HINT: u64 = 16;
 /// Pages hinted and not yet used, before any was.
 pub const AHEAD_FREE: u64 = 64;
 
+/// What a speculation may take before it has shown what it is good for.
+pub const TAKEN_FREE: u64 = COPIES_FREE + OWN_FREE;
+
 /// Part of its limit that a speculator may have where memory is short.
 pub const SHORT_PART: u64 = 4;
 

@@ -16,6 +16,10 @@
 //! A speculator has to copy the pages that it touches and that the original has in memory. It keeps up if this *detour*
 //! takes it no longer, for each page that the original waits for, than the stall.
 //!
+//! A fork at a page fault that next to nothing came of, less than 1/64 of what it risks, ends that: programs that can be
+//! foretold are so, in part, from the first fork on. But nothing is told by one that was late, as all are at first where stalls
+//! are short.
+//!
 //! Who does not dare may yet risk 1/64 of the time elapsed: all forks since one that was worth it are taken to cost as many
 //! stalls as the caller says.
 //!
@@ -31,6 +35,8 @@ const IDLE_PART: u64 = 8;
 const IDLE_TIME_PART: u64 = 16;
 /// Forks in vain after which it is not enough to have little to lose.
 const VAIN_MAX: u32 = 4;
+/// The part of what a fork risks that must come of it at least, to be more than next to nothing.
+const FRUIT_PART: u64 = 64;
 /// The part of the elapsed time that may be risked.
 const RISK_PART: u64 = 64;
 
@@ -59,6 +65,8 @@ pub struct Daring {
     /// Time risked on forks, and how many they were, since one was worth it.
     risked: u64,
     vain: u32,
+    /// The last of them was at a page fault.
+    at_fault: bool,
     /// Until then it waits for what the last of them drove out.
     rests_until: u64,
 }
@@ -73,6 +81,7 @@ impl Daring {
             work_told_at: None,
             risked: 0,
             vain: 0,
+            at_fault: false,
             rests_until: 0,
         }
     }
@@ -94,8 +103,9 @@ impl Daring {
         self.work_told_at = Some(now);
     }
 
-    /// The original was forked where memory is short.
-    pub const fn on_fork(&mut self, risk: u64) {
+    /// The original was forked at `now` where memory is short.
+    pub fn on_fork(&mut self, now: u64, risk: u64) {
+        self.at_fault = self.is_faulting(now);
         self.risked = self.risked.saturating_add(risk);
         self.vain = self.vain.saturating_add(1);
     }
@@ -106,8 +116,12 @@ impl Daring {
         self.vain = self.vain.saturating_sub(1);
     }
 
-    /// It was not worth it, as is known `now`.
-    pub const fn on_failure(&mut self, now: u64, risk: u64) {
+    /// It was not worth it, as is known `now`: it spared so many ticks, as far as that tells of others.
+    pub fn on_failure(&mut self, now: u64, risk: u64, spared: Option<u64>) {
+        let is_fruitless = spared.is_some_and(|spared| spared < risk / FRUIT_PART);
+        if is_fruitless && self.vain > 0 && self.at_fault {
+            self.vain = self.vain.max(VAIN_MAX);
+        }
         let doublings = if self.vain > VAIN_MAX { VAIN_MAX } else { self.vain };
         let rest = risk.saturating_mul((1 << doublings) / 2);
         self.rests_until = if rest > 0 { now.saturating_add(rest) } else { self.rests_until };
@@ -131,6 +145,11 @@ impl Daring {
         };
         let risk = self.risked.saturating_add(stake.risk).saturating_mul(RISK_PART);
         has_little_to_lose || risk <= stake.age
+    }
+
+    /// Whether page faults are what the program has waited for lately.
+    pub fn is_faulting(&self, now: u64) -> bool {
+        self.worked(now).is_some()
     }
 
     /// What the program did in the last second but wait and have the kernel work for it. What it did since somebody told counts as

@@ -22,6 +22,7 @@ pub mod patience;
 pub mod program;
 pub mod quiet;
 pub mod resync;
+pub mod room;
 pub mod signature;
 pub mod site;
 mod window;

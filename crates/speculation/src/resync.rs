@@ -26,7 +26,8 @@
 //! * *Enabled* (at first): a fork is justified at a stall, but for a process's first, if the stalls of the last
 //!   1/64 to 1/32 s or of the last 1/2 to 1 s (by the clock's rate) took at least 2 % of that time, or of the
 //!   process's life if that is shorter, and it is worth it by the means above.
-//!   Where memory is short the program must dare, too, until a speculation was worth it (`daring.rs`).
+//!   Where memory is short the program must dare, too, until a speculation was worth it (`daring.rs`), and one that
+//!   faults must lack at least as many pages as a fork may take before it has shown what it is good for.
 //! * *Disabled*, by a **crossing**: when a speculation is judged and the means say that it is not worth it, or
 //!   [`FUTILE_MAX`] speculations in a row yielded less than half a stall; also when stalls become too short or
 //!   forks too dear. (It is no crossing when no speculator was ever started.) One *probe* is made after
@@ -56,8 +57,9 @@
 //!
 //! Times are in ticks; yields and means of them have 8 fractional bits.
 
-use crate::credit::{COPIES_FREE, OWN_FREE};
+use crate::credit::{COPIES_FREE, OWN_FREE, TAKEN_FREE};
 use crate::daring::{Daring, Stake};
+use crate::lead;
 use crate::window::Window;
 
 /// Hints that a speculation is taken to be good for before one was seen.
@@ -106,6 +108,8 @@ pub struct Size {
     pub detour: u64,
     /// Stalls that a fork of no use is taken to cost then.
     pub risk_stalls: u64,
+    /// Pages that the process has no room for in memory, while there is no speculation.
+    pub lacks: u64,
 }
 
 /// Decides for one process when a stall justifies starting a speculator.
@@ -149,6 +153,8 @@ pub struct Policy {
     spawns: u64,
     /// A speculation was started that [`Policy::on_end`] has not been told of.
     unjudged: bool,
+    /// That little came of it says nothing of others.
+    is_excused: bool,
     /// It was started at that many stalls that nothing was prefetched for.
     spawned_stalls: u64,
     spent: u64,
@@ -187,7 +193,7 @@ impl Policy {
             yield_mean: YIELD_FIRST * ONE,
             // 100 us, half as much again, and 50 us.
             cost_mean: ticks_per_second / 5_000,
-            size: Size { pages: 0, fork: 0, copy: 0, displaces: false, detour: 0, risk_stalls: 0 },
+            size: Size { pages: 0, fork: 0, copy: 0, displaces: false, detour: 0, risk_stalls: 0, lacks: 0 },
             spawned_pages: 0,
             copied_part: ONE,
             copies_seen: false,
@@ -196,6 +202,7 @@ impl Policy {
             was_slow: false,
             spawns: 0,
             unjudged: false,
+            is_excused: false,
             spawned_stalls: 0,
             spent: 0,
             saved: 0,
@@ -313,7 +320,8 @@ impl Policy {
     }
 
     /// Whether a fork at `now` is worth what it may drive out: where memory is short and the last speculation was of no
-    /// use, the original must have little to lose.
+    /// use, the original must have little to lose. One that lacks less than a fork takes would mostly wait for what that
+    /// drives out.
     #[must_use]
     pub fn dares(&self, now: u64) -> bool {
         let proven = self.good > 0 && !self.disabled;
@@ -323,13 +331,20 @@ impl Policy {
             keeps_up: self.keeps_up(),
             has_paid: self.saved / 2 > self.spent,
         };
-        !self.size.displaces || proven || self.daring.dares(now, &stake())
+        let lacks_little = || self.size.lacks < TAKEN_FREE && self.daring.is_faulting(now);
+        !self.size.displaces || (!lacks_little() && (proven || self.daring.dares(now, &stake())))
     }
 
     /// Whether a speculator would be faster than the original, whose memory it has to copy, by what is known of both.
     #[must_use]
     pub const fn keeps_up(&self) -> bool {
         !self.size.displaces || self.size.detour <= self.stall_mean
+    }
+
+    /// Whether stalls are so short that a speculation is behind the original at first.
+    fn leads_matter(&self) -> bool {
+        let stall_us = self.stall_alone / (self.ticks_per_second / 1_000_000).max(1);
+        lead::matters(u32::try_from(stall_us).unwrap_or(u32::MAX))
     }
 
     /// What a fork may have the original wait for, once.
@@ -350,7 +365,7 @@ impl Policy {
         self.charged_copies = self.allowance(cost);
         self.spawned_pages = self.size.pages;
         if self.size.displaces {
-            self.daring.on_fork(self.risk());
+            self.daring.on_fork(now, self.risk());
         }
         self.unjudged = true;
         self.spawned_stalls = self.stalls_cold;
@@ -393,10 +408,16 @@ impl Policy {
         }
     }
 
+    /// That little came of the speculation that is to be judged says nothing of others: it was late.
+    pub const fn excuse(&mut self) {
+        self.is_excused = true;
+    }
+
     /// A speculation is judged: hints of it that the original used in time, used late, and did not use.
     pub fn on_end(&mut self, now: u64, used: u64, late: u64, wrong: u64) {
         self.ends_speculation |= self.unjudged;
         self.unjudged = false;
+        let is_excused = core::mem::take(&mut self.is_excused);
         let gained = used.saturating_mul(ONE).saturating_add(late.saturating_mul(ONE / 2));
         let gained = gained.saturating_sub(wrong.saturating_mul(ONE / 16));
         self.saved = self.saved.saturating_add(scaled(gained, self.stall_mean));
@@ -412,7 +433,9 @@ impl Policy {
         if worth_it {
             self.daring.on_success();
         } else {
-            self.daring.on_failure(now, self.risk());
+            let is_telling = !is_excused && !self.leads_matter();
+            let spared = is_telling.then_some(scaled(gained, self.stall_alone));
+            self.daring.on_failure(now, self.risk(), spared);
         }
         if self.disabled {
             if worth_it {
@@ -433,9 +456,11 @@ impl Policy {
     /// were any, it says nothing of the next that there were no more; else it is judged like others.
     pub fn on_interruption(&mut self, now: u64, used: u64) {
         if used == 0 {
+            self.excuse();
             self.on_end(now, 0, 0, 0);
             return;
         }
+        self.is_excused = false;
         self.ends_speculation |= self.unjudged;
         self.unjudged = false;
         self.daring.take_back(self.risk());

@@ -89,7 +89,7 @@ fn process(fork: u64, hidden: bool, reads: u64, stall: u64, right: u64, wrong: u
 
 /// Of a process whose pages take `copies` ticks to copy.
 fn size(fork: u64, copies: u64) -> Size {
-    Size { pages: 256, fork, copy: copies / 256, displaces: false, detour: 0, risk_stalls: 256 }
+    Size { pages: 256, fork, copy: copies / 256, displaces: false, detour: 0, risk_stalls: 256, lacks: 0 }
 }
 
 #[test]
@@ -407,7 +407,7 @@ proptest! {
                 Event::End(used, late, wrong) => policy.on_end(now, used, late, wrong),
                 Event::Saturated(saturated) => policy.set_saturated(saturated),
             }
-            policy.expect_cost(Size { pages: now, fork: now, copy: now, displaces: now.is_multiple_of(2), detour: now, risk_stalls: now });
+            policy.expect_cost(Size { pages: now, fork: now, copy: now, displaces: now.is_multiple_of(2), detour: now, risk_stalls: now, lacks: now });
             policy.on_copies(now, now);
             let _ = (policy.armed(now), policy.judge_due(), policy.crossings(), policy.saved());
         }

@@ -1,5 +1,6 @@
 //! The resync policy where memory is short: what copies cost, and who dares to be forked.
 
+use forebay_speculation::credit::TAKEN_FREE;
 use forebay_speculation::resync::{Policy, Size};
 
 /// Ticks of the simulations: nanoseconds.
@@ -8,24 +9,33 @@ const MS: u64 = 1_000_000;
 const US: u64 = 1_000;
 
 /// A process of 40 MB that memory is short for, whose speculators have nothing to copy.
-const LARGE_WHERE_SHORT: Size =
-    Size { pages: 10_000, fork: 600 * US, copy: US, displaces: true, detour: 0, risk_stalls: 256 };
+const LARGE_WHERE_SHORT: Size = Size {
+    pages: 10_000,
+    fork: 600 * US,
+    copy: US,
+    displaces: true,
+    detour: 0,
+    risk_stalls: 256,
+    lacks: 10_000,
+};
 
 /// The kernel has the first fork wait for 100 ms until something is written: the next need not wait until that is earned.
 #[test]
 fn where_memory_is_short_one_slow_fork_is_excused() {
     let forks = |slow: usize| {
         let (mut policy, mut now, mut forks) = (Policy::new(SECOND), SECOND, vec![]);
+        let mut told = now;
         policy.begin(now);
         policy.expect_cost(LARGE_WHERE_SHORT);
         while now < 4 * SECOND {
-            let before = now;
             now += MS;
-            if policy.judge_due() && policy.armed(now) {
+            if policy.judge_due() {
                 policy.on_copies(100, 500);
                 policy.on_end(now, 50, 0, 0);
             }
-            policy.on_work(before, now, MS / 100);
+            // With what it did while it was forked, which is nothing.
+            policy.on_work(told, now, MS / 100);
+            told = now;
             policy.on_stall(now, MS, false);
             if policy.armed(now) && !policy.judge_due() && policy.dares(now) {
                 let cost = if forks.len() < slow { 100 * MS } else { 2 * MS };
@@ -36,9 +46,9 @@ fn where_memory_is_short_one_slow_fork_is_excused() {
         }
         forks
     };
-    let second = |slow: usize| forks(slow).get(1).map(|second| (second - SECOND) / MS);
-    assert!(second(0) < Some(100), "{:?}", second(0));
-    assert!(second(1) < Some(300), "{:?}", second(1));
+    let second = |slow: usize| (forks(slow)[1] - SECOND) / MS;
+    assert!(second(0) < 100, "{}", second(0));
+    assert!(second(1) < 300, "{}", second(1));
     assert!(forks(2).len() < 4, "that they are slow is known by the second: {:?}", forks(2));
 }
 
@@ -129,14 +139,15 @@ fn where_memory_is_short_forks_in_vain_end() {
             policy.on_stall(now, MS, false);
             if policy.dares(now) {
                 forks += 1;
-                policy.on_spawn(now, 600 * US, false);
+                policy.on_spawn(now, 3 * MS, false);
                 policy.on_end(now, used, 0, 0);
             }
         }
         forks
     };
     // Five seconds do not earn what four forks risk.
-    assert_eq!(forks(0), 4);
+    assert_eq!(forks(4), 4);
+    assert_eq!(forks(3), 1, "next to nothing");
     assert!(forks(100) > 1_000);
 }
 
@@ -153,8 +164,8 @@ fn where_memory_is_short_who_was_forked_in_vain_rests() {
         policy.on_stall(now, MS, false);
         if policy.dares(now) {
             forks.push(now);
-            policy.on_spawn(now, 600 * US, false);
-            policy.on_end(now, 0, 0, 0);
+            policy.on_spawn(now, 3 * MS, false);
+            policy.on_end(now, 4, 0, 0);
         }
     }
     let rests: Vec<u64> = forks.windows(2).map(|pair| (pair[1] - pair[0]) / MS).collect();
@@ -255,4 +266,62 @@ fn whose_speculation_was_of_use_dares_again() {
     policy.on_end(now, 1_000, 0, 0);
     let now = wait(&mut policy);
     assert!(policy.dares(now));
+}
+
+/// A late speculation was of no use because it was late, as all are at first where stalls are short; and one of files says
+/// nothing of pages.
+#[test]
+fn where_memory_is_short_only_forks_that_show_it_are_taken_for_fruitless() {
+    let forks = |at_faults: bool, is_late: bool, stall: u64| {
+        let (mut policy, mut now, mut forks) = (Policy::new(SECOND), SECOND, 0);
+        policy.begin(now);
+        policy.expect_cost(LARGE_WHERE_SHORT);
+        while now < 5_000 * stall + SECOND {
+            now += stall;
+            if at_faults || forks > 0 {
+                policy.on_work(now - stall, now, stall / 100);
+            }
+            policy.on_stall(now, stall, false);
+            if policy.dares(now) {
+                forks += 1;
+                policy.on_spawn(now, 600 * US, false);
+                if is_late {
+                    policy.excuse();
+                }
+                policy.on_end(now, 0, 0, 0);
+            }
+        }
+        forks
+    };
+    assert_eq!(forks(true, false, MS), 1);
+    assert_eq!(forks(true, true, MS), 4);
+    assert_eq!(forks(true, false, 100 * US), 4);
+    assert_eq!(forks(false, false, MS), 2, "the first was at a read");
+}
+
+/// A program that lacks little goes round through what it has: what a fork takes would make most of its misses.
+#[test]
+fn where_memory_is_short_who_lacks_less_than_a_fork_takes_does_not_dare() {
+    let dares = |lacks: u64, faults: bool, used: u64| {
+        let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
+        policy.begin(now);
+        policy.expect_cost(Size { lacks: 10_000, ..LARGE_WHERE_SHORT });
+        policy.on_stall(now, MS, false);
+        policy.on_spawn(now, 600 * US, false);
+        policy.on_end(now, used, 0, 0);
+        for _ in 0..1_000 {
+            now += MS;
+            if faults {
+                policy.on_work(now - MS, now, MS / 100);
+            }
+            policy.on_stall(now, MS, false);
+        }
+        policy.expect_cost(Size { lacks, ..LARGE_WHERE_SHORT });
+        policy.dares(now)
+    };
+    for used in [4, 1_000] {
+        assert!(dares(TAKEN_FREE, true, used));
+        assert!(!dares(TAKEN_FREE - 1, true, used), "however good speculation was before");
+        assert!(dares(TAKEN_FREE - 1, false, used), "what it waits for is files");
+    }
 }

@@ -155,7 +155,12 @@ fn attend(slot: &Slot, private: &mut Private, now: u64) {
         private.patience.on_repair(now, private.policy.size_fork());
     } else if is_lost && (private.policy.armed(now) || private.policy.judge_due()) {
         // No value that it made up is to blame for its being late.
-        if is_late { judge_in_time(slot, private) } else { judge(slot, private) }
+        if is_late {
+            private.policy.excuse();
+            judge_in_time(slot, private);
+        } else {
+            judge(slot, private);
+        }
     }
 }
 

@@ -26,6 +26,7 @@ use forebay_speculation::channel::{Header, LEASES_SOME, Off, Slot};
 use forebay_speculation::copies::Faults;
 use forebay_speculation::patience::Patience;
 use forebay_speculation::resync::Policy;
+use forebay_speculation::room::Room;
 
 pub use self::fault::on_fault;
 use self::permission::bar_for_all;
@@ -77,6 +78,7 @@ struct Private {
     weighed_at: u64,
     /// Pages of its own that it had then, swapped out or not.
     anonymous_pages: u64,
+    room: Room,
     has_huge_pages: bool,
     track: Track,
     switches: [(usize, i64); 16],
@@ -102,6 +104,7 @@ static PRIVATE: PrivateCell = PrivateCell(UnsafeCell::new(Private {
     stops: 0,
     weighed_at: 0,
     anonymous_pages: 0,
+    room: Room::new(1),
     has_huge_pages: false,
     track: Track::new(),
     switches: [(0, 0); 16],
@@ -119,6 +122,7 @@ pub fn begin(header: &Header) {
     let private = private();
     private.policy = Policy::new(header.ticks_per_second.load(Relaxed));
     private.patience = Patience::new(header.ticks_per_second.load(Relaxed));
+    private.room = Room::new(header.ticks_per_second.load(Relaxed));
     private.started = ticks();
     private.policy.begin(private.started);
     private.faults = fault::Seen::begin_process();

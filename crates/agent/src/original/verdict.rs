@@ -60,6 +60,7 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
     trace::tell(b"judged: used, late, wrong", &[private.used, private.late, wrong]);
     trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
+    private.room.on_share(ticks());
     let _ = size::weigh(private, size::WEIGHED_AGAIN_US);
     let copies = copied_pages(slot, private);
     trace::tell(b"copied pages", &[copies]);
