@@ -166,8 +166,9 @@ core::arch::global_asm!(
     "movzx ecx, byte ptr [r11 + rax]",
     "cmp ecx, {read}",
     "je 3f",
-    "ja 4f",
+    "ja 8f",
     // Not looked at.
+    "9:",
     "syscall",
     // Back to the program, with the result in rax.
     "2:",
@@ -217,6 +218,12 @@ core::arch::global_asm!(
     "mov dword ptr [rsp + 4], 0",
     "lea r11, [rip + {made}]",
     "jmp 5f",
+    // Seeks are of interest only to a speculation, and while there is one calls are timed.
+    "8:",
+    "cmp ecx, {seek}",
+    "jne 4f",
+    "cmp dword ptr [rip + {timed}], 0",
+    "je 9b",
     // All others.
     "4:",
     "mov rcx, rax",
@@ -294,6 +301,7 @@ core::arch::global_asm!(
     numbers = const calls::NUMBERS,
     classes = sym calls::CLASSES,
     read = const Class::Read as u8,
+    seek = const Class::Seek as u8,
     timed = sym attention::TIMED,
     sequence_offset = sym attention::SEQUENCE_OFFSET,
     cpu_id = const attention::CPU_ID,

@@ -2,7 +2,8 @@
 //!
 //! Reads of different files look alike, and the numbers of descriptors drift apart once something was made up, so each
 //! descriptor has a tag: made by the path that was opened, changed by every read at the file's own offset and by every
-//! seek. Both sides keep theirs; the speculator starts with a copy of the original's.
+//! seek; one to a place in the file makes it anew from the file's. Both sides keep theirs; the speculator starts with a copy
+//! of the original's.
 //!
 //! What counts is where a call reads, not how much it asks for: programs size their buffers by contents and by sizes of
 //! files, which may have been made up.
@@ -19,15 +20,26 @@ const TAGS: usize = 1024;
 
 static DESCRIPTOR_TAGS: [AtomicU64; TAGS] = [const { AtomicU64::new(0) }; TAGS];
 
-fn tag(descriptor: usize) -> &'static AtomicU64 {
+/// As they were when the file was opened.
+static FILE_TAGS: [AtomicU64; TAGS] = [const { AtomicU64::new(0) }; TAGS];
+
+fn place(tags: &'static [AtomicU64; TAGS], descriptor: usize) -> &'static AtomicU64 {
     const { assert!(TAGS.is_power_of_two()) };
-    DESCRIPTOR_TAGS.get(descriptor % TAGS).unwrap_or(&DESCRIPTOR_TAGS[0])
+    tags.get(descriptor % TAGS).unwrap_or(&tags[0])
 }
 
-/// What tells the file of a descriptor apart: its tag, which does not depend on the number that it got. One that was
-/// opened before anything was compared has only that.
+fn tag(descriptor: usize) -> &'static AtomicU64 {
+    place(&DESCRIPTOR_TAGS, descriptor)
+}
+
+/// What tells the file of a descriptor, and what was done with it, apart: its tag, which does not depend on the number that
+/// it got. One that was opened before anything was compared has only that.
 fn identity(descriptor: usize) -> u64 {
-    match tag(descriptor).load(Relaxed) {
+    known(tag(descriptor), descriptor)
+}
+
+fn known(tag: &AtomicU64, descriptor: usize) -> u64 {
+    match tag.load(Relaxed) {
         0 => descriptor as u64,
         tag => tag,
     }
@@ -50,10 +62,14 @@ pub fn read(call: &Call) -> u64 {
 /// Takes note of a seek, which changes the tag of its descriptor; asking for the offset does not.
 pub fn seek(call: &Call) {
     let [descriptor, offset, whence, ..] = call.arguments;
-    if (offset, whence as u32) != (0, n::SEEK_CUR) {
-        let signature = Signature::call(call.number as u64).word(identity(descriptor));
-        tag(descriptor).store(signature.word(offset as u64).word(whence as u64).value(), Relaxed);
-    }
+    let whence = whence as u32;
+    let before = match whence {
+        n::SEEK_CUR if offset == 0 => return,
+        n::SEEK_SET => known(place(&FILE_TAGS, descriptor), descriptor),
+        _ => identity(descriptor),
+    };
+    let signature = Signature::call(call.number as u64).word(before).word(offset as u64);
+    tag(descriptor).store(signature.word(whence.into()).value(), Relaxed);
 }
 
 /// Signature of a call that maps a file. Its length may have been made up.
@@ -84,4 +100,5 @@ pub unsafe fn path(call: &Call) -> u64 {
 /// Takes note that the call with this signature has opened a descriptor.
 pub fn opened(descriptor: usize, signature: u64) {
     tag(descriptor).store(signature, Relaxed);
+    place(&FILE_TAGS, descriptor).store(signature, Relaxed);
 }

@@ -67,8 +67,9 @@ pub struct Circumstances {
 #[derive(Clone, Copy)]
 pub struct Forked {
     pub faults: Faults,
-    /// Hints for data.
+    /// Hints for data, and values made up.
     pub hinted: u64,
+    pub fabricated: u64,
     /// Speculators that had ended because they took too much memory.
     pub memory_ends: u64,
 }
@@ -76,7 +77,8 @@ pub struct Forked {
 impl Forked {
     /// Never.
     pub const fn new() -> Self {
-        Self { faults: Faults { minor: 0, major: 0, pages: 0, ticks: 0 }, hinted: 0, memory_ends: 0 }
+        let faults = Faults { minor: 0, major: 0, pages: 0, ticks: 0 };
+        Self { faults, hinted: 0, fabricated: 0, memory_ends: 0 }
     }
 }
 

@@ -103,9 +103,9 @@ impl Daring {
         self.work_told_at = Some(now);
     }
 
-    /// The original was forked at `now` where memory is short.
-    pub fn on_fork(&mut self, now: u64, risk: u64) {
-        self.at_fault = self.is_faulting(now);
+    /// The original was forked where memory is short, at a page fault or at a call.
+    pub const fn on_fork(&mut self, risk: u64, at_fault: bool) {
+        self.at_fault = at_fault;
         self.risked = self.risked.saturating_add(risk);
         self.vain = self.vain.saturating_add(1);
     }
@@ -145,11 +145,6 @@ impl Daring {
         };
         let risk = self.risked.saturating_add(stake.risk).saturating_mul(RISK_PART);
         has_little_to_lose || risk <= stake.age
-    }
-
-    /// Whether page faults are what the program has waited for lately.
-    pub fn is_faulting(&self, now: u64) -> bool {
-        self.worked(now).is_some()
     }
 
     /// What the program did in the last second but wait and have the kernel work for it. What it did since somebody told counts as

@@ -92,6 +92,17 @@ const ONE: u64 = 1 << 8;
 /// Less is no yield at all.
 const YIELD_MIN: u64 = ONE / 2;
 
+/// Where the original is forked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Before a read that stalls, and is in flight meanwhile.
+    Read,
+    /// After a call that has stalled.
+    Call,
+    /// After a page fault that has.
+    Fault,
+}
+
 /// What the size of a process makes of a fork of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
@@ -108,7 +119,8 @@ pub struct Size {
     pub detour: u64,
     /// Stalls that a fork of no use is taken to cost then.
     pub risk_stalls: u64,
-    /// Pages that the process has no room for in memory, while there is no speculation.
+    /// Pages of its own that the process has no room for in memory, while there is no speculation; more than any process
+    /// has where that is not what it waits for.
     pub lacks: u64,
 }
 
@@ -323,7 +335,7 @@ impl Policy {
     /// use, the original must have little to lose. One that lacks less than a fork takes would mostly wait for what that
     /// drives out.
     #[must_use]
-    pub fn dares(&self, now: u64) -> bool {
+    pub fn dares(&self, now: u64, place: Place) -> bool {
         let proven = self.good > 0 && !self.disabled;
         let stake = || Stake {
             age: now.saturating_sub(self.start),
@@ -331,7 +343,7 @@ impl Policy {
             keeps_up: self.keeps_up(),
             has_paid: self.saved / 2 > self.spent,
         };
-        let lacks_little = || self.size.lacks < TAKEN_FREE && self.daring.is_faulting(now);
+        let lacks_little = || place == Place::Fault && self.size.lacks < TAKEN_FREE;
         !self.size.displaces || (!lacks_little() && (proven || self.daring.dares(now, &stake())))
     }
 
@@ -352,12 +364,12 @@ impl Policy {
         self.stall_alone.saturating_mul(self.size.risk_stalls)
     }
 
-    /// The original started a speculator, which took `cost` ticks of its time; `hidden_in_stall` if the read
-    /// that stalled was in flight meanwhile.
-    pub fn on_spawn(&mut self, now: u64, cost: u64, hidden_in_stall: bool) {
+    /// The original started a speculator at that place, which took `cost` ticks of its time.
+    pub fn on_spawn(&mut self, now: u64, cost: u64, place: Place) {
         self.begin(now);
         let cost = self.counted(cost);
-        let visible = if hidden_in_stall { cost.saturating_sub(self.stall_mean) } else { cost };
+        let is_hidden = place == Place::Read;
+        let visible = if is_hidden { cost.saturating_sub(self.stall_mean) } else { cost };
         let charge = visible.saturating_add(self.allowance(cost));
         self.spent = self.spent.saturating_add(charge);
         self.cost_mean = if self.spawns == 0 { charge } else { mean(self.cost_mean, charge, 2) };
@@ -365,7 +377,7 @@ impl Policy {
         self.charged_copies = self.allowance(cost);
         self.spawned_pages = self.size.pages;
         if self.size.displaces {
-            self.daring.on_fork(now, self.risk());
+            self.daring.on_fork(self.risk(), place == Place::Fault);
         }
         self.unjudged = true;
         self.spawned_stalls = self.stalls_cold;
@@ -408,7 +420,7 @@ impl Policy {
         }
     }
 
-    /// That little came of the speculation that is to be judged says nothing of others: it was late.
+    /// That little came of the speculation that is to be judged says nothing of others: it was late, or never began.
     pub const fn excuse(&mut self) {
         self.is_excused = true;
     }

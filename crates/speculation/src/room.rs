@@ -3,43 +3,54 @@
 //! # Model
 //!
 //! What a process has in memory at one moment says little of that: short of memory, the kernel drives out a good part of it at
-//! once, and lets it grow again. So its room is the most that it had in the last one to two seconds. While there is a
-//! speculation, and for a second after it, others have some of the room: then it is not taken to be less than it was before.
+//! once, and lets it grow again. So its room is the most that it had at the looks of this span of time and of the one before. A
+//! span is over after a second and [`LOOKS_MIN`] looks. While there is a speculation others have some of the room: then it is not
+//! taken to be less than it was before, and a span begins when there is none any more.
+//!
+//! At the first look the most that the process ever had does for a span, of which a quarter of a second is left.
 //!
 //! Times are in ticks.
+
+/// Looks of a span at least: at fewer the process may have had much less than it has room for each time.
+const LOOKS_MIN: u32 = 16;
+/// The part of a second for which the most that it ever had counts.
+const PEAK_PART: u64 = 4;
 
 /// The room of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     ticks_per_second: u64,
-    /// When the present second began, and the most that the process had in this one and in the one before.
+    /// When the present span began, its looks, and the most that the process had in this one and in the one before.
     began: u64,
+    looks: u32,
     now: u64,
     before: u64,
-    /// When there last was a speculation.
-    shared_at: Option<u64>,
 }
 
 impl Room {
     /// Nothing is known.
     #[must_use]
     pub const fn new(ticks_per_second: u64) -> Self {
-        Self { ticks_per_second, began: 0, now: 0, before: 0, shared_at: None }
+        Self { ticks_per_second, began: 0, looks: 0, now: 0, before: 0 }
     }
 
     /// There is a speculation at `now`, or was one until now.
     pub const fn on_share(&mut self, now: u64) {
-        self.shared_at = Some(now);
+        (self.began, self.looks) = (now, 0);
+    }
+
+    /// Nobody has looked before `now`; the process had so many `pages` in memory at some time.
+    pub const fn on_peak(&mut self, now: u64, pages: u64) {
+        let past = self.ticks_per_second - self.ticks_per_second / PEAK_PART;
+        (self.began, self.looks, self.before) = (now.saturating_sub(past), 0, pages);
     }
 
     /// The process has so many `pages` in memory at `now`.
     pub fn on_look(&mut self, now: u64, pages: u64) {
-        let passed = now.saturating_sub(self.began);
-        let is_shared = self.shared_at.is_some_and(|at| now.saturating_sub(at) < self.ticks_per_second);
-        if passed >= self.ticks_per_second && !is_shared {
-            self.before = if passed < self.ticks_per_second.saturating_mul(2) { self.now } else { 0 };
-            (self.began, self.now) = (now, 0);
+        if now.saturating_sub(self.began) >= self.ticks_per_second && self.looks >= LOOKS_MIN {
+            (self.began, self.looks, self.before, self.now) = (now, 0, self.now, 0);
         }
+        self.looks = self.looks.saturating_add(1);
         self.now = self.now.max(pages);
     }
 
@@ -69,33 +80,60 @@ mod tests {
         from + looks * 10 * MS
     }
 
+    /// The kernel drives out 1,500 pages at a time.
+    fn sawtooth(look: u64) -> u64 {
+        6_500 + 50 * (look % 31)
+    }
+
     #[test]
     fn what_the_kernel_drives_out_at_once_is_not_what_there_is_no_room_for() {
         let mut room = Room::new(SECOND);
-        look(&mut room, SECOND, 1_000, false, |look| 6_500 + 50 * (look % 31));
+        look(&mut room, SECOND, 1_000, false, sawtooth);
         assert_eq!(room.pages(), 8_000);
     }
 
     #[test]
-    fn memory_that_shrinks_is_noticed_within_two_seconds() {
+    fn memory_that_shrinks_is_noticed_within_two_spans() {
         let mut room = Room::new(SECOND);
         let now = look(&mut room, SECOND, 150, false, |_| 8_000);
         let now = look(&mut room, now, 100, false, |_| 2_000);
         assert_eq!(room.pages(), 8_000, "it may come back");
         look(&mut room, now, 110, false, |_| 2_000);
         assert_eq!(room.pages(), 2_000);
-        look(&mut room, 60 * SECOND, 1, false, |_| 1_000);
-        assert_eq!(room.pages(), 1_000, "nobody looked for long");
+    }
+
+    #[test]
+    fn few_looks_tell_little() {
+        let mut room = Room::new(SECOND);
+        let now = look(&mut room, SECOND, 150, false, sawtooth);
+        let mut later = now;
+        for _ in 0..u64::from(LOOKS_MIN) - 1 {
+            later += 10 * SECOND;
+            room.on_look(later, 6_500);
+            assert_eq!(room.pages(), 8_000);
+        }
     }
 
     #[test]
     fn what_a_speculation_takes_is_not_missing() {
         let mut room = Room::new(SECOND);
-        let now = look(&mut room, SECOND, 10, false, |_| 8_000);
-        let now = look(&mut room, now, 1_000, true, |_| 5_000);
-        let now = look(&mut room, now, 90, false, |_| 5_000);
-        assert_eq!(room.pages(), 8_000, "it has yet to come back");
+        let now = look(&mut room, SECOND, 150, false, sawtooth);
+        let mut now = look(&mut room, now, 1_000, true, |_| 5_000);
+        for passed in 0..300 {
+            now = look(&mut room, now, 1, false, |_| sawtooth(passed));
+            assert_eq!(room.pages(), 8_000, "it comes back");
+        }
         look(&mut room, now, 220, false, |_| 5_000);
+        assert_eq!(room.pages(), 5_000, "it does not");
+    }
+
+    #[test]
+    fn the_peak_counts_for_a_moment() {
+        let mut room = Room::new(SECOND);
+        room.on_peak(60 * SECOND, 9_000);
+        let now = look(&mut room, 60 * SECOND, 25, false, |_| 5_000);
+        assert_eq!(room.pages(), 9_000);
+        look(&mut room, now, 1, false, |_| 5_000);
         assert_eq!(room.pages(), 5_000);
     }
 

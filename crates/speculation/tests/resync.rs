@@ -2,7 +2,7 @@
 
 mod support;
 
-use forebay_speculation::resync::{Policy, Size};
+use forebay_speculation::resync::{Place, Policy, Size};
 use proptest::prelude::*;
 use support::Chance;
 
@@ -63,7 +63,11 @@ impl Process {
                 self.used = 0;
             }
             if self.policy.armed(self.now) {
-                self.policy.on_spawn(self.now, self.fork, self.hidden);
+                self.policy.on_spawn(
+                    self.now,
+                    self.fork,
+                    if self.hidden { Place::Read } else { Place::Call },
+                );
                 self.forks += 1;
                 self.ahead = Some(right);
                 let copies = self.fork / 2;
@@ -214,7 +218,7 @@ fn a_process_that_has_grown_since_its_last_fork_is_dear() {
             policy.on_stall(now, 2 * MS, false);
             if policy.armed(now) && !policy.judge_due() && (forks == 0 || step > 10) {
                 forks += 1;
-                policy.on_spawn(now, 100 * US, false);
+                policy.on_spawn(now, 100 * US, Place::Call);
             }
         }
         forks
@@ -379,7 +383,7 @@ proptest! {
                     tries += 1;
                     let bound = (now - start) * 3 / 200 + saved_most + MS + trial;
                     prop_assert!(forks <= bound, "{forks} > {bound}");
-                    policy.on_spawn(now, cost, hidden);
+                    policy.on_spawn(now, cost, if hidden { Place::Read } else { Place::Call });
                     now += if hidden { 0 } else { cost };
                     forks += if hidden { 0 } else { cost };
                 }
@@ -403,7 +407,7 @@ proptest! {
                 // The clock may also step back.
                 Event::Pass(ticks) => now = now.wrapping_add(ticks),
                 Event::Stall(ticks, hinted) => policy.on_stall(now, ticks, hinted),
-                Event::Fork(cost, hidden) => policy.on_spawn(now, cost, hidden),
+                Event::Fork(cost, hidden) => policy.on_spawn(now, cost, if hidden { Place::Read } else { Place::Fault }),
                 Event::End(used, late, wrong) => policy.on_end(now, used, late, wrong),
                 Event::Saturated(saturated) => policy.set_saturated(saturated),
             }

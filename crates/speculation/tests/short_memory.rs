@@ -1,7 +1,7 @@
 //! The resync policy where memory is short: what copies cost, and who dares to be forked.
 
 use forebay_speculation::credit::TAKEN_FREE;
-use forebay_speculation::resync::{Policy, Size};
+use forebay_speculation::resync::{Place, Policy, Size};
 
 /// Ticks of the simulations: nanoseconds.
 const SECOND: u64 = 1_000_000_000;
@@ -37,11 +37,11 @@ fn where_memory_is_short_one_slow_fork_is_excused() {
             policy.on_work(told, now, MS / 100);
             told = now;
             policy.on_stall(now, MS, false);
-            if policy.armed(now) && !policy.judge_due() && policy.dares(now) {
+            if policy.armed(now) && !policy.judge_due() && policy.dares(now, Place::Fault) {
                 let cost = if forks.len() < slow { 100 * MS } else { 2 * MS };
                 forks.push(now);
                 now += cost;
-                policy.on_spawn(now, cost, false);
+                policy.on_spawn(now, cost, Place::Fault);
             }
         }
         forks
@@ -68,7 +68,7 @@ fn where_memory_is_short_copies_cost_stalls() {
             policy.on_stall(now, MS, false);
             if policy.armed(now) && !policy.judge_due() {
                 forks += 1;
-                policy.on_spawn(now, 600 * US, false);
+                policy.on_spawn(now, 600 * US, Place::Fault);
             }
         }
         forks
@@ -89,7 +89,7 @@ fn where_memory_is_short_only_who_waits_most_of_the_time_dares() {
             policy.on_stall(now, MS, false);
         }
         assert!(policy.armed(now));
-        policy.dares(now)
+        policy.dares(now, Place::Fault)
     };
     assert!(dares(true, MS / 20) && !dares(true, MS / 2));
     assert!(dares(false, MS / 20) && dares(false, MS / 2));
@@ -111,7 +111,7 @@ fn where_memory_is_short_who_hardly_works_has_nothing_to_lose() {
             }
             policy.on_stall(now, 40 * US, false);
         }
-        policy.dares(now)
+        policy.dares(now, Place::Fault)
     };
     assert!(dares(5 * US, true));
     assert!(!dares(20 * US, true));
@@ -121,8 +121,8 @@ fn where_memory_is_short_who_hardly_works_has_nothing_to_lose() {
     policy.expect_cost(LARGE_WHERE_SHORT);
     policy.on_stall(SECOND + 400 * MS, 40 * MS, false);
     policy.on_work(SECOND, SECOND + 400 * MS, MS);
-    assert!(policy.dares(SECOND + 401 * MS));
-    assert!(!policy.dares(SECOND + 900 * MS), "nobody has told it since");
+    assert!(policy.dares(SECOND + 401 * MS, Place::Fault));
+    assert!(!policy.dares(SECOND + 900 * MS, Place::Fault), "nobody has told it since");
 }
 
 /// A program that does nothing but wait, for which no fork is of use: after a few it is left alone for long.
@@ -137,9 +137,9 @@ fn where_memory_is_short_forks_in_vain_end() {
             now += MS;
             policy.on_work(before, now, MS / 100);
             policy.on_stall(now, MS, false);
-            if policy.dares(now) {
+            if policy.dares(now, Place::Fault) {
                 forks += 1;
-                policy.on_spawn(now, 3 * MS, false);
+                policy.on_spawn(now, 3 * MS, Place::Fault);
                 policy.on_end(now, used, 0, 0);
             }
         }
@@ -162,9 +162,9 @@ fn where_memory_is_short_who_was_forked_in_vain_rests() {
         now += MS;
         policy.on_work(now - MS, now, MS / 100);
         policy.on_stall(now, MS, false);
-        if policy.dares(now) {
+        if policy.dares(now, Place::Fault) {
             forks.push(now);
-            policy.on_spawn(now, 3 * MS, false);
+            policy.on_spawn(now, 3 * MS, Place::Fault);
             policy.on_end(now, 4, 0, 0);
         }
     }
@@ -184,7 +184,7 @@ fn where_memory_is_short_stalls_behind_hints_make_copies_no_dearer() {
                 now += 2 * MS;
                 policy.on_stall(now, MS, false);
             }
-            policy.on_spawn(now, 600 * US, false);
+            policy.on_spawn(now, 600 * US, Place::Fault);
             for stall in 0..20 {
                 now += behind_hints;
                 // The one that shows that a speculation has strayed is told of when that has been judged.
@@ -214,13 +214,13 @@ fn where_memory_is_short_whoever_a_speculator_cannot_keep_up_with_does_not_dare(
             policy.on_work(before, now, stall / 100);
             policy.on_stall(now, stall, false);
         }
-        let at_faults = (policy.keeps_up(), policy.dares(now));
+        let at_faults = (policy.keeps_up(), policy.dares(now, Place::Fault));
         // After a second without a fault it reads: what it has swapped says nothing of that.
         let begun = now + SECOND;
         for stall in 1..=100 {
             policy.on_stall(begun + stall * MS, MS, false);
         }
-        (at_faults, policy.dares(begun + 100 * MS))
+        (at_faults, policy.dares(begun + 100 * MS, Place::Fault))
     };
     assert_eq!(dares(true, MS), ((true, true), true));
     assert_eq!(dares(true, MS / 10), ((false, false), true));
@@ -236,9 +236,9 @@ fn where_memory_is_short_a_long_run_may_risk_a_fork_now_and_then() {
     for _ in 0..50_000 {
         now += 2 * MS;
         policy.on_stall(now, MS, false);
-        if policy.dares(now) {
+        if policy.dares(now, Place::Fault) {
             forks += 1;
-            policy.on_spawn(now, 600 * US, false);
+            policy.on_spawn(now, 600 * US, Place::Fault);
             policy.on_end(now, 0, 0, 0);
         }
     }
@@ -260,12 +260,12 @@ fn whose_speculation_was_of_use_dares_again() {
         now
     };
     let now = wait(&mut policy);
-    assert!(!policy.dares(now));
-    policy.on_spawn(now, MS, false);
+    assert!(!policy.dares(now, Place::Fault));
+    policy.on_spawn(now, MS, Place::Fault);
     policy.on_copies(0, 0);
     policy.on_end(now, 1_000, 0, 0);
     let now = wait(&mut policy);
-    assert!(policy.dares(now));
+    assert!(policy.dares(now, Place::Fault));
 }
 
 /// A late speculation was of no use because it was late, as all are at first where stalls are short; and one of files says
@@ -282,9 +282,10 @@ fn where_memory_is_short_only_forks_that_show_it_are_taken_for_fruitless() {
                 policy.on_work(now - stall, now, stall / 100);
             }
             policy.on_stall(now, stall, false);
-            if policy.dares(now) {
+            let place = if at_faults || forks > 0 { Place::Fault } else { Place::Call };
+            if policy.dares(now, place) {
                 forks += 1;
-                policy.on_spawn(now, 600 * US, false);
+                policy.on_spawn(now, 600 * US, place);
                 if is_late {
                     policy.excuse();
                 }
@@ -307,7 +308,7 @@ fn where_memory_is_short_who_lacks_less_than_a_fork_takes_does_not_dare() {
         policy.begin(now);
         policy.expect_cost(Size { lacks: 10_000, ..LARGE_WHERE_SHORT });
         policy.on_stall(now, MS, false);
-        policy.on_spawn(now, 600 * US, false);
+        policy.on_spawn(now, 600 * US, Place::Fault);
         policy.on_end(now, used, 0, 0);
         for _ in 0..1_000 {
             now += MS;
@@ -317,7 +318,7 @@ fn where_memory_is_short_who_lacks_less_than_a_fork_takes_does_not_dare() {
             policy.on_stall(now, MS, false);
         }
         policy.expect_cost(Size { lacks, ..LARGE_WHERE_SHORT });
-        policy.dares(now)
+        policy.dares(now, if faults { Place::Fault } else { Place::Call })
     };
     for used in [4, 1_000] {
         assert!(dares(TAKEN_FREE, true, used));

@@ -35,6 +35,7 @@ pub struct MemoryLimits {
     wanted_bytes: Option<u64>,
     groups: MemoryGroups,
     looked: Option<Instant>,
+    began: Instant,
     /// How long tasks had waited for memory at the last look, as far as the kernel tells.
     waited_us: Option<u64>,
     /// The pages that had been swapped in again, if little was left.
@@ -69,6 +70,7 @@ impl MemoryLimits {
             wanted_bytes,
             groups,
             looked: None,
+            began: Instant::now(),
             waited_us: None,
             missed: None,
             was_full: false,
@@ -102,9 +104,11 @@ impl MemoryLimits {
         self.missing |= if self.groups.have_account() { 0 } else { feature::MEMORY_GROUP };
     }
 
-    /// Whether there was little left at some look, or is now in one of the groups.
+    /// Whether there was little left at some look; soon after the start, while that still changes fast, or is now in one of the
+    /// groups.
     pub fn are_reached(&mut self) -> bool {
-        self.was_full = self.was_full || self.groups.are_full();
+        let is_new = self.began.elapsed() < INTERVAL;
+        self.was_full = self.was_full || is_new && self.groups.are_full();
         self.was_full
     }
 

@@ -78,6 +78,10 @@ impl Pages {
             self.alone_since = None;
             return false;
         }
+        if came.hinted == self.restored.hinted {
+            // What it waited for before there were hints has nothing to do with them.
+            self.restored = came;
+        }
         let since = *self.alone_since.get_or_insert(now);
         let displaced = came.hinted.saturating_sub(self.restored.hinted)
             > came.stalls.saturating_sub(self.restored.stalls);
@@ -231,6 +235,17 @@ mod tests {
         assert!(!look(2_200, 2_100, 4) && look(2_200, 2_100, 5));
         assert!(!look(2_300, 2_250, 6) && !look(2_300, 2_250, 7), "fewer than the stalls since then");
         assert!(!look(2_300, 2_250, 8), "fewer than the stalls since then");
+    }
+
+    #[test]
+    fn stalls_before_the_first_hints_do_not_count() {
+        let start = Instant::now();
+        let mut pages = Pages::default();
+        let mut look =
+            |hinted, stalls, at: u32| pages.are_due(7, Came { hinted, stalls }, false, start + at * ALONE);
+        assert!(!look(0, 20_000, 0) && !look(0, 30_000, 1));
+        assert!(!look(10_000, 30_100, 2), "they have just come");
+        assert!(!look(10_000, 30_100, 3) && look(10_000, 30_100, 4));
     }
 
     #[test]

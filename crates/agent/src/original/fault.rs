@@ -8,6 +8,7 @@ use forebay_sigsafe::{sys, ticks};
 use forebay_speculation::channel::{Header, Off, Slot};
 use forebay_speculation::patience::Course;
 use forebay_speculation::quiet::{FEW, Futility, are_few_enough};
+use forebay_speculation::resync::Place;
 
 use super::permission::{is_held, may_speculate, turn_off};
 use super::resync::spawn;
@@ -120,7 +121,7 @@ fn note() -> Option<Spawned> {
     }
     let stopped = !may_speculate();
     let armed = !stopped && private.policy.armed(now);
-    let spawned = if armed { spawn(false) } else { None };
+    let spawned = if armed { spawn(Place::Fault) } else { None };
     if spawned.is_none() {
         let prospect = stopped || (armed && private.policy.keeps_up());
         // A pause of the signals is none of theirs.

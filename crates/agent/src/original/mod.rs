@@ -123,6 +123,7 @@ pub fn begin(header: &Header) {
     private.policy = Policy::new(header.ticks_per_second.load(Relaxed));
     private.patience = Patience::new(header.ticks_per_second.load(Relaxed));
     private.room = Room::new(header.ticks_per_second.load(Relaxed));
+    (private.weighed_at, private.anonymous_pages) = (0, 0);
     private.started = ticks();
     private.policy.begin(private.started);
     private.faults = fault::Seen::begin_process();

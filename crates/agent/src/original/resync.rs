@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering::{self, Relaxed};
 use forebay_sigsafe::ticks;
 use forebay_speculation::channel::{LEASES_SOME, Off};
 use forebay_speculation::checkpoint::first_price;
+use forebay_speculation::resync::Place;
 
 use super::permission::{bar, count_off, may_speculate, turn_off};
 use super::stall::repair_or_judge;
@@ -32,16 +33,17 @@ pub unsafe fn probe(call: &Call, descriptor: usize) -> Option<Spawned> {
     if let Some(slot) = session::slot().filter(|slot| is_lost(slot, private())) {
         repair_or_judge(slot, private(), now);
     }
-    let spawned = if LIVE.load(Relaxed) == 0 && private().policy.armed(now) { spawn(true) } else { None };
+    let spawned =
+        if LIVE.load(Relaxed) == 0 && private().policy.armed(now) { spawn(Place::Read) } else { None };
     if spawned != Some(Spawned::Speculator) {
         BUSY.store(false, Ordering::Release);
     }
     spawned
 }
 
-/// Forks a speculator; `in_flight` where the device already works on what the original waits for.
+/// Forks a speculator.
 #[inline(never)]
-pub fn spawn(in_flight: bool) -> Option<Spawned> {
+pub fn spawn(place: Place) -> Option<Spawned> {
     PROBES.store(0, Relaxed);
     if !may_speculate() {
         return None;
@@ -83,12 +85,13 @@ pub fn spawn(in_flight: bool) -> Option<Spawned> {
         return None;
     }
     let now = ticks();
-    if !private.policy.armed(now) || !private.policy.dares(now) {
+    if !private.policy.armed(now) || !private.policy.dares(now, place) {
         return None;
     }
     private.forked = Forked {
         faults: page_faults(private),
         hinted: slot.counters.hints_data.load(Relaxed),
+        fabricated: slot.counters.fabricated.load(Relaxed),
         memory_ends: memory_ends(slot),
     };
     private.stops = session::header()?.stops.load(Relaxed);
@@ -112,8 +115,8 @@ pub fn spawn(in_flight: bool) -> Option<Spawned> {
         private.policy.on_refusal(after, after.wrapping_sub(before));
         return None;
     };
-    private.policy.on_spawn(after, after.wrapping_sub(before), in_flight);
-    trace::tell(b"forked: ticks, in flight", &[after.wrapping_sub(before), in_flight.into()]);
+    private.policy.on_spawn(after, after.wrapping_sub(before), place);
+    trace::tell(b"forked: ticks, place", &[after.wrapping_sub(before), place as u64]);
     slot.counters.resyncs.fetch_add(1, Relaxed);
     slot.counters.resync_ticks.fetch_add(after.wrapping_sub(before), Relaxed);
     OWNER.store(forebay_sigsafe::thread_pointer(), Relaxed);

@@ -29,8 +29,8 @@ pub fn weigh(private: &mut Private, interval_us: u64) -> bool {
     if private.weighed_at != 0 && now.saturating_sub(private.weighed_at) < interval_us * ticks_per_us {
         return false;
     }
-    let is_first = core::mem::replace(&mut private.weighed_at, now) == 0;
     let Some(status) = Status::read() else { return false };
+    let is_first = core::mem::replace(&mut private.weighed_at, now) == 0;
     let ticks_of = |ns: u64| ns * ticks_per_us / 1_000;
     // Pages of files are not copied, and their entries not forked. Those that are swapped out have entries.
     let (resident, swapped) = (status.pages(b"RssAnon"), status.pages(b"VmSwap"));
@@ -39,9 +39,13 @@ pub fn weigh(private: &mut Private, interval_us: u64) -> bool {
     if LIVE.load(Relaxed) != 0 {
         private.room.on_share(now);
     }
-    // The kernel has just driven out a good part of it, or nobody would look.
-    let peak = || status.pages(b"VmHWM").saturating_sub(status.pages(b"RssFile") + status.pages(b"RssShmem"));
-    private.room.on_look(now, if is_first { resident.max(peak()) } else { resident });
+    let of_files = status.pages(b"RssFile").saturating_add(status.pages(b"RssShmem"));
+    if is_first {
+        // The kernel has just driven out a good part of it, or nobody would look.
+        private.room.on_peak(now, status.pages(b"VmHWM").saturating_sub(of_files));
+    }
+    private.room.on_look(now, resident);
+    let lacks = private.anonymous_pages.saturating_sub(private.room.pages());
     let displaces = swapped > 0 && header.memory.load(Relaxed) != MEMORY_ENOUGH;
     private.policy.expect_cost(Size {
         pages: resident,
@@ -50,7 +54,8 @@ pub fn weigh(private: &mut Private, interval_us: u64) -> bool {
         displaces,
         detour: resident.saturating_mul(ticks_of(FILL_PAGE_NS)).checked_div(swapped).unwrap_or(0),
         risk_stalls: header.risk_stalls.load(Relaxed),
-        lacks: private.anonymous_pages.saturating_sub(private.room.pages()),
+        // Of files nobody knows what it lacks.
+        lacks: if of_files > private.anonymous_pages { u64::MAX } else { lacks },
     });
     true
 }

@@ -8,6 +8,7 @@ use forebay_sigsafe::{sys, ticks};
 use forebay_speculation::channel::{Off, Slot};
 use forebay_speculation::inflight::InflightLimit;
 use forebay_speculation::program::{self, ProgramRecord};
+use forebay_speculation::resync::Place;
 
 use super::permission::{is_held, may_speculate, turn_off};
 use super::resync::spawn;
@@ -68,7 +69,8 @@ pub fn stalled(period: Option<Period>, standing: Standing, device: Option<u64>, 
         Period { before: after.saturating_sub(mean.max(attention::stall_ticks_min())), after }
     });
     note(period, standing, device);
-    let spawned = (late_fork && PROBES.load(Relaxed) != 0 && LIVE.load(Relaxed) == 0).then(|| spawn(false));
+    let spawned =
+        (late_fork && PROBES.load(Relaxed) != 0 && LIVE.load(Relaxed) == 0).then(|| spawn(Place::Call));
     if spawned.flatten() != Some(Spawned::Speculator) {
         BUSY.store(false, Release);
     }

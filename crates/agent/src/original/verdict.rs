@@ -10,6 +10,7 @@ use forebay_speculation::log::Consumer;
 use forebay_speculation::site;
 
 use super::{LIVE, Private, page_faults, size};
+use crate::spawn::Forked;
 use crate::{session, speculator, trace};
 
 /// Stalls in a row that a live speculator may fail to predict.
@@ -73,6 +74,12 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
         private.policy.on_interruption(ticks(), private.used);
         tell_crossings(slot, private);
         return;
+    }
+    let Forked { hinted, fabricated, .. } = private.forked;
+    let has_begun = slot.counters.hints_data.load(Relaxed) > hinted
+        || slot.counters.fabricated.load(Relaxed) > fabricated;
+    if !has_begun {
+        private.policy.excuse();
     }
     let spared = private.late_saved / private.policy.stall_mean().max(1);
     private.policy.on_end(ticks(), private.used + spared, 0, wrong);

@@ -5,7 +5,7 @@
 //! is the speculator, of the next generation: it has the value waited for, and makes the calls again that the original
 //! has made meanwhile, which the original knows.
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use forebay_sigsafe::{general as n, sys, ticks};
 use forebay_speculation::channel::{CHECKPOINT_STARTING, End, LOGS};
@@ -176,15 +176,24 @@ fn make(state: &mut State, page: Option<usize>) -> bool {
 fn sleep(state: &mut State, number: u32) {
     let checkpoint = &state.slot.checkpoint;
     let sleep_ns = if memory::is_short(state) { SLEEP_SHORT_NS } else { SLEEP_NS };
+    let own = state.generation;
+    let slot = state.slot;
+    let is_called = || {
+        let generation = slot.generation.load(Acquire);
+        generation != own && checkpoint.call.load(Acquire) == generation
+    };
     loop {
-        let generation = state.slot.generation.load(Acquire);
         let is_present = checkpoint.number.load(Acquire) == number;
-        if is_present && generation != state.generation && checkpoint.call.load(Acquire) == generation {
+        if is_present && is_called() {
             return;
         }
         let is_wanted = || is_present && !abandoned(state) && hints::original_lives(state);
         if !is_wanted() || memory::costs_too_much(state) {
-            let _ = checkpoint.number.compare_exchange(number, 0, Relaxed, Relaxed);
+            let taken_back = checkpoint.number.compare_exchange(number, 0, AcqRel, Relaxed).is_ok();
+            // To find that out takes a while, in which the original may have called.
+            if taken_back && is_called() {
+                return;
+            }
             kernel::exit();
         }
         let limit = n::__kernel_timespec { tv_sec: 0, tv_nsec: sleep_ns };
