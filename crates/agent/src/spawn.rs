@@ -6,7 +6,7 @@
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
@@ -275,9 +275,35 @@ core::arch::global_asm!(
 /// Process id of the newest speculator that was forked of this process, and of the session of all that come of it.
 static NEWEST: AtomicU32 = AtomicU32::new(0);
 
+/// What came of earlier forks and was not gone at the next one: each a session, and a process of it. At idle priority it may
+/// take long to go.
+static EARLIER: [AtomicU64; EARLIER_MAX] = [const { AtomicU64::new(0) }; EARLIER_MAX];
+const EARLIER_MAX: usize = 8;
+
 /// A forked child has no speculator; that of its parent is nothing to wait for.
 pub fn forget() {
     NEWEST.store(0, Relaxed);
+    EARLIER.iter().for_each(|earlier| earlier.store(0, Relaxed));
+}
+
+/// Remembers what is left of the newest fork, as another is about to be made.
+#[inline(never)]
+fn supersede(slot: &Slot) {
+    let newest = NEWEST.load(Relaxed);
+    let line = [newest, slot.speculator_pid.load(Relaxed), slot.checkpoint.pid.load(Relaxed)];
+    for process in line.into_iter().filter(|&process| is_of(newest, process)) {
+        let place = EARLIER.iter().find(|earlier| {
+            let (session, process) = unpacked(earlier.load(Relaxed));
+            !is_of(session, process)
+        });
+        if let Some(place) = place {
+            place.store(u64::from(newest) << 32 | u64::from(process), Relaxed);
+        }
+    }
+}
+
+const fn unpacked(earlier: u64) -> (u32, u32) {
+    ((earlier >> 32) as u32, earlier as u32)
 }
 
 /// A checkpoint is about to take the place of the speculator, as this generation.
@@ -287,7 +313,7 @@ pub fn hand_over(slot: &Slot, generation: u32) {
     trace::tell(b"handed over", &[generation.into()]);
 }
 
-/// Waits until all that came of the newest fork, which has been abandoned, is gone with all that it holds. A speculator
+/// Waits until all that came of the forks, which have been abandoned, is gone with all that it holds. A newest speculator
 /// that does not go by itself is killed.
 #[inline(never)]
 pub fn wait_for_end(slot: &Slot) {
@@ -306,13 +332,18 @@ pub fn end_that_of_parent() {
     wait_for_line(slot, newest, |_| false);
 }
 
-/// Waits for the speculator that was forked, the one that carries on from its checkpoint, and the checkpoint. The channel
-/// says who the latter are, and need not say the truth: their session does. Those that do not go by themselves are killed if
-/// they are `to_kill`.
+/// Waits for what is left of earlier forks, for the speculator that was forked, the one that carries on from its checkpoint, and
+/// the checkpoint. The channel says who the latter are, and need not say the truth: their session does. Those that do not go
+/// by themselves are killed if they are `to_kill`.
 #[inline(never)]
 fn wait_for_line(slot: &Slot, newest: u32, to_kill: impl Fn(u32) -> bool) {
     if newest == 0 {
         return;
+    }
+    for (session, process) in EARLIER.iter().map(|earlier| unpacked(earlier.load(Relaxed))) {
+        if is_of(session, process) {
+            wait_for(process, &|_| false);
+        }
     }
     wait_for(newest, &to_kill);
     let speculator = slot.speculator_pid.load(Relaxed);
@@ -403,6 +434,7 @@ const STARTING_PAUSES_MAX: u32 = 20;
 pub fn fork(slot: &'static Slot, circumstances: Circumstances) -> Option<(Spawned, u32)> {
     let header = session::header()?;
     let generation = slot.generation.load(Relaxed).wrapping_add(1).max(1);
+    supersede(slot);
     // SAFETY: the holder of the slow path writes the snapshot; the calls fill what they are given.
     unsafe {
         let snapshot = &mut *SNAPSHOT.0.get();
