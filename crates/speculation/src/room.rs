@@ -4,7 +4,7 @@
 //!
 //! What a process has in memory at one moment says little of that: short of memory, the kernel drives out a good part of it at
 //! once, and lets it grow again. So its room is the most that it had at the looks of this span of time and of the one before. A
-//! span is over after a second and [`LOOKS_MIN`] looks. While there is a speculation others have some of the room: then it is not
+//! span is over after a second and 16 looks. While there is a speculation others have some of the room: then it is not
 //! taken to be less than it was before, and a span begins when there is none any more.
 //!
 //! At the first look the most that the process ever had does for a span, of which a quarter of a second is left.
