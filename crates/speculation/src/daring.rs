@@ -65,7 +65,7 @@ pub struct Daring {
     /// Time risked on forks, and how many they were, since one was worth it.
     risked: u64,
     vain: u32,
-    /// The last of them was at a page fault.
+    /// The last fork was one of them, at a page fault.
     at_fault: bool,
     /// Until then it waits for what the last of them drove out.
     rests_until: u64,
@@ -101,6 +101,11 @@ impl Daring {
     pub fn on_work(&mut self, from: u64, now: u64, ticks: u64) {
         self.work.add_over(from, now, ticks);
         self.work_told_at = Some(now);
+    }
+
+    /// The original was forked where that drives nothing out: nothing is dared.
+    pub const fn on_free_fork(&mut self) {
+        self.at_fault = false;
     }
 
     /// The original was forked where memory is short, at a page fault or at a call.

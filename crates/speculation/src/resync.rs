@@ -378,6 +378,8 @@ impl Policy {
         self.spawned_pages = self.size.pages;
         if self.size.displaces {
             self.daring.on_fork(self.risk(), place == Place::Fault);
+        } else {
+            self.daring.on_free_fork();
         }
         self.unjudged = true;
         self.spawned_stalls = self.stalls_cold;

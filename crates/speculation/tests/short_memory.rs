@@ -300,6 +300,29 @@ fn where_memory_is_short_only_forks_that_show_it_are_taken_for_fruitless() {
     assert_eq!(forks(false, false, MS), 2, "the first was at a read");
 }
 
+/// What is forked while there is memory enough is not taken for the fork that was dared before.
+#[test]
+fn where_memory_is_short_a_fork_while_it_was_not_says_nothing() {
+    let dares = |short_meanwhile: bool| {
+        let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
+        policy.begin(now);
+        for (displaces, used) in [(true, 4), (short_meanwhile, 0)] {
+            policy.expect_cost(Size { displaces, ..LARGE_WHERE_SHORT });
+            policy.on_stall(now, MS, false);
+            policy.on_spawn(now, 3 * MS, Place::Fault);
+            policy.on_end(now, used, 0, 0);
+        }
+        policy.expect_cost(LARGE_WHERE_SHORT);
+        for _ in 0..2_000 {
+            now += MS;
+            policy.on_work(now - MS, now, MS / 100);
+            policy.on_stall(now, MS, false);
+        }
+        policy.dares(now, Place::Fault)
+    };
+    assert!(dares(false) && !dares(true));
+}
+
 /// A program that lacks little goes round through what it has: what a fork takes would make most of its misses.
 #[test]
 fn where_memory_is_short_who_lacks_less_than_a_fork_takes_does_not_dare() {
