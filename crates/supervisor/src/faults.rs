@@ -42,11 +42,6 @@ struct Process {
 }
 
 impl Faults {
-    /// Whether any has no signals yet.
-    pub fn awaited(&self) -> bool {
-        self.0.values().any(|process| process.event.is_none() && !process.refused)
-    }
-
     /// Looks at all of them.
     pub fn look(&mut self, header: &Header) {
         for (index, entry) in header.watched.iter().enumerate() {

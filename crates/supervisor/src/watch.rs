@@ -29,10 +29,9 @@ use crate::{
 
 /// A program that ends sooner is never waited for by more than the main thread.
 const EXECUTOR_DELAY: Duration = Duration::from_millis(1);
-/// Between looks at the channel: longer than a hint takes to write, short enough to free slots in time.
+/// Between looks at the channel: longer than a hint takes to write, short enough to free slots in time. Each look wakes a
+/// processor, so none comes sooner because a program may begin to fault any time.
 const ROUND: Duration = Duration::from_millis(100);
-/// The same while a process has none of the signals that it asked for: it may fault any time.
-const ROUND_FAULTS: Duration = Duration::from_millis(20);
 /// The same while speculation pauses for memory control to see the program alone.
 const ROUND_CHECK: Duration = Duration::from_millis(40);
 const ROUND_FIRST: Duration = Duration::from_millis(5);
@@ -106,7 +105,7 @@ pub fn watch(
                 ffi::expect(OwnCode::Few);
                 is_thin = true;
             }
-            round = (round * 2).min(if faults.awaited() { ROUND_FAULTS } else { ROUND });
+            round = (round * 2).min(ROUND);
             timeout = if control.is_checking() { round.min(ROUND_CHECK) } else { round };
             next_round = Instant::now() + round / 2;
         }
