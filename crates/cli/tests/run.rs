@@ -320,6 +320,26 @@ fn json_of_a_program_that_never_ran_leaves_no_file() {
     assert!(!json.exists());
 }
 
+/// Its main thread's wake-ups in two seconds, as told by a program whose memory is large enough for its page faults to be
+/// looked at: about ten a second, wherever the machine is busy fewer.
+#[test]
+fn forebay_sleeps_while_a_large_program_has_no_need_of_it() {
+    let program = r#"
+        sub wakes {
+            open my $status, "<", "/proc/" . getppid . "/status" or die;
+            (join "", <$status>) =~ /^voluntary_ctxt_switches:\s+(\d+)/m or die;
+            return $1;
+        }
+        my $memory = "x" x (32 << 20);
+        my $before = wakes;
+        sleep 2;
+        print wakes() - $before;
+    "#;
+    let output = output(&["--", "perl", "-e", program]);
+    let wakes: u32 = String::from_utf8(output.stdout).unwrap().parse().unwrap();
+    assert!((1..50).contains(&wakes), "{wakes} wake-ups in two seconds");
+}
+
 #[test]
 fn forebay_returns_when_the_program_does_and_not_when_its_children_do() {
     let started = Instant::now();
