@@ -37,6 +37,26 @@ fn is_limited(name: &'static str, guest: &Path, arguments: &[&str], pages_max: f
     assert!(taken <= speculators * pages_max, "{taken} pages for {speculators} speculators");
 }
 
+/// A page fault is a copy only as long as somebody else has the page.
+#[test]
+fn what_faults_when_the_speculator_has_ended_is_no_copy() {
+    const FAULTS: f64 = 100_000.0;
+    if switch("FOREBAY_PROMISE_PLAIN") {
+        return skip("writes_later", "both sides run without forebay");
+    }
+    // It may be late to the pipe, or find nothing to run ahead to.
+    let patience = Instant::now() + Duration::from_secs(60);
+    let mut came_to_the_pipe = false;
+    while !came_to_the_pipe {
+        assert!(Instant::now() < patience, "in a minute no speculator came to the pipe");
+        let argv = [build("writes_later").into_os_string(), "data".into(), FAULTS.to_string().into()];
+        let Some(outcome) = Case::new("writes_later", argv).setup(data).check() else { return };
+        came_to_the_pipe = outcome.figure("speculator_ends/unpretendable_call") > 0.0;
+        let copied = outcome.figure("copied_pages");
+        assert!(copied < FAULTS / 10.0, "{copied} pages copied");
+    }
+}
+
 /// By brk: that is known before.
 #[test]
 fn the_heap_of_a_speculator_is_limited() {

@@ -11,7 +11,7 @@ use crate::control::Reason;
 /// First word of the header; says that this is ours.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 4;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 5;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;
@@ -382,6 +382,8 @@ pub struct Slot {
     pub pages_hinted: AtomicU64,
     /// As many of them, from the first on, is the original past; in the same way.
     pub pages_passed: AtomicU64,
+    /// Pages that the original had copied when the newest generation ended, its checkpoint too; in the same way.
+    pub pages_copied: AtomicU64,
     /// The newest speculator as it was before a value that it made up.
     pub checkpoint: Checkpoint,
     /// Entries that the original has consumed of each log.

@@ -10,6 +10,9 @@
 //!     copies = minor - hinted - growth - ahead * major - churn * time
 //! ```
 //!
+//! So it counts first writes, whether the page is copied or not, and after the speculator's end the kernel copies none: what is
+//! asked for is the count until then.
+//!
 //! `ahead` and `churn` are what was seen before the fork, when nothing was copied: minor faults beyond those that made the
 //! memory what it is, of which up to 7 for each major one are taken to be read ahead, and the others to be memory that the
 //! program gives back and takes again all the time.

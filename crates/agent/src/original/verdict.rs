@@ -63,7 +63,7 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
     trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
     private.room.on_share(ticks());
     let _ = size::weigh(private, size::WEIGHED_AGAIN_US);
-    let copies = copied_pages(slot, private);
+    let copies = copied_pages(slot, private, generation);
     trace::tell(b"copied pages", &[copies]);
     let theirs = slot.counters.speculator_pages.load(Relaxed);
     let more = theirs.saturating_sub(core::mem::replace(&mut private.speculator_pages, theirs));
@@ -143,16 +143,21 @@ pub fn blamed(slot: &Slot, generation: u32) -> Option<u32> {
 /// Whether the original copied more pages because of the last fork than what came of that is worth.
 pub fn copied_too_much(slot: &Slot, private: &mut Private) -> bool {
     let credit = Credit { used: private.used, hinted: 0 };
+    let generation = LIVE.load(Relaxed);
     private.policy.memory_is_short()
-        && !credit.covers_copies(copied_pages(slot, private))
+        && !credit.covers_copies(copied_pages(slot, private, generation))
         // By what it has grown meanwhile it may as well be less.
         && size::weigh(private, size::WEIGHED_AGAIN_US)
-        && !credit.covers_copies(copied_pages(slot, private))
+        && !credit.covers_copies(copied_pages(slot, private, generation))
 }
 
-/// Pages that the original copied because of the last fork.
+/// Pages that the original copied because of the last fork: until the speculator, of that generation, ended, if it has told.
 #[inline(never)]
-fn copied_pages(slot: &Slot, private: &Private) -> u64 {
+fn copied_pages(slot: &Slot, private: &Private, generation: u32) -> u64 {
+    let told = slot.pages_copied.load(Relaxed);
+    if (told >> 32) as u32 == generation {
+        return of_generation(told, generation);
+    }
     let hinted = slot.counters.hints_data.load(Relaxed).saturating_sub(private.forked.hinted);
     copies::copied(&private.forked.faults, &page_faults(private), hinted)
 }

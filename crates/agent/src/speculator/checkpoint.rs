@@ -81,6 +81,11 @@ fn is_passed(state: &State) -> bool {
             && (page == 0 || memory::original_has(state, page)))
 }
 
+/// Whether there is one that could carry on.
+pub const fn waits(state: &State) -> bool {
+    state.checkpoints.copy != 0
+}
+
 /// Ends the present checkpoint; `false` where it does not go.
 pub fn dismiss(state: &mut State) -> bool {
     let checkpoint = &state.slot.checkpoint;

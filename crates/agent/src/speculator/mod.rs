@@ -134,6 +134,9 @@ pub fn end(how: End) -> ! {
         // What would carry on comes to the same.
         let _ = checkpoint::dismiss(state);
     }
+    if !checkpoint::waits(state) {
+        memory::theirs::tell_copied(state);
+    }
     trace::tell(b"  ahead: ends, how", &[state.generation.into(), how as u64]);
     let counters = &state.slot.counters;
     if let Some(ends) = counters.ends.get(how as usize) {

@@ -23,6 +23,7 @@ pub fn slot() -> Box<Slot> {
         pages_used: AtomicU64::new(0),
         pages_hinted: AtomicU64::new(0),
         pages_passed: AtomicU64::new(0),
+        pages_copied: AtomicU64::new(0),
         checkpoint: Checkpoint {
             number: AtomicU32::new(0),
             pid: AtomicU32::new(0),

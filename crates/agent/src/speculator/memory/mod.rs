@@ -10,7 +10,7 @@ mod aside;
 mod fill;
 pub mod own;
 mod pages;
-mod theirs;
+pub mod theirs;
 
 pub use aside::{overlay, unmapped};
 pub use fill::fill;

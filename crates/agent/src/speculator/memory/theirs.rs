@@ -48,20 +48,59 @@ pub fn begin(state: &mut State, forked: &Forked) {
 /// Whether the original has copied no more pages than that is worth, as far as it is known now.
 pub fn are_in_credit(state: &mut State) -> bool {
     let now = ticks();
-    let theirs = &mut state.memory.theirs;
-    if now.wrapping_sub(theirs.looked) < state.header.ticks_per_second.load(Relaxed) / INTERVAL_PART {
+    let looked = &mut state.memory.theirs.looked;
+    if now.wrapping_sub(*looked) < state.header.ticks_per_second.load(Relaxed) / INTERVAL_PART {
         return true;
     }
-    theirs.looked = now;
-    let Some((minor, major)) = faults(theirs.stat) else { return true };
-    let Forked { faults: before, hinted, .. } = theirs.forked;
-    let ticks = before.ticks.saturating_add(now.wrapping_sub(theirs.began));
-    let hinted = state.slot.counters.hints_data.load(Relaxed).saturating_sub(hinted);
-    let copied = |pages| copies::copied(&before, &Faults { minor, major, pages, ticks }, hinted);
-    let (credit, status) = (super::credit(state), state.memory.theirs.status);
-    // By what it has grown meanwhile it may as well be less.
-    let pages = || Status::read_from(status).map_or(before.pages, |status| status.anonymous_pages());
-    credit.covers_copies(copied(before.pages)) || credit.covers_copies(copied(pages()))
+    *looked = now;
+    let credit = super::credit(state);
+    Copies::until(state, now).is_none_or(|copies| {
+        // By what it has grown meanwhile it may as well be less.
+        credit.covers_copies(copies.at_most()) || credit.covers_copies(copies.without_growth(state))
+    })
+}
+
+/// This process and its checkpoint end: tells how many pages the original has copied until now. After that its first
+/// writes copy none.
+pub fn tell_copied(state: &State) {
+    if let Some(copies) = Copies::until(state, ticks())
+        && state.slot.generation.load(Relaxed) == state.generation
+    {
+        let copied = copies.without_growth(state).min(u32::MAX.into());
+        state.slot.pages_copied.store(u64::from(state.generation) << 32 | copied, Relaxed);
+    }
+}
+
+/// What is known of the pages that the original has copied since it was forked.
+struct Copies {
+    before: Faults,
+    now: Faults,
+    hinted: u64,
+}
+
+impl Copies {
+    fn until(state: &State, now: u64) -> Option<Self> {
+        let theirs = &state.memory.theirs;
+        let Forked { faults: before, hinted, .. } = theirs.forked;
+        if theirs.began == 0 {
+            return None;
+        }
+        let (minor, major) = faults(theirs.stat)?;
+        let ticks = before.ticks.saturating_add(now.wrapping_sub(theirs.began));
+        let hinted = state.slot.counters.hints_data.load(Relaxed).saturating_sub(hinted);
+        Some(Self { before, now: Faults { minor, major, pages: before.pages, ticks }, hinted })
+    }
+
+    /// If it has not grown meanwhile.
+    fn at_most(&self) -> u64 {
+        copies::copied(&self.before, &self.now, self.hinted)
+    }
+
+    fn without_growth(&self, state: &State) -> u64 {
+        let status = Status::read_from(state.memory.theirs.status);
+        let pages = status.map_or(self.before.pages, |status| status.anonymous_pages());
+        copies::copied(&self.before, &Faults { pages, ..self.now }, self.hinted)
+    }
 }
 
 /// Page faults of the original so far that did not wait, and that did.
