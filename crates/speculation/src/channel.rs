@@ -74,7 +74,8 @@ pub struct Header {
     pub horizon_bytes: AtomicU64,
     /// Memory that one speculator may add, in bytes.
     pub memory_bytes_max: AtomicU64,
-    /// Whether memory is short where the program runs: [`MEMORY_UNKNOWN`], [`MEMORY_ENOUGH`] or [`MEMORY_SHORT`].
+    /// Whether memory is short where the program runs: [`MEMORY_UNKNOWN`], [`MEMORY_ENOUGH`],
+    /// [`MEMORY_SHORT`] or [`MEMORY_FULL`].
     pub memory: AtomicU32,
     /// Bits of [`feature`]: what was found missing by those who needed it.
     pub missing: AtomicU32,
@@ -114,6 +115,8 @@ pub const MEMORY_UNKNOWN: u32 = 0;
 pub const MEMORY_ENOUGH: u32 = 1;
 /// Tasks wait for memory, or for what was driven out of it.
 pub const MEMORY_SHORT: u32 = 2;
+/// Nobody has waited for it lately, but there is little left: who waits for a page now is short of it.
+pub const MEMORY_FULL: u32 = 3;
 
 /// Speculators go on, and may be started.
 pub const GO: u32 = 0;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use forebay_speculation::{
-    channel::{GO, HOLD, MEMORY_ENOUGH, MEMORY_SHORT, SLOT_CLAIMED, STOP},
+    channel::{GO, HOLD, MEMORY_ENOUGH, MEMORY_FULL, MEMORY_SHORT, SLOT_CLAIMED, STOP},
     control::{Change, Controller, Reason, Sample},
 };
 
@@ -129,7 +129,7 @@ impl MemoryControl {
         if memory == MEMORY_SHORT {
             self.short_at = Some(Instant::now());
         }
-        memory != MEMORY_ENOUGH || self.short_at.is_some_and(|at| at.elapsed() < SHORT_LASTS)
+        !matches!(memory, MEMORY_ENOUGH | MEMORY_FULL) || self.short_at.is_some_and(|at| at.elapsed() < SHORT_LASTS)
     }
 }
 
@@ -178,6 +178,7 @@ mod tests {
         let mut control = MemoryControl::new(true);
         assert!(control.is_short(MEMORY_UNKNOWN), "nobody knows");
         assert!(!control.is_short(MEMORY_ENOUGH));
+        assert!(!control.is_short(MEMORY_FULL), "nobody has waited");
         assert!(control.is_short(MEMORY_SHORT));
         assert!(control.is_short(MEMORY_ENOUGH), "it may come back");
         control.short_at = Instant::now().checked_sub(SHORT_LASTS);

@@ -9,7 +9,7 @@ use std::{
 };
 
 use forebay_groups as groups;
-use forebay_speculation::channel::{Header, MEMORY_ENOUGH, MEMORY_SHORT, feature};
+use forebay_speculation::channel::{Header, MEMORY_ENOUGH, MEMORY_FULL, MEMORY_SHORT, feature};
 
 use crate::memory_groups::MemoryGroups;
 
@@ -132,7 +132,12 @@ impl MemoryLimits {
             let elapsed_us = looked.elapsed().as_micros();
             let is_short = u128::from(waited) * WAITED_PART > elapsed_us
                 || u128::from(missed) * 1_000_000 > MISSED_A_SECOND * elapsed_us;
-            header.memory.store(if is_short { MEMORY_SHORT } else { MEMORY_ENOUGH }, Relaxed);
+            let memory = match (is_short, is_full) {
+                (true, _) => MEMORY_SHORT,
+                (false, true) => MEMORY_FULL,
+                (false, false) => MEMORY_ENOUGH,
+            };
+            header.memory.store(memory, Relaxed);
         }
     }
 }

@@ -68,6 +68,11 @@ impl Seen {
         Self { at: 0, used: Used { cpu_us: 0, work_us: 0, faults: 0 }, pages_used: 0, futility }
     }
 
+    /// Whether the thread was told of a fault in so many ticks before `now`.
+    pub const fn was_told_of_one(&self, now: u64, within: u64) -> bool {
+        self.at != 0 && now.saturating_sub(self.at) < within
+    }
+
     /// A process begins: what was used before is none of its own.
     pub fn begin_process() -> Self {
         Self { used: Used::now(), ..Self::new() }

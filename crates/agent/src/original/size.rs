@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_sigsafe::ticks;
-use forebay_speculation::channel::MEMORY_ENOUGH;
+use forebay_speculation::channel::{MEMORY_ENOUGH, MEMORY_FULL};
 use forebay_speculation::resync::Size;
 
 use super::{LIVE, Private};
@@ -46,7 +46,13 @@ pub fn weigh(private: &mut Private, interval_us: u64) -> bool {
     }
     private.room.on_look(now, resident);
     let lacks = private.anonymous_pages.saturating_sub(private.room.pages());
-    let displaces = swapped > 0 && header.memory.load(Relaxed) != MEMORY_ENOUGH;
+    let is_short = match header.memory.load(Relaxed) {
+        MEMORY_ENOUGH => false,
+        // The supervisor looks more rarely than a shortage takes to begin.
+        MEMORY_FULL => private.faults.was_told_of_one(now, header.ticks_per_second.load(Relaxed)),
+        _ => true,
+    };
+    let displaces = swapped > 0 && is_short;
     private.policy.expect_cost(Size {
         pages: resident,
         fork: private.anonymous_pages.saturating_mul(ticks_of(FORK_PAGE_NS * 1_000)) / 1_000,
