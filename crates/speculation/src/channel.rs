@@ -109,6 +109,9 @@ pub struct Header {
     pub watched: [Watched; WATCHED],
 }
 
+/// Pages that an ended speculator leaves word of.
+pub const LEFT_MAX: usize = 64;
+
 /// Nobody has told.
 pub const MEMORY_UNKNOWN: u32 = 0;
 /// Nobody waits for memory.
@@ -387,6 +390,11 @@ pub struct Slot {
     pub pages_passed: AtomicU64,
     /// Pages that the original had copied when the newest generation ended, its checkpoint too; in the same way.
     pub pages_copied: AtomicU64,
+    /// Pages that the newest generation hinted and the original had not come to when it ended: how many of
+    /// [`Slot::left`], in the same way.
+    pub left_count: AtomicU64,
+    /// Those of them that would each be waited for by itself, in the order of the hints.
+    pub left: [AtomicU64; LEFT_MAX],
     /// The newest speculator as it was before a value that it made up.
     pub checkpoint: Checkpoint,
     /// Entries that the original has consumed of each log.

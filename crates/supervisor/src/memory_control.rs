@@ -129,7 +129,8 @@ impl MemoryControl {
         if memory == MEMORY_SHORT {
             self.short_at = Some(Instant::now());
         }
-        !matches!(memory, MEMORY_ENOUGH | MEMORY_FULL) || self.short_at.is_some_and(|at| at.elapsed() < SHORT_LASTS)
+        !matches!(memory, MEMORY_ENOUGH | MEMORY_FULL)
+            || self.short_at.is_some_and(|at| at.elapsed() < SHORT_LASTS)
     }
 }
 

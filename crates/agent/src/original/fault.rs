@@ -73,6 +73,11 @@ impl Seen {
         self.at != 0 && now.saturating_sub(self.at) < within
     }
 
+    /// So many pages used are known of already.
+    pub const fn take_used(&mut self, pages: u64) {
+        self.pages_used += pages;
+    }
+
     /// A process begins: what was used before is none of its own.
     pub fn begin_process() -> Self {
         Self { used: Used::now(), ..Self::new() }

@@ -8,6 +8,7 @@
 //! is needed.
 
 mod fault;
+mod left;
 mod permission;
 mod resync;
 mod size;

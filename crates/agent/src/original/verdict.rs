@@ -9,7 +9,7 @@ use forebay_speculation::credit::Credit;
 use forebay_speculation::log::Consumer;
 use forebay_speculation::site;
 
-use super::{LIVE, Private, page_faults, size};
+use super::{LIVE, Private, left, page_faults, size};
 use crate::spawn::Forked;
 use crate::{session, speculator, trace};
 
@@ -54,6 +54,7 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
         return;
     }
     slot.generation.store(generation.wrapping_add(1), Relaxed);
+    left::settle(slot, private, generation);
     if has_strayed {
         private.track.convict(slot, generation, private.used);
     }
@@ -113,7 +114,7 @@ pub fn payoff(slot: &Slot, generation: u32, site: u32, used: u64) -> u64 {
 }
 
 /// A count that a generation has left in the channel.
-const fn of_generation(count: u64, generation: u32) -> u64 {
+pub const fn of_generation(count: u64, generation: u32) -> u64 {
     if (count >> 32) as u32 == generation { count & 0xffff_ffff } else { 0 }
 }
 

@@ -18,6 +18,7 @@ mod shared;
 
 pub use hints::device;
 pub use jail::{SA_RESTORER, adopt_frame, restorer};
+pub use memory::PRESENT;
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -135,7 +136,7 @@ pub fn end(how: End) -> ! {
         let _ = checkpoint::dismiss(state);
     }
     if !checkpoint::waits(state) {
-        memory::theirs::tell_copied(state);
+        memory::tell_last(state);
     }
     trace::tell(b"  ahead: ends, how", &[state.generation.into(), how as u64]);
     let counters = &state.slot.counters;

@@ -252,6 +252,27 @@ pub fn forget_all(state: &mut State) {
     state.memory.lead = Lead::new();
 }
 
+/// This process ends, and nothing carries on: leaves word of the pages that the original has yet to come to.
+pub fn leave(state: &State) {
+    if state.slot.generation.load(Relaxed) != state.generation {
+        return;
+    }
+    let ahead = &state.memory.ahead;
+    let (mut next, mut row, mut count) = (ahead.next, ahead.row, 0);
+    for index in 0..ahead.count {
+        let page = ahead.at(index);
+        row = if next == page { row + 1 } else { 0 };
+        next = page + PAGE;
+        if !row.is_multiple_of(CLUSTER) {
+            continue;
+        }
+        let Some(place) = state.slot.left.get(count) else { break };
+        place.store(page as u64, Relaxed);
+        count += 1;
+    }
+    state.slot.left_count.store(u64::from(state.generation) << 32 | count as u64, Relaxed);
+}
+
 fn tell_passed(state: &State) {
     if state.slot.generation.load(Relaxed) != state.generation {
         return;

@@ -10,10 +10,10 @@ mod aside;
 mod fill;
 pub mod own;
 mod pages;
-pub mod theirs;
+mod theirs;
 
 pub use aside::{overlay, unmapped};
-pub use fill::fill;
+pub use fill::{PRESENT, fill};
 pub use pages::{in_core, is_cached};
 
 use core::sync::atomic::Ordering::Relaxed;
@@ -115,6 +115,12 @@ pub fn is_short(state: &State) -> bool {
 /// Whether it is not worth it, by what the original has copied, that a copy of this process waits to carry on.
 pub fn costs_too_much(state: &mut State) -> bool {
     state.memory.is_short && !theirs::are_in_credit(state)
+}
+
+/// This process ends, and nothing carries on: tells the original what only it has seen.
+pub fn tell_last(state: &State) {
+    theirs::tell_copied(state);
+    ahead::leave(state);
 }
 
 /// Takes note of a page that is waited for, at a site, with so many asked for.
