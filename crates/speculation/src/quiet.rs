@@ -57,6 +57,12 @@ pub const fn are_few_enough(stall_us: u64) -> bool {
     stall_us < STALL_US_MAX
 }
 
+/// Whether that is so by how many waited in a time.
+#[must_use]
+pub fn are_few_enough_of(faults: u64, elapsed: Duration) -> bool {
+    u128::from(faults).saturating_mul(STALL_US_MAX.into()) > elapsed.as_micros()
+}
+
 /// The supervisor's side: how long the next quiet is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pauses {
@@ -115,5 +121,14 @@ mod tests {
         let mut pauses = Pauses::default();
         let milliseconds: Vec<_> = (0..5).map(|_| pauses.take().as_millis()).collect();
         assert_eq!(milliseconds, [500, 1000, 2000, 2000, 2000]);
+    }
+
+    #[test]
+    fn many_faults_in_a_time_are_short_ones() {
+        let look = Duration::from_millis(100);
+        assert!(!are_few_enough_of(0, look));
+        assert!(!are_few_enough_of(90, look), "a millisecond each");
+        assert!(are_few_enough_of(2_000, look), "50 us each");
+        assert!(!are_few_enough_of(1_000, look * 10), "they may have been long all the same");
     }
 }

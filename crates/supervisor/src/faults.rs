@@ -14,7 +14,7 @@ use std::{
 use forebay_speculation::channel::{
     Header, WISH_FEW, WISH_NEVER, WISH_QUIET, WISH_SIGNALS, Watched, feature,
 };
-use forebay_speculation::quiet::{FEW, Pauses};
+use forebay_speculation::quiet::{FEW, Pauses, are_few_enough_of};
 use rustix::{
     io::Errno,
     process::{Pid, test_kill_process},
@@ -31,7 +31,9 @@ pub struct Faults(HashMap<usize, Process>);
 /// One of them.
 struct Process {
     image: u32,
+    /// Those that were seen last, and when.
     faults: u64,
+    seen_at: Instant,
     event: Option<OwnedFd>,
     /// It is for one fault in so many.
     period: u64,
@@ -70,7 +72,8 @@ impl Faults {
 impl Process {
     fn new(image: u32) -> Self {
         let quiet = Pauses::default();
-        Self { image, faults: u64::MAX, event: None, period: 1, refused: false, quiet, quiet_until: None }
+        let (faults, seen_at) = (u64::MAX, Instant::now());
+        Self { image, faults, seen_at, event: None, period: 1, refused: false, quiet, quiet_until: None }
     }
 
     fn look(&mut self, header: &Header, entry: &Watched, pid: u32) {
@@ -86,8 +89,8 @@ impl Process {
                 Some(until) if Instant::now() >= until => {
                     self.quiet_until = None;
                     // Unless it wants none at all by now; then the next look takes the event away.
-                    let _ = entry.wish.compare_exchange(WISH_QUIET, WISH_SIGNALS, Relaxed, Relaxed);
-                    self.period = 1;
+                    let wish = if self.period == FEW { WISH_FEW } else { WISH_SIGNALS };
+                    let _ = entry.wish.compare_exchange(WISH_QUIET, wish, Relaxed, Relaxed);
                     ffi::signal_faults(event, FaultSignals::OneIn(self.period));
                 }
                 Some(_) => {}
@@ -113,8 +116,9 @@ impl Process {
             return;
         }
         let Some(faults) = major_faults(pid) else { return };
-        let seen = std::mem::replace(&mut self.faults, faults);
-        if faults.saturating_sub(seen) < FAULTS_MIN {
+        let more = faults.saturating_sub(std::mem::replace(&mut self.faults, faults));
+        let elapsed = std::mem::replace(&mut self.seen_at, Instant::now()).elapsed();
+        if more < FAULTS_MIN {
             return;
         }
         if !ffi::has_userfaultfd() {
@@ -124,8 +128,11 @@ impl Process {
         }
         // Said before there are any, so that a program that wants the signal waits for us.
         entry.open.store(1, Release);
-        match ffi::open_fault_signals(pid) {
-            Ok(event) => (self.event, self.period) = (Some(event), 1),
+        // Until the process wishes otherwise, which it can only when it is told of one; the next look is far from that.
+        let (wish, period) = if are_few_enough_of(more, elapsed) { (WISH_FEW, FEW) } else { (WISH_SIGNALS, 1) };
+        let _ = entry.wish.compare_exchange(WISH_SIGNALS, wish, Relaxed, Relaxed);
+        match ffi::open_fault_signals(pid, period) {
+            Ok(event) => (self.event, self.period) = (Some(event), period),
             Err(error) => {
                 self.refuse(entry);
                 // It may just have ended.

@@ -451,7 +451,7 @@ pub fn landlock_version() -> Option<u32> {
 /// Whether the kernel counts page faults of this user's processes and tells of each.
 #[must_use]
 pub fn has_fault_signals() -> bool {
-    open_fault_signals(std::process::id()).is_ok()
+    open_fault_signals(std::process::id(), 1).is_ok()
 }
 
 /// Whether this user may handle page faults of programs (userfaultfd(2), in user mode).
@@ -556,17 +556,17 @@ const OWNER_THREAD: c_int = 0;
 const F_SETSIG: c_int = 10;
 const F_SETOWN_EX: c_int = 15;
 
-/// Has the kernel send the main thread of `pid` SIGURG after each of its page faults in user mode that waited for a
-/// device, until the descriptor is closed or the process executes another program.
+/// Has the kernel send the main thread of `pid` SIGURG after one in `period` of its page faults in user mode that waited for
+/// a device, until the descriptor is closed or the process executes another program.
 ///
 /// # Errors
 /// The kernel has no such events, or forbids them.
-pub fn open_fault_signals(pid: u32) -> io::Result<OwnedFd> {
+pub fn open_fault_signals(pid: u32, period: u64) -> io::Result<OwnedFd> {
     let attributes = EventAttributes {
         kind: EVENT_SOFTWARE,
         size: size_of::<EventAttributes>() as u32,
         event: EVENT_PAGE_FAULTS_MAJOR,
-        sample_period: 1,
+        sample_period: period,
         bits: EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR | REMOVE_ON_EXEC,
         wakeup_events: 1,
         ..EventAttributes::default()
