@@ -109,7 +109,7 @@ fn where_memory_is_short_who_hardly_works_has_nothing_to_lose() {
             if told {
                 policy.on_work(before, now, work);
             }
-            policy.on_stall(now, 40 * US, false);
+            policy.on_stall(now, 60 * US, false);
         }
         policy.dares(now, Place::Fault)
     };
@@ -225,6 +225,26 @@ fn where_memory_is_short_whoever_a_speculator_cannot_keep_up_with_does_not_dare(
     assert_eq!(dares(true, MS), ((true, true), true));
     assert_eq!(dares(true, MS / 10), ((false, false), true));
     assert_eq!(dares(false, MS / 10), ((true, true), true));
+}
+
+/// Both have the kernel make room for pages in one group: the original waits for that as long as for a disk that fast.
+#[test]
+fn where_memory_is_short_hints_are_worth_no_waits_that_are_as_short() {
+    let dares = |displaces: bool, stall: u64| {
+        let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
+        policy.begin(now);
+        policy.expect_cost(Size { displaces, ..LARGE_WHERE_SHORT });
+        for _ in 0..20_000 {
+            let before = now;
+            now += stall;
+            policy.on_work(before, now, 0);
+            policy.on_stall(now, stall, false);
+        }
+        (policy.keeps_up(), policy.dares(now, Place::Fault))
+    };
+    assert_eq!(dares(true, 70 * US), (true, true));
+    assert_eq!(dares(true, 35 * US), (false, false));
+    assert_eq!(dares(false, 35 * US), (true, true));
 }
 
 /// A fork of no use may cost 256 stalls: that is little for a program that runs for long, but only once in a while.

@@ -129,7 +129,8 @@ impl Process {
         // Said before there are any, so that a program that wants the signal waits for us.
         entry.open.store(1, Release);
         // Until the process wishes otherwise, which it can only when it is told of one; the next look is far from that.
-        let (wish, period) = if are_few_enough_of(more, elapsed) { (WISH_FEW, FEW) } else { (WISH_SIGNALS, 1) };
+        let (wish, period) =
+            if are_few_enough_of(more, elapsed) { (WISH_FEW, FEW) } else { (WISH_SIGNALS, 1) };
         let _ = entry.wish.compare_exchange(WISH_SIGNALS, wish, Relaxed, Relaxed);
         match ffi::open_fault_signals(pid, period) {
             Ok(event) => (self.event, self.period) = (Some(event), period),
