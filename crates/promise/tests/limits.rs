@@ -44,16 +44,20 @@ fn what_faults_when_the_speculator_has_ended_is_no_copy() {
     if switch("FOREBAY_PROMISE_PLAIN") {
         return skip("writes_later", "both sides run without forebay");
     }
-    // It may be late to the pipe, or find nothing to run ahead to.
+    // One that is late to the pipe lives on during the faults, and counts them rightly: most are not.
     let patience = Instant::now() + Duration::from_secs(60);
-    let mut came_to_the_pipe = false;
-    while !came_to_the_pipe {
-        assert!(Instant::now() < patience, "in a minute no speculator came to the pipe");
+    let (mut came, mut few) = (0, 0);
+    while came < 3 || few <= came / 2 {
+        assert!(
+            Instant::now() < patience,
+            "of {came} speculators that came to the pipe {few} had few copies"
+        );
         let argv = [build("writes_later").into_os_string(), "data".into(), FAULTS.to_string().into()];
         let Some(outcome) = Case::new("writes_later", argv).setup(data).check() else { return };
-        came_to_the_pipe = outcome.figure("speculator_ends/unpretendable_call") > 0.0;
-        let copied = outcome.figure("copied_pages");
-        assert!(copied < FAULTS / 10.0, "{copied} pages copied");
+        if outcome.figure("speculator_ends/unpretendable_call") > 0.0 {
+            came += 1;
+            few += usize::from(outcome.figure("copied_pages") < FAULTS / 10.0);
+        }
     }
 }
 

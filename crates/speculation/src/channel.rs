@@ -388,12 +388,13 @@ pub struct Slot {
     pub pages_hinted: AtomicU64,
     /// As many of them, from the first on, is the original past; in the same way.
     pub pages_passed: AtomicU64,
-    /// Pages that the original had copied when the newest generation ended, its checkpoint too; in the same way.
+    /// Pages that the original had copied when the newest generation ended with its checkpoint, if it has told; in the same
+    /// way.
     pub pages_copied: AtomicU64,
-    /// Pages that the newest generation hinted and the original had not come to when it ended: how many of
+    /// Pages that the newest generation hinted and had not seen the original come to when it ended: how many of
     /// [`Slot::left`], in the same way.
     pub left_count: AtomicU64,
-    /// Those of them that would each be waited for by itself, in the order of the hints.
+    /// Those of them that would each be waited for by itself, in the order of the hints, the first of many.
     pub left: [AtomicU64; LEFT_MAX],
     /// The newest speculator as it was before a value that it made up.
     pub checkpoint: Checkpoint,

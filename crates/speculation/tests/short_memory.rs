@@ -240,11 +240,11 @@ fn where_memory_is_short_hints_are_worth_no_waits_that_are_as_short() {
             policy.on_work(before, now, 0);
             policy.on_stall(now, stall, false);
         }
-        (policy.keeps_up(), policy.dares(now, Place::Fault))
+        [policy.page_hints_pay(), policy.dares(now, Place::Fault), policy.dares(now, Place::Read)]
     };
-    assert_eq!(dares(true, 70 * US), (true, true));
-    assert_eq!(dares(true, 35 * US), (false, false));
-    assert_eq!(dares(false, 35 * US), (true, true));
+    assert_eq!(dares(true, 70 * US), [true, true, true]);
+    assert_eq!(dares(true, 35 * US), [false, false, true], "reads are no pages");
+    assert_eq!(dares(false, 35 * US), [true, true, true]);
 }
 
 /// A fork of no use may cost 256 stalls: that is little for a program that runs for long, but only once in a while.

@@ -128,7 +128,7 @@ impl Process {
         }
         // Said before there are any, so that a program that wants the signal waits for us.
         entry.open.store(1, Release);
-        // Until the process wishes otherwise, which it can only when it is told of one; the next look is far from that.
+        // Until the process wishes otherwise, which it can only when it is told of one, and which is seen at the next look.
         let (wish, period) =
             if are_few_enough_of(more, elapsed) { (WISH_FEW, FEW) } else { (WISH_SIGNALS, 1) };
         let _ = entry.wish.compare_exchange(WISH_SIGNALS, wish, Relaxed, Relaxed);

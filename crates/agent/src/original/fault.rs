@@ -133,7 +133,7 @@ fn note() -> Option<Spawned> {
     let armed = !stopped && private.policy.armed(now);
     let spawned = if armed { spawn(Place::Fault) } else { None };
     if spawned.is_none() {
-        let prospect = stopped || (armed && private.policy.keeps_up());
+        let prospect = stopped || (armed && private.policy.keeps_up() && private.policy.page_hints_pay());
         // A pause of the signals is none of theirs.
         let count = stalls.min(FEW) as u32;
         if private.faults.futility.on_faults(count, prospect, stall_us) {

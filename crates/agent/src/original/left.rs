@@ -1,6 +1,6 @@
 //! Pages that a speculator hinted and the original came to when the speculator had ended: nobody else is there to see that.
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::sys;
@@ -17,7 +17,7 @@ const ENTRY: usize = size_of::<u64>();
 /// Takes those of them that the original has come to until now, of the speculator of that generation, as used.
 #[inline(never)]
 pub fn settle(slot: &Slot, private: &mut Private, generation: u32) {
-    let count = of_generation(slot.left_count.load(Relaxed), generation);
+    let count = of_generation(slot.left_count.load(Acquire), generation);
     if count == 0 {
         return;
     }

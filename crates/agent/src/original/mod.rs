@@ -332,6 +332,8 @@ pub fn leave_image() -> bool {
 /// Ends the speculator and waits until it is gone: it holds copies of descriptors and of the working directory.
 fn dismiss() {
     let Some(slot) = session::slot() else { return };
+    // Nobody will need to know what comes of them.
+    slot.left_count.store(0, Relaxed);
     judge(slot, private());
     spawn::wait_for_end(slot);
 }

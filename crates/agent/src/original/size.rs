@@ -17,6 +17,8 @@ const COPY_PAGE_NS: u64 = 1_250;
 /// Between looks at the size of the process, before a fork and after.
 pub const WEIGHED_US: u64 = 10_000;
 pub const WEIGHED_AGAIN_US: u64 = 2_000;
+/// How long a process counts as short of memory in a full group after a fault: longer than signals pause.
+const SHORT_LASTS_S: u64 = 4;
 /// What a speculator takes for a page that it has to copy: more if it is a single one, and less of many in a row.
 const FILL_PAGE_NS: u64 = 35_000;
 
@@ -49,7 +51,9 @@ pub fn weigh(private: &mut Private, interval_us: u64) -> bool {
     let is_short = match header.memory.load(Relaxed) {
         MEMORY_ENOUGH => false,
         // The supervisor looks more rarely than a shortage takes to begin.
-        MEMORY_FULL => private.faults.was_told_of_one(now, header.ticks_per_second.load(Relaxed)),
+        MEMORY_FULL => {
+            private.faults.was_told_of_one(now, SHORT_LASTS_S * header.ticks_per_second.load(Relaxed))
+        }
         _ => true,
     };
     let displaces = swapped > 0 && is_short;

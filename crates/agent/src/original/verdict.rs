@@ -54,9 +54,11 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
         return;
     }
     slot.generation.store(generation.wrapping_add(1), Relaxed);
+    // What came after the speculator's end says nothing of the values that it made up.
+    let used_before = private.used;
     left::settle(slot, private, generation);
     if has_strayed {
-        private.track.convict(slot, generation, private.used);
+        private.track.convict(slot, generation, used_before);
     }
     let wrong = Consumer::new(slot, generation).abandon();
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
@@ -86,7 +88,7 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
     private.policy.on_end(ticks(), private.used + spared, 0, wrong);
     tell_crossings(slot, private);
     if has_strayed && let Some(index) = blamed(slot, generation) {
-        let used = private.track.gained(private.used).saturating_add(private.late / 2);
+        let used = private.track.gained(used_before).saturating_add(private.late / 2);
         let payoff = payoff(slot, generation, index, used);
         trace::tell(b"blamed: site, payoff", &[index.into(), payoff]);
         site::outcome(&slot.sites, index, u32::try_from(payoff).unwrap_or(u32::MAX));
@@ -155,10 +157,8 @@ pub fn copied_too_much(slot: &Slot, private: &mut Private) -> bool {
 /// Pages that the original copied because of the last fork: until the speculator, of that generation, ended, if it has told.
 #[inline(never)]
 fn copied_pages(slot: &Slot, private: &Private, generation: u32) -> u64 {
-    let told = slot.pages_copied.load(Relaxed);
-    if (told >> 32) as u32 == generation {
-        return of_generation(told, generation);
-    }
     let hinted = slot.counters.hints_data.load(Relaxed).saturating_sub(private.forked.hinted);
-    copies::copied(&private.forked.faults, &page_faults(private), hinted)
+    let until_now = copies::copied(&private.forked.faults, &page_faults(private), hinted);
+    let told = slot.pages_copied.load(Relaxed);
+    if (told >> 32) as u32 == generation { until_now.min(of_generation(told, generation)) } else { until_now }
 }

@@ -82,8 +82,8 @@ fn is_passed(state: &State) -> bool {
 }
 
 /// Whether there is one that could carry on.
-pub const fn waits(state: &State) -> bool {
-    state.checkpoints.copy != 0
+pub fn waits(state: &State) -> bool {
+    state.checkpoints.copy != 0 && state.slot.checkpoint.number.load(Relaxed) != 0
 }
 
 /// Ends the present checkpoint; `false` where it does not go.
@@ -198,6 +198,9 @@ fn sleep(state: &mut State, number: u32) {
             // To find that out takes a while, in which the original may have called.
             if taken_back && is_called() {
                 return;
+            }
+            if taken_back && slot.speculator_pid.load(Relaxed) == 0 {
+                memory::tell_copied(state);
             }
             kernel::exit();
         }

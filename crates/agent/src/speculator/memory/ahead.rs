@@ -3,7 +3,7 @@
 //! Which pages the original has come to is read from its page map. Those are dropped here: when the speculator touches
 //! them again, later in the program, they may be worth another hint.
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use forebay_sigsafe::{general as n, sys};
 
@@ -270,7 +270,7 @@ pub fn leave(state: &State) {
         place.store(page as u64, Relaxed);
         count += 1;
     }
-    state.slot.left_count.store(u64::from(state.generation) << 32 | count as u64, Relaxed);
+    state.slot.left_count.store(u64::from(state.generation) << 32 | count as u64, Release);
 }
 
 fn tell_passed(state: &State) {

@@ -15,6 +15,7 @@ mod theirs;
 pub use aside::{overlay, unmapped};
 pub use fill::{PRESENT, fill};
 pub use pages::{in_core, is_cached};
+pub use theirs::tell_copied;
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -119,7 +120,7 @@ pub fn costs_too_much(state: &mut State) -> bool {
 
 /// This process ends, and nothing carries on: tells the original what only it has seen.
 pub fn tell_last(state: &State) {
-    theirs::tell_copied(state);
+    tell_copied(state);
     ahead::leave(state);
 }
 

@@ -56,17 +56,21 @@ pub fn are_in_credit(state: &mut State) -> bool {
     let credit = super::credit(state);
     Copies::until(state, now).is_none_or(|copies| {
         // By what it has grown meanwhile it may as well be less.
-        credit.covers_copies(copies.at_most()) || credit.covers_copies(copies.without_growth(state))
+        credit.covers_copies(copies.at_most())
+            || copies.without_growth(state).is_some_and(|copies| credit.covers_copies(copies))
     })
 }
 
 /// This process and its checkpoint end: tells how many pages the original has copied until now. After that its first
 /// writes copy none.
 pub fn tell_copied(state: &State) {
-    if let Some(copies) = Copies::until(state, ticks())
-        && state.slot.generation.load(Relaxed) == state.generation
-    {
-        let copied = copies.without_growth(state).min(u32::MAX.into());
+    let is_newest = || state.slot.generation.load(Relaxed) == state.generation;
+    if !is_newest() {
+        return;
+    }
+    let copied = Copies::until(state, ticks()).and_then(|copies| copies.without_growth(state));
+    if let Some(copied) = copied.filter(|_| is_newest()) {
+        let copied = copied.min(u32::MAX.into());
         state.slot.pages_copied.store(u64::from(state.generation) << 32 | copied, Relaxed);
     }
 }
@@ -96,10 +100,10 @@ impl Copies {
         copies::copied(&self.before, &self.now, self.hinted)
     }
 
-    fn without_growth(&self, state: &State) -> u64 {
-        let status = Status::read_from(state.memory.theirs.status);
-        let pages = status.map_or(self.before.pages, |status| status.anonymous_pages());
-        copies::copied(&self.before, &Faults { pages, ..self.now }, self.hinted)
+    /// `None` where that cannot be known now.
+    fn without_growth(&self, state: &State) -> Option<u64> {
+        let pages = Status::read_from(state.memory.theirs.status)?.anonymous_pages();
+        Some(copies::copied(&self.before, &Faults { pages, ..self.now }, self.hinted))
     }
 }
 
