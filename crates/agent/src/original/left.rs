@@ -10,10 +10,6 @@ use super::Private;
 use super::verdict::of_generation;
 use crate::{speculator, trace};
 
-const PAGE: u64 = 4096;
-/// Bytes of the page map for each page.
-const ENTRY: usize = size_of::<u64>();
-
 /// Takes those of them that the original has come to until now, of the speculator of that generation, as used.
 #[inline(never)]
 pub fn settle(slot: &Slot, private: &mut Private, generation: u32) {
@@ -30,7 +26,7 @@ pub fn settle(slot: &Slot, private: &mut Private, generation: u32) {
         return;
     }
     let left = slot.left.iter().take(count as usize);
-    let used = left.filter(|page| is_present(pages, page.load(Relaxed))).count() as u64;
+    let used = left.filter(|page| speculator::is_present(pages, page.load(Relaxed) as usize)).count() as u64;
     // SAFETY: the descriptor is this function's.
     let _ = unsafe { sys!(n::__NR_close, pages) };
     trace::tell(b"left, and used since", &[count, used]);
@@ -38,12 +34,4 @@ pub fn settle(slot: &Slot, private: &mut Private, generation: u32) {
     slot.pages_used.fetch_add(used, Relaxed);
     private.faults.take_used(used);
     private.used += used;
-}
-
-fn is_present(pages: isize, page: u64) -> bool {
-    let mut entry = 0u64;
-    let offset = page / PAGE * ENTRY as u64;
-    // SAFETY: as many bytes as the local has.
-    let read = unsafe { sys!(n::__NR_pread64, pages, &raw mut entry, ENTRY, offset) };
-    read == ENTRY as isize && entry & speculator::PRESENT != 0
 }

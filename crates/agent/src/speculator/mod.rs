@@ -18,7 +18,7 @@ mod shared;
 
 pub use hints::device;
 pub use jail::{SA_RESTORER, adopt_frame, restorer};
-pub use memory::PRESENT;
+pub use memory::is_present;
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;

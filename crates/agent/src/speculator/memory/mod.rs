@@ -13,7 +13,7 @@ mod pages;
 mod theirs;
 
 pub use aside::{overlay, unmapped};
-pub use fill::{PRESENT, fill};
+pub use fill::fill;
 pub use pages::{in_core, is_cached};
 pub use theirs::tell_copied;
 
@@ -238,7 +238,12 @@ pub fn is_catching_up(state: &State) -> bool {
 
 /// Whether the original has the page in its memory.
 pub fn original_has(state: &State, page: usize) -> bool {
-    let [entry] = entries::<1>(state.memory.original_pages, page);
+    is_present(state.memory.original_pages, page)
+}
+
+/// Whether a page is in memory, by the page map of its process.
+pub fn is_present(pages: isize, page: usize) -> bool {
+    let [entry] = entries::<1>(pages, page);
     entry & fill::PRESENT != 0
 }
 
