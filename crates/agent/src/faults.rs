@@ -245,6 +245,13 @@ pub fn ask_for_signals(few: bool) {
     }
 }
 
+/// There is a speculation: its faults must be told of, and a quiet that was asked for ends.
+pub fn end_quiet() {
+    if let Some(entry) = entry() {
+        let _ = entry.wish.compare_exchange(WISH_QUIET, WISH_FEW, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
 /// Asks for no more signals: nothing will ever come of them.
 pub fn give_up() {
     if let Some(entry) = entry() {

@@ -60,6 +60,8 @@ pub struct Circumstances {
     pub first_checkpoint: Option<u64>,
     /// Whether pages that it takes drive others out.
     pub memory_is_short: bool,
+    /// Whether speculations before have yielded well.
+    pub is_proven: bool,
     pub forked: Forked,
 }
 
@@ -72,13 +74,15 @@ pub struct Forked {
     pub fabricated: u64,
     /// Speculators that had ended because they took too much memory.
     pub memory_ends: u64,
+    /// Files that had been mapped while there was a speculation.
+    pub mapped: u64,
 }
 
 impl Forked {
     /// Never.
     pub const fn new() -> Self {
         let faults = Faults { minor: 0, major: 0, pages: 0, ticks: 0 };
-        Self { faults, hinted: 0, fabricated: 0, memory_ends: 0 }
+        Self { faults, hinted: 0, fabricated: 0, memory_ends: 0, mapped: 0 }
     }
 }
 
@@ -133,6 +137,7 @@ static SNAPSHOT: SnapshotCell = SnapshotCell(UnsafeCell::new(Snapshot {
         stall_us: 0,
         first_checkpoint: None,
         memory_is_short: false,
+        is_proven: false,
         forked: Forked::new(),
     },
     left_outside: false,

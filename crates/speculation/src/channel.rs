@@ -11,7 +11,7 @@ use crate::control::Reason;
 /// First word of the header; says that this is ours.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 5;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 6;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;
@@ -42,6 +42,8 @@ pub const LOG_ENTRIES: usize = 4096;
 pub const PATH_CELLS: usize = 128;
 /// Longest path in a hint, in bytes.
 pub const PATH_BYTES: usize = 488;
+/// Mappings of files that the original has made which are remembered, a power of two.
+pub const MAPPINGS: usize = 16;
 /// Call sites whose value prediction is remembered for one process.
 pub const CALL_SITES: usize = 256;
 
@@ -396,6 +398,8 @@ pub struct Slot {
     pub left_count: AtomicU64,
     /// Those of them that would each be waited for by itself, in the order of the hints, the first of many.
     pub left: [AtomicU64; LEFT_MAX],
+    /// What the original has mapped while there was a speculation.
+    pub mapped: Mappings,
     /// The newest speculator as it was before a value that it made up.
     pub checkpoint: Checkpoint,
     /// Entries that the original has consumed of each log.
@@ -434,6 +438,26 @@ pub struct Checkpoint {
     pub position: AtomicU64,
     /// Entries that the original must have consumed, so that it has come to the value.
     pub needed: AtomicU64,
+}
+
+/// Mappings of files, the last of them: the `n`th is `ring[n % MAPPINGS]`.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Mappings {
+    /// How many there were.
+    pub count: AtomicU64,
+    /// The last of them.
+    pub ring: [Mapped; MAPPINGS],
+}
+
+/// A mapping of a file.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Mapped {
+    /// [`crate::signature`] of the call.
+    pub signature: AtomicU64,
+    /// What it returned.
+    pub address: AtomicU64,
 }
 
 /// Stands for the process id of a checkpoint in the making.

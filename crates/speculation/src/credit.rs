@@ -12,7 +12,8 @@
 //! ```text
 //!     copies of the original's    COPIES_FREE + COPIES_A_HINT * used
 //!     the speculator's own        OWN_FREE    + OWN_A_HINT    * hinted
-//!     hinted and not yet used     AHEAD_FREE  +                 used
+//!     hinted and not yet used     AHEAD_FREE  +                 used     (AHEAD_PROVEN where speculations before
+//!                                                                        have yielded well)
 //! ```
 //!
 //! The first two end the speculation; the third makes the speculator wait for the original, so that what is under way
@@ -32,7 +33,9 @@ pub const OWN_FREE: u64 = 512;
 /// And more of them for each hint.
 pub const OWN_A_HINT: u64 = 16;
 /// Pages hinted and not yet used, before any was.
-pub const AHEAD_FREE: u64 = 64;
+pub const AHEAD_FREE: u64 = 16;
+/// And where speculations before have shown what they are good for.
+pub const AHEAD_PROVEN: u64 = 64;
 
 /// What a speculation may take before it has shown what it is good for.
 pub const TAKEN_FREE: u64 = COPIES_FREE + OWN_FREE;
@@ -56,6 +59,8 @@ pub struct Credit {
     pub hinted: u64,
     /// Hints used.
     pub used: u64,
+    /// Speculations before have yielded well.
+    pub is_proven: bool,
 }
 
 impl Credit {
@@ -74,7 +79,8 @@ impl Credit {
     /// Pages that may be hinted and not yet used.
     #[must_use]
     pub const fn ahead_max(self) -> u64 {
-        AHEAD_FREE.saturating_add(self.used)
+        let free = if self.is_proven { AHEAD_PROVEN } else { AHEAD_FREE };
+        free.saturating_add(self.used)
     }
 }
 
@@ -102,16 +108,18 @@ mod tests {
 
     #[test]
     fn what_is_under_way_doubles_each_time_that_all_of_it_was_used() {
-        let mut credit = Credit::default();
-        for times in [2, 4, 8, 16, 32] {
-            credit.used += credit.ahead_max();
-            assert_eq!(credit.ahead_max(), times * AHEAD_FREE);
+        for (is_proven, first) in [(false, AHEAD_FREE), (true, AHEAD_PROVEN)] {
+            let mut credit = Credit { is_proven, ..Credit::default() };
+            for times in [2, 4, 8, 16, 32] {
+                credit.used += credit.ahead_max();
+                assert_eq!(credit.ahead_max(), times * first);
+            }
         }
     }
 
     #[test]
     fn the_credit_of_many_hints_has_no_end() {
-        let credit = Credit { hinted: u64::MAX, used: u64::MAX };
+        let credit = Credit { hinted: u64::MAX, used: u64::MAX, is_proven: true };
         assert!(credit.covers_copies(u64::MAX) && credit.covers_own(u64::MAX));
         assert_eq!(credit.ahead_max(), u64::MAX);
     }

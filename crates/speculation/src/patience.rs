@@ -16,12 +16,14 @@
 //!
 //! Times are in ticks.
 
+use crate::credit::AHEAD_FREE;
+
 /// Misses after which a speculation may have strayed, at least and at most.
 pub const MISSES_MIN: u32 = 16;
 /// See [`MISSES_MIN`].
 pub const MISSES_MAX: u32 = 4096;
 /// One that has fewer pages ahead of the original is late.
-pub const AHEAD_MIN: u64 = 32;
+pub const AHEAD_MIN: u64 = AHEAD_FREE / 2;
 /// The grace, as a part of a second.
 const GRACE_PART: u64 = 100;
 /// What the late ones get, in graces.

@@ -19,7 +19,8 @@
 //! that it has got since. Where memory is short a copy drives something out, as do the speculator's own pages for a
 //! while, and that is missed: one page in 32 is taken to cost another stall (such as there are where no hints are in the queue),
 //! but for the first three speculations; and
-//! what a speculation takes has a limit ([`crate::credit`]).
+//! what a speculation takes has a limit ([`crate::credit`]). What its hints had the original wait in the queue of the device
+//! (`delay.rs`) counts when the next one begins.
 //!
 //! # States
 //!
@@ -45,7 +46,7 @@
 //! Whatever happens, a fork is justified only while
 //!
 //! ```text
-//!     sum of all C so far + C expected  <=  1.46 % of the time elapsed + half of the stall time saved + 1 ms
+//!     sum of all C so far + delays + C expected  <=  1.46 % of the time elapsed + half of the stall time saved + 1 ms
 //! ```
 //!
 //! so the time spent on forks stays below 1.5 % of the elapsed time and what was paid back, but for one
@@ -59,7 +60,9 @@
 
 use crate::credit::{COPIES_FREE, OWN_FREE, TAKEN_FREE};
 use crate::daring::{Daring, Stake};
+use crate::delay::Delay;
 use crate::lead;
+use crate::mean::mean;
 use crate::window::Window;
 
 /// Hints that a speculation is taken to be good for before one was seen.
@@ -150,6 +153,9 @@ pub struct Policy {
     stall_mean: u64,
     stall_alone: u64,
     ends_speculation: bool,
+    /// What hints in the queue had the original wait, since the last fork and before.
+    delay: Delay,
+    delayed: u64,
     yield_mean: u64,
     /// Mean cost of a speculation, copied pages included.
     cost_mean: u64,
@@ -206,6 +212,8 @@ impl Policy {
             stall_mean: 0,
             stall_alone: 0,
             ends_speculation: false,
+            delay: Delay::new(),
+            delayed: 0,
             yield_mean: YIELD_FIRST * ONE,
             // 100 us, half as much again, and 50 us.
             cost_mean: ticks_per_second / 5_000,
@@ -300,13 +308,14 @@ impl Policy {
         if hinted {
             return;
         }
+        let is_behind_hints = self.unjudged || self.ends_speculation;
+        self.delay.on_stalls(1, duration, is_behind_hints);
         if self.stalls_cold == 0 {
             (self.stall_mean, self.stall_alone) = (duration, duration);
         } else {
             // One wait of seconds says nothing of the stalls to come.
             let duration = duration.min(self.stall_mean.saturating_mul(8).max(self.ticks_per_second >> 14));
             self.stall_mean = mean(self.stall_mean, duration, 3);
-            let is_behind_hints = self.unjudged || self.ends_speculation;
             // The first ones say what stalls take at all.
             if !is_behind_hints || self.spawns <= TRIALS {
                 self.stall_alone = mean(self.stall_alone, duration, 3);
@@ -331,6 +340,7 @@ impl Policy {
         self.short.add_over(from, now, waited);
         self.long.add_over(from, now, waited);
         self.daring.on_stalls(from, now, count, waited);
+        self.delay.on_stalls(count, duration, self.unjudged);
         self.stalls = self.stalls.saturating_add(count);
         self.stalls_cold = self.stalls_cold.saturating_add(count);
     }
@@ -379,6 +389,9 @@ impl Policy {
     /// The original started a speculator at that place, which took `cost` ticks of its time.
     pub fn on_spawn(&mut self, now: u64, cost: u64, place: Place) {
         self.begin(now);
+        let delayed = self.delay.settle();
+        self.delayed = self.delayed.saturating_add(delayed);
+        self.cost_mean = self.cost_mean.saturating_add(delayed / 4);
         let cost = self.counted(cost);
         let is_hidden = place == Place::Read;
         let visible = if is_hidden { cost.saturating_sub(self.stall_mean) } else { cost };
@@ -532,6 +545,12 @@ impl Policy {
         self.stall_mean
     }
 
+    /// Whether speculations of late were good for more than the first was taken to be.
+    #[must_use]
+    pub const fn yields_well(&self) -> bool {
+        !self.disabled && self.yield_mean > YIELD_FIRST * ONE * 5 / 4
+    }
+
     /// Times that speculation was disabled because it did not pay.
     #[must_use]
     pub const fn crossings(&self) -> u64 {
@@ -588,7 +607,8 @@ impl Policy {
         }
         let elapsed = now.saturating_sub(self.start);
         let earned = ((elapsed >> 6) - (elapsed >> 10)).saturating_add(self.saved / 2);
-        self.spent.saturating_add(self.cost()) <= earned.saturating_add(self.ticks_per_second / 1_000)
+        let taken = self.spent.saturating_add(self.delayed).saturating_add(self.delay.ticks());
+        taken.saturating_add(self.cost()) <= earned.saturating_add(self.ticks_per_second / 1_000)
     }
 
     #[inline]
@@ -612,17 +632,6 @@ impl Policy {
         self.probe_stalls = self.stalls_cold.saturating_add(BACKOFF_STALLS << level);
         let wait = (self.ticks_per_second / BACKOFF_TIME_PART).saturating_mul(1 << level);
         self.probe_at = now.saturating_add(wait);
-    }
-}
-
-/// Exponentially weighted mean with the weight `2^-shift` for the new sample.
-fn mean(mean: u64, sample: u64, shift: u32) -> u64 {
-    if sample >= mean {
-        mean + ((sample - mean) >> shift)
-    } else {
-        let gap = mean - sample;
-        // Rounded up, so that the mean can reach 0.
-        mean - (gap >> shift) - u64::from(gap & ((1 << shift) - 1) != 0)
     }
 }
 

@@ -97,7 +97,8 @@ impl Process {
             },
             (wish, Some(event)) => {
                 let period = if wish == WISH_FEW { FEW } else { 1 };
-                if period != std::mem::replace(&mut self.period, period) {
+                let was_quiet = self.quiet_until.take().is_some();
+                if period != std::mem::replace(&mut self.period, period) || was_quiet {
                     ffi::signal_faults(event, FaultSignals::OneIn(period));
                 }
             }

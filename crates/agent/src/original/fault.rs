@@ -57,6 +57,8 @@ impl Used {
 #[derive(Clone, Copy)]
 pub struct Seen {
     at: u64,
+    /// When `used` was taken: then, or at a fork before any; 0 for the beginning of the process.
+    since: u64,
     used: Used,
     pages_used: u64,
     futility: Futility,
@@ -65,12 +67,19 @@ pub struct Seen {
 impl Seen {
     pub const fn new() -> Self {
         let futility = Futility::new();
-        Self { at: 0, used: Used { cpu_us: 0, work_us: 0, faults: 0 }, pages_used: 0, futility }
+        Self { at: 0, since: 0, used: Used { cpu_us: 0, work_us: 0, faults: 0 }, pages_used: 0, futility }
     }
 
     /// Whether the thread was told of a fault in so many ticks before `now`.
     pub const fn was_told_of_one(&self, now: u64, within: u64) -> bool {
         self.at != 0 && now.saturating_sub(self.at) < within
+    }
+
+    /// The original is about to be forked.
+    pub fn on_fork(&mut self, now: u64) {
+        if self.at == 0 {
+            (self.since, self.used) = (now, Used::now());
+        }
     }
 
     /// So many pages used are known of already.
@@ -106,7 +115,7 @@ fn note() -> Option<Spawned> {
         }
         Err(_) => return None,
     };
-    let before = if private.faults.at == 0 { private.started } else { private.faults.at };
+    let before = if private.faults.since == 0 { private.started } else { private.faults.since };
     let Measured { now, stalls, duration, work } = measure(private, session::header()?);
     attention::on_stall();
     remember_program();
@@ -189,15 +198,15 @@ fn measure(private: &mut Private, header: &Header) -> Measured {
     let before = private.faults;
     let (now, used) = (ticks(), Used::now());
     let Used { cpu_us, work_us, faults } = used;
-    private.faults = Seen { at: now, used, ..before };
+    private.faults = Seen { at: now, since: now, used, ..before };
     let stalls = faults.saturating_sub(before.used.faults).max(1);
     let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     let busy = cpu_us.saturating_sub(before.used.cpu_us).saturating_mul(ticks_per_us);
     let work = work_us.saturating_sub(before.used.work_us).saturating_mul(ticks_per_us);
-    let away = now.saturating_sub(before.at).saturating_sub(busy) / stalls;
+    let away = now.saturating_sub(before.since).saturating_sub(busy) / stalls;
     let shortest = attention::stall_ticks_min();
     let longest = header.ticks_per_second.load(Relaxed) / 10;
-    let known = if before.at == 0 { private.policy.stall_mean() } else { away };
+    let known = if before.since == 0 { private.policy.stall_mean() } else { away };
     Measured { now, stalls, duration: known.min(longest).max(shortest), work }
 }
 

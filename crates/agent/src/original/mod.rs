@@ -259,11 +259,24 @@ unsafe fn memory_call(call: &Call) -> isize {
         && call.number as u32 == n::__NR_mmap
         && call.arguments[3] as u32 & n::MAP_ANONYMOUS == 0
         && result > 0
-        && compare(signatures::mapping(call)) == Standing::Hinted
     {
-        used();
+        note_mapping(signatures::mapping(call), result);
     }
     result
+}
+
+/// The original has mapped a file, while there is a speculation.
+#[inline(never)]
+fn note_mapping(signature: u64, address: isize) {
+    let standing = compare(signature);
+    if standing == Standing::Hinted {
+        used();
+    }
+    if standing != Standing::Alone
+        && let Some(slot) = session::slot()
+    {
+        slot.mapped.tell(signature, address as u64);
+    }
 }
 
 fn asks_for_huge_pages(call: &Call) -> bool {

@@ -13,7 +13,7 @@ use super::verdict::{is_lost, memory_ends};
 use super::{BUSY, LIVE, OWNER, PROBES, PROCESS, page_faults, private, process_id, size};
 use crate::entry::Call;
 use crate::spawn::{self, Circumstances, Forked, Spawned};
-use crate::{attention, session, trace};
+use crate::{attention, faults, session, trace};
 
 /// Finds out whether a read is about to stall, starting the device on it; if so, a speculator is forked.
 ///
@@ -88,11 +88,13 @@ pub fn spawn(place: Place) -> Option<Spawned> {
     if !private.policy.armed(now) || !private.policy.dares(now, place) {
         return None;
     }
+    private.faults.on_fork(now);
     private.forked = Forked {
         faults: page_faults(private),
         hinted: slot.counters.hints_data.load(Relaxed),
         fabricated: slot.counters.fabricated.load(Relaxed),
         memory_ends: memory_ends(slot),
+        mapped: slot.mapped.count(),
     };
     private.stops = session::header()?.stops.load(Relaxed);
     let (stall, fork) = (private.policy.stall_mean(), private.policy.size_fork());
@@ -102,6 +104,7 @@ pub fn spawn(place: Place) -> Option<Spawned> {
         stall_us: stall / ticks_per_us,
         first_checkpoint: are_worth_it.then(|| first_price(fork, stall)),
         memory_is_short: private.policy.memory_is_short(),
+        is_proven: private.policy.yields_well(),
         forked: private.forked,
     };
     let before = ticks();
@@ -121,6 +124,7 @@ pub fn spawn(place: Place) -> Option<Spawned> {
     slot.counters.resync_ticks.fetch_add(after.wrapping_sub(before), Relaxed);
     OWNER.store(forebay_sigsafe::thread_pointer(), Relaxed);
     attention::renew();
+    faults::end_quiet();
     LIVE.store(generation, Relaxed);
     Some(spawned)
 }

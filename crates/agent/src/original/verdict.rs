@@ -145,7 +145,7 @@ pub fn blamed(slot: &Slot, generation: u32) -> Option<u32> {
 
 /// Whether the original copied more pages because of the last fork than what came of that is worth.
 pub fn copied_too_much(slot: &Slot, private: &mut Private) -> bool {
-    let credit = Credit { used: private.used, hinted: 0 };
+    let credit = Credit { used: private.used, ..Credit::default() };
     let generation = LIVE.load(Relaxed);
     private.policy.memory_is_short()
         && !credit.covers_copies(copied_pages(slot, private, generation))

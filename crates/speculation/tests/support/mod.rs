@@ -5,8 +5,8 @@
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use forebay_speculation::channel::{
-    CALL_SITES, CallSite, Checkpoint, Counters, End, LEFT_MAX, LOG_ENTRIES, LOGS, LogEntry, PATH_BYTES,
-    PATH_CELLS, PathCell, Slot,
+    CALL_SITES, CallSite, Checkpoint, Counters, End, LEFT_MAX, LOG_ENTRIES, LOGS, LogEntry, Mappings,
+    PATH_BYTES, PATH_CELLS, PathCell, Slot,
 };
 
 /// A slot as the supervisor leaves it: all zero.
@@ -26,6 +26,7 @@ pub fn slot() -> Box<Slot> {
         pages_copied: AtomicU64::new(0),
         left_count: AtomicU64::new(0),
         left: [const { AtomicU64::new(0) }; LEFT_MAX],
+        mapped: Mappings::default(),
         checkpoint: Checkpoint {
             number: AtomicU32::new(0),
             pid: AtomicU32::new(0),

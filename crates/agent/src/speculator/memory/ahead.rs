@@ -9,11 +9,14 @@ use forebay_sigsafe::{general as n, sys};
 
 use super::fill::PRESENT;
 use super::pages::{entries, in_core};
-use super::{PAGE, State, credit, drop_pages};
+use super::{PAGE, State, aside, credit, drop_pages};
 use crate::speculator::{abandoned, end, hints, kernel};
 use forebay_speculation::channel::End;
+use forebay_speculation::credit::AHEAD_FREE;
 use forebay_speculation::lead::{self, HINTED_US, Lead};
 
+/// Stands for a page that the program does not have any more.
+const GONE: usize = 0;
 /// Pages hinted and not yet seen in the original's memory, at most.
 const AHEAD_MAX: usize = 4096;
 /// Pages that the device may have to bring yet.
@@ -32,7 +35,9 @@ const PIDFD_SELF: isize = -10_000;
 const PEEKED: usize = 32;
 /// Pages that the kernel brings together when one is missing (`page-cluster`).
 const CLUSTER: usize = 8;
+/// Between looks; the longer nothing comes of them, the longer.
 const PAUSE_US: i64 = 100;
+const PAUSE_US_MAX: i64 = 1_600;
 
 /// The pages.
 pub struct Ahead {
@@ -78,7 +83,9 @@ pub fn remember(state: &mut State, first: usize, count: usize) {
     let ahead = &mut state.memory.ahead;
     for index in 0..count {
         let page = first + index * PAGE;
-        state.memory.lead.add(page, HINTED_US);
+        if let Some(theirs) = state.memory.aside.theirs(page) {
+            state.memory.lead.add(theirs, HINTED_US);
+        }
         if let Some(place) = ahead.pages.get_mut((ahead.first + ahead.count) % AHEAD_MAX) {
             *place = page;
         }
@@ -132,20 +139,22 @@ pub fn keep_in_bounds(state: &mut State) {
         kernel::pause(PAUSE_US);
         look(state, SKIPPED_MAX);
     }
+    let mut pause = PAUSE_US;
     while state.memory.ahead.count >= room(state) {
         look(state, SKIPPED_WAITING_MAX);
         if state.memory.ahead.count < room(state) {
             break;
         }
         hints::await_original(state);
-        kernel::pause(PAUSE_US);
+        kernel::pause(pause);
+        pause = (pause * 2).min(PAUSE_US_MAX);
     }
 }
 
 /// Pages that may be hinted and not yet used.
 fn room(state: &State) -> usize {
     let horizon = state.header.horizon_bytes.load(Relaxed) as usize / PAGE;
-    horizon.min(credit(state).ahead_max() as usize).clamp(HINTS_A_LOOK, AHEAD_MAX / 2)
+    horizon.min(credit(state).ahead_max() as usize).clamp(AHEAD_FREE as usize, AHEAD_MAX / 2)
 }
 
 /// Whether the oldest page that may be in flight has landed, with half of those that are.
@@ -203,6 +212,9 @@ impl Dropped {
     }
 
     fn add(&mut self, page: usize) {
+        if page == GONE {
+            return;
+        }
         self.pages += 1;
         if let Some(run) = self.len.checked_sub(1).and_then(|last| self.runs.get_mut(last))
             && run.iov_base as usize + run.iov_len as usize == page
@@ -252,6 +264,18 @@ pub fn forget_all(state: &mut State) {
     state.memory.lead = Lead::new();
 }
 
+/// The program has unmapped a range: what was hinted there does not count any more.
+pub fn unmapped(state: &mut State, start: usize, length: usize) {
+    let ahead = &mut state.memory.ahead;
+    for index in 0..ahead.count {
+        if let Some(page) = ahead.pages.get_mut((ahead.first + index) % AHEAD_MAX)
+            && (start..start.saturating_add(length)).contains(page)
+        {
+            *page = GONE;
+        }
+    }
+}
+
 /// This process ends, and nothing carries on: leaves word of the pages that the original has yet to come to.
 pub fn leave(state: &State) {
     if state.slot.generation.load(Relaxed) != state.generation {
@@ -261,13 +285,14 @@ pub fn leave(state: &State) {
     let (mut next, mut row, mut count) = (ahead.next, ahead.row, 0);
     for index in 0..ahead.count {
         let page = ahead.at(index);
+        let Some(theirs) = state.memory.aside.theirs(page).filter(|_| page != GONE) else { continue };
         row = if next == page { row + 1 } else { 0 };
         next = page + PAGE;
         if !row.is_multiple_of(CLUSTER) {
             continue;
         }
         let Some(place) = state.slot.left.get(count) else { break };
-        place.store(page as u64, Relaxed);
+        place.store(theirs as u64, Relaxed);
         count += 1;
     }
     state.slot.left_count.store(u64::from(state.generation) << 32 | count as u64, Release);
@@ -285,14 +310,21 @@ fn tell_passed(state: &State) {
 /// Forgets the hinted pages that the original has come to, and before those up to `skipped_max` that it has left out.
 fn look(state: &mut State, skipped_max: usize) {
     state.memory.ahead.unlooked = 0;
+    aside::find_made(state);
     let (mut used, mut clustered) = (0, 0);
     let mut peek = Peek { from: 0, len: 0, map: [0; PEEKED] };
     let mut dropped = Dropped::new();
     'next: while state.memory.ahead.count > 0 {
+        if state.memory.ahead.at(0) == GONE {
+            state.memory.ahead.forget(1);
+            continue;
+        }
         for skipped in 0..skipped_max.min(state.memory.ahead.count) {
             let page = state.memory.ahead.at(skipped);
-            let next = state.memory.ahead.at(skipped + 1);
-            if peek.entry(state.memory.original_pages, page, next) & PRESENT != 0 {
+            let aside = &state.memory.aside;
+            let Some(theirs) = aside.theirs(page) else { continue };
+            let next = aside.theirs(state.memory.ahead.at(skipped + 1)).unwrap_or(GONE);
+            if peek.entry(state.memory.original_pages, theirs, next) & PRESENT != 0 {
                 state.slot.counters.hints_wrong.fetch_add(skipped as u64, Relaxed);
                 for index in 0..=skipped {
                     dropped.add(state.memory.ahead.at(index));

@@ -7,7 +7,7 @@ use forebay_sigsafe::{general as n, ioctl, sys};
 use forebay_speculation::channel::{End, feature};
 
 use super::pages::{Wanted, is_cached, scan};
-use super::{PAGE, open_all};
+use super::{PAGE, ahead, open_all};
 use crate::speculator::shared::{self, Mapping};
 use crate::speculator::{State, end, kernel, missing};
 
@@ -43,8 +43,10 @@ pub struct Region {
     pub offset: u64,
     /// Some pages may never have been used.
     pub holes: bool,
-    /// Mapped by the speculator: the original has it later, and elsewhere perhaps.
-    pub made: bool,
+    /// Mapped by the speculator, by a call of this signature: the original has it later, and elsewhere perhaps.
+    made: Option<u64>,
+    /// Where the original has it; 0 where that is not known.
+    theirs: usize,
 }
 
 impl Region {
@@ -55,6 +57,11 @@ impl Region {
     pub fn offset_of(&self, page: usize) -> u64 {
         self.offset + (page - self.start) as u64
     }
+
+    /// Where the original has the page, if that is known.
+    fn theirs_of(&self, page: usize) -> Option<usize> {
+        (self.theirs != 0).then(|| self.theirs.wrapping_add(page - self.start))
+    }
 }
 
 /// Ranges moved aside.
@@ -63,6 +70,8 @@ pub struct Aside {
     len: usize,
     /// Some of them have parts that are regions of their own.
     is_nested: bool,
+    /// Some of them were made by this process.
+    has_made: bool,
     shadows_end: usize,
     gap: usize,
 }
@@ -70,7 +79,7 @@ pub struct Aside {
 impl Aside {
     /// Nothing is aside.
     pub fn begin(&mut self) {
-        (self.len, self.is_nested) = (0, false);
+        (self.len, self.is_nested, self.has_made) = (0, false, false);
         (self.shadows_end, self.gap) = (SHADOWS, GAP_BYTES);
     }
 
@@ -97,6 +106,14 @@ impl Aside {
         self.regions.get(..self.len)?.get(index).copied()
     }
 
+    /// Where the original has the page, if that is known.
+    pub fn theirs(&self, page: usize) -> Option<usize> {
+        if !self.has_made {
+            return Some(page);
+        }
+        self.region(page, |_| true).map_or(Some(page), |region| region.theirs_of(page))
+    }
+
     /// The newest region with this page that `wanted` takes.
     pub fn region(&self, page: usize, wanted: impl Fn(&Region) -> bool) -> Option<Region> {
         let regions = self.regions.get(..self.len)?;
@@ -115,6 +132,7 @@ impl Aside {
         if let Some(place) = self.regions.get_mut(self.len) {
             *place = region;
             self.len += 1;
+            self.has_made |= region.made.is_some();
             self.shadows_end = region.shadow + (region.end - region.start);
         }
     }
@@ -290,7 +308,16 @@ unsafe fn move_aside(
         read_nothing_ahead(file, shadow, length);
     }
     let offset = (mapping.offset + (start - mapping.start)) as u64;
-    state.memory.aside.add(Region { start, end: end_at, shadow, file, offset, holes, made: false });
+    state.memory.aside.add(Region {
+        start,
+        end: end_at,
+        shadow,
+        file,
+        offset,
+        holes,
+        made: None,
+        theirs: start,
+    });
     true
 }
 
@@ -305,7 +332,9 @@ fn read_nothing_ahead(file: isize, shadow: usize, length: usize) {
 
 /// Has the touches of a mapping of zeros that the speculator made filled from `file`, which goes with it. Where that
 /// cannot be, it stays what it is.
-pub fn overlay(state: &mut State, start: usize, length: usize, file: isize, offset: u64) {
+///
+/// A mapping of that signature is where the original will have it.
+pub fn overlay(state: &mut State, start: usize, length: usize, file: isize, offset: u64, signature: u64) {
     let shadow = state.memory.aside.shadows_end.next_multiple_of(PAGE);
     let kept = file >= 0
         && state.memory.aside.has_room(shadow, length.next_multiple_of(PAGE))
@@ -323,22 +352,24 @@ pub fn overlay(state: &mut State, start: usize, length: usize, file: isize, offs
     }
     read_nothing_ahead(file, shadow, length);
     let end = start + length.next_multiple_of(PAGE);
-    state.memory.aside.add(Region { start, end, shadow, file, offset, holes: false, made: true });
+    let made = Some(signature);
+    state.memory.aside.add(Region { start, end, shadow, file, offset, holes: false, made, theirs: 0 });
 }
 
 /// The program unmaps a range: what was overlaid there goes.
 pub fn unmapped(state: &mut State, start: usize, length: usize) {
     let aside = &mut state.memory.aside;
-    let (mut kept, mut index) = (0, 0);
+    let (mut kept, mut index, mut gone) = (0, 0, false);
     while let Some(region) = aside.get(index) {
         index += 1;
-        if region.made
+        if region.made.is_some()
             && start <= region.start
             && region.end <= start.saturating_add(length.next_multiple_of(PAGE))
         {
             // SAFETY: nothing but the region led there.
             let _ = unsafe { sys!(n::__NR_munmap, region.shadow, region.end - region.start) };
             kernel::close(region.file);
+            gone = true;
             continue;
         }
         if let Some(place) = aside.regions.get_mut(kept) {
@@ -347,6 +378,23 @@ pub fn unmapped(state: &mut State, start: usize, length: usize) {
         }
     }
     aside.len = kept;
+    if gone {
+        ahead::unmapped(state, start, length);
+    }
+}
+
+/// Finds where the original has the mappings that this process has made, as far as it has made them too.
+pub fn find_made(state: &mut State) {
+    let (slot, since) = (state.slot, state.memory.mapped_before);
+    let aside = &mut state.memory.aside;
+    if !aside.has_made {
+        return;
+    }
+    let regions = aside.regions.get_mut(..aside.len).unwrap_or_default();
+    for region in regions.iter_mut().filter(|region| region.theirs == 0) {
+        let found = region.made.and_then(|signature| slot.mapped.find(since, signature));
+        region.theirs = found.unwrap_or(0) as usize;
+    }
 }
 
 /// Has the first touch of each page of a range be a signal.

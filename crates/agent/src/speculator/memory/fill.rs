@@ -286,11 +286,7 @@ fn of_file(state: &mut State, region: &Region, page: usize, place: usize) -> boo
     for_runs(window.count, missing, |first, count| {
         let start = window.first + first * PAGE;
         done |= blank(state, start, count) && (start..start + count * PAGE).contains(&page);
-        if region.made {
-            ahead::issued(state, count);
-        } else {
-            ahead::remember(state, start, count);
-        }
+        ahead::remember(state, start, count);
     });
     state.memory.trust.add(place);
     fabricated(state, site);

@@ -60,10 +60,14 @@ pub struct Memory {
     given_back: u64,
     /// Whether what this process takes drives something out.
     is_short: bool,
+    /// Whether speculations before have yielded well.
+    is_proven: bool,
     /// Mean stall of the original, in microseconds.
     stall_us: u32,
     /// Hints that the original had used when this speculation began.
     used_before: u64,
+    /// Files that it had mapped while there was one.
+    mapped_before: u64,
 }
 
 impl Memory {
@@ -79,9 +83,11 @@ pub fn prepare(state: &mut State, circumstances: &Circumstances) {
     state.memory.aside.begin();
     state.memory.waits_max = WAITS_MIN.max(WAITED_US_MIN / circumstances.stall_us.max(1));
     state.memory.is_short = circumstances.memory_is_short;
+    state.memory.is_proven = circumstances.is_proven;
     state.memory.stall_us = u32::try_from(circumstances.stall_us).unwrap_or(u32::MAX);
     state.memory.lead = Lead::new();
     state.memory.used_before = state.slot.counters.hints_used.load(Relaxed);
+    state.memory.mapped_before = circumstances.forked.mapped;
     own::begin(state);
     theirs::begin(state, &circumstances.forked);
     let mut path = PathBuffer::<40>::new();
@@ -96,7 +102,11 @@ pub fn prepare(state: &mut State, circumstances: &Circumstances) {
 /// By what came of this speculation so far.
 fn credit(state: &State) -> Credit {
     let used = state.slot.counters.hints_used.load(Relaxed);
-    Credit { hinted: state.hints.issued, used: used.saturating_sub(state.memory.used_before) }
+    Credit {
+        hinted: state.hints.issued,
+        used: used.saturating_sub(state.memory.used_before),
+        is_proven: state.memory.is_proven,
+    }
 }
 
 /// Ends this process where it took too much.
@@ -238,7 +248,8 @@ pub fn is_catching_up(state: &State) -> bool {
 
 /// Whether the original has the page in its memory.
 pub fn original_has(state: &State, page: usize) -> bool {
-    is_present(state.memory.original_pages, page)
+    let theirs = state.memory.aside.theirs(page);
+    theirs.is_some_and(|page| is_present(state.memory.original_pages, page))
 }
 
 /// Whether a page is in memory, by the page map of its process.
