@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use forebay_promise::guests::build;
 use forebay_promise::run::Side;
 use forebay_promise::{Case, Outcome, Scratch, observe, root, scratch, skip, switch};
-use forebay_testkit::cold;
+use forebay_testkit::{Profile, SlowDisk, cold};
 
 /// Half of what the guests have (`MEMORY` in `guests/faulting.h`).
 const LIMIT_MIB: u64 = 24;
@@ -489,5 +489,45 @@ fn of_others_files_no_more_is_read_than_is_touched() {
         let with;
         (used, with) = run(Side::With);
         assert!(with < alone + alone / 4, "{with} pages of the file were read, {alone} without");
+    }
+}
+
+const READS: f64 = 1_000.0;
+
+/// A run of the guest that reads a mapped file on a device that serves one request at a time: the speculator maps that
+/// before the program does.
+fn on_a_busy_device(disk: &SlowDisk, name: &'static str, options: &[&str]) -> Outcome {
+    disk.make_cold().expect("empty the caches of the slow disk");
+    let data = disk.mount_point().join("data");
+    let mut argv = vec![build("mapped").into_os_string(), data.into(), READS.to_string().into()];
+    argv.extend(options.iter().map(Into::into));
+    let outcome = Case::new(name, argv).run(Side::With);
+    assert!(outcome.complaints.is_empty(), "{:?}", outcome.complaints);
+    outcome
+}
+
+/// Hints of pages are judged in mappings that the speculator made, too: of those that nothing comes of there are few, and
+/// those that the program comes to are known to be used.
+#[test]
+fn hints_in_a_mapping_to_come_are_judged() {
+    const NAME: &str = "mapping_to_come";
+    if switch("FOREBAY_PROMISE_PLAIN") {
+        return skip(NAME, "both sides run without forebay");
+    }
+    let disk = match SlowDisk::start(Profile::Saturated, 256 << 20) {
+        Ok(disk) => disk,
+        Err(why) => return skip(NAME, &why.to_string()),
+    };
+    let place = Scratch::fresh(scratch::base().join(NAME));
+    let data = place.noise("data", 64 << 20, 3).at("data");
+    let copied = disk.fill(|folder| std::fs::copy(data, folder.join("data")));
+    let _ = copied.expect("fill the slow disk").expect("copy the data");
+    let patience = Instant::now() + Duration::from_secs(120);
+    let mut used = 0.0;
+    while used < READS / 2.0 {
+        assert!(Instant::now() < patience, "in two minutes no more than {used} hints of a run were used");
+        used = on_a_busy_device(&disk, NAME, &[]).figure("hints_used");
+        let chased = on_a_busy_device(&disk, NAME, &["--chased"]).figure("hints_data");
+        assert!(chased < READS / 4.0, "{chased} hints, of which nothing came");
     }
 }
