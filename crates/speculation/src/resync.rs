@@ -49,7 +49,7 @@
 //!     sum of all C so far + delays + C expected  <=  1.46 % of the time elapsed + half of the stall time saved + 1 ms
 //! ```
 //!
-//! so the time spent on forks stays below 1.5 % of the elapsed time and what was paid back, but for one
+//! so the time spent on forks, and waited for their hints, stays below 1.5 % of the elapsed time and what was paid back, but for one
 //! millisecond a process (which lets short processes begin), the excess of the last fork over what was
 //! expected, and that of the first one which took very much longer than others of its size: where memory is short, the
 //! kernel may have whoever takes some wait until something is written. The first fork of all is also justified when it
@@ -308,7 +308,7 @@ impl Policy {
         if hinted {
             return;
         }
-        let is_behind_hints = self.unjudged || self.ends_speculation;
+        let is_behind_hints = self.is_behind_hints();
         self.delay.on_stalls(1, duration, is_behind_hints);
         if self.stalls_cold == 0 {
             (self.stall_mean, self.stall_alone) = (duration, duration);
@@ -328,6 +328,11 @@ impl Policy {
         }
     }
 
+    /// Whether hints may have been in the queue before the stall at hand: of a live speculation, or of one that it has ended.
+    const fn is_behind_hints(&self) -> bool {
+        self.unjudged || self.ends_speculation
+    }
+
     /// From `from` to `now` the program itself worked for `ticks`, the kernel's work for it not counted.
     pub fn on_work(&mut self, from: u64, now: u64, ticks: u64) {
         self.daring.on_work(from, now, ticks);
@@ -340,7 +345,7 @@ impl Policy {
         self.short.add_over(from, now, waited);
         self.long.add_over(from, now, waited);
         self.daring.on_stalls(from, now, count, waited);
-        self.delay.on_stalls(count, duration, self.unjudged);
+        self.delay.on_stalls(count, duration, self.is_behind_hints());
         self.stalls = self.stalls.saturating_add(count);
         self.stalls_cold = self.stalls_cold.saturating_add(count);
     }

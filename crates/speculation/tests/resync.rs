@@ -313,6 +313,33 @@ fn a_saturated_device_is_probed_rarely_and_used_again_when_it_has_recovered() {
     assert!(process.stalls - stalls < 5_000, "{}", process.stalls - stalls);
 }
 
+/// Each speculation is right once, and puts a queue of wrong hints before the program's next read.
+#[test]
+fn forks_whose_hints_delay_the_program_become_rare() {
+    let forks_in_a_second = |queue: u64| {
+        let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
+        policy.begin(now);
+        let mut forks = 0;
+        while now < 2 * SECOND {
+            if policy.armed(now) {
+                policy.on_spawn(now, 100 * US, Place::Fault);
+                forks += 1;
+                for stall in [queue + MS, MS, MS, MS, MS, MS, MS, MS] {
+                    now += stall;
+                    policy.on_stall(now, stall, false);
+                }
+                policy.on_end(now, 1, 0, 0);
+            }
+            now += MS;
+            policy.on_stall(now, MS, false);
+        }
+        forks
+    };
+    let (undisturbed, delayed) = (forks_in_a_second(0), forks_in_a_second(16 * MS));
+    assert!(undisturbed > 50, "{undisturbed} forks where one right hint pays");
+    assert!(delayed <= 3, "{delayed} forks, each of which costs 16 ms for one that it spares");
+}
+
 #[test]
 fn sites_that_learn_from_the_first_speculations_get_the_chance() {
     for (fork, stall, reads_max) in [(75 * US, MS, 250), (400 * US, MS, 600), (75 * US, 12 * MS, 250)] {
