@@ -40,12 +40,14 @@ pub struct Delay {
     /// Stalls beside the last speculation, and what they took.
     beside: u64,
     waited: u64,
+    /// The delays of those before.
+    settled: u64,
 }
 
 impl Delay {
     /// Nothing is known.
     pub const fn new() -> Self {
-        Self { alone: 0, alone_count: 0, usual: 0, usual_count: 0, beside: 0, waited: 0 }
+        Self { alone: 0, alone_count: 0, usual: 0, usual_count: 0, beside: 0, waited: 0, settled: 0 }
     }
 
     /// `count` stalls took `duration` each, alone or `beside` a speculation.
@@ -70,10 +72,16 @@ impl Delay {
         self.waited.saturating_sub(alone.saturating_mul(self.beside))
     }
 
+    /// The delays of all speculations.
+    pub fn total(&self) -> u64 {
+        self.settled.saturating_add(self.ticks())
+    }
+
     /// Another speculation begins: what the last one delayed.
     pub fn settle(&mut self) -> u64 {
         let ticks = self.ticks();
         (self.beside, self.waited) = (0, 0);
+        self.settled = self.settled.saturating_add(ticks);
         ticks
     }
 
@@ -115,8 +123,8 @@ mod tests {
             delay.on_stalls(1, duration, true);
         }
         assert!((46 * MS..50 * MS).contains(&delay.ticks()), "{}", delay.ticks());
-        assert!(delay.settle() > 0);
-        assert_eq!(delay.settle(), 0, "once");
+        let settled = delay.settle();
+        assert_eq!((delay.settle(), delay.total()), (0, settled), "once");
     }
 
     #[test]

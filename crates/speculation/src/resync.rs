@@ -153,9 +153,8 @@ pub struct Policy {
     stall_mean: u64,
     stall_alone: u64,
     ends_speculation: bool,
-    /// What hints in the queue had the original wait, since the last fork and before.
+    /// What hints in the queue had the original wait.
     delay: Delay,
-    delayed: u64,
     yield_mean: u64,
     /// Mean cost of a speculation, copied pages included.
     cost_mean: u64,
@@ -213,7 +212,6 @@ impl Policy {
             stall_alone: 0,
             ends_speculation: false,
             delay: Delay::new(),
-            delayed: 0,
             yield_mean: YIELD_FIRST * ONE,
             // 100 us, half as much again, and 50 us.
             cost_mean: ticks_per_second / 5_000,
@@ -394,9 +392,7 @@ impl Policy {
     /// The original started a speculator at that place, which took `cost` ticks of its time.
     pub fn on_spawn(&mut self, now: u64, cost: u64, place: Place) {
         self.begin(now);
-        let delayed = self.delay.settle();
-        self.delayed = self.delayed.saturating_add(delayed);
-        self.cost_mean = self.cost_mean.saturating_add(delayed / 4);
+        self.cost_mean = self.cost_mean.saturating_add(self.delay.settle() / 4);
         let cost = self.counted(cost);
         let is_hidden = place == Place::Read;
         let visible = if is_hidden { cost.saturating_sub(self.stall_mean) } else { cost };
@@ -612,7 +608,7 @@ impl Policy {
         }
         let elapsed = now.saturating_sub(self.start);
         let earned = ((elapsed >> 6) - (elapsed >> 10)).saturating_add(self.saved / 2);
-        let taken = self.spent.saturating_add(self.delayed).saturating_add(self.delay.ticks());
+        let taken = self.spent.saturating_add(self.delay.total());
         taken.saturating_add(self.cost()) <= earned.saturating_add(self.ticks_per_second / 1_000)
     }
 

@@ -445,17 +445,16 @@ pub unsafe fn map(state: &mut State, call: &Call, logged: bool) -> isize {
     // Code must be the real one.
     paths::upgrade(state, descriptor, protection as u32 & n::PROT_EXEC != 0);
     let Some((index, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
-    let signature = signatures::mapping(call);
     // SAFETY: the caller's.
     let (result, mark) = unsafe {
         match file.kind {
-            Kind::Regular => map_known(state, call, index, signature),
-            Kind::Unknown => map_unknown(state, call, index, signature),
+            Kind::Regular => map_known(state, call, index),
+            Kind::Unknown => map_unknown(state, call, index),
             _ => end(End::Unpretendable),
         }
     };
     if logged {
-        hints::log(state, signature, mark);
+        hints::log(state, signatures::mapping(call), mark);
     }
     result
 }
@@ -465,7 +464,7 @@ pub unsafe fn map(state: &mut State, call: &Call, logged: bool) -> isize {
 ///
 /// # Safety
 /// As [`super::call`].
-unsafe fn map_known(state: &mut State, call: &Call, index: FileIndex, signature: u64) -> (isize, u64) {
+unsafe fn map_known(state: &mut State, call: &Call, index: FileIndex) -> (isize, u64) {
     let [_, length, protection, _, _, offset] = call.arguments;
     let Some(file) = state.descriptors.at(index).copied() else { return (call::EBADF, 0) };
     let (real, offset) = (file.real as isize, offset as u64);
@@ -492,6 +491,7 @@ unsafe fn map_known(state: &mut State, call: &Call, index: FileIndex, signature:
     let result = unsafe { map_of(call, -1) };
     if missing > BEGINNING_BYTES && result > 0 {
         let file = kernel::open_found(state.proc_descriptors, real);
+        let signature = signatures::mapping(call);
         memory_aside::overlay(state, result as usize, length, file, offset, signature);
     }
     (result, make_mark(Some(missing as usize), site))
@@ -510,14 +510,14 @@ fn has_arrived(file: isize, offset: u64, length: u64) -> bool {
 ///
 /// # Safety
 /// As [`super::call`].
-unsafe fn map_unknown(state: &mut State, call: &Call, index: FileIndex, signature: u64) -> (isize, u64) {
+unsafe fn map_unknown(state: &mut State, call: &Call, index: FileIndex) -> (isize, u64) {
     let [_, length, _, _, descriptor, offset] = call.arguments;
     let (site, strategy) = predict(state, call, SiteKind::Read, detail(offset as u64, length));
     if strategy == Strategy::Wait {
         paths::upgrade(state, descriptor, true);
         return match state.descriptors.at(index) {
             // SAFETY: the caller's.
-            Some(file) if file.kind == Kind::Regular => unsafe { map_known(state, call, index, signature) },
+            Some(file) if file.kind == Kind::Regular => unsafe { map_known(state, call, index) },
             _ => end(End::Unpretendable),
         };
     }
