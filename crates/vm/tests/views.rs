@@ -42,7 +42,8 @@ fn all_views_show_the_same_bytes() {
 #[test]
 fn views_are_mapped_where_they_are_wanted_or_not_at_all() {
     let object = Object::new(PAGE_BYTES).unwrap();
-    let at = Views::probe(PAGE_BYTES, 2).unwrap();
+    // What other tests map at the same time is put right below what there is.
+    let at = Views::probe(PAGE_BYTES, 2).unwrap() - (1 << 40);
     let views = Views::map(&object, 2, Some(at)).unwrap();
     assert_eq!(views.base(), at);
     let error = Views::map(&object, 2, Some(at)).unwrap_err().to_string();
