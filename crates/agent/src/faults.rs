@@ -323,10 +323,10 @@ pub unsafe fn signal_call(call: &Call) -> isize {
 /// Gives the signal back to the program, when the supervisor causes none any more.
 unsafe fn withdraw() {
     let Some(entry) = entry() else { return };
-    entry.wish.store(WISH_NEVER, Ordering::Release);
+    entry.wish.store(WISH_NEVER, Ordering::SeqCst);
     let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: 1_000_000 };
     for _ in 0..CLOSE_PAUSES_MAX {
-        if entry.open.load(Ordering::Acquire) == 0 {
+        if entry.open.load(Ordering::SeqCst) == 0 {
             break;
         }
         // SAFETY: the call reads a local.

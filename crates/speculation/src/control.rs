@@ -32,8 +32,8 @@
 //! # States
 //!
 //! * *On*, at first. When the net overhead is more than 1 % of a half-life, and forks or unused hints are the greatest
-//!   part of the cost, speculation goes off: a **crossing**, with that as its [`Reason`]. If the stalls are the greatest
-//!   part there is a check.
+//!   part of the cost and as much by themselves, speculation goes off: a **crossing**, with that as its [`Reason`]. Otherwise
+//!   it was the stalls, and there is a check.
 //! * *Checking*, also after two seconds on, and then 4, 8, 16 s after each other; after a crossing from 0.5 s on. It
 //!   is left out if the stalls and forks, which are all the harm that there can be, took below 1 % of the time, and
 //!   put off to 16 s while `B` is 3 times that. The first sample without a speculator is not looked at: what was
@@ -187,6 +187,11 @@ impl Period {
         let own = chance(self.waited_us, self.stalls);
         let baselines = chance(self.alone_us(alone.baseline()), alone.stalls);
         i64::try_from(own.saturating_add(baselines).isqrt()).unwrap_or(i64::MAX)
+    }
+
+    /// What speculation cost in this period, whatever the program alone waits for.
+    const fn certain_us(&self) -> u64 {
+        self.unused_us.saturating_add(self.forks_us)
     }
 
     /// What speculation can have cost in this period at most.
@@ -373,8 +378,10 @@ impl Controller {
 
     fn decide(&mut self) -> Option<Change> {
         if self.net_us > self.threshold_us() {
+            let is_certain = clamped(self.period.certain_us()) > self.threshold_us();
             return Some(match greatest(self.period.costs_us(self.baseline.unwrap_or(u64::MAX))) {
                 Reason::MemoryTaken => self.pause(),
+                _ if !is_certain => self.pause(),
                 reason => self.go_off(reason),
             });
         }

@@ -28,4 +28,5 @@ pub mod resync;
 pub mod room;
 pub mod signature;
 pub mod site;
+mod stalls;
 mod window;

@@ -13,8 +13,8 @@
 //!     worth it:  y >= 1/2  and  y s > 2 C
 //! ```
 //!
-//! `y`, `s` and `C` are exponentially weighted means (weights 1/4, 1/8, 1/4) of what was seen. Before anything
-//! was seen `y` is 8 and `F` 100 us. `C` is never taken to be less than what the caller expects from the size of the
+//! `y`, `s` and `C` are exponentially weighted means (weights 1/4, 1/8, 1/4) of what was seen (of `s` there are others, for
+//! other questions: `stalls.rs`). Before anything was seen `y` is 8 and `F` 100 us. `C` is never taken to be less than what the caller expects from the size of the
 //! process: a fork of so much memory, and a copy of that part of its pages that was copied after earlier forks, and of all
 //! that it has got since. Where memory is short a copy drives something out, as do the speculator's own pages for a
 //! while, and that is missed: one page in 32 is taken to cost another stall (such as there are where no hints are in the queue),
@@ -46,10 +46,10 @@
 //! Whatever happens, a fork is justified only while
 //!
 //! ```text
-//!     sum of all C so far + delays + C expected  <=  1.46 % of the time elapsed + half of the stall time saved + 1 ms
+//!     sum of all C so far + delays + C expected  <=  1.46 % of the time elapsed + 3/4 of the stall time saved + 1 ms
 //! ```
 //!
-//! so the time spent on forks, and waited for their hints, stays below 1.5 % of the elapsed time and what was paid back, but for one
+//! (what a stall saved would have taken alone), so the time spent on forks, and waited for their hints, stays below 1.5 % of the elapsed time and what was paid back, but for one
 //! millisecond a process (which lets short processes begin), the excess of the last fork over what was
 //! expected, and that of the first one which took very much longer than others of its size: where memory is short, the
 //! kernel may have whoever takes some wait until something is written. The first fork of all is also justified when it
@@ -63,6 +63,7 @@ use crate::daring::{Daring, Stake};
 use crate::delay::Delay;
 use crate::lead;
 use crate::mean::mean;
+use crate::stalls::Stalls;
 use crate::window::Window;
 
 /// Hints that a speculation is taken to be good for before one was seen.
@@ -145,13 +146,10 @@ pub struct Policy {
     short: Window,
     long: Window,
     daring: Daring,
-    /// All stalls, and those that nothing was prefetched for.
-    stalls: u64,
-    stalls_cold: u64,
-    /// Mean stall that nothing was prefetched for, and of those that no hints were before in the queue: while there was no
-    /// speculation, and after the one that ended it.
-    stall_mean: u64,
-    stall_alone: u64,
+    has_stalled: bool,
+    /// The stalls that nothing was prefetched for.
+    stalls: Stalls,
+    /// The next one is that which ended a speculation.
     ends_speculation: bool,
     /// What hints in the queue had the original wait.
     delay: Delay,
@@ -206,10 +204,8 @@ impl Policy {
             short: Window::new(ticks_per_second / 32),
             long: Window::new(ticks_per_second),
             daring: Daring::new(ticks_per_second),
-            stalls: 0,
-            stalls_cold: 0,
-            stall_mean: 0,
-            stall_alone: 0,
+            has_stalled: false,
+            stalls: Stalls::new(),
             ends_speculation: false,
             delay: Delay::new(),
             yield_mean: YIELD_FIRST * ONE,
@@ -280,7 +276,7 @@ impl Policy {
 
     /// What is waited for because so many pages took its place.
     fn missed(&self, pages: u64) -> u64 {
-        (pages / DISPLACED_PART).saturating_mul(self.stall_alone)
+        (pages / DISPLACED_PART).saturating_mul(self.stalls.alone())
     }
 
     /// What another speculation is taken to cost.
@@ -299,7 +295,7 @@ impl Policy {
     /// way.
     pub fn on_stall(&mut self, now: u64, duration: u64, hinted: bool) {
         self.begin(now.saturating_sub(duration));
-        self.stalls = self.stalls.saturating_add(1);
+        self.has_stalled = true;
         self.short.add(now, duration);
         self.long.add(now, duration);
         self.daring.on_stall(now, duration);
@@ -308,19 +304,9 @@ impl Policy {
         }
         let is_behind_hints = self.is_behind_hints();
         self.delay.on_stalls(1, duration, is_behind_hints);
-        if self.stalls_cold == 0 {
-            (self.stall_mean, self.stall_alone) = (duration, duration);
-        } else {
-            // One wait of seconds says nothing of the stalls to come.
-            let duration = duration.min(self.stall_mean.saturating_mul(8).max(self.ticks_per_second >> 14));
-            self.stall_mean = mean(self.stall_mean, duration, 3);
-            // The first ones say what stalls take at all.
-            if !is_behind_hints || self.spawns <= TRIALS {
-                self.stall_alone = mean(self.stall_alone, duration, 3);
-            }
-        }
+        // The first ones say what stalls take at all.
+        self.stalls.on_stall(duration, is_behind_hints, self.spawns <= TRIALS, self.ticks_per_second);
         self.ends_speculation = false;
-        self.stalls_cold = self.stalls_cold.saturating_add(1);
         if !self.disabled && !self.unjudged && !self.pays(self.yield_mean) {
             self.disable(now, false);
         }
@@ -344,8 +330,8 @@ impl Policy {
         self.long.add_over(from, now, waited);
         self.daring.on_stalls(from, now, count, waited);
         self.delay.on_stalls(count, duration, self.is_behind_hints());
-        self.stalls = self.stalls.saturating_add(count);
-        self.stalls_cold = self.stalls_cold.saturating_add(count);
+        self.has_stalled |= count > 0;
+        self.stalls.on_unseen(count);
     }
 
     /// Whether a fork at `now` is worth what it may drive out: where memory is short and the last speculation was of no
@@ -369,24 +355,24 @@ impl Policy {
     #[must_use]
     pub const fn page_hints_pay(&self) -> bool {
         let nothing_counts = !self.size.displaces || self.size.risk_stalls == 0;
-        nothing_counts || self.stall_alone >= self.ticks_per_second / HINT_PART
+        nothing_counts || self.stalls.lasting() >= self.ticks_per_second / HINT_PART
     }
 
     /// Whether a speculator would be faster than the original, whose memory it has to copy, by what is known of both.
     #[must_use]
     pub const fn keeps_up(&self) -> bool {
-        !self.size.displaces || self.size.detour <= self.stall_mean
+        !self.size.displaces || self.size.detour <= self.stalls.recent()
     }
 
     /// Whether stalls are so short that a speculation is behind the original at first.
     fn leads_matter(&self) -> bool {
-        let stall_us = self.stall_alone / (self.ticks_per_second / 1_000_000).max(1);
+        let stall_us = self.stalls.alone() / (self.ticks_per_second / 1_000_000).max(1);
         lead::matters(u32::try_from(stall_us).unwrap_or(u32::MAX))
     }
 
     /// What a fork may have the original wait for, once.
     const fn risk(&self) -> u64 {
-        self.stall_alone.saturating_mul(self.size.risk_stalls)
+        self.stalls.alone().saturating_mul(self.size.risk_stalls)
     }
 
     /// The original started a speculator at that place, which took `cost` ticks of its time.
@@ -395,7 +381,7 @@ impl Policy {
         self.cost_mean = self.cost_mean.saturating_add(self.delay.settle() / 4);
         let cost = self.counted(cost);
         let is_hidden = place == Place::Read;
-        let visible = if is_hidden { cost.saturating_sub(self.stall_mean) } else { cost };
+        let visible = if is_hidden { cost.saturating_sub(self.stalls.recent()) } else { cost };
         let charge = visible.saturating_add(self.allowance(cost));
         self.spent = self.spent.saturating_add(charge);
         self.cost_mean = if self.spawns == 0 { charge } else { mean(self.cost_mean, charge, 2) };
@@ -408,8 +394,8 @@ impl Policy {
             self.daring.on_free_fork();
         }
         self.unjudged = true;
-        self.spawned_stalls = self.stalls_cold;
-        self.saturated_stalls = self.stalls_cold.saturating_add(SATURATED_STALLS);
+        self.spawned_stalls = self.stalls.count();
+        self.saturated_stalls = self.stalls.count().saturating_add(SATURATED_STALLS);
         self.saturated_at = now.saturating_add(self.ticks_per_second);
         if self.disabled {
             // The probe has failed unless it is judged otherwise.
@@ -460,9 +446,9 @@ impl Policy {
         let is_excused = core::mem::take(&mut self.is_excused);
         let gained = used.saturating_mul(ONE).saturating_add(late.saturating_mul(ONE / 2));
         let gained = gained.saturating_sub(wrong.saturating_mul(ONE / 16));
-        self.saved = self.saved.saturating_add(scaled(gained, self.stall_mean));
+        self.saved = self.saved.saturating_add(scaled(gained, self.stalls.alone()));
 
-        let enough = self.cost().saturating_mul(2 * ONE).checked_div(self.stall_mean).unwrap_or(0);
+        let enough = self.cost().saturating_mul(2 * ONE).checked_div(self.stalls.recent()).unwrap_or(0);
         let counted = gained.min(enough.saturating_mul(4).max(16 * ONE));
         let worth_it = self.pays(gained);
         self.good = if worth_it { self.good.saturating_add(1) } else { 0 };
@@ -474,7 +460,7 @@ impl Policy {
             self.daring.on_success();
         } else {
             let is_telling = !is_excused && !self.leads_matter();
-            let spared = is_telling.then_some(scaled(gained, self.stall_alone));
+            let spared = is_telling.then_some(scaled(gained, self.stalls.alone()));
             self.daring.on_failure(now, self.risk(), spared);
         }
         if self.disabled {
@@ -504,13 +490,13 @@ impl Policy {
         self.ends_speculation |= self.unjudged;
         self.unjudged = false;
         self.daring.take_back(self.risk());
-        self.saved = self.saved.saturating_add(used.saturating_mul(self.stall_mean));
+        self.saved = self.saved.saturating_add(used.saturating_mul(self.stalls.alone()));
     }
 
     /// The device serves so few requests at once that prefetching from it does not help.
     pub fn set_saturated(&mut self, saturated: bool) {
         if saturated && !self.saturated {
-            self.saturated_stalls = self.stalls_cold.saturating_add(SATURATED_STALLS);
+            self.saturated_stalls = self.stalls.count().saturating_add(SATURATED_STALLS);
         }
         self.saturated = saturated;
     }
@@ -519,10 +505,10 @@ impl Policy {
     #[must_use]
     #[inline]
     pub fn armed(&self, now: u64) -> bool {
-        if self.stalls == 0 || !self.affordable(now) {
+        if !self.has_stalled || !self.affordable(now) {
             return false;
         }
-        if self.saturated && (self.stalls_cold < self.saturated_stalls || now < self.saturated_at) {
+        if self.saturated && (self.stalls.count() < self.saturated_stalls || now < self.saturated_at) {
             return false;
         }
         if self.disabled && !self.probe_due(now) {
@@ -537,13 +523,13 @@ impl Policy {
     #[must_use]
     #[inline]
     pub fn judge_due(&self) -> bool {
-        self.unjudged && self.stalls_cold >= self.spawned_stalls.saturating_add(STRAYED_STALLS)
+        self.unjudged && self.stalls.count() >= self.spawned_stalls.saturating_add(STRAYED_STALLS)
     }
 
     /// Mean stall that nothing was prefetched for, in ticks; 0 before the first.
     #[must_use]
     pub const fn stall_mean(&self) -> u64 {
-        self.stall_mean
+        self.stalls.recent()
     }
 
     /// Whether speculations of late were good for more than the first was taken to be.
@@ -598,7 +584,7 @@ impl Policy {
     }
 
     fn pays(&self, gained: u64) -> bool {
-        gained >= YIELD_MIN && scaled(gained, self.stall_mean) > self.cost().saturating_mul(2)
+        gained >= YIELD_MIN && scaled(gained, self.stalls.recent()) > self.cost().saturating_mul(2)
     }
 
     #[inline]
@@ -607,14 +593,14 @@ impl Policy {
             return true;
         }
         let elapsed = now.saturating_sub(self.start);
-        let earned = ((elapsed >> 6) - (elapsed >> 10)).saturating_add(self.saved / 2);
+        let earned = ((elapsed >> 6) - (elapsed >> 10)).saturating_add(self.saved / 4 * 3);
         let taken = self.spent.saturating_add(self.delay.total());
         taken.saturating_add(self.cost()) <= earned.saturating_add(self.ticks_per_second / 1_000)
     }
 
     #[inline]
     fn probe_due(&self, now: u64) -> bool {
-        self.stalls_cold >= self.probe_stalls && now >= self.probe_at
+        self.stalls.count() >= self.probe_stalls && now >= self.probe_at
     }
 
     fn disable(&mut self, now: u64, is_futile: bool) {
@@ -630,7 +616,7 @@ impl Policy {
 
     fn back_off(&mut self, now: u64) {
         let level = self.level.min(LEVEL_MAX);
-        self.probe_stalls = self.stalls_cold.saturating_add(BACKOFF_STALLS << level);
+        self.probe_stalls = self.stalls.count().saturating_add(BACKOFF_STALLS << level);
         let wait = (self.ticks_per_second / BACKOFF_TIME_PART).saturating_mul(1 << level);
         self.probe_at = now.saturating_add(wait);
     }

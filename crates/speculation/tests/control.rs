@@ -383,3 +383,25 @@ fn a_program_that_does_little_but_wait_is_not_taken_to_do_more_where_it_waits() 
         assert_eq!(controller.crossings(), 0, "after {step} samples");
     }
 }
+
+/// A few long waits after a gain are looked into: it was not the forks.
+#[test]
+fn long_waits_beside_a_few_cheap_forks_are_checked_before_anything_goes_off() {
+    let mut controller = Controller::default();
+    let alone = Sample {
+        elapsed_us: STEP_US,
+        cpu_us: 6_000,
+        stalls: 180,
+        stall_us: 500,
+        memory_is_short: true,
+        ..Sample::default()
+    };
+    let gain = Sample { cpu_us: 17_000, stalls: 80, used: 160, forks_us: 1_500, speculating: true, ..alone };
+    let waits = Sample { cpu_us: 1_000, stalls: 6, used: 0, stall_us: 15_000, ..gain };
+    assert_eq!(controller.on_sample(&alone), None);
+    for _ in 0..8 {
+        assert_eq!(controller.on_sample(&gain), None);
+    }
+    let change = (0..3).find_map(|_| controller.on_sample(&waits));
+    assert_eq!(change, Some(Change::Pause));
+}

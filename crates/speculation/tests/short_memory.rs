@@ -369,3 +369,25 @@ fn where_memory_is_short_who_lacks_less_than_a_fork_takes_does_not_dare() {
         assert!(dares(TAKEN_FREE - 1, false, used), "what it waits for is files");
     }
 }
+
+/// Of a fast disk, one wait in sixty takes ten times as long: it is no slow one.
+#[test]
+fn where_memory_is_short_one_long_wait_makes_no_hint_worth_it() {
+    let dares = |usual: u64| {
+        let (mut policy, mut now) = (Policy::new(SECOND), SECOND);
+        policy.begin(now);
+        policy.expect_cost(LARGE_WHERE_SHORT);
+        (0..10_000)
+            .filter(|number| {
+                let before = now;
+                let stall = if number % 60 == 59 { 10 * usual } else { usual };
+                now += stall;
+                policy.on_work(before, now, stall / 100);
+                policy.on_stall(now, stall, false);
+                policy.dares(now, Place::Fault)
+            })
+            .count()
+    };
+    assert_eq!(dares(40 * US), 0);
+    assert!(dares(100 * US) > 1_000);
+}

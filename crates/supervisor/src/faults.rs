@@ -5,9 +5,9 @@
 
 use std::{
     collections::HashMap,
-    fs,
+    fs, mem,
     os::fd::OwnedFd,
-    sync::atomic::Ordering::{Acquire, Relaxed, Release},
+    sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst},
     time::Instant,
 };
 
@@ -20,10 +20,11 @@ use rustix::{
     process::{Pid, test_kill_process},
 };
 
-use crate::ffi::{self, FaultSignals};
+use crate::ffi;
 
 /// Faults between two looks that are worth an event.
 const FAULTS_MIN: u64 = 4;
+
 /// The processes that want to be told of their faults.
 #[derive(Default)]
 pub struct Faults(HashMap<usize, Process>);
@@ -31,16 +32,21 @@ pub struct Faults(HashMap<usize, Process>);
 /// One of them.
 struct Process {
     image: u32,
-    /// Those that were seen last, and when.
-    faults: u64,
-    seen_at: Instant,
-    event: Option<OwnedFd>,
-    /// It is for one fault in so many.
-    period: u64,
-    /// It will get none.
-    refused: bool,
+    signals: Signals,
     quiet: Pauses,
-    quiet_until: Option<Instant>,
+}
+
+/// Whether there is an event for it. One that causes no signals costs each switch to the process, and each from it, too; so
+/// there is none while none are wanted.
+enum Signals {
+    /// It has not been seen to fault: how many it had, and when.
+    NotYet { faults: u64, seen_at: Instant },
+    /// One fault in `period` has a signal.
+    OneIn { period: u64, event: OwnedFd },
+    /// It has asked for quiet; before that one in `period` had.
+    Quiet { period: u64, until: Instant },
+    /// It will get none.
+    Refused,
 }
 
 impl Faults {
@@ -71,70 +77,67 @@ impl Faults {
 
 impl Process {
     fn new(image: u32) -> Self {
-        let quiet = Pauses::default();
-        let (faults, seen_at) = (u64::MAX, Instant::now());
-        Self { image, faults, seen_at, event: None, period: 1, refused: false, quiet, quiet_until: None }
+        let signals = Signals::NotYet { faults: u64::MAX, seen_at: Instant::now() };
+        Self { image, signals, quiet: Pauses::default() }
     }
 
     fn look(&mut self, header: &Header, entry: &Watched, pid: u32) {
-        match (entry.wish.load(Acquire), &self.event) {
-            (WISH_NEVER, _) => self.refuse(entry),
-            // Speculators then wait for the same pages as the program, and spare it none.
-            _ if header.missing.load(Relaxed) & feature::USERFAULTFD != 0 => self.refuse(entry),
-            (WISH_QUIET, Some(event)) => match self.quiet_until {
-                None => {
-                    ffi::signal_faults(event, FaultSignals::Off);
-                    self.quiet_until = Some(Instant::now() + self.quiet.take());
+        let wish = entry.wish.load(SeqCst);
+        // Without userfaultfd speculators wait for the same pages as the program, and spare it none.
+        if wish == WISH_NEVER || header.missing.load(Relaxed) & feature::USERFAULTFD != 0 {
+            self.refuse(entry);
+            return;
+        }
+        match &mut self.signals {
+            Signals::NotYet { faults, seen_at } => {
+                let Some(now) = major_faults(pid) else { return };
+                let more = now.saturating_sub(mem::replace(faults, now));
+                let elapsed = mem::replace(seen_at, Instant::now()).elapsed();
+                if more < FAULTS_MIN {
+                    return;
                 }
-                Some(until) if Instant::now() >= until => {
-                    self.quiet_until = None;
-                    // Unless it wants none at all by now; then the next look takes the event away.
-                    let wish = if self.period == FEW { WISH_FEW } else { WISH_SIGNALS };
-                    let _ = entry.wish.compare_exchange(WISH_QUIET, wish, Relaxed, Relaxed);
-                    ffi::signal_faults(event, FaultSignals::OneIn(self.period));
-                }
-                Some(_) => {}
-            },
-            (wish, Some(event)) => {
-                let period = if wish == WISH_FEW { FEW } else { 1 };
-                let was_quiet = self.quiet_until.take().is_some();
-                if period != std::mem::replace(&mut self.period, period) || was_quiet {
-                    ffi::signal_faults(event, FaultSignals::OneIn(period));
+                // Until the process wishes otherwise, which it can only when it is told of one, and which is seen at the
+                // next look.
+                let few = are_few_enough_of(more, elapsed);
+                self.open(header, entry, pid, if few { FEW } else { 1 });
+            }
+            Signals::OneIn { period, .. } if wish == WISH_QUIET => {
+                self.signals = Signals::Quiet { period: *period, until: Instant::now() + self.quiet.take() };
+                entry.open.store(0, Release);
+            }
+            Signals::OneIn { period, event } => {
+                let wanted = if wish == WISH_FEW { FEW } else { 1 };
+                if mem::replace(period, wanted) != wanted {
+                    ffi::signal_one_in(event, wanted);
                 }
             }
-            (_, None) => self.open_if_it_faults(header, entry, pid),
+            // A quiet ends before its time where the process has been forked meanwhile.
+            Signals::Quiet { period, until } if wish != WISH_QUIET || Instant::now() >= *until => {
+                let period = *period;
+                self.open(header, entry, pid, period);
+            }
+            Signals::Quiet { .. } | Signals::Refused => {}
         }
     }
 
-    fn refuse(&mut self, entry: &Watched) {
-        self.event = None;
-        self.refused = true;
-        entry.open.store(0, Release);
-    }
-
-    fn open_if_it_faults(&mut self, header: &Header, entry: &Watched, pid: u32) {
-        if self.refused {
-            return;
-        }
-        let Some(faults) = major_faults(pid) else { return };
-        let more = faults.saturating_sub(std::mem::replace(&mut self.faults, faults));
-        let elapsed = std::mem::replace(&mut self.seen_at, Instant::now()).elapsed();
-        if more < FAULTS_MIN {
-            return;
-        }
+    fn open(&mut self, header: &Header, entry: &Watched, pid: u32, period: u64) {
         if !ffi::has_userfaultfd() {
             header.missing.fetch_or(feature::USERFAULTFD, Relaxed);
             self.refuse(entry);
             return;
         }
-        // Said before there are any, so that a program that wants the signal waits for us.
-        entry.open.store(1, Release);
-        // Until the process wishes otherwise, which it can only when it is told of one, and which is seen at the next look.
-        let (wish, period) =
-            if are_few_enough_of(more, elapsed) { (WISH_FEW, FEW) } else { (WISH_SIGNALS, 1) };
-        let _ = entry.wish.compare_exchange(WISH_SIGNALS, wish, Relaxed, Relaxed);
+        // Said before there are any, so that a program that wants the signal waits for us; unless it wants it since we looked.
+        entry.open.store(1, SeqCst);
+        let wish = if period == FEW { WISH_FEW } else { WISH_SIGNALS };
+        for before in [WISH_SIGNALS, WISH_QUIET] {
+            let _ = entry.wish.compare_exchange(before, wish, SeqCst, Relaxed);
+        }
+        if entry.wish.load(SeqCst) == WISH_NEVER {
+            self.refuse(entry);
+            return;
+        }
         match ffi::open_fault_signals(pid, period) {
-            Ok(event) => (self.event, self.period) = (Some(event), period),
+            Ok(event) => self.signals = Signals::OneIn { period, event },
             Err(error) => {
                 self.refuse(entry);
                 // It may just have ended.
@@ -143,6 +146,11 @@ impl Process {
                 }
             }
         }
+    }
+
+    fn refuse(&mut self, entry: &Watched) {
+        self.signals = Signals::Refused;
+        entry.open.store(0, Release);
     }
 }
 
@@ -161,6 +169,62 @@ fn major_faults(pid: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::Channel;
+
+    /// A process that wants to be told of its faults: this one.
+    fn told(header: &Header) -> (Process, &Watched) {
+        let entry = &header.watched[0];
+        entry.pid.store(std::process::id(), Relaxed);
+        let mut process = Process::new(0);
+        process.open(header, entry, std::process::id(), FEW);
+        (process, entry)
+    }
+
+    #[test]
+    fn who_asks_for_quiet_has_no_event_until_it_is_forked() {
+        let channel = Channel::create(true).unwrap();
+        let header = channel.header();
+        let (mut process, entry) = told(header);
+        let mut look = |wish| {
+            entry.wish.store(wish, Relaxed);
+            process.look(header, entry, std::process::id());
+            (entry.open.load(Relaxed), matches!(process.signals, Signals::OneIn { .. }))
+        };
+        if !ffi::has_fault_signals() || !ffi::has_userfaultfd() {
+            assert_eq!(look(WISH_FEW), (0, false));
+            return;
+        }
+        assert_eq!(look(WISH_FEW), (1, true));
+        assert_eq!(look(WISH_QUIET), (0, false));
+        assert_eq!(look(WISH_QUIET), (0, false), "for half a second");
+        assert_eq!(look(WISH_FEW), (1, true), "it has a speculator");
+        assert_eq!(look(WISH_NEVER), (0, false));
+        assert_eq!(look(WISH_SIGNALS), (0, false), "not in this image");
+    }
+
+    #[test]
+    fn quiet_ends_by_itself() {
+        let channel = Channel::create(true).unwrap();
+        let header = channel.header();
+        let (mut process, entry) = told(header);
+        process.signals = Signals::Quiet { period: FEW, until: Instant::now() };
+        entry.wish.store(WISH_QUIET, Relaxed);
+        process.look(header, entry, std::process::id());
+        let has_event = ffi::has_fault_signals() && ffi::has_userfaultfd();
+        assert_eq!(entry.open.load(Relaxed) == 1, has_event);
+        assert!(!has_event || entry.wish.load(Relaxed) == WISH_FEW);
+    }
+
+    #[test]
+    fn who_gives_up_while_an_event_is_opened_gets_none() {
+        let channel = Channel::create(true).unwrap();
+        let header = channel.header();
+        let entry = &header.watched[0];
+        entry.wish.store(WISH_NEVER, Relaxed);
+        let (process, _) = told(header);
+        assert!(matches!(process.signals, Signals::Refused));
+        assert_eq!(entry.open.load(Relaxed), 0);
+    }
 
     #[test]
     fn this_process_has_a_count_of_faults() {

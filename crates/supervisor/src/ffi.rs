@@ -541,8 +541,6 @@ const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 const REMOVE_ON_EXEC: u64 = 1 << 36;
 const EVENT_CLOEXEC: u64 = 1 << 3;
-const EVENT_ENABLE: libc::Ioctl = 0x2400;
-const EVENT_DISABLE: libc::Ioctl = 0x2401;
 const EVENT_PERIOD: libc::Ioctl = 0x4008_2404;
 
 /// Whom a descriptor's signals go to (fcntl(2)).
@@ -591,30 +589,10 @@ pub fn open_fault_signals(pid: u32, period: u64) -> io::Result<OwnedFd> {
     }
 }
 
-/// Whether an event of [`open_fault_signals`] causes signals.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum FaultSignals {
-    /// It does, after one in so many.
-    OneIn(u64),
-    /// It does not, for now.
-    Off,
-}
-
-/// Turns an event of [`open_fault_signals`] on or off.
-pub fn signal_faults(event: &OwnedFd, signals: FaultSignals) {
-    let number = event.as_raw_fd();
-    // SAFETY: the first request reads the number, the others take none.
-    unsafe {
-        match signals {
-            FaultSignals::OneIn(period) => {
-                libc::ioctl(number, EVENT_PERIOD, &raw const period);
-                libc::ioctl(number, EVENT_ENABLE, 0);
-            }
-            FaultSignals::Off => {
-                libc::ioctl(number, EVENT_DISABLE, 0);
-            }
-        }
-    }
+/// Has an event of [`open_fault_signals`] cause a signal after one fault in `period` from now on.
+pub fn signal_one_in(event: &OwnedFd, period: u64) {
+    // SAFETY: the request reads the number.
+    unsafe { libc::ioctl(event.as_raw_fd(), EVENT_PERIOD, &raw const period) };
 }
 
 /// What of this program's own code and constants will be used.

@@ -145,9 +145,8 @@ pub fn end(how: End) -> ! {
     }
     let usage = usage();
     counters.speculator_footprint_bytes.fetch_max((usage.ru_maxrss as u64) << 10, Relaxed);
-    let reclaims = usage.ru_minflt as u64;
-    counters.speculator_reclaims.fetch_add(reclaims, Relaxed);
-    counters.speculator_pages.fetch_add(reclaims.saturating_sub(state.memory.given_back()), Relaxed);
+    counters.speculator_reclaims.fetch_add(usage.ru_minflt as u64, Relaxed);
+    counters.speculator_pages.fetch_add(memory::own::taken(state, &usage), Relaxed);
     counters.speculator_faults.fetch_add(usage.ru_majflt as u64, Relaxed);
     let cpu = |time: n::__kernel_old_timeval| (time.tv_sec as u64) * 1_000_000 + time.tv_usec as u64;
     counters.speculator_cpu_us.fetch_add(cpu(usage.ru_utime) + cpu(usage.ru_stime), Relaxed);

@@ -64,6 +64,11 @@ fn bound(state: &State, usage: &n::rusage) -> u64 {
     own.known.saturating_add(appeared(state, usage).saturating_sub(own.seen))
 }
 
+/// As many as were its own at once, at most, by the faults of all its life.
+pub fn taken(state: &State, usage: &n::rusage) -> u64 {
+    (usage.ru_minflt as u64).saturating_sub(state.memory.given_back()).min(limit_pages(state))
+}
+
 /// Counts those that are its own, unless that would take too long.
 fn count(state: &mut State, usage: &n::rusage) -> Option<u64> {
     let before = ticks();
