@@ -9,6 +9,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod account;
 pub mod channel;
 pub mod checkpoint;
 pub mod control;

@@ -2,25 +2,16 @@
 //!
 //! # Model
 //!
-//! A speculation costs the original the fork, `F` ticks, and afterwards a copy of each page that it writes
-//! first. It saves about one mean stall `s` for each hint that the original used in time, and half of one for
-//! each that came late; wrong hints took up the device:
+//! What a speculation costs, `C`, and what it saves, is the account's matter (`account.rs`); this is when one may begin, by its
+//! yield `y`, in stalls `s`:
 //!
 //! ```text
-//!     cost C  = F' + F / 2 + 50 us      F' = F, or what of F exceeded a mean stall when the fork was
-//!                                       made while the stalled read was in flight
-//!     yield y = used + late / 2 - wrong / 16      (in stalls)
+//!     y = used + late / 2 - wrong / 16
 //!     worth it:  y >= 1/2  and  y s > 2 C
 //! ```
 //!
-//! `y`, `s` and `C` are exponentially weighted means (weights 1/4, 1/8, 1/4) of what was seen (of `s` there are others, for
-//! other questions: `stalls.rs`). Before anything was seen `y` is 8 and `F` 100 us. `C` is never taken to be less than what the caller expects from the size of the
-//! process: a fork of so much memory, and a copy of that part of its pages that was copied after earlier forks, and of all
-//! that it has got since. Where memory is short a copy drives something out, as do the speculator's own pages for a
-//! while, and that is missed: one page in 32 is taken to cost another stall (such as there are where no hints are in the queue),
-//! but for the first three speculations; and
-//! what a speculation takes has a limit ([`crate::credit`]). What its hints had the original wait in the queue of the device
-//! (`delay.rs`) counts when the next one begins.
+//! Wrong hints took up the device. `y` and `s` are exponentially weighted means (weights 1/4, 1/8) of what was seen (of `s`
+//! there are others, for other questions: `stalls.rs`). Before anything was seen `y` is 8.
 //!
 //! # States
 //!
@@ -43,27 +34,18 @@
 //!
 //! # Bound
 //!
-//! Whatever happens, a fork is justified only while
-//!
-//! ```text
-//!     sum of all C so far + delays + C expected  <=  1.46 % of the time elapsed + 3/4 of the stall time saved + 1 ms
-//! ```
-//!
-//! (what a stall saved would have taken alone), so the time spent on forks, and waited for their hints, stays below 1.5 % of the elapsed time and what was paid back, but for one
-//! millisecond a process (which lets short processes begin), the excess of the last fork over what was
-//! expected, and that of the first one which took very much longer than others of its size: where memory is short, the
-//! kernel may have whoever takes some wait until something is written. The first fork of all is also justified when it
-//! costs less than what the stalls of the last half second took: a large process that waits all the time need not wait
-//! for minutes until it may try.
+//! Whatever happens, a fork is justified only while the account affords another. The first fork of all is also justified
+//! when it costs less than what the stalls of the last half second took: a large process that waits all the time need not
+//! wait for minutes until it may try.
 //!
 //! Times are in ticks; yields and means of them have 8 fractional bits.
 
-use crate::credit::{COPIES_FREE, OWN_FREE, TAKEN_FREE};
+pub use crate::account::Size;
+use crate::account::{Account, ONE, YIELD_MIN, scaled};
+use crate::credit::TAKEN_FREE;
 use crate::daring::{Daring, Stake};
-use crate::delay::Delay;
 use crate::lead;
 use crate::mean::mean;
-use crate::stalls::Stalls;
 use crate::window::Window;
 
 /// Hints that a speculation is taken to be good for before one was seen.
@@ -82,23 +64,12 @@ const LEVEL_MAX: u32 = 10;
 /// Doublings of the back-off during the first speculations, which teach the call sites what to predict.
 const LEVEL_LESSONS_MAX: u32 = 2;
 const LESSONS: u64 = 16;
-/// Speculations before what they drive out counts.
-const TRIALS: u64 = 3;
-/// Pages, copies of the original's and such as speculators have for a while, of which one takes the place of something
-/// that is missed later.
-const DISPLACED_PART: u64 = 32;
-/// Times what its size makes of it, and a tenth of a millisecond, that a fork took which says nothing of others.
-const SLOW_TIMES: u64 = 16;
 /// Where memory is short, what a hint of a page must spare the original, as a part of a second: both make room in one group at
 /// the same time, and wait for each other there. Measured: a third of its faults spared, each a wait of 13 us and 14 us of
 /// work, a gather takes a tenth longer; with waits of 50 us a third less.
 const HINT_PART: u64 = 20_000;
 /// Stalls between probes of a saturated device; they are also a second apart.
 const SATURATED_STALLS: u64 = 256;
-
-const ONE: u64 = 1 << 8;
-/// Less is no yield at all.
-const YIELD_MIN: u64 = ONE / 2;
 
 /// Where the original is forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,27 +80,6 @@ pub enum Place {
     Call,
     /// After a page fault that has.
     Fault,
-}
-
-/// What the size of a process makes of a fork of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
-    /// Pages that are copied when they are first written to after a fork.
-    pub pages: u64,
-    /// What the fork takes, in ticks: about 16 us for each resident MiB.
-    pub fork: u64,
-    /// What one copy takes, in ticks.
-    pub copy: u64,
-    /// Memory is short: a copy takes the place of something else.
-    pub displaces: bool,
-    /// What a speculator takes for each page of the original that it touches and that the original has in memory, by how
-    /// many of those there are to one that the original waits for.
-    pub detour: u64,
-    /// Stalls that a fork of no use is taken to cost then.
-    pub risk_stalls: u64,
-    /// Pages of its own that the process has no room for in memory, while there is no speculation; more than any process
-    /// has where that is not what it waits for.
-    pub lacks: u64,
 }
 
 /// Decides for one process when a stall justifies starting a speculator.
@@ -147,37 +97,16 @@ pub struct Policy {
     long: Window,
     daring: Daring,
     has_stalled: bool,
-    /// The stalls that nothing was prefetched for.
-    stalls: Stalls,
+    account: Account,
     /// The next one is that which ended a speculation.
     ends_speculation: bool,
-    /// What hints in the queue had the original wait.
-    delay: Delay,
     yield_mean: u64,
-    /// Mean cost of a speculation, copied pages included.
-    cost_mean: u64,
-    /// What the size of the process makes of a fork.
-    size: Size,
-    /// Pages at the last fork.
-    spawned_pages: u64,
-    /// What of the pages is copied after a fork, and whether that was seen yet.
-    copied_part: u64,
-    copies_seen: bool,
-    /// Mean of the pages that speculators took for themselves.
-    taken_mean: u64,
-    /// Copies that the last fork was charged with.
-    charged_copies: u64,
-    /// A fork was excused for having been slow.
-    was_slow: bool,
-    spawns: u64,
     /// A speculation was started that [`Policy::on_end`] has not been told of.
     unjudged: bool,
     /// That little came of it says nothing of others.
     is_excused: bool,
     /// It was started at that many stalls that nothing was prefetched for.
     spawned_stalls: u64,
-    spent: u64,
-    saved: u64,
     disabled: bool,
     level: u32,
     /// When a probe may be made, in stalls without prefetch and in time.
@@ -205,25 +134,12 @@ impl Policy {
             long: Window::new(ticks_per_second),
             daring: Daring::new(ticks_per_second),
             has_stalled: false,
-            stalls: Stalls::new(),
+            account: Account::new(ticks_per_second),
             ends_speculation: false,
-            delay: Delay::new(),
             yield_mean: YIELD_FIRST * ONE,
-            // 100 us, half as much again, and 50 us.
-            cost_mean: ticks_per_second / 5_000,
-            size: Size { pages: 0, fork: 0, copy: 0, displaces: false, detour: 0, risk_stalls: 0, lacks: 0 },
-            spawned_pages: 0,
-            copied_part: ONE,
-            copies_seen: false,
-            taken_mean: 0,
-            charged_copies: 0,
-            was_slow: false,
-            spawns: 0,
             unjudged: false,
             is_excused: false,
             spawned_stalls: 0,
-            spent: 0,
-            saved: 0,
             disabled: false,
             level: 0,
             probe_stalls: 0,
@@ -248,47 +164,25 @@ impl Policy {
 
     /// How large the process is.
     pub fn expect_cost(&mut self, size: Size) {
-        self.size = size;
+        self.account.expect(size);
     }
 
     /// What a fork of the process takes by its size, in ticks.
     #[must_use]
     pub const fn size_fork(&self) -> u64 {
-        self.size.fork
+        self.account.size().fork
     }
 
     /// What a copy of one of its pages takes, in ticks.
     #[must_use]
     pub const fn size_copy(&self) -> u64 {
-        self.size.copy
+        self.account.size().copy
     }
 
     /// Whether memory is short.
     #[must_use]
     pub const fn memory_is_short(&self) -> bool {
-        self.size.displaces
-    }
-
-    /// Whether what drives something out is charged with it: the first speculations teach what to predict.
-    const fn displaces(&self) -> bool {
-        self.size.displaces && self.spawns > TRIALS
-    }
-
-    /// What is waited for because so many pages took its place.
-    fn missed(&self, pages: u64) -> u64 {
-        (pages / DISPLACED_PART).saturating_mul(self.stalls.alone())
-    }
-
-    /// What another speculation is taken to cost.
-    fn cost(&self) -> u64 {
-        // Of pages that it had at the last fork that part is copied; of those since then nobody knows.
-        let known = self.size.pages.min(self.spawned_pages);
-        let copied = scaled(self.copied_part, known).saturating_add(self.size.pages - known);
-        // One that nothing comes of is ended when it has taken its credit.
-        let missed = || self.missed(copied.min(COPIES_FREE).saturating_add(self.taken_mean.min(OWN_FREE)));
-        let missed = if self.displaces() { missed() } else { 0 };
-        let copies = copied.saturating_mul(self.size.copy).saturating_add(missed);
-        self.cost_mean.max(self.size.fork.saturating_add(copies))
+        self.account.size().displaces
     }
 
     /// A call of the original waited `duration` ticks, until `now`; `hinted` if a prefetch for it was under
@@ -302,12 +196,9 @@ impl Policy {
         if hinted {
             return;
         }
-        let is_behind_hints = self.is_behind_hints();
-        self.delay.on_stalls(1, duration, is_behind_hints);
-        // The first ones say what stalls take at all.
-        self.stalls.on_stall(duration, is_behind_hints, self.spawns <= TRIALS, self.ticks_per_second);
+        self.account.on_stall(duration, self.is_behind_hints());
         self.ends_speculation = false;
-        if !self.disabled && !self.unjudged && !self.pays(self.yield_mean) {
+        if !self.disabled && !self.unjudged && !self.account.pays(self.yield_mean) {
             self.disable(now, false);
         }
     }
@@ -329,9 +220,8 @@ impl Policy {
         self.short.add_over(from, now, waited);
         self.long.add_over(from, now, waited);
         self.daring.on_stalls(from, now, count, waited);
-        self.delay.on_stalls(count, duration, self.is_behind_hints());
         self.has_stalled |= count > 0;
-        self.stalls.on_unseen(count);
+        self.account.on_unseen_stalls(count, duration, self.is_behind_hints());
     }
 
     /// Whether a fork at `now` is worth what it may drive out: where memory is short and the last speculation was of no
@@ -344,62 +234,53 @@ impl Policy {
             age: now.saturating_sub(self.start),
             risk: self.risk(),
             keeps_up: self.keeps_up(),
-            has_paid: self.saved / 2 > self.spent,
+            has_paid: self.account.saved() / 2 > self.account.spent(),
         };
-        let lacks_little = || place == Place::Fault && self.size.lacks < TAKEN_FREE;
+        let lacks_little = || place == Place::Fault && self.account.size().lacks < TAKEN_FREE;
         let is_in_vain = || lacks_little() || (place == Place::Fault && !self.page_hints_pay());
-        !self.size.displaces || (!is_in_vain() && (proven || self.daring.dares(now, &stake())))
+        !self.account.size().displaces || (!is_in_vain() && (proven || self.daring.dares(now, &stake())))
     }
 
     /// Whether a hint of a page spares the original more than it has it wait for elsewhere, if that counts.
     #[must_use]
     pub const fn page_hints_pay(&self) -> bool {
-        let nothing_counts = !self.size.displaces || self.size.risk_stalls == 0;
-        nothing_counts || self.stalls.lasting() >= self.ticks_per_second / HINT_PART
+        let nothing_counts = !self.account.size().displaces || self.account.size().risk_stalls == 0;
+        nothing_counts || self.account.stalls().lasting() >= self.ticks_per_second / HINT_PART
     }
 
     /// Whether a speculator would be faster than the original, whose memory it has to copy, by what is known of both.
     #[must_use]
     pub const fn keeps_up(&self) -> bool {
-        !self.size.displaces || self.size.detour <= self.stalls.recent()
+        !self.account.size().displaces || self.account.size().detour <= self.account.stalls().recent()
     }
 
     /// Whether stalls are so short that a speculation is behind the original at first.
     fn leads_matter(&self) -> bool {
-        let stall_us = self.stalls.alone() / (self.ticks_per_second / 1_000_000).max(1);
+        let stall_us = self.account.stalls().alone() / (self.ticks_per_second / 1_000_000).max(1);
         lead::matters(u32::try_from(stall_us).unwrap_or(u32::MAX))
     }
 
     /// What a fork may have the original wait for, once.
     const fn risk(&self) -> u64 {
-        self.stalls.alone().saturating_mul(self.size.risk_stalls)
+        self.account.stalls().alone().saturating_mul(self.account.size().risk_stalls)
     }
 
     /// The original started a speculator at that place, which took `cost` ticks of its time.
     pub fn on_spawn(&mut self, now: u64, cost: u64, place: Place) {
         self.begin(now);
-        self.cost_mean = self.cost_mean.saturating_add(self.delay.settle() / 4);
-        let cost = self.counted(cost);
-        let is_hidden = place == Place::Read;
-        let visible = if is_hidden { cost.saturating_sub(self.stalls.recent()) } else { cost };
-        let charge = visible.saturating_add(self.allowance(cost));
-        self.spent = self.spent.saturating_add(charge);
-        self.cost_mean = if self.spawns == 0 { charge } else { mean(self.cost_mean, charge, 2) };
-        self.spawns = self.spawns.saturating_add(1);
-        self.charged_copies = self.allowance(cost);
-        self.spawned_pages = self.size.pages;
-        if self.size.displaces {
+        self.account.on_fork(cost, place == Place::Read);
+        if self.account.size().displaces {
             self.daring.on_fork(self.risk(), place == Place::Fault);
         } else {
             self.daring.on_free_fork();
         }
         self.unjudged = true;
-        self.spawned_stalls = self.stalls.count();
-        self.saturated_stalls = self.stalls.count().saturating_add(SATURATED_STALLS);
+        self.spawned_stalls = self.account.stalls().count();
+        self.saturated_stalls = self.account.stalls().count().saturating_add(SATURATED_STALLS);
         self.saturated_at = now.saturating_add(self.ticks_per_second);
         if self.disabled {
             // The probe has failed unless it is judged otherwise.
-            let level_max = if self.spawns <= LESSONS { LEVEL_LESSONS_MAX } else { LEVEL_MAX };
+            let level_max = if self.account.forks() <= LESSONS { LEVEL_LESSONS_MAX } else { LEVEL_MAX };
             self.level = (self.level + 1).min(level_max);
             self.back_off(now);
         }
@@ -409,7 +290,7 @@ impl Policy {
     /// no crossing.
     pub fn on_refusal(&mut self, now: u64, cost: u64) {
         self.begin(now);
-        self.spent = self.spent.saturating_add(cost);
+        self.account.on_refusal(cost);
         self.disabled = true;
         self.level = (self.level + 1).min(LEVEL_MAX);
         self.back_off(now);
@@ -420,18 +301,7 @@ impl Policy {
     ///
     /// What the allowance of the fork does not cover counts against the overhead bound.
     pub fn on_copies(&mut self, pages: u64, theirs: u64) {
-        let missed = if self.displaces() { self.missed(pages.saturating_add(theirs)) } else { 0 };
-        let cost = pages.saturating_mul(self.size.copy).saturating_add(missed);
-        let more = cost.saturating_sub(self.charged_copies);
-        self.spent = self.spent.saturating_add(more);
-        self.cost_mean = self.cost_mean.saturating_add(more / 4);
-        let part = u128::from(pages) * u128::from(ONE) / u128::from(self.spawned_pages.max(1));
-        let part = u64::try_from(part).unwrap_or(ONE).min(ONE);
-        if self.spawned_pages > 0 {
-            self.taken_mean = if self.copies_seen { mean(self.taken_mean, theirs, 1) } else { theirs };
-            self.copied_part = if self.copies_seen { mean(self.copied_part, part, 1) } else { part };
-            self.copies_seen = true;
-        }
+        self.account.on_copies(pages, theirs);
     }
 
     /// That little came of the speculation that is to be judged says nothing of others: it was late, or never began.
@@ -446,11 +316,9 @@ impl Policy {
         let is_excused = core::mem::take(&mut self.is_excused);
         let gained = used.saturating_mul(ONE).saturating_add(late.saturating_mul(ONE / 2));
         let gained = gained.saturating_sub(wrong.saturating_mul(ONE / 16));
-        self.saved = self.saved.saturating_add(scaled(gained, self.stalls.alone()));
-
-        let enough = self.cost().saturating_mul(2 * ONE).checked_div(self.stalls.recent()).unwrap_or(0);
-        let counted = gained.min(enough.saturating_mul(4).max(16 * ONE));
-        let worth_it = self.pays(gained);
+        self.account.on_yield(gained);
+        let counted = gained.min(self.account.enough().saturating_mul(4).max(16 * ONE));
+        let worth_it = self.account.pays(gained);
         self.good = if worth_it { self.good.saturating_add(1) } else { 0 };
         self.futile = if gained < YIELD_MIN { self.futile.saturating_add(1) } else { 0 };
         if self.good >= STEADY {
@@ -460,7 +328,7 @@ impl Policy {
             self.daring.on_success();
         } else {
             let is_telling = !is_excused && !self.leads_matter();
-            let spared = is_telling.then_some(scaled(gained, self.stalls.alone()));
+            let spared = is_telling.then_some(scaled(gained, self.account.stalls().alone()));
             self.daring.on_failure(now, self.risk(), spared);
         }
         if self.disabled {
@@ -472,7 +340,7 @@ impl Policy {
         } else {
             self.yield_mean = mean(self.yield_mean, counted, 2);
             let is_futile = self.futile >= FUTILE_MAX;
-            if is_futile || !self.pays(self.yield_mean) {
+            if is_futile || !self.account.pays(self.yield_mean) {
                 self.disable(now, is_futile);
             }
         }
@@ -490,13 +358,13 @@ impl Policy {
         self.ends_speculation |= self.unjudged;
         self.unjudged = false;
         self.daring.take_back(self.risk());
-        self.saved = self.saved.saturating_add(used.saturating_mul(self.stalls.alone()));
+        self.account.on_yield(used.saturating_mul(ONE));
     }
 
     /// The device serves so few requests at once that prefetching from it does not help.
     pub fn set_saturated(&mut self, saturated: bool) {
         if saturated && !self.saturated {
-            self.saturated_stalls = self.stalls.count().saturating_add(SATURATED_STALLS);
+            self.saturated_stalls = self.account.stalls().count().saturating_add(SATURATED_STALLS);
         }
         self.saturated = saturated;
     }
@@ -508,7 +376,9 @@ impl Policy {
         if !self.has_stalled || !self.affordable(now) {
             return false;
         }
-        if self.saturated && (self.stalls.count() < self.saturated_stalls || now < self.saturated_at) {
+        if self.saturated
+            && (self.account.stalls().count() < self.saturated_stalls || now < self.saturated_at)
+        {
             return false;
         }
         if self.disabled && !self.probe_due(now) {
@@ -523,13 +393,13 @@ impl Policy {
     #[must_use]
     #[inline]
     pub fn judge_due(&self) -> bool {
-        self.unjudged && self.stalls.count() >= self.spawned_stalls.saturating_add(STRAYED_STALLS)
+        self.unjudged && self.account.stalls().count() >= self.spawned_stalls.saturating_add(STRAYED_STALLS)
     }
 
     /// Mean stall that nothing was prefetched for, in ticks; 0 before the first.
     #[must_use]
     pub const fn stall_mean(&self) -> u64 {
-        self.stalls.recent()
+        self.account.stalls().recent()
     }
 
     /// Whether speculations of late were good for more than the first was taken to be.
@@ -561,53 +431,32 @@ impl Policy {
     /// pages.
     #[must_use]
     pub const fn spent(&self) -> u64 {
-        self.spent
+        self.account.spent()
     }
 
     /// Estimate of the stall ticks that speculation saved so far.
     #[must_use]
     pub const fn saved(&self) -> u64 {
-        self.saved
-    }
-
-    /// Ticks allowed for the pages that the original copies after a fork of this cost.
-    fn allowance(&self, cost: u64) -> u64 {
-        (cost / 2).saturating_add(self.ticks_per_second / 20_000)
-    }
-
-    /// What a fork that took `cost` counts as: that the kernel had the process wait for memory says nothing of the next one,
-    /// the first time.
-    fn counted(&mut self, cost: u64) -> u64 {
-        let expected = self.size.fork.saturating_add(self.ticks_per_second / 10_000);
-        let is_slow = self.size.displaces && cost / SLOW_TIMES > expected;
-        if is_slow && !core::mem::replace(&mut self.was_slow, true) { expected } else { cost }
-    }
-
-    fn pays(&self, gained: u64) -> bool {
-        gained >= YIELD_MIN && scaled(gained, self.stalls.recent()) > self.cost().saturating_mul(2)
+        self.account.saved()
     }
 
     #[inline]
     fn affordable(&self, now: u64) -> bool {
-        if self.spawns == 0 && self.cost() <= self.long.spent(now) {
-            return true;
-        }
-        let elapsed = now.saturating_sub(self.start);
-        let earned = ((elapsed >> 6) - (elapsed >> 10)).saturating_add(self.saved / 4 * 3);
-        let taken = self.spent.saturating_add(self.delay.total());
-        taken.saturating_add(self.cost()) <= earned.saturating_add(self.ticks_per_second / 1_000)
+        let is_first = self.account.forks() == 0;
+        (is_first && self.account.cost() <= self.long.spent(now))
+            || self.account.affords_another(now.saturating_sub(self.start))
     }
 
     #[inline]
     fn probe_due(&self, now: u64) -> bool {
-        self.stalls.count() >= self.probe_stalls && now >= self.probe_at
+        self.account.stalls().count() >= self.probe_stalls && now >= self.probe_at
     }
 
     fn disable(&mut self, now: u64, is_futile: bool) {
         self.disabled = true;
         self.futile = 0;
         self.good = 0;
-        if self.spawns > 0 {
+        if self.account.forks() > 0 {
             self.crossings = self.crossings.saturating_add(1);
             self.crossings_futile = self.crossings_futile.saturating_add(is_futile.into());
         }
@@ -616,14 +465,8 @@ impl Policy {
 
     fn back_off(&mut self, now: u64) {
         let level = self.level.min(LEVEL_MAX);
-        self.probe_stalls = self.stalls.count().saturating_add(BACKOFF_STALLS << level);
+        self.probe_stalls = self.account.stalls().count().saturating_add(BACKOFF_STALLS << level);
         let wait = (self.ticks_per_second / BACKOFF_TIME_PART).saturating_mul(1 << level);
         self.probe_at = now.saturating_add(wait);
     }
-}
-
-/// `ticks` times a figure with 8 fractional bits.
-#[inline]
-fn scaled(figure: u64, ticks: u64) -> u64 {
-    u64::try_from((u128::from(figure) * u128::from(ticks)) >> 8).unwrap_or(u64::MAX)
 }
