@@ -23,10 +23,11 @@
 //! Whatever happens, a fork is justified only while
 //!
 //! ```text
-//!     sum of all C so far + delays + C expected  <=  1.46 % of the time elapsed + 3/4 of the stall time saved + 1 ms
+//!     sum of all C so far + delays + C expected  <=  1.46 % of the time elapsed + half of the stall time saved + 1 ms
 //! ```
 //!
-//! (what a stall saved would have taken alone), so the time spent on forks, and waited for their hints, stays below 1.5 % of
+//! (what a stall saved would have taken alone; three quarters of that where memory is short, since what is driven out is on
+//! the other side there), so the time spent on forks, and waited for their hints, stays below 1.5 % of
 //! the elapsed time and what was paid back, but for one millisecond a process (which lets short processes begin), the excess
 //! of the last fork over what was expected, and that of the first one which took very much longer than others of its size:
 //! where memory is short, the kernel may have whoever takes some wait until something is written.
@@ -231,7 +232,8 @@ impl Account {
     /// Whether another speculation may be afforded when so much time has elapsed.
     #[inline]
     pub fn affords_another(&self, elapsed: u64) -> bool {
-        let earned = ((elapsed >> 6) - (elapsed >> 10)).saturating_add(self.saved / 4 * 3);
+        let quarters = if self.size.displaces { 3 } else { 2 };
+        let earned = ((elapsed >> 6) - (elapsed >> 10)).saturating_add(self.saved / 4 * quarters);
         let taken = self.spent.saturating_add(self.delay.total());
         taken.saturating_add(self.cost()) <= earned.saturating_add(self.ticks_per_second / 1_000)
     }
