@@ -516,7 +516,7 @@ pub struct Counters {
     pub speculator_footprint_bytes: AtomicU64,
     /// Page reclaims of ended speculators.
     pub speculator_reclaims: AtomicU64,
-    /// Pages that ended speculators took and had not given back: at most those of their reclaims.
+    /// Pages that ended speculators took and had not given back: at most what they may have at once.
     pub speculator_pages: AtomicU64,
     /// Page faults of ended speculators.
     pub speculator_faults: AtomicU64,
