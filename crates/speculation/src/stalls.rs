@@ -7,7 +7,7 @@
 //! * *recent* (weight 1/8): what the next stall takes. Hints in the queue of the device are part of that.
 //! * *alone* (1/8): what a page takes that is missed later, because something drove it out: such as there are where no hints
 //!   are in the queue. The first few speculations count as well, or a process that is forked at once would know of none.
-//! * *lasting* (1/64, and before there are so many all alike): what kind of device it is. Of a fast one, some wait for
+//! * *lasting* (1/64, and before there are so many nearly all alike): what kind of device it is. Of a fast one, some wait for
 //!   something else now and then, ten times as long: one of those must not make it a slow one.
 //!
 //! One wait of seconds says nothing of the stalls to come, so each counts as at most eight times the recent mean.
