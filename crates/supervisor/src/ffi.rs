@@ -1,14 +1,16 @@
 //! The calls for which nobody has a safe wrapper: what was inherited before `main`, the shared mapping, starting a
-//! program exactly as it would have started without us, waiting for signals, and two kernel probes.
+//! program exactly as it would have started without us, waiting for signals, and what the kernel is asked whether it can.
 //!
 //! # Safety
 //! Each function here is safe to call: it takes references, owned descriptors and nul-terminated strings, and checks
 //! the rest itself.
 #![allow(unsafe_code)]
 
+mod fault_signals;
+mod own_code;
+
 use std::{
     ffi::{CStr, CString, OsStr, c_char, c_int, c_void},
-    fs::File,
     io, mem,
     os::{
         fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
@@ -22,6 +24,11 @@ use std::{
 
 use forebay_speculation::channel::{
     CHANNEL_BYTES, Header, LEASES_NONE, LEASES_SOME, SLOTS, Slot, slot_offset,
+};
+
+pub use self::{
+    fault_signals::{has_fault_signals, open_fault_signals, signal_one_in},
+    own_code::{OwnCode, expect},
 };
 
 /// Rust's runtime ignores SIGPIPE and fills closed standard descriptors before `main`; the program must find both as
@@ -448,12 +455,6 @@ pub fn landlock_version() -> Option<u32> {
     u32::try_from(version).ok().filter(|version| *version > 0)
 }
 
-/// Whether the kernel counts page faults of this user's processes and tells of each.
-#[must_use]
-pub fn has_fault_signals() -> bool {
-    open_fault_signals(std::process::id(), 1).is_ok()
-}
-
 /// Whether this user may handle page faults of programs (userfaultfd(2), in user mode).
 #[must_use]
 pub fn has_userfaultfd() -> bool {
@@ -518,165 +519,4 @@ fn look_for_leases(header: &Header) -> ! {
 pub fn has_looked(pid: i32) -> bool {
     // SAFETY: the call takes no pointer that it writes to.
     unsafe { libc::waitpid(pid, ptr::null_mut(), libc::__WALL | libc::WNOHANG) != 0 }
-}
-
-/// The parts of `struct perf_event_attr` in use (perf_event_open(2)).
-#[repr(C)]
-#[derive(Default)]
-struct EventAttributes {
-    kind: u32,
-    size: u32,
-    event: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    bits: u64,
-    wakeup_events: u32,
-    rest: [u32; 15],
-}
-
-const EVENT_SOFTWARE: u32 = 1;
-const EVENT_PAGE_FAULTS_MAJOR: u64 = 6;
-const EXCLUDE_KERNEL: u64 = 1 << 5;
-const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
-const REMOVE_ON_EXEC: u64 = 1 << 36;
-const EVENT_CLOEXEC: u64 = 1 << 3;
-const EVENT_PERIOD: libc::Ioctl = 0x4008_2404;
-
-/// Whom a descriptor's signals go to (fcntl(2)).
-#[repr(C)]
-struct Owner {
-    kind: c_int,
-    id: c_int,
-}
-
-const OWNER_THREAD: c_int = 0;
-const F_SETSIG: c_int = 10;
-const F_SETOWN_EX: c_int = 15;
-
-/// Has the kernel send the main thread of `pid` SIGURG after one in `period` of its page faults in user mode that waited for
-/// a device, until the descriptor is closed or the process executes another program.
-///
-/// # Errors
-/// The kernel has no such events, or forbids them.
-pub fn open_fault_signals(pid: u32, period: u64) -> io::Result<OwnedFd> {
-    let attributes = EventAttributes {
-        kind: EVENT_SOFTWARE,
-        size: size_of::<EventAttributes>() as u32,
-        event: EVENT_PAGE_FAULTS_MAJOR,
-        sample_period: period,
-        bits: EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR | REMOVE_ON_EXEC,
-        wakeup_events: 1,
-        ..EventAttributes::default()
-    };
-    let owner = Owner { kind: OWNER_THREAD, id: pid as c_int };
-    // SAFETY: the calls read the structures, whose size the first is told; the descriptor is a new one.
-    unsafe {
-        let event =
-            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, pid, -1, -1, EVENT_CLOEXEC);
-        if event < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let event = OwnedFd::from_raw_fd(event as c_int);
-        let number = event.as_raw_fd();
-        if libc::fcntl(number, F_SETOWN_EX, &raw const owner) < 0
-            || libc::fcntl(number, F_SETSIG, libc::SIGURG) < 0
-            || libc::fcntl(number, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK) < 0
-        {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(event)
-    }
-}
-
-/// Has an event of [`open_fault_signals`] cause a signal after one fault in `period` from now on.
-pub fn signal_one_in(event: &OwnedFd, period: u64) {
-    // SAFETY: the request reads the number.
-    unsafe { libc::ioctl(event.as_raw_fd(), EVENT_PERIOD, &raw const period) };
-}
-
-/// What of this program's own code and constants will be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnCode {
-    /// Any of it.
-    Any,
-    /// The same few pages again and again.
-    Few,
-}
-
-/// The most of its own code that this program reads for one page of it where few are used, in bytes.
-const OWN_PIECE: usize = 16 << 10;
-
-/// Tells the kernel what will be used of this program's own file.
-///
-/// What is in memory of it is charged to a group of the program that we watch: all that was needed to start, and what the
-/// kernel read around that. Where only few pages are used all of that goes, as far as nobody else has it mapped, and what is
-/// needed comes back in pieces.
-pub fn expect(own: OwnCode) {
-    unsafe extern "C" {
-        /// The first byte of the executable, and the one after its code; the linker defines both.
-        static __executable_start: u8;
-        static etext: u8;
-    }
-    let page = rustix::param::page_size();
-    let from = (&raw const __executable_start).addr() / page * page;
-    let to = (&raw const etext).addr() / page * page;
-    let advise = |from: usize, length, advice| {
-        // SAFETY: the range is of mappings of the executable that nobody writes to, so none of the advices changes what it
-        // holds. An older kernel refuses some, which is no harm.
-        let _ = unsafe { libc::madvise(ptr::without_provenance_mut(from), length, advice) };
-    };
-    if own == OwnCode::Any {
-        [libc::MADV_DODUMP, libc::MADV_NORMAL].into_iter().for_each(|advice| advise(from, to - from, advice));
-        return;
-    }
-    // Whatever order is expected, code is read up to the end of its mapping (Linux 6.16): so there are many, told apart by
-    // whether a core dump would hold them.
-    for piece in (from..to).step_by(2 * OWN_PIECE) {
-        advise(piece, OWN_PIECE.min(to - piece), libc::MADV_DONTDUMP);
-    }
-    // The second breaks up what the kernel read in large folios, of which each would stay whole.
-    for advice in [libc::MADV_RANDOM, libc::MADV_COLD, libc::MADV_DONTNEED] {
-        advise(from, to - from, advice);
-    }
-    if let Ok(file) = File::open("/proc/self/exe") {
-        let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    /// The length in bytes of the mapping that `address` is in, and whether the kernel expects no order in what is used of it.
-    fn mapping_of(address: usize) -> (usize, bool) {
-        let text = fs::read_to_string("/proc/self/smaps").unwrap();
-        let mut length = None;
-        for line in text.lines() {
-            let bounds = line.split(' ').next().and_then(|range| range.split_once('-'));
-            let bounds =
-                bounds.map(|(from, to)| (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16)));
-            if let Some((Ok(from), Ok(to))) = bounds {
-                length = (from..to).contains(&address).then(|| to - from);
-            }
-            if let (Some(flags), Some(length)) = (line.strip_prefix("VmFlags:"), length) {
-                return (length, flags.split(' ').any(|flag| flag == "rr"));
-            }
-        }
-        panic!("{address:x} is nowhere in\n{text}");
-    }
-
-    #[test]
-    fn own_code_goes_and_comes_back() {
-        let own = expect as fn(OwnCode) as usize;
-        let (length, in_no_order) = mapping_of(own);
-        assert!(length > OWN_PIECE && !in_no_order);
-        expect(OwnCode::Few);
-        let (piece, in_no_order) = mapping_of(own);
-        assert!(piece <= OWN_PIECE && in_no_order, "{piece}");
-        expect(OwnCode::Any);
-        assert_eq!(mapping_of(own), (length, false));
-    }
 }

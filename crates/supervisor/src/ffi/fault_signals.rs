@@ -1,0 +1,92 @@
+//! Events of the kernel's that tell a process of its own page faults (perf_event_open(2)).
+//!
+//! # Safety
+//! Each function here is safe to call: it takes numbers and owned descriptors.
+#![allow(unsafe_code)]
+
+use std::{
+    ffi::c_int,
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+};
+
+/// The parts of `struct perf_event_attr` in use (perf_event_open(2)).
+#[repr(C)]
+#[derive(Default)]
+struct EventAttributes {
+    kind: u32,
+    size: u32,
+    event: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    bits: u64,
+    wakeup_events: u32,
+    rest: [u32; 15],
+}
+
+const EVENT_SOFTWARE: u32 = 1;
+const EVENT_PAGE_FAULTS_MAJOR: u64 = 6;
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+const REMOVE_ON_EXEC: u64 = 1 << 36;
+const EVENT_CLOEXEC: u64 = 1 << 3;
+const EVENT_PERIOD: libc::Ioctl = 0x4008_2404;
+
+/// Whom a descriptor's signals go to (fcntl(2)).
+#[repr(C)]
+struct Owner {
+    kind: c_int,
+    id: c_int,
+}
+
+const OWNER_THREAD: c_int = 0;
+const F_SETSIG: c_int = 10;
+const F_SETOWN_EX: c_int = 15;
+
+/// Has the kernel send the main thread of `pid` SIGURG after one in `period` of its page faults in user mode that waited for
+/// a device, until the descriptor is closed or the process executes another program.
+///
+/// # Errors
+/// The kernel has no such events, or forbids them.
+pub fn open_fault_signals(pid: u32, period: u64) -> io::Result<OwnedFd> {
+    let attributes = EventAttributes {
+        kind: EVENT_SOFTWARE,
+        size: size_of::<EventAttributes>() as u32,
+        event: EVENT_PAGE_FAULTS_MAJOR,
+        sample_period: period,
+        bits: EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR | REMOVE_ON_EXEC,
+        wakeup_events: 1,
+        ..EventAttributes::default()
+    };
+    let owner = Owner { kind: OWNER_THREAD, id: pid as c_int };
+    // SAFETY: the calls read the structures, whose size the first is told; the descriptor is a new one.
+    unsafe {
+        let event =
+            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, pid, -1, -1, EVENT_CLOEXEC);
+        if event < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let event = OwnedFd::from_raw_fd(event as c_int);
+        let number = event.as_raw_fd();
+        if libc::fcntl(number, F_SETOWN_EX, &raw const owner) < 0
+            || libc::fcntl(number, F_SETSIG, libc::SIGURG) < 0
+            || libc::fcntl(number, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK) < 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(event)
+    }
+}
+
+/// Has an event of [`open_fault_signals`] cause a signal after one fault in `period` from now on.
+pub fn signal_one_in(event: &OwnedFd, period: u64) {
+    // SAFETY: the request reads the number.
+    unsafe { libc::ioctl(event.as_raw_fd(), EVENT_PERIOD, &raw const period) };
+}
+
+/// Whether the kernel counts page faults of this user's processes and tells of each.
+#[must_use]
+pub fn has_fault_signals() -> bool {
+    open_fault_signals(std::process::id(), 1).is_ok()
+}
