@@ -23,11 +23,10 @@
 //! Whatever happens, a fork is justified only while
 //!
 //! ```text
-//!     sum of all C so far + delays + C expected  <=  1.46 % of the time elapsed + half of the stall time saved + 1 ms
+//!     sum of all C so far + delays + C expected  <=  1.46 % of the time elapsed + 3/4 of the stall time saved + 1 ms
 //! ```
 //!
-//! (what a stall saved would have taken alone; three quarters of that where memory is short, since what is driven out is on
-//! the other side there), so the time spent on forks, and waited for their hints, stays below 1.5 % of
+//! (what a stall saved would have taken alone), so the time spent on forks, and waited for their hints, stays below 1.5 % of
 //! the elapsed time and what was paid back, but for one millisecond a process (which lets short processes begin), the excess
 //! of the last fork over what was expected, and that of the first one which took very much longer than others of its size:
 //! where memory is short, the kernel may have whoever takes some wait until something is written.
@@ -232,8 +231,7 @@ impl Account {
     /// Whether another speculation may be afforded when so much time has elapsed.
     #[inline]
     pub fn affords_another(&self, elapsed: u64) -> bool {
-        let quarters = if self.size.displaces { 3 } else { 2 };
-        let earned = ((elapsed >> 6) - (elapsed >> 10)).saturating_add(self.saved / 4 * quarters);
+        let earned = ((elapsed >> 6) - (elapsed >> 10)).saturating_add(self.saved - self.saved / 4);
         let taken = self.spent.saturating_add(self.delay.total());
         taken.saturating_add(self.cost()) <= earned.saturating_add(self.ticks_per_second / 1_000)
     }
@@ -266,4 +264,38 @@ impl Account {
 #[inline]
 pub fn scaled(gained: u64, ticks: u64) -> u64 {
     u64::try_from((u128::from(gained) * u128::from(ticks)) >> 8).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    const MS: u64 = SECOND / 1_000;
+
+    /// Of a process whose stalls take a millisecond, and of which one fork was made that took ten.
+    fn after_a_fork() -> Account {
+        let mut account = Account::new(SECOND);
+        account.on_stall(MS, false);
+        account.on_fork(10 * MS, false);
+        account
+    }
+
+    #[test]
+    fn three_quarters_of_what_was_saved_pay_for_forks() {
+        // With the allowance for copies the first cost 15.05 ms, and so will the next; one millisecond is free.
+        let affords = |hints: u64| {
+            let mut account = after_a_fork();
+            account.on_yield(hints * ONE);
+            account.affords_another(0)
+        };
+        assert!(!affords(38) && affords(39));
+    }
+
+    #[test]
+    fn time_pays_for_forks_too() {
+        let account = after_a_fork();
+        let needed = (30_100_000 - MS) * 1_000 / 15;
+        assert!(!account.affords_another(needed) && account.affords_another(needed * 103 / 100));
+    }
 }
