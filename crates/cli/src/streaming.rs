@@ -29,8 +29,8 @@ pub struct Streaming {
     /// Whether clients play one file, or many: one each, as long as they fit
     #[arg(long, default_value = "many")]
     files: Files,
-    /// Where the files are: cached in memory, or out of it on a disk: local, cloud, disk4 or saturated (all but cached
-    /// and local need root)
+    /// Where the files are: cached in memory, or out of it on a disk: local, nvme, cloud, disk4 or saturated (all but
+    /// cached and local need root)
     #[arg(long, value_name = "DISK", default_value = "cached")]
     profile: Disk,
     /// Memory of the server with what it reads, such as 256M; needs root

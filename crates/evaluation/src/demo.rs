@@ -199,6 +199,7 @@ impl Stage<'_> {
 fn place(profile: Profile) -> &'static str {
     match profile {
         Profile::Local => "this machine's disk",
+        Profile::Nvme => "a disk with 0.06 ms",
         Profile::Cloud => "a disk with 1 ms",
         Profile::Disk4 => "four disks with 12 ms",
         Profile::Saturated => "a saturated disk",

@@ -61,8 +61,9 @@ impl FromStr for Disk {
         if name == "cached" {
             return Ok(Self::Cached);
         }
-        let unknown =
-            |_| format!("`{name}` is no place for media: give cached, local, cloud, disk4 or saturated");
+        let unknown = |_| {
+            format!("`{name}` is no place for media: give cached, local, nvme, cloud, disk4 or saturated")
+        };
         name.parse().map(Self::Cold).map_err(unknown)
     }
 }

@@ -115,7 +115,7 @@ impl Size {
     #[must_use]
     pub const fn on(profile: Profile) -> Self {
         match profile {
-            Profile::Local => Self { gathered: 20_000, ..Self::FULL },
+            Profile::Local | Profile::Nvme => Self { gathered: 20_000, ..Self::FULL },
             _ => Self::FULL,
         }
     }

@@ -11,7 +11,7 @@ use crate::control::Reason;
 /// First word of the header; says that this is ours.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 6;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 7;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;
@@ -386,6 +386,8 @@ pub struct Slot {
     pub flights: AtomicU32,
     /// Pages that speculators hinted and the original has come to.
     pub pages_used: AtomicU64,
+    /// Pages that they left to the original, to get ahead of it, and that it has come to.
+    pub pages_left_out: AtomicU64,
     /// Pages that the newest generation hinted: how many in the low 32 bits, generation in the high 32.
     pub pages_hinted: AtomicU64,
     /// As many of them, from the first on, is the original past; in the same way.

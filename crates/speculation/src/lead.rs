@@ -14,7 +14,8 @@
 //! microseconds, and now and then some hundreds, when it has to find room for the page. So while the lead is shorter than
 //! [`LEAD_US_MIN`], pages are *left out*: the original waits for them, and the speculator gets ahead meanwhile. Where the
 //! original is the faster one, because a speculator has several times the work with a page that is prefetched, that is just
-//! the part of the pages that makes both equally fast. Where a few stalls take as long, a page left out costs more than it
+//! the part of the pages that makes both equally fast. A lead that is long enough is looked at again when it can have become
+//! too short, since each look at a page of the original's costs as much as some of the work that is saved. Where a few stalls take as long, a page left out costs more than it
 //! gains, and none is.
 //!
 //! A speculator that *waits alone*, page by page with none asked for beside it, waits for what the original waits for, and
@@ -50,33 +51,54 @@ pub struct Lead {
     first: usize,
     count: usize,
     us: u32,
+    /// It cannot be short before.
+    long_until_us: u64,
 }
 
 impl Lead {
     /// None.
     #[must_use]
     pub const fn new() -> Self {
-        Self { pages: [(0, 0); PAGES], first: 0, count: 0, us: 0 }
+        Self { pages: [(0, 0); PAGES], first: 0, count: 0, us: 0, long_until_us: 0 }
     }
 
-    /// Forgets the pages that the original has come to, and tells `passed` those of them that were left out.
-    pub fn follow(&mut self, has_come: impl Fn(usize) -> bool, mut passed: impl FnMut(usize)) {
-        while let Some(page) = self.at(0) {
-            let count = match (has_come(page), self.at(SKIPPED)) {
-                (true, _) => 1,
-                (false, Some(later)) if has_come(later) => SKIPPED + 1,
-                _ => break,
-            };
-            for _ in 0..count {
-                self.pop().filter(|&(_, us)| us != HINTED_US).into_iter().for_each(|(page, _)| passed(page));
+    /// Whether the original, which waits `stall_us` for a page, would be at the next one too soon, at `now_us`. Looks no further
+    /// than the answer takes at which pages the original has come to, and tells `passed` those of them that were left out.
+    pub fn is_short(
+        &mut self,
+        now_us: u64,
+        stall_us: u32,
+        has_come: impl Fn(usize) -> bool,
+        mut passed: impl FnMut(usize),
+    ) -> bool {
+        if !matters(stall_us) {
+            return false;
+        }
+        if now_us < self.long_until_us {
+            return false;
+        }
+        while self.us >= LEAD_US_MIN {
+            match self.come_to(&has_come) {
+                0 => {
+                    self.long_until_us = now_us.saturating_add(u64::from(self.us - LEAD_US_MIN) + 1);
+                    return false;
+                }
+                count => self.forget(count, &mut passed),
             }
         }
+        true
     }
 
-    /// Whether the original, which waits `stall_us` for a page, would be at the next one too soon.
-    #[must_use]
-    pub const fn is_short(&self, stall_us: u32) -> bool {
-        matters(stall_us) && self.us < LEAD_US_MIN
+    /// How many of the pages the original has come to, from the oldest on, as one or two of them tell.
+    fn come_to(&self, has_come: impl Fn(usize) -> bool) -> usize {
+        let has_come = |index| self.at(index).is_some_and(&has_come);
+        if has_come(SKIPPED) { SKIPPED + 1 } else { has_come(0).into() }
+    }
+
+    fn forget(&mut self, count: usize, passed: &mut impl FnMut(usize)) {
+        for _ in 0..count {
+            self.pop().filter(|&(_, us)| us != HINTED_US).into_iter().for_each(|(page, _)| passed(page));
+        }
     }
 
     /// The speculator went on, behind `page`; that takes the original so long.
@@ -142,6 +164,8 @@ impl Alone {
 
 #[cfg(test)]
 mod tests {
+    use std::{vec, vec::Vec};
+
     use super::*;
 
     const STALL_US: u32 = 50;
@@ -150,31 +174,47 @@ mod tests {
         move |page| page < position
     }
 
+    /// Long after any lead that was found long.
+    fn is_short(lead: &mut Lead, has_come: impl Fn(usize) -> bool) -> bool {
+        lead.is_short(u64::MAX, STALL_US, has_come, |_| ())
+    }
+
     #[test]
     fn pages_are_left_out_until_the_lead_suffices() {
         let mut lead = Lead::new();
         let mut left_out = 0;
-        while lead.is_short(STALL_US) {
+        while is_short(&mut lead, |_| panic!("so few do not suffice, wherever it is")) {
             lead.add(left_out, STALL_US);
             left_out += 1;
+            if left_out as u32 == LEAD_US_MIN / STALL_US {
+                break;
+            }
         }
-        assert_eq!(left_out as u32, LEAD_US_MIN / STALL_US);
-        assert!(!Lead::new().is_short(LEAD_US_MIN), "a long stall is not worth it");
+        assert!(!is_short(&mut lead, |_| false));
+        assert!(!Lead::new().is_short(0, LEAD_US_MIN, |_| false, |_| ()), "a long stall is not worth it");
     }
 
     #[test]
     fn the_lead_shrinks_as_the_original_comes_nearer() {
         let mut lead = Lead::new();
         (0..100).for_each(|page| lead.add(page, STALL_US));
-        let mut passed = 0;
-        lead.follow(is_behind(79), |_| passed += 1);
-        assert_eq!(passed, 79);
-        assert!(!lead.is_short(STALL_US));
-        lead.follow(is_behind(81), |_| ());
-        assert!(lead.is_short(STALL_US));
-        lead.add(100, HINTED_US);
-        lead.follow(|_| true, |page| assert_ne!(page, 100, "it was hinted"));
-        assert_eq!((lead.count, lead.us), (0, 0));
+        assert!(!is_short(&mut lead, is_behind(79)));
+        assert!(is_short(&mut lead, is_behind(81)));
+        (0..100).for_each(|page| lead.add(1_000 + page, HINTED_US));
+        let mut passed: Vec<usize> = vec![];
+        lead.add(2_000, LEAD_US_MIN);
+        assert!(lead.is_short(u64::MAX, STALL_US, |_| true, |page| passed.push(page)));
+        assert!(passed.iter().all(|page| !(1_000..2_000).contains(page)), "these were hinted: {passed:?}");
+    }
+
+    #[test]
+    fn a_long_lead_is_not_looked_at_before_it_can_be_short() {
+        let mut lead = Lead::new();
+        (0..=2 * LEAD_US_MIN as usize / STALL_US as usize).for_each(|page| lead.add(page, STALL_US));
+        assert!(!lead.is_short(7, STALL_US, |_| false, |_| ()));
+        let later = 7 + u64::from(LEAD_US_MIN + STALL_US);
+        assert!(!lead.is_short(later, STALL_US, |_| panic!("it was far behind"), |_| ()));
+        assert!(lead.is_short(later + 1, STALL_US, |_| true, |_| ()));
     }
 
     #[test]
@@ -182,7 +222,7 @@ mod tests {
         let mut lead = Lead::new();
         (0..40).for_each(|page| lead.add(page, STALL_US));
         // Evicted again, say.
-        lead.follow(|page| page < 20 && page != 3 && page != 4, |_| ());
+        assert!(!is_short(&mut lead, |page| page < 20 && page != 3 && page != 4));
         assert_eq!(lead.at(0), Some(20));
     }
 
@@ -190,7 +230,7 @@ mod tests {
     fn a_long_lead_forgets_its_oldest_pages_and_stays_long() {
         let mut lead = Lead::new();
         (0..10 * PAGES).for_each(|page| lead.add(page, HINTED_US));
-        assert!(!lead.is_short(STALL_US));
+        assert!(!is_short(&mut lead, |_| false));
         assert_eq!((lead.count, lead.at(0)), (PAGES, Some(9 * PAGES)));
     }
 
@@ -225,8 +265,7 @@ mod tests {
                 original += 1;
             }
             met += u32::from(page > 100 && original >= page);
-            lead.follow(is_behind(original), |_| ());
-            left_out[page] = lead.is_short(STALL_US);
+            left_out[page] = lead.is_short(now.into(), STALL_US, is_behind(original), |_| ());
             lead.add(page, if left_out[page] { STALL_US } else { HINTED_US });
             now += if left_out[page] { 5 } else { 20 };
         }

@@ -2,8 +2,10 @@
 //!
 //! # Model
 //!
-//! Each fault that was not spared is a *miss*; each page hinted that the original came to makes up for one. A speculation
-//! has *strayed* when there are more misses than it may cost to find that out: as many as take twice the time of another
+//! Each fault that was not spared is a *miss*; each page hinted that the original came to makes up for one. So does each page
+//! that the speculator left to the original to get ahead (`lead.rs`): that the original waits for it, as foreseen, shows that
+//! both take the same course. But pages left out alone are of no use to anybody, so they count up to [`LEFT_OUT_MAX`] times the
+//! pages hinted. A speculation has *strayed* when there are more misses than it may cost to find that out: as many as take twice the time of another
 //! fork, but 16 to 4,096. At half of them its checkpoint may carry on, if it has one: that costs about half as much.
 //!
 //! However many they are, it gets a *grace* of 1/100 s: after the fork and twice what that took (it has as much to do with
@@ -22,6 +24,8 @@ use crate::credit::AHEAD_FREE;
 pub const MISSES_MIN: u32 = 16;
 /// See [`MISSES_MIN`].
 pub const MISSES_MAX: u32 = 4096;
+/// Pages left out that count, for each one hinted that the original came to.
+pub const LEFT_OUT_MAX: u64 = 3;
 /// One that has fewer pages ahead of the original is late.
 pub const AHEAD_MIN: u64 = AHEAD_FREE / 2;
 /// The grace, as a part of a second.
@@ -43,12 +47,31 @@ pub enum Course {
     },
 }
 
+/// Pages that the original has come to, and that the speculator had come to before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Foreseen {
+    /// It had hinted them.
+    pub hinted: u64,
+    /// It had left them to the original.
+    pub left_out: u64,
+}
+
+impl Foreseen {
+    /// Misses that they make up for.
+    const fn makes_up_for(self) -> u64 {
+        let most = self.hinted.saturating_mul(LEFT_OUT_MAX);
+        self.hinted.saturating_add(if self.left_out < most { self.left_out } else { most })
+    }
+}
+
 /// The patience with the live speculation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     grace: u64,
     misses: u32,
     misses_max: u32,
+    /// Since the fork, or the repair.
+    foreseen: Foreseen,
     /// None is given up before, and none because it is late.
     patient_until: u64,
     late_until: u64,
@@ -66,6 +89,7 @@ impl Patience {
             grace: ticks_per_second / GRACE_PART,
             misses: 0,
             misses_max: MISSES_MIN,
+            foreseen: Foreseen { hinted: 0, left_out: 0 },
             patient_until: 0,
             late_until: 0,
             is_due: true,
@@ -77,6 +101,7 @@ impl Patience {
     pub const fn on_fork(&mut self) {
         self.misses = 0;
         self.misses_max = MISSES_MIN;
+        self.foreseen = Foreseen { hinted: 0, left_out: 0 };
         self.is_due = true;
         self.is_new = true;
     }
@@ -100,11 +125,15 @@ impl Patience {
         self.misses = 0;
     }
 
-    /// So many `faults` were not spared, until `now`, but `used` pages.
-    pub fn on_faults(&mut self, now: u64, faults: u64, used: u64) {
+    /// So many `faults` were not spared, until `now`, and so many pages were foreseen.
+    pub fn on_faults(&mut self, now: u64, faults: u64, foreseen: Foreseen) {
         let faults = if self.is_new { faults.min(1) } else { faults };
         self.is_new = false;
-        let missed = u64::from(self.misses).saturating_add(faults).saturating_sub(used);
+        let before = self.foreseen.makes_up_for();
+        self.foreseen.hinted = self.foreseen.hinted.saturating_add(foreseen.hinted);
+        self.foreseen.left_out = self.foreseen.left_out.saturating_add(foreseen.left_out);
+        let made_up_for = self.foreseen.makes_up_for().saturating_sub(before);
+        let missed = u64::from(self.misses).saturating_add(faults).saturating_sub(made_up_for);
         self.misses = u32::try_from(missed).unwrap_or(u32::MAX);
         if self.misses == 0 {
             self.be_patient(now);
@@ -146,6 +175,7 @@ impl Patience {
     /// A speculator has to come to where the original is, from `now` on.
     fn begin(&mut self, now: u64) {
         self.be_patient(now);
+        self.foreseen = Foreseen::default();
         self.late_until = now.saturating_add(LATE_GRACES.saturating_mul(self.grace));
         self.is_due = false;
     }
@@ -164,12 +194,16 @@ mod tests {
     const SECOND: u64 = 1_000 * MS;
     const GRACE: u64 = 10 * MS;
 
+    fn hinted(pages: u64) -> Foreseen {
+        Foreseen { hinted: pages, left_out: 0 }
+    }
+
     /// Faults, `stall` apart, until the course is another than [`Course::Kept`]: when, and the course.
     fn until_strayed(patience: &mut Patience, from: u64, stall: u64, pages_ahead: u64) -> (u64, Course) {
         let mut now = from;
         for _ in 0..100_000 {
             now += stall;
-            patience.on_faults(now, 1, 0);
+            patience.on_faults(now, 1, Foreseen::default());
             let course = patience.course(now, false, pages_ahead);
             if course != Course::Kept {
                 return (now - from, course);
@@ -209,7 +243,7 @@ mod tests {
         let mut patience = Patience::new(SECOND);
         patience.on_fork_at_fault(0, 20 * MS, 50 * US);
         // It was ahead, and spared the original all faults for a while.
-        patience.on_faults(50 * MS, 1, 1_000);
+        patience.on_faults(50 * MS, 1, hinted(1_000));
         assert_eq!(patience.course(50 * MS, false, AHEAD_MIN), Course::Kept);
         let (after, course) = until_strayed(&mut patience, 60 * MS, 50 * US, AHEAD_MIN);
         assert_eq!(after, 20 * MS, "half of 800 misses");
@@ -235,17 +269,48 @@ mod tests {
         patience.on_fork_at_fault(0, MS, 50 * US);
         for fault in 1..10_000 {
             // A hint used for each fault that it misses.
-            patience.on_faults(fault * 100 * US, 1, 1);
+            patience.on_faults(fault * 100 * US, 1, hinted(1));
             assert_eq!(patience.misses(), 0);
             assert_eq!(patience.course(fault * 100 * US, false, AHEAD_MIN), Course::Kept);
         }
+    }
+
+    /// Of four pages one is hinted and the others are left out, and the speculator tells of a hundred at once.
+    fn until_given_up(left_out_told: u64) -> Option<u64> {
+        let mut patience = Patience::new(SECOND);
+        patience.on_fork_at_fault(0, MS, 25 * US);
+        (1..10_000u64).find(|round| {
+            let now = round * 100 * US;
+            patience.on_faults(now, 3, Foreseen::default());
+            if round.is_multiple_of(25) {
+                patience.on_faults(now, 0, Foreseen { hinted: 25, left_out: left_out_told });
+            }
+            patience.course(now, false, AHEAD_MIN) != Course::Kept
+        })
+    }
+
+    #[test]
+    fn whoever_leaves_pages_out_to_get_ahead_is_kept() {
+        assert_eq!(until_given_up(75), None);
+        assert!(until_given_up(25).is_some(), "it foresaw a third of them");
+    }
+
+    #[test]
+    fn whoever_leaves_all_pages_out_is_not() {
+        let mut patience = Patience::new(SECOND);
+        patience.on_fork_at_fault(0, MS, 25 * US);
+        let given_up = (1..10_000u64).find(|fault| {
+            patience.on_faults(fault * 25 * US, 1, Foreseen { hinted: 0, left_out: 1 });
+            patience.course(fault * 25 * US, false, AHEAD_MIN) != Course::Kept
+        });
+        assert!(given_up.is_some_and(|fault| fault * 25 * US < 2 * MS + 2 * GRACE), "{given_up:?}");
     }
 
     #[test]
     fn one_that_has_ended_is_not_waited_for() {
         let mut patience = Patience::new(SECOND);
         patience.on_fork_at_fault(0, MS, 50 * US);
-        patience.on_faults(MS, 1, 0);
+        patience.on_faults(MS, 1, Foreseen::default());
         let gone = patience.course(MS, true, 1_000);
         assert_eq!(gone, Course::Strayed { is_late: false, is_lost: true });
     }
@@ -256,7 +321,7 @@ mod tests {
         patience.on_fork_at_fault(0, 40 * MS, 50 * US);
         patience.on_fork();
         // The first signal tells of faults from before the fork as well.
-        patience.on_faults(SECOND, 5_000, 0);
+        patience.on_faults(SECOND, 5_000, Foreseen::default());
         assert_eq!(patience.course(SECOND, false, 0), Course::Kept);
         let (after, _) = until_strayed(&mut patience, SECOND, 50 * US, 0);
         assert_eq!(after, 15 * 50 * US);
@@ -267,7 +332,7 @@ mod tests {
         let mut patience = Patience::new(u64::MAX);
         patience.on_fork_at_fault(u64::MAX, u64::MAX, 0);
         patience.on_repair(u64::MAX, u64::MAX);
-        patience.on_faults(u64::MAX, u64::MAX, u64::MAX);
+        patience.on_faults(u64::MAX, u64::MAX, hinted(u64::MAX));
         assert_eq!(patience.course(u64::MAX, false, 0), Course::Kept);
         assert_eq!(Patience::new(0).course(u64::MAX, false, 0), Course::Kept);
     }

@@ -50,8 +50,9 @@ enum Signals {
 }
 
 impl Faults {
-    /// Looks at all of them.
-    pub fn look(&mut self, header: &Header) {
+    /// Looks at all of them; whether one is told of its faults that was not before.
+    pub fn look(&mut self, header: &Header) -> bool {
+        let mut is_newly_told = false;
         for (index, entry) in header.watched.iter().enumerate() {
             let pid = entry.pid.load(Acquire);
             if pid == 0 {
@@ -70,8 +71,11 @@ impl Faults {
                 *process = Process::new(image);
                 entry.open.store(0, Relaxed);
             }
+            let was_told = process.is_told();
             process.look(header, entry, pid);
+            is_newly_told |= process.is_told() && !was_told;
         }
+        is_newly_told
     }
 }
 
@@ -79,6 +83,10 @@ impl Process {
     fn new(image: u32) -> Self {
         let signals = Signals::NotYet { faults: u64::MAX, seen_at: Instant::now() };
         Self { image, signals, quiet: Pauses::default() }
+    }
+
+    fn is_told(&self) -> bool {
+        matches!(self.signals, Signals::OneIn { .. })
     }
 
     fn look(&mut self, header: &Header, entry: &Watched, pid: u32) {
@@ -188,7 +196,7 @@ mod tests {
         let mut look = |wish| {
             entry.wish.store(wish, Relaxed);
             process.look(header, entry, std::process::id());
-            (entry.open.load(Relaxed), matches!(process.signals, Signals::OneIn { .. }))
+            (entry.open.load(Relaxed), process.is_told())
         };
         if !ffi::has_fault_signals() || !ffi::has_userfaultfd() {
             assert_eq!(look(WISH_FEW), (0, false));

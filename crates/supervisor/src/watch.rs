@@ -34,6 +34,8 @@ const EXECUTOR_DELAY: Duration = Duration::from_millis(1);
 const ROUND: Duration = Duration::from_millis(100);
 /// The same while speculation pauses for memory control to see the program alone.
 const ROUND_CHECK: Duration = Duration::from_millis(40);
+/// And once after a process began to be told of its faults: it may have seen already that nothing comes of that.
+const ROUND_TOLD: Duration = Duration::from_millis(20);
 const ROUND_FIRST: Duration = Duration::from_millis(5);
 /// Free slots below which those of dead processes are looked for.
 const FREE_SLOTS_MIN: usize = 64;
@@ -96,7 +98,7 @@ pub fn watch(
             limits.look_if_due(channel.header());
             leases.look_if_due(channel.header());
             executor.start();
-            faults.look(channel.header());
+            let is_newly_told = faults.look(channel.header());
             sweep.run(channel);
             harvest(channel, executor, ledger);
             control.look(channel, ledger);
@@ -106,8 +108,12 @@ pub fn watch(
                 is_thin = true;
             }
             round = (round * 2).min(ROUND);
-            timeout = if control.is_checking() { round.min(ROUND_CHECK) } else { round };
-            next_round = Instant::now() + round / 2;
+            timeout = match (is_newly_told, control.is_checking()) {
+                (true, _) => round.min(ROUND_TOLD),
+                (false, true) => round.min(ROUND_CHECK),
+                (false, false) => round,
+            };
+            next_round = Instant::now() + timeout / 2;
         }
     }
 }

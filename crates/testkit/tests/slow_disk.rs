@@ -101,6 +101,19 @@ fn a_lone_read_takes_the_latency_and_parallel_ones_share_it() {
 }
 
 #[test]
+fn a_read_of_the_fastest_takes_its_latency() {
+    let Some(disk) = disk("a_read_of_the_fastest_takes_its_latency", Profile::Nvme) else { return };
+    let path = fill_with_data(&disk);
+    let latency = Profile::Nvme.latency().unwrap().per_request;
+    let mut reader = DirectReader::open(&path);
+    let mut fastest = || (0..50).map(|number| reader.read(number)).min().unwrap();
+    let alone = fastest();
+    disk.device().unwrap().set_latency(false).unwrap();
+    let fast = fastest();
+    assert!(alone >= latency && fast < alone, "{alone:?} alone, {fast:?} without latency");
+}
+
+#[test]
 fn requests_are_counted() {
     let Some(disk) = disk("requests_are_counted", Profile::Cloud) else { return };
     let path = fill_with_data(&disk);

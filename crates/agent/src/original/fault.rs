@@ -1,12 +1,13 @@
 //! What the original does after a page fault that waited for a device.
 
-use core::mem::MaybeUninit;
+use core::mem::{self, MaybeUninit};
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{self, Relaxed};
 
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, ticks};
 use forebay_speculation::channel::{Header, Off, Slot};
-use forebay_speculation::patience::Course;
+use forebay_speculation::patience::{Course, Foreseen};
 use forebay_speculation::quiet::{FEW, Futility, are_few_enough};
 use forebay_speculation::resync::Place;
 
@@ -61,13 +62,20 @@ pub struct Seen {
     since: u64,
     used: Used,
     pages_used: u64,
+    pages_left_out: u64,
     futility: Futility,
 }
 
 impl Seen {
     pub const fn new() -> Self {
-        let futility = Futility::new();
-        Self { at: 0, since: 0, used: Used { cpu_us: 0, work_us: 0, faults: 0 }, pages_used: 0, futility }
+        Self {
+            at: 0,
+            since: 0,
+            used: Used { cpu_us: 0, work_us: 0, faults: 0 },
+            pages_used: 0,
+            pages_left_out: 0,
+            futility: Futility::new(),
+        }
     }
 
     /// Whether the thread was told of a fault in so many ticks before `now`.
@@ -212,9 +220,13 @@ fn measure(private: &mut Private, header: &Header) -> Measured {
 
 /// Takes the pages that the original has come to since the last fault told of, and the faults.
 fn settle(slot: &Slot, private: &mut Private, now: u64, faults: u64) {
-    let used = slot.pages_used.load(Relaxed);
-    let new = used.saturating_sub(private.faults.pages_used);
-    private.faults.pages_used = used;
-    private.used += new;
-    private.patience.on_faults(now, faults, new);
+    let seen = &mut private.faults;
+    let new = |count: &AtomicU64, before: &mut u64| {
+        let count = count.load(Relaxed);
+        count.saturating_sub(mem::replace(before, count))
+    };
+    let hinted = new(&slot.pages_used, &mut seen.pages_used);
+    let left_out = new(&slot.pages_left_out, &mut seen.pages_left_out);
+    private.used += hinted;
+    private.patience.on_faults(now, faults, Foreseen { hinted, left_out });
 }

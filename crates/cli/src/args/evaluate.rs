@@ -45,8 +45,8 @@ pub struct Speculation {
     /// faults and signals)
     #[arg(long, value_name = "NUMBER")]
     pub table: Option<Table>,
-    /// Disk that the data lies on, or of --table 5 that is swapped to: local, cloud, disk4 or saturated; all
-    /// but local need root [default: local; cloud for --table 5]
+    /// Disk that the data lies on, or of --table 5 that is swapped to: local, nvme, cloud, disk4 or saturated;
+    /// all but local need root [default: local; cloud for --table 5]
     #[arg(long)]
     pub profile: Option<Profile>,
     /// Program to compare: agrep, gnuld, xds, mapped, chased, mapscan or resident, of --table 5 sphinx, matvec,

@@ -21,6 +21,7 @@ pub fn slot() -> Box<Slot> {
         shares_too_much: AtomicU32::new(0),
         flights: AtomicU32::new(0),
         pages_used: AtomicU64::new(0),
+        pages_left_out: AtomicU64::new(0),
         pages_hinted: AtomicU64::new(0),
         pages_passed: AtomicU64::new(0),
         pages_copied: AtomicU64::new(0),

@@ -5,15 +5,15 @@
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use forebay_sigsafe::{general as n, sys};
+use forebay_sigsafe::{general as n, sys, ticks};
 
 use super::fill::PRESENT;
 use super::pages::{entries, in_core};
-use super::{PAGE, State, aside, credit, drop_pages};
+use super::{PAGE, State, aside, credit, drop_pages, is_present};
 use crate::speculator::{abandoned, end, hints, kernel};
 use forebay_speculation::channel::End;
 use forebay_speculation::credit::AHEAD_FREE;
-use forebay_speculation::lead::{self, HINTED_US, Lead};
+use forebay_speculation::lead::{HINTED_US, Lead};
 
 /// Stands for a page that the program does not have any more.
 const GONE: usize = 0;
@@ -83,9 +83,7 @@ pub fn remember(state: &mut State, first: usize, count: usize) {
     let ahead = &mut state.memory.ahead;
     for index in 0..count {
         let page = first + index * PAGE;
-        if let Some(theirs) = state.memory.aside.theirs(page) {
-            state.memory.lead.add(theirs, HINTED_US);
-        }
+        state.memory.lead.add(page, HINTED_US);
         if let Some(place) = ahead.pages.get_mut((ahead.first + ahead.count) % AHEAD_MAX) {
             *place = page;
         }
@@ -110,20 +108,16 @@ fn tell_hinted(state: &State) {
 
 /// Whether to leave a page to the original, which would come to it too soon.
 pub fn leaves_out(state: &mut State, page: usize) -> bool {
+    let ticks_per_us = (state.header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     let memory = &mut state.memory;
-    let (pages, stall_us) = (memory.original_pages, memory.stall_us);
-    if !lead::matters(stall_us) {
-        return false;
-    }
-    let has_come = |page| {
-        let [entry] = entries::<1>(pages, page);
-        entry & PRESENT != 0
-    };
+    let (aside, pages, stall_us) = (&memory.aside, memory.original_pages, memory.stall_us);
+    let has_come = |page| aside.theirs(page).is_none_or(|theirs| is_present(pages, theirs));
     let mut dropped = Dropped::new();
-    memory.lead.follow(has_come, |page| dropped.add(page));
+    let leaves_out =
+        memory.lead.is_short(ticks() / ticks_per_us, stall_us, has_come, |page| dropped.add(page));
     dropped.flush();
     memory.given_back += dropped.pages;
-    let leaves_out = memory.lead.is_short(stall_us);
+    state.slot.pages_left_out.fetch_add(dropped.pages, Relaxed);
     if leaves_out {
         memory.lead.add(page, stall_us);
     }
