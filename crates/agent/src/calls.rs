@@ -37,6 +37,8 @@ pub enum Class {
     Control,
     /// May confine the process to some system calls.
     Confine,
+    /// May have the kernel tell the program of what copies of it do, or put its children elsewhere.
+    Expose,
     /// Sets what a signal does, or where its handler runs.
     Signal,
     /// Gives memory.
@@ -49,7 +51,7 @@ pub const NUMBERS: usize = 512;
 /// The class of each number.
 pub static CLASSES: [Class; NUMBERS] = {
     let mut classes = [Class::Pass; NUMBERS];
-    let table: [(u32, Class); 44] = [
+    let table: [(u32, Class); 49] = [
         (n::__NR_read, Class::Read),
         (n::__NR_pread64, Class::Read),
         (n::__NR_readv, Class::Read),
@@ -89,6 +91,11 @@ pub static CLASSES: [Class; NUMBERS] = {
         (n::__NR_fcntl, Class::Control),
         (n::__NR_prctl, Class::Confine),
         (n::__NR_seccomp, Class::Confine),
+        (n::__NR_userfaultfd, Class::Expose),
+        (n::__NR_fanotify_init, Class::Expose),
+        (n::__NR_inotify_add_watch, Class::Expose),
+        (n::__NR_unshare, Class::Expose),
+        (n::__NR_setns, Class::Expose),
         (n::__NR_mmap, Class::Memory),
         (n::__NR_mremap, Class::Memory),
         (n::__NR_brk, Class::Memory),

@@ -108,6 +108,12 @@ extern "C" fn make(call: &Call, _: isize) -> isize {
     unsafe { role::dispatch(call) }
 }
 
+/// A call that was made and failed.
+extern "C" fn failed(call: &Call, result: isize) -> isize {
+    // SAFETY: the registers are those of a system call that the program has made, and that had no effect.
+    unsafe { original::on_failure(call, result) }
+}
+
 /// A read that was made, with this result, and during which the thread left its processor.
 extern "C" fn made(call: &Call, result: isize) -> isize {
     original::on_unattended_read(call, call.arguments[0]);
@@ -117,9 +123,9 @@ extern "C" fn made(call: &Call, result: isize) -> isize {
 // A stub loads the call's number, where the site has done that, moves rsp past the red zone, leaves room for the return
 // address that unwinding reads (136 below the site's rsp, which is the canonical frame address) and pushes its index.
 //
-// Most calls need nothing of Rust, and so no vector registers kept: those that the original does not look at, and reads
-// that nobody attends to (see `attention.rs`, which does the same). The upper half of the index's word keeps a read's
-// number meanwhile.
+// Most calls need nothing of Rust, and so no vector registers kept: those that the original does not look at, unless they
+// fail for what is in use, and reads that nobody attends to (see `attention.rs`, which does the same). The upper half of the
+// index's word keeps their number meanwhile.
 core::arch::global_asm!(
     ".text",
     ".hidden forebay_stubs",
@@ -169,7 +175,10 @@ core::arch::global_asm!(
     "ja 8f",
     // Not looked at.
     "9:",
+    "mov [rsp + 4], eax",
     "syscall",
+    "cmp rax, -4095",
+    "jae 30f",
     // Back to the program, with the result in rax.
     "2:",
     "mov ecx, [rsp]",
@@ -194,6 +203,21 @@ core::arch::global_asm!(
     "cmp eax, -4096",
     "jmp rcx",
     ".cfi_restore_state",
+    // It failed, maybe for what is in use or full.
+    "30:",
+    "cmp rax, -{busy}",
+    "je 31f",
+    "cmp rax, -{full}",
+    "je 31f",
+    "cmp rax, -{not_empty}",
+    "je 31f",
+    "cmp rax, -{quota}",
+    "jne 2b",
+    "31:",
+    "mov ecx, [rsp + 4]",
+    "mov dword ptr [rsp + 4], 0",
+    "lea r11, [rip + {failed}]",
+    "jmp 5f",
     // A read.
     "3:",
     "cmp dword ptr [rip + {timed}], 0",
@@ -308,4 +332,9 @@ core::arch::global_asm!(
     current = const attention::CURRENT,
     make = sym make,
     made = sym made,
+    failed = sym failed,
+    busy = const errno::EBUSY,
+    full = const errno::ENOSPC,
+    not_empty = const errno::ENOTEMPTY,
+    quota = const errno::EDQUOT,
 );

@@ -119,7 +119,7 @@ const STRINGS_MAX: usize = 2048;
 const VALUE_MAX: usize = 1024;
 const PAGE: usize = 4096;
 
-/// An environment with the variables put back, in a fixed size that fits the stack of most vfork children.
+/// An environment with the variables put back, in a fixed size.
 pub struct Extended {
     entries: [*const u8; ENTRIES_MAX],
     preload: PathBuffer<STRINGS_MAX>,
@@ -196,7 +196,7 @@ impl Extended {
 }
 
 /// Reads what can be read of `[address, address + buffer.len())`, without a fault: how much.
-fn peek(address: usize, buffer: &mut [u8]) -> Option<usize> {
+pub fn peek(address: usize, buffer: &mut [u8]) -> Option<usize> {
     use forebay_sigsafe::general::{__NR_getpid, __NR_process_vm_readv, iovec};
     let local = iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() as u64 };
     // A page at a time, since a piece is read whole or not at all.

@@ -1,11 +1,14 @@
 //! Programs that this one executes get an agent of their own.
 
-use core::sync::atomic::Ordering;
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use forebay_sigsafe::elf::{Elf_Ehdr, Elf_Phdr, PT_INTERP};
 use forebay_sigsafe::general as n;
-use forebay_sigsafe::{sys, text};
+use forebay_sigsafe::sys;
 use forebay_speculation::channel::{Header, Unassisted};
+use forebay_speculation::executable::{self, DYNAMIC_BYTES, PROGRAM_HEADER_BYTES};
 use forebay_speculation::program::ProgramRecord;
 use forebay_speculation::signature::Signature;
 
@@ -28,9 +31,24 @@ struct Workspace {
 
 impl Workspace {
     const fn new() -> Self {
-        Self { start: Start { bytes: [0; 1024], len: 0 }, interpreter: [0; 256], extended: Extended::new() }
+        let start = Start { bytes: [0; 1024], len: 0, dynamic: [0; DYNAMIC_BYTES], is_sanitized: false };
+        Self { start, interpreter: [0; 256], extended: Extended::new() }
     }
 }
+
+/// The workspace of vfork children. What one maps would stay with its parent, whose memory it has, and its stack may be
+/// of a page.
+struct Lent(UnsafeCell<MaybeUninit<Workspace>>);
+
+// SAFETY: used by the process that [`BORROWER`] names.
+unsafe impl Sync for Lent {}
+
+static LENT: Lent = Lent(UnsafeCell::new(MaybeUninit::uninit()));
+/// The process that has it; 0 for none. The kernel puts that when the process has another image, or has ended.
+static BORROWER: AtomicU32 = AtomicU32::new(0);
+/// How long one waits for another to be gone, which takes a call.
+const BORROW_PAUSES_MAX: u32 = 1000;
+const BORROW_PAUSE_NS: i64 = 100_000;
 
 /// Carries out `execve` or `execveat` with the agent added to the new program's environment.
 ///
@@ -43,10 +61,9 @@ pub unsafe fn execute(call: &Call, at: bool) -> isize {
     } else {
         spawn::end_that_of_parent();
     }
-    // What a vfork child maps would stay with its parent: it uses the stack, which is its parent's.
     if vfork_child {
         // SAFETY: the caller's.
-        return unsafe { execute_on_stack(call, at) };
+        return unsafe { execute_in_parent(call, at) };
     }
     // SAFETY: (all) the mapping is as large as what is put there, and goes with the image or here.
     unsafe {
@@ -64,12 +81,40 @@ pub unsafe fn execute(call: &Call, at: bool) -> isize {
     }
 }
 
+/// In a vfork child.
+///
 /// # Safety
 /// As [`execute`].
 #[inline(never)]
-unsafe fn execute_on_stack(call: &Call, at: bool) -> isize {
-    // SAFETY: the caller's.
-    unsafe { execute_with(call, at, &mut Workspace::new()) }
+unsafe fn execute_in_parent(call: &Call, at: bool) -> isize {
+    // SAFETY: (all) the workspace is this process's until the word says otherwise, which the kernel sees to (mm_release). The
+    // child of a vfork had no other word to be cleared.
+    unsafe {
+        if !borrow() {
+            return forebay_sigsafe::syscall(call.number, call.arguments);
+        }
+        let _ = sys!(n::__NR_set_tid_address, BORROWER.as_ptr());
+        let workspace = LENT.0.get().cast::<Workspace>();
+        workspace.write(const { Workspace::new() });
+        let result = execute_with(call, at, &mut *workspace);
+        let _ = sys!(n::__NR_set_tid_address, 0);
+        BORROWER.store(0, Ordering::Release);
+        result
+    }
+}
+
+/// Takes the workspace, when no other child of this memory has it.
+fn borrow() -> bool {
+    let process = original::process_id();
+    for _ in 0..BORROW_PAUSES_MAX {
+        if BORROWER.compare_exchange(0, process, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            return true;
+        }
+        let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: BORROW_PAUSE_NS };
+        // SAFETY: the call reads a local.
+        let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };
+    }
+    false
 }
 
 /// # Safety
@@ -80,7 +125,7 @@ unsafe fn execute_with(call: &Call, at: bool, workspace: &mut Workspace) -> isiz
         if at { (a, b, d, 3) } else { (n::AT_FDCWD as usize, a, c, 2) };
     let mut arguments = call.arguments;
     // SAFETY: the program's own pointers, which the kernel would read too.
-    if let Some(name) = unsafe { inject(directory, path as *const u8, workspace) } {
+    if let Some(name) = unsafe { inject(directory, path, workspace) } {
         match workspace.extended.fill(environment, name) {
             Some(array) => arguments[environment_index] = array as usize,
             None => count(Unassisted::NotExamined),
@@ -102,19 +147,25 @@ fn count(reason: Unassisted) {
 ///
 /// # Safety
 /// `path` is what the program passed for a path.
-unsafe fn inject(directory: usize, path: *const u8, workspace: &mut Workspace) -> Option<session::Name> {
+unsafe fn inject(directory: usize, path: usize, workspace: &mut Workspace) -> Option<session::Name> {
     let header = session::header()?;
-    if path.addr() < 4096 || header.enabled.load(Ordering::Relaxed) == 0 {
+    if header.enabled.load(Ordering::Relaxed) == 0 {
         return None;
     }
-    // SAFETY: the caller's.
-    let key = Signature::call(0).bytes(unsafe { text::bytes(path) }).value();
+    // The pointer may be bad, which is for the kernel to say.
+    let read = environment::peek(path, &mut workspace.interpreter)?;
+    let start = workspace.interpreter.get(..read)?.split(|&byte| byte == 0).next()?;
+    let key = Signature::call(0).bytes(start).value();
     if !worth_it(header, key) {
         count(Unassisted::NeverStalls);
         return None;
     }
-    // SAFETY: a terminated path.
-    match unsafe { examine(directory, path, workspace) } {
+    if is_someone_else() {
+        count(Unassisted::Privileged);
+        return None;
+    }
+    // SAFETY: a terminated path, or the kernel says that it is none.
+    match unsafe { examine(directory, path as *const u8, workspace) } {
         Ok(()) if environment::library_reachable() => {
             Some(session::Name { program_key: key, ..session::name() })
         }
@@ -128,6 +179,12 @@ unsafe fn inject(directory: usize, path: *const u8, workspace: &mut Workspace) -
         }
         Err(None) => None,
     }
+}
+
+/// Whether the loader will take the program for one of more rights than its user has, and ignore what is to be preloaded.
+fn is_someone_else() -> bool {
+    // SAFETY: no arguments.
+    unsafe { sys!(n::__NR_geteuid) != sys!(n::__NR_getuid) || sys!(n::__NR_getegid) != sys!(n::__NR_getgid) }
 }
 
 fn worth_it(header: &Header, key: u64) -> bool {
@@ -175,6 +232,9 @@ unsafe fn examine(
 struct Start {
     bytes: [u8; 1024],
     len: usize,
+    /// Room for the dynamic section, and what that says.
+    dynamic: [u8; DYNAMIC_BYTES],
+    is_sanitized: bool,
 }
 
 impl Start {
@@ -210,24 +270,45 @@ impl Start {
                 return Err(Some(Unassisted::NotExamined));
             }
             let read = sys!(n::__NR_pread64, fd, self.bytes.as_mut_ptr(), self.bytes.len(), 0);
+            self.len = usize::try_from(read).unwrap_or(0);
+            self.look_for_sanitizer(fd);
             let capabilities = sys!(n::__NR_fgetxattr, fd, c"security.capability".as_ptr(), 0, 0);
             let _ = sys!(n::__NR_close, fd);
             if capabilities > 0 {
                 return Err(Some(Unassisted::Privileged));
             }
-            self.len = usize::try_from(read).map_err(|_| Some(Unassisted::NotExamined))?;
+            if read < 0 {
+                return Err(Some(Unassisted::NotExamined));
+            }
         }
         Ok(())
     }
 
+    fn header(&self) -> Option<Elf_Ehdr> {
+        let bytes = self.used();
+        let is_whole = bytes.len() >= size_of::<Elf_Ehdr>() && bytes.starts_with(b"\x7fELF");
+        // SAFETY: the bytes are there, and any bytes make a header.
+        is_whole.then(|| unsafe { bytes.as_ptr().cast::<Elf_Ehdr>().read_unaligned() })
+    }
+
+    fn look_for_sanitizer(&mut self, fd: isize) {
+        self.is_sanitized = false;
+        let Some(header) = self.header() else { return };
+        let length = header.e_phnum as usize * PROGRAM_HEADER_BYTES;
+        let from = header.e_phoff;
+        let Some(headers) = self.bytes.get(from..from.saturating_add(length)) else { return };
+        let read = |offset: u64, buffer: &mut [u8]| {
+            // SAFETY: a buffer as large as the call is told.
+            let read = unsafe { sys!(n::__NR_pread64, fd, buffer.as_mut_ptr(), buffer.len(), offset) };
+            usize::try_from(read).unwrap_or(0)
+        };
+        self.is_sanitized = executable::needs_to_be_first(headers, &mut self.dynamic, read);
+    }
+
     fn loadable(&self) -> Result<(), Option<Unassisted>> {
         let bytes = self.used();
-        if bytes.len() < size_of::<Elf_Ehdr>() || !bytes.starts_with(b"\x7fELF") {
-            // The caller of execvp may start a shell on it: that is an execve of its own.
-            return Err(None);
-        }
-        // SAFETY: the bytes are there, and any bytes make a header.
-        let header = unsafe { bytes.as_ptr().cast::<Elf_Ehdr>().read_unaligned() };
+        // The caller of execvp may start a shell on it: that is an execve of its own.
+        let Some(header) = self.header() else { return Err(None) };
         if bytes.get(4) != Some(&CLASS_64) || header.e_machine != MACHINE_X86_64 {
             return Err(Some(Unassisted::OtherArchitecture));
         }
@@ -247,7 +328,11 @@ impl Start {
                 return Err(Some(Unassisted::NotExamined));
             };
             let loader = loader.strip_suffix(b"\0").unwrap_or(loader);
-            return if loader.ends_with(LOADER) { Ok(()) } else { Err(Some(Unassisted::OtherLibc)) };
+            return match (loader.ends_with(LOADER), self.is_sanitized) {
+                (true, false) => Ok(()),
+                (true, true) => Err(Some(Unassisted::Sanitized)),
+                (false, _) => Err(Some(Unassisted::OtherLibc)),
+            };
         }
         Err(Some(Unassisted::Static))
     }

@@ -28,6 +28,7 @@ const ROOM_ALONE_BYTES_MIN: usize = 8 << 10;
 const SIGNALS: u32 = 64;
 const SS_DISABLE: i32 = 2;
 const SIG_IGNORE: usize = 1;
+const ARCH_GET_FS: u32 = 0x1003;
 /// How long the supervisor gets to take its event back.
 const CLOSE_PAUSES_MAX: u32 = 1000;
 const NOBODY: u32 = u32::MAX;
@@ -47,6 +48,8 @@ static MAPPED: AtomicUsize = AtomicUsize::new(0);
 static HEAP_END: AtomicUsize = AtomicUsize::new(0);
 /// Bytes of the main thread's alternate stack.
 static ROOM: AtomicUsize = AtomicUsize::new(0);
+/// Of the main thread.
+static THREAD_POINTER: AtomicUsize = AtomicUsize::new(0);
 /// This process's entry in the header.
 static ENTRY: AtomicU32 = AtomicU32::new(NOBODY);
 
@@ -143,6 +146,7 @@ unsafe fn begin(header: &Header, process: u32) {
             // An image before this one may have wished otherwise.
             entry.wish.store(WISH_SIGNALS, Ordering::Relaxed);
             entry.image.fetch_add(1, Ordering::Release);
+            THREAD_POINTER.store(forebay_sigsafe::thread_pointer(), Ordering::Relaxed);
             ENTRY.store(index, Ordering::Relaxed);
         }
     }
@@ -259,10 +263,24 @@ pub fn give_up() {
     }
 }
 
+/// Whether the main thread has the pointer that it began with: a program may use the register for something else meanwhile.
+fn is_own_thread_pointer() -> bool {
+    let mut pointer = 0usize;
+    // SAFETY: the call writes to a local.
+    let result = unsafe { sys!(n::__NR_arch_prctl, ARCH_GET_FS, &raw mut pointer) };
+    result == 0 && pointer == THREAD_POINTER.load(Ordering::Relaxed)
+}
+
+/// Whether this process, or the one that it is a child of, is to be told of its faults.
+pub fn are_told() -> bool {
+    ENTRY.load(Ordering::Relaxed) != NOBODY
+}
+
 extern "C" fn on_signal(_signal: i32, info: *const i32, context: *mut u8) {
     // SAFETY: the kernel passes the reason in the third word of the information, and the interrupted registers.
     unsafe {
         if info.add(2).read() == POLL_IN
+            && is_own_thread_pointer()
             && role::is_original()
             && original::on_fault() == Some(Spawned::Speculator)
         {

@@ -189,6 +189,9 @@ extern "C" fn leave_outside() {
     // SAFETY: the snapshot was written before; the calls take numbers and terminated paths.
     unsafe {
         let snapshot = &mut *SNAPSHOT.0.get();
+        // The speculator's: one that has no memory where the program's stack is would leave a core file.
+        let none = n::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+        let _ = sys!(n::__NR_prlimit64, 0, n::RLIMIT_CORE, &raw const none, 0);
         snapshot.left_outside = sys!(n::__NR_close_range, snapshot.descriptors, u32::MAX, 0) == 0;
         for (descriptor, known) in snapshot.known.iter().enumerate().take(snapshot.descriptors) {
             let traced = cfg!(feature = "trace") && descriptor == 2;
@@ -289,6 +292,12 @@ const EARLIER_MAX: usize = 8;
 pub fn forget() {
     NEWEST.store(0, Relaxed);
     EARLIER.iter().for_each(|earlier| earlier.store(0, Relaxed));
+}
+
+/// Whether there may be something left of a fork of this process.
+#[inline(always)]
+pub fn may_be_left() -> bool {
+    NEWEST.load(Relaxed) != 0
 }
 
 /// Remembers what is left of the newest fork, as another is about to be made.

@@ -8,5 +8,5 @@ mod mounts;
 pub use folders::Folders;
 pub use memory::{
     LIMITS, free_bytes, has_account, is_full, kills, limit_bytes, membership, missed_pages, of_member, own,
-    own_of,
+    own_of, waits_when_full,
 };

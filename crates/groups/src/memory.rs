@@ -88,6 +88,13 @@ pub fn kills(group: &Path) -> Option<u64> {
     })
 }
 
+/// Whether processes of a group that has nothing left wait until others give back, instead of one being killed (version 1).
+#[must_use]
+pub fn waits_when_full(group: &Path) -> bool {
+    let text = fs::read_to_string(group.join("memory.oom_control")).unwrap_or_default();
+    text.lines().any(|line| line == "oom_kill_disable 1")
+}
+
 /// Whether a group has little left of what it may use.
 #[must_use]
 pub fn is_full(group: &Path) -> bool {
@@ -201,6 +208,9 @@ mod tests {
         assert_eq!(kills(group.path()), None);
         write("memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
         assert_eq!(kills(group.path()), Some(3));
+        assert!(!waits_when_full(group.path()));
+        write("memory.oom_control", "oom_kill_disable 1\nunder_oom 0\noom_kill 3\n");
+        assert!(waits_when_full(group.path()));
         write("memory.events", "low 0\noom 1\noom_kill 2\noom_group_kill 0\n");
         assert_eq!(kills(group.path()), Some(2));
         write("memory.events.local", "low 0\noom 1\noom_kill 1\noom_group_kill 0\n");

@@ -66,6 +66,25 @@ macro_rules! guests {
     };
 }
 
+/// Tests of such as only root can run.
+macro_rules! root_guests {
+    ($($name:ident: $guest:literal;)+) => {
+        $(#[test]
+        fn $name() {
+            if !root() {
+                return skip(stringify!($name), "only root may");
+            }
+            let _ = guest($guest, &[]).check();
+        })+
+    };
+}
+
+root_guests! {
+    the_first_process_of_a_namespace_is_the_programs: "new_namespaces";
+    who_gives_permission_is_asked_as_often: "gives_permission";
+    what_was_removed_makes_room: "full_file_system";
+}
+
 files! {
     a_write_happens_once: "write";
     an_append_happens_once: "append";
@@ -126,6 +145,15 @@ guests! {
     identities_do_not_change: "identity";
     descriptor_numbers_are_the_programs_own: "open_descriptors";
     the_end_of_a_pipe_arrives_at_once: "pipe_end";
+    who_adopts_orphans_gets_none_of_ours: "adopts_orphans";
+    stacks_in_shared_memory_stay_the_programs: "shared_stack";
+    a_stack_that_is_not_forked_leaves_no_core_file: "stack_not_forked";
+    who_is_told_of_forks_is_told_of_its_own: "told_of_forks";
+    who_watches_files_sees_its_own_accesses: "watches_files";
+    a_program_is_executed_from_a_stack_of_a_page: "little_stack_exec";
+    bad_pointers_are_bad_addresses: "bad_pointers_exec";
+    a_forked_child_finds_signals_as_they_were: "forked_signals";
+    the_thread_pointer_may_be_anything_meanwhile: "other_thread_pointer";
     moved_descriptors_mean_what_they_should: "descriptor_moves";
     a_shared_offset_moves_by_what_is_read: "shared_offset";
     direct_reads_are_exact: "direct_reads";
@@ -278,6 +306,15 @@ fn a_static_program_works() {
         let argv = [build_as(program, Kind::Static).into_os_string(), "data".into()];
         let _ = Case::new(&format!("static_{program}"), argv).setup(victims).check();
     }
+}
+
+/// Checkpoints sleep with the files open that the speculator had.
+#[test]
+fn what_was_read_can_be_unmounted() {
+    if !root() {
+        return skip("what_was_read_can_be_unmounted", "only root may mount");
+    }
+    let _ = guest("unmounts", &[]).env("FOREBAY_CHECKPOINT_US_MIN", "0").check();
 }
 
 #[test]

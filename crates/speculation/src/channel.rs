@@ -89,6 +89,8 @@ pub struct Header {
     pub speculators: AtomicU32,
     /// Whether anybody on the machine holds a lease on a file: [`LEASES_UNKNOWN`], [`LEASES_NONE`] or [`LEASES_SOME`].
     pub leases: AtomicU32,
+    /// Inode of the supervisor's namespace of processes; 0 where it cannot be known.
+    pub pid_namespace: AtomicU64,
     /// seccomp filters that the supervisor itself runs under, which are no reason for an agent to stay away.
     pub seccomp_filters: AtomicU32,
     /// Processes that an agent was loaded into.
@@ -281,11 +283,13 @@ pub enum Unassisted {
     NeverStalls,
     /// The environment was too large to extend, or the file could not be examined.
     NotExamined,
+    /// A library of it, an address sanitizer, refuses to be loaded after another.
+    Sanitized,
 }
 
 impl Unassisted {
     /// Number of reasons.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 8;
 }
 
 /// Why an agent that was loaded went to Off.
@@ -301,7 +305,8 @@ pub enum Off {
     /// fork was refused.
     NoFork,
     /// The program locks files by description, has huge pages of the system's pool, which would miss those that a copy
-    /// keeps, or somebody holds leases.
+    /// keeps, has its stack in shared memory, adopts orphans or is told of every file that is opened, or somebody holds
+    /// leases.
     Unsafe,
     /// The supervisor switched speculation off.
     Disabled,

@@ -17,6 +17,7 @@ pub mod copies;
 pub mod credit;
 mod daring;
 mod delay;
+pub mod executable;
 pub mod inflight;
 pub mod lead;
 pub mod log;

@@ -5,6 +5,7 @@
 use std::{
     io,
     os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    os::unix::fs::MetadataExt,
     sync::atomic::Ordering::{Relaxed, Release},
 };
 
@@ -78,6 +79,8 @@ impl Channel {
         header.supervisor_pid.store(std::process::id(), Relaxed);
         header.enabled.store(enabled.into(), Relaxed);
         header.seccomp_filters.store(seccomp_filters(), Relaxed);
+        let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |link| link.ino());
+        header.pid_namespace.store(namespace, Relaxed);
         // As late as possible: the longer since the start of the process, the more exact.
         let ticks_per_second = ticks_per_second();
         header.ticks_per_second.store(ticks_per_second, Relaxed);

@@ -12,6 +12,7 @@ use std::{
 };
 
 use forebay_speculation::channel::Unassisted;
+use forebay_speculation::executable::{self, DYNAMIC_BYTES, PROGRAM_HEADER_BYTES};
 
 /// How many interpreters of interpreters the kernel follows (execve(2)).
 const INTERPRETERS_MAX: usize = 5;
@@ -111,7 +112,6 @@ fn elf_loader(file: &File, head: &[u8]) -> Option<Result<PathBuf, Unassisted>> {
     const LITTLE_ENDIAN: u8 = 1;
     const MACHINE_X86_64: u16 = 62;
     const PT_INTERP: u32 = 3;
-    const PROGRAM_HEADER_BYTES: usize = 56;
 
     if !head.starts_with(b"\x7fELF") {
         return None;
@@ -137,8 +137,14 @@ fn elf_loader(file: &File, head: &[u8]) -> Option<Result<PathBuf, Unassisted>> {
     let loader = bytes_at(file, head, u64_at(header, 8)?, length)?;
     let loader = loader.split(|byte| *byte == 0).next()?;
     let path = PathBuf::from(OsStr::from_bytes(loader));
-    let is_glibc = path.file_name().is_some_and(|name| name.as_bytes() == GLIBC_LOADER);
-    Some(if is_glibc { Ok(path) } else { Err(Unassisted::OtherLibc) })
+    if path.file_name().is_none_or(|name| name.as_bytes() != GLIBC_LOADER) {
+        return Some(Err(Unassisted::OtherLibc));
+    }
+    let is_sanitized = entry_bytes == PROGRAM_HEADER_BYTES
+        && executable::needs_to_be_first(&table, &mut [0; DYNAMIC_BYTES], |offset, buffer| {
+            file.read_at(buffer, offset).unwrap_or(0)
+        });
+    Some(if is_sanitized { Err(Unassisted::Sanitized) } else { Ok(path) })
 }
 
 /// `length` bytes of the file from `offset`, out of `head` where it has them.

@@ -285,6 +285,24 @@ pub fn child_state(pid: i32) -> io::Result<Option<ChildState>> {
     })
 }
 
+/// Removes the remains of processes that were started by nobody here, and fell to this one when their parents had ended: where it
+/// is the first of its namespace, or was told to adopt them. `pid`'s are left.
+pub fn bury_orphans(pid: i32) {
+    loop {
+        // SAFETY: all zeros is a valid siginfo_t, which the call fills; it has a process id then.
+        let ended = unsafe {
+            let mut info: libc::siginfo_t = mem::zeroed();
+            let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            if libc::waitid(libc::P_ALL, 0, &mut info, flags) == 0 { info.si_pid() } else { 0 }
+        };
+        if ended == 0 || ended == pid {
+            return;
+        }
+        // SAFETY: the call takes no pointer that it writes to.
+        unsafe { libc::waitpid(ended, ptr::null_mut(), libc::WNOHANG) };
+    }
+}
+
 /// The environment as the kernel passed it: order, duplicates and entries without `=` included.
 pub fn environment() -> Vec<CString> {
     unsafe extern "C" {

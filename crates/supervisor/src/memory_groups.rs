@@ -82,6 +82,11 @@ impl MemoryGroups {
         self.chain.iter().find_map(|group| groups::missed_pages(group))
     }
 
+    /// Whether one of them has processes wait for each other when nothing is left.
+    pub fn wait_when_full(&self) -> bool {
+        self.chain.iter().any(|group| groups::waits_when_full(group))
+    }
+
     /// Processes of them that the kernel killed for want of memory since the first look.
     pub fn kills(&self) -> u64 {
         let since =

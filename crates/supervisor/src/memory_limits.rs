@@ -87,6 +87,10 @@ impl MemoryLimits {
             // Elsewhere others have waited.
             (self.waited_us, self.missed) = (None, None);
         }
+        if self.groups.wait_when_full() {
+            // What a speculator has, the program could wait for for ever.
+            header.enabled.store(0, Relaxed);
+        }
         let memory = Memory::read();
         let is_full = memory.is_some_and(|memory| memory.is_full()) || self.groups.are_full();
         self.was_full |= is_full;

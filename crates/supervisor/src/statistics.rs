@@ -62,6 +62,7 @@ pub const UNASSISTED_NAMES: [&str; Unassisted::COUNT] = [
     "agent unreachable",
     "never stalls",
     "not examined",
+    "address sanitizer",
 ];
 /// Why an agent went to Off, for people, by [`Off`].
 pub const OFF_NAMES: [&str; Off::COUNT] =

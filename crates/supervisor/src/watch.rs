@@ -95,6 +95,7 @@ pub fn watch(
             }
         }
         if arrived.is_none() && Instant::now() >= next_round {
+            ffi::bury_orphans(pid);
             limits.look_if_due(channel.header());
             leases.look_if_due(channel.header());
             executor.start();

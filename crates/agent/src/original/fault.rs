@@ -218,8 +218,15 @@ fn measure(private: &mut Private, header: &Header) -> Measured {
     Measured { now, stalls, duration: known.min(longest).max(shortest), work }
 }
 
-/// Takes the pages that the original has come to since the last fault told of, and the faults.
+/// Takes the pages that the original has come to since they were last taken, and the faults.
 fn settle(slot: &Slot, private: &mut Private, now: u64, faults: u64) {
+    let foreseen = take_foreseen(slot, private);
+    private.patience.on_faults(now, faults, foreseen);
+}
+
+/// Takes the pages that the original has come to since that was last done.
+#[inline(never)]
+pub fn take_foreseen(slot: &Slot, private: &mut Private) -> Foreseen {
     let seen = &mut private.faults;
     let new = |count: &AtomicU64, before: &mut u64| {
         let count = count.load(Relaxed);
@@ -228,5 +235,5 @@ fn settle(slot: &Slot, private: &mut Private, now: u64, faults: u64) {
     let hinted = new(&slot.pages_used, &mut seen.pages_used);
     let left_out = new(&slot.pages_left_out, &mut seen.pages_left_out);
     private.used += hinted;
-    private.patience.on_faults(now, faults, Foreseen { hinted, left_out });
+    Foreseen { hinted, left_out }
 }

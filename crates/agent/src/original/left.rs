@@ -17,11 +17,7 @@ pub fn settle(slot: &Slot, private: &mut Private, generation: u32) {
     if count == 0 {
         return;
     }
-    // SAFETY: a terminated path.
-    let pages = unsafe {
-        let flags = n::O_RDONLY | n::O_CLOEXEC;
-        sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/pagemap".as_ptr(), flags)
-    };
+    let pages = speculator::page_map();
     if pages < 0 {
         return;
     }

@@ -7,6 +7,7 @@
 //! The program may have called on a stack of a page. So what runs rarely is not inlined: its frame is there only while it
 //! is needed.
 
+mod exposure;
 mod fault;
 mod left;
 mod permission;
@@ -22,7 +23,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 
 use forebay_sigsafe::general as n;
-use forebay_sigsafe::{prctl, sys, ticks};
+use forebay_sigsafe::{call, errno, prctl, sys, ticks};
 use forebay_speculation::channel::{Header, LEASES_SOME, Off, Slot};
 use forebay_speculation::copies::Faults;
 use forebay_speculation::patience::Patience;
@@ -30,7 +31,7 @@ use forebay_speculation::resync::Policy;
 use forebay_speculation::room::Room;
 
 pub use self::fault::on_fault;
-use self::permission::bar_for_all;
+use self::permission::{alone, bar_for_all};
 pub use self::permission::{count_off, is_confined, may_ever_speculate, turn_off};
 use self::resync::probe;
 use self::stall::{file_device, stalled};
@@ -143,7 +144,11 @@ pub unsafe fn call_of_forked_child(call: &Call) -> isize {
         match class {
             Class::Execute => return exec::execute(call, false),
             Class::ExecuteAt => return exec::execute(call, true),
-            Class::Lock | Class::Control | Class::Confine => {
+            Class::Lock | Class::Control | Class::Confine | Class::Expose => {
+                begin_forked_child();
+                return classified(call, class);
+            }
+            Class::Signal if faults::are_told() => {
                 begin_forked_child();
                 return classified(call, class);
             }
@@ -207,12 +212,41 @@ pub fn process_id() -> u32 {
 #[inline(always)]
 pub unsafe fn call(call: &Call) -> isize {
     let class = calls::class(call.number);
-    if class == Class::Pass {
-        // SAFETY: the caller's.
-        return unsafe { call.execute() };
-    }
     // SAFETY: the caller's.
-    unsafe { classified(call, class) }
+    let result = unsafe { if class == Class::Pass { call.execute() } else { classified(call, class) } };
+    // SAFETY: the caller's.
+    if says_in_use(result) { unsafe { on_failure(call, result) } } else { result }
+}
+
+/// Whether a call failed for something that is in use, or full of what is: it has done nothing.
+#[inline(always)]
+fn says_in_use(result: isize) -> bool {
+    use errno::{EBUSY, EDQUOT, ENOSPC, ENOTEMPTY};
+    result < 0 && [EBUSY, ENOSPC, EDQUOT, ENOTEMPTY].into_iter().any(|code| call::is(result, code))
+}
+
+/// A call failed for something that is in use, which may be so because a copy of this process has files open: makes it again when
+/// there is none.
+///
+/// # Safety
+/// The program is making `call`.
+#[cold]
+#[inline(never)]
+pub unsafe fn on_failure(call: &Call, result: isize) -> isize {
+    if !spawn::may_be_left() || process_id() != PROCESS.load(Relaxed) {
+        return result;
+    }
+    alone(|| {
+        if LIVE.load(Relaxed) != 0 {
+            // That little has come of it says nothing of others.
+            private().policy.excuse();
+        }
+        dismiss();
+    });
+    spawn::wait_for_hints();
+    // SAFETY: the caller's.
+    let result = unsafe { call.execute() };
+    if opens(calls::class(call.number)) { opened(result) } else { result }
 }
 
 unsafe fn classified(call: &Call, class: Class) -> isize {
@@ -240,6 +274,12 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
             }
             Class::Control => control(call),
             Class::Confine => confine(call),
+            Class::Expose => {
+                if exposure::comes_of(call) {
+                    bar_for_all(Off::Unsafe);
+                }
+                call.execute()
+            }
             Class::Signal => faults::signal_call(call),
             Class::Memory => memory_call(call),
         }
@@ -324,6 +364,9 @@ unsafe fn confine(call: &Call) -> isize {
     if call.number as u32 == n::__NR_seccomp || command == prctl::PR_SET_SECCOMP {
         dismiss();
         turn_off(Off::Confined);
+    }
+    if command == prctl::PR_SET_CHILD_SUBREAPER && call.arguments[1] != 0 {
+        exposure::adopts_orphans();
     }
     // SAFETY: the caller's.
     unsafe { call.execute() }

@@ -53,12 +53,16 @@ pub fn bar(reason: Off) {
     dismiss();
 }
 
-/// The same in any thread: one that is just about to fork has done so when this one ends what it forked. Where that takes too
-/// long, as in a handler that interrupted the slow path of its own thread, it is ended without.
+/// The same in any thread.
 pub fn bar_for_all(reason: Off) {
-    if BARRED.load(Relaxed) {
-        return;
+    if !BARRED.load(Relaxed) {
+        alone(|| bar(reason));
     }
+}
+
+/// Has the slow path for itself: a thread that is just about to fork has done so when this one ends what it forked. Where that
+/// takes too long, as in a handler that interrupted the slow path of its own thread, it goes on without.
+pub fn alone(act: impl FnOnce()) {
     let patience =
         session::header().map_or(0, |header| header.ticks_per_second.load(Relaxed) / PATIENCE_PART);
     let begun = ticks();
@@ -68,7 +72,7 @@ pub fn bar_for_all(reason: Off) {
         let _ = unsafe { sys!(n::__NR_sched_yield) };
         waits = BUSY.swap(true, Acquire);
     }
-    bar(reason);
+    act();
     if !waits {
         BUSY.store(false, Release);
     }

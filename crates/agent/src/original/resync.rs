@@ -10,7 +10,7 @@ use forebay_speculation::resync::Place;
 use super::permission::{bar, count_off, may_speculate, turn_off};
 use super::stall::repair_or_judge;
 use super::verdict::{is_lost, memory_ends};
-use super::{BUSY, LIVE, OWNER, PROBES, PROCESS, page_faults, private, process_id, size};
+use super::{BUSY, LIVE, OWNER, PROBES, PROCESS, exposure, page_faults, private, process_id, size};
 use crate::entry::Call;
 use crate::spawn::{self, Circumstances, Forked, Spawned};
 use crate::{attention, faults, session, trace};
@@ -72,6 +72,10 @@ pub fn spawn(place: Place) -> Option<Spawned> {
         bar(Off::SharedMemory);
         return None;
     }
+    if exposure::is_of_surroundings(session::header()?) {
+        bar(Off::Unsafe);
+        return None;
+    }
     let private = private();
     private.used = 0;
     private.late = 0;
@@ -86,6 +90,10 @@ pub fn spawn(place: Place) -> Option<Spawned> {
     }
     let now = ticks();
     if !private.policy.armed(now) || !private.policy.dares(now, place) {
+        return None;
+    }
+    if exposure::is_of_stack() {
+        bar(Off::Unsafe);
         return None;
     }
     private.faults.on_fork(now);

@@ -9,7 +9,7 @@ use forebay_speculation::credit::Credit;
 use forebay_speculation::log::Consumer;
 use forebay_speculation::site;
 
-use super::{LIVE, Private, left, page_faults, size};
+use super::{LIVE, Private, fault, left, page_faults, size};
 use crate::spawn::Forked;
 use crate::{session, speculator, trace};
 
@@ -54,6 +54,7 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
         return;
     }
     slot.generation.store(generation.wrapping_add(1), Relaxed);
+    let _ = fault::take_foreseen(slot, private);
     // What came after the speculator's end says nothing of the values that it made up.
     let used_before = private.used;
     left::settle(slot, private, generation);

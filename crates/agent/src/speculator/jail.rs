@@ -119,11 +119,9 @@ fn keep_io_priority() {
 /// # Safety
 /// In the speculator.
 unsafe fn set_limits() {
-    let none = n::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     let mut files = n::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the calls read and fill locals.
     unsafe {
-        let _ = sys!(n::__NR_prlimit64, 0, n::RLIMIT_CORE, &raw const none, 0);
         if sys!(n::__NR_prlimit64, 0, n::RLIMIT_NOFILE, 0, &raw mut files) == 0 {
             files.rlim_cur = files.rlim_max;
             let _ = sys!(n::__NR_prlimit64, 0, n::RLIMIT_NOFILE, &raw const files, 0);

@@ -18,7 +18,7 @@ mod shared;
 
 pub use hints::device;
 pub use jail::{SA_RESTORER, adopt_frame, restorer};
-pub use memory::is_present;
+pub use memory::{is_of_file, is_present, page_map};
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;

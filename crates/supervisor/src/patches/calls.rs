@@ -8,14 +8,15 @@ use super::{PatchTable, Site, Within, pages};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
     /// What programs usually wait for files in, what changes the file that a descriptor means, what makes a
-    /// speculator unsafe, what gives memory, and what would show the handler of page faults. Other calls of interest only where they are on the same pages.
+    /// speculator unsafe, what gives memory, and what would show the handler of page faults or a speculator. Other calls of
+    /// interest only where they are on the same pages.
     Essential,
     /// Every call of interest.
     All,
 }
 
 /// Name and number (x86-64) of each call of interest, and the tier it is in from.
-const CALLS: [(&str, u16, Tier); 48] = [
+const CALLS: [(&str, u16, Tier); 58] = [
     ("read", 0, Tier::Essential),
     ("write", 1, Tier::All),
     ("open", 2, Tier::Essential),
@@ -44,19 +45,29 @@ const CALLS: [(&str, u16, Tier); 48] = [
     ("flock", 73, Tier::Essential),
     ("getdents", 78, Tier::All),
     ("getcwd", 79, Tier::All),
+    ("rename", 82, Tier::All),
+    ("rmdir", 84, Tier::Essential),
     ("creat", 85, Tier::All),
+    ("unlink", 87, Tier::All),
     ("readlink", 89, Tier::Essential),
     ("sigaltstack", 131, Tier::Essential),
     ("prctl", 157, Tier::Essential),
+    ("umount2", 166, Tier::Essential),
     ("getdents64", 217, Tier::Essential),
     ("fadvise64", 221, Tier::All),
     ("exit_group", 231, Tier::Essential),
+    ("inotify_add_watch", 254, Tier::Essential),
     ("openat", 257, Tier::Essential),
     ("newfstatat", 262, Tier::Essential),
     ("readlinkat", 267, Tier::Essential),
+    ("unlinkat", 263, Tier::All),
     ("faccessat", 269, Tier::Essential),
+    ("unshare", 272, Tier::Essential),
+    ("fallocate", 285, Tier::All),
     ("dup3", 292, Tier::Essential),
     ("preadv", 295, Tier::All),
+    ("fanotify_init", 300, Tier::Essential),
+    ("setns", 308, Tier::Essential),
     ("execveat", 322, Tier::All),
     ("copy_file_range", 326, Tier::Essential),
     ("seccomp", 317, Tier::Essential),

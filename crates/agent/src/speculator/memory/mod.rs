@@ -33,6 +33,7 @@ use super::{State, end, kernel, missing, waited};
 use crate::spawn::Circumstances;
 
 pub const PAGE: usize = 4096;
+const OF_FILE: u64 = 1 << 61;
 /// Page faults of the speculator's own, that waited, after which it looks for what was swapped out meanwhile: at least so
 /// many, and so many that this time was lost.
 const WAITS_MIN: u64 = 4;
@@ -163,10 +164,9 @@ fn open_all(state: &mut State) -> bool {
     if state.memory.faults >= 0 {
         return true;
     }
-    let flags = n::O_RDONLY | n::O_CLOEXEC;
-    // SAFETY: a terminated path and a local that the call fills.
+    // SAFETY: the call fills a local.
     unsafe {
-        let own = sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/pagemap".as_ptr(), flags);
+        let own = page_map();
         if own < 0 || state.memory.original_pages < 0 {
             if !is_for_now(own) && !is_for_now(state.memory.original_pages) {
                 missing(feature::PAGEMAP);
@@ -256,6 +256,21 @@ pub fn original_has(state: &State, page: usize) -> bool {
 pub fn is_present(pages: isize, page: usize) -> bool {
     let [entry] = entries::<1>(pages, page);
     entry & fill::PRESENT != 0
+}
+
+/// Whether a page that is in memory is of a file, or of memory that several processes may share.
+pub fn is_of_file(pages: isize, page: usize) -> bool {
+    let [entry] = entries::<1>(pages, page);
+    entry & OF_FILE != 0
+}
+
+/// This process's page map, open; negative where there is none.
+pub fn page_map() -> isize {
+    // SAFETY: a terminated path.
+    unsafe {
+        let flags = n::O_RDONLY | n::O_CLOEXEC;
+        sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/pagemap".as_ptr(), flags)
+    }
 }
 
 /// Makes the pages of `[address, address + length)` present that the kernel is about to touch, which it would refuse.
