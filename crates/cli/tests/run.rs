@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use forebay_testkit::skip;
+
 const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
 
 /// `forebay run` with `arguments`.
@@ -338,6 +340,28 @@ fn forebay_sleeps_while_a_large_program_has_no_need_of_it() {
     let output = output(&["--", "perl", "-e", program]);
     let wakes: u32 = String::from_utf8(output.stdout).unwrap().parse().unwrap();
     assert!((1..50).contains(&wakes), "{wakes} wake-ups in two seconds");
+}
+
+/// What has ended shows until somebody buries it: in a container that is forebay, which is the first process there.
+#[test]
+fn the_first_process_of_a_namespace_buries_orphans() {
+    let zombies = r#"sh -c "sleep 0.1 &"; sleep 1; grep -l "^State:.Z" /proc/[0-9]*/status"#;
+    let namespace = ["--pid", "--fork", "--mount-proc"];
+    if !Command::new("unshare")
+        .args(namespace)
+        .arg("true")
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
+        return skip("the_first_process_of_a_namespace_buries_orphans", &"only root may make a namespace");
+    }
+    let output = Command::new("unshare")
+        .args(namespace)
+        .args([FOREBAY, "run", "--", "sh", "-c", zombies])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(1), &b""[..]), "{output:?}");
 }
 
 #[test]
