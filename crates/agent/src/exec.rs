@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use forebay_sigsafe::elf::{Elf_Ehdr, Elf_Phdr, PT_INTERP};
 use forebay_sigsafe::general as n;
-use forebay_sigsafe::sys;
+use forebay_sigsafe::{call, errno, sys};
 use forebay_speculation::channel::{Header, Unassisted};
 use forebay_speculation::executable::{self, DYNAMIC_BYTES, PROGRAM_HEADER_BYTES};
 use forebay_speculation::program::ProgramRecord;
@@ -103,12 +103,18 @@ unsafe fn execute_in_parent(call: &Call, at: bool) -> isize {
     }
 }
 
-/// Takes the workspace, when no other child of this memory has it.
+/// Takes the workspace, when no other child of this memory has it. (Who had it when this memory was forked is none: it ends some
+/// time.)
 fn borrow() -> bool {
     let process = original::process_id();
+    let take = |from| BORROWER.compare_exchange(from, process, Ordering::Acquire, Ordering::Relaxed);
+    // SAFETY: no pointers.
+    let is_gone = |other| call::is(unsafe { sys!(n::__NR_kill, other, 0) }, errno::ESRCH);
     for _ in 0..BORROW_PAUSES_MAX {
-        if BORROWER.compare_exchange(0, process, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            return true;
+        match take(0) {
+            Ok(_) => return true,
+            Err(other) if is_gone(other) && take(other).is_ok() => return true,
+            Err(_) => {}
         }
         let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: BORROW_PAUSE_NS };
         // SAFETY: the call reads a local.

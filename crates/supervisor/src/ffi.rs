@@ -299,7 +299,9 @@ pub fn bury_orphans(pid: i32) {
             return;
         }
         // SAFETY: the call takes no pointer that it writes to.
-        unsafe { libc::waitpid(ended, ptr::null_mut(), libc::WNOHANG) };
+        if unsafe { libc::waitpid(ended, ptr::null_mut(), libc::WNOHANG) } != ended {
+            return;
+        }
     }
 }
 
