@@ -91,7 +91,7 @@ pub static CLASSES: [Class; NUMBERS] = {
         (n::__NR_fcntl, Class::Control),
         (n::__NR_prctl, Class::Confine),
         (n::__NR_seccomp, Class::Confine),
-        (n::__NR_userfaultfd, Class::Expose),
+        (n::__NR_ioctl, Class::Expose),
         (n::__NR_fanotify_init, Class::Expose),
         (n::__NR_inotify_add_watch, Class::Expose),
         (n::__NR_unshare, Class::Expose),

@@ -402,7 +402,8 @@ fn huge_pages_are_left_to_the_program() {
 fn without_userfaultfd_nothing_is_forked_at_page_faults() {
     let case = Case::new(
         "faults_without_userfaultfd",
-        [build("gather").as_os_str(), "48".as_ref(), "4000".as_ref()],
+        // Long enough for the supervisor to see it wait.
+        [build("gather").as_os_str(), "48".as_ref(), "20000".as_ref()],
     )
     .before([build("refuse").into_os_string(), "userfaultfd".into()])
     .memory_limit(LIMIT_MIB)

@@ -4,18 +4,20 @@
 //! the first process of a new namespace is not the program's child if it is ours. None of that can be hidden, so there are no
 //! speculators then.
 
+use core::mem::offset_of;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_sigsafe::general as n;
+use forebay_sigsafe::ioctl::UFFDIO_API;
 use forebay_sigsafe::{sys, text};
 use forebay_speculation::channel::{Header, Off};
 
 use super::permission::bar_for_all;
 use super::process_id;
 use crate::entry::Call;
-use crate::session;
 use crate::speculator::{is_of_file, page_map};
+use crate::{environment, session};
 
 /// The name of a namespace, such as `pid:[4026531836]`.
 const NAME_BYTES: usize = 32;
@@ -25,14 +27,22 @@ static LOOKED_AT: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the call has copies of the process show.
 pub fn comes_of(call: &Call) -> bool {
-    let [first, _, third, ..] = call.arguments;
+    let [first, second, third, ..] = call.arguments;
     match call.number as u32 {
         n::__NR_unshare => first as u32 & (n::CLONE_NEWPID | n::CLONE_NEWTIME) != 0,
+        n::__NR_ioctl => second as u32 == UFFDIO_API && asks_to_be_told_of_forks(third),
         n::__NR_inotify_add_watch => third as u32 & (n::IN_OPEN | n::IN_ACCESS | n::IN_CLOSE_NOWRITE) != 0,
-        // Permission to open is asked of a program that waits for its copy; a fault of the copy's is told to one that reads
-        // of its own; the namespace may be of processes.
+        // Permission to open is asked of a program that waits for its copy; the namespace may be of processes.
         _ => true,
     }
+}
+
+/// Whether that is among the features that a userfaultfd shall have: whoever is forked then waits until the program has read of it.
+#[cold]
+fn asks_to_be_told_of_forks(api: usize) -> bool {
+    let mut features = [0u8; 8];
+    let read = environment::peek(api.wrapping_add(offset_of!(n::uffdio_api, features)), &mut features);
+    read == Some(features.len()) && u64::from_ne_bytes(features) & u64::from(n::UFFD_FEATURE_EVENT_FORK) != 0
 }
 
 /// This process adopts the orphans of all that it started, and of all that they start.

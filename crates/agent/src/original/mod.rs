@@ -144,7 +144,11 @@ pub unsafe fn call_of_forked_child(call: &Call) -> isize {
         match class {
             Class::Execute => return exec::execute(call, false),
             Class::ExecuteAt => return exec::execute(call, true),
-            Class::Lock | Class::Control | Class::Confine | Class::Expose => {
+            Class::Lock | Class::Control | Class::Confine => {
+                begin_forked_child();
+                return classified(call, class);
+            }
+            Class::Expose if exposure::comes_of(call) => {
                 begin_forked_child();
                 return classified(call, class);
             }
