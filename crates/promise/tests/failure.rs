@@ -138,8 +138,8 @@ without_feature! {
     without_perf_events_all_else_works: mapper of "perf_event_open" named "perf_events";
     without_userfaultfd_all_else_works: mapper of "userfaultfd" named "userfaultfd";
     without_pagemap_scan_all_else_works: gatherer of "pagemap_scan" named "PAGEMAP_SCAN";
-    without_preadv2_all_else_works: short_reader of "preadv2" named "RWF_NOWAIT";
-    without_reads_that_do_not_wait_all_else_works: short_reader of "nowait" named "RWF_NOWAIT";
+    without_preadv2_all_else_works: mapper of "preadv2" named "RWF_NOWAIT";
+    without_reads_that_do_not_wait_all_else_works: mapper of "nowait" named "RWF_NOWAIT";
     without_openat2_all_else_works: short_reader of "openat2" named "RESOLVE_CACHED";
     without_cachestat_all_else_works: mapper of "cachestat" named "cachestat";
     without_new_sessions_all_else_works: short_reader of "setsid";

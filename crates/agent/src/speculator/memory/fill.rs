@@ -17,7 +17,7 @@ use super::aside::Region;
 use super::pages::{entries, in_core};
 use super::{PAGE, ahead, drop_pages, look, own, waits_for};
 use crate::speculator::pretence::account;
-use crate::speculator::{State, fabricated, kernel, strategy_at};
+use crate::speculator::{State, fabricated, kernel, lacking, missing, strategy_at};
 
 pub const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
@@ -254,10 +254,14 @@ fn of_file(state: &mut State, region: &Region, page: usize, place: usize) -> boo
     let offset = region.offset_of(page);
     // SAFETY: a buffer of a page.
     let mut read = unsafe { kernel::read_resident(region.file, buffer, PAGE, offset) };
-    if call::is(read, errno::EOPNOTSUPP) {
+    if matches!(read, call::EINVAL | call::ENOSYS) || call::is(read, errno::EOPNOTSUPP) {
         let shadow = region.shadow_of(page);
         let [residency] = in_core::<1>(shadow, 1);
-        let is_there = kernel::is_always_in_memory(region.file) || kernel::tells_residency(region.file);
+        let is_in_memory = kernel::is_always_in_memory(region.file);
+        if !is_in_memory {
+            missing(lacking::RWF_NOWAIT);
+        }
+        let is_there = is_in_memory || kernel::tells_residency(region.file);
         return is_there
             && residency & 1 != 0
             && (map_around(state, region, page) || supply(state, page, shadow, 1));
