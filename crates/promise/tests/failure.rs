@@ -49,6 +49,12 @@ fn gatherer(name: &str) -> Case {
     Case::new(name, argv).memory_limit(24).faults().normalise(without_seconds)
 }
 
+/// The program that reads a file between its waits for such pages.
+fn swapped_reader(name: &str) -> Case {
+    let argv = [build("swap_reads").into_os_string(), "data".into()];
+    Case::new(name, argv).setup(data).memory_limit(24).faults()
+}
+
 /// The guests print how long it took.
 fn without_seconds(outcome: &mut Outcome) {
     outcome.stderr.clear();
@@ -138,7 +144,7 @@ without_feature! {
     without_perf_events_all_else_works: mapper of "perf_event_open" named "perf_events";
     without_userfaultfd_all_else_works: mapper of "userfaultfd" named "userfaultfd";
     without_pagemap_scan_all_else_works: gatherer of "pagemap_scan" named "PAGEMAP_SCAN";
-    without_preadv2_all_else_works: mapper of "preadv2" named "RWF_NOWAIT";
+    without_preadv2_all_else_works: swapped_reader of "preadv2" named "RWF_NOWAIT";
     without_reads_that_do_not_wait_all_else_works: mapper of "nowait" named "RWF_NOWAIT";
     without_openat2_all_else_works: short_reader of "openat2" named "RESOLVE_CACHED";
     without_cachestat_all_else_works: mapper of "cachestat" named "cachestat";

@@ -3,7 +3,7 @@
 use core::mem::MaybeUninit;
 
 use forebay_sigsafe::general as n;
-use forebay_sigsafe::{call, sys};
+use forebay_sigsafe::{call, errno, sys};
 
 /// Ends the process.
 pub fn exit() -> ! {
@@ -21,6 +21,16 @@ pub unsafe fn read_resident(file: isize, buffer: usize, count: usize, offset: u6
     let vector = n::iovec { iov_base: buffer as *mut _, iov_len: count as u64 };
     // SAFETY: the caller's.
     unsafe { sys!(n::__NR_preadv2, file, &raw const vector, 1, offset, 0, n::RWF_NOWAIT) }
+}
+
+/// Whether [`read_resident`] failed with `read` because the kernel, or the file's system, has no reads that do not wait.
+/// Noted as missing, unless there is nothing to wait for.
+pub fn has_no_such_read(file: isize, read: isize) -> bool {
+    let refused = matches!(read, call::EINVAL | call::ENOSYS) || call::is(read, errno::EOPNOTSUPP);
+    if refused && !is_always_in_memory(file) {
+        super::missing(super::lacking::RWF_NOWAIT);
+    }
+    refused
 }
 
 /// Reads, waiting for the device.
@@ -135,7 +145,7 @@ pub fn open_found(proc_descriptors: isize, found: isize) -> isize {
     // SAFETY: the name is terminated.
     unsafe {
         let fd = sys!(n::__NR_openat, proc_descriptors, name.as_ptr(), flags | n::O_NOATIME, 0);
-        if call::is(fd, forebay_sigsafe::errno::EPERM) {
+        if call::is(fd, errno::EPERM) {
             return sys!(n::__NR_openat, proc_descriptors, name.as_ptr(), flags, 0);
         }
         fd

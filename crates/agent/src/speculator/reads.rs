@@ -169,15 +169,11 @@ unsafe fn segment(
     if read == wanted as isize {
         return (read, 0);
     }
-    if read < 0 && read != call::EAGAIN {
-        let refused = matches!(read, call::EINVAL | call::ENOSYS);
-        if refused || call::is(read, errno::EOPNOTSUPP) && !kernel::is_always_in_memory(real) {
-            super::missing(super::lacking::RWF_NOWAIT);
-        }
-        if call::is(read, errno::EFAULT) {
-            return (read, 0);
-        }
-        // No such read on this file system: it is in memory, or there is no other way.
+    if call::is(read, errno::EFAULT) {
+        return (read, 0);
+    }
+    if kernel::has_no_such_read(real, read) || read < 0 && read != call::EAGAIN {
+        // It is in memory, or there is no other way.
         // SAFETY: the caller's.
         return (unsafe { kernel::read_waiting(real, buffer, wanted, offset) }, 0);
     }

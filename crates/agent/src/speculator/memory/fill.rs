@@ -8,7 +8,7 @@
 
 use core::mem::MaybeUninit;
 
-use forebay_sigsafe::{call, errno, general as n, ioctl, sys};
+use forebay_sigsafe::{call, general as n, ioctl, sys};
 use forebay_speculation::lead;
 use forebay_speculation::signature::Signature;
 use forebay_speculation::site::{Kind, Strategy};
@@ -17,7 +17,7 @@ use super::aside::Region;
 use super::pages::{entries, in_core};
 use super::{PAGE, ahead, drop_pages, look, own, waits_for};
 use crate::speculator::pretence::account;
-use crate::speculator::{State, fabricated, kernel, lacking, missing, strategy_at};
+use crate::speculator::{State, fabricated, kernel, strategy_at};
 
 pub const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
@@ -254,14 +254,10 @@ fn of_file(state: &mut State, region: &Region, page: usize, place: usize) -> boo
     let offset = region.offset_of(page);
     // SAFETY: a buffer of a page.
     let mut read = unsafe { kernel::read_resident(region.file, buffer, PAGE, offset) };
-    if matches!(read, call::EINVAL | call::ENOSYS) || call::is(read, errno::EOPNOTSUPP) {
+    if kernel::has_no_such_read(region.file, read) {
         let shadow = region.shadow_of(page);
         let [residency] = in_core::<1>(shadow, 1);
-        let is_in_memory = kernel::is_always_in_memory(region.file);
-        if !is_in_memory {
-            missing(lacking::RWF_NOWAIT);
-        }
-        let is_there = is_in_memory || kernel::tells_residency(region.file);
+        let is_there = kernel::is_always_in_memory(region.file) || kernel::tells_residency(region.file);
         return is_there
             && residency & 1 != 0
             && (map_around(state, region, page) || supply(state, page, shadow, 1));
