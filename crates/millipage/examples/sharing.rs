@@ -1,7 +1,8 @@
 //! Hosts that write rows of several sizes, and check what the others wrote; for tests.
 //!
-//! `sharing check [ROUNDS]` does that; `sharing rank [ADDRESS]` tells its rank, with the memory at that address; `sharing wait WHERE` joins, and waits without end: in a
-//! fault, at a `barrier`, for a `lock` or in its own `computing`, but for the last host, which writes its process id.
+//! `sharing check [ROUNDS]` does that; `sharing rank [ADDRESS]` tells its rank, with the memory at that address; `sharing
+//! wait WHERE` joins, and waits without end: in a `fault`, at a `barrier`, where the first host may come `late`, for a
+//! `lock` or in its own `computing`, but for the last host, which writes its process id.
 
 use std::{
     env,
@@ -101,10 +102,16 @@ fn wait(host: &Host, place: &str) -> Outcome {
         },
         "lock" => host.lock(1)?,
         "barrier" => host.barrier()?,
+        "late" => {
+            if host.rank() == 0 {
+                std::thread::sleep(Duration::from_millis(500));
+            }
+            host.barrier()?;
+        }
         "computing" => loop {
             std::hint::black_box(place);
         },
-        _ => return Err("say where to wait: fault, lock, barrier or computing".into()),
+        _ => return Err("say where to wait: fault, lock, barrier, late or computing".into()),
     }
     Ok(())
 }

@@ -356,7 +356,10 @@ impl Host {
         let wait = {
             let mut engine = shared.engine();
             let (waiter, wait) = engine.begin_call();
-            engine.act(&shared.memory, &shared.cells, |machine, acts| machine.leave(waiter, acts));
+            // Who goes because of a loss does not say so: at a barrier, others would take it for one that disagrees.
+            if engine.failure().is_none() {
+                engine.act(&shared.memory, &shared.cells, |machine, acts| machine.leave(waiter, acts));
+            }
             wait
         };
         shared.wait(&wait, "leave()")?;
