@@ -18,6 +18,7 @@ pub mod credit;
 mod daring;
 mod delay;
 pub mod executable;
+pub mod idleness;
 pub mod inflight;
 pub mod lead;
 pub mod log;

@@ -7,6 +7,7 @@
 
 use forebay_sigsafe::{general as n, ioctl, landlock, prctl, sys};
 use forebay_speculation::channel::{End, feature};
+use forebay_speculation::idleness::{Idleness, TICK_US};
 
 use super::{State, abandoned, checkpoint, descriptors, end, hints, memory, shared};
 use crate::entry::Call;
@@ -15,16 +16,6 @@ use crate::spawn::Snapshot;
 /// Something of the jail cannot be had: the speculator must not run.
 pub struct Refused;
 
-/// Processor time between looks at the speculator's progress.
-const TICK_US: i64 = 2_500;
-/// Processor time that a speculator may spend without a hint, in stalls: what it finds after more could hardly make up
-/// for what it takes from the original, whose processor and pages it shares.
-const PATIENCE_STALLS: u64 = 20;
-/// Bounds of the ticks without a hint after which a speculator ends.
-const IDLE_TICKS_MIN: u64 = 2;
-const IDLE_TICKS_MAX: u64 = 200;
-/// Times as many may pass while it has yet to come to where the original is.
-const CATCHING_UP: u32 = 4;
 const STACK_BYTES: usize = 64 << 10;
 
 #[repr(C, align(16))]
@@ -57,8 +48,7 @@ pub fn enter(state: &mut State, snapshot: &Snapshot) -> Result<(), Refused> {
         if !super::open_own(state) {
             return Err(Refused);
         }
-        let ticks = snapshot.circumstances.stall_us.saturating_mul(PATIENCE_STALLS) / TICK_US as u64;
-        state.idle_ticks_max = ticks.clamp(IDLE_TICKS_MIN, IDLE_TICKS_MAX) as u32;
+        state.idleness = Idleness::new(snapshot.circumstances.stall_us);
         descriptors::inherit(state, snapshot);
         shared::make_private(state)?;
         memory::prepare(state, &snapshot.circumstances);
@@ -219,7 +209,7 @@ unsafe fn handle_signals() -> Result<(), Refused> {
 }
 
 fn start_timer() -> bool {
-    let tick = n::__kernel_old_timeval { tv_sec: 0, tv_usec: TICK_US };
+    let tick = n::__kernel_old_timeval { tv_sec: 0, tv_usec: TICK_US as i64 };
     let timer = [tick, tick];
     // SAFETY: the call reads a local.
     unsafe { sys!(n::__NR_setitimer, n::ITIMER_PROF, &raw const timer, 0) == 0 }
@@ -231,10 +221,9 @@ pub fn start_ticking(state: &mut State) -> bool {
     start_timer()
 }
 
-/// The processor time so far was not the program's.
+/// What was spent so far was not the program's.
 pub fn was_busy_otherwise(state: &mut State) {
-    state.hints_seen = state.hints.issued;
-    state.idle_ticks = 0;
+    state.idleness.restart(state.hints.issued, super::usage().ru_minflt as u64);
 }
 
 /// Signals that are none of a speculator's.
@@ -290,14 +279,10 @@ extern "C" fn on_tick(_signal: i32, _info: *const u8, _context: *mut Context) {
     if abandoned(state) || !hints::original_lives(state) {
         end(End::Abandoned);
     }
-    memory::keep_in_bounds(state, &super::usage());
-    if state.hints.issued != state.hints_seen {
-        state.hints_seen = state.hints.issued;
-        state.idle_ticks = 0;
-    }
-    state.idle_ticks += 1;
-    let times = if memory::is_catching_up(state) { CATCHING_UP } else { 1 };
-    if state.idle_ticks > state.idle_ticks_max * times {
+    let usage = super::usage();
+    memory::keep_in_bounds(state, &usage);
+    let is_catching_up = memory::is_catching_up(state);
+    if state.idleness.on_tick(state.hints.issued, usage.ru_minflt as u64, is_catching_up) {
         end(End::Cpu);
     }
 }

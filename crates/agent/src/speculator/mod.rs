@@ -27,6 +27,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::sys;
 use forebay_speculation::channel::{End, GO, HOLD, Header, LEASES_SOME, LOGS, Slot, feature, mark};
+use forebay_speculation::idleness::Idleness;
 use forebay_speculation::log::Producer;
 use forebay_speculation::signature::Signature;
 use forebay_speculation::site::{self, Kind, Strategy};
@@ -69,10 +70,8 @@ pub struct State {
     pub checkpoints: checkpoint::Checkpoints,
     /// Memory that the program has added, in bytes.
     pub added_bytes: u64,
-    /// Calls since the last hint, for the processor-time limit.
-    pub hints_seen: u64,
-    pub idle_ticks: u32,
-    pub idle_ticks_max: u32,
+    /// What was spent since the last hint.
+    pub idleness: Idleness,
 }
 
 struct StateCell(UnsafeCell<MaybeUninit<State>>);
