@@ -15,18 +15,18 @@
 //! its pages that was copied after earlier forks, and of all that it has got since. Where memory is short a copy drives
 //! something out, as do the speculator's own pages for a while, and that is missed: one page in 32 is taken to cost another
 //! stall (such as there are where no hints are in the queue), but for the first three speculations; and what a speculation
-//! takes has a limit ([`crate::credit`]). What its hints had the original wait in the queue of the device (`delay.rs`)
-//! counts when the next one begins.
+//! takes has a limit ([`crate::credit`]). To that comes what its hints will have the original wait in the queue of the
+//! device: an exponentially weighted mean (weight 1/2) of what those of others did (`delay.rs`).
 //!
 //! # Bound
 //!
 //! Whatever happens, a fork is justified only while
 //!
 //! ```text
-//!     sum of all C so far + delays + C expected  <=  1.46 % of the time elapsed + 3/4 of the stall time saved + 1 ms
+//!     sum of all C so far + delays + signals + C expected  <=  1.46 % of the time elapsed + 3/4 of the stall time saved + 1 ms
 //! ```
 //!
-//! (what a stall saved would have taken alone), so the time spent on forks, and waited for their hints, stays below 1.5 % of
+//! (what a stall saved would have taken alone), so the time spent on forks and signals of faults, and waited for hints, stays below 1.5 % of
 //! the elapsed time and what was paid back, but for one millisecond a process (which lets short processes begin), the excess
 //! of the last fork over what was expected, and that of the first one which took very much longer than others of its size:
 //! where memory is short, the kernel may have whoever takes some wait until something is written.
@@ -78,8 +78,9 @@ pub struct Account {
     ticks_per_second: u64,
     /// The stalls that nothing was prefetched for.
     stalls: Stalls,
-    /// What hints in the queue had the original wait.
+    /// What hints in the queue had the original wait, and how long those of a speculation did before the last one.
     delay: Delay,
+    delay_mean: u64,
     /// What the size of the process makes of a fork.
     size: Size,
     forks: u64,
@@ -107,6 +108,7 @@ impl Account {
             ticks_per_second,
             stalls: Stalls::new(),
             delay: Delay::new(),
+            delay_mean: 0,
             size: Size { pages: 0, fork: 0, copy: 0, displaces: false, detour: 0, risk_stalls: 0, lacks: 0 },
             forks: 0,
             // 100 us, half as much again, and 50 us.
@@ -142,7 +144,8 @@ impl Account {
 
     /// A fork took `cost`, `hidden` behind a read that was in flight.
     pub fn on_fork(&mut self, cost: u64, hidden: bool) {
-        self.cost_mean = self.cost_mean.saturating_add(self.delay.settle() / 4);
+        self.delay_mean = self.delay_expected();
+        self.delay.settle();
         let cost = self.counted(cost);
         let visible = if hidden { cost.saturating_sub(self.stalls.recent()) } else { cost };
         let allowance = self.allowance(cost);
@@ -154,8 +157,8 @@ impl Account {
         self.forked_pages = self.size.pages;
     }
 
-    /// A fork was refused, and took `cost` all the same.
-    pub const fn on_refusal(&mut self, cost: u64) {
+    /// Something that is of use only if there are speculations took `cost`: a fork that was refused, a signal of a fault.
+    pub const fn on_expense(&mut self, cost: u64) {
         self.spent = self.spent.saturating_add(cost);
     }
 
@@ -196,7 +199,7 @@ impl Account {
         self.forks
     }
 
-    /// What forks took that no stall hid, and what was copied and driven out because of them, so far.
+    /// What forks took that no stall hid, and signals, and what was copied and driven out because of forks, so far.
     pub const fn spent(&self) -> u64 {
         self.spent
     }
@@ -215,7 +218,13 @@ impl Account {
         let missed = || self.missed(copied.min(COPIES_FREE).saturating_add(self.taken_mean.min(OWN_FREE)));
         let missed = if self.displaces() { missed() } else { 0 };
         let copies = copied.saturating_mul(self.size.copy).saturating_add(missed);
-        self.cost_mean.max(self.size.fork.saturating_add(copies))
+        self.cost_mean.max(self.size.fork.saturating_add(copies)).saturating_add(self.delay_expected())
+    }
+
+    /// How long the hints of another one are taken to have the original wait.
+    fn delay_expected(&self) -> u64 {
+        let last = self.delay.ticks();
+        if self.forks <= 1 { last } else { mean(self.delay_mean, last, 1) }
     }
 
     /// Whether such a yield is worth that.
@@ -290,6 +299,28 @@ mod tests {
             account.affords_another(0)
         };
         assert!(!affords(38) && affords(39));
+    }
+
+    #[test]
+    fn who_waited_for_hints_is_taken_to_do_so_again() {
+        let mut account = Account::new(SECOND);
+        for _ in 0..16 {
+            account.on_stall(MS, false);
+        }
+        account.on_fork(MS, true);
+        let cost = account.cost();
+        account.on_stall(17 * MS, true);
+        assert_eq!(account.cost(), cost + 16 * MS, "all of it: nothing else is known");
+        let spent = account.spent();
+        account.on_fork(MS, true);
+        assert!(
+            account.cost().abs_diff(cost + 8 * MS) < MS,
+            "half of it, where the next did not: {}",
+            account.cost()
+        );
+        assert!(account.spent() - spent < MS, "and it is not paid twice");
+        account.on_fork(MS, true);
+        assert!(account.cost().abs_diff(cost + 4 * MS) < MS, "{}", account.cost());
     }
 
     #[test]

@@ -208,6 +208,11 @@ impl Policy {
         self.unjudged || self.ends_speculation
     }
 
+    /// The program was told of a fault, which took `ticks`.
+    pub const fn on_signal(&mut self, ticks: u64) {
+        self.account.on_expense(ticks);
+    }
+
     /// From `from` to `now` the program itself worked for `ticks`, the kernel's work for it not counted.
     pub fn on_work(&mut self, from: u64, now: u64, ticks: u64) {
         self.daring.on_work(from, now, ticks);
@@ -290,7 +295,7 @@ impl Policy {
     /// no crossing.
     pub fn on_refusal(&mut self, now: u64, cost: u64) {
         self.begin(now);
-        self.account.on_refusal(cost);
+        self.account.on_expense(cost);
         self.disabled = true;
         self.level = (self.level + 1).min(LEVEL_MAX);
         self.back_off(now);
@@ -427,8 +432,8 @@ impl Policy {
         self.disabled
     }
 
-    /// Ticks that speculation cost the original so far: forks not hidden in a stall, and an estimate of copied
-    /// pages.
+    /// Ticks that speculation cost the original so far: forks not hidden in a stall, signals of faults, and an estimate of
+    /// copied pages.
     #[must_use]
     pub const fn spent(&self) -> u64 {
         self.account.spent()

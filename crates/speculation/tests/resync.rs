@@ -341,6 +341,33 @@ fn forks_whose_hints_delay_the_program_become_rare() {
 }
 
 #[test]
+fn signals_of_faults_are_paid_from_what_forks_are_paid_from() {
+    // Nothing ever comes of a speculation.
+    let forks = |signal: u64, ms: u64| {
+        let mut policy = Policy::new(SECOND);
+        policy.begin(0);
+        let (mut now, mut forks) = (0, 0);
+        while now < ms * MS {
+            now += 160 * US;
+            policy.on_unseen_stalls(now - 160 * US, now, 7, 20 * US);
+            policy.on_stall(now, 20 * US, false);
+            policy.on_signal(signal);
+            if policy.judge_due() {
+                policy.on_end(now, 0, 0, 0);
+            }
+            if policy.armed(now) {
+                policy.on_spawn(now, 100 * US, Place::Fault);
+                forks += 1;
+            }
+        }
+        forks
+    };
+    assert!(forks(0, 400) > 12, "{}", forks(0, 400));
+    assert!((2..6).contains(&forks(6 * US, 400)), "{}", forks(6 * US, 400));
+    assert_eq!(forks(6 * US, 400), forks(6 * US, 4_000), "more signals than time pays for leave no forks");
+}
+
+#[test]
 fn sites_that_learn_from_the_first_speculations_get_the_chance() {
     for (fork, stall, reads_max) in [(75 * US, MS, 250), (400 * US, MS, 600), (75 * US, 12 * MS, 250)] {
         let mut process = Process::new(fork, true);

@@ -23,6 +23,9 @@ use crate::{attention, faults, session, trace};
 /// Processor time of a fault that a hint spares besides the wait, as a part of a second.
 const SPARED_PART: u64 = 50_000;
 
+/// What it takes to send a signal and to return from its handler, as a part of a second.
+const SIGNAL_PART: u64 = 250_000;
+
 /// What was used until some moment.
 #[derive(Clone, Copy)]
 struct Used {
@@ -140,6 +143,8 @@ fn note() -> Option<Spawned> {
     private.policy.on_unseen_stalls(before, now, stalls - 1, spared);
     private.policy.on_stall(now, spared, false);
     tell_crossings(slot, private);
+    let signal = session::header()?.ticks_per_second.load(Relaxed) / SIGNAL_PART;
+    private.policy.on_signal(signal + ticks().saturating_sub(now));
     let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     let stall_us = private.policy.stall_mean() / ticks_per_us;
     faults::ask_for_signals(are_few_enough(stall_us));
