@@ -1,8 +1,9 @@
 //! When the signals of page faults are more trouble than they are worth.
 //!
 //! The kernel sends a process a signal for each page fault that waits, so that it can fork a speculator. A signal takes some
-//! microseconds, a sixth of a wait for a fast disk: there only one fault in [`FEW`] has one. And where nothing is forked for
-//! long, the process asks for *quiet*: no signals for a while. The supervisor keeps it, for longer each time.
+//! microseconds, a sixth of a wait for a fast disk: there only one fault in [`FEW`] has one, and elsewhere where nothing came of
+//! hundreds. And where nothing is forked for long, the process asks for *quiet*: no signals for a while. The supervisor keeps
+//! it, for longer each time.
 
 use core::time::Duration;
 
@@ -11,9 +12,11 @@ use core::time::Duration;
 pub const FUTILE_MAX: u32 = 4096;
 /// As how many a fault without a prospect counts.
 pub const HOPELESS: u32 = 16;
-/// Beside longer stalls a signal does not count.
+/// After as many one fault in [`FEW`] has a signal, however long it is.
+pub const IN_VAIN: u32 = 1024;
+/// Beside longer stalls a few signals do not count.
 pub const STALL_US_MAX: u64 = 300;
-/// Where stalls are shorter, one fault in so many has a signal. Of the others it is known how many they were.
+/// Where stalls are shorter, or nothing came of many, one fault in so many has a signal. Of the others it is known how many they were.
 pub const FEW: u64 = 8;
 /// How long quiet is kept at first, and at most.
 pub const QUIET_MIN: Duration = Duration::from_millis(500);
@@ -46,8 +49,15 @@ impl Futility {
         if self.faults < FUTILE_MAX {
             return false;
         }
-        self.faults = 0;
-        are_few_enough(stall_us)
+        let are_short = are_few_enough(stall_us);
+        self.faults = if are_short { 0 } else { FUTILE_MAX };
+        are_short
+    }
+
+    /// Whether a signal for one fault in [`FEW`] is enough, where stalls take `stall_us` each.
+    #[must_use]
+    pub const fn needs_few(&self, stall_us: u64) -> bool {
+        are_few_enough(stall_us) || self.faults >= IN_VAIN
     }
 }
 
@@ -114,6 +124,28 @@ mod tests {
     fn beside_long_stalls_signals_do_not_matter() {
         let mut futility = Futility::new();
         assert!((0..10 * FUTILE_MAX).all(|_| !futility.on_faults(1, false, STALL_US_MAX)));
+    }
+
+    #[test]
+    fn beside_long_stalls_few_are_enough_where_they_were_in_vain() {
+        let mut futility = Futility::new();
+        let mut until_few = |prospect| {
+            futility.on_fork();
+            let faults = (1..).find(|_| {
+                futility.on_faults(1, prospect, STALL_US_MAX);
+                futility.needs_few(STALL_US_MAX)
+            });
+            faults.expect("sooner or later")
+        };
+        assert_eq!(until_few(true), IN_VAIN);
+        assert_eq!(until_few(false), IN_VAIN / HOPELESS);
+        let needs_few = (0..2 * FUTILE_MAX).all(|_| {
+            futility.on_faults(1, true, STALL_US_MAX);
+            futility.needs_few(STALL_US_MAX)
+        });
+        assert!(needs_few, "and it stays so");
+        futility.on_fork();
+        assert!(!futility.needs_few(STALL_US_MAX), "until there is a speculation");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, ticks};
 use forebay_speculation::channel::{Header, Off, Slot};
 use forebay_speculation::patience::{Course, Foreseen};
-use forebay_speculation::quiet::{FEW, Futility, are_few_enough};
+use forebay_speculation::quiet::{FEW, Futility};
 use forebay_speculation::resync::Place;
 
 use super::permission::{is_held, may_speculate, turn_off};
@@ -23,8 +23,10 @@ use crate::{attention, faults, session, trace};
 /// Processor time of a fault that a hint spares besides the wait, as a part of a second.
 const SPARED_PART: u64 = 50_000;
 
-/// What it takes to send a signal and to return from its handler, as a part of a second.
+/// What it takes to send a signal and to return from its handler, as a part of a second; and the most that its handler is
+/// taken to have been at work, which may have had to wait for the processor.
 const SIGNAL_PART: u64 = 250_000;
+const HANDLED_PART: u64 = 20_000;
 
 /// What was used until some moment.
 #[derive(Clone, Copy)]
@@ -143,11 +145,12 @@ fn note() -> Option<Spawned> {
     private.policy.on_unseen_stalls(before, now, stalls - 1, spared);
     private.policy.on_stall(now, spared, false);
     tell_crossings(slot, private);
-    let signal = session::header()?.ticks_per_second.load(Relaxed) / SIGNAL_PART;
-    private.policy.on_signal(signal + ticks().saturating_sub(now));
-    let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
+    let ticks_per_second = session::header()?.ticks_per_second.load(Relaxed);
+    let handled = ticks().saturating_sub(now).min(ticks_per_second / HANDLED_PART);
+    private.policy.on_signal(ticks_per_second / SIGNAL_PART + handled);
+    let ticks_per_us = (ticks_per_second / 1_000_000).max(1);
     let stall_us = private.policy.stall_mean() / ticks_per_us;
-    faults::ask_for_signals(are_few_enough(stall_us));
+    faults::ask_for_signals(private.faults.futility.needs_few(stall_us));
     if LIVE.load(Relaxed) != 0 || is_held() {
         return None;
     }
@@ -181,7 +184,9 @@ fn attend(slot: &Slot, private: &mut Private, now: u64) {
         return;
     }
     let ended = slot.speculator_pid.load(Relaxed) == 0;
-    let Course::Strayed { is_late, is_lost } = private.patience.course(now, ended, pages_ahead(slot)) else {
+    let Course::Strayed { is_late, is_lost } =
+        private.patience.course(now, ended, pages_ahead(slot, LIVE.load(Relaxed)))
+    else {
         return;
     };
     if may_speculate() && repair(slot, private, is_late) {

@@ -61,8 +61,12 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
     if has_strayed {
         private.track.convict(slot, generation, used_before);
     }
-    let wrong = Consumer::new(slot, generation).abandon();
-    slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
+    let wrong_calls = Consumer::new(slot, generation).abandon();
+    slot.counters.hints_wrong.fetch_add(wrong_calls, Relaxed);
+    // Where it was only late, or took too much, the original may yet come to its pages.
+    let used_since = private.used.saturating_sub(used_before);
+    let wrong_pages = if has_strayed { pages_ahead(slot, generation).saturating_sub(used_since) } else { 0 };
+    let wrong = wrong_calls.saturating_add(wrong_pages);
     trace::tell(b"judged: used, late, wrong", &[private.used, private.late, wrong]);
     trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
     private.room.on_share(ticks());
@@ -121,9 +125,8 @@ pub const fn of_generation(count: u64, generation: u32) -> u64 {
     if (count >> 32) as u32 == generation { count & 0xffff_ffff } else { 0 }
 }
 
-/// Pages that the live speculator hinted and the original is not past, as far as it has looked.
-pub fn pages_ahead(slot: &Slot) -> u64 {
-    let generation = LIVE.load(Relaxed);
+/// Pages that the speculator of a generation hinted and the original is not past, as far as it has looked.
+pub fn pages_ahead(slot: &Slot, generation: u32) -> u64 {
     let hinted = of_generation(slot.pages_hinted.load(Relaxed), generation);
     hinted.saturating_sub(of_generation(slot.pages_passed.load(Relaxed), generation))
 }
