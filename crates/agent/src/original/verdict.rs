@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use forebay_sigsafe::ticks;
 use forebay_speculation::channel::{End, LOG_ENTRIES, LOGS, Slot};
 use forebay_speculation::copies;
-use forebay_speculation::credit::Credit;
+use forebay_speculation::credit::{AHEAD_FREE, Credit};
 use forebay_speculation::log::Consumer;
 use forebay_speculation::site;
 
@@ -63,10 +63,11 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
     }
     let wrong_calls = Consumer::new(slot, generation).abandon();
     slot.counters.hints_wrong.fetch_add(wrong_calls, Relaxed);
-    // Where it was only late, or took too much, the original may yet come to its pages.
+    // Where it was only late, or took too much, the original may yet come to its pages; and to most of those that one was let
+    // hint because others had been used.
     let used_since = private.used.saturating_sub(used_before);
-    let wrong_pages = if has_strayed { pages_ahead(slot, generation).saturating_sub(used_since) } else { 0 };
-    let wrong = wrong_calls.saturating_add(wrong_pages);
+    let in_vain = pages_ahead(slot, generation).saturating_sub(used_since).min(AHEAD_FREE);
+    let wrong = wrong_calls + if has_strayed { in_vain } else { 0 };
     trace::tell(b"judged: used, late, wrong", &[private.used, private.late, wrong]);
     trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
     private.room.on_share(ticks());
