@@ -13,7 +13,6 @@ use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, sys};
 use forebay_speculation::channel::{CHECKPOINT_STARTING, Slot};
 use forebay_speculation::copies::Faults;
-use forebay_speculation::credit::Record;
 use forebay_speculation::log;
 
 use crate::entry::Call;
@@ -61,8 +60,8 @@ pub struct Circumstances {
     pub first_checkpoint: Option<u64>,
     /// Whether pages that it takes drive others out.
     pub memory_is_short: bool,
-    /// What came of speculations before.
-    pub record: Record,
+    /// Whether speculations before have yielded well.
+    pub is_proven: bool,
     pub forked: Forked,
 }
 
@@ -138,7 +137,7 @@ static SNAPSHOT: SnapshotCell = SnapshotCell(UnsafeCell::new(Snapshot {
         stall_us: 0,
         first_checkpoint: None,
         memory_is_short: false,
-        record: Record::None,
+        is_proven: false,
         forked: Forked::new(),
     },
     left_outside: false,

@@ -12,9 +12,8 @@
 //! ```text
 //!     copies of the original's    COPIES_FREE + COPIES_A_HINT * used
 //!     the speculator's own        OWN_FREE    + OWN_A_HINT    * hinted
-//!     hinted and not yet used     AHEAD_FREE  +                 used     (AHEAD_PROVEN where speculations before have
-//!                                                                        yielded well, AHEAD_DOUBTED where the last
-//!                                                                        one has yielded nothing)
+//!     hinted and not yet used     AHEAD_FREE  +                 used     (AHEAD_PROVEN where speculations before
+//!                                                                        have yielded well)
 //! ```
 //!
 //! The first two end the speculation; the third makes the speculator wait for the original, so that what is under way
@@ -37,8 +36,6 @@ pub const OWN_A_HINT: u64 = 16;
 pub const AHEAD_FREE: u64 = 16;
 /// And where speculations before have shown what they are good for.
 pub const AHEAD_PROVEN: u64 = 64;
-/// And where the last one was good for nothing: on a device that serves one request at a time the original waits for each.
-pub const AHEAD_DOUBTED: u64 = 4;
 
 /// What a speculation may take before it has shown what it is good for.
 pub const TAKEN_FREE: u64 = COPIES_FREE + OWN_FREE;
@@ -55,18 +52,6 @@ pub const fn limit_where_short(pages: u64) -> u64 {
     if part < pages { part } else { pages }
 }
 
-/// What came of the speculations before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Record {
-    /// There were none, or they say nothing.
-    #[default]
-    None,
-    /// They have yielded well.
-    Proven,
-    /// The last one has yielded nothing.
-    Doubted,
-}
-
 /// The credit of a speculation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credit {
@@ -74,8 +59,8 @@ pub struct Credit {
     pub hinted: u64,
     /// Hints used.
     pub used: u64,
-    /// What came of those before.
-    pub record: Record,
+    /// Speculations before have yielded well.
+    pub is_proven: bool,
 }
 
 impl Credit {
@@ -94,11 +79,7 @@ impl Credit {
     /// Pages that may be hinted and not yet used.
     #[must_use]
     pub const fn ahead_max(self) -> u64 {
-        let free = match self.record {
-            Record::None => AHEAD_FREE,
-            Record::Proven => AHEAD_PROVEN,
-            Record::Doubted => AHEAD_DOUBTED,
-        };
+        let free = if self.is_proven { AHEAD_PROVEN } else { AHEAD_FREE };
         free.saturating_add(self.used)
     }
 }
@@ -127,10 +108,8 @@ mod tests {
 
     #[test]
     fn what_is_under_way_doubles_each_time_that_all_of_it_was_used() {
-        let records =
-            [(Record::None, AHEAD_FREE), (Record::Proven, AHEAD_PROVEN), (Record::Doubted, AHEAD_DOUBTED)];
-        for (record, first) in records {
-            let mut credit = Credit { record, ..Credit::default() };
+        for (is_proven, first) in [(false, AHEAD_FREE), (true, AHEAD_PROVEN)] {
+            let mut credit = Credit { is_proven, ..Credit::default() };
             for times in [2, 4, 8, 16, 32] {
                 credit.used += credit.ahead_max();
                 assert_eq!(credit.ahead_max(), times * first);
@@ -140,7 +119,7 @@ mod tests {
 
     #[test]
     fn the_credit_of_many_hints_has_no_end() {
-        let credit = Credit { hinted: u64::MAX, used: u64::MAX, record: Record::Proven };
+        let credit = Credit { hinted: u64::MAX, used: u64::MAX, is_proven: true };
         assert!(credit.covers_copies(u64::MAX) && credit.covers_own(u64::MAX));
         assert_eq!(credit.ahead_max(), u64::MAX);
     }

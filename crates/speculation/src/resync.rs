@@ -42,7 +42,7 @@
 
 pub use crate::account::Size;
 use crate::account::{Account, ONE, YIELD_MIN, scaled};
-use crate::credit::{Record, TAKEN_FREE};
+use crate::credit::TAKEN_FREE;
 use crate::daring::{Daring, Stake};
 use crate::lead;
 use crate::mean::mean;
@@ -113,8 +113,6 @@ pub struct Policy {
     probe_stalls: u64,
     probe_at: u64,
     futile: u32,
-    /// The last one yielded less than half a stall.
-    was_futile: bool,
     good: u32,
     saturated: bool,
     saturated_stalls: u64,
@@ -147,7 +145,6 @@ impl Policy {
             probe_stalls: 0,
             probe_at: 0,
             futile: 0,
-            was_futile: false,
             good: 0,
             saturated: false,
             saturated_stalls: 0,
@@ -328,8 +325,7 @@ impl Policy {
         let counted = gained.min(self.account.enough().saturating_mul(4).max(16 * ONE));
         let worth_it = self.account.pays(gained);
         self.good = if worth_it { self.good.saturating_add(1) } else { 0 };
-        self.was_futile = gained < YIELD_MIN;
-        self.futile = if self.was_futile { self.futile.saturating_add(1) } else { 0 };
+        self.futile = if gained < YIELD_MIN { self.futile.saturating_add(1) } else { 0 };
         if self.good >= STEADY {
             self.level = 0;
         }
@@ -411,17 +407,10 @@ impl Policy {
         self.account.stalls().recent()
     }
 
-    /// What came of the speculations of late: whether they were good for more than the first was taken to be, or the last for
-    /// nothing. Where stalls are so short that a speculator is behind at first, that says nothing of where it leads.
+    /// Whether speculations of late were good for more than the first was taken to be.
     #[must_use]
-    pub fn record(&self) -> Record {
-        if !self.disabled && self.yield_mean > YIELD_FIRST * ONE * 5 / 4 {
-            Record::Proven
-        } else if self.was_futile && !self.leads_matter() {
-            Record::Doubted
-        } else {
-            Record::None
-        }
+    pub const fn yields_well(&self) -> bool {
+        !self.disabled && self.yield_mean > YIELD_FIRST * ONE * 5 / 4
     }
 
     /// Times that speculation was disabled because it did not pay.

@@ -112,7 +112,7 @@ pub fn spawn(place: Place) -> Option<Spawned> {
         stall_us: stall / ticks_per_us,
         first_checkpoint: are_worth_it.then(|| first_price(fork, stall)),
         memory_is_short: private.policy.memory_is_short(),
-        record: private.policy.record(),
+        is_proven: private.policy.yields_well(),
         forked: private.forked,
     };
     let before = ticks();

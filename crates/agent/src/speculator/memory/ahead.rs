@@ -148,7 +148,7 @@ pub fn keep_in_bounds(state: &mut State) {
 /// Pages that may be hinted and not yet used.
 fn room(state: &State) -> usize {
     let horizon = state.header.horizon_bytes.load(Relaxed) as usize / PAGE;
-    horizon.max(AHEAD_FREE as usize).min(credit(state).ahead_max() as usize).min(AHEAD_MAX / 2)
+    horizon.min(credit(state).ahead_max() as usize).clamp(AHEAD_FREE as usize, AHEAD_MAX / 2)
 }
 
 /// Whether the oldest page that may be in flight has landed, with half of those that are.

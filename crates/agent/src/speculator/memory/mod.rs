@@ -23,7 +23,7 @@ use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, errno, general as n, ioctl, sys};
 use forebay_speculation::channel::{End, feature};
 
-use forebay_speculation::credit::{Credit, Record};
+use forebay_speculation::credit::Credit;
 use forebay_speculation::lead::{self, Alone, Lead};
 
 use self::aside::Aside;
@@ -61,8 +61,8 @@ pub struct Memory {
     given_back: u64,
     /// Whether what this process takes drives something out.
     is_short: bool,
-    /// What came of speculations before.
-    record: Record,
+    /// Whether speculations before have yielded well.
+    is_proven: bool,
     /// Mean stall of the original, in microseconds.
     stall_us: u32,
     /// Hints that the original had used when this speculation began.
@@ -84,7 +84,7 @@ pub fn prepare(state: &mut State, circumstances: &Circumstances) {
     state.memory.aside.begin();
     state.memory.waits_max = WAITS_MIN.max(WAITED_US_MIN / circumstances.stall_us.max(1));
     state.memory.is_short = circumstances.memory_is_short;
-    state.memory.record = circumstances.record;
+    state.memory.is_proven = circumstances.is_proven;
     state.memory.stall_us = u32::try_from(circumstances.stall_us).unwrap_or(u32::MAX);
     state.memory.lead = Lead::new();
     state.memory.used_before = state.slot.counters.hints_used.load(Relaxed);
@@ -106,7 +106,7 @@ fn credit(state: &State) -> Credit {
     Credit {
         hinted: state.hints.issued,
         used: used.saturating_sub(state.memory.used_before),
-        record: state.memory.record,
+        is_proven: state.memory.is_proven,
     }
 }
 
