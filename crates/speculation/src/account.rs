@@ -27,11 +27,11 @@
 //!         <=  1.46 % of the time elapsed + 3/4 of the stall time saved + 1 ms
 //! ```
 //!
-//! (what a stall saved would have taken alone), so the time spent on forks and signals of faults, and waited for hints,
-//! stays below 1.5 % of the elapsed time and what was paid back, but for one millisecond a process (which lets short
-//! processes begin), the excess of the last fork over what was expected, and that of the first one which took very much
-//! longer than others of its size: where memory is short, the kernel may have whoever takes some wait until something is
-//! written.
+//! (what a stall saved would have taken alone), so the time spent on forks, and waited for their hints, stays below 1.5 % of
+//! the elapsed time and what was paid back, but for one millisecond a process (which lets short processes begin), the excess
+//! of the last fork over what was expected, and that of the first one which took very much longer than others of its size:
+//! where memory is short, the kernel may have whoever takes some wait until something is written. Signals of faults leave
+//! less of that for forks; how many of them there are is `quiet.rs`'s matter.
 //!
 //! Times are in ticks; yields have 8 fractional bits.
 

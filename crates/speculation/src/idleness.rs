@@ -13,8 +13,8 @@
 pub const TICK_US: u64 = 2_500;
 /// See the model.
 pub const PATIENCE_STALLS: u64 = 20;
-/// What a page counts as. Two programs that fill memory at once take some 2 us a page longer where it comes from the host:
-/// four times that, because it is the original that pays.
+/// What a page counts as. Two programs that fill memory at once take 1 to 2 us a page longer where it comes from the host:
+/// several times that, because it is the original that pays.
 pub const PAGE_US: u64 = 8;
 /// Bounds of what may be spent, in ticks.
 const TICKS_MIN: u64 = 2;

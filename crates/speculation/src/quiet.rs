@@ -16,7 +16,8 @@ pub const HOPELESS: u32 = 16;
 pub const IN_VAIN: u32 = 1024;
 /// Beside longer stalls a few signals do not count.
 pub const STALL_US_MAX: u64 = 300;
-/// Where stalls are shorter, or nothing came of many, one fault in so many has a signal. Of the others it is known how many they were.
+/// Where stalls are shorter, or nothing came of many, one fault in so many has a signal. Of the others it is known how many
+/// they were.
 pub const FEW: u64 = 8;
 /// How long quiet is kept at first, and at most.
 pub const QUIET_MIN: Duration = Duration::from_millis(500);

@@ -10,8 +10,10 @@
 //!     worth it:  y >= 1/2  and  y s > 2 C
 //! ```
 //!
-//! Wrong hints took up the device. `y` and `s` are exponentially weighted means (weights 1/4, 1/8) of what was seen (of `s`
-//! there are others, for other questions: `stalls.rs`). Before anything was seen `y` is 8.
+//! Wrong hints took up the device; of the pages that a speculation which has strayed hinted in vain as many are wrong as it
+//! may hint before any was used: to the others the original may come yet. `y` and `s` are exponentially weighted means
+//! (weights 1/4, 1/8) of what was seen (of `s` there are others, for other questions: `stalls.rs`). Before anything was
+//! seen `y` is 8.
 //!
 //! # States
 //!
