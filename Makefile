@@ -12,7 +12,7 @@ COMMANDS := $(TARGET)/release/forebay-commands
 AGENT := $(TARGET)/agent/libforebay_agent.so
 LIBRARY := $(TARGET)/release/libforebay.so
 VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml)
-WORKLOAD := $(TARGET)/release/forebay-workload
+WORKLOAD := $(TARGET)/release/forebay-share-workload
 # What scripts/setup unpacked for the tests.
 UNPACKED := $(TARGET)/tools/nginx/usr/sbin
 
@@ -56,11 +56,11 @@ library:
 
 wheel: ## build the wheel of the Python package, in target/wheels
 	@scripts/setup wheel
-	$(TARGET)/python/bin/python -m maturin build --locked --release --manifest-path crates/python/Cargo.toml --target-dir $(TARGET)/python/build --out $(TARGET)/wheels
+	$(TARGET)/python/bin/python -m maturin build --locked --release --manifest-path crates/share/python/Cargo.toml --target-dir $(TARGET)/python/build --out $(TARGET)/wheels
 
 # Linked dynamically: it loads UCX.
 workload:
-	$(CARGO) build --locked --release -p forebay-workload
+	$(CARGO) build --locked --release -p forebay-share-workload
 
 demo: ## install what is missing, build, and show real programs without and with forebay
 	@scripts/setup demo
@@ -76,7 +76,7 @@ test-long: ## the tests again, with the randomised and the repeated ones at full
 	@scripts/setup test
 	@$(MAKE) --no-print-directory build
 	PATH="$$PATH:$(UNPACKED)" FOREBAY_PROMISE_LONG=1 $(CARGO) test --locked $(BUT_AGENT) --no-fail-fast
-	FOREBAY_PROMISE_DISK=cloud FOREBAY_PROMISE_DROP=1 $(CARGO) test --locked -p forebay-promise --no-fail-fast
+	FOREBAY_PROMISE_DISK=cloud FOREBAY_PROMISE_DROP=1 $(CARGO) test --locked -p forebay-compat --no-fail-fast
 
 check: ## format, lints, licences, documentation and architecture rules
 	@scripts/setup check
@@ -104,7 +104,7 @@ doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked $(AGENT_ONLY) --no-deps
 
 rules:
-	$(CARGO) test --locked --quiet -p forebay-architecture
+	$(CARGO) test --locked --quiet -p forebay-tidy
 
 # Takes what `make` built and builds nothing itself, so `sudo make install` needs no toolchain for root.
 install: ## install under PREFIX (/usr/local), below DESTDIR if set
@@ -113,13 +113,13 @@ install: ## install under PREFIX (/usr/local), below DESTDIR if set
 	install -m 755 $(FOREBAY) $(BINDIR)/forebay
 	install -m 755 $(COMMANDS) $(LIBDIR)/forebay-commands
 	install -m 644 $(AGENT) $(LIBDIR)/libforebay_agent.so
-	install -m 755 $(WORKLOAD) $(LIBDIR)/forebay-workload
+	install -m 755 $(WORKLOAD) $(LIBDIR)/forebay-share-workload
 	install -m 644 $(LIBRARY) $(CLIBDIR)/libforebay.so.$(VERSION)
 	ln -sf libforebay.so.$(VERSION) $(CLIBDIR)/libforebay.so.0
 	ln -sf libforebay.so.0 $(CLIBDIR)/libforebay.so
-	install -m 644 crates/capi/include/forebay.h $(INCLUDEDIR)/forebay.h
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/capi/forebay.pc.in > $(PKGCONFIGDIR)/forebay.pc
-	install -m 644 crates/capi/man/forebay_share.3 $(MAN3DIR)/forebay_share.3
+	install -m 644 crates/share/capi/include/forebay.h $(INCLUDEDIR)/forebay.h
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/share/capi/forebay.pc.in > $(PKGCONFIGDIR)/forebay.pc
+	install -m 644 crates/share/capi/man/forebay_share.3 $(MAN3DIR)/forebay_share.3
 	if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
 	$(FOREBAY) man --out $(MANDIR)
 	$(FOREBAY) completions bash > $(BASHDIR)/forebay
@@ -127,7 +127,7 @@ install: ## install under PREFIX (/usr/local), below DESTDIR if set
 	$(FOREBAY) completions fish > $(FISHDIR)/forebay.fish
 
 uninstall: ## remove what install put there
-	rm -f $(BINDIR)/forebay $(LIBDIR)/forebay-commands $(LIBDIR)/libforebay_agent.so $(LIBDIR)/forebay-workload $(MANDIR)/forebay.1 $(MANDIR)/forebay-*.1
+	rm -f $(BINDIR)/forebay $(LIBDIR)/forebay-commands $(LIBDIR)/libforebay_agent.so $(LIBDIR)/forebay-share-workload $(MANDIR)/forebay.1 $(MANDIR)/forebay-*.1
 	rm -f $(BASHDIR)/forebay $(ZSHDIR)/_forebay $(FISHDIR)/forebay.fish
 	rm -f $(CLIBDIR)/libforebay.so $(CLIBDIR)/libforebay.so.* $(PKGCONFIGDIR)/forebay.pc
 	rm -f $(INCLUDEDIR)/forebay.h $(MAN3DIR)/forebay_share.3

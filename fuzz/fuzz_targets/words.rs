@@ -1,10 +1,10 @@
 //! The reader of the patch table in shared memory.
 #![no_main]
 
-#[path = "../../crates/supervisor/tests/patches_bodies/mod.rs"]
+#[path = "../../crates/run/supervisor/tests/patches_bodies/mod.rs"]
 #[allow(dead_code, reason = "each target uses one")]
 mod patches_bodies;
-#[path = "../../crates/supervisor/tests/patches_library/mod.rs"]
+#[path = "../../crates/run/supervisor/tests/patches_library/mod.rs"]
 mod patches_library;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| patches_bodies::words(data));

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
-use forebay_evaluation::demo::{self, Options};
+use forebay_evaluation::run::demo::{self, Options};
 
 use crate::{args::Demo, evaluate, results};
 

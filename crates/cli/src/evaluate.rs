@@ -7,10 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use forebay_evaluation::{
-    Error, LineFill, Profile, Program, Progress, SwappingProgram, host, memory_control, model, multiview,
-    overhead, projection, side_effects, speculation,
+    Error, Profile, Program, Progress, SwappingProgram, machine::host, machine::model, model::LineFill,
+    run::memory_control, run::overhead, run::side_effects, run::speculation, share::multiview,
+    share::projection,
 };
-use forebay_meter::{Row, Sink};
+use forebay_results::{Row, Sink};
 use forebay_supervisor::installed::FRONT;
 use indicatif::{ProgressBar, ProgressStyle};
 

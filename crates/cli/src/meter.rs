@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::{ArgGroup, Args};
 use forebay_counters::{Files, Options, Target};
 use forebay_evaluation::Error;
-use forebay_evaluation::meter::{self, Event, Lines, Subject, overhead};
+use forebay_evaluation::machine::meter::{self, Event, Lines, Subject, overhead};
 use forebay_supervisor::terminal_width;
 
 use crate::evaluate::{show, tell, with_bar};
@@ -111,7 +111,7 @@ pub fn run(args: &Meter) -> anyhow::Result<ExitCode> {
     let outcome = match measured {
         Ok(outcome) => outcome,
         Err(error) => {
-            sink.into_iter().for_each(forebay_meter::Sink::discard);
+            sink.into_iter().for_each(forebay_results::Sink::discard);
             let status = match error {
                 Error::NoProgram { .. } => NOT_FOUND,
                 _ => crate::run::FAILURE,

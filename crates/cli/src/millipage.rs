@@ -5,9 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use forebay_evaluation::millipage::{Kernel, Setting, Size, chunking, costs, false_sharing, peers, programs};
+use forebay_evaluation::share::millipage::{
+    Kernel, Setting, Size, chunking, costs, false_sharing, peers, programs,
+};
 use forebay_evaluation::{Error, Progress};
-use forebay_meter::Row;
+use forebay_results::Row;
 
 use crate::evaluate::{Partial, carry_out_as_far, this_program};
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use forebay_meter::{Report as Measured, Row, Sink, reason};
 use forebay_report::{Results, Run, figure::Figure};
+use forebay_results::{Report as Measured, Row, Sink, reason};
 
 use crate::args::Report;
 

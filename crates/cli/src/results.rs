@@ -3,7 +3,7 @@
 use std::env;
 use std::path::Path;
 
-use forebay_meter::{Report, Row, Sink, SinkError};
+use forebay_results::{Report, Row, Sink, SinkError};
 
 /// Source revision of this binary.
 pub const REVISION: &str = env!("FOREBAY_REVISION");

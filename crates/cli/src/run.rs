@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
-use forebay_meter::Sink;
+use forebay_results::Sink;
 use forebay_supervisor::{Error, Options, Outcome, agent_library, end_by, terminal_width};
 
 use crate::{args::Run, results};

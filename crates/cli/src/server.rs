@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use forebay_evaluation::server::{Options, Outcome, SHIPPED, run as carry_out};
+use forebay_evaluation::servers::server::{Options, Outcome, SHIPPED, run as carry_out};
 
 use crate::evaluate::{Partial, carry_out_as_far, this_program};
 

@@ -38,7 +38,7 @@ pub fn share(args: Share) -> ExitCode {
             ended.exit_status.into()
         }
         Err(error) => {
-            sink.into_iter().for_each(forebay_meter::Sink::discard);
+            sink.into_iter().for_each(forebay_results::Sink::discard);
             complain(&error);
             error.exit_status().into()
         }

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use forebay_evaluation::streaming::{Disk, Disturbance, Files, Options, Outcome, Subject, run as carry_out};
-use forebay_players::{Transport, process};
+use forebay_evaluation::servers::streaming::{
+    Disk, Disturbance, Files, Options, Outcome, Subject, run as carry_out,
+};
+use forebay_stream_clients::{Transport, process};
 
 use crate::args::size;
 use crate::evaluate::{Partial, carry_out_as_far, this_program};

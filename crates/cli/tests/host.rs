@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use forebay_meter::{Report, Row};
+use forebay_results::{Report, Row};
 
 fn evaluate(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let output: Output = Command::new(env!("CARGO_BIN_EXE_forebay"))

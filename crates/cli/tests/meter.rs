@@ -31,7 +31,7 @@ fn status_and_output_are_the_program_s_and_the_table_is_beside_them() {
 
 #[test]
 fn what_of_files_is_in_memory_is_told_of_named_ones_and_of_open_ones() {
-    if !forebay_sys::has_cachestat() {
+    if !forebay_linux::has_cachestat() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use forebay_meter::{Report, Row, Spread};
+use forebay_results::{Report, Row, Spread};
 use forebay_testkit::skip;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -291,7 +291,7 @@ fn statistics_go_to_standard_error_and_as_json_to_a_file() {
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(4), &b"out\n"[..]));
     let table = String::from_utf8(output.stderr).unwrap();
     assert!(table.starts_with("forebay: sh ran for ") && table.contains("\ntotal "), "{table}");
-    let report: forebay_meter::Report = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let report: forebay_results::Report = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
     assert_eq!(report.schema, 1);
     assert!(report.command.starts_with("forebay run --stats --json "));
     let elapsed = report.rows.iter().find(|row| row.metric == "elapsed").unwrap();
@@ -306,7 +306,7 @@ fn statistics_tell_which_signal_ended_the_program() {
     assert_eq!(output.status.signal(), Some(15));
     let table = String::from_utf8(output.stderr).unwrap();
     assert!(table.starts_with("forebay: sh was ended by signal 15 (SIGTERM) after "), "{table}");
-    let report: forebay_meter::Report = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let report: forebay_results::Report = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
     let value = |metric: &str| report.rows.iter().find(|row| row.metric == metric).unwrap().value;
     assert_eq!(
         (value("exit_status"), value("ended_by_signal"), value("killed_for_memory")),

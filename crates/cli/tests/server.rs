@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use forebay_meter::Report;
+use forebay_results::Report;
 use forebay_testkit::artifacts;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;

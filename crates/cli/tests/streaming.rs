@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use forebay_meter::{Report, Row};
+use forebay_results::{Report, Row};
 use forebay_testkit::skip;
 use rustix::process::{Pid, Signal, kill_process};
 

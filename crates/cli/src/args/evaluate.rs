@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
-use forebay_evaluation::{Profile, Program, SwappingProgram, host::Probe, millipage::Kernel, multiview};
+use forebay_evaluation::{
+    Profile, Program, SwappingProgram, machine::host::Probe, share::millipage::Kernel, share::multiview,
+};
 
 use super::size;
 use crate::{meter::Meter, millipage::Millipage, server::Server, streaming::Streaming};

@@ -238,7 +238,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "gives programs little memory (evaluate speculation --table 5, memory=24M of evaluate server); takes root",
         remedy: "mount it with: mount -t cgroup -o memory memory /sys/fs/cgroup/memory",
         need: Need::Optional,
-        look: Look::For(|| forebay_testkit::MemoryLimit::supported().is_ok()),
+        look: Look::For(|| forebay_lab::MemoryLimit::supported().is_ok()),
     },
     Feature {
         job: Job::Evaluate,

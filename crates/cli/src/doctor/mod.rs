@@ -7,7 +7,7 @@ use std::{io::Write, process::ExitCode};
 
 use clap::ValueEnum;
 use features::FEATURES;
-use forebay_meter::{Host, Sink};
+use forebay_results::{Host, Sink};
 use serde::Serialize;
 
 use crate::{FAILURE, args::Doctor, results::REVISION};

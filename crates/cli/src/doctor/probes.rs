@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-use forebay_sys::cachestat;
+use forebay_linux::cachestat;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use rustix::process::{Resource, geteuid, getrlimit};

@@ -1,0 +1,11 @@
+//! Control groups of both versions (cgroups(7)): where they lie, and what memory they leave to those that are in them.
+
+mod folders;
+mod memory;
+mod mounts;
+
+pub use folders::Folders;
+pub use memory::{
+    LIMITS, free_bytes, has_account, is_full, kills, limit_bytes, membership, missed_pages, of_member, own,
+    own_of, waits_when_full,
+};

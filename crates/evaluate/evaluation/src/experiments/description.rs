@@ -1,0 +1,358 @@
+//! What an experiment file says.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::experiments::levels::{Amount, Levels, Memory, Rate};
+
+/// An experiment. Exactly one of the sections is there.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// What it is about, in one line.
+    pub title: String,
+    /// How often each combination of levels is measured, in turn with the others.
+    #[serde(default = "three")]
+    pub runs: u16,
+    /// How long a load lasts while it is measured.
+    #[serde(default = "three_seconds")]
+    pub seconds: f64,
+    /// How long it lasts before that.
+    #[serde(default = "one_second")]
+    pub warm_up: f64,
+    /// Static files over HTTP.
+    pub web: Option<Web>,
+    /// Media over RTSP.
+    pub streaming: Option<Streaming>,
+    /// Packets from one network namespace to another.
+    pub router: Option<Router>,
+    /// A server of the user's own.
+    pub any: Option<Any>,
+}
+
+/// Static files over HTTP.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Web {
+    /// The servers that are compared.
+    pub servers: Levels<WebServer>,
+    /// Size of a document.
+    pub document: Levels<Amount>,
+    /// Connections that make requests at the same time.
+    pub clients: Levels<u16>,
+    /// Requests a second.
+    #[serde(default = "as_fast_as_it_goes")]
+    pub rate: Levels<Rate>,
+    /// Memory of the server.
+    #[serde(default = "all_memory")]
+    pub memory: Levels<Memory>,
+    /// Whether a connection serves one request or many.
+    #[serde(default)]
+    pub connections: Connections,
+    /// All documents together; they are asked for in no order.
+    pub documents: Amount,
+}
+
+/// A web server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WebServer {
+    /// nginx: few processes, events.
+    Nginx,
+    /// Apache: processes with threads (the event module).
+    Apache,
+}
+
+/// What becomes of a connection when its request was answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Connections {
+    /// The next request goes over it.
+    #[default]
+    Kept,
+    /// The next request has a new one.
+    New,
+}
+
+/// Media over RTSP.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Streaming {
+    /// The servers that are compared.
+    pub servers: Levels<RtspServer>,
+    /// Bits a second of a stream.
+    pub bitrate: Levels<Amount>,
+    /// Clients at the same time.
+    pub clients: Levels<u16>,
+    /// Files that the clients spread over.
+    pub media: Levels<u16>,
+    /// Memory of the server.
+    #[serde(default = "all_memory")]
+    pub memory: Levels<Memory>,
+}
+
+/// A streaming server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RtspServer {
+    /// GStreamer's.
+    Gstreamer,
+    /// `forebay serve`.
+    Forebay,
+    /// MediaMTX, fed by ffmpeg; left out where it is not installed, if others are there.
+    Mediamtx,
+}
+
+/// Packets from one network namespace to another, through one that forwards them.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Router {
+    /// Who sends to whom.
+    pub layout: Levels<RouterLayout>,
+    /// Size of a message.
+    pub message: Levels<Amount>,
+}
+
+/// Who sends to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RouterLayout {
+    /// One sends, one receives.
+    OneToOne,
+    /// Two send to each other.
+    FullDuplex,
+    /// Three send to one.
+    ManyToOne,
+}
+
+/// A server of the user's own. In command lines `{port}` is a free port and `{NAME}` the level of that factor.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Any {
+    /// What it is called in results.
+    pub name: String,
+    /// Its command line; or one of the other three, for a server that runs already.
+    pub server: Option<Vec<String>>,
+    /// Number of the process; its children count as well.
+    pub pid: Option<u32>,
+    /// Unit of systemd.
+    pub unit: Option<String>,
+    /// Folder of a control group.
+    pub cgroup: Option<PathBuf>,
+    /// The port that it listens on, where that is not for forebay to choose.
+    pub port: Option<u16>,
+    /// Address that is asked for over HTTP, for clients of forebay's own; or `load`.
+    pub url: Option<String>,
+    /// Command line of a load, which is done when it ends.
+    pub load: Option<Vec<String>>,
+    /// What the load prints before its transactions a second; without it a load is one transaction.
+    pub transactions_after: Option<String>,
+    /// Connections that ask for `url`.
+    #[serde(default = "eight")]
+    pub clients: Levels<u16>,
+    /// Requests a second for `url`.
+    #[serde(default = "as_fast_as_it_goes")]
+    pub rate: Levels<Rate>,
+    /// Memory of the server.
+    #[serde(default = "all_memory")]
+    pub memory: Levels<Memory>,
+    /// More factors, for the command lines.
+    #[serde(default)]
+    pub factors: BTreeMap<String, Levels<String>>,
+}
+
+/// A server that runs already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attached {
+    /// A process and its children.
+    Process(u32),
+    /// A unit of systemd.
+    Unit(String),
+    /// A control group.
+    Cgroup(PathBuf),
+}
+
+fn three() -> u16 {
+    3
+}
+
+fn three_seconds() -> f64 {
+    3.0
+}
+
+fn one_second() -> f64 {
+    1.0
+}
+
+fn eight() -> Levels<u16> {
+    Levels::one(8)
+}
+
+fn as_fast_as_it_goes() -> Levels<Rate> {
+    Levels::one(Rate::Most)
+}
+
+fn all_memory() -> Levels<Memory> {
+    Levels::one(Memory::All)
+}
+
+/// Why a description makes no sense.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// No TOML, or not what belongs there. Has line and column.
+    #[error("{0}")]
+    Text(String),
+    /// A `--set` that does not fit.
+    #[error("--set {what}: {why}")]
+    Set {
+        /// As given.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// What is there does not go together.
+    #[error("{0}")]
+    Sense(&'static str),
+}
+
+impl Description {
+    /// Reads an experiment file, with the levels of `set` (`clients=4,16`) instead of its own.
+    ///
+    /// # Errors
+    /// What is wrong, with line and column where it is the text.
+    pub fn read(text: &str, set: &[String]) -> Result<Self, Error> {
+        let described: Self = toml::from_str(text).map_err(|error| Error::Text(error.to_string()))?;
+        let described = if set.is_empty() { described } else { with(text, set)? };
+        described.check().map_err(Error::Sense)?;
+        Ok(described)
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        let sections =
+            [self.web.is_some(), self.streaming.is_some(), self.router.is_some(), self.any.is_some()];
+        if sections.into_iter().filter(|there| *there).count() != 1 {
+            return Err("an experiment has one of the sections [web], [streaming], [router] and [any]");
+        }
+        if self.runs == 0 || !(0.1..=3600.0).contains(&self.seconds) || !(0.0..=600.0).contains(&self.warm_up)
+        {
+            return Err("runs is 1 or more, seconds from 0.1 to 3600, warm_up from 0 to 600");
+        }
+        self.any.as_ref().map_or(Ok(()), Any::check)
+    }
+}
+
+impl Any {
+    fn check(&self) -> Result<(), &'static str> {
+        let targets = [self.server.is_some(), self.pid.is_some(), self.unit.is_some(), self.cgroup.is_some()];
+        if targets.into_iter().filter(|there| *there).count() != 1 {
+            return Err("[any] has one of server (a command line), pid, unit and cgroup");
+        }
+        if self.url.is_some() == self.load.is_some() {
+            return Err("[any] has either url (for clients of forebay's own) or load (a command line)");
+        }
+        if [&self.server, &self.load].into_iter().flatten().any(Vec::is_empty) {
+            return Err("a command line has at least the program");
+        }
+        if self.server.is_none() && self.memory.iter().any(|memory| *memory != Memory::All) {
+            return Err("memory can be limited of a server that forebay starts; give server");
+        }
+        Ok(())
+    }
+}
+
+/// The experiment with other levels.
+fn with(text: &str, set: &[String]) -> Result<Description, Error> {
+    let mut table: toml::Table = toml::from_str(text).map_err(|error| Error::Text(error.to_string()))?;
+    for what in set {
+        let wrong = |why: String| Error::Set { what: what.clone(), why };
+        let (name, levels) =
+            what.split_once('=').ok_or_else(|| wrong("give NAME=LEVEL or NAME=LEVEL,LEVEL".into()))?;
+        let list = || levels.split(',').map(value).collect();
+        let levels = if levels.contains(',') { toml::Value::Array(list()) } else { value(levels) };
+        let of_all = ["title", "runs", "seconds", "warm_up"].contains(&name);
+        let section = table.iter_mut().find_map(|(_, value)| value.as_table_mut()).filter(|_| !of_all);
+        match section {
+            Some(section) => section.insert(name.to_owned(), levels),
+            None => table.insert(name.to_owned(), levels),
+        };
+        // Each by itself, so that the error names the right one.
+        Description::deserialize(table.clone()).map_err(|error| wrong(error.message().to_owned()))?;
+    }
+    Description::deserialize(table).map_err(|error| Error::Text(error.to_string()))
+}
+
+/// A number where it is one.
+fn value(level: &str) -> toml::Value {
+    let integer = level.parse().map(toml::Value::Integer);
+    let number = integer.or_else(|_| level.parse().map(toml::Value::Float));
+    number.unwrap_or_else(|_| toml::Value::String(level.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WEB: &str = "title = \"t\"\n[web]\nservers = [\"nginx\"]\ndocument = [\"10K\"]\nclients = [4]\ndocuments = \"1M\"\n";
+
+    #[test]
+    fn an_unknown_key_is_told_with_its_line_and_column() {
+        let error = Description::read(&WEB.replace("clients", "cleints"), &[]).unwrap_err().to_string();
+        assert!(error.contains("line 5, column 1") && error.contains("cleints"), "{error}");
+    }
+
+    #[test]
+    fn a_factor_without_levels_is_told_with_its_line_and_column() {
+        let error = Description::read(&WEB.replace("[4]", "[]"), &[]).unwrap_err().to_string();
+        assert!(error.contains("line 5, column 11") && error.contains("at least one"), "{error}");
+    }
+
+    #[test]
+    fn a_level_that_makes_no_sense_is_told_with_its_line() {
+        let error = Description::read(&WEB.replace("\"10K\"", "\"10KB\""), &[]).unwrap_err().to_string();
+        assert!(error.contains("line 4") && error.contains("such as 64M"), "{error}");
+    }
+
+    #[test]
+    fn exactly_one_kind_of_experiment_is_described() {
+        let error = Description::read("title = \"t\"", &[]).unwrap_err();
+        assert!(error.to_string().contains("[router]"), "{error}");
+    }
+
+    #[test]
+    fn levels_are_set_from_the_command_line() {
+        let set = ["clients=1,2", "document=5", "memory=24M", "runs=7", "connections=new", "seconds=0.5"];
+        let described = Description::read(WEB, &set.map(str::to_owned)).unwrap();
+        let web = described.web.unwrap();
+        assert_eq!((described.runs, described.seconds, web.connections), (7, 0.5, Connections::New));
+        assert_eq!(web.clients.iter().collect::<Vec<_>>(), [&1, &2]);
+        assert_eq!(web.document, Levels::one("5".parse().unwrap()));
+        assert_eq!(web.memory, Levels::one(Memory::Limited("24M".parse().unwrap())));
+    }
+
+    #[test]
+    fn what_cannot_be_set_is_named() {
+        for (set, says) in [("cleints=1", "cleints"), ("clients", "NAME=LEVEL"), ("clients=many", "many")] {
+            let error = Description::read(WEB, &[set.to_owned()]).unwrap_err().to_string();
+            assert!(error.contains(&format!("--set {set}")) && error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_server_of_the_users_own_has_one_target_and_one_load() {
+        let any =
+            |lines: &str| Description::read(&format!("title = \"t\"\n[any]\nname = \"n\"\n{lines}"), &[]);
+        assert!(any("pid = 1\nurl = \"http://localhost/\"").is_ok());
+        for (lines, says) in [
+            ("url = \"u\"", "one of server"),
+            ("pid = 1\ncgroup = \"/x\"\nurl = \"u\"", "one of server"),
+            ("pid = 1", "either url"),
+            ("server = []\nurl = \"u\"", "at least the program"),
+            ("pid = 1\nurl = \"u\"\nmemory = [\"1M\"]", "forebay starts"),
+        ] {
+            let error = any(lines).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What was measured of a server during one run.
+
+use forebay_results::Tier;
+
+use crate::experiments::Threads;
+
+/// What was measured. What is `None` nobody could tell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evidence {
+    /// How long.
+    pub seconds: f64,
+    /// Processors of the machine.
+    pub processors: f64,
+    /// Requests that were answered.
+    pub requests: f64,
+    /// Bytes of the answers.
+    pub bytes: f64,
+    /// Requests that were to be made, where there was a schedule.
+    pub intended: Option<f64>,
+    /// Requests under way, on the average.
+    pub in_flight: Option<f64>,
+    /// Who made the requests, where that was forebay.
+    pub generator: Option<Generator>,
+    /// Whether the server is the kernel, which has no threads of its own for it.
+    pub in_kernel: bool,
+    /// What the server's threads did.
+    pub threads: Option<Threads>,
+    /// What they did before the load.
+    pub threads_at_rest: Threads,
+    /// Processor time of the server.
+    pub processor_s: Option<f64>,
+    /// Of this in the kernel.
+    pub system_s: Option<f64>,
+    /// Processor time of all that ran on the machine.
+    pub machine_processor_s: Option<f64>,
+    /// Its page faults that waited.
+    pub major_faults: Option<f64>,
+    /// Pages that came back which memory had had no room for.
+    pub refaults: Option<f64>,
+    /// Processor time that it takes to bring one of those back, in seconds.
+    pub page_back_s: Option<f64>,
+    /// Bytes that came from disks.
+    pub disk_read_bytes: Option<f64>,
+    /// Bytes that there are to be served, again and again.
+    pub served_of_bytes: Option<f64>,
+    /// Time in which tasks waited for memory, in seconds (PSI).
+    pub memory_pressure_s: Option<f64>,
+    /// Its reading and writing calls.
+    pub calls: Option<f64>,
+    /// Bytes of those.
+    pub call_bytes: Option<f64>,
+    /// Its memory that is in no file, swapped or not, in bytes, at even distances of time.
+    pub held_bytes: Vec<f64>,
+    /// What a request misses in caches.
+    pub misses: Option<Misses>,
+    /// What the machine can do.
+    pub ceilings: Option<Ceilings>,
+}
+
+/// Clients of forebay's own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Generator {
+    /// Its threads.
+    pub threads: f64,
+    /// Their processor time.
+    pub processor_s: f64,
+    /// How long they waited for a processor.
+    pub queued_s: f64,
+}
+
+/// Cache misses of one request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Misses {
+    /// Of the first level, which may be found in a later one.
+    pub first: f64,
+    /// Of the last level, which come from memory.
+    pub last: f64,
+    /// Who says so.
+    pub tier: Tier,
+}
+
+/// What the machine can do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ceilings {
+    /// Time of a miss that a later cache answers.
+    pub cache_s: f64,
+    /// Time of one that memory answers.
+    pub memory_s: f64,
+    /// What memory can deliver in all.
+    pub memory_bytes_per_s: f64,
+}
+
+/// Growth is what goes on: the second half of the time has this share of the first half's, at least.
+const GOES_ON: f64 = 1.0 / 3.0;
+const PAGE_BYTES: f64 = 4096.0;
+/// Less growth than this is a cache that fills, or a pool.
+const GROWTH_BYTES_MIN: f64 = (4u32 << 20) as f64;
+/// Pages that come back for each request, below which they are no matter.
+pub(crate) const REFAULTS_MIN: f64 = 0.1;
+
+impl Evidence {
+    /// Bytes by which the server grew for each request, where it went on growing.
+    pub(crate) fn growth_per_request(&self) -> Option<f64> {
+        let (first, last) = (self.held_bytes.first()?, self.held_bytes.last()?);
+        let middle = self.held_bytes[self.held_bytes.len() / 2];
+        let goes_on = last - middle >= GOES_ON * (middle - first) && last - first >= GROWTH_BYTES_MIN;
+        (goes_on && self.requests > 0.0).then(|| (last - first) / self.requests)
+    }
+
+    /// Pages that came back which memory had had no room for. The kernel forgets soon which pages of small files it had (it keeps
+    /// that in the nodes of the files' trees, and few of those); but of what is read beyond all that there is, all came back.
+    pub(crate) fn pages_back(&self) -> Option<f64> {
+        let beyond = self.disk_read_bytes.zip(self.served_of_bytes);
+        let beyond = beyond.map(|(read, there_is)| ((read - there_is) / PAGE_BYTES).max(0.0));
+        self.refaults.into_iter().chain(beyond).reduce(f64::max)
+    }
+
+    /// The share of what came from disks that memory had had before.
+    pub(crate) fn refault_share(&self) -> Option<f64> {
+        let (back, read) = (self.pages_back()?, self.disk_read_bytes?);
+        (read > 0.0).then(|| (back * PAGE_BYTES / read).min(1.0))
+    }
+
+    /// Pages that come back for each request.
+    pub(crate) fn refaults_per_request(&self) -> f64 {
+        self.pages_back().unwrap_or(0.0) / self.requests.max(1.0)
+    }
+
+    /// Whether so much comes back that what this takes should be known.
+    #[must_use]
+    pub fn comes_back(&self) -> bool {
+        self.refaults_per_request() >= REFAULTS_MIN
+    }
+
+    /// The share of the processor time that it takes to bring back what memory had no room for.
+    pub(crate) fn back_share(&self) -> Option<f64> {
+        let processor_s = self.processor_s.filter(|seconds| *seconds > 0.0)?;
+        Some((self.pages_back()? * self.page_back_s? / processor_s).min(1.0))
+    }
+
+    /// The share of the processor time for each request that misses explain.
+    pub(crate) fn miss_share(&self) -> Option<f64> {
+        let (misses, ceilings) = (self.misses?, self.ceilings?);
+        let found_later = (misses.first - misses.last).max(0.0);
+        let stall_s = found_later * ceilings.cache_s + misses.last * ceilings.memory_s;
+        let request_s = self.processor_s? / self.requests;
+        (request_s > 0.0).then(|| stall_s / request_s)
+    }
+}
+
+impl Generator {
+    /// The share of its time that it ran or wanted to.
+    pub(crate) fn share(&self, seconds: f64) -> f64 {
+        (self.processor_s + self.queued_s) / (self.threads * seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holding(mebibytes: &[f64]) -> Option<f64> {
+        let held_bytes = mebibytes.iter().map(|mebibytes| mebibytes * 1_048_576.0).collect();
+        Evidence { held_bytes, requests: 1024.0, ..Evidence::default() }.growth_per_request()
+    }
+
+    #[test]
+    fn what_is_read_beyond_all_that_there_is_came_back() {
+        let small_files = Evidence {
+            refaults: Some(100.0),
+            disk_read_bytes: Some(4_096_000.0),
+            served_of_bytes: Some(1_024_000.0),
+            ..Evidence::default()
+        };
+        assert_eq!((small_files.pages_back(), small_files.refault_share()), (Some(750.0), Some(0.75)));
+        let once = Evidence { served_of_bytes: Some(8_192_000.0), ..small_files };
+        assert_eq!((once.pages_back(), once.refault_share()), (Some(100.0), Some(0.1)));
+    }
+
+    #[test]
+    fn growth_that_goes_on_is_no_cache_that_fills() {
+        assert_eq!(holding(&[10.0, 20.0, 30.0]), Some(20.0 * 1024.0));
+        assert_eq!(holding(&[10.0, 30.0, 30.0]), None);
+        assert_eq!(holding(&[10.0, 10.5, 11.0]), None);
+        assert_eq!(holding(&[]), None);
+    }
+}

@@ -1,0 +1,29 @@
+//! The pure part of `forebay evaluate server`: experiments, and what is made of what they measure.
+//!
+//! - [`Description`] is what an experiment file says: a server, a load, and the *levels* of each *factor*.
+//! - [`Description::trials`] is every combination of levels: one [`Trial`] is one server under one load.
+//! - [`Evidence`] is what was measured during a run, and [`Verdict::of`] says from it what limits the server, or that it
+//!   cannot be told from what was measured.
+//!
+//! No input, no output, no clock: that is all in `forebay-evaluation`.
+
+mod activity;
+mod description;
+mod evidence;
+mod levels;
+mod limit;
+mod shipped;
+mod trial;
+mod verdict;
+
+pub use activity::{Activity, Call, Threads};
+pub use description::{
+    Any, Attached, Connections, Description, Error, Router, RouterLayout, RtspServer, Streaming, Web,
+    WebServer,
+};
+pub use evidence::{Ceilings, Evidence, Generator, Misses};
+pub use levels::{Amount, Levels, Memory, Rate};
+pub use limit::{Finding, Limit};
+pub use shipped::{SHIPPED, Shipped, shipped};
+pub use trial::{Level, Load, Server, Trial};
+pub use verdict::Verdict;

@@ -1,0 +1,340 @@
+//! Every combination of levels, as something that can be run.
+
+use std::collections::BTreeMap;
+
+use crate::experiments::description::{
+    Any, Attached, Connections, Description, Router, RouterLayout, RtspServer, Streaming, Web, WebServer,
+};
+use crate::experiments::levels::{Memory, Rate};
+
+/// One server under one load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// The server's name in results.
+    pub subject: String,
+    /// The level of each factor.
+    pub levels: Vec<Level>,
+    /// What is measured.
+    pub server: Server,
+    /// What it has to do.
+    pub load: Load,
+    /// Bytes of memory that it has; `None` for all of the machine's.
+    pub memory_bytes: Option<u64>,
+}
+
+impl Trial {
+    /// The condition in results, e.g. `document 10 KiB/16 clients`.
+    #[must_use]
+    pub fn case(&self) -> String {
+        self.levels.iter().map(|level| level.shown.as_str()).collect::<Vec<_>>().join("/")
+    }
+}
+
+/// A level of a factor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// The factor.
+    pub factor: String,
+    /// As results show it.
+    pub shown: String,
+}
+
+impl Level {
+    fn new(factor: &str, shown: impl Into<String>) -> Self {
+        Self { factor: factor.to_owned(), shown: shown.into() }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Server {
+    /// A web server with files.
+    Web(WebServer),
+    /// A streaming server with media.
+    Rtsp(RtspServer),
+    /// The kernel's forwarding.
+    Forwarding(RouterLayout),
+    /// A command line, with `{port}` in it.
+    Command(Vec<String>),
+    /// One that runs already.
+    Attached(Attached),
+}
+
+/// What a server has to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Load {
+    /// Files of one size, in no order.
+    Documents {
+        /// Size of each.
+        bytes: u64,
+        /// Of all together, at least.
+        total_bytes: u64,
+        /// Who asks for them.
+        clients: u16,
+        /// How often.
+        rate: Rate,
+        /// Over which connections.
+        connections: Connections,
+    },
+    /// One address, with `{port}` in it.
+    Address {
+        /// An `http://` one.
+        url: String,
+        /// Who asks for it.
+        clients: u16,
+        /// How often.
+        rate: Rate,
+    },
+    /// Media, each played from its beginning.
+    Media {
+        /// Of each stream.
+        bits_per_second: u64,
+        /// Who plays them.
+        clients: u16,
+        /// Files that the clients spread over.
+        media: u16,
+    },
+    /// Messages through a router.
+    Messages {
+        /// Size of each.
+        bytes: u64,
+    },
+    /// A command line, with `{port}` in it.
+    Command {
+        /// The program and its arguments.
+        arguments: Vec<String>,
+        /// What it prints before its transactions a second.
+        transactions_after: Option<String>,
+    },
+}
+
+impl Description {
+    /// Every combination of levels, in the order of a round.
+    #[must_use]
+    pub fn trials(&self) -> Vec<Trial> {
+        let web = self.web.iter().flat_map(Web::trials);
+        let streaming = self.streaming.iter().flat_map(Streaming::trials);
+        let router = self.router.iter().flat_map(Router::trials);
+        let any = self.any.iter().flat_map(Any::trials);
+        web.chain(streaming).chain(router).chain(any).collect()
+    }
+
+    /// The port that the server listens on, where it is given.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        self.any.as_ref().and_then(|any| any.port)
+    }
+}
+
+impl Web {
+    fn trials(&self) -> Vec<Trial> {
+        let mut trials = Vec::new();
+        for &document in self.document.iter() {
+            for &clients in self.clients.iter() {
+                for &rate in self.rate.iter() {
+                    for &memory in self.memory.iter() {
+                        // The servers come last, so that what is compared is run one after the other.
+                        trials.extend(self.servers.iter().map(|&server| {
+                            let mut levels = vec![Level::new("document", document.in_bytes())];
+                            levels.extend(offered(clients, rate));
+                            levels.extend(limited(memory));
+                            Trial {
+                                subject: match server {
+                                    WebServer::Nginx => "nginx".to_owned(),
+                                    WebServer::Apache => "apache".to_owned(),
+                                },
+                                levels,
+                                server: Server::Web(server),
+                                load: Load::Documents {
+                                    bytes: document.bytes(),
+                                    total_bytes: self.documents.bytes(),
+                                    clients,
+                                    rate,
+                                    connections: self.connections,
+                                },
+                                memory_bytes: bytes_of(memory),
+                            }
+                        }));
+                    }
+                }
+            }
+        }
+        trials
+    }
+}
+
+impl Streaming {
+    fn trials(&self) -> Vec<Trial> {
+        let mut trials = Vec::new();
+        for &bitrate in self.bitrate.iter() {
+            for &media in self.media.iter() {
+                for &clients in self.clients.iter() {
+                    for &memory in self.memory.iter() {
+                        trials.extend(self.servers.iter().map(|&server| {
+                            let mut levels = vec![
+                                Level::new("bitrate", bitrate.in_bits_per_second()),
+                                Level::new("media", format!("{media} media")),
+                                Level::new("clients", format!("{clients} clients")),
+                            ];
+                            levels.extend(limited(memory));
+                            Trial {
+                                subject: match server {
+                                    RtspServer::Gstreamer => "gstreamer".to_owned(),
+                                    RtspServer::Forebay => "forebay".to_owned(),
+                                    RtspServer::Mediamtx => "mediamtx".to_owned(),
+                                },
+                                levels,
+                                server: Server::Rtsp(server),
+                                load: Load::Media { bits_per_second: bitrate.decimal(), clients, media },
+                                memory_bytes: bytes_of(memory),
+                            }
+                        }));
+                    }
+                }
+            }
+        }
+        trials
+    }
+}
+
+impl Router {
+    fn trials(&self) -> Vec<Trial> {
+        let mut trials = Vec::new();
+        for &layout in self.layout.iter() {
+            let name = match layout {
+                RouterLayout::OneToOne => "one to one",
+                RouterLayout::FullDuplex => "full duplex",
+                RouterLayout::ManyToOne => "many to one",
+            };
+            trials.extend(self.message.iter().map(|message| Trial {
+                subject: "forwarding".to_owned(),
+                levels: vec![Level::new("layout", name), Level::new("message", message.in_bytes())],
+                server: Server::Forwarding(layout),
+                load: Load::Messages { bytes: message.bytes() },
+                memory_bytes: None,
+            }));
+        }
+        trials
+    }
+}
+
+impl Any {
+    fn trials(&self) -> Vec<Trial> {
+        let mut trials = Vec::new();
+        for factors in combinations(&self.factors) {
+            for &clients in self.clients.iter() {
+                for &rate in self.rate.iter() {
+                    for &memory in self.memory.iter() {
+                        let filled = |line: &[String]| -> Vec<String> {
+                            line.iter().map(|word| fill(word, &factors, clients)).collect()
+                        };
+                        let mut levels: Vec<Level> = factors
+                            .iter()
+                            .map(|(name, level)| Level::new(name, format!("{name} {level}")))
+                            .collect();
+                        levels.extend(offered(clients, rate));
+                        levels.extend(limited(memory));
+                        trials.push(Trial {
+                            subject: self.name.clone(),
+                            levels,
+                            server: self.target(filled),
+                            load: match (&self.url, &self.load) {
+                                (Some(url), _) => {
+                                    Load::Address { url: fill(url, &factors, clients), clients, rate }
+                                }
+                                (None, load) => Load::Command {
+                                    arguments: filled(load.as_deref().unwrap_or_default()),
+                                    transactions_after: self.transactions_after.clone(),
+                                },
+                            },
+                            memory_bytes: bytes_of(memory),
+                        });
+                    }
+                }
+            }
+        }
+        trials
+    }
+
+    fn target(&self, filled: impl Fn(&[String]) -> Vec<String>) -> Server {
+        let process = self.pid.map(Attached::Process);
+        let unit = || self.unit.clone().map(Attached::Unit);
+        let cgroup = || self.cgroup.clone().map(Attached::Cgroup);
+        let command = || Server::Command(filled(self.server.as_deref().unwrap_or_default()));
+        process.or_else(unit).or_else(cgroup).map_or_else(command, Server::Attached)
+    }
+}
+
+fn combinations(factors: &BTreeMap<String, crate::experiments::Levels<String>>) -> Vec<Vec<(&str, &str)>> {
+    factors.iter().fold(vec![vec![]], |combined, (name, levels)| {
+        let with = |levels_so_far: &Vec<_>, level| [&levels_so_far[..], &[(name.as_str(), level)]].concat();
+        combined
+            .iter()
+            .flat_map(|so_far| levels.iter().map(move |level| with(so_far, level.as_str())))
+            .collect()
+    })
+}
+
+fn fill(word: &str, factors: &[(&str, &str)], clients: u16) -> String {
+    let filled = factors
+        .iter()
+        .fold(word.to_owned(), |word, (name, level)| word.replace(&format!("{{{name}}}"), level));
+    filled.replace("{clients}", &clients.to_string())
+}
+
+fn offered(clients: u16, rate: Rate) -> Vec<Level> {
+    let clients = Level::new("clients", format!("{clients} clients"));
+    match rate {
+        Rate::Most => vec![clients],
+        Rate::PerSecond(rate) => vec![clients, Level::new("rate", format!("rate {rate}"))],
+    }
+}
+
+fn limited(memory: Memory) -> Option<Level> {
+    match memory {
+        Memory::All => None,
+        Memory::Limited(amount) => Some(Level::new("memory", format!("memory {}", amount.in_bytes()))),
+    }
+}
+
+fn bytes_of(memory: Memory) -> Option<u64> {
+    match memory {
+        Memory::All => None,
+        Memory::Limited(amount) => Some(amount.bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_combination_is_tried_once_with_the_servers_side_by_side() {
+        let text = "title = \"t\"\n[web]\nservers = [\"nginx\", \"apache\"]\ndocument = [\"1K\", \"10K\"]\nclients = [1, 4]\n\
+                    memory = [\"all\", \"32M\"]\ndocuments = \"1M\"\n";
+        let trials = Description::read(text, &[]).unwrap().trials();
+        assert_eq!(trials.len(), 16);
+        let names: std::collections::BTreeSet<_> =
+            trials.iter().map(|trial| (trial.subject.clone(), trial.case())).collect();
+        assert_eq!(names.len(), 16);
+        assert_eq!(trials[0].case(), trials[1].case());
+        assert_eq!((trials[0].subject.as_str(), trials[1].subject.as_str()), ("nginx", "apache"));
+        assert_eq!(trials[2].case(), "1 KiB/1 clients/memory 32 MiB");
+        assert_eq!(trials[2].memory_bytes, Some(32 << 20));
+    }
+
+    #[test]
+    fn levels_are_filled_into_command_lines() {
+        let text = "title = \"t\"\n[any]\nname = \"mine\"\nserver = [\"serve\", \"-p\", \"{port}\", \"--cache={cache}\"]\n\
+                    load = [\"ask\", \"-c\", \"{clients}\"]\nclients = [3]\n[any.factors]\ncache = [\"on\", \"off\"]\n";
+        let trials = Description::read(text, &[]).unwrap().trials();
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        assert_eq!(trials.len(), 2);
+        assert_eq!(trials[1].server, Server::Command(words(&["serve", "-p", "{port}", "--cache=off"])));
+        assert_eq!(
+            trials[1].load,
+            Load::Command { arguments: words(&["ask", "-c", "3"]), transactions_after: None }
+        );
+        assert_eq!(trials[1].case(), "cache off/3 clients");
+    }
+}

@@ -1,0 +1,5 @@
+//! Measurements of this machine and of single programs, and the latency model of a server on it.
+
+pub mod host;
+pub mod meter;
+pub mod model;

@@ -1,0 +1,5 @@
+//! Experiments with servers: web, routing and streaming, under load.
+
+pub(crate) mod mediamtx;
+pub mod server;
+pub mod streaming;

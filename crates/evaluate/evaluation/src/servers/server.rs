@@ -1,0 +1,322 @@
+//! Real servers under real loads: how much they serve, what it costs for each request and each megabyte, and what limits
+//! them.
+//!
+//! What an experiment is, and what is made of its figures, is in `forebay-experiments`; here it is carried out.
+
+mod ceilings;
+mod clients;
+mod http;
+mod measure;
+mod meters;
+mod observer;
+mod pages;
+mod predicted;
+pub(crate) mod process;
+mod report;
+mod router;
+mod simulation;
+pub(crate) mod streaming;
+mod target;
+pub(crate) mod web;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::experiments::{Ceilings, Description, Load, RtspServer, Server, Trial};
+use tempfile::TempDir;
+
+use crate::harness::interrupt::Interrupt;
+use crate::harness::prediction::{Costs, read_host};
+use crate::harness::progress::Steps;
+use crate::servers::mediamtx;
+use crate::{Error, Progress, scratch_folder};
+use measure::{Bench, Run};
+use web::Documents;
+
+pub use crate::experiments::{Finding, Limit, SHIPPED, Verdict};
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The experiment.
+    pub description: Description,
+    /// Whether to simulate what requests miss in caches, too.
+    pub simulate: bool,
+    /// Results of `forebay evaluate host`, to set misses against, and to predict by; else a second is spent on misses, and
+    /// nothing is predicted.
+    pub host: Option<PathBuf>,
+    /// The `forebay` that is measured as a streaming server.
+    pub forebay: PathBuf,
+}
+
+impl Options {
+    /// The experiment of this name that comes with forebay, or that of the file, with other levels for some factors.
+    ///
+    /// # Errors
+    /// There is no such file, or it makes no sense.
+    pub fn read(name_or_file: &Path, set: &[String]) -> Result<Self, Error> {
+        let shipped = name_or_file.to_str().and_then(crate::experiments::shipped);
+        let text = match shipped {
+            Some(shipped) => shipped.text.to_owned(),
+            None => std::fs::read_to_string(name_or_file)
+                .map_err(Error::file("read the experiment", name_or_file))?,
+        };
+        Ok(Self {
+            description: Description::read(&text, set)?,
+            simulate: false,
+            host: None,
+            forebay: "forebay".into(),
+        })
+    }
+}
+
+/// A server at one level of each factor.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Server and load.
+    pub trial: Trial,
+    runs: Vec<Run>,
+    /// A run to compare with, where memory was limited and nothing else that was measured tells what that costs.
+    with_all_memory: Option<Run>,
+}
+
+/// What was measured.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What it was about.
+    pub title: String,
+    /// One entry for each combination of levels.
+    pub cells: Vec<Cell>,
+    /// Why not all of it was.
+    pub stopped: Option<Error>,
+    /// Of the host, where they are known, for predictions.
+    costs: Option<Costs>,
+}
+
+/// Carries an experiment out. Whatever was started has ended when this returns.
+///
+/// # Errors
+/// Nothing could be measured. Where something was, the outcome has it, and what stopped the rest.
+pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
+    let interrupt = Interrupt::watch();
+    let description = &options.description;
+    let cells: Vec<Cell> = description
+        .trials()
+        .into_iter()
+        .map(|trial| Cell { trial, runs: vec![], with_all_memory: None })
+        .collect();
+    // A file that is none is told before anything is measured.
+    let host = options.host.as_deref().map(read_host).transpose()?;
+    let ceilings = host.as_ref().map(ceilings::of).transpose()?;
+    let mut outcome = Outcome {
+        title: description.title.clone(),
+        cells,
+        stopped: None,
+        costs: host.as_ref().and_then(|host| Costs::of(&host.rows)),
+    };
+    leave_out_missing(&mut outcome.cells);
+    for cell in &outcome.cells {
+        check_installed(&cell.trial)?;
+    }
+    if options.simulate {
+        simulation::valgrind()?;
+    }
+    let scratch = scratch_folder()?;
+    let mut experiment = Experiment {
+        description,
+        interrupt: &interrupt,
+        forebay: &options.forebay,
+        scratch,
+        documents: BTreeMap::new(),
+    };
+    let passes = usize::from(description.runs) + usize::from(options.simulate);
+    let mut steps = Steps::new(outcome.cells.len() * passes, progress);
+    let stopped = experiment.run(&mut outcome.cells, &mut steps).and_then(|()| {
+        experiment.compare_with_all_memory(&mut outcome.cells, &mut steps)?;
+        experiment.account_for_misses(&mut outcome.cells, options.simulate, ceilings, &mut steps)
+    });
+    steps.end();
+    outcome.stopped = stopped.err();
+    outcome.cells.retain(|cell| !cell.runs.is_empty());
+    match outcome.stopped {
+        Some(error) if outcome.cells.is_empty() => Err(error),
+        _ => Ok(outcome),
+    }
+}
+
+/// A server that no distribution has is compared where it is there.
+fn leave_out_missing(cells: &mut Vec<Cell>) {
+    let may_be_missing = |cell: &Cell| cell.trial.server == Server::Rtsp(RtspServer::Mediamtx);
+    if !mediamtx::is_there() && !cells.iter().all(may_be_missing) {
+        cells.retain(|cell| !may_be_missing(cell));
+    }
+}
+
+/// Says what is missing before anything is measured.
+fn check_installed(trial: &Trial) -> Result<(), Error> {
+    if let Server::Web(server) = &trial.server {
+        web::program(*server)?;
+    }
+    if let Server::Rtsp(server) = &trial.server {
+        streaming::check()?;
+        if *server == RtspServer::Mediamtx {
+            mediamtx::check()?;
+        }
+    }
+    if let Server::Forwarding(_) = &trial.server {
+        router::check()?;
+    }
+    if trial.memory_bytes.is_some() {
+        forebay_lab::MemoryLimit::supported()?;
+    }
+    let lines = [
+        match &trial.server {
+            Server::Command(line) => line.first(),
+            _ => None,
+        },
+        match &trial.load {
+            Load::Command { arguments, .. } => arguments.first(),
+            _ => None,
+        },
+    ];
+    for program in lines.into_iter().flatten() {
+        if find_program(program).is_none() {
+            return Err(Error::Load(format!("there is no program {program}; install it, or give its path")));
+        }
+    }
+    Ok(())
+}
+
+/// Where a program is: as given, on PATH, or where the administrator's programs are.
+pub(crate) fn find_program(program: &str) -> Option<OsString> {
+    if program.contains('/') {
+        return Path::new(program).is_file().then(|| program.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/local/sbin".into(), "/usr/sbin".into()]);
+    folders.map(|folder| folder.join(program)).find(|file| file.is_file()).map(Into::into)
+}
+
+struct Experiment<'a> {
+    description: &'a Description,
+    interrupt: &'a Interrupt,
+    forebay: &'a Path,
+    scratch: TempDir,
+    /// By the size of each, or the bits of each second, and by the size or the number of all.
+    documents: BTreeMap<(u64, u64), Documents>,
+}
+
+impl Experiment<'_> {
+    /// The rounds go over all combinations, so that what drifts drifts for all.
+    fn run(&mut self, cells: &mut [Cell], steps: &mut Steps<'_>) -> Result<(), Error> {
+        for round in 1..=self.description.runs {
+            for cell in &mut *cells {
+                let (subject, case) = (&cell.trial.subject, cell.trial.case());
+                steps.begin(format!("{subject}, {case} (run {round} of {})", self.description.runs));
+                let mut run = self.bench(&cell.trial, |bench| bench.measure(&cell.trial))?;
+                if run.evidence.comes_back() {
+                    let folder = self.scratch.path();
+                    let back_s = pages::back_s(folder, &cell.trial.load);
+                    run.knowing_pages(back_s.map_err(Error::file("read and write in", folder))?);
+                }
+                cell.runs.push(run);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs with all memory what seems to lack some, where the experiment does not: whether memory limits is then measured, and
+    /// not foretold.
+    fn compare_with_all_memory(&mut self, cells: &mut [Cell], steps: &mut Steps<'_>) -> Result<(), Error> {
+        for number in 0..cells.len() {
+            let cell = &cells[number];
+            let is_in_question =
+                cell.trial.memory_bytes.is_some() && cell.runs.iter().any(Run::may_lack_memory);
+            let is_known = |other: &Cell| {
+                let has_all = other.trial.memory_bytes.is_none() && !other.runs.is_empty();
+                cell.differs_in_memory_at_most(other) && (has_all || other.with_all_memory.is_some())
+            };
+            if !is_in_question || cells.iter().any(is_known) {
+                continue;
+            }
+            steps.add(format!("{}, {} (with all memory, to compare)", cell.trial.subject, cell.trial.case()));
+            let trial = Trial { memory_bytes: None, ..cell.trial.clone() };
+            cells[number].with_all_memory = Some(self.bench(&trial, |bench| bench.measure(&trial))?);
+        }
+        Ok(())
+    }
+
+    /// Sets what requests miss in caches, counted or else simulated, against what misses take on this machine.
+    fn account_for_misses(
+        &mut self,
+        cells: &mut [Cell],
+        simulate: bool,
+        ceilings: Option<Ceilings>,
+        steps: &mut Steps<'_>,
+    ) -> Result<(), Error> {
+        let counted = |cell: &Cell| cell.runs.iter().any(|run| run.evidence.misses.is_some());
+        if !simulate && !cells.iter().any(counted) {
+            return Ok(());
+        }
+        let ceilings = ceilings.unwrap_or_else(ceilings::measured);
+        for cell in cells {
+            let simulated = if simulate && !counted(cell) {
+                steps.begin(format!(
+                    "{}, {} (cache misses, simulated)",
+                    cell.trial.subject,
+                    cell.trial.case()
+                ));
+                self.interrupt.check()?;
+                self.bench(&cell.trial, |bench| simulation::misses(bench, &cell.trial))?
+            } else {
+                None
+            };
+            for run in &mut cell.runs {
+                if let Some(misses) = run.evidence.misses.or(simulated) {
+                    run.knowing(misses, ceilings);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Works where one server is measured once.
+    fn bench<T>(
+        &mut self,
+        trial: &Trial,
+        work: impl FnOnce(&Bench<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let documents = self.documents(&trial.load)?;
+        let folder = scratch_folder()?;
+        work(&Bench {
+            description: self.description,
+            folder: folder.path(),
+            documents: documents.as_ref(),
+            forebay: self.forebay,
+            interrupt: self.interrupt,
+        })
+    }
+
+    /// What a server serves; made once for all of its runs.
+    fn documents(&mut self, load: &Load) -> Result<Option<Documents>, Error> {
+        let (each, all) = match *load {
+            Load::Documents { bytes, total_bytes, .. } => (bytes, total_bytes),
+            Load::Media { bits_per_second, media, .. } => (bits_per_second, media.into()),
+            Load::Address { .. } | Load::Messages { .. } | Load::Command { .. } => return Ok(None),
+        };
+        if !self.documents.contains_key(&(each, all)) {
+            web::open(self.scratch.path())?;
+            let folder = self.scratch.path().join(format!("{each}-{all}"));
+            let documents = match *load {
+                Load::Media { bits_per_second, media, .. } => {
+                    let seconds = self.description.warm_up + self.description.seconds;
+                    streaming::prepare(&folder, bits_per_second, media, seconds, self.interrupt)?
+                }
+                _ => Documents::write(folder, each, all)?,
+            };
+            self.documents.insert((each, all), documents);
+        }
+        Ok(self.documents.get(&(each, all)).cloned())
+    }
+}

@@ -1,0 +1,518 @@
+//! One run of a server under a load, and all that is counted meanwhile.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::experiments::{
+    Ceilings, Description, Evidence, Generator, Limit, Load, Misses, RouterLayout, Server, Threads, Trial,
+    Verdict,
+};
+use forebay_counters::{Meter, Options as Counting, Reading, Refused, Target as Counted};
+use forebay_probes::woken_us;
+use forebay_results::Tier;
+use forebay_stream_clients::{Crowd, Order, Outcome as Viewed, Start, Transport};
+
+use super::clients::{Answers, Window};
+use super::meters::{Counts, Opened, total};
+use super::observer::{Observer, Seen};
+use super::process::Process;
+use super::router::Network;
+use super::simulation::missed;
+use super::target::Target;
+use super::web::Documents;
+use crate::Error;
+use crate::harness::interrupt::Interrupt;
+use crate::harness::prediction::SLEEP_US;
+
+/// How long a server is looked at before its load.
+const AT_REST: Duration = Duration::from_millis(200);
+/// So often at most.
+const AT_REST_LOOKS_MAX: usize = 25;
+/// How often is looked for an interrupt, and whether the server is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A load of somebody else's that takes longer is ended.
+const LOAD_LIMIT: Duration = Duration::from_secs(3600);
+/// What was counted began and ended within this share of the load's time, or the machine stood still meanwhile.
+const LATE_MAX: f64 = 0.2;
+/// A run during which the machine stood still is made again, so often in all.
+const ATTEMPTS_MAX: usize = 3;
+/// Viewers that come in a second at most.
+const RAMP_PER_SECOND: f64 = 200.0;
+/// Later packets are late, in seconds.
+const LATE_S: f64 = 0.1;
+const PAGE_BYTES: f64 = 4096.0;
+/// How long a thread of ours sleeps again and again beside a server of streams, and what it takes to be woken, as a figure: a
+/// processor is as fast, and as fast awake, as it is just then.
+const ASLEEP: Duration = Duration::from_micros(SLEEP_US as u64);
+pub(super) const WAKE_UP: &str = "wake_up_after_10_ms";
+
+/// Where runs are made.
+pub(super) struct Bench<'a> {
+    pub(super) description: &'a Description,
+    /// Of this run alone.
+    pub(super) folder: &'a Path,
+    pub(super) documents: Option<&'a Documents>,
+    /// The command, which is a server too.
+    pub(super) forebay: &'a Path,
+    pub(super) interrupt: &'a Interrupt,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) figures: Vec<Figure>,
+    pub(super) evidence: Evidence,
+    pub(super) verdict: Verdict,
+    /// What went wrong with some requests.
+    pub(super) trouble: Option<String>,
+    /// Counters that could not be had, and why.
+    pub(super) refused: Vec<Refused>,
+    /// Whether counting kept the time of the load.
+    punctual: bool,
+}
+
+/// A quantity of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Figure {
+    pub(super) metric: String,
+    pub(super) unit: String,
+    pub(super) value: f64,
+    pub(super) tier: Tier,
+}
+
+impl Run {
+    /// The verdict again, with how much there is to be served.
+    fn serving_of(&mut self, bytes: f64) {
+        self.evidence.served_of_bytes = Some(bytes);
+        self.verdict = Verdict::of(&self.evidence);
+    }
+
+    /// The verdict again, with what it takes to bring a page back.
+    pub(super) fn knowing_pages(&mut self, back_s: Option<f64>) {
+        self.evidence.page_back_s = back_s;
+        self.verdict = Verdict::of(&self.evidence);
+    }
+
+    /// Whether pages come back, and nothing but an estimate tells whether that matters.
+    pub(super) fn may_lack_memory(&self) -> bool {
+        let without_estimate = Evidence { page_back_s: None, ..self.evidence.clone() };
+        self.evidence.comes_back() && Verdict::of(&without_estimate).limit != Limit::VirtualMemory
+    }
+
+    /// The verdict again, with what a request misses in caches.
+    pub(super) fn knowing(&mut self, misses: Misses, ceilings: Ceilings) {
+        self.evidence.misses = Some(misses);
+        self.evidence.ceilings = Some(ceilings);
+        self.verdict = Verdict::of(&self.evidence);
+        if misses.tier == Tier::Hardware {
+            return;
+        }
+        let figure = |metric: &str, value| Figure { tier: misses.tier, ..Figure::new(metric, "1", value) };
+        self.figures.push(figure("cache_misses_per_request", misses.first));
+        self.figures.push(figure("memory_loads_per_request", misses.last));
+    }
+}
+
+impl Figure {
+    fn new(metric: impl Into<String>, unit: impl Into<String>, value: f64) -> Self {
+        Self { metric: metric.into(), unit: unit.into(), value, tier: Tier::Software }
+    }
+}
+
+impl Run {
+    fn of(evidence: Evidence, counts: &Counts, latencies: Vec<Figure>, trouble: Option<String>) -> Self {
+        let mut figures = vec![Figure::new("transactions", "1/s", evidence.requests / evidence.seconds)];
+        if evidence.bytes > 0.0 {
+            figures.push(Figure::new("throughput", "Mbit/s", evidence.bytes * 8.0 / 1e6 / evidence.seconds));
+        }
+        figures.extend(latencies);
+        if let Some(processor_s) = evidence.processor_s {
+            let share = processor_s / (evidence.seconds * evidence.processors);
+            figures.push(Figure::new("cpu", "%", share * 100.0));
+        }
+        let of_server = |names: &[&str]| total(&counts.server, names, evidence.seconds);
+        let switches = of_server(&["voluntary_switches", "involuntary_switches"])
+            .or_else(|| of_server(&["context_switches"]));
+        let totals = [
+            ("cpu_time", "s", evidence.processor_s),
+            ("page_reclaims", "1", of_server(&["minor_faults"])),
+            ("page_faults", "1", of_server(&["major_faults"])),
+            ("context_switches", "1", switches),
+            ("disk_read", "B", evidence.disk_read_bytes),
+        ];
+        for (metric, unit, total) in
+            totals.into_iter().filter_map(|(metric, unit, total)| Some((metric, unit, total?)))
+        {
+            figures.extend(spread_out(metric, unit, total, &evidence, Tier::Software));
+        }
+        let hardware = counts.server.readings.iter().filter(|reading| reading.counter.tier == Tier::Hardware);
+        for reading in hardware.clone() {
+            figures.extend(spread_out(
+                &reading.counter.name,
+                reading.counter.unit,
+                reading.value,
+                &evidence,
+                Tier::Hardware,
+            ));
+        }
+        if let Some(pages) = counts.server.get("resident_pages") {
+            figures.push(Figure::new("resident", "B", pages * PAGE_BYTES));
+        }
+        if let Some(pages) = counts.machine.get("file_pages_cached") {
+            figures.push(Figure::new("files_in_memory", "B", pages * PAGE_BYTES));
+        }
+        if let Some(pages) = counts.machine.get("active_pages") {
+            figures.push(Figure::new("active_pages", "pages", pages));
+        }
+        let hardware: Vec<Reading> = hardware.cloned().collect();
+        let each = |level| missed(&hardware, level) / evidence.requests;
+        let misses = Misses { first: each("first_level"), last: each("last_level"), tier: Tier::Hardware };
+        let evidence = Evidence { misses: Some(misses).filter(|misses| misses.first > 0.0), ..evidence };
+        let (verdict, refused) = (Verdict::of(&evidence), counts.refused.clone());
+        let punctual = counts.late_s <= evidence.seconds * LATE_MAX;
+        let late =
+            || format!("the machine stood still for {:.1} s: measure again when less goes on", counts.late_s);
+        let trouble = trouble.or_else(|| (!punctual).then(late));
+        Self { figures, evidence, verdict, trouble, refused, punctual }
+    }
+
+    /// One of which nothing is known but this.
+    #[cfg(test)]
+    pub(super) fn told_by(evidence: Evidence) -> Self {
+        let transactions = Figure::new("transactions", "1/s", evidence.requests / evidence.seconds);
+        let verdict = Verdict::of(&evidence);
+        Self {
+            figures: vec![transactions],
+            evidence,
+            verdict,
+            trouble: None,
+            refused: vec![],
+            punctual: true,
+        }
+    }
+
+    pub(super) fn figure(&self, metric: &str) -> Option<f64> {
+        self.figures.iter().find(|figure| figure.metric == metric).map(|figure| figure.value)
+    }
+}
+
+/// A total by the second, for each request and for each megabyte served.
+fn spread_out(metric: &str, unit: &str, total: f64, evidence: &Evidence, tier: Tier) -> Vec<Figure> {
+    let megabytes = evidence.bytes / 1e6;
+    let mut figures = vec![Figure::new(metric, format!("{unit}/s"), total / evidence.seconds)];
+    if evidence.requests > 0.0 {
+        figures.push(Figure::new(format!("{metric}_per_request"), unit, total / evidence.requests));
+    }
+    if megabytes > 0.0 {
+        figures.push(Figure::new(format!("{metric}_per_megabyte"), unit, total / megabytes));
+    }
+    figures.into_iter().map(|figure| Figure { tier, ..figure }).collect()
+}
+
+impl Bench<'_> {
+    /// Starts the server, loads it, counts, and ends it.
+    pub(super) fn measure(&self, trial: &Trial) -> Result<Run, Error> {
+        let mut run = self.attempt(trial)?;
+        for _ in 1..ATTEMPTS_MAX {
+            if run.punctual {
+                break;
+            }
+            run = self.attempt(trial)?;
+        }
+        Ok(run)
+    }
+
+    fn attempt(&self, trial: &Trial) -> Result<Run, Error> {
+        match (&trial.server, &trial.load) {
+            (Server::Forwarding(layout), Load::Messages { bytes }) => self.forwarding(*layout, *bytes),
+            _ => self.process(trial),
+        }
+    }
+
+    /// The kernel is the server: what is counted is the machine's, with what the ends of the network take.
+    fn forwarding(&self, layout: RouterLayout, bytes: u64) -> Result<Run, Error> {
+        let Description { warm_up, seconds, .. } = *self.description;
+        let network = Network::start(layout, self.folder, self.interrupt)?;
+        let sending = network.send(bytes, warm_up, seconds)?;
+        let meter = Meter::open(&Counted::Machine, &Counting::default())?;
+        self.pause(Duration::from_secs_f64(warm_up))?;
+        let meter = meter.start()?;
+        self.pause(Duration::from_secs_f64(seconds))?;
+        let refused = meter.refused().to_vec();
+        let machine = meter.stop();
+        let bytes_per_s = network.received(sending)? / 8.0;
+        let counts = Counts {
+            server: machine.clone(),
+            group: None,
+            machine,
+            seen: Seen::default(),
+            refused,
+            late_s: 0.0,
+        };
+        let all = evidence(&counts, Threads::default(), seconds);
+        let evidence = Evidence {
+            requests: bytes_per_s / bytes as f64 * seconds,
+            bytes: bytes_per_s * seconds,
+            in_kernel: true,
+            processor_s: all.machine_processor_s,
+            ..all
+        };
+        Ok(Run::of(evidence, &counts, vec![], None))
+    }
+
+    fn process(&self, trial: &Trial) -> Result<Run, Error> {
+        let port = self.description.port();
+        let mut target = Target::start(trial, self, self.folder, port, &[])?;
+        let at_rest = self.at_rest(&mut target)?;
+        if let Load::Media { clients, media, .. } = trial.load {
+            let mut viewers = gather(target.address(), clients, media).map_err(Error::Load)?;
+            let view = |window: Window, stop: &AtomicBool| {
+                let warm_up = window.begin.saturating_duration_since(Instant::now());
+                let time = window.end.duration_since(window.begin);
+                let is_over = AtomicBool::new(false);
+                let (viewed, woken_us) = std::thread::scope(|scope| {
+                    let sleeper = scope.spawn(|| woken_us(ASLEEP, || !is_over.load(Ordering::Relaxed)));
+                    let viewed = viewers.watch(warm_up, time, stop);
+                    is_over.store(true, Ordering::Relaxed);
+                    (viewed, sleeper.join().expect("who sleeps does not panic"))
+                });
+                Ok((viewed.map_err(|error| error.to_string())?, woken_us))
+            };
+            let ((viewed, woken_us), counts) = self.under_load(&mut target, view)?;
+            let mut run = of_viewers(&viewed, &counts, at_rest, self.description.seconds);
+            run.figures.extend(woken_us.map(|us| Figure::new(WAKE_UP, "s", us / 1e6)));
+            return Ok(run);
+        }
+        match target.clients(&trial.load, self.documents)? {
+            Some(clients) => {
+                let ask = |window, stop: &AtomicBool| clients.run(window, stop);
+                let (answers, counts) = self.under_load(&mut target, ask)?;
+                let mut run = of_clients(&answers, &counts, at_rest, self.description.seconds);
+                if let Load::Documents { bytes, .. } = trial.load {
+                    let documents = self.documents.map_or(0, |documents| documents.paths.len());
+                    run.serving_of(documents as f64 * bytes as f64);
+                }
+                Ok(run)
+            }
+            None => self.with_command(&trial.load, &mut target, at_rest),
+        }
+    }
+
+    /// What the threads do without a load, once there are no more of them than a moment ago: pools take their time.
+    fn at_rest(&self, target: &mut Target) -> Result<Threads, Error> {
+        let mut before = Threads::default();
+        for _ in 0..AT_REST_LOOKS_MAX {
+            let observer = Observer::start(target.scope.clone());
+            self.wait_until(Instant::now() + AT_REST, target)?;
+            let now = observer.stop().threads.unwrap_or_default();
+            if now.number().round() == before.number().round() {
+                return Ok(now);
+            }
+            before = now;
+        }
+        Ok(before)
+    }
+
+    /// Counts while a load of forebay's own goes on.
+    fn under_load<T: Send>(
+        &self,
+        target: &mut Target,
+        load: impl FnOnce(Window, &AtomicBool) -> Result<T, String> + Send,
+    ) -> Result<(T, Counts), Error> {
+        let served = self.documents.map(|documents| documents.folder.as_path());
+        let meters = Opened::new(target, self.description.seconds, served)?;
+        let begin = Instant::now() + Duration::from_secs_f64(self.description.warm_up);
+        let window = Window { begin, end: begin + Duration::from_secs_f64(self.description.seconds) };
+        let stop = AtomicBool::new(false);
+        let (came, counts) = std::thread::scope(|scope| {
+            let loading = scope.spawn(|| load(window, &stop));
+            let counts = self.count(meters, window, target);
+            stop.store(true, Ordering::Relaxed);
+            (loading.join().expect("loads do not panic"), counts)
+        });
+        // That the server has ended says more than that it could not be asked.
+        let counts = counts?;
+        Ok((came.map_err(Error::Load)?, counts))
+    }
+
+    fn pause(&self, time: Duration) -> Result<(), Error> {
+        let end = Instant::now() + time;
+        loop {
+            self.interrupt.check()?;
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(LOOK_EVERY));
+        }
+    }
+
+    fn count(&self, meters: Opened, window: Window, target: &mut Target) -> Result<Counts, Error> {
+        self.wait_until(window.begin, target)?;
+        let meters = meters.start()?;
+        let begun_late = Instant::now().saturating_duration_since(window.begin);
+        self.wait_until(window.end, target)?;
+        let ended_late = Instant::now().saturating_duration_since(window.end);
+        Ok(Counts { late_s: begun_late.max(ended_late).as_secs_f64(), ..meters.stop() })
+    }
+
+    fn wait_until(&self, moment: Instant, target: &mut Target) -> Result<(), Error> {
+        loop {
+            self.interrupt.check()?;
+            target.check()?;
+            let left = moment.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(LOOK_EVERY));
+        }
+    }
+
+    /// A load of somebody else's, from its start to its end.
+    fn with_command(&self, load: &Load, target: &mut Target, at_rest: Threads) -> Result<Run, Error> {
+        let Load::Command { arguments, transactions_after } = load else {
+            unreachable!("all other loads have clients of forebay's own");
+        };
+        let arguments: Vec<OsString> = arguments.iter().map(|word| target.with_port(word).into()).collect();
+        let folder = self.folder.join("load");
+        std::fs::create_dir(&folder).map_err(Error::file("create", &folder))?;
+        let meters = Opened::new(target, self.description.seconds, None)?.start()?;
+        let begun = Instant::now();
+        let mut process = Process::start(&arguments, &folder, None)?;
+        while !process.has_ended()? {
+            self.wait_until(Instant::now() + LOOK_EVERY, target)?;
+            if begun.elapsed() > LOAD_LIMIT {
+                return Err(Error::Load(format!("the load did not end within {LOAD_LIMIT:?}")));
+            }
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        let counts = meters.stop();
+        let said = process.words();
+        let transactions = match transactions_after {
+            None => 1.0,
+            Some(label) => {
+                number_after(&said, label).ok_or_else(|| {
+                    Error::Load(format!("the load prints no number behind '{label}', but: {said}"))
+                })? * seconds
+            }
+        };
+        let evidence = Evidence { requests: transactions, ..evidence(&counts, at_rest, seconds) };
+        Ok(Run::of(evidence, &counts, vec![], None))
+    }
+}
+
+/// The first number behind a label.
+fn number_after(text: &str, label: &str) -> Option<f64> {
+    let rest = &text[text.find(label)? + label.len()..];
+    let begin = rest.find(|char: char| char.is_ascii_digit())?;
+    let rest = &rest[begin..];
+    let end = rest.find(|char: char| !char.is_ascii_digit() && char != '.').unwrap_or(rest.len());
+    rest[..end].trim_end_matches('.').parse().ok()
+}
+
+fn of_clients(answers: &Answers, counts: &Counts, at_rest: Threads, seconds: f64) -> Run {
+    let evidence = Evidence {
+        requests: answers.requests as f64,
+        bytes: answers.bytes as f64,
+        intended: answers.intended,
+        in_flight: Some(answers.under_way_s / seconds),
+        generator: Some(answers.generator),
+        ..evidence(counts, at_rest, seconds)
+    };
+    let latencies = [("latency_p50", 0.5), ("latency_p90", 0.9), ("latency_p99", 0.99), ("latency_max", 1.0)];
+    let latencies = latencies.map(|(metric, share)| {
+        Figure::new(metric, "s", answers.latency_ns.value_at_quantile(share) as f64 / 1e9)
+    });
+    let trouble = answers.first_error.as_ref();
+    let trouble =
+        trouble.map(|first| format!("{} requests failed, the first because {first}", answers.errors));
+    Run::of(evidence, counts, latencies.to_vec(), trouble)
+}
+
+/// Has so many play over UDP, each from the beginning of one of the files. A sentence where one of them cannot.
+fn gather(address: SocketAddr, clients: u16, media: u16) -> Result<Crowd, String> {
+    let order = Order {
+        address,
+        paths: (0..media).map(|number| number.to_string()).collect(),
+        players: clients.into(),
+        transport: Transport::Udp,
+        ramp_per_second: RAMP_PER_SECOND,
+        start: Start::Beginning,
+        needed_s: 0.0,
+        seek_every_s: None,
+        stay_s: None,
+        late_s: LATE_S,
+        seed: 1,
+    };
+    let mut crowd = Crowd::new(order).map_err(|error| error.to_string())?;
+    let gathered = crowd.gather(&AtomicBool::new(false)).map_err(|error| error.to_string())?;
+    gathered.first_failure.map_or(Ok(crowd), Err)
+}
+
+fn of_viewers(viewed: &Viewed, counts: &Counts, at_rest: Threads, seconds: f64) -> Run {
+    // In time all of it plays as long as the clock runs.
+    let intended = (viewed.played_s > 0.0)
+        .then(|| viewed.packets as f64 * seconds * f64::from(viewed.playing) / viewed.played_s);
+    let generator = Generator { threads: 1.0, processor_s: viewed.ran_s, queued_s: viewed.queued_s };
+    let evidence = Evidence {
+        requests: viewed.packets as f64,
+        bytes: viewed.bytes as f64,
+        intended,
+        generator: Some(generator),
+        ..evidence(counts, at_rest, seconds)
+    };
+    let figures = [
+        ("lateness_p50", "s", viewed.lateness.p50),
+        ("lateness_p99", "s", viewed.lateness.p99),
+        ("lateness_max", "s", viewed.lateness.max),
+        ("jitter", "s", viewed.jitter.p50),
+        ("lost", "1/s", viewed.lost as f64 / seconds),
+    ];
+    let figures = figures.map(|(metric, unit, value)| Figure::new(metric, unit, value)).to_vec();
+    let lost = || format!("{} packets were lost", viewed.lost);
+    let trouble = viewed.first_failure.clone().or_else(|| (viewed.lost > 0).then(lost));
+    Run::of(evidence, counts, figures, trouble)
+}
+
+/// What the counters say, whoever made the load.
+fn evidence(counts: &Counts, threads_at_rest: Threads, seconds: f64) -> Evidence {
+    let refaults = ["refaulted_file_pages", "refaulted_anonymous_pages"];
+    let of_server = |names: &[&str]| total(&counts.server, names, seconds);
+    let of_machine = |names: &[&str]| total(&counts.machine, names, seconds);
+    let of_group = |names: &[&str]| counts.group.as_ref().and_then(|group| total(group, names, seconds));
+    Evidence {
+        seconds,
+        processors: std::thread::available_parallelism().map_or(1.0, |processors| processors.get() as f64),
+        threads: counts.seen.threads,
+        threads_at_rest,
+        // `/proc` tells hundredths of a second, and cuts them off.
+        processor_s: of_server(&["task_time"]).or_else(|| of_server(&["cpu_user", "cpu_system"])),
+        system_s: of_server(&["cpu_system"]),
+        machine_processor_s: of_machine(&["cpu_user", "cpu_system", "cpu_interrupts", "cpu_soft_interrupts"]),
+        major_faults: of_server(&["major_faults"]),
+        refaults: of_group(&refaults).or_else(|| of_machine(&refaults)),
+        disk_read_bytes: of_server(&["disk_read_bytes"]),
+        memory_pressure_s: of_group(&["memory_pressure_some"])
+            .or_else(|| of_machine(&["memory_pressure_some"])),
+        calls: counts.seen.calls.map(|calls| calls.number),
+        call_bytes: counts.seen.calls.map(|calls| calls.bytes),
+        held_bytes: counts.seen.held_bytes.clone(),
+        ..Evidence::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_found_behind_its_label() {
+        assert_eq!(number_after("Latency 5ms\nRequests/sec:  1234.50\n", "Requests/sec:"), Some(1234.5));
+        assert_eq!(number_after("done in 3.", "done in"), Some(3.0));
+        assert_eq!(number_after("done", "done"), None);
+        assert_eq!(number_after("", "x"), None);
+    }
+}

@@ -1,0 +1,214 @@
+//! A server that is started for a run, and ended after it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use crate::Error;
+use crate::harness::command::Invocation;
+use crate::harness::interrupt::Interrupt;
+
+/// How long a server may take until it answers.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// How long a server may take to end before it is killed.
+const END_LIMIT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Joins a control group, if there is one to join, and becomes the program, which ends with forebay however that ends.
+const JOIN_AND_RUN: &str = r#"[ -z "$0" ] || echo 0 > "$0" || exit
+exec $(command -v setpriv > /dev/null && echo setpriv --pdeathsig TERM) "$@""#;
+/// How much of what it says a message quotes, in bytes.
+const QUOTED: usize = 2000;
+/// Of two ports side by side, one may be somebody's.
+const PAIR_TRIES: usize = 20;
+
+/// A process, with all that it starts, that ends with this.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    command: String,
+    said: PathBuf,
+}
+
+impl Process {
+    /// Starts it in `folder`, in a process group of its own and, where there is one, in a control group.
+    pub(crate) fn start(arguments: &[OsString], folder: &Path, join: Option<&Path>) -> Result<Self, Error> {
+        let shown = Invocation::new(folder, arguments).to_string();
+        let said = folder.join("said");
+        let log = fs::File::create(&said).map_err(Error::file("write", &said))?;
+        let log_again = log.try_clone().map_err(Error::file("write", &said))?;
+        let mut command = Command::new("sh");
+        command.args([
+            OsStr::new("-c"),
+            OsStr::new(JOIN_AND_RUN),
+            join.map_or(OsStr::new(""), Path::as_os_str),
+        ]);
+        command.args(arguments).current_dir(folder).process_group(0);
+        command.stdin(Stdio::null()).stdout(log).stderr(log_again);
+        let child = command.spawn().map_err(|source| Error::Start { command: shown.clone(), source })?;
+        Ok(Self { child, command: shown, said })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it takes connections.
+    pub(crate) fn wait_for(&mut self, address: SocketAddr, interrupt: &Interrupt) -> Result<(), Error> {
+        let begun = Instant::now();
+        while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
+            interrupt.check()?;
+            self.check()?;
+            if begun.elapsed() > START_LIMIT {
+                let (command, stderr) = (self.command.clone(), self.words());
+                return Err(Error::Unready { command, address, limit: START_LIMIT, stderr });
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        // Somebody else may have answered.
+        self.check()
+    }
+
+    /// An error where it has ended.
+    pub(crate) fn check(&mut self) -> Result<(), Error> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(Error::Failed {
+                command: self.command.clone(),
+                status: status.to_string(),
+                stderr: self.words(),
+            }),
+            Err(source) => Err(Error::Start { command: self.command.clone(), source }),
+        }
+    }
+
+    /// Whether it has done what it was started for; an error where it ended otherwise.
+    pub(crate) fn has_ended(&mut self) -> Result<bool, Error> {
+        match self.child.try_wait() {
+            Ok(Some(status)) if status.success() => Ok(true),
+            _ => self.check().map(|()| false),
+        }
+    }
+
+    /// All that it said.
+    pub(crate) fn said(&self) -> Result<String, Error> {
+        fs::read_to_string(&self.said).map_err(Error::file("read", &self.said))
+    }
+
+    /// The end of what it said.
+    pub(crate) fn words(&self) -> String {
+        let bytes = fs::read(&self.said).unwrap_or_default();
+        let end = &bytes[bytes.len().saturating_sub(QUOTED)..];
+        String::from_utf8_lossy(end).trim().to_owned()
+    }
+
+    /// Ends the group in order, or by force. As long as the child is not reaped, its number cannot be anybody else's.
+    fn end(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        let group = Pid::from_child(&self.child);
+        let _ = kill_process_group(group, Signal::TERM);
+        if let Ok(ended) = pidfd_open(group, PidfdFlags::empty()) {
+            let _ = poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&END_LIMIT));
+        }
+        let _ = kill_process_group(group, Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A port that nobody listens on.
+pub(crate) fn free_port() -> Result<u16, Error> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    listener.map(|address| address.port()).map_err(|source| Error::NoPort { source })
+}
+
+/// Two ports for datagrams that nobody has, an even one and the next (RFC 3550, section 11), on the loopback.
+pub(crate) fn free_pair() -> Result<(SocketAddr, SocketAddr), Error> {
+    let bind = |port| UdpSocket::bind(("127.0.0.1", port));
+    let pair = || {
+        let first = bind(0)?.local_addr()?;
+        let even = SocketAddr::new(first.ip(), first.port() & !1);
+        let odd = SocketAddr::new(even.ip(), even.port() | 1);
+        bind(even.port()).and(bind(odd.port())).map(|_| (even, odd))
+    };
+    let mut tries = (0..PAIR_TRIES).map(|_| pair());
+    let found = tries.find_map(Result::ok);
+    found.map_or_else(|| pair().map_err(|source| Error::NoPort { source }), Ok)
+}
+
+/// An error where somebody listens there already.
+pub(crate) fn check_free(port: u16) -> Result<(), Error> {
+    match TcpListener::bind(("127.0.0.1", port)) {
+        Ok(_) => Ok(()),
+        Err(source) => Err(Error::PortTaken { port, source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(script: &str, folder: &Path) -> Process {
+        Process::start(&["sh", "-c", script].map(OsString::from), folder, None).unwrap()
+    }
+
+    #[test]
+    fn a_server_that_ends_instead_of_answering_is_quoted() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = start("echo no such option >&2; exit 3", folder.path());
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port().unwrap()));
+        let error = process.wait_for(address, &Interrupt::watch()).unwrap_err().to_string();
+        assert!(error.contains("no such option") && error.contains("exit status: 3"), "{error}");
+    }
+
+    #[test]
+    fn children_end_with_their_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = start("sleep 300 & echo $! > child; wait", folder.path());
+        let child = folder.path().join("child");
+        while fs::read_to_string(&child).unwrap_or_default().trim().is_empty() {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let child: u32 = fs::read_to_string(&child).unwrap().trim().parse().unwrap();
+        drop(process);
+        let gone =
+            || fs::read_to_string(format!("/proc/{child}/stat")).map_or(true, |stat| stat.contains(") Z "));
+        let begun = Instant::now();
+        while !gone() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{child} is still there");
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    #[test]
+    fn ports_for_datagrams_are_side_by_side() {
+        for _ in 0..50 {
+            let (even, odd) = free_pair().unwrap();
+            assert_eq!((even.port() % 2, odd.port()), (0, even.port() + 1));
+            assert!(even.ip().is_loopback() && odd.ip().is_loopback());
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_told() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let error = check_free(port).unwrap_err().to_string();
+        assert!(error.contains(&port.to_string()), "{error}");
+        drop(listener);
+        check_free(port).unwrap();
+    }
+}

@@ -1,0 +1,202 @@
+//! The server of a run: started with what it needs, or one that runs already.
+
+use std::ffi::OsString;
+use std::fs;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::experiments::{Attached, Connections, Load, Rate, RtspServer, Server, Trial};
+use forebay_counters as counters;
+use forebay_lab::{MemoryLimit, cold};
+use forebay_results::Host;
+
+use super::clients::Clients;
+use super::http::Url;
+use super::measure::Bench;
+use super::observer::Scope;
+use super::process::{Process, check_free, free_port};
+use super::web::{self, Documents};
+use crate::Error;
+use crate::servers::mediamtx;
+
+/// Where control groups are looked for, by their name within a hierarchy.
+const HIERARCHIES: [&str; 4] =
+    ["/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"];
+
+/// A server, ready for its load. Dropped, it ends, if it was started.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// What it is fed by, which is not counted.
+    feeds: Vec<Process>,
+    /// The processes go before their group.
+    process: Option<Process>,
+    group: Option<MemoryLimit>,
+    pub(super) scope: Scope,
+    port: u16,
+}
+
+impl Target {
+    /// Starts it in `folder`, behind `wrapper`, a program that runs it and its arguments.
+    pub(super) fn start(
+        trial: &Trial,
+        bench: &Bench<'_>,
+        folder: &Path,
+        port: Option<u16>,
+        wrapper: &[OsString],
+    ) -> Result<Self, Error> {
+        if let Server::Attached(attached) = &trial.server {
+            return Ok(Self {
+                feeds: Vec::new(),
+                process: None,
+                group: None,
+                scope: scope_of(attached)?,
+                port: port.unwrap_or(0),
+            });
+        }
+        let port = match port {
+            None => free_port()?,
+            Some(port) => check_free(port).map(|()| port)?,
+        };
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let line = command_line(trial, bench, folder, address)?;
+        let line: Vec<OsString> = wrapper.iter().cloned().chain(line).collect();
+        let group = group_for(trial)?;
+        if let (Some(documents), Some(_)) = (bench.documents, trial.memory_bytes) {
+            // What is in memory already would not count as the server's.
+            cold::evict(&[documents.folder.as_path()], cold::Extent::Data)?;
+        }
+        let join = group.as_ref().map(MemoryLimit::processes_file);
+        let mut process = Process::start(&line, folder, join.as_deref())?;
+        process.wait_for(address, bench.interrupt)?;
+        let feeds = match (&trial.server, bench.documents) {
+            (Server::Rtsp(RtspServer::Mediamtx), Some(media)) => {
+                let files: Vec<_> = media.paths.iter().map(PathBuf::from).collect();
+                mediamtx::feed(&files, folder, address, bench.interrupt, || process.check())?
+            }
+            _ => Vec::new(),
+        };
+        Ok(Self { scope: Scope::Tree(process.id()), feeds, process: Some(process), group, port })
+    }
+
+    /// What is counted of it: its processes, and the group where that tells more.
+    pub(super) fn counted(&self) -> (counters::Target, Option<counters::Target>) {
+        let group = self.group.as_ref().map(|group| counters::Target::Cgroup(group.folder().to_owned()));
+        match &self.scope {
+            Scope::Tree(process) => (counters::Target::Tree(*process), group),
+            Scope::Cgroup(folder) => {
+                let target = counters::Target::Cgroup(folder.clone());
+                (target.clone(), Some(target))
+            }
+        }
+    }
+
+    /// The clients of forebay's own that the load asks for; `None` where it is somebody else's.
+    pub(super) fn clients(
+        &self,
+        load: &Load,
+        documents: Option<&Documents>,
+    ) -> Result<Option<Clients>, Error> {
+        let (url, paths, number, rate, connections): (_, _, u16, Rate, Connections) = match load {
+            Load::Documents { clients, rate, connections, .. } => {
+                let paths = documents.map(|documents| documents.paths.clone()).unwrap_or_default();
+                (format!("http://127.0.0.1:{}/", self.port), Some(paths), *clients, *rate, *connections)
+            }
+            Load::Address { url, clients, rate } => {
+                (self.with_port(url), None, *clients, *rate, Connections::default())
+            }
+            Load::Command { .. } | Load::Media { .. } | Load::Messages { .. } => return Ok(None),
+        };
+        let url = Url::parse(&url).map_err(Error::Load)?;
+        let mut addresses = url.authority.to_socket_addrs().into_iter().flatten();
+        let address =
+            addresses.next().ok_or_else(|| Error::Load(format!("nobody knows {}", url.authority)))?;
+        let paths = paths.unwrap_or_else(|| vec![url.path]);
+        Ok(Some(Clients { address, authority: url.authority, paths, number, rate, connections }))
+    }
+
+    /// Where a server that forebay started listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    pub(super) fn with_port(&self, word: &str) -> String {
+        word.replace("{port}", &self.port.to_string())
+    }
+
+    /// An error where it has ended.
+    pub(super) fn check(&mut self) -> Result<(), Error> {
+        if let Some(group) = &self.group {
+            let killed = group.kills()?;
+            if killed > 0 {
+                return Err(Error::Load(format!(
+                    "the kernel killed {killed} of its processes for want of memory"
+                )));
+            }
+        }
+        self.feeds.iter_mut().try_for_each(Process::check)?;
+        self.process.as_mut().map_or(Ok(()), Process::check)
+    }
+}
+
+fn command_line(
+    trial: &Trial,
+    bench: &Bench<'_>,
+    folder: &Path,
+    address: SocketAddr,
+) -> Result<Vec<OsString>, Error> {
+    let (documents, port) = (bench.documents, address.port());
+    match (&trial.server, &trial.load) {
+        (Server::Web(server), Load::Documents { clients, .. }) => {
+            let documents = documents.map_or(folder, |documents| documents.folder.as_path());
+            web::configure(*server, folder, documents, port, *clients)
+        }
+        (Server::Rtsp(server), Load::Media { .. }) => {
+            let media = documents.expect("media are made before");
+            super::streaming::command_line(*server, media, address, folder, bench.forebay)
+        }
+        (Server::Command(line), _) => {
+            Ok(line.iter().map(|word| word.replace("{port}", &port.to_string()).into()).collect())
+        }
+        _ => unreachable!("a description has no other pairs"),
+    }
+}
+
+/// A group for each run: nothing is left of what an earlier one was charged for. It also counts what the server alone
+/// has lost of its memory. Without root there is none, which is an error only where memory is to be limited.
+fn group_for(trial: &Trial) -> Result<Option<MemoryLimit>, Error> {
+    match trial.memory_bytes {
+        Some(bytes) => Ok(Some(MemoryLimit::start(bytes)?)),
+        None => Ok(MemoryLimit::start(Host::detect().memory_bytes.max(1 << 30)).ok()),
+    }
+}
+
+fn scope_of(attached: &Attached) -> Result<Scope, Error> {
+    match attached {
+        Attached::Process(process) if Path::new(&format!("/proc/{process}")).is_dir() => {
+            Ok(Scope::Tree(*process))
+        }
+        Attached::Process(process) => Err(Error::Attach(format!("there is no process {process}"))),
+        Attached::Cgroup(folder) => group_named(folder).map(Scope::Cgroup),
+        Attached::Unit(unit) => {
+            let shown =
+                Command::new("systemctl").args(["show", "--property=ControlGroup", "--value", unit]).output();
+            let shown = shown.map_err(|source| Error::Start { command: "systemctl show".into(), source })?;
+            let name = String::from_utf8_lossy(&shown.stdout).trim().to_owned();
+            if name.is_empty() {
+                return Err(Error::Attach(format!(
+                    "the unit {unit} does not run; start it with: systemctl start {unit}"
+                )));
+            }
+            group_named(Path::new(&name)).map(Scope::Cgroup)
+        }
+    }
+}
+
+fn group_named(name: &Path) -> Result<PathBuf, Error> {
+    let within = name.strip_prefix("/").unwrap_or(name);
+    let places = HIERARCHIES.iter().map(|hierarchy| Path::new(hierarchy).join(within));
+    let mut groups = [name.to_owned()].into_iter().chain(places);
+    let found = groups.find(|group| fs::exists(group.join("cgroup.procs")).unwrap_or(false));
+    found.ok_or_else(|| Error::Attach(format!("there is no control group {}", name.display())))
+}

@@ -1,0 +1,167 @@
+//! The servers that are compared: ours, with one buffer or more, and those that others have.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use forebay_stream_clients::Processors;
+
+use super::loopback_port;
+use super::media::{Container, Media};
+use crate::Error;
+use crate::harness::interrupt::Interrupt;
+use crate::servers::mediamtx;
+use crate::servers::server::process::Process;
+use crate::servers::server::{find_program, streaming as gstreamer};
+
+/// No more files are published: each takes almost 1 % of the players' processor.
+const FEEDS_MAX: u32 = 8;
+
+/// A server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Subject {
+    /// `forebay serve` with so many buffers for each session.
+    Forebay {
+        /// How many.
+        buffers: u8,
+    },
+    /// GStreamer's, with a pipeline for each client.
+    Gstreamer,
+    /// MediaMTX, which ffmpeg feeds with a few of the files: all clients of a path see the same moment.
+    Mediamtx,
+    /// live555MediaServer, on Matroska files.
+    Live555,
+}
+
+impl Subject {
+    /// Those of others that are on this machine. GStreamer's is built here, and missed where it cannot be.
+    #[must_use]
+    pub fn peers() -> Vec<Self> {
+        let live555 = find_program("live555MediaServer").is_some();
+        let others = [(Self::Mediamtx, mediamtx::is_there()), (Self::Live555, live555)];
+        let others = others.into_iter().filter(|(_, is_there)| *is_there).map(|(subject, _)| subject);
+        [Self::Gstreamer].into_iter().chain(others).collect()
+    }
+
+    /// What its files are.
+    pub(super) fn container(self) -> Container {
+        match self {
+            Self::Live555 => Container::Matroska,
+            Self::Forebay { .. } | Self::Gstreamer | Self::Mediamtx => Container::Mp4,
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forebay { buffers: 1 } => f.pad("forebay, 1 buffer"),
+            Self::Forebay { buffers } => f.pad(&format!("forebay, {buffers} buffers")),
+            Self::Gstreamer => f.pad("gstreamer"),
+            Self::Mediamtx => f.pad("mediamtx"),
+            Self::Live555 => f.pad("live555"),
+        }
+    }
+}
+
+/// Says what is missing before anything is measured.
+pub(super) fn check(subjects: &[Subject]) -> Result<(), Error> {
+    if find_program("ffmpeg").is_none() {
+        return Err(Error::Missing { program: "ffmpeg", package: "ffmpeg" });
+    }
+    if subjects.contains(&Subject::Gstreamer) {
+        gstreamer::check()?;
+    }
+    if subjects.contains(&Subject::Live555) {
+        loopback_port::check()?;
+    }
+    Ok(())
+}
+
+/// What it takes to start servers.
+pub(super) struct Kitchen<'a> {
+    /// Of `forebay`.
+    pub(super) program: &'a Path,
+    pub(super) scratch: &'a Path,
+    pub(super) processors: Processors,
+    pub(super) interrupt: &'a Interrupt,
+}
+
+/// A server that runs, with what feeds it. Dropped, it ends.
+pub(super) struct Running {
+    pub(super) server: Process,
+    feeds: Vec<Process>,
+    /// What clients play, below the address.
+    pub(super) paths: Vec<String>,
+}
+
+impl Running {
+    /// An error where it has ended.
+    pub(super) fn check(&mut self) -> Result<(), Error> {
+        self.server.check()?;
+        self.feeds.iter_mut().try_for_each(Process::check)
+    }
+}
+
+impl Kitchen<'_> {
+    /// Starts a server of these media, on the servers' processor, in a folder of its own.
+    pub(super) fn start(
+        &self,
+        subject: Subject,
+        media: &Media,
+        folder: &Path,
+        address: SocketAddr,
+        join: Option<&Path>,
+    ) -> Result<Running, Error> {
+        let (line, working, paths) = self.line(subject, media, folder, address)?;
+        let start = || Process::start(&line, &working, join);
+        let mut server = Processors::on(self.processors.server, start)?;
+        server.wait_for(address, self.interrupt)?;
+        let mut running = Running { server, feeds: vec![], paths };
+        if subject == Subject::Mediamtx {
+            let files: Vec<_> = (0..running.paths.len() as u32).map(|number| media.path(number)).collect();
+            let feed = || mediamtx::feed(&files, folder, address, self.interrupt, || running.server.check());
+            running.feeds = Processors::on(self.processors.players, feed)?;
+        }
+        Ok(running)
+    }
+
+    /// Its command line, where it runs, and what it calls the files.
+    fn line(
+        &self,
+        subject: Subject,
+        media: &Media,
+        folder: &Path,
+        address: SocketAddr,
+    ) -> Result<(Vec<OsString>, PathBuf, Vec<String>), Error> {
+        let numbers = |end: u32| (0..end).map(|number| number.to_string()).collect();
+        let names = || (0..media.files).map(|number| subject.container().name(number)).collect();
+        let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        Ok(match subject {
+            Subject::Forebay { buffers } => {
+                let mut line = vec![self.program.into(), "serve".into(), media.folder.clone().into()];
+                line.extend(words(&["--listen", &address.to_string(), "--buffers", &buffers.to_string()]));
+                (line, folder.to_owned(), names())
+            }
+            Subject::Gstreamer => {
+                let server = gstreamer::build(self.scratch, self.interrupt)?;
+                let mut line = vec![server.into(), address.port().to_string().into()];
+                line.extend((0..media.files).map(|number| media.path(number).into()));
+                (line, folder.to_owned(), numbers(media.files))
+            }
+            Subject::Mediamtx => {
+                let line = mediamtx::command_line(folder, address)?;
+                (line, folder.to_owned(), numbers(media.files.min(FEEDS_MAX)))
+            }
+            Subject::Live555 => {
+                // It serves the folder that it runs in, and writes nothing there.
+                let run = "cd \"$1\" && shift && exec env \"$@\" live555MediaServer";
+                let mut line = words(&["sh", "-c", run, "live555"]);
+                line.push(media.folder.clone().into());
+                line.extend(loopback_port::environment(self.scratch, address.port(), self.interrupt)?);
+                (line, folder.to_owned(), names())
+            }
+        })
+    }
+}

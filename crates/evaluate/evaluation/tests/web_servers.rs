@@ -1,0 +1,55 @@
+//! The web servers of the shipped experiment, as far as they are installed.
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use forebay_evaluation::servers::server::{Options, run};
+use forebay_lab::MemoryLimit;
+use forebay_testkit::skip;
+
+fn rows(server: &str, settings: &[&str]) -> Option<Vec<forebay_results::Row>> {
+    let settings = settings.iter().map(|setting| (*setting).to_owned());
+    let short = ["runs=1", "seconds=0.5", "warm_up=0.1", "document=10K", "documents=8M", "clients=4"]
+        .map(str::to_owned);
+    let set: Vec<String> = short.into_iter().chain([format!("servers={server}")]).chain(settings).collect();
+    match run(&Options::read(Path::new("web"), &set).unwrap(), &mut |_| ()) {
+        Err(error) if error.to_string().contains("is not installed") => {
+            skip(server, &error);
+            None
+        }
+        outcome => Some(outcome.unwrap().rows()),
+    }
+}
+
+fn value(rows: &[forebay_results::Row], metric: &str) -> f64 {
+    let row = rows.iter().find(|row| row.metric == metric);
+    row.unwrap_or_else(|| panic!("no {metric}: {rows:#?}")).value
+}
+
+#[test]
+fn both_servers_serve_whole_documents_over_kept_and_new_connections() {
+    for server in ["nginx", "apache"] {
+        for connections in ["connections=kept", "connections=new"] {
+            let Some(rows) = rows(server, &[connections]) else { continue };
+            let bits_per_request = value(&rows, "throughput") * 1e6 / value(&rows, "transactions");
+            assert!(
+                (bits_per_request - 8.0 * 10_240.0).abs() < 1.0,
+                "{server}, {connections}: {bits_per_request}"
+            );
+            let (latency, processor) = (value(&rows, "latency_p50"), value(&rows, "cpu_time_per_request"));
+            assert!(latency > 0.0 && processor > 0.0, "{server}, {connections}: {rows:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_server_with_little_memory_reads_from_the_disk_what_it_had_before() {
+    if let Err(why) = MemoryLimit::supported() {
+        return skip("a_server_with_little_memory", &why);
+    }
+    let settings = ["memory=16M", "documents=64M", "warm_up=1"];
+    let Some(limited) = rows("nginx", &settings) else { return };
+    assert!(value(&limited, "disk_read_per_request") > 1024.0, "{limited:#?}");
+    let Some(free) = rows("nginx", &["documents=64M"]) else { return };
+    assert!(value(&free, "disk_read_per_request") < 100.0, "{free:#?}");
+}

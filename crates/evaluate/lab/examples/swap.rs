@@ -1,0 +1,29 @@
+//! Holds a slow device, or for `local` a file, to swap to, for experiments by hand: `cargo run -p forebay-lab --example swap -- cloud 2048`.
+//!
+//! Prints the device, which is swapped to before all other swap, then takes a line at a time: `fill` and `slow` switch
+//! the latency off and on, anything else (or the end of input) removes it.
+#![forbid(unsafe_code)]
+
+use std::io::{BufRead, stdin};
+
+use forebay_lab::{Profile, SlowSwap};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    forebay_lab::guardian::enter_if_asked();
+    let mut arguments = std::env::args().skip(1);
+    let profile: Profile = arguments.next().unwrap_or("cloud".into()).parse()?;
+    let mebibytes: u64 = arguments.next().unwrap_or("2048".into()).parse()?;
+    let swap = SlowSwap::start(profile, mebibytes << 20)?;
+    let device = swap.device();
+    println!("{}", device.map_or_else(|| "a file".into(), |device| device.path().display().to_string()));
+    let set_latency = |on| device.map_or(Ok(()), |device| device.set_latency(on));
+    for line in stdin().lock().lines() {
+        match line?.trim() {
+            "fill" => set_latency(false)?,
+            "slow" => set_latency(true)?,
+            _ => break,
+        }
+        println!("done");
+    }
+    Ok(())
+}

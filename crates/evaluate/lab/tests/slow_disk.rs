@@ -1,0 +1,249 @@
+//! The slow disk is slow by as much as it says, and nothing else about it is special.
+#![forbid(unsafe_code)]
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use forebay_lab::{Error, Profile, SlowDisk};
+use forebay_testkit::skip;
+
+const MIB: u64 = 1 << 20;
+const BLOCK_BYTES: usize = 4096;
+
+/// Says why and returns nothing where there can be no rig.
+fn disk(test: &str, profile: Profile) -> Option<SlowDisk> {
+    match SlowDisk::start(profile, 128 * MIB) {
+        Err(error @ Error::Unsupported { .. }) => {
+            skip(test, &error);
+            None
+        }
+        started => Some(started.unwrap()),
+    }
+}
+
+fn fill_with_data(disk: &SlowDisk) -> std::path::PathBuf {
+    let path = disk.mount_point().join("data");
+    let data: Vec<u8> = (0..16 * MIB / 8).flat_map(|word| word.to_le_bytes()).collect();
+    disk.fill(|_| fs::write(&path, data)).unwrap().unwrap();
+    path
+}
+
+/// Reads blocks of a file of [`fill_with_data`] past the page cache, and checks what is read.
+struct DirectReader {
+    file: File,
+    buffer: Vec<u8>,
+}
+
+impl DirectReader {
+    fn open(path: &Path) -> Self {
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).unwrap();
+        Self { file, buffer: vec![0; 2 * BLOCK_BYTES] }
+    }
+
+    /// The time of one read, of a block that depends on `number`.
+    fn read(&mut self, number: usize) -> Duration {
+        let aligned_at = self.buffer.as_ptr().align_offset(BLOCK_BYTES);
+        let block = &mut self.buffer[aligned_at..][..BLOCK_BYTES];
+        let offset = (number * 97 % 4096 * BLOCK_BYTES) as u64;
+        let start = Instant::now();
+        self.file.read_exact_at(block, offset).unwrap();
+        let elapsed = start.elapsed();
+        assert_eq!(u64::from_le_bytes(block[..8].try_into().unwrap()), offset / 8);
+        elapsed
+    }
+}
+
+/// The time of `count` reads by `readers` threads.
+fn time_parallel_reads(path: &Path, readers: usize, count: usize) -> Duration {
+    let start = Instant::now();
+    thread::scope(|scope| {
+        for first in 0..readers {
+            scope.spawn(move || {
+                let mut reader = DirectReader::open(path);
+                for number in (first..count).step_by(readers) {
+                    reader.read(number);
+                }
+            });
+        }
+    });
+    start.elapsed()
+}
+
+#[test]
+fn a_lone_read_takes_the_latency_and_parallel_ones_share_it() {
+    for (profile, latency_ms, in_parallel) in
+        [(Profile::Cloud, 1, 128), (Profile::Disk4, 12, 4), (Profile::Saturated, 1, 1)]
+    {
+        let Some(disk) = disk("a_lone_read_takes_the_latency_and_parallel_ones_share_it", profile) else {
+            return;
+        };
+        let path = fill_with_data(&disk);
+        let latency = Duration::from_millis(latency_ms);
+
+        let mut reader = DirectReader::open(&path);
+        // The fastest of many: the machine may be busy with other tests.
+        let mut fastest = || (0..50).map(|number| reader.read(number)).min().unwrap();
+        let alone = fastest();
+        assert!(alone >= latency && alone < latency * 3 / 2, "{profile}: {alone:?} alone");
+
+        let count = 16 * in_parallel.min(32) as usize;
+        let one_by_one = latency * count as u32;
+        let together = time_parallel_reads(&path, 32, count);
+        assert!(together >= one_by_one / in_parallel.min(32), "{profile}: {together:?} for {count} reads");
+        assert!(in_parallel == 1 || together < one_by_one / 2, "{profile}: {together:?} for {count} reads");
+
+        disk.device().unwrap().set_latency(false).unwrap();
+        let fast = fastest();
+        assert!(fast < latency / 2, "{profile}: {fast:?} without latency");
+    }
+}
+
+#[test]
+fn a_read_of_the_fastest_takes_its_latency() {
+    let Some(disk) = disk("a_read_of_the_fastest_takes_its_latency", Profile::Nvme) else { return };
+    let path = fill_with_data(&disk);
+    let latency = Profile::Nvme.latency().unwrap().per_request;
+    let mut reader = DirectReader::open(&path);
+    let mut fastest = || (0..50).map(|number| reader.read(number)).min().unwrap();
+    let alone = fastest();
+    disk.device().unwrap().set_latency(false).unwrap();
+    let fast = fastest();
+    assert!(alone >= latency && fast < alone, "{alone:?} alone, {fast:?} without latency");
+}
+
+#[test]
+fn requests_are_counted() {
+    let Some(disk) = disk("requests_are_counted", Profile::Cloud) else { return };
+    let path = fill_with_data(&disk);
+    let device = disk.device().unwrap();
+    device.reset_stats().unwrap();
+    time_parallel_reads(&path, 8, 80);
+    let stats = device.stats().unwrap();
+    assert_eq!(stats.bytes_read, 80 * BLOCK_BYTES as u64);
+    assert_eq!((stats.reads, stats.requests() >= 80), (80, true));
+    assert!((2..=8).contains(&stats.in_flight_max), "{stats:?}");
+}
+
+#[test]
+fn everything_is_cold_after_make_cold() {
+    let Some(disk) = disk("everything_is_cold_after_make_cold", Profile::Cloud) else { return };
+    let device = disk.device().unwrap();
+    let folder = disk.mount_point().join("a/b");
+    let path = folder.join("file");
+    disk.fill(|_| fs::create_dir_all(&folder).and_then(|()| fs::write(&path, vec![1; 64 << 10])))
+        .unwrap()
+        .unwrap();
+    for _ in 0..2 {
+        assert!(disk.make_cold().unwrap().metadata_dropped);
+        device.reset_stats().unwrap();
+        let start = Instant::now();
+        assert_eq!(fs::metadata(&path).unwrap().len(), 64 << 10);
+        let looking_up = start.elapsed();
+        let metadata = device.stats().unwrap().reads;
+        // A directory's block for each of three names, and inodes.
+        assert!(metadata >= 3, "{metadata} requests to find a cold file");
+        assert!(looking_up >= Duration::from_millis(3), "{looking_up:?} to find a cold file");
+        assert_eq!(forebay_lab::cold::resident_pages(&path).unwrap(), Some(0));
+        fs::read(&path).unwrap();
+        let all = device.stats().unwrap();
+        assert!(all.reads > metadata && all.bytes_read >= 64 << 10, "{all:?}");
+        fs::read(&path).unwrap();
+        assert_eq!(device.stats().unwrap().reads, all.reads, "a second read is warm");
+    }
+}
+
+#[test]
+fn making_cold_waits_for_those_who_still_use_the_disk() {
+    let Some(disk) = disk("making_cold_waits_for_those_who_still_use_the_disk", Profile::Cloud) else {
+        return;
+    };
+    let path = fill_with_data(&disk);
+    let user = File::open(&path).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(300));
+            drop(user);
+        });
+        disk.make_cold().unwrap();
+    });
+    assert!(path.exists());
+}
+
+#[test]
+fn a_disk_in_use_for_good_is_named_with_its_user_and_stays() {
+    let Some(disk) = disk("a_disk_in_use_for_good_is_named_with_its_user_and_stays", Profile::Cloud) else {
+        return;
+    };
+    let path = fill_with_data(&disk);
+    let user = File::open(&path).unwrap();
+    match disk.make_cold() {
+        Err(Error::Busy { users, .. }) => assert!(users.contains(&std::process::id().to_string()), "{users}"),
+        other => panic!("{other:?}"),
+    }
+    drop(user);
+    assert!(path.exists());
+    disk.make_cold().unwrap();
+}
+
+#[test]
+fn reads_without_waiting_start_the_read() {
+    let Some(disk) = disk("reads_without_waiting_start_the_read", Profile::Cloud) else { return };
+    let path = fill_with_data(&disk);
+    disk.make_cold().unwrap();
+    let file = File::open(&path).unwrap();
+    let mut buffer = [0; BLOCK_BYTES];
+    let mut read = || {
+        let mut buffers = [std::io::IoSliceMut::new(&mut buffer)];
+        rustix::io::preadv2(&file, &mut buffers, 8 * MIB, rustix::io::ReadWriteFlags::NOWAIT)
+    };
+    // The first may find the file's map of blocks cold instead of the data.
+    let give_up = Instant::now() + Duration::from_secs(2);
+    assert_eq!(read(), Err(rustix::io::Errno::AGAIN));
+    while read().is_err() {
+        assert!(Instant::now() < give_up, "the data never comes");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(buffer[..8], (8 * MIB / 8).to_le_bytes());
+}
+
+#[test]
+fn read_ahead_can_be_set() {
+    let Some(disk) = disk("read_ahead_can_be_set", Profile::Cloud) else { return };
+    let device = disk.device().unwrap();
+    let name = device.path().file_name().unwrap().to_str().unwrap();
+    let attribute = format!("/sys/block/{name}/queue/read_ahead_kb");
+    assert_eq!(fs::read_to_string(&attribute).unwrap().trim(), "128");
+    device.set_read_ahead_kib(64).unwrap();
+    disk.make_cold().unwrap();
+    assert_eq!(fs::read_to_string(&attribute).unwrap().trim(), "64");
+}
+
+#[test]
+fn what_is_written_takes_as_long() {
+    let Some(disk) = disk("what_is_written_takes_as_long", Profile::Disk4) else { return };
+    let path = disk.mount_point().join("data");
+    fs::write(&path, b"written").unwrap();
+    let start = Instant::now();
+    File::open(&path).unwrap().sync_all().unwrap();
+    // At the least a write, then a flush.
+    assert!(start.elapsed() >= Duration::from_millis(24), "{:?}", start.elapsed());
+    disk.make_cold().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"written");
+}
+
+#[test]
+fn the_local_disk_is_a_folder_that_can_be_made_cold() {
+    let disk = SlowDisk::start(Profile::Local, 0).unwrap();
+    let path = disk.mount_point().join("data");
+    fs::write(&path, vec![3; MIB as usize]).unwrap();
+    assert_eq!(forebay_lab::cold::resident_pages(&path).unwrap(), Some(MIB / 4096));
+    let report = disk.make_cold().unwrap();
+    assert_eq!((report.files, report.bytes, report.is_cold()), (1, MIB, true), "{report:?}");
+    assert_eq!(forebay_lab::cold::resident_pages(&path).unwrap(), Some(0));
+    // Root in a container may not.
+    let allowed = OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches").is_ok();
+    assert_eq!(report.metadata_dropped, allowed);
+}

@@ -1,0 +1,48 @@
+//! Five programs on shared memory, with the patterns of sharing that page-based systems were always tried with: examples of
+//! [`forebay_millipage`], its tests and its benchmark. All are written anew from the published algorithms.
+//!
+//! | program | what it computes | what is shared, and how | its check |
+//! |---|---|---|---|
+//! | [`sor`] | red-black relaxation of a grid | rows; hosts read their neighbours' last ones | the same bits as the sequential form |
+//! | [`is`] | ranks of integer keys | counts, which all hosts add to in turn | NAS's partial verification |
+//! | [`water`] | the motion of water molecules | molecules, alone or in chunks; locks | energy |
+//! | [`lu`] | the factors of a matrix | blocks, prefetched | the same bits, and a system solved |
+//! | [`tsp`] | the shortest round trip | a pool of tours; the minimum, pushed | Held and Karp's algorithm |
+//!
+//! Each has a parallel form, which all hosts call with the same parameters, and a sequential one on ordinary memory. The parallel
+//! forms compute in memory of their own and copy rows from and to shared memory: vector instructions need that
+//! ([`forebay_millipage::Row::read`]).
+
+use bytemuck::Pod;
+use forebay_millipage::{Error, Host, Placement};
+
+pub mod is;
+pub mod lu;
+pub mod sor;
+pub mod tsp;
+pub mod water;
+
+/// What each host has brought, by rank. All hosts call this.
+fn gather<T: Pod>(host: &Host, value: T) -> Result<Vec<T>, Error> {
+    let hosts = usize::from(host.count());
+    let values = host.rows(hosts, 1, Placement::Blocks)?;
+    values.row(host.rank().into()).set(0, value);
+    host.barrier()?;
+    let all = (0..hosts).map(|host| values.row(host).get(0)).collect();
+    // Nobody leaves while others read.
+    host.barrier()?;
+    Ok(all)
+}
+
+/// Sum of the bits of `values`, each weighted by its place: it tells whether two results are the same, and can be summed up
+/// in any order.
+fn weigh(first_place: usize, values: impl IntoIterator<Item = u64>) -> u64 {
+    let weighted =
+        values.into_iter().zip(first_place as u64..).map(|(bits, place)| bits.wrapping_mul(2 * place + 1));
+    weighted.fold(0, u64::wrapping_add)
+}
+
+/// The sum of all hosts' parts of a checksum.
+fn add_up(host: &Host, part: u64) -> Result<u64, Error> {
+    Ok(gather(host, part)?.into_iter().fold(0, u64::wrapping_add))
+}

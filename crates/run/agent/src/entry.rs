@@ -1,0 +1,340 @@
+//! Where a patched system-call site arrives: a stub per site, one common entry, and the way back.
+//!
+//! A site was `syscall; cmp rax, imm` or `mov eax, number; syscall`. It now jumps to its stub, which must leave
+//! everything as that would: all registers but rax, rcx and r11 kept (vector registers too: the kernel keeps them, so
+//! the code around relies on it), the red zone below rsp untouched, the comparison's flags set (behind a site without
+//! one nobody looks at them), and execution going on behind the site. The stubs carry unwind information that makes
+//! them look like a call from the site, so that a thread cancelled in a blocking call, a debugger or a profiler unwinds
+//! through them.
+
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, AtomicUsize};
+
+use forebay_protocol::layout::{Displaced, PATCH_SITES};
+use forebay_sigsafe::{call, errno};
+
+use crate::calls::{self, Class};
+use crate::{attention, interpose, original, role};
+
+/// The registers of a system call, in the order that `forebay_entry` stores them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Call {
+    /// Number, rax.
+    pub number: usize,
+    /// rdi, rsi, rdx, r10, r8, r9.
+    pub arguments: [usize; 6],
+    /// rbp of the caller; keeps the layout of the stack.
+    frame: usize,
+    /// Index of the site.
+    pub site: usize,
+    /// Address behind the site, where execution goes on: names the site.
+    pub origin: usize,
+}
+
+impl Call {
+    /// A call made on the agent's own account, as if by the program.
+    pub const fn new(number: usize, arguments: [usize; 6], origin: usize) -> Self {
+        Self { number, arguments, frame: 0, site: 0, origin }
+    }
+
+    /// A call that the program makes by calling an interposed function of libc's.
+    pub const fn interposed(number: usize, arguments: [usize; 6], function: usize) -> Self {
+        Self { number, arguments, frame: 0, site: PATCH_SITES + function, origin: 0 }
+    }
+
+    /// Lets the kernel carry it out, or the interposed function; the result is theirs.
+    ///
+    /// # Safety
+    /// The program asked for just this call.
+    #[inline(always)]
+    pub unsafe fn execute(&self) -> isize {
+        if self.site >= PATCH_SITES {
+            return interpose::execute(self.site - PATCH_SITES, self.arguments);
+        }
+        // SAFETY: the caller's.
+        unsafe { forebay_sigsafe::syscall(self.number, self.arguments) }
+    }
+
+    /// Whether the call, which had this result, may have found that its pointers lead nowhere.
+    pub const fn may_have_faulted(&self, result: isize) -> bool {
+        result == call::error(errno::EFAULT) || (self.site >= PATCH_SITES && result < 0)
+    }
+}
+
+/// What the stub of a site has to know.
+#[repr(C)]
+struct Site {
+    /// Where to go on.
+    origin: AtomicUsize,
+    /// What to repeat: a [`Displaced`].
+    displaced: AtomicU32,
+    /// The call's number, where that is what the site has loaded.
+    number: AtomicU32,
+}
+
+static SITES: [Site; PATCH_SITES] =
+    [const { Site { origin: AtomicUsize::new(0), displaced: AtomicU32::new(0), number: AtomicU32::new(0) } };
+        PATCH_SITES];
+
+unsafe extern "C" {
+    /// The first stub; the others follow at [`STUB_BYTES`] each.
+    fn forebay_stubs();
+}
+
+const STUB_BYTES: usize = 32;
+/// The instruction with which a stub begins, for sites that have loaded the call's number.
+const LOAD_BYTES: usize = 6;
+
+/// Where the site `index` goes to.
+pub fn stub(index: usize, displaced: Displaced) -> usize {
+    let start = forebay_stubs as *const () as usize + index * STUB_BYTES;
+    if displaced == Displaced::MovEaxNumber { start } else { start + LOAD_BYTES }
+}
+
+/// Says where the stub of site `index` returns and what it repeats.
+pub fn connect(index: usize, origin: usize, displaced: Displaced, number: u16) {
+    use core::sync::atomic::Ordering::Relaxed;
+    if let Some(site) = SITES.get(index) {
+        site.origin.store(origin, Relaxed);
+        site.displaced.store(displaced as u32, Relaxed);
+        site.number.store(number.into(), Relaxed);
+    }
+}
+
+/// A call of the program's that has not been made.
+extern "C" fn make(call: &Call, _: isize) -> isize {
+    // SAFETY: the registers are those of a system call that the program is making.
+    unsafe { role::dispatch(call) }
+}
+
+/// A call that was made and failed.
+extern "C" fn failed(call: &Call, result: isize) -> isize {
+    // SAFETY: the registers are those of a system call that the program has made, and that had no effect.
+    unsafe { original::on_failure(call, result) }
+}
+
+/// A read that was made, with this result, and during which the thread left its processor.
+extern "C" fn made(call: &Call, result: isize) -> isize {
+    original::on_unattended_read(call, call.arguments[0]);
+    result
+}
+
+// A stub loads the call's number, where the site has done that, moves rsp past the red zone, leaves room for the return
+// address that unwinding reads (136 below the site's rsp, which is the canonical frame address) and pushes its index.
+//
+// Most calls need nothing of Rust, and so no vector registers kept: those that the original does not look at, unless they
+// fail for what is in use, and reads that nobody attends to (see `attention.rs`, which does the same). The upper half of the
+// index's word keeps their number meanwhile.
+core::arch::global_asm!(
+    ".text",
+    ".hidden forebay_stubs",
+    ".globl forebay_stubs",
+    ".p2align 5",
+    "forebay_stubs:",
+    ".altmacro",
+    ".set forebay_index, 0",
+    ".rept {sites_max}",
+    ".p2align 5",
+    ".cfi_startproc",
+    ".cfi_signal_frame",
+    ".cfi_def_cfa rsp, 0",
+    ".cfi_offset rip, -136",
+    // mov eax, [rip + the number of this site]
+    ".byte 0x8b, 0x05",
+    ".long {sites} + 16 * forebay_index + {number} - . - 4",
+    "lea rsp, [rsp - 136]",
+    ".cfi_adjust_cfa_offset 136",
+    ".byte 0x68",
+    ".long forebay_index",
+    ".cfi_adjust_cfa_offset 8",
+    "jmp forebay_entry",
+    ".cfi_endproc",
+    ".set forebay_index, forebay_index + 1",
+    ".endr",
+    ".p2align 5",
+    ".type forebay_entry,@function",
+    "forebay_entry:",
+    ".cfi_startproc",
+    ".cfi_signal_frame",
+    ".cfi_def_cfa rsp, 144",
+    ".cfi_offset rip, -136",
+    "mov rcx, [rsp]",
+    "lea r11, [rip + {sites}]",
+    "shl ecx, 4",
+    "mov rcx, [r11 + rcx]",
+    "mov [rsp + 8], rcx",
+    "cmp dword ptr [rip + {role}], {original}",
+    "jne 4f",
+    "cmp rax, {numbers}",
+    "jae 4f",
+    "lea r11, [rip + {classes}]",
+    "movzx ecx, byte ptr [r11 + rax]",
+    "cmp ecx, {read}",
+    "je 3f",
+    "ja 8f",
+    // Not looked at.
+    "9:",
+    "mov [rsp + 4], eax",
+    "syscall",
+    "cmp rax, -4095",
+    "jae 30f",
+    // Back to the program, with the result in rax.
+    "2:",
+    "mov ecx, [rsp]",
+    "lea r11, [rip + {sites}]",
+    "shl ecx, 4",
+    "mov r11d, [r11 + rcx + {displaced}]",
+    "mov rcx, [rsp + 8]",
+    "lea rsp, [rsp + 144]",
+    ".cfi_remember_state",
+    ".cfi_def_cfa rsp, 0",
+    ".cfi_register rip, rcx",
+    "cmp r11d, 1",
+    "je 6f",
+    "ja 7f",
+    "cmp rax, -4096",
+    "jmp rcx",
+    "6:",
+    "cmp rax, -4095",
+    "jmp rcx",
+    // Also where there was no comparison.
+    "7:",
+    "cmp eax, -4096",
+    "jmp rcx",
+    ".cfi_restore_state",
+    // It failed, maybe for what is in use or full.
+    "30:",
+    "cmp rax, -{busy}",
+    "je 31f",
+    "cmp rax, -{full}",
+    "je 31f",
+    "cmp rax, -{not_empty}",
+    "je 31f",
+    "cmp rax, -{quota}",
+    "jne 2b",
+    "31:",
+    "mov ecx, [rsp + 4]",
+    "mov dword ptr [rsp + 4], 0",
+    "lea r11, [rip + {failed}]",
+    "jmp 5f",
+    // A read.
+    "3:",
+    "cmp dword ptr [rip + {timed}], 0",
+    "jne 4f",
+    "mov r11, [rip + {sequence_offset}]",
+    "test r11, r11",
+    "jz 4f",
+    "add r11, fs:[0]",
+    "cmp dword ptr [r11 + {cpu_id}], 0",
+    "jl 4f",
+    "mov [rsp + 4], eax",
+    "lea rcx, [rip + forebay_sequence_descriptor]",
+    "mov [r11 + {current}], rcx",
+    "syscall",
+    "mov r11, [rip + {sequence_offset}]",
+    "add r11, fs:[0]",
+    "mov rcx, [r11 + {current}]",
+    "mov qword ptr [r11 + {current}], 0",
+    "test rcx, rcx",
+    "jnz 2b",
+    "mov ecx, [rsp + 4]",
+    "mov dword ptr [rsp + 4], 0",
+    "lea r11, [rip + {made}]",
+    "jmp 5f",
+    // Seeks are of interest only to a speculation, and while there is one calls are timed.
+    "8:",
+    "cmp ecx, {seek}",
+    "jne 4f",
+    "cmp dword ptr [rip + {timed}], 0",
+    "je 9b",
+    // All others.
+    "4:",
+    "mov rcx, rax",
+    "lea r11, [rip + {make}]",
+    // Calls the function in r11 with the registers and the result in rax; the call's number is in rcx.
+    "5:",
+    "push rbp",
+    ".cfi_adjust_cfa_offset 8",
+    ".cfi_offset rbp, -152",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "push r9",
+    "push r8",
+    "push r10",
+    "push rdx",
+    "push rsi",
+    "push rdi",
+    "push rcx",
+    "mov rdi, rsp",
+    "mov rsi, rax",
+    "sub rsp, 256",
+    "and rsp, -16",
+    "movups [rsp], xmm0",
+    "movups [rsp + 16], xmm1",
+    "movups [rsp + 32], xmm2",
+    "movups [rsp + 48], xmm3",
+    "movups [rsp + 64], xmm4",
+    "movups [rsp + 80], xmm5",
+    "movups [rsp + 96], xmm6",
+    "movups [rsp + 112], xmm7",
+    "movups [rsp + 128], xmm8",
+    "movups [rsp + 144], xmm9",
+    "movups [rsp + 160], xmm10",
+    "movups [rsp + 176], xmm11",
+    "movups [rsp + 192], xmm12",
+    "movups [rsp + 208], xmm13",
+    "movups [rsp + 224], xmm14",
+    "movups [rsp + 240], xmm15",
+    "call r11",
+    "movups xmm0, [rsp]",
+    "movups xmm1, [rsp + 16]",
+    "movups xmm2, [rsp + 32]",
+    "movups xmm3, [rsp + 48]",
+    "movups xmm4, [rsp + 64]",
+    "movups xmm5, [rsp + 80]",
+    "movups xmm6, [rsp + 96]",
+    "movups xmm7, [rsp + 112]",
+    "movups xmm8, [rsp + 128]",
+    "movups xmm9, [rsp + 144]",
+    "movups xmm10, [rsp + 160]",
+    "movups xmm11, [rsp + 176]",
+    "movups xmm12, [rsp + 192]",
+    "movups xmm13, [rsp + 208]",
+    "movups xmm14, [rsp + 224]",
+    "movups xmm15, [rsp + 240]",
+    "lea rsp, [rbp - 48]",
+    "pop rdi",
+    "pop rsi",
+    "pop rdx",
+    "pop r10",
+    "pop r8",
+    "pop r9",
+    "pop rbp",
+    ".cfi_def_cfa rsp, 144",
+    ".cfi_restore rbp",
+    "jmp 2b",
+    ".cfi_endproc",
+    ".size forebay_entry, . - forebay_entry",
+    sites_max = const PATCH_SITES,
+    sites = sym SITES,
+    displaced = const offset_of!(Site, displaced),
+    number = const offset_of!(Site, number),
+    role = sym role::PAGE,
+    original = const role::ORIGINAL,
+    numbers = const calls::NUMBERS,
+    classes = sym calls::CLASSES,
+    read = const Class::Read as u8,
+    seek = const Class::Seek as u8,
+    timed = sym attention::TIMED,
+    sequence_offset = sym attention::SEQUENCE_OFFSET,
+    cpu_id = const attention::CPU_ID,
+    current = const attention::CURRENT,
+    make = sym make,
+    made = sym made,
+    failed = sym failed,
+    busy = const errno::EBUSY,
+    full = const errno::ENOSPC,
+    not_empty = const errno::ENOTEMPTY,
+    quota = const errno::EDQUOT,
+);

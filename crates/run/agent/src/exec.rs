@@ -1,0 +1,345 @@
+//! Programs that this one executes get an agent of their own.
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use forebay_policy::program::ProgramRecord;
+use forebay_protocol::executable::{self, DYNAMIC_BYTES, PROGRAM_HEADER_BYTES};
+use forebay_protocol::layout::{Header, Unassisted};
+use forebay_protocol::signature::Signature;
+use forebay_sigsafe::elf::{Elf_Ehdr, Elf_Phdr, PT_INTERP};
+use forebay_sigsafe::general as n;
+use forebay_sigsafe::{call, errno, sys};
+
+use crate::entry::Call;
+use crate::environment::{self, Extended};
+use crate::{original, role, session, spawn};
+
+/// A chain of `#!` lines is followed this far, as by the kernel.
+const INTERPRETERS_MAX: usize = 5;
+const MACHINE_X86_64: u16 = 62;
+const CLASS_64: u8 = 2;
+const LOADER: &[u8] = b"/ld-linux-x86-64.so.2";
+
+/// What the examination of a program and its environment take: more than there may be of the program's stack.
+struct Workspace {
+    start: Start,
+    interpreter: [u8; 256],
+    extended: Extended,
+}
+
+impl Workspace {
+    const fn new() -> Self {
+        let start = Start { bytes: [0; 1024], len: 0, dynamic: [0; DYNAMIC_BYTES], is_sanitized: false };
+        Self { start, interpreter: [0; 256], extended: Extended::new() }
+    }
+}
+
+/// The workspace of vfork children. What one maps would stay with its parent, whose memory it has, and its stack may be
+/// of a page.
+struct Lent(UnsafeCell<MaybeUninit<Workspace>>);
+
+// SAFETY: used by the process that [`BORROWER`] names.
+unsafe impl Sync for Lent {}
+
+static LENT: Lent = Lent(UnsafeCell::new(MaybeUninit::uninit()));
+/// The process that has it; 0 for none. The kernel puts that when the process has another image, or has ended.
+static BORROWER: AtomicU32 = AtomicU32::new(0);
+/// How long one waits for another to be gone, which takes a call.
+const BORROW_PAUSES_MAX: u32 = 1000;
+const BORROW_PAUSE_NS: i64 = 100_000;
+
+/// Carries out `execve` or `execveat` with the agent added to the new program's environment.
+///
+/// # Safety
+/// `call` is such a call of the program.
+pub unsafe fn execute(call: &Call, at: bool) -> isize {
+    let vfork_child = original::is_vfork_child();
+    if role::is_original() && !vfork_child {
+        let _ = original::leave_image();
+    } else {
+        spawn::end_that_of_parent();
+    }
+    if vfork_child {
+        // SAFETY: the caller's.
+        return unsafe { execute_in_parent(call, at) };
+    }
+    // SAFETY: (all) the mapping is as large as what is put there, and goes with the image or here.
+    unsafe {
+        let bytes = size_of::<Workspace>();
+        let (protection, flags) = (n::PROT_READ | n::PROT_WRITE, n::MAP_PRIVATE | n::MAP_ANONYMOUS);
+        let address = sys!(n::__NR_mmap, 0, bytes, protection, flags, usize::MAX, 0);
+        if address < 0 {
+            return forebay_sigsafe::syscall(call.number, call.arguments);
+        }
+        let workspace = address as *mut Workspace;
+        workspace.write(const { Workspace::new() });
+        let result = execute_with(call, at, &mut *workspace);
+        let _ = sys!(n::__NR_munmap, address, bytes);
+        result
+    }
+}
+
+/// In a vfork child.
+///
+/// # Safety
+/// As [`execute`].
+#[inline(never)]
+unsafe fn execute_in_parent(call: &Call, at: bool) -> isize {
+    // SAFETY: (all) the workspace is this process's until the word says otherwise, which the kernel sees to (mm_release). The
+    // child of a vfork had no other word to be cleared.
+    unsafe {
+        if !borrow() {
+            return forebay_sigsafe::syscall(call.number, call.arguments);
+        }
+        let _ = sys!(n::__NR_set_tid_address, BORROWER.as_ptr());
+        let workspace = LENT.0.get().cast::<Workspace>();
+        workspace.write(const { Workspace::new() });
+        let result = execute_with(call, at, &mut *workspace);
+        let _ = sys!(n::__NR_set_tid_address, 0);
+        BORROWER.store(0, Ordering::Release);
+        result
+    }
+}
+
+/// Takes the workspace, when no other child of this memory has it. (Who had it when this memory was forked is none: it ends some
+/// time.)
+fn borrow() -> bool {
+    let process = original::process_id();
+    let take = |from| BORROWER.compare_exchange(from, process, Ordering::Acquire, Ordering::Relaxed);
+    // SAFETY: no pointers.
+    let is_gone = |other| call::is(unsafe { sys!(n::__NR_kill, other, 0) }, errno::ESRCH);
+    for _ in 0..BORROW_PAUSES_MAX {
+        match take(0) {
+            Ok(_) => return true,
+            Err(other) if is_gone(other) && take(other).is_ok() => return true,
+            Err(_) => {}
+        }
+        let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: BORROW_PAUSE_NS };
+        // SAFETY: the call reads a local.
+        let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };
+    }
+    false
+}
+
+/// # Safety
+/// As [`execute`].
+unsafe fn execute_with(call: &Call, at: bool, workspace: &mut Workspace) -> isize {
+    let [a, b, c, d, ..] = call.arguments;
+    let (directory, path, environment, environment_index) =
+        if at { (a, b, d, 3) } else { (n::AT_FDCWD as usize, a, c, 2) };
+    let mut arguments = call.arguments;
+    // SAFETY: the program's own pointers, which the kernel would read too.
+    if let Some(name) = unsafe { inject(directory, path, workspace) } {
+        match workspace.extended.fill(environment, name) {
+            Some(array) => arguments[environment_index] = array as usize,
+            None => count(Unassisted::NotExamined),
+        }
+    }
+    // SAFETY: the program's call but for the environment, which is there until the call returns or the image is gone.
+    unsafe { forebay_sigsafe::syscall(call.number, arguments) }
+}
+
+fn count(reason: Unassisted) {
+    if let Some(counter) =
+        session::header().and_then(|header| header.processes_unassisted.get(reason as usize))
+    {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The session to hand on, where the program at `path` should and can have an agent.
+///
+/// # Safety
+/// `path` is what the program passed for a path.
+unsafe fn inject(directory: usize, path: usize, workspace: &mut Workspace) -> Option<session::Name> {
+    let header = session::header()?;
+    if header.enabled.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    // The pointer may be bad, which is for the kernel to say.
+    let read = environment::peek(path, &mut workspace.interpreter)?;
+    let start = workspace.interpreter.get(..read)?.split(|&byte| byte == 0).next()?;
+    let key = Signature::call(0).bytes(start).value();
+    if !worth_it(header, key) {
+        count(Unassisted::NeverStalls);
+        return None;
+    }
+    if is_someone_else() {
+        count(Unassisted::Privileged);
+        return None;
+    }
+    // SAFETY: a terminated path, or the kernel says that it is none.
+    match unsafe { examine(directory, path as *const u8, workspace) } {
+        Ok(()) if environment::library_reachable() => {
+            Some(session::Name { program_key: key, ..session::name() })
+        }
+        Ok(()) => {
+            count(Unassisted::AgentUnreachable);
+            None
+        }
+        Err(Some(reason)) => {
+            count(reason);
+            None
+        }
+        Err(None) => None,
+    }
+}
+
+/// Whether the loader will take the program for one of more rights than its user has, and ignore what is to be preloaded.
+fn is_someone_else() -> bool {
+    // SAFETY: no arguments.
+    unsafe { sys!(n::__NR_geteuid) != sys!(n::__NR_getuid) || sys!(n::__NR_getegid) != sys!(n::__NR_getgid) }
+}
+
+fn worth_it(header: &Header, key: u64) -> bool {
+    let Some(program) = forebay_policy::program::program(&header.programs, key) else { return true };
+    let (record, inject) = ProgramRecord::decide(program.record.load(Ordering::Relaxed));
+    program.record.store(record, Ordering::Relaxed);
+    inject
+}
+
+/// Whether a library can be preloaded into the program; `Err(None)` where it cannot be started at all.
+///
+/// # Safety
+/// `path` is terminated.
+unsafe fn examine(
+    directory: usize,
+    path: *const u8,
+    workspace: &mut Workspace,
+) -> Result<(), Option<Unassisted>> {
+    let Workspace { start, interpreter, .. } = workspace;
+    let (mut directory, mut path) = (directory, path);
+    for _ in 0..INTERPRETERS_MAX {
+        // SAFETY: a terminated path, or the terminated copy below.
+        unsafe { start.read(directory, path)? };
+        let Some(line) = start.used().strip_prefix(b"#!") else { return start.loadable() };
+        let word = line
+            .split(|&byte| byte == b'\n')
+            .next()
+            .unwrap_or_default()
+            .split(|&byte| byte == b' ' || byte == b'\t')
+            .find(|word| !word.is_empty())
+            .unwrap_or_default();
+        if word.is_empty() || word.len() >= interpreter.len() {
+            return Err(Some(Unassisted::NotExamined));
+        }
+        *interpreter = [0; 256];
+        for (to, from) in interpreter.iter_mut().zip(word) {
+            *to = *from;
+        }
+        (directory, path) = (n::AT_FDCWD as usize, interpreter.as_ptr());
+    }
+    Err(Some(Unassisted::NotExamined))
+}
+
+/// The beginning of an executable file.
+struct Start {
+    bytes: [u8; 1024],
+    len: usize,
+    /// Room for the dynamic section, and what that says.
+    dynamic: [u8; DYNAMIC_BYTES],
+    is_sanitized: bool,
+}
+
+impl Start {
+    fn used(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    /// # Safety
+    /// `path` is terminated.
+    unsafe fn read(&mut self, directory: usize, path: *const u8) -> Result<(), Option<Unassisted>> {
+        let mut stat = core::mem::MaybeUninit::<n::stat>::uninit();
+        // SAFETY: `stat` and `bytes` are as large as the calls are told.
+        unsafe {
+            // Looked at through O_PATH first: opening a FIFO or a device could be noticed.
+            let found = sys!(n::__NR_openat, directory, path, n::O_PATH | n::O_CLOEXEC);
+            if found < 0 {
+                return Err(None);
+            }
+            let known = sys!(n::__NR_fstat, found, stat.as_mut_ptr());
+            let _ = sys!(n::__NR_close, found);
+            if known < 0 {
+                return Err(None);
+            }
+            let stat = stat.assume_init();
+            if stat.st_mode & n::S_IFMT != n::S_IFREG {
+                return Err(None);
+            }
+            if stat.st_mode & (n::S_ISUID | n::S_ISGID) != 0 {
+                return Err(Some(Unassisted::Privileged));
+            }
+            let fd = sys!(n::__NR_openat, directory, path, n::O_RDONLY | n::O_CLOEXEC | n::O_NONBLOCK);
+            if fd < 0 {
+                return Err(Some(Unassisted::NotExamined));
+            }
+            let read = sys!(n::__NR_pread64, fd, self.bytes.as_mut_ptr(), self.bytes.len(), 0);
+            self.len = usize::try_from(read).unwrap_or(0);
+            self.look_for_sanitizer(fd);
+            let capabilities = sys!(n::__NR_fgetxattr, fd, c"security.capability".as_ptr(), 0, 0);
+            let _ = sys!(n::__NR_close, fd);
+            if capabilities > 0 {
+                return Err(Some(Unassisted::Privileged));
+            }
+            if read < 0 {
+                return Err(Some(Unassisted::NotExamined));
+            }
+        }
+        Ok(())
+    }
+
+    fn header(&self) -> Option<Elf_Ehdr> {
+        let bytes = self.used();
+        let is_whole = bytes.len() >= size_of::<Elf_Ehdr>() && bytes.starts_with(b"\x7fELF");
+        // SAFETY: the bytes are there, and any bytes make a header.
+        is_whole.then(|| unsafe { bytes.as_ptr().cast::<Elf_Ehdr>().read_unaligned() })
+    }
+
+    fn look_for_sanitizer(&mut self, fd: isize) {
+        self.is_sanitized = false;
+        let Some(header) = self.header() else { return };
+        let length = header.e_phnum as usize * PROGRAM_HEADER_BYTES;
+        let from = header.e_phoff;
+        let Some(headers) = self.bytes.get(from..from.saturating_add(length)) else { return };
+        let read = |offset: u64, buffer: &mut [u8]| {
+            // SAFETY: a buffer as large as the call is told.
+            let read = unsafe { sys!(n::__NR_pread64, fd, buffer.as_mut_ptr(), buffer.len(), offset) };
+            usize::try_from(read).unwrap_or(0)
+        };
+        self.is_sanitized = executable::needs_to_be_first(headers, &mut self.dynamic, read);
+    }
+
+    fn loadable(&self) -> Result<(), Option<Unassisted>> {
+        let bytes = self.used();
+        // The caller of execvp may start a shell on it: that is an execve of its own.
+        let Some(header) = self.header() else { return Err(None) };
+        if bytes.get(4) != Some(&CLASS_64) || header.e_machine != MACHINE_X86_64 {
+            return Err(Some(Unassisted::OtherArchitecture));
+        }
+        let size = size_of::<Elf_Phdr>();
+        for index in 0..header.e_phnum as usize {
+            let at = (header.e_phoff).wrapping_add(index * size);
+            let Some(program) = bytes.get(at..at.wrapping_add(size)) else {
+                return Err(Some(Unassisted::NotExamined));
+            };
+            // SAFETY: the bytes are there, and any bytes make a program header.
+            let program = unsafe { program.as_ptr().cast::<Elf_Phdr>().read_unaligned() };
+            if program.p_type != PT_INTERP {
+                continue;
+            }
+            let (at, length) = (program.p_offset, program.p_filesz);
+            let Some(loader) = bytes.get(at..at.wrapping_add(length)) else {
+                return Err(Some(Unassisted::NotExamined));
+            };
+            let loader = loader.strip_suffix(b"\0").unwrap_or(loader);
+            return match (loader.ends_with(LOADER), self.is_sanitized) {
+                (true, false) => Ok(()),
+                (true, true) => Err(Some(Unassisted::Sanitized)),
+                (false, _) => Err(Some(Unassisted::OtherLibc)),
+            };
+        }
+        Err(Some(Unassisted::Static))
+    }
+}

@@ -1,0 +1,363 @@
+//! Page faults of the original that wait for a device: the supervisor has the kernel send the main thread a signal after
+//! each, once there are some (see `faults.rs` there).
+//!
+//! Processes with little memory are left as they are. So all this begins when the program has [`BYTES_MIN`] of it.
+//!
+//! The signal is SIGURG: where its handler is gone, by whatever way, it is ignored. A program that wants SIGURG for
+//! itself gets it, and faults go unnoticed. It sees neither our handler nor the stack that it runs on.
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use forebay_protocol::layout::{Header, WISH_FEW, WISH_NEVER, WISH_QUIET, WISH_SIGNALS, Watched};
+use forebay_sigsafe::{general as n, sys};
+
+use crate::entry::Call;
+use crate::spawn::Spawned;
+use crate::{original, role, session, speculator};
+
+const SIGNAL: u32 = n::SIGURG;
+/// What the kernel says of a signal that a descriptor caused (siginfo's `si_code`).
+const POLL_IN: i32 = 1;
+const STACK_BYTES: usize = 32 << 10;
+/// What the program's alternate stack must have, so that our signal fits besides a handler of the program's that runs
+/// there (each has a frame of 3 KiB and more), and so that it fits where only handlers do that end the program.
+const ROOM_BYTES_MIN: usize = 24 << 10;
+const ROOM_ALONE_BYTES_MIN: usize = 8 << 10;
+const SIGNALS: u32 = 64;
+const SS_DISABLE: i32 = 2;
+const SIG_IGNORE: usize = 1;
+const ARCH_GET_FS: u32 = 0x1003;
+/// How long the supervisor gets to take its event back.
+const CLOSE_PAUSES_MAX: u32 = 1000;
+const NOBODY: u32 = u32::MAX;
+/// Memory that is worth the trouble.
+const BYTES_MIN: usize = 16 << 20;
+
+#[repr(C, align(16))]
+struct Stack(UnsafeCell<[u8; STACK_BYTES]>);
+
+// SAFETY: used by the kernel as the main thread's signal stack only.
+unsafe impl Sync for Stack {}
+
+static STACK: Stack = Stack(UnsafeCell::new([0; STACK_BYTES]));
+/// Memory that the program has, mapped or in its heap, until it is enough.
+static MAPPED: AtomicUsize = AtomicUsize::new(0);
+/// End of the heap, as the program knows it.
+static HEAP_END: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of the main thread's alternate stack.
+static ROOM: AtomicUsize = AtomicUsize::new(0);
+/// Of the main thread.
+static THREAD_POINTER: AtomicUsize = AtomicUsize::new(0);
+/// This process's entry in the header.
+static ENTRY: AtomicU32 = AtomicU32::new(NOBODY);
+
+/// What `rt_sigaction` takes.
+#[repr(C)]
+struct Action {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+const NO_ACTION: Action = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
+
+/// What `sigaltstack` takes.
+#[repr(C)]
+struct SignalStack {
+    address: usize,
+    flags: i32,
+    size: usize,
+}
+
+/// `mmap`, `mremap` and `brk` of the program.
+///
+/// # Safety
+/// The program is making `call`.
+pub unsafe fn memory_call(call: &Call) -> isize {
+    // SAFETY: the caller's.
+    let result = unsafe { call.execute() };
+    if MAPPED.load(Ordering::Relaxed) < BYTES_MIN && result > 0 {
+        let [_, length, third, ..] = call.arguments;
+        let bytes = match call.number as u32 {
+            n::__NR_mmap if third as u32 & (n::PROT_READ | n::PROT_EXEC) == n::PROT_READ => length,
+            n::__NR_mremap => third.saturating_sub(length),
+            n::__NR_brk => {
+                let before = HEAP_END.swap(result as usize, Ordering::Relaxed);
+                if before == 0 { 0 } else { (result as usize).saturating_sub(before) }
+            }
+            _ => 0,
+        };
+        // SAFETY: the caller's.
+        unsafe { begin_if_large(bytes) };
+    }
+    result
+}
+
+/// Begins when the program has `more` memory, and enough with that.
+///
+/// # Safety
+/// A thread of the program calls.
+pub unsafe fn begin_if_large(more: usize) {
+    let bytes = MAPPED.load(Ordering::Relaxed).saturating_add(more);
+    if bytes >= BYTES_MIN {
+        let Some(header) = session::header() else { return };
+        if !original::may_ever_speculate(header) {
+            return;
+        }
+        // SAFETY: no arguments.
+        let (process, thread) = unsafe { (sys!(n::__NR_getpid), sys!(n::__NR_gettid)) };
+        if process != thread || original::is_vfork_child() {
+            // The main thread will come by.
+            return;
+        }
+        // SAFETY: this is it.
+        unsafe { begin(header, process as u32) };
+    }
+    MAPPED.store(bytes, Ordering::Relaxed);
+}
+
+/// Asks to be told of faults, if the program's main thread can be.
+///
+/// # Safety
+/// The main thread calls.
+unsafe fn begin(header: &Header, process: u32) {
+    // SAFETY: (all) the calls read and fill locals, and the stack is a static.
+    unsafe {
+        let mut action = MaybeUninit::<Action>::zeroed();
+        if sys!(n::__NR_rt_sigaction, SIGNAL, 0, action.as_mut_ptr(), 8) < 0
+            || ![0, handler()].contains(&action.assume_init().handler)
+        {
+            return;
+        }
+        if !offer_stack() {
+            return;
+        }
+        let Some((index, entry)) = claim(header, process) else { return };
+        let action = Action {
+            handler: handler(),
+            flags: u64::from(n::SA_SIGINFO | n::SA_ONSTACK | n::SA_RESTART) | speculator::SA_RESTORER,
+            restorer: speculator::restorer(),
+            mask: u64::MAX,
+        };
+        if sys!(n::__NR_rt_sigaction, SIGNAL, &raw const action, 0, 8) == 0 {
+            // An image before this one may have wished otherwise.
+            entry.wish.store(WISH_SIGNALS, Ordering::Relaxed);
+            entry.image.fetch_add(1, Ordering::Release);
+            THREAD_POINTER.store(forebay_sigsafe::thread_pointer(), Ordering::Relaxed);
+            ENTRY.store(index, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Sees to it that there is a stack for the signal: ours, where the program has none of its own. Whether it has room
+/// enough.
+///
+/// # Safety
+/// The main thread calls.
+unsafe fn offer_stack() -> bool {
+    // SAFETY: (all) the calls read and fill locals, and the stack is a static.
+    unsafe {
+        let mut stack = MaybeUninit::<SignalStack>::zeroed();
+        if sys!(n::__NR_sigaltstack, 0, stack.as_mut_ptr()) < 0 {
+            return false;
+        }
+        let stack = stack.assume_init();
+        let mut room = stack.size;
+        if stack.flags & SS_DISABLE != 0 {
+            let own = SignalStack { address: STACK.0.get() as usize, flags: 0, size: STACK_BYTES };
+            if sys!(n::__NR_sigaltstack, &raw const own, 0) < 0 {
+                return false;
+            }
+            room = STACK_BYTES;
+        }
+        ROOM.store(room, Ordering::Relaxed);
+    }
+    has_room()
+}
+
+/// Whether the signal fits on the main thread's alternate stack, whatever else runs there.
+fn has_room() -> bool {
+    let room = ROOM.load(Ordering::Relaxed);
+    room >= ROOM_BYTES_MIN || (room >= ROOM_ALONE_BYTES_MIN && !handlers_return_to_stack())
+}
+
+/// Whether a handler of the program's runs on the alternate stack that may return: one of a signal that is not a fault.
+fn handlers_return_to_stack() -> bool {
+    (1..=SIGNALS).any(|signal| {
+        let mut action = MaybeUninit::<Action>::zeroed();
+        // SAFETY: the call fills a local, whose zeroes are valid too.
+        let action = unsafe {
+            let _ = sys!(n::__NR_rt_sigaction, signal, 0, action.as_mut_ptr(), 8);
+            action.assume_init()
+        };
+        action.handler > SIG_IGNORE
+            && action.handler != handler()
+            && action.flags & u64::from(n::SA_ONSTACK) != 0
+            && ![n::SIGSEGV, n::SIGBUS, n::SIGILL, n::SIGFPE].contains(&signal)
+    })
+}
+
+fn claim(header: &Header, process: u32) -> Option<(u32, &Watched)> {
+    let own = |entry: &Watched| entry.pid.load(Ordering::Relaxed) == process;
+    let free =
+        |entry: &Watched| entry.pid.compare_exchange(0, process, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    let at = header.watched.iter().position(own).or_else(|| header.watched.iter().position(free))?;
+    Some((at as u32, header.watched.get(at)?))
+}
+
+fn entry() -> Option<&'static Watched> {
+    session::header()?.watched.get(ENTRY.load(Ordering::Relaxed) as usize)
+}
+
+/// A forked child has no events and needs an entry of its own, if its parent had one.
+pub fn begin_forked_child(header: &Header, process: u32) {
+    if ENTRY.swap(NOBODY, Ordering::Relaxed) == NOBODY {
+        return;
+    }
+    // SAFETY: a forked child has one thread, which is its main one.
+    unsafe {
+        if original::may_ever_speculate(header) {
+            begin(header, process);
+        } else {
+            give_signal_back();
+        }
+    }
+}
+
+fn handler() -> usize {
+    on_signal as *const () as usize
+}
+
+/// Asks for quiet: the signals are of no use at present.
+pub fn ask_for_quiet() {
+    if let Some(entry) = entry() {
+        // Not where none are wanted at all.
+        for wish in [WISH_SIGNALS, WISH_FEW] {
+            let _ = entry.wish.compare_exchange(wish, WISH_QUIET, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Asks for a signal for each fault, or for a `few` of them.
+pub fn ask_for_signals(few: bool) {
+    if let Some(entry) = entry() {
+        let (before, wish) = if few { (WISH_SIGNALS, WISH_FEW) } else { (WISH_FEW, WISH_SIGNALS) };
+        let _ = entry.wish.compare_exchange(before, wish, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// There is a speculation: its faults must be told of, and a quiet that was asked for ends.
+pub fn end_quiet() {
+    if let Some(entry) = entry() {
+        let _ = entry.wish.compare_exchange(WISH_QUIET, WISH_FEW, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// Asks for no more signals: nothing will ever come of them.
+pub fn give_up() {
+    if let Some(entry) = entry() {
+        entry.wish.store(WISH_NEVER, Ordering::Relaxed);
+    }
+}
+
+/// Whether the main thread has the pointer that it began with: a program may use the register for something else meanwhile.
+fn is_own_thread_pointer() -> bool {
+    let mut pointer = 0usize;
+    // SAFETY: the call writes to a local.
+    let result = unsafe { sys!(n::__NR_arch_prctl, ARCH_GET_FS, &raw mut pointer) };
+    result == 0 && pointer == THREAD_POINTER.load(Ordering::Relaxed)
+}
+
+/// Whether this process, or the one that it is a child of, is to be told of its faults.
+pub fn are_told() -> bool {
+    ENTRY.load(Ordering::Relaxed) != NOBODY
+}
+
+extern "C" fn on_signal(_signal: i32, info: *const i32, context: *mut u8) {
+    // SAFETY: the kernel passes the reason in the third word of the information, and the interrupted registers.
+    unsafe {
+        if info.add(2).read() == POLL_IN
+            && is_own_thread_pointer()
+            && role::is_original()
+            && original::on_fault() == Some(Spawned::Speculator)
+        {
+            speculator::adopt_frame(context);
+        }
+    }
+}
+
+/// `rt_sigaction` and `sigaltstack` of the program: it shall not see what we did to either.
+///
+/// # Safety
+/// The program is making `call`.
+pub unsafe fn signal_call(call: &Call) -> isize {
+    let [signal, new, old, ..] = call.arguments;
+    // SAFETY: (all) the caller's; what the kernel has written can be written again, and what it has read be read.
+    unsafe {
+        if call.number as u32 == n::__NR_sigaltstack {
+            let result = call.execute();
+            // Other threads have stacks of their own.
+            let is_main = || sys!(n::__NR_getpid) == sys!(n::__NR_gettid) && !original::is_vfork_child();
+            if result == 0
+                && signal != 0
+                && ENTRY.load(Ordering::Relaxed) != NOBODY
+                && is_main()
+                && !offer_stack()
+            {
+                withdraw();
+            }
+            let old = new as *mut SignalStack;
+            if result == 0 && !old.is_null() && (*old).address == STACK.0.get() as usize {
+                old.write(SignalStack { address: 0, flags: SS_DISABLE, size: 0 });
+            }
+            return result;
+        }
+        if ENTRY.load(Ordering::Relaxed) == NOBODY {
+            return call.execute();
+        }
+        if signal as u32 != SIGNAL {
+            let result = call.execute();
+            // A vfork child has handlers of its own.
+            if result == 0 && new != 0 && !has_room() && !original::is_vfork_child() {
+                withdraw();
+            }
+            return result;
+        }
+        if new != 0 {
+            withdraw();
+            return call.execute();
+        }
+        let result = call.execute();
+        if result == 0 && old != 0 && (old as *const Action).read().handler == handler() {
+            (old as *mut Action).write(NO_ACTION);
+        }
+        result
+    }
+}
+
+/// Gives the signal back to the program, when the supervisor causes none any more.
+unsafe fn withdraw() {
+    let Some(entry) = entry() else { return };
+    entry.wish.store(WISH_NEVER, Ordering::SeqCst);
+    let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    for _ in 0..CLOSE_PAUSES_MAX {
+        if entry.open.load(Ordering::SeqCst) == 0 {
+            break;
+        }
+        // SAFETY: the call reads a local.
+        let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };
+    }
+    // SAFETY: the caller's.
+    unsafe { give_signal_back() };
+    ENTRY.store(NOBODY, Ordering::Relaxed);
+}
+
+/// The program finds the signal as it was.
+unsafe fn give_signal_back() {
+    let none = NO_ACTION;
+    // SAFETY: the call reads a local.
+    let _ = unsafe { sys!(n::__NR_rt_sigaction, SIGNAL, &raw const none, 0, 8) };
+}

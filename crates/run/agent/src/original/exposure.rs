@@ -1,0 +1,109 @@
+//! What would show a program that there are copies of it, or have a copy change what is the program's.
+//!
+//! A speculator is a process: whoever adopts orphans gets it, whoever is told of files opened hears of those that it opens, and
+//! the first process of a new namespace is not the program's child if it is ours. None of that can be hidden, so there are no
+//! speculators then.
+
+use core::mem::offset_of;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+
+use forebay_protocol::layout::{Header, Off};
+use forebay_sigsafe::general as n;
+use forebay_sigsafe::ioctl::UFFDIO_API;
+use forebay_sigsafe::{sys, text};
+
+use super::permission::bar_for_all;
+use super::process_id;
+use crate::entry::Call;
+use crate::speculator::{is_of_file, page_map};
+use crate::{environment, session};
+
+/// The name of a namespace, such as `pid:[4026531836]`.
+const NAME_BYTES: usize = 32;
+
+/// Process that was looked at.
+static LOOKED_AT: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the call has copies of the process show.
+pub fn comes_of(call: &Call) -> bool {
+    let [first, second, third, ..] = call.arguments;
+    match call.number as u32 {
+        n::__NR_unshare => first as u32 & (n::CLONE_NEWPID | n::CLONE_NEWTIME) != 0,
+        n::__NR_ioctl => second as u32 == UFFDIO_API && asks_to_be_told_of_forks(third),
+        n::__NR_inotify_add_watch => third as u32 & (n::IN_OPEN | n::IN_ACCESS | n::IN_CLOSE_NOWRITE) != 0,
+        // Permission to open is asked of a program that waits for its copy; the namespace may be of processes.
+        _ => true,
+    }
+}
+
+/// Whether that is among the features that a userfaultfd shall have: whoever is forked then waits until the program has read of it.
+#[cold]
+fn asks_to_be_told_of_forks(api: usize) -> bool {
+    let mut features = [0u8; 8];
+    let read = environment::peek(api.wrapping_add(offset_of!(n::uffdio_api, features)), &mut features);
+    read == Some(features.len()) && u64::from_ne_bytes(features) & u64::from(n::UFFD_FEATURE_EVENT_FORK) != 0
+}
+
+/// This process adopts the orphans of all that it started, and of all that they start.
+pub fn adopts_orphans() {
+    if let Some(header) = session::header() {
+        header.enabled.store(0, Relaxed);
+    }
+    bar_for_all(Off::Unsafe);
+}
+
+/// Whether what a process is in, and its children would be, is such that a copy of it would show. Looks once.
+#[inline(never)]
+pub fn is_of_surroundings(header: &Header) -> bool {
+    let process = process_id();
+    if LOOKED_AT.load(Relaxed) == process {
+        return false;
+    }
+    let own = Name::read(c"/proc/self/ns/pid");
+    let ours = header.pid_namespace.load(Relaxed);
+    // The first process of another namespace is one of the program's, and adopts its orphans.
+    let is_elsewhere = ours != 0 && own.number().is_some_and(|number| number != ours);
+    let is_exposed = is_elsewhere
+        || own != Name::read(c"/proc/self/ns/pid_for_children")
+        || Name::read(c"/proc/self/ns/time") != Name::read(c"/proc/self/ns/time_for_children");
+    if !is_exposed {
+        LOOKED_AT.store(process, Relaxed);
+    }
+    is_exposed
+}
+
+/// Whether the calling thread's stack, or what it has for itself, is in memory that a copy of the process has too: it would
+/// write to them.
+#[inline(never)]
+pub fn is_of_stack() -> bool {
+    let local = 0u8;
+    let pages = page_map();
+    if pages < 0 {
+        return false;
+    }
+    let are_shared = [(&raw const local).addr(), forebay_sigsafe::thread_pointer()]
+        .into_iter()
+        .any(|address| is_of_file(pages, address));
+    // SAFETY: the descriptor is this function's.
+    let _ = unsafe { sys!(n::__NR_close, pages) };
+    are_shared
+}
+
+/// What a namespace is called; the same for all that cannot be read.
+#[derive(PartialEq, Eq)]
+struct Name([u8; NAME_BYTES]);
+
+impl Name {
+    fn read(link: &core::ffi::CStr) -> Self {
+        let mut name = [0; NAME_BYTES];
+        // SAFETY: a terminated path, and a buffer as large as the call is told.
+        let _ = unsafe { sys!(n::__NR_readlink, link.as_ptr(), name.as_mut_ptr(), NAME_BYTES) };
+        Self(name)
+    }
+
+    fn number(&self) -> Option<u64> {
+        let from = self.0.iter().position(u8::is_ascii_digit)?;
+        text::parse_decimal(self.0.get(from..)?).map(|(number, _)| number)
+    }
+}

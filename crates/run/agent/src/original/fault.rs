@@ -1,0 +1,249 @@
+//! What the original does after a page fault that waited for a device.
+
+use core::mem::{self, MaybeUninit};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{self, Relaxed};
+
+use forebay_policy::patience::{Course, Foreseen};
+use forebay_policy::quiet::{FEW, Futility};
+use forebay_policy::resync::Place;
+use forebay_protocol::layout::{Header, Off, Slot};
+use forebay_sigsafe::general as n;
+use forebay_sigsafe::{sys, ticks};
+
+use super::permission::{is_held, may_speculate, turn_off};
+use super::resync::spawn;
+use super::stall::remember_program;
+use super::track::repair;
+use super::verdict::{copied_too_much, judge, judge_in_time, pages_ahead, tell_crossings};
+use super::{BUSY, LIVE, PROCESS, Private, private, process_id};
+use crate::spawn::Spawned;
+use crate::{attention, faults, session, trace};
+
+/// Processor time of a fault that a hint spares besides the wait, as a part of a second.
+const SPARED_PART: u64 = 50_000;
+
+/// What it takes to send a signal and to return from its handler, as a part of a second; and the most that its handler is
+/// taken to have been at work, which may have had to wait for the processor.
+const SIGNAL_PART: u64 = 250_000;
+const HANDLED_PART: u64 = 20_000;
+
+/// What was used until some moment.
+#[derive(Clone, Copy)]
+struct Used {
+    /// Processor time of the thread, and what of all threads' was their own work.
+    cpu_us: u64,
+    work_us: u64,
+    /// Page faults of the thread that waited.
+    faults: u64,
+}
+
+impl Used {
+    fn now() -> Self {
+        let usage = |whose| {
+            let mut usage = MaybeUninit::<n::rusage>::zeroed();
+            // SAFETY: the call fills the structure, whose zeroes are valid too.
+            unsafe {
+                let _ = sys!(n::__NR_getrusage, whose, usage.as_mut_ptr());
+                usage.assume_init()
+            }
+        };
+        let microseconds =
+            |time: n::__kernel_old_timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+        let (own, all) = (usage(n::RUSAGE_THREAD as i32), usage(n::RUSAGE_SELF as i32));
+        Self {
+            cpu_us: microseconds(own.ru_utime) + microseconds(own.ru_stime),
+            work_us: microseconds(all.ru_utime),
+            faults: own.ru_majflt as u64,
+        }
+    }
+}
+
+/// The thread at the last fault that it was told of.
+#[derive(Clone, Copy)]
+pub struct Seen {
+    at: u64,
+    /// When `used` was taken: then, or at a fork before any; 0 for the beginning of the process.
+    since: u64,
+    used: Used,
+    pages_used: u64,
+    pages_left_out: u64,
+    futility: Futility,
+}
+
+impl Seen {
+    pub const fn new() -> Self {
+        Self {
+            at: 0,
+            since: 0,
+            used: Used { cpu_us: 0, work_us: 0, faults: 0 },
+            pages_used: 0,
+            pages_left_out: 0,
+            futility: Futility::new(),
+        }
+    }
+
+    /// Whether the thread was told of a fault in so many ticks before `now`.
+    pub const fn was_told_of_one(&self, now: u64, within: u64) -> bool {
+        self.at != 0 && now.saturating_sub(self.at) < within
+    }
+
+    /// The original is about to be forked.
+    pub fn on_fork(&mut self, now: u64) {
+        if self.at == 0 {
+            (self.since, self.used) = (now, Used::now());
+        }
+    }
+
+    /// So many pages used are known of already.
+    pub const fn take_used(&mut self, pages: u64) {
+        self.pages_used += pages;
+    }
+
+    /// A process begins: what was used before is none of its own.
+    pub fn begin_process() -> Self {
+        Self { used: Used::now(), ..Self::new() }
+    }
+}
+
+/// The main thread waited for a page of its memory. Which side this is, if that led to a fork.
+pub fn on_fault() -> Option<Spawned> {
+    if process_id() != PROCESS.load(Relaxed) || BUSY.swap(true, Ordering::Acquire) {
+        return None;
+    }
+    let spawned = note();
+    if spawned != Some(Spawned::Speculator) {
+        BUSY.store(false, Ordering::Release);
+    }
+    spawned
+}
+
+fn note() -> Option<Spawned> {
+    let private = private();
+    let slot = match session::claim(PROCESS.load(Relaxed)) {
+        Ok(slot) => slot,
+        Err(Off::NoSlot) => {
+            turn_off(Off::NoSlot);
+            return None;
+        }
+        Err(_) => return None,
+    };
+    let before = if private.faults.since == 0 { private.started } else { private.faults.since };
+    let Measured { now, stalls, duration, work } = measure(private, session::header()?);
+    attention::on_stall();
+    remember_program();
+    slot.counters.stalls.fetch_add(stalls, Relaxed);
+    slot.counters.stalls_unattended.fetch_add(stalls - 1, Relaxed);
+    slot.counters.stall_ticks.fetch_add(duration.saturating_mul(stalls), Relaxed);
+    let spared = duration + session::header()?.ticks_per_second.load(Relaxed) / SPARED_PART;
+    settle(slot, private, now, stalls);
+    trace::tell(b"fault: ticks, misses, used", &[duration, private.patience.misses().into(), private.used]);
+    if LIVE.load(Relaxed) != 0 {
+        attend(slot, private, now);
+    }
+    private.policy.on_work(before, now, work);
+    private.policy.on_unseen_stalls(before, now, stalls - 1, spared);
+    private.policy.on_stall(now, spared, false);
+    tell_crossings(slot, private);
+    let ticks_per_second = session::header()?.ticks_per_second.load(Relaxed);
+    let handled = ticks().saturating_sub(now).min(ticks_per_second / HANDLED_PART);
+    private.policy.on_signal(ticks_per_second / SIGNAL_PART + handled);
+    let ticks_per_us = (ticks_per_second / 1_000_000).max(1);
+    let stall_us = private.policy.stall_mean() / ticks_per_us;
+    faults::ask_for_signals(private.faults.futility.needs_few(stall_us));
+    if LIVE.load(Relaxed) != 0 || is_held() {
+        return None;
+    }
+    let stopped = !may_speculate();
+    let armed = !stopped && private.policy.armed(now);
+    let spawned = if armed { spawn(Place::Fault) } else { None };
+    if spawned.is_none() {
+        let prospect = stopped || (armed && private.policy.keeps_up() && private.policy.page_hints_pay());
+        // A pause of the signals is none of theirs.
+        let count = stalls.min(FEW) as u32;
+        if private.faults.futility.on_faults(count, prospect, stall_us) {
+            faults::ask_for_quiet();
+        }
+        return None;
+    }
+    private.faults.futility.on_fork();
+    let after = ticks();
+    private.patience.on_fork_at_fault(after, after.saturating_sub(now), private.policy.stall_mean());
+    spawned
+}
+
+/// A speculation is live, and did not spare the original this fault: has it repaired, or ends it, if it has strayed.
+fn attend(slot: &Slot, private: &mut Private, now: u64) {
+    if is_held() {
+        // It cannot have strayed.
+        private.patience.forgive();
+        return;
+    }
+    if private.patience.is_over(now) && copied_too_much(slot, private) {
+        judge_in_time(slot, private);
+        return;
+    }
+    let ended = slot.speculator_pid.load(Relaxed) == 0;
+    let Course::Strayed { is_late, is_lost } =
+        private.patience.course(now, ended, pages_ahead(slot, LIVE.load(Relaxed)))
+    else {
+        return;
+    };
+    if may_speculate() && repair(slot, private, is_late) {
+        private.patience.on_repair(now, private.policy.size_fork());
+    } else if is_lost && (private.policy.armed(now) || private.policy.judge_due()) {
+        // No value that it made up is to blame for its being late.
+        if is_late {
+            private.policy.excuse();
+            judge_in_time(slot, private);
+        } else {
+            judge(slot, private);
+        }
+    }
+}
+
+/// What has happened since the last fault told of.
+struct Measured {
+    now: u64,
+    stalls: u64,
+    /// How long each took: what the thread was not on a processor.
+    duration: u64,
+    /// How long the threads of the process were at their own work.
+    work: u64,
+}
+
+fn measure(private: &mut Private, header: &Header) -> Measured {
+    let before = private.faults;
+    let (now, used) = (ticks(), Used::now());
+    let Used { cpu_us, work_us, faults } = used;
+    private.faults = Seen { at: now, since: now, used, ..before };
+    let stalls = faults.saturating_sub(before.used.faults).max(1);
+    let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
+    let busy = cpu_us.saturating_sub(before.used.cpu_us).saturating_mul(ticks_per_us);
+    let work = work_us.saturating_sub(before.used.work_us).saturating_mul(ticks_per_us);
+    let away = now.saturating_sub(before.since).saturating_sub(busy) / stalls;
+    let shortest = attention::stall_ticks_min();
+    let longest = header.ticks_per_second.load(Relaxed) / 10;
+    let known = if before.since == 0 { private.policy.stall_mean() } else { away };
+    Measured { now, stalls, duration: known.min(longest).max(shortest), work }
+}
+
+/// Takes the pages that the original has come to since they were last taken, and the faults.
+fn settle(slot: &Slot, private: &mut Private, now: u64, faults: u64) {
+    let foreseen = take_foreseen(slot, private);
+    private.patience.on_faults(now, faults, foreseen);
+}
+
+/// Takes the pages that the original has come to since that was last done.
+#[inline(never)]
+pub fn take_foreseen(slot: &Slot, private: &mut Private) -> Foreseen {
+    let seen = &mut private.faults;
+    let new = |count: &AtomicU64, before: &mut u64| {
+        let count = count.load(Relaxed);
+        count.saturating_sub(mem::replace(before, count))
+    };
+    let hinted = new(&slot.pages_used, &mut seen.pages_used);
+    let left_out = new(&slot.pages_left_out, &mut seen.pages_left_out);
+    private.used += hinted;
+    Foreseen { hinted, left_out }
+}

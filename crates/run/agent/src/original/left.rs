@@ -1,0 +1,33 @@
+//! Pages that a speculator hinted and the original came to when the speculator had ended: nobody else is there to see that.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use forebay_protocol::layout::Slot;
+use forebay_sigsafe::general as n;
+use forebay_sigsafe::sys;
+
+use super::Private;
+use super::verdict::of_generation;
+use crate::{speculator, trace};
+
+/// Takes those of them that the original has come to until now, of the speculator of that generation, as used.
+#[inline(never)]
+pub fn settle(slot: &Slot, private: &mut Private, generation: u32) {
+    let count = of_generation(slot.left_count.load(Acquire), generation);
+    if count == 0 {
+        return;
+    }
+    let pages = speculator::page_map();
+    if pages < 0 {
+        return;
+    }
+    let left = slot.left.iter().take(count as usize);
+    let used = left.filter(|page| speculator::is_present(pages, page.load(Relaxed) as usize)).count() as u64;
+    // SAFETY: the descriptor is this function's.
+    let _ = unsafe { sys!(n::__NR_close, pages) };
+    trace::tell(b"left, and used since", &[count, used]);
+    slot.counters.hints_used.fetch_add(used, Relaxed);
+    slot.pages_used.fetch_add(used, Relaxed);
+    private.faults.take_used(used);
+    private.used += used;
+}

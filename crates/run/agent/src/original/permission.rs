@@ -1,0 +1,94 @@
+//! Whether there may be a speculator of this program: what it does, how it is confined, and what memory control says.
+
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use forebay_protocol::layout::{GO, HOLD, Header, Off};
+use forebay_sigsafe::general as n;
+use forebay_sigsafe::{prctl, sys, ticks};
+
+use super::{BUSY, PROBES, dismiss};
+use crate::status::Status;
+use crate::{faults, role, session};
+
+/// No speculator may be, because of something that the program does: a copy of it would keep what it must give back when it
+/// does, such as locks of open files, or huge pages of the system's pool.
+static BARRED: AtomicBool = AtomicBool::new(false);
+
+/// Part of a second that a thread waits for another one that is about to fork.
+const PATIENCE_PART: u64 = 20;
+
+/// Counts an agent that goes to Off, and goes there.
+pub fn turn_off(reason: Off) {
+    count_off(reason);
+    faults::give_up();
+    role::turn_off();
+}
+
+/// Counts an agent that goes to Off.
+pub fn count_off(reason: Off) {
+    if let Some(counter) = session::header().and_then(|header| header.agents_off.get(reason as usize)) {
+        counter.fetch_add(1, Relaxed);
+    }
+}
+
+/// Whether the process runs under more seccomp filters than the supervisor.
+pub fn is_confined(header: &Header) -> bool {
+    // SAFETY: the call takes a number.
+    if unsafe { sys!(n::__NR_prctl, prctl::PR_GET_SECCOMP) } == 0 {
+        return false;
+    }
+    let filters = Status::read().and_then(|status| status.number(b"Seccomp_filters"));
+    filters.is_none_or(|count| count > header.seccomp_filters.load(Relaxed).into())
+}
+
+/// Rules speculators out for the rest of this program, in the thread that has the slow path.
+pub fn bar(reason: Off) {
+    if BARRED.swap(true, Relaxed) {
+        return;
+    }
+    PROBES.store(0, Relaxed);
+    count_off(reason);
+    faults::give_up();
+    dismiss();
+}
+
+/// The same in any thread.
+pub fn bar_for_all(reason: Off) {
+    if !BARRED.load(Relaxed) {
+        alone(|| bar(reason));
+    }
+}
+
+/// Has the slow path for itself: a thread that is just about to fork has done so when this one ends what it forked. Where that
+/// takes too long, as in a handler that interrupted the slow path of its own thread, it goes on without.
+pub fn alone(act: impl FnOnce()) {
+    let patience =
+        session::header().map_or(0, |header| header.ticks_per_second.load(Relaxed) / PATIENCE_PART);
+    let begun = ticks();
+    let mut waits = BUSY.swap(true, Acquire);
+    while waits && ticks().wrapping_sub(begun) < patience {
+        // SAFETY: no arguments.
+        let _ = unsafe { sys!(n::__NR_sched_yield) };
+        waits = BUSY.swap(true, Acquire);
+    }
+    act();
+    if !waits {
+        BUSY.store(false, Release);
+    }
+}
+
+/// Whether memory control holds speculators back.
+pub fn is_held() -> bool {
+    session::header().is_some_and(|header| header.control.load(Relaxed) == HOLD)
+}
+
+/// Whether there can be a speculator of this program, now or later.
+pub fn may_ever_speculate(header: &Header) -> bool {
+    header.enabled.load(Relaxed) != 0 && !BARRED.load(Relaxed)
+}
+
+/// Whether nothing but the policy speaks against a speculator.
+pub fn may_speculate() -> bool {
+    !BARRED.load(Relaxed) && session::header().is_some_and(|header| header.control.load(Relaxed) == GO)
+}

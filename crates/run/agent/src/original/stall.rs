@@ -1,0 +1,174 @@
+//! What the original does after a call that waited for a device.
+
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use forebay_policy::inflight::InflightLimit;
+use forebay_policy::program::{self, ProgramRecord};
+use forebay_policy::resync::Place;
+use forebay_protocol::layout::{Off, Slot};
+use forebay_sigsafe::general as n;
+use forebay_sigsafe::{sys, ticks};
+
+use super::permission::{is_held, may_speculate, turn_off};
+use super::resync::spawn;
+use super::track::{Standing, repair};
+use super::verdict::{is_lost, judge_if_due, tell_crossings};
+use super::{BUSY, LIVE, OWNER, PROBES, PROBES_MAX, PROCESS, Private, private, process_id, used};
+use crate::attention::{self, Period};
+use crate::spawn::Spawned;
+use crate::{session, speculator, trace};
+
+/// How much longer than a stall at least a call must take to count when nothing is known of its thread.
+const FIRST_STALL_FACTOR: u64 = 8;
+/// Prefetches that must be under way for a stall to tell how many the device serves at once: one that took two reads
+/// instead of one must not look like a device that serves one at a time.
+const OTHERS_MIN: u32 = 3;
+
+/// Device of a regular file or directory; none for other descriptors, which wait for something else than a device.
+#[inline(never)]
+pub fn file_device(descriptor: usize) -> Option<u64> {
+    let mut stat = MaybeUninit::<n::stat>::zeroed();
+    // SAFETY: the call fills the structure, whose zeroes are valid too.
+    let stat = unsafe {
+        let _ = sys!(n::__NR_fstat, descriptor, stat.as_mut_ptr());
+        stat.assume_init()
+    };
+    matches!(stat.st_mode & n::S_IFMT, n::S_IFREG | n::S_IFDIR).then_some(stat.st_dev)
+}
+
+/// Whether the thread has given its processor up since it was last looked at: a slow call that did not was busy or
+/// preempted, not stalled.
+///
+/// Of a thread that was not looked at before nothing is known; only a long call of it counts.
+#[inline(never)]
+fn has_waited(switches: &mut [(usize, i64); 16], duration: u64) -> bool {
+    let mut usage = MaybeUninit::<n::rusage>::zeroed();
+    // SAFETY: the call fills the structure, whose zeroes are valid too.
+    let count = unsafe {
+        let _ = sys!(n::__NR_getrusage, n::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init().ru_nvcsw
+    };
+    let thread = forebay_sigsafe::thread_pointer();
+    let Some(entry) = switches.get_mut((thread >> 12) % 16) else { return false };
+    let long = duration / FIRST_STALL_FACTOR > attention::stall_ticks_min();
+    let waited = if entry.0 == thread { entry.1 != count } else { long };
+    *entry = (thread, count);
+    waited
+}
+
+/// Takes note of a stall that is over; one that was not timed is taken for one of mean length.
+#[cold]
+#[inline(never)]
+pub fn stalled(period: Option<Period>, standing: Standing, device: Option<u64>, late_fork: bool) {
+    if BUSY.swap(true, Acquire) {
+        return;
+    }
+    let period = period.unwrap_or_else(|| {
+        let (after, mean) = (ticks(), private().policy.stall_mean());
+        Period { before: after.saturating_sub(mean.max(attention::stall_ticks_min())), after }
+    });
+    note(period, standing, device);
+    let spawned =
+        (late_fork && PROBES.load(Relaxed) != 0 && LIVE.load(Relaxed) == 0).then(|| spawn(Place::Call));
+    if spawned.flatten() != Some(Spawned::Speculator) {
+        BUSY.store(false, Release);
+    }
+}
+
+#[inline(never)]
+fn note(Period { before, after }: Period, standing: Standing, device: Option<u64>) {
+    let private = private();
+    if !has_waited(&mut private.switches, after.wrapping_sub(before)) || process_id() != PROCESS.load(Relaxed)
+    {
+        if standing == Standing::Hinted {
+            used();
+        }
+        return;
+    }
+    let duration = after.wrapping_sub(before);
+    attention::on_stall();
+    remember_program();
+    let Ok(slot) = session::claim(PROCESS.load(Relaxed)) else {
+        turn_off(Off::NoSlot);
+        return;
+    };
+    let counters = &slot.counters;
+    if standing == Standing::Hinted {
+        private.late += 1;
+        private.late_saved += private.policy.stall_mean().saturating_sub(duration);
+        counters.hints_late.fetch_add(1, Relaxed);
+        counters.late_ticks.fetch_add(duration, Relaxed);
+        private.policy.on_stall(after, duration, true);
+        return;
+    }
+    counters.stalls.fetch_add(1, Relaxed);
+    counters.stall_ticks.fetch_add(duration, Relaxed);
+    let orphaned =
+        OWNER.load(Relaxed) != forebay_sigsafe::thread_pointer() && slot.speculator_pid.load(Relaxed) == 0;
+    trace::tell(
+        b"stalled: standing, ticks, armed, alive",
+        &[
+            standing as u64,
+            duration,
+            private.policy.armed(before).into(),
+            slot.speculator_pid.load(Relaxed).into(),
+        ],
+    );
+    if let Some(saturated) = device.and_then(|device| learn_device(slot, device, duration, standing)) {
+        private.policy.set_saturated(saturated);
+        trace::tell(b"saturated", &[saturated.into()]);
+    }
+    if standing == Standing::Unpredicted && !is_held() {
+        private.misses += 1;
+    }
+    if orphaned {
+        judge_if_due(slot, private, before);
+    } else if is_lost(slot, private) {
+        repair_or_judge(slot, private, before);
+    }
+    private.policy.on_stall(after, duration, false);
+    tell_crossings(slot, private);
+    let may = may_speculate() && LIVE.load(Relaxed) == 0;
+    if may && private.policy.armed(after) {
+        PROBES.store(PROBES_MAX, Relaxed);
+    }
+}
+
+/// The live speculation has strayed.
+pub fn repair_or_judge(slot: &Slot, private: &mut Private, now: u64) {
+    if !may_speculate() || !repair(slot, private, false) {
+        judge_if_due(slot, private, now);
+    }
+}
+
+/// Adds a stall to what is known of the device; whether the device is saturated. Only the original's own waits tell
+/// that: speculators wait for processors too.
+#[inline(never)]
+fn learn_device(slot: &Slot, device: u64, duration: u64, standing: Standing) -> Option<bool> {
+    let entry = speculator::device(session::header()?, device)?;
+    let mut limit = InflightLimit::load(&entry.limit);
+    let others = slot.flights.load(Relaxed).saturating_add(entry.executing.load(Relaxed));
+    let undisturbed = others == 0 || (limit.base_ticks() == 0 && others < OTHERS_MIN);
+    if matches!(standing, Standing::Alone | Standing::Behind) && undisturbed {
+        limit.on_stall(duration);
+    } else if others >= OTHERS_MIN && duration >= limit.base_ticks() {
+        // A shorter one waited for a prefetch that was under way.
+        limit.on_completion(duration, others.saturating_add(1));
+    }
+    limit.store(&entry.limit);
+    trace::tell(b"device: others, limit, base", &[others.into(), limit.limit().into(), limit.base_ticks()]);
+    Some(limit.saturated())
+}
+
+#[inline(never)]
+pub fn remember_program() {
+    let key = session::name().program_key;
+    if key == 0 {
+        return;
+    }
+    let program = session::header().and_then(|header| program::program(&header.programs, key));
+    if let Some(program) = program {
+        program.record.store(ProgramRecord::on_stall(program.record.load(Relaxed)), Relaxed);
+    }
+}

@@ -1,0 +1,169 @@
+//! What came of a speculation: told to the resync policy, and to the call site whose made-up value ended it.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use forebay_policy::copies;
+use forebay_policy::credit::{AHEAD_FREE, Credit};
+use forebay_policy::site;
+use forebay_protocol::hint_log::Consumer;
+use forebay_protocol::layout::{End, LOG_ENTRIES, LOGS, Slot};
+use forebay_sigsafe::ticks;
+
+use super::{LIVE, Private, fault, left, page_faults, size};
+use crate::spawn::Forked;
+use crate::{session, speculator, trace};
+
+/// Stalls in a row that a live speculator may fail to predict.
+const MISSES_MAX: u32 = 3;
+/// Log entries looked through for the made-up value that led a speculator astray.
+const BLAME_ENTRIES_MAX: u64 = 64;
+
+/// Whether the live speculation has strayed: one stall that it did not predict may be a call that it skipped.
+pub fn is_lost(slot: &Slot, private: &Private) -> bool {
+    let ended = slot.speculator_pid.load(Relaxed) == 0;
+    private.misses >= if ended { 1 } else { MISSES_MAX }
+}
+
+/// The live speculation has strayed: ends it if another one may pay, or if it is plainly lost.
+pub fn judge_if_due(slot: &Slot, private: &mut Private, now: u64) {
+    if private.policy.armed(now) || private.policy.judge_due() {
+        judge(slot, private);
+    }
+}
+
+/// The live speculation is over: says what came of it.
+pub fn judge(slot: &Slot, private: &mut Private) {
+    let took_too_much = memory_ends(slot) != private.forked.memory_ends;
+    conclude(slot, private, !took_too_much);
+}
+
+/// The live speculation takes too much, or is late, and is over before it has strayed.
+pub fn judge_in_time(slot: &Slot, private: &mut Private) {
+    conclude(slot, private, false);
+}
+
+/// Speculators that ended because they took too much memory.
+pub fn memory_ends(slot: &Slot) -> u64 {
+    slot.counters.ends.get(End::Memory as usize).map_or(0, |ends| ends.load(Relaxed))
+}
+
+#[inline(never)]
+fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
+    let generation = LIVE.swap(0, Relaxed);
+    if generation == 0 {
+        return;
+    }
+    slot.generation.store(generation.wrapping_add(1), Relaxed);
+    let _ = fault::take_foreseen(slot, private);
+    // What came after the speculator's end says nothing of the values that it made up.
+    let used_before = private.used;
+    left::settle(slot, private, generation);
+    if has_strayed {
+        private.track.convict(slot, generation, used_before);
+    }
+    let wrong_calls = Consumer::new(slot, generation).abandon();
+    slot.counters.hints_wrong.fetch_add(wrong_calls, Relaxed);
+    // Where it was only late, or took too much, the original may yet come to its pages; and to most of those that one was let
+    // hint because others had been used.
+    let used_since = private.used.saturating_sub(used_before);
+    let in_vain = pages_ahead(slot, generation).saturating_sub(used_since).min(AHEAD_FREE);
+    let wrong = wrong_calls + if has_strayed { in_vain } else { 0 };
+    trace::tell(b"judged: used, late, wrong", &[private.used, private.late, wrong]);
+    trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
+    private.room.on_share(ticks());
+    let _ = size::weigh(private, size::WEIGHED_AGAIN_US);
+    let copies = copied_pages(slot, private, generation);
+    trace::tell(b"copied pages", &[copies]);
+    let theirs = slot.counters.speculator_pages.load(Relaxed);
+    let more = theirs.saturating_sub(core::mem::replace(&mut private.speculator_pages, theirs));
+    private.policy.on_copies(copies, more);
+    slot.counters.copies.fetch_add(copies, Relaxed);
+    slot.counters.copy_ticks.fetch_add(copies.saturating_mul(private.policy.size_copy()), Relaxed);
+    if session::header().is_some_and(|header| header.stops.load(Relaxed) != private.stops) {
+        private.policy.on_interruption(ticks(), private.used);
+        tell_crossings(slot, private);
+        return;
+    }
+    let Forked { hinted, fabricated, .. } = private.forked;
+    let has_begun = slot.counters.hints_data.load(Relaxed) > hinted
+        || slot.counters.fabricated.load(Relaxed) > fabricated;
+    if !has_begun {
+        private.policy.excuse();
+    }
+    let spared = private.late_saved / private.policy.stall_mean().max(1);
+    private.policy.on_end(ticks(), private.used + spared, 0, wrong);
+    tell_crossings(slot, private);
+    if has_strayed && let Some(index) = blamed(slot, generation) {
+        let used = private.track.gained(used_before).saturating_add(private.late / 2);
+        let payoff = payoff(slot, generation, index, used);
+        trace::tell(b"blamed: site, payoff", &[index.into(), payoff]);
+        site::outcome(&slot.sites, index, u32::try_from(payoff).unwrap_or(u32::MAX));
+    }
+}
+
+/// Tells how often speculation went off, and how often of these for nothing.
+pub fn tell_crossings(slot: &Slot, private: &Private) {
+    slot.counters.crossings.store(private.policy.crossings(), Relaxed);
+    slot.counters.crossings_futile.store(private.policy.crossings_futile(), Relaxed);
+}
+
+/// The part of the hints used of this generation that came after the site first made a value up: what ended the
+/// speculation is not credited with what others earned before.
+pub fn payoff(slot: &Slot, generation: u32, site: u32, used: u64) -> u64 {
+    let calls = slot.tails.get(generation as usize % LOGS).map_or(0, |tail| tail.load(Relaxed));
+    let pages = of_generation(slot.pages_passed.load(Relaxed), generation);
+    let first = slot.first_fabricated.get(site as usize).map_or(0, |first| first.load(Relaxed));
+    if (first >> 32) as u32 != generation {
+        return 0;
+    }
+    let pages_before = slot.pages_before.get(site as usize).map_or(0, |before| before.load(Relaxed).into());
+    let after = calls.saturating_sub(first & 0xffff_ffff).saturating_add(pages.saturating_sub(pages_before));
+    used.saturating_mul(after).checked_div(calls.saturating_add(pages)).unwrap_or(used)
+}
+
+/// A count that a generation has left in the channel.
+pub const fn of_generation(count: u64, generation: u32) -> u64 {
+    if (count >> 32) as u32 == generation { count & 0xffff_ffff } else { 0 }
+}
+
+/// Pages that the speculator of a generation hinted and the original is not past, as far as it has looked.
+pub fn pages_ahead(slot: &Slot, generation: u32) -> u64 {
+    let hinted = of_generation(slot.pages_hinted.load(Relaxed), generation);
+    hinted.saturating_sub(of_generation(slot.pages_passed.load(Relaxed), generation))
+}
+
+/// The call site whose made-up value came last before the speculator and the original parted.
+#[inline(never)]
+pub fn blamed(slot: &Slot, generation: u32) -> Option<u32> {
+    let log = generation as usize % LOGS;
+    let tail = slot.tails.get(log)?.load(Relaxed);
+    let entries = slot.logs.get(log)?;
+    for position in (tail.saturating_sub(BLAME_ENTRIES_MAX)..tail).rev() {
+        let mark = entries.get(position as usize % LOG_ENTRIES)?.mark.load(Relaxed);
+        if let Some(index) = speculator::fabricating_site(mark) {
+            return Some(index);
+        }
+    }
+    let last = slot.last_fabricated.get(log)?.load(Relaxed) as u32;
+    last.checked_sub(1)
+}
+
+/// Whether the original copied more pages because of the last fork than what came of that is worth.
+pub fn copied_too_much(slot: &Slot, private: &mut Private) -> bool {
+    let credit = Credit { used: private.used, ..Credit::default() };
+    let generation = LIVE.load(Relaxed);
+    private.policy.memory_is_short()
+        && !credit.covers_copies(copied_pages(slot, private, generation))
+        // By what it has grown meanwhile it may as well be less.
+        && size::weigh(private, size::WEIGHED_AGAIN_US)
+        && !credit.covers_copies(copied_pages(slot, private, generation))
+}
+
+/// Pages that the original copied because of the last fork: until the speculator, of that generation, ended, if it has told.
+#[inline(never)]
+fn copied_pages(slot: &Slot, private: &Private, generation: u32) -> u64 {
+    let hinted = slot.counters.hints_data.load(Relaxed).saturating_sub(private.forked.hinted);
+    let until_now = copies::copied(&private.forked.faults, &page_faults(private), hinted);
+    let told = slot.pages_copied.load(Relaxed);
+    if (told >> 32) as u32 == generation { until_now.min(of_generation(told, generation)) } else { until_now }
+}

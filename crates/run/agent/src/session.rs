@@ -1,0 +1,182 @@
+//! The memory that the supervisor shares with this process: the header always, a slot from the first stall on.
+
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use forebay_protocol::layout::{
+    HEADER_BYTES, Header, LAYOUT, MAGIC, Off, SLOT_BYTES, SLOT_CLAIMED, SLOT_CLOSED, SLOT_FREE, Slot,
+    slot_offset,
+};
+use forebay_sigsafe::general as n;
+use forebay_sigsafe::path::PathBuffer;
+use forebay_sigsafe::sys;
+
+static HEADER: AtomicPtr<Header> = AtomicPtr::new(core::ptr::null_mut());
+static SLOT: AtomicPtr<Slot> = AtomicPtr::new(core::ptr::null_mut());
+static SLOT_INDEX: AtomicUsize = AtomicUsize::new(0);
+static SUPERVISOR: AtomicU32 = AtomicU32::new(0);
+static DESCRIPTOR: AtomicU32 = AtomicU32::new(0);
+/// Key of this executable in the header's table of programs; 0 where it has none.
+static PROGRAM_KEY: AtomicU64 = AtomicU64::new(0);
+
+/// Names a session: `<supervisor's process id>:<its descriptor>:<key of the executable>`.
+#[derive(Clone, Copy)]
+pub struct Name {
+    pub supervisor: u32,
+    pub descriptor: u32,
+    pub program_key: u64,
+}
+
+impl Name {
+    /// Reads the value of `FOREBAY_SESSION`.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        use forebay_sigsafe::text::{parse_decimal, parse_hexadecimal};
+        let (supervisor, rest) = parse_decimal(text)?;
+        let (descriptor, rest) = parse_decimal(rest.strip_prefix(b":")?)?;
+        let program_key = match rest.strip_prefix(b":") {
+            Some(key) => parse_hexadecimal(key)?.0,
+            None => 0,
+        };
+        Some(Self {
+            supervisor: supervisor.try_into().ok()?,
+            descriptor: descriptor.try_into().ok()?,
+            program_key,
+        })
+    }
+}
+
+/// The name of this session.
+pub fn name() -> Name {
+    Name {
+        supervisor: SUPERVISOR.load(Ordering::Relaxed),
+        descriptor: DESCRIPTOR.load(Ordering::Relaxed),
+        program_key: PROGRAM_KEY.load(Ordering::Relaxed),
+    }
+}
+
+/// Maps the header; `false` where there is no such session or it is of another build.
+pub fn attach(name: Name) -> bool {
+    SUPERVISOR.store(name.supervisor, Ordering::Relaxed);
+    DESCRIPTOR.store(name.descriptor, Ordering::Relaxed);
+    PROGRAM_KEY.store(name.program_key, Ordering::Relaxed);
+    let Some(address) = map(0, HEADER_BYTES) else { return false };
+    let header = address as *mut Header;
+    // SAFETY: the mapping is as large as a header, stays for ever, and every field is an atomic.
+    let fields = unsafe { &*header };
+    if fields.magic.load(Ordering::Acquire) != MAGIC || fields.layout.load(Ordering::Relaxed) != LAYOUT {
+        return false;
+    }
+    HEADER.store(header, Ordering::Release);
+    true
+}
+
+#[inline(never)]
+fn map(offset: usize, bytes: usize) -> Option<usize> {
+    let mut path = PathBuffer::<48>::new();
+    let name = name();
+    let fits = path.push(b"/proc/")
+        && path.push_number(name.supervisor.into())
+        && path.push(b"/fd/")
+        && path.push_number(name.descriptor.into());
+    if !fits {
+        return None;
+    }
+    // SAFETY: the path is terminated; the new mapping is placed by the kernel.
+    unsafe {
+        let fd = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), n::O_RDWR | n::O_CLOEXEC);
+        if fd < 0 {
+            return None;
+        }
+        let protection = n::PROT_READ | n::PROT_WRITE;
+        let address = sys!(n::__NR_mmap, 0, bytes, protection, n::MAP_SHARED, fd, offset);
+        let _ = sys!(n::__NR_close, fd);
+        (address > 0).then_some(address as usize)
+    }
+}
+
+/// The header, once attached.
+#[inline]
+pub fn header() -> Option<&'static Header> {
+    // SAFETY: null or the mapping of `attach`, which is never unmapped.
+    unsafe { HEADER.load(Ordering::Relaxed).as_ref() }
+}
+
+/// This process's slot, if it has one.
+#[inline]
+pub fn slot() -> Option<&'static Slot> {
+    // SAFETY: null or a mapping of `claim`, which only a forked child unmaps, before it uses it.
+    unsafe { SLOT.load(Ordering::Relaxed).as_ref() }
+}
+
+/// Claims a slot for the process `pid`.
+#[inline(never)]
+pub fn claim(pid: u32) -> Result<&'static Slot, Off> {
+    if let Some(slot) = slot() {
+        return Ok(slot);
+    }
+    let header = header().ok_or(Off::NoChannel)?;
+    for (index, state) in header.slot_states.iter().enumerate() {
+        if state.load(Ordering::Relaxed) != SLOT_FREE
+            || state.compare_exchange(SLOT_FREE, SLOT_CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_err()
+        {
+            continue;
+        }
+        let Some(address) = map(slot_offset(index), SLOT_BYTES) else {
+            state.store(SLOT_FREE, Ordering::Release);
+            return Err(Off::NoChannel);
+        };
+        let pointer = address as *mut Slot;
+        // SAFETY: the mapping is as large as a slot, stays for ever, and every field is an atomic.
+        let slot = unsafe { &*pointer };
+        slot.pid.store(pid, Ordering::Relaxed);
+        set_name(slot);
+        SLOT_INDEX.store(index, Ordering::Relaxed);
+        SLOT.store(pointer, Ordering::Release);
+        return Ok(slot);
+    }
+    Err(Off::NoSlot)
+}
+
+/// Gives the slot to the supervisor for its figures.
+///
+/// The mapping stays: a signal handler or another thread may be using it.
+pub fn close() {
+    SLOT.store(core::ptr::null_mut(), Ordering::Relaxed);
+    if let Some(state) =
+        header().and_then(|header| header.slot_states.get(SLOT_INDEX.load(Ordering::Relaxed)))
+    {
+        // In one order with the executor's look at it, so that `hints_under_way` misses none.
+        state.store(SLOT_CLOSED, Ordering::SeqCst);
+    }
+}
+
+/// Hints of this process's speculators that the executor is carrying out.
+pub fn hints_under_way() -> u32 {
+    let jobs = header().and_then(|header| header.jobs.get(SLOT_INDEX.load(Ordering::Relaxed)));
+    jobs.map_or(0, |jobs| jobs.load(Ordering::SeqCst))
+}
+
+/// Forgets the slot, which is that of the parent.
+pub fn forget_slot() {
+    let slot = SLOT.swap(core::ptr::null_mut(), Ordering::Relaxed);
+    if !slot.is_null() {
+        // SAFETY: the child has one thread, which holds no reference into the slot here.
+        let _ = unsafe { sys!(n::__NR_munmap, slot, SLOT_BYTES) };
+    }
+}
+
+/// Whether the mapping at `address` is the session's.
+pub fn owns(address: usize) -> bool {
+    address == HEADER.load(Ordering::Relaxed) as usize || address == SLOT.load(Ordering::Relaxed) as usize
+}
+
+#[inline(never)]
+fn set_name(slot: &Slot) {
+    let mut name = [0u8; 16];
+    // SAFETY: the call fills at most 16 bytes.
+    let result = unsafe { sys!(n::__NR_prctl, forebay_sigsafe::prctl::PR_GET_NAME, name.as_mut_ptr()) };
+    if result == 0 {
+        for (to, from) in slot.name.iter().zip(name) {
+            to.store(from, Ordering::Relaxed);
+        }
+    }
+}

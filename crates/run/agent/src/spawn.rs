@@ -1,0 +1,511 @@
+//! Forking a speculator so that it is nobody's child.
+//!
+//! A direct child would show: in `wait`, in the processor time of children, as a zombie. So a short-lived process that
+//! shares this one's memory (and sends no signal when it ends) forks it and ends, the speculator falls to init, and
+//! the short-lived one is collected here.
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use forebay_policy::copies::Faults;
+use forebay_protocol::hint_log;
+use forebay_protocol::layout::{CHECKPOINT_STARTING, Slot};
+use forebay_sigsafe::general as n;
+use forebay_sigsafe::path::PathBuffer;
+use forebay_sigsafe::{call, sys};
+
+use crate::entry::Call;
+use crate::{original, session, speculator, trace};
+
+/// Which side of the fork this is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Spawned {
+    /// The process that was there before.
+    Original,
+    /// The copy.
+    Speculator,
+}
+
+/// Descriptors whose offsets a speculator knows.
+pub const DESCRIPTORS: usize = 1024;
+/// Stands for the process id of a speculator that has not said its own yet.
+const STARTING: u32 = 1;
+const STACK_BYTES: usize = 16384;
+const PROBE_BYTES: usize = 128 << 10;
+
+/// What the speculator must know of the original at the moment of the fork.
+pub struct Snapshot {
+    /// Process, thread and parent that the original is.
+    pub process: u32,
+    pub thread: u32,
+    pub parent: u32,
+    pub generation: u32,
+    pub circumstances: Circumstances,
+    /// Whether all other descriptors could be closed.
+    pub left_outside: bool,
+    /// Descriptors looked at.
+    pub descriptors: usize,
+    /// What is known of each.
+    pub known: [Known; DESCRIPTORS],
+}
+
+/// What the original's policy has found out for it.
+#[derive(Clone, Copy)]
+pub struct Circumstances {
+    /// Mean stall, in microseconds.
+    pub stall_us: u64,
+    /// What its first checkpoint is taken to cost, in ticks, where another fork of the original would be so dear that
+    /// checkpoints are worth their while; see [`forebay_policy::checkpoint`].
+    pub first_checkpoint: Option<u64>,
+    /// Whether pages that it takes drive others out.
+    pub memory_is_short: bool,
+    /// Whether speculations before have yielded well.
+    pub is_proven: bool,
+    pub forked: Forked,
+}
+
+/// How things stood when the original was last forked.
+#[derive(Clone, Copy)]
+pub struct Forked {
+    pub faults: Faults,
+    /// Hints for data, and values made up.
+    pub hinted: u64,
+    pub fabricated: u64,
+    /// Speculators that had ended because they took too much memory.
+    pub memory_ends: u64,
+    /// Files that had been mapped while there was a speculation.
+    pub mapped: u64,
+}
+
+impl Forked {
+    /// Never.
+    pub const fn new() -> Self {
+        let faults = Faults { minor: 0, major: 0, pages: 0, ticks: 0 };
+        Self { faults, hinted: 0, fabricated: 0, memory_ends: 0, mapped: 0 }
+    }
+}
+
+/// What the speculator must know of a descriptor.
+#[derive(Clone, Copy)]
+pub struct Known {
+    /// Offset, or `-errno` (`-ESPIPE`: no offset, `-EBADF`: not open).
+    pub offset: i64,
+    pub flags: u32,
+    pub mode: u32,
+    pub device: u64,
+    pub inode: u64,
+    pub size: u64,
+}
+
+const UNKNOWN: Known = Known { offset: 0, flags: 0, mode: 0, device: 0, inode: 0, size: 0 };
+
+impl Known {
+    /// Whether it is of a regular file or directory that can be read.
+    pub fn readable(&self) -> bool {
+        let can = self.flags & n::O_ACCMODE != n::O_WRONLY && self.flags & n::O_PATH == 0;
+        can && matches!(self.mode & n::S_IFMT, n::S_IFREG | n::S_IFDIR)
+    }
+
+    fn writable(&self) -> bool {
+        self.flags & n::O_ACCMODE != n::O_RDONLY
+    }
+}
+
+#[repr(C, align(16))]
+struct Stack(UnsafeCell<[u8; STACK_BYTES]>);
+
+struct Scratch(UnsafeCell<MaybeUninit<[u8; PROBE_BYTES]>>);
+
+struct SnapshotCell(UnsafeCell<Snapshot>);
+
+// SAFETY: (all three) used by the holder of the original's slow path only, or by the speculator, which has one thread.
+unsafe impl Sync for Stack {}
+// SAFETY: above.
+unsafe impl Sync for Scratch {}
+// SAFETY: above.
+unsafe impl Sync for SnapshotCell {}
+
+static STACK: Stack = Stack(UnsafeCell::new([0; STACK_BYTES]));
+static SCRATCH: Scratch = Scratch(UnsafeCell::new(MaybeUninit::uninit()));
+static SNAPSHOT: SnapshotCell = SnapshotCell(UnsafeCell::new(Snapshot {
+    process: 0,
+    thread: 0,
+    parent: 0,
+    generation: 0,
+    circumstances: Circumstances {
+        stall_us: 0,
+        first_checkpoint: None,
+        memory_is_short: false,
+        is_proven: false,
+        forked: Forked::new(),
+    },
+    left_outside: false,
+    descriptors: 0,
+    known: [UNKNOWN; DESCRIPTORS],
+}));
+
+/// Whether a read of a regular file is about to wait for the device. If so, the device has started on it.
+///
+/// # Safety
+/// `call` is a read of the program's, of `descriptor`.
+#[inline(never)]
+pub unsafe fn will_stall(call: &Call, descriptor: usize) -> bool {
+    let [_, _, count, position, ..] = call.arguments;
+    let mut stat = MaybeUninit::<n::stat>::zeroed();
+    // SAFETY: the call fills the structure; the others take no pointers; the probe reads into our own memory, at an
+    // offset of its own, so that the program's offset and buffer stay as they are.
+    unsafe {
+        if sys!(n::__NR_fstat, descriptor, stat.as_mut_ptr()) < 0 {
+            return false;
+        }
+        let stat = stat.assume_init();
+        if stat.st_mode & n::S_IFMT != n::S_IFREG {
+            return false;
+        }
+        let offset = match call.number as u32 {
+            n::__NR_pread64 | n::__NR_preadv | n::__NR_preadv2 => position as isize,
+            _ => sys!(n::__NR_lseek, descriptor, 0, n::SEEK_CUR),
+        };
+        let wanted = match call.number as u32 {
+            n::__NR_read | n::__NR_pread64 => count,
+            _ => 4096,
+        };
+        let left = (stat.st_size as isize).saturating_sub(offset);
+        if offset < 0 || left <= 0 {
+            return false;
+        }
+        let wanted = wanted.min(left as usize).min(PROBE_BYTES);
+        let vector = n::iovec { iov_base: SCRATCH.0.get().cast(), iov_len: wanted as u64 };
+        let read = sys!(n::__NR_preadv2, descriptor, &raw const vector, 1, offset, 0, n::RWF_NOWAIT);
+        read == call::EAGAIN || (read >= 0 && (read as usize) < wanted)
+    }
+}
+
+/// Closes, in the go-between's own table, what must not have a copy in the speculator for a moment even: pipes, sockets
+/// and the like, whose readers would miss the end, and files open for writing, which could not be executed. The original
+/// waits meanwhile.
+extern "C" fn leave_outside() {
+    // SAFETY: the snapshot was written before; the calls take numbers and terminated paths.
+    unsafe {
+        let snapshot = &mut *SNAPSHOT.0.get();
+        // The speculator's: one that has no memory where the program's stack is would leave a core file.
+        let none = n::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+        let _ = sys!(n::__NR_prlimit64, 0, n::RLIMIT_CORE, &raw const none, 0);
+        snapshot.left_outside = sys!(n::__NR_close_range, snapshot.descriptors, u32::MAX, 0) == 0;
+        for (descriptor, known) in snapshot.known.iter().enumerate().take(snapshot.descriptors) {
+            let traced = cfg!(feature = "trace") && descriptor == 2;
+            if known.offset == call::EBADF as i64 || (known.readable() && !known.writable()) || traced {
+                continue;
+            }
+            let mut own = -1;
+            if known.readable() {
+                let mut path = PathBuffer::<32>::new();
+                let _ = path.push(b"/proc/self/fd/") && path.push_number(descriptor as u64);
+                let flags = n::O_RDONLY | n::O_NONBLOCK | n::O_CLOEXEC;
+                own = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), flags | n::O_NOATIME);
+                if own < 0 {
+                    own = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), flags);
+                }
+            }
+            if own >= 0 {
+                let _ = sys!(n::__NR_dup3, own, descriptor, n::O_CLOEXEC);
+                let _ = sys!(n::__NR_close, own);
+            } else {
+                let _ = sys!(n::__NR_close, descriptor);
+            }
+        }
+    }
+}
+
+unsafe extern "C" {
+    /// In the speculator 0; in the original the process id of the go-between, or `-errno`. `*speculator` is the
+    /// speculator's process id or `-errno`, in the original.
+    fn forebay_fork(stack_top: *mut u8, flags: usize, speculator: *mut isize) -> isize;
+}
+
+core::arch::global_asm!(
+    ".text",
+    ".hidden forebay_fork",
+    ".globl forebay_fork",
+    ".type forebay_fork,@function",
+    "forebay_fork:",
+    "push rbx",
+    "push rbp",
+    "push r12",
+    "push r13",
+    "push r14",
+    "push r15",
+    "mov r12, rsp",
+    "mov r13, rdx",
+    "mov r14, rsi",
+    "xchg rdi, rsi",
+    "xor edx, edx",
+    "xor r10d, r10d",
+    "xor r8d, r8d",
+    "mov eax, 56",
+    "syscall",
+    "test rax, rax",
+    "jnz 2f",
+    // The go-between: on its own stack, in the original's memory.
+    "call {leave_outside}",
+    "mov edi, {untraced}",
+    "xor esi, esi",
+    "xor edx, edx",
+    "xor r10d, r10d",
+    "xor r8d, r8d",
+    "mov eax, 56",
+    "syscall",
+    "test rax, rax",
+    "jz 3f",
+    "mov [r13], rax",
+    "xor edi, edi",
+    "mov eax, 60",
+    "syscall",
+    "ud2",
+    // The speculator: back on its copy of the original's stack.
+    "3:",
+    "mov rsp, r12",
+    "xor eax, eax",
+    "2:",
+    "pop r15",
+    "pop r14",
+    "pop r13",
+    "pop r12",
+    "pop rbp",
+    "pop rbx",
+    "ret",
+    ".size forebay_fork, . - forebay_fork",
+    untraced = const (n::CLONE_UNTRACED | n::SIGCHLD),
+    leave_outside = sym leave_outside,
+);
+
+/// Process id of the newest speculator that was forked of this process, and of the session of all that come of it.
+static NEWEST: AtomicU32 = AtomicU32::new(0);
+
+/// What came of earlier forks and was not gone at the next one: each a session, and a process of it. At idle priority it may
+/// take long to go.
+static EARLIER: [AtomicU64; EARLIER_MAX] = [const { AtomicU64::new(0) }; EARLIER_MAX];
+const EARLIER_MAX: usize = 8;
+
+/// A forked child has no speculator; that of its parent is nothing to wait for.
+pub fn forget() {
+    NEWEST.store(0, Relaxed);
+    EARLIER.iter().for_each(|earlier| earlier.store(0, Relaxed));
+}
+
+/// Whether there may be something left of a fork of this process.
+#[inline(always)]
+pub fn may_be_left() -> bool {
+    NEWEST.load(Relaxed) != 0
+}
+
+/// Remembers what is left of the newest fork, as another is about to be made.
+#[inline(never)]
+fn supersede(slot: &Slot) {
+    let newest = NEWEST.load(Relaxed);
+    let line = [newest, slot.speculator_pid.load(Relaxed), slot.checkpoint.pid.load(Relaxed)];
+    for process in line.into_iter().filter(|&process| is_of(newest, process)) {
+        let place = EARLIER.iter().find(|earlier| {
+            let (session, process) = unpacked(earlier.load(Relaxed));
+            !is_of(session, process)
+        });
+        if let Some(place) = place {
+            place.store(u64::from(newest) << 32 | u64::from(process), Relaxed);
+        }
+    }
+}
+
+const fn unpacked(earlier: u64) -> (u32, u32) {
+    ((earlier >> 32) as u32, earlier as u32)
+}
+
+/// A checkpoint is about to take the place of the speculator, as this generation.
+pub fn hand_over(slot: &Slot, generation: u32) {
+    slot.speculator_pid.store(STARTING, Relaxed);
+    slot.flights.store(0, Relaxed);
+    trace::tell(b"handed over", &[generation.into()]);
+}
+
+/// Waits until all that came of the forks, which have been abandoned, is gone with all that it holds. A newest speculator
+/// that does not go by itself is killed.
+#[inline(never)]
+pub fn wait_for_end(slot: &Slot) {
+    let newest = NEWEST.swap(0, Relaxed);
+    // One that has not said its number yet, or has taken it back, is about to go.
+    wait_for_line(slot, newest, |process| slot.speculator_pid.load(Relaxed) == process);
+}
+
+/// In a child of the original, which is about to become a program that may want to unmount what the speculator holds:
+/// ends the speculator, which cannot follow the original beyond the fork, and waits until it is gone.
+#[inline(never)]
+pub fn end_that_of_parent() {
+    let newest = NEWEST.load(Relaxed);
+    let Some(slot) = session::slot().filter(|_| newest != 0) else { return };
+    slot.dismissed.store(slot.generation.load(Relaxed), Relaxed);
+    wait_for_line(slot, newest, |_| false);
+}
+
+/// Waits for what is left of earlier forks, for the speculator that was forked, the one that carries on from its checkpoint, and
+/// the checkpoint. The channel says who the latter are, and need not say the truth: their session does. Those that do not go
+/// by themselves are killed if they are `to_kill`.
+#[inline(never)]
+fn wait_for_line(slot: &Slot, newest: u32, to_kill: impl Fn(u32) -> bool) {
+    if newest == 0 {
+        return;
+    }
+    for (session, process) in EARLIER.iter().map(|earlier| unpacked(earlier.load(Relaxed))) {
+        if is_of(session, process) {
+            wait_for(process, &|_| false);
+        }
+    }
+    wait_for(newest, &to_kill);
+    let speculator = slot.speculator_pid.load(Relaxed);
+    if speculator != newest && is_of(newest, speculator) {
+        wait_for(speculator, &to_kill);
+    }
+    // Nobody is left who could make another one.
+    for _ in 0..STARTING_PAUSES_MAX {
+        let checkpoint = slot.checkpoint.pid.load(Relaxed);
+        if checkpoint != CHECKPOINT_STARTING {
+            if is_of(newest, checkpoint) {
+                // SAFETY: the word is in the slot.
+                let _ = unsafe { sys!(n::__NR_futex, &raw const slot.checkpoint.number, n::FUTEX_WAKE, 1) };
+                wait_for(checkpoint, &|_| false);
+            }
+            return;
+        }
+        pause();
+    }
+}
+
+/// Whether the process is of the session that began with a speculator.
+fn is_of(newest: u32, process: u32) -> bool {
+    // SAFETY: no pointers.
+    process > STARTING && unsafe { sys!(n::__NR_getsid, process) } == newest as isize
+}
+
+fn wait_for(process: u32, to_kill: &impl Fn(u32) -> bool) {
+    // SAFETY: the calls take numbers and locals. The descriptor is closed again before anybody else can see it.
+    unsafe {
+        let handle = sys!(n::__NR_pidfd_open, process, 0);
+        if handle < 0 {
+            return;
+        }
+        if !ended(handle, GRACE_MS) {
+            if to_kill(process) {
+                let _ = sys!(n::__NR_pidfd_send_signal, handle, n::SIGKILL, 0, 0);
+            }
+            // To end it needs a processor, which at idle priority it may not get for long; to give it one takes a right.
+            let _ = sys!(n::__NR_sched_setscheduler, process, n::SCHED_NORMAL, &raw const NO_PRIORITY);
+            let _ = ended(handle, END_MS_MAX);
+        }
+        let _ = sys!(n::__NR_close, handle);
+    }
+}
+
+/// Waits, at the end of the process, until the executor has no file open for it.
+#[inline(never)]
+pub fn wait_for_hints() {
+    for _ in 0..HINT_PAUSES_MAX {
+        if session::hints_under_way() == 0 {
+            return;
+        }
+        pause();
+    }
+}
+
+fn pause() {
+    let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: PAUSE_NS };
+    // SAFETY: the call reads a local.
+    let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };
+}
+
+/// # Safety
+/// `handle` is a pidfd.
+unsafe fn ended(handle: isize, milliseconds: u32) -> bool {
+    let mut wanted = n::pollfd { fd: handle as i32, events: n::POLLIN as i16, revents: 0 };
+    // SAFETY: the caller's.
+    unsafe { sys!(n::__NR_poll, &raw mut wanted, 1, milliseconds) > 0 }
+}
+
+/// Time that an abandoned speculator has to notice, and to be gone once it was killed: on a busy machine that is not at
+/// once.
+const GRACE_MS: u32 = 2;
+const END_MS_MAX: u32 = 1000;
+/// `struct sched_param` of a normal process.
+static NO_PRIORITY: i32 = 0;
+/// Time that the executor has to let go of files: reads of a slow device, some of them in line.
+const PAUSE_NS: i64 = 100_000;
+const HINT_PAUSES_MAX: u32 = 10_000;
+/// Time that a checkpoint has to get its process id.
+const STARTING_PAUSES_MAX: u32 = 20;
+
+/// Forks a speculator of the calling thread: which side this is, and its generation.
+///
+/// The speculator comes back here jailed, with its role set; all signals stay blocked in it.
+#[inline(never)]
+pub fn fork(slot: &'static Slot, circumstances: Circumstances) -> Option<(Spawned, u32)> {
+    let header = session::header()?;
+    let generation = slot.generation.load(Relaxed).wrapping_add(1).max(1);
+    supersede(slot);
+    // SAFETY: the holder of the slow path writes the snapshot; the calls fill what they are given.
+    unsafe {
+        let snapshot = &mut *SNAPSHOT.0.get();
+        take_snapshot(snapshot, generation);
+        snapshot.circumstances = circumstances;
+        slot.generation.store(generation, Relaxed);
+        slot.speculator_pid.store(STARTING, Relaxed);
+        slot.flights.store(0, Relaxed);
+        header.speculators.fetch_add(1, Relaxed);
+        hint_log::reset(slot, generation);
+        let all = u64::MAX;
+        let mut mask = 0u64;
+        let _ = sys!(n::__NR_rt_sigprocmask, n::SIG_SETMASK, &raw const all, &raw mut mask, 8);
+        let top = STACK.0.get().cast::<u8>().add(STACK_BYTES);
+        let mut speculator = 0isize;
+        let flags = (n::CLONE_VM | n::CLONE_VFORK | n::CLONE_UNTRACED) as usize;
+        let between = forebay_fork(top, flags, &raw mut speculator);
+        if between == 0 {
+            speculator::begin(slot, snapshot);
+            return Some((Spawned::Speculator, generation));
+        }
+        if between > 0 {
+            while call::is(sys!(n::__NR_wait4, between, 0, n::__WALL, 0), forebay_sigsafe::errno::EINTR) {}
+        }
+        let _ = sys!(n::__NR_rt_sigprocmask, n::SIG_SETMASK, &raw const mask, 0, 8);
+        NEWEST.store(speculator.max(0) as u32, Relaxed);
+        if between < 0 || speculator <= 0 {
+            slot.speculator_pid.store(0, Relaxed);
+            header.speculators.fetch_sub(1, Relaxed);
+            return None;
+        }
+    }
+    Some((Spawned::Original, generation))
+}
+
+#[inline(never)]
+fn take_snapshot(snapshot: &mut Snapshot, generation: u32) {
+    snapshot.generation = generation;
+    // SAFETY: no pointers are passed, and an offset that is asked for does not change.
+    unsafe {
+        snapshot.process = sys!(n::__NR_getpid) as u32;
+        snapshot.thread = sys!(n::__NR_gettid) as u32;
+        snapshot.parent = sys!(n::__NR_getppid) as u32;
+        snapshot.descriptors = original::descriptor_max().saturating_add(1).min(DESCRIPTORS);
+        for (descriptor, known) in snapshot.known.iter_mut().enumerate().take(snapshot.descriptors) {
+            known.offset = sys!(n::__NR_lseek, descriptor, 0, n::SEEK_CUR) as i64;
+            let mut stat = MaybeUninit::<n::stat>::zeroed();
+            if known.offset == call::EBADF as i64 || sys!(n::__NR_fstat, descriptor, stat.as_mut_ptr()) < 0 {
+                known.offset = call::EBADF as i64;
+                continue;
+            }
+            let stat = stat.assume_init();
+            known.mode = stat.st_mode;
+            known.device = stat.st_dev;
+            known.inode = stat.st_ino;
+            known.size = stat.st_size as u64;
+            known.flags = sys!(n::__NR_fcntl, descriptor, n::F_GETFL) as u32;
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What the entries of directories tell of paths whose look-up is cold: whether they exist, and which are directories.
+//!
+//! The directory that a cold path is in has been read just before, as a rule, by the program itself; its entries are
+//! resident while the inodes that they name are not. A program that visits one of the directories in it will
+//! visit the others too, so they are hinted together.
+
+use core::cell::UnsafeCell;
+
+use forebay_protocol::layout::PathHint;
+use forebay_protocol::signature::Signature;
+use forebay_sigsafe::path::PathBuffer;
+use forebay_sigsafe::{general as n, sys, text};
+
+use super::{State, hints, kernel, paths};
+
+const ENTRIES_MAX: usize = 16384;
+/// Directories below one directory that are hinted.
+const HINTED_MAX: usize = 512;
+/// Most of a directory that is looked through, in buffers.
+const BUFFERS_MAX: usize = 32;
+const BUFFER_BYTES: usize = 32 << 10;
+const TYPE_UNKNOWN: u8 = 0;
+const TYPE_DIRECTORY: u8 = 4;
+/// Where the fields of a `linux_dirent64` are.
+const LENGTH_AT: usize = 16;
+const TYPE_AT: usize = 18;
+const NAME_AT: usize = 19;
+
+/// What is known of a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Entry {
+    /// It is a directory.
+    Directory,
+    /// It is something else.
+    Other,
+    /// Its directory has no such entry.
+    Absent,
+    /// Nothing is known.
+    Unknown,
+}
+
+/// Paths that were seen in directories, by their hashes: bit 1 set for a directory. A directory that was looked
+/// through whole is in it with its path and a slash.
+pub struct Listed([u64; ENTRIES_MAX]);
+
+const IS_DIRECTORY: u64 = 2;
+
+impl Listed {
+    fn hash(path: &[u8]) -> u64 {
+        Signature::call(0).bytes(path).value() & !IS_DIRECTORY
+    }
+
+    fn place(&mut self, hash: u64) -> Option<&mut u64> {
+        self.0.get_mut((hash >> 20) as usize % ENTRIES_MAX)
+    }
+
+    fn add(&mut self, path: &[u8], directory: bool) {
+        let hash = Self::hash(path);
+        if let Some(place) = self.place(hash) {
+            *place = hash | if directory { IS_DIRECTORY } else { 0 };
+        }
+    }
+
+    fn get(&mut self, path: &[u8]) -> Option<bool> {
+        let hash = Self::hash(path);
+        let found = *self.place(hash)?;
+        (found & !IS_DIRECTORY == hash).then_some(found & IS_DIRECTORY != 0)
+    }
+}
+
+struct Buffer(UnsafeCell<[u8; BUFFER_BYTES]>);
+
+// SAFETY: used by the speculator only, which has one thread.
+unsafe impl Sync for Buffer {}
+
+static BUFFER: Buffer = Buffer(UnsafeCell::new([0; BUFFER_BYTES]));
+
+/// What the directory that `path` is in tells of it. Where it is a directory, it and its siblings have been hinted.
+pub fn look(state: &mut State, path: &[u8]) -> Entry {
+    let Some(slash) = path.iter().rposition(|&byte| byte == b'/') else { return Entry::Unknown };
+    let parent = path.get(..slash + 1).unwrap_or_default();
+    let name = path.get(slash + 1..).unwrap_or_default();
+    if parent.len() < 2 || matches!(name, b"" | b"." | b"..") {
+        return Entry::Unknown;
+    }
+    let mut whole = state.listed.get(parent);
+    if whole.is_none() {
+        whole = scan(state, parent, false).then_some(false);
+        if whole.is_some() {
+            state.listed.add(parent, false);
+        }
+    }
+    match (state.listed.get(path), whole) {
+        (Some(true), hinted) => {
+            state.descends = true;
+            if hinted != Some(true) {
+                // The mark of a directory whose directories have been hinted.
+                state.listed.add(parent, true);
+                let _ = scan(state, parent, true);
+            }
+            Entry::Directory
+        }
+        (Some(false), _) => Entry::Other,
+        // Other paths may have taken the places of its entries.
+        (None, Some(_)) if state.entries_seen < ENTRIES_MAX as u64 / 16 => Entry::Absent,
+        _ => Entry::Unknown,
+    }
+}
+
+/// Reads a directory that is cached; whether it was read to its end.
+fn scan(state: &mut State, parent: &[u8], hint: bool) -> bool {
+    let mut path = PathBuffer::<{ paths::BYTES }>::new();
+    if !path.push(parent) {
+        return false;
+    }
+    // SAFETY: a terminated path, and a buffer as large as the calls are told.
+    unsafe {
+        let found = kernel::find(n::AT_FDCWD as isize, path.as_ptr() as usize, n::O_DIRECTORY);
+        if found < 0 {
+            return false;
+        }
+        let directory = kernel::open_found(state.proc_descriptors, found);
+        kernel::close(found);
+        if directory < 0 {
+            return false;
+        }
+        let buffer = BUFFER.0.get() as usize;
+        let mut ended = false;
+        let mut sure = true;
+        for _ in 0..BUFFERS_MAX {
+            let read = sys!(n::__NR_getdents64, directory, buffer, BUFFER_BYTES);
+            let Ok(length) = usize::try_from(read) else { break };
+            if length == 0 {
+                ended = true;
+                break;
+            }
+            sure &= note(state, parent, buffer, length, hint);
+        }
+        kernel::close(directory);
+        ended && sure
+    }
+}
+
+/// Takes note of the entries that `getdents64` has put into `[buffer, buffer + length)` for the program; a program that
+/// descends gets the directories among them hinted.
+///
+/// # Safety
+/// The kernel has just filled the buffer.
+pub unsafe fn note_listed(state: &mut State, descriptor: usize, buffer: usize, length: usize) {
+    let mut base = PathBuffer::<{ paths::BYTES }>::new();
+    if paths::directory_path(state, descriptor, &mut base) && base.push(b"/") {
+        let descends = state.descends;
+        // SAFETY: the caller's.
+        let _ = unsafe { note(state, base.as_bytes(), buffer, length, descends) };
+        if descends {
+            state.listed.add(base.as_bytes(), true);
+        }
+    }
+}
+
+/// Whether the kind of every entry was told.
+///
+/// # Safety
+/// As [`note_listed`].
+unsafe fn note(state: &mut State, parent: &[u8], buffer: usize, length: usize, hint: bool) -> bool {
+    let mut at = 0;
+    let mut hinted = 0;
+    let mut sure = true;
+    while at + NAME_AT < length {
+        // SAFETY: the kernel's entries are whole, their names terminated.
+        let (step, kind, name) = unsafe {
+            let entry = (buffer + at) as *const u8;
+            let step = entry.add(LENGTH_AT).cast::<u16>().read_unaligned();
+            (usize::from(step), entry.add(TYPE_AT).read(), text::bytes(entry.add(NAME_AT)))
+        };
+        if step == 0 {
+            return false;
+        }
+        at += step;
+        if name == b"." || name == b".." {
+            continue;
+        }
+        let mut path = PathBuffer::<{ paths::BYTES }>::new();
+        if kind == TYPE_UNKNOWN || !path.push(parent) || !path.push(name) {
+            sure = false;
+            continue;
+        }
+        state.entries_seen += 1;
+        state.listed.add(path.as_bytes(), kind == TYPE_DIRECTORY);
+        if hint && kind == TYPE_DIRECTORY && hinted < HINTED_MAX {
+            hinted += 1;
+            let _ = hints::path(state, PathHint::Directory, path.as_bytes(), 0, 0);
+        }
+    }
+    sure
+}

@@ -1,0 +1,298 @@
+//! Memory whose contents would have to be waited for: swapped out, or of mapped files and not resident.
+//!
+//! Ranges with such memory are moved aside, page table and all, to where nobody looks: their *shadow*. What is left in
+//! their place is empty and registered with userfaultfd, so that the first touch of each page is a signal here instead
+//! of a wait. [`fill`] then puts something there: see there. Pages hinted are kept in a ring until the original has come
+//! to them: see [`ahead`].
+
+mod ahead;
+mod aside;
+mod fill;
+pub mod own;
+mod pages;
+mod theirs;
+
+pub use aside::{overlay, unmapped};
+pub use fill::fill;
+pub use pages::{in_core, is_cached};
+pub use theirs::tell_copied;
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use forebay_protocol::layout::{End, feature};
+use forebay_sigsafe::path::PathBuffer;
+use forebay_sigsafe::{call, errno, general as n, ioctl, sys};
+
+use forebay_policy::credit::Credit;
+use forebay_policy::lead::{self, Alone, Lead};
+
+use self::aside::Aside;
+use self::pages::entries;
+use super::shared::{self, Mapping};
+use super::{State, end, kernel, missing, waited};
+use crate::spawn::Circumstances;
+
+pub const PAGE: usize = 4096;
+const OF_FILE: u64 = 1 << 61;
+/// Page faults of the speculator's own, that waited, after which it looks for what was swapped out meanwhile: at least so
+/// many, and so many that this time was lost.
+const WAITS_MIN: u64 = 4;
+const WAITED_US_MIN: u64 = 4_000;
+
+/// Ranges moved aside, and what came of them.
+pub struct Memory {
+    faults: isize,
+    /// `/proc/<pid>/pagemap` of this process and of the original.
+    pages: isize,
+    original_pages: isize,
+    aside: Aside,
+    streams: fill::Streams,
+    ahead: ahead::Ahead,
+    lead: Lead,
+    supplied: fill::Supplied,
+    trust: fill::Trust,
+    own: own::Own,
+    theirs: theirs::Theirs,
+    /// Page faults of this process that waited when it last looked, but for those it asked for.
+    waits_seen: u64,
+    waits_wanted: u64,
+    alone: Alone,
+    waits_max: u64,
+    given_back: u64,
+    /// Whether what this process takes drives something out.
+    is_short: bool,
+    /// Whether speculations before have yielded well.
+    is_proven: bool,
+    /// Mean stall of the original, in microseconds.
+    stall_us: u32,
+    /// Hints that the original had used when this speculation began.
+    used_before: u64,
+    /// Files that it had mapped while there was one.
+    mapped_before: u64,
+}
+
+impl Memory {
+    /// Pages that this process may have taken, and gave back again.
+    pub fn given_back(&self) -> u64 {
+        self.given_back
+    }
+}
+
+/// Moves aside what may have to be waited for. Where that cannot be done, memory is waited for.
+pub fn prepare(state: &mut State, circumstances: &Circumstances) {
+    state.memory.faults = -1;
+    state.memory.aside.begin();
+    state.memory.waits_max = WAITS_MIN.max(WAITED_US_MIN / circumstances.stall_us.max(1));
+    state.memory.is_short = circumstances.memory_is_short;
+    state.memory.is_proven = circumstances.is_proven;
+    state.memory.stall_us = u32::try_from(circumstances.stall_us).unwrap_or(u32::MAX);
+    state.memory.lead = Lead::new();
+    state.memory.used_before = state.slot.counters.hints_used.load(Relaxed);
+    state.memory.mapped_before = circumstances.forked.mapped;
+    own::begin(state);
+    theirs::begin(state, &circumstances.forked);
+    let mut path = PathBuffer::<40>::new();
+    let _ = path.push(b"/proc/") && path.push_number(state.process.into()) && path.push(b"/pagemap");
+    // Now, because from the jail no other process can be looked at, unless the user is root.
+    // SAFETY: a terminated path.
+    state.memory.original_pages =
+        unsafe { sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), n::O_RDONLY | n::O_CLOEXEC) };
+    aside::move_all(state);
+}
+
+/// By what came of this speculation so far.
+fn credit(state: &State) -> Credit {
+    let used = state.slot.counters.hints_used.load(Relaxed);
+    Credit {
+        hinted: state.hints.issued,
+        used: used.saturating_sub(state.memory.used_before),
+        is_proven: state.memory.is_proven,
+    }
+}
+
+/// Ends this process where it took too much.
+pub fn keep_in_bounds(state: &mut State, usage: &n::rusage) {
+    own::keep_in_limit(state, usage);
+    let own = (usage.ru_minflt as u64).saturating_sub(state.memory.given_back);
+    if state.memory.is_short && !(credit(state).covers_own(own) && theirs::are_in_credit(state)) {
+        end(End::Memory);
+    }
+}
+
+/// Whether what this process takes drives something out.
+pub fn is_short(state: &State) -> bool {
+    state.memory.is_short
+}
+
+/// Whether it is not worth it, by what the original has copied, that a copy of this process waits to carry on.
+pub fn costs_too_much(state: &mut State) -> bool {
+    state.memory.is_short && !theirs::are_in_credit(state)
+}
+
+/// This process ends, and nothing carries on: tells the original what only it has seen.
+pub fn tell_last(state: &State) {
+    tell_copied(state);
+    ahead::leave(state);
+}
+
+/// Takes note of a page that is waited for, at a site, with so many asked for.
+fn waits_for(state: &mut State, site: Option<u32>, asked: usize) {
+    waited(state, site);
+    state.memory.alone.on_wait(asked, state.hints.issued);
+    ahead::issued(state, asked);
+    if state.memory.alone.is_without_prospect() {
+        end(End::Lifetime);
+    }
+}
+
+/// Looks at what this process has taken and waited for: moves aside what has been swapped out since, where that made it
+/// wait.
+fn look(state: &mut State) {
+    let usage = super::usage();
+    keep_in_bounds(state, &usage);
+    let memory = &mut state.memory;
+    let waits = (usage.ru_majflt as u64).saturating_sub(memory.waits_wanted);
+    if waits.saturating_sub(memory.waits_seen) >= memory.waits_max {
+        memory.waits_seen = waits;
+        memory.aside.widen();
+        aside::move_all(state);
+    }
+}
+
+/// Opens what else is needed of the kernel, once.
+fn open_all(state: &mut State) -> bool {
+    if state.memory.faults >= 0 {
+        return true;
+    }
+    // SAFETY: the call fills a local.
+    unsafe {
+        let own = page_map();
+        if own < 0 || state.memory.original_pages < 0 {
+            if !is_for_now(own) && !is_for_now(state.memory.original_pages) {
+                missing(feature::PAGEMAP);
+            }
+            return false;
+        }
+        let faults = sys!(n::__NR_userfaultfd, n::O_CLOEXEC | n::O_NONBLOCK | n::UFFD_USER_MODE_ONLY);
+        let features = u64::from(n::UFFD_FEATURE_SIGBUS);
+        let mut api = n::uffdio_api { api: n::UFFD_API.into(), features, ioctls: 0 };
+        let agreed =
+            if faults < 0 { faults } else { sys!(n::__NR_ioctl, faults, ioctl::UFFDIO_API, &raw mut api) };
+        if agreed < 0 {
+            if !is_for_now(agreed) {
+                missing(feature::USERFAULTFD);
+            }
+            kernel::close(faults);
+            kernel::close(own);
+            return false;
+        }
+        state.memory.faults = faults;
+        state.memory.pages = own;
+    }
+    true
+}
+
+/// Whether it is only this process that got no descriptor, and just now: that says nothing of the kernel.
+fn is_for_now(result: isize) -> bool {
+    [errno::EMFILE, errno::ENFILE, errno::ENOMEM].into_iter().any(|code| call::is(result, code))
+}
+
+/// In a copy of a speculator, where nothing of it traps any more and the page map is another's: has it so again. What was
+/// hinted before is forgotten.
+pub fn renew(state: &mut State) -> bool {
+    let memory = &mut state.memory;
+    memory.waits_seen = 0;
+    memory.waits_wanted = 0;
+    memory.alone = Alone::new();
+    memory.given_back = 0;
+    own::take_over(state);
+    let memory = &mut state.memory;
+    if memory.faults < 0 {
+        return true;
+    }
+    for descriptor in [memory.faults, memory.pages] {
+        kernel::close(descriptor);
+    }
+    memory.faults = -1;
+    // SAFETY: nobody uses an earlier list.
+    let Ok(list) = (unsafe { shared::read_list() }) else { return false };
+    if !open_all(state) {
+        return false;
+    }
+    for mapping in list.split(|&byte| byte == b'\n').filter_map(Mapping::parse) {
+        if mapping.inode != 0 || !mapping.has(3, b'p') {
+            continue;
+        }
+        let mut index = 0;
+        while let Some(region) = state.memory.aside.get(index) {
+            index += 1;
+            let (start, end) = (region.start.max(mapping.start), region.end.min(mapping.end));
+            if start < end && !aside::register(state, start, end - start) {
+                return false;
+            }
+        }
+    }
+    ahead::forget_all(state);
+    true
+}
+
+/// Pages hinted by this generation, but for those that it waited for.
+pub fn hinted(state: &State) -> u32 {
+    state.memory.ahead.hinted()
+}
+
+/// Whether it may have yet to come to where the original is, which goes on fast.
+pub fn is_catching_up(state: &State) -> bool {
+    !state.memory.aside.is_empty() && hinted(state) == 0 && lead::matters(state.memory.stall_us)
+}
+
+/// Whether the original has the page in its memory.
+pub fn original_has(state: &State, page: usize) -> bool {
+    let theirs = state.memory.aside.theirs(page);
+    theirs.is_some_and(|page| is_present(state.memory.original_pages, page))
+}
+
+/// Whether a page is in memory, by the page map of its process.
+pub fn is_present(pages: isize, page: usize) -> bool {
+    let [entry] = entries::<1>(pages, page);
+    entry & fill::PRESENT != 0
+}
+
+/// Whether a page that is in memory is of a file, or of memory that several processes may share.
+pub fn is_of_file(pages: isize, page: usize) -> bool {
+    let [entry] = entries::<1>(pages, page);
+    entry & OF_FILE != 0
+}
+
+/// This process's page map, open; negative where there is none.
+pub fn page_map() -> isize {
+    // SAFETY: a terminated path.
+    unsafe {
+        let flags = n::O_RDONLY | n::O_CLOEXEC;
+        sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/pagemap".as_ptr(), flags)
+    }
+}
+
+/// Makes the pages of `[address, address + length)` present that the kernel is about to touch, which it would refuse.
+///
+/// # Safety
+/// The range may be garbage: a fault ends the speculator.
+pub unsafe fn touch(state: &State, address: usize, length: usize) {
+    // Any number may be an address, -1 too: what ends the loops are regions, not the range.
+    let Some(end) = address.checked_add(length) else { return };
+    let mut index = 0;
+    while let Some(region) = state.memory.aside.get(index) {
+        index += 1;
+        let from = region.start.max(address & !(PAGE - 1));
+        for page in (from..region.end.min(end)).step_by(PAGE) {
+            // SAFETY: the caller's.
+            let _ = unsafe { (page as *const u8).read_volatile() };
+        }
+    }
+}
+
+/// Gives the memory of a range of this process's own back: the next touch of it is a fault again.
+fn drop_pages(page: usize, count: usize) {
+    // SAFETY: advice on this process's own registered range.
+    let _ = unsafe { sys!(n::__NR_madvise, page, count * PAGE, n::MADV_DONTNEED) };
+}

@@ -1,0 +1,366 @@
+//! The speculator: a copy of the original that carries on without the data, in a jail.
+//!
+//! Every system call of the program's code ends up in [`call`], from a patched site or through the trap of the
+//! jail. It reads what is resident, starts reads of what is not, makes up what it must, pretends what would have an
+//! effect outside, and ends where nothing can be pretended. One thread, private memory: state is plain.
+
+mod checkpoint;
+mod descriptors;
+mod hints;
+mod jail;
+mod kernel;
+mod listing;
+mod memory;
+mod paths;
+mod pretence;
+mod reads;
+mod shared;
+
+pub use hints::device;
+pub use jail::{SA_RESTORER, adopt_frame, restorer};
+pub use memory::{is_of_file, is_present, page_map};
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use forebay_policy::idleness::Idleness;
+use forebay_policy::site::{self, Kind, Strategy};
+use forebay_protocol::hint_log::Producer;
+use forebay_protocol::layout::{End, GO, HOLD, Header, LEASES_SOME, LOGS, Slot, feature, mark};
+use forebay_protocol::signature::Signature;
+use forebay_sigsafe::general as n;
+use forebay_sigsafe::sys;
+
+use crate::entry::Call;
+use crate::spawn::Snapshot;
+use crate::{role, session, signatures, trace};
+
+/// Between looks at whether a speculator that is held back may go on.
+const HELD_PAUSE_US: i64 = 1_000;
+
+/// State of the speculator.
+pub struct State {
+    pub header: &'static Header,
+    pub slot: &'static Slot,
+    pub generation: u32,
+    /// Process id of the original, its thread and its parent.
+    pub process: u32,
+    pub thread: u32,
+    pub parent: u32,
+    /// `/proc/self/fd`, through which found files are opened.
+    pub proc_descriptors: isize,
+    pub hints: hints::Hints,
+    pub descriptors: descriptors::Table,
+    /// Working directory, empty until it is asked for.
+    pub directory: forebay_sigsafe::path::PathBuffer<{ paths::BYTES }>,
+    /// Files whose contents are made up, by how.
+    pub fictions: reads::Fictions,
+    /// Whether cold paths are looked up here or by the executor.
+    pub own_look_ups: paths::OwnLookUps,
+    /// Paths that were seen in directories, and how many.
+    pub listed: listing::Listed,
+    pub entries_seen: u64,
+    /// The program visits directories that it found in others.
+    pub descends: bool,
+    /// Figures of the file that was opened last, with its descriptor: programs ask for them at once.
+    pub last_stat: (isize, n::stat),
+    /// Memory moved aside, so that it need not be waited for.
+    pub memory: memory::Memory,
+    pub checkpoints: checkpoint::Checkpoints,
+    /// Memory that the program has added, in bytes.
+    pub added_bytes: u64,
+    /// What was spent since the last hint.
+    pub idleness: Idleness,
+}
+
+struct StateCell(UnsafeCell<MaybeUninit<State>>);
+
+// SAFETY: touched by the speculator only, which has one thread; its signal handlers end it or stand for a call.
+unsafe impl Sync for StateCell {}
+
+static STATE: StateCell = StateCell(UnsafeCell::new(MaybeUninit::zeroed()));
+
+/// The state, in the speculator.
+#[allow(clippy::mut_from_ref, reason = "one thread, and no reference outlives a call")]
+pub fn state() -> &'static mut State {
+    // SAFETY: `begin` fills it before any call gets here.
+    unsafe { (*STATE.0.get()).assume_init_mut() }
+}
+
+/// Turns the freshly forked copy into a jailed speculator; ends it where that fails.
+#[inline(never)]
+pub fn begin(slot: &'static Slot, snapshot: &'static Snapshot) {
+    role::begin_speculator();
+    let Some(header) = session::header() else { kernel::exit() };
+    let place = STATE.0.get().cast::<State>();
+    // SAFETY: the state is this speculator's alone. It is filled in place because it is large: the parts that are
+    // not written here are arrays whose zeroes are valid.
+    unsafe {
+        (&raw mut (*place).header).write(header);
+        (&raw mut (*place).slot).write(slot);
+        (&raw mut (*place).generation).write(snapshot.generation);
+        (&raw mut (*place).process).write(snapshot.process);
+        (&raw mut (*place).thread).write(snapshot.thread);
+        (&raw mut (*place).parent).write(snapshot.parent);
+        (&raw mut (*place).last_stat.0).write(-1);
+        (&raw mut (*place).checkpoints)
+            .write(checkpoint::Checkpoints::new(snapshot.circumstances.first_checkpoint));
+    }
+    // SAFETY: no arguments.
+    slot.speculator_pid.store(unsafe { sys!(n::__NR_getpid) } as u32, Relaxed);
+    let before = forebay_sigsafe::ticks();
+    if jail::enter(state(), snapshot).is_err() {
+        end(End::Jail);
+    }
+    slot.counters.jail_ticks.fetch_add(forebay_sigsafe::ticks().wrapping_sub(before), Relaxed);
+}
+
+/// Opens what leads to this process's own descriptors.
+fn open_own(state: &mut State) -> bool {
+    let flags = n::O_PATH | n::O_DIRECTORY | n::O_CLOEXEC;
+    // SAFETY: a terminated path.
+    state.proc_descriptors = unsafe { sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/fd".as_ptr(), flags) };
+    if state.proc_descriptors < 0 {
+        missing(feature::PROC);
+    }
+    state.proc_descriptors >= 0
+}
+
+/// Ends the speculator, saying how.
+pub fn end(how: End) -> ! {
+    let state = state();
+    if matches!(how, End::Memory | End::Lifetime) {
+        // What would carry on comes to the same.
+        let _ = checkpoint::dismiss(state);
+    }
+    if !checkpoint::waits(state) {
+        memory::tell_last(state);
+    }
+    trace::tell(b"  ahead: ends, how", &[state.generation.into(), how as u64]);
+    let counters = &state.slot.counters;
+    if let Some(ends) = counters.ends.get(how as usize) {
+        ends.fetch_add(1, Relaxed);
+    }
+    let usage = usage();
+    counters.speculator_footprint_bytes.fetch_max((usage.ru_maxrss as u64) << 10, Relaxed);
+    counters.speculator_reclaims.fetch_add(usage.ru_minflt as u64, Relaxed);
+    counters.speculator_pages.fetch_add(memory::own::taken(state, &usage), Relaxed);
+    counters.speculator_faults.fetch_add(usage.ru_majflt as u64, Relaxed);
+    let cpu = |time: n::__kernel_old_timeval| (time.tv_sec as u64) * 1_000_000 + time.tv_usec as u64;
+    counters.speculator_cpu_us.fetch_add(cpu(usage.ru_utime) + cpu(usage.ru_stime), Relaxed);
+    if state.slot.generation.load(Relaxed) == state.generation {
+        state.slot.flights.store(0, Relaxed);
+        state.slot.speculator_pid.store(0, Relaxed);
+    }
+    state.header.speculators.fetch_sub(1, Relaxed);
+    kernel::exit()
+}
+
+/// What this process has used of the machine.
+fn usage() -> n::rusage {
+    let mut usage = MaybeUninit::<n::rusage>::zeroed();
+    // SAFETY: the call fills the structure, whose zeroes are valid too.
+    unsafe {
+        let _ = sys!(n::__NR_getrusage, n::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    }
+}
+
+/// Whether this speculator has been given up. While memory control holds speculators back, it sleeps here.
+pub fn abandoned(state: &State) -> bool {
+    loop {
+        if state.slot.generation.load(Relaxed) != state.generation
+            || state.slot.dismissed.load(Relaxed) == state.generation
+            || state.header.enabled.load(Relaxed) == 0
+            || state.header.leases.load(Relaxed) == LEASES_SOME
+        {
+            return true;
+        }
+        match state.header.control.load(Relaxed) {
+            GO => return false,
+            HOLD if hints::original_lives(state) => kernel::pause(HELD_PAUSE_US),
+            _ => return true,
+        }
+    }
+}
+
+/// Notes that something of the kernel's is missing.
+pub fn missing(bit: u32) {
+    let missing: &AtomicU32 = &state().header.missing;
+    if missing.load(Relaxed) & bit == 0 {
+        missing.fetch_or(bit, Relaxed);
+    }
+}
+
+/// Carries out a call of the speculating program.
+///
+/// # Safety
+/// `call` holds the registers of a call that the program is making. Its pointers may be garbage: a fault ends the
+/// speculator.
+pub unsafe fn call(call: &Call) -> isize {
+    let state = state();
+    if abandoned(state) {
+        end(End::Abandoned);
+    }
+    // SAFETY: the caller's.
+    let result = unsafe { dispatch(state, call, true) };
+    let [a, b, c, ..] = call.arguments;
+    trace::tell(b"  ahead: call", &[call.number as u64, a as u32 as u64, b as u64, c as u64, result as u64]);
+    result
+}
+
+/// Carries out the call that the original is stalled in, which it does not look for in the log.
+///
+/// # Safety
+/// As [`call`].
+#[inline(never)]
+pub unsafe fn first_call(call: &Call) -> isize {
+    // SAFETY: the caller's.
+    unsafe { dispatch(state(), call, false) }
+}
+
+/// # Safety
+/// As [`call`].
+#[inline(never)]
+unsafe fn dispatch(state: &mut State, call: &Call, logged: bool) -> isize {
+    let [a, b, c, d, ..] = call.arguments;
+    for argument in call.arguments {
+        // SAFETY: the caller's. Buffers of unknown length that matter are touched where their length is known.
+        unsafe { memory::touch(state, argument, ARGUMENT_BYTES) };
+    }
+    let at = n::AT_FDCWD as usize;
+    // SAFETY: (all arms) the caller's.
+    unsafe {
+        match call.number as u32 {
+            n::__NR_read | n::__NR_pread64 | n::__NR_readv | n::__NR_preadv | n::__NR_preadv2 => {
+                reads::read(state, call, logged)
+            }
+            n::__NR_getdents64 | n::__NR_getdents => reads::directory(state, call, logged),
+            n::__NR_lseek => {
+                signatures::seek(call);
+                reads::seek(state, a, b as i64, c as u32)
+            }
+            n::__NR_copy_file_range | n::__NR_sendfile => reads::transfer(state, call, logged),
+            n::__NR_open => opened(call, paths::open(state, call, at, a, b as u32)),
+            n::__NR_openat => opened(call, paths::open(state, call, a, b, c as u32)),
+            n::__NR_creat => {
+                opened(call, paths::open(state, call, at, a, n::O_CREAT | n::O_WRONLY | n::O_TRUNC))
+            }
+            n::__NR_openat2 => opened(call, paths::open_how(state, call)),
+            n::__NR_stat => paths::stat(state, call, at, a, b, 0),
+            n::__NR_lstat => paths::stat(state, call, at, a, b, n::AT_SYMLINK_NOFOLLOW),
+            n::__NR_newfstatat => paths::stat(state, call, a, b, c, d as u32),
+            n::__NR_fstat => paths::stat_descriptor(state, a, b),
+            n::__NR_statx => paths::statx(state, call),
+            n::__NR_access => paths::access(state, call, at, a, b),
+            n::__NR_faccessat | n::__NR_faccessat2 => paths::access(state, call, a, b, c),
+            n::__NR_readlink => paths::readlink(state, call, at, a, b, c),
+            n::__NR_readlinkat => paths::readlink(state, call, a, b, c, d),
+            n::__NR_chdir => paths::change_directory(state, at, a),
+            n::__NR_fchdir => paths::change_directory_to(state, a),
+            n::__NR_close => descriptors::close(state, a),
+            n::__NR_dup => descriptors::duplicate(state, a, 0),
+            n::__NR_dup2 | n::__NR_dup3 => descriptors::duplicate_to(state, a, b),
+            n::__NR_fcntl => descriptors::control(state, a, b as u32, c),
+            n::__NR_mmap => reads::map(state, call, logged),
+            _ => pretence::call(state, call),
+        }
+    }
+}
+
+/// # Safety
+/// As [`call`].
+unsafe fn opened(call: &Call, result: isize) -> isize {
+    if let Ok(descriptor) = usize::try_from(result) {
+        // SAFETY: the caller's.
+        signatures::opened(descriptor, unsafe { signatures::path(call) });
+    }
+    result
+}
+
+/// What a call may read or write behind a pointer, if it is of a fixed size.
+const ARGUMENT_BYTES: usize = 4096;
+
+const MARK_SITE_SHIFT: u32 = 48;
+const MARK_BYTES_SHIFT: u32 = 8;
+
+/// Mark of a log entry: whether it hinted how many bytes, and which call site's value was made up.
+fn make_mark(hinted_bytes: Option<usize>, fabricating: Option<u32>) -> u64 {
+    let hinted = hinted_bytes.map_or(0, |bytes| {
+        mark::HINTED
+            | ((bytes as u64) & ((1 << (MARK_SITE_SHIFT - MARK_BYTES_SHIFT)) - 1)) << MARK_BYTES_SHIFT
+    });
+    let made_up = fabricating
+        .map_or(0, |site| mark::FABRICATED | u64::from(site as u16).wrapping_add(1) << MARK_SITE_SHIFT);
+    hinted | made_up
+}
+
+/// Call site whose value was made up, by the mark of its log entry.
+pub fn fabricating_site(mark: u64) -> Option<u32> {
+    (mark & mark::FABRICATED != 0).then(|| ((mark >> MARK_SITE_SHIFT) as u32).checked_sub(1))?
+}
+
+/// Hinted bytes, by the mark of a log entry.
+fn marked_bytes(mark: u64) -> u64 {
+    (mark >> MARK_BYTES_SHIFT) & ((1 << (MARK_SITE_SHIFT - MARK_BYTES_SHIFT)) - 1)
+}
+
+/// What to make up at the call site of `call`: the site's index (none where all are taken) and the strategy.
+/// `detail` tells apart uses of one site that are known to differ.
+fn predict(state: &mut State, call: &Call, kind: Kind, detail: u64) -> (Option<u32>, Strategy) {
+    let key =
+        Signature::call(call.number as u64).word(site_name(call)).word(kind as u64).word(detail).value();
+    strategy_at(state, key, kind, None)
+}
+
+/// As [`predict`], for the site with this key, where a page of memory may be what is asked for.
+fn strategy_at(state: &mut State, key: u64, kind: Kind, page: Option<usize>) -> (Option<u32>, Strategy) {
+    let Some((site, strategy)) = site::lookup(&state.slot.sites, key, kind) else {
+        return (None, Strategy::Wait);
+    };
+    trace::tell(b"  ahead: site, kind, strategy", &[site.into(), kind as u64, strategy as u64]);
+    if strategy != Strategy::Wait && checkpoint::before(state, Some(site), page) {
+        // This once.
+        return (None, Strategy::Wait);
+    }
+    (Some(site), strategy)
+}
+
+/// Names the place in libc the same way in every process.
+fn site_name(call: &Call) -> u64 {
+    call.site as u64
+}
+
+/// Takes note of a value waited for: where none is made up, that is what the speculation came to.
+fn waited(state: &State, site: Option<u32>) {
+    let last = state.slot.last_fabricated.get(state.generation as usize % LOGS);
+    if last.is_none_or(|last| last.load(Relaxed) == 0) {
+        remember_site(state, site);
+    }
+}
+
+/// Takes note of a value made up.
+fn fabricated(state: &State, site: Option<u32>) {
+    state.slot.counters.fabricated.fetch_add(1, Relaxed);
+    remember_site(state, site);
+}
+
+fn remember_site(state: &State, site: Option<u32>) {
+    let Some(site) = site else { return };
+    let position = Producer::new(state.slot, state.generation).position();
+    if let Some(last) = state.slot.last_fabricated.get(state.generation as usize % LOGS) {
+        last.store(position << 32 | (u64::from(site) + 1), Relaxed);
+    }
+    if let Some(first) = state.slot.first_fabricated.get(site as usize)
+        && (first.load(Relaxed) >> 32) as u32 != state.generation
+    {
+        first.store(u64::from(state.generation) << 32 | position & 0xffff_ffff, Relaxed);
+        if let Some(pages) = state.slot.pages_before.get(site as usize) {
+            pages.store(memory::hinted(state), Relaxed);
+        }
+    }
+}
+
+/// Bits of what the kernel lacks, for the parts.
+use feature as lacking;

@@ -1,0 +1,664 @@
+//! Calls that look a path up: open, stat, access, readlink, chdir.
+//!
+//! A path is first looked up as far as that needs no device. A cold one becomes a hint to the executor, and the call
+//! site decides between a made-up result and waiting.
+
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::Relaxed;
+
+use forebay_policy::site::{Kind as SiteKind, Strategy};
+use forebay_protocol::layout::{End, LEASES_UNKNOWN, PATH_BYTES, PathHint};
+use forebay_sigsafe::path::PathBuffer;
+use forebay_sigsafe::{call, errno, general as n, sys, text, ticks};
+
+use super::descriptors::{self, File, Kind, SIZE_MADE_UP};
+use super::listing::{self, Entry};
+use super::{State, abandoned, end, fabricated, hints, kernel, make_mark, predict};
+use crate::entry::Call;
+use crate::signatures;
+
+/// Room for a path with its terminator.
+pub const BYTES: usize = PATH_BYTES + 1;
+
+const AT: usize = n::AT_FDCWD as usize;
+const COLD: isize = call::EAGAIN;
+/// Opens that would change something.
+const CHANGING: u32 = n::O_CREAT | n::O_TRUNC;
+const LEASES_PAUSE_US: i64 = 100;
+
+/// A path as the kernel and the executor are told it.
+struct Target {
+    directory: isize,
+    path: usize,
+    /// For a path below a placeholder: the whole path, which `path` points to.
+    composed: PathBuffer<BYTES>,
+}
+
+/// Where a path of the program's leads.
+///
+/// # Safety
+/// `path` is garbage or terminated.
+unsafe fn target(state: &mut State, directory: usize, path: usize, out: &mut Target) -> Result<(), isize> {
+    if path == 0 {
+        return Err(call::error(errno::EFAULT));
+    }
+    out.path = path;
+    out.directory = AT as isize;
+    // SAFETY: the caller's; garbage ends the speculator.
+    let relative = unsafe { (path as *const u8).read() } != b'/';
+    if !relative || directory as i32 == n::AT_FDCWD {
+        return Ok(());
+    }
+    let (index, file) = state.descriptors.file(directory as u32 as usize).ok_or(call::EBADF)?;
+    match file.kind {
+        Kind::UnknownDirectory => {
+            let base = state.descriptors.path(index).ok_or(call::EBADF)?;
+            let fits = out.composed.push(base.as_bytes()) && out.composed.push(b"/");
+            // SAFETY: the caller's.
+            if !fits || !out.composed.push(unsafe { text::bytes(path as *const u8) }) {
+                return Err(call::error(errno::ENAMETOOLONG));
+            }
+            out.path = out.composed.as_ptr() as usize;
+        }
+        _ if file.real >= 0 => out.directory = file.real as isize,
+        _ => return Err(call::error(errno::ENOTDIR)),
+    }
+    Ok(())
+}
+
+/// The path as the executor can use it: absolute.
+///
+/// # Safety
+/// As [`target`].
+unsafe fn absolute(state: &mut State, directory: usize, path: usize, whole: &mut PathBuffer<BYTES>) -> bool {
+    // SAFETY: the caller's.
+    let path = unsafe { text::bytes(path as *const u8) };
+    if path.first() == Some(&b'/') {
+        return whole.push(path);
+    }
+    if directory as i32 == n::AT_FDCWD {
+        if state.directory.is_empty() {
+            let mut bytes = [0u8; BYTES];
+            // SAFETY: the call fills at most the buffer.
+            let len = unsafe { sys!(n::__NR_getcwd, bytes.as_mut_ptr(), bytes.len()) };
+            let len = usize::try_from(len).unwrap_or(0).saturating_sub(1);
+            if !state.directory.push(bytes.get(..len).unwrap_or_default()) || len == 0 {
+                return false;
+            }
+        }
+        return whole.push(state.directory.as_bytes()) && whole.push(b"/") && whole.push(path);
+    }
+    directory_path(state, directory as u32 as usize, whole) && whole.push(b"/") && whole.push(path)
+}
+
+/// Appends the path of an open directory.
+pub fn directory_path(state: &mut State, descriptor: usize, whole: &mut PathBuffer<BYTES>) -> bool {
+    let proc_descriptors = state.proc_descriptors;
+    let Some((index, file)) = state.descriptors.file(descriptor) else { return false };
+    let real = file.real;
+    let Some(known) = state.descriptors.path(index) else { return false };
+    if known.is_empty() {
+        let mut name = PathBuffer::<24>::new();
+        let mut bytes = [0u8; BYTES];
+        if real < 0 || !name.push_number(real as u64) {
+            return false;
+        }
+        // SAFETY: the call fills at most the buffer.
+        let len = unsafe {
+            sys!(n::__NR_readlinkat, proc_descriptors, name.as_ptr(), bytes.as_mut_ptr(), bytes.len())
+        };
+        let Some(path) = usize::try_from(len).ok().and_then(|len| bytes.get(..len)) else { return false };
+        if path.first() != Some(&b'/') || !known.push(path) {
+            return false;
+        }
+    }
+    whole.push(known.as_bytes())
+}
+
+/// Appends a look-up to the log.
+///
+/// # Safety
+/// As [`target`].
+unsafe fn log(state: &mut State, call: &Call, hinted: bool, site: Option<u32>) {
+    // SAFETY: the caller's.
+    let signature = unsafe { signatures::path(call) };
+    hints::log(state, signature, make_mark(hinted.then_some(0), site));
+}
+
+/// When the speculator makes a cold look-up itself. One that has to wait brings a block of inodes with it, so those
+/// that follow are fast, and to hand them to the executor would cost more than to make them. After one that waited
+/// the next few are handed over all the same, in case they wait too.
+#[derive(Clone, Copy)]
+pub struct OwnLookUps {
+    handed_over: u32,
+    pause: u32,
+    fast: bool,
+    /// Whether the last path was a cold one, or one among such.
+    was_cold: bool,
+}
+
+const PAUSE_FIRST: u32 = 4;
+const PAUSE_MAX: u32 = 64;
+
+impl OwnLookUps {
+    fn due(&mut self) -> bool {
+        if self.handed_over == 0 {
+            return true;
+        }
+        self.handed_over -= 1;
+        false
+    }
+
+    /// Whether the last one did not wait: the next is made without asking whether it is cold.
+    fn is_fast(&self) -> bool {
+        self.fast
+    }
+
+    fn learn(&mut self, slow: bool) {
+        self.was_cold = true;
+        self.fast = !slow;
+        self.pause = if slow { (self.pause * 2).clamp(PAUSE_FIRST, PAUSE_MAX) } else { 0 };
+        self.handed_over = if slow { self.pause } else { 0 };
+    }
+}
+
+/// Looks a path up here and now.
+///
+/// # Safety
+/// As [`target`].
+unsafe fn look_up(state: &mut State, call: &Call, path: &Target, flags: u32) -> Found {
+    let before = ticks();
+    // SAFETY: the caller's.
+    let found = unsafe { kernel::find_waiting(path.directory, path.path, flags) };
+    let slow = ticks().wrapping_sub(before) > state.header.stall_ticks_min.load(Relaxed);
+    state.own_look_ups.learn(slow);
+    // SAFETY: the caller's.
+    unsafe { log(state, call, slow, None) };
+    if found >= 0 { Found::File(found) } else { Found::Error(found) }
+}
+
+/// A path that was looked up: a descriptor naming the file (to be closed), an error, or a made-up answer.
+enum Found {
+    File(isize),
+    Error(isize),
+    MadeUp(Option<hints::Ticket>),
+}
+
+/// Looks a path up for the call, hinting and predicting where it is cold, and logs it.
+///
+/// # Safety
+/// As [`target`].
+unsafe fn find(
+    state: &mut State,
+    call: &Call,
+    directory: usize,
+    path: usize,
+    flags: u32,
+    kind: SiteKind,
+    hint_kind: PathHint,
+) -> Found {
+    let mut target_path = Target { directory: 0, path: 0, composed: PathBuffer::new() };
+    // SAFETY: the caller's.
+    unsafe {
+        if let Err(error) = target(state, directory, path, &mut target_path) {
+            return Found::Error(error);
+        }
+        let own = state.own_look_ups.is_fast();
+        if !own {
+            let found = kernel::find(target_path.directory, target_path.path, flags);
+            if found != COLD {
+                state.own_look_ups.was_cold = false;
+                log(state, call, false, None);
+                return if found >= 0 { Found::File(found) } else { Found::Error(found) };
+            }
+        } else {
+            return look_up(state, call, &target_path, flags);
+        }
+        let mut whole = PathBuffer::new();
+        let known = absolute(state, directory, path, &mut whole);
+        match if known { listing::look(state, whole.as_bytes()) } else { Entry::Unknown } {
+            Entry::Directory => {
+                // Hinted with its siblings, and what follows depends on it.
+                log(state, call, true, None);
+                let found = kernel::find_waiting(target_path.directory, target_path.path, flags);
+                return if found >= 0 { Found::File(found) } else { Found::Error(found) };
+            }
+            Entry::Absent => {
+                log(state, call, false, None);
+                return Found::Error(call::error(errno::ENOENT));
+            }
+            Entry::Other | Entry::Unknown => {}
+        }
+        if state.own_look_ups.due() {
+            return look_up(state, call, &target_path, flags);
+        }
+        let length = if hint_kind == PathHint::Data { descriptors::HINTED_AT_OPEN as u32 } else { 0 };
+        let ticket = if known { hints::path(state, hint_kind, whole.as_bytes(), 0, length) } else { None };
+        let kind = if flags & n::O_DIRECTORY != 0 { SiteKind::Directory } else { kind };
+        let (site, strategy) = predict(state, call, kind, u64::from(flags & n::O_DIRECTORY));
+        if strategy == Strategy::Wait {
+            log(state, call, true, None);
+            let found = kernel::find_waiting(target_path.directory, target_path.path, flags);
+            return if found >= 0 { Found::File(found) } else { Found::Error(found) };
+        }
+        fabricated(state, site);
+        log(state, call, true, site);
+        if strategy == Strategy::Missing {
+            return Found::Error(call::error(errno::ENOENT));
+        }
+        Found::MadeUp(ticket)
+    }
+}
+
+/// `open` and its kin.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn open(state: &mut State, call: &Call, directory: usize, path: usize, flags: u32) -> isize {
+    let writes = flags & n::O_ACCMODE == n::O_WRONLY;
+    if writes || flags & CHANGING != 0 || flags & n::O_TMPFILE == n::O_TMPFILE {
+        // SAFETY: the caller's.
+        unsafe { log(state, call, false, None) };
+        return add(state, descriptors::opened(Kind::Sink, -1, flags));
+    }
+    let wants_directory = flags & n::O_DIRECTORY != 0;
+    let kept = flags & (n::O_NOFOLLOW | n::O_DIRECTORY);
+    // What is opened is nearly always read.
+    let hint_kind = if wants_directory { PathHint::Directory } else { PathHint::Data };
+    // SAFETY: the caller's.
+    match unsafe { find(state, call, directory, path, kept, SiteKind::Open, hint_kind) } {
+        Found::Error(error) => error,
+        Found::MadeUp(ticket) => {
+            let kind = if wants_directory { Kind::UnknownDirectory } else { Kind::Unknown };
+            let mut file = descriptors::opened(kind, -1, flags);
+            file.size = SIZE_MADE_UP;
+            file.ticket = ticket;
+            // SAFETY: the caller's.
+            unsafe { add_with_path(state, file, directory, path) }
+        }
+        Found::File(found) => {
+            // SAFETY: the caller's.
+            if let Some(file) = unsafe { defer(state, call, found, directory, path, flags) } {
+                kernel::close(found);
+                // SAFETY: the caller's.
+                return unsafe { add_with_path(state, file, directory, path) };
+            }
+            let result = open_found(state, found, flags);
+            kernel::close(found);
+            match result {
+                // SAFETY: the caller's.
+                Ok(file) if file.kind == Kind::Directory => unsafe {
+                    add_with_path(state, file, directory, path)
+                },
+                Ok(file) => add(state, file),
+                Err(error) => error,
+            }
+        }
+    }
+}
+
+/// While no file may be opened yet, a file whose data can hardly be in memory is left to the executor: a placeholder for
+/// it.
+///
+/// # Safety
+/// As [`target`].
+unsafe fn defer(
+    state: &mut State,
+    call: &Call,
+    found: isize,
+    directory: usize,
+    path: usize,
+    flags: u32,
+) -> Option<File> {
+    if state.header.leases.load(Relaxed) != LEASES_UNKNOWN || !state.own_look_ups.was_cold {
+        return None;
+    }
+    let stat = kernel::stat(found).filter(|stat| stat.st_mode & n::S_IFMT == n::S_IFREG)?;
+    let (site, strategy) = predict(state, call, SiteKind::Open, 0);
+    let mut whole = PathBuffer::new();
+    // SAFETY: the caller's.
+    if strategy == Strategy::Wait || !unsafe { absolute(state, directory, path, &mut whole) } {
+        return None;
+    }
+    let length = descriptors::HINTED_AT_OPEN as u32;
+    let ticket = hints::path(state, PathHint::Data, whole.as_bytes(), 0, length)?;
+    fabricated(state, site);
+    let mut file = descriptors::opened(Kind::Unknown, -1, flags);
+    file.size = stat.st_size as u64;
+    file.ticket = Some(ticket);
+    Some(file)
+}
+
+/// Waits until it is known that nobody holds a lease, which opening a file would break.
+fn await_leases(state: &State) {
+    while state.header.leases.load(Relaxed) == LEASES_UNKNOWN {
+        if abandoned(state) || !hints::original_lives(state) {
+            end(End::Abandoned);
+        }
+        kernel::pause(LEASES_PAUSE_US);
+    }
+    if abandoned(state) {
+        end(End::Abandoned);
+    }
+}
+
+/// Opens what was found, if it is a regular file or directory.
+fn open_found(state: &mut State, found: isize, flags: u32) -> Result<File, isize> {
+    let stat = kernel::stat(found).ok_or(call::EBADF)?;
+    state.last_stat = (-1, stat);
+    let kind = match stat.st_mode & n::S_IFMT {
+        n::S_IFREG => {
+            await_leases(state);
+            Kind::Regular
+        }
+        n::S_IFDIR => Kind::Directory,
+        n::S_IFLNK => return Err(call::error(errno::ELOOP)),
+        _ => return Ok(descriptors::opened(Kind::Outside, -1, flags)),
+    };
+    let real = kernel::open_found(state.proc_descriptors, found);
+    if real < 0 {
+        return Err(real);
+    }
+    state.last_stat.0 = real;
+    let mut file = descriptors::opened(kind, real, flags);
+    file.size = stat.st_size as u64;
+    file.identity = descriptors::identity(stat.st_dev, stat.st_ino);
+    file.device = hints::device_index(state.header, stat.st_dev);
+    Ok(file)
+}
+
+fn add(state: &mut State, file: File) -> isize {
+    let real = file.real;
+    match state.descriptors.add(file, 0) {
+        Some((descriptor, _)) => descriptor as isize,
+        None => {
+            if real >= 0 {
+                kernel::close(real as isize);
+            }
+            call::error(errno::EMFILE)
+        }
+    }
+}
+
+/// Adds a directory or placeholder, whose path later hints need. A directory's entries are hinted at once.
+///
+/// # Safety
+/// As [`target`].
+unsafe fn add_with_path(state: &mut State, file: File, directory: usize, path: usize) -> isize {
+    let mut whole = PathBuffer::new();
+    // SAFETY: the caller's.
+    let known = unsafe { absolute(state, directory, path, &mut whole) };
+    let descriptor = add(state, file);
+    let Ok(place) = usize::try_from(descriptor) else { return descriptor };
+    let mut ticket = file.ticket;
+    if known && file.kind == Kind::Directory && !state.descends {
+        ticket = hints::path(state, PathHint::Directory, whole.as_bytes(), 0, 0);
+    }
+    if let Some((index, file)) = state.descriptors.file(place) {
+        file.ticket = ticket;
+        if let Some(path) = state.descriptors.path(index)
+            && known
+        {
+            path.clear();
+            let _ = path.push(whole.as_bytes());
+        }
+    }
+    descriptor
+}
+
+/// `openat2`.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn open_how(state: &mut State, call: &Call) -> isize {
+    let [directory, path, how, size, ..] = call.arguments;
+    if size < size_of::<n::open_how>() || how == 0 {
+        return call::EINVAL;
+    }
+    // SAFETY: the caller's.
+    let flags = unsafe { (how as *const n::open_how).read_unaligned() }.flags;
+    // SAFETY: the caller's.
+    unsafe { open(state, call, directory, path, flags as u32) }
+}
+
+/// A placeholder whose look-up has become warm turns into the file.
+pub fn upgrade(state: &mut State, descriptor: usize, wait: bool) {
+    let Some((index, file)) = state.descriptors.file(descriptor) else { return };
+    let flags = file.flags;
+    if !matches!(file.kind, Kind::Unknown | Kind::UnknownDirectory) {
+        return;
+    }
+    if !wait && state.header.leases.load(Relaxed) == LEASES_UNKNOWN {
+        return;
+    }
+    let Some(path) = state.descriptors.path(index) else { return };
+    if path.is_empty() {
+        return;
+    }
+    let path = path.as_ptr() as usize;
+    let kept = flags & (n::O_NOFOLLOW | n::O_DIRECTORY);
+    // SAFETY: the table's own terminated path.
+    let found = unsafe {
+        if wait {
+            kernel::find_waiting(AT as isize, path, kept)
+        } else {
+            kernel::find(AT as isize, path, kept)
+        }
+    };
+    if found < 0 {
+        return;
+    }
+    if let Ok(real) = open_found(state, found, flags)
+        && let Some(file) = state.descriptors.at(index)
+    {
+        *file = File { references: file.references, offset: file.offset, ticket: file.ticket, ..real };
+    }
+    kernel::close(found);
+}
+
+/// Figures made up for a file or directory.
+fn made_up(directory: bool) -> n::stat {
+    // SAFETY: a structure of integers, whose zeroes are valid.
+    let mut stat = unsafe { MaybeUninit::<n::stat>::zeroed().assume_init() };
+    stat.st_mode = if directory { n::S_IFDIR | 0o755 } else { n::S_IFREG | 0o644 };
+    stat.st_nlink = if directory { 2 } else { 1 };
+    stat.st_size = SIZE_MADE_UP as _;
+    stat.st_blksize = 4096;
+    stat.st_blocks = (SIZE_MADE_UP / 512) as _;
+    stat.st_ino = ticks();
+    stat
+}
+
+/// `stat`, `lstat` and `newfstatat`.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn stat(
+    state: &mut State,
+    call: &Call,
+    directory: usize,
+    path: usize,
+    out: usize,
+    flags: u32,
+) -> isize {
+    // SAFETY: the caller's.
+    unsafe {
+        if flags & n::AT_EMPTY_PATH != 0 && (path == 0 || (path as *const u8).read() == 0) {
+            return stat_descriptor(state, directory, out);
+        }
+        let kept = if flags & n::AT_SYMLINK_NOFOLLOW != 0 { n::O_NOFOLLOW } else { 0 };
+        let hint_kind = if kept != 0 { PathHint::LookupNoFollow } else { PathHint::Lookup };
+        match find(state, call, directory, path, kept, SiteKind::Stat, hint_kind) {
+            Found::Error(error) => error,
+            Found::MadeUp(_) => {
+                (out as *mut n::stat).write_unaligned(made_up(false));
+                0
+            }
+            Found::File(found) => {
+                let result = sys!(n::__NR_newfstatat, found, c"".as_ptr(), out, n::AT_EMPTY_PATH);
+                kernel::close(found);
+                result
+            }
+        }
+    }
+}
+
+/// `fstat`.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn stat_descriptor(state: &mut State, descriptor: usize, out: usize) -> isize {
+    if descriptor as i32 == n::AT_FDCWD {
+        // SAFETY: the caller's.
+        return unsafe { sys!(n::__NR_newfstatat, AT, c".".as_ptr(), out, 0) };
+    }
+    upgrade(state, descriptor, false);
+    let Some((_, file)) = state.descriptors.file(descriptor as u32 as usize) else { return call::EBADF };
+    if file.real >= 0 {
+        if state.last_stat.0 == file.real as isize {
+            // SAFETY: the caller's.
+            unsafe { (out as *mut n::stat).write_unaligned(state.last_stat.1) };
+            return 0;
+        }
+        // SAFETY: the caller's.
+        return unsafe { sys!(n::__NR_newfstatat, file.real, c"".as_ptr(), out, n::AT_EMPTY_PATH) };
+    }
+    let mut stat = made_up(file.kind == Kind::UnknownDirectory);
+    match file.kind {
+        Kind::Outside => stat.st_mode = n::S_IFIFO | 0o600,
+        Kind::Sink => stat.st_size = file.size as _,
+        _ => {}
+    }
+    // SAFETY: the caller's.
+    unsafe { (out as *mut n::stat).write_unaligned(stat) };
+    0
+}
+
+/// `statx`.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn statx(state: &mut State, call: &Call) -> isize {
+    let [directory, path, flags, mask, out, _] = call.arguments;
+    let flags = flags as u32;
+    // SAFETY: the caller's.
+    unsafe {
+        let empty = flags & n::AT_EMPTY_PATH != 0 && (path == 0 || (path as *const u8).read() == 0);
+        let (real, found) = if empty && directory as i32 != n::AT_FDCWD {
+            upgrade(state, directory, false);
+            match state.descriptors.file(directory as u32 as usize) {
+                Some((_, file)) => (file.real as isize, -1),
+                None => return call::EBADF,
+            }
+        } else {
+            let kept = if flags & n::AT_SYMLINK_NOFOLLOW != 0 { n::O_NOFOLLOW } else { 0 };
+            let hint_kind = if kept != 0 { PathHint::LookupNoFollow } else { PathHint::Lookup };
+            match find(state, call, directory, path, kept, SiteKind::Stat, hint_kind) {
+                Found::Error(error) => return error,
+                Found::MadeUp(_) => (-1, -1),
+                Found::File(found) => (found, found),
+            }
+        };
+        if real >= 0 {
+            let result = sys!(n::__NR_statx, real, c"".as_ptr(), n::AT_EMPTY_PATH, mask, out);
+            if found >= 0 {
+                kernel::close(found);
+            }
+            return result;
+        }
+        let mut statx = MaybeUninit::<n::statx>::zeroed().assume_init();
+        statx.stx_mask = n::STATX_BASIC_STATS;
+        statx.stx_mode = (n::S_IFREG | 0o644) as u16;
+        statx.stx_nlink = 1;
+        statx.stx_size = SIZE_MADE_UP;
+        statx.stx_blksize = 4096;
+        (out as *mut n::statx).write_unaligned(statx);
+        0
+    }
+}
+
+/// `access` and `faccessat`.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn access(state: &mut State, call: &Call, directory: usize, path: usize, mode: usize) -> isize {
+    // SAFETY: the caller's.
+    unsafe {
+        match find(state, call, directory, path, 0, SiteKind::Stat, PathHint::Lookup) {
+            Found::Error(error) => error,
+            Found::MadeUp(_) => 0,
+            Found::File(found) => {
+                let result = sys!(n::__NR_faccessat2, found, c"".as_ptr(), mode, n::AT_EMPTY_PATH);
+                kernel::close(found);
+                result
+            }
+        }
+    }
+}
+
+/// `readlink` and `readlinkat`.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn readlink(
+    state: &mut State,
+    call: &Call,
+    directory: usize,
+    path: usize,
+    out: usize,
+    count: usize,
+) -> isize {
+    // SAFETY: the caller's.
+    unsafe {
+        match find(state, call, directory, path, n::O_NOFOLLOW, SiteKind::Stat, PathHint::LookupNoFollow) {
+            Found::Error(error) => error,
+            // Most paths that are asked about are no links.
+            Found::MadeUp(_) => call::EINVAL,
+            Found::File(found) => {
+                let is_link = kernel::stat(found).is_some_and(|stat| stat.st_mode & n::S_IFMT == n::S_IFLNK);
+                let result = if is_link {
+                    sys!(n::__NR_readlinkat, found, c"".as_ptr(), out, count)
+                } else {
+                    call::EINVAL
+                };
+                kernel::close(found);
+                result
+            }
+        }
+    }
+}
+
+/// `chdir`: the speculator's working directory is its own.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn change_directory(state: &mut State, directory: usize, path: usize) -> isize {
+    // SAFETY: the caller's.
+    unsafe {
+        let mut to = Target { directory: 0, path: 0, composed: PathBuffer::new() };
+        if let Err(error) = target(state, directory, path, &mut to) {
+            return error;
+        }
+        let found = kernel::find_waiting(to.directory, to.path, n::O_DIRECTORY);
+        if found < 0 {
+            return found;
+        }
+        let result = sys!(n::__NR_fchdir, found);
+        kernel::close(found);
+        state.directory.clear();
+        result
+    }
+}
+
+/// `fchdir`.
+pub fn change_directory_to(state: &mut State, descriptor: usize) -> isize {
+    upgrade(state, descriptor, true);
+    let Some((_, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
+    if file.real < 0 {
+        return call::error(errno::ENOTDIR);
+    }
+    // SAFETY: no memory is involved.
+    let result = unsafe { sys!(n::__NR_fchdir, file.real) };
+    state.directory.clear();
+    result
+}

@@ -1,0 +1,218 @@
+//! All other calls: carried out where they touch only the speculator's own memory or tell something, pretended where
+//! their effect would be outside, and the end where neither will do.
+
+use forebay_protocol::layout::End;
+use forebay_sigsafe::{call, errno, general as n, memory, sys};
+
+use super::descriptors::Kind;
+use super::{State, end, hints, memory as memory_aside, paths};
+use crate::entry::Call;
+
+const FUTEX_COMMANDS: u32 = !(n::FUTEX_PRIVATE_FLAG | n::FUTEX_CLOCK_REALTIME);
+const SIGNAL_SET_BYTES: usize = 8;
+
+/// Counts memory that the program adds; ends a speculator that takes too much.
+pub fn account(state: &mut State, bytes: usize) {
+    state.added_bytes = state.added_bytes.saturating_add(bytes as u64);
+    if state.added_bytes > memory_aside::own::limit_bytes(state) {
+        end(End::Memory);
+    }
+}
+
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn call(state: &mut State, call: &Call) -> isize {
+    let [a, b, c, d, ..] = call.arguments;
+    // SAFETY: (all arms) the caller's; what is executed is private to the speculator, and the jail sees to it.
+    unsafe {
+        match call.number as u32 {
+            // Memory of its own.
+            n::__NR_munmap => {
+                memory_aside::unmapped(state, a, b);
+                state.added_bytes = state.added_bytes.saturating_sub(b as u64);
+                call.execute()
+            }
+            n::__NR_mprotect => call.execute(),
+            n::__NR_brk => {
+                let end = sys!(n::__NR_brk, 0) as usize;
+                if a != 0 && a < end {
+                    state.added_bytes = state.added_bytes.saturating_sub((end - a) as u64);
+                }
+                account(state, a.saturating_sub(end));
+                call.execute()
+            }
+            n::__NR_mremap => {
+                account(state, c.saturating_sub(b));
+                call.execute()
+            }
+            n::__NR_madvise => advise(call, c as u32),
+
+            // What only tells something.
+            n::__NR_getuid
+            | n::__NR_geteuid
+            | n::__NR_getgid
+            | n::__NR_getegid
+            | n::__NR_getresuid
+            | n::__NR_getresgid
+            | n::__NR_getgroups
+            | n::__NR_getcwd
+            | n::__NR_uname
+            | n::__NR_sysinfo
+            | n::__NR_times
+            | n::__NR_getrusage
+            | n::__NR_clock_gettime
+            | n::__NR_clock_getres
+            | n::__NR_gettimeofday
+            | n::__NR_time
+            | n::__NR_getrlimit
+            | n::__NR_getrandom
+            | n::__NR_sched_getaffinity
+            | n::__NR_sched_yield
+            | n::__NR_getcpu => call.execute(),
+            n::__NR_prlimit64 if c == 0 && a == 0 => call.execute(),
+            n::__NR_getpid => state.process as isize,
+            n::__NR_gettid => state.thread as isize,
+            n::__NR_getppid => state.parent as isize,
+            n::__NR_umask => 0o022,
+
+            // Output: said to have been written.
+            n::__NR_write | n::__NR_pwrite64 => written(state, a, c, call.number as u32 == n::__NR_write),
+            n::__NR_writev | n::__NR_pwritev | n::__NR_pwritev2 => {
+                let count = (0..c.min(64)).map(|at| (*(b as *const n::iovec).add(at)).iov_len as usize).sum();
+                written(state, a, count, call.number as u32 == n::__NR_writev)
+            }
+            n::__NR_ftruncate => truncated(state, a, b as u64),
+            n::__NR_fallocate
+            | n::__NR_fsync
+            | n::__NR_fdatasync
+            | n::__NR_sync_file_range
+            | n::__NR_syncfs
+            | n::__NR_sync
+            | n::__NR_msync
+            | n::__NR_truncate
+            | n::__NR_rename
+            | n::__NR_renameat
+            | n::__NR_renameat2
+            | n::__NR_unlink
+            | n::__NR_unlinkat
+            | n::__NR_link
+            | n::__NR_linkat
+            | n::__NR_symlink
+            | n::__NR_symlinkat
+            | n::__NR_mkdir
+            | n::__NR_mkdirat
+            | n::__NR_rmdir
+            | n::__NR_chmod
+            | n::__NR_fchmod
+            | n::__NR_fchmodat
+            | n::__NR_chown
+            | n::__NR_fchown
+            | n::__NR_lchown
+            | n::__NR_fchownat
+            | n::__NR_utime
+            | n::__NR_utimes
+            | n::__NR_utimensat
+            | n::__NR_futimesat
+            | n::__NR_setxattr
+            | n::__NR_lsetxattr
+            | n::__NR_fsetxattr
+            | n::__NR_removexattr
+            | n::__NR_flock
+            | n::__NR_readahead
+            | n::__NR_sigaltstack
+            | n::__NR_setpriority
+            | n::__NR_nanosleep
+            | n::__NR_clock_nanosleep => 0,
+            n::__NR_fadvise64 => advised(state, a, b as u64, c as u64, d as u32),
+
+            // Signals: said to be set; none but the speculator's own are ever handled.
+            n::__NR_rt_sigaction => {
+                if c != 0 {
+                    memory::fill(c as *mut u8, 0, size_of::<n::kernel_sigaction>());
+                }
+                0
+            }
+            n::__NR_rt_sigprocmask => {
+                if c != 0 {
+                    memory::fill(c as *mut u8, 0, SIGNAL_SET_BYTES);
+                }
+                0
+            }
+
+            // No such attribute, no terminal, no such system here.
+            n::__NR_getxattr
+            | n::__NR_lgetxattr
+            | n::__NR_fgetxattr
+            | n::__NR_listxattr
+            | n::__NR_llistxattr
+            | n::__NR_flistxattr => call::error(errno::EOPNOTSUPP),
+            n::__NR_ioctl => call::error(errno::ENOTTY),
+            n::__NR_fstatfs => {
+                paths::upgrade(state, a, false);
+                match state.descriptors.file(a) {
+                    Some((_, file)) if file.real >= 0 => sys!(n::__NR_fstatfs, file.real, b),
+                    _ => call::ENOSYS,
+                }
+            }
+            n::__NR_statfs => call::ENOSYS,
+            n::__NR_rseq | n::__NR_set_robust_list | n::__NR_membarrier => call::ENOSYS,
+            n::__NR_futex => match b as u32 & FUTEX_COMMANDS {
+                n::FUTEX_WAKE => 0,
+                n::FUTEX_WAIT if (a as *const u32).read_volatile() != c as u32 => call::EAGAIN,
+                _ => end(End::Unpretendable),
+            },
+
+            n::__NR_exit | n::__NR_exit_group => end(End::Finished),
+            _ => end(End::Unpretendable),
+        }
+    }
+}
+
+/// # Safety
+/// As [`super::call`].
+unsafe fn advise(call: &Call, advice: u32) -> isize {
+    match advice {
+        n::MADV_NORMAL
+        | n::MADV_RANDOM
+        | n::MADV_SEQUENTIAL
+        | n::MADV_WILLNEED
+        | n::MADV_DONTNEED
+        | n::MADV_FREE
+        | n::MADV_HUGEPAGE
+        | n::MADV_NOHUGEPAGE => {
+            // SAFETY: the caller's; private memory.
+            unsafe { call.execute() }
+        }
+        _ => 0,
+    }
+}
+
+fn written(state: &mut State, descriptor: usize, count: usize, advances: bool) -> isize {
+    let Some((_, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
+    if advances {
+        file.offset = file.offset.saturating_add(count as u64);
+    }
+    if file.kind == Kind::Sink {
+        file.size = file.size.max(file.offset);
+    }
+    count as isize
+}
+
+fn truncated(state: &mut State, descriptor: usize, size: u64) -> isize {
+    let Some((_, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
+    if file.kind == Kind::Sink {
+        file.size = size;
+    }
+    0
+}
+
+/// A program's own advice is a hint too.
+fn advised(state: &mut State, descriptor: usize, offset: u64, length: u64, advice: u32) -> isize {
+    let Some((_, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
+    let file = *file;
+    if advice == n::POSIX_FADV_WILLNEED && file.real >= 0 {
+        hints::make_room(state, file.device);
+        super::kernel::will_need(file.real as isize, offset, length.min(128 << 10));
+    }
+    0
+}

@@ -1,0 +1,535 @@
+//! Calls that read: data of files, entries of directories, offsets, copies and mappings.
+
+use forebay_policy::site::{Kind as SiteKind, Strategy};
+use forebay_protocol::layout::{End, PathHint};
+use forebay_sigsafe::path::PathBuffer;
+use forebay_sigsafe::{call, errno, general as n, memory, sys};
+
+use super::descriptors::{FileIndex, HINTED_AT_OPEN, Kind};
+use super::{
+    State, end, fabricated, hints, kernel, listing, make_mark, memory as memory_aside, paths, predict,
+};
+use crate::entry::Call;
+use crate::signatures;
+
+/// What one advice starts the device on, at most: the kernel caps it at its read-ahead size.
+const CHUNK_BYTES: u64 = 128 << 10;
+/// What is hinted of a file whose contents cannot be followed: its beginning and its end.
+const BEGINNING_BYTES: u64 = 256 << 10;
+const ENDING_BYTES: u64 = 64 << 10;
+/// Chunks of a mapped file that are looked at.
+const ARRIVALS_MAX: usize = 16;
+/// Segments of a vector that are looked at.
+const SEGMENTS_MAX: usize = 64;
+/// How long a directory whose entries may be resident is waited for.
+const DIRECTORY_WAIT_US: u64 = 60;
+
+const FICTIONS_MAX: usize = 4096;
+
+/// Files whose contents do not lead the program to where it will read: they stay what they were made up to be, so that
+/// the program finds the same each time that it opens one.
+pub struct Fictions([u64; FICTIONS_MAX]);
+
+const IS_BLANK: u64 = 2;
+
+impl Fictions {
+    fn place(&mut self, identity: u64) -> Option<&mut u64> {
+        self.0.get_mut((identity >> 20) as usize % FICTIONS_MAX)
+    }
+
+    fn add(&mut self, identity: u64, strategy: Strategy) {
+        let blank = if strategy == Strategy::Blank { IS_BLANK } else { 0 };
+        if let Some(place) = self.place(identity) {
+            *place = identity & !IS_BLANK | blank;
+        }
+    }
+
+    fn get(&mut self, identity: u64) -> Option<Strategy> {
+        let found = *self.place(identity)?;
+        let strategy = if found & IS_BLANK != 0 { Strategy::Blank } else { Strategy::EndOfFile };
+        (found & !IS_BLANK == identity & !IS_BLANK).then_some(strategy)
+    }
+}
+
+/// Where a read of the program's goes to.
+struct Segments {
+    vectors: [n::iovec; SEGMENTS_MAX],
+    len: usize,
+}
+
+impl Segments {
+    /// # Safety
+    /// As [`super::call`].
+    unsafe fn of(call: &Call) -> Self {
+        let mut segments = Self {
+            vectors: [n::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; SEGMENTS_MAX],
+            len: 1,
+        };
+        let [_, buffer, count, ..] = call.arguments;
+        if matches!(call.number as u32, n::__NR_read | n::__NR_pread64) {
+            if let Some(first) = segments.vectors.first_mut() {
+                *first = n::iovec { iov_base: buffer as *mut _, iov_len: count as u64 };
+            }
+            return segments;
+        }
+        segments.len = count.min(SEGMENTS_MAX);
+        for (index, vector) in segments.vectors.iter_mut().enumerate().take(segments.len) {
+            // SAFETY: the caller's; garbage ends the speculator.
+            *vector = unsafe { (buffer as *const n::iovec).add(index).read_unaligned() };
+        }
+        segments
+    }
+}
+
+/// `read`, `pread64`, `readv`, `preadv`, `preadv2`.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn read(state: &mut State, call: &Call, logged: bool) -> isize {
+    let [descriptor, _, _, position, ..] = call.arguments;
+    paths::upgrade(state, descriptor, false);
+    let Some((index, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
+    let positioned = match call.number as u32 {
+        n::__NR_pread64 | n::__NR_preadv => true,
+        n::__NR_preadv2 => position != usize::MAX,
+        _ => false,
+    };
+    let offset = if positioned { position as u64 } else { file.offset };
+    match file.kind {
+        Kind::Regular | Kind::Unknown => {}
+        Kind::Sink => return 0,
+        Kind::Directory | Kind::UnknownDirectory => return call::error(errno::EISDIR),
+        Kind::Closed => return call::EBADF,
+        Kind::Outside => end(End::Unpretendable),
+    }
+    // SAFETY: the caller's.
+    let segments = unsafe { Segments::of(call) };
+    let (mut total, mut mark) = (0, 0);
+    for vector in segments.vectors.iter().take(segments.len) {
+        let (buffer, count) = (vector.iov_base as usize, vector.iov_len as usize);
+        // SAFETY: the caller's.
+        let (result, marked) = unsafe { segment(state, call, index, buffer, count, offset + total as u64) };
+        mark |= marked;
+        if result < 0 {
+            if total == 0 {
+                return result;
+            }
+            break;
+        }
+        total += result as usize;
+        if (result as usize) < count {
+            break;
+        }
+    }
+    if !positioned && let Some(file) = state.descriptors.at(index) {
+        file.offset = offset + total as u64;
+    }
+    if logged {
+        hints::log(state, signatures::read(call), mark);
+    }
+    total as isize
+}
+
+/// Reads one segment: the result and the mark for the log.
+///
+/// # Safety
+/// As [`super::call`].
+unsafe fn segment(
+    state: &mut State,
+    call: &Call,
+    index: FileIndex,
+    buffer: usize,
+    count: usize,
+    offset: u64,
+) -> (isize, u64) {
+    let Some(file) = state.descriptors.at(index).copied() else { return (call::EBADF, 0) };
+    let wanted = (count as u64).min(file.size.saturating_sub(offset)) as usize;
+    if wanted == 0 {
+        return (0, 0);
+    }
+    // SAFETY: the caller's.
+    unsafe { memory_aside::touch(state, buffer, wanted) };
+    let real = file.real as isize;
+    if file.kind == Kind::Unknown {
+        // SAFETY: the caller's.
+        return unsafe { unknown(state, call, index, buffer, wanted, offset) };
+    }
+    match state.fictions.get(file.identity) {
+        Some(Strategy::Blank) => {
+            // SAFETY: the caller's.
+            unsafe { memory::fill(buffer as *mut u8, b'\n', wanted) };
+            return (wanted as isize, 0);
+        }
+        Some(_) => return (0, 0),
+        None => {}
+    }
+    hints::make_room(state, file.device);
+    // SAFETY: the caller's.
+    let read = unsafe { kernel::read_resident(real, buffer, wanted, offset) };
+    if read == wanted as isize {
+        return (read, 0);
+    }
+    if call::is(read, errno::EFAULT) {
+        return (read, 0);
+    }
+    if kernel::has_no_such_read(real, read) || read < 0 && read != call::EAGAIN {
+        // It is in memory, or there is no other way.
+        // SAFETY: the caller's.
+        return (unsafe { kernel::read_waiting(real, buffer, wanted, offset) }, 0);
+    }
+    let got = read.max(0) as usize;
+    let last = offset + wanted as u64 - 1;
+    let missing = wanted - got;
+    // The miss has started the device on up to one read-ahead window.
+    let mut from = offset + got as u64 + CHUNK_BYTES;
+    while from <= last {
+        kernel::will_need(real, from, CHUNK_BYTES.min(last + 1 - from));
+        from += CHUNK_BYTES;
+    }
+    hints::departed(state, file.real, file.device, last, missing as u64);
+    let (site, strategy) = predict(state, call, SiteKind::Read, detail(offset, count));
+    match strategy {
+        Strategy::Wait => {
+            // SAFETY: the caller's.
+            let read = unsafe { kernel::read_waiting(real, buffer, wanted, offset) };
+            return (read, make_mark(Some(missing), None));
+        }
+        Strategy::EndOfFile | Strategy::Blank => {
+            state.fictions.add(file.identity, strategy);
+            hint_whole(state, index);
+        }
+        _ => {}
+    }
+    fabricated(state, site);
+    let mark = make_mark(Some(missing), site);
+    match strategy {
+        Strategy::EndOfFile => (0, mark),
+        Strategy::Blank => {
+            // SAFETY: the caller's.
+            unsafe { memory::fill(buffer as *mut u8, b'\n', wanted) };
+            (wanted as isize, mark)
+        }
+        _ => (wanted as isize, mark),
+    }
+}
+
+/// Tells apart a header from the rest, and sizes of reads.
+fn detail(offset: u64, count: usize) -> u64 {
+    u64::from(offset == 0) << 8 | u64::from(count.checked_ilog2().unwrap_or(0))
+}
+
+/// Hints all of a file that is small, and beginning and end of a large one: the made-up contents will not lead the
+/// program to where it will read.
+fn hint_whole(state: &mut State, index: FileIndex) {
+    let Some(file) = state.descriptors.at(index).copied() else { return };
+    let real = file.real as isize;
+    let mut ranges = [(0, file.size.min(BEGINNING_BYTES)), (0, 0)];
+    if file.size > BEGINNING_BYTES
+        && let Some(ending) = ranges.last_mut()
+    {
+        let start = (file.size - ENDING_BYTES.min(file.size)).max(BEGINNING_BYTES);
+        *ending = (start, file.size - start);
+    }
+    for (start, length) in ranges {
+        let mut from = start;
+        while from < start + length {
+            let chunk = CHUNK_BYTES.min(start + length - from);
+            let last = from + chunk - 1;
+            if !kernel::is_resident(real, last) || !kernel::is_resident(real, from) {
+                kernel::will_need(real, from, chunk);
+                hints::departed(state, file.real, file.device, last, chunk);
+                hints::make_room(state, file.device);
+            }
+            from += chunk;
+        }
+    }
+}
+
+/// Reads from a placeholder.
+///
+/// # Safety
+/// As [`super::call`].
+unsafe fn unknown(
+    state: &mut State,
+    call: &Call,
+    index: FileIndex,
+    buffer: usize,
+    wanted: usize,
+    offset: u64,
+) -> (isize, u64) {
+    if offset + wanted as u64 > HINTED_AT_OPEN {
+        let mut path = PathBuffer::<{ paths::BYTES }>::new();
+        if let Some(known) = state.descriptors.path(index) {
+            let _ = path.push(known.as_bytes());
+        }
+        let length = wanted.max(CHUNK_BYTES as usize) as u32;
+        let _ = hints::path(state, PathHint::Data, path.as_bytes(), offset, length);
+    }
+    let (site, strategy) = predict(state, call, SiteKind::Read, detail(offset, wanted));
+    let hinted = Some(wanted);
+    match strategy {
+        Strategy::Wait => {
+            let descriptor = call.arguments.first().copied().unwrap_or(usize::MAX);
+            paths::upgrade(state, descriptor, true);
+            let Some(file) = state.descriptors.at(index).copied() else { return (call::EBADF, 0) };
+            if file.real < 0 {
+                end(End::Unpretendable);
+            }
+            // SAFETY: the caller's.
+            let read = unsafe { kernel::read_waiting(file.real as isize, buffer, wanted, offset) };
+            (read, make_mark(hinted, None))
+        }
+        Strategy::EndOfFile => {
+            fabricated(state, site);
+            (0, make_mark(hinted, site))
+        }
+        Strategy::Blank => {
+            fabricated(state, site);
+            // SAFETY: the caller's.
+            unsafe { memory::fill(buffer as *mut u8, b'\n', wanted) };
+            (wanted as isize, make_mark(hinted, site))
+        }
+        _ => {
+            fabricated(state, site);
+            (wanted as isize, make_mark(hinted, site))
+        }
+    }
+}
+
+/// `getdents64`. The kernel has no such call that would not wait, so a directory is read here only after the
+/// executor has read it.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn directory(state: &mut State, call: &Call, logged: bool) -> isize {
+    let [descriptor, buffer, count, ..] = call.arguments;
+    paths::upgrade(state, descriptor, false);
+    let Some((index, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
+    let (kind, ended, ticket) = (file.kind, file.ended, file.ticket.take());
+    let (mut hinted, mut made_up) = (None, None);
+    let mut result = 0;
+    if !matches!(kind, Kind::Directory | Kind::UnknownDirectory) {
+        return call::error(errno::ENOTDIR);
+    }
+    if !ended {
+        let resident = kind == Kind::Directory
+            && ticket.is_none_or(|ticket| hints::carried_out(state, ticket, DIRECTORY_WAIT_US));
+        if !resident {
+            hinted = Some(0);
+            let (site, strategy) = predict(state, call, SiteKind::Directory, 0);
+            if strategy == Strategy::Wait {
+                paths::upgrade(state, descriptor, true);
+            } else {
+                // Nothing of it can be seen yet.
+                fabricated(state, site);
+                made_up = site;
+                if let Some(file) = state.descriptors.at(index) {
+                    file.ended = true;
+                }
+            }
+        }
+    }
+    if let Some(file) = state.descriptors.at(index).copied()
+        && !file.ended
+    {
+        if file.real < 0 {
+            end(End::Unpretendable);
+        }
+        // SAFETY: the caller's.
+        result = unsafe { sys!(call.number, file.real, buffer, count) };
+        if call.number as u32 == n::__NR_getdents64
+            && let Ok(length) = usize::try_from(result)
+        {
+            // SAFETY: the kernel has filled so much of it.
+            unsafe { listing::note_listed(state, descriptor, buffer, length) };
+        }
+    }
+    if logged {
+        hints::log(state, signatures::read(call), make_mark(hinted, made_up));
+    }
+    result
+}
+
+/// `lseek`.
+pub fn seek(state: &mut State, descriptor: usize, offset: i64, whence: u32) -> isize {
+    paths::upgrade(state, descriptor, false);
+    let Some((_, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
+    if file.kind == Kind::Outside {
+        return call::error(errno::ESPIPE);
+    }
+    let size = file.size as i64;
+    let target = match whence {
+        n::SEEK_SET => Some(offset),
+        n::SEEK_CUR => (file.offset as i64).checked_add(offset),
+        n::SEEK_END => size.checked_add(offset),
+        // A file is taken for one without holes.
+        n::SEEK_DATA if offset < size => Some(offset),
+        n::SEEK_HOLE if offset < size => Some(size),
+        n::SEEK_DATA | n::SEEK_HOLE => return call::error(errno::ENXIO),
+        _ => None,
+    };
+    match target.and_then(|target| u64::try_from(target).ok()) {
+        Some(target) => {
+            file.offset = target;
+            if file.kind == Kind::Directory {
+                file.ended = false;
+                let real = file.real;
+                // SAFETY: a directory's description is always the speculator's own.
+                return unsafe { sys!(n::__NR_lseek, real, target, n::SEEK_SET) };
+            }
+            target as isize
+        }
+        None => call::EINVAL,
+    }
+}
+
+/// `copy_file_range` and `sendfile`: the source is hinted, the count is said to have been copied.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn transfer(state: &mut State, call: &Call, logged: bool) -> isize {
+    let [a, b, c, d, e, _] = call.arguments;
+    let sends = call.number as u32 == n::__NR_sendfile;
+    let (source, offset_at, count) = if sends { (b, c, d) } else { (a, b, e) };
+    paths::upgrade(state, source, false);
+    let Some((index, file)) = state.descriptors.file(source) else { return call::EBADF };
+    if file.kind != Kind::Regular {
+        end(End::Unpretendable);
+    }
+    let file = *file;
+    let own = offset_at as *mut u64;
+    // SAFETY: the caller's.
+    let offset = if own.is_null() { file.offset } else { unsafe { own.read_unaligned() } };
+    let copied = (count as u64).min(file.size.saturating_sub(offset)).min(BEGINNING_BYTES);
+    let mut mark = 0;
+    let mut from = offset;
+    while from < offset + copied {
+        let chunk = CHUNK_BYTES.min(offset + copied - from);
+        if !kernel::is_resident(file.real as isize, from + chunk - 1) {
+            hints::make_room(state, file.device);
+            kernel::will_need(file.real as isize, from, chunk);
+            hints::departed(state, file.real, file.device, from + chunk - 1, chunk);
+            mark = make_mark(Some(copied as usize), None);
+        }
+        from += chunk;
+    }
+    if own.is_null() {
+        if let Some(file) = state.descriptors.at(index) {
+            file.offset = offset + copied;
+        }
+    } else {
+        // SAFETY: the caller's.
+        unsafe { own.write_unaligned(offset + copied) };
+    }
+    if logged {
+        hints::log(state, signatures::read(call), mark);
+    }
+    copied as isize
+}
+
+/// `mmap`: always private.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn map(state: &mut State, call: &Call, logged: bool) -> isize {
+    let [_, length, protection, flags, descriptor, _] = call.arguments;
+    if flags as u32 & n::MAP_ANONYMOUS != 0 {
+        super::pretence::account(state, length);
+        // SAFETY: the caller's.
+        return unsafe { map_of(call, -1) };
+    }
+    // Code must be the real one.
+    paths::upgrade(state, descriptor, protection as u32 & n::PROT_EXEC != 0);
+    let Some((index, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
+    // SAFETY: the caller's.
+    let (result, mark) = unsafe {
+        match file.kind {
+            Kind::Regular => map_known(state, call, index),
+            Kind::Unknown => map_unknown(state, call, index),
+            _ => end(End::Unpretendable),
+        }
+    };
+    if logged {
+        hints::log(state, signatures::mapping(call), mark);
+    }
+    result
+}
+
+/// Maps a file whose look-up is done: memory with its contents where they are resident, else with zeros while the device
+/// works on them.
+///
+/// # Safety
+/// As [`super::call`].
+unsafe fn map_known(state: &mut State, call: &Call, index: FileIndex) -> (isize, u64) {
+    let [_, length, protection, _, _, offset] = call.arguments;
+    let Some(file) = state.descriptors.at(index).copied() else { return (call::EBADF, 0) };
+    let (real, offset) = (file.real as isize, offset as u64);
+    let missing = (length as u64).min(file.size.saturating_sub(offset));
+    if missing == 0 || memory_aside::is_cached(real, offset, missing) && has_arrived(real, offset, missing) {
+        // SAFETY: the caller's.
+        return (unsafe { map_of(call, real) }, 0);
+    }
+    let mut from = offset;
+    while from < offset + missing.min(BEGINNING_BYTES) {
+        let chunk = CHUNK_BYTES.min(offset + missing - from);
+        hints::make_room(state, file.device);
+        kernel::will_need(real, from, chunk);
+        hints::departed(state, file.real, file.device, from + chunk - 1, chunk);
+        from += chunk;
+    }
+    let (site, strategy) = predict(state, call, SiteKind::Read, detail(offset, length));
+    if strategy == Strategy::Wait || protection as u32 & n::PROT_EXEC != 0 {
+        // SAFETY: the caller's.
+        return (unsafe { map_of(call, real) }, make_mark(Some(missing as usize), None));
+    }
+    fabricated(state, site);
+    // SAFETY: the caller's.
+    let result = unsafe { map_of(call, -1) };
+    if missing > BEGINNING_BYTES && result > 0 {
+        let file = kernel::open_found(state.proc_descriptors, real);
+        let signature = signatures::mapping(call);
+        memory_aside::overlay(state, result as usize, length, file, offset, signature);
+    }
+    (result, make_mark(Some(missing as usize), site))
+}
+
+/// Whether the device is through with a range that is in the page cache: one that the original waits for is there too,
+/// and a speculator that touched it would wait as long. Reads arrive a chunk at a time.
+fn has_arrived(file: isize, offset: u64, length: u64) -> bool {
+    let mut ends = (offset..offset + length).step_by(CHUNK_BYTES as usize).skip(1).take(ARRIVALS_MAX);
+    kernel::is_resident(file, offset)
+        && ends.all(|end| kernel::is_resident(file, end - 1))
+        && kernel::is_resident(file, offset + length - 1)
+}
+
+/// Maps a placeholder.
+///
+/// # Safety
+/// As [`super::call`].
+unsafe fn map_unknown(state: &mut State, call: &Call, index: FileIndex) -> (isize, u64) {
+    let [_, length, _, _, descriptor, offset] = call.arguments;
+    let (site, strategy) = predict(state, call, SiteKind::Read, detail(offset as u64, length));
+    if strategy == Strategy::Wait {
+        paths::upgrade(state, descriptor, true);
+        return match state.descriptors.at(index) {
+            // SAFETY: the caller's.
+            Some(file) if file.kind == Kind::Regular => unsafe { map_known(state, call, index) },
+            _ => end(End::Unpretendable),
+        };
+    }
+    fabricated(state, site);
+    // SAFETY: the caller's.
+    (unsafe { map_of(call, -1) }, make_mark(Some(length), site))
+}
+
+/// Makes the mapping that the program asks for, of another file, or of none: then all of it is zeros.
+///
+/// # Safety
+/// The program's own call, in a memory of its own.
+unsafe fn map_of(call: &Call, file: isize) -> isize {
+    let [address, length, protection, flags, _, offset] = call.arguments;
+    let flags = (flags as u32 & !n::MAP_TYPE) | n::MAP_PRIVATE;
+    let (flags, offset) = if file < 0 { (flags | n::MAP_ANONYMOUS, 0) } else { (flags, offset) };
+    // SAFETY: the caller's.
+    unsafe { sys!(n::__NR_mmap, address, length, protection, flags, file, offset) }
+}

@@ -1,0 +1,73 @@
+//! What happens when the library is loaded, before the program's own code runs.
+
+use core::sync::atomic::Ordering;
+
+use forebay_protocol::layout::{Off, feature};
+
+use crate::objects::ProgramHeaders;
+use crate::{attention, environment, faults, interpose, original, patch, role, session};
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn(i32, *mut *mut u8, *mut *mut u8) = start;
+
+extern "C" fn start(_count: i32, _arguments: *mut *mut u8, environment: *mut *mut u8) {
+    if environment.is_null() {
+        return;
+    }
+    // SAFETY: glibc hands constructors the kernel's own array, behind whose null the auxiliary vector stands.
+    let (headers, name) = unsafe { (program_headers(environment), environment::take(environment)) };
+    let (Some(headers), Some(name)) = (headers, name) else { return };
+    if !session::attach(name) {
+        return;
+    }
+    let Some(header) = session::header() else { return };
+    header.processes_assisted.fetch_add(1, Ordering::Relaxed);
+    if header.enabled.load(Ordering::Relaxed) == 0 {
+        original::count_off(Off::Disabled);
+    }
+    if original::is_confined(header) {
+        original::count_off(Off::Confined);
+        return;
+    }
+    original::begin(header);
+    if !role::begin_original() {
+        return;
+    }
+    // SAFETY: the program's own headers; this runs in its main thread.
+    unsafe { faults::begin_if_large(headers.memory_bytes()) };
+    // SAFETY: constructors run when the loader has done its work and before the program could start a thread.
+    unsafe { attention::find_sequences(headers) };
+    // SAFETY: as above.
+    if unsafe { patch::apply(&header.patches, headers) } == 0 {
+        header.missing.fetch_or(feature::PATCHING, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { interpose::apply(headers) };
+    }
+}
+
+const AT_PHDR: usize = 3;
+const AT_PHNUM: usize = 5;
+
+/// # Safety
+/// `environment` is the array that the kernel made, with the auxiliary vector behind it.
+unsafe fn program_headers(environment: *mut *mut u8) -> Option<ProgramHeaders> {
+    let mut headers = ProgramHeaders { address: 0, count: 0 };
+    // SAFETY: the caller's; the vector ends with a zero entry.
+    unsafe {
+        let mut at = environment;
+        while !(*at).is_null() {
+            at = at.add(1);
+        }
+        let mut vector = at.add(1).cast::<[usize; 2]>();
+        while (*vector)[0] != 0 {
+            match *vector {
+                [AT_PHDR, value] => headers.address = value,
+                [AT_PHNUM, value] => headers.count = value,
+                _ => {}
+            }
+            vector = vector.add(1);
+        }
+    }
+    (headers.address != 0).then_some(headers)
+}

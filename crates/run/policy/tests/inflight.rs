@@ -1,0 +1,365 @@
+//! The in-flight limit, on simulated devices.
+
+mod support;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::RangeInclusive;
+use std::sync::atomic::AtomicU64;
+
+use forebay_policy::inflight::{InflightLimit, LIMIT_FIRST, LIMIT_MAX};
+use proptest::prelude::*;
+use support::Chance;
+
+const TICKS_PER_US: u64 = 3_000;
+
+/// How service times scatter about their nominal value.
+#[derive(Clone, Copy, Debug)]
+enum Jitter {
+    None,
+    /// Evenly from 80 % to 120 %.
+    Even,
+    /// 70 % and an exponential rest; one in fifty takes ten times as long.
+    Tailed,
+}
+
+/// Channels that serve requests in the order of arrival, and a speculator that keeps the limit filled.
+struct Device {
+    service: u64,
+    jitter: Jitter,
+    chance: Chance,
+    /// When each channel is free.
+    channels: BinaryHeap<Reverse<u64>>,
+    /// Completion, issue, depth at issue of what is in flight.
+    inflight: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    now: u64,
+    issued: u64,
+    limit: InflightLimit,
+    /// Whether the speculator alone tells of its prefetches.
+    only_seen: bool,
+}
+
+impl Device {
+    fn new(service_us: u64, channels: usize, jitter: Jitter, seed: u64) -> Self {
+        Self {
+            service: service_us * TICKS_PER_US,
+            jitter,
+            chance: Chance(seed),
+            channels: (0..channels).map(|_| Reverse(0)).collect(),
+            inflight: BinaryHeap::new(),
+            now: 0,
+            issued: 0,
+            limit: InflightLimit::new(),
+            only_seen: false,
+        }
+    }
+
+    fn serve(&mut self) -> u64 {
+        let factor = match self.jitter {
+            Jitter::None => 1.0,
+            Jitter::Even => 0.8 + 0.4 * self.chance.fraction(),
+            Jitter::Tailed if self.chance.below(50) == 0 => 10.0,
+            Jitter::Tailed => 0.7 - 0.3 * (1.0 - self.chance.fraction()).ln(),
+        };
+        let Reverse(free) = self.channels.pop().unwrap();
+        let done = free.max(self.now) + (self.service as f64 * factor) as u64;
+        self.channels.push(Reverse(done));
+        done
+    }
+
+    /// A demand read with nothing else in flight.
+    fn stall(&mut self) {
+        let done = self.serve();
+        self.limit.on_stall(done - self.now);
+        self.now = done;
+    }
+
+    fn issue(&mut self) {
+        let done = self.serve();
+        self.issued += 1;
+        self.inflight.push(Reverse((done, self.now, self.inflight.len() as u32 + 1)));
+    }
+
+    /// Fills up to the limit, then lets one request complete.
+    fn step(&mut self) {
+        while (self.inflight.len() as u32) < self.limit.limit() {
+            self.issue();
+        }
+        self.complete();
+    }
+
+    fn complete(&mut self) {
+        if let Some(Reverse((done, issued, depth))) = self.inflight.pop() {
+            self.now = done;
+            if self.only_seen {
+                self.limit.on_seen(done - issued, depth, 0);
+            } else {
+                self.limit.on_completion(done - issued, depth);
+            }
+        }
+    }
+
+    /// The speculator ends; the original goes on alone for a while.
+    fn drain(&mut self, stalls: usize) {
+        while !self.inflight.is_empty() {
+            self.complete();
+        }
+        for _ in 0..stalls {
+            self.stall();
+        }
+    }
+}
+
+/// Limits seen in the last half of a run, and when the limit first came within the wanted band.
+struct Settled {
+    least: u32,
+    middle: u32,
+    most: u32,
+    completions: usize,
+    us: u64,
+}
+
+fn settle(device: &mut Device, completions: usize, band: RangeInclusive<u32>) -> Settled {
+    let start = device.now;
+    let mut limits = Vec::new();
+    let mut first = None;
+    for step in 0..completions {
+        device.step();
+        limits.push(device.limit.limit());
+        if band.contains(&device.limit.limit()) {
+            first = first.or(Some((step + 1, (device.now - start) / TICKS_PER_US)));
+        }
+    }
+    let mut late = limits.split_off(completions / 2);
+    late.sort_unstable();
+    let (completions, us) = first.unwrap_or((usize::MAX, u64::MAX));
+    Settled { least: late[0], middle: late[late.len() / 2], most: late[late.len() - 1], completions, us }
+}
+
+/// Runs a device with many seeds, with and without demand stalls before.
+fn check(service_us: u64, channels: usize, jitter: Jitter, within: (RangeInclusive<u32>, usize, u64)) {
+    let (band, completions_max, us_max) = within;
+    for seed in 0..20 {
+        let mut device = Device::new(service_us, channels, jitter, seed);
+        for _ in 0..seed % 3 {
+            device.stall();
+        }
+        let settled = settle(&mut device, (channels * 60).max(400), band.clone());
+        let what = format!(
+            "{service_us} us, {channels} channels, {jitter:?}, seed {seed}: {} {} {}, in band after {} completions, {} us",
+            settled.least, settled.middle, settled.most, settled.completions, settled.us
+        );
+        assert!(band.contains(&settled.middle), "{what}");
+        assert!(settled.least * 2 >= *band.start() && settled.most <= band.end() * 2, "{what}");
+        assert!(settled.completions <= completions_max && settled.us <= us_max, "{what}");
+    }
+}
+
+#[test]
+fn a_local_disk_settles_near_its_sixteen_channels() {
+    check(75, 16, Jitter::None, (22..=35, 100, 1_000));
+    check(75, 16, Jitter::Even, (20..=34, 100, 1_000));
+    check(75, 16, Jitter::Tailed, (16..=40, 150, 2_000));
+}
+
+#[test]
+fn a_cloud_volume_settles_near_its_many_channels() {
+    check(1_000, 128, Jitter::None, (170..=256, 900, 10_000));
+    check(1_000, 128, Jitter::Even, (170..=256, 900, 14_000));
+    check(1_000, 128, Jitter::Tailed, (150..=256, 1_500, 20_000));
+}
+
+#[test]
+fn four_spindles_settle_within_a_few_requests() {
+    check(12_000, 4, Jitter::None, (5..=9, 8, 60_000));
+    check(12_000, 4, Jitter::Even, (5..=9, 15, 60_000));
+    check(12_000, 4, Jitter::Tailed, (5..=12, 20, 150_000));
+}
+
+#[test]
+fn a_saturated_device_is_known_before_nine_requests_were_issued() {
+    for jitter in [Jitter::None, Jitter::Even] {
+        for seed in 0..200 {
+            for stalls in 0..3 {
+                let mut device = Device::new(1_000, 1, jitter, seed);
+                for _ in 0..stalls {
+                    device.stall();
+                }
+                while !device.limit.saturated() {
+                    device.step();
+                }
+                assert!(device.issued <= 8, "{jitter:?}, seed {seed}: {} issued", device.issued);
+                for _ in 0..500 {
+                    device.step();
+                    assert!(device.limit.saturated(), "{jitter:?}, seed {seed}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn speculators_that_come_and_go_keep_the_estimate() {
+    for (service_us, channels, band) in
+        [(75, 16, 18..=40), (1_000, 128, 150..=256), (12_000, 4, 5..=10), (1_000, 1, 1..=2)]
+    {
+        for seed in 0..10 {
+            let mut device = Device::new(service_us, channels, Jitter::Tailed, seed);
+            let mut limits = Vec::new();
+            for _ in 0..60 {
+                device.drain(3);
+                for _ in 0..channels * 12 {
+                    device.step();
+                }
+                limits.push(device.limit.limit());
+            }
+            let mut late = limits.split_off(20);
+            late.sort_unstable();
+            let middle = late[late.len() / 2];
+            assert!(band.contains(&middle), "{service_us} us, {channels} channels, seed {seed}: {late:?}");
+        }
+    }
+}
+
+#[test]
+fn a_device_that_becomes_slower_or_narrower_is_learned_anew() {
+    let mut device = Device::new(75, 16, Jitter::Even, 1);
+    settle(&mut device, 1_000, 20..=34);
+    device.service *= 16;
+    for _ in 0..20 {
+        device.drain(3);
+        settle(&mut device, 200, 0..=0);
+    }
+    assert!((18..=40).contains(&device.limit.limit()), "slower: {}", device.limit.limit());
+
+    device.drain(0);
+    let free = device.now;
+    device.channels = [Reverse(free)].into();
+    settle(&mut device, 60, 0..=0);
+    assert!(device.limit.saturated(), "narrower: {}", device.limit.limit());
+
+    device.drain(3);
+    let free = device.now;
+    device.channels = vec![Reverse(free); 16].into();
+    for _ in 0..10 {
+        device.drain(1);
+        settle(&mut device, 40, 0..=0);
+    }
+    assert!((18..=40).contains(&device.limit.limit()), "wide again: {}", device.limit.limit());
+}
+
+#[test]
+fn completions_noticed_late_do_not_look_like_a_queue() {
+    let mut limit = InflightLimit::new();
+    for _ in 0..4 {
+        limit.on_stall(75 * TICKS_PER_US);
+    }
+    let mut limits = Vec::new();
+    for round in 0..400 {
+        for depth in 1..=limit.limit().min(16) {
+            limit.on_completion((150 + round % 7) * TICKS_PER_US, depth);
+        }
+        limits.push(limit.limit());
+    }
+    assert!(limits.iter().all(|&limit| limit > 2), "{limits:?}");
+    assert!(limits.split_off(50).iter().all(|&limit| limit >= 16), "{limits:?}");
+}
+
+#[test]
+fn the_base_is_the_time_of_a_request_alone() {
+    let mut device = Device::new(1_000, 8, Jitter::Tailed, 5);
+    for _ in 0..30 {
+        device.drain(3);
+        settle(&mut device, 100, 0..=0);
+    }
+    let us = device.limit.base_ticks() / TICKS_PER_US;
+    assert!((800..=1_200).contains(&us), "{us} us");
+}
+
+fn words() -> [AtomicU64; 4] {
+    [const { AtomicU64::new(0) }; 4]
+}
+
+#[test]
+fn zeroed_memory_is_a_device_of_which_nothing_is_known() {
+    assert_eq!(InflightLimit::load(&words()), InflightLimit::new());
+    assert_eq!(InflightLimit::new().limit(), LIMIT_FIRST);
+    assert!(!InflightLimit::new().saturated());
+}
+
+#[derive(Clone, Debug)]
+enum Sample {
+    Completion(u64, u32),
+    Stall(u64),
+}
+
+fn sample() -> impl Strategy<Value = Sample> {
+    prop_oneof![
+        (any::<u64>(), any::<u32>()).prop_map(|(latency, depth)| Sample::Completion(latency, depth)),
+        (0..10_000_000u64, 0..300u32).prop_map(|(latency, depth)| Sample::Completion(latency, depth)),
+        any::<u64>().prop_map(Sample::Stall),
+        (0..10_000_000u64).prop_map(Sample::Stall),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_samples_from_any_state_keep_the_limit_in_bounds_and_storable(
+        state in any::<[u64; 4]>(), samples in prop::collection::vec(sample(), 0..100),
+    ) {
+        let memory = state.map(AtomicU64::new);
+        let mut limit = InflightLimit::load(&memory);
+        for sample in samples {
+            match sample {
+                Sample::Completion(latency, depth) => limit.on_completion(latency, depth),
+                Sample::Stall(duration) => limit.on_stall(duration),
+            }
+            prop_assert!((1..=LIMIT_MAX).contains(&limit.limit()));
+            let _ = (limit.saturated(), limit.base_ticks());
+            limit.store(&memory);
+            prop_assert_eq!(InflightLimit::load(&memory), limit);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn the_limit_recovers_from_any_state(state in any::<[u64; 4]>(), seed in any::<u64>()) {
+        let mut device = Device::new(1_000, 16, Jitter::Even, seed);
+        device.limit = InflightLimit::load(&state.map(AtomicU64::new));
+        for _ in 0..150 {
+            device.drain(3);
+            settle(&mut device, 60, 0..=0);
+        }
+        prop_assert!((16..=48).contains(&device.limit.limit()), "{}", device.limit.limit());
+    }
+}
+
+#[test]
+fn without_a_stall_of_the_originals_prefetches_tell_enough() {
+    for (service_us, channels, band) in
+        [(1_000, 64, 48..=160), (75, 16, 12..=40), (12_000, 4, 4..=12), (1_000, 1, 1..=4)]
+    {
+        for seed in 0..20 {
+            let mut device = Device::new(service_us, channels, Jitter::Even, seed);
+            device.only_seen = true;
+            let settled = settle(&mut device, (channels * 60).max(400), band.clone());
+            let what = format!("{channels} channels: {} {} {}", settled.least, settled.middle, settled.most);
+            assert!(band.contains(&settled.middle), "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_the_original_tells_replaces_what_was_seen() {
+    let mut limit = InflightLimit::new();
+    limit.on_seen(50_000, 1, 0);
+    assert_ne!(limit.base_ticks(), 0);
+    let words = [const { AtomicU64::new(0) }; 4];
+    limit.store(&words);
+    assert_eq!(InflightLimit::load(&words), limit);
+    limit.on_stall(3_000_000);
+    assert!((2_900_000..3_100_000).contains(&limit.base_ticks()), "{}", limit.base_ticks());
+}

@@ -1,0 +1,76 @@
+//! The records of programs.
+
+use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
+
+use forebay_policy::program::{
+    PROGRAM_PROBES, ProgramRecord, STARTS_APART_MAX, STARTS_FIRST, STARTS_TRUSTED, program, program_index,
+};
+use forebay_protocol::layout::{PROGRAMS, Program};
+use proptest::prelude::*;
+
+/// Which of the next `starts` starts get an agent, when none stalls.
+fn starts(word: &mut u64, starts: u64) -> Vec<u64> {
+    (0..starts)
+        .filter(|_| {
+            let (next, inject) = ProgramRecord::decide(*word);
+            *word = next;
+            inject
+        })
+        .collect()
+}
+
+#[test]
+fn a_program_that_never_stalls_soon_starts_without_an_agent() {
+    let mut word = 0;
+    assert_eq!(starts(&mut word, 40), [0, 1, 2, 3, 4, 6, 10, 18, 34]);
+    let _ = starts(&mut word, 1_000);
+    assert_eq!(starts(&mut word, 320).len() as u64, 320 / STARTS_APART_MAX);
+}
+
+#[test]
+fn one_stall_gives_a_program_its_agent_back() {
+    let mut word = 0;
+    let _ = starts(&mut word, 1_000);
+    word = ProgramRecord::on_stall(word);
+    assert_eq!(starts(&mut word, STARTS_TRUSTED).len() as u64, STARTS_TRUSTED);
+    assert!(starts(&mut word, 1_000).len() < 50);
+    let mut fresh = ProgramRecord::on_stall(0);
+    assert!(starts(&mut fresh, 1_000).len() as u64 > STARTS_FIRST + STARTS_TRUSTED - 8);
+}
+
+fn programs() -> Box<[Program; PROGRAMS]> {
+    Box::new([const { Program { key: AtomicU64::new(0), record: AtomicU64::new(0) } }; PROGRAMS])
+}
+
+#[test]
+fn a_program_keeps_its_entry_until_its_places_are_taken() {
+    let table = programs();
+    let mut entries = HashSet::new();
+    for key in 0..PROGRAM_PROBES as u64 {
+        let key = 7 + key * PROGRAMS as u64;
+        let entry = program(&table, key).unwrap();
+        assert!(std::ptr::eq(entry, program(&table, key).unwrap()));
+        assert!(entries.insert(std::ptr::from_ref(entry)));
+    }
+    assert!(program(&table, 7 + PROGRAM_PROBES as u64 * PROGRAMS as u64).is_none());
+    assert!(program(&table, 7).is_some());
+}
+
+proptest! {
+    #[test]
+    fn any_record_gives_an_agent_at_least_every_so_many_starts(mut word in any::<u64>()) {
+        prop_assert!(starts(&mut word, STARTS_APART_MAX + 1).len() as u64 >= 1);
+        let _ = starts(&mut word, 1_000);
+        prop_assert!(starts(&mut word, 320).len() as u64 == 320 / STARTS_APART_MAX);
+    }
+
+    #[test]
+    fn probing_is_bounded_and_within_the_table(key in any::<u64>(), fill in any::<u64>()) {
+        let probes: Vec<_> = program_index(key).collect();
+        prop_assert_eq!(probes.len(), PROGRAM_PROBES);
+        prop_assert!(probes.iter().all(|&index| index < PROGRAMS));
+        let table = Box::new([fill; PROGRAMS].map(|key| Program { key: key.into(), record: fill.into() }));
+        prop_assert_eq!(program(&table, key).is_some(), fill == 0 || fill == key.max(1));
+    }
+}

@@ -1,0 +1,215 @@
+//! The memory that agents and supervisor share, from the supervisor's side: made, filled, read.
+//!
+//! What agents write here is untrusted: a stray speculator can scribble. Numbers are clamped where they are used.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    os::unix::fs::MetadataExt,
+    sync::atomic::Ordering::{Relaxed, Release},
+};
+
+use forebay_protocol::layout::{
+    CHANNEL_BYTES, HEADER_BYTES, Header, LAYOUT, MAGIC, SLOT_BYTES, SLOT_FREE, SLOTS, Slot, slot_offset,
+};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
+};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::ffi::{self, Mapping};
+use crate::memory_limits::BYTES_AT_FIRST;
+
+/// A call on a file that takes longer may be a stall: well above what a cached read takes, well below a device.
+const STALL_US_MIN: u64 = 20;
+/// A fork that takes longer is worth checkpoints, so that there need not be another one: that of some 32 MiB.
+const CHECKPOINT_US_MIN: u64 = 500;
+/// Stalls that a fork of no use is taken to cost where memory is short. Measured with a speech recogniser: each drove
+/// some 750 pages out, and half of them were missed.
+const RISK_STALLS: u64 = 256;
+/// Shortest time over which the time-stamp counter is compared with the clock: either is read to some 30 ns.
+const CALIBRATION_NS_MIN: u64 = 50_000;
+
+/// The memory object and its mapping.
+pub struct Channel {
+    memory: OwnedFd,
+    mapping: Mapping,
+}
+
+/// The threshold, which tests lower so that speculation happens at the slightest wait.
+fn stall_us_min() -> u64 {
+    wished("FOREBAY_STALL_US_MIN").unwrap_or(STALL_US_MIN).clamp(1, 1_000_000)
+}
+
+fn checkpoint_us_min() -> u64 {
+    wished("FOREBAY_CHECKPOINT_US_MIN").unwrap_or(CHECKPOINT_US_MIN).min(1_000_000)
+}
+
+fn risk_stalls() -> u64 {
+    wished("FOREBAY_RISK_STALLS").unwrap_or(RISK_STALLS).min(1_000_000)
+}
+
+fn wished(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// seccomp filters that this process runs under, as in most containers.
+fn seccomp_filters() -> u32 {
+    if matches!(rustix::thread::secure_computing_mode(), Ok(rustix::thread::SecureComputingMode::Disabled)) {
+        return 0;
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let count = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
+
+impl Channel {
+    /// Makes the memory and fills the header, except for the patch table.
+    ///
+    /// # Errors
+    /// The kernel refuses the memory or its mapping.
+    pub fn create(enabled: bool) -> io::Result<Self> {
+        let memory = create_memory()?;
+        size_memory(&memory)?;
+        fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let channel = Self { mapping: Mapping::new(memory.as_fd())?, memory };
+        let header = channel.header();
+        header.layout.store(LAYOUT, Relaxed);
+        header.supervisor_pid.store(std::process::id(), Relaxed);
+        header.enabled.store(enabled.into(), Relaxed);
+        header.seccomp_filters.store(seccomp_filters(), Relaxed);
+        let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |link| link.ino());
+        header.pid_namespace.store(namespace, Relaxed);
+        // As late as possible: the longer since the start of the process, the more exact.
+        let ticks_per_second = ticks_per_second();
+        header.ticks_per_second.store(ticks_per_second, Relaxed);
+        header.stall_ticks_min.store(ticks_per_second / 1_000_000 * stall_us_min(), Relaxed);
+        header.checkpoint_ticks_min.store(ticks_per_second / 1_000_000 * checkpoint_us_min(), Relaxed);
+        header.risk_stalls.store(risk_stalls(), Relaxed);
+        header.horizon_bytes.store(BYTES_AT_FIRST, Relaxed);
+        header.memory_bytes_max.store(BYTES_AT_FIRST, Relaxed);
+        header.magic.store(MAGIC, Release);
+        Ok(channel)
+    }
+
+    /// The header.
+    pub fn header(&self) -> &'static Header {
+        self.mapping.header()
+    }
+
+    /// Slot `index`, below [`SLOTS`].
+    pub fn slot(&self, index: usize) -> &'static Slot {
+        self.mapping.slot(index)
+    }
+
+    /// Indices of the slots that are in `state`.
+    pub fn slots_in(&self, state: u32) -> impl Iterator<Item = usize> + use<> {
+        let states = &self.header().slot_states;
+        (0..SLOTS).filter(move |index| states[*index].load(std::sync::atomic::Ordering::Acquire) == state)
+    }
+
+    /// Descriptor of the memory in this process, by which agents find it.
+    pub fn descriptor(&self) -> RawFd {
+        self.memory.as_raw_fd()
+    }
+
+    /// Zeroes slot `index`, gives its memory back and lets another process have it.
+    pub fn free_slot(&self, index: usize) {
+        let punched = fallocate(
+            &self.memory,
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            slot_offset(index) as u64,
+            SLOT_BYTES as u64,
+        );
+        // A slot that could not be zeroed stays out of use: its claimer would find another's log.
+        if punched.is_ok() {
+            self.header().slot_states[index].store(SLOT_FREE, Release);
+        }
+    }
+}
+
+const _: () = assert!(HEADER_BYTES.is_multiple_of(4096) && SLOT_BYTES.is_multiple_of(4096));
+
+fn create_memory() -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    match memfd_create(c"forebay", flags | MemfdFlags::NOEXEC_SEAL) {
+        // Kernels before 6.3 do not know the flag.
+        Err(Errno::INVAL) => Ok(memfd_create(c"forebay", flags)?),
+        made => Ok(made?),
+    }
+}
+
+/// Gives the object its size, also where the shell limits the size of files (`ulimit -f`): this is no file.
+fn size_memory(memory: &OwnedFd) -> io::Result<()> {
+    let limit = getrlimit(Resource::Fsize);
+    let too_low = limit.current.is_some_and(|current| current < CHANNEL_BYTES as u64);
+    if too_low {
+        // Asked first: going over the limit would raise SIGXFSZ.
+        if limit.maximum.is_some_and(|maximum| maximum < CHANNEL_BYTES as u64) {
+            return Err(Errno::FBIG.into());
+        }
+        setrlimit(Resource::Fsize, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
+    }
+    let sized = ftruncate(memory, CHANNEL_BYTES as u64);
+    if too_low {
+        setrlimit(Resource::Fsize, limit)?;
+    }
+    Ok(sized?)
+}
+
+/// Rate of the time-stamp counter, from the time that has passed since this process started: start-up would be too
+/// short to wait for a calibration of its own.
+fn ticks_per_second() -> u64 {
+    let (ticks_before, before) = ffi::simultaneous_at_start().unwrap_or_else(ffi::simultaneous);
+    loop {
+        let (ticks, now) = ffi::simultaneous();
+        let elapsed = now.saturating_sub(before);
+        if elapsed >= CALIBRATION_NS_MIN {
+            let rate = u128::from(ticks.saturating_sub(ticks_before)) * 1_000_000_000 / u128::from(elapsed);
+            return u64::try_from(rate).unwrap_or(u64::MAX).max(1_000_000);
+        }
+        std::hint::spin_loop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_protocol::layout::SLOT_CLAIMED;
+
+    #[test]
+    fn an_agent_would_recognise_a_new_channel() {
+        let channel = Channel::create(true).unwrap();
+        let header = channel.header();
+        assert_eq!(header.magic.load(Relaxed), MAGIC);
+        assert_eq!(header.layout.load(Relaxed), LAYOUT);
+        assert_eq!(header.supervisor_pid.load(Relaxed), std::process::id());
+        assert_eq!(channel.slots_in(SLOT_FREE).count(), SLOTS);
+    }
+
+    #[test]
+    fn the_memory_cannot_change_its_size() {
+        let channel = Channel::create(true).unwrap();
+        assert!(ftruncate(&channel.memory, 0).is_err());
+        assert!(ftruncate(&channel.memory, 2 * CHANNEL_BYTES as u64).is_err());
+    }
+
+    #[test]
+    fn a_freed_slot_is_zero_again() {
+        let channel = Channel::create(true).unwrap();
+        let slot = channel.slot(SLOTS - 1);
+        channel.header().slot_states[SLOTS - 1].store(SLOT_CLAIMED, Relaxed);
+        slot.pid.store(7, Relaxed);
+        slot.last_fabricated[0].store(9, Relaxed);
+        channel.free_slot(SLOTS - 1);
+        assert_eq!((slot.pid.load(Relaxed), slot.last_fabricated[0].load(Relaxed)), (0, 0));
+        assert_eq!(channel.slots_in(SLOT_FREE).count(), SLOTS);
+    }
+
+    #[test]
+    fn the_tick_rate_is_steady() {
+        let (first, second) = (ticks_per_second() as f64, ticks_per_second() as f64);
+        assert!((first / second - 1.0).abs() < 0.02, "{first} and {second}");
+    }
+}

@@ -1,0 +1,62 @@
+//! Looks from time to time whether anybody holds a lease on a file: to open one that the program has not opened yet
+//! would break it.
+
+use std::{
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
+
+use forebay_protocol::layout::{Header, LEASES_SOME, LEASES_UNKNOWN};
+
+use crate::ffi;
+
+/// Between looks while there are speculators.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Who looks, and when again.
+#[derive(Default)]
+pub struct Leases {
+    looking: Option<i32>,
+    looked: Option<Instant>,
+}
+
+impl Leases {
+    /// Starts to look if it is time.
+    pub fn look_if_due(&mut self, header: &Header) {
+        if self.looking.is_some_and(|pid| !ffi::has_looked(pid)) {
+            return;
+        }
+        self.looking = None;
+        let first = header.leases.load(Relaxed) == LEASES_UNKNOWN;
+        let again = header.speculators.load(Relaxed) > 0
+            && self.looked.is_none_or(|looked| looked.elapsed() > INTERVAL);
+        if !first && !again {
+            return;
+        }
+        match ffi::start_looking_for_leases(header) {
+            Ok(pid) => self.looking = Some(pid),
+            // Nobody knows, so nothing may be opened.
+            Err(_) => header.leases.store(LEASES_SOME, Relaxed),
+        }
+        self.looked = Some(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::Channel;
+
+    #[test]
+    fn somebody_looks_and_leaves_no_remains() {
+        let channel = Channel::create(true).unwrap();
+        let mut leases = Leases::default();
+        leases.look_if_due(channel.header());
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !leases.looking.is_none_or(ffi::has_looked) {
+            assert!(Instant::now() < deadline, "nobody has looked");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_ne!(channel.header().leases.load(Relaxed), LEASES_UNKNOWN);
+    }
+}

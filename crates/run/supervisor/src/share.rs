@@ -1,0 +1,283 @@
+//! `forebay share`: starts the hosts of a job on this machine, has them meet, and sees to it that they end together.
+
+use std::{
+    ffi::{CString, OsString},
+    fmt::Write,
+    fs,
+    os::{fd::AsRawFd, unix::net::UnixStream},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use forebay_launch::{Table, environment};
+use forebay_results::Row;
+use rustix::{
+    io::{FdFlags, fcntl_setfd},
+    process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid},
+    thread::gettid,
+};
+
+use crate::{
+    Error, exit_status,
+    ffi::{self, ChildState, Life, SignalsBlocked},
+    launch,
+    watch::is_for_program,
+};
+
+/// How often is looked after hosts that send no signal.
+const ROUND: Duration = Duration::from_millis(200);
+/// What the hosts get to end by themselves when one has failed: enough for each to find out, and to say whom it misses.
+const GRACE: Duration = Duration::from_secs(3);
+/// What they get after SIGTERM.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// What is waited for statistics when all hosts have ended.
+const STATISTICS: Duration = Duration::from_secs(1);
+
+/// Variables of UCX that are set where the user has not: no handlers of its own for faults, no hooks in memory calls, no
+/// remarks on standard output.
+const UCX: [&str; 4] =
+    ["UCX_HANDLE_ERRORS=none", "UCX_ERROR_SIGNALS=", "UCX_MEM_EVENTS=n", "UCX_LOG_LEVEL=fatal"];
+
+/// A job: which program, and how its hosts share.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// How often it is started.
+    pub hosts: u16,
+    /// Minipages that can share a page, instead of what the program asks for.
+    pub views: Option<usize>,
+    /// Bytes of shared memory, instead of what the program asks for.
+    pub bytes: Option<u64>,
+    /// What messages go over: `shm`, `tcp` or `auto`.
+    pub transport: String,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// 0 if all hosts ended well, else as it would be of the first one that did not.
+    pub exit_status: u8,
+    /// Figures of each host that left in order, by rank: names and numbers.
+    pub counts: Vec<Vec<(String, u64)>>,
+}
+
+/// Runs a job to its end. The calling thread must be the only one, and the process forebay's alone: its signals are the
+/// hosts' meanwhile. `tell` is called with what happens to hosts.
+///
+/// # Errors
+/// The hosts could not be started; those that were are gone.
+pub fn share(job: &Job, tell: &mut dyn FnMut(&str)) -> Result<Ended, Error> {
+    let signals = SignalsBlocked::new();
+    // Processes whose parents end become children of this one, so that none is left behind.
+    let _ = set_child_subreaper(Some(getpid()));
+    let (table, sockets) = Table::new(job.hosts).map_err(|source| Error::NoSockets { source })?;
+    let mut hosts = Hosts::default();
+    for (rank, socket) in sockets.into_iter().enumerate() {
+        match start(job, rank, &socket, &signals) {
+            Ok(pid) => hosts.0.push(Some(pid)),
+            Err(error) => {
+                hosts.end_all();
+                return Err(error);
+            }
+        }
+    }
+    let (sender, left_behind) = mpsc::channel();
+    thread::spawn(move || sender.send(table.serve()));
+    let exit_status = hosts.watch(tell)?;
+    if exit_status != 0 {
+        hosts.end_all();
+    }
+    // A process that a host has left behind may still be connected.
+    let counts = left_behind.recv_timeout(STATISTICS).unwrap_or_default();
+    Ok(Ended {
+        exit_status,
+        counts: counts.into_iter().map(|said| counted(&said.unwrap_or_default())).collect(),
+    })
+}
+
+fn start(job: &Job, rank: usize, socket: &UnixStream, signals: &SignalsBlocked) -> Result<i32, Error> {
+    let mut variables = ffi::environment();
+    let mut set = |text: String| {
+        let name = text.split_inclusive('=').next().unwrap_or_default();
+        variables.retain(|variable| !variable.as_bytes().starts_with(name.as_bytes()));
+        variables.push(CString::new(text).unwrap_or_default());
+    };
+    set(format!("{}={}", environment::SOCKET, socket.as_raw_fd()));
+    set(format!("{}={rank}", environment::RANK));
+    set(format!("{}={}", environment::HOSTS, job.hosts));
+    set(format!("{}={}", environment::TRANSPORT, job.transport));
+    job.views.iter().for_each(|views| set(format!("{}={views}", environment::VIEWS)));
+    job.bytes.iter().for_each(|bytes| set(format!("{}={bytes}", environment::SIZE)));
+    for text in UCX {
+        let name = text.split_inclusive('=').next().unwrap_or_default();
+        if !variables.iter().any(|variable| variable.as_bytes().starts_with(name.as_bytes())) {
+            variables.push(CString::new(text).unwrap_or_default());
+        }
+    }
+    let no_sockets = |errno: rustix::io::Errno| Error::NoSockets { source: errno.into() };
+    // This host inherits it, and no other.
+    fcntl_setfd(socket, FdFlags::empty()).map_err(no_sockets)?;
+    let started = launch::start_plainly(&job.command, &variables, signals, Life::OfParent);
+    fcntl_setfd(socket, FdFlags::CLOEXEC).map_err(no_sockets)?;
+    started
+}
+
+/// The processes of the hosts, by rank; none that has ended.
+#[derive(Default)]
+struct Hosts(Vec<Option<i32>>);
+
+impl Hosts {
+    /// Waits until all have ended, and ends them when one has failed. The status of that one, or 0.
+    fn watch(&mut self, tell: &mut dyn FnMut(&str)) -> Result<u8, Error> {
+        let mut failed = None;
+        let mut stopped = vec![false; self.0.len()];
+        while self.0.iter().any(Option::is_some) {
+            if let Some(arrived) = ffi::next_signal(Some(ROUND)) {
+                if arrived.number == libc::SIGCONT {
+                    stopped.fill(false);
+                }
+                if is_for_program(&arrived) {
+                    self.signal(arrived.number, arrived.value);
+                }
+            }
+            for (host, is_stopped) in stopped.iter_mut().enumerate() {
+                let Some(pid) = self.0[host] else { continue };
+                match ffi::child_state(pid).map_err(|source| Error::Lost { source })? {
+                    None => {}
+                    Some(ChildState::Stopped) => *is_stopped = true,
+                    Some(ended) => {
+                        self.0[host] = None;
+                        let status = exit_status(ended);
+                        if status != 0 && failed.is_none() {
+                            failed = Some((status, Instant::now()));
+                            tell(&epitaph(host, pid, ended, self.0.iter().flatten().count()));
+                        }
+                    }
+                }
+            }
+            // Whoever waits for us learns that all hosts stopped by our stopping.
+            let mut running = self.0.iter().zip(&stopped).filter(|(pid, _)| pid.is_some()).peekable();
+            if running.peek().is_some() && running.all(|(_, stopped)| *stopped) && failed.is_none() {
+                stopped.fill(false);
+                ffi::send_signal(getpid().as_raw_nonzero().get(), libc::SIGSTOP, None);
+            }
+            if let Some((_, since)) = failed {
+                self.urge(since.elapsed());
+            }
+        }
+        Ok(failed.map_or(0, |(status, _)| status))
+    }
+
+    /// What hosts get so long after one has failed.
+    fn urge(&self, since: Duration) {
+        if since > GRACE {
+            self.signal(libc::SIGTERM, None);
+            self.signal(libc::SIGCONT, None);
+        }
+        if since > GRACE + PATIENCE {
+            self.signal(libc::SIGKILL, None);
+        }
+    }
+
+    fn signal(&self, number: i32, value: Option<usize>) {
+        self.0.iter().flatten().for_each(|pid| ffi::send_signal(*pid, number, value));
+    }
+
+    /// Kills all, and what they have left behind.
+    fn end_all(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            let left = children();
+            if left.is_empty() {
+                break;
+            }
+            left.iter().for_each(|pid| ffi::send_signal(pid.as_raw_nonzero().get(), libc::SIGKILL, None));
+            thread::sleep(Duration::from_millis(1));
+            for pid in left {
+                // One that has not ended yet is looked for again.
+                let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+            }
+        }
+        self.0.clear();
+    }
+}
+
+/// The children of this process.
+fn children() -> Vec<Pid> {
+    let path = format!("/proc/self/task/{}/children", gettid().as_raw_nonzero());
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+}
+
+/// How a host ended, in a sentence.
+fn epitaph(host: usize, pid: i32, ended: ChildState, others: usize) -> String {
+    let how = match ended {
+        ChildState::Killed(signal) => format!("was ended by signal {signal}"),
+        other => format!("ended with status {}", exit_status(other)),
+    };
+    match others {
+        0 => format!("host {host} (process {pid}) {how}"),
+        _ => format!("host {host} (process {pid}) {how}; the others are ended too"),
+    }
+}
+
+/// What a host left behind: a name, a tab and a number on each line.
+fn counted(said: &[u8]) -> Vec<(String, u64)> {
+    let text = String::from_utf8_lossy(said);
+    let pair = |line: &str| {
+        let (name, number) = line.split_once('\t')?;
+        Some((name.to_owned(), number.parse().ok()?))
+    };
+    text.lines().filter_map(pair).collect()
+}
+
+impl Ended {
+    /// The figures as a table: a line for each kind, a column for each host.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let names =
+            self.counts.iter().max_by_key(|counts| counts.len()).map(Vec::as_slice).unwrap_or_default();
+        let mut text = format!("{:20}", "host");
+        for host in 0..self.counts.len() {
+            let _ = write!(text, "{host:>12}");
+        }
+        for (index, (name, _)) in names.iter().enumerate() {
+            let _ = write!(text, "\n{name:20}");
+            for counts in &self.counts {
+                let number = counts.get(index).map_or_else(|| "-".into(), |(_, number)| number.to_string());
+                let _ = write!(text, "{number:>12}");
+            }
+        }
+        text + "\n"
+    }
+
+    /// The figures in the common schema: subject `host N`, metric the figure.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Row> {
+        let row = |(host, (name, number)): (usize, &(String, u64))| {
+            Row::once(format!("host {host}"), "share", name.clone(), "1", *number as f64)
+        };
+        let all = self.counts.iter().enumerate();
+        all.flat_map(|(host, counts)| counts.iter().map(move |count| (host, count))).map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hosts_leave_behind_becomes_a_table_and_rows() {
+        let counts =
+            vec![counted(b"faults\t12\nbarriers\t3\n"), counted(b""), counted(b"faults\t7\nbarriers\tx\n")];
+        let ended = Ended { exit_status: 0, counts };
+        let lines: Vec<String> =
+            ended.table().lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(lines, ["host 0 1 2", "faults 12 - 7", "barriers 3 - -"]);
+        let rows = ended.rows();
+        assert_eq!(rows.len(), 3);
+        assert_eq!((rows[2].subject.as_str(), rows[2].value), ("host 2", 7.0));
+    }
+}

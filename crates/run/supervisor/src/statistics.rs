@@ -1,0 +1,410 @@
+//! What a run did: figures per process and in total, and their rows in the result schema.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use forebay_protocol::layout::{Counters, End, Header, Off, Unassisted, feature};
+use forebay_protocol::reasons::Reason;
+use forebay_results::Row;
+
+use crate::{Crossing, MemoryEnd};
+
+/// Statistics of one run.
+#[derive(Clone, Debug, Default)]
+pub struct Statistics {
+    /// Name of the program that was run.
+    pub program: String,
+    /// From the program's start to its end.
+    pub elapsed: Duration,
+    /// Its exit status; 128 + n where signal n killed it.
+    pub exit_status: u8,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
+    /// What came of its memory.
+    pub memory: MemoryEnd,
+    /// All processes together.
+    pub total: Figures,
+    /// The busiest processes, the busiest first.
+    pub rows: Vec<ProcessRow>,
+    /// Processes that an agent was loaded into.
+    pub assisted: u64,
+    /// Programs started without an agent, by [`Unassisted`].
+    pub unassisted: [u64; Unassisted::COUNT],
+    /// Agents that went to Off, by [`Off`].
+    pub agents_off: [u64; Off::COUNT],
+    /// How often memory control turned speculation off, by [`Reason`].
+    pub control_crossings: [u64; Reason::COUNT],
+    /// The first of these crossings, in their order.
+    pub crossings: Vec<Crossing>,
+    /// Bits of [`feature`]: what was found missing.
+    pub missing: u32,
+    /// Ticks in a second, for the times in [`Figures`].
+    pub ticks_per_second: u64,
+}
+
+/// One process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessRow {
+    /// Name of its program.
+    pub name: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Its figures.
+    pub figures: Figures,
+}
+
+/// Why a program ran without an agent, for people, by [`Unassisted`].
+pub const UNASSISTED_NAMES: [&str; Unassisted::COUNT] = [
+    "static",
+    "privileged",
+    "other architecture",
+    "other C library",
+    "agent unreachable",
+    "never stalls",
+    "not examined",
+    "address sanitizer",
+];
+/// Why an agent went to Off, for people, by [`Off`].
+pub const OFF_NAMES: [&str; Off::COUNT] =
+    ["no channel", "no slot", "no jail", "no fork", "unsafe", "disabled", "confined", "shared memory"];
+/// Why memory control turned speculation off, for people, by [`Reason`].
+pub const CONTROL_NAMES: [&str; Reason::COUNT] = ["memory taken", "hints unused", "forks"];
+/// Why the resync policy of a process disabled speculation, for people; see [`Figures::resync_crossings`].
+pub const RESYNC_NAMES: [&str; 2] = ["futile", "less than it costs"];
+/// How speculators ended, for people, by [`End`].
+pub const END_NAMES: [&str; End::COUNT] = [
+    "abandoned",
+    "finished",
+    "unpretendable call",
+    "signal",
+    "processor time",
+    "memory",
+    "lifetime",
+    "no jail",
+];
+
+macro_rules! figures {
+    (sums: [$($sum:ident,)*] maxima: [$($max:ident,)*]) => {
+        /// A copy of [`Counters`]; see there for what each means. Times are in ticks.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Figures {
+            $(#[doc = concat!("[`Counters::", stringify!($sum), "`].")] pub $sum: u64,)*
+            $(#[doc = concat!("[`Counters::", stringify!($max), "`].")] pub $max: u64,)*
+            /// [`Counters::ends`].
+            pub ends: [u64; End::COUNT],
+        }
+
+        impl Figures {
+            /// The counters as they are now.
+            #[must_use]
+            pub fn read(counters: &Counters) -> Self {
+                Self {
+                    $($sum: counters.$sum.load(Relaxed),)*
+                    $($max: counters.$max.load(Relaxed),)*
+                    ends: counters.ends.each_ref().map(|end| end.load(Relaxed)),
+                }
+            }
+
+            /// Adds those of another process; of footprints the larger counts.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$sum = self.$sum.saturating_add(other.$sum);)*
+                $(self.$max = self.$max.max(other.$max);)*
+                for (end, more) in self.ends.iter_mut().zip(other.ends) {
+                    *end = end.saturating_add(more);
+                }
+            }
+        }
+    };
+}
+
+figures! {
+    sums: [
+    stalls,
+    stalls_unattended,
+    stall_ticks,
+    hints_used,
+    hints_clustered,
+    hints_late,
+    late_ticks,
+    hints_data,
+    hints_path,
+    hints_dropped,
+    hints_wrong,
+    bytes_hinted,
+    resyncs,
+    resync_ticks,
+    checkpoints,
+    checkpoint_ticks,
+    repairs,
+    copies,
+    copy_ticks,
+    crossings,
+    crossings_futile,
+    fabricated,
+    speculator_reclaims,
+    speculator_faults,
+    speculator_cpu_us,
+    reclaims,
+    faults,
+    ]
+    maxima: [
+    footprint_bytes,
+    speculator_footprint_bytes,
+    ]
+}
+
+impl Figures {
+    /// Stalls that the program would have had.
+    #[must_use]
+    pub fn stalls_before(&self) -> u64 {
+        self.stalls_after().saturating_add(self.stalls_spared())
+    }
+
+    /// Used hints that spared it a stall each.
+    #[must_use]
+    pub fn stalls_spared(&self) -> u64 {
+        self.hints_used.saturating_sub(self.hints_clustered)
+    }
+
+    /// Stalls that it had: with no hint, or with one that came too late.
+    #[must_use]
+    pub fn stalls_after(&self) -> u64 {
+        self.stalls.saturating_add(self.hints_late)
+    }
+
+    /// Hints that the program never came to.
+    #[must_use]
+    pub fn hints_unused(&self) -> u64 {
+        let issued = self.hints_data.saturating_add(self.hints_path);
+        [self.hints_used, self.hints_late, self.hints_wrong].into_iter().fold(issued, u64::saturating_sub)
+    }
+
+    /// Time in [`Figures::stalls_after`], in ticks.
+    #[must_use]
+    pub fn wait_ticks(&self) -> u64 {
+        self.stall_ticks.saturating_add(self.late_ticks)
+    }
+
+    /// About the time that used hints spared the program, in ticks: a mean stall for each that was spared.
+    #[must_use]
+    pub fn saved_ticks(&self) -> u64 {
+        let mean = self.stall_ticks.checked_div(self.stalls).unwrap_or(0);
+        self.stalls_spared().saturating_mul(mean)
+    }
+
+    /// How often the resync policy disabled speculation: nothing came of it several times in a row, or less than it costs.
+    #[must_use]
+    pub fn resync_crossings(&self) -> [u64; RESYNC_NAMES.len()] {
+        [self.crossings_futile, self.crossings.saturating_sub(self.crossings_futile)]
+    }
+
+    /// Speculators that computing with made-up values ended: the extraneous signals.
+    #[must_use]
+    pub fn signals(&self) -> u64 {
+        self.ends[End::Signal as usize]
+    }
+}
+
+impl Statistics {
+    /// Takes from the header what is counted for the run as a whole.
+    pub fn read_header(&mut self, header: &Header) {
+        fn read<const N: usize>(counters: &[AtomicU64; N]) -> [u64; N] {
+            counters.each_ref().map(|counter| counter.load(Relaxed))
+        }
+        self.assisted = header.processes_assisted.load(Relaxed);
+        self.unassisted = read(&header.processes_unassisted);
+        self.agents_off = read(&header.agents_off);
+        self.control_crossings = read(&header.control_crossings);
+        self.missing = header.missing.load(Relaxed);
+        self.ticks_per_second = header.ticks_per_second.load(Relaxed).max(1);
+    }
+
+    /// Seconds in `ticks`.
+    #[must_use]
+    pub fn seconds(&self, ticks: u64) -> f64 {
+        ticks as f64 / self.ticks_per_second.max(1) as f64
+    }
+
+    /// How often anything turned speculation off because it did not pay: memory control for all, or the resync policy for
+    /// one process.
+    #[must_use]
+    pub fn threshold_crossings(&self) -> u64 {
+        self.control_crossings
+            .iter()
+            .fold(self.total.crossings, |sum, crossings| sum.saturating_add(*crossings))
+    }
+
+    /// Names of the features that were found missing.
+    pub fn missing_names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        feature::NAMES
+            .iter()
+            .enumerate()
+            .filter(|(bit, _)| self.missing & 1 << bit != 0)
+            .map(|(_, name)| *name)
+    }
+
+    /// The rows of the result schema: the program with case `total`, each process (`name[pid]`) with case `forebay`.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let mut run = |metric: String, unit: &str, value: f64| {
+            rows.push(Row::once(self.program.as_str(), "total", metric, unit, value));
+        };
+        run("elapsed".into(), "s", self.elapsed.as_secs_f64());
+        run("exit_status".into(), "1", f64::from(self.exit_status));
+        run("ended_by_signal".into(), "1", f64::from(self.signal.unwrap_or(0)));
+        run("killed_for_memory".into(), "1", self.memory.kills as f64);
+        run("processes_assisted".into(), "1", self.assisted as f64);
+        for (name, count) in UNASSISTED_NAMES.iter().zip(self.unassisted) {
+            run(metric("processes_unassisted", name), "1", count as f64);
+        }
+        for (name, count) in OFF_NAMES.iter().zip(self.agents_off) {
+            run(metric("agents_off", name), "1", count as f64);
+        }
+        for (name, count) in CONTROL_NAMES.iter().zip(self.control_crossings) {
+            run(metric("control_crossings", name), "1", count as f64);
+        }
+        for (index, Crossing { at, reason }) in self.crossings.iter().enumerate() {
+            let name = format!("{}_{}", index + 1, CONTROL_NAMES[*reason as usize]);
+            run(metric("control_crossing_at", &name), "s", at.as_secs_f64());
+        }
+        run("threshold_crossings".into(), "1", self.threshold_crossings() as f64);
+        for (bit, name) in feature::NAMES.iter().enumerate() {
+            run(metric("missing", name), "1", f64::from(self.missing >> bit & 1));
+        }
+        self.push_figures(&mut rows, (&self.program, "total"), &self.total);
+        for process in &self.rows {
+            let subject = format!("{}[{}]", process.name, process.pid);
+            self.push_figures(&mut rows, (&subject, "forebay"), &process.figures);
+        }
+        rows
+    }
+
+    fn push_figures(&self, rows: &mut Vec<Row>, (subject, case): (&str, &str), figures: &Figures) {
+        let counts = [
+            ("stalls_before", figures.stalls_before()),
+            ("stalls_after", figures.stalls_after()),
+            ("hints_data", figures.hints_data),
+            ("hints_path", figures.hints_path),
+            ("hints_used", figures.hints_used),
+            ("hints_late", figures.hints_late),
+            ("hints_unused", figures.hints_unused()),
+            ("hints_wrong", figures.hints_wrong),
+            ("hints_dropped", figures.hints_dropped),
+            ("resyncs", figures.resyncs),
+            ("checkpoints", figures.checkpoints),
+            ("repairs", figures.repairs),
+            ("copied_pages", figures.copies),
+            ("fabricated_values", figures.fabricated),
+            ("extraneous_signals", figures.signals()),
+            ("page_reclaims", figures.reclaims),
+            ("page_faults", figures.faults),
+            ("speculator_page_reclaims", figures.speculator_reclaims),
+            ("speculator_page_faults", figures.speculator_faults),
+        ];
+        let times = [
+            ("stall_time", self.seconds(figures.wait_ticks())),
+            ("resync_time", self.seconds(figures.resync_ticks)),
+            ("checkpoint_time", self.seconds(figures.checkpoint_ticks)),
+            ("copy_time", self.seconds(figures.copy_ticks)),
+            ("stall_time_saved", self.seconds(figures.saved_ticks())),
+            ("speculator_cpu", figures.speculator_cpu_us as f64 / 1e6),
+        ];
+        let sizes = [
+            ("bytes_hinted", figures.bytes_hinted),
+            ("footprint", figures.footprint_bytes),
+            ("speculator_footprint", figures.speculator_footprint_bytes),
+        ];
+        let mut push = |metric: String, unit: &str, value: f64| {
+            rows.push(Row::once(subject, case, metric, unit, value));
+        };
+        counts.into_iter().for_each(|(name, count)| push(name.into(), "1", count as f64));
+        times.into_iter().for_each(|(name, seconds)| push(name.into(), "s", seconds));
+        sizes.into_iter().for_each(|(name, bytes)| push(name.into(), "B", bytes as f64));
+        for (name, count) in RESYNC_NAMES.iter().zip(figures.resync_crossings()) {
+            push(metric("resync_crossings", name), "1", count as f64);
+        }
+        for (name, count) in END_NAMES.iter().zip(figures.ends) {
+            push(metric("speculator_ends", name), "1", count as f64);
+        }
+    }
+}
+
+/// `family/name` with the name in the form of a metric's.
+fn metric(family: &str, name: &str) -> String {
+    format!("{family}/{}", name.trim_start_matches('/').replace(' ', "_"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_used_is_unused() {
+        let figures = Figures {
+            stalls: 3,
+            hints_data: 10,
+            hints_path: 5,
+            hints_used: 8,
+            hints_late: 2,
+            hints_wrong: 1,
+            ..Figures::default()
+        };
+        assert_eq!((figures.stalls_before(), figures.stalls_after(), figures.hints_unused()), (13, 5, 4));
+        assert_eq!(Figures { hints_used: 9, ..Figures::default() }.hints_unused(), 0);
+    }
+
+    #[test]
+    fn a_used_hint_saves_a_mean_stall() {
+        let figures = Figures { stalls: 4, stall_ticks: 400, hints_used: 7, ..Figures::default() };
+        assert_eq!(figures.saved_ticks(), 700);
+        assert_eq!(Figures { hints_used: 7, ..Figures::default() }.saved_ticks(), 0);
+    }
+
+    #[test]
+    fn every_process_and_the_total_have_the_same_metrics() {
+        let process = ProcessRow { name: "grep".into(), pid: 7, figures: Figures::default() };
+        let statistics = Statistics { rows: vec![process], ..Statistics::default() };
+        let rows = statistics.rows();
+        let metrics = |case: &str| -> Vec<String> {
+            rows.iter().filter(|row| row.case == case).map(|row| row.metric.clone()).collect()
+        };
+        let (of_total, of_process) = (metrics("total"), metrics("forebay"));
+        assert!(of_total.ends_with(&of_process) && of_process.len() > 20);
+    }
+
+    #[test]
+    fn every_crossing_has_a_reason() {
+        let figures = Figures { crossings: 5, crossings_futile: 2, ..Figures::default() };
+        let crossings = vec![Crossing { at: Duration::from_millis(3_200), reason: Reason::HintsUnused }];
+        let mut statistics = Statistics { total: figures, crossings, ..Statistics::default() };
+        statistics.control_crossings[Reason::HintsUnused as usize] = 1;
+        let rows = statistics.rows();
+        let value = |metric: &str| rows.iter().find(|row| row.metric == metric).unwrap().value;
+        let families = ["control_crossings/", "resync_crossings/"];
+        let is_reason = |metric: &str| families.iter().any(|family| metric.starts_with(family));
+        let reasons: f64 = rows.iter().filter(|row| is_reason(&row.metric)).map(|row| row.value).sum();
+        assert_eq!((value("threshold_crossings"), reasons), (6.0, 6.0));
+        assert_eq!((value("resync_crossings/futile"), value("control_crossings/hints_unused")), (2.0, 1.0));
+        assert_eq!(value("control_crossing_at/1_hints_unused"), 3.2);
+    }
+
+    #[test]
+    fn how_the_program_ended_is_told() {
+        let value = |statistics: &Statistics, metric: &str| {
+            statistics.rows().into_iter().find(|row| row.metric == metric).unwrap().value
+        };
+        let ended = Statistics { exit_status: 3, ..Statistics::default() };
+        assert_eq!((value(&ended, "exit_status"), value(&ended, "ended_by_signal")), (3.0, 0.0));
+        let memory = MemoryEnd { kills: 1, ..MemoryEnd::default() };
+        let killed = Statistics { exit_status: 137, signal: Some(9), memory, ..Statistics::default() };
+        assert_eq!((value(&killed, "exit_status"), value(&killed, "ended_by_signal")), (137.0, 9.0));
+        assert_eq!(value(&killed, "killed_for_memory"), 1.0);
+    }
+
+    #[test]
+    fn missing_features_have_names() {
+        let statistics = Statistics { missing: feature::SECCOMP | feature::PROC, ..Statistics::default() };
+        assert_eq!(statistics.missing_names().collect::<Vec<_>>(), ["seccomp", "/proc"]);
+    }
+}

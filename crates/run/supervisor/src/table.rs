@@ -1,0 +1,435 @@
+//! `--stats`: statistics as a table for people, fitted to the width of the terminal.
+
+use std::env;
+use std::fmt::Write;
+
+use crate::Crossing;
+use crate::statistics::{
+    CONTROL_NAMES, END_NAMES, Figures, OFF_NAMES, RESYNC_NAMES, Statistics, UNASSISTED_NAMES,
+};
+
+const WIDTH_DEFAULT: usize = 80;
+const WIDTH_MIN: usize = 40;
+/// Processes listed; the JSON has more.
+const ROWS_MAX: usize = 16;
+/// Moments of crossings listed.
+const MOMENTS_MAX: usize = 8;
+const NAME_WIDTH: usize = 22;
+const GAP: &str = "  ";
+
+/// A column of the table of processes: its two heading lines, and what stands in it.
+struct Column {
+    headings: [&'static str; 2],
+    value: fn(&Statistics, &Figures) -> String,
+}
+
+/// In order of importance: a narrow terminal shows the first ones.
+const COLUMNS: [Column; 11] = [
+    Column { headings: ["stalls", "before"], value: |_, figures| count(figures.stalls_before()) },
+    Column { headings: ["stalls", "after"], value: |_, figures| count(figures.stalls_after()) },
+    Column { headings: ["stall", "time"], value: |all, figures| time(all.seconds(figures.wait_ticks())) },
+    Column { headings: ["hints", "used"], value: |_, figures| count(figures.hints_used) },
+    Column { headings: ["hints", "late"], value: |_, figures| count(figures.hints_late) },
+    Column { headings: ["hints", "unused"], value: |_, figures| count(figures.hints_unused()) },
+    Column { headings: ["hints", "wrong"], value: |_, figures| count(figures.hints_wrong) },
+    Column { headings: ["", "resyncs"], value: |_, figures| count(figures.resyncs) },
+    Column { headings: ["resync", "time"], value: |all, figures| time(all.seconds(figures.resync_ticks)) },
+    Column { headings: ["hints", "dropped"], value: |_, figures| count(figures.hints_dropped) },
+    Column { headings: ["page", "faults"], value: |_, figures| count(figures.faults) },
+];
+
+/// Width of the terminal on standard error; 80 where there is none that tells.
+#[must_use]
+pub fn terminal_width() -> usize {
+    let told = rustix::termios::tcgetwinsize(std::io::stderr()).map(|size| usize::from(size.ws_col));
+    let columns = || env::var("COLUMNS").ok()?.parse().ok();
+    told.ok().filter(|width| *width > 0).or_else(columns).unwrap_or(WIDTH_DEFAULT)
+}
+
+impl Statistics {
+    /// The table, no line longer than `width` (at least 40) characters.
+    #[must_use]
+    pub fn table(&self, width: usize) -> String {
+        let width = width.max(WIDTH_MIN);
+        let mut text = String::new();
+        let (program, elapsed) = (clip(&self.program, width - 30), time(self.elapsed.as_secs_f64()));
+        let ended = match self.signal {
+            None => format!("{program} ran for {elapsed}"),
+            Some(signal) => format!("{program} was ended by signal {} after {elapsed}", named(signal)),
+        };
+        write_wrapped(&mut text, "forebay:", 0, &(ended + &self.want_of_memory()), width);
+        self.write_processes(&mut text, width);
+        for (label, value) in self.details() {
+            write_wrapped(&mut text, label, LABEL_WIDTH, &value, width);
+        }
+        text
+    }
+
+    /// Whose memory did not suffice, where the kernel killed somebody for want of it.
+    fn want_of_memory(&self) -> String {
+        let whose = if self.memory.limited { "its control group's memory" } else { "the machine's memory" };
+        match (self.memory.kills, self.signal) {
+            (0, _) => String::new(),
+            (1, Some(KILL)) if self.total.resyncs == 0 => format!(": {whose} did not suffice"),
+            // Copies that run ahead are the first ones, and are no loss.
+            (kills, _) if self.total.resyncs > 0 => format!(
+                "; the kernel killed {} processes of its control group, of which some may have been copies that ran ahead: \
+                 {whose} did not suffice",
+                count(kills)
+            ),
+            (kills, _) => format!(
+                "; the kernel killed {} of its control group's processes: {whose} did not suffice",
+                count(kills)
+            ),
+        }
+    }
+
+    fn write_processes(&self, text: &mut String, width: usize) {
+        let listed = &self.rows[..self.rows.len().min(ROWS_MAX)];
+        let mut names: Vec<String> = listed.iter().map(|row| format!("{} {}", row.name, row.pid)).collect();
+        let mut figures: Vec<&Figures> = listed.iter().map(|row| &row.figures).collect();
+        names.push("total".into());
+        figures.push(&self.total);
+        let cells = COLUMNS.iter().map(|column| {
+            let body = figures.iter().map(|figures| (column.value)(self, figures));
+            column.headings.iter().map(|heading| (*heading).to_owned()).chain(body).collect::<Vec<_>>()
+        });
+        names.splice(0..0, ["".to_owned(), "process".to_owned()]);
+        let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).min(NAME_WIDTH);
+        let mut lines: Vec<String> =
+            names.iter().map(|name| format!("{:name_width$}", clip(name, name_width))).collect();
+        let mut used = name_width;
+        for column in cells {
+            let column_width = column.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
+            used += GAP.len() + column_width;
+            if used > width {
+                break;
+            }
+            for (line, cell) in lines.iter_mut().zip(&column) {
+                let _ = write!(line, "{GAP}{cell:>column_width$}");
+            }
+        }
+        for line in lines {
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+    }
+
+    /// What has no column: labels and values, only those that say something.
+    fn details(&self) -> Vec<(&'static str, String)> {
+        let total = &self.total;
+        let unassisted: u64 = self.unassisted.iter().sum();
+        let mut processes = format!("{} assisted, {unassisted} not", self.assisted);
+        append_reasons(&mut processes, &UNASSISTED_NAMES, &self.unassisted);
+        if self.rows.len() > ROWS_MAX {
+            let _ = write!(processes, "; the {ROWS_MAX} with the most stalls are listed");
+        }
+        let hints = format!(
+            "{} for data ({}), {} for paths, {} dropped",
+            count(total.hints_data),
+            bytes(total.bytes_hinted),
+            count(total.hints_path),
+            count(total.hints_dropped)
+        );
+        let mut resyncs = format!("{} in {}", count(total.resyncs), time(self.seconds(total.resync_ticks)));
+        if total.checkpoints > 0 {
+            let _ = write!(
+                resyncs,
+                ", {} more from {} checkpoints (made in {} of the speculators' time)",
+                count(total.repairs),
+                count(total.checkpoints),
+                time(self.seconds(total.checkpoint_ticks))
+            );
+        }
+        let mut speculators = format!(
+            "{} values made up, {} extraneous signals, {} threshold crossings, {} of processor time",
+            count(total.fabricated),
+            count(total.signals()),
+            count(self.threshold_crossings()),
+            time(total.speculator_cpu_us as f64 / 1e6)
+        );
+        if total.ends.iter().any(|ends| *ends > 0) {
+            speculators.push_str("; ended");
+            append_reasons(&mut speculators, &END_NAMES, &total.ends);
+        }
+        let memory = |footprint, reclaims, faults| {
+            format!(
+                "footprint {}, {} page reclaims, {} page faults",
+                bytes(footprint),
+                count(reclaims),
+                count(faults)
+            )
+        };
+        let mut details = vec![
+            ("processes", processes),
+            ("hints", hints),
+            ("resyncs", resyncs),
+            ("speculators", speculators),
+            ("originals", memory(total.footprint_bytes, total.reclaims, total.faults)),
+        ];
+        if total.resyncs > 0 {
+            let theirs =
+                memory(total.speculator_footprint_bytes, total.speculator_reclaims, total.speculator_faults);
+            details.push(("their copies", theirs));
+            let break_even = format!(
+                "{} for forks and {} for {} pages copied after them, against about {} of stalls saved",
+                time(self.seconds(total.resync_ticks)),
+                time(self.seconds(total.copy_ticks)),
+                count(total.copies),
+                time(self.seconds(total.saved_ticks()))
+            );
+            details.push(("break-even", break_even));
+        }
+        if self.threshold_crossings() > 0 {
+            details.push(("crossings", self.crossings()));
+        }
+        if self.agents_off.iter().any(|off| *off > 0) {
+            let mut off = count(self.agents_off.iter().sum());
+            append_reasons(&mut off, &OFF_NAMES, &self.agents_off);
+            details.push(("agents off", off));
+        }
+        if self.missing != 0 {
+            details.push(("missing here", self.missing_names().collect::<Vec<_>>().join(", ")));
+        }
+        details
+    }
+}
+
+impl Statistics {
+    /// Why speculation was turned off: by memory control, with the moments, and by the processes' resync policies.
+    fn crossings(&self) -> String {
+        let mut parts = Vec::new();
+        let controls: u64 = self.control_crossings.iter().sum();
+        if controls > 0 {
+            let mut part = format!("{} by memory control", count(controls));
+            let listed = self.crossings.iter().take(MOMENTS_MAX);
+            let moments: Vec<String> = listed
+                .map(|Crossing { at, reason }| {
+                    format!("{:.1} s ({})", at.as_secs_f64(), CONTROL_NAMES[*reason as usize])
+                })
+                .collect();
+            let _ = write!(part, ", at {}", moments.join(", "));
+            if controls > moments.len() as u64 {
+                part.push_str(" and later; in all");
+                append_reasons(&mut part, &CONTROL_NAMES, &self.control_crossings);
+            }
+            parts.push(part);
+        }
+        if self.total.crossings > 0 {
+            let mut part =
+                format!("{} by what came of single processes' speculations", count(self.total.crossings));
+            append_reasons(&mut part, &RESYNC_NAMES, &self.total.resync_crossings());
+            parts.push(part);
+        }
+        parts.join("; ")
+    }
+}
+
+/// Appends ` (reason: count, ...)` for the counts that are not 0.
+fn append_reasons(text: &mut String, names: &[&str], counts: &[u64]) {
+    let reasons: Vec<String> = names
+        .iter()
+        .zip(counts)
+        .filter(|(_, count)| **count > 0)
+        .map(|(name, number)| format!("{name}: {}", count(*number)))
+        .collect();
+    if !reasons.is_empty() {
+        let _ = write!(text, " ({})", reasons.join(", "));
+    }
+}
+
+const LABEL_WIDTH: usize = 12;
+
+fn write_wrapped(text: &mut String, label: &str, label_width: usize, value: &str, width: usize) {
+    let mut line = format!("{label:label_width$} ");
+    let mut empty = true;
+    for word in value.split(' ') {
+        if !empty && line.chars().count() + 1 + word.chars().count() > width {
+            let _ = writeln!(text, "{line}");
+            line = " ".repeat(LABEL_WIDTH + 1);
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    let _ = writeln!(text, "{line}");
+}
+
+fn clip(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.into();
+    }
+    text.chars().take(width.saturating_sub(2)).chain("..".chars()).collect()
+}
+
+/// SIGKILL.
+const KILL: i32 = 9;
+
+/// Number and name of a signal (signal(7)).
+fn named(signal: i32) -> String {
+    const NAMES: [&str; 31] = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
+        "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
+        "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+    ];
+    let name = usize::try_from(signal - 1).ok().and_then(|index| NAMES.get(index));
+    name.map_or_else(|| signal.to_string(), |name| format!("{signal} (SIG{name})"))
+}
+
+/// A number with a thin grouping that needs no locale: 1,234,567.
+fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn time(seconds: f64) -> String {
+    match seconds {
+        0.0 => "0 s".into(),
+        s if s < 1e-3 => format!("{:.0} us", s * 1e6),
+        s if s < 1.0 => format!("{:.1} ms", s * 1e3),
+        s => format!("{s:.2} s"),
+    }
+}
+
+fn bytes(number: u64) -> String {
+    match number as f64 {
+        n if n >= f64::from(1 << 30) => format!("{:.1} GiB", n / f64::from(1 << 30)),
+        n if n >= f64::from(1 << 20) => format!("{:.1} MiB", n / f64::from(1 << 20)),
+        n if n >= f64::from(1 << 10) => format!("{:.0} KiB", n / f64::from(1 << 10)),
+        n => format!("{n} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use forebay_protocol::reasons::Reason;
+
+    use super::*;
+    use crate::{MemoryEnd, statistics::ProcessRow};
+
+    fn busy() -> Statistics {
+        let figures = Figures {
+            stalls: 1_234_567,
+            hints_used: 7_654_321,
+            resyncs: 12,
+            ends: [1; END_NAMES.len()],
+            crossings: 5,
+            crossings_futile: 3,
+            footprint_bytes: 3 << 30,
+            ..Figures::default()
+        };
+        let row = |pid| ProcessRow { name: "a-program-with-a-very-long-name".into(), pid, figures };
+        Statistics {
+            program: "x".repeat(300),
+            total: figures,
+            rows: vec![row(1), row(2)],
+            unassisted: [1; UNASSISTED_NAMES.len()],
+            agents_off: [2; OFF_NAMES.len()],
+            missing: 0xff,
+            signal: Some(9),
+            memory: MemoryEnd { kills: 12, limited: true, ..MemoryEnd::default() },
+            control_crossings: [4; CONTROL_NAMES.len()],
+            crossings: vec![Crossing { at: Duration::from_secs(12), reason: Reason::HintsUnused }; 12],
+            ticks_per_second: 1,
+            ..Statistics::default()
+        }
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        for width in [0, 40, 57, 80, 100, 200] {
+            let table = busy().table(width);
+            let widest = table.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(widest <= width.max(40), "{widest} in {width}:\n{table}");
+            assert!(table.contains("before"), "{table}");
+        }
+        assert!(busy().table(200).contains("dropped"));
+    }
+
+    #[test]
+    fn everything_that_was_off_is_named() {
+        let table = busy().table(200);
+        let crossings = CONTROL_NAMES.iter().chain(&RESYNC_NAMES);
+        for name in OFF_NAMES.iter().chain(&UNASSISTED_NAMES).chain(&END_NAMES).chain(crossings) {
+            assert!(table.contains(&format!("{name}: ")), "{name} in\n{table}");
+        }
+        assert!(table.contains("missing here patching of libc, seccomp"), "{table}");
+    }
+
+    #[test]
+    fn crossings_are_told_with_their_reasons_and_moments() {
+        let table = busy().table(400);
+        assert!(table.contains("17 threshold crossings"), "{table}");
+        assert!(
+            table.contains("crossings    12 by memory control, at 12.0 s (hints unused), 12.0 s"),
+            "{table}"
+        );
+        assert!(table.contains(" and later; in all (memory taken: 4, "), "{table}");
+        assert!(table.contains("; 5 by what came of"), "{table}");
+        let crossings = vec![Crossing { at: Duration::from_millis(840), reason: Reason::Forks }];
+        let one = Statistics { control_crossings: [0, 0, 1], crossings, ..Statistics::default() }.table(400);
+        assert!(one.contains("\ncrossings    1 by memory control, at 0.8 s (forks)\n"), "{one}");
+        let quiet = Statistics::default().table(400);
+        assert!(quiet.contains("0 threshold crossings") && !quiet.contains("\ncrossings"), "{quiet}");
+    }
+
+    #[test]
+    fn how_the_program_ended_is_said_first() {
+        let first = |statistics: Statistics| statistics.table(400).lines().next().unwrap().to_owned();
+        let program = || "gather".to_owned();
+        let killed = |kills, limited| Statistics {
+            program: program(),
+            signal: Some(9),
+            memory: MemoryEnd { kills, limited, ..MemoryEnd::default() },
+            ..Statistics::default()
+        };
+        assert_eq!(
+            first(Statistics { program: program(), ..Statistics::default() }),
+            "forebay: gather ran for 0 s"
+        );
+        let ended = "forebay: gather was ended by signal 9 (SIGKILL) after 0 s";
+        assert_eq!(first(killed(0, true)), ended);
+        assert_eq!(first(killed(1, true)), format!("{ended}: its control group's memory did not suffice"));
+        assert_eq!(first(killed(1, false)), format!("{ended}: the machine's memory did not suffice"));
+        let shell = Statistics { signal: None, exit_status: 137, ..killed(1, true) };
+        let said = "forebay: gather ran for 0 s; the kernel killed 1 of its control group's processes: its control \
+                    group's memory did not suffice";
+        assert_eq!(first(shell), said);
+        let other = Statistics { signal: Some(64), ..killed(0, true) };
+        assert_eq!(first(other), "forebay: gather was ended by signal 64 after 0 s");
+    }
+
+    #[test]
+    fn many_processes_are_not_all_listed() {
+        let row = |pid| ProcessRow { name: "p".into(), pid, figures: Figures::default() };
+        let statistics = Statistics { rows: (0..60).map(row).collect(), ..Statistics::default() };
+        let table = statistics.table(80);
+        assert_eq!(table.lines().filter(|line| line.starts_with("p ")).count(), ROWS_MAX, "{table}");
+        assert!(table.contains("with the most stalls are listed"), "{table}");
+    }
+
+    #[test]
+    fn quantities_read_well() {
+        assert_eq!(
+            (count(0), count(999), count(1000), count(1_234_567)),
+            ("0".into(), "999".into(), "1,000".into(), "1,234,567".into())
+        );
+        assert_eq!(
+            (time(0.0), time(0.000_25), time(0.0123), time(12.3)),
+            ("0 s".into(), "250 us".into(), "12.3 ms".into(), "12.30 s".into())
+        );
+        assert_eq!((bytes(5), bytes(2048), bytes(3 << 20)), ("5 B".into(), "2 KiB".into(), "3.0 MiB".into()));
+    }
+}

@@ -1,0 +1,227 @@
+//! Waits for the program: passes signals on, stops and goes on with it, and looks after the channel meanwhile.
+
+use std::{
+    fs,
+    os::fd::OwnedFd,
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
+
+use forebay_protocol::layout::{SLOT_CLAIMED, SLOT_CLOSED, SLOT_FREE, SLOTS};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    process::{Pid, PidfdFlags, Signal, getpid, getsid, pidfd_open, pidfd_send_signal, test_kill_process},
+};
+
+use crate::{
+    Error, Options,
+    channel::Channel,
+    executor::{Executor, Sweep},
+    faults::Faults,
+    ffi::{self, Arrived, ChildState, OwnCode},
+    leases::Leases,
+    ledger::Ledger,
+    memory_control::{Crossing, MemoryControl},
+    memory_limits::{MemoryEnd, MemoryLimits},
+    readahead::Readahead,
+};
+
+/// A program that ends sooner is never waited for by more than the main thread.
+const EXECUTOR_DELAY: Duration = Duration::from_millis(1);
+/// Between looks at the channel: longer than a hint takes to write, short enough to free slots in time. Each look wakes a
+/// processor, so none comes sooner because a program may begin to fault any time.
+const ROUND: Duration = Duration::from_millis(100);
+/// The same while speculation pauses for memory control to see the program alone.
+const ROUND_CHECK: Duration = Duration::from_millis(40);
+/// And once after a process began to be told of its faults: it may have seen already that nothing comes of that.
+const ROUND_TOLD: Duration = Duration::from_millis(20);
+const ROUND_FIRST: Duration = Duration::from_millis(5);
+/// Free slots below which those of dead processes are looked for.
+const FREE_SLOTS_MIN: usize = 64;
+/// What a speculator gets to notice that its original is gone.
+const GRACE: Duration = Duration::from_millis(20);
+/// What the kernel gets to end a killed speculator.
+const DEATH: Duration = Duration::from_secs(1);
+/// Name that speculators give themselves, as `/proc/<pid>/comm` has it.
+const SPECULATOR_NAME: &str = "forebay:spec\n";
+
+/// What became of the program.
+pub struct Ended {
+    /// How it ended.
+    pub state: ChildState,
+    /// What came of its memory.
+    pub memory: MemoryEnd,
+    /// When memory control turned speculation off.
+    pub crossings: Vec<Crossing>,
+}
+
+/// Waits for the end of the program `pid` and tells how it ended.
+///
+/// # Errors
+/// The kernel does not know it as our child.
+pub fn watch(
+    pid: i32,
+    channel: &Channel,
+    executor: &Executor,
+    ledger: &mut Ledger,
+    options: &Options,
+) -> Result<Ended, Error> {
+    let mut control = MemoryControl::new(options.memory_control);
+    let mut limits = MemoryLimits::new(channel.header(), options.memory_limit_bytes, pid.unsigned_abs());
+    let mut sweep = Sweep::default();
+    let mut leases = Leases::default();
+    let mut faults = Faults::default();
+    let mut readahead = Readahead::default();
+    // Processes that have just begun are looked at sooner.
+    let mut round = ROUND_FIRST;
+    let mut timeout = EXECUTOR_DELAY;
+    let mut next_round = Instant::now();
+    let mut is_thin = false;
+    loop {
+        let arrived = ffi::next_signal(Some(timeout));
+        if let Some(arrived) = arrived.filter(is_for_program) {
+            ffi::send_signal(pid, arrived.number, arrived.value);
+        }
+        match ffi::child_state(pid).map_err(|source| Error::Lost { source })? {
+            None => {}
+            // Whoever waits for us learns that the program stopped by our stopping; SIGCONT is passed on like others.
+            Some(ChildState::Stopped) => {
+                ffi::send_signal(getpid().as_raw_nonzero().get(), libc::SIGSTOP, None)
+            }
+            Some(state) => {
+                ffi::expect(OwnCode::Any);
+                return Ok(Ended { state, memory: limits.end(), crossings: control.crossings() });
+            }
+        }
+        if arrived.is_none() && Instant::now() >= next_round {
+            ffi::bury_orphans(pid);
+            limits.look_if_due(channel.header());
+            leases.look_if_due(channel.header());
+            executor.start();
+            let is_newly_told = faults.look(channel.header());
+            sweep.run(channel);
+            harvest(channel, executor, ledger);
+            control.look(channel, ledger);
+            readahead.look(channel);
+            if !is_thin && limits.are_reached() {
+                ffi::expect(OwnCode::Few);
+                is_thin = true;
+            }
+            round = (round * 2).min(ROUND);
+            timeout = match (is_newly_told, control.is_checking()) {
+                (true, _) => round.min(ROUND_TOLD),
+                (false, true) => round.min(ROUND_CHECK),
+                (false, false) => round,
+            };
+            next_round = Instant::now() + timeout / 2;
+        }
+    }
+}
+
+/// Whether a signal that reached us is meant for the program. What the terminal sends, it sends to the program too;
+/// limits and timers that the kernel enforces on us are our own.
+pub fn is_for_program(arrived: &Arrived) -> bool {
+    match arrived.number {
+        libc::SIGCHLD => false,
+        _ if !arrived.by_kernel => arrived.sender != getpid().as_raw_nonzero().get(),
+        // The leader of a session alone hears that its terminal is gone.
+        libc::SIGHUP => getsid(None).is_ok_and(|leader| leader == getpid()),
+        libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU | libc::SIGCONT => false,
+        libc::SIGWINCH | libc::SIGPIPE | libc::SIGXCPU | libc::SIGXFSZ => false,
+        _ => true,
+    }
+}
+
+/// Takes the figures of processes that have ended and frees their slots.
+fn harvest(channel: &Channel, executor: &Executor, ledger: &mut Ledger) {
+    let closed: Vec<usize> = channel.slots_in(SLOT_CLOSED).collect();
+    let dead = if channel.slots_in(SLOT_FREE).count() < FREE_SLOTS_MIN {
+        channel.slots_in(SLOT_CLAIMED).filter(|slot| !has_process(channel, *slot)).collect()
+    } else {
+        vec![]
+    };
+    for slot in closed.into_iter().chain(dead) {
+        // One that still has a speculator is left for another round: its writer would meet the next owner.
+        let speculators = Speculator::of(channel, slot);
+        match (speculators.is_empty(), ledger.was_retired(slot)) {
+            (false, true) => speculators.iter().for_each(Speculator::kill),
+            (false, false) => retire(channel, ledger, slot),
+            (true, _) => {
+                ledger.collect(channel.slot(slot));
+                ledger.forget(slot);
+                executor.forget(slot);
+                channel.free_slot(slot);
+            }
+        }
+    }
+}
+
+/// Tells the speculators of a slot that their original is gone.
+fn retire(channel: &Channel, ledger: &mut Ledger, slot: usize) {
+    channel.slot(slot).generation.fetch_add(1, Relaxed);
+    ledger.retire(slot);
+}
+
+/// After the program's end: speculators of processes that have ended are gone when this returns, and all figures are
+/// taken. Processes of the program that still run keep their agents.
+pub fn finish(channel: &Channel, ledger: &mut Ledger) {
+    let mut orphans = Vec::new();
+    for slot in 0..SLOTS {
+        let state = channel.header().slot_states[slot].load(Relaxed);
+        let ended = state == SLOT_CLOSED || state == SLOT_CLAIMED && !has_process(channel, slot);
+        if ended {
+            retire(channel, ledger, slot);
+            orphans.extend(Speculator::of(channel, slot));
+        }
+    }
+    let deadline = Instant::now() + GRACE;
+    let late = orphans.into_iter().filter(|orphan| !orphan.ends_by(deadline)).collect::<Vec<_>>();
+    late.iter().for_each(Speculator::kill);
+    let deadline = Instant::now() + DEATH;
+    late.iter().for_each(|orphan| {
+        orphan.ends_by(deadline);
+    });
+    for slot in channel.slots_in(SLOT_CLAIMED).chain(channel.slots_in(SLOT_CLOSED)) {
+        ledger.collect(channel.slot(slot));
+    }
+}
+
+fn has_process(channel: &Channel, slot: usize) -> bool {
+    let pid = channel.slot(slot).pid.load(Relaxed);
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    // A claimer has not always written its number yet.
+    pid.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+}
+
+/// A speculator, held so that its number cannot come to mean another process.
+struct Speculator(OwnedFd);
+
+impl Speculator {
+    /// The live speculator of `slot`, and its checkpoint.
+    fn of(channel: &Channel, slot: usize) -> Vec<Self> {
+        let slot = channel.slot(slot);
+        let numbers = [&slot.speculator_pid, &slot.checkpoint.pid];
+        numbers.into_iter().filter_map(|number| Self::with(number.load(Relaxed))).collect()
+    }
+
+    /// The live speculator with this number, which comes from untrusted memory: the process must bear the name too.
+    fn with(number: u32) -> Option<Self> {
+        let number = i32::try_from(number).ok()?;
+        let held = pidfd_open(Pid::from_raw(number)?, PidfdFlags::empty()).ok()?;
+        let name = fs::read_to_string(format!("/proc/{number}/comm")).ok()?;
+        let speculator = Self(held);
+        (name == SPECULATOR_NAME && !speculator.ends_by(Instant::now())).then_some(speculator)
+    }
+
+    fn kill(&self) {
+        // It may have ended meanwhile.
+        let _ = pidfd_send_signal(&self.0, Signal::KILL);
+    }
+
+    fn ends_by(&self, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timeout)).is_ok_and(|ready| ready > 0)
+    }
+}

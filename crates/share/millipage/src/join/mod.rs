@@ -1,0 +1,131 @@
+//! How a process becomes a host: it finds the others, agrees with them on everything that must be alike, on one address for
+//! the memory, and on who is reached where. Each step is one round, in which a failure on one host is an error on all.
+
+mod meeting;
+mod pmix;
+mod terms;
+
+use std::{slice, sync::Arc, time::Duration};
+
+use forebay_launch::environment;
+use forebay_vm::{Object, Views, free_bytes, free_swap_bytes, layout::VIEWS_MAX};
+use meeting::variable;
+use terms::Terms;
+
+pub use meeting::Meeting;
+pub use terms::Whereabouts;
+
+use crate::{
+    Error, Host, Options,
+    bell::Bell,
+    host::Start,
+    transport::{Transport, Ucx, Wire, Worker, liveness::SILENCE, local},
+};
+
+/// Addresses that are tried before the hosts give up.
+const ATTEMPTS: usize = 16;
+
+/// Makes this process a host of the job that it was started for: by `forebay share`, or by a launcher that has PMIx, such as
+/// mpirun, prterun or srun; its environment tells. Without any, it is a job of one host. The hosts go on when all have called
+/// this.
+///
+/// The variables `FOREBAY_SHARE_SIZE` (bytes) and `FOREBAY_SHARE_VIEWS`, which `forebay share --size` and `--views` set, take
+/// the places of the options, and `FOREBAY_SHARE_TRANSPORT` says what messages go over: `shm`, `tcp` or `auto`.
+///
+/// The memory is at the same address on all hosts, so pointers into it can be shared.
+///
+/// A host that is lost, be it that it ended, is stopped or cannot be reached (for 5 seconds, or as many as
+/// `FOREBAY_SHARE_SILENCE` says), ends the job: calls that wait return [`Error::Lost`]. A process that does not learn of it
+/// from a call within another second, or has a thread in a fault that can never be served, says so on standard error, and ends
+/// with status [`crate::EXIT_LOST`].
+///
+/// The calling thread, and threads and processes that it starts from then on, are scheduled as `SCHED_BATCH` where they were
+/// ordinary ones: they have as much of the processor, but do not interrupt the thread that serves other hosts.
+///
+/// # Errors
+/// The hosts were not started alike, one of them cannot join, or they do not come together within two minutes; then all
+/// hosts get an error. Or this process has joined already.
+pub fn join(options: Options) -> Result<Host, Error> {
+    let mut meeting = Meeting::find()?;
+    let (me, hosts) = (meeting.me, meeting.hosts);
+    let (terms, all) = meeting.agree(terms(options), Terms::to_bytes)?;
+    let places = terms.compare(&all)?;
+    let hosts_here = places.iter().filter(|place| place.on_this_machine).count();
+    let (object, _) = meeting.agree(memory(&terms, hosts_here), |_| vec![])?;
+    let views = map(&object, &terms, &mut meeting)?;
+    let bell = Arc::new(Bell::new().map_err(|errno| Error::Wait(errno.into()))?);
+    let transport: Box<dyn Transport> = if hosts == 1 {
+        Box::new(local(slice::from_ref(&bell)).remove(0))
+    } else {
+        let worker = Worker::new(terms.wire).and_then(|worker| Ok((worker.address()?, worker)));
+        let ((_, worker), addresses) = meeting.agree(worker, |(address, _)| address.clone())?;
+        let ucx = Ucx::new(worker, me, &addresses, &places, terms.silence);
+        let (ucx, _) = meeting.agree(ucx, |_| vec![])?;
+        Box::new(ucx)
+    };
+    meeting.met();
+    let granularity = options.granularity;
+    Host::begin(Start { me, hosts, granularity, views, transport, bell, meeting: Some(meeting) })
+}
+
+fn terms(options: Options) -> Result<Terms, Error> {
+    let bytes = variable(environment::SIZE, "a number of bytes")?.unwrap_or(options.bytes);
+    let views = variable(environment::VIEWS, "a number of views")?.unwrap_or(options.views);
+    let silence = variable(environment::SILENCE, "a number of seconds")?.map_or(SILENCE, Duration::from_secs);
+    let wire = wire()?;
+    if views == 0 || views > VIEWS_MAX {
+        return Err(Error::ViewCount { wanted: views, most: VIEWS_MAX });
+    }
+    let granularity = options.granularity;
+    Ok(Terms { bytes, views: granularity.views(views), granularity, at: options.at, wire, silence })
+}
+
+/// What messages go over.
+///
+/// # Errors
+/// The variable says something else.
+pub fn wire() -> Result<Wire, Error> {
+    Ok(variable::<Wire>(environment::TRANSPORT, "shm, tcp or auto")?.unwrap_or_default())
+}
+
+/// The memory object, if there is memory for those of all hosts `here`.
+fn memory(terms: &Terms, here: usize) -> Result<Object, Error> {
+    // What a group is short of can be swapped too.
+    let of_group = forebay_linux::groups::free_bytes().map(|bytes| bytes + free_swap_bytes().unwrap_or(0));
+    let free = free_bytes().into_iter().chain(of_group).min();
+    let wanted = (terms.bytes as u64).saturating_mul(here as u64);
+    if free.is_some_and(|free| wanted > free) {
+        return Err(Error::Full { hosts: here, bytes: terms.bytes, free: free.unwrap_or(0) });
+    }
+    Ok(Object::new(terms.bytes)?)
+}
+
+/// Maps the views at an address that is free on all hosts: somewhat below the lowest that they would choose themselves.
+fn map(object: &Object, terms: &Terms, meeting: &mut Meeting) -> Result<Views, Error> {
+    let total = object.bytes().saturating_mul(terms.views + 1);
+    let mut refused = None;
+    for attempt in 0..ATTEMPTS {
+        let probed = Views::probe(object.bytes(), terms.views).map_err(Error::from);
+        let (_, chosen) = meeting.agree(probed, |base| (*base as u64).to_le_bytes().to_vec())?;
+        let chosen = chosen.iter().filter_map(|bytes| Some(u64::from_le_bytes(bytes[..].try_into().ok()?)));
+        let lowest = chosen.min().unwrap_or(0) as usize;
+        let base = terms.at.unwrap_or(lowest.saturating_sub(attempt * total));
+        let mapped = Views::map(object, terms.views, Some(base));
+        let said = mapped.as_ref().map_or_else(ToString::to_string, |_| String::new());
+        let all = meeting.exchange(said.as_bytes())?;
+        let first = all.into_iter().enumerate().find(|(_, said)| !said.is_empty());
+        match (mapped, first) {
+            (Ok(views), None) => return Ok(views),
+            (_, first) => refused = first,
+        }
+        if terms.at.is_some() {
+            break;
+        }
+    }
+    let (host, reason) = refused.unwrap_or_default();
+    Err(Error::NoAddress {
+        bytes: total,
+        host: host as u16,
+        reason: String::from_utf8_lossy(&reason).into_owned(),
+    })
+}

@@ -1,0 +1,232 @@
+//! Hosts that are processes: the example `sharing`.
+
+mod support;
+
+use std::{fs, process::Command, thread};
+
+use forebay_lab::MemoryLimit;
+use forebay_launch::environment::{SILENCE, SIZE, TRANSPORT, VIEWS};
+use forebay_testkit::skip;
+use rustix::process::{Pid, Signal, kill_process};
+use support::Job;
+
+const BOTH: [&str; 2] = ["shm", "tcp"];
+
+/// The seconds of silence after which hosts are lost here, so that tests do not wait for long.
+const SILENCE_SECONDS: &str = "2";
+
+#[test]
+fn contents_of_all_sizes_arrive() {
+    for transport in BOTH {
+        Job::start(2, &["check"], |_, command| {
+            command.env(TRANSPORT, transport);
+        })
+        .end_well();
+    }
+    Job::start(3, &["check", "2"], |_, _| {}).end_well();
+}
+
+#[test]
+fn a_process_without_a_launcher_is_a_job_of_one() {
+    let output = Command::new(support::example("sharing")).arg("rank").output().unwrap();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"0 of 1\n"[..]));
+}
+
+#[test]
+fn hosts_find_each_other_under_mpirun() {
+    let mut mpirun = Command::new("mpirun");
+    mpirun
+        .args(["--oversubscribe", "-n", "3", "-x", "FOREBAY_SHARE_VIEWS=8"])
+        .arg(support::example("sharing"))
+        .args(["check", "1"]);
+    mpirun.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    match mpirun.output() {
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) => skip("hosts_find_each_other_under_mpirun", &error),
+    }
+}
+
+/// The last host is done something to while the others wait `place`: each of them ends, and names it.
+fn lose_the_last(transport: &str, place: &str, lose: Signal) {
+    let mut job = Job::start(3, &["wait", place], |_, command| {
+        command.env(TRANSPORT, transport).env(SILENCE, SILENCE_SECONDS);
+    });
+    let last = job.told(2);
+    kill_process(Pid::from_raw(last.parse().unwrap()).unwrap(), lose).unwrap();
+    for host in 0..2 {
+        let (status, _, stderr) = job.end(host);
+        let case = format!("{transport} {place} {lose:?} host {host}: {status:?} {stderr}");
+        assert!(stderr.contains("lost host 2"), "{case}");
+        let expected: &[i32] = match place {
+            "fault" | "computing" => &[70],
+            // Who comes very late has been ended.
+            "late" => &[1, 70],
+            _ => &[1],
+        };
+        assert!(status.is_some_and(|status| expected.contains(&status)), "{case}");
+    }
+}
+
+#[test]
+fn a_host_that_is_killed_is_missed_wherever_the_others_are() {
+    for transport in BOTH {
+        for place in ["fault", "barrier", "late", "lock", "computing"] {
+            lose_the_last(transport, place, Signal::KILL);
+        }
+    }
+}
+
+#[test]
+fn a_host_that_is_stopped_is_missed() {
+    thread::scope(|scope| {
+        for (transport, place) in [("shm", "fault"), ("tcp", "lock"), ("tcp", "fault"), ("shm", "computing")]
+        {
+            scope.spawn(move || lose_the_last(transport, place, Signal::STOP));
+        }
+    });
+}
+
+#[test]
+fn nothing_is_left_in_shared_memory() {
+    let ours = |pids: &[u32]| {
+        let names = fs::read_dir("/dev/shm").unwrap().map(|entry| entry.unwrap().path());
+        // Segments have the names of the processes in them, if any, or belong to nobody who lives.
+        names.filter(|path| pids.iter().any(|pid| path.to_string_lossy().contains(&pid.to_string()))).count()
+    };
+    let mut job = Job::start(3, &["wait", "fault"], |_, command| {
+        command.env(TRANSPORT, "shm").env(SILENCE, SILENCE_SECONDS);
+    });
+    let pids: Vec<u32> = job.0.iter().map(|process| process.child.id()).collect();
+    job.told(2);
+    assert_eq!(ours(&pids), 0, "while they run");
+    job.0.iter_mut().for_each(|process| process.child.kill().unwrap());
+    (0..3).for_each(|host| drop(job.end(host)));
+    assert_eq!(ours(&pids), 0, "afterwards");
+}
+
+/// All hosts end with 1, and say this.
+fn all_refuse(hosts: u16, change: impl Fn(u16, &mut Command), says: &[&str]) {
+    refused(Job::start(hosts, &["check"], change), says);
+}
+
+fn refused(mut job: Job, says: &[&str]) {
+    for host in 0..job.0.len() {
+        let (status, _, stderr) = job.end(host);
+        assert_eq!(status, Some(1), "host {host}: {stderr}");
+        assert!(says.iter().any(|says| stderr.contains(says)), "host {host}: {stderr}");
+    }
+}
+
+#[test]
+fn hosts_that_are_not_started_alike_are_told_which_differs() {
+    let views = |rank: u16, command: &mut Command| {
+        command.env(VIEWS, if rank == 1 { "8" } else { "16" });
+    };
+    all_refuse(3, views, &["host 1 has views 8, host 0 has 16"]);
+    let transport = |rank: u16, command: &mut Command| {
+        command.env(TRANSPORT, if rank == 2 { "tcp" } else { "auto" });
+    };
+    all_refuse(3, transport, &["host 2 has transport tcp, host 0 has auto"]);
+}
+
+#[test]
+fn what_cannot_be_had_is_an_error_on_all_hosts() {
+    let set = |name, value| {
+        move |_: u16, command: &mut Command| {
+            command.env(name, value);
+        }
+    };
+    all_refuse(2, set(VIEWS, "257"), &["there can be 1 to 256 views, not 257"]);
+    all_refuse(2, set(SIZE, "1125899906842624"), &["2 hosts with 1125899906842624 bytes", "do not fit"]);
+    all_refuse(
+        2,
+        set(TRANSPORT, "pigeon"),
+        &["FOREBAY_SHARE_TRANSPORT is 'pigeon', and should be shm, tcp or auto"],
+    );
+    let one_of_them = |rank: u16, command: &mut Command| {
+        command.env(VIEWS, if rank == 0 { "0" } else { "16" });
+    };
+    all_refuse(2, one_of_them, &["there can be 1 to 256 views, not 0"]);
+}
+
+/// Hosts that take more than their control group allows would be killed.
+#[test]
+fn more_memory_than_a_control_group_allows_is_refused() {
+    let limit = match MemoryLimit::supported().and_then(|()| MemoryLimit::start(96 << 20)) {
+        Ok(limit) => limit,
+        Err(why) => return skip("more_memory_than_a_control_group_allows_is_refused", &why),
+    };
+    let host = || {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "echo 0 > \"$1\" && shift && exec \"$@\"", "sh"])
+            .arg(limit.processes_file())
+            .arg(support::example("sharing"))
+            .arg("check");
+        command
+    };
+    let share = |size: &'static str| {
+        Job::of(vec![host(), host()], move |_, command| {
+            command.env(SIZE, size);
+        })
+    };
+    refused(share("67108864"), &["2 hosts with 67108864 bytes", "ended before all had joined"]);
+    share("16777216").end_well();
+}
+
+#[test]
+fn memory_is_at_the_address_that_was_asked_for_or_there_is_an_error() {
+    Job::start(2, &["rank", "17592186044416"], |_, _| {}).end_well();
+    // The last page that a program can have.
+    refused(Job::start(2, &["rank", "140737488343040"], |_, _| {}), &["no address is free on all hosts"]);
+}
+
+#[test]
+fn a_host_that_ends_before_it_joins_is_an_error_on_the_others() {
+    let commands = ["sharing", "true"].map(|program| match program {
+        "sharing" => Command::new(support::example("sharing")),
+        _ => Command::new("true"),
+    });
+    let mut job = Job::of(commands.into(), |_, command| {
+        command.arg("check");
+    });
+    let (status, _, stderr) = job.end(0);
+    assert_eq!(status, Some(1));
+    assert!(stderr.contains("host 1 ended before all had joined"), "{stderr}");
+}
+
+/// A host in a network of its own, which waits for a line before it does anything.
+fn in_a_network_of_its_own(arguments: &[&str]) -> Command {
+    let mut command = Command::new("unshare");
+    // UCX looks for networks in /sys, which shows those that it was mounted in, and takes those that are up already.
+    let script = r#"mount -t sysfs none /sys && read -r go &&
+        until grep -q up /sys/class/net/veth0/operstate; do sleep 0.01; done; exec "$@""#;
+    command
+        .args(["--net", "--mount", "sh", "-c", script, "sh"])
+        .arg(support::example("sharing"))
+        .args(arguments);
+    command
+}
+
+#[test]
+fn hosts_in_networks_of_their_own_share_and_miss_each_other_when_the_link_is_down() {
+    const TEST: &str = "hosts_in_networks_of_their_own_share_and_miss_each_other_when_the_link_is_down";
+    if !rustix::process::geteuid().is_root() {
+        return forebay_testkit::skip(TEST, &"network namespaces need root");
+    }
+    let start = |arguments: &[&str]| {
+        let commands = (0..2).map(|_| in_a_network_of_its_own(arguments)).collect();
+        Job::linked(commands, |_, command| {
+            command.env(TRANSPORT, "tcp").env(SILENCE, SILENCE_SECONDS);
+        })
+    };
+    start(&["check", "1"]).end_well();
+    let mut job = start(&["wait", "fault"]);
+    job.told(1);
+    job.in_network(0, &["ip", "link", "set", "veth0", "down"]);
+    let (status, _, stderr) = job.end(0);
+    assert_eq!(status, Some(70), "{stderr}");
+    assert!(stderr.contains("lost host 1"), "{stderr}");
+    let (_, _, stderr) = job.end(1);
+    assert!(stderr.contains("lost host 0"), "{stderr}");
+}

@@ -1,0 +1,81 @@
+//! A speculator takes no more memory than it may, however the program takes it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use forebay_compat::guests::build;
+use forebay_compat::{Case, Scratch, skip, switch};
+
+/// Cold data.
+fn data(scratch: &Scratch) {
+    scratch.noise("data", 8 << 20, 9);
+}
+
+/// Speculators that must have ended for what they took. One that the system's clock was late for would say nothing.
+const ENDS_MIN: f64 = 4.0;
+
+/// Speculators of the guest may take 1 MiB. Some end because of that, and on average they have taken `pages_max` at most.
+#[track_caller]
+fn is_limited(name: &'static str, guest: &Path, arguments: &[&str], pages_max: f64) {
+    if switch("FOREBAY_PROMISE_PLAIN") {
+        return skip(name, "both sides run without forebay");
+    }
+    // It runs at idle priority: on a busy machine it may take many tries.
+    let patience = Instant::now() + Duration::from_secs(120);
+    let (mut speculators, mut taken, mut ends) = (0.0, 0.0, 0.0);
+    while ends < ENDS_MIN {
+        assert!(Instant::now() < patience, "in two minutes {ends} of {speculators} took too much");
+        let mut argv = vec![guest.as_os_str().to_owned()];
+        argv.extend(arguments.iter().map(Into::into));
+        let case = Case::new(name, argv).setup(data).options(&["--memory-limit", "1M"]);
+        // Some guests print the time that they took.
+        let Some(outcome) = case.normalise(|outcome| outcome.stderr.clear()).check() else { return };
+        speculators += outcome.figure("resyncs") + outcome.figure("repairs");
+        taken += outcome.figure("speculator_page_reclaims");
+        ends += outcome.figure("speculator_ends/memory");
+    }
+    assert!(taken <= speculators * pages_max, "{taken} pages for {speculators} speculators");
+}
+
+/// A page fault is a copy only as long as somebody else has the page.
+#[test]
+fn what_faults_when_the_speculator_has_ended_is_no_copy() {
+    const FAULTS: f64 = 100_000.0;
+    if switch("FOREBAY_PROMISE_PLAIN") {
+        return skip("writes_later", "both sides run without forebay");
+    }
+    // One that is late to the pipe lives on during the faults, and counts them rightly: most are not.
+    let patience = Instant::now() + Duration::from_secs(60);
+    let (mut came, mut few) = (0, 0);
+    while came < 3 || few <= came / 2 {
+        assert!(
+            Instant::now() < patience,
+            "of {came} speculators that came to the pipe {few} had few copies"
+        );
+        let argv = [build("writes_later").into_os_string(), "data".into(), FAULTS.to_string().into()];
+        let Some(outcome) = Case::new("writes_later", argv).setup(data).check() else { return };
+        if outcome.figure("speculator_ends/unpretendable_call") > 0.0 {
+            came += 1;
+            few += usize::from(outcome.figure("copied_pages") < FAULTS / 10.0);
+        }
+    }
+}
+
+/// By brk: that is known before.
+#[test]
+fn the_heap_of_a_speculator_is_limited() {
+    is_limited("limited_heap", &build("heap_growth"), &["data", "200"], 1_000.0);
+}
+
+/// Of memory that it has in common with the original: that is seen at the next tick, which is after some thousand pages.
+#[test]
+fn copies_of_inherited_memory_are_limited() {
+    let guest = forebay_testkit::guests::build("resident").expect("build a guest");
+    is_limited("limited_copies", &guest, &["64", "1000", "data", "10"], 12_000.0);
+}
+
+/// Shared memory becomes private in it.
+#[test]
+fn copies_of_shared_memory_are_limited() {
+    is_limited("limited_shared", &build("shared_gather"), &["16", "400", "data"], 1_000.0);
+}

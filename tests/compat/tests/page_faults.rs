@@ -1,0 +1,534 @@
+//! Programs that wait for pages of their own memory, swapped out or of mapped files, do the same with `forebay run` as
+//! without: hostile guests and real command lines.
+
+use std::process::Command;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use forebay_compat::guests::build;
+use forebay_compat::run::Side;
+use forebay_compat::{Case, Outcome, Scratch, observe, root, scratch, skip, switch};
+use forebay_lab::{Profile, SlowDisk, cold};
+
+/// Half of what the guests have (`MEMORY` in `tests/guests/faulting.h`).
+const LIMIT_MIB: u64 = 24;
+/// Blocks of the file that guests map.
+const BLOCKS: u32 = 6000;
+
+/// A directory of things to change.
+fn victims(scratch: &Scratch) {
+    scratch.text("out/file", 2000, 5);
+    for victim in 0..4 {
+        scratch.text(&format!("out/victim{victim}"), 30, victim + 50);
+    }
+}
+
+/// The same, and a file of blocks that say of themselves that they are good, and which they are.
+fn blocks(scratch: &Scratch) {
+    static DATA: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let mut data = Vec::with_capacity(BLOCKS as usize * 4096);
+        for block in 0..BLOCKS {
+            for word in [0x600d_600d, block, block.wrapping_mul(2_654_435_761)] {
+                data.extend_from_slice(&word.to_le_bytes());
+            }
+            data.resize((block as usize + 1) * 4096, (block % 251) as u8 + 1);
+        }
+        data
+    });
+    victims(scratch);
+    scratch.file("data", &*DATA);
+}
+
+/// A guest whose memory does not fit.
+fn swapping(guest: &str, arguments: &[&str]) -> Case {
+    let mut argv = vec![build(guest).into_os_string()];
+    argv.extend(arguments.iter().map(Into::into));
+    Case::new(guest, argv).setup(victims).memory_limit(LIMIT_MIB).faults()
+}
+
+/// A guest that maps the cold file.
+fn mapping(guest: &str) -> Case {
+    Case::new(guest, [build(guest).into_os_string(), "data".into()]).setup(blocks).faults()
+}
+
+macro_rules! guests {
+    ($($name:ident: $case:expr;)+) => {
+        $(#[test]
+        fn $name() {
+            let _ = $case.check();
+        })+
+    };
+}
+
+guests! {
+    effects_between_waits_for_swap_happen_once: swapping("swap_effects", &[]);
+    much_output_after_waits_for_swap_is_written_once: swapping("swap_output", &[]);
+    swapped_memory_may_move_and_go_and_change: swapping("swap_moves", &[]);
+    a_swapped_heap_may_shrink_and_grow: swapping("swap_heap", &[]);
+    unused_pages_between_swapped_ones_may_be_used: swapping("swap_holes", &[]);
+    swapped_shared_memory_is_counted_in_once: swapping("swap_shared", &[]);
+    swapped_system_v_memory_is_counted_in_once: swapping("swap_shared", &["system-v"]).named("swap_system_v");
+    swapped_stacks_and_locked_memory_stay_what_they_are: swapping("swap_stack", &[]);
+    a_coroutine_needs_no_room_for_signals: swapping("swap_small_stacks", &[]);
+    a_small_alternate_stack_is_the_programs_own: swapping("swap_small_stacks", &["6144"]).named("swap_alternate_stack");
+    an_alternate_stack_of_the_usual_size_is_the_programs_own:
+        swapping("swap_small_stacks", &["8192"]).named("swap_usual_alternate_stack");
+    calls_are_not_interrupted_amid_waits_for_swap: swapping("swap_calls", &[]);
+    a_pager_of_the_programs_own_works_over_swap: swapping("swap_pager", &[]);
+    threads_and_timers_may_wait_for_swap_together: swapping("swap_threads", &[]);
+    programs_may_be_executed_amid_waits_for_swap: swapping("swap_exec", &[]);
+    userfaultfd_of_the_programs_own_works: swapping("own_userfaultfd", &[]);
+    writes_to_mapped_files_happen_once_or_never: mapping("mapped_writes");
+    mapped_files_may_change_and_shrink: mapping("mapped_changes");
+    mapped_files_may_be_moved_and_doubled_and_locked: mapping("mapped_moves");
+    mapped_files_may_be_moved_under_a_memory_limit:
+        mapping("mapped_moves").named("mapped_moves_limited").memory_limit(LIMIT_MIB);
+    mapped_files_may_change_under_a_memory_limit: mapping("mapped_changes").named("mapped_changes_limited").memory_limit(LIMIT_MIB);
+    effects_between_waits_for_both_happen_once:
+        mapping("fault_effects").named("fault_effects_limited").memory_limit(LIMIT_MIB);
+}
+
+#[test]
+fn nothing_is_written_before_its_time_amid_waits_for_swap() {
+    let _ = swapping("swap_effects", &[])
+        .named("swap_effects_observed")
+        .observer(observe::directory(&["child", "kept"]))
+        .check();
+}
+
+macro_rules! misled {
+    ($($name:ident: $way:literal;)+) => {
+        /// A speculator that believes a page that was made up does the worst it can, and nobody notices.
+        mod a_misled_speculator {
+            use super::{Case, LIMIT_MIB, blocks, build};
+            $(#[test]
+            fn $name() {
+                let argv = [build("misled").into_os_string(), "data".into(), $way.into(), "pages".into()];
+                let case = Case::new(concat!("misled_by_pages_", $way), argv);
+                let _ = case.setup(blocks).memory_limit(LIMIT_MIB).faults().check();
+            })+
+        }
+    };
+}
+
+misled! {
+    may_kill: "kill";
+    may_write_everywhere: "write";
+    may_write_to_what_is_shared: "share";
+    may_overwrite_its_memory: "stray-writes";
+    may_move_its_memory: "move";
+    may_unmap_itself: "unmap";
+    may_take_all_memory: "memory";
+    may_fault: "segv";
+    may_overflow_its_stack: "overflow";
+    may_take_over_its_handlers: "handlers";
+    may_make_stray_calls: "stray-calls";
+    may_exec: "exec";
+    may_fork_without_end: "fork";
+}
+
+/// Lines of text, and bytes that cannot be made fewer.
+fn texts(scratch: &Scratch) {
+    scratch.text("some.txt", 30_000, 3).noise("data.bin", 1 << 20, 4);
+    let some = std::fs::read(scratch.at("some.txt")).expect("what was just written");
+    scratch.file("long.txt", some.repeat(6));
+}
+
+/// A database larger than the limit.
+fn database(scratch: &Scratch) {
+    let script = "pragma journal_mode=off; pragma synchronous=off; \
+                  create table t(id integer primary key, name text, v blob); \
+                  with recursive n(i) as (select 1 union all select i+1 from n where i<24000) \
+                  insert into t select i, 'name'||(i*7919%24001), zeroblob(1000) from n; \
+                  create index un on t(name);";
+    let made = Command::new("sqlite3")
+        .arg(scratch.at("db"))
+        .arg(script)
+        .stdout(std::process::Stdio::null())
+        .status();
+    if let Ok(status) = made {
+        assert!(status.success());
+    }
+}
+
+/// A repository whose one pack is larger than what the agent takes for little memory.
+fn repository(scratch: &Scratch) {
+    static ARCHIVE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let place = Scratch::fresh(std::env::temp_dir().join(format!("forebay-pack-{}", std::process::id())));
+        for n in 0..40 {
+            place.text(&format!("texts/t{n}"), 100, n).noise(&format!("noise/n{n}"), 600_000, n);
+        }
+        let script = "git init -q -b main . && git config core.compression 1 && git add -A && git commit -qm one && \
+                      for n in 1 2 3 4; do echo $n >> texts/t$n; git commit -qam change-$n; done; \
+                      git gc -q && rm -r noise && tar cf - .";
+        let mut make = Command::new("sh");
+        make.args(["-c", script]).current_dir(place.path());
+        for (name, value) in GIT {
+            make.env(name, value);
+        }
+        let made = make.output().expect("sh");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        made.stdout
+    });
+    let archive = scratch.at("archive");
+    std::fs::write(&archive, &*ARCHIVE).expect("write the archive");
+    let made = Command::new("tar").args(["xf", "archive"]).current_dir(scratch.path()).status();
+    assert!(made.expect("tar").success());
+    std::fs::remove_file(archive).expect("remove the archive");
+}
+
+const GIT: [(&str, &str); 8] = [
+    ("GIT_AUTHOR_NAME", "A"),
+    ("GIT_AUTHOR_EMAIL", "a@example.org"),
+    ("GIT_AUTHOR_DATE", "2001-01-01T00:00:00Z"),
+    ("GIT_COMMITTER_NAME", "A"),
+    ("GIT_COMMITTER_EMAIL", "a@example.org"),
+    ("GIT_COMMITTER_DATE", "2001-01-01T00:00:00Z"),
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("HOME", "/nonexistent"),
+];
+
+/// A program in C with many functions.
+fn program(scratch: &Scratch) {
+    let mut text = String::from("#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n");
+    for n in 0..200 {
+        text.push_str(&format!(
+            "static int f{n}(int x, char *s)\n{{\n int length = x;\n for (int i = 0; i < length; i++) {{\n  \
+             s[i] += i * {n};\n  if (s[i] > {n}) x ^= s[i];\n }}\n return x + (int)strlen(s);\n}}\n"
+        ));
+    }
+    text.push_str("int main(void) {\n char s[64] = \"start\"; int x = 5;\n");
+    for n in 0..200 {
+        text.push_str(&format!(" x = f{n}(x & 31, s) & 63;\n"));
+    }
+    text.push_str(" printf(\"%d\\n\", x); return 0; }\n");
+    scratch.file("a.c", text);
+}
+
+fn nothing(_: &Scratch) {}
+
+/// Git's index holds inode numbers and times; its other files must agree.
+fn without_index(outcome: &mut Outcome) {
+    outcome.tree.retain(|path, _| !path.ends_with("index"));
+}
+
+macro_rules! limited {
+    ($($name:ident: $setup:expr, $mib:literal MiB, [$($argument:expr),+ $(,)?];)+) => {
+        $(#[test]
+        fn $name() {
+            let case = Case::new(stringify!($name), [$($argument),+]).setup($setup).normalise(without_index);
+            if let Some(outcome) = case.memory_limit($mib).faults().check() {
+                assert_eq!(outcome.status, 0, "a program that fails either way proves nothing");
+            }
+        })+
+    };
+}
+
+limited! {
+    python_gathers_from_lists: nothing, 30 MiB,
+        ["python3", "-c", "n = 400000; a = [str(i) for i in range(n)]; b = [(i * 7919) % n for i in range(0, n, 200)]\n\
+          s = 0\nfor r in range(2):\n  for i in b: s = (s * 31 + len(a[i]) + int(a[i])) % 1000003\n  print(r, s)"];
+    python_forks_amid_dictionaries: nothing, 30 MiB,
+        ["python3", "-c", "import os\nd = {str(i): [i] for i in range(120000)}\n\
+          for i in range(0, 120000, 97): d[str((i * 7919) % 120000)].append(i)\n\
+          p = os.fork()\nif not p: print('child', sum(d[str(i)][0] for i in range(0, 120000, 89)), flush=True); os._exit(3)\n\
+          print(os.waitpid(p, 0)[1], sum(len(d[str(i)]) for i in range(0, 120000, 7)))"];
+    // Strings so small that all of them are in the heap, which grows by `brk`.
+    perl_looks_up_in_a_hash: nothing, 40 MiB,
+        ["perl", "-e", "my (@b, %n); push @b, \"text $_\" for 1..300000; $n{$_} = \"value $_\" for 1..120000; my $s = @b; \
+          for (my $i = 1; $i < 120000; $i += 41) { $s = ($s * 31 + length($n{$i * 7919 % 120000 + 1})) % 1000003 } print \"$s\\n\""];
+    gawk_looks_up_in_arrays: texts, 28 MiB,
+        ["gawk", "{ n[NR] = $0; m[$1] += $2 } END { for (i = 0; i < 100000; i += 67) \
+          s += m[sprintf(\"%05d\", i * 7919 % 100000)] + length(n[i]); print s, length(n) }", "long.txt"];
+    sort_of_more_than_fits: texts, 20 MiB,
+        ["sort", "-S", "40M", "--parallel=1", "-k3,3", "-k1n", "long.txt", "-o", "sorted.txt"];
+    sort_with_a_small_buffer: texts, 16 MiB,
+        ["sort", "-S", "14M", "--parallel=1", "-T", ".", "-k3,3", "-k1n", "long.txt", "-o", "sorted.txt"];
+    gcc_compiles_in_little_memory: program, 30 MiB, ["sh", "-c", "cc -O1 -o prog a.c && ./prog"];
+    sqlite_maps_its_file: database, 20 MiB,
+        ["sqlite3", "-batch", "db", "pragma mmap_size=100000000; \
+          select count(*), sum(length(v)) from t where name > 'name5' and id % 7 = 0; \
+          update t set v = zeroblob(999) where id % 500 = 0; select sum(id) from t; select v is null from t where name = 'name77';"];
+    xz_compresses_at_its_best: texts, 60 MiB, ["sh", "-c", "head -c 60000 data.bin > some.bin; xz -9k some.bin"];
+    git_packs_again: repository, 28 MiB,
+        ["sh", "-c", "git -c pack.threads=1 gc -q --prune=now; git count-objects -v; git cat-file -p HEAD~2:texts/t9 | tail -3"];
+}
+
+/// Without a limit: the pack is only cold.
+#[test]
+fn git_checks_a_mapped_pack() {
+    let _ = Case::new("git_checks_a_mapped_pack", ["git", "fsck", "--full", "--strict", "--no-progress"])
+        .setup(repository)
+        .normalise(without_index)
+        .faults()
+        .check();
+}
+
+#[test]
+fn sqlite_queries_a_mapped_file() {
+    let query = "pragma mmap_size=100000000; select sum(length(v)) from t where id * 7919 % 24001 < 4000; \
+                 select id from t where name in ('name5', 'name7001', 'name23000');";
+    let _ = Case::new("sqlite_queries_a_mapped_file", ["sqlite3", "-readonly", "-batch", "db", query])
+        .setup(database)
+        .faults()
+        .check();
+}
+
+/// Without this the others would prove nothing: a speculator runs ahead of the guest's faults, and past its effects. The
+/// largest figure of a run, where that can be told.
+fn takes_place(name: &'static str, figure: &str, wanted: f64, case: fn() -> Case) -> Option<f64> {
+    if switch("FOREBAY_PROMISE_PLAIN") {
+        skip(name, "both sides run without forebay");
+        return None;
+    }
+    // It runs at idle priority: on a busy machine it may take many tries.
+    let patience = Instant::now() + Duration::from_secs(120);
+    let mut most = 0.0_f64;
+    while most < wanted && Instant::now() < patience {
+        most = most.max(case().named(name).check()?.figure(figure));
+    }
+    assert!(most >= wanted, "in two minutes no more than {most} {figure} of a run");
+    Some(most)
+}
+
+macro_rules! takes_place {
+    ($($(#[$comment:meta])* $name:ident($short:literal): $wanted:literal $figure:ident of $case:expr;)+) => {
+        $($(#[$comment])*
+        #[test]
+        fn $name() {
+            let _ = takes_place(concat!("takes_place_", $short), stringify!($figure), $wanted, || $case);
+        })+
+        /// Where the user is not root, less can be seen of the original, and of files of others.
+        mod without_root {
+            use super::*;
+            $($(#[$comment])*
+            #[test]
+            fn $name() {
+                let name = concat!("takes_place_", $short, "_without_root");
+                let _ = takes_place(name, stringify!($figure), $wanted, || $case.without_root());
+            })+
+        }
+    };
+}
+
+takes_place! {
+    speculation_takes_place_at_swapped_pages("swapped"): 100.0 hints_used of swapping("swap_effects", &[]);
+    speculation_takes_place_at_pages_of_a_heap("heap"): 100.0 hints_used of swapping("swap_heap", &[]);
+    speculation_takes_place_at_mapped_pages("mapped"): 100.0 hints_used of mapping("mapped_changes");
+    speculation_takes_place_where_registers_hold_no_addresses("calls"): 100.0 hints_used of mapping("mapped_calls");
+    speculation_takes_place_at_mapped_pages_that_move("moves"): 100.0 hints_used of mapping("mapped_moves");
+    /// A speculator's stacks grow as the program's do: hints come from beyond the first page.
+    speculation_takes_place_while_stacks_grow_down("growing"): 100.0 hints_used of mapping("grows_down");
+    /// Where a value that was made up decides what follows, the speculation goes on from before it.
+    speculators_carry_on_from_their_checkpoints("repaired"): 1.0 repairs of phases();
+}
+
+/// Strays again and again.
+fn phases() -> Case {
+    swapping("phases", &["48", "6000"]).env("FOREBAY_CHECKPOINT_US_MIN", "0").normalise(|outcome| {
+        let unseen = outcome.figure("missing/PAGEMAP_SCAN");
+        assert!(unseen == 0.0, "what carried on could not see the original's memory any more");
+        // The time that it took.
+        outcome.stderr.clear();
+    })
+}
+
+/// The guest waits 600 to 700 times, and uses 2400 pages for the first time. Were those hinted, it would seem to have been
+/// spared waits that it never had: with 200 hints of that kind 200 more, of which its runs differ by less.
+#[test]
+fn unused_pages_count_as_no_hints() {
+    const RUNS: usize = 4;
+    let name = "unused_pages_count_as_no_hints";
+    if switch("FOREBAY_PROMISE_PLAIN") {
+        return skip(name, "both sides run without forebay");
+    }
+    let mut waits = Vec::new();
+    let patience = Instant::now() + Duration::from_secs(120);
+    while waits.len() < RUNS && Instant::now() < patience {
+        let Some(outcome) = swapping("swap_holes", &[]).named(name).check() else { return };
+        if outcome.figure("hints_used") >= 50.0 {
+            waits.push(outcome.figure("stalls_before"));
+        }
+    }
+    assert_eq!(waits.len(), RUNS, "in two minutes hints were used in so many runs only");
+    let mean = waits.iter().sum::<f64>() / RUNS as f64;
+    assert!(mean < 850.0, "{waits:?} waits, those included that were spared");
+}
+
+/// Huge pages that the machine has for programs, for as long as this lives.
+struct HugePages(String);
+
+impl HugePages {
+    const POOL: &str = "/proc/sys/vm/nr_hugepages";
+
+    /// Adds `count` to those that there are; `None` where that is not possible.
+    fn add(count: u32) -> Option<Self> {
+        let before = std::fs::read_to_string(Self::POOL).ok()?;
+        let wanted = before.trim().parse::<u32>().ok()? + count;
+        let pool = Self(before);
+        std::fs::write(Self::POOL, wanted.to_string()).ok()?;
+        let got = std::fs::read_to_string(Self::POOL).ok()?.trim().parse::<u32>().ok()?;
+        (got == wanted).then_some(pool)
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        let _ = std::fs::write(Self::POOL, &self.0);
+    }
+}
+
+/// The pool has no page more than the program needs: what copies of it keep, the program would miss.
+#[test]
+fn huge_pages_are_left_to_the_program() {
+    const NEEDED: u32 = 4;
+    let Some(_pool) = HugePages::add(NEEDED) else {
+        return skip(
+            "huge_pages_are_left_to_the_program",
+            "the machine gives no huge pages, or only to root",
+        );
+    };
+    for _ in 0..5 {
+        let Some(outcome) = mapping("huge_pages").check() else { return };
+        assert_eq!(outcome.status, 0, "{}", String::from_utf8_lossy(&outcome.stderr));
+        if !switch("FOREBAY_PROMISE_PLAIN") {
+            assert!(outcome.figure("agents_off/unsafe") > 0.0, "{:?}", outcome.totals());
+        }
+    }
+}
+
+/// A speculator would wait for its memory as the program does.
+#[test]
+fn without_userfaultfd_nothing_is_forked_at_page_faults() {
+    let case = Case::new(
+        "faults_without_userfaultfd",
+        // Long enough for the supervisor to see it wait.
+        [build("gather").as_os_str(), "48".as_ref(), "20000".as_ref()],
+    )
+    .before([build("refuse").into_os_string(), "userfaultfd".into()])
+    .memory_limit(LIMIT_MIB)
+    // The time that it took.
+    .normalise(|outcome| outcome.stderr.clear());
+    if let Some(outcome) = case.check().filter(|_| !switch("FOREBAY_PROMISE_PLAIN")) {
+        assert_eq!(outcome.figure("resyncs"), 0.0, "{}", outcome.stats);
+        // Which nobody would know if it had not waited for pages.
+        assert_eq!(outcome.figure("missing/userfaultfd"), 1.0, "{}", outcome.stats);
+    }
+}
+
+/// A speculator that waited for the shared memory which is swapped out would never be ready: one ends by itself, so it was.
+#[test]
+fn shared_memory_is_not_waited_for() {
+    let _ = takes_place("takes_place_shared", "speculator_page_reclaims", 500.0, || {
+        let case = swapping("shared_gather", &["40", "6000"]).options(&["--memory-limit", "100M"]);
+        case.normalise(|outcome| {
+            let waits = outcome.figure("speculator_page_faults");
+            assert!(waits < 1000.0, "they waited for {waits} pages");
+        })
+    });
+}
+
+/// What is shared a speculator would have to copy. On a busy machine the first may be given up before it can say so.
+#[test]
+fn a_program_with_much_shared_memory_is_soon_left_alone() {
+    let outcome = swapping("shared_gather", &["96", "4000"]).check();
+    if let Some(outcome) = outcome.filter(|_| !switch("FOREBAY_PROMISE_PLAIN")) {
+        let forks = outcome.figure("resyncs");
+        assert!(forks <= 3.0, "forked {forks} times");
+        let said_so = outcome.figure("agents_off/shared_memory") == 1.0;
+        assert!(forks < 2.0 || said_so, "{}", outcome.stats);
+    }
+}
+
+/// Nothing would come of them.
+#[test]
+fn a_program_that_locks_open_files_gets_no_signals_of_faults() {
+    let script = "import fcntl, struct\n\
+                  f = open('out/file'); fcntl.fcntl(f, 37, struct.pack('hhqqi', 0, 0, 0, 0, 0))\n\
+                  b = bytearray(48 << 20); s = 0\n\
+                  for i in range(0, len(b), 4096): b[i] = i * 7 % 251\n\
+                  for i in range(20000): s = s * 31 % 1000003 + b[i * 7919 * 4096 % len(b)]\n\
+                  print(s)";
+    let case = Case::new("locks_and_faults", ["python3", "-c", script]).setup(victims);
+    let outcome = case.memory_limit(LIMIT_MIB).faults().check();
+    if let Some(outcome) = outcome.filter(|_| !switch("FOREBAY_PROMISE_PLAIN")) {
+        let (told, faults) = (outcome.figure("stalls_before"), outcome.figure("page_faults"));
+        assert!(told < faults / 4.0, "it was told of {told} of {faults} faults");
+    }
+}
+
+/// Nor is a handler needed for them.
+#[test]
+fn a_program_that_may_not_speculate_keeps_its_signals() {
+    let script =
+        "my $n = 32 << 20; my $b = 'x' x $n; open F, '/proc/self/status'; print grep /^Sig[IC]/, <F>";
+    let _ = Case::new("no_speculation", ["perl", "-e", script]).options(&["--no-speculation"]).check();
+}
+
+/// Of a file that the user may read and does not own, the kernel says that all of it is resident.
+#[test]
+fn of_others_files_no_more_is_read_than_is_touched() {
+    const NAME: &str = "others_file";
+    if !root() || switch("FOREBAY_PROMISE_PLAIN") {
+        return skip(NAME, "only root can become a user who does not own a file");
+    }
+    // Not where the program runs: all files there are read afterwards.
+    let place = Scratch::fresh(scratch::base().join("others_files"));
+    let data = place.noise("data", 64 << 20, 3).at("data");
+    let run = |side| {
+        place.settle(false);
+        let argv = [build("mapped").into_os_string(), data.clone().into(), "3000".into()];
+        let outcome = Case::new(NAME, argv).without_root().run(side);
+        assert!(outcome.complaints.is_empty(), "{:?}", outcome.complaints);
+        (outcome.figure("hints_used"), cold::resident_pages(&data).ok().flatten().expect("a number of pages"))
+    };
+    let (_, alone) = run(Side::Without);
+    let patience = Instant::now() + Duration::from_secs(120);
+    let mut used = 0.0;
+    while used < 100.0 {
+        assert!(Instant::now() < patience, "in two minutes no more than {used} hints of a run were used");
+        let with;
+        (used, with) = run(Side::With);
+        assert!(with < alone + alone / 4, "{with} pages of the file were read, {alone} without");
+    }
+}
+
+const READS: f64 = 1_000.0;
+
+/// A run of the guest that reads a mapped file on a device that serves one request at a time: the speculator maps that
+/// before the program does.
+fn on_a_busy_device(disk: &SlowDisk, name: &'static str, options: &[&str]) -> Outcome {
+    disk.make_cold().expect("empty the caches of the slow disk");
+    let data = disk.mount_point().join("data");
+    let mut argv = vec![build("mapped").into_os_string(), data.into(), READS.to_string().into()];
+    argv.extend(options.iter().map(Into::into));
+    let outcome = Case::new(name, argv).run(Side::With);
+    assert!(outcome.complaints.is_empty(), "{:?}", outcome.complaints);
+    outcome
+}
+
+/// Hints of pages are judged in mappings that the speculator made, too: of those that nothing comes of there are few, and
+/// those that the program comes to are known to be used.
+#[test]
+fn hints_in_a_mapping_to_come_are_judged() {
+    const NAME: &str = "mapping_to_come";
+    if switch("FOREBAY_PROMISE_PLAIN") {
+        return skip(NAME, "both sides run without forebay");
+    }
+    let disk = match SlowDisk::start(Profile::Saturated, 256 << 20) {
+        Ok(disk) => disk,
+        Err(why) => return skip(NAME, &why.to_string()),
+    };
+    let place = Scratch::fresh(scratch::base().join(NAME));
+    let data = place.noise("data", 64 << 20, 3).at("data");
+    let copied = disk.fill(|folder| std::fs::copy(data, folder.join("data")));
+    let _ = copied.expect("fill the slow disk").expect("copy the data");
+    let patience = Instant::now() + Duration::from_secs(120);
+    let mut used = 0.0;
+    while used < READS / 2.0 {
+        assert!(Instant::now() < patience, "in two minutes no more than {used} hints of a run were used");
+        used = on_a_busy_device(&disk, NAME, &[]).figure("hints_used");
+        let chased = on_a_busy_device(&disk, NAME, &["--chased"]).figure("hints_data");
+        assert!(chased < READS / 4.0, "{chased} hints, of which nothing came");
+    }
+}
