@@ -6,4 +6,5 @@
 pub mod markdown;
 pub mod sources;
 pub mod tokens;
+pub mod words;
 pub mod workspace;

@@ -187,7 +187,8 @@ fn pure_folders_do_no_input_or_output_and_read_no_clock() {
             }
             for name in IMPURE_CRATES {
                 let lines = file.lines_of_word(name);
-                broken.extend(lines.iter().map(|line| format!("{}:{line}: {name}", workspace.relative(&path))));
+                broken
+                    .extend(lines.iter().map(|line| format!("{}:{line}: {name}", workspace.relative(&path))));
             }
         }
     }
