@@ -148,7 +148,7 @@ fn markdown_blocks(lines: &[(String, usize)]) -> Vec<(String, usize)> {
             continue;
         }
         let is_heading = text.starts_with('#') || text.starts_with('>') && text.len() == 1;
-        if is_heading || ITEM.is_match(line) || !open || line.starts_with("    ") && !open {
+        if is_heading || ITEM.is_match(line) || !open {
             blocks.push((ITEM.replace(line, "").trim().to_owned(), *number));
             open = !is_heading;
         } else if let Some((block, _)) = blocks.last_mut() {
