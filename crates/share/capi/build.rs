@@ -1,4 +1,4 @@
-//! Gives the library its name for the loader, whose number changes when programs have to be built anew.
+//! Sets the library's name for the loader. Its number changes when programs must be compiled again.
 #![forbid(unsafe_code)]
 
 fn main() {

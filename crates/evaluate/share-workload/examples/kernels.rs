@@ -1,12 +1,13 @@
-//! Runs one of the five programs, tells how long it took, checks its result, and shows what each host did:
+//! Runs one of the five programs on shared memory. It prints how long the program took, checks its result, and shows
+//! what each host did:
 //!
 //! ```text
-//! cargo build --release -p forebay-kernels --example kernels
+//! cargo build --release -p forebay-share-workload --example kernels
 //! forebay share -n 2 -- target/release/examples/kernels sor
 //! ```
 //!
-//! By default each takes some seconds on one host. `--hosts 2` makes hosts within one process, `--hosts 0` runs the sequential
-//! form on ordinary memory.
+//! Each program runs for some seconds on one host by default. `--hosts 2` makes hosts within one process. `--hosts 0`
+//! runs the sequential form on ordinary memory.
 #![forbid(unsafe_code)]
 
 use std::{fmt::Debug, thread, time::Instant};

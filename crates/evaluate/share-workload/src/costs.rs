@@ -1,7 +1,7 @@
-//! What faults, fetches, barriers and locks take.
+//! Measures what faults, fetches, barriers and locks cost.
 //!
-//! The last host comes to rows that the others have, and to locks; each time is that of one row or lock. Meanwhile the
-//! others are idle, all waiting at a barrier, or compute.
+//! The last host accesses rows that the other hosts own, and takes locks; each time is that of one row or lock. The
+//! other hosts are idle meanwhile: they wait at a barrier, or compute.
 
 use std::{
     hint::black_box,
@@ -48,13 +48,13 @@ pub fn measure(times: usize) -> Result<Report, Error> {
     let rows_bytes: usize = ROWS_BYTES.iter().map(|bytes| times * bytes + 4096).sum();
     let host = join_pinned(2 * rows_bytes + (1 << 20), 16, Granularity::Fine)?;
     let mut report = Report::new(host.rank());
-    if host.count() == 1 {
+    if host.hosts() == 1 {
         local::measure(times, &mut report)?;
     }
     let stop = host.value::<u32>(Placement::On(0))?;
     let job = Job { host: &host, stop };
     report.add_median("barrier", job.barriers(times)?);
-    if host.count() > 1 {
+    if host.hosts() > 1 {
         for bytes in ROWS_BYTES {
             let rows = host.rows::<u64>(times, bytes / size_of::<u64>(), Placement::On(0))?;
             let mut measure = |what: &str, before, others, act: &dyn Fn(Row<u64>)| -> Result<(), Error> {
@@ -74,8 +74,8 @@ pub fn measure(times: usize) -> Result<Report, Error> {
     // A lock's manager is the host whose number it has.
     let own = u32::from(host.rank());
     report.add_median("lock", job.locks(times, own)?);
-    if host.count() > 1 {
-        report.add_median("remote lock", job.locks(times, (own + 1) % u32::from(host.count()))?);
+    if host.hosts() > 1 {
+        report.add_median("remote lock", job.locks(times, (own + 1) % u32::from(host.hosts()))?);
     }
     host.leave()?;
     Ok(report)
@@ -89,7 +89,7 @@ struct Job<'a> {
 
 impl Job<'_> {
     fn is_last(&self) -> bool {
-        self.host.rank() + 1 == self.host.count()
+        self.host.rank() + 1 == self.host.hosts()
     }
 
     fn barriers(&self, times: usize) -> Result<Vec<Duration>, Error> {

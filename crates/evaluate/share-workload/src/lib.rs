@@ -1,9 +1,9 @@
-//! What hosts do while shared memory is measured: the program `forebay-share-workload`, which `forebay evaluate millipage` has
-//! `forebay share` start, and how the two talk. A program of its own, since UCX is loaded at run time, which the statically
-//! linked `forebay` cannot do.
+//! The program `forebay-share-workload`: the hosts that `forebay evaluate millipage` measures, started by `forebay
+//! share`. It is a program of its own because it loads UCX at run time, which the statically linked `forebay` cannot
+//! do.
 //!
-//! `forebay-share-workload TASK FILE` carries out a [`Task`], given as JSON, and each of its processes appends a line of JSON, its
-//! [`Report`], to the file.
+//! `forebay-share-workload TASK FILE` carries out a [`Task`], given as JSON. Each of its processes appends its
+//! [`Report`], a line of JSON, to the file.
 #![forbid(unsafe_code)]
 
 mod costs;

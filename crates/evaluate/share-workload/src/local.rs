@@ -1,4 +1,4 @@
-//! What one host alone takes for its parts.
+//! Measures the parts of a program that need one host only.
 
 use std::{
     hint::black_box,
@@ -19,7 +19,7 @@ use crate::Report;
 /// What is too short for the clock is done so often for one value.
 const AT_ONCE: u32 = 1_000;
 
-/// A page that may be read as soon as somebody does.
+/// A page that may be read as soon as a thread does.
 struct Page {
     views: Views,
     protection: Box<dyn Protection>,

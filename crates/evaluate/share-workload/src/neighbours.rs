@@ -1,4 +1,4 @@
-//! Two processes, each of which writes to an object of its own all the time.
+//! False sharing: two processes each write to an object of their own all the time.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub fn measure(lie: Lie, pause: Duration, time: Duration) -> Result<Report, Erro
     let granularity = if lie == Lie::WholePage { Granularity::Page } else { Granularity::Fine };
     let host = join_pinned(1 << 20, 16, granularity)?;
     let columns = if lie == Lie::OwnPages { PAGE } else { OBJECT };
-    let objects = host.rows::<u32>(host.count().into(), columns, Placement::Cyclic)?;
+    let objects = host.rows::<u32>(host.hosts().into(), columns, Placement::Cyclic)?;
     let own = objects.row(host.rank().into());
     own.set(0, 0);
     host.barrier()?;

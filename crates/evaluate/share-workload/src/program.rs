@@ -1,4 +1,4 @@
-//! The five programs.
+//! The five programs, each with the size of its problem.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What a process tells.
+//! The report that a process writes: what it measured, as a line of JSON.
 
 use std::{collections::BTreeMap, fs::OpenOptions, io, io::Write, path::Path, time::Duration};
 

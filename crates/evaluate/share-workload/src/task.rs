@@ -1,4 +1,4 @@
-//! What there is to do.
+//! Tasks: what `forebay evaluate millipage` asks the hosts to measure.
 
 use std::{env, time::Duration};
 

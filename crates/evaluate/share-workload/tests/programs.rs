@@ -1,5 +1,5 @@
-//! The five programs, for one to four hosts, in all granularities, against their sequential forms and against checks that
-//! know nothing of either.
+//! Runs the five programs on one to four hosts, in all granularities, against their sequential forms. The checks of the
+//! results are independent of both forms.
 
 use std::thread;
 
@@ -105,7 +105,7 @@ fn lu_solves_a_system() {
     each(|hosts, granularity| {
         let outcomes = run(hosts, granularity, |host| {
             let outcome = lu::parallel(host, &parameters)?.check();
-            // Nobody leaves while others read.
+            // No host leaves while others read.
             host.barrier()?;
             Ok(outcome)
         });

@@ -39,7 +39,7 @@ enum {
 enum { FOREBAY_READ = 0, FOREBAY_WRITE = 1 };
 
 /* A figure of this host. The name lives as long as the process. */
-struct forebay_count {
+struct forebay_stat {
     const char *name;
     uint64_t value;
 };
@@ -60,7 +60,7 @@ int forebay_leave(void);
 
 /* Which host this is, from 0; how many there are. Any thread. */
 int forebay_rank(void);
-int forebay_count(void);
+int forebay_hosts(void);
 
 /*
  * The share of host `rank` in `count` things: those from `*first` up to but not including `*end`, which are the rows that
@@ -109,9 +109,9 @@ int forebay_touch(const void *start, size_t bytes, int access);
 
 /*
  * Fills in up to `room` figures of this host (faults, requests, messages) since this was last called, and returns how
- * many there are. With room 0 it only tells that, and `counts` may be NULL. Any thread.
+ * many there are. With room 0 it only tells that, and `stats` may be NULL. Any thread.
  */
-int forebay_counts(struct forebay_count *counts, int room);
+int forebay_stats(struct forebay_stat *stats, int room);
 
 /* Why the last call of this thread failed that did: a sentence, until the next one fails; "" if none has. Any thread. */
 const char *forebay_error(void);

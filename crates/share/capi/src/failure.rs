@@ -1,4 +1,4 @@
-//! Failures, as C is told of them: a value, and a sentence that the thread can ask for.
+//! Failures as C sees them: a return value, and a sentence that the thread can ask for.
 
 use std::{
     cell::RefCell,

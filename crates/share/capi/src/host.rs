@@ -1,4 +1,4 @@
-//! The host that the process is: one, for all of its threads.
+//! The one host that a process is, for all of its threads.
 
 use std::{
     ffi::c_int,

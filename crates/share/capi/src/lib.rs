@@ -1,7 +1,7 @@
-//! Shared memory for C: the functions of `include/forebay.h`, which says what each does.
+//! Shared memory for C: the functions of `include/forebay.h`, which documents each.
 //!
-//! Pointers that come in are checked before they are used for anything: those to shared memory are looked up, others
-//! compared with null. No panic goes out; it becomes an error.
+//! Every pointer argument is checked before its use: pointers to shared memory are looked up, others compared with
+//! null. A panic never leaves the library; it becomes an error.
 
 mod failure;
 mod host;
@@ -22,7 +22,7 @@ const WRITE: c_int = 1;
 
 /// A figure, as the header has it.
 #[repr(C)]
-pub struct Count {
+pub struct Stat {
     name: *const c_char,
     value: u64,
 }
@@ -53,8 +53,8 @@ pub extern "C" fn forebay_rank() -> c_int {
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub extern "C" fn forebay_count() -> c_int {
-    attempt(|| Ok(host()?.count().into()))
+pub extern "C" fn forebay_hosts() -> c_int {
+    attempt(|| Ok(host()?.hosts().into()))
 }
 
 /// See the header.
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn forebay_block(
 ) -> c_int {
     attempt(|| {
         let host = host()?;
-        let block = host.block_of(host::rank(rank, host.count())?, count);
+        let block = host.block_of(host::rank(rank, host.hosts())?, count);
         if first.is_null() || end.is_null() {
             return Err(Failure::Null("first or end"));
         }
@@ -89,7 +89,7 @@ pub extern "C" fn forebay_rows(rows: usize, bytes: usize, chunk: usize, placed: 
     attempt(|| {
         let host = host()?;
         let table = memory::Table::new(rows)?;
-        let rows = host.rows_in_chunks::<u8>(rows, bytes, chunk, placement(placed, host.count())?)?;
+        let rows = host.rows_in_chunks::<u8>(rows, bytes, chunk, placement(placed, host.hosts())?)?;
         Ok(table.fill((0..rows.len()).map(|index| rows.row(index).as_ptr())))
     })
 }
@@ -99,7 +99,7 @@ pub extern "C" fn forebay_rows(rows: usize, bytes: usize, chunk: usize, placed: 
 pub extern "C" fn forebay_alloc(bytes: usize, placed: c_int) -> *mut c_void {
     attempt(|| {
         let host = host()?;
-        let rows = host.rows::<u8>(1, bytes, placement(placed, host.count())?)?;
+        let rows = host.rows::<u8>(1, bytes, placement(placed, host.hosts())?)?;
         Ok(rows.row(0).as_ptr().cast())
     })
 }
@@ -164,9 +164,9 @@ fn with_access(
 /// See the header.
 ///
 /// # Safety
-/// `counts` is null, or has room for `room` figures.
+/// `stats` is null, or has room for `room` figures.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_counts(counts: *mut Count, room: c_int) -> c_int {
+pub unsafe extern "C" fn forebay_stats(stats: *mut Stat, room: c_int) -> c_int {
     /// The names as C wants them.
     static NAMES: OnceLock<Vec<std::ffi::CString>> = OnceLock::new();
     attempt(|| {
@@ -175,14 +175,14 @@ pub unsafe extern "C" fn forebay_counts(counts: *mut Count, room: c_int) -> c_in
         if room == 0 {
             return Ok(forebay_millipage::Counts::default().named().len() as c_int);
         }
-        if counts.is_null() {
-            return Err(Failure::Null("counts"));
+        if stats.is_null() {
+            return Err(Failure::Null("stats"));
         }
         let named = host.take_counts().named();
         let names = NAMES.get_or_init(|| named.iter().map(|(name, _)| failure::c_string(name)).collect());
         for (index, ((_, value), name)) in named.iter().zip(names).enumerate().take(room) {
             // SAFETY: not null, and below the room that the caller says there is.
-            unsafe { counts.add(index).write(Count { name: name.as_ptr(), value: *value }) };
+            unsafe { stats.add(index).write(Stat { name: name.as_ptr(), value: *value }) };
         }
         Ok(named.len() as c_int)
     })

@@ -1,4 +1,4 @@
-//! Memory that the caller gets, and gives to free(3).
+//! Memory that the caller receives, and returns with free(3).
 
 use std::{ffi::c_void, ptr::NonNull};
 
@@ -32,7 +32,7 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        // SAFETY: calloc(3) made it, and nobody else has it.
+        // SAFETY: calloc(3) made it, and no other thread has it.
         unsafe { libc::free(self.first.as_ptr().cast()) }
     }
 }

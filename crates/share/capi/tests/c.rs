@@ -1,4 +1,4 @@
-//! Programs in C, built against `forebay.h` and `libforebay.so`, run alone and as hosts of a job.
+//! Builds C programs against `forebay.h` and `libforebay.so`, and runs them alone and as hosts of a job.
 #![cfg(target_os = "linux")]
 
 use std::{

@@ -38,7 +38,7 @@ static void before_joining(void) {
     size_t first, end;
     CHECK(strcmp(forebay_error(), "") == 0);
     FAILS(forebay_rank() == -1, "not a host");
-    FAILS(forebay_count() == -1, "not a host");
+    FAILS(forebay_hosts() == -1, "not a host");
     FAILS(forebay_leave() == -1, "not a host");
     FAILS(forebay_barrier() == -1, "not a host");
     FAILS(forebay_lock(0) == -1, "not a host");
@@ -49,7 +49,7 @@ static void before_joining(void) {
     FAILS(forebay_touch(&first, 1, FOREBAY_READ) == -1, "not a host");
     FAILS(forebay_prefetch(&first, 1, FOREBAY_READ) == -1, "not a host");
     FAILS(forebay_push(&first, 1) == -1, "not a host");
-    FAILS(forebay_counts(NULL, 0) == -1, "not a host");
+    FAILS(forebay_stats(NULL, 0) == -1, "not a host");
 }
 
 static void blocks(void) {
@@ -160,19 +160,19 @@ static void pointers(void) {
 }
 
 static void figures(void) {
-    struct forebay_count counts[64];
-    int all = forebay_counts(NULL, 0);
+    struct forebay_stat counts[64];
+    int all = forebay_stats(NULL, 0);
     uint64_t faults = 0;
     CHECK(all > 0 && all < 64);
-    CHECK(forebay_counts(counts, 64) == all);
+    CHECK(forebay_stats(counts, 64) == all);
     for (int i = 0; i < all; i++)
         if (strstr(counts[i].name, "faults")) faults += counts[i].value;
     CHECK(count == 1 || faults > 0);
     counts[1].name = NULL;
-    CHECK(forebay_counts(counts, 1) == all);
+    CHECK(forebay_stats(counts, 1) == all);
     CHECK(counts[0].value == 0 && counts[1].name == NULL);
-    FAILS(forebay_counts(NULL, 1) == -1, "NULL");
-    FAILS(forebay_counts(counts, -1) == -1, "-1");
+    FAILS(forebay_stats(NULL, 1) == -1, "NULL");
+    FAILS(forebay_stats(counts, -1) == -1, "-1");
 }
 
 /* A child is no host, and has no shared memory. */
@@ -241,7 +241,7 @@ int main(int arguments, char **argument) {
     CHECK(forebay_join(32 << 20, 8) == 0);
     FAILS(forebay_join(0, 0) == -1, "joined already");
     rank = forebay_rank();
-    count = forebay_count();
+    count = forebay_hosts();
     CHECK(rank >= 0 && rank < count);
     blocks();
     rows();

@@ -1,10 +1,9 @@
-//! Barriers: each has a manager, which counts who has come, and compares what they say.
+//! Barriers: the manager of a barrier counts the hosts that have arrived, and compares their arguments.
 
 use std::collections::BTreeMap;
 
 use crate::copies::Copies;
-use crate::host::Waiter;
-use crate::message::{Barrier, HostId};
+use crate::message::{Barrier, HostId, Waiter};
 
 /// What a manager knows of the barriers that it manages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -30,7 +29,7 @@ impl Arrivals {
         self.0.remove(&barrier).map(|arrival| arrival.agreed)
     }
 
-    /// One host will come to none any more. Who waits for it, and where.
+    /// One host will arrive at none. Who waits for it, and where.
     pub fn take_all(&mut self) -> Vec<(HostId, Barrier)> {
         let all = std::mem::take(&mut self.0).into_iter();
         let waiting = |(barrier, arrival): (_, Arrival)| {
@@ -40,12 +39,12 @@ impl Arrivals {
     }
 }
 
-/// The barriers that one host has come to.
+/// The barriers at which one host waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Arrived(BTreeMap<Barrier, Waiter>);
 
 impl Arrived {
-    /// A thread has come to it; `false` if another one of this host waits there.
+    /// A thread has arrived; `false` if another one of this host waits there.
     pub fn wait(&mut self, barrier: Barrier, waiter: Waiter) -> bool {
         if self.0.contains_key(&barrier) {
             return false;
@@ -54,7 +53,7 @@ impl Arrived {
         true
     }
 
-    /// All have come to it. Who waits here.
+    /// All have arrived at it. Who waits here.
     pub fn leave(&mut self, barrier: Barrier) -> Option<Waiter> {
         self.0.remove(&barrier)
     }

@@ -1,4 +1,5 @@
-//! What a manager knows of a minipage: who has copies, what goes on, and who waits for it to end.
+//! The directory entry of a minipage at its manager: the copy set, the transaction in progress, and the requests that
+//! wait for its end.
 
 use std::collections::VecDeque;
 
@@ -112,7 +113,7 @@ impl Entry {
         out.extend(invalid.into_iter().map(|host| (host, Message::Invalidate { minipage })));
     }
 
-    /// Nobody is in the way any more.
+    /// No copy is in the way now.
     fn hand_over(&mut self, minipage: Minipage, out: &mut Outgoing) {
         let Some(Transaction { requester, want, .. }) = self.transaction else { return };
         let next = if want != Want::Push && self.copies.has(requester) {

@@ -1,4 +1,5 @@
-//! One host: what it may do with each minipage, what its threads wait for, and what it manages.
+//! The protocol's state on one host: its access to each minipage, the waits of its threads, and the minipages that it
+//! manages.
 
 use std::{collections::VecDeque, ops::AddAssign};
 
@@ -6,11 +7,7 @@ use crate::barrier::{Arrivals, Arrived};
 use crate::copies::Copies;
 use crate::directory::{Entry, Outgoing};
 use crate::lock::{Grants, Held};
-use crate::message::{Access, Barrier, HostId, Lock, Message, Minipage, Want};
-
-/// A thread that waits, by a number of the caller's choice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Waiter(pub u64);
+use crate::message::{Access, Barrier, HostId, Lock, Message, Minipage, Waiter, Want};
 
 /// What a host does, in the order in which it says so.
 pub trait Effects {
@@ -31,9 +28,9 @@ pub struct Counts {
     pub read_faults: u64,
     /// See [`Counts::read_faults`].
     pub write_faults: u64,
-    /// Minipages that were asked for before a thread came to them.
+    /// Minipages that were asked for before a thread accessed them.
     pub prefetches: u64,
-    /// Requests that came to this host as their manager.
+    /// Requests that reached this host as their manager.
     pub requests: u64,
     /// Those of them that had to wait for another one.
     pub competing_requests: u64,
@@ -164,7 +161,7 @@ impl Host {
     }
 
     /// Adds the next minipage, managed by `home`, which alone has it and may write it. All hosts add the same ones in
-    /// the same order, before any comes to one.
+    /// the same order, before any waits at one.
     pub fn add_owned(&mut self, home: HostId) -> Minipage {
         let access = if home == self.me { Access::Write } else { Access::None };
         self.add(home, access, Entry::owned(self.hosts, home))
@@ -197,7 +194,7 @@ impl Host {
         self.ask(minipage, want, effects);
     }
 
-    /// Asks for a minipage that a thread will come to. Nobody waits for it.
+    /// Asks for a minipage that a thread will access. No thread waits for it.
     pub fn prefetch(&mut self, minipage: Minipage, access: Access, effects: &mut impl Effects) {
         let want = if access == Access::Write { Want::Write } else { Want::Read };
         if self.access(minipage) < access && self.ask(minipage, want, effects) {
@@ -205,7 +202,7 @@ impl Host {
         }
     }
 
-    /// Asks for copies on all hosts. Nobody waits for them.
+    /// Asks for copies on all hosts. No thread waits for them.
     pub fn push(&mut self, minipage: Minipage, effects: &mut impl Effects) {
         if let Some(home) = self.minipages.get(minipage.index()).map(|local| local.home) {
             self.send(home, Message::Request { minipage, want: Want::Push }, effects);
@@ -255,7 +252,7 @@ impl Host {
         true
     }
 
-    /// A thread has come to a barrier, where all hosts should say the same `word`, and passes it when all have come;
+    /// A thread has arrived at a barrier, where all hosts should say the same `word`, and passes it when all have come;
     /// `false` if another one of this host's waits there.
     pub fn arrive(
         &mut self,
@@ -300,7 +297,7 @@ impl Host {
     fn ask(&mut self, minipage: Minipage, want: Want, effects: &mut impl Effects) -> bool {
         let Some(local) = self.minipages.get_mut(minipage.index()) else { return false };
         if local.pending.is_some() {
-            // Whoever wants more than that one gives faults again.
+            // A thread that needs more than that one gives faults again.
             return false;
         }
         local.pending = Some(want);
@@ -325,7 +322,7 @@ impl Host {
     }
 
     fn take(&mut self, from: HostId, message: Message, effects: &mut impl Effects) {
-        // Hosts that take a minipage from each other before anybody has come to use it would do so for ever.
+        // Hosts that take a minipage from each other before any thread uses it would do so for ever.
         if message.takes_away().is_some_and(|minipage| self.unresumed.contains(&minipage)) {
             return self.deferred.push((from, message));
         }
@@ -393,7 +390,7 @@ impl Host {
             }
             Message::Leaving => {
                 self.leaving.insert(from);
-                // It has passed every barrier that it has come to, so nobody waits for it but in vain.
+                // It has passed every barrier at which it arrived, so a wait for it is in vain.
                 let waiting = self.arrivals.take_all().into_iter();
                 let leave = |(host, barrier)| (host, Message::Leave { barrier, agreed: false });
                 self.send_all(waiting.map(leave), effects);
@@ -442,7 +439,7 @@ impl Host {
             self.unresumed.push(minipage);
         }
         // Another manager goes on at once, and what it sends for the next is deferred here. This one is not told before a
-        // thread has come to use the minipage.
+        // thread has used the minipage.
         if !is_waited_for || home != self.me {
             self.send(home, Message::Done { minipage }, effects);
         }

@@ -1,9 +1,8 @@
-//! Locks: each has a manager, which grants it to one host at a time, in the order of their requests.
+//! Locks: the manager of a lock grants it to one host at a time, in the order of the requests.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::host::Waiter;
-use crate::message::{HostId, Lock, Message};
+use crate::message::{HostId, Lock, Message, Waiter};
 
 /// What a manager knows of the locks that it manages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! What hosts tell each other, and the names in it.
+//! The messages between hosts, and the names in them.
 
 /// A host, by its rank: 0 for the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +23,10 @@ impl Minipage {
         self.0 as usize
     }
 }
+
+/// A thread that waits, by a number of the caller's choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Waiter(pub u64);
 
 /// A lock, by a number of the program's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,7 +112,7 @@ pub enum Message {
         /// Of this.
         minipage: Minipage,
     },
-    /// To the manager: what it granted is there. At the manager's own host, a thread has come to use it, too; elsewhere,
+    /// To the manager: what it granted is there. At the manager's own host, a thread has used it, too; elsewhere,
     /// what would take it away before that is deferred.
     Done {
         /// Of this.
@@ -129,14 +133,14 @@ pub enum Message {
         /// Which.
         lock: Lock,
     },
-    /// To the barrier's manager: the sender has come to it.
+    /// To the barrier's manager: the sender has arrived at it.
     Arrive {
         /// Which.
         barrier: Barrier,
         /// What all hosts should say alike.
         word: u64,
     },
-    /// From the barrier's manager: all have come to it.
+    /// From the barrier's manager: all have arrived at it.
     Leave {
         /// Which.
         barrier: Barrier,

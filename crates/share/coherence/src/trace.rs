@@ -1,4 +1,4 @@
-//! What hosts did, as it is recorded and read.
+//! Traces: what the threads of hosts did, as the recorder writes it and a projection reads it.
 
 use serde::{Deserialize, Serialize};
 

@@ -17,21 +17,21 @@ impl Message {
     /// As bytes.
     #[must_use]
     pub fn to_bytes(self) -> [u8; MESSAGE_BYTES] {
-        let nobody = HostId(0);
+        let none = HostId(0);
         let (kind, host, number, word) = match self {
-            Self::Request { minipage, want } => (0, nobody, minipage.0, want_to_word(want)),
+            Self::Request { minipage, want } => (0, none, minipage.0, want_to_word(want)),
             Self::Forward { minipage, want, requester } => (1, requester, minipage.0, want_to_word(want)),
-            Self::Contents { minipage, want } => (2, nobody, minipage.0, want_to_word(want)),
-            Self::Grant { minipage, want } => (3, nobody, minipage.0, want_to_word(want)),
-            Self::Invalidate { minipage } => (4, nobody, minipage.0, 0),
-            Self::Invalidated { minipage } => (5, nobody, minipage.0, 0),
-            Self::Done { minipage } => (6, nobody, minipage.0, 0),
-            Self::Acquire { lock } => (7, nobody, lock.0, 0),
-            Self::Acquired { lock } => (8, nobody, lock.0, 0),
-            Self::Release { lock } => (9, nobody, lock.0, 0),
-            Self::Arrive { barrier, word } => (10, nobody, barrier.0, word),
-            Self::Leave { barrier, agreed } => (11, nobody, barrier.0, agreed.into()),
-            Self::Leaving => (12, nobody, 0, 0),
+            Self::Contents { minipage, want } => (2, none, minipage.0, want_to_word(want)),
+            Self::Grant { minipage, want } => (3, none, minipage.0, want_to_word(want)),
+            Self::Invalidate { minipage } => (4, none, minipage.0, 0),
+            Self::Invalidated { minipage } => (5, none, minipage.0, 0),
+            Self::Done { minipage } => (6, none, minipage.0, 0),
+            Self::Acquire { lock } => (7, none, lock.0, 0),
+            Self::Acquired { lock } => (8, none, lock.0, 0),
+            Self::Release { lock } => (9, none, lock.0, 0),
+            Self::Arrive { barrier, word } => (10, none, barrier.0, word),
+            Self::Leave { barrier, agreed } => (11, none, barrier.0, agreed.into()),
+            Self::Leaving => (12, none, 0, 0),
         };
         let mut bytes = [0; MESSAGE_BYTES];
         bytes[0] = VERSION;

@@ -1,4 +1,4 @@
-//! All that can happen to a few hosts: every order of messages and of what threads do.
+//! Explores every order of messages and thread steps of a few hosts.
 
 mod support;
 
@@ -71,6 +71,6 @@ fn hosts_leave_together_whatever_the_others_wait_for() {
     explore(&[&[Barrier(0), Leave], &[Barrier(0), Leave], &[Barrier(0), Leave]]);
     explore(&[&[Barrier(0), Leave], &[Barrier(0), BrokenBarrier(0), Leave], &[Barrier(0), Leave]]);
     explore(&[&[Leave], &[BrokenBarrier(1), Leave], &[BrokenBarrier(1), BrokenBarrier(2), Leave]]);
-    // A lock that nobody gives up.
+    // A lock that no host releases.
     explore(&[&[Lock(1), Leave], &[Lock(1), Leave]]);
 }

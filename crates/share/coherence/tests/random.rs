@@ -1,4 +1,4 @@
-//! Many hosts, long programs, chance for a scheduler.
+//! Runs long programs of many hosts under a random scheduler.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! What it costs two hosts to fetch, to meet and to lock, in microseconds: medians and 90 % quantiles. The first host measures.
+//! Measures what a fetch, a barrier and a lock cost two hosts, in microseconds: medians and 90 % quantiles. The first
+//! host measures.
 //!
 //! `forebay share -n 2 --transport shm -- target/release/examples/latency`
 
@@ -30,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     processor.set(rank % thread::available_parallelism()?.get());
     sched_setaffinity(None, &processor)?;
     let host = join(Options { bytes: 256 << 20, ..Options::default() })?;
-    if host.count() != 2 {
+    if host.hosts() != 2 {
         return Err("this takes two hosts: forebay share -n 2".into());
     }
     for gap in [Duration::ZERO, Duration::from_millis(1)] {

@@ -1,8 +1,9 @@
-//! Hosts that write rows of several sizes, and check what the others wrote; for tests.
+//! Hosts that write rows of several sizes, and check the rows that other hosts wrote; for tests.
 //!
-//! `sharing check [ROUNDS]` does that; `sharing rank [ADDRESS]` tells its rank, with the memory at that address; `sharing
-//! wait WHERE` joins, and waits without end: in a `fault`, at a `barrier`, where the first host may come `late`, for a
-//! `lock` or in its own `computing`, but for the last host, which writes its process id.
+//! - `sharing check [ROUNDS]` writes and checks.
+//! - `sharing rank [ADDRESS]` prints its rank, with the memory at that address.
+//! - `sharing wait WHERE` joins and waits without end: in a `fault`, at a `barrier`, for a `lock`, or while
+//!   `computing`. With `late`, the first host may be late at the barrier. The last host writes its process id instead.
 
 use std::{
     env,
@@ -36,7 +37,7 @@ fn run() -> Outcome {
     match arguments[..] {
         ["check", ..] => check(&host, arguments.get(1).map_or(Ok(3), |rounds| rounds.parse())?)?,
         ["wait", place] => wait(&host, place)?,
-        ["rank", ..] => println!("{} of {}", host.rank(), host.count()),
+        ["rank", ..] => println!("{} of {}", host.rank(), host.hosts()),
         _ => return Err("say what to do: check, wait or rank".into()),
     }
     host.leave()?;
@@ -45,7 +46,7 @@ fn run() -> Outcome {
 
 /// Every host writes some of the rows in each round, and all check all.
 fn check(host: &Host, rounds: usize) -> Outcome {
-    let (rank, hosts) = (usize::from(host.rank()), usize::from(host.count()));
+    let (rank, hosts) = (usize::from(host.rank()), usize::from(host.hosts()));
     for bytes in [1, 3, 64, 128, 1_000, 4_096, 5_000, 70_000, 3 << 20] {
         let is_large = bytes > 1 << 20;
         let (count, rounds) = if is_large { (2, 1) } else { (2 * hosts + 1, rounds) };
@@ -82,7 +83,7 @@ fn check(host: &Host, rounds: usize) -> Outcome {
 
 /// What the last host alone could end.
 fn wait(host: &Host, place: &str) -> Outcome {
-    let last = host.count() - 1;
+    let last = host.hosts() - 1;
     let rows = host.rows::<u64>(1, 1, Placement::On(last))?;
     if host.rank() == last {
         host.lock(1)?;

@@ -1,8 +1,9 @@
-//! Hosts that share by chance for a while, and check all that they find; for tests.
+//! Hosts that share at random for a while, and check every value that they read; for tests.
 //!
-//! `soak SECONDS SEED`. Each of two threads a host adds to counters, rewrites rows under locks, leaves messages for the others
-//! and reads theirs, and asks for rows and pushes them without need. After some hundreds of steps all hosts meet, and
-//! compare. At the end each tells how often that was, and what memory and descriptors it had early and late.
+//! `soak SECONDS SEED`. Each host has two threads. A thread adds to counters, rewrites rows under locks, leaves
+//! messages for the other hosts and reads theirs, and requests and pushes rows without need. After some hundreds of
+//! steps all hosts meet at a barrier, and compare. At the end each host prints its number of rounds, and its memory and
+//! descriptors early and late.
 
 use std::{
     env,
@@ -91,7 +92,7 @@ struct Shared<'a> {
 
 impl<'a> Shared<'a> {
     fn new(host: &'a Host) -> Outcome<Self> {
-        let hosts = usize::from(host.count());
+        let hosts = usize::from(host.hosts());
         let guarded = GUARDED
             .iter()
             .map(|(elements, chunk)| host.rows_in_chunks(EACH, *elements, *chunk, Placement::Cyclic))

@@ -1,4 +1,4 @@
-//! What a host's threads do under its lock: messages in, messages out, protections set, threads woken.
+//! The engine of a host, used under its lock: receives and sends messages, sets protections, wakes threads.
 
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ use forebay_vm::{
 
 use crate::{
     Error,
-    cells::{Cells, Found, futex},
+    fault_slots::{FaultSlots, Found, futex},
     transport::{Closed, Contents, Sink, Transport},
     usage::{Clock, Traffic, Usage},
 };
@@ -80,7 +80,7 @@ impl Wait {
     }
 }
 
-/// Waiters from here on are calls, those below are cells.
+/// Waiters from here on are calls, those below are slots.
 const CALLS: u64 = 1 << 32;
 
 /// What there was to do.
@@ -156,7 +156,7 @@ impl Engine {
     pub fn act<R>(
         &mut self,
         memory: &Memory,
-        cells: &Cells,
+        slots: &FaultSlots,
         act: impl FnOnce(&mut forebay_coherence::Host, &mut Acts<'_>) -> R,
     ) -> R {
         let Self { machine, layout, transport, waits, failure, traffic, .. } = self;
@@ -166,7 +166,7 @@ impl Engine {
                 transport: transport.as_mut(),
                 layout,
                 memory,
-                cells,
+                slots,
                 waits,
                 failure,
                 traffic,
@@ -176,7 +176,7 @@ impl Engine {
     }
 
     /// Does what there is to do.
-    pub fn progress(&mut self, memory: &Memory, cells: &Cells) -> Progress {
+    pub fn progress(&mut self, memory: &Memory, slots: &FaultSlots) -> Progress {
         let mut arrived = std::mem::take(&mut self.arrived);
         let mut sink =
             Arrivals { layout: &self.layout, views: &memory.views, arrived: &mut arrived, bytes: 0 };
@@ -187,13 +187,13 @@ impl Engine {
         let mut served = arrived.len();
         self.traffic.messages_received += served as u64;
         self.traffic.bytes_received += received_bytes;
-        let woke = self.act(memory, cells, |machine, acts| {
+        let woke = self.act(memory, slots, |machine, acts| {
             // First who resumes, which takes no new request: what has arrived need not be deferred for those.
-            cells.look(|found| match found {
-                Found::Fault { cell, minipage, is_write } => {
+            slots.look(|found| match found {
+                Found::Fault { slot, minipage, is_write } => {
                     served += 1;
                     let access = if is_write { Access::Write } else { Access::Read };
-                    machine.fault(Minipage(minipage), access, Waiter(cell as u64), acts);
+                    machine.fault(Minipage(minipage), access, Waiter(slot as u64), acts);
                 }
                 Found::Resumed { minipage } => machine.resumed(Minipage(minipage), acts),
             });
@@ -202,13 +202,13 @@ impl Engine {
             }
             acts.woke
         });
-        cells.need_resumption(self.machine.needs_resumption());
+        slots.need_resumption(self.machine.needs_resumption());
         self.arrived = arrived;
         self.look_at_failure();
         Progress { served, woke }
     }
 
-    /// Where something has failed, nobody waits any longer, and all hosts hear of it.
+    /// Where something has failed, no thread waits any longer, and all hosts are told.
     fn look_at_failure(&mut self) {
         let lost = match &self.failure {
             None => return,
@@ -248,11 +248,11 @@ pub struct Acts<'a> {
     transport: &'a mut dyn Transport,
     layout: &'a Layout,
     memory: &'a Memory,
-    cells: &'a Cells,
+    slots: &'a FaultSlots,
     waits: &'a mut HashMap<u64, Arc<Wait>>,
     failure: &'a mut Option<Error>,
     traffic: &'a mut Traffic,
-    /// Somebody was woken.
+    /// A thread was woken.
     woke: bool,
 }
 
@@ -277,7 +277,7 @@ impl Effects for Acts<'_> {
         self.woke = true;
         match self.waits.remove(&waiter.0) {
             Some(wait) => wait.end(Ended::Well),
-            None => self.cells.wake(waiter.0 as usize),
+            None => self.slots.wake(waiter.0 as usize),
         }
     }
 
@@ -298,7 +298,7 @@ const fn allowed(access: Access) -> Allowed {
     }
 }
 
-/// Takes messages for later, contents at once: nobody may use a minipage whose contents arrive.
+/// Takes messages for later, contents at once: no thread may use a minipage whose contents arrive.
 struct Arrivals<'a> {
     layout: &'a Layout,
     views: &'a Views,

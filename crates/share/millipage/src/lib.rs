@@ -1,35 +1,36 @@
-//! Millipage: memory that processes share as if they were threads, each with plain loads and stores, with coherence for
-//! parts as small as a few bytes.
+//! Millipage: memory that processes share by plain loads and stores, as threads do, with coherence for parts as small
+//! as a few bytes.
 //!
-//! Each process, a *host*, has its own copy of the memory, in several views ([`forebay_vm`]). Which of the copies may be
-//! used for what is up to [`forebay_coherence`]. This crate brings the two together: a thread that touches what its host may not
-//! faults, is stopped in the fault, and goes on when the minipage is there. A *progress thread* does what that takes; a
-//! thread that waits at a barrier or for a lock does it itself meanwhile.
+//! Each process, a *host*, has its own copy of the memory, in several views ([`forebay_vm`]). [`forebay_coherence`]
+//! decides which copy may be read or written. This crate joins the two: a thread that lacks the right for an access
+//! faults, waits in the fault, and continues when the minipage has arrived. A *progress thread* serves the fault. A
+//! thread that waits at a barrier or for a lock does that work itself meanwhile.
 //!
 //! # Consistency
 //!
-//! Sequential between hosts, for all programs: what a thread reads is what a thread of any host wrote last. Threads of one
-//! host share its copy as the processor has it, where a store may be seen after later loads of its own thread; atomic
-//! operations ([`Row::atomic`]) are never. Two threads that write to the same place at the same time still do so in an order
-//! that nobody knows; take a [`Host::lock`], or part them by a [`Host::barrier`].
+//! Memory is sequentially consistent between hosts, for all programs: a read returns the value that a thread of any
+//! host wrote last. Threads of one host share its copy with the processor's own memory order, where a store may be seen
+//! after later loads of its thread. Atomic operations ([`Row::atomic`]) are never reordered so. The order of two
+//! unsynchronised writes to the same place is not predictable; take a [`Host::lock`], or separate them by a
+//! [`Host::barrier`].
 //!
 //! # System calls
 //!
-//! The kernel does not fault for a system call: one whose buffer is not there fails with `EFAULT`. [`Row::touch`] brings it
-//! there first; it stays until another host wants it.
+//! The kernel does not fault for a system call: a call whose buffer is absent fails with `EFAULT`. [`Row::touch`]
+//! fetches the buffer first; it stays until another host wants it.
 //!
 //! # Forks
 //!
-//! A child that a host forks is no host, and has no shared memory: to touch it there ends the child with SIGSEGV.
+//! A child that a host forks is no host, and has no shared memory. An access there ends the child with SIGSEGV.
 
-mod bell;
-mod cells;
+mod doorbell;
 mod engine;
+mod fault_slots;
 mod host;
 mod join;
 mod process;
-mod promptness;
 mod recorder;
+mod scheduling;
 mod shared;
 pub mod transport;
 mod usage;
@@ -76,7 +77,7 @@ pub enum Error {
         call: String,
     },
     /// A thread waits at that barrier already.
-    #[error("another thread of this host waits at barrier {0}: one thread of each host comes to a barrier")]
+    #[error("another thread of this host waits at barrier {0}: one thread of each host calls a barrier")]
     BarrierTaken(u32),
     /// No thread of this host has the lock.
     #[error("lock {0} was not locked by this host")]
@@ -89,9 +90,15 @@ pub enum Error {
         /// Why.
         reason: String,
     },
-    /// Nothing is shared any more.
-    #[error("sharing has ended: {0}")]
-    Over(String),
+    /// This host has left: it shares nothing now.
+    #[error("sharing has ended: this host has left")]
+    Left,
+    /// An earlier failure ended sharing.
+    #[error("sharing has ended: {failure}")]
+    Ended {
+        /// That failure, in words.
+        failure: String,
+    },
     /// UCX is missing.
     #[error(
         "hosts in several processes need UCX, and {file} cannot be loaded ({reason}); install it: apt-get install libucx0"

@@ -1,4 +1,4 @@
-//! The host that a process is, for languages that do not say who owns what: any thread may call at any time.
+//! The one host that a process is, for languages without ownership: any thread may call at any time.
 
 use std::{
     mem, process,
@@ -54,7 +54,7 @@ impl Process {
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, Option<Arc<Host>>>, Error> {
-        // First, since in the child the lock may be one that nobody can release.
+        // First, since in the child the lock may be one that no thread can release.
         if process::id() != self.id {
             return Err(Error::Forked);
         }

@@ -1,4 +1,5 @@
-//! What a host's thread does, for a projection ([`forebay_coherence::trace`]): faults and calls, and what it computed between them.
+//! Records what the threads of a host do, for a projection ([`forebay_coherence::trace`]): faults and calls, and the
+//! computing time between them.
 
 use std::sync::{
     Mutex, PoisonError,

@@ -1,10 +1,11 @@
 //! Typed access to shared memory.
 //!
-//! Other hosts, and other threads, write there at any time. So there are no references to it but to atomics, and each
-//! access is one that the compiler neither leaves out nor moves: volatile for an element, assembly for several. Such an
-//! element is never torn if it has 1, 2, 4 or 8 bytes and its own alignment; of several, each may be. A loop over
-//! elements is therefore never turned into vector instructions. Programs that compute with many of them copy a row to memory
-//! of their own ([`Row::read`]) and back ([`Row::write`]), or take a vector at a time ([`Row::vectors`]).
+//! Other hosts, and other threads, write to this memory at any time. So there are no references to it but to atomics.
+//! The compiler neither removes nor moves an access: accesses to one element are volatile, accesses to several are
+//! assembly. An element of 1, 2, 4 or 8 bytes with its own alignment is never torn; among several elements, each may
+//! be. So the compiler never turns a loop over elements into vector instructions. Programs that compute with many
+//! elements copy a row to private memory ([`Row::read`]) and back ([`Row::write`]), or take a vector at a time
+//! ([`Row::vectors`]).
 
 use std::{
     arch::{asm, x86_64::__m128},
@@ -274,7 +275,7 @@ impl<T: Pod, const N: usize> Vectors<T, N> {
 }
 
 impl Row<u32> {
-    /// An element, for operations that nobody's come in between of, on this host or another.
+    /// An element, for operations that none of another thread comes in between of, on this host or another.
     ///
     /// # Panics
     /// There are not so many.
@@ -286,7 +287,7 @@ impl Row<u32> {
 }
 
 impl Row<u64> {
-    /// An element, for operations that nobody's come in between of, on this host or another.
+    /// An element, for operations that none of another thread comes in between of, on this host or another.
     ///
     /// # Panics
     /// There are not so many.

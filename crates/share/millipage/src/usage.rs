@@ -1,4 +1,4 @@
-//! What a host did, and where the time of its threads went.
+//! Counts what a host did, and where its threads spent their time.
 
 use std::{
     ops::AddAssign,

@@ -1,8 +1,8 @@
-//! Random programs of several hosts with several threads each. What they read and when is checked against the definition of
-//! an atomic register: between its beginning and its end, each access takes effect at one moment. That holds for a whole
-//! memory if it holds for each place in it, and sequential consistency follows.
+//! Runs random programs of several hosts with several threads each, and checks their reads against the definition of an
+//! atomic register. Between its beginning and its end, each access takes effect at one moment. A whole memory has this
+//! property if each place in it has it, and sequential consistency follows.
 //!
-//! `FOREBAY_PROMISE_LONG=1` runs thousands of programs.
+//! `FOREBAY_COMPAT_LONG=1` runs thousands of programs.
 
 mod chance;
 
@@ -112,7 +112,7 @@ struct World {
     hosts: u16,
     threads: usize,
     steps: usize,
-    /// Barriers that each host comes to.
+    /// Barriers that each host waits at.
     barriers: usize,
     options: Options,
     rows: usize,
@@ -196,7 +196,7 @@ struct Thread<'a> {
     world: &'a World,
     host: &'a Host,
     rows: &'a Rows<u64>,
-    /// The first of each host comes to barriers.
+    /// The first of each host waits at barriers.
     is_first: bool,
     dice: Dice,
     /// Values of its own.
@@ -314,7 +314,7 @@ fn check(logs: &[Log]) -> Result<(), String> {
         let times = logs.iter().filter_map(|log| log.barriers.get(barrier));
         let (last, first) = (times.clone().map(|time| time.0).max(), times.map(|time| time.1).min());
         if last > first {
-            return Err(format!("barrier {barrier} was left at {first:?} and come to at {last:?}"));
+            return Err(format!("barrier {barrier} was left at {first:?} and reached at {last:?}"));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Hosts in one process, each with a thread that computes.
+//! Hosts in one process, each with a computing thread.
 
 use std::{
     fs::File,
@@ -265,7 +265,7 @@ fn system_calls_need_a_touch_and_say_so() {
         if host.rank() == 1 {
             let row = rows.row(1);
             let fill = || {
-                // SAFETY: the row's memory is mapped; nobody else uses it now.
+                // SAFETY: the row's memory is mapped; no other thread uses it now.
                 let buffer = unsafe { std::slice::from_raw_parts_mut(row.as_ptr(), row.len()) };
                 File::open("/proc/self/maps").unwrap().read(buffer)
             };
@@ -297,7 +297,7 @@ fn several_threads_of_a_host_fault_at_the_same_time() {
             }
         });
         host.barrier().unwrap();
-        // Each host comes to an element once, so that it is 1 or 2 there: one of two hosts' additions may be lost.
+        // Each host accesses an element once, so that it is 1 or 2 there: one of two hosts' additions may be lost.
         let sum: u64 = (0..64)
             .flat_map(|row| (0..4).map(move |column| (row, column)))
             .map(|(row, column)| rows.row(row).get(column))

@@ -1,7 +1,7 @@
-//! Sequential consistency between hosts, by the small programs that tell it from weaker models. Each runs many times, with
-//! delays by chance: what interleavings of its accesses cannot explain must never come.
+//! Sequential consistency between hosts, by the small programs that distinguish it from weaker models. Each program
+//! runs many times with random delays; a result that no interleaving of its accesses explains must never appear.
 //!
-//! `FOREBAY_PROMISE_LONG=1` runs each a million times.
+//! `FOREBAY_COMPAT_LONG=1` runs each a million times.
 
 mod chance;
 

@@ -90,7 +90,7 @@ fn a_host_that_is_stopped_is_missed() {
 fn nothing_is_left_in_shared_memory() {
     let ours = |pids: &[u32]| {
         let names = fs::read_dir("/dev/shm").unwrap().map(|entry| entry.unwrap().path());
-        // Segments have the names of the processes in them, if any, or belong to nobody who lives.
+        // Segments have the names of the processes in them, if any, or belong to no living process.
         names.filter(|path| pids.iter().any(|pid| path.to_string_lossy().contains(&pid.to_string()))).count()
     };
     let mut job = Job::start(3, &["wait", "fault"], |_, command| {

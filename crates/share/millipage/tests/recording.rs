@@ -1,4 +1,4 @@
-//! What the threads of hosts do is recorded.
+//! The recorder writes the faults and calls of hosts in their order.
 
 use std::thread;
 

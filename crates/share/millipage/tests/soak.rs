@@ -1,7 +1,7 @@
-//! Processes that share by chance (the example `soak`), while others take the processors from them, and they are moved from
-//! one to another, slowed down, and stopped for moments.
+//! Processes that share at random (the example `soak`) under disturbance: busy processors, migration between
+//! processors, low priority, and short stops.
 //!
-//! `FOREBAY_PROMISE_LONG=1`: for ten minutes, half of them with messages over TCP.
+//! `FOREBAY_COMPAT_LONG=1` runs for ten minutes, half of them with messages over TCP.
 
 mod chance;
 mod support;

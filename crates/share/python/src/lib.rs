@@ -1,7 +1,7 @@
-//! What `forebay.share` needs of a host: addresses of rows, from which it makes arrays, and the calls.
+//! The native part of `forebay.share`: addresses of rows, from which Python makes arrays, and the calls of a host.
 //!
-//! Nothing here touches shared memory with the interpreter's lock held but in a fault, which the progress thread serves
-//! without it; and every call that can wait gives the lock up.
+//! A call that can wait releases the interpreter's lock. Python code that touches shared memory may fault with that
+//! lock held; the progress thread serves the fault without it.
 #![forbid(unsafe_code)]
 
 use forebay_millipage::{Error, Options, Placement, Process, Row};
@@ -25,7 +25,7 @@ struct Host {
     #[pyo3(get)]
     rank: u16,
     #[pyo3(get)]
-    count: u16,
+    hosts: u16,
 }
 
 /// Where chunks of rows are, in bytes: neighbours at one distance within a group, the groups at another.
@@ -50,8 +50,8 @@ impl Host {
         };
         py.detach(|| {
             let process = Process::join(options)?;
-            let (rank, count) = process.host().map(|host| (host.rank(), host.count()))?;
-            Ok(Self { process, rank, count })
+            let (rank, hosts) = process.host().map(|host| (host.rank(), host.hosts()))?;
+            Ok(Self { process, rank, hosts })
         })
         .map_err(failure)
     }
@@ -109,7 +109,7 @@ impl Host {
         self.call(py, |host| host.bytes_at(address, bytes).map(|row| act(&row)))
     }
 
-    fn counts(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, u64)>> {
+    fn stats(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, u64)>> {
         self.call(py, |host| Ok(host.take_counts().named().to_vec()))
     }
 

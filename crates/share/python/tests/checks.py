@@ -44,7 +44,7 @@ def filled(shape, dtype, seed):
 
 def what_one_host_writes_the_others_read(host):
     for number, (shape, dtype, granularity, chunk) in enumerate(KINDS):
-        for placement in ("blocks", "cyclic", "copies", host.count - 1):
+        for placement in ("blocks", "cyclic", "copies", host.hosts - 1):
             array = host.array(shape, dtype, granularity=granularity, chunk=chunk, placement=placement)
             assert array.shape == shape and array.dtype == np.dtype(dtype)
             zeros = np.zeros(shape, dtype)
@@ -55,7 +55,7 @@ def what_one_host_writes_the_others_read(host):
             axes = 1 if granularity == "row" else len(shape)
             places = list(np.ndindex(shape[:axes]))
             assert len(array) == len(places) and array.part_shape == shape[axes:]
-            for place in places[host.rank :: host.count]:
+            for place in places[host.rank :: host.hosts]:
                 array[place] = wanted[place]
             host.barrier()
             assert np.array_equal(array.to_numpy(), wanted)
@@ -117,7 +117,7 @@ def some_arrays_are_one_ndarray(host):
         array = host.array(shape, dtype, granularity=granularity, chunk=chunk)
         ndarray = array.as_ndarray()
         assert ndarray.shape == shape
-        if host.rank == host.count - 1:
+        if host.rank == host.hosts - 1:
             ndarray[...] = filled(shape, dtype, 5)
         host.barrier()
         assert np.array_equal(array.to_numpy(), filled(shape, dtype, 5)) and np.array_equal(ndarray, array)
@@ -128,14 +128,14 @@ def some_arrays_are_one_ndarray(host):
 
 def hosts_that_write_neighbours_do_not_disturb_each_other(host):
     array = host.array((64, 8), placement="cyclic")
-    mine = range(host.rank, 64, host.count)
+    mine = range(host.rank, 64, host.hosts)
     for step in range(50):
         for row in mine:
             array[row][:] = step
         host.barrier()
         if step == 0:
-            host.counts()
-    counts = host.counts()
+            host.stats()
+    counts = host.stats()
     assert sum(counts[name] for name in FAULTS) < 10, counts
 
 
@@ -151,7 +151,7 @@ def a_lock_makes_a_sum_exact(host):
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     host.barrier()
-    assert total[0] == 200 * host.count
+    assert total[0] == 200 * host.hosts
     raises(ShareError, "lock 99", host.lock(99).release)
     host.barrier()
 
@@ -175,9 +175,9 @@ def other_threads_run_while_one_waits(host):
 
 
 def system_calls_need_a_touch(host):
-    array = host.array((2, 5000), np.uint8, placement=host.count - 1)
+    array = host.array((2, 5000), np.uint8, placement=host.hosts - 1)
     with open("/dev/zero", "rb", buffering=0) as zero, open(os.memfd_create("copy"), "wb", buffering=0) as copy:
-        if host.rank == 0 and host.count > 1:
+        if host.rank == 0 and host.hosts > 1:
             raises(OSError, "Bad address", zero.readinto, array[1])
             raises(OSError, "Bad address", copy.write, array[0])
             host.touch(array[0])
@@ -232,13 +232,13 @@ def mistakes_are_told(host):
     raises(ValueError, "granularity", host.array, 3, granularity="page")
     raises(ValueError, "at least 1", host.array, 3, chunk=0)
     raises(ValueError, "placement", host.array, 3, placement="here")
-    raises(ValueError, "no host", host.array, 3, placement=host.count)
+    raises(ValueError, "no host", host.array, 3, placement=host.hosts)
     raises(ValueError, "no host", host.block, 3, -1)
     raises(ShareError, "do not fit", host.array, 1 << 40)
     raises(OverflowError, "", host.lock(-1).acquire)
     assert host.array([3, 2]).shape == (3, 2) and host.array(np.int64(3)).shape == (3,)
     raises(ShareError, "joined already", share.join)
-    blocks = [host.block(1000, rank) for rank in range(host.count)]
+    blocks = [host.block(1000, rank) for rank in range(host.hosts)]
     assert [index for block in blocks for index in block] == list(range(1000))
     assert host.block(1000) == blocks[host.rank]
     host.barrier()
@@ -248,7 +248,7 @@ def a_child_that_is_forked_is_no_host(host):
     array = host.array(1)
     child = os.fork()
     if child == 0:
-        for call in (host.barrier, host.leave, host.counts):
+        for call in (host.barrier, host.leave, host.stats):
             raises(ShareError, "forked", call)
         with host:
             pass
@@ -277,7 +277,7 @@ CHECKS = [
 
 if __name__ == "__main__":
     with share.join(size=16 << 20, views=16) as host:
-        assert 0 <= host.rank < host.count
+        assert 0 <= host.rank < host.hosts
         for check in CHECKS:
             check(host)
             host.barrier()

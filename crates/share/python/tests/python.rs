@@ -1,4 +1,4 @@
-//! The wheel, built as for users and unpacked, used by Python programs alone and as hosts of a job.
+//! Builds and unpacks the wheel as for users, and runs Python programs with it, alone and as hosts of a job.
 
 use std::{
     env, fs,

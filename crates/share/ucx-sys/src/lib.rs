@@ -1,6 +1,7 @@
-//! What of UCX's protocol layer (UCP) is used, under the names that it has in `<ucp/api/ucp.h>`, where each is documented.
+//! The part of UCX's protocol layer (UCP) that Forebay uses, under its names in `<ucp/api/ucp.h>`, which documents
+//! each.
 //!
-//! The library is loaded at run time ([`Ucp::load`]), so that programs start where it is missing. UCX keeps its binary
+//! The library is loaded at run time ([`Ucp::load`]), so programs start where it is missing. UCX keeps its binary
 //! interface within major version 1, and the bindings are those of 1.13.
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -1,4 +1,4 @@
-//! The committed bindings are those that bindgen makes of the headers.
+//! The committed bindings equal those that bindgen makes of the headers.
 
 use std::fs;
 

@@ -1,6 +1,8 @@
-//! Integer sort: the rank of each of many keys, by counting. Keys, their changes from iteration to iteration and the checks are
-//! those of the NAS parallel benchmark IS (D. Bailey et al., *The NAS Parallel Benchmarks*, RNR-94-007); that hosts
-//! add what they counted to shared counts, a section after the other, is TreadMarks' way.
+//! Integer sort: computes the rank of each of many keys, by counting.
+//!
+//! Keys, their changes from iteration to iteration and the checks are those of the NAS parallel benchmark IS (D. Bailey
+//! et al., *The NAS Parallel Benchmarks*, RNR-94-007). As in TreadMarks, each host adds its counts to the shared
+//! counts, one section after the other.
 
 use std::ops::Range;
 
@@ -84,7 +86,7 @@ pub fn parallel(host: &Host, parameters: &Parameters) -> Result<Outcome, Error> 
         for (row, counted) in counted.chunks_exact_mut(columns).enumerate() {
             counts.row(row).read(0, counted);
         }
-        // The counts are nobody's before all have read them.
+        // No host writes the counts before all have read them.
         host.barrier()?;
         ranking.rank(iteration, &mut counted);
     }
@@ -95,8 +97,8 @@ pub fn parallel(host: &Host, parameters: &Parameters) -> Result<Outcome, Error> 
 fn add_in_turn(host: &Host, counts: &Rows<u32>, counted: &[u32]) -> Result<(), Error> {
     let columns = counted.len() / counts.len();
     let mut sum = vec![0; columns];
-    for turn in 0..host.count() {
-        for row in host.block_of((host.rank() + turn) % host.count(), counts.len()) {
+    for turn in 0..host.hosts() {
+        for row in host.block_of((host.rank() + turn) % host.hosts(), counts.len()) {
             let own = &counted[row * columns..][..columns];
             if turn == 0 {
                 counts.row(row).write(0, own);

@@ -1,6 +1,8 @@
-//! Factors of a dense matrix, `A = L U`, without pivoting, in blocks that are contiguous in memory, with the blocks spread
-//! over the hosts as over a torus: the method of S. Woo, J. P. Singh and J. Hennessy, *The Performance Advantages of
-//! Integrating Block Data Transfer in Cache-Coherent Multiprocessors*, ASPLOS 1994.
+//! Factors a dense matrix, `A = L U`, without pivoting.
+//!
+//! Blocks are contiguous in memory and spread over the hosts as over a torus. The method is that of S. Woo, J. P. Singh
+//! and J. Hennessy, *The Performance Advantages of Integrating Block Data Transfer in Cache-Coherent Multiprocessors*,
+//! ASPLOS 1994.
 
 use forebay_millipage::{Error, Host, Placement};
 
@@ -133,7 +135,7 @@ pub fn parallel(host: &Host, parameters: &Parameters) -> Result<Factors, Error> 
 
 /// Whether a block, by its row and column, is this host's: hosts form a rectangle, and that is repeated.
 fn torus(host: &Host) -> impl Fn(&(usize, usize)) -> bool + use<> {
-    let (rank, hosts) = (usize::from(host.rank()), usize::from(host.count()));
+    let (rank, hosts) = (usize::from(host.rank()), usize::from(host.hosts()));
     let rows = (1..=hosts.isqrt()).rev().find(|rows| hosts % rows == 0).unwrap_or(1);
     let columns = hosts / rows;
     move |(row, column)| (row % rows) * columns + column % columns == rank

@@ -1,17 +1,17 @@
-//! Five programs on shared memory, with the patterns of sharing that page-based systems were always tried with: examples of
-//! [`forebay_millipage`], its tests and its benchmark. All are written anew from the published algorithms.
+//! Five parallel programs on shared memory, with the sharing patterns that page-based systems are commonly tested with.
+//! They serve as examples, tests and benchmark of [`forebay_millipage`], and are written from the published algorithms.
 //!
 //! | program | what it computes | what is shared, and how | its check |
 //! |---|---|---|---|
-//! | [`sor`] | red-black relaxation of a grid | rows; hosts read their neighbours' last ones | the same bits as the sequential form |
-//! | [`is`] | ranks of integer keys | counts, which all hosts add to in turn | NAS's partial verification |
+//! | [`sor`] | red-black relaxation of a grid | rows; hosts read the last rows of their neighbours | the same bits as the sequential form |
+//! | [`is`] | ranks of integer keys | counts, to which all hosts add in turn | NAS's partial verification |
 //! | [`water`] | the motion of water molecules | molecules, alone or in chunks; locks | energy |
 //! | [`lu`] | the factors of a matrix | blocks, prefetched | the same bits, and a system solved |
 //! | [`tsp`] | the shortest round trip | a pool of tours; the minimum, pushed | Held and Karp's algorithm |
 //!
-//! Each has a parallel form, which all hosts call with the same parameters, and a sequential one on ordinary memory. The parallel
-//! forms compute in memory of their own and copy rows from and to shared memory: vector instructions need that
-//! ([`forebay_millipage::Row::read`]).
+//! Each program has a parallel form, which all hosts call with the same parameters, and a sequential form on ordinary
+//! memory. The parallel forms compute in private memory, and copy rows from and to shared memory. Vector instructions
+//! need that ([`forebay_millipage::Row::read`]).
 
 use bytemuck::Pod;
 use forebay_millipage::{Error, Host, Placement};
@@ -24,12 +24,12 @@ pub mod water;
 
 /// What each host has brought, by rank. All hosts call this.
 fn gather<T: Pod>(host: &Host, value: T) -> Result<Vec<T>, Error> {
-    let hosts = usize::from(host.count());
+    let hosts = usize::from(host.hosts());
     let values = host.rows(hosts, 1, Placement::Blocks)?;
     values.row(host.rank().into()).set(0, value);
     host.barrier()?;
     let all = (0..hosts).map(|host| values.row(host).get(0)).collect();
-    // Nobody leaves while others read.
+    // No host leaves while others read.
     host.barrier()?;
     Ok(all)
 }

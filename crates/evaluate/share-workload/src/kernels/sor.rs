@@ -1,9 +1,10 @@
-//! Red-black successive over-relaxation, with the factor 1: each point of a grid becomes the mean of its four neighbours,
-//! those of one colour of a chessboard first, then those of the other. The points on the edge stay as they are.
+//! Red-black successive over-relaxation with the factor 1: each point of a grid becomes the mean of its four
+//! neighbours. The points of one colour of a chessboard are updated first, then those of the other colour. The points
+//! on the edge stay as they are.
 //!
-//! The two colours are matrices of their own, as in the program of TreadMarks (C. Amza et al., *TreadMarks: Shared Memory
-//! Computing on Networks of Workstations*, IEEE Computer 29, 1996): row and column `(i, 2 k + (i + colour) % 2)` of the grid
-//! is `(i, k)` of its colour's.
+//! The two colours are separate matrices, as in TreadMarks' program (C. Amza et al., *TreadMarks: Shared Memory
+//! Computing on Networks of Workstations*, IEEE Computer 29, 1996). Row and column `(i, 2 k + (i + colour) % 2)` of the
+//! grid is `(i, k)` of its colour's matrix.
 
 use std::ops::Range;
 

@@ -1,6 +1,7 @@
-//! The travelling salesman: the shortest round trip through cities on a plane, by branch and bound. Tours through the first
-//! few cities are a pool that hosts take from, the most promising first. The length of the shortest round trip so far is
-//! what all hosts read all the time, and what whoever improves it pushes to all.
+//! The travelling salesman: finds the shortest round trip through cities on a plane, by branch and bound.
+//!
+//! Hosts take tours through the first few cities from a shared pool, the most promising first. All hosts read the
+//! length of the shortest round trip all the time; a host that improves it pushes it to all.
 
 use std::{cell::Cell, sync::atomic::Ordering::SeqCst};
 
@@ -74,7 +75,7 @@ pub fn parallel(host: &Host, parameters: &Parameters) -> Result<Outcome, Error> 
     }
     host.barrier()?;
     let length = shortest.get();
-    // Nobody leaves while others read.
+    // No host leaves while others read.
     host.barrier()?;
     Ok(Outcome { length, taken })
 }

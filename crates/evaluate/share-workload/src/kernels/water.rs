@@ -1,10 +1,12 @@
-//! Molecular dynamics of water: all pairs of molecules within a cutoff attract or repel each other, with the pattern of
-//! sharing of SPLASH's program Water-nsquared (J. P. Singh, W.-D. Weber and A. Gupta, *SPLASH: Stanford Parallel Applications
-//! for Shared Memory*, 1992). Each host moves molecules of its own; it computes the forces between these and the half of
-//! all molecules that follow them, adds them up in memory of its own, and then to the molecules, under locks.
+//! Molecular dynamics of water: all pairs of molecules within a cutoff attract or repel each other.
 //!
-//! The model is a flexible SPC (Y. Wu, H. Tepper and G. Voth, J. Chem. Phys. 124, 2006), all of whose forces between
-//! molecules go to zero at the cutoff. Lengths are in angstrom, times in picoseconds, masses in atomic units, energies in
+//! The sharing pattern is that of SPLASH's program Water-nsquared (J. P. Singh, W.-D. Weber and A. Gupta, *SPLASH:
+//! Stanford Parallel Applications for Shared Memory*, 1992). Each host moves its own molecules. It computes the forces
+//! between them and the half of all molecules that follows them, and sums these forces in private memory. It then adds
+//! the sums to the molecules, under locks.
+//!
+//! The model is a flexible SPC (Y. Wu, H. Tepper and G. Voth, J. Chem. Phys. 124, 2006), with all forces between
+//! molecules zero at the cutoff. Lengths are in angstrom, times in picoseconds, masses in atomic units, energies in
 //! kcal/mol.
 
 use forebay_millipage::{Error, Host, Placement};

@@ -1,4 +1,4 @@
-//! Hosts with a thread and a memory each, and a network that delivers messages in any order.
+//! Simulated hosts, with a thread and a memory each, and a network that delivers messages in any order.
 
 use std::collections::BTreeSet;
 

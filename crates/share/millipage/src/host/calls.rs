@@ -1,4 +1,4 @@
-//! Calls that follow each other: to wake the progress thread after each, for nothing, would take longer than the call.
+//! Calls in quick succession: a wake-up of the progress thread after each would take longer than the call.
 
 use std::{
     sync::atomic::{
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_calls_that_are_far_between() {
+    fn no_wait_for_calls_that_are_far_between() {
         let calls = Calls::new();
         calls.end_at(LONG_NS);
         calls.begin_at(2 * LONG_NS);

@@ -1,4 +1,4 @@
-//! A host: what a program calls.
+//! A host: the interface that a program calls.
 
 mod calls;
 mod progress;
@@ -32,12 +32,12 @@ use forebay_vm::{
 
 use crate::{
     Error, Placement,
-    bell::Bell,
-    cells::Cells,
+    doorbell::Doorbell,
     engine::{Ended, Engine, Memory, Wait},
+    fault_slots::FaultSlots,
     join::Meeting,
-    promptness::give_way,
     recorder::Recorder,
+    scheduling::set_batch,
     shared::{Row, Rows, Value},
     transport::{Transport, local},
     usage::{Activity, Clock, Usage},
@@ -108,7 +108,7 @@ pub struct Start {
     pub granularity: Granularity,
     pub views: Views,
     pub transport: Box<dyn Transport>,
-    pub bell: Arc<Bell>,
+    pub doorbell: Arc<Doorbell>,
     /// Where it met the others; none within a process of several.
     pub meeting: Option<Meeting>,
 }
@@ -120,8 +120,8 @@ pub struct Shared {
     memory: Memory,
     vpages: Arc<Vpages>,
     granularity: Granularity,
-    cells: Cells,
-    bell: Arc<Bell>,
+    fault_slots: FaultSlots,
+    doorbell: Arc<Doorbell>,
     engine: Mutex<Engine>,
     clock: Clock,
     leaving: AtomicBool,
@@ -147,22 +147,22 @@ pub struct Shared {
 /// # Errors
 /// There is not enough memory, or address space.
 pub fn in_process(hosts: u16, options: Options) -> Result<Vec<Host>, Error> {
-    let bells = (0..hosts).map(|_| Bell::new().map(Arc::new)).collect::<Result<Vec<_>, _>>();
-    let bells = bells.map_err(|errno| Error::Wait(errno.into()))?;
-    let ends = local(&bells).into_iter().zip(bells).enumerate();
-    ends.map(|(host, (end, bell))| {
+    let doorbells = (0..hosts).map(|_| Doorbell::new().map(Arc::new)).collect::<Result<Vec<_>, _>>();
+    let doorbells = doorbells.map_err(|errno| Error::Wait(errno.into()))?;
+    let ends = local(&doorbells).into_iter().zip(doorbells).enumerate();
+    ends.map(|(host, (end, doorbell))| {
         let object = Object::new(options.bytes)?;
         let views = Views::map(&object, options.granularity.views(options.views), options.at)?;
         let me = HostId(host as u16);
         let (granularity, transport) = (options.granularity, Box::new(end));
-        Host::begin(Start { me, hosts, granularity, views, transport, bell, meeting: None })
+        Host::begin(Start { me, hosts, granularity, views, transport, doorbell, meeting: None })
     })
     .collect()
 }
 
 impl Host {
     pub(crate) fn begin(start: Start) -> Result<Self, Error> {
-        let Start { me, hosts, granularity, views, transport, bell, meeting } = start;
+        let Start { me, hosts, granularity, views, transport, doorbell, meeting } = start;
         let protection = protection(&views)?;
         let layout = Layout::new(views.bytes() / PAGE_BYTES, views.count());
         let (area, signal) =
@@ -175,8 +175,8 @@ impl Host {
             memory: Memory { views, protection },
             vpages,
             granularity,
-            cells: Cells::new(),
-            bell,
+            fault_slots: FaultSlots::new(),
+            doorbell,
             engine: Mutex::new(engine),
             clock: Clock::new(),
             leaving: AtomicBool::new(false),
@@ -192,7 +192,7 @@ impl Host {
         let served = serve(area, signal, shared)?;
         let builder = thread::Builder::new().name(format!("millipage {}", me.0));
         let progress = builder.spawn(move || shared.make_progress()).map_err(Error::Wait)?;
-        give_way();
+        set_batch();
         Ok(Self { shared, progress: Some(progress), meeting, _served: served })
     }
 
@@ -202,9 +202,9 @@ impl Host {
         self.shared.me.0
     }
 
-    /// How many there are.
+    /// How many hosts the job has.
     #[must_use]
-    pub const fn count(&self) -> u16 {
+    pub const fn hosts(&self) -> u16 {
         self.shared.hosts
     }
 
@@ -233,7 +233,7 @@ impl Host {
         // Nothing is allocated before all agree, so that their tables stay the same.
         self.shared.meet(COLLECTIVE, digest(&call), &call)?;
         let allocated = self.shared.allocate(rows, columns.saturating_mul(size), chunk, placement);
-        // Nobody goes on before all know the minipages; all come here, whether there was room or not.
+        // No host goes on before all know the minipages; all call this, whether there was room or not.
         self.shared.meet(COLLECTIVE, digest(&(&call, allocated.is_ok())), &call)?;
         Ok(Rows::new(self.shared, allocated?, columns))
     }
@@ -267,7 +267,7 @@ impl Host {
     /// Another host's such share.
     #[must_use]
     pub fn block_of(&self, host: u16, count: usize) -> Range<usize> {
-        let (host, hosts) = (usize::from(host), usize::from(self.count()));
+        let (host, hosts) = (usize::from(host), usize::from(self.hosts()));
         (host * count).div_ceil(hosts)..((host + 1) * count).div_ceil(hosts)
     }
 
@@ -289,7 +289,7 @@ impl Host {
             let wait = {
                 let mut engine = shared.engine();
                 let (waiter, wait) = engine.begin_call();
-                engine.act(&shared.memory, &shared.cells, |machine, acts| {
+                engine.act(&shared.memory, &shared.fault_slots, |machine, acts| {
                     machine.lock(Lock(lock), waiter, acts)
                 });
                 wait
@@ -307,7 +307,7 @@ impl Host {
         let had = shared.recorded(Event::Unlock(lock), || {
             shared
                 .engine()
-                .act(&shared.memory, &shared.cells, |machine, acts| machine.unlock(Lock(lock), acts))
+                .act(&shared.memory, &shared.fault_slots, |machine, acts| machine.unlock(Lock(lock), acts))
         });
         if had { Ok(()) } else { Err(Error::NotLocked(lock)) }
     }
@@ -341,7 +341,7 @@ impl Host {
         self.take_usage().counts
     }
 
-    /// Waits until all hosts leave, and serves them meanwhile. What locks this host has it gives up. Whoever waits for it
+    /// Waits until all hosts leave, and serves them meanwhile. What locks this host has it gives up. A host that waits for it
     /// at a barrier gets [`Error::Disagreement`].
     ///
     /// # Errors
@@ -358,7 +358,7 @@ impl Host {
             let (waiter, wait) = engine.begin_call();
             // Who goes because of a loss does not say so: at a barrier, others would take it for one that disagrees.
             if engine.failure().is_none() {
-                engine.act(&shared.memory, &shared.cells, |machine, acts| machine.leave(waiter, acts));
+                engine.act(&shared.memory, &shared.fault_slots, |machine, acts| machine.leave(waiter, acts));
             }
             wait
         };
@@ -376,19 +376,19 @@ impl Drop for Host {
             let _ = self.leave_together();
         }
         self.shared.leaving.store(true, Relaxed);
-        self.shared.bell.ring();
+        self.shared.doorbell.ring();
         if let Some(progress) = self.progress.take() {
             // It tells of its failures itself.
             let _ = progress.join();
         }
         self.shared.engine().close();
-        self.shared.cells.close();
+        self.shared.fault_slots.close();
     }
 }
 
 impl Serve for Shared {
     fn serve(&self, fault: Fault) -> bool {
-        // In a child that was forked there is nobody who could serve it.
+        // In a child that was forked no thread could serve it.
         // SAFETY: no arguments.
         if unsafe { sys!(n::__NR_getpid) } != self.process {
             return false;
@@ -396,7 +396,7 @@ impl Serve for Shared {
         // What was never allocated, or is free, is the program's mistake.
         self.minipage(fault.address).is_some_and(|minipage| {
             let event = if fault.is_write { Event::Write(minipage) } else { Event::Read(minipage) };
-            self.recorded(event, || self.cells.post(minipage, fault.is_write, &self.bell))
+            self.recorded(event, || self.fault_slots.post(minipage, fault.is_write, &self.doorbell))
         })
     }
 }
@@ -427,12 +427,12 @@ impl Shared {
         bytes > 0
     }
 
-    /// Asks for a minipage before a thread comes to it.
+    /// Asks for a minipage before a thread accesses it.
     pub fn prefetch(&self, minipage: u32, access: Access) {
         let for_writing = access == Access::Write;
         let event = if for_writing { Event::PrefetchWrite(minipage) } else { Event::PrefetchRead(minipage) };
         self.recorded(event, || {
-            self.engine().act(&self.memory, &self.cells, |machine, acts| {
+            self.engine().act(&self.memory, &self.fault_slots, |machine, acts| {
                 machine.prefetch(Minipage(minipage), access, acts);
             });
         });
@@ -442,7 +442,7 @@ impl Shared {
     pub fn push(&self, minipage: u32) {
         self.recorded(Event::Push(minipage), || {
             self.engine()
-                .act(&self.memory, &self.cells, |machine, acts| machine.push(Minipage(minipage), acts));
+                .act(&self.memory, &self.fault_slots, |machine, acts| machine.push(Minipage(minipage), acts));
         });
     }
 
@@ -501,8 +501,9 @@ impl Shared {
         let wait = {
             let mut engine = self.engine();
             let (waiter, wait) = engine.begin_call();
-            let arrived = engine
-                .act(&self.memory, &self.cells, |machine, acts| machine.arrive(barrier, word, waiter, acts));
+            let arrived = engine.act(&self.memory, &self.fault_slots, |machine, acts| {
+                machine.arrive(barrier, word, waiter, acts)
+            });
             if !arrived {
                 engine.end_call(waiter);
                 return Err(Error::BarrierTaken(barrier.0));
@@ -539,7 +540,7 @@ impl Shared {
                 return ended;
             }
             let progressed = match self.engine.try_lock() {
-                Ok(mut engine) => engine.progress(&self.memory, &self.cells).served > 0,
+                Ok(mut engine) => engine.progress(&self.memory, &self.fault_slots).served > 0,
                 Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => false,
             };
             if progressed {
@@ -547,7 +548,7 @@ impl Shared {
             } else if Instant::now() > spin_until {
                 self.polling.fetch_sub(1, SeqCst);
                 if self.is_relied_on.load(SeqCst) {
-                    self.bell.ring();
+                    self.doorbell.ring();
                 }
                 self.asleep.fetch_add(1, SeqCst);
                 wait.sleep();
@@ -561,7 +562,7 @@ impl Shared {
     fn hand_over(&self) {
         self.calls.note_end();
         if self.is_relied_on.load(SeqCst) && !self.calls.are_awaited() {
-            self.bell.ring();
+            self.doorbell.ring();
         }
     }
 
@@ -569,8 +570,8 @@ impl Shared {
         self.told.store(true, Relaxed);
         match self.engine().failure() {
             Some(Error::Lost { host, reason }) => Error::Lost { host: *host, reason: reason.clone() },
-            Some(failure) => Error::Over(failure.to_string()),
-            None => Error::Over("this host has left".into()),
+            Some(failure) => Error::Ended { failure: failure.to_string() },
+            None => Error::Left,
         }
     }
 }

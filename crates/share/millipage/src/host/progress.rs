@@ -1,4 +1,4 @@
-//! A host's progress thread: serves this host's faults and the others' requests.
+//! The progress thread of a host: serves faults of this host and requests of the others.
 
 use std::{
     hint,
@@ -11,7 +11,7 @@ use std::{
 use forebay_sigsafe::ticks;
 
 use super::{EXIT_LOST, SPIN, Shared};
-use crate::{promptness::come_first, usage::Activity};
+use crate::{scheduling::set_realtime, usage::Activity};
 
 /// How long it looks for messages before it sleeps where the program computes, whose time that is: what has just come is
 /// mostly followed by its end, and one fetch by the next, which takes some 15 us.
@@ -25,14 +25,14 @@ impl Shared {
     /// The progress thread.
     pub(super) fn make_progress(&self) {
         let _guard = EndsWithProgress(self);
-        come_first();
+        set_realtime();
         let event = self.engine().transport().event().and_then(|event| event.try_clone_to_owned().ok());
         let mut spin_until = Instant::now();
         while !self.leaving.load(Relaxed) {
             let begun = ticks();
             let (progress, failure) = {
                 let mut engine = self.engine();
-                (engine.progress(&self.memory, &self.cells), engine.failure().map(ToString::to_string))
+                (engine.progress(&self.memory, &self.fault_slots), engine.failure().map(ToString::to_string))
             };
             if let Some(failure) = failure {
                 return self.fail(&failure);
@@ -59,7 +59,7 @@ impl Shared {
     fn spin(&self) -> Duration {
         if self.polling.load(SeqCst) > 0 {
             Duration::ZERO
-        } else if self.cells.are_waited_in() || self.asleep.load(SeqCst) > 0 {
+        } else if self.fault_slots.has_waiters() || self.asleep.load(SeqCst) > 0 {
             SPIN
         } else {
             SPIN_BUSY
@@ -69,14 +69,14 @@ impl Shared {
     /// Nothing is served any more: a thread in a fault can never go on.
     fn fail(&self, failure: &str) {
         if !self.is_process {
-            return self.cells.close();
+            return self.fault_slots.close();
         }
         let deadline = Instant::now() + GRACE;
         while !self.leaving.load(Relaxed) {
             // What is to be told to the others may be under way yet.
-            self.engine().progress(&self.memory, &self.cells);
+            self.engine().progress(&self.memory, &self.fault_slots);
             thread::sleep(GRACE / 100);
-            let can_end = self.told.load(Relaxed) && !self.cells.are_waited_in();
+            let can_end = self.told.load(Relaxed) && !self.fault_slots.has_waiters();
             if Instant::now() > deadline && !can_end {
                 self.end(failure);
             }
@@ -92,18 +92,19 @@ impl Shared {
     }
 
     fn sleep(&self, event: Option<&OwnedFd>) -> rustix::io::Result<()> {
-        let nothing = || !self.leaving.load(Relaxed) && !self.cells.have_news();
+        let nothing = || !self.leaving.load(Relaxed) && !self.fault_slots.has_events();
         let next_call_ns = self.calls.await_next();
         if self.polling.load(SeqCst) > 0 || next_call_ns.is_some() {
             // No message need wake this thread while another one looks for them.
             self.is_relied_on.store(true, SeqCst);
             let is_needed = || self.polling.load(SeqCst) == 0 && next_call_ns.is_none();
-            let slept = self.bell.sleep(None, next_call_ns.unwrap_or(SLEEP_NS), || !nothing() || is_needed());
+            let slept =
+                self.doorbell.sleep(None, next_call_ns.unwrap_or(SLEEP_NS), || !nothing() || is_needed());
             self.is_relied_on.store(false, SeqCst);
             return slept;
         }
         let event = event.map(AsFd::as_fd);
-        self.bell.sleep(event, SLEEP_NS, || !nothing() || !self.engine().transport().may_sleep())
+        self.doorbell.sleep(event, SLEEP_NS, || !nothing() || !self.engine().transport().may_sleep())
     }
 }
 

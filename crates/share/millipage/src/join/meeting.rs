@@ -1,4 +1,4 @@
-//! Where hosts meet: at the table of `forebay share`, in a job of PMIx, or nowhere if this one is alone.
+//! The rendezvous of hosts: at the table of `forebay share`, in a PMIx job, or none if this host is alone.
 
 use std::{
     env,
@@ -121,7 +121,7 @@ impl Meeting {
         }
     }
 
-    /// Leaves, and tells the figures to whoever keeps statistics.
+    /// Leaves, and tells the figures to the launcher, for statistics.
     pub fn leave(self, usage: &Usage) {
         if let Place::Launcher(seat) = self.place {
             let lines: String =
@@ -160,7 +160,7 @@ fn seat(descriptor: RawFd) -> Result<Seat, Error> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
         return Err(wrong());
     }
-    // SAFETY: the launcher opened it for whoever joins, which happens once, so nobody else has it.
+    // SAFETY: the launcher opened it for the process that joins, which happens once, so no other thread has it.
     let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
     // Programs that this one starts are no hosts.
     fcntl_setfd(&socket, FdFlags::CLOEXEC).map_err(|_| wrong())?;

@@ -1,5 +1,6 @@
-//! How a process becomes a host: it finds the others, agrees with them on everything that must be alike, on one address for
-//! the memory, and on who is reached where. Each step is one round, in which a failure on one host is an error on all.
+//! How a process becomes a host. It finds the other hosts, and agrees with them on the job's terms, on one address for
+//! the memory, and on the hosts' network addresses. Each step is one round, in which a failure on one host is an error
+//! on all.
 
 mod meeting;
 mod pmix;
@@ -17,7 +18,7 @@ pub use terms::Whereabouts;
 
 use crate::{
     Error, Host, Options,
-    bell::Bell,
+    doorbell::Doorbell,
     host::Start,
     transport::{Transport, Ucx, Wire, Worker, liveness::SILENCE, local},
 };
@@ -53,9 +54,9 @@ pub fn join(options: Options) -> Result<Host, Error> {
     let hosts_here = places.iter().filter(|place| place.on_this_machine).count();
     let (object, _) = meeting.agree(memory(&terms, hosts_here), |_| vec![])?;
     let views = map(&object, &terms, &mut meeting)?;
-    let bell = Arc::new(Bell::new().map_err(|errno| Error::Wait(errno.into()))?);
+    let doorbell = Arc::new(Doorbell::new().map_err(|errno| Error::Wait(errno.into()))?);
     let transport: Box<dyn Transport> = if hosts == 1 {
-        Box::new(local(slice::from_ref(&bell)).remove(0))
+        Box::new(local(slice::from_ref(&doorbell)).remove(0))
     } else {
         let worker = Worker::new(terms.wire).and_then(|worker| Ok((worker.address()?, worker)));
         let ((_, worker), addresses) = meeting.agree(worker, |(address, _)| address.clone())?;
@@ -65,7 +66,7 @@ pub fn join(options: Options) -> Result<Host, Error> {
     };
     meeting.met();
     let granularity = options.granularity;
-    Host::begin(Start { me, hosts, granularity, views, transport, bell, meeting: Some(meeting) })
+    Host::begin(Start { me, hosts, granularity, views, transport, doorbell, meeting: Some(meeting) })
 }
 
 fn terms(options: Options) -> Result<Terms, Error> {

@@ -1,5 +1,6 @@
-//! Where hosts meet that mpirun, prterun or srun starts: PMIx, the interface of such launchers (<https://pmix.github.io>,
-//! version 2 of the library's binary interface, which PMIx 3 and later have). The library is loaded at run time.
+//! The rendezvous of hosts that mpirun, prterun or srun starts: PMIx, the interface of such launchers
+//! (<https://pmix.github.io>). It uses version 2 of the library's binary interface, which PMIx 3 and later have. The
+//! library is loaded at run time.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},

@@ -1,4 +1,4 @@
-//! What must be alike on all hosts.
+//! The terms of a job: values that must be alike on all hosts.
 
 use std::{fs, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Which hosts are still there. A connection tells of a process that ended, but not of one that is stopped, nor of a link
-//! that is down; so every host says something to every other one now and then, and silence is a loss.
+//! Detects lost hosts. A connection reports a process that ended, but not a stopped process or a broken link. So every
+//! host sends every other host a message now and then, and silence counts as a loss.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_was_stopped_blames_nobody() {
+    fn a_host_that_was_stopped_reports_no_loss() {
         let mut liveness = Liveness::new(HostId(0), 2, SILENCE);
         liveness.tick(Duration::from_secs(3600), |_| {});
         assert_eq!(liveness.lost(), None);

@@ -1,4 +1,4 @@
-//! Between hosts in one process, for tests.
+//! The transport between hosts in one process, for tests.
 
 use std::{
     collections::VecDeque,
@@ -10,7 +10,7 @@ use std::{
 use forebay_coherence::{HostId, Message};
 
 use super::{Contents, Sink, Transport};
-use crate::{Error, bell::Bell};
+use crate::{Error, doorbell::Doorbell};
 
 /// One host's end.
 pub struct Local {
@@ -20,7 +20,7 @@ pub struct Local {
 
 struct Mailbox {
     packets: Mutex<VecDeque<Packet>>,
-    bell: Arc<Bell>,
+    doorbell: Arc<Doorbell>,
 }
 
 struct Packet {
@@ -29,12 +29,13 @@ struct Packet {
     contents: Vec<u8>,
 }
 
-/// The ends of a network of as many hosts as there are bells, one for each.
+/// The ends of a network of as many hosts as there are doorbells, one for each.
 #[must_use]
-pub(crate) fn local(bells: &[Arc<Bell>]) -> Vec<Local> {
-    let mailbox = |bell: &Arc<Bell>| Mailbox { packets: Mutex::default(), bell: bell.clone() };
-    let mailboxes: Arc<[Mailbox]> = bells.iter().map(mailbox).collect();
-    (0..bells.len()).map(|host| Local { me: HostId(host as u16), mailboxes: mailboxes.clone() }).collect()
+pub(crate) fn local(doorbells: &[Arc<Doorbell>]) -> Vec<Local> {
+    let mailbox =
+        |doorbell: &Arc<Doorbell>| Mailbox { packets: Mutex::default(), doorbell: doorbell.clone() };
+    let mailboxes: Arc<[Mailbox]> = doorbells.iter().map(mailbox).collect();
+    (0..doorbells.len()).map(|host| Local { me: HostId(host as u16), mailboxes: mailboxes.clone() }).collect()
 }
 
 impl Local {
@@ -48,13 +49,13 @@ impl Transport for Local {
         let mut bytes = vec![];
         if let Some(Contents { address, bytes: length }) = contents {
             bytes.resize(length, 0);
-            // SAFETY: the caller's memory, which nobody writes to now.
+            // SAFETY: the caller's memory, which no thread writes to now.
             unsafe { ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), length) };
         }
         let mailbox = &self.mailboxes[to.index()];
         let packet = Packet { from: self.me, message, contents: bytes };
         mailbox.packets.lock().unwrap_or_else(PoisonError::into_inner).push_back(packet);
-        mailbox.bell.ring();
+        mailbox.doorbell.ring();
         Ok(())
     }
 
@@ -64,7 +65,7 @@ impl Transport for Local {
         for Packet { from, message, contents } in packets {
             if let Some(room) = sink.room(message) {
                 assert_eq!(room.bytes, contents.len(), "{message:?}");
-                // SAFETY: the receiver's memory, which it lets nobody use now.
+                // SAFETY: the receiver's memory, which no thread may use now.
                 unsafe { ptr::copy_nonoverlapping(contents.as_ptr(), room.address as *mut u8, room.bytes) };
             }
             sink.take(from, message);

@@ -1,4 +1,4 @@
-//! How messages get from host to host.
+//! Transports: how messages travel from host to host.
 
 pub(crate) mod liveness;
 mod local;
@@ -56,7 +56,7 @@ impl fmt::Display for Wire {
     }
 }
 
-/// Memory that contents come from or go to, in the privileged view. Nobody writes there meanwhile but the receiver.
+/// Memory that contents come from or go to, in the privileged view. Only the receiver writes there meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contents {
     /// Its first byte.
@@ -90,7 +90,7 @@ pub trait Transport: Send {
     /// Tells the others that a host is lost, so that all name the same one.
     fn tell_lost(&mut self, _host: HostId) {}
 
-    /// Readable when something arrives, after [`Transport::may_sleep`] said so; without one, the host's bell is rung.
+    /// Readable when something arrives, after [`Transport::may_sleep`] said so; without one, the host's doorbell is rung.
     fn event(&self) -> Option<BorrowedFd<'_>>;
 
     /// Whether nothing has arrived, so that the event can be waited for.

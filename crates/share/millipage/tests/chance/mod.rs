@@ -1,4 +1,4 @@
-//! Chance that can be repeated, and an end to tests that hang.
+//! Repeatable random numbers, and a deadline for tests that hang.
 #![allow(dead_code)]
 
 use std::{

@@ -1,4 +1,4 @@
-//! Hosts that are processes: the example `sharing`, with a table to meet at.
+//! Hosts that are processes: the example `sharing`, with a rendezvous table.
 #![allow(dead_code)]
 
 use std::{

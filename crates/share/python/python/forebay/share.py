@@ -10,7 +10,7 @@ own, whatever else is on its page, so hosts that write to different parts do not
 System calls do not fetch. ``file.readinto(row)``, ``row.tofile(file)`` and the like fail with ``EFAULT`` ("Bad address")
 where part of the buffer is not there: call `Host.touch` first, or copy.
 
-Threads: any thread may call any method; one thread of each host at a time allocates, or comes to a barrier. Calls that
+Threads: any thread may call any method; one thread of each host at a time allocates, or waits at a barrier. Calls that
 wait let other Python threads run meanwhile, and are not interrupted by Ctrl-C before they end. A thread that waits in an
 access may hold the interpreter's lock: other Python threads of its process wait with it, for microseconds to
 milliseconds. Nothing that it waits for needs that lock.
@@ -70,9 +70,9 @@ class Host:
         return self._native.rank
 
     @property
-    def count(self) -> int:
+    def hosts(self) -> int:
         """How many hosts there are."""
-        return self._native.count
+        return self._native.hosts
 
     def array(
         self,
@@ -128,9 +128,15 @@ class Host:
         for address, size in pieces(array):
             self._native.touch(address, size, write)
 
-    def counts(self) -> dict[str, int]:
+    def stats(self) -> dict[str, int]:
         """Figures of this host since this was last called, by name: faults, requests, messages."""
-        return dict(self._native.counts())
+        return dict(self._native.stats())
+
+    def __getattr__(self, name: str) -> Any:
+        """Says how attributes are called now that had another name."""
+        new = {"count": "hosts", "counts": "stats"}.get(name)
+        hint = f"; it is called Host.{new}" if new else ""
+        raise AttributeError(f"a Host has no attribute {name!r}{hint}")
 
     def leave(self) -> None:
         """Wait until all hosts leave, and serve them meanwhile. Locks are given up. Arrays must not be used afterwards:
@@ -160,8 +166,8 @@ class Host:
 
     def _rank(self, rank: int) -> int:
         rank = operator.index(rank)
-        if not 0 <= rank < self.count:
-            raise ValueError(f"there is no host {rank}: ranks are from 0 to {self.count - 1}")
+        if not 0 <= rank < self.hosts:
+            raise ValueError(f"there is no host {rank}: ranks are from 0 to {self.hosts - 1}")
         return rank
 
 
@@ -173,7 +179,7 @@ class Lock:
         self._number = number
 
     def acquire(self) -> None:
-        """Wait until nobody has it, and take it."""
+        """Wait until it is free, and take it."""
         self._native.lock(self._number)
 
     def release(self) -> None:

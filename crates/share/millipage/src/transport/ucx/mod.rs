@@ -1,7 +1,7 @@
-//! Between processes, by UCX: over shared memory, TCP or what else it finds. A message is an active message; its header is
-//! the sender and what it says, its data the contents.
+//! The transport between processes: UCX, over shared memory, TCP or another network that it finds. A message is a UCX
+//! active message: its header holds the sender and the protocol message, its data the contents.
 //!
-//! UCX is never called in a signal handler, and by one thread at a time. Its callbacks only note what happened.
+//! UCX is never called in a signal handler, and only by one thread at a time. Its callbacks only note events.
 
 mod ping_pong;
 mod worker;
@@ -229,8 +229,8 @@ impl Ucx {
                 return self.receive_from_afar(from, message, handle, room, sink);
             }
             (Data::Here(address, _) | Data::Away(address, _), room) => {
-                // SAFETY: the callback kept the data, which has as many bytes as the room, and nobody else receives it. The
-                // room is the receiver's, who lets nobody use it now. To have UCX receive what is here already would
+                // SAFETY: the callback kept the data, which has as many bytes as the room, and no other call receives it. The
+                // room is the receiver's, which lets no thread use it now. To have UCX receive what is here already would
                 // leave it with the data in some versions (1.13), and with the wrong way to free it in others.
                 unsafe {
                     if let Some(room) = room {
@@ -257,7 +257,7 @@ impl Ucx {
         let ucp = self.worker.ucp;
         let inbox = &raw const *self.inbox;
         let receiving = Box::into_raw(Box::new(Receiving { ucp, inbox, from, message }));
-        // SAFETY: as in `say`. The callback kept the handle. The room is the receiver's, who lets nobody use it now, and stays
+        // SAFETY: as in `say`. The callback kept the handle. The room is the receiver's, which lets no thread use it now, and stays
         // mapped.
         let begun = unsafe {
             let mut params: ucx::ucp_request_param_t = std::mem::zeroed();

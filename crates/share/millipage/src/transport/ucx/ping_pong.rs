@@ -1,4 +1,4 @@
-//! What messages take without anything of ours around them, to compare with: two processes send one to and fro.
+//! Measures messages of UCX alone, for comparison: two processes send one to and fro.
 
 use std::{
     cell::Cell,
@@ -58,7 +58,7 @@ pub fn ping_pong(bytes: &[usize], rounds: usize) -> Result<Vec<Vec<Duration>>, E
         }
         all.push(times);
     }
-    // Nobody goes while the other one waits.
+    // Neither ends while the other waits.
     meeting.exchange(&[])?;
     Ok(if is_first { all } else { vec![] })
 }
@@ -114,7 +114,7 @@ impl End {
         let status = || unsafe { ucp.ucp_request_check_status(request) };
         self.wait_until(|| status() != ucx::UCS_INPROGRESS)?;
         let status = status();
-        // SAFETY: it is done, and nobody has it any more.
+        // SAFETY: it is done, and no other code uses it.
         unsafe { ucp.ucp_request_free(request) };
         if status == ucx::UCS_OK { Ok(()) } else { failed(status) }
     }

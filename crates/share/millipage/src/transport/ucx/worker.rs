@@ -13,9 +13,9 @@ use forebay_ucx_sys::{Begun, Ucp, ucp_context_h, ucp_ep_h, ucp_worker_h, ucs_sta
 use rustix::process::Signal;
 
 use super::ACTIVE_MESSAGE;
-use crate::{Error, promptness::before_progress, transport::Wire};
+use crate::{Error, scheduling::spawn_at_priority, transport::Wire};
 
-/// Signals that UCX handles unless told not to. Two of them are how faults come to us.
+/// Signals that UCX handles unless told not to. Two of them are how faults reach this library.
 const ERROR_SIGNALS: [Signal; 4] = [Signal::ILL, Signal::SEGV, Signal::BUS, Signal::FPE];
 
 /// UCX's worker: what has addresses, and progress to be made. One thread at a time uses it.
@@ -55,7 +55,7 @@ impl Worker {
     /// UCX is missing, or has no such wire.
     pub fn new(wire: Wire) -> Result<Self, Error> {
         // UCX starts a thread of its own, which holds locks that are waited for.
-        before_progress(|| Self::start(wire))
+        spawn_at_priority(|| Self::start(wire))
     }
 
     fn start(wire: Wire) -> Result<Self, Error> {
@@ -151,7 +151,7 @@ impl Worker {
 
     /// Forgets a way, whatever is still under way on it.
     pub fn disconnect(&self, endpoint: ucp_ep_h) {
-        // SAFETY: the endpoint is of this worker and not used afterwards; a request is freed when nobody waits for it.
+        // SAFETY: the endpoint is of this worker and not used afterwards; a request is freed when no thread waits for it.
         unsafe {
             let mut params: ucx::ucp_request_param_t = std::mem::zeroed();
             params.op_attr_mask = ucx::UCP_OP_ATTR_FIELD_FLAGS;
@@ -185,7 +185,7 @@ impl Worker {
 
     /// Lets UCX work. How much it did.
     pub fn progress(&self) -> u32 {
-        // SAFETY: the worker is there; whoever calls has it alone.
+        // SAFETY: the worker is there; the caller alone uses it.
         unsafe { self.ucp.ucp_worker_progress(self.worker) }
     }
 
@@ -204,7 +204,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // SAFETY: both were made here, and nobody has them any more.
+        // SAFETY: both were made here, and no other code uses them.
         unsafe {
             if !self.worker.is_null() {
                 self.ucp.ucp_worker_destroy(self.worker);

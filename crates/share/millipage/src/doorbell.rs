@@ -1,4 +1,4 @@
-//! Wakes the progress thread: from any thread, and from a signal handler.
+//! Wakes the progress thread, from any thread and from a signal handler.
 
 use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
@@ -11,14 +11,14 @@ use rustix::{
     io::Errno,
 };
 
-/// A bell for one sleeper.
+/// A doorbell for one sleeper.
 #[derive(Debug)]
-pub struct Bell {
+pub struct Doorbell {
     event: OwnedFd,
     asleep: AtomicBool,
 }
 
-impl Bell {
+impl Doorbell {
     pub fn new() -> rustix::io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { event, asleep: AtomicBool::new(false) })
@@ -33,7 +33,7 @@ impl Bell {
         }
     }
 
-    /// Sleeps until the bell rings, `also` is readable, or some time has passed; not at all if there is `work`.
+    /// Sleeps until the doorbell rings, `also` is readable, or some time has passed; not at all if there is `work`.
     pub fn sleep(
         &self,
         also: Option<BorrowedFd<'_>>,

@@ -1,4 +1,4 @@
-//! Where threads leave their faults, and wait in the signal handler.
+//! Fault slots: a faulting thread posts its fault in one, and waits there in the signal handler.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64,
@@ -7,10 +7,10 @@ use std::sync::atomic::{
 
 use forebay_sigsafe::{general as n, sys};
 
-use crate::bell::Bell;
+use crate::doorbell::Doorbell;
 
-/// Threads of a host that can wait in faults at the same time; more wait for a cell.
-const CELLS: usize = 64;
+/// Threads of a host that can wait in faults at the same time; more wait for a slot.
+const SLOTS: usize = 64;
 /// How long a thread sleeps in a fault before it looks again.
 const SLEEP_NS: i64 = 10_000_000;
 
@@ -25,38 +25,38 @@ const SERVED: u32 = 4;
 /// The thread tries again; the progress thread has yet to see that.
 const RESUMED: u32 = 5;
 
-/// The cells of one host.
+/// The slots of one host.
 #[derive(Debug)]
-pub struct Cells {
-    cells: [Cell; CELLS],
-    /// Cells that are not free.
+pub struct FaultSlots {
+    slots: [FaultSlot; SLOTS],
+    /// FaultSlots that are not free.
     open: AtomicU32,
     /// The progress thread wants to be woken when a thread resumes.
     needs_resumption: AtomicBool,
-    /// Nobody will serve a fault any more.
+    /// Set when no more faults will be served.
     closed: AtomicBool,
 }
 
 #[derive(Debug)]
-struct Cell {
+struct FaultSlot {
     state: AtomicU32,
     /// Minipage in the high half, 1 for a write.
     fault: AtomicU64,
 }
 
-/// What the progress thread finds in a cell.
+/// What the progress thread finds in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A thread wants to read or write a minipage.
-    Fault { cell: usize, minipage: u32, is_write: bool },
+    Fault { slot: usize, minipage: u32, is_write: bool },
     /// A thread that was woken is about to try again.
     Resumed { minipage: u32 },
 }
 
-impl Cells {
+impl FaultSlots {
     pub const fn new() -> Self {
         Self {
-            cells: [const { Cell { state: AtomicU32::new(FREE), fault: AtomicU64::new(0) } }; CELLS],
+            slots: [const { FaultSlot { state: AtomicU32::new(FREE), fault: AtomicU64::new(0) } }; SLOTS],
             open: AtomicU32::new(0),
             needs_resumption: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -64,39 +64,39 @@ impl Cells {
     }
 
     /// Leaves a fault and waits until it is served; `false` if it never will be. In a signal handler.
-    pub fn post(&self, minipage: u32, is_write: bool, bell: &Bell) -> bool {
-        let Some(cell) = self.take(bell) else { return false };
-        cell.fault.store(u64::from(minipage) << 32 | u64::from(is_write), Relaxed);
+    pub fn post(&self, minipage: u32, is_write: bool, doorbell: &Doorbell) -> bool {
+        let Some(slot) = self.take(doorbell) else { return false };
+        slot.fault.store(u64::from(minipage) << 32 | u64::from(is_write), Relaxed);
         self.open.fetch_add(1, SeqCst);
-        cell.state.store(POSTED, SeqCst);
-        bell.ring();
+        slot.state.store(POSTED, SeqCst);
+        doorbell.ring();
         loop {
-            let state = cell.state.load(Acquire);
+            let state = slot.state.load(Acquire);
             if state == SERVED {
                 break;
             }
             if self.closed.load(Relaxed) {
                 return false;
             }
-            futex(&cell.state, n::FUTEX_WAIT, state);
+            futex(&slot.state, n::FUTEX_WAIT, state);
         }
-        // Mostly nobody waits for that, and the progress thread sees it when it next wakes.
-        cell.state.store(RESUMED, SeqCst);
+        // Mostly no host waits for that, and the progress thread sees it when it next wakes.
+        slot.state.store(RESUMED, SeqCst);
         if self.needs_resumption.load(SeqCst) {
-            bell.ring();
+            doorbell.ring();
         }
         true
     }
 
-    fn take(&self, bell: &Bell) -> Option<&Cell> {
+    fn take(&self, doorbell: &Doorbell) -> Option<&FaultSlot> {
         while !self.closed.load(Relaxed) {
-            let free = |cell: &&Cell| cell.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok();
-            if let Some(cell) = self.cells.iter().find(free) {
-                return Some(cell);
+            let free = |slot: &&FaultSlot| slot.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok();
+            if let Some(slot) = self.slots.iter().find(free) {
+                return Some(slot);
             }
             // Some may be free as soon as the progress thread looks.
             self.needs_resumption.store(true, SeqCst);
-            bell.ring();
+            doorbell.ring();
             // SAFETY: no arguments.
             let _ = unsafe { sys!(n::__NR_sched_yield) };
         }
@@ -104,21 +104,21 @@ impl Cells {
     }
 
     /// Whether there is anything that the progress thread should look at now.
-    pub fn have_news(&self) -> bool {
+    pub fn has_events(&self) -> bool {
         let needs_resumption = self.needs_resumption.load(SeqCst);
         self.any(|state| state == POSTED || state == RESUMED && needs_resumption)
     }
 
     /// Whether a thread waits for its fault to be served.
-    pub fn are_waited_in(&self) -> bool {
+    pub fn has_waiters(&self) -> bool {
         self.any(|state| state == POSTED || state == SEEN)
     }
 
     fn any(&self, is_meant: impl Fn(u32) -> bool) -> bool {
-        self.open.load(SeqCst) > 0 && self.cells.iter().any(|cell| is_meant(cell.state.load(SeqCst)))
+        self.open.load(SeqCst) > 0 && self.slots.iter().any(|slot| is_meant(slot.state.load(SeqCst)))
     }
 
-    /// Has the bell ring when a thread resumes, or no more.
+    /// Has the doorbell ring when a thread resumes, or no more.
     pub fn need_resumption(&self, needed: bool) {
         self.needs_resumption.store(needed, SeqCst);
     }
@@ -128,33 +128,33 @@ impl Cells {
         if self.open.load(SeqCst) == 0 {
             return;
         }
-        for (index, cell) in self.cells.iter().enumerate() {
-            let state = cell.state.load(Acquire);
-            let fault = cell.fault.load(Relaxed);
+        for (index, slot) in self.slots.iter().enumerate() {
+            let state = slot.state.load(Acquire);
+            let fault = slot.fault.load(Relaxed);
             let minipage = (fault >> 32) as u32;
             if state == POSTED {
-                cell.state.store(SEEN, Relaxed);
-                found(Found::Fault { cell: index, minipage, is_write: fault & 1 != 0 });
+                slot.state.store(SEEN, Relaxed);
+                found(Found::Fault { slot: index, minipage, is_write: fault & 1 != 0 });
             } else if state == RESUMED {
-                cell.state.store(FREE, Release);
+                slot.state.store(FREE, Release);
                 self.open.fetch_sub(1, SeqCst);
                 found(Found::Resumed { minipage });
             }
         }
     }
 
-    /// Lets the thread that waits in a cell try again.
-    pub fn wake(&self, cell: usize) {
-        if let Some(cell) = self.cells.get(cell) {
-            cell.state.store(SERVED, Release);
-            futex(&cell.state, n::FUTEX_WAKE, 1);
+    /// Lets the thread that waits in a slot try again.
+    pub fn wake(&self, slot: usize) {
+        if let Some(slot) = self.slots.get(slot) {
+            slot.state.store(SERVED, Release);
+            futex(&slot.state, n::FUTEX_WAKE, 1);
         }
     }
 
-    /// Serves nobody any more.
+    /// Ends service: every post fails from here on.
     pub fn close(&self) {
         self.closed.store(true, SeqCst);
-        self.cells.iter().for_each(|cell| futex(&cell.state, n::FUTEX_WAKE, 1));
+        self.slots.iter().for_each(|slot| futex(&slot.state, n::FUTEX_WAKE, 1));
     }
 }
 

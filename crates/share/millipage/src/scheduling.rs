@@ -1,8 +1,8 @@
-//! Who runs first where a program's threads and the progress thread share a processor.
+//! Scheduling of the progress thread beside a program's threads on the same processor.
 //!
-//! A message waits for nobody: the progress thread comes before what computes at once. It ends what it is at before a thread
-//! that it wakes goes on: one that was cut off when it had just woken somebody would wait, without being asleep, for the end
-//! of the other's turn, some milliseconds, and no message could wake it.
+//! A message must not wait for a processor: the progress thread preempts computing threads at once. The progress thread
+//! also finishes its work before a thread that it wakes runs. A progress thread that is preempted right after a wake-up
+//! would lose some milliseconds: it is not asleep then, so no message wakes it.
 
 use std::mem;
 
@@ -17,7 +17,7 @@ const OF_THOSE_IT_WAITS_FOR: u32 = 2;
 /// Has the calling thread come before others when it wakes, with the lowest real-time priority where this process may have
 /// one. Elsewhere it asks for short slices of time, which is half of it: a thread that has just had more than its share waits
 /// for the next tick of the clock all the same. Before Linux 6.12 slices change nothing.
-pub fn come_first() {
+pub fn set_realtime() {
     let become_real_time = |priority| attributes().is_some_and(|mine| set(&real_time(mine, priority)));
     if !(become_real_time(OF_THOSE_IT_WAITS_FOR) && become_real_time(OF_PROGRESS)) {
         schedule(libc::SCHED_OTHER, SLICE_NS);
@@ -25,12 +25,12 @@ pub fn come_first() {
 }
 
 /// Has the calling thread, and those that it starts from now on, not come before others when it wakes.
-pub fn give_way() {
+pub fn set_batch() {
     schedule(libc::SCHED_BATCH, 0);
 }
 
 /// Does what starts threads that a progress thread waits for: they come before that one, where it comes first.
-pub fn before_progress<R>(start: impl FnOnce() -> R) -> R {
+pub fn spawn_at_priority<R>(start: impl FnOnce() -> R) -> R {
     let before = attributes().filter(|mine| set(&real_time(*mine, OF_THOSE_IT_WAITS_FOR)));
     let started = start();
     before.iter().for_each(|before| {
@@ -39,7 +39,7 @@ pub fn before_progress<R>(start: impl FnOnce() -> R) -> R {
     started
 }
 
-/// Where the thread's policy is another than these two, somebody knows better, and it stays.
+/// Where the thread's policy is another than these two, the user chose it, and it stays.
 fn schedule(policy: libc::c_int, slice_ns: u64) {
     let [normal, batch] = [libc::SCHED_OTHER, libc::SCHED_BATCH].map(|policy| policy as u32);
     if let Some(mut mine) = attributes().filter(|mine| [normal, batch].contains(&mine.sched_policy)) {
