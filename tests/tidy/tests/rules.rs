@@ -14,8 +14,8 @@ use forebay_tidy::workspace::{Package, Workspace};
 const LAYERS: &[(&str, &[&str])] = &[
     ("sigsafe", &[]),
     ("linux", &[]),
-    ("results", &[]),
-    ("vm", &["sigsafe"]),
+    ("results", &["linux"]),
+    ("vm", &["linux", "sigsafe"]),
     ("protocol", &[]),
     ("policy", &["protocol"]),
     ("agent", &["policy", "protocol", "sigsafe"]),
@@ -32,9 +32,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("server", &["media", "rtsp", "streaming"]),
     ("lab", &["linux"]),
     ("counters", &["linux", "results"]),
-    ("probes", &["results", "vm"]),
+    ("probes", &["linux", "results", "vm"]),
     ("report", &["results"]),
-    ("stream-clients", &[]),
+    ("stream-clients", &["linux"]),
     ("share-workload", &["coherence", "launch", "millipage", "vm"]),
     (
         "evaluation",
@@ -42,6 +42,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "coherence",
             "counters",
             "lab",
+            "linux",
             "millipage",
             "probes",
             "results",
@@ -66,6 +67,7 @@ const OF_TESTS: &[&str] = &["compat", "testkit", "tidy"];
 /// Folders of source files with no input, no output and no clock: time and events come in as arguments, so these are
 /// tested by simulation.
 const PURE: &[&str] = &[
+    "crates/base/linux/src/kernel_text",
     "crates/run/policy/src",
     "crates/run/protocol/src",
     "crates/share/coherence/src",

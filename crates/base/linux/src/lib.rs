@@ -3,5 +3,6 @@
 
 mod cachestat;
 pub mod groups;
+pub mod kernel_text;
 
 pub use cachestat::{CacheStat, cachestat, has_cachestat};

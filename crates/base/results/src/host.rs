@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use forebay_linux::kernel_text;
 use serde::{Deserialize, Serialize};
 
 /// What a reader must know of a machine to compare its results with another's.
@@ -25,24 +26,11 @@ impl Host {
         let kernel = read("/proc/sys/kernel/osrelease");
         Self {
             kernel: or_unknown(kernel.trim()),
-            cpu: or_unknown(field(&read("/proc/cpuinfo"), "model name").unwrap_or_default()),
+            cpu: or_unknown(kernel_text::field(&read("/proc/cpuinfo"), "model name").unwrap_or_default()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_bytes: memory_bytes(&read("/proc/meminfo"), "MemTotal").unwrap_or(0),
+            memory_bytes: kernel_text::bytes(&read("/proc/meminfo"), "MemTotal").unwrap_or(0),
         }
     }
-}
-
-/// Value of `name` in the text of `/proc/meminfo` (proc_meminfo(5)), in bytes.
-fn memory_bytes(text: &str, name: &str) -> Option<u64> {
-    let kilobytes: u64 = field(text, name)?.strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1024)
-}
-
-fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| {
-        let (key, value) = line.split_once(':')?;
-        (key.trim() == name).then(|| value.trim())
-    })
 }
 
 fn or_unknown(text: &str) -> String {
@@ -59,13 +47,5 @@ mod tests {
         assert_ne!(host.kernel, "unknown");
         assert!(host.cores >= 1);
         assert!(host.memory_bytes > 1 << 20);
-    }
-
-    #[test]
-    fn fields_of_proc_are_found_by_their_whole_name() {
-        let text = "MemTotal:       24681234 kB\nMemFree:  1 kB\n";
-        assert_eq!(memory_bytes(text, "MemTotal"), Some(24_681_234 * 1024));
-        assert_eq!(memory_bytes(text, "Mem"), None);
-        assert_eq!(memory_bytes("", "MemTotal"), None);
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use forebay_linux::kernel_text;
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
 
 use crate::{Error, PAGE_BYTES};
@@ -11,19 +12,17 @@ use crate::{Error, PAGE_BYTES};
 /// refused: other processes would be killed for it.
 #[must_use]
 pub fn free_bytes() -> Option<u64> {
-    Some(told("MemAvailable:")? + free_swap_bytes()?)
+    Some(meminfo("MemAvailable")? + free_swap_bytes()?)
 }
 
 /// Bytes of swap that nothing is in.
 #[must_use]
 pub fn free_swap_bytes() -> Option<u64> {
-    told("SwapFree:")
+    meminfo("SwapFree")
 }
 
-fn told(name: &str) -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let kilobytes = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"))?;
-    Some(kilobytes.parse::<u64>().ok()? << 10)
+fn meminfo(name: &str) -> Option<u64> {
+    kernel_text::bytes(&fs::read_to_string("/proc/meminfo").ok()?, name)
 }
 
 /// A memory object, all of whose pages exist. It is gone with its last descriptor and mapping.

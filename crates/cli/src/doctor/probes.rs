@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-use forebay_linux::cachestat;
+use forebay_linux::{cachestat, kernel_text};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use rustix::process::{Resource, geteuid, getrlimit};
@@ -53,7 +53,7 @@ pub fn has_real_time() -> bool {
 
 pub fn has_steady_counter() -> bool {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let flags = text.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    let flags = kernel_text::field(&text, "flags").unwrap_or_default();
     ["constant_tsc", "nonstop_tsc"].iter().all(|wanted| flags.split(' ').any(|flag| flag == *wanted))
 }
 

@@ -5,7 +5,6 @@ mod disks;
 mod error;
 mod files;
 mod group;
-mod kernel_text;
 mod machine;
 mod meter;
 mod perf;

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use forebay_linux::kernel_text::{DiskUse, NetworkUse, Pressure, ProcessorTime, keyed, sum};
 use rustix::param::clock_ticks_per_second;
 
 use crate::disks::Disks;
 use crate::error::Error;
-use crate::kernel_text::{DiskUse, NetworkUse, Pressure, ProcessorTime, keyed, sum};
 use crate::sheet::Sheet;
 use crate::source::Source;
 
@@ -139,8 +139,9 @@ pub(crate) fn pressures(sheet: &mut Sheet, read: impl Fn(&str) -> String) {
     ];
     for (resource, some, full) in names {
         let pressure = Pressure::parse(&read(resource));
-        sheet.total(some, "s", pressure.some);
-        sheet.total(full, "s", pressure.full);
+        let seconds = |us: u64| us as f64 / 1e6;
+        sheet.total(some, "s", pressure.some_us.map(seconds));
+        sheet.total(full, "s", pressure.full_us.map(seconds));
     }
 }
 

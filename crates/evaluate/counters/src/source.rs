@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use forebay_linux::kernel_text;
+
 use crate::error::{Error, Refused};
 use crate::files::{Files, NamedFiles, nobodys};
 use crate::group::Group;
@@ -80,6 +82,5 @@ fn on_threads(pid: u32, children: bool) -> Vec<Place> {
 /// What `/proc/cpuinfo` calls the processor's maker; empty where it does not say, as on Arm.
 fn processor_maker() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let maker = text.lines().find_map(|line| line.strip_prefix("vendor_id")?.split_once(':'));
-    maker.map(|(_, maker)| maker.trim().to_owned()).unwrap_or_default()
+    kernel_text::field(&text, "vendor_id").unwrap_or_default().into()
 }

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use forebay_linux::kernel_text::ProcessStat;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::Error;
@@ -93,10 +94,9 @@ pub fn device_of(path: &Path) -> Option<String> {
 pub(crate) fn faults() -> Result<(u64, u64), Error> {
     let path = "/proc/thread-self/stat";
     let text = fs::read_to_string(path).map_err(Error::refused(format!("read {path}")))?;
-    // The name in parentheses may have anything in it.
-    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let field = |number: usize| fields.get(number).and_then(|field| field.parse().ok());
-    field(7).zip(field(9)).ok_or_else(|| Error::Unsuited(format!("{path} has no counts of page faults")))
+    let stat = ProcessStat::parse(&text);
+    let faults = stat.map(|stat| (stat.own.minor_faults, stat.own.major_faults));
+    faults.ok_or_else(|| Error::Unsuited(format!("{path} has no counts of page faults")))
 }
 
 #[cfg(test)]

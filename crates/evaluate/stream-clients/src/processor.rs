@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use forebay_linux::kernel_text::Schedstat;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -105,8 +106,8 @@ pub(crate) struct Used {
 impl Used {
     pub(crate) fn by_this_thread() -> Self {
         let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-        let mut seconds = text.split_whitespace().filter_map(|ns| ns.parse::<f64>().ok()).map(|ns| ns / 1e9);
-        Self { ran_s: seconds.next().unwrap_or(0.0), queued_s: seconds.next().unwrap_or(0.0) }
+        let Schedstat { ran_ns, queued_ns } = Schedstat::parse(&text).unwrap_or_default();
+        Self { ran_s: ran_ns as f64 / 1e9, queued_s: queued_ns as f64 / 1e9 }
     }
 
     pub(crate) fn since(self, before: Self) -> Self {

@@ -9,6 +9,7 @@ use std::{
     sync::atomic::Ordering::{Relaxed, Release},
 };
 
+use forebay_linux::kernel_text;
 use forebay_protocol::layout::{
     CHANNEL_BYTES, HEADER_BYTES, Header, LAYOUT, MAGIC, SLOT_BYTES, SLOT_FREE, SLOTS, Slot, slot_offset,
 };
@@ -60,8 +61,7 @@ fn seccomp_filters() -> u32 {
         return 0;
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let count = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
-    count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+    kernel_text::field(&status, "Seccomp_filters").and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 impl Channel {

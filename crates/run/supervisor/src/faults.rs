@@ -11,6 +11,7 @@ use std::{
     time::Instant,
 };
 
+use forebay_linux::kernel_text::ProcessStat;
 use forebay_policy::quiet::{FEW, Pauses, are_few_enough_of};
 use forebay_protocol::layout::{Header, WISH_FEW, WISH_NEVER, WISH_QUIET, WISH_SIGNALS, Watched, feature};
 use rustix::{
@@ -168,8 +169,7 @@ fn ended(pid: u32) -> bool {
 /// Page faults of the process that waited for a device, of all its threads.
 fn major_faults(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything; the faults are the tenth word behind it.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(9)?.parse().ok()
+    Some(ProcessStat::parse(&stat)?.own.major_faults)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use forebay_linux::kernel_text::Schedstat;
 use forebay_policy::control::{Change, Controller, Sample};
 use forebay_protocol::{
     layout::{GO, HOLD, MEMORY_ENOUGH, MEMORY_FULL, MEMORY_SHORT, SLOT_CLAIMED, STOP},
@@ -138,8 +139,7 @@ impl MemoryControl {
 /// Processor time of the main thread.
 fn processor_time_us(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
-    let nanoseconds: u64 = text.split_whitespace().next()?.parse().ok()?;
-    Some(nanoseconds / 1_000)
+    Some(Schedstat::parse(&text)?.ran_ns / 1_000)
 }
 
 #[cfg(test)]

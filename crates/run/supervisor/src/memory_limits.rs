@@ -9,6 +9,7 @@ use std::{
 };
 
 use forebay_linux::groups;
+use forebay_linux::kernel_text::{self, Pressure};
 use forebay_protocol::layout::{Header, MEMORY_ENOUGH, MEMORY_FULL, MEMORY_SHORT, feature};
 
 use crate::memory_groups::MemoryGroups;
@@ -129,7 +130,7 @@ impl MemoryLimits {
 
     fn look_at_pressure(&mut self, header: &Header, is_full: bool) {
         let text = fs::read_to_string(self.groups.pressure()).unwrap_or_default();
-        let waited = more(&mut self.waited_us, waited_us(&text));
+        let waited = more(&mut self.waited_us, Pressure::parse(&text).some_us);
         let missed = if is_full { self.groups.missed_pages().or_else(missed_pages) } else { None };
         let missed = more(&mut self.missed, missed).unwrap_or(0);
         if let (Some(waited), Some(looked)) = (waited, self.looked) {
@@ -155,14 +156,7 @@ fn more(known: &mut Option<u64>, now: Option<u64>) -> Option<u64> {
 /// Pages that all programs of the machine had to have swapped in again so far.
 fn missed_pages() -> Option<u64> {
     let text = fs::read_to_string("/proc/vmstat").ok()?;
-    text.lines().find_map(|line| line.strip_prefix("workingset_refault_anon "))?.parse().ok()
-}
-
-/// For how long some task waited for memory since the start, as the kernel tells it:
-/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`.
-fn waited_us(pressure: &str) -> Option<u64> {
-    let some = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
-    some.split(' ').find_map(|word| word.strip_prefix("total="))?.parse().ok()
+    kernel_text::number(&text, "workingset_refault_anon")
 }
 
 /// Whether the kernel tells how long tasks waited for memory.
@@ -170,7 +164,7 @@ fn waited_us(pressure: &str) -> Option<u64> {
 pub fn has_pressure() -> bool {
     let mut groups = MemoryGroups::new(std::process::id());
     groups.look();
-    fs::read_to_string(groups.pressure()).is_ok_and(|text| waited_us(&text).is_some())
+    fs::read_to_string(groups.pressure()).is_ok_and(|text| Pressure::parse(&text).some_us.is_some())
 }
 
 /// Whether this process is in a control group of memory.
@@ -182,7 +176,7 @@ pub fn has_memory_group() -> bool {
 /// Whether memory can be swapped out at all.
 #[must_use]
 pub fn has_swap() -> bool {
-    fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1)
+    fs::read_to_string("/proc/swaps").is_ok_and(|text| kernel_text::swaps(&text).next().is_some())
 }
 
 /// The machine's memory.
@@ -199,12 +193,8 @@ impl Memory {
         let mut page = [0; 4096];
         let length = File::open("/proc/meminfo").ok()?.read(&mut page).ok()?;
         let text = std::str::from_utf8(&page[..length]).ok()?;
-        let bytes = |name| {
-            let value = text.lines().find_map(|line| line.strip_prefix(name))?;
-            let kilobytes: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
-            Some(kilobytes * 1024)
-        };
-        Some(Self { total_bytes: bytes("MemTotal:")?, available_bytes: bytes("MemAvailable:")? })
+        let bytes = |name| kernel_text::bytes(text, name);
+        Some(Self { total_bytes: bytes("MemTotal")?, available_bytes: bytes("MemAvailable")? })
     }
 
     fn is_full(self) -> bool {
@@ -215,13 +205,6 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pressure_is_read_as_the_kernel_tells_it() {
-        let text = "some avg10=0.12 avg60=0.00 avg300=0.00 total=4711\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=42\n";
-        assert_eq!(waited_us(text), Some(4711));
-        assert_eq!(waited_us(""), None);
-    }
 
     #[test]
     fn the_limits_are_a_share_of_what_there_is_or_what_was_asked_for() {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::groups::mounts::Hierarchy;
+use crate::kernel_text;
 
 /// What a group may use: of version 2, then of version 1.
 pub const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
@@ -16,9 +17,9 @@ const EVENTS: [&str; 3] = ["memory.events.local", "memory.events", "memory.oom_c
 /// A group in which less than this part of its limit is left is full.
 const FULL_PART: u64 = 8;
 /// What of it is of files, and has not been used for a while: of version 1 with the groups below, then of version 2.
-const UNUSED: [&str; 2] = ["total_inactive_file ", "inactive_file "];
+const UNUSED: [&str; 2] = ["total_inactive_file", "inactive_file"];
 /// Pages that were swapped in after the kernel had driven them out (refaults), likewise.
-const MISSED: [&str; 2] = ["total_workingset_refault_anon ", "workingset_refault_anon "];
+const MISSED: [&str; 2] = ["total_workingset_refault_anon", "workingset_refault_anon"];
 
 /// Folders of the groups of memory that this process is in, and of those around them, for each version the innermost first.
 #[must_use]
@@ -82,17 +83,16 @@ pub fn has_account(groups: &[PathBuf]) -> bool {
 /// How many processes of a group the kernel has killed for want of memory; `None` where it does not tell.
 #[must_use]
 pub fn kills(group: &Path) -> Option<u64> {
-    EVENTS.iter().find_map(|name| {
-        let text = fs::read_to_string(group.join(name)).ok()?;
-        text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
-    })
+    EVENTS
+        .iter()
+        .find_map(|name| kernel_text::number(&fs::read_to_string(group.join(name)).ok()?, "oom_kill"))
 }
 
 /// Whether processes of a group that has nothing left wait until others give back, instead of one being killed (version 1).
 #[must_use]
 pub fn waits_when_full(group: &Path) -> bool {
     let text = fs::read_to_string(group.join("memory.oom_control")).unwrap_or_default();
-    text.lines().any(|line| line == "oom_kill_disable 1")
+    kernel_text::number(&text, "oom_kill_disable") == Some(1)
 }
 
 /// Whether a group has little left of what it may use.
@@ -128,7 +128,7 @@ pub fn missed_pages(group: &Path) -> Option<u64> {
 /// A line of the group's statistics, by its names.
 fn statistic(group: &Path, names: [&str; 2]) -> Option<u64> {
     let text = fs::read_to_string(group.join("memory.stat")).ok()?;
-    names.iter().find_map(|name| text.lines().find_map(|line| line.strip_prefix(name)))?.trim().parse().ok()
+    names.iter().find_map(|name| kernel_text::number(&text, name))
 }
 
 fn number(group: &Path, name: &str) -> Option<u64> {

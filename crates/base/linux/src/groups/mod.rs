@@ -3,9 +3,11 @@
 mod folders;
 mod memory;
 mod mounts;
+mod statistics;
 
 pub use folders::Folders;
 pub use memory::{
     LIMITS, free_bytes, has_account, is_full, kills, limit_bytes, membership, missed_pages, of_member, own,
     own_of, waits_when_full,
 };
+pub use statistics::{Transfers, recursive};

@@ -5,9 +5,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use forebay_linux::kernel_text::{ProcessStat, Schedstat, Usage, keyed};
+
 use super::ledger::{Id, Seen};
 use crate::error::Error;
-use crate::kernel_text::{ProcessStat, Usage, keyed};
 
 /// What a process was seen to be.
 pub(super) struct Observed {
@@ -84,12 +85,12 @@ pub(super) fn observe(pid: u32, whole: bool, switches: &mut BTreeMap<Id, Switche
     let threads = living.keys().copied().collect();
     let [voluntary, involuntary, wait] = switches.entry(id).or_default().update(living);
 
-    let of = |own: fn(&Usage) -> f64| own(&stat.own) + if whole { own(&stat.reaped) } else { 0.0 };
+    let of = |one: fn(&Usage) -> u64| (one(&stat.own) + if whole { one(&stat.reaped) } else { 0 }) as f64;
     let Usage { user, system, minor_faults, major_faults } = stat.reaped;
     let seen = Seen {
         id,
         parent: stat.parent,
-        reaped: [user, system, minor_faults, major_faults],
+        reaped: [user, system, minor_faults, major_faults].map(|number| number as f64),
         handed_on: [
             of(|usage| usage.user),
             of(|usage| usage.system),
@@ -98,7 +99,7 @@ pub(super) fn observe(pid: u32, whole: bool, switches: &mut BTreeMap<Id, Switche
             moved("read_bytes"),
             moved("write_bytes"),
         ],
-        private: [voluntary, involuntary, wait, stat.disk_wait],
+        private: [voluntary, involuntary, wait, stat.disk_wait as f64],
     };
     Some(Observed {
         seen,
@@ -115,8 +116,8 @@ pub(super) fn observe(pid: u32, whole: bool, switches: &mut BTreeMap<Id, Switche
 fn thread_switches(status: &str, schedstat: &str) -> [f64; 3] {
     let status = keyed(status);
     let switches = |key| status.get(key).copied().unwrap_or(0.0);
-    let wait = schedstat.split_whitespace().nth(1).and_then(|wait| wait.parse().ok()).unwrap_or(0.0);
-    [switches("voluntary_ctxt_switches"), switches("nonvoluntary_ctxt_switches"), wait]
+    let wait_ns = Schedstat::parse(schedstat).unwrap_or_default().queued_ns;
+    [switches("voluntary_ctxt_switches"), switches("nonvoluntary_ctxt_switches"), wait_ns as f64]
 }
 
 /// The children of every process, for kernels whose processes do not name theirs.

@@ -6,6 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use forebay_linux::kernel_text;
+
 use super::protocol::Layer;
 use crate::rig::{ext4, memory_group};
 use crate::{Error, sys};
@@ -48,8 +50,7 @@ pub(super) fn remove(layer: Layer, folder: Option<&Path>, device: Option<&Path>)
 
 fn stop_swapping(device: &Path) -> Result<(), Error> {
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    if swaps.lines().any(|line| line.split_whitespace().next().is_some_and(|path| Path::new(path) == device))
-    {
+    if kernel_text::swaps(&swaps).any(|swap| Path::new(swap.path) == device) {
         sys::swap_off(device).map_err(|error| Error::at("stop swapping to", device, error))?;
     }
     Ok(())

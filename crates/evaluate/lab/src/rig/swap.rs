@@ -4,6 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use forebay_linux::kernel_text;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
@@ -52,8 +53,7 @@ pub(crate) fn start(device: &Path) -> Result<(), Error> {
 
 /// A priority above those of all swap in the text of /proc/swaps (proc_swaps(5)).
 fn priority_above(swaps: &str) -> u16 {
-    let last = |line: &str| line.split_whitespace().next_back()?.parse::<i32>().ok();
-    let highest = swaps.lines().filter_map(last).max().unwrap_or(0);
+    let highest = kernel_text::swaps(swaps).map(|swap| swap.priority).max().unwrap_or(0);
     PRIORITY_MIN.max(u16::try_from(highest.saturating_add(1)).unwrap_or(0))
 }
 

@@ -9,6 +9,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use forebay_linux::kernel_text;
+
 use crate::experiments::{Activity, Call, Threads};
 
 /// The shortest time between two looks.
@@ -136,7 +138,8 @@ impl Looks {
             .iter()
             .flat_map(|&process| tasks(process).into_iter().map(move |task| (process, task)));
         for (process, task) in threads.take(THREADS_MAX) {
-            let Some(state) = state(&read(process, &format!("task/{task}/stat"))) else { continue };
+            let stat = kernel_text::ProcessStat::parse(&read(process, &format!("task/{task}/stat")));
+            let Some(state) = stat.map(|stat| stat.state) else { continue };
             let call =
                 (state != 'R').then(|| fs::read_to_string(format!("/proc/{process}/task/{task}/syscall")));
             let call = call.map(|text| text.map(|text| waits_in(&text)));
@@ -179,11 +182,6 @@ fn read(process: u32, name: &str) -> String {
     fs::read_to_string(format!("/proc/{process}/{name}")).unwrap_or_default()
 }
 
-/// The letter behind the name, which may have anything in it (proc_pid_stat(5)).
-fn state(stat: &str) -> Option<char> {
-    stat.rsplit_once(") ")?.1.chars().next()
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
     In(Call),
@@ -213,11 +211,8 @@ fn waits_in(syscall: &str) -> Waits {
 
 /// Anonymous memory and what of it is swapped out (proc_pid_status(5)).
 fn held_bytes(status: &str) -> f64 {
-    let kilobytes = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        line.and_then(|value| value.trim().strip_suffix(" kB")?.parse::<f64>().ok()).unwrap_or(0.0)
-    };
-    (kilobytes("RssAnon") + kilobytes("VmSwap")) * 1024.0
+    let bytes = |name| kernel_text::bytes(status, name).unwrap_or(0);
+    (bytes("RssAnon") + bytes("VmSwap")) as f64
 }
 
 /// Calls that read or write, and what they move (proc_pid_io(5)).
@@ -229,10 +224,7 @@ pub(super) struct Calls {
 
 impl Calls {
     fn parse(io: &str) -> Option<Self> {
-        let field = |name: &str| {
-            let value = io.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-            value?.parse::<f64>().ok()
-        };
+        let field = |name: &str| kernel_text::field(io, name)?.parse::<f64>().ok();
         let sum = |one: &str, two: &str| Some(field(one)? + field(two)?);
         Some(Self { number: sum("syscr", "syscw")?, bytes: sum("rchar", "wchar")? })
     }
@@ -257,17 +249,13 @@ pub(super) struct Schedstat {
 
 impl Schedstat {
     pub(super) fn of_this_thread() -> Self {
-        Self::parse(&fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default())
+        let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let stat = kernel_text::Schedstat::parse(&text).unwrap_or_default();
+        Self { ran_s: stat.ran_ns as f64 / 1e9, queued_s: stat.queued_ns as f64 / 1e9 }
     }
 
     pub(super) fn since(self, before: Self) -> Self {
         Self { ran_s: self.ran_s - before.ran_s, queued_s: self.queued_s - before.queued_s }
-    }
-
-    fn parse(text: &str) -> Self {
-        let mut seconds = text.split_whitespace().map(|nanoseconds| nanoseconds.parse().unwrap_or(0.0) / 1e9);
-        let mut next = || seconds.next().unwrap_or(0.0);
-        Self { ran_s: next(), queued_s: next() }
     }
 }
 
@@ -284,12 +272,6 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_found_behind_any_name() {
-        assert_eq!(state("12 (a) b) (c) S 1 12"), Some('S'));
-        assert_eq!(state(""), None);
-    }
-
-    #[test]
     fn memory_that_is_swapped_out_is_still_held() {
         assert_eq!(held_bytes("VmRSS:\t 900 kB\nRssAnon:\t 100 kB\nVmSwap:\t 20 kB\n"), 120.0 * 1024.0);
     }
@@ -299,11 +281,6 @@ mod tests {
         let io = "rchar: 100\nwchar: 20\nsyscr: 3\nsyscw: 1\nread_bytes: 0\n";
         assert_eq!(Calls::parse(io), Some(Calls { number: 4.0, bytes: 120.0 }));
         assert_eq!(Calls::parse(""), None);
-    }
-
-    #[test]
-    fn schedstat_has_nanoseconds() {
-        assert_eq!(Schedstat::parse("1500000000 500000000 7\n"), Schedstat { ran_s: 1.5, queued_s: 0.5 });
     }
 
     #[test]

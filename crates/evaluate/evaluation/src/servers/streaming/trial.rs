@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use forebay_counters::{Meter, Options as Counting, Readings, Target};
 use forebay_lab::MemoryLimit;
+use forebay_linux::kernel_text;
 use forebay_stream_clients::{Order, Outcome as Seen, Processors, Start, Transport, allow_descriptors};
 
 use super::disturbance::{Disturbance, Disturber};
@@ -198,16 +199,10 @@ fn last(readings: &Readings, name: &str) -> Option<f64> {
 /// What the kernel says of a process and of those that it started (proc_pid_smaps(5)).
 fn proportional_bytes(process: u32) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
-    let own = proportional_in(&text)?;
+    let own = kernel_text::bytes(&text, "Pss")? as f64;
     let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
     let children = children.split_whitespace().filter_map(|child| child.parse().ok());
     Some(own + children.filter_map(proportional_bytes).sum::<f64>())
-}
-
-fn proportional_in(smaps: &str) -> Option<f64> {
-    let line = smaps.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    let kilobytes: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1024.0)
 }
 
 /// How a disk is called in cases.
@@ -223,10 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shared_memory_is_read_as_the_kernel_divides_it() {
-        let text = "55d1-7ffe ---p 00000000 00:00 0 [rollup]\nRss:  900 kB\nPss:   512 kB\nPss_Dirty: 7 kB\n";
-        assert_eq!(proportional_in(text), Some(524_288.0));
-        assert_eq!(proportional_in("Pss_Dirty: 7 kB\n"), None);
+    fn this_process_has_a_share_of_its_memory() {
         assert!(proportional_bytes(std::process::id()).unwrap() > 100_000.0);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use forebay_linux::kernel_text;
+
 use super::report::size;
 use super::vpages;
 
@@ -36,9 +38,7 @@ impl Limits {
     pub fn of_this_machine() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let mappings = read("/proc/sys/vm/max_map_count").trim().parse();
-        let memory = read("/proc/meminfo");
-        let available = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-        let kilobytes = available.and_then(|value| value.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+        let available_bytes = kernel_text::bytes(&read("/proc/meminfo"), "MemAvailable");
         let cache = |index: usize| {
             let field = |name: &str| read(&format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}"));
             let holds_data = field("type").trim() != "Instruction";
@@ -50,7 +50,7 @@ impl Limits {
         caches.sort_unstable();
         Self {
             mappings_max: mappings.unwrap_or(65_530),
-            available_bytes: kilobytes.map_or(usize::MAX, |kilobytes| kilobytes << 10),
+            available_bytes: available_bytes.and_then(|bytes| bytes.try_into().ok()).unwrap_or(usize::MAX),
             caches,
         }
     }

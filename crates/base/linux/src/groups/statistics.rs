@@ -1,24 +1,30 @@
-//! What the kernel writes of control groups, read: functions of text alone.
+//! Readers of `memory.stat`, `io.stat` and their like: functions of text alone.
 
 use std::collections::HashMap;
 
 /// Of the fields of `memory.stat` of version 1, those that count the groups below too, by their names without `total_`.
-pub(super) fn recursive(fields: HashMap<&str, f64>) -> HashMap<&str, f64> {
+#[must_use]
+pub fn recursive(fields: HashMap<&str, f64>) -> HashMap<&str, f64> {
     fields.into_iter().filter_map(|(key, value)| Some((key.strip_prefix("total_")?, value))).collect()
 }
 
 /// What a group moved to and from disks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Transfers {
-    pub(super) reads: f64,
-    pub(super) read_bytes: f64,
-    pub(super) writes: f64,
-    pub(super) written_bytes: f64,
+pub struct Transfers {
+    /// Requests.
+    pub reads: f64,
+    /// Bytes.
+    pub read_bytes: f64,
+    /// Requests.
+    pub writes: f64,
+    /// Bytes.
+    pub written_bytes: f64,
 }
 
 impl Transfers {
     /// Of those disks in `io.stat` (in the kernel's documentation: Control Group v2) whose number `counts`.
-    pub(super) fn parse(text: &str, counts: impl Fn(&str) -> bool) -> Self {
+    #[must_use]
+    pub fn parse(text: &str, counts: impl Fn(&str) -> bool) -> Self {
         let mut all = Self::default();
         let disks = text.lines().filter_map(|line| line.split_once(' ')).filter(|(number, _)| counts(number));
         for (key, value) in
@@ -37,7 +43,8 @@ impl Transfers {
     }
 
     /// The same by the files of version 1, of bytes and of operations; `None` where they are not there.
-    pub(super) fn parse_old(bytes: &str, operations: &str, counts: impl Fn(&str) -> bool) -> Option<Self> {
+    #[must_use]
+    pub fn parse_old(bytes: &str, operations: &str, counts: impl Fn(&str) -> bool) -> Option<Self> {
         let sum = |text: &str, wanted: &str| {
             let fields = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
             let values = fields.filter_map(|fields| match fields[..] {

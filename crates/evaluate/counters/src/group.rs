@@ -1,23 +1,20 @@
 //! What the kernel counts for a control group.
 
-mod group_text;
-
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::param::page_size;
 
-use forebay_linux::groups::Folders;
+use forebay_linux::groups::{Folders, Transfers, recursive};
+use forebay_linux::kernel_text::{keyed, sum};
 
 use crate::disks::Disks;
 use crate::error::Error;
-use crate::kernel_text::{keyed, sum};
 use crate::machine::{WITH_PRESSURE, pressures};
 use crate::processes::{Processes, Scope};
 use crate::sheet::Sheet;
 use crate::source::Source;
-use group_text::{Transfers, recursive};
 
 /// What to do where a group's processor time or disks are not accounted for.
 const WITH_CONTROLLER: &str =
