@@ -4,8 +4,9 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
+use forebay_linux::process::end_by;
 use forebay_results::Sink;
-use forebay_supervisor::{Error, Options, Outcome, agent_library, end_by, terminal_width};
+use forebay_supervisor::{Error, Options, Outcome, agent_library, terminal_width};
 
 use crate::{args::Run, results};
 

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use forebay_supervisor::share::{self, Job};
+use forebay_launch::job::{self, Ended, Job};
+use forebay_results::Row;
 
 use crate::{
     args::Share,
@@ -27,12 +28,12 @@ pub fn share(args: Share) -> ExitCode {
         bytes: args.size,
         transport: args.transport,
     };
-    match share::share(&job, &mut |sentence| complain(&sentence)) {
+    match job::run(&job, &mut |sentence| complain(&sentence)) {
         Ok(ended) => {
             if args.stats {
                 let _ = std::io::stderr().write_all(ended.table().as_bytes());
             }
-            if let Err(error) = results::write(sink, || ended.rows()) {
+            if let Err(error) = results::write(sink, || rows(&ended)) {
                 complain(&error);
             }
             ended.exit_status.into()
@@ -42,5 +43,32 @@ pub fn share(args: Share) -> ExitCode {
             complain(&error);
             error.exit_status().into()
         }
+    }
+}
+
+/// The figures in the result schema: subject `host N`, metric the figure.
+fn rows(ended: &Ended) -> Vec<Row> {
+    let row = |(host, (name, number)): (usize, &(String, u64))| {
+        Row::once(format!("host {host}"), "share", name.clone(), "1", *number as f64)
+    };
+    let all = ended.counts.iter().enumerate();
+    all.flat_map(|(host, counts)| counts.iter().map(move |count| (host, count))).map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_figure_of_a_host_is_a_row() {
+        let figure = |name: &str, number| (name.to_owned(), number);
+        let counts =
+            vec![vec![figure("faults", 12), figure("barriers", 3)], vec![], vec![figure("faults", 7)]];
+        let rows = rows(&Ended { exit_status: 0, counts });
+        assert_eq!(rows.len(), 3);
+        assert_eq!(
+            (rows[2].subject.as_str(), rows[2].metric.as_str(), rows[2].value),
+            ("host 2", "faults", 7.0)
+        );
     }
 }

@@ -10,8 +10,9 @@ mod spread;
 
 use std::fmt;
 
+pub use forebay_linux::reason;
 pub use host::Host;
-pub use sink::{Sink, SinkError, reason};
+pub use sink::{Sink, SinkError};
 pub use spread::{Spread, median};
 
 use serde::{Deserialize, Serialize};

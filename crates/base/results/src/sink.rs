@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::Report;
+use crate::{Report, reason};
 
 /// The destination of a report: opened before anything is measured, so that a path that cannot be written is told
 /// in time, and written once.
@@ -105,13 +105,6 @@ impl fmt::Display for SinkError {
             reason(&self.source)
         )
     }
-}
-
-/// What the system said, without the number that Rust adds for programmers.
-#[must_use]
-pub fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 impl std::error::Error for SinkError {

@@ -2,10 +2,8 @@
 
 use std::{fs, fs::File, os::fd::AsFd, path::Path, thread};
 
-use forebay_supervisor::{
-    agent_library, has_fault_signals, has_memory_group, has_pagemap_scan, has_pressure, has_swap,
-    has_userfaultfd, landlock_version,
-};
+use forebay_linux::features::{has_pagemap_scan, has_userfaultfd, landlock_version};
+use forebay_supervisor::{agent_library, has_fault_signals, has_memory_group, has_pressure, has_swap};
 
 use super::{
     Feature, Job, Look, Need,

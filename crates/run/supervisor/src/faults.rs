@@ -11,6 +11,7 @@ use std::{
     time::Instant,
 };
 
+use forebay_linux::features::has_userfaultfd;
 use forebay_linux::kernel_text::ProcessStat;
 use forebay_policy::quiet::{FEW, Pauses, are_few_enough_of};
 use forebay_protocol::layout::{Header, WISH_FEW, WISH_NEVER, WISH_QUIET, WISH_SIGNALS, Watched, feature};
@@ -128,7 +129,7 @@ impl Process {
     }
 
     fn open(&mut self, header: &Header, entry: &Watched, pid: u32, period: u64) {
-        if !ffi::has_userfaultfd() {
+        if !has_userfaultfd() {
             header.missing.fetch_or(feature::USERFAULTFD, Relaxed);
             self.refuse(entry);
             return;
@@ -196,7 +197,7 @@ mod tests {
             process.look(header, entry, std::process::id());
             (entry.open.load(Relaxed), process.is_told())
         };
-        if !ffi::has_fault_signals() || !ffi::has_userfaultfd() {
+        if !ffi::has_fault_signals() || !has_userfaultfd() {
             assert_eq!(look(WISH_FEW), (0, false));
             return;
         }
@@ -216,7 +217,7 @@ mod tests {
         process.signals = Signals::Quiet { period: FEW, until: Instant::now() };
         entry.wish.store(WISH_QUIET, Relaxed);
         process.look(header, entry, std::process::id());
-        let has_event = ffi::has_fault_signals() && ffi::has_userfaultfd();
+        let has_event = ffi::has_fault_signals() && has_userfaultfd();
         assert_eq!(entry.open.load(Relaxed) == 1, has_event);
         assert!(!has_event || entry.wish.load(Relaxed) == WISH_FEW);
     }

@@ -3,11 +3,12 @@
 use std::{
     env,
     ffi::{CString, OsString},
-    os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
 };
 
-use crate::{Error, ffi};
+use forebay_linux::process::{StartError, become_other, executed_as, terminated};
+
+use crate::Error;
 
 /// A file of Forebay's own beside the executable that runs.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +42,7 @@ impl Part {
     /// It is in none of the folders.
     pub fn find(&self) -> Result<PathBuf, Error> {
         // The link is resolved: an alias of forebay in a folder of PATH works too.
-        let executable = env::current_exe().ok().or_else(ffi::executed_as).unwrap_or_default();
+        let executable = env::current_exe().ok().or_else(executed_as).unwrap_or_default();
         let home = executable.parent().unwrap_or(Path::new("/"));
         let places: Vec<PathBuf> =
             self.folders.iter().map(|folder| below(home, folder).join(self.file)).collect();
@@ -53,15 +54,13 @@ impl Part {
 
     /// Becomes it, with these arguments, its name first, in the state that this process was started in. Returns why not.
     pub fn execute(&self, arguments: impl Iterator<Item = OsString>) -> Error {
-        // What came as an argument is terminated.
-        let terminated = |text: OsString| CString::new(text.into_vec()).unwrap_or_default();
         let path = match self.find() {
             Ok(path) => path,
             Err(error) => return error,
         };
-        let arguments: Vec<CString> = arguments.map(terminated).collect();
-        let source = ffi::become_other(&terminated(path.clone().into()), &arguments);
-        Error::NotExecutable { path, is_folder: false, source }
+        let arguments: Vec<CString> = arguments.map(|argument| terminated(&argument)).collect();
+        let source = become_other(&terminated(path.as_os_str()), &arguments);
+        StartError::NotExecutable { path, is_folder: false, source }.into()
     }
 }
 

@@ -23,13 +23,12 @@ mod memory_limits;
 mod patch_table;
 pub mod patches;
 mod readahead;
-pub mod share;
 pub mod statistics;
 mod table;
 mod watch;
 
 pub use error::Error;
-pub use ffi::{end_by, has_fault_signals, has_pagemap_scan, has_userfaultfd, landlock_version};
+pub use ffi::has_fault_signals;
 pub use memory_control::Crossing;
 pub use memory_limits::{MemoryEnd, has_memory_group, has_pressure, has_swap};
 pub use table::terminal_width;
@@ -44,7 +43,7 @@ use std::{
 use agent_library::Preload;
 use channel::Channel;
 use executor::Executor;
-use ffi::{ChildState, SignalsBlocked};
+use forebay_linux::process::SignalsBlocked;
 use ledger::Ledger;
 use statistics::Statistics;
 
@@ -100,7 +99,7 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
     // What holds speculation to limits is missed where there was a reason to speculate.
     let needed = if total.stalls_before() > 0 { ended.memory.missing } else { 0 };
     channel.header().missing.fetch_or(ended.memory.missed | needed, Relaxed);
-    let (exit_status, signal) = (exit_status(ended.state), signal_of(ended.state));
+    let (exit_status, signal) = (ended.end.exit_status(), ended.end.signal());
     let mut statistics = Statistics {
         program: program_name(&options.command),
         elapsed,
@@ -114,22 +113,6 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
     };
     statistics.read_header(channel.header());
     Ok(Outcome { exit_status, signal, statistics })
-}
-
-fn signal_of(ended: ChildState) -> Option<i32> {
-    match ended {
-        ChildState::Killed(signal) => Some(signal),
-        ChildState::Exited(_) | ChildState::Stopped => None,
-    }
-}
-
-/// As a shell has it.
-fn exit_status(ended: ChildState) -> u8 {
-    match ended {
-        ChildState::Exited(status) => status,
-        ChildState::Killed(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
-        ChildState::Stopped => unreachable!("a stopped program has not ended"),
-    }
 }
 
 fn program_name(command: &[OsString]) -> String {

@@ -7,11 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use forebay_linux::process::{
+    ChildEnd, ChildState, ChildUsage, child_state, is_for_program, next_signal, reap_orphans, send_signal,
+};
 use forebay_protocol::layout::{SLOT_CLAIMED, SLOT_CLOSED, SLOT_FREE, SLOTS};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    process::{Pid, PidfdFlags, Signal, getpid, getsid, pidfd_open, pidfd_send_signal, test_kill_process},
+    process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal, test_kill_process},
 };
 
 use crate::{
@@ -19,7 +22,7 @@ use crate::{
     channel::Channel,
     executor::{Executor, Sweep},
     faults::Faults,
-    ffi::{self, Arrived, ChildState, OwnCode},
+    ffi::{self, OwnCode},
     leases::Leases,
     ledger::Ledger,
     memory_control::{Crossing, MemoryControl},
@@ -49,7 +52,9 @@ const SPECULATOR_NAME: &str = "forebay:spec\n";
 /// What became of the program.
 pub struct Ended {
     /// How it ended.
-    pub state: ChildState,
+    pub end: ChildEnd,
+    /// What it used, with the processes that it waited for.
+    pub usage: ChildUsage,
     /// What came of its memory.
     pub memory: MemoryEnd,
     /// When memory control turned speculation off.
@@ -79,23 +84,21 @@ pub fn watch(
     let mut next_round = Instant::now();
     let mut is_thin = false;
     loop {
-        let arrived = ffi::next_signal(Some(timeout));
+        let arrived = next_signal(Some(timeout));
         if let Some(arrived) = arrived.filter(is_for_program) {
-            ffi::send_signal(pid, arrived.number, arrived.value);
+            send_signal(pid, arrived.number, arrived.value);
         }
-        match ffi::child_state(pid).map_err(|source| Error::Lost { source })? {
+        match child_state(pid).map_err(|source| Error::Lost { source })? {
             None => {}
             // Whoever waits for us learns that the program stopped by our stopping; SIGCONT is passed on like others.
-            Some(ChildState::Stopped) => {
-                ffi::send_signal(getpid().as_raw_nonzero().get(), libc::SIGSTOP, None)
-            }
-            Some(state) => {
+            Some(ChildState::Stopped) => send_signal(getpid().as_raw_nonzero().get(), libc::SIGSTOP, None),
+            Some(ChildState::Ended(end, usage)) => {
                 ffi::expect(OwnCode::Any);
-                return Ok(Ended { state, memory: limits.end(), crossings: control.crossings() });
+                return Ok(Ended { end, usage, memory: limits.end(), crossings: control.crossings() });
             }
         }
         if arrived.is_none() && Instant::now() >= next_round {
-            ffi::bury_orphans(pid);
+            reap_orphans(pid);
             limits.look_if_due(channel.header());
             leases.look_if_due(channel.header());
             executor.start();
@@ -116,20 +119,6 @@ pub fn watch(
             };
             next_round = Instant::now() + timeout / 2;
         }
-    }
-}
-
-/// Whether a signal that reached us is meant for the program. What the terminal sends, it sends to the program too;
-/// limits and timers that the kernel enforces on us are our own.
-pub fn is_for_program(arrived: &Arrived) -> bool {
-    match arrived.number {
-        libc::SIGCHLD => false,
-        _ if !arrived.by_kernel => arrived.sender != getpid().as_raw_nonzero().get(),
-        // The leader of a session alone hears that its terminal is gone.
-        libc::SIGHUP => getsid(None).is_ok_and(|leader| leader == getpid()),
-        libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU | libc::SIGCONT => false,
-        libc::SIGWINCH | libc::SIGPIPE | libc::SIGXCPU | libc::SIGXFSZ => false,
-        _ => true,
     }
 }
 

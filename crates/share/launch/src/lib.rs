@@ -1,16 +1,19 @@
-//! How the hosts of a job meet, where a launcher of ours starts them: each inherits a socket that leads to the launcher, and
-//! finds its number in the environment.
+//! The launcher of `forebay share`, and the meeting of hosts through it.
 //!
-//! What hosts do there comes in *rounds*: each says something, and hears what all have said ([`Seat::exchange`]). The
-//! launcher collects and hands out ([`Table::serve`]) and understands nothing of it. A host that ends before the round does
-//! fails the round for all.
+//! [`job::run`] starts the hosts. Each host inherits a socket that leads to the launcher, and finds its number in the
+//! [`environment`].
+//!
+//! Hosts exchange data in *rounds*: each sends bytes, and receives the bytes of all hosts ([`Seat::exchange`]). The launcher
+//! collects and distributes them ([`Table::serve`]) without reading them. A host that ends before the round does fails the
+//! round for all hosts.
 //!
 //! # Frames
 //!
-//! A number of bytes, 32 bits little-endian, and so many bytes; the first of them says what the others are.
+//! A frame is a length, 32 bits little-endian, and that many bytes. The first byte is the kind of the frame.
 #![forbid(unsafe_code)]
 
 mod frame;
+pub mod job;
 mod seat;
 mod table;
 

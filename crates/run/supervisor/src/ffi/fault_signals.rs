@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //! Each function here is safe to call: it takes numbers and owned descriptors.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "perf_event_open(2) and fcntl(2) with structures of ours")]
 
 use std::{
     ffi::c_int,

@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //! The function here is safe to call: its advices change nothing of what memory holds.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "advice on the mappings of our own code, whose bounds the linker defines")]
 
 use std::{fs::File, ptr};
 

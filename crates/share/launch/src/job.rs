@@ -1,41 +1,36 @@
-//! `forebay share`: starts the hosts of a job on this machine, has them meet, and sees to it that they end together.
+//! The launcher of `forebay share`: it starts the hosts of a job on this machine and connects each to the [`Table`]. When one
+//! host fails, it ends the others.
 
-use std::{
-    ffi::{CString, OsString},
-    fmt::Write,
-    fs,
-    os::{fd::AsRawFd, unix::net::UnixStream},
-    sync::mpsc,
-    thread,
-    time::{Duration, Instant},
+use std::ffi::{CString, OsString};
+use std::fmt::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use std::{error, fmt, fs, io, thread};
+
+use forebay_linux::process::{
+    self, ChildEnd, ChildState, Life, SignalsBlocked, StartError, child_state, is_for_program, next_signal,
+    send_signal, start_command,
 };
+use forebay_linux::reason;
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
+use rustix::thread::gettid;
 
-use forebay_launch::{Table, environment};
-use forebay_results::Row;
-use rustix::{
-    io::{FdFlags, fcntl_setfd},
-    process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid},
-    thread::gettid,
-};
+use crate::{Table, environment};
 
-use crate::{
-    Error, exit_status,
-    ffi::{self, ChildState, Life, SignalsBlocked},
-    launch,
-    watch::is_for_program,
-};
-
-/// How often is looked after hosts that send no signal.
+/// Between looks at the hosts where no signal arrives.
 const ROUND: Duration = Duration::from_millis(200);
-/// What the hosts get to end by themselves when one has failed: enough for each to find out, and to say whom it misses.
+/// Time for the hosts to end by themselves when one has failed. Each needs it to notice, and to report the lost host.
 const GRACE: Duration = Duration::from_secs(3);
-/// What they get after SIGTERM.
+/// Time for the hosts to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// What is waited for statistics when all hosts have ended.
+/// Time for the last statistics to arrive when all hosts have ended.
 const STATISTICS: Duration = Duration::from_secs(1);
 
-/// Variables of UCX that are set where the user has not: no handlers of its own for faults, no hooks in memory calls, no
-/// remarks on standard output.
+/// Variables of UCX that the launcher sets unless the user has: no handlers for faults, no hooks in memory calls, nothing
+/// on standard output.
 const UCX: [&str; 4] =
     ["UCX_HANDLE_ERRORS=none", "UCX_ERROR_SIGNALS=", "UCX_MEM_EVENTS=n", "UCX_LOG_LEVEL=fatal"];
 
@@ -63,16 +58,16 @@ pub struct Ended {
     pub counts: Vec<Vec<(String, u64)>>,
 }
 
-/// Runs a job to its end. The calling thread must be the only one, and the process forebay's alone: its signals are the
-/// hosts' meanwhile. `tell` is called with what happens to hosts.
+/// Runs a job to its end. The calling thread must be the only one of its process, which passes its signals to the hosts.
+/// `tell` is called with a sentence about each host that fails.
 ///
 /// # Errors
-/// The hosts could not be started; those that were are gone.
-pub fn share(job: &Job, tell: &mut dyn FnMut(&str)) -> Result<Ended, Error> {
+/// A host could not be started; the others have been ended.
+pub fn run(job: &Job, tell: &mut dyn FnMut(&str)) -> Result<Ended, JobError> {
     let signals = SignalsBlocked::new();
     // Processes whose parents end become children of this one, so that none is left behind.
     let _ = set_child_subreaper(Some(getpid()));
-    let (table, sockets) = Table::new(job.hosts).map_err(|source| Error::NoSockets { source })?;
+    let (table, sockets) = Table::new(job.hosts).map_err(|source| JobError::NoSockets { source })?;
     let mut hosts = Hosts::default();
     for (rank, socket) in sockets.into_iter().enumerate() {
         match start(job, rank, &socket, &signals) {
@@ -97,8 +92,8 @@ pub fn share(job: &Job, tell: &mut dyn FnMut(&str)) -> Result<Ended, Error> {
     })
 }
 
-fn start(job: &Job, rank: usize, socket: &UnixStream, signals: &SignalsBlocked) -> Result<i32, Error> {
-    let mut variables = ffi::environment();
+fn start(job: &Job, rank: usize, socket: &UnixStream, signals: &SignalsBlocked) -> Result<i32, JobError> {
+    let mut variables = process::environment();
     let mut set = |text: String| {
         let name = text.split_inclusive('=').next().unwrap_or_default();
         variables.retain(|variable| !variable.as_bytes().starts_with(name.as_bytes()));
@@ -116,12 +111,12 @@ fn start(job: &Job, rank: usize, socket: &UnixStream, signals: &SignalsBlocked) 
             variables.push(CString::new(text).unwrap_or_default());
         }
     }
-    let no_sockets = |errno: rustix::io::Errno| Error::NoSockets { source: errno.into() };
+    let no_sockets = |errno: Errno| JobError::NoSockets { source: errno.into() };
     // This host inherits it, and no other.
     fcntl_setfd(socket, FdFlags::empty()).map_err(no_sockets)?;
-    let started = launch::start_plainly(&job.command, &variables, signals, Life::OfParent);
+    let started = start_command(&job.command, &variables, signals, Life::OfParent);
     fcntl_setfd(socket, FdFlags::CLOEXEC).map_err(no_sockets)?;
-    started
+    Ok(started?)
 }
 
 /// The processes of the hosts, by rank; none that has ended.
@@ -130,11 +125,11 @@ struct Hosts(Vec<Option<i32>>);
 
 impl Hosts {
     /// Waits until all have ended, and ends them when one has failed. The status of that one, or 0.
-    fn watch(&mut self, tell: &mut dyn FnMut(&str)) -> Result<u8, Error> {
+    fn watch(&mut self, tell: &mut dyn FnMut(&str)) -> Result<u8, JobError> {
         let mut failed = None;
         let mut stopped = vec![false; self.0.len()];
         while self.0.iter().any(Option::is_some) {
-            if let Some(arrived) = ffi::next_signal(Some(ROUND)) {
+            if let Some(arrived) = next_signal(Some(ROUND)) {
                 if arrived.number == libc::SIGCONT {
                     stopped.fill(false);
                 }
@@ -144,24 +139,24 @@ impl Hosts {
             }
             for (host, is_stopped) in stopped.iter_mut().enumerate() {
                 let Some(pid) = self.0[host] else { continue };
-                match ffi::child_state(pid).map_err(|source| Error::Lost { source })? {
+                match child_state(pid).map_err(|source| JobError::Lost { source })? {
                     None => {}
                     Some(ChildState::Stopped) => *is_stopped = true,
-                    Some(ended) => {
+                    Some(ChildState::Ended(ended, _)) => {
                         self.0[host] = None;
-                        let status = exit_status(ended);
+                        let status = ended.exit_status();
                         if status != 0 && failed.is_none() {
                             failed = Some((status, Instant::now()));
-                            tell(&epitaph(host, pid, ended, self.0.iter().flatten().count()));
+                            tell(&describe_end(host, pid, ended, self.0.iter().flatten().count()));
                         }
                     }
                 }
             }
-            // Whoever waits for us learns that all hosts stopped by our stopping.
+            // The parent of this process sees that all hosts stopped by our stopping.
             let mut running = self.0.iter().zip(&stopped).filter(|(pid, _)| pid.is_some()).peekable();
             if running.peek().is_some() && running.all(|(_, stopped)| *stopped) && failed.is_none() {
                 stopped.fill(false);
-                ffi::send_signal(getpid().as_raw_nonzero().get(), libc::SIGSTOP, None);
+                send_signal(getpid().as_raw_nonzero().get(), libc::SIGSTOP, None);
             }
             if let Some((_, since)) = failed {
                 self.urge(since.elapsed());
@@ -170,7 +165,7 @@ impl Hosts {
         Ok(failed.map_or(0, |(status, _)| status))
     }
 
-    /// What hosts get so long after one has failed.
+    /// Sends the signals that are due so long after one has failed.
     fn urge(&self, since: Duration) {
         if since > GRACE {
             self.signal(libc::SIGTERM, None);
@@ -182,10 +177,10 @@ impl Hosts {
     }
 
     fn signal(&self, number: i32, value: Option<usize>) {
-        self.0.iter().flatten().for_each(|pid| ffi::send_signal(*pid, number, value));
+        self.0.iter().flatten().for_each(|pid| send_signal(*pid, number, value));
     }
 
-    /// Kills all, and what they have left behind.
+    /// Kills all hosts, and the processes that they left behind.
     fn end_all(&mut self) {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
@@ -193,7 +188,7 @@ impl Hosts {
             if left.is_empty() {
                 break;
             }
-            left.iter().for_each(|pid| ffi::send_signal(pid.as_raw_nonzero().get(), libc::SIGKILL, None));
+            left.iter().for_each(|pid| send_signal(pid.as_raw_nonzero().get(), libc::SIGKILL, None));
             thread::sleep(Duration::from_millis(1));
             for pid in left {
                 // One that has not ended yet is looked for again.
@@ -212,10 +207,10 @@ fn children() -> Vec<Pid> {
 }
 
 /// How a host ended, in a sentence.
-fn epitaph(host: usize, pid: i32, ended: ChildState, others: usize) -> String {
+fn describe_end(host: usize, pid: i32, ended: ChildEnd, others: usize) -> String {
     let how = match ended {
-        ChildState::Killed(signal) => format!("was ended by signal {signal}"),
-        other => format!("ended with status {}", exit_status(other)),
+        ChildEnd::Killed(signal) => format!("was ended by signal {signal}"),
+        ChildEnd::Exited(status) => format!("ended with status {status}"),
     };
     match others {
         0 => format!("host {host} (process {pid}) {how}"),
@@ -252,15 +247,64 @@ impl Ended {
         }
         text + "\n"
     }
+}
 
-    /// The figures in the common schema: subject `host N`, metric the figure.
+/// The job could not be run.
+#[derive(Debug)]
+pub enum JobError {
+    /// A host was not started.
+    Start(StartError),
+    /// No sockets between the hosts and the launcher.
+    NoSockets {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The kernel does not know a host as our child.
+    Lost {
+        /// What waitpid(2) said.
+        source: io::Error,
+    },
+}
+
+impl JobError {
+    /// Exit status, as shells, env(1) and timeout(1) have it: 127 not found, 126 not executable, 125 our own failure.
     #[must_use]
-    pub fn rows(&self) -> Vec<Row> {
-        let row = |(host, (name, number)): (usize, &(String, u64))| {
-            Row::once(format!("host {host}"), "share", name.clone(), "1", *number as f64)
-        };
-        let all = self.counts.iter().enumerate();
-        all.flat_map(|(host, counts)| counts.iter().map(move |count| (host, count))).map(row).collect()
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Start(error) => error.exit_status(),
+            Self::NoSockets { .. } | Self::Lost { .. } => 125,
+        }
+    }
+}
+
+impl From<StartError> for JobError {
+    fn from(error: StartError) -> Self {
+        Self::Start(error)
+    }
+}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start(error) => error.fmt(f),
+            Self::NoSockets { source } => write!(
+                f,
+                "no sockets for the hosts to meet ({}); start fewer, or raise the limit with: ulimit -n",
+                reason(source)
+            ),
+            Self::Lost { source } => {
+                write!(f, "lost track of a host: waitpid failed ({}); start the job again", reason(source))
+            }
+        }
+    }
+}
+
+impl error::Error for JobError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Start(error) => error.source(),
+            Self::NoSockets { source } | Self::Lost { source } => Some(source),
+        }
     }
 }
 
@@ -269,15 +313,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hosts_leave_behind_becomes_a_table_and_rows() {
+    fn what_hosts_leave_behind_becomes_a_table() {
         let counts =
             vec![counted(b"faults\t12\nbarriers\t3\n"), counted(b""), counted(b"faults\t7\nbarriers\tx\n")];
         let ended = Ended { exit_status: 0, counts };
         let lines: Vec<String> =
             ended.table().lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         assert_eq!(lines, ["host 0 1 2", "faults 12 - 7", "barriers 3 - -"]);
-        let rows = ended.rows();
-        assert_eq!(rows.len(), 3);
-        assert_eq!((rows[2].subject.as_str(), rows[2].value), ("host 2", 7.0));
     }
 }

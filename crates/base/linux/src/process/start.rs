@@ -1,0 +1,173 @@
+//! Becomes another program, in a child or in this process.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::io;
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use super::inherited::{sigpipe_is_ignored, standard_closed};
+use super::signals::SignalsBlocked;
+
+const CHILD_STACK_BYTES: usize = 32 << 10;
+
+/// How long a child lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// As it likes.
+    Own,
+    /// No longer than the thread that starts it.
+    OfParent,
+}
+
+/// Starts `path` as a child, in the state that this process was started in: signal mask, ignored signals, closed
+/// standard descriptors. Returns its process id once it runs the new program.
+///
+/// As posix_spawn(3) does, the child borrows our memory until then: nothing is copied, whatever our size.
+///
+/// # Errors
+/// What clone(2) or execve(2) said.
+pub fn start(
+    path: &CStr,
+    arguments: &[CString],
+    environment: &[CString],
+    inherited: &SignalsBlocked,
+    life: Life,
+) -> io::Result<i32> {
+    let pointers = |strings: &[CString]| -> Vec<*const c_char> {
+        strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+    };
+    let (arguments, environment) = (pointers(arguments), pointers(environment));
+    let birth = Birth {
+        path: path.as_ptr(),
+        arguments: arguments.as_ptr(),
+        environment: environment.as_ptr(),
+        mask: inherited.inherited,
+        sigpipe_ignored: sigpipe_is_ignored(),
+        sigchld_ignored: inherited.sigchld_ignored,
+        standard_closed: standard_closed(),
+        dies_with_parent: life == Life::OfParent,
+        errno: AtomicI32::new(0),
+    };
+    let mut stack = vec![0u128; CHILD_STACK_BYTES / size_of::<u128>()];
+    // SAFETY: the child runs `become_program` on a stack of its own, aligned and larger than it needs; CLONE_VFORK
+    // keeps this thread, and so `birth` and `stack`, in place until the child has called execve or _exit. All
+    // signals with handlers of ours are faults, which the child does not raise.
+    let pid = unsafe {
+        libc::clone(
+            become_program,
+            stack.as_mut_ptr_range().end.cast(),
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+            ptr::from_ref(&birth).cast_mut().cast(),
+        )
+    };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    match birth.errno.load(Ordering::Acquire) {
+        0 => Ok(pid),
+        errno => {
+            // SAFETY: the child has called _exit; this only removes its remains.
+            unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
+            Err(io::Error::from_raw_os_error(errno))
+        }
+    }
+}
+
+/// Becomes the program at `path`, with the environment and in the state that this process was started in. Returns where
+/// that fails, with the reason.
+pub fn become_other(path: &CStr, arguments: &[CString]) -> io::Error {
+    let arguments: Vec<*const c_char> =
+        arguments.iter().map(|argument| argument.as_ptr()).chain([ptr::null()]).collect();
+    // SAFETY: all zeros is a valid sigaction; strings and array are terminated and outlive the call.
+    unsafe {
+        if !sigpipe_is_ignored() {
+            let default: libc::sigaction = mem::zeroed();
+            libc::sigaction(libc::SIGPIPE, &default, ptr::null_mut());
+        }
+        for fd in 0..3 {
+            if standard_closed() & 1 << fd != 0 {
+                // What the runtime opened there.
+                libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+            }
+        }
+        libc::execv(path.as_ptr(), arguments.as_ptr());
+    }
+    io::Error::last_os_error()
+}
+
+/// What the child needs, prepared so that it neither allocates nor locks.
+struct Birth {
+    path: *const c_char,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+    mask: libc::sigset_t,
+    sigpipe_ignored: bool,
+    sigchld_ignored: bool,
+    standard_closed: u8,
+    dies_with_parent: bool,
+    errno: AtomicI32,
+}
+
+extern "C" fn become_program(birth: *mut c_void) -> c_int {
+    // SAFETY: the parent passes a Birth that stays until we are gone. The calls are async-signal-safe, and what they
+    // change (dispositions, descriptors, mask) is the child's own: only memory is shared.
+    unsafe {
+        let birth = &*birth.cast::<Birth>();
+        let mut action: libc::sigaction = mem::zeroed();
+        if !birth.sigpipe_ignored {
+            libc::sigaction(libc::SIGPIPE, &action, ptr::null_mut());
+        }
+        if birth.sigchld_ignored {
+            action.sa_sigaction = libc::SIG_IGN;
+            libc::sigaction(libc::SIGCHLD, &action, ptr::null_mut());
+        }
+        for fd in 0..3 {
+            if birth.standard_closed & 1 << fd != 0 {
+                libc::close(fd);
+            }
+        }
+        if birth.dies_with_parent {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        }
+        libc::sigprocmask(libc::SIG_SETMASK, &birth.mask, ptr::null_mut());
+        libc::execve(birth.path, birth.arguments, birth.environment);
+        birth.errno.store(*libc::__errno_location(), Ordering::Release);
+        libc::_exit(127)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::super::{ChildEnd, ChildState, child_state, environment};
+    use super::*;
+
+    fn start_shell(script: &CStr) -> io::Result<i32> {
+        let arguments = [c"sh".to_owned(), c"-c".to_owned(), script.to_owned()];
+        let signals = SignalsBlocked::new();
+        start(c"/bin/sh", &arguments, &environment(), &signals, Life::OfParent)
+    }
+
+    #[test]
+    fn a_started_program_runs_and_ends() {
+        let pid = start_shell(c"exit 3").unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            assert!(Instant::now() < deadline, "it has not ended");
+            match child_state(pid).unwrap() {
+                Some(ChildState::Ended(end, _)) => return assert_eq!(end, ChildEnd::Exited(3)),
+                _ => thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_executed_leaves_no_child() {
+        let signals = SignalsBlocked::new();
+        let error = start(c"/no/such/program", &[], &[], &signals, Life::Own).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+    }
+}
