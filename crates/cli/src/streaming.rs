@@ -9,9 +9,9 @@ use clap::{Args, ValueEnum};
 use forebay_evaluation::servers::streaming::{
     Disk, Disturbance, Files, Options, Outcome, Subject, run as carry_out,
 };
+use forebay_quantity::size;
 use forebay_stream_clients::{Transport, process};
 
-use crate::args::size;
 use crate::evaluate::{Partial, carry_out_as_far, this_program};
 
 /// Options of `forebay evaluate streaming`.

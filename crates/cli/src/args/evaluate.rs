@@ -7,8 +7,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use forebay_evaluation::{
     Profile, Program, SwappingProgram, machine::host::Probe, share::millipage::Kernel, share::multiview,
 };
+use forebay_quantity::size;
 
-use super::size;
 use crate::{meter::Meter, millipage::Millipage, server::Server, streaming::Streaming};
 
 /// The experiments of `forebay evaluate`.
@@ -156,7 +156,7 @@ pub struct Multiview {
 }
 
 fn object_size(text: &str) -> Result<usize, String> {
-    let bytes = size(text)?;
+    let bytes = size(text).map_err(|error| error.to_string())?;
     let pages = bytes > 0 && bytes % 4096 == 0;
     usize::try_from(bytes).ok().filter(|_| pages).ok_or_else(|| "give a multiple of 4K, such as 4M".into())
 }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
+use forebay_quantity::size;
 
 use crate::doctor::Job;
 pub use evaluate::{Chosen, Evaluate, Host, Model, Multiview, Overhead, Projection, Speculation, Table};
@@ -172,20 +173,6 @@ fn on_or_off(text: &str) -> Result<bool, String> {
         "off" => Ok(false),
         _ => Err("it is on or off".into()),
     }
-}
-
-/// A number of bytes, with K, M or G for its binary multiples.
-pub fn size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(['K', 'M', 'G']);
-    let shift = match &text[digits.len()..] {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        _ => 64,
-    };
-    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1u64.checked_shl(shift)?));
-    bytes.ok_or_else(|| "give bytes, or a number with K, M or G, such as 64M".into())
 }
 
 const RUN_HELP: &str = "\

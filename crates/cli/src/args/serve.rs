@@ -5,9 +5,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::Args;
+use forebay_quantity::size;
 use forebay_server::config::{address, ports};
-
-use super::size;
 
 /// Options of `forebay serve`.
 #[derive(Debug, Args)]

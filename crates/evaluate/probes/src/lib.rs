@@ -183,13 +183,9 @@ impl Error {
     }
 }
 
-/// A size in the largest unit of which it is a whole number, as cases have it.
+/// A size as cases have it.
 fn size(bytes: usize) -> String {
-    match bytes {
-        bytes if bytes >= 1 << 20 && bytes % (1 << 20) == 0 => format!("{} MiB", bytes >> 20),
-        bytes if bytes >= 1 << 10 && bytes % (1 << 10) == 0 => format!("{} KiB", bytes >> 10),
-        bytes => format!("{bytes} B"),
-    }
+    forebay_quantity::exact_bytes(bytes as u64)
 }
 
 #[cfg(test)]

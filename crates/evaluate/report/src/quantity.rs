@@ -1,4 +1,6 @@
-//! Numbers as people read them: three digits, in the unit that suits them.
+//! What values are, which tells how to print them.
+
+use forebay_quantity::{bytes, number, percent, seconds, times};
 
 /// What a value is, which tells how to write it.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,18 +56,18 @@ impl Quantity {
         match self {
             Self::Time(seconds_each) => seconds(value * seconds_each),
             Self::Bytes => bytes(value),
-            Self::Share => format!("{} %", digits(value * 100.0)),
+            Self::Share => percent(value),
             Self::Factor => times(value),
             Self::Flag => if value == 1.0 { "yes" } else { "no" }.into(),
-            Self::Plain(unit) if unit.is_empty() => digits(value),
-            Self::Plain(unit) => format!("{} {unit}", digits(value)),
+            Self::Plain(unit) if unit.is_empty() => number(value),
+            Self::Plain(unit) => format!("{} {unit}", number(value)),
         }
     }
 
     /// `value` beside an axis: without digits that say nothing, and without a unit that never changes.
     #[must_use]
     pub fn tick(&self, value: f64) -> String {
-        let text = if let Self::Plain(_) = self { digits(value) } else { self.show(value) };
+        let text = if let Self::Plain(_) = self { number(value) } else { self.show(value) };
         let end = text.find([' ', 'x']).unwrap_or(text.len());
         let (number, unit) = text.split_at(end);
         let number = match number.split_once('.') {
@@ -75,71 +77,6 @@ impl Quantity {
         };
         if value == 0.0 { "0".into() } else { format!("{number}{unit}") }
     }
-}
-
-/// A duration, e.g. `12.3 ms`.
-#[must_use]
-pub fn seconds(value: f64) -> String {
-    if value < 0.0 {
-        return format!("-{}", seconds(-value));
-    }
-    match value {
-        value if !value.is_finite() => "-".to_owned(),
-        0.0 => "0 s".to_owned(),
-        value if value < 0.000_000_999_5 => format!("{} ns", measured(value * 1e9)),
-        value if value < 0.000_999_5 => format!("{} us", measured(value * 1e6)),
-        value if value < 0.999_5 => format!("{} ms", measured(value * 1e3)),
-        value => format!("{} s", measured(value)),
-    }
-}
-
-/// A ratio, e.g. `15.4x`.
-#[must_use]
-pub fn times(value: f64) -> String {
-    format!("{}x", measured(value))
-}
-
-fn bytes(value: f64) -> String {
-    let size = value.abs();
-    let (each, unit) = match size {
-        size if size < 1023.5 => (1.0, "B"),
-        size if size < 1023.5 * 1024.0 => (1024.0, "KiB"),
-        size if size < 1023.5 * 1_048_576.0 => (1_048_576.0, "MiB"),
-        _ => (1_073_741_824.0, "GiB"),
-    };
-    format!("{} {unit}", digits(value / each))
-}
-
-/// A number of things: no fraction where there is none.
-fn digits(value: f64) -> String {
-    if value == value.trunc() && value.abs() < 999.5 { format!("{value:.0}") } else { measured(value) }
-}
-
-/// Three digits, or all of a large number.
-fn measured(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        size if size >= 1e15 => format!("{value:.2e}"),
-        size if size >= 999.5 => grouped(value),
-        size if size >= 99.95 => format!("{value:.0}"),
-        size if size >= 9.995 => format!("{value:.1}"),
-        size if size >= 0.009_95 => format!("{value:.2}"),
-        size if size >= 0.000_995 => format!("{value:.4}"),
-        _ => format!("{value:.2e}"),
-    }
-}
-
-/// A whole number with a comma after each three digits.
-fn grouped(value: f64) -> String {
-    let whole = format!("{:.0}", value.abs());
-    let mut text = if value < 0.0 { "-".to_owned() } else { String::new() };
-    for (place, digit) in whole.chars().enumerate() {
-        if place > 0 && (whole.len() - place) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -194,5 +194,5 @@ pub(crate) fn counted(number: usize, one: &str, several: &str) -> String {
 }
 
 pub(crate) fn grouped(number: usize) -> String {
-    Quantity::Plain(String::new()).show(number as f64)
+    forebay_quantity::thousands(number as u64)
 }

@@ -7,6 +7,7 @@
 
 use crate::experiments::evidence::REFAULTS_MIN;
 use crate::experiments::{Evidence, Finding, Limit, Threads};
+use forebay_quantity::percent;
 
 /// What limits a server.
 #[derive(Clone, Debug, PartialEq)]
@@ -389,10 +390,6 @@ fn circumstances(evidence: &Evidence) -> Vec<String> {
         ));
     }
     told
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
 }
 
 #[cfg(test)]

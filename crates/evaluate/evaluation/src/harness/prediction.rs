@@ -13,8 +13,8 @@ use crate::model::{LineFill, Machine, Transaction, Transfers};
 use forebay_results::{Report, Row};
 
 use crate::Error;
-use crate::harness::table::seconds;
 use crate::machine::host::quantity;
+use forebay_quantity::seconds;
 
 /// What the loopback's largest packet has room for.
 const SEGMENT_BYTES: f64 = 65_483.0;

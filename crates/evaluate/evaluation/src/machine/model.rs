@@ -9,7 +9,8 @@ use crate::model::{
 };
 use forebay_results::{Row, Tier};
 
-use crate::harness::table::{percent, render};
+use crate::harness::table::render;
+use forebay_quantity::percent;
 
 pub use present::{Host, Missing, Outcome as HostOutcome, run as run_on_host};
 
@@ -169,7 +170,7 @@ fn mbit_s(terms: &Terms) -> String {
 }
 
 fn limit(terms: &Terms) -> String {
-    let says = |(term, share): (Term, f64)| format!("{} {}", term.name(), percent(Some(share)));
+    let says = |(term, share): (Term, f64)| format!("{} {}", term.name(), percent(share));
     terms.limit().map_or_else(|| "-".into(), says)
 }
 

@@ -12,11 +12,12 @@ use rustix::process::geteuid;
 use crate::harness::guests::Guests;
 use crate::harness::interrupt::Interrupt;
 use crate::harness::random::Random;
-use crate::harness::table::{percent, render, seconds, times_spread, yes_no};
+use crate::harness::table::{percent_or_dash, render, times_spread, yes_no};
 use crate::run::comparison::{Bench, Comparison, Measured, Side};
 use crate::run::dataset::array;
 use crate::run::programs::{Program, Scale, Workload};
 use crate::{Error, Progress, scratch_folder};
+use forebay_quantity::seconds;
 
 /// The sides shown, in the order of a round.
 const SIDES: [Side; 3] = [Side::Original, Side::Forebay, Side::Warm];
@@ -243,7 +244,7 @@ impl Outcome {
             cells.extend(SIDES.map(|side| seconds(measured.elapsed_s(side).median())));
             cells.extend([
                 times_spread(measured.speedup().spread()),
-                percent(measured.stall_removed()),
+                percent_or_dash(measured.stall_removed()),
                 yes_no(measured.identical()),
             ]);
             cells

@@ -13,10 +13,11 @@ use crate::harness::command::{Invocation, RunResult};
 use crate::harness::interrupt::Interrupt;
 use crate::harness::progress::Steps;
 use crate::harness::statistics::Series;
-use crate::harness::table::{render, seconds, yes_no};
+use crate::harness::table::{render, yes_no};
 use crate::run::dataset::{array, objects, source_tree};
 use crate::run::programs::is_on_path;
 use crate::{Error, Progress, scratch_folder};
+use forebay_quantity::seconds;
 
 const RUN_LIMIT: Duration = Duration::from_secs(300);
 
@@ -270,7 +271,7 @@ impl Outcome {
                 seconds(case.with_s.median()),
                 with_middle_half(&overhead),
                 with_middle_half(&case.noise()),
-                added(case.extra_s().median()),
+                seconds(case.extra_s().median()),
                 overhead.values().len().to_string(),
                 yes_no(case.identical),
             ]
@@ -288,10 +289,6 @@ fn with_middle_half(shares: &Series) -> String {
 
 fn share(value: f64) -> String {
     format!("{:+.1} %", value * 100.0)
-}
-
-fn added(value: f64) -> String {
-    if value < 0.0 { format!("-{}", seconds(-value)) } else { seconds(value) }
 }
 
 #[cfg(test)]
@@ -314,7 +311,7 @@ mod tests {
 
     #[test]
     fn time_may_be_added_or_taken() {
-        assert_eq!((added(0.001), added(-0.001)), ("1.00 ms".to_owned(), "-1.00 ms".to_owned()));
+        assert_eq!((seconds(0.001), seconds(-0.001)), ("1.00 ms".to_owned(), "-1.00 ms".to_owned()));
         assert_eq!((share(0.0123), share(-0.004)), ("+1.2 %".to_owned(), "-0.4 %".to_owned()));
     }
 }

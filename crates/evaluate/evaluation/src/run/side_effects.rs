@@ -4,11 +4,12 @@
 //! F. Chang and G. Gibson, "Automatic I/O Hint Generation through Speculative Execution", OSDI 1999, Table 6.
 
 use crate::harness::statistics::Series;
-use crate::harness::table::{mebibytes, render};
+use crate::harness::table::render;
 use crate::run::comparison::{Measured, Side};
 use crate::run::programs::Program;
 use crate::run::speculation::{Options, Outcome, measure};
 use crate::{Error, Progress, harness::metric};
+use forebay_quantity::bytes;
 
 /// In the order of the published rows.
 const SIDES: [Side; 3] = [Side::Original, Side::Forebay, Side::Hinted];
@@ -88,7 +89,7 @@ fn row(measured: &Measured, side: Side) -> Vec<String> {
 fn unassisted(measured: &Measured, side: Side) -> [String; 4] {
     let Some(accounts) = measured.accounts.get(&side) else { return ["-", "-", "-", "-"].map(str::to_owned) };
     [
-        mebibytes(accounts.footprint_bytes.median()),
+        bytes(accounts.footprint_bytes.median()),
         count(accounts.page_reclaims.median()),
         count(accounts.page_faults.median()),
         "0".to_owned(),
@@ -102,7 +103,7 @@ fn assisted(measured: &Measured) -> [String; 4] {
         format!("{} + {}", shown(original), shown(copies))
     };
     [
-        both(metric::FOOTPRINT, mebibytes),
+        both(metric::FOOTPRINT, bytes),
         both(metric::PAGE_RECLAIMS, count),
         both(metric::PAGE_FAULTS, count),
         count(median(EXTRANEOUS_SIGNALS)),
@@ -144,10 +145,10 @@ mod tests {
             let line = table.lines().find(|line| line.contains(side)).unwrap_or_default();
             line.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join(" | ")
         };
-        assert_eq!(line("original"), "gnuld, original | 10.0 MiB | 1000 | 2 | 0 | 10.1 MB | 1,341 | 12 | 0");
+        assert_eq!(line("original"), "gnuld, original | 10 MiB | 1000 | 2 | 0 | 10.1 MB | 1,341 | 12 | 0");
         assert_eq!(
             line("gnuld, forebay"),
-            "gnuld, forebay | 11.0 MiB + 12.5 MiB | 1200 + 800 | - + - | 3 | 14.2 MB | 1,974 | 52 | 39"
+            "gnuld, forebay | 11 MiB + 12.5 MiB | 1200 + 800 | - + - | 3 | 14.2 MB | 1,974 | 52 | 39"
         );
         assert_eq!(line("hinted"), "gnuld, hinted | - | - | - | - | 10.5 MB | 1,389 | 14 | 0");
         let rows = outcome.rows();

@@ -15,11 +15,12 @@ use crate::harness::guests::Guests;
 use crate::harness::interrupt::Interrupt;
 use crate::harness::progress::Steps;
 use crate::harness::statistics::Series;
-use crate::harness::table::{mebibytes, percent, render, seconds, times, times_spread, yes_no};
+use crate::harness::table::{percent_or_dash, render, times_spread, yes_no};
 use crate::run::account::Accountant;
 use crate::run::comparison::{Bench, Comparison, Measured, Side, in_turn};
 use crate::run::programs::{Program, Scale, Workload};
 use crate::{Error, Progress, scratch_folder};
+use forebay_quantity::{bytes, seconds, times};
 
 /// What to compare.
 #[derive(Clone, Debug)]
@@ -170,7 +171,7 @@ fn times_table(outcome: &Outcome) -> String {
         cells.extend(Side::ALL.map(median));
         cells.extend([
             times_spread(measured.speedup().spread()),
-            percent(measured.stall_removed()),
+            percent_or_dash(measured.stall_removed()),
             yes_no(measured.identical()),
         ]);
         cells.extend(published.map_or_else(
@@ -215,7 +216,7 @@ fn shown(value: f64, unit: &str) -> String {
         "us" => seconds(value / 1e6),
         "ns" => seconds(value / 1e9),
         "1" => format!("{value:.0}"),
-        "B" => mebibytes(value),
+        "B" => bytes(value),
         _ => format!("{value:.0} {unit}"),
     }
 }

@@ -1,5 +1,6 @@
 //! The same quantities by tools of the Debian archive, in turn with ours.
 
+use forebay_quantity::number;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,6 @@ use forebay_probes::{Case, Probe, Setting};
 use forebay_results::{Row, Spread};
 
 use super::Outcome;
-use super::tables::number;
 use crate::Error;
 use crate::harness::command::Invocation;
 use crate::harness::interrupt::Interrupt;

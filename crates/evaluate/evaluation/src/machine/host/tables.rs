@@ -1,6 +1,7 @@
 //! The tables for people.
 
 use forebay_probes::Probe;
+use forebay_quantity::{bytes, number, percent};
 
 use super::found::Beside;
 use super::{Comparison, Measured, Outcome};
@@ -145,7 +146,7 @@ fn line(one: &Measured) -> Vec<String> {
     let runs = if one.settled.settled {
         values.runs.to_string()
     } else {
-        format!("{}, not settled: {:.0} %", values.runs, one.settled.spread * 100.0)
+        format!("{}, not settled: {}", values.runs, percent(one.settled.spread))
     };
     vec![
         one.subject.clone(),
@@ -158,21 +159,5 @@ fn line(one: &Measured) -> Vec<String> {
 }
 
 fn mark(one: &Measured) -> String {
-    if one.settled.settled { String::new() } else { format!(" ({:.0} %)", one.settled.spread * 100.0) }
-}
-
-/// Three digits at least.
-pub(super) fn number(value: f64) -> String {
-    match value.abs() {
-        size if size >= 99.95 => format!("{value:.0}"),
-        size if size >= 9.995 => format!("{value:.1}"),
-        size if size >= 0.0995 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
-}
-
-fn bytes(value: f64) -> String {
-    let (each, unit) = if value < 1_048_576.0 { (1024.0, "KiB") } else { (1_048_576.0, "MiB") };
-    let text = format!("{:.1}", value / each);
-    format!("{} {unit}", text.strip_suffix(".0").unwrap_or(&text))
+    if one.settled.settled { String::new() } else { format!(" ({})", percent(one.settled.spread)) }
 }

@@ -2,6 +2,7 @@
 //! counters of their process and of the machine sampled, in turn. Beside each pair runs a control, once more without,
 //! that shows what the machine can tell apart.
 
+use forebay_quantity::percent;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
@@ -112,10 +113,6 @@ impl Outcome {
 
 fn loss(some: &Series, base: &Series) -> Series {
     some.per_round_ratio(base).values().iter().map(|ratio| 1.0 - ratio).collect()
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.2} %", share * 100.0)
 }
 
 /// Measures.

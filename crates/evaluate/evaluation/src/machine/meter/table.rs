@@ -4,7 +4,8 @@ use forebay_counters::{Counter, Interval, Kind, Reading, Refused};
 use forebay_results::Tier;
 
 use super::Outcome;
-use crate::harness::table::{render, seconds};
+use crate::harness::table::render;
+use forebay_quantity::{bytes, number, percent, seconds};
 
 /// Below this width there is no place for the extremes.
 const WIDTH_WITH_EXTREMES: usize = 84;
@@ -101,32 +102,16 @@ fn wrap(text: &mut String, sentence: &str, width: usize) {
     text.push('\n');
 }
 
-/// A quantity with three digits or more.
+/// A value in the unit that suits it; the unit of counts is in the heading.
 fn amount(value: f64, unit: &str) -> String {
     match unit {
-        _ if !value.is_finite() => "-".to_owned(),
         "s" => seconds(value),
-        "share" => format!("{:.1} %", value * 100.0),
-        "B" if value >= 1e9 => format!("{:.2} GB", value / 1e9),
-        "B" if value >= 1e6 => format!("{:.1} MB", value / 1e6),
-        "B" if value >= 1e3 => format!("{:.1} kB", value / 1e3),
-        "B" => format!("{value:.0} B"),
-        _ if value >= 1e10 => format!("{:.2}e9", value / 1e9),
-        _ if value >= 100.0 || value == value.trunc() => thousands(value),
-        _ => format!("{value:.2}"),
+        "share" => percent(value),
+        "B" => bytes(value),
+        // More digits than a column is wide.
+        _ if value >= 1e10 => format!("{}e9", number(value / 1e9)),
+        _ => number(value),
     }
-}
-
-fn thousands(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let mut grouped = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
 }
 
 /// A line for each interval, of the most telling of the counters that are had.
@@ -242,7 +227,7 @@ mod tests {
             "| simulated ",
             "simulated: pages of 4 KiB",
             "1.50 s",
-            "75.0 %",
+            "75 %",
             "1,234,567",
             "none of: major_faults, swapped_in_pages",
             "not counted (hardware): cycles, instructions: this processor",
@@ -272,7 +257,7 @@ mod tests {
             first.lines().collect::<Vec<_>>(),
             [
                 "     time  LLC miss      user   major/s  resident",
-                "    4.0 s       500    25.0 %         2         -",
+                "    4.0 s       500      25 %         2         -",
             ]
         );
         assert_eq!(second.lines().count(), 1);

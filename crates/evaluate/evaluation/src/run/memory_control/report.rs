@@ -6,8 +6,9 @@ use super::{AtSize, Cell, MIB, Measured, Outcome, Speculation};
 use crate::harness::chart::{Chart, Group, Panel};
 use crate::harness::metric;
 use crate::harness::statistics::Series;
-use crate::harness::table::{mebibytes, render, seconds};
+use crate::harness::table::render;
 use crate::run::swapping::SwappingProgram;
+use forebay_quantity::{bytes, seconds};
 
 const NOTE: &str = "\
 Medians. Memory is what the program, forebay and the page cache of what they read may take together; in parentheses as a \
@@ -95,11 +96,7 @@ impl Outcome {
             })
         });
         let footprints = self.measured.iter().map(|measured| {
-            format!(
-                "{} takes {} where there is enough.",
-                measured.program,
-                mebibytes(measured.footprint_bytes)
-            )
+            format!("{} takes {} where there is enough.", measured.program, bytes(measured.footprint_bytes))
         });
         let mut parts = vec![render(&header, rows), NOTE.to_owned()];
         parts.push(footprints.collect::<Vec<_>>().join(" "));
@@ -320,7 +317,7 @@ mod tests {
             "sphinx | 44 MiB (50 %) | control | 1.50 s (1.00 s - 2.00 s) | 0.25 (0.20 - 0.30) | 500 ms | 20 | 3 | 50 | 80 MB | 20 s | 729 | 5"
         );
         assert!(
-            table.contains("Stall time is, on every side") && table.contains("sphinx takes 100.0 MiB"),
+            table.contains("Stall time is, on every side") && table.contains("sphinx takes 100 MiB"),
             "{table}"
         );
     }

@@ -8,7 +8,8 @@ use forebay_results::{Row, Spread, median};
 
 use super::measure::{Figure, Run};
 use super::{Cell, Outcome};
-use crate::harness::table::{render, seconds};
+use crate::harness::table::render;
+use forebay_quantity::{bytes, number, percent, seconds};
 
 /// A column of the table: its head, the figure that it shows, and how.
 type Column = (&'static str, &'static str, fn(f64) -> String);
@@ -22,7 +23,7 @@ const SERVED: [Column; 11] = [
     ("late p99", "lateness_p99", seconds),
     ("jitter", "jitter", seconds),
     ("lost/s", "lost", number),
-    ("CPU", "cpu", percent),
+    ("CPU", "cpu", of_hundred),
     ("page faults/s", "page_faults", number),
     ("switches/s", "context_switches", number),
     ("active pages", "active_pages", number),
@@ -36,10 +37,10 @@ const COSTS: [Column; 10] = [
     ("faults/request", "page_faults_per_request", number),
     ("faults/MB", "page_faults_per_megabyte", number),
     ("switches/request", "context_switches_per_request", number),
-    ("disk/request", "disk_read_per_request", kibibytes),
+    ("disk/request", "disk_read_per_request", bytes),
     ("cache misses/request", "cache_misses_per_request", number),
-    ("files in memory", "files_in_memory", mebibytes),
-    ("resident", "resident", mebibytes),
+    ("files in memory", "files_in_memory", bytes),
+    ("resident", "resident", bytes),
 ];
 
 impl Cell {
@@ -219,27 +220,9 @@ fn speed(run: &Run) -> f64 {
     run.figure("transactions").unwrap_or(0.0)
 }
 
-/// Three digits, or a whole number.
-fn number(value: f64) -> String {
-    if value < 9.995 {
-        format!("{value:.2}")
-    } else if value < 99.95 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.0}")
-    }
-}
-
-fn percent(value: f64) -> String {
-    format!("{value:.0} %")
-}
-
-fn kibibytes(value: f64) -> String {
-    format!("{} KiB", number(value / 1024.0))
-}
-
-fn mebibytes(value: f64) -> String {
-    crate::harness::table::mebibytes(value)
+/// A value that is in per cent already.
+fn of_hundred(value: f64) -> String {
+    percent(value / 100.0)
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use forebay_results::{Row, Spread};
 use super::ceilings::Ceilings;
 use super::trial::{Run, disk_name};
 use super::{Cell, Files, Outcome, Transport};
-use crate::harness::table::{mebibytes, percent, render, seconds};
+use crate::harness::table::{percent_or_dash, render};
+use forebay_quantity::{bytes, seconds};
 
 impl Outcome {
     /// What servers delivered, what that cost, and what could be had at best.
@@ -104,7 +105,8 @@ impl Outcome {
         let rows = self.cells.iter().map(|cell| {
             let run = |value: fn(&Run) -> f64| median(cell, |run| Some(value(run)));
             let time = |value: fn(&Run) -> f64| run(value).map_or_else(dash, seconds);
-            let shares = self.shares(cell).map(|(_, spread)| percent(spread.map(|spread| spread.median)));
+            let shares =
+                self.shares(cell).map(|(_, spread)| percent_or_dash(spread.map(|spread| spread.median)));
             let [first, second, third] = shares;
             vec![
                 format!("{}, {}", cell.subject, self.case(cell)),
@@ -131,16 +133,16 @@ impl Outcome {
         let header =
             ["server, load", "clients", "processor", "s/Gbit", "RSS", "PSS", "read", "players' processor"];
         let rows = self.cells.iter().map(|cell| {
-            let bytes = |value: fn(&Run) -> Option<f64>| median(cell, value).map_or_else(dash, mebibytes);
+            let size = |value: fn(&Run) -> Option<f64>| median(cell, value).map_or_else(dash, bytes);
             vec![
                 format!("{}, {}", cell.subject, self.case(cell)),
                 clients(cell),
-                percent(median(cell, processor_share)),
+                percent_or_dash(median(cell, processor_share)),
                 median(cell, seconds_per_gigabit).map_or_else(dash, |seconds| format!("{seconds:.3}")),
-                bytes(|run| run.resident_bytes),
-                bytes(|run| run.proportional_bytes),
-                bytes(|run| run.disk_read_bytes),
-                percent(median(cell, |run| Some(run.seen.ran_s / run.seen.seconds))),
+                size(|run| run.resident_bytes),
+                size(|run| run.proportional_bytes),
+                size(|run| run.disk_read_bytes),
+                percent_or_dash(median(cell, |run| Some(run.seen.ran_s / run.seen.seconds))),
             ]
         });
         render(&header, rows)

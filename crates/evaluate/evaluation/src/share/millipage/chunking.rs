@@ -8,8 +8,9 @@ use super::programs::FINE;
 use super::{Kernel, Measured, Setting, Size, jobs::Jobs, metric};
 use crate::harness::curves::{Curves, Line, Panel};
 use crate::harness::progress::Steps;
-use crate::harness::table::{render, seconds, yes_no};
+use crate::harness::table::{render, yes_no};
 use crate::{Error, Progress};
+use forebay_quantity::seconds;
 
 const COUNTS: [&str; 4] = ["competing requests", "read faults", "write faults", "bytes"];
 const HOSTS: u16 = 2;

@@ -6,8 +6,9 @@ use forebay_share_workload::{Lie, Task};
 use super::{Setting, jobs::Jobs, kernels::sum, targets};
 use crate::harness::progress::Steps;
 use crate::harness::statistics::Series;
-use crate::harness::table::{render, times};
+use crate::harness::table::render;
 use crate::{Error, Progress};
+use forebay_quantity::times;
 use targets::{Wanted, verdict};
 
 /// Each way to lie, with its name: the first is compared with the others.

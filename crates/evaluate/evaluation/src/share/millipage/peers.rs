@@ -10,8 +10,9 @@ use super::programs::FINE;
 use super::{Kernel, Setting, Size, jobs::Jobs, targets};
 use crate::harness::progress::Steps;
 use crate::harness::statistics::Series;
-use crate::harness::table::{render, seconds, times_spread, yes_no};
+use crate::harness::table::{render, times_spread, yes_no};
 use crate::{Error, Progress};
+use forebay_quantity::seconds;
 use targets::{TOO_LITTLE, Wanted, verdict};
 
 /// What to measure.

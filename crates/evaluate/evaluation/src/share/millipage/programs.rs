@@ -9,8 +9,9 @@ use super::{Kernel, Measured, Setting, Size, jobs::Jobs, metric, targets};
 use crate::harness::progress::Steps;
 use crate::harness::stacks::{Panel, Stack, Stacks};
 use crate::harness::statistics::Series;
-use crate::harness::table::{percent, render, seconds, times_spread, yes_no};
+use crate::harness::table::{render, times_spread, yes_no};
 use crate::{Error, Progress};
+use forebay_quantity::{percent, seconds};
 use targets::{TOO_LITTLE, Wanted, verdict};
 
 /// Minipages that can share a page.
@@ -217,7 +218,7 @@ impl Outcome {
             seconds(side.elapsed_s.median()),
             times_spread(compared.speedup(side).spread()),
         ];
-        line.extend(ACTIVITIES.map(|(_, name)| percent(Some(side.part(name)))));
+        line.extend(ACTIVITIES.map(|(_, name)| percent(side.part(name))));
         line.extend([count("requests"), count("competing requests")]);
         line.extend([format!("{:.1}", side.measured.median("bytes") / 1e6), yes_no(side.is_right)]);
         line

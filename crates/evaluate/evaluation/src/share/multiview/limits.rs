@@ -3,6 +3,7 @@
 use std::fs;
 
 use forebay_linux::kernel_text;
+use forebay_quantity::bytes;
 
 use super::report::size;
 use super::vpages;
@@ -56,22 +57,22 @@ impl Limits {
     }
 
     /// A sentence on why an object of so many bytes cannot be read through so many views.
-    pub fn check(&self, bytes: usize, views: usize) -> Result<(), String> {
-        let refused = |why: String| Err(format!("{} through {views} views: {why}", size(bytes)));
+    pub fn check(&self, object: usize, views: usize) -> Result<(), String> {
+        let refused = |why: String| Err(format!("{} through {views} views: {why}", size(object)));
         if views + MAPPINGS_BESIDES > self.mappings_max {
             return refused(format!(
                 "a process may have {} mappings; raise vm.max_map_count or give fewer --views.",
                 self.mappings_max
             ));
         }
-        let needed = bytes.saturating_add(vpages(bytes, views + 1).saturating_mul(ENTRY_BYTES));
+        let needed = object.saturating_add(vpages(object, views + 1).saturating_mul(ENTRY_BYTES));
         // The machine is others' too.
         if needed > self.available_bytes / 2 {
             return refused(format!(
                 "object and page tables take {}, more than half of the {} that are available; give a smaller \
                  --size or fewer --views.",
-                size(needed),
-                size(self.available_bytes)
+                bytes(needed as f64),
+                bytes(self.available_bytes as f64)
             ));
         }
         Ok(())
@@ -87,6 +88,6 @@ mod tests {
         let limits = Limits { mappings_max: 65_530, available_bytes: 256 << 20, caches: vec![] };
         assert_eq!(limits.check(64 << 20, 256), Ok(()));
         let why = limits.check(64 << 20, 1024).unwrap_err();
-        assert!(why.starts_with("64 MiB through 1024 views: object and page tables take 192.1 MiB"), "{why}");
+        assert!(why.starts_with("64 MiB through 1024 views: object and page tables take 192 MiB"), "{why}");
     }
 }

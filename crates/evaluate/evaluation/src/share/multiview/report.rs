@@ -1,5 +1,6 @@
 //! The measurement as tables, sentences, rows of the result schema and a chart.
 
+use forebay_quantity::{bytes, exact_bytes};
 use forebay_results::{Row, median};
 use forebay_vm::Element;
 
@@ -154,7 +155,7 @@ fn sentence(curve: &Curve, found: Option<Break>, tlb_vpages: Option<usize>) -> S
         let most = curve.points.last().map_or(0, |point| point.views);
         return format!("{read}: within {:.0} % up to {most} views.", PLATEAU * 100.0);
     };
-    let entries = size(in_use * ENTRY_BYTES);
+    let entries = bytes((in_use * ENTRY_BYTES) as f64);
     let why = match cause {
         Cause::Tlb => "which every cache holds: what they outgrow is the TLB".to_owned(),
         _ if tlb_vpages.is_some_and(|tlb| vpages(curve.bytes, 2) > tlb) => {
@@ -180,14 +181,9 @@ fn holder(cache: &Cache) -> String {
     format!("the level-{} cache ({})", cache.level, size(cache.bytes))
 }
 
-/// A size in the largest binary unit of which it has at least one, e.g. `512 KiB`.
+/// A size as cases and sentences have it.
 pub fn size(bytes: usize) -> String {
-    let (unit, name) = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
-        .into_iter()
-        .find(|(unit, _)| bytes >= *unit)
-        .unwrap_or((1, "B"));
-    let text = format!("{:.1}", bytes as f64 / unit as f64);
-    format!("{} {name}", text.strip_suffix(".0").unwrap_or(&text))
+    exact_bytes(bytes as u64)
 }
 
 #[cfg(test)]
@@ -251,11 +247,5 @@ mod tests {
         let svg = made_up().svg();
         assert_eq!(svg.matches("<polyline").count(), 4, "{svg}");
         assert!(svg.contains("512 KiB") && svg.contains("Read by byte"), "{svg}");
-    }
-
-    #[test]
-    fn sizes_are_in_the_unit_that_suits_them() {
-        let shown = [100, 4 << 10, 1 << 20, 105 << 20, (3 << 30) / 2].map(size);
-        assert_eq!(shown, ["100 B", "4 KiB", "1 MiB", "105 MiB", "1.5 GiB"]);
     }
 }

@@ -6,7 +6,8 @@ use forebay_results::{Row, Tier};
 use super::{Cell, MEASURED_HOSTS, Outcome, Projected};
 use crate::harness::metric;
 use crate::harness::statistics::Series;
-use crate::harness::table::{mebibytes, render, seconds, times};
+use crate::harness::table::render;
+use forebay_quantity::{bytes, seconds, times};
 
 const NOTE: &str = "PROJECTED, not measured: programs recorded here with as many hosts within one process, run again in simulated time by what faults and messages take here. What one host reads or writes without \
                     a fault in the recording it is taken to have then too; a processor each for host and progress thread. \
@@ -74,7 +75,7 @@ impl Projected {
         let figures = [seconds(elapsed_s(projection)), times(self.speedup(projection))];
         let traffic = [
             projection.messages.to_string(),
-            mebibytes(projection.bytes as f64),
+            bytes(projection.bytes as f64),
             projection.counts.competing_requests.to_string(),
         ];
         head.iter().cloned().chain(figures).chain(shares).chain(traffic).collect()
