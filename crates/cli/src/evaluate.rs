@@ -62,7 +62,7 @@ fn compare(
 }
 
 fn show_memory_control(args: &Speculation) -> anyhow::Result<ExitCode> {
-    let profile = args.profile.unwrap_or(Profile::Cloud);
+    let profile = args.profile.unwrap_or(Profile::Ssd1Ms);
     let mut options = memory_control::Options::new(profile, this_program()?);
     options.runs = args.runs.into();
     if !args.programs.is_empty() {
@@ -101,7 +101,7 @@ fn reading(chosen: &Chosen) -> anyhow::Result<Program> {
         Chosen::Reading(program) => Ok(*program),
         Chosen::Swapping(program) => {
             bail!(
-                "{program} is a program of --table 5; here give agrep, gnuld, xds, mapped, chased, mapscan or resident"
+                "{program} is a program of --table 5; expected one of: grep, ld, random-reads, mapped, chased, mapscan, resident"
             )
         }
     }

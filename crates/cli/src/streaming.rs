@@ -12,6 +12,7 @@ use forebay_evaluation::servers::streaming::{
 use forebay_quantity::size;
 use forebay_stream_clients::{Transport, process};
 
+use crate::args::renamed;
 use crate::evaluate::{Partial, carry_out_as_far, this_program};
 
 /// Options of `forebay evaluate streaming`.
@@ -31,9 +32,9 @@ pub struct Streaming {
     /// Whether clients play one file, or many: one each, as long as they fit
     #[arg(long, default_value = "many")]
     files: Files,
-    /// Where the files are: cached in memory, or out of it on a disk: local, nvme, cloud, disk4 or saturated (all but
-    /// cached and local need root)
-    #[arg(long, value_name = "DISK", default_value = "cached")]
+    /// Where the files are: cached in memory, or on a disk: local, nvme, ssd-1ms-q128, raid-12ms-q4 or hdd-1ms-q1
+    /// (all but cached and local need root)
+    #[arg(long, value_name = "DISK", default_value = "cached", value_parser = renamed::disk)]
     profile: Disk,
     /// Memory of the server with what it reads, such as 256M; needs root
     #[arg(long, value_name = "SIZE", value_parser = size)]
@@ -118,7 +119,7 @@ When it is interrupted, or a server fails, what was measured is shown and writte
 
 Examples:
   forebay evaluate streaming --clients 50,500 --rate 300k,4M --transport udp,tcp --peers
-  forebay evaluate streaming --search --buffers 1,2 --profile disk4 --memory 256M --json disk4.json
+  forebay evaluate streaming --search --buffers 1,2 --profile raid-12ms-q4 --memory 256M
   forebay evaluate streaming --clients 200 --disturb kill,half-open,slow,flood
   forebay evaluate streaming --clients 5000 --rate 200k --runs 1";
 

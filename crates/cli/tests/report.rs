@@ -59,8 +59,11 @@ fn row(subject: &str, case: &str, values: &[f64]) -> Row {
 fn before_and_after() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let rows = |factor: f64| {
-        let sides =
-            [("ld", "cloud/original", 4.0), ("ld", "cloud/forebay", 2.0), ("grep", "cloud/original", 9.0)];
+        let sides = [
+            ("ld", "ssd-1ms-q128/original", 4.0),
+            ("ld", "ssd-1ms-q128/forebay", 2.0),
+            ("grep", "ssd-1ms-q128/original", 9.0),
+        ];
         sides
             .map(|(subject, case, value)| {
                 row(subject, case, &[1.0, 1.1, 1.2].map(|run| run * value * factor))
@@ -87,7 +90,7 @@ fn published() -> Vec<String> {
 fn every_form_is_written_and_merged_results_are_read_again() {
     let folder = before_and_after();
     let at = |name: &str| folder.path().join(name);
-    write(&folder, "other.json", vec![row("xds", "cloud/forebay", &[1.0])]);
+    write(&folder, "other.json", vec![row("random-reads", "ssd-1ms-q128/forebay", &[1.0])]);
     made(
         folder.path(),
         &[
@@ -147,7 +150,7 @@ fn what_cannot_be_read_is_refused_in_a_sentence_and_nothing_is_written() {
         let said = refusal(folder.path(), &[&["before.json", "-o", "page.html"][..], &unwritable].concat());
         assert!(said.contains("cannot write") && !folder.path().join("page.html").exists(), "{said}");
     }
-    write(&folder, "other.json", vec![row("xds", "local/warm", &[1.0])]);
+    write(&folder, "other.json", vec![row("random-reads", "local/warm", &[1.0])]);
     let said = refusal(folder.path(), &["before.json", "--compare", "other.json", "-o", "page.html"]);
     assert!(said.contains("nothing to compare"), "{said}");
 }

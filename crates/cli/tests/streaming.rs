@@ -164,7 +164,7 @@ fn nonsense_is_refused_with_what_would_do() {
     for (nonsense, remedy) in [
         (["--rate", "9T"], "such as 300k"),
         (["--transport", "sctp"], "udp or tcp"),
-        (["--profile", "floppy"], "cached, local, nvme, cloud, disk4 or saturated"),
+        (["--profile", "floppy"], "cached, local, nvme, ssd-1ms-q128"),
         (["--seconds", "0"], "from 0.1"),
     ] {
         let output = command(folder.path(), &nonsense).output().unwrap();

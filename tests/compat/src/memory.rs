@@ -23,7 +23,7 @@ fn start_swap() -> Result<SlowSwap, Error> {
     // A container's root may see control groups and still not make any.
     drop(MemoryLimit::start(PROBE_BYTES)?);
     let wanted = scratch::disk().filter(|profile| profile.latency().is_some());
-    let swap = SlowSwap::start(wanted.unwrap_or(Profile::Cloud), SWAP_BYTES)?;
+    let swap = SlowSwap::start(wanted.unwrap_or(Profile::Ssd1Ms), SWAP_BYTES)?;
     // Otherwise a device that answers through a process makes everybody wait long enough.
     swap.device().map_or(Ok(()), |device| device.set_latency(wanted.is_some()))?;
     Ok(swap)

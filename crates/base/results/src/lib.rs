@@ -1,10 +1,12 @@
 //! The one result schema of Forebay: a [`Report`] is a machine, a command and flat [`Row`]s.
 //!
-//! Every command that measures writes it (`--json FILE`, `-` for standard output). Rows are flat so that
-//! exporters, comparisons and pages need no knowledge of the experiment.
+//! Every command that measures writes it (`--json FILE`, `-` for standard output). Rows are flat, so exporters,
+//! comparisons and pages need no knowledge of the experiment. [`Report::read`] reads files of schema 1 too.
 #![forbid(unsafe_code)]
 
 mod host;
+mod read;
+mod schema1;
 mod sink;
 mod spread;
 
@@ -12,13 +14,14 @@ use std::fmt;
 
 pub use forebay_linux::reason;
 pub use host::Host;
+pub use read::ReadError;
 pub use sink::{Sink, SinkError};
 pub use spread::{Spread, median};
 
 use serde::{Deserialize, Serialize};
 
-/// Value of [`Report::schema`]; changes when a field changes its meaning.
-pub const SCHEMA: u32 = 1;
+/// Value of [`Report::schema`]; changes when a field or a name changes its meaning.
+pub const SCHEMA: u32 = 2;
 
 /// Everything that one command measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,9 +55,9 @@ impl Report {
 /// One measured quantity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What was measured, e.g. `gnuld`.
+    /// What was measured, e.g. `ld`.
     pub subject: String,
-    /// Under which condition, e.g. `cloud/forebay`.
+    /// Under which condition, e.g. `ssd-1ms-q128/forebay`.
     pub case: String,
     /// Which quantity, e.g. `elapsed`.
     pub metric: String,
@@ -154,7 +157,8 @@ mod tests {
     #[test]
     fn a_report_survives_the_round_trip() {
         let spread = Spread::of(&[3.0, 1.0, 2.0]).unwrap();
-        let rows = vec![Row::of("gnuld", "cloud/forebay", "elapsed", "s", spread).with_tier(Tier::Simulated)];
+        let rows =
+            vec![Row::of("ld", "ssd-1ms-q128/forebay", "elapsed", "s", spread).with_tier(Tier::Simulated)];
         let report = Report::new("abc", "forebay evaluate", rows);
         let text = serde_json::to_string(&report).unwrap();
         assert!(text.contains("\"tier\":\"simulated\""), "{text}");
@@ -166,7 +170,7 @@ mod tests {
     #[test]
     fn the_values_of_the_runs_are_kept_where_the_extremes_do_not_tell_them() {
         let spread = Spread::of(&[3.0, 1.0]).unwrap();
-        let text = serde_json::to_string(&Row::of("gnuld", "cloud", "elapsed", "s", spread)).unwrap();
+        let text = serde_json::to_string(&Row::of("ld", "ssd-1ms-q128", "elapsed", "s", spread)).unwrap();
         assert!(!text.contains("values"), "{text}");
         assert!(serde_json::from_str::<Row>(&text).unwrap().values.is_empty());
     }

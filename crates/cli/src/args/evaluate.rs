@@ -9,6 +9,7 @@ use forebay_evaluation::{
 };
 use forebay_quantity::size;
 
+use super::renamed;
 use crate::{meter::Meter, millipage::Millipage, server::Server, streaming::Streaming};
 
 /// The experiments of `forebay evaluate`.
@@ -47,13 +48,13 @@ pub struct Speculation {
     /// faults and signals)
     #[arg(long, value_name = "NUMBER")]
     pub table: Option<Table>,
-    /// Disk that the data lies on, or of --table 5 that is swapped to: local, nvme, cloud, disk4 or saturated;
-    /// all but local need root [default: local; cloud for --table 5]
-    #[arg(long)]
+    /// Disk of the data, and with --table 5 of the swap space: local, nvme, ssd-1ms-q128, raid-12ms-q4 or
+    /// hdd-1ms-q1; all but local need root [default: local; ssd-1ms-q128 for --table 5]
+    #[arg(long, value_parser = renamed::profile)]
     pub profile: Option<Profile>,
-    /// Program to compare: agrep, gnuld, xds, mapped, chased, mapscan or resident, of --table 5 sphinx, matvec,
-    /// fft, multigrid or gather; several times for several; all without it
-    #[arg(long = "program", value_name = "PROGRAM")]
+    /// Program to compare: grep, ld, random-reads, mapped, chased, mapscan or resident; with --table 5 sphinx,
+    /// matvec, fft, multigrid or gather; repeat it for several [default: all]
+    #[arg(long = "program", value_name = "PROGRAM", value_parser = renamed::program)]
     pub programs: Vec<Chosen>,
     /// Rounds; each runs every side once
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
@@ -69,10 +70,10 @@ pub struct Speculation {
 /// A published table that can be regenerated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Table {
-    /// Stall time, resyncs and threshold crossings of programs that swap, by size of memory.
+    /// Stall time, forks and threshold crossings of programs that swap, by size of memory.
     #[value(name = "5")]
     MemoryControl,
-    /// Footprints, page reclaims, page faults and signals.
+    /// Memory, minor and major faults, and crashes of speculators.
     #[value(name = "6")]
     SideEffects,
 }
@@ -93,27 +94,30 @@ impl FromStr for Chosen {
         let reading = name.parse().map(Self::Reading).map_err(|error| format!("{error}"));
         let swapping = || name.parse().map(Self::Swapping);
         reading.or_else(|error| {
-            swapping()
-                .map_err(|_| format!("{error}, or for --table 5 sphinx, matvec, fft, multigrid or gather"))
+            swapping().map_err(|_| format!("{error}; with --table 5: sphinx, matvec, fft, multigrid, gather"))
         })
     }
 }
 
 const SPECULATION_HELP: &str = "\
---table 5 runs programs that swap with five sizes of memory, from far too little to ample: without \
-speculation, with it, and with it under memory control. It needs root, a control group of memory, and for sphinx the \
-packages pocketsphinx, pocketsphinx-en-us and espeak-ng. --table 6 shows what speculation does besides to memory, page \
-faults and signals.
+--table 5 runs programs that swap, with five sizes of memory from far too
+little to ample: without speculation, with it, and with it under memory control.
+It needs root and a control group of memory. Sphinx needs the packages
+pocketsphinx, pocketsphinx-en-us and espeak-ng. --table 6 shows memory, page
+faults and crashes of speculators beside the published ones.
 
-Agrep, gnuld and xds are the published programs. Mapped reads a mapped file at computed offsets, chased at such as depend \
-on what it read before, which nobody can foresee; mapscan searches files that it maps, and resident works on 1 GiB of \
-memory and reads from a file now and then.
+grep, ld and random-reads stand for the published programs (Agrep, Gnuld and
+XDataSlice, OSDI 1999). mapped reads a mapped file at computed offsets. chased
+reads at offsets that depend on the data read, so they cannot be predicted.
+mapscan searches mapped files. resident works on 1 GiB of memory and reads a
+file now and then.
 
 Examples:
-  forebay evaluate speculation --profile cloud --program agrep --runs 5 --json cloud.json
-  forebay evaluate speculation --table 5 --runs 3 --json table5.json --svg table5.svg
+  forebay evaluate speculation --profile ssd-1ms-q128 --program grep
+  forebay evaluate speculation --runs 5 --json local.json
+  forebay evaluate speculation --table 5 --runs 3 --json t5.json --svg figures
   forebay evaluate speculation --table 5 --program matvec --program gather
-  forebay evaluate speculation --table 6 --profile cloud";
+  forebay evaluate speculation --table 6 --profile ssd-1ms-q128";
 
 /// Options of `forebay evaluate overhead`.
 #[derive(Debug, Args)]
@@ -297,11 +301,11 @@ mod tests {
         assert_eq!(args.table, Some(Table::MemoryControl));
         assert_eq!(args.programs, [Chosen::Swapping(SwappingProgram::Fft)]);
         assert_eq!((args.profile, args.svg), (None, Some("a.svg".into())));
-        for nonsense in [&["--table", "7"][..], &["--program", "ld"], &["--svg", "a.svg"]] {
+        for nonsense in [&["--table", "7"][..], &["--program", "nm"], &["--svg", "a.svg"]] {
             let line = ["forebay", "evaluate", "speculation"].iter().chain(nonsense);
             assert!(Cli::try_parse_from(line).is_err(), "{nonsense:?}");
         }
-        assert!("ld".parse::<Chosen>().unwrap_err().contains("resident, or for --table 5 sphinx"));
+        assert!("nm".parse::<Chosen>().unwrap_err().contains("resident; with --table 5: sphinx"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The command line: every option, once. Help, completions and man pages are made from this.
 
 mod evaluate;
+pub(crate) mod renamed;
 mod serve;
 
 use std::ffi::OsString;
@@ -280,7 +281,7 @@ extremes, with its confidence. It takes three runs on each side to tell anything
 
 Examples:
   forebay report results/*.json -o page.html
-  forebay report cloud.json local.json -o page.html --csv rows.csv --svg figures
+  forebay report ssd.json local.json -o page.html --csv rows.csv --svg figures
   forebay report before.json --compare after.json -o changes.html";
 
 /// Options of `forebay completions`.

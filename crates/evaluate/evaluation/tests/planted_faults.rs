@@ -118,7 +118,7 @@ fn a_slow_disk_is_the_disks() {
     if let Err(why) = SlowDevice::supported() {
         return skip("a_slow_disk_is_the_disks", &why);
     }
-    let disk = SlowDisk::start(Profile::Cloud, 64 << 20).unwrap();
+    let disk = SlowDisk::start(Profile::Ssd1Ms, 64 << 20).unwrap();
     let file = disk.mount_point().join("data");
     disk.fill(|_| fs::write(&file, vec![7; 32 << 20])).unwrap().unwrap();
     disk.make_cold().unwrap();
@@ -131,7 +131,7 @@ fn a_working_set_that_does_not_fit_is_the_virtual_memorys() {
     if let Err(why) = MemoryLimit::supported().and_then(|()| SlowDevice::supported()) {
         return skip("a_working_set_that_does_not_fit_is_the_virtual_memorys", &why);
     }
-    let _swap = SlowSwap::start(Profile::Cloud, 256 << 20).unwrap();
+    let _swap = SlowSwap::start(Profile::Ssd1Ms, 256 << 20).unwrap();
     let nothing_else = |verdict: &Verdict| verdict.findings.is_empty();
     assert_named(Limit::VirtualMemory, || diagnose("swap", None, &["memory=48M"]), nothing_else);
 }
@@ -167,7 +167,7 @@ fn pages_read_once_from_a_slow_disk_are_the_disks_however_much_memory_there_is()
     if let Err(why) = SlowDevice::supported() {
         return skip("pages_read_once_from_a_slow_disk_are_the_disks", &why);
     }
-    let disk = SlowDisk::start(Profile::Cloud, 160 << 20).unwrap();
+    let disk = SlowDisk::start(Profile::Ssd1Ms, 160 << 20).unwrap();
     let file = disk.mount_point().join("data");
     disk.fill(|_| fs::write(&file, vec![7; 128 << 20])).unwrap().unwrap();
     let cold = || {
@@ -183,7 +183,7 @@ fn a_leak_that_thrashes_is_found_beside_the_virtual_memory() {
     if let Err(why) = MemoryLimit::supported().and_then(|()| SlowDevice::supported()) {
         return skip("a_leak_that_thrashes_is_found_beside_the_virtual_memory", &why);
     }
-    let _swap = SlowSwap::start(Profile::Cloud, 2 << 30).unwrap();
+    let _swap = SlowSwap::start(Profile::Ssd1Ms, 2 << 30).unwrap();
     let grows = |verdict: &Verdict| matches!(verdict.findings[..], [Finding::Growth { .. }]);
     assert_named(Limit::VirtualMemory, || diagnose("leak", None, &["memory=32M"]), grows);
 }

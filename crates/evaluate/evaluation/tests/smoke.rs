@@ -103,18 +103,18 @@ fn every_side_of_every_program_runs_in_every_round() {
 #[test]
 fn what_was_measured_before_something_failed_is_kept() {
     let (_folder, forebay) = stand_in(r#"if [ "$1" = ld ]; then rm "$0"; fi; exec "$@""#);
-    let options = tiny(forebay, &[Program::Xds, Program::Gnuld, Program::Agrep]);
+    let options = tiny(forebay, &[Program::RandomReads, Program::Ld, Program::Grep]);
     let outcome = speculation::run(&options, &mut |_| ()).unwrap();
     assert!(matches!(&outcome.stopped, Some(Error::Start { .. })), "{:?}", outcome.stopped);
     assert_eq!(outcome.measured.len(), 1);
     assert_eq!(outcome.measured[0].elapsed_s(Side::Forebay).values().len(), 2);
-    assert!(outcome.rows().iter().all(|row| row.subject == "xds"));
+    assert!(outcome.rows().iter().all(|row| row.subject == "random-reads"));
 }
 
 #[test]
 fn a_side_that_prints_something_else_is_told() {
     let (_folder, forebay) = stand_in(r#""$@"; status=$?; echo more; exit $status"#);
-    let outcome = speculation::run(&tiny(forebay, &[Program::Xds]), &mut |_| ()).unwrap();
+    let outcome = speculation::run(&tiny(forebay, &[Program::RandomReads]), &mut |_| ()).unwrap();
     assert!(!outcome.identical());
     assert_eq!(outcome.measured[0].differences.len(), 2);
     assert!(
@@ -128,7 +128,7 @@ fn a_side_that_prints_something_else_is_told() {
 fn a_side_that_writes_another_file_is_told() {
     let (_folder, forebay) =
         stand_in(r#""$@" && if [ "$1" = ld ] && [ "$2" = -o ]; then echo more >> "$3"; fi"#);
-    let outcome = speculation::run(&tiny(forebay, &[Program::Gnuld]), &mut |_| ()).unwrap();
+    let outcome = speculation::run(&tiny(forebay, &[Program::Ld]), &mut |_| ()).unwrap();
     assert!(
         speculation::table(&outcome).contains("forebay wrote another file"),
         "{}",
@@ -138,8 +138,8 @@ fn a_side_that_writes_another_file_is_told() {
 
 #[test]
 fn a_forebay_that_is_not_there_is_named() {
-    let error =
-        speculation::run(&tiny("/nonexistent/forebay".into(), &[Program::Xds]), &mut |_| ()).unwrap_err();
+    let error = speculation::run(&tiny("/nonexistent/forebay".into(), &[Program::RandomReads]), &mut |_| ())
+        .unwrap_err();
     assert!(matches!(&error, Error::Start { .. }), "{error}");
     assert!(error.to_string().contains("/nonexistent/forebay"), "{error}");
 }
@@ -147,16 +147,16 @@ fn a_forebay_that_is_not_there_is_named() {
 #[test]
 fn side_effects_are_those_of_the_program_itself_and_what_forebay_counted() {
     let (_folder, forebay) = stand_in(r#"exec "$@""#);
-    let outcome = side_effects::run(&tiny(forebay, &[Program::Gnuld]), &mut |_| ()).unwrap();
+    let outcome = side_effects::run(&tiny(forebay, &[Program::Ld]), &mut |_| ()).unwrap();
     assert!(outcome.identical(), "{}", side_effects::table(&outcome));
-    assert!(side_effects::table(&outcome).contains("gnuld, hinted"), "{}", side_effects::table(&outcome));
+    assert!(side_effects::table(&outcome).contains("ld, hinted"), "{}", side_effects::table(&outcome));
     let rows = outcome.rows();
     let found = |case: &str, metric: &str| {
         rows.iter().find(|row| row.case == case && row.metric == metric).map(|row| (row.value, row.runs))
     };
     for case in ["local/original", "local/hinted"] {
-        assert!(found(case, "footprint").is_some_and(|(bytes, runs)| bytes > 1e6 && runs == 2));
-        assert!(found(case, "page_reclaims").is_some_and(|(count, _)| count > 100.0));
+        assert!(found(case, "max_rss").is_some_and(|(bytes, runs)| bytes > 1e6 && runs == 2));
+        assert!(found(case, "minor_faults").is_some_and(|(count, _)| count > 100.0));
     }
     assert_eq!(found("local/forebay", "stalls"), Some((7.0, 2)));
 }
@@ -186,7 +186,7 @@ fn programs_that_swap_run_on_every_side_with_every_size_of_memory() {
             runs: 1,
             size,
             shares: Some(shares.clone()),
-            ..memory_control::Options::new(Profile::Cloud, forebay.clone())
+            ..memory_control::Options::new(Profile::Ssd1Ms, forebay.clone())
         };
         let mut told = Vec::new();
         let outcome = memory_control::run(&options, &mut |progress| told.push(progress.share)).unwrap();
@@ -197,7 +197,7 @@ fn programs_that_swap_run_on_every_side_with_every_size_of_memory() {
         for at in sizes {
             assert!(at.sides.values().all(|cell| cell.elapsed_s.values().len() == 1), "{}", outcome.table());
             let off = &at.sides[&memory_control::Speculation::Off];
-            assert!(at.share > 1.0 || off.page_faults.median() > 0.0, "{}", outcome.table());
+            assert!(at.share > 1.0 || off.major_faults.median() > 0.0, "{}", outcome.table());
         }
         assert!(outcome.svg().contains(program.name()));
     }
@@ -217,7 +217,7 @@ fn a_program_that_changes_its_output_where_memory_is_short_is_told() {
         runs: 1,
         size,
         shares: Some(vec![2.0]),
-        ..memory_control::Options::new(Profile::Cloud, forebay)
+        ..memory_control::Options::new(Profile::Ssd1Ms, forebay)
     };
     let outcome = memory_control::run(&options, &mut |_| ()).unwrap();
     assert!(!outcome.identical());

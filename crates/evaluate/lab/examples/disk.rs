@@ -1,4 +1,4 @@
-//! Holds a slow disk for experiments by hand: `cargo run -p forebay-lab --example disk -- cloud 2048`.
+//! Holds a slow disk for experiments by hand: `cargo run -p forebay-lab --example disk -- ssd-1ms-q128 2048`.
 //!
 //! Prints the folder that the disk is mounted on, then takes a line at a time: `cold` empties all caches of it, `fill`
 //! and `slow` switch the latency off and on, anything else (or the end of input) removes it.
@@ -11,7 +11,7 @@ use forebay_lab::{Profile, SlowDisk};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     forebay_lab::guardian::enter_if_asked();
     let mut arguments = std::env::args().skip(1);
-    let profile: Profile = arguments.next().unwrap_or("cloud".into()).parse()?;
+    let profile: Profile = arguments.next().unwrap_or("ssd-1ms-q128".into()).parse()?;
     let mebibytes: u64 = arguments.next().unwrap_or("2048".into()).parse()?;
     let disk = SlowDisk::start(profile, mebibytes << 20)?;
     println!("{}", disk.mount_point().display());

@@ -1,4 +1,4 @@
-//! Holds a slow device, or for `local` a file, to swap to, for experiments by hand: `cargo run -p forebay-lab --example swap -- cloud 2048`.
+//! Holds a slow device, or for `local` a file, to swap to, for experiments by hand: `cargo run -p forebay-lab --example swap -- ssd-1ms-q128 2048`.
 //!
 //! Prints the device, which is swapped to before all other swap, then takes a line at a time: `fill` and `slow` switch
 //! the latency off and on, anything else (or the end of input) removes it.
@@ -11,7 +11,7 @@ use forebay_lab::{Profile, SlowSwap};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     forebay_lab::guardian::enter_if_asked();
     let mut arguments = std::env::args().skip(1);
-    let profile: Profile = arguments.next().unwrap_or("cloud".into()).parse()?;
+    let profile: Profile = arguments.next().unwrap_or("ssd-1ms-q128".into()).parse()?;
     let mebibytes: u64 = arguments.next().unwrap_or("2048".into()).parse()?;
     let swap = SlowSwap::start(profile, mebibytes << 20)?;
     let device = swap.device();

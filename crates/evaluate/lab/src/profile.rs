@@ -1,4 +1,5 @@
-//! The disks that can be had, by name.
+//! The disks that a measurement can use, by name. A name tells the kind of disk, the time of a request and how many
+//! requests the disk serves at once.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,12 +12,12 @@ pub enum Profile {
     Local,
     /// A local disk of flash memory, as clouds rent them out: 60 us a request, 6 at a time.
     Nvme,
-    /// Block storage over a network: 1 ms a request, 128 at a time.
-    Cloud,
-    /// An array of four disks from the time of rotating ones: 12 ms a request, 4 at a time.
-    Disk4,
-    /// A device with no parallelism left to give: 1 ms a request, one after the other.
-    Saturated,
+    /// Block storage over a network, as clouds rent it out: 1 ms a request, 128 at a time.
+    Ssd1Ms,
+    /// An array of four rotating disks: 12 ms a request, 4 at a time.
+    Raid12Ms,
+    /// A saturated disk: 1 ms a request, one after the other.
+    Hdd1Ms,
 }
 
 /// How a slow device serves requests.
@@ -30,27 +31,38 @@ pub struct Latency {
 
 impl Profile {
     /// Every profile, the fastest disk first.
-    pub const ALL: [Self; 5] = [Self::Local, Self::Nvme, Self::Cloud, Self::Disk4, Self::Saturated];
+    pub const ALL: [Self; 5] = [Self::Local, Self::Nvme, Self::Ssd1Ms, Self::Raid12Ms, Self::Hdd1Ms];
 
     /// What is added to each request, or `None` where nothing is.
     pub fn latency(self) -> Option<Latency> {
         let (per_request_us, in_parallel) = match self {
             Self::Local => return None,
             Self::Nvme => (60, 6),
-            Self::Cloud => (1_000, 128),
-            Self::Disk4 => (12_000, 4),
-            Self::Saturated => (1_000, 1),
+            Self::Ssd1Ms => (1_000, 128),
+            Self::Raid12Ms => (12_000, 4),
+            Self::Hdd1Ms => (1_000, 1),
         };
         Some(Latency { per_request: Duration::from_micros(per_request_us), in_parallel })
+    }
+
+    /// The profile that had this name in results of schema 1.
+    #[must_use]
+    pub fn of_old_name(name: &str) -> Option<Self> {
+        match name {
+            "cloud" => Some(Self::Ssd1Ms),
+            "disk4" => Some(Self::Raid12Ms),
+            "saturated" => Some(Self::Hdd1Ms),
+            _ => None,
+        }
     }
 
     fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
             Self::Nvme => "nvme",
-            Self::Cloud => "cloud",
-            Self::Disk4 => "disk4",
-            Self::Saturated => "saturated",
+            Self::Ssd1Ms => "ssd-1ms-q128",
+            Self::Raid12Ms => "raid-12ms-q4",
+            Self::Hdd1Ms => "hdd-1ms-q1",
         }
     }
 }
@@ -63,7 +75,7 @@ impl fmt::Display for Profile {
 
 /// A name that is no profile's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no disk profile: give local, nvme, cloud, disk4 or saturated")]
+#[error("unknown disk profile '{0}'; expected one of: local, nvme, ssd-1ms-q128, raid-12ms-q4, hdd-1ms-q1")]
 pub struct UnknownProfile(String);
 
 impl FromStr for Profile {
@@ -84,6 +96,12 @@ mod tests {
         for profile in Profile::ALL {
             assert_eq!(profile.to_string().parse(), Ok(profile));
         }
-        assert!("Cloud".parse::<Profile>().unwrap_err().to_string().contains("disk4"));
+        assert!("SSD".parse::<Profile>().unwrap_err().to_string().contains("raid-12ms-q4"));
+    }
+
+    #[test]
+    fn old_names_lead_to_the_profiles_of_today() {
+        let today = ["cloud", "disk4", "saturated", "local"].map(Profile::of_old_name);
+        assert_eq!(today, [Some(Profile::Ssd1Ms), Some(Profile::Raid12Ms), Some(Profile::Hdd1Ms), None]);
     }
 }

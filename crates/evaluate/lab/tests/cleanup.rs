@@ -159,7 +159,7 @@ fn owner() {
             Box::new(swap)
         }
         "swap" => {
-            let swap = SlowSwap::start(Profile::Cloud, BYTES).unwrap();
+            let swap = SlowSwap::start(Profile::Ssd1Ms, BYTES).unwrap();
             println!("{MARK} {} - {}", swap.guardian_pid(), swap.device().unwrap().path().display());
             Box::new(swap)
         }
@@ -191,7 +191,7 @@ fn owner() {
 fn nothing_is_left_after_drop() {
     let mut disks = vec![SlowDisk::start(Profile::Local, BYTES).unwrap()];
     if can_have_a_rig("the slow disk's part of nothing_is_left_after_drop") {
-        disks.push(SlowDisk::start(Profile::Cloud, BYTES).unwrap());
+        disks.push(SlowDisk::start(Profile::Ssd1Ms, BYTES).unwrap());
     }
     for disk in disks {
         fs::write(disk.mount_point().join("data"), vec![7; 1 << 20]).unwrap();
@@ -209,7 +209,7 @@ fn nothing_is_left_after_a_panic() {
     }
     let (sender, traces) = std::sync::mpsc::channel();
     let panicked = std::thread::spawn(move || {
-        let disk = SlowDisk::start(Profile::Cloud, BYTES).unwrap();
+        let disk = SlowDisk::start(Profile::Ssd1Ms, BYTES).unwrap();
         sender.send(Traces::of_disk(&disk)).unwrap();
         panic!("as planned");
     });
@@ -223,7 +223,7 @@ fn nothing_is_left_when_the_owner_exits_aborts_or_panics() {
         return;
     }
     for end in ["return", "exit", "abort", "panic"] {
-        let (mut owner, traces) = start_owner(&format!("cloud {end}"));
+        let (mut owner, traces) = start_owner(&format!("ssd-1ms-q128 {end}"));
         owner.wait().unwrap();
         traces.assert_gone_within(PATIENCE);
     }
@@ -234,7 +234,7 @@ fn nothing_is_left_after_ctrl_c() {
     if !can_have_a_rig("nothing_is_left_after_ctrl_c") {
         return;
     }
-    let (mut owner, traces) = start_owner("cloud wait");
+    let (mut owner, traces) = start_owner("ssd-1ms-q128 wait");
     // What a terminal does: to everybody in the group.
     kill_process_group(pid(owner.id()), Signal::INT).unwrap();
     assert_eq!(owner.wait().unwrap().signal(), Some(libc::SIGINT));
@@ -246,7 +246,7 @@ fn nothing_is_left_after_the_owner_is_killed() {
     if !can_have_a_rig("nothing_is_left_after_the_owner_is_killed") {
         return;
     }
-    let mut layers = vec!["cloud", "swap", "swap-file", "local"];
+    let mut layers = vec!["ssd-1ms-q128", "swap", "swap-file", "local"];
     match MemoryLimit::supported() {
         Ok(()) => layers.push("memory"),
         Err(error) => skip("the limit's part of nothing_is_left_after_the_owner_is_killed", &error),
@@ -267,7 +267,7 @@ fn nothing_is_left_when_the_owner_is_killed_while_it_starts() {
     for delay_ms in (0..60).step_by(3) {
         let mut owner = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "owner"])
-            .env(ROLE, "cloud wait")
+            .env(ROLE, "ssd-1ms-q128 wait")
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -306,7 +306,7 @@ fn a_disk_in_use_is_taken_away_all_the_same() {
     if !can_have_a_rig("a_disk_in_use_is_taken_away_all_the_same") {
         return;
     }
-    let (mut owner, traces) = start_owner("cloud wait");
+    let (mut owner, traces) = start_owner("ssd-1ms-q128 wait");
     let user = fs::File::open(traces.folder.as_ref().unwrap().join("data")).unwrap();
     owner.kill().unwrap();
     owner.wait().unwrap();
@@ -324,7 +324,7 @@ fn nothing_is_left_when_the_guardian_itself_is_killed() {
     if !can_have_a_rig("nothing_is_left_when_the_guardian_itself_is_killed") {
         return;
     }
-    let disk = SlowDisk::start(Profile::Cloud, BYTES).unwrap();
+    let disk = SlowDisk::start(Profile::Ssd1Ms, BYTES).unwrap();
     // Something to write back, which nobody takes any more.
     fs::write(disk.mount_point().join("data"), vec![7; 8 << 20]).unwrap();
     let traces = Traces::of_disk(&disk);
@@ -339,7 +339,7 @@ fn signals_that_end_programs_do_not_end_the_guardian() {
     if !can_have_a_rig("signals_that_end_programs_do_not_end_the_guardian") {
         return;
     }
-    let disk = SlowDisk::start(Profile::Cloud, BYTES).unwrap();
+    let disk = SlowDisk::start(Profile::Ssd1Ms, BYTES).unwrap();
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
         kill_process(pid(disk.guardian_pid()), signal).unwrap();
     }
@@ -354,8 +354,8 @@ fn two_processes_have_their_own_rigs_at_the_same_time() {
     if !can_have_a_rig("two_processes_have_their_own_rigs_at_the_same_time") {
         return;
     }
-    let ours = SlowDisk::start(Profile::Disk4, BYTES).unwrap();
-    let (mut other, traces) = start_owner("cloud wait");
+    let ours = SlowDisk::start(Profile::Raid12Ms, BYTES).unwrap();
+    let (mut other, traces) = start_owner("ssd-1ms-q128 wait");
     fs::write(ours.mount_point().join("mine"), "mine").unwrap();
     assert!(!traces.folder.as_ref().unwrap().join("mine").exists());
     assert_ne!(Some(ours.device().unwrap().path()), traces.device.as_deref());
@@ -375,7 +375,7 @@ fn without_root_the_error_says_what_to_do() {
     }
     let run = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "owner", "--nocapture"])
-        .env(ROLE, "cloud wait")
+        .env(ROLE, "ssd-1ms-q128 wait")
         .uid(NOBODY)
         .output();
     let Ok(run) = run else {

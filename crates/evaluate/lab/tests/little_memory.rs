@@ -39,7 +39,7 @@ fn a_program_that_does_not_fit_swaps_to_the_slow_device() {
     if let Err(error) = SlowDevice::supported() {
         return skip(test, &error);
     }
-    let swap = SlowSwap::start(Profile::Cloud, 128 * MIB).unwrap();
+    let swap = SlowSwap::start(Profile::Ssd1Ms, 128 * MIB).unwrap();
     let gather = guests::build("gather").unwrap();
     let run = within(&limit, gather.to_str().unwrap()).args(["48", "200"]).output().unwrap();
     assert!(run.status.success(), "{run:?}");
@@ -55,7 +55,7 @@ fn slow_swap_is_used_before_all_other_swap_and_ends_with_its_owner() {
     if let Err(error) = SlowDevice::supported() {
         return skip("slow_swap_is_used_before_all_other_swap_and_ends_with_its_owner", &error);
     }
-    let swap = SlowSwap::start(Profile::Disk4, 8 * MIB).unwrap();
+    let swap = SlowSwap::start(Profile::Raid12Ms, 8 * MIB).unwrap();
     let device = swap.device().unwrap().path().to_str().unwrap().to_owned();
     let priority_of = |line: &str| line.split_whitespace().last().unwrap().parse::<i32>().unwrap();
     let swaps = fs::read_to_string("/proc/swaps").unwrap();

@@ -75,7 +75,7 @@ fn time_parallel_reads(path: &Path, readers: usize, count: usize) -> Duration {
 #[test]
 fn a_lone_read_takes_the_latency_and_parallel_ones_share_it() {
     for (profile, latency_ms, in_parallel) in
-        [(Profile::Cloud, 1, 128), (Profile::Disk4, 12, 4), (Profile::Saturated, 1, 1)]
+        [(Profile::Ssd1Ms, 1, 128), (Profile::Raid12Ms, 12, 4), (Profile::Hdd1Ms, 1, 1)]
     {
         let Some(disk) = disk("a_lone_read_takes_the_latency_and_parallel_ones_share_it", profile) else {
             return;
@@ -116,7 +116,7 @@ fn a_read_of_the_fastest_takes_its_latency() {
 
 #[test]
 fn requests_are_counted() {
-    let Some(disk) = disk("requests_are_counted", Profile::Cloud) else { return };
+    let Some(disk) = disk("requests_are_counted", Profile::Ssd1Ms) else { return };
     let path = fill_with_data(&disk);
     let device = disk.device().unwrap();
     device.reset_stats().unwrap();
@@ -129,7 +129,7 @@ fn requests_are_counted() {
 
 #[test]
 fn everything_is_cold_after_make_cold() {
-    let Some(disk) = disk("everything_is_cold_after_make_cold", Profile::Cloud) else { return };
+    let Some(disk) = disk("everything_is_cold_after_make_cold", Profile::Ssd1Ms) else { return };
     let device = disk.device().unwrap();
     let folder = disk.mount_point().join("a/b");
     let path = folder.join("file");
@@ -157,7 +157,7 @@ fn everything_is_cold_after_make_cold() {
 
 #[test]
 fn making_cold_waits_for_those_who_still_use_the_disk() {
-    let Some(disk) = disk("making_cold_waits_for_those_who_still_use_the_disk", Profile::Cloud) else {
+    let Some(disk) = disk("making_cold_waits_for_those_who_still_use_the_disk", Profile::Ssd1Ms) else {
         return;
     };
     let path = fill_with_data(&disk);
@@ -174,7 +174,7 @@ fn making_cold_waits_for_those_who_still_use_the_disk() {
 
 #[test]
 fn a_disk_in_use_for_good_is_named_with_its_user_and_stays() {
-    let Some(disk) = disk("a_disk_in_use_for_good_is_named_with_its_user_and_stays", Profile::Cloud) else {
+    let Some(disk) = disk("a_disk_in_use_for_good_is_named_with_its_user_and_stays", Profile::Ssd1Ms) else {
         return;
     };
     let path = fill_with_data(&disk);
@@ -190,7 +190,7 @@ fn a_disk_in_use_for_good_is_named_with_its_user_and_stays() {
 
 #[test]
 fn reads_without_waiting_start_the_read() {
-    let Some(disk) = disk("reads_without_waiting_start_the_read", Profile::Cloud) else { return };
+    let Some(disk) = disk("reads_without_waiting_start_the_read", Profile::Ssd1Ms) else { return };
     let path = fill_with_data(&disk);
     disk.make_cold().unwrap();
     let file = File::open(&path).unwrap();
@@ -211,7 +211,7 @@ fn reads_without_waiting_start_the_read() {
 
 #[test]
 fn read_ahead_can_be_set() {
-    let Some(disk) = disk("read_ahead_can_be_set", Profile::Cloud) else { return };
+    let Some(disk) = disk("read_ahead_can_be_set", Profile::Ssd1Ms) else { return };
     let device = disk.device().unwrap();
     let name = device.path().file_name().unwrap().to_str().unwrap();
     let attribute = format!("/sys/block/{name}/queue/read_ahead_kb");
@@ -223,7 +223,7 @@ fn read_ahead_can_be_set() {
 
 #[test]
 fn what_is_written_takes_as_long() {
-    let Some(disk) = disk("what_is_written_takes_as_long", Profile::Disk4) else { return };
+    let Some(disk) = disk("what_is_written_takes_as_long", Profile::Raid12Ms) else { return };
     let path = disk.mount_point().join("data");
     fs::write(&path, b"written").unwrap();
     let start = Instant::now();

@@ -106,7 +106,9 @@ mod tests {
 
     #[test]
     fn names_with_digits_are_words() {
-        for name in ["64 MiB in all", "disk4", "cloud", "Pentium 4", "RTP v2x", "", "nan", "inf", "a b"] {
+        for name in
+            ["64 MiB in all", "raid-12ms-q4", "ssd-1ms-q128", "Pentium 4", "RTP v2x", "", "nan", "inf", "a b"]
+        {
             assert_eq!(parts(name), [Part::Word(name)]);
         }
         assert_eq!(parts("x/"), [Part::Word("x"), Part::Word("")]);

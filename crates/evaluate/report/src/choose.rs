@@ -267,7 +267,9 @@ mod tests {
     #[test]
     fn words_make_bars_with_a_series_for_each_side_and_a_panel_for_each_disk() {
         let mut rows = Vec::new();
-        for (disk, subject) in [("cloud", "ld"), ("cloud", "grep"), ("local", "ld"), ("local", "grep")] {
+        for (disk, subject) in
+            [("ssd-1ms-q128", "ld"), ("ssd-1ms-q128", "grep"), ("local", "ld"), ("local", "grep")]
+        {
             for (side, value) in [("original", 3.0), ("forebay", 1.0)] {
                 rows.push((subject, format!("{disk}/{side}"), value));
             }
@@ -280,7 +282,7 @@ mod tests {
             (figure.title.as_str(), figure.series.as_slice()),
             ("Stalls", &["original".to_owned(), "forebay".to_owned()][..])
         );
-        assert_eq!(titles(figure), ["cloud", "local"]);
+        assert_eq!(titles(figure), ["ssd-1ms-q128", "local"]);
         let Plot::Bars(categories) = &figure.panels[1].plot else { panic!("{figure:?}") };
         assert_eq!(categories.iter().map(|one| one.label.as_str()).collect::<Vec<_>>(), ["ld", "grep"]);
         assert_eq!(categories[1].marks[0].as_ref().unwrap().link.as_deref(), Some("#r6"));
@@ -289,10 +291,10 @@ mod tests {
     #[test]
     fn an_amount_with_three_values_makes_curves_by_size() {
         let rows = [
-            ("fft", "cloud/20 MiB/off", 5.0),
-            ("fft", "cloud/10 MiB/off", 9.0),
-            ("fft", "cloud/40 MiB/off", 2.0),
-            ("fft", "cloud/10 MiB/on", 4.0),
+            ("fft", "ssd-1ms-q128/20 MiB/off", 5.0),
+            ("fft", "ssd-1ms-q128/10 MiB/off", 9.0),
+            ("fft", "ssd-1ms-q128/40 MiB/off", 2.0),
+            ("fft", "ssd-1ms-q128/10 MiB/on", 4.0),
         ];
         let figures = figures_of(&rows.map(|(subject, case, value)| (subject, case, "stalls", value)));
         let Plot::Curves { along, lines } = &figures[0].panels[0].plot else { panic!("{figures:?}") };

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     fn row(values: &[f64]) -> Row {
-        Row::of("ld", "cloud/forebay", "elapsed", "s", Spread::of(values).unwrap())
+        Row::of("ld", "ssd-1ms-q128/forebay", "elapsed", "s", Spread::of(values).unwrap())
     }
 
     fn without_values(values: &[f64]) -> Row {

@@ -93,7 +93,7 @@ mod tests {
         let said = ["50.0 ns", "500 us", "1.23 ms", "123 ms", "1.23 s", "123 s", "1.00 s", "-2.00 ms"];
         assert_eq!(shown("elapsed", "s", times), said);
         assert_eq!(shown("latency", "us", [3.0, 4.5e6]), ["3.00 us", "4.50 s"]);
-        assert_eq!(shown("footprint", "B", [12.0, 10_485_760.0, 1.5e10]), ["12 B", "10 MiB", "14.0 GiB"]);
+        assert_eq!(shown("max_rss", "B", [12.0, 10_485_760.0, 1.5e10]), ["12 B", "10 MiB", "14.0 GiB"]);
         assert_eq!(shown("hints", "1", [3.0, 12_345.0, -1_234_567.0]), ["3", "12,345", "-1,234,567"]);
         assert_eq!(shown("throughput", "Mbit/s", [3640.4]), ["3,640 Mbit/s"]);
         assert_eq!(shown("overhead", "1", [0.0123, -0.0001]), ["1.23 %", "-0.01 %"]);
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(tick("elapsed", "s", 0.0), "0");
         assert_eq!(tick("speedup", "1", 10.0), "10x");
         assert_eq!(tick("speedup", "1", 0.5), "0.5x");
-        assert_eq!(tick("footprint", "B", 1_048_576.0), "1 MiB");
+        assert_eq!(tick("max_rss", "B", 1_048_576.0), "1 MiB");
         assert_eq!(tick("throughput", "Mbit/s", 20_000.0), "20,000");
     }
 }

@@ -2,8 +2,7 @@
 
 use std::collections::HashSet;
 
-use forebay_results::{Report, Row, SCHEMA};
-use serde::Deserialize;
+use forebay_results::{ReadError, Report, Row, SCHEMA};
 use serde_json::Value;
 
 /// What several files hold.
@@ -34,12 +33,12 @@ pub enum Refusal {
     /// It is JSON of something else.
     #[error("'{file}' is JSON but not results ({reason}); give a file that a command wrote with --json")]
     NotResults { file: String, reason: String },
-    /// Another version wrote it.
+    /// A later version wrote it.
     #[error(
-        "'{file}' has results of schema {found}, and this forebay reads schema {SCHEMA}; use the version that wrote it, \
-         or measure again"
+        "'{file}' has results of schema {found}, and this forebay reads schemas 1 to {SCHEMA}; use the version that wrote \
+         it, or a later one"
     )]
-    OtherSchema { file: String, found: Value },
+    UnknownSchema { file: String, found: Value },
     /// There is nothing to show.
     #[error("'{file}' has no rows, so nothing was measured; run its command again, to its end")]
     NoRows { file: String },
@@ -102,13 +101,10 @@ fn reports(file: &str, text: &str) -> Result<Vec<Report>, Refusal> {
 }
 
 fn report(file: &str, value: Value) -> Result<Report, Refusal> {
-    let not_results = |reason: String| Refusal::NotResults { file: file.into(), reason };
-    // Before all else: of another schema the fields may be different ones.
-    let found = value.get("schema").ok_or_else(|| not_results("it has no field 'schema'".into()))?;
-    if *found != SCHEMA {
-        return Err(Refusal::OtherSchema { file: file.into(), found: found.clone() });
-    }
-    let report = Report::deserialize(value).map_err(|error| not_results(error.to_string()))?;
+    let report = Report::read(value).map_err(|error| match error {
+        ReadError::NotResults(reason) => Refusal::NotResults { file: file.into(), reason },
+        ReadError::UnknownSchema(found) => Refusal::UnknownSchema { file: file.into(), found },
+    })?;
     if report.rows.is_empty() { Err(Refusal::NoRows { file: file.into() }) } else { Ok(report) }
 }
 
@@ -117,7 +113,7 @@ mod tests {
     use super::*;
 
     fn row(subject: &str) -> Row {
-        Row::once(subject, "cloud/forebay", "elapsed", "s", 1.0)
+        Row::once(subject, "ssd-1ms-q128/forebay", "elapsed", "s", 1.0)
     }
 
     fn text(rows: Vec<Row>) -> String {
@@ -143,7 +139,8 @@ mod tests {
         assert!(refused("[3]").contains("not results"));
         assert!(refused(r#"{"schema":1}"#).contains("missing field `revision`"));
         assert!(
-            refused(r#"{"schema":7,"new":true}"#).contains("of schema 7, and this forebay reads schema 1")
+            refused(r#"{"schema":7,"new":true}"#)
+                .contains("of schema 7, and this forebay reads schemas 1 to 2")
         );
         assert!(refused(&text(vec![])).contains("no rows") && refused("[]").contains("no rows"));
         let no_number = text(vec![Row::once("a", "b", "c", "s", f64::NAN)]);
@@ -152,7 +149,9 @@ mod tests {
 
     #[test]
     fn a_row_is_there_once_in_each_run() {
-        assert!(refused(&text(vec![row("a"), row("a")])).contains("row 'a, cloud/forebay, elapsed' twice"));
+        assert!(
+            refused(&text(vec![row("a"), row("a")])).contains("row 'a, ssd-1ms-q128/forebay, elapsed' twice")
+        );
         let mut results = Results::default();
         for file in ["a.json", "b.json"] {
             results.add(file, &text(vec![row("a"), row("ld")])).unwrap();
@@ -167,7 +166,10 @@ mod tests {
     fn a_median_lies_between_the_extremes() {
         let mut impossible = row("a");
         impossible.min = 2.0;
-        assert!(refused(&text(vec![impossible])).contains("cannot be measured, 'a, cloud/forebay, elapsed'"));
+        assert!(
+            refused(&text(vec![impossible]))
+                .contains("cannot be measured, 'a, ssd-1ms-q128/forebay, elapsed'")
+        );
     }
 
     #[test]

@@ -123,10 +123,13 @@ mod tests {
     #[test]
     fn runs_of_one_command_with_cases_built_alike_are_one_section() {
         let results = results(&[
-            ("forebay evaluate speculation --profile cloud --runs 5 --json a.json", "cloud/forebay"),
+            (
+                "forebay evaluate speculation --profile ssd-1ms-q128 --runs 5 --json a.json",
+                "ssd-1ms-q128/forebay",
+            ),
             ("forebay evaluate overhead --json o.json", "warm/forebay"),
             ("forebay evaluate speculation --profile local --runs 5 --json=b.json", "local/forebay"),
-            ("forebay evaluate speculation --table 5 --svg x.svg", "cloud/10 MiB/on"),
+            ("forebay evaluate speculation --table 5 --svg x.svg", "ssd-1ms-q128/10 MiB/on"),
         ]);
         let sections = sections(&results);
         let told: Vec<_> = sections.iter().map(|one| (one.title.as_str(), one.runs.as_slice())).collect();
@@ -142,7 +145,7 @@ mod tests {
     #[test]
     fn runs_that_measured_the_same_are_sections_of_their_own_and_named() {
         let text = |revision: &str| {
-            let rows = vec![Row::once("ld", "cloud/forebay", "elapsed", "s", 1.0)];
+            let rows = vec![Row::once("ld", "ssd-1ms-q128/forebay", "elapsed", "s", 1.0)];
             serde_json::to_string(&Report::new(revision, "forebay evaluate overhead", rows)).unwrap()
         };
         let mut results = Results::default();

@@ -2,9 +2,9 @@
 
 pub(crate) const ELAPSED: &str = "elapsed";
 pub(crate) const STALL_TIME: &str = "stall_time";
-pub(crate) const FOOTPRINT: &str = "footprint";
-pub(crate) const PAGE_RECLAIMS: &str = "page_reclaims";
-pub(crate) const PAGE_FAULTS: &str = "page_faults";
-pub(crate) const RESYNCS: &str = "resyncs";
+pub(crate) const MAX_RSS: &str = "max_rss";
+pub(crate) const MINOR_FAULTS: &str = "minor_faults";
+pub(crate) const MAJOR_FAULTS: &str = "major_faults";
+pub(crate) const FORKS: &str = "forks";
 /// How often memory control turned speculation off; a family with one metric a reason.
 pub(crate) const CONTROL_CROSSINGS: &str = "control_crossings";

@@ -246,7 +246,7 @@ pub(crate) struct Observed {
 }
 
 /// What is counted of a transaction and no term of the prediction, in the order of [`Observed::counts`].
-const BESIDE: [&str; 4] = ["system calls", "context switches", "page reclaims", "page faults"];
+const BESIDE: [&str; 4] = ["system calls", "context switches", "minor faults", "major faults"];
 
 /// The kernel sends what a socket could not take when acknowledgements come: in the client's time, or in the server's where that is
 /// at work on the same socket. What one side is spared the other pays.
@@ -423,15 +423,8 @@ pub(crate) fn read_host(path: &Path) -> Result<Report, Error> {
     let wrong = |why: String| {
         Error::Load(format!("'{}' is no result of forebay evaluate host: {why}", path.display()))
     };
-    let report: Report = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-    let schema = report.schema;
-    if schema != forebay_results::SCHEMA {
-        return Err(wrong(format!(
-            "it has schema {schema}, and this forebay reads {}",
-            forebay_results::SCHEMA
-        )));
-    }
-    Ok(report)
+    let value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    Report::read(value).map_err(|error| wrong(error.to_string()))
 }
 
 #[cfg(test)]

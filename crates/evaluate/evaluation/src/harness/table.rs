@@ -40,11 +40,11 @@ mod tests {
     fn figures_line_up_on_the_right() {
         let table = render(
             &["program", "cold"],
-            [vec!["agrep".into(), "4.0 s".into()], vec!["ld".into(), "12 s".into()]],
+            [vec!["nm".into(), "4.0 s".into()], vec!["ld".into(), "12 s".into()]],
         );
         assert_eq!(
             table,
-            "| program |  cold |\n|---------|-------|\n| agrep   | 4.0 s |\n| ld      |  12 s |"
+            "| program |  cold |\n|---------|-------|\n| nm      | 4.0 s |\n| ld      |  12 s |"
         );
     }
 }

@@ -16,10 +16,10 @@ pub(crate) struct Account {
     pub(crate) elapsed_s: f64,
     /// In user and kernel mode together.
     pub(crate) processor_s: f64,
-    /// The most memory that one of the processes had at any time.
-    pub(crate) footprint_bytes: f64,
-    pub(crate) page_reclaims: f64,
-    pub(crate) page_faults: f64,
+    /// Of the largest process, at its largest.
+    pub(crate) max_rss_bytes: f64,
+    pub(crate) minor_faults: f64,
+    pub(crate) major_faults: f64,
 }
 
 impl Account {
@@ -36,9 +36,9 @@ impl Account {
             status,
             elapsed_s: number()? / 1e6,
             processor_s: (number()? + number()?) / 1e6,
-            footprint_bytes: number()?,
-            page_reclaims: number()?,
-            page_faults: number()?,
+            max_rss_bytes: number()?,
+            minor_faults: number()?,
+            major_faults: number()?,
         })
     }
 }
@@ -95,7 +95,7 @@ mod tests {
         let (code, account) = run("sleep 0.2; exit 3");
         assert_eq!((code, account.status.code()), (Some(3), Some(3)));
         assert!(account.elapsed_s >= 0.2 && account.stall_s() > 0.1, "{account:?}");
-        assert!(account.footprint_bytes > 100e3 && account.page_reclaims > 10.0, "{account:?}");
+        assert!(account.max_rss_bytes > 100e3 && account.minor_faults > 10.0, "{account:?}");
     }
 
     #[test]

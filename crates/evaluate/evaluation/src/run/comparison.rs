@@ -135,26 +135,26 @@ impl Measured {
 #[derive(Clone, Debug, Default)]
 pub struct Accounts {
     /// The most memory that one process had at any time.
-    pub footprint_bytes: Series,
+    pub max_rss_bytes: Series,
     /// Page faults for which nothing was read.
-    pub page_reclaims: Series,
+    pub minor_faults: Series,
     /// Page faults that waited for a device.
-    pub page_faults: Series,
+    pub major_faults: Series,
 }
 
 impl Accounts {
     fn push(&mut self, account: &Account) {
-        self.footprint_bytes.push(account.footprint_bytes);
-        self.page_reclaims.push(account.page_reclaims);
-        self.page_faults.push(account.page_faults);
+        self.max_rss_bytes.push(account.max_rss_bytes);
+        self.minor_faults.push(account.minor_faults);
+        self.major_faults.push(account.major_faults);
     }
 
     /// Metric, unit and values.
     fn named(&self) -> [(&'static str, &'static str, &Series); 3] {
         [
-            (metric::FOOTPRINT, "B", &self.footprint_bytes),
-            (metric::PAGE_RECLAIMS, "1", &self.page_reclaims),
-            (metric::PAGE_FAULTS, "1", &self.page_faults),
+            (metric::MAX_RSS, "B", &self.max_rss_bytes),
+            (metric::MINOR_FAULTS, "1", &self.minor_faults),
+            (metric::MAJOR_FAULTS, "1", &self.major_faults),
         ]
     }
 }

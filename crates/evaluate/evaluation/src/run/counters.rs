@@ -13,7 +13,7 @@ use crate::harness::statistics::Series;
 const TOTAL: &str = "total";
 
 /// Of these 0 is a result. Of the others, which are many, it says that something did not happen.
-const TOLD_IF_ZERO: [&str; 2] = [metric::STALL_TIME, metric::RESYNCS];
+const TOLD_IF_ZERO: [&str; 2] = [metric::STALL_TIME, metric::FORKS];
 
 /// What describes one run and has no median: how it ended, and when something happened.
 const OF_ONE_RUN: [&str; 3] = ["exit_status", "ended_by_signal", "control_crossing_at/"];
@@ -89,13 +89,13 @@ mod tests {
         let counters = counters(&[
             ("agents_off/no_slot", [0.0; 3]),
             ("hints_used", [0.0, 0.0, 8.0]),
-            (metric::RESYNCS, [0.0; 3]),
+            (metric::FORKS, [0.0; 3]),
         ]);
-        let rows: Vec<Row> = counters.rows("sphinx", "cloud/40 MiB/on").collect();
+        let rows: Vec<Row> = counters.rows("sphinx", "ssd-1ms-q128/40 MiB/on").collect();
         let figures = |row: &Row| (row.metric.clone(), row.value, row.min, row.max, row.runs);
         assert_eq!(
             rows.iter().map(figures).collect::<Vec<_>>(),
-            [("hints_used".to_owned(), 0.0, 0.0, 8.0, 3), ("resyncs".to_owned(), 0.0, 0.0, 0.0, 3)]
+            [("forks".to_owned(), 0.0, 0.0, 0.0, 3), ("hints_used".to_owned(), 0.0, 0.0, 8.0, 3)]
         );
         assert_eq!(counters.counted().collect::<Vec<_>>(), [("hints_used", "1")]);
     }
@@ -103,14 +103,14 @@ mod tests {
     #[test]
     fn what_describes_one_run_is_not_counted() {
         let row = |metric: &str| Row::once("grep", TOTAL, metric, "1", 1.0);
-        let rows = ["exit_status", "control_crossing_at/1_forks", "control_crossings/forks", metric::RESYNCS]
-            .map(row);
+        let rows =
+            ["exit_status", "control_crossing_at/1_forks", "control_crossings/forks", metric::FORKS].map(row);
         let report = Report::new("", "", rows.into());
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("statistics");
         fs::write(&file, serde_json::to_string(&report).unwrap()).unwrap();
         let counted: Vec<String> = take_totals(&file).map(|row| row.metric).collect();
-        assert_eq!(counted, ["control_crossings/forks", metric::RESYNCS]);
+        assert_eq!(counted, ["control_crossings/forks", metric::FORKS]);
     }
 
     #[test]

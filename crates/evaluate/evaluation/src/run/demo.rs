@@ -83,8 +83,8 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     outcome.measured.extend(local.into_iter().map(|measured| (Profile::Local, measured)));
     if options.slow_disk {
         let scale = options.scale.unwrap_or_else(|| fitted_scale(0.001));
-        match stage.play(Profile::Cloud, scale, &programs, local_share, 1.0) {
-            Ok(slow) => outcome.measured.extend(slow.into_iter().map(|measured| (Profile::Cloud, measured))),
+        match stage.play(Profile::Ssd1Ms, scale, &programs, local_share, 1.0) {
+            Ok(slow) => outcome.measured.extend(slow.into_iter().map(|measured| (Profile::Ssd1Ms, measured))),
             Err(Error::Rig(missing)) => {
                 outcome.skipped.push(format!("the disk with a latency of 1 ms: {missing}"))
             }
@@ -201,9 +201,9 @@ fn place(profile: Profile) -> &'static str {
     match profile {
         Profile::Local => "this machine's disk",
         Profile::Nvme => "a disk with 0.06 ms",
-        Profile::Cloud => "a disk with 1 ms",
-        Profile::Disk4 => "four disks with 12 ms",
-        Profile::Saturated => "a saturated disk",
+        Profile::Ssd1Ms => "a disk with 1 ms",
+        Profile::Raid12Ms => "four disks with 12 ms",
+        Profile::Hdd1Ms => "a disk with 1 ms, one request at a time",
     }
 }
 

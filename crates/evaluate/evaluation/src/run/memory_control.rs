@@ -109,7 +109,7 @@ pub struct Cell {
     /// Elapsed seconds without those of processor time.
     pub stall_s: Series,
     /// Page faults of the original that waited for a device.
-    pub page_faults: Series,
+    pub major_faults: Series,
     /// What else `forebay run` counted.
     pub counters: Counters,
     /// Runs in which the kernel killed it for want of memory.
@@ -150,7 +150,7 @@ pub struct Measured {
     /// The program.
     pub program: SwappingProgram,
     /// What it takes where there is enough.
-    pub footprint_bytes: f64,
+    pub max_rss_bytes: f64,
     /// From the least memory to the most.
     pub sizes: Vec<AtSize>,
     /// One sentence for each run whose output, status or file differed from the first run's.
@@ -270,8 +270,8 @@ impl<'a> Trial<'a> {
         }
         let measured = Measured {
             program,
-            footprint_bytes: account.footprint_bytes,
-            sizes: sizes(account.footprint_bytes, shares),
+            max_rss_bytes: account.max_rss_bytes,
+            sizes: sizes(account.max_rss_bytes, shares),
             differences: Vec::new(),
             files_not_cold: 0,
         };
@@ -339,7 +339,7 @@ impl<'a> Trial<'a> {
         cell.elapsed_s.push(account.elapsed_s);
         cell.stall_s.push(account.stall_s());
         if side == Speculation::Off {
-            cell.page_faults.push(account.page_faults);
+            cell.major_faults.push(account.major_faults);
         }
         cell.keep_counters(&statistics);
         let result = (ran.result, self.swapper.output.digest());
@@ -375,7 +375,7 @@ impl Cell {
         for row in take_totals(statistics) {
             match row.metric.as_str() {
                 metric::STALL_TIME => {}
-                metric::PAGE_FAULTS => self.page_faults.push(row.value),
+                metric::MAJOR_FAULTS => self.major_faults.push(row.value),
                 _ => self.counters.push(row.metric, row.unit, row.value),
             }
         }
@@ -390,8 +390,8 @@ fn of_round(round: usize, runs: usize) -> f64 {
 }
 
 /// Whole MiB, at least one.
-fn sizes(footprint_bytes: f64, shares: &[f64]) -> Vec<AtSize> {
-    let mebibytes = |share: f64| ((footprint_bytes * share / MIB as f64).round() as u64).max(1);
+fn sizes(max_rss_bytes: f64, shares: &[f64]) -> Vec<AtSize> {
+    let mebibytes = |share: f64| ((max_rss_bytes * share / MIB as f64).round() as u64).max(1);
     let at = |&share: &f64| AtSize { share, bytes: mebibytes(share) * MIB, sides: BTreeMap::new() };
     shares.iter().map(at).collect()
 }

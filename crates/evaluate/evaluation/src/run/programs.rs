@@ -1,4 +1,5 @@
-//! The three programs of the published tables, in today's form, and four that wait for files in other ways, or hardly.
+//! The programs of `forebay evaluate speculation`. Three stand for those of the published tables, which were called
+//! Agrep, Gnuld and XDataSlice there; four wait for files in other ways, or hardly.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -24,16 +25,16 @@ const READS_AHEAD: &str = "128";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Program {
     /// A search for an absent string: GNU `grep -r` over a source tree.
-    Agrep,
+    Grep,
     /// A link of a kernel's objects: GNU `ld`.
-    Gnuld,
+    Ld,
     /// A reader of slices of a large array.
-    Xds,
+    RandomReads,
     /// A reader of a mapped file at computed offsets.
     Mapped,
     /// The same reader, but each offset depends on what it read before.
     Chased,
-    /// The same search as that of [`Program::Agrep`], which maps each file.
+    /// The same search as that of [`Program::Grep`], which maps each file.
     Mapscan,
     /// Work on much memory, with a read from a file now and then: what another process of that size costs.
     Resident,
@@ -53,16 +54,16 @@ pub struct Published {
 impl Program {
     /// Every program; first the published ones, in their order.
     pub const ALL: [Self; 7] =
-        [Self::Agrep, Self::Gnuld, Self::Xds, Self::Mapped, Self::Chased, Self::Mapscan, Self::Resident];
+        [Self::Grep, Self::Ld, Self::RandomReads, Self::Mapped, Self::Chased, Self::Mapscan, Self::Resident];
     /// Those of the published tables.
-    pub const PUBLISHED: [Self; 3] = [Self::Agrep, Self::Gnuld, Self::Xds];
+    pub const PUBLISHED: [Self; 3] = [Self::Grep, Self::Ld, Self::RandomReads];
 
     /// The name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Agrep => "agrep",
-            Self::Gnuld => "gnuld",
-            Self::Xds => "xds",
+            Self::Grep => "grep",
+            Self::Ld => "ld",
+            Self::RandomReads => "random-reads",
             Self::Mapped => "mapped",
             Self::Chased => "chased",
             Self::Mapscan => "mapscan",
@@ -70,12 +71,23 @@ impl Program {
         }
     }
 
+    /// The program that had this name in results of schema 1.
+    #[must_use]
+    pub fn of_old_name(name: &str) -> Option<Self> {
+        match name {
+            "agrep" => Some(Self::Grep),
+            "gnuld" => Some(Self::Ld),
+            "xds" => Some(Self::RandomReads),
+            _ => None,
+        }
+    }
+
     /// What runs under this name.
     pub fn description(self) -> &'static str {
         match self {
-            Self::Agrep => "GNU grep -r over a source tree",
-            Self::Gnuld => "GNU ld over hundreds of objects",
-            Self::Xds => "reader of array slices",
+            Self::Grep => "GNU grep -r over a source tree",
+            Self::Ld => "GNU ld over hundreds of objects",
+            Self::RandomReads => "reader of array slices",
             Self::Mapped => "reader of a mapped file",
             Self::Chased => "reader of places found by reading",
             Self::Mapscan => "search in mapped files",
@@ -86,9 +98,9 @@ impl Program {
     /// The published times of its ancestor, if it has one.
     pub fn published(self) -> Option<Published> {
         let (original_s, speculating_s, hinted_s) = match self {
-            Self::Agrep => (21.4, 6.5, 6.2),
-            Self::Gnuld => (89.5, 63.3, 30.2),
-            Self::Xds => (324.6, 97.0, 94.1),
+            Self::Grep => (21.4, 6.5, 6.2),
+            Self::Ld => (89.5, 63.3, 30.2),
+            Self::RandomReads => (324.6, 97.0, 94.1),
             Self::Mapped | Self::Chased | Self::Mapscan | Self::Resident => return None,
         };
         Some(Published { original_s, speculating_s, hinted_s })
@@ -101,9 +113,9 @@ impl Program {
     /// The program that is missing and its package.
     pub fn check_installed(self) -> Result<(), Error> {
         let needed: &[(&str, &str)] = match self {
-            Self::Agrep => &[("grep", "grep")],
-            Self::Gnuld => &[("ld", "binutils"), ("as", "binutils")],
-            Self::Xds | Self::Mapped | Self::Chased | Self::Mapscan | Self::Resident => &[],
+            Self::Grep => &[("grep", "grep")],
+            Self::Ld => &[("ld", "binutils"), ("as", "binutils")],
+            Self::RandomReads | Self::Mapped | Self::Chased | Self::Mapscan | Self::Resident => &[],
         };
         let missing = needed.iter().find(|(program, _)| !is_on_path(program));
         missing.map_or(Ok(()), |&(program, package)| Err(Error::Missing { program, package }))
@@ -118,7 +130,7 @@ impl fmt::Display for Program {
 
 /// A name that is no program's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is none of the programs: give agrep, gnuld, xds, mapped, chased, mapscan or resident")]
+#[error("unknown program '{0}'; expected one of: grep, ld, random-reads, mapped, chased, mapscan, resident")]
 pub struct UnknownProgram(String);
 
 impl FromStr for Program {
@@ -161,7 +173,7 @@ pub struct Scale {
 impl Scale {
     /// What the published programs had to do, where the disk is like theirs; more where it is faster.
     pub fn of(profile: Profile) -> Self {
-        let (files, reads) = if profile == Profile::Disk4 { (1_349, 2_000) } else { (3_000, 20_000) };
+        let (files, reads) = if profile == Profile::Raid12Ms { (1_349, 2_000) } else { (3_000, 20_000) };
         Self {
             files,
             objects: 562,
@@ -210,21 +222,21 @@ impl Workload {
         interrupt: &Interrupt,
     ) -> Result<Self, Error> {
         match program {
-            Program::Agrep => Self::agrep(scale, data, guests),
-            Program::Gnuld => Self::gnuld(scale, data, scratch, guests, interrupt),
-            Program::Xds => Self::xds(scale, data, guests),
+            Program::Grep => Self::grep(scale, data, guests),
+            Program::Ld => Self::ld(scale, data, scratch, guests, interrupt),
+            Program::RandomReads => Self::random_reads(scale, data, guests),
             Program::Mapped | Program::Chased => Self::mapped(program, scale, data, guests),
             Program::Mapscan => Self::mapscan(scale, data, guests),
             Program::Resident => Self::resident(scale, data, guests),
         }
     }
 
-    fn agrep(scale: Scale, data: &Path, guests: &Guests) -> Result<Self, Error> {
+    fn grep(scale: Scale, data: &Path, guests: &Guests) -> Result<Self, Error> {
         let tree = data.join("tree");
         source_tree::write(&tree, scale.files).map_err(Error::file("write the source tree", &tree))?;
         let plain = Invocation::new(data, ["grep", "-r", ABSENT, "tree"]);
         Ok(Self {
-            program: Program::Agrep,
+            program: Program::Grep,
             hinted: Some(plain.behind([guests.agrep_hinted.as_os_str(), "tree".as_ref(), "--".as_ref()])),
             idle: Invocation::new(data, ["grep", "--version"]),
             plain,
@@ -233,7 +245,7 @@ impl Workload {
         })
     }
 
-    fn gnuld(
+    fn ld(
         scale: Scale,
         data: &Path,
         scratch: &Path,
@@ -251,7 +263,7 @@ impl Workload {
         let hints =
             [guests.agrep_hinted.as_os_str()].into_iter().chain(names.iter().map(OsString::as_os_str));
         Ok(Self {
-            program: Program::Gnuld,
+            program: Program::Ld,
             hinted: Some(plain.behind(hints.chain(["--".as_ref()]))),
             idle: Invocation::new(data, ["ld", "--version"]),
             plain,
@@ -260,7 +272,7 @@ impl Workload {
         })
     }
 
-    fn xds(scale: Scale, data: &Path, guests: &Guests) -> Result<Self, Error> {
+    fn random_reads(scale: Scale, data: &Path, guests: &Guests) -> Result<Self, Error> {
         let path = data.join("array");
         array::write(&path, scale.array_bytes).map_err(Error::file("write", &path))?;
         let reads = scale.reads.to_string();
@@ -268,7 +280,7 @@ impl Workload {
         let arguments = [slices, "array".as_ref(), reads.as_ref(), ARRAY_SEED.as_ref()];
         let by_hand = arguments.iter().copied().chain(["--hinted".as_ref(), READS_AHEAD.as_ref()]);
         Ok(Self {
-            program: Program::Xds,
+            program: Program::RandomReads,
             hinted: Some(Invocation::new(data, by_hand)),
             idle: Invocation::new(data, [slices, "--help".as_ref()]),
             plain: Invocation::new(data, arguments),
@@ -340,7 +352,13 @@ mod tests {
         for program in Program::ALL {
             assert_eq!(program.to_string().parse(), Ok(program));
         }
-        assert!("ld".parse::<Program>().unwrap_err().to_string().contains("gnuld"));
+        assert!("nm".parse::<Program>().unwrap_err().to_string().contains("random-reads"));
+    }
+
+    #[test]
+    fn old_names_lead_to_the_programs_of_today() {
+        let today = ["agrep", "gnuld", "xds", "mapped"].map(Program::of_old_name);
+        assert_eq!(today, [Some(Program::Grep), Some(Program::Ld), Some(Program::RandomReads), None]);
     }
 
     #[test]

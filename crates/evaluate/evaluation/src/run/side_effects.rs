@@ -1,5 +1,5 @@
-//! The published table of what speculation does besides: memory, page faults and signals of a program as it is, with
-//! Forebay, and with hints written by hand.
+//! The published table of side effects: memory, page faults and crashes of a program as it is, with Forebay, and with
+//! hints written by hand.
 //!
 //! F. Chang and G. Gibson, "Automatic I/O Hint Generation through Speculative Execution", OSDI 1999, Table 6.
 
@@ -14,37 +14,37 @@ use forebay_quantity::bytes;
 /// In the order of the published rows.
 const SIDES: [Side; 3] = [Side::Original, Side::Forebay, Side::Hinted];
 
-/// Of the copies that run ahead, all processes together: what `forebay run` calls these metrics.
+/// Metrics of `forebay run` that add up the speculators of all processes.
 const SPECULATOR: &str = "speculator_";
-const EXTRANEOUS_SIGNALS: &str = "extraneous_signals";
+const CRASHES: &str = "speculator_crashes";
 
 const NOTE: &str = "\
-Medians. With forebay: the originals + their copies. Of footprints the largest process counts; a copy has in common with \
-its original what neither has written since. Page reclaims are faults that read nothing, page faults those that waited \
-for a device. Extraneous signals are those that ended a copy; without a copy there are none.";
+Medians. With forebay: program + speculators. Max RSS is that of the largest process; a speculator shares with its original \
+the pages that neither has written since the fork. A minor fault reads nothing, a major fault waits for a device. A crash is \
+a signal that ended a speculator; without speculators there is none.";
 
 /// A row of the published table.
 struct Published {
-    footprint: &'static str,
-    page_reclaims: &'static str,
-    page_faults: &'static str,
+    max_rss: &'static str,
+    minor_faults: &'static str,
+    major_faults: &'static str,
     signals: &'static str,
 }
 
 fn published(program: Program, side: Side) -> Option<Published> {
-    let [footprint, page_reclaims, page_faults, signals] = match (program, side) {
-        (Program::Agrep, Side::Original) => ["160 KB", "39", "4", "0"],
-        (Program::Agrep, Side::Forebay) => ["704 KB", "134", "16", "0"],
-        (Program::Agrep, Side::Hinted) => ["152 KB", "39", "4", "0"],
-        (Program::Gnuld, Side::Original) => ["10.1 MB", "1,341", "12", "0"],
-        (Program::Gnuld, Side::Forebay) => ["14.2 MB", "1,974", "52", "39"],
-        (Program::Gnuld, Side::Hinted) => ["10.5 MB", "1,389", "14", "0"],
-        (Program::Xds, Side::Original) => ["62.0 MB", "8,105", "61", "0"],
-        (Program::Xds, Side::Forebay) => ["62.5 MB", "8,202", "93", "2"],
-        (Program::Xds, Side::Hinted) => ["62.1 MB", "8,104", "60", "0"],
+    let [max_rss, minor_faults, major_faults, signals] = match (program, side) {
+        (Program::Grep, Side::Original) => ["160 KB", "39", "4", "0"],
+        (Program::Grep, Side::Forebay) => ["704 KB", "134", "16", "0"],
+        (Program::Grep, Side::Hinted) => ["152 KB", "39", "4", "0"],
+        (Program::Ld, Side::Original) => ["10.1 MB", "1,341", "12", "0"],
+        (Program::Ld, Side::Forebay) => ["14.2 MB", "1,974", "52", "39"],
+        (Program::Ld, Side::Hinted) => ["10.5 MB", "1,389", "14", "0"],
+        (Program::RandomReads, Side::Original) => ["62.0 MB", "8,105", "61", "0"],
+        (Program::RandomReads, Side::Forebay) => ["62.5 MB", "8,202", "93", "2"],
+        (Program::RandomReads, Side::Hinted) => ["62.1 MB", "8,104", "60", "0"],
         _ => return None,
     };
-    Some(Published { footprint, page_reclaims, page_faults, signals })
+    Some(Published { max_rss, minor_faults, major_faults, signals })
 }
 
 /// Runs the programs. Nothing is left behind, however it ends.
@@ -61,14 +61,14 @@ pub fn table(outcome: &Outcome) -> String {
     let disk = format!("on {}", outcome.profile);
     let header = [
         disk.as_str(),
-        "footprint",
-        "page reclaims",
-        "page faults",
-        "signals",
-        "1999: footprint",
-        "reclaims",
-        "faults",
-        "signals",
+        "max RSS",
+        "minor faults",
+        "major faults",
+        "crashes",
+        "1999: max RSS",
+        "minor",
+        "major",
+        "crashes",
     ];
     let rows = outcome.measured.iter().flat_map(|measured| SIDES.map(|side| row(measured, side)));
     let mut parts = vec![render(&header, rows), NOTE.to_owned()];
@@ -80,7 +80,7 @@ fn row(measured: &Measured, side: Side) -> Vec<String> {
     let mut cells = vec![format!("{}, {}", measured.program, side.name())];
     cells.extend(if side == Side::Forebay { assisted(measured) } else { unassisted(measured, side) });
     cells.extend(published(measured.program, side).into_iter().flat_map(|published| {
-        [published.footprint, published.page_reclaims, published.page_faults, published.signals]
+        [published.max_rss, published.minor_faults, published.major_faults, published.signals]
             .map(str::to_owned)
     }));
     cells
@@ -89,9 +89,9 @@ fn row(measured: &Measured, side: Side) -> Vec<String> {
 fn unassisted(measured: &Measured, side: Side) -> [String; 4] {
     let Some(accounts) = measured.accounts.get(&side) else { return ["-", "-", "-", "-"].map(str::to_owned) };
     [
-        bytes(accounts.footprint_bytes.median()),
-        count(accounts.page_reclaims.median()),
-        count(accounts.page_faults.median()),
+        bytes(accounts.max_rss_bytes.median()),
+        count(accounts.minor_faults.median()),
+        count(accounts.major_faults.median()),
         "0".to_owned(),
     ]
 }
@@ -103,10 +103,10 @@ fn assisted(measured: &Measured) -> [String; 4] {
         format!("{} + {}", shown(original), shown(copies))
     };
     [
-        both(metric::FOOTPRINT, bytes),
-        both(metric::PAGE_RECLAIMS, count),
-        both(metric::PAGE_FAULTS, count),
-        count(median(EXTRANEOUS_SIGNALS)),
+        both(metric::MAX_RSS, bytes),
+        both(metric::MINOR_FAULTS, count),
+        both(metric::MAJOR_FAULTS, count),
+        count(median(CRASHES)),
     ]
 }
 
@@ -123,37 +123,38 @@ mod tests {
 
     #[test]
     fn every_side_stands_beside_its_published_figures() {
-        let mut measured = Measured::new(Program::Gnuld);
+        let mut measured = Measured::new(Program::Ld);
         let accounts = Accounts {
-            footprint_bytes: [(10 << 20) as f64].into_iter().collect(),
-            page_reclaims: [900.0, 1000.0, 1100.0].into_iter().collect(),
-            page_faults: [2.0].into_iter().collect(),
+            max_rss_bytes: [(10 << 20) as f64].into_iter().collect(),
+            minor_faults: [900.0, 1000.0, 1100.0].into_iter().collect(),
+            major_faults: [2.0].into_iter().collect(),
         };
         measured.accounts.insert(Side::Original, accounts);
         for (name, unit, value) in [
-            ("footprint", "B", 11.0 * 1048576.0),
-            ("speculator_footprint", "B", 12.5 * 1048576.0),
-            ("page_reclaims", "1", 1200.0),
-            ("speculator_page_reclaims", "1", 800.0),
-            ("extraneous_signals", "1", 3.0),
+            ("max_rss", "B", 11.0 * 1048576.0),
+            ("speculator_max_rss", "B", 12.5 * 1048576.0),
+            ("minor_faults", "1", 1200.0),
+            ("speculator_minor_faults", "1", 800.0),
+            ("speculator_crashes", "1", 3.0),
         ] {
             measured.counters.push(name, unit, value);
         }
-        let outcome = Outcome { profile: Profile::Cloud, measured: vec![measured], stopped: None };
+        let outcome = Outcome { profile: Profile::Ssd1Ms, measured: vec![measured], stopped: None };
         let table = table(&outcome);
         let line = |side: &str| {
             let line = table.lines().find(|line| line.contains(side)).unwrap_or_default();
             line.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join(" | ")
         };
-        assert_eq!(line("original"), "gnuld, original | 10 MiB | 1000 | 2 | 0 | 10.1 MB | 1,341 | 12 | 0");
+        assert_eq!(line("original"), "ld, original | 10 MiB | 1000 | 2 | 0 | 10.1 MB | 1,341 | 12 | 0");
         assert_eq!(
-            line("gnuld, forebay"),
-            "gnuld, forebay | 11 MiB + 12.5 MiB | 1200 + 800 | - + - | 3 | 14.2 MB | 1,974 | 52 | 39"
+            line("ld, forebay"),
+            "ld, forebay | 11 MiB + 12.5 MiB | 1200 + 800 | - + - | 3 | 14.2 MB | 1,974 | 52 | 39"
         );
-        assert_eq!(line("hinted"), "gnuld, hinted | - | - | - | - | 10.5 MB | 1,389 | 14 | 0");
+        assert_eq!(line("hinted"), "ld, hinted | - | - | - | - | 10.5 MB | 1,389 | 14 | 0");
         let rows = outcome.rows();
-        let reclaims = rows.iter().find(|row| row.case == "cloud/original" && row.metric == "page_reclaims");
-        assert!(reclaims.is_some_and(|row| (row.value, row.min, row.max) == (1000.0, 900.0, 1100.0)));
+        let minor =
+            rows.iter().find(|row| row.case == "ssd-1ms-q128/original" && row.metric == "minor_faults");
+        assert!(minor.is_some_and(|row| (row.value, row.min, row.max) == (1000.0, 900.0, 1100.0)));
     }
 
     #[test]

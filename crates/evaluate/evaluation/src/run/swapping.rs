@@ -198,6 +198,6 @@ mod tests {
         for program in SwappingProgram::ALL {
             assert_eq!(program.to_string().parse(), Ok(program));
         }
-        assert!("agrep".parse::<SwappingProgram>().unwrap_err().to_string().contains("multigrid"));
+        assert!("grep".parse::<SwappingProgram>().unwrap_err().to_string().contains("multigrid"));
     }
 }

@@ -62,7 +62,9 @@ impl FromStr for Disk {
             return Ok(Self::Cached);
         }
         let unknown = |_| {
-            format!("`{name}` is no place for media: give cached, local, nvme, cloud, disk4 or saturated")
+            format!(
+                "unknown place for media '{name}'; expected one of: cached, local, nvme, ssd-1ms-q128, raid-12ms-q4, hdd-1ms-q1"
+            )
         };
         name.parse().map(Self::Cold).map_err(unknown)
     }

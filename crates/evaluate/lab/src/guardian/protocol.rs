@@ -199,7 +199,7 @@ mod tests {
     fn orders_arrive_as_they_were_sent() {
         let start = Order::Start {
             layer: Layer::Ext4,
-            profile: Profile::Disk4,
+            profile: Profile::Raid12Ms,
             size_bytes: 1 << 40,
             parent: "/tmp/a folder".into(),
         };

@@ -238,8 +238,12 @@ mod tests {
     }
 
     fn rows() -> Vec<Row> {
-        let of = |subject, value| Row::once(subject, "cloud/forebay", "speedup", "1", value);
-        vec![of("ld", 5.0), of("grep", 0.5), Row::once("ld", "cloud/forebay", "output_identical", "1", 1.0)]
+        let of = |subject, value| Row::once(subject, "ssd-1ms-q128/forebay", "speedup", "1", value);
+        vec![
+            of("ld", 5.0),
+            of("grep", 0.5),
+            Row::once("ld", "ssd-1ms-q128/forebay", "output_identical", "1", 1.0),
+        ]
     }
 
     #[test]

@@ -11,11 +11,11 @@ use crate::run::swapping::SwappingProgram;
 use forebay_quantity::{bytes, seconds};
 
 const NOTE: &str = "\
-Medians. Memory is what the program, forebay and the page cache of what they read may take together; in parentheses as a \
-share of the program's own footprint; the first round has 2 % less, the last 2 % more, and those between in steps, on all \
-sides alike. Of off is the time over that without speculation, round by round. Stall time is, on every side, elapsed time without processor time: the program's \
-and, with forebay, that of forebay itself; not that of the copies that run ahead. A resync is a new copy, a crossing \
-that memory control turned speculation off (resync_crossings of the rows are the resync policy's, which both sides have).";
+Medians. Memory is the limit for the program, forebay and the page cache together; the number in parentheses is its share \
+of the program's max RSS. The first round has 2 % less, the last 2 % more, the rounds between lie in steps, on all sides \
+alike. 'Of off' is the time over the time without speculation, round by round. Stall time is elapsed time minus the processor \
+time of the program and of forebay; the speculators' time is left out. A fork makes a new speculator. A crossing is a \
+decision of memory control to turn speculation off; fork_crossings of the rows are decisions of the fork policy.";
 
 /// A row of the published table, of Sphinx on machines with `memory`.
 struct Published {
@@ -54,7 +54,7 @@ impl Published {
 }
 
 impl Outcome {
-    /// Rows by the result schema: cases `DISK/SIZE/SIDE`, such as `cloud/37 MiB/control`.
+    /// Rows by the result schema: cases `DISK/SIZE/SIDE`, such as `ssd-1ms-q128/37 MiB/control`.
     pub fn rows(&self) -> Vec<Row> {
         self.measured.iter().flat_map(|measured| measured.rows(&self.profile.to_string())).collect()
     }
@@ -76,9 +76,9 @@ impl Outcome {
             "elapsed (min - max)",
             "of off (min - max)",
             "stall time",
-            "resyncs",
+            "forks",
             "crossings",
-            "page faults",
+            "major faults",
         ];
         if published {
             header.extend(["2003: memory", "stall time", "syncs", "crossings"]);
@@ -95,11 +95,15 @@ impl Outcome {
                 })
             })
         });
-        let footprints = self.measured.iter().map(|measured| {
-            format!("{} takes {} where there is enough.", measured.program, bytes(measured.footprint_bytes))
+        let sizes = self.measured.iter().map(|measured| {
+            format!(
+                "The max RSS of {} is {} without a limit.",
+                measured.program,
+                bytes(measured.max_rss_bytes)
+            )
         });
         let mut parts = vec![render(&header, rows), NOTE.to_owned()];
-        parts.push(footprints.collect::<Vec<_>>().join(" "));
+        parts.push(sizes.collect::<Vec<_>>().join(" "));
         parts.extend(self.measured.iter().flat_map(Measured::remarks));
         parts.join("\n\n")
     }
@@ -138,7 +142,7 @@ impl Outcome {
 
 /// Of the program as it is; below zero where it did not come to its end.
 fn faults(at: &AtSize) -> f64 {
-    let median = at.sides.get(&Speculation::Off).map(|cell| cell.page_faults.median());
+    let median = at.sides.get(&Speculation::Off).map(|cell| cell.major_faults.median());
     median.filter(|faults| faults.is_finite()).unwrap_or(-1.0)
 }
 
@@ -155,7 +159,7 @@ fn memory(at: &AtSize) -> String {
     format!("{} MiB ({:.0} %)", at.bytes / MIB, at.share * 100.0)
 }
 
-/// Elapsed time, that over the time without speculation, stall time, resyncs, crossings, page faults.
+/// Elapsed time, that over the time without speculation, stall time, forks, crossings, major faults.
 fn figures(side: Speculation, cell: &Cell) -> [String; 6] {
     let elapsed = match (cell.elapsed_s.spread(), cell.unfinished()) {
         (Some(spread), _) => {
@@ -167,7 +171,7 @@ fn figures(side: Speculation, cell: &Cell) -> [String; 6] {
     let count = |value: Option<f64>| {
         value.filter(|value| value.is_finite()).map_or_else(|| "-".to_owned(), |value| format!("{value:.0}"))
     };
-    let resyncs = cell.counters.get(metric::RESYNCS).map(Series::median);
+    let forks = cell.counters.get(metric::FORKS).map(Series::median);
     let crossings = cell.counters.family(metric::CONTROL_CROSSINGS).map(|series| series.median());
     let relative = match cell.relative.spread() {
         Some(spread) => format!("{:.2} ({:.2} - {:.2})", spread.median, spread.min, spread.max),
@@ -177,9 +181,9 @@ fn figures(side: Speculation, cell: &Cell) -> [String; 6] {
         elapsed,
         relative,
         seconds(cell.stall_s.median()),
-        count(resyncs.filter(|_| side != Speculation::Off)),
+        count(forks.filter(|_| side != Speculation::Off)),
         count(crossings.filter(|_| side == Speculation::Controlled)),
-        count(Some(cell.page_faults.median())),
+        count(Some(cell.major_faults.median())),
     ]
 }
 
@@ -192,8 +196,13 @@ impl Measured {
 
     fn rows(&self, disk: &str) -> Vec<Row> {
         let subject = self.program.name();
-        let mut rows =
-            vec![Row::once(subject, format!("{disk}/unlimited/off"), "footprint", "B", self.footprint_bytes)];
+        let mut rows = vec![Row::once(
+            subject,
+            format!("{disk}/unlimited/off"),
+            metric::MAX_RSS,
+            "B",
+            self.max_rss_bytes,
+        )];
         for at in &self.sizes {
             let size = format!("{disk}/{} MiB", at.bytes / MIB);
             rows.push(Row::once(subject, &size, "memory", "B", at.bytes as f64));
@@ -206,7 +215,7 @@ impl Measured {
                 push(metric::ELAPSED, "s", &cell.elapsed_s);
                 push("relative_time", "1", &cell.relative);
                 push(metric::STALL_TIME, "s", &cell.stall_s);
-                push(metric::PAGE_FAULTS, "1", &cell.page_faults);
+                push(metric::MAJOR_FAULTS, "1", &cell.major_faults);
                 let crossings = cell.counters.family(metric::CONTROL_CROSSINGS).unwrap_or_default();
                 push(metric::CONTROL_CROSSINGS, "1", &crossings);
                 rows.extend(cell.counters.rows(subject, &case));
@@ -269,7 +278,7 @@ mod tests {
             cell.relative = [0.2, 0.25, 0.3].into_iter().collect();
         }
         cell.stall_s.push(stall_s);
-        cell.page_faults.push(100.0 * stall_s);
+        cell.major_faults.push(100.0 * stall_s);
         for &(name, value) in counted {
             cell.counters.push(name, "1", value);
         }
@@ -281,22 +290,22 @@ mod tests {
             let slow = 10.0 - number as f64;
             let sides = [
                 (Speculation::Off, cell(slow, slow - 2.0, &[])),
-                (Speculation::On, cell(slow / 2.0, 1.0, &[(metric::RESYNCS, 40.0)])),
+                (Speculation::On, cell(slow / 2.0, 1.0, &[(metric::FORKS, 40.0)])),
                 (
                     Speculation::Controlled,
-                    cell(slow / 4.0, 0.5, &[(metric::RESYNCS, 20.0), (MEMORY, 1.0), (FORKS, 2.0)]),
+                    cell(slow / 4.0, 0.5, &[(metric::FORKS, 20.0), (MEMORY, 1.0), (FORKS, 2.0)]),
                 ),
             ];
             AtSize { share: 0.5, bytes: (40 + number as u64) * MIB, sides: sides.into_iter().collect() }
         };
         let measured = Measured {
             program: SwappingProgram::Sphinx,
-            footprint_bytes: 100.0 * MIB as f64,
+            max_rss_bytes: 100.0 * MIB as f64,
             sizes: (0..5).map(at).collect(),
             differences: Vec::new(),
             files_not_cold: 0,
         };
-        Outcome { profile: Profile::Cloud, measured: vec![measured], stopped: None }
+        Outcome { profile: Profile::Ssd1Ms, measured: vec![measured], stopped: None }
     }
 
     fn line(table: &str, words: [&str; 2]) -> String {
@@ -317,7 +326,8 @@ mod tests {
             "sphinx | 44 MiB (50 %) | control | 1.50 s (1.00 s - 2.00 s) | 0.25 (0.20 - 0.30) | 500 ms | 20 | 3 | 50 | 80 MB | 20 s | 729 | 5"
         );
         assert!(
-            table.contains("Stall time is, on every side") && table.contains("sphinx takes 100 MiB"),
+            table.contains("Stall time is elapsed time")
+                && table.contains("The max RSS of sphinx is 100 MiB"),
             "{table}"
         );
     }
@@ -328,11 +338,11 @@ mod tests {
         let value = |case: &str, metric: &str| {
             rows.iter().find(|row| row.case == case && row.metric == metric).map(|row| row.value)
         };
-        assert_eq!(value("cloud/40 MiB/off", metric::STALL_TIME), Some(8.0));
-        assert_eq!(value("cloud/44 MiB/control", FORKS), Some(2.0));
-        assert_eq!(value("cloud/44 MiB/control", metric::CONTROL_CROSSINGS), Some(3.0));
-        assert_eq!(value("cloud/44 MiB", "share_of_footprint"), Some(0.5));
-        assert_eq!(value("cloud", "output_identical"), Some(1.0));
+        assert_eq!(value("ssd-1ms-q128/40 MiB/off", metric::STALL_TIME), Some(8.0));
+        assert_eq!(value("ssd-1ms-q128/44 MiB/control", FORKS), Some(2.0));
+        assert_eq!(value("ssd-1ms-q128/44 MiB/control", metric::CONTROL_CROSSINGS), Some(3.0));
+        assert_eq!(value("ssd-1ms-q128/44 MiB", "share_of_footprint"), Some(0.5));
+        assert_eq!(value("ssd-1ms-q128", "output_identical"), Some(1.0));
         assert!(rows.iter().all(|row| row.subject == "sphinx"));
     }
 

@@ -138,8 +138,8 @@ impl Run {
             .or_else(|| of_server(&["context_switches"]));
         let totals = [
             ("cpu_time", "s", evidence.processor_s),
-            ("page_reclaims", "1", of_server(&["minor_faults"])),
-            ("page_faults", "1", of_server(&["major_faults"])),
+            ("minor_faults", "1", of_server(&["minor_faults"])),
+            ("major_faults", "1", of_server(&["major_faults"])),
             ("context_switches", "1", switches),
             ("disk_read", "B", evidence.disk_read_bytes),
         ];

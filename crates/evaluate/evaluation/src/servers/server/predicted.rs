@@ -35,8 +35,8 @@ impl Cell {
             counts: [
                 median(&calls.collect::<Vec<_>>()),
                 each("context_switches"),
-                each("page_reclaims"),
-                each("page_faults"),
+                each("minor_faults"),
+                each("major_faults"),
             ],
         })
     }

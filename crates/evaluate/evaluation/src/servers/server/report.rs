@@ -24,7 +24,7 @@ const SERVED: [Column; 11] = [
     ("jitter", "jitter", seconds),
     ("lost/s", "lost", number),
     ("CPU", "cpu", of_hundred),
-    ("page faults/s", "page_faults", number),
+    ("major faults/s", "major_faults", number),
     ("switches/s", "context_switches", number),
     ("active pages", "active_pages", number),
 ];
@@ -33,9 +33,9 @@ const SERVED: [Column; 11] = [
 const COSTS: [Column; 10] = [
     ("CPU/request", "cpu_time_per_request", seconds),
     ("CPU/MB", "cpu_time_per_megabyte", seconds),
-    ("reclaims/request", "page_reclaims_per_request", number),
-    ("faults/request", "page_faults_per_request", number),
-    ("faults/MB", "page_faults_per_megabyte", number),
+    ("minor faults/request", "minor_faults_per_request", number),
+    ("major faults/request", "major_faults_per_request", number),
+    ("major faults/MB", "major_faults_per_megabyte", number),
     ("switches/request", "context_switches_per_request", number),
     ("disk/request", "disk_read_per_request", bytes),
     ("cache misses/request", "cache_misses_per_request", number),
