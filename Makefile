@@ -13,8 +13,6 @@ AGENT := $(TARGET)/agent/libforebay_agent.so
 LIBRARY := $(TARGET)/release/libforebay.so
 VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml)
 WORKLOAD := $(TARGET)/release/forebay-share-workload
-# What scripts/setup unpacked for the tests.
-UNPACKED := $(TARGET)/tools/nginx/usr/sbin
 
 # The agent has a panic handler of its own and no unwinding, so only its own profile can build it.
 AGENT_ONLY := -p forebay-agent --profile agent
@@ -67,16 +65,16 @@ demo: ## install what is missing, build, and show real programs without and with
 	@$(MAKE) --no-print-directory build
 	@$(FOREBAY) demo
 
-test: ## install what is missing, build, and run every test but the long ones
+test: ## install what is missing, build, run every test but the long ones, and say what was skipped
 	@scripts/setup test
 	@$(MAKE) --no-print-directory build
-	PATH="$$PATH:$(UNPACKED)" $(CARGO) test --locked $(BUT_AGENT) --no-fail-fast
+	CARGO="$(CARGO)" scripts/test
 
 test-long: ## the tests again, with the randomised and the repeated ones at full length
 	@scripts/setup test
 	@$(MAKE) --no-print-directory build
-	PATH="$$PATH:$(UNPACKED)" FOREBAY_PROMISE_LONG=1 $(CARGO) test --locked $(BUT_AGENT) --no-fail-fast
-	FOREBAY_PROMISE_DISK=cloud FOREBAY_PROMISE_DROP=1 $(CARGO) test --locked -p forebay-compat --no-fail-fast
+	CARGO="$(CARGO)" FOREBAY_COMPAT_LONG=1 scripts/test
+	CARGO="$(CARGO)" FOREBAY_COMPAT_DISK=cloud FOREBAY_COMPAT_DROP=1 scripts/test compat::
 
 check: ## format, lints, licences, documentation and architecture rules
 	@scripts/setup check
@@ -136,4 +134,3 @@ uninstall: ## remove what install put there
 
 clean: ## remove everything that was built
 	$(CARGO) clean
-	rm -rf guests/build

@@ -73,7 +73,10 @@ fn what_the_meter_cannot_count_the_doctor_names() {
 #[test]
 fn a_user_hears_of_the_same_kernel_as_root() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("SKIPPED: only root can ask as somebody else");
+        return forebay_testkit::skip(
+            "a_user_hears_of_the_same_kernel_as_root",
+            "only root can become another user",
+        );
     }
     let shared = tempfile::tempdir().unwrap();
     Command::new("chmod").arg("755").arg(shared.path()).status().unwrap();

@@ -20,7 +20,7 @@ const HEADER: &str = "scientific.h";
 
 fn main() {
     let guests = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"))
-        .join("../../../tests/guests");
+        .join("../../../tests/guests/bench");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     println!("cargo::rerun-if-changed={}", guests.join(HEADER).display());
     let compiler = cc::Build::new().opt_level(2).debug(false).get_compiler();

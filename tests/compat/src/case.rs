@@ -209,7 +209,7 @@ impl Case {
             let totals: Vec<String> =
                 with.totals().iter().map(|(name, value)| format!("{name} {value}")).collect();
             figures = totals.join(", ");
-            if let Some(path) = std::env::var_os("FOREBAY_PROMISE_FIGURES") {
+            if let Some(path) = std::env::var_os("FOREBAY_COMPAT_FIGURES") {
                 let mut file =
                     File::options().append(true).create(true).open(path).expect("open the figures");
                 writeln!(file, "{}: lingered_ms {}, {figures}", self.name, with.lingered_ms)
@@ -223,7 +223,7 @@ impl Case {
                 self.argv,
                 found.join("\n"),
             );
-            if !self.faults || switch("FOREBAY_PROMISE_PLAIN") || with.figure("page_faults") > 0.0 {
+            if !self.faults || switch("FOREBAY_COMPAT_PLAIN") || with.figure("page_faults") > 0.0 {
                 return Some(with);
             }
         }

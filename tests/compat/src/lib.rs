@@ -1,4 +1,4 @@
-//! The harness behind the tests of `forebay run`'s promise: same output, same exit status, same files as without it.
+//! Compares a program under `forebay run` with the same program alone: same output, same exit status, same files.
 //!
 //! A [`Case`] prepares a scratch directory, runs a command in it twice, without and with `forebay run`, each time
 //! from a fresh copy of the directory at the same path whose files have been dropped from the page cache, and
@@ -6,19 +6,18 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `FOREBAY_PROMISE_PLAIN=1` | both sides run without `forebay run`: checks that the cases themselves are repeatable |
-//! | `FOREBAY_PROMISE_DISK=cloud` | scratch directories and swap lie on slow disks of that profile (root only) |
-//! | `FOREBAY_PROMISE_LONG=1` | the exhaustive variants, see each test |
-//! | `FOREBAY_PROMISE_DROP=1` | also drop every page and name cache of the machine before a run (root only) |
-//! | `FOREBAY_PROMISE_FIGURES=FILE` | append each case's statistics to the file, one line a case |
-//! | `FOREBAY_PROMISE_KEEP=1` | leave the scratch directories of failed cases |
+//! | `FOREBAY_COMPAT_PLAIN=1` | both sides run without `forebay run`: checks that the cases themselves are repeatable |
+//! | `FOREBAY_COMPAT_DISK=cloud` | scratch directories and swap lie on slow disks of that profile (root only) |
+//! | `FOREBAY_COMPAT_LONG=1` | the exhaustive variants, see each test |
+//! | `FOREBAY_COMPAT_DROP=1` | also drop every page and name cache of the machine before a run (root only) |
+//! | `FOREBAY_COMPAT_FIGURES=FILE` | append each case's statistics to the file, one line a case |
+//! | `FOREBAY_COMPAT_KEEP=1` | leave the scratch directories of failed cases |
 //!
 //! Both sides get `FOREBAY_STALL_US_MIN` of [`STALL_US_MIN`], so that speculation starts at the slightest stall.
 
 #![forbid(unsafe_code)]
 
 pub mod case;
-pub mod guests;
 pub mod memory;
 pub mod observe;
 pub mod run;
@@ -26,32 +25,15 @@ pub mod scratch;
 pub mod tree;
 
 pub use case::Case;
+pub use forebay_testkit::{guests, long, skip, switch};
 pub use run::Outcome;
 pub use scratch::Scratch;
 
 /// What both sides get as `FOREBAY_STALL_US_MIN`: a call that takes longer than this many microseconds is a stall.
 pub const STALL_US_MIN: &str = "8";
 
-/// Whether a switch of the environment is on.
-#[must_use]
-pub fn switch(name: &str) -> bool {
-    std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
-}
-
-/// Whether the exhaustive variants are wanted.
-#[must_use]
-pub fn long() -> bool {
-    switch("FOREBAY_PROMISE_LONG")
-}
-
 /// Whether the tests run as root.
 #[must_use]
 pub fn root() -> bool {
     nix::unistd::geteuid().is_root()
-}
-
-/// Says on the terminal, past the test runner's capture, that a test could not run here and why.
-pub fn skip(name: &str, why: &str) {
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {why}");
 }

@@ -45,6 +45,11 @@ pub fn now_ns() -> u64 {
     u64::try_from(t.tv_sec() * 1_000_000_000 + t.tv_nsec()).expect("a time after the start of the machine")
 }
 
+/// Gives an event that should not happen at all the time to be seen. No condition can tell that nothing will come.
+fn let_stragglers_arrive() {
+    thread::sleep(Duration::from_millis(30));
+}
+
 /// A thread that collects events until it is told to stop.
 struct Watch {
     stop: Arc<AtomicBool>,
@@ -70,8 +75,7 @@ impl Watch {
     }
 
     fn end(self) -> Vec<Event> {
-        // Let what is still under way arrive, also what should not.
-        thread::sleep(Duration::from_millis(30));
+        let_stragglers_arrive();
         self.stop.store(true, Ordering::Release);
         self.thread.join().expect("the observer")
     }
@@ -387,7 +391,7 @@ impl SignalTarget {
         move |_| {
             let events = Arc::clone(&events);
             Box::new(move |outcome| {
-                thread::sleep(Duration::from_millis(30));
+                let_stragglers_arrive();
                 kill(Pid::from_raw(pid), Signal::SIGUSR2).expect("mark the end");
                 let marker = (100 + Signal::SIGUSR2 as i32).to_string();
                 let events = events.lock().expect("the events");

@@ -105,13 +105,13 @@ impl Launch<'_> {
         let stats = self.aside.join("stats.json");
         let _ = fs::remove_file(&report);
         let _ = fs::remove_file(&stats);
-        let mut command = Command::new(warden());
+        let mut command = forebay_testkit::with_default_signals(warden());
         command.arg(&report).arg(self.seconds.to_string());
         if let Some(members) = &self.group {
             command.args(["sh", "-c", "echo 0 > \"$0\" && exec \"$@\""]).arg(members);
         }
         command.args(self.before);
-        if side == Side::With && !crate::switch("FOREBAY_PROMISE_PLAIN") {
+        if side == Side::With && !crate::switch("FOREBAY_COMPAT_PLAIN") {
             command.arg(forebay()).arg("run");
             command.args(self.options).arg("--json").arg(&stats).arg("--");
         }

@@ -84,14 +84,13 @@ impl Scratch {
             "needle", "meadow", "bridge", "flow", "weir", "pool", "ahead", "level", "north", "south", "pond",
             "heron", "reed", "the",
         ];
-        let mut random = Random(seed);
+        let mut random = fastrand::Rng::with_seed(seed);
         let mut text = String::new();
         for line in 0..lines {
-            let words = 3 + random.next() % 9;
-            let _ = write!(text, "{:05} {}", random.next() % 100_000, line % 97);
-            for _ in 0..words {
+            let _ = write!(text, "{:05} {}", random.u32(..100_000), line % 97);
+            for _ in 0..random.u32(3..12) {
                 text.push(' ');
-                text.push_str(WORDS[(random.next() % WORDS.len() as u64) as usize]);
+                text.push_str(random.choice(WORDS).unwrap_or_default());
             }
             text.push('\n');
         }
@@ -100,12 +99,8 @@ impl Scratch {
 
     /// Writes `length` bytes that depend on `seed` only.
     pub fn noise(&self, name: &str, length: usize, seed: u64) -> &Self {
-        let mut random = Random(seed);
-        let mut bytes = Vec::with_capacity(length + 8);
-        while bytes.len() < length {
-            bytes.extend_from_slice(&random.next().to_le_bytes());
-        }
-        bytes.truncate(length);
+        let mut bytes = vec![0; length];
+        fastrand::Rng::with_seed(seed).fill(&mut bytes);
         self.file(name, bytes)
     }
 
@@ -127,9 +122,9 @@ impl Scratch {
         age(&self.path);
         nix::unistd::sync();
         chill(&self.path);
-        if crate::root() && (names || crate::switch("FOREBAY_PROMISE_DROP")) {
+        if crate::root() && (names || crate::switch("FOREBAY_COMPAT_DROP")) {
             // Not the pages: everybody else on the machine would wait for theirs.
-            let what = if crate::switch("FOREBAY_PROMISE_DROP") { "3" } else { "2" };
+            let what = if crate::switch("FOREBAY_COMPAT_DROP") { "3" } else { "2" };
             fs::write("/proc/sys/vm/drop_caches", what).expect("drop caches");
         }
     }
@@ -164,8 +159,8 @@ pub fn base() -> PathBuf {
 /// # Panics
 /// When there is none of that name.
 pub(crate) fn disk() -> Option<Profile> {
-    let name = std::env::var("FOREBAY_PROMISE_DISK").ok().filter(|name| !name.is_empty())?;
-    Some(name.parse().expect("a profile in FOREBAY_PROMISE_DISK"))
+    let name = std::env::var("FOREBAY_COMPAT_DISK").ok().filter(|name| !name.is_empty())?;
+    Some(name.parse().expect("a profile in FOREBAY_COMPAT_DISK"))
 }
 
 /// Where temporary files go, unless that is in memory, where nothing is ever cold: then beside the tests.
@@ -180,7 +175,7 @@ fn folder_on_disk() -> PathBuf {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if !std::thread::panicking() || !crate::switch("FOREBAY_PROMISE_KEEP") {
+        if !std::thread::panicking() || !crate::switch("FOREBAY_COMPAT_KEEP") {
             remove(&self.path);
             // The last one takes the directory of all away; before that this fails.
             if let Some(above) = self.path.parent() {
@@ -224,18 +219,5 @@ fn chill(directory: &Path) {
             let file = File::open(entry.path()).expect("open what was just made");
             posix_fadvise(file.as_fd(), 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED).expect("drop a file");
         }
-    }
-}
-
-/// A small generator with the same numbers everywhere (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 }

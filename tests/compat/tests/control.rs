@@ -26,7 +26,7 @@ fn family(outcome: &Outcome, prefix: &str) -> Vec<(String, f64)> {
 #[test]
 fn speculation_that_is_for_nothing_goes_off_with_a_reason_where_that_is_wanted() {
     let without = astray("control_off", &["--memory-control", "off"]);
-    if switch("FOREBAY_PROMISE_PLAIN") {
+    if switch("FOREBAY_COMPAT_PLAIN") {
         let name = "speculation_that_is_for_nothing_goes_off_with_a_reason_where_that_is_wanted";
         return skip(name, "both sides run without forebay");
     }

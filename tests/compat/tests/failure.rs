@@ -84,7 +84,7 @@ fn missing(outcome: &Outcome) -> BTreeSet<String> {
 /// statistics name `named`, and nothing else that they do not name where nothing is refused.
 fn refused(feature: &str, named: &[&str], case: fn(&str) -> Case) {
     let name = format!("without_{feature}");
-    if switch("FOREBAY_PROMISE_PLAIN") {
+    if switch("FOREBAY_COMPAT_PLAIN") {
         let _ = case(&name).before(refuse(feature)).check();
         return;
     }
@@ -121,7 +121,7 @@ fn refused_to_the_program(name: &str, features: &str) {
     let [refuse, features] = refuse(features);
     let argv = [refuse, features, build("plain_reader").into_os_string(), "data".into()];
     let Some(outcome) = Case::new(name, argv).setup(data).check() else { return };
-    if !switch("FOREBAY_PROMISE_PLAIN") {
+    if !switch("FOREBAY_COMPAT_PLAIN") {
         assert!(outcome.figure("agents_off/confined") > 0.0, "{:?}", outcome.totals());
         assert!(outcome.figure("resyncs") == 0.0, "{:?}", outcome.totals());
     }
@@ -184,7 +184,7 @@ const NO_SWAP: &str = "mount --bind /dev/null /proc/swaps";
 /// What tells how much memory there is may be missing, and is named then; where there is enough, swap is not missed.
 #[test]
 fn what_cannot_be_told_of_memory_is_named() {
-    if !root() || switch("FOREBAY_PROMISE_PLAIN") {
+    if !root() || switch("FOREBAY_COMPAT_PLAIN") {
         return skip("what_cannot_be_told_of_memory_is_named", "only root may mount");
     }
     let figures = |name: &str, script: &str| {
@@ -231,7 +231,7 @@ fn a_program_that_needs_more_memory_than_it_may_have_fails_as_without() {
     let case = || Case::new("too_little_memory", gather.clone()).before(with_mounts(&join));
     let Some(outcome) = case().check() else { return };
     assert_eq!(outcome.status, 137);
-    if switch("FOREBAY_PROMISE_PLAIN") {
+    if switch("FOREBAY_COMPAT_PLAIN") {
         return;
     }
     assert_eq!((outcome.figure("exit_status"), outcome.figure("ended_by_signal")), (137.0, 9.0));
@@ -255,7 +255,7 @@ fn a_program_may_join_a_group_with_too_little_memory() {
     );
     let Some(outcome) = Case::new("joins_a_group", ["sh", "-c", &script]).check() else { return };
     assert_eq!(outcome.status, 137);
-    if !switch("FOREBAY_PROMISE_PLAIN") {
+    if !switch("FOREBAY_COMPAT_PLAIN") {
         assert!(outcome.figure("killed_for_memory") >= 1.0, "{:?}", outcome.totals());
     }
 }
@@ -270,7 +270,7 @@ fn without_fork_the_program_runs_alone() {
 /// A user who may have no more processes: speculation is tried at some of the many stalls, ever more seldom.
 #[test]
 fn forks_that_the_system_refuses_are_tried_ever_more_seldom() {
-    if !root() || switch("FOREBAY_PROMISE_PLAIN") {
+    if !root() || switch("FOREBAY_COMPAT_PLAIN") {
         return skip(
             "no_more_processes",
             "only root may become somebody else, and nothing is tried without forebay",
@@ -389,7 +389,7 @@ fn with_a_read_only_proc_and_sys_hidden_the_program_runs() {
 /// The whole run where `/proc` is not there: one sentence and status 125, or the program runs alone.
 #[test]
 fn without_proc_the_supervisor_says_so_or_runs_the_program() {
-    if !root() || switch("FOREBAY_PROMISE_PLAIN") {
+    if !root() || switch("FOREBAY_COMPAT_PLAIN") {
         return skip("without_proc_the_supervisor_says_so_or_runs_the_program", "only root may unmount");
     }
     let case =
@@ -429,7 +429,7 @@ fn with_full_shared_memory_the_program_runs() {
 
 /// Kills processes that carry one name and descend from this test's runs, at moments that differ from try to try.
 fn killed_at_random(name: &'static str, victim: &'static str, check: fn(&Outcome, &Outcome)) {
-    if switch("FOREBAY_PROMISE_PLAIN") {
+    if switch("FOREBAY_COMPAT_PLAIN") {
         return skip(name, "there is nobody to kill");
     }
     let without = reader(name, 12).run(Side::Without);
@@ -472,7 +472,7 @@ fn find(name: &str, directory: &Path) -> Option<Pid> {
 #[test]
 fn a_speculator_reads_with_the_priority_of_the_program() {
     let name = "priority_of_reads";
-    if switch("FOREBAY_PROMISE_PLAIN") {
+    if switch("FOREBAY_COMPAT_PLAIN") {
         return skip(name, "there is no speculator");
     }
     for (class, wanted) in
@@ -530,13 +530,13 @@ fn a_program_goes_on_alone_when_its_supervisor_is_killed() {
         build("plain_reader").display(),
         build("plain_reader").display()
     );
-    if switch("FOREBAY_PROMISE_PLAIN") {
+    if switch("FOREBAY_COMPAT_PLAIN") {
         return skip("a_program_goes_on_alone_when_its_supervisor_is_killed", "there is nobody to kill");
     }
     let argv = ["sh".to_owned(), "-c".to_owned(), script];
     // Waits on its standard output being closed, not on the supervisor, then for the file.
     let keep =
-        "\"$@\" | cat; i=0; while [ ! -e out/done ] && [ $i -lt 100 ]; do sleep 0.05; i=$((i+1)); done";
+        "\"$@\" | cat; i=0; while [ ! -e out/done ] && [ $i -lt 1200 ]; do sleep 0.05; i=$((i+1)); done";
     let case = Case::new("outlives", argv).setup(data).before(["sh", "-c", keep, "sh"]);
     let outcome = case.run(Side::With);
     assert!(outcome.complaints.is_empty(), "{:?}", outcome.complaints);
@@ -549,15 +549,15 @@ fn a_program_goes_on_alone_when_its_supervisor_is_killed() {
     assert!(String::from_utf8_lossy(&outcome.stdout).contains("checksum"), "{:?}", outcome.stdout);
 }
 
-/// Waits in a shell until the program of its session runs, which takes a while on a busy machine.
-const RUNNING: &str = "until pgrep -s 0 -x plain_reader >/dev/null; do sleep 0.05; done";
+/// Waits in a shell until the program has written its first line. The case's limit of time ends the wait.
+const RUNNING: &str = "until [ -s out/log ]; do sleep 0.02; done";
 
 /// Signals to the program's group, as Ctrl-C sends them, end all of it in the way that the program would end.
 #[test]
 fn an_interrupt_ends_everything() {
     for signal in ["INT", "TERM", "HUP", "QUIT"] {
         let script = format!(
-            "setsid -w bash -c '({RUNNING}; sleep 0.4; kill -{signal} 0) & exec {} data 100000 > /dev/null' ; echo status $?",
+            "setsid -w bash -c '({RUNNING}; kill -{signal} 0) & exec {} data 100000 > /dev/null' ; echo status $?",
             build("plain_reader").display()
         );
         let _ = Case::new(&format!("interrupt_{signal}"), ["bash", "-c", &script])
@@ -576,7 +576,7 @@ fn an_interrupt_ends_everything() {
 fn an_interrupt_of_the_whole_run_ends_it_with_the_signals_status() {
     for signal in ["INT", "TERM"] {
         let before = format!(
-            "setsid -w bash -c 'trap : {signal}; ({RUNNING}; sleep 0.5; kill -{signal} 0) & \"$@\"; s=$?; wait; exit $s' sh \"$@\""
+            "setsid -w bash -c 'trap : {signal}; ({RUNNING}; kill -{signal} 0) & \"$@\"; s=$?; wait; exit $s' sh \"$@\""
         );
         let _ = reader(&format!("interrupt_all_{signal}"), 100_000)
             .before(["bash", "-c", &before, "sh"])

@@ -17,7 +17,7 @@ const ENDS_MIN: f64 = 4.0;
 /// Speculators of the guest may take 1 MiB. Some end because of that, and on average they have taken `pages_max` at most.
 #[track_caller]
 fn is_limited(name: &'static str, guest: &Path, arguments: &[&str], pages_max: f64) {
-    if switch("FOREBAY_PROMISE_PLAIN") {
+    if switch("FOREBAY_COMPAT_PLAIN") {
         return skip(name, "both sides run without forebay");
     }
     // It runs at idle priority: on a busy machine it may take many tries.
@@ -41,7 +41,7 @@ fn is_limited(name: &'static str, guest: &Path, arguments: &[&str], pages_max: f
 #[test]
 fn what_faults_when_the_speculator_has_ended_is_no_copy() {
     const FAULTS: f64 = 100_000.0;
-    if switch("FOREBAY_PROMISE_PLAIN") {
+    if switch("FOREBAY_COMPAT_PLAIN") {
         return skip("writes_later", "both sides run without forebay");
     }
     // One that is late to the pipe lives on during the faults, and counts them rightly: most are not.
@@ -70,7 +70,7 @@ fn the_heap_of_a_speculator_is_limited() {
 /// Of memory that it has in common with the original: that is seen at the next tick, which is after some thousand pages.
 #[test]
 fn copies_of_inherited_memory_are_limited() {
-    let guest = forebay_testkit::guests::build("resident").expect("build a guest");
+    let guest = build("resident");
     is_limited("limited_copies", &guest, &["64", "1000", "data", "10"], 12_000.0);
 }
 

@@ -10,7 +10,7 @@ use forebay_compat::run::Side;
 use forebay_compat::{Case, Outcome, Scratch, observe, root, scratch, skip, switch};
 use forebay_lab::{Profile, SlowDisk, cold};
 
-/// Half of what the guests have (`MEMORY` in `tests/guests/faulting.h`).
+/// Half of what the guests have (`MEMORY` in `tests/guests/swap/faulting.h`).
 const LIMIT_MIB: u64 = 24;
 /// Blocks of the file that guests map.
 const BLOCKS: u32 = 6000;
@@ -277,7 +277,7 @@ fn sqlite_queries_a_mapped_file() {
 /// Without this the others would prove nothing: a speculator runs ahead of the guest's faults, and past its effects. The
 /// largest figure of a run, where that can be told.
 fn takes_place(name: &'static str, figure: &str, wanted: f64, case: fn() -> Case) -> Option<f64> {
-    if switch("FOREBAY_PROMISE_PLAIN") {
+    if switch("FOREBAY_COMPAT_PLAIN") {
         skip(name, "both sides run without forebay");
         return None;
     }
@@ -339,7 +339,7 @@ fn phases() -> Case {
 fn unused_pages_count_as_no_hints() {
     const RUNS: usize = 4;
     let name = "unused_pages_count_as_no_hints";
-    if switch("FOREBAY_PROMISE_PLAIN") {
+    if switch("FOREBAY_COMPAT_PLAIN") {
         return skip(name, "both sides run without forebay");
     }
     let mut waits = Vec::new();
@@ -391,7 +391,7 @@ fn huge_pages_are_left_to_the_program() {
     for _ in 0..5 {
         let Some(outcome) = mapping("huge_pages").check() else { return };
         assert_eq!(outcome.status, 0, "{}", String::from_utf8_lossy(&outcome.stderr));
-        if !switch("FOREBAY_PROMISE_PLAIN") {
+        if !switch("FOREBAY_COMPAT_PLAIN") {
             assert!(outcome.figure("agents_off/unsafe") > 0.0, "{:?}", outcome.totals());
         }
     }
@@ -409,7 +409,7 @@ fn without_userfaultfd_nothing_is_forked_at_page_faults() {
     .memory_limit(LIMIT_MIB)
     // The time that it took.
     .normalise(|outcome| outcome.stderr.clear());
-    if let Some(outcome) = case.check().filter(|_| !switch("FOREBAY_PROMISE_PLAIN")) {
+    if let Some(outcome) = case.check().filter(|_| !switch("FOREBAY_COMPAT_PLAIN")) {
         assert_eq!(outcome.figure("resyncs"), 0.0, "{}", outcome.stats);
         // Which nobody would know if it had not waited for pages.
         assert_eq!(outcome.figure("missing/userfaultfd"), 1.0, "{}", outcome.stats);
@@ -432,7 +432,7 @@ fn shared_memory_is_not_waited_for() {
 #[test]
 fn a_program_with_much_shared_memory_is_soon_left_alone() {
     let outcome = swapping("shared_gather", &["96", "4000"]).check();
-    if let Some(outcome) = outcome.filter(|_| !switch("FOREBAY_PROMISE_PLAIN")) {
+    if let Some(outcome) = outcome.filter(|_| !switch("FOREBAY_COMPAT_PLAIN")) {
         let forks = outcome.figure("resyncs");
         assert!(forks <= 3.0, "forked {forks} times");
         let said_so = outcome.figure("agents_off/shared_memory") == 1.0;
@@ -451,7 +451,7 @@ fn a_program_that_locks_open_files_gets_no_signals_of_faults() {
                   print(s)";
     let case = Case::new("locks_and_faults", ["python3", "-c", script]).setup(victims);
     let outcome = case.memory_limit(LIMIT_MIB).faults().check();
-    if let Some(outcome) = outcome.filter(|_| !switch("FOREBAY_PROMISE_PLAIN")) {
+    if let Some(outcome) = outcome.filter(|_| !switch("FOREBAY_COMPAT_PLAIN")) {
         let (told, faults) = (outcome.figure("stalls_before"), outcome.figure("page_faults"));
         assert!(told < faults / 4.0, "it was told of {told} of {faults} faults");
     }
@@ -469,7 +469,7 @@ fn a_program_that_may_not_speculate_keeps_its_signals() {
 #[test]
 fn of_others_files_no_more_is_read_than_is_touched() {
     const NAME: &str = "others_file";
-    if !root() || switch("FOREBAY_PROMISE_PLAIN") {
+    if !root() || switch("FOREBAY_COMPAT_PLAIN") {
         return skip(NAME, "only root can become a user who does not own a file");
     }
     // Not where the program runs: all files there are read afterwards.
@@ -512,7 +512,7 @@ fn on_a_busy_device(disk: &SlowDisk, name: &'static str, options: &[&str]) -> Ou
 #[test]
 fn hints_in_a_mapping_to_come_are_judged() {
     const NAME: &str = "mapping_to_come";
-    if switch("FOREBAY_PROMISE_PLAIN") {
+    if switch("FOREBAY_COMPAT_PLAIN") {
         return skip(NAME, "both sides run without forebay");
     }
     let disk = match SlowDisk::start(Profile::Hdd1Ms, 256 << 20) {

@@ -428,7 +428,7 @@ fn speculation_takes_place_where_contents_tell_how_much_is_read() {
 
 /// More hints are used than by luck, of 160 cold reads that the guest makes.
 fn takes_place(name: &str, program: &str) {
-    if switch("FOREBAY_PROMISE_PLAIN") {
+    if switch("FOREBAY_COMPAT_PLAIN") {
         return skip(name, "both sides run without forebay");
     }
     // It runs at idle priority: on a busy machine it may take many tries.

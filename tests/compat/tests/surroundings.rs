@@ -125,7 +125,7 @@ fn a_program_may_become_another_user() {
 /// A run inside a run is a run.
 #[test]
 fn runs_may_be_nested() {
-    if switch("FOREBAY_PROMISE_PLAIN") {
+    if switch("FOREBAY_COMPAT_PLAIN") {
         return skip("runs_may_be_nested", "both sides run without forebay");
     }
     let forebay = forebay_testkit::artifacts::forebay().expect("build forebay");
@@ -138,60 +138,77 @@ fn runs_may_be_nested() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// What a person at a terminal does: starts a shell there, starts the command, presses keys.
-fn at_a_terminal(name: &str, keys: &str) -> Case {
-    const PERSON: &str = r#"
+/// An interactive shell at a terminal, in which the command is started and keys are pressed. Each step waits for what it
+/// brings about, and prints whether it came.
+const TERMINAL: &str = r#"
 import os, pty, sys, time, select, shlex, signal
 keys, command = sys.argv[1], sys.argv[2:]
-pid, fd = pty.fork()
-if pid == 0:
+shell, terminal = pty.fork()
+if shell == 0:
     os.environ['PS1'] = ''
     os.execvp('bash', ['bash', '--norc', '--noprofile', '-i'])
 shown = b''
-def until(what, seconds=15):
-    global shown
-    end = time.time() + seconds
-    while what not in shown and time.time() < end:
-        if select.select([fd], [], [], 0.05)[0]:
-            try: shown += os.read(fd, 4096)
-            except OSError: break
-    found = what in shown
-    shown = shown.split(what, 1)[-1]
-    print(what.decode().strip(), found, flush=True)
-os.write(fd, b'stty -echo\n'); time.sleep(0.3)
-line = ' '.join(shlex.quote(c) for c in command)
-os.write(fd, (line + ' > /dev/null\n').encode())
-def began(log='out/log'):
-    return os.path.exists(log) and os.path.getsize(log) > 0
-end = time.time() + 15
-while not began() and time.time() < end: time.sleep(0.02)
-time.sleep(0.2)
+def until(name, condition):
+    end = time.monotonic() + 60
+    while not (found := condition()) and time.monotonic() < end:
+        time.sleep(0.005)
+    print(name, bool(found), flush=True)
+def shows(text):
+    def condition():
+        global shown
+        if select.select([terminal], [], [], 0)[0]:
+            try: shown += os.read(terminal, 4096)
+            except OSError: pass
+        before, found, after = shown.partition(text)
+        if found: shown = after
+        return found
+    until(text.decode(), condition)
+def enter(line):
+    os.write(terminal, line.encode() + b'\n')
+def shell_is_in_front(wanted):
+    until(f'shell in front: {wanted}', lambda: (os.tcgetpgrp(terminal) == shell) == wanted)
+def is_gone(group):
+    try: os.killpg(group, 0)
+    except ProcessLookupError: return True
+enter('stty -echo; echo "rea""dy"')
+shows(b'ready')
+enter(' '.join(shlex.quote(word) for word in command) + ' > /dev/null')
+until('began', lambda: os.path.exists('out/log') and os.path.getsize('out/log') > 0)
 for key in keys:
     if key == 'Z':
-        os.write(fd, b'\x1a'); until(b'Stopped')
-        os.write(fd, b'echo "jobs:"$(jobs | wc -l)\n'); until(b'jobs:1')
+        os.write(terminal, b'\x1a'); shows(b'Stopped')
+        shell_is_in_front(True)
+        enter('echo "jobs:"$(jobs | wc -l)'); shows(b'jobs:1')
     if key == 'F':
-        os.write(fd, b'fg\n'); time.sleep(0.3)
+        enter('fg'); shell_is_in_front(False)
     if key == 'B':
-        os.write(fd, b'bg; sleep 0.2; echo "jobs:"$(jobs | grep -c Running)\n'); until(b'jobs:1')
-    if key == 'C':
-        os.write(fd, b'\x03'); time.sleep(0.4); os.write(fd, b'echo "ended:"$?\n'); until(b'ended:130')
-    if key == 'Q':
-        os.write(fd, b'\x1c'); time.sleep(0.4); os.write(fd, b'echo "ended:"$?\n'); until(b'ended:131')
+        enter('bg; echo "jobs:"$(jobs | grep -c Running)'); shows(b'jobs:1')
+    if key in 'CQ':
+        os.write(terminal, b'\x03' if key == 'C' else b'\x1c')
+        shell_is_in_front(True)
+        enter('echo "ended:"$?'); shows(b'ended:130' if key == 'C' else b'ended:131')
     if key == 'H':
-        os.close(fd); fd = None; time.sleep(0.3)
-if fd is not None:
-    os.write(fd, b'exit\nexit\n')
-time.sleep(0.1)
-os.kill(pid, signal.SIGKILL)
-os.waitpid(pid, 0)
+        group = os.tcgetpgrp(terminal)
+        os.close(terminal)
+        until('program gone', lambda: is_gone(group))
+if 'H' not in keys:
+    enter('exit'); enter('exit')
+until('shell gone', lambda: os.waitpid(shell, os.WNOHANG)[0] == shell)
 "#;
+
+/// What keys at a terminal do to a run in the foreground.
+fn at_a_terminal(name: &str, keys: &str) -> Case {
     let argv = [build("plain_reader").into_os_string(), "data".into(), "100000".into()];
     Case::new(name, argv)
         .setup(data)
         .needs(&["python3"])
-        .before(["python3", "-c", PERSON, keys])
-        .normalise(|outcome| outcome.tree.retain(|path, _| !path.ends_with("log")))
+        .before(["python3", "-c", TERMINAL, keys])
+        .seconds(200)
+        .normalise(|outcome| {
+            let printed = String::from_utf8_lossy(&outcome.stdout).into_owned();
+            assert!(!printed.contains("False"), "{printed}");
+            outcome.tree.retain(|path, _| !path.ends_with("log"));
+        })
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Why a build could not be had.
 
 use std::io;
-use std::path::Path;
 
 /// What was asked, and what was found.
 #[derive(Debug, thiserror::Error)]
@@ -28,9 +27,5 @@ pub enum Error {
 impl Error {
     pub(crate) fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self::Io { what: what.into(), source: source.into() }
-    }
-
-    pub(crate) fn at(verb: &str, path: &Path, source: impl Into<io::Error>) -> Self {
-        Self::io(format!("{verb} {}", path.display()), source)
     }
 }

@@ -1,83 +1,124 @@
 //! Compiles the small C programs in `tests/guests/`. For tests, which run where the sources are.
 
-use std::collections::hash_map::DefaultHasher;
-use std::fs;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
-use crate::{Error, artifacts};
+use crate::artifacts;
 
-const FLAGS: [&str; 3] = ["-O2", "-g", "-Wall"];
-/// Lines at the top of a source among which `// cc: FLAGS` is looked for.
-const HEAD_LINES: usize = 20;
+/// The folders of `tests/guests`, one a product. A guest's name is unique among all of them.
+const FOLDERS: [&str; 4] = ["run", "swap", "share", "bench"];
 
-/// The compiled program `tests/guests/<name>.c`: the one of an earlier call, in this process or another, if neither source
-/// nor flags have changed since.
+const FLAGS: [&str; 9] = [
+    "-O1",
+    "-g",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    // What some guests do on purpose.
+    "-Wno-infinite-recursion",
+    "-Wno-stringop-overflow",
+    "-Wno-stringop-overread",
+    "-Wno-clobbered",
+];
+/// Libraries come after the sources that need them.
+const LIBRARIES: [&str; 2] = ["-pthread", "-lm"];
+
+/// How a guest is linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// An ordinary program.
+    Program,
+    /// A program without a dynamic loader.
+    Static,
+    /// A library to load or preload.
+    Library,
+}
+
+impl Kind {
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Program => &[],
+            Self::Static => &["-static"],
+            Self::Library => &["-shared", "-fPIC"],
+        }
+    }
+}
+
+/// The guest `name` as an ordinary program; see [`build_as`].
 ///
-/// The compiler is `$CC`, or cc. A line `// cc: -pthread -static` among the first 20 of the source adds flags.
-///
-/// # Errors
-///
-/// [`Error::Program`] with what the compiler said, and when there is no such source.
-pub fn build(name: &str) -> Result<PathBuf, Error> {
-    let source = artifacts::workspace().join("tests/guests").join(format!("{name}.c"));
-    let text = fs::read_to_string(&source).map_err(|error| Error::at("read", &source, error))?;
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-    let own_flags = flags_in(&text);
+/// # Panics
+/// When there is no such guest, or it does not compile.
+#[must_use]
+#[track_caller]
+pub fn build(name: &str) -> PathBuf {
+    build_as(name, Kind::Program)
+}
 
+/// The guest `tests/guests/*/<name>.c`, compiled with `$CC` or cc. The file keeps the guest's name. A file that another call
+/// made, also one in another process, serves again while sources, compiler and flags are the same.
+///
+/// # Panics
+/// When there is no such guest, or it does not compile.
+#[must_use]
+#[track_caller]
+pub fn build_as(name: &str, kind: Kind) -> PathBuf {
+    let source = source(name);
+    let compiler = env::var("CC").unwrap_or_else(|_| "cc".into());
     let mut hasher = DefaultHasher::new();
-    (&text, &compiler, FLAGS, &own_flags).hash(&mut hasher);
-    let folder = artifacts::target_folder().join("guests");
-    let program = folder.join(format!("{name}-{:016x}", hasher.finish()));
-    if program.exists() {
-        return Ok(program);
+    (&compiler, FLAGS, LIBRARIES, kind, read(&source), headers()).hash(&mut hasher);
+    let folder = artifacts::target_folder().join("guests").join(format!("{:016x}", hasher.finish()));
+    let guest = folder.join(name);
+    if guest.exists() {
+        return guest;
     }
-    fs::create_dir_all(&folder).map_err(|error| Error::at("make", &folder, error))?;
-    // Another process may be building the same: each has its own file, and the last rename wins.
-    let unfinished = folder.join(format!(".{name}-{}-{}", std::process::id(), thread_number()));
-    let compiled = compile(&compiler, &own_flags, &source, &unfinished).and_then(|()| {
-        fs::rename(&unfinished, &program).map_err(|error| Error::at("rename", &program, error))
-    });
-    if compiled.is_err() {
-        // It may not even be there.
-        let _ = fs::remove_file(&unfinished);
-    }
-    compiled.map(|()| program)
+    fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("make {}: {error}", folder.display()));
+    // Another test may be building the same guest: each writes its own file, and the last rename wins.
+    let unfinished = tempfile_beside(&guest);
+    compile(&compiler, kind, &source, &unfinished);
+    fs::rename(&unfinished, &guest).unwrap_or_else(|error| panic!("rename to {}: {error}", guest.display()));
+    guest
 }
 
-fn compile(compiler: &str, own_flags: &[&str], source: &Path, program: &Path) -> Result<(), Error> {
+#[track_caller]
+fn compile(compiler: &str, kind: Kind, source: &Path, output: &Path) {
     let mut command = Command::new(compiler);
-    // Libraries among the guest's flags must come after what needs them.
-    command.args(FLAGS).arg("-o").arg(program).arg(source).args(own_flags);
-    let run = command.output().map_err(|error| Error::io(format!("start {compiler}"), error))?;
-    if run.status.success() {
-        return Ok(());
-    }
-    Err(Error::Program {
-        command: format!("{compiler} {}", source.display()),
-        said: String::from_utf8_lossy(&run.stderr).trim().to_owned(),
-    })
+    command.args(FLAGS).args(kind.flags()).arg("-o").arg(output).arg(source).args(LIBRARIES);
+    let run = command.output().unwrap_or_else(|error| panic!("start {compiler}: {error}"));
+    assert!(run.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&run.stderr));
 }
 
-fn flags_in(text: &str) -> Vec<&str> {
-    let head = text.lines().take(HEAD_LINES);
-    head.filter_map(|line| line.trim().strip_prefix("// cc:")).flat_map(str::split_whitespace).collect()
+fn folders() -> impl Iterator<Item = PathBuf> {
+    let guests = artifacts::workspace().join("tests/guests");
+    FOLDERS.into_iter().map(move |folder| guests.join(folder))
 }
 
-fn thread_number() -> i32 {
-    rustix::thread::gettid().as_raw_nonzero().get()
+#[track_caller]
+fn source(name: &str) -> PathBuf {
+    let mut candidates = folders().map(|folder| folder.join(name).with_extension("c"));
+    let Some(source) = candidates.find(|source| source.exists()) else {
+        panic!("there is no {name}.c in tests/guests/{{{}}}", FOLDERS.join(","));
+    };
+    source
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The text of every header: there are few, and each may be included by guests of several folders.
+fn headers() -> Vec<Vec<u8>> {
+    let entries = folders().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    let mut headers: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    headers.retain(|path| path.extension().is_some_and(|extension| extension == "h"));
+    headers.sort();
+    headers.iter().map(|path| read(path)).collect()
+}
 
-    #[test]
-    fn flags_come_from_the_head_of_the_source() {
-        let late = "\n".repeat(HEAD_LINES);
-        let text =
-            format!("/* does this */\n// cc: -pthread -static\nint x; // cc: -no\n{late}// cc: -late\n");
-        assert_eq!(flags_in(&text), ["-pthread", "-static"]);
-    }
+#[track_caller]
+fn read(path: &Path) -> Vec<u8> {
+    fs::read(path).unwrap_or_else(|error| panic!("read {}: {error}", path.display()))
+}
+
+/// A name in the same folder that no other thread uses.
+fn tempfile_beside(path: &Path) -> PathBuf {
+    let thread = rustix::thread::gettid().as_raw_nonzero();
+    path.with_extension(format!("{}-{thread}", std::process::id()))
 }

@@ -1,8 +1,10 @@
-//! What tests of the whole need: the built programs, the guest programs, and a word about tests that did not run.
+//! What the tests of all crates share.
 //!
 //! - [`guests::build`] compiles the programs in `tests/guests`.
 //! - [`artifacts`] finds the agent, the `forebay` program and what else cargo builds.
 //! - [`skip`] reports a test that could not run on this machine.
+//! - [`with_default_signals`] starts a program in which no signal is ignored.
+//! - [`long`] says whether the exhaustive variants are wanted.
 //!
 //! Crates name this one in `[dev-dependencies]` only.
 #![forbid(unsafe_code)]
@@ -10,14 +12,11 @@
 pub mod artifacts;
 mod error;
 pub mod guests;
+mod signals;
+mod skipped;
+mod switches;
 
 pub use error::Error;
-
-/// Says on stderr, also where the test harness keeps what tests print to itself, that `test` did not run and why.
-///
-/// A test that needs what this host or user does not have calls this and returns.
-pub fn skip(test: &str, why: &dyn std::fmt::Display) {
-    use std::io::Write;
-    // `eprintln!` is captured; a stderr that is closed cannot be told anything.
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
-}
+pub use signals::with_default_signals;
+pub use skipped::skip;
+pub use switches::{long, switch};

@@ -6,5 +6,7 @@
 pub mod markdown;
 pub mod sources;
 pub mod tokens;
+
+pub mod waits;
 pub mod words;
 pub mod workspace;

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Every file below `folder` that someone wrote, in order of path. Hidden folders (but `.ci`), cargo's output and
-/// the built guests are left out; symbolic links are not followed.
+/// Every file below `folder` that someone wrote, in order of path. Hidden folders (but `.ci`) and cargo's output
+/// are left out; symbolic links are not followed.
 ///
 /// # Panics
 ///
@@ -24,16 +24,14 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
         let kind = entry.file_type().expect("the kind of a file just listed");
         if kind.is_file() {
             found.push(entry.path());
-        } else if kind.is_dir() && !is_made(folder, &name) {
+        } else if kind.is_dir() && !is_made(&name) {
             collect(&entry.path(), found);
         }
     }
 }
 
-fn is_made(folder: &Path, name: &str) -> bool {
-    (name.starts_with('.') && name != ".ci")
-        || name == "target"
-        || (name == "build" && folder.ends_with("guests"))
+fn is_made(name: &str) -> bool {
+    (name.starts_with('.') && name != ".ci") || name == "target"
 }
 
 /// The text of a file.
@@ -59,8 +57,8 @@ mod tests {
         let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let files = written_files(crate_folder);
         assert!(files.contains(&crate_folder.join("src/sources.rs")));
-        assert!(is_made(crate_folder, "target"));
-        assert!(is_made(crate_folder, ".git"));
-        assert!(!is_made(crate_folder, ".ci"));
+        assert!(is_made("target"));
+        assert!(is_made(".git"));
+        assert!(!is_made(".ci"));
     }
 }

@@ -105,6 +105,28 @@ fn std_modules_in(tokens: TokenStream, found: &mut Vec<(String, usize)>) {
     }
 }
 
+/// What `#[cfg(test)]` stands before, at any depth.
+pub(crate) fn only_tests(tokens: TokenStream) -> TokenStream {
+    let trees: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut found = TokenStream::new();
+    let mut at = 0;
+    while at < trees.len() {
+        if is_punct(&trees[at], '#')
+            && trees.get(at + 1).is_some_and(|next| bracket_says(next, "cfg", "test"))
+        {
+            let end = after_item(&trees, at + 2);
+            found.extend(trees[at + 2..end].iter().cloned());
+            at = end;
+            continue;
+        }
+        if let TokenTree::Group(group) = &trees[at] {
+            found.extend(only_tests(group.stream()));
+        }
+        at += 1;
+    }
+    found
+}
+
 /// The place after the item that starts at `at`: it ends with a semicolon or with its braces.
 fn after_item(trees: &[TokenTree], mut at: usize) -> usize {
     while let Some(tree) = trees.get(at) {

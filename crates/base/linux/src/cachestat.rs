@@ -62,7 +62,10 @@ mod tests {
     #[test]
     fn what_was_just_written_is_in_memory_and_dirty_until_it_is_synced() {
         if !has_cachestat() {
-            return;
+            return forebay_testkit::skip(
+                "what_was_just_written_is_in_memory_and_dirty_until_it_is_synced",
+                "the kernel has no cachestat",
+            );
         }
         let mut file = tempfile::tempfile().unwrap();
         assert_eq!(cachestat(&file).unwrap(), CacheStat::default());

@@ -78,7 +78,7 @@ fn a_stride_that_defeats_caches_is_told_from_a_busy_loop_by_a_simulation() {
         return skip("a_stride_that_defeats_caches", &"valgrind is not installed");
     }
     assert_named(Limit::Cache, || run("stride", None, &[], true), |_| true);
-    if std::env::var_os("FOREBAY_PROMISE_LONG").is_none() {
+    if !forebay_testkit::long() {
         return;
     }
     let decided = |verdict: &Verdict| verdict.undecided.is_empty();

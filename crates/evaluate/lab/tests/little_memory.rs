@@ -40,7 +40,7 @@ fn a_program_that_does_not_fit_swaps_to_the_slow_device() {
         return skip(test, &error);
     }
     let swap = SlowSwap::start(Profile::Ssd1Ms, 128 * MIB).unwrap();
-    let gather = guests::build("gather").unwrap();
+    let gather = guests::build("gather");
     let run = within(&limit, gather.to_str().unwrap()).args(["48", "200"]).output().unwrap();
     assert!(run.status.success(), "{run:?}");
     let unlimited = Command::new(gather).args(["48", "200"]).output().unwrap();

@@ -1,4 +1,4 @@
-//! Players of GStreamer's RTSP server, built here from `tests/guests/rtsp_server.c`.
+//! Players of GStreamer's RTSP server, built here from `tests/guests/bench/rtsp_server.c`.
 #![forbid(unsafe_code)]
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use forebay_stream_clients::{Crowd, Order, Outcome, Start, Transport};
 use forebay_testkit::skip;
 
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/guests/rtsp_server.c");
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/guests/bench/rtsp_server.c");
 const PATIENCE: Duration = Duration::from_secs(60);
 const MEDIA_S: u32 = 30;
 

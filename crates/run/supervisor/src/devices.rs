@@ -122,7 +122,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use forebay_protocol::layout::DEVICES;
-    use std::{thread, time::Duration};
+    use std::{sync::mpsc, thread, time::Duration};
 
     fn devices() -> Devices {
         Devices::new(Arc::new(Channel::create(true).unwrap()))
@@ -134,11 +134,16 @@ mod tests {
         let first = devices.gate(7).limit();
         let turns: Vec<Turn> = (0..first).map(|_| devices.turn(7)).collect();
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| devices.turn(7));
-            thread::sleep(Duration::from_millis(20));
-            assert!(!waiting.is_finished());
+            let (begun, has_begun) = mpsc::channel();
+            let devices = &devices;
+            scope.spawn(move || {
+                let turn = devices.turn(7);
+                begun.send(()).unwrap();
+                drop(turn);
+            });
+            assert!(has_begun.recv_timeout(Duration::from_millis(20)).is_err(), "one read too many");
             drop(turns);
-            waiting.join().unwrap();
+            has_begun.recv_timeout(Duration::from_secs(60)).unwrap();
         });
     }
 
@@ -170,6 +175,7 @@ mod tests {
         assert_eq!(InflightLimit::load(&entry.limit).limit(), first);
 
         let turns: Vec<Turn> = (0..first).map(|_| devices.turn(7)).collect();
+        // So long the device takes at least.
         thread::sleep(Duration::from_millis(2));
         drop(turns);
         assert!(InflightLimit::load(&entry.limit).limit() > first);

@@ -48,7 +48,7 @@ fn files_that_somebody_changed() {
     let byte = prop_oneof![any::<u8>(), Just(0xFF), Just(0), Just(0x7F), Just(0x80)];
     let change = (place, prop::collection::vec(byte, 1..9));
     let changes = prop::collection::vec(change, 1..12);
-    let cases = if std::env::var_os("FOREBAY_PROMISE_LONG").is_some() { 100_000 } else { 500 };
+    let cases = if forebay_testkit::long() { 100_000 } else { 500 };
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let result = runner.run(&(0..files.len(), changes), |(number, changes)| {
         let mut file = files[number].1.clone();

@@ -1,7 +1,7 @@
 //! The server under clients that come and go by chance, for a while: some play, some vanish, some talk rubbish, and files change
 //! under it. One that behaves gets its film all the time, and what the server had of the others is gone when they are.
 //!
-//! `FOREBAY_PROMISE_LONG=1`: for half an hour. `FOREBAY_SOAK_SEED=N` repeats what clients choose, though not when.
+//! `FOREBAY_COMPAT_LONG=1`: for half an hour. `FOREBAY_SOAK_SEED=N` repeats what clients choose, though not when.
 #![forbid(unsafe_code)]
 
 mod churn;
@@ -41,7 +41,7 @@ const NEWS: Duration = Duration::from_secs(60);
 #[test]
 fn clients_come_and_go_and_nothing_of_them_stays() {
     let Some(films) = Folder::new("clients_come_and_go_and_nothing_of_them_stays") else { return };
-    let is_long = env::var_os("FOREBAY_PROMISE_LONG").is_some_and(|value| !value.is_empty() && value != "0");
+    let is_long = forebay_testkit::long();
     let seed = env::var("FOREBAY_SOAK_SEED").ok().map(|seed| seed.parse().expect("a number"));
     let seed = seed.unwrap_or(if is_long { u64::from(std::process::id()) } else { 1 });
     let parts = if is_long { [300, 1500] } else { [2, 5] };

@@ -14,8 +14,9 @@ use std::{
     time::Duration,
 };
 
-use chance::{Deadline, Dice, long};
+use chance::{Deadline, Dice};
 use forebay_millipage::{Granularity, Host, Options, Placement, Rows, in_process};
+use forebay_testkit::long;
 
 /// One access to a place. No two writes to a place write the same value, and none 0, which was there at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,8 +19,9 @@ use std::{
     time::Duration,
 };
 
-use chance::{Deadline, Dice, long};
+use chance::{Deadline, Dice};
 use forebay_millipage::{Granularity, Host, Options, Placement, Row, in_process};
+use forebay_testkit::long;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// An access to a variable; all variables are 0 at first.

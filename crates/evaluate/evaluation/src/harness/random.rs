@@ -1,7 +1,7 @@
 //! The generator behind every data set: the same seed gives the same data on every machine.
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
-/// `tests/guests/slices.c` has the same generator in C.
+/// `tests/guests/bench/slices.c` has the same generator in C.
 #[derive(Clone, Debug)]
 pub(crate) struct Random {
     state: u64,

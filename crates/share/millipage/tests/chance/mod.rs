@@ -10,11 +10,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Whether the tests are to run at full length.
-pub fn long() -> bool {
-    std::env::var_os("FOREBAY_PROMISE_LONG").is_some_and(|value| !value.is_empty() && value != "0")
-}
-
 /// Chance (xorshift64).
 pub struct Dice(u64);
 

@@ -15,7 +15,7 @@ use crate::harness::command::Invocation;
 use crate::harness::interrupt::Interrupt;
 use crate::servers::mediamtx;
 
-const SERVER_SOURCE: &str = include_str!("../../../../../../tests/guests/rtsp_server.c");
+const SERVER_SOURCE: &str = include_str!("../../../../../../tests/guests/bench/rtsp_server.c");
 const SERVER: &str = "rtsp_server";
 /// How long building or encoding may take.
 const LIMIT: Duration = Duration::from_secs(300);

@@ -11,7 +11,7 @@ use crate::harness::command::Invocation;
 use crate::harness::interrupt::Interrupt;
 use crate::servers::server::find_program;
 
-const SOURCE: &str = include_str!("../../../../../../tests/guests/loopback_port.c");
+const SOURCE: &str = include_str!("../../../../../../tests/guests/bench/loopback_port.c");
 const LIBRARY: &str = "loopback_port.so";
 /// How long the compiler may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -48,7 +48,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let port = free_port().unwrap();
         let environment = environment(folder.path(), port, &Interrupt::watch()).unwrap();
-        let server = forebay_testkit::guests::build("fixed_ports").unwrap();
+        let server = forebay_testkit::guests::build("fixed_ports");
         let output = Command::new("env").args(environment).arg(server).output().unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
         assert_eq!(said, format!("127.0.0.1 {port}\nrefused\nrefused\n127.0.0.1 0\n"));

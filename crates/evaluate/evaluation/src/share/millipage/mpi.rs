@@ -14,10 +14,11 @@ use crate::harness::command::Invocation;
 
 const COMPILER: &str = "mpicc";
 const LAUNCHER: &str = "mpirun";
-const HEADER: (&str, &str) = ("mpi_report.h", include_str!("../../../../../../tests/guests/mpi_report.h"));
+const HEADER: (&str, &str) =
+    ("mpi_report.h", include_str!("../../../../../../tests/guests/share/mpi_report.h"));
 const SOURCES: [(Kernel, &str); 2] = [
-    (Kernel::Sor, include_str!("../../../../../../tests/guests/mpi_sor.c")),
-    (Kernel::Lu, include_str!("../../../../../../tests/guests/mpi_lu.c")),
+    (Kernel::Sor, include_str!("../../../../../../tests/guests/share/mpi_sor.c")),
+    (Kernel::Lu, include_str!("../../../../../../tests/guests/share/mpi_lu.c")),
 ];
 
 /// Where these have a form for MPI.

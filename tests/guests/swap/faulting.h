@@ -1,7 +1,7 @@
 /* What the guests share that wait for their own memory: more of it than a limit leaves them, mapped files that are not in
  * memory, and touches in an order that only the program knows, with branches on what is found there. */
 #pragma once
-#include "hostile.h"
+#include "../run/hostile.h"
 
 /* Bytes of a guest's memory, and touches before each effect: so many that the waits take some tenths of a second. */
 enum { MEMORY = 48 << 20, TOUCHES = 1200 };

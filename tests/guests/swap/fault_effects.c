@@ -1,6 +1,6 @@
 /* Waits for pages of mapped files, shared and private, and for the effects of hostile guests in between: writes, children,
    signals. */
-#include "hostile.h"
+#include "../run/hostile.h"
 
 enum { FAULTS = 400 };
 
