@@ -15,8 +15,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chance::{Dice, long};
+use chance::Dice;
 use forebay_launch::environment::TRANSPORT;
+use forebay_testkit::long;
 use rustix::{
     process::{Pid, Signal, kill_process, setpriority_process},
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
