@@ -33,7 +33,7 @@ BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 ZSHDIR := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 FISHDIR := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
-.PHONY: help build agent library workload wheel demo test test-long check format lint deny doc rules advisories install
+.PHONY: help build agent library workload wheel demo test test-long check format lint deny doc rules miri advisories install
 .PHONY: uninstall clean
 
 help: ## list the targets
@@ -76,9 +76,9 @@ test-long: ## the tests again, with the randomised and the repeated ones at full
 	CARGO="$(CARGO)" FOREBAY_COMPAT_LONG=1 scripts/test
 	CARGO="$(CARGO)" FOREBAY_COMPAT_DISK=cloud FOREBAY_COMPAT_DROP=1 scripts/test compat::
 
-check: ## format, lints, licences, documentation and architecture rules
+check: ## format, lints, licences, documentation, architecture rules, and Miri where it is installed
 	@scripts/setup check
-	@$(MAKE) --no-print-directory --keep-going format lint deny doc rules
+	@$(MAKE) --no-print-directory --keep-going format lint deny doc rules miri
 
 format:
 	$(CARGO) fmt --all --check
@@ -103,6 +103,14 @@ doc:
 
 rules:
 	$(CARGO) test --locked --quiet -p forebay-tidy
+
+# How the agent shares state between threads and signal handlers, under an interpreter that sees references that overlap.
+miri:
+	@if $(CARGO) +nightly miri --version >/dev/null 2>&1; then \
+	  MIRIFLAGS=-Zmiri-ignore-leaks $(CARGO) +nightly miri test --locked --quiet -p forebay-sigsafe; \
+	else \
+	  echo "SKIPPED miri: install it with: rustup component add --toolchain nightly miri rust-src"; \
+	fi
 
 # Takes what `make` built and builds nothing itself, so `sudo make install` needs no toolchain for root.
 install: ## install under PREFIX (/usr/local), below DESTDIR if set

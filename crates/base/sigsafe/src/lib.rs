@@ -13,9 +13,11 @@ pub use linux_raw_sys::{elf, errno, general, landlock, prctl, system};
 pub mod ioctl;
 
 pub mod call;
+pub mod handover;
 pub mod memory;
 pub mod path;
 pub mod text;
+pub mod turn;
 
 pub use call::syscall;
 

@@ -38,7 +38,7 @@ const BYTES_MIN: usize = 16 << 20;
 #[repr(C, align(16))]
 struct Stack(UnsafeCell<[u8; STACK_BYTES]>);
 
-// SAFETY: used by the kernel as the main thread's signal stack only.
+// SAFETY: used by the kernel as the main thread's signal stack only. No reference to it is ever made.
 unsafe impl Sync for Stack {}
 
 static STACK: Stack = Stack(UnsafeCell::new([0; STACK_BYTES]));

@@ -60,6 +60,11 @@ pub fn claim_forked_child() -> bool {
     claimed.is_ok()
 }
 
+/// A forked child stays what it was: it cannot become an original of its own.
+pub fn give_up_forked_child() {
+    PAGE.role.store(UNKNOWN, Ordering::Release);
+}
+
 /// A forked child becomes an original of its own.
 pub fn begin_forked_child() {
     PAGE.role.store(ORIGINAL, Ordering::Release);

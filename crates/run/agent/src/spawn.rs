@@ -5,6 +5,7 @@
 //! the short-lived one is collected here.
 
 use core::cell::UnsafeCell;
+use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -13,6 +14,7 @@ use forebay_protocol::hint_log;
 use forebay_protocol::layout::{CHECKPOINT_STARTING, Slot};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
+use forebay_sigsafe::turn::Turn;
 use forebay_sigsafe::{call, sys};
 
 use crate::entry::Call;
@@ -115,20 +117,20 @@ impl Known {
 #[repr(C, align(16))]
 struct Stack(UnsafeCell<[u8; STACK_BYTES]>);
 
+// SAFETY: only the intermediate process runs on it, of which there is one at a time: the caller of `fork` waits for it in
+// the slow path. No reference to it is ever made.
+unsafe impl Sync for Stack {}
+
+/// Where probes read to.
 struct Scratch(UnsafeCell<MaybeUninit<[u8; PROBE_BYTES]>>);
 
-struct SnapshotCell(UnsafeCell<Snapshot>);
-
-// SAFETY: (all three) used by the holder of the original's slow path only, or by the speculator, which has one thread.
-unsafe impl Sync for Stack {}
-// SAFETY: above.
+// SAFETY: only the kernel writes there, and nothing ever reads it or makes a reference to it.
 unsafe impl Sync for Scratch {}
-// SAFETY: above.
-unsafe impl Sync for SnapshotCell {}
 
 static STACK: Stack = Stack(UnsafeCell::new([0; STACK_BYTES]));
 static SCRATCH: Scratch = Scratch(UnsafeCell::new(MaybeUninit::uninit()));
-static SNAPSHOT: SnapshotCell = SnapshotCell(UnsafeCell::new(Snapshot {
+/// In use while a speculator is forked. The speculator's copy stays in use.
+static SNAPSHOT: Turn<Snapshot> = Turn::new(Snapshot {
     process: 0,
     thread: 0,
     parent: 0,
@@ -143,7 +145,9 @@ static SNAPSHOT: SnapshotCell = SnapshotCell(UnsafeCell::new(Snapshot {
     left_outside: false,
     descriptors: 0,
     known: [UNKNOWN; DESCRIPTORS],
-}));
+});
+/// All users of the snapshot are alike.
+const FORKING: usize = 1;
 
 /// Whether a read of a regular file is about to wait for the device. If so, the device has started on it.
 ///
@@ -185,10 +189,9 @@ pub unsafe fn will_stall(call: &Call, descriptor: usize) -> bool {
 /// Closes, in the go-between's own table, what must not have a copy in the speculator for a moment even: pipes, sockets
 /// and the like, whose readers would miss the end, and files open for writing, which could not be executed. The original
 /// waits meanwhile.
-extern "C" fn leave_outside() {
-    // SAFETY: the snapshot was written before; the calls take numbers and terminated paths.
+extern "C" fn leave_outside(snapshot: &mut Snapshot) {
+    // SAFETY: the calls take numbers, locals and terminated paths.
     unsafe {
-        let snapshot = &mut *SNAPSHOT.0.get();
         // The speculator's: one that has no memory where the program's stack is would leave a core file.
         let none = n::rlimit64 { rlim_cur: 0, rlim_max: 0 };
         let _ = sys!(n::__NR_prlimit64, 0, n::RLIMIT_CORE, &raw const none, 0);
@@ -220,8 +223,9 @@ extern "C" fn leave_outside() {
 
 unsafe extern "C" {
     /// In the speculator 0; in the original the process id of the go-between, or `-errno`. `*speculator` is the
-    /// speculator's process id or `-errno`, in the original.
-    fn forebay_fork(stack_top: *mut u8, flags: usize, speculator: *mut isize) -> isize;
+    /// speculator's process id or `-errno`, in the original. The snapshot is the go-between's meanwhile.
+    fn forebay_fork(stack_top: *mut u8, flags: usize, speculator: *mut isize, snapshot: *mut c_void)
+    -> isize;
 }
 
 core::arch::global_asm!(
@@ -239,6 +243,7 @@ core::arch::global_asm!(
     "mov r12, rsp",
     "mov r13, rdx",
     "mov r14, rsi",
+    "mov r15, rcx",
     "xchg rdi, rsi",
     "xor edx, edx",
     "xor r10d, r10d",
@@ -248,6 +253,7 @@ core::arch::global_asm!(
     "test rax, rax",
     "jnz 2f",
     // The go-between: on its own stack, in the original's memory.
+    "mov rdi, r15",
     "call {leave_outside}",
     "mov edi, {untraced}",
     "xor esi, esi",
@@ -448,12 +454,12 @@ const STARTING_PAUSES_MAX: u32 = 20;
 pub fn fork(slot: &'static Slot, circumstances: Circumstances) -> Option<(Spawned, u32)> {
     let header = session::header()?;
     let generation = slot.generation.load(Relaxed).wrapping_add(1).max(1);
+    let mut snapshot = SNAPSHOT.enter(FORKING)?;
     supersede(slot);
-    // SAFETY: the holder of the slow path writes the snapshot; the calls fill what they are given.
+    take_snapshot(&mut snapshot, generation);
+    snapshot.circumstances = circumstances;
+    // SAFETY: the calls fill what they are given, and the go-between is gone when the function returns.
     unsafe {
-        let snapshot = &mut *SNAPSHOT.0.get();
-        take_snapshot(snapshot, generation);
-        snapshot.circumstances = circumstances;
         slot.generation.store(generation, Relaxed);
         slot.speculator_pid.store(STARTING, Relaxed);
         slot.flights.store(0, Relaxed);
@@ -465,9 +471,10 @@ pub fn fork(slot: &'static Slot, circumstances: Circumstances) -> Option<(Spawne
         let top = STACK.0.get().cast::<u8>().add(STACK_BYTES);
         let mut speculator = 0isize;
         let flags = (n::CLONE_VM | n::CLONE_VFORK | n::CLONE_UNTRACED) as usize;
-        let between = forebay_fork(top, flags, &raw mut speculator);
+        let between = forebay_fork(top, flags, &raw mut speculator, (&raw mut *snapshot).cast());
         if between == 0 {
-            speculator::begin(slot, snapshot);
+            speculator::begin(slot, &snapshot);
+            core::mem::forget(snapshot);
             return Some((Spawned::Speculator, generation));
         }
         if between > 0 {

@@ -30,8 +30,7 @@ extern "C" fn start(_count: i32, _arguments: *mut *mut u8, environment: *mut *mu
         original::count_off(Off::Confined);
         return;
     }
-    original::begin(header);
-    if !role::begin_original() {
+    if !original::begin(header) || !role::begin_original() {
         return;
     }
     // SAFETY: the program's own headers; this runs in its main thread.

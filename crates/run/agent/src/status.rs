@@ -3,30 +3,21 @@
 //! The text does not fit on the smallest stacks that programs call on, so it has a place of its own, for one reader at a
 //! time.
 
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, Ordering};
-
 use forebay_sigsafe::general as n;
+use forebay_sigsafe::turn::{Held, Turn};
 use forebay_sigsafe::{sys, text};
 
 const BYTES: usize = 4096;
 const PAGE_KIB: u64 = 4;
+/// All readers are alike.
+const READER: usize = 1;
 
-struct Text(UnsafeCell<[u8; BYTES]>);
-
-// SAFETY: used by who holds `BUSY`.
-unsafe impl Sync for Text {}
-
-static TEXT: Text = Text(UnsafeCell::new([0; BYTES]));
-static BUSY: AtomicBool = AtomicBool::new(false);
-
-/// In a forked child: whoever was reading it is not here.
-pub fn forget() {
-    BUSY.store(false, Ordering::Relaxed);
-}
+/// Read in the slow path, or by a speculator: so it is never in use in a forked child that becomes an original.
+static TEXT: Turn<[u8; BYTES]> = Turn::new([0; BYTES]);
 
 /// The text, as it was when it was read; the only one while it lives.
 pub struct Status {
+    text: Held<'static, [u8; BYTES]>,
     len: usize,
 }
 
@@ -46,14 +37,10 @@ impl Status {
 
     /// Reads that of a process by a descriptor of it.
     pub fn read_from(file: isize) -> Option<Self> {
-        if BUSY.swap(true, Ordering::Acquire) {
-            return None;
-        }
-        let mut status = Self { len: 0 };
+        let mut text = TEXT.enter(READER)?;
         // SAFETY: the call takes a buffer as large as it is told, which is this reader's.
-        let read = unsafe { sys!(n::__NR_pread64, file, TEXT.0.get(), BYTES, 0) };
-        status.len = usize::try_from(read).ok()?;
-        Some(status)
+        let read = unsafe { sys!(n::__NR_pread64, file, text.as_mut_ptr(), BYTES, 0) };
+        Some(Self { text, len: usize::try_from(read).ok()? })
     }
 
     /// Memory of that name, in pages.
@@ -68,17 +55,9 @@ impl Status {
 
     /// The number in the line that begins with `name` and a colon; sizes are in KiB.
     pub fn number(&self, name: &[u8]) -> Option<u64> {
-        // SAFETY: nobody writes while there is a reader.
-        let bytes = unsafe { &*TEXT.0.get() };
-        let lines = bytes.get(..self.len)?.split(|&byte| byte == b'\n');
+        let lines = self.text.get(..self.len)?.split(|&byte| byte == b'\n');
         let value = lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix(b":")).next()?;
         let digits = value.get(value.iter().position(u8::is_ascii_digit)?..)?;
         text::parse_decimal(digits).map(|(number, _)| number)
-    }
-}
-
-impl Drop for Status {
-    fn drop(&mut self) {
-        BUSY.store(false, Ordering::Release);
     }
 }

@@ -2,7 +2,7 @@
 
 use core::mem::{self, MaybeUninit};
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{self, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::patience::{Course, Foreseen};
 use forebay_policy::quiet::{FEW, Futility};
@@ -13,10 +13,11 @@ use forebay_sigsafe::{sys, ticks};
 
 use super::permission::{is_held, may_speculate, turn_off};
 use super::resync::spawn;
+use super::slow::{self, Private};
 use super::stall::remember_program;
 use super::track::repair;
 use super::verdict::{copied_too_much, judge, judge_in_time, pages_ahead, tell_crossings};
-use super::{BUSY, LIVE, PROCESS, Private, private, process_id};
+use super::{LIVE, PROCESS, process_id};
 use crate::spawn::Spawned;
 use crate::{attention, faults, session, trace};
 
@@ -108,18 +109,16 @@ impl Seen {
 
 /// The main thread waited for a page of its memory. Which side this is, if that led to a fork.
 pub fn on_fault() -> Option<Spawned> {
-    if process_id() != PROCESS.load(Relaxed) || BUSY.swap(true, Ordering::Acquire) {
+    if process_id() != PROCESS.load(Relaxed) {
         return None;
     }
-    let spawned = note();
-    if spawned != Some(Spawned::Speculator) {
-        BUSY.store(false, Ordering::Release);
-    }
-    spawned
+    let mut private = slow::enter()?;
+    let spawned = note(&mut private);
+    slow::leave(private, spawned)
 }
 
-fn note() -> Option<Spawned> {
-    let private = private();
+fn note(private: &mut Private) -> Option<Spawned> {
+    let header = session::header()?;
     let slot = match session::claim(PROCESS.load(Relaxed)) {
         Ok(slot) => slot,
         Err(Off::NoSlot) => {
@@ -129,13 +128,13 @@ fn note() -> Option<Spawned> {
         Err(_) => return None,
     };
     let before = if private.faults.since == 0 { private.started } else { private.faults.since };
-    let Measured { now, stalls, duration, work } = measure(private, session::header()?);
+    let Measured { now, stalls, duration, work } = measure(private, header);
     attention::on_stall();
     remember_program();
     slot.counters.stalls.fetch_add(stalls, Relaxed);
     slot.counters.stalls_unattended.fetch_add(stalls - 1, Relaxed);
     slot.counters.stall_ticks.fetch_add(duration.saturating_mul(stalls), Relaxed);
-    let spared = duration + session::header()?.ticks_per_second.load(Relaxed) / SPARED_PART;
+    let spared = duration + header.ticks_per_second.load(Relaxed) / SPARED_PART;
     settle(slot, private, now, stalls);
     trace::tell(b"fault: ticks, misses, used", &[duration, private.patience.misses().into(), private.used]);
     if LIVE.load(Relaxed) != 0 {
@@ -145,7 +144,7 @@ fn note() -> Option<Spawned> {
     private.policy.on_unseen_stalls(before, now, stalls - 1, spared);
     private.policy.on_stall(now, spared, false);
     tell_crossings(slot, private);
-    let ticks_per_second = session::header()?.ticks_per_second.load(Relaxed);
+    let ticks_per_second = header.ticks_per_second.load(Relaxed);
     let handled = ticks().saturating_sub(now).min(ticks_per_second / HANDLED_PART);
     private.policy.on_signal(ticks_per_second / SIGNAL_PART + handled);
     let ticks_per_us = (ticks_per_second / 1_000_000).max(1);
@@ -156,7 +155,7 @@ fn note() -> Option<Spawned> {
     }
     let stopped = !may_speculate();
     let armed = !stopped && private.policy.armed(now);
-    let spawned = if armed { spawn(Place::Fault) } else { None };
+    let spawned = if armed { spawn(private, Place::Fault) } else { None };
     if spawned.is_none() {
         let prospect = stopped || (armed && private.policy.keeps_up() && private.policy.page_hints_pay());
         // A pause of the signals is none of theirs.

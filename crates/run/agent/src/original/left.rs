@@ -6,7 +6,7 @@ use forebay_protocol::layout::Slot;
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::sys;
 
-use super::Private;
+use super::slow::Private;
 use super::verdict::of_generation;
 use crate::{speculator, trace};
 

@@ -13,34 +13,32 @@ mod left;
 mod permission;
 mod resync;
 mod size;
+mod slow;
 mod stall;
 mod track;
 mod verdict;
 
-use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 use forebay_policy::copies::Faults;
-use forebay_policy::patience::Patience;
-use forebay_policy::resync::Policy;
-use forebay_policy::room::Room;
 use forebay_protocol::layout::{Header, LEASES_SOME, Off, Slot};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{call, errno, prctl, sys, ticks};
 
 pub use self::fault::on_fault;
-use self::permission::{alone, bar_for_all};
+use self::permission::bar_for_all;
 pub use self::permission::{count_off, is_confined, may_ever_speculate, turn_off};
 use self::resync::probe;
+use self::slow::{Private, alone};
 use self::stall::{file_device, stalled};
-use self::track::{Standing, Track, compare};
-use self::verdict::judge;
+use self::track::{Standing, compare, used};
+use self::verdict::{abandon, judge};
 use crate::calls::{self, Class};
 use crate::entry::Call;
-use crate::spawn::{self, Forked, Spawned};
-use crate::{attention, exec, faults, role, session, signatures, speculator, status};
+use crate::spawn::{self, Spawned};
+use crate::{attention, exec, faults, role, session, signatures, speculator};
 
 /// Process that the state below is of; another one running this code is a vfork child, which only passes through.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -52,84 +50,16 @@ static LIVE: AtomicU32 = AtomicU32::new(0);
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 /// Probes left: while there are any, reads are probed for a coming stall.
 static PROBES: AtomicU32 = AtomicU32::new(0);
-/// The slow path is taken by one thread at a time; others skip it.
-static BUSY: AtomicBool = AtomicBool::new(false);
 
 /// Reads probed after the policy was armed before the probing stops again for want of stalls.
 const PROBES_MAX: u32 = 64;
-/// State that only the holder of [`BUSY`] or the [`OWNER`] thread touches.
-struct Private {
-    policy: Policy,
-    used: u64,
-    late: u64,
-    /// Part of the mean stall that late hints spared, in ticks.
-    late_saved: u64,
-    /// Stalled calls that were not predicted since the last one that was.
-    misses: u32,
-    /// What page faults it takes for the speculation to have strayed.
-    patience: Patience,
-    /// What was known of the thread at the last page fault that it was told of.
-    faults: fault::Seen,
-    forked: Forked,
-    /// Pages that ended speculators had taken.
-    speculator_pages: u64,
-    started: u64,
-    /// Stops of all speculation before the last fork.
-    stops: u32,
-    /// When the size of the process was last looked at.
-    weighed_at: u64,
-    /// Pages of its own that it had then, swapped out or not.
-    anonymous_pages: u64,
-    room: Room,
-    has_huge_pages: bool,
-    track: Track,
-    switches: [(usize, i64); 16],
-}
-
-struct PrivateCell(UnsafeCell<Private>);
-
-// SAFETY: access is by the rule of `Private`; a signal handler that breaks it can garble figures and decisions, not
-// memory.
-unsafe impl Sync for PrivateCell {}
-
-static PRIVATE: PrivateCell = PrivateCell(UnsafeCell::new(Private {
-    policy: Policy::new(1),
-    used: 0,
-    late: 0,
-    late_saved: 0,
-    misses: 0,
-    patience: Patience::new(1),
-    faults: fault::Seen::new(),
-    forked: Forked::new(),
-    speculator_pages: 0,
-    started: 0,
-    stops: 0,
-    weighed_at: 0,
-    anonymous_pages: 0,
-    room: Room::new(1),
-    has_huge_pages: false,
-    track: Track::new(),
-    switches: [(0, 0); 16],
-}));
-
-#[allow(clippy::mut_from_ref, reason = "access follows the rule of Private")]
-fn private() -> &'static mut Private {
-    // SAFETY: by the rule of `Private`.
-    unsafe { &mut *PRIVATE.0.get() }
-}
-
-/// Starts as the original.
-pub fn begin(header: &Header) {
+/// Starts as the original; `false` where the slow path is in use, as in a copy of a process that was in it.
+pub fn begin(header: &Header) -> bool {
+    let Some(mut private) = slow::enter() else { return false };
     attention::begin(header.stall_ticks_min.load(Relaxed));
-    let private = private();
-    private.policy = Policy::new(header.ticks_per_second.load(Relaxed));
-    private.patience = Patience::new(header.ticks_per_second.load(Relaxed));
-    private.room = Room::new(header.ticks_per_second.load(Relaxed));
-    (private.weighed_at, private.anonymous_pages) = (0, 0);
-    private.started = ticks();
-    private.policy.begin(private.started);
-    private.faults = fault::Seen::begin_process();
+    private.begin(header.ticks_per_second.load(Relaxed));
     PROCESS.store(process_id(), Relaxed);
+    true
 }
 
 /// Carries out a call of a process that the program forked and that has not stalled yet: the state here is still that
@@ -144,53 +74,50 @@ pub unsafe fn call_of_forked_child(call: &Call) -> isize {
         match class {
             Class::Execute => return exec::execute(call, false),
             Class::ExecuteAt => return exec::execute(call, true),
-            Class::Lock | Class::Control | Class::Confine => {
-                begin_forked_child();
-                return classified(call, class);
-            }
-            Class::Expose if exposure::comes_of(call) => {
-                begin_forked_child();
-                return classified(call, class);
-            }
-            Class::Signal if faults::are_told() => {
-                begin_forked_child();
-                return classified(call, class);
-            }
-            Class::Memory if asks_for_huge_pages(call) => {
-                begin_forked_child();
-                return classified(call, class);
-            }
+            Class::Lock | Class::Control | Class::Confine => return classified_in_forked_child(call, class),
+            Class::Expose if exposure::comes_of(call) => return classified_in_forked_child(call, class),
+            Class::Signal if faults::are_told() => return classified_in_forked_child(call, class),
+            Class::Memory if asks_for_huge_pages(call) => return classified_in_forked_child(call, class),
             _ => {}
         }
         let before = ticks();
         let result = call.execute();
         let slow = ticks().wrapping_sub(before) > attention::stall_ticks_min();
         if slow && class != Class::Pass && class != Class::Exit {
-            begin_forked_child();
+            let _ = begin_forked_child();
         }
         if result > DESCRIPTOR_MAX.load(Relaxed) as isize && opens(class) { opened(result) } else { result }
     }
+}
+
+/// # Safety
+/// The program is making `call`.
+unsafe fn classified_in_forked_child(call: &Call, class: Class) -> isize {
+    // SAFETY: the caller's.
+    unsafe { if begin_forked_child() { classified(call, class) } else { call.execute() } }
 }
 
 fn opens(class: Class) -> bool {
     matches!(class, Class::Opens | Class::PathOpens | Class::PathAtOpens)
 }
 
-fn begin_forked_child() {
+/// A forked child becomes an original of its own: whether it is one now. It does not where a thread was in the slow path at
+/// the fork: what that had begun is not finished here.
+fn begin_forked_child() -> bool {
     if !role::claim_forked_child() {
-        return;
+        return role::is_original();
     }
+    let Some(header) = session::header().filter(|header| begin(header)) else {
+        role::give_up_forked_child();
+        return false;
+    };
     LIVE.store(0, Relaxed);
     PROBES.store(0, Relaxed);
-    BUSY.store(false, Relaxed);
     session::forget_slot();
     spawn::forget();
-    status::forget();
-    if let Some(header) = session::header() {
-        begin(header);
-        faults::begin_forked_child(header, process_id());
-    }
+    faults::begin_forked_child(header, process_id());
     role::begin_forked_child();
+    true
 }
 
 /// The highest descriptor that the program is known to have had.
@@ -240,12 +167,12 @@ pub unsafe fn on_failure(call: &Call, result: isize) -> isize {
     if !spawn::may_be_left() || process_id() != PROCESS.load(Relaxed) {
         return result;
     }
-    alone(|| {
-        if LIVE.load(Relaxed) != 0 {
+    alone(|mut private| {
+        if let Some(private) = private.as_deref_mut().filter(|_| LIVE.load(Relaxed) != 0) {
             // That little has come of it says nothing of others.
-            private().policy.excuse();
+            private.policy.excuse();
         }
-        dismiss();
+        dismiss(private);
     });
     spawn::wait_for_hints();
     // SAFETY: the caller's.
@@ -366,7 +293,7 @@ unsafe fn control(call: &Call) -> isize {
 unsafe fn confine(call: &Call) -> isize {
     let command = call.arguments[0] as u32;
     if call.number as u32 == n::__NR_seccomp || command == prctl::PR_SET_SECCOMP {
-        dismiss();
+        alone(dismiss);
         turn_off(Off::Confined);
     }
     if command == prctl::PR_SET_CHILD_SUBREAPER && call.arguments[1] != 0 {
@@ -382,19 +309,25 @@ pub fn leave_image() -> bool {
     if process_id() != PROCESS.load(Relaxed) {
         return false;
     }
-    dismiss();
+    alone(dismiss);
     settle_figures(slot);
     PROBES.store(0, Relaxed);
     session::close();
     true
 }
 
-/// Ends the speculator and waits until it is gone: it holds copies of descriptors and of the working directory.
-fn dismiss() {
+/// Ends the speculator and waits until it is gone: it holds copies of descriptors and of the working directory. Without the
+/// slow path's state, nothing is learned of what came of it.
+fn dismiss(private: Option<&mut Private>) {
     let Some(slot) = session::slot() else { return };
     // Nobody will need to know what comes of them.
     slot.left_count.store(0, Relaxed);
-    judge(slot, private());
+    match private {
+        Some(private) => judge(slot, private),
+        None => {
+            let _ = abandon(slot);
+        }
+    }
     spawn::wait_for_end(slot);
 }
 
@@ -486,14 +419,6 @@ unsafe fn read_attentively(call: &Call, descriptor: usize) -> isize {
 /// A stalled directory read cannot be probed, so its speculator is forked after it.
 fn is_directory_read(call: &Call) -> bool {
     matches!(call.number as u32, n::__NR_getdents | n::__NR_getdents64)
-}
-
-/// A hint spared the original a stall.
-fn used() {
-    private().used += 1;
-    if let Some(slot) = session::slot() {
-        slot.counters.hints_used.fetch_add(1, Relaxed);
-    }
 }
 
 /// # Safety

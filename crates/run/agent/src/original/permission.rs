@@ -1,22 +1,20 @@
 //! Whether there may be a speculator of this program: what it does, how it is confined, and what memory control says.
 
 use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_protocol::layout::{GO, HOLD, Header, Off};
 use forebay_sigsafe::general as n;
-use forebay_sigsafe::{prctl, sys, ticks};
+use forebay_sigsafe::{prctl, sys};
 
-use super::{BUSY, PROBES, dismiss};
+use super::slow::{Private, alone};
+use super::{PROBES, dismiss};
 use crate::status::Status;
 use crate::{faults, role, session};
 
 /// No speculator may be, because of something that the program does: a copy of it would keep what it must give back when it
 /// does, such as locks of open files, or huge pages of the system's pool.
 static BARRED: AtomicBool = AtomicBool::new(false);
-
-/// Part of a second that a thread waits for another one that is about to fork.
-const PATIENCE_PART: u64 = 20;
 
 /// Counts an agent that goes to Off, and goes there.
 pub fn turn_off(reason: Off) {
@@ -42,39 +40,21 @@ pub fn is_confined(header: &Header) -> bool {
     filters.is_none_or(|count| count > header.seccomp_filters.load(Relaxed).into())
 }
 
-/// Rules speculators out for the rest of this program, in the thread that has the slow path.
-pub fn bar(reason: Off) {
+/// Rules speculators out for the rest of this program.
+pub fn bar(reason: Off, private: Option<&mut Private>) {
     if BARRED.swap(true, Relaxed) {
         return;
     }
     PROBES.store(0, Relaxed);
     count_off(reason);
     faults::give_up();
-    dismiss();
+    dismiss(private);
 }
 
-/// The same in any thread.
+/// The same outside the slow path.
 pub fn bar_for_all(reason: Off) {
     if !BARRED.load(Relaxed) {
-        alone(|| bar(reason));
-    }
-}
-
-/// Has the slow path for itself: a thread that is just about to fork has done so when this one ends what it forked. Where that
-/// takes too long, as in a handler that interrupted the slow path of its own thread, it goes on without.
-pub fn alone(act: impl FnOnce()) {
-    let patience =
-        session::header().map_or(0, |header| header.ticks_per_second.load(Relaxed) / PATIENCE_PART);
-    let begun = ticks();
-    let mut waits = BUSY.swap(true, Acquire);
-    while waits && ticks().wrapping_sub(begun) < patience {
-        // SAFETY: no arguments.
-        let _ = unsafe { sys!(n::__NR_sched_yield) };
-        waits = BUSY.swap(true, Acquire);
-    }
-    act();
-    if !waits {
-        BUSY.store(false, Release);
+        alone(|private| bar(reason, private));
     }
 }
 

@@ -1,6 +1,6 @@
 //! The original forks a speculator: at a read that is about to stall, or after a stall.
 
-use core::sync::atomic::Ordering::{self, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::checkpoint::first_price;
 use forebay_policy::resync::Place;
@@ -8,9 +8,10 @@ use forebay_protocol::layout::{LEASES_SOME, Off};
 use forebay_sigsafe::ticks;
 
 use super::permission::{bar, count_off, may_speculate, turn_off};
+use super::slow::{self, Private};
 use super::stall::repair_or_judge;
 use super::verdict::{is_lost, memory_ends};
-use super::{BUSY, LIVE, OWNER, PROBES, PROCESS, exposure, page_faults, private, process_id, size};
+use super::{LIVE, OWNER, PROBES, PROCESS, exposure, page_faults, process_id, size, track};
 use crate::entry::Call;
 use crate::spawn::{self, Circumstances, Forked, Spawned};
 use crate::{attention, faults, session, trace};
@@ -26,24 +27,19 @@ pub unsafe fn probe(call: &Call, descriptor: usize) -> Option<Spawned> {
     if !unsafe { spawn::will_stall(call, descriptor) } {
         return None;
     }
-    if BUSY.swap(true, Ordering::Acquire) {
-        return None;
-    }
+    let mut private = slow::enter()?;
     let now = ticks();
-    if let Some(slot) = session::slot().filter(|slot| is_lost(slot, private())) {
-        repair_or_judge(slot, private(), now);
+    if let Some(slot) = session::slot().filter(|slot| is_lost(slot, &private)) {
+        repair_or_judge(slot, &mut private, now);
     }
-    let spawned =
-        if LIVE.load(Relaxed) == 0 && private().policy.armed(now) { spawn(Place::Read) } else { None };
-    if spawned != Some(Spawned::Speculator) {
-        BUSY.store(false, Ordering::Release);
-    }
-    spawned
+    let forks = LIVE.load(Relaxed) == 0 && private.policy.armed(now);
+    let spawned = if forks { spawn(&mut private, Place::Read) } else { None };
+    slow::leave(private, spawned)
 }
 
 /// Forks a speculator.
 #[inline(never)]
-pub fn spawn(place: Place) -> Option<Spawned> {
+pub fn spawn(private: &mut Private, place: Place) -> Option<Spawned> {
     PROBES.store(0, Relaxed);
     if !may_speculate() {
         return None;
@@ -58,7 +54,7 @@ pub fn spawn(place: Place) -> Option<Spawned> {
     }
     if session::header()?.leases.load(Relaxed) == LEASES_SOME {
         // What a speculator opens could break one.
-        bar(Off::Unsafe);
+        bar(Off::Unsafe, Some(private));
         return None;
     }
     let slot = match session::claim(process) {
@@ -69,23 +65,18 @@ pub fn spawn(place: Place) -> Option<Spawned> {
         }
     };
     if slot.shares_too_much.load(Relaxed) != 0 {
-        bar(Off::SharedMemory);
+        bar(Off::SharedMemory, Some(private));
         return None;
     }
     if exposure::is_of_surroundings(session::header()?) {
-        bar(Off::Unsafe);
+        bar(Off::Unsafe, Some(private));
         return None;
     }
-    let private = private();
-    private.used = 0;
-    private.late = 0;
-    private.late_saved = 0;
-    private.misses = 0;
-    private.patience.on_fork();
+    private.forget_speculation();
     let ticks_per_us = (session::header()?.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     let _ = size::weigh(private, size::WEIGHED_US);
     if private.has_huge_pages {
-        bar(Off::Unsafe);
+        bar(Off::Unsafe, Some(private));
         return None;
     }
     let now = ticks();
@@ -93,7 +84,7 @@ pub fn spawn(place: Place) -> Option<Spawned> {
         return None;
     }
     if exposure::is_of_stack() {
-        bar(Off::Unsafe);
+        bar(Off::Unsafe, Some(private));
         return None;
     }
     private.faults.on_fork(now);
@@ -107,7 +98,7 @@ pub fn spawn(place: Place) -> Option<Spawned> {
     private.stops = session::header()?.stops.load(Relaxed);
     let (stall, fork) = (private.policy.stall_mean(), private.policy.size_fork());
     let are_worth_it = fork > session::header()?.checkpoint_ticks_min.load(Relaxed);
-    private.track.begin(are_worth_it);
+    private.repairs = track::begin(are_worth_it);
     let circumstances = Circumstances {
         stall_us: stall / ticks_per_us,
         first_checkpoint: are_worth_it.then(|| first_price(fork, stall)),

@@ -7,7 +7,8 @@ use forebay_policy::resync::Size;
 use forebay_protocol::layout::{MEMORY_ENOUGH, MEMORY_FULL};
 use forebay_sigsafe::ticks;
 
-use super::{LIVE, Private};
+use super::LIVE;
+use super::slow::Private;
 use crate::session;
 use crate::status::Status;
 

@@ -1,7 +1,7 @@
 //! What the original does after a call that waited for a device.
 
 use core::mem::MaybeUninit;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::inflight::InflightLimit;
 use forebay_policy::program::{self, ProgramRecord};
@@ -12,11 +12,11 @@ use forebay_sigsafe::{sys, ticks};
 
 use super::permission::{is_held, may_speculate, turn_off};
 use super::resync::spawn;
-use super::track::{Standing, repair};
+use super::slow::{self, Private};
+use super::track::{Standing, repair, used};
 use super::verdict::{is_lost, judge_if_due, tell_crossings};
-use super::{BUSY, LIVE, OWNER, PROBES, PROBES_MAX, PROCESS, Private, private, process_id, used};
+use super::{LIVE, OWNER, PROBES, PROBES_MAX, PROCESS, process_id};
 use crate::attention::{self, Period};
-use crate::spawn::Spawned;
 use crate::{session, speculator, trace};
 
 /// How much longer than a stall at least a call must take to count when nothing is known of its thread.
@@ -61,24 +61,19 @@ fn has_waited(switches: &mut [(usize, i64); 16], duration: u64) -> bool {
 #[cold]
 #[inline(never)]
 pub fn stalled(period: Option<Period>, standing: Standing, device: Option<u64>, late_fork: bool) {
-    if BUSY.swap(true, Acquire) {
-        return;
-    }
+    let Some(mut private) = slow::enter() else { return };
     let period = period.unwrap_or_else(|| {
-        let (after, mean) = (ticks(), private().policy.stall_mean());
+        let (after, mean) = (ticks(), private.policy.stall_mean());
         Period { before: after.saturating_sub(mean.max(attention::stall_ticks_min())), after }
     });
-    note(period, standing, device);
-    let spawned =
-        (late_fork && PROBES.load(Relaxed) != 0 && LIVE.load(Relaxed) == 0).then(|| spawn(Place::Call));
-    if spawned.flatten() != Some(Spawned::Speculator) {
-        BUSY.store(false, Release);
-    }
+    note(&mut private, period, standing, device);
+    let forks = late_fork && PROBES.load(Relaxed) != 0 && LIVE.load(Relaxed) == 0;
+    let spawned = if forks { spawn(&mut private, Place::Call) } else { None };
+    let _ = slow::leave(private, spawned);
 }
 
 #[inline(never)]
-fn note(Period { before, after }: Period, standing: Standing, device: Option<u64>) {
-    let private = private();
+fn note(private: &mut Private, Period { before, after }: Period, standing: Standing, device: Option<u64>) {
     if !has_waited(&mut private.switches, after.wrapping_sub(before)) || process_id() != PROCESS.load(Relaxed)
     {
         if standing == Standing::Hinted {

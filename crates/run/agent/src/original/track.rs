@@ -1,14 +1,16 @@
 //! Whether the speculator is on track: the original's calls against its log, and what is done where they part.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use forebay_policy::site;
 use forebay_protocol::hint_log::{self, Consumed, Consumer};
 use forebay_protocol::layout::{Slot, mark};
 use forebay_sigsafe::{general as n, sys};
 
+use super::slow::Private;
 use super::verdict::{blamed, payoff};
-use super::{LIVE, OWNER, Private, private};
+use super::{LIVE, OWNER};
 use crate::{session, spawn, trace};
 
 /// Calls by which a speculator may be behind before it is taken for lost.
@@ -33,39 +35,58 @@ pub enum Standing {
     Unpredicted,
 }
 
-/// What is known of the live speculation's course.
-pub struct Track {
-    behind: Behind,
-    /// Whether the speculator makes checkpoints: then the calls are kept that one would make again.
-    keeps_calls: bool,
-    calls: Calls,
+/// Matched calls that were hinted, ever.
+static HITS: AtomicU64 = AtomicU64::new(0);
+/// A call was predicted since the slow path was last entered.
+static HAS_MATCHED: AtomicBool = AtomicBool::new(false);
+/// Whether the speculator makes checkpoints: then the calls are kept that one would make again.
+static KEEPS_CALLS: AtomicBool = AtomicBool::new(false);
+static BEHIND: Behind = Behind::new();
+static CALLS: Calls = Calls::new();
+
+/// A hint spared the original a stall.
+pub fn used() {
+    // By one thread at a time, as a rule: what two of them lose is a figure.
+    HITS.store(hits().wrapping_add(1), Relaxed);
+    if let Some(slot) = session::slot() {
+        slot.counters.hints_used.fetch_add(1, Relaxed);
+    }
+}
+
+/// Hints that spared the original a stall, ever.
+pub fn hits() -> u64 {
+    HITS.load(Relaxed)
+}
+
+/// Whether a call was predicted since this was last asked.
+pub fn take_match() -> bool {
+    let has_matched = HAS_MATCHED.load(Relaxed);
+    if has_matched {
+        HAS_MATCHED.store(false, Relaxed);
+    }
+    has_matched
+}
+
+/// A speculation begins.
+pub fn begin(keeps_calls: bool) -> Repairs {
+    BEHIND.clear();
+    KEEPS_CALLS.store(keeps_calls, Relaxed);
+    CALLS.clear();
+    Repairs::new()
+}
+
+/// What came of the checkpoints that were called in the live speculation.
+pub struct Repairs {
     /// Hints used when a checkpoint was last called, and how often nothing had come of one in a row.
     used: u64,
-    futile_repairs: u32,
+    futile: u32,
     /// The site whose value was waited for then, and what had come of making it up.
     suspect: Option<(u32, u64)>,
 }
 
-impl Track {
+impl Repairs {
     pub const fn new() -> Self {
-        Self {
-            behind: Behind::new(),
-            keeps_calls: false,
-            calls: Calls::new(),
-            used: 0,
-            futile_repairs: 0,
-            suspect: None,
-        }
-    }
-
-    /// A speculation begins.
-    pub fn begin(&mut self, keeps_calls: bool) {
-        self.behind.clear();
-        self.keeps_calls = keeps_calls;
-        self.calls.count = 0;
-        self.used = 0;
-        self.futile_repairs = 0;
-        self.suspect = None;
+        Self { used: 0, futile: 0, suspect: None }
     }
 
     /// Hints used of those of the present generation, by those `used` since the original was last forked.
@@ -89,70 +110,92 @@ impl Track {
 
 /// Calls that the original made while the log was empty: the speculator will yet log them, too late to be of use.
 struct Behind {
-    signatures: [u64; BEHIND_MAX],
-    first: usize,
-    len: usize,
+    signatures: [AtomicU64; BEHIND_MAX],
+    first: AtomicUsize,
+    len: AtomicUsize,
 }
 
 impl Behind {
     const fn new() -> Self {
-        Self { signatures: [0; BEHIND_MAX], first: 0, len: 0 }
+        Self {
+            signatures: [const { AtomicU64::new(0) }; BEHIND_MAX],
+            first: AtomicUsize::new(0),
+            len: AtomicUsize::new(0),
+        }
     }
 
-    fn clear(&mut self) {
-        self.len = 0;
+    fn clear(&self) {
+        self.len.store(0, Relaxed);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len.load(Relaxed) == 0
     }
 
     fn front(&self) -> Option<u64> {
-        (self.len > 0).then(|| self.signatures.get(self.first % BEHIND_MAX).copied())?
+        let place = self.signatures.get(self.first.load(Relaxed) % BEHIND_MAX)?;
+        (!self.is_empty()).then(|| place.load(Relaxed))
     }
 
-    fn pop(&mut self) {
-        self.first = (self.first + 1) % BEHIND_MAX;
-        self.len = self.len.saturating_sub(1);
+    fn pop(&self) {
+        self.first.store((self.first.load(Relaxed) + 1) % BEHIND_MAX, Relaxed);
+        self.len.store(self.len.load(Relaxed).saturating_sub(1), Relaxed);
     }
 
-    fn push(&mut self, signature: u64) -> bool {
-        if self.len == BEHIND_MAX {
+    fn push(&self, signature: u64) -> bool {
+        let (first, len) = (self.first.load(Relaxed), self.len.load(Relaxed));
+        if len >= BEHIND_MAX {
             return false;
         }
-        if let Some(place) = self.signatures.get_mut((self.first + self.len) % BEHIND_MAX) {
-            *place = signature;
+        if let Some(place) = self.signatures.get((first + len) % BEHIND_MAX) {
+            place.store(signature, Relaxed);
         }
-        self.len += 1;
+        self.len.store(len + 1, Relaxed);
         true
     }
 }
 
 /// The last calls of the original that were compared, each with the entries consumed of the log when it was.
 struct Calls {
-    ring: [(u64, u64); BEHIND_MAX],
-    count: u64,
+    ring: [[AtomicU64; 2]; BEHIND_MAX],
+    count: AtomicU64,
 }
 
 impl Calls {
     const fn new() -> Self {
-        Self { ring: [(0, 0); BEHIND_MAX], count: 0 }
+        Self { ring: [const { [const { AtomicU64::new(0) }; 2] }; BEHIND_MAX], count: AtomicU64::new(0) }
     }
 
-    fn push(&mut self, signature: u64, consumed: u64) {
-        if let Some(place) = self.ring.get_mut(self.count as usize % BEHIND_MAX) {
-            *place = (signature, consumed);
+    fn clear(&self) {
+        self.count.store(0, Relaxed);
+    }
+
+    fn count(&self) -> u64 {
+        self.count.load(Relaxed)
+    }
+
+    fn push(&self, signature: u64, consumed: u64) {
+        let count = self.count();
+        if let Some([call, position]) = self.ring.get(count as usize % BEHIND_MAX) {
+            call.store(signature, Relaxed);
+            position.store(consumed, Relaxed);
         }
-        self.count += 1;
+        self.count.store(count + 1, Relaxed);
     }
 
     fn at(&self, number: u64) -> (u64, u64) {
-        self.ring.get(number as usize % BEHIND_MAX).copied().unwrap_or((0, 0))
+        let place = self.ring.get(number as usize % BEHIND_MAX);
+        place.map_or((0, 0), |[call, position]| (call.load(Relaxed), position.load(Relaxed)))
     }
 
     /// The number of the first call after `position` entries of the log were consumed; `None` where it is forgotten.
     fn after(&self, position: u64) -> Option<u64> {
+        let count = self.count();
         if position == 0 {
-            return (self.count <= BEHIND_MAX as u64).then_some(0);
+            return (count <= BEHIND_MAX as u64).then_some(0);
         }
-        let oldest = self.count.saturating_sub(BEHIND_MAX as u64);
-        (oldest..self.count).find(|&number| self.at(number).1 >= position).map(|number| number + 1)
+        let oldest = count.saturating_sub(BEHIND_MAX as u64);
+        (oldest..count).find(|&number| self.at(number).1 >= position).map(|number| number + 1)
     }
 }
 
@@ -164,29 +207,26 @@ pub fn compare(signature: u64) -> Standing {
         return Standing::Alone;
     }
     let consumer = Consumer::new(slot, generation);
-    let private = private();
-    let standing = stand(slot, &consumer, private, signature);
-    if private.track.keeps_calls {
-        private.track.calls.push(signature, consumer.position());
+    let standing = stand(slot, &consumer, signature);
+    if KEEPS_CALLS.load(Relaxed) {
+        CALLS.push(signature, consumer.position());
     }
     standing
 }
 
-fn stand(slot: &Slot, consumer: &Consumer<'_>, private: &mut Private, signature: u64) -> Standing {
-    let behind = &mut private.track.behind;
-    while let Some(passed) = behind.front() {
+fn stand(slot: &Slot, consumer: &Consumer<'_>, signature: u64) -> Standing {
+    while let Some(passed) = BEHIND.front() {
         match consumer.consume(passed) {
             Consumed::Absent { empty: true } => break,
-            _ => behind.pop(),
+            _ => BEHIND.pop(),
         }
     }
     trace::tell(b"original: signature, log", &[signature % 100_000, consumer.len()]);
-    if behind.len == 0 {
+    if BEHIND.is_empty() {
         match consumer.consume(signature) {
             Consumed::Matched { mark, skipped } => {
                 slot.counters.hints_wrong.fetch_add(skipped.into(), Relaxed);
-                private.misses = 0;
-                private.patience.forgive();
+                HAS_MATCHED.store(true, Relaxed);
                 return if mark & mark::HINTED != 0 { Standing::Hinted } else { Standing::Predicted };
             }
             Consumed::Absent { empty: false } => {
@@ -195,7 +235,7 @@ fn stand(slot: &Slot, consumer: &Consumer<'_>, private: &mut Private, signature:
             Consumed::Absent { empty: true } => {}
         }
     }
-    if slot.speculator_pid.load(Relaxed) == 0 || !behind.push(signature) {
+    if slot.speculator_pid.load(Relaxed) == 0 || !BEHIND.push(signature) {
         return Standing::Unpredicted;
     }
     Standing::Behind
@@ -207,10 +247,10 @@ fn stand(slot: &Slot, consumer: &Consumer<'_>, private: &mut Private, signature:
 /// For one that `is_late` no site is blamed.
 pub fn repair(slot: &Slot, private: &mut Private, is_late: bool) -> bool {
     let generation = LIVE.load(Relaxed);
-    let (checkpoint, track) = (&slot.checkpoint, &mut private.track);
+    let (checkpoint, repairs) = (&slot.checkpoint, &mut private.repairs);
     let number = checkpoint.number.load(Relaxed);
     let consumer = Consumer::new(slot, generation);
-    if !track.keeps_calls
+    if !KEEPS_CALLS.load(Relaxed)
         || generation == 0
         || number == 0
         || number >> 16 != generation & 0xffff
@@ -219,29 +259,29 @@ pub fn repair(slot: &Slot, private: &mut Private, is_late: bool) -> bool {
         return false;
     }
     let position = checkpoint.position.load(Relaxed);
-    let futile = if private.used < track.used + WORTHWHILE { track.futile_repairs + 1 } else { 0 };
-    let Some(first) = track.calls.after(position).filter(|_| futile <= FUTILE_REPAIRS_MAX) else {
+    let futile = if private.used < repairs.used + WORTHWHILE { repairs.futile + 1 } else { 0 };
+    let Some(first) = CALLS.after(position).filter(|_| futile <= FUTILE_REPAIRS_MAX) else {
         return false;
     };
     trace::tell(
         b"repairs: used, misses, calls",
-        &[private.used, private.patience.misses().into(), track.calls.count - first],
+        &[private.used, private.patience.misses().into(), CALLS.count() - first],
     );
-    track.convict(slot, generation, private.used);
+    repairs.convict(slot, generation, private.used);
     let wrong = consumer.abandon();
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
-    let gained = track.gained(private.used);
+    let gained = repairs.gained(private.used);
     let suspect = if is_late { None } else { blamed(slot, generation) };
-    track.suspect = suspect.map(|site| (site, payoff(slot, generation, site, gained)));
-    track.futile_repairs = futile;
-    track.used = private.used;
+    repairs.suspect = suspect.map(|site| (site, payoff(slot, generation, site, gained)));
+    repairs.futile = futile;
+    repairs.used = private.used;
     private.misses = 0;
     private.patience.forgive();
-    track.behind.clear();
-    for number in first..track.calls.count {
-        let _ = track.behind.push(track.calls.at(number).0);
+    BEHIND.clear();
+    for number in first..CALLS.count() {
+        let _ = BEHIND.push(CALLS.at(number).0);
     }
-    track.calls.count = 0;
+    CALLS.clear();
     let next = generation.wrapping_add(1).max(1);
     spawn::hand_over(slot, next);
     hint_log::reset(slot, next);

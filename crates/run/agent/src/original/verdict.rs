@@ -9,7 +9,8 @@ use forebay_protocol::hint_log::Consumer;
 use forebay_protocol::layout::{End, LOG_ENTRIES, LOGS, Slot};
 use forebay_sigsafe::ticks;
 
-use super::{LIVE, Private, fault, left, page_faults, size};
+use super::slow::Private;
+use super::{LIVE, fault, left, page_faults, size};
 use crate::spawn::Forked;
 use crate::{session, speculator, trace};
 
@@ -47,19 +48,25 @@ pub fn memory_ends(slot: &Slot) -> u64 {
     slot.counters.ends.get(End::Memory as usize).map_or(0, |ends| ends.load(Relaxed))
 }
 
-#[inline(never)]
-fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
+/// Ends the live speculation: its generation, if there was one.
+pub fn abandon(slot: &Slot) -> Option<u32> {
     let generation = LIVE.swap(0, Relaxed);
     if generation == 0 {
-        return;
+        return None;
     }
     slot.generation.store(generation.wrapping_add(1), Relaxed);
+    Some(generation)
+}
+
+#[inline(never)]
+fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
+    let Some(generation) = abandon(slot) else { return };
     let _ = fault::take_foreseen(slot, private);
     // What came after the speculator's end says nothing of the values that it made up.
     let used_before = private.used;
     left::settle(slot, private, generation);
     if has_strayed {
-        private.track.convict(slot, generation, used_before);
+        private.repairs.convict(slot, generation, used_before);
     }
     let wrong_calls = Consumer::new(slot, generation).abandon();
     slot.counters.hints_wrong.fetch_add(wrong_calls, Relaxed);
@@ -94,7 +101,7 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
     private.policy.on_end(ticks(), private.used + spared, 0, wrong);
     tell_crossings(slot, private);
     if has_strayed && let Some(index) = blamed(slot, generation) {
-        let used = private.track.gained(used_before).saturating_add(private.late / 2);
+        let used = private.repairs.gained(used_before).saturating_add(private.late / 2);
         let payoff = payoff(slot, generation, index, used);
         trace::tell(b"blamed: site, payoff", &[index.into(), payoff]);
         site::outcome(&slot.sites, index, u32::try_from(payoff).unwrap_or(u32::MAX));

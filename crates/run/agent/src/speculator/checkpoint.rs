@@ -228,7 +228,7 @@ fn carry_on(state: &mut State) {
     let renewed = open_own(state) && memory::renew(state) && jail::start_ticking(state);
     // What has strayed before it came to the value cannot be repaired from here.
     if !renewed || (page != 0 && !memory::original_has(state, page)) {
-        end(End::Abandoned);
+        end(state, End::Abandoned);
     }
     state.slot.counters.repairs.fetch_add(1, Relaxed);
     hints::renew(state);

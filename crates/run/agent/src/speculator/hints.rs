@@ -106,7 +106,7 @@ fn settle(state: &mut State) {
 
 fn await_consumption(state: &mut State) {
     if abandoned(state) {
-        end(End::Abandoned);
+        end(state, End::Abandoned);
     }
     land(state, 0);
     kernel::pause(PAUSE_US);
@@ -122,7 +122,7 @@ pub fn await_original(state: &mut State) {
     }
     let limit = state.header.ticks_per_second.load(Relaxed).saturating_mul(LIFETIME_SECONDS);
     if ticks().wrapping_sub(hints.consumed_at) > limit || !original_lives(state) {
-        end(End::Lifetime);
+        end(state, End::Lifetime);
     }
 }
 
@@ -181,7 +181,7 @@ fn land(state: &mut State, left: usize) {
     }
 }
 
-fn wait_for_landing(state: &State, flight: Flight, entry: Option<&Device>) {
+fn wait_for_landing(state: &mut State, flight: Flight, entry: Option<&Device>) {
     kernel::wait_for(flight.file as isize, flight.offset);
     let after = ticks();
     if let Some(entry) = entry {
@@ -194,7 +194,7 @@ fn wait_for_landing(state: &State, flight: Flight, entry: Option<&Device>) {
         trace::tell(b"  ahead: landed after, depth, limit, base", &seen);
     }
     if abandoned(state) {
-        end(End::Abandoned);
+        end(state, End::Abandoned);
     }
 }
 
@@ -241,7 +241,7 @@ pub fn path(state: &mut State, kind: PathHint, path: &[u8], offset: u64, length:
     let claimed = path.len() <= cell.path.len()
         && (0..QUEUE_PAUSES_MAX).any(|_| {
             if abandoned(state) {
-                end(End::Abandoned);
+                end(state, End::Abandoned);
             }
             let free = cell.state.compare_exchange(CELL_FREE, CELL_WRITING, AcqRel, Relaxed).is_ok();
             if !free {

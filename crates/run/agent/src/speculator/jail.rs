@@ -5,6 +5,8 @@
 //! reading only, descriptors that lead outside are closed, no offset of the original's is shared, mappings are
 //! private. Landlock says the same of files once more where the kernel has it.
 
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use forebay_policy::idleness::{Idleness, TICK_US};
 use forebay_protocol::layout::{End, feature};
 use forebay_sigsafe::{general as n, ioctl, landlock, prctl, sys};
@@ -21,7 +23,7 @@ const STACK_BYTES: usize = 64 << 10;
 #[repr(C, align(16))]
 struct Stack(core::cell::UnsafeCell<[u8; STACK_BYTES]>);
 
-// SAFETY: used by the kernel as the speculator's signal stack only.
+// SAFETY: used by the kernel as the speculator's signal stack only. No reference to it is ever made.
 unsafe impl Sync for Stack {}
 
 static STACK: Stack = Stack(core::cell::UnsafeCell::new([0; STACK_BYTES]));
@@ -223,6 +225,7 @@ pub fn start_ticking(state: &mut State) -> bool {
 
 /// What was spent so far was not the program's.
 pub fn was_busy_otherwise(state: &mut State) {
+    TICKS_MISSED.store(0, Relaxed);
     state.idleness.restart(state.hints.issued, super::usage().ru_minflt as u64);
 }
 
@@ -252,15 +255,18 @@ pub unsafe fn adopt_frame(context: *mut u8) {
 }
 
 extern "C" fn on_fatal(signal: i32, info: *const u8, context: *mut Context) {
+    let Some(mut taken) = super::enter() else { super::crash() };
+    let state = &mut *taken;
     if signal == n::SIGBUS as i32 {
         // SAFETY: the kernel passes what it knows of the fault, with the address behind three words and padding, and the
         // interrupted registers.
         let (address, place) = unsafe { (info.add(16).cast::<usize>().read(), (*context).rip) };
-        if memory::fill(super::state(), address, place as usize) {
+        if memory::fill(state, address, place as usize) {
+            catch_up(state);
             return;
         }
     }
-    end(End::Signal);
+    end(state, End::Signal);
 }
 
 /// A call that came from elsewhere than a patched site.
@@ -274,16 +280,35 @@ extern "C" fn on_call(_signal: i32, _info: *const u8, context: *mut Context) {
     }
 }
 
+/// Ticks that came while an entry had the state.
+static TICKS_MISSED: AtomicU32 = AtomicU32::new(0);
+
 extern "C" fn on_tick(_signal: i32, _info: *const u8, _context: *mut Context) {
-    let state = super::state();
+    match super::enter() {
+        Some(mut state) => tick(&mut state),
+        None => {
+            TICKS_MISSED.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// An entry is through: the ticks that came meanwhile are its.
+pub fn catch_up(state: &mut State) {
+    while TICKS_MISSED.load(Relaxed) > 0 {
+        TICKS_MISSED.fetch_sub(1, Relaxed);
+        tick(state);
+    }
+}
+
+fn tick(state: &mut State) {
     if abandoned(state) || !hints::original_lives(state) {
-        end(End::Abandoned);
+        end(state, End::Abandoned);
     }
     let usage = super::usage();
     memory::keep_in_bounds(state, &usage);
     let is_catching_up = memory::is_catching_up(state);
     if state.idleness.on_tick(state.hints.issued, usage.ru_minflt as u64, is_catching_up) {
-        end(End::Cpu);
+        end(state, End::Cpu);
     }
 }
 

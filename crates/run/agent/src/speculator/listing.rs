@@ -4,14 +4,13 @@
 //! resident while the inodes that they name are not. A program that visits one of the directories in it will
 //! visit the others too, so they are hinted together.
 
-use core::cell::UnsafeCell;
-
 use forebay_protocol::layout::PathHint;
 use forebay_protocol::signature::Signature;
 use forebay_sigsafe::path::PathBuffer;
+use forebay_sigsafe::turn::Turn;
 use forebay_sigsafe::{general as n, sys, text};
 
-use super::{State, hints, kernel, paths};
+use super::{State, hints, kernel, paths, touch_program};
 
 const ENTRIES_MAX: usize = 16384;
 /// Directories below one directory that are hinted.
@@ -68,12 +67,10 @@ impl Listed {
     }
 }
 
-struct Buffer(UnsafeCell<[u8; BUFFER_BYTES]>);
-
-// SAFETY: used by the speculator only, which has one thread.
-unsafe impl Sync for Buffer {}
-
-static BUFFER: Buffer = Buffer(UnsafeCell::new([0; BUFFER_BYTES]));
+/// In use while a directory is looked through, of which one does not lead to another.
+static BUFFER: Turn<[u8; BUFFER_BYTES]> = Turn::new([0; BUFFER_BYTES]);
+/// All users of the buffer are alike.
+const SCANNING: usize = 1;
 
 /// What the directory that `path` is in tells of it. Where it is a directory, it and its siblings have been hinted.
 pub fn look(state: &mut State, path: &[u8]) -> Entry {
@@ -113,6 +110,8 @@ fn scan(state: &mut State, parent: &[u8], hint: bool) -> bool {
     if !path.push(parent) {
         return false;
     }
+    let Some(mut held) = BUFFER.enter(SCANNING) else { return false };
+    let buffer = held.as_mut_ptr() as usize;
     // SAFETY: a terminated path, and a buffer as large as the calls are told.
     unsafe {
         let found = kernel::find(n::AT_FDCWD as isize, path.as_ptr() as usize, n::O_DIRECTORY);
@@ -124,7 +123,6 @@ fn scan(state: &mut State, parent: &[u8], hint: bool) -> bool {
         if directory < 0 {
             return false;
         }
-        let buffer = BUFFER.0.get() as usize;
         let mut ended = false;
         let mut sure = true;
         for _ in 0..BUFFERS_MAX {
@@ -167,21 +165,24 @@ unsafe fn note(state: &mut State, parent: &[u8], buffer: usize, length: usize, h
     let mut hinted = 0;
     let mut sure = true;
     while at + NAME_AT < length {
+        let mut path = PathBuffer::<{ paths::BYTES }>::new();
         // SAFETY: the kernel's entries are whole, their names terminated.
-        let (step, kind, name) = unsafe {
+        let (step, kind, is_link, fits) = touch_program(state, || unsafe {
             let entry = (buffer + at) as *const u8;
             let step = entry.add(LENGTH_AT).cast::<u16>().read_unaligned();
-            (usize::from(step), entry.add(TYPE_AT).read(), text::bytes(entry.add(NAME_AT)))
-        };
+            let name = text::bytes(entry.add(NAME_AT));
+            let is_link = name == b"." || name == b"..";
+            let fits = path.push(parent) && path.push(name);
+            (usize::from(step), entry.add(TYPE_AT).read(), is_link, fits)
+        });
         if step == 0 {
             return false;
         }
         at += step;
-        if name == b"." || name == b".." {
+        if is_link {
             continue;
         }
-        let mut path = PathBuffer::<{ paths::BYTES }>::new();
-        if kind == TYPE_UNKNOWN || !path.push(parent) || !path.push(name) {
+        if kind == TYPE_UNKNOWN || !fits {
             sure = false;
             continue;
         }

@@ -22,7 +22,7 @@ pub use memory::{is_of_file, is_present, page_map};
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::idleness::Idleness;
 use forebay_policy::site::{self, Kind, Strategy};
@@ -30,6 +30,7 @@ use forebay_protocol::hint_log::Producer;
 use forebay_protocol::layout::{End, GO, HOLD, Header, LEASES_SOME, LOGS, Slot, feature, mark};
 use forebay_protocol::signature::Signature;
 use forebay_sigsafe::general as n;
+use forebay_sigsafe::handover::{Handover, Taken};
 use forebay_sigsafe::sys;
 
 use crate::entry::Call;
@@ -76,27 +77,39 @@ pub struct State {
 
 struct StateCell(UnsafeCell<MaybeUninit<State>>);
 
-// SAFETY: touched by the speculator only, which has one thread; its signal handlers end it or stand for a call.
+// SAFETY: only `begin` uses the cell, once in a process, and hands the state over to `STATE`.
 unsafe impl Sync for StateCell {}
 
-static STATE: StateCell = StateCell(UnsafeCell::new(MaybeUninit::zeroed()));
+/// Where the state is.
+static PLACE: StateCell = StateCell(UnsafeCell::new(MaybeUninit::zeroed()));
 
-/// The state, in the speculator.
-#[allow(clippy::mut_from_ref, reason = "one thread, and no reference outlives a call")]
-pub fn state() -> &'static mut State {
-    // SAFETY: `begin` fills it before any call gets here.
-    unsafe { (*STATE.0.get()).assume_init_mut() }
+/// The state, for the entries: calls of the program, from patched sites or trapped ([`jail`]'s SIGSYS), touches of what was moved
+/// aside (SIGBUS), and ticks (SIGPROF). Each takes it as a whole and passes it down. While one has it, the others get
+/// nothing but in [`touch_program`]: then a fault of the entry's own is served. A tick waits until the entry is through, and
+/// any other fault is a crash.
+static STATE: Handover<State> = Handover::new();
+
+/// Takes the state for an entry.
+fn enter() -> Option<Taken<'static, State>> {
+    STATE.take()
+}
+
+/// Touches the program's memory, which may have been moved aside: what the touch provokes finds the state.
+#[inline(always)]
+fn touch_program<R>(state: &mut State, act: impl FnOnce() -> R) -> R {
+    // SAFETY: there is one state, and `state` is what the caller's entry has taken, or was lent. One thread.
+    unsafe { STATE.lend(state, act) }
 }
 
 /// Turns the freshly forked copy into a jailed speculator; ends it where that fails.
 #[inline(never)]
-pub fn begin(slot: &'static Slot, snapshot: &'static Snapshot) {
+pub fn begin(slot: &'static Slot, snapshot: &Snapshot) {
     role::begin_speculator();
     let Some(header) = session::header() else { kernel::exit() };
-    let place = STATE.0.get().cast::<State>();
-    // SAFETY: the state is this speculator's alone. It is filled in place because it is large: the parts that are
-    // not written here are arrays whose zeroes are valid.
-    unsafe {
+    let place = PLACE.0.get().cast::<State>();
+    // SAFETY: a process becomes a speculator once, so this is the only reference that is ever made of the cell. The state is
+    // filled in place because it is large: the parts that are not written here are arrays whose zeroes are valid.
+    let state = unsafe {
         (&raw mut (*place).header).write(header);
         (&raw mut (*place).slot).write(slot);
         (&raw mut (*place).generation).write(snapshot.generation);
@@ -106,13 +119,15 @@ pub fn begin(slot: &'static Slot, snapshot: &'static Snapshot) {
         (&raw mut (*place).last_stat.0).write(-1);
         (&raw mut (*place).checkpoints)
             .write(checkpoint::Checkpoints::new(snapshot.circumstances.first_checkpoint));
-    }
+        &mut *place
+    };
     // SAFETY: no arguments.
     slot.speculator_pid.store(unsafe { sys!(n::__NR_getpid) } as u32, Relaxed);
     let before = forebay_sigsafe::ticks();
-    if jail::enter(state(), snapshot).is_err() {
-        end(End::Jail);
+    if jail::enter(state, snapshot).is_err() {
+        end(state, End::Jail);
     }
+    let _ = STATE.begin(state);
     slot.counters.jail_ticks.fetch_add(forebay_sigsafe::ticks().wrapping_sub(before), Relaxed);
 }
 
@@ -128,8 +143,7 @@ fn open_own(state: &mut State) -> bool {
 }
 
 /// Ends the speculator, saying how.
-pub fn end(how: End) -> ! {
-    let state = state();
+pub fn end(state: &mut State, how: End) -> ! {
     if matches!(how, End::Memory | End::Lifetime) {
         // What would carry on comes to the same.
         let _ = checkpoint::dismiss(state);
@@ -138,22 +152,35 @@ pub fn end(how: End) -> ! {
         memory::tell_last(state);
     }
     trace::tell(b"  ahead: ends, how", &[state.generation.into(), how as u64]);
-    let counters = &state.slot.counters;
+    let usage = usage();
+    state.slot.counters.speculator_pages.fetch_add(memory::own::taken(state, &usage), Relaxed);
+    let is_newest = state.slot.generation.load(Relaxed) == state.generation;
+    leave(state.header, state.slot, is_newest, &usage, how)
+}
+
+/// Ends the speculator at a fault of its own code, of whose state nothing is known.
+fn crash() -> ! {
+    let (Some(header), Some(slot)) = (session::header(), session::slot()) else { kernel::exit() };
+    // SAFETY: no arguments.
+    let is_newest = slot.speculator_pid.load(Relaxed) == unsafe { sys!(n::__NR_getpid) } as u32;
+    leave(header, slot, is_newest, &usage(), End::Signal)
+}
+
+fn leave(header: &Header, slot: &Slot, is_newest: bool, usage: &n::rusage, how: End) -> ! {
+    let counters = &slot.counters;
     if let Some(ends) = counters.ends.get(how as usize) {
         ends.fetch_add(1, Relaxed);
     }
-    let usage = usage();
     counters.speculator_footprint_bytes.fetch_max((usage.ru_maxrss as u64) << 10, Relaxed);
     counters.speculator_reclaims.fetch_add(usage.ru_minflt as u64, Relaxed);
-    counters.speculator_pages.fetch_add(memory::own::taken(state, &usage), Relaxed);
     counters.speculator_faults.fetch_add(usage.ru_majflt as u64, Relaxed);
     let cpu = |time: n::__kernel_old_timeval| (time.tv_sec as u64) * 1_000_000 + time.tv_usec as u64;
     counters.speculator_cpu_us.fetch_add(cpu(usage.ru_utime) + cpu(usage.ru_stime), Relaxed);
-    if state.slot.generation.load(Relaxed) == state.generation {
-        state.slot.flights.store(0, Relaxed);
-        state.slot.speculator_pid.store(0, Relaxed);
+    if is_newest {
+        slot.flights.store(0, Relaxed);
+        slot.speculator_pid.store(0, Relaxed);
     }
-    state.header.speculators.fetch_sub(1, Relaxed);
+    header.speculators.fetch_sub(1, Relaxed);
     kernel::exit()
 }
 
@@ -187,7 +214,7 @@ pub fn abandoned(state: &State) -> bool {
 
 /// Notes that something of the kernel's is missing.
 pub fn missing(bit: u32) {
-    let missing: &AtomicU32 = &state().header.missing;
+    let Some(missing) = session::header().map(|header| &header.missing) else { return };
     if missing.load(Relaxed) & bit == 0 {
         missing.fetch_or(bit, Relaxed);
     }
@@ -199,12 +226,8 @@ pub fn missing(bit: u32) {
 /// `call` holds the registers of a call that the program is making. Its pointers may be garbage: a fault ends the
 /// speculator.
 pub unsafe fn call(call: &Call) -> isize {
-    let state = state();
-    if abandoned(state) {
-        end(End::Abandoned);
-    }
     // SAFETY: the caller's.
-    let result = unsafe { dispatch(state, call, true) };
+    let result = unsafe { carry_out(call, true) };
     let [a, b, c, ..] = call.arguments;
     trace::tell(b"  ahead: call", &[call.number as u64, a as u32 as u64, b as u64, c as u64, result as u64]);
     result
@@ -217,7 +240,22 @@ pub unsafe fn call(call: &Call) -> isize {
 #[inline(never)]
 pub unsafe fn first_call(call: &Call) -> isize {
     // SAFETY: the caller's.
-    unsafe { dispatch(state(), call, false) }
+    unsafe { carry_out(call, false) }
+}
+
+/// # Safety
+/// As [`call`].
+unsafe fn carry_out(call: &Call, logged: bool) -> isize {
+    // A call within a call is none of the program's.
+    let Some(mut taken) = enter() else { crash() };
+    let state = &mut *taken;
+    if logged && abandoned(state) {
+        end(state, End::Abandoned);
+    }
+    // SAFETY: the caller's.
+    let result = unsafe { dispatch(state, call, logged) };
+    jail::catch_up(state);
+    result
 }
 
 /// # Safety
@@ -242,12 +280,22 @@ unsafe fn dispatch(state: &mut State, call: &Call, logged: bool) -> isize {
                 reads::seek(state, a, b as i64, c as u32)
             }
             n::__NR_copy_file_range | n::__NR_sendfile => reads::transfer(state, call, logged),
-            n::__NR_open => opened(call, paths::open(state, call, at, a, b as u32)),
-            n::__NR_openat => opened(call, paths::open(state, call, a, b, c as u32)),
-            n::__NR_creat => {
-                opened(call, paths::open(state, call, at, a, n::O_CREAT | n::O_WRONLY | n::O_TRUNC))
+            n::__NR_open => {
+                let result = paths::open(state, call, at, a, b as u32);
+                opened(state, call, result)
             }
-            n::__NR_openat2 => opened(call, paths::open_how(state, call)),
+            n::__NR_openat => {
+                let result = paths::open(state, call, a, b, c as u32);
+                opened(state, call, result)
+            }
+            n::__NR_creat => {
+                let result = paths::open(state, call, at, a, n::O_CREAT | n::O_WRONLY | n::O_TRUNC);
+                opened(state, call, result)
+            }
+            n::__NR_openat2 => {
+                let result = paths::open_how(state, call);
+                opened(state, call, result)
+            }
             n::__NR_stat => paths::stat(state, call, at, a, b, 0),
             n::__NR_lstat => paths::stat(state, call, at, a, b, n::AT_SYMLINK_NOFOLLOW),
             n::__NR_newfstatat => paths::stat(state, call, a, b, c, d as u32),
@@ -271,10 +319,11 @@ unsafe fn dispatch(state: &mut State, call: &Call, logged: bool) -> isize {
 
 /// # Safety
 /// As [`call`].
-unsafe fn opened(call: &Call, result: isize) -> isize {
+unsafe fn opened(state: &mut State, call: &Call, result: isize) -> isize {
     if let Ok(descriptor) = usize::try_from(result) {
         // SAFETY: the caller's.
-        signatures::opened(descriptor, unsafe { signatures::path(call) });
+        let signature = touch_program(state, || unsafe { signatures::path(call) });
+        signatures::opened(descriptor, signature);
     }
     result
 }

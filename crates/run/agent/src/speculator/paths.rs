@@ -13,7 +13,7 @@ use forebay_sigsafe::{call, errno, general as n, sys, text, ticks};
 
 use super::descriptors::{self, File, Kind, SIZE_MADE_UP};
 use super::listing::{self, Entry};
-use super::{State, abandoned, end, fabricated, hints, kernel, make_mark, predict};
+use super::{State, abandoned, end, fabricated, hints, kernel, make_mark, predict, touch_program};
 use crate::entry::Call;
 use crate::signatures;
 
@@ -45,7 +45,7 @@ unsafe fn target(state: &mut State, directory: usize, path: usize, out: &mut Tar
     out.path = path;
     out.directory = AT as isize;
     // SAFETY: the caller's; garbage ends the speculator.
-    let relative = unsafe { (path as *const u8).read() } != b'/';
+    let relative = touch_program(state, || unsafe { (path as *const u8).read() }) != b'/';
     if !relative || directory as i32 == n::AT_FDCWD {
         return Ok(());
     }
@@ -55,7 +55,7 @@ unsafe fn target(state: &mut State, directory: usize, path: usize, out: &mut Tar
             let base = state.descriptors.path(index).ok_or(call::EBADF)?;
             let fits = out.composed.push(base.as_bytes()) && out.composed.push(b"/");
             // SAFETY: the caller's.
-            if !fits || !out.composed.push(unsafe { text::bytes(path as *const u8) }) {
+            if !fits || !unsafe { push_program_path(state, &mut out.composed, path) } {
                 return Err(call::error(errno::ENAMETOOLONG));
             }
             out.path = out.composed.as_ptr() as usize;
@@ -72,9 +72,9 @@ unsafe fn target(state: &mut State, directory: usize, path: usize, out: &mut Tar
 /// As [`target`].
 unsafe fn absolute(state: &mut State, directory: usize, path: usize, whole: &mut PathBuffer<BYTES>) -> bool {
     // SAFETY: the caller's.
-    let path = unsafe { text::bytes(path as *const u8) };
-    if path.first() == Some(&b'/') {
-        return whole.push(path);
+    if touch_program(state, || unsafe { (path as *const u8).read() }) == b'/' {
+        // SAFETY: the caller's.
+        return unsafe { push_program_path(state, whole, path) };
     }
     if directory as i32 == n::AT_FDCWD {
         if state.directory.is_empty() {
@@ -86,9 +86,22 @@ unsafe fn absolute(state: &mut State, directory: usize, path: usize, whole: &mut
                 return false;
             }
         }
-        return whole.push(state.directory.as_bytes()) && whole.push(b"/") && whole.push(path);
+        let fits = whole.push(state.directory.as_bytes()) && whole.push(b"/");
+        // SAFETY: the caller's.
+        return fits && unsafe { push_program_path(state, whole, path) };
     }
-    directory_path(state, directory as u32 as usize, whole) && whole.push(b"/") && whole.push(path)
+    let fits = directory_path(state, directory as u32 as usize, whole) && whole.push(b"/");
+    // SAFETY: the caller's.
+    fits && unsafe { push_program_path(state, whole, path) }
+}
+
+/// Appends a path that is in the program's memory.
+///
+/// # Safety
+/// As [`target`].
+unsafe fn push_program_path(state: &mut State, whole: &mut PathBuffer<BYTES>, path: usize) -> bool {
+    // SAFETY: the caller's.
+    touch_program(state, || whole.push(unsafe { text::bytes(path as *const u8) }))
 }
 
 /// Appends the path of an open directory.
@@ -121,7 +134,7 @@ pub fn directory_path(state: &mut State, descriptor: usize, whole: &mut PathBuff
 /// As [`target`].
 unsafe fn log(state: &mut State, call: &Call, hinted: bool, site: Option<u32>) {
     // SAFETY: the caller's.
-    let signature = unsafe { signatures::path(call) };
+    let signature = touch_program(state, || unsafe { signatures::path(call) });
     hints::log(state, signature, make_mark(hinted.then_some(0), site));
 }
 
@@ -330,15 +343,15 @@ unsafe fn defer(
 }
 
 /// Waits until it is known that nobody holds a lease, which opening a file would break.
-fn await_leases(state: &State) {
+fn await_leases(state: &mut State) {
     while state.header.leases.load(Relaxed) == LEASES_UNKNOWN {
         if abandoned(state) || !hints::original_lives(state) {
-            end(End::Abandoned);
+            end(state, End::Abandoned);
         }
         kernel::pause(LEASES_PAUSE_US);
     }
     if abandoned(state) {
-        end(End::Abandoned);
+        end(state, End::Abandoned);
     }
 }
 
@@ -416,7 +429,7 @@ pub unsafe fn open_how(state: &mut State, call: &Call) -> isize {
         return call::EINVAL;
     }
     // SAFETY: the caller's.
-    let flags = unsafe { (how as *const n::open_how).read_unaligned() }.flags;
+    let flags = touch_program(state, || unsafe { (how as *const n::open_how).read_unaligned() }).flags;
     // SAFETY: the caller's.
     unsafe { open(state, call, directory, path, flags as u32) }
 }
@@ -469,6 +482,13 @@ fn made_up(directory: bool) -> n::stat {
     stat
 }
 
+/// # Safety
+/// As [`target`].
+unsafe fn is_empty(state: &mut State, path: usize) -> bool {
+    // SAFETY: the caller's.
+    path == 0 || touch_program(state, || unsafe { (path as *const u8).read() }) == 0
+}
+
 /// `stat`, `lstat` and `newfstatat`.
 ///
 /// # Safety
@@ -483,7 +503,7 @@ pub unsafe fn stat(
 ) -> isize {
     // SAFETY: the caller's.
     unsafe {
-        if flags & n::AT_EMPTY_PATH != 0 && (path == 0 || (path as *const u8).read() == 0) {
+        if flags & n::AT_EMPTY_PATH != 0 && is_empty(state, path) {
             return stat_descriptor(state, directory, out);
         }
         let kept = if flags & n::AT_SYMLINK_NOFOLLOW != 0 { n::O_NOFOLLOW } else { 0 };
@@ -491,7 +511,7 @@ pub unsafe fn stat(
         match find(state, call, directory, path, kept, SiteKind::Stat, hint_kind) {
             Found::Error(error) => error,
             Found::MadeUp(_) => {
-                (out as *mut n::stat).write_unaligned(made_up(false));
+                touch_program(state, || (out as *mut n::stat).write_unaligned(made_up(false)));
                 0
             }
             Found::File(found) => {
@@ -516,8 +536,9 @@ pub unsafe fn stat_descriptor(state: &mut State, descriptor: usize, out: usize) 
     let Some((_, file)) = state.descriptors.file(descriptor as u32 as usize) else { return call::EBADF };
     if file.real >= 0 {
         if state.last_stat.0 == file.real as isize {
+            let stat = state.last_stat.1;
             // SAFETY: the caller's.
-            unsafe { (out as *mut n::stat).write_unaligned(state.last_stat.1) };
+            touch_program(state, || unsafe { (out as *mut n::stat).write_unaligned(stat) });
             return 0;
         }
         // SAFETY: the caller's.
@@ -530,7 +551,7 @@ pub unsafe fn stat_descriptor(state: &mut State, descriptor: usize, out: usize) 
         _ => {}
     }
     // SAFETY: the caller's.
-    unsafe { (out as *mut n::stat).write_unaligned(stat) };
+    touch_program(state, || unsafe { (out as *mut n::stat).write_unaligned(stat) });
     0
 }
 
@@ -543,7 +564,7 @@ pub unsafe fn statx(state: &mut State, call: &Call) -> isize {
     let flags = flags as u32;
     // SAFETY: the caller's.
     unsafe {
-        let empty = flags & n::AT_EMPTY_PATH != 0 && (path == 0 || (path as *const u8).read() == 0);
+        let empty = flags & n::AT_EMPTY_PATH != 0 && is_empty(state, path);
         let (real, found) = if empty && directory as i32 != n::AT_FDCWD {
             upgrade(state, directory, false);
             match state.descriptors.file(directory as u32 as usize) {
@@ -572,7 +593,7 @@ pub unsafe fn statx(state: &mut State, call: &Call) -> isize {
         statx.stx_nlink = 1;
         statx.stx_size = SIZE_MADE_UP;
         statx.stx_blksize = 4096;
-        (out as *mut n::statx).write_unaligned(statx);
+        touch_program(state, || (out as *mut n::statx).write_unaligned(statx));
         0
     }
 }

@@ -5,7 +5,7 @@ use forebay_protocol::layout::End;
 use forebay_sigsafe::{call, errno, general as n, memory, sys};
 
 use super::descriptors::Kind;
-use super::{State, end, hints, memory as memory_aside, paths};
+use super::{State, end, hints, memory as memory_aside, paths, touch_program};
 use crate::entry::Call;
 
 const FUTEX_COMMANDS: u32 = !(n::FUTEX_PRIVATE_FLAG | n::FUTEX_CLOCK_REALTIME);
@@ -15,7 +15,7 @@ const SIGNAL_SET_BYTES: usize = 8;
 pub fn account(state: &mut State, bytes: usize) {
     state.added_bytes = state.added_bytes.saturating_add(bytes as u64);
     if state.added_bytes > memory_aside::own::limit_bytes(state) {
-        end(End::Memory);
+        end(state, End::Memory);
     }
 }
 
@@ -78,7 +78,9 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
             // Output: said to have been written.
             n::__NR_write | n::__NR_pwrite64 => written(state, a, c, call.number as u32 == n::__NR_write),
             n::__NR_writev | n::__NR_pwritev | n::__NR_pwritev2 => {
-                let count = (0..c.min(64)).map(|at| (*(b as *const n::iovec).add(at)).iov_len as usize).sum();
+                let vectors = b as *const n::iovec;
+                let lengths = || (0..c.min(64)).map(|at| (*vectors.add(at)).iov_len as usize).sum();
+                let count = touch_program(state, lengths);
                 written(state, a, count, call.number as u32 == n::__NR_writev)
             }
             n::__NR_ftruncate => truncated(state, a, b as u64),
@@ -128,13 +130,13 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
             // Signals: said to be set; none but the speculator's own are ever handled.
             n::__NR_rt_sigaction => {
                 if c != 0 {
-                    memory::fill(c as *mut u8, 0, size_of::<n::kernel_sigaction>());
+                    touch_program(state, || memory::fill(c as *mut u8, 0, size_of::<n::kernel_sigaction>()));
                 }
                 0
             }
             n::__NR_rt_sigprocmask => {
                 if c != 0 {
-                    memory::fill(c as *mut u8, 0, SIGNAL_SET_BYTES);
+                    touch_program(state, || memory::fill(c as *mut u8, 0, SIGNAL_SET_BYTES));
                 }
                 0
             }
@@ -158,12 +160,14 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
             n::__NR_rseq | n::__NR_set_robust_list | n::__NR_membarrier => call::ENOSYS,
             n::__NR_futex => match b as u32 & FUTEX_COMMANDS {
                 n::FUTEX_WAKE => 0,
-                n::FUTEX_WAIT if (a as *const u32).read_volatile() != c as u32 => call::EAGAIN,
-                _ => end(End::Unpretendable),
+                n::FUTEX_WAIT if touch_program(state, || (a as *const u32).read_volatile()) != c as u32 => {
+                    call::EAGAIN
+                }
+                _ => end(state, End::Unpretendable),
             },
 
-            n::__NR_exit | n::__NR_exit_group => end(End::Finished),
-            _ => end(End::Unpretendable),
+            n::__NR_exit | n::__NR_exit_group => end(state, End::Finished),
+            _ => end(state, End::Unpretendable),
         }
     }
 }

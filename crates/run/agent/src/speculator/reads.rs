@@ -8,6 +8,7 @@ use forebay_sigsafe::{call, errno, general as n, memory, sys};
 use super::descriptors::{FileIndex, HINTED_AT_OPEN, Kind};
 use super::{
     State, end, fabricated, hints, kernel, listing, make_mark, memory as memory_aside, paths, predict,
+    touch_program,
 };
 use crate::entry::Call;
 use crate::signatures;
@@ -100,10 +101,10 @@ pub unsafe fn read(state: &mut State, call: &Call, logged: bool) -> isize {
         Kind::Sink => return 0,
         Kind::Directory | Kind::UnknownDirectory => return call::error(errno::EISDIR),
         Kind::Closed => return call::EBADF,
-        Kind::Outside => end(End::Unpretendable),
+        Kind::Outside => end(state, End::Unpretendable),
     }
     // SAFETY: the caller's.
-    let segments = unsafe { Segments::of(call) };
+    let segments = touch_program(state, || unsafe { Segments::of(call) });
     let (mut total, mut mark) = (0, 0);
     for vector in segments.vectors.iter().take(segments.len) {
         let (buffer, count) = (vector.iov_base as usize, vector.iov_len as usize);
@@ -157,7 +158,7 @@ unsafe fn segment(
     match state.fictions.get(file.identity) {
         Some(Strategy::Blank) => {
             // SAFETY: the caller's.
-            unsafe { memory::fill(buffer as *mut u8, b'\n', wanted) };
+            touch_program(state, || unsafe { memory::fill(buffer as *mut u8, b'\n', wanted) });
             return (wanted as isize, 0);
         }
         Some(_) => return (0, 0),
@@ -206,7 +207,7 @@ unsafe fn segment(
         Strategy::EndOfFile => (0, mark),
         Strategy::Blank => {
             // SAFETY: the caller's.
-            unsafe { memory::fill(buffer as *mut u8, b'\n', wanted) };
+            touch_program(state, || unsafe { memory::fill(buffer as *mut u8, b'\n', wanted) });
             (wanted as isize, mark)
         }
         _ => (wanted as isize, mark),
@@ -273,7 +274,7 @@ unsafe fn unknown(
             paths::upgrade(state, descriptor, true);
             let Some(file) = state.descriptors.at(index).copied() else { return (call::EBADF, 0) };
             if file.real < 0 {
-                end(End::Unpretendable);
+                end(state, End::Unpretendable);
             }
             // SAFETY: the caller's.
             let read = unsafe { kernel::read_waiting(file.real as isize, buffer, wanted, offset) };
@@ -286,7 +287,7 @@ unsafe fn unknown(
         Strategy::Blank => {
             fabricated(state, site);
             // SAFETY: the caller's.
-            unsafe { memory::fill(buffer as *mut u8, b'\n', wanted) };
+            touch_program(state, || unsafe { memory::fill(buffer as *mut u8, b'\n', wanted) });
             (wanted as isize, make_mark(hinted, site))
         }
         _ => {
@@ -333,7 +334,7 @@ pub unsafe fn directory(state: &mut State, call: &Call, logged: bool) -> isize {
         && !file.ended
     {
         if file.real < 0 {
-            end(End::Unpretendable);
+            end(state, End::Unpretendable);
         }
         // SAFETY: the caller's.
         result = unsafe { sys!(call.number, file.real, buffer, count) };
@@ -394,12 +395,13 @@ pub unsafe fn transfer(state: &mut State, call: &Call, logged: bool) -> isize {
     paths::upgrade(state, source, false);
     let Some((index, file)) = state.descriptors.file(source) else { return call::EBADF };
     if file.kind != Kind::Regular {
-        end(End::Unpretendable);
+        end(state, End::Unpretendable);
     }
     let file = *file;
     let own = offset_at as *mut u64;
     // SAFETY: the caller's.
-    let offset = if own.is_null() { file.offset } else { unsafe { own.read_unaligned() } };
+    let read = || unsafe { own.read_unaligned() };
+    let offset = if own.is_null() { file.offset } else { touch_program(state, read) };
     let copied = (count as u64).min(file.size.saturating_sub(offset)).min(BEGINNING_BYTES);
     let mut mark = 0;
     let mut from = offset;
@@ -419,7 +421,7 @@ pub unsafe fn transfer(state: &mut State, call: &Call, logged: bool) -> isize {
         }
     } else {
         // SAFETY: the caller's.
-        unsafe { own.write_unaligned(offset + copied) };
+        touch_program(state, || unsafe { own.write_unaligned(offset + copied) });
     }
     if logged {
         hints::log(state, signatures::read(call), mark);
@@ -446,7 +448,7 @@ pub unsafe fn map(state: &mut State, call: &Call, logged: bool) -> isize {
         match file.kind {
             Kind::Regular => map_known(state, call, index),
             Kind::Unknown => map_unknown(state, call, index),
-            _ => end(End::Unpretendable),
+            _ => end(state, End::Unpretendable),
         }
     };
     if logged {
@@ -514,7 +516,7 @@ unsafe fn map_unknown(state: &mut State, call: &Call, index: FileIndex) -> (isiz
         return match state.descriptors.at(index) {
             // SAFETY: the caller's.
             Some(file) if file.kind == Kind::Regular => unsafe { map_known(state, call, index) },
-            _ => end(End::Unpretendable),
+            _ => end(state, End::Unpretendable),
         };
     }
     fabricated(state, site);

@@ -1,9 +1,9 @@
 //! Shared mappings of the original, made private in its speculator before any of the program's code runs there.
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_sigsafe::path::PathBuffer;
+use forebay_sigsafe::turn::{Held, Turn};
 use forebay_sigsafe::{general as n, memory, sys, text};
 
 use super::jail::Refused;
@@ -19,12 +19,45 @@ const BATCH: usize = 64;
 /// Shared memory that is copied, at most.
 const COPIED_BYTES_MAX: usize = 64 << 20;
 
-struct List(UnsafeCell<[u8; LIST_BYTES]>);
+static LIST: Turn<[u8; LIST_BYTES]> = Turn::new([0; LIST_BYTES]);
+/// All readers of the list are alike.
+const READER: usize = 1;
 
-// SAFETY: used by the speculator only, which has one thread.
-unsafe impl Sync for List {}
+/// The list of this process's mappings, as it was when it was read; the only one while it lives.
+pub struct List {
+    bytes: Held<'static, [u8; LIST_BYTES]>,
+    len: usize,
+}
 
-static LIST: List = List(UnsafeCell::new([0; LIST_BYTES]));
+impl List {
+    /// Reads it; an error where it is too long.
+    pub fn read() -> Result<Self, Refused> {
+        let mut bytes = LIST.enter(READER).ok_or(Refused)?;
+        let buffer = bytes.as_mut_ptr();
+        let mut len = 0;
+        // SAFETY: a terminated path, and a buffer as large as the calls are told, which is this reader's.
+        let complete = unsafe {
+            let flags = n::O_RDONLY | n::O_CLOEXEC;
+            let fd = sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/maps".as_ptr(), flags);
+            let complete = loop {
+                let read = sys!(n::__NR_pread64, fd, buffer.add(len), LIST_BYTES - len, len);
+                if read <= 0 {
+                    break read == 0 && len < LIST_BYTES;
+                }
+                len += read as usize;
+            };
+            kernel::close(fd);
+            complete
+        };
+        if complete { Ok(Self { bytes, len }) } else { Err(Refused) }
+    }
+
+    /// The mappings; a line that is none is an error.
+    pub fn mappings(&self) -> impl Iterator<Item = Result<Mapping<'_>, Refused>> {
+        let lines = self.bytes.get(..self.len).unwrap_or_default().split(|&byte| byte == b'\n');
+        lines.filter(|line| !line.is_empty()).map(|line| Mapping::parse(line).ok_or(Refused))
+    }
+}
 
 /// A line of `/proc/self/maps`.
 pub struct Mapping<'a> {
@@ -73,40 +106,16 @@ impl<'a> Mapping<'a> {
 
 /// Replaces every shared mapping but the session's by a private one with the same contents, as far as they are in memory.
 pub fn make_private(state: &mut State) -> Result<(), Refused> {
-    // SAFETY: one thread; the list is read whole before a mapping is changed.
-    let list = unsafe { read_list()? };
+    let list = List::read()?;
     let mut copied = 0;
-    for line in list.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
-        let mapping = Mapping::parse(line).ok_or(Refused)?;
+    for mapping in list.mappings() {
+        let mapping = mapping?;
         if mapping.has(3, b's') && !session::owns(mapping.start) {
             // SAFETY: the mapping is replaced in place.
             unsafe { replace(state, &mapping, &mut copied)? };
         }
     }
     Ok(())
-}
-
-/// The list of this process's mappings.
-///
-/// # Safety
-/// What an earlier call returned is not used any more.
-pub unsafe fn read_list() -> Result<&'static [u8], Refused> {
-    // SAFETY: the buffer is as large as the calls are told.
-    unsafe {
-        let flags = n::O_RDONLY | n::O_CLOEXEC;
-        let fd = sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/maps".as_ptr(), flags);
-        let buffer = LIST.0.get().cast::<u8>();
-        let mut len = 0;
-        let complete = loop {
-            let read = sys!(n::__NR_pread64, fd, buffer.add(len), LIST_BYTES - len, len);
-            if read <= 0 {
-                break read == 0 && len < LIST_BYTES;
-            }
-            len += read as usize;
-        };
-        kernel::close(fd);
-        if complete { Ok(core::slice::from_raw_parts(buffer, len)) } else { Err(Refused) }
-    }
 }
 
 /// # Safety

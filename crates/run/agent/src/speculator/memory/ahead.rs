@@ -345,6 +345,6 @@ fn look(state: &mut State, skipped_max: usize) {
         state.memory.trust.used += used;
     }
     if abandoned(state) {
-        end(End::Abandoned);
+        end(state, End::Abandoned);
     }
 }

@@ -8,7 +8,7 @@ use forebay_sigsafe::{general as n, ioctl, sys};
 
 use super::pages::{Wanted, is_cached, scan};
 use super::{PAGE, ahead, open_all};
-use crate::speculator::shared::{self, Mapping};
+use crate::speculator::shared::{self, List, Mapping};
 use crate::speculator::{State, end, kernel, missing};
 
 /// Smaller mappings are left as they are.
@@ -140,11 +140,9 @@ impl Aside {
 
 /// Moves aside what may have to be waited for. Where that cannot be done, memory is waited for.
 pub fn move_all(state: &mut State) {
-    // SAFETY: one thread; the list is read whole before a mapping is moved.
-    let Ok(list) = (unsafe { shared::read_list() }) else { return };
+    let Ok(list) = List::read() else { return };
     let stack = &raw const list as usize;
-    for line in list.split(|&byte| byte == b'\n') {
-        let Some(mapping) = Mapping::parse(line) else { continue };
+    for mapping in list.mappings().flatten() {
         if mapping.has(0, b'r')
             && !mapping.has(2, b'x')
             && mapping.has(3, b'p')
@@ -299,7 +297,7 @@ unsafe fn move_aside(
         if !overlaid || !register(state, start, length) {
             let back = n::MREMAP_MAYMOVE | n::MREMAP_FIXED;
             if sys!(n::__NR_mremap, shadow, length, length, back, start) < 0 {
-                end(End::Jail);
+                end(state, End::Jail);
             }
             return false;
         }

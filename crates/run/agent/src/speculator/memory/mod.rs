@@ -28,8 +28,8 @@ use forebay_policy::lead::{self, Alone, Lead};
 
 use self::aside::Aside;
 use self::pages::entries;
-use super::shared::{self, Mapping};
-use super::{State, end, kernel, missing, waited};
+use super::shared::List;
+use super::{State, end, kernel, missing, touch_program, waited};
 use crate::spawn::Circumstances;
 
 pub const PAGE: usize = 4096;
@@ -115,7 +115,7 @@ pub fn keep_in_bounds(state: &mut State, usage: &n::rusage) {
     own::keep_in_limit(state, usage);
     let own = (usage.ru_minflt as u64).saturating_sub(state.memory.given_back);
     if state.memory.is_short && !(credit(state).covers_own(own) && theirs::are_in_credit(state)) {
-        end(End::Memory);
+        end(state, End::Memory);
     }
 }
 
@@ -141,7 +141,7 @@ fn waits_for(state: &mut State, site: Option<u32>, asked: usize) {
     state.memory.alone.on_wait(asked, state.hints.issued);
     ahead::issued(state, asked);
     if state.memory.alone.is_without_prospect() {
-        end(End::Lifetime);
+        end(state, End::Lifetime);
     }
 }
 
@@ -214,12 +214,11 @@ pub fn renew(state: &mut State) -> bool {
         kernel::close(descriptor);
     }
     memory.faults = -1;
-    // SAFETY: nobody uses an earlier list.
-    let Ok(list) = (unsafe { shared::read_list() }) else { return false };
+    let Ok(list) = List::read() else { return false };
     if !open_all(state) {
         return false;
     }
-    for mapping in list.split(|&byte| byte == b'\n').filter_map(Mapping::parse) {
+    for mapping in list.mappings().flatten() {
         if mapping.inode != 0 || !mapping.has(3, b'p') {
             continue;
         }
@@ -277,16 +276,20 @@ pub fn page_map() -> isize {
 ///
 /// # Safety
 /// The range may be garbage: a fault ends the speculator.
-pub unsafe fn touch(state: &State, address: usize, length: usize) {
+pub unsafe fn touch(state: &mut State, address: usize, length: usize) {
     // Any number may be an address, -1 too: what ends the loops are regions, not the range.
     let Some(end) = address.checked_add(length) else { return };
     let mut index = 0;
     while let Some(region) = state.memory.aside.get(index) {
         index += 1;
-        let from = region.start.max(address & !(PAGE - 1));
-        for page in (from..region.end.min(end)).step_by(PAGE) {
-            // SAFETY: the caller's.
-            let _ = unsafe { (page as *const u8).read_volatile() };
+        let pages = (region.start.max(address & !(PAGE - 1))..region.end.min(end)).step_by(PAGE);
+        if pages.len() > 0 {
+            touch_program(state, || {
+                for page in pages {
+                    // SAFETY: the caller's.
+                    let _ = unsafe { (page as *const u8).read_volatile() };
+                }
+            });
         }
     }
 }

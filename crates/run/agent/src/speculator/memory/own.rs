@@ -49,7 +49,7 @@ fn limit_pages(state: &State) -> u64 {
 pub fn keep_in_limit(state: &mut State, usage: &n::rusage) {
     let limit = limit_pages(state);
     if bound(state, usage) > limit && count(state, usage).is_some_and(|own| own > limit) {
-        end(End::Memory);
+        end(state, End::Memory);
     }
 }
 
