@@ -50,8 +50,17 @@ impl RustFile {
     /// and `use std::{fs, io::Read}` both name `fs`. A name brought in by `use std::fs as files` is found where it
     /// is brought in.
     pub fn std_modules(&self) -> Vec<(String, usize)> {
+        self.names_below("std")
+    }
+
+    /// The same for the modules at the top of the file's own crate.
+    pub fn crate_modules(&self) -> Vec<(String, usize)> {
+        self.names_below("crate")
+    }
+
+    fn names_below(&self, root: &str) -> Vec<(String, usize)> {
         let mut found = Vec::new();
-        std_modules_in(self.tokens.clone(), &mut found);
+        names_below_in(root, self.tokens.clone(), &mut found);
         found
     }
 }
@@ -79,7 +88,7 @@ fn bracket_says(tree: &TokenTree, level: &str, lint: &str) -> bool {
         && words[1..].iter().any(|word| word == lint)
 }
 
-fn std_modules_in(tokens: TokenStream, found: &mut Vec<(String, usize)>) {
+fn names_below_in(root: &str, tokens: TokenStream, found: &mut Vec<(String, usize)>) {
     let trees: Vec<TokenTree> = tokens.into_iter().collect();
     let mut at = 0;
     while at < trees.len() {
@@ -90,14 +99,14 @@ fn std_modules_in(tokens: TokenStream, found: &mut Vec<(String, usize)>) {
             continue;
         }
         match &trees[at] {
-            TokenTree::Ident(ident) if ident == "std" && follows_path_sign(&trees, at + 1) => {
+            TokenTree::Ident(ident) if ident == root && follows_path_sign(&trees, at + 1) => {
                 if let Some(next) = trees.get(at + 3) {
                     first_names(next, found);
                 }
                 at += 3;
             }
             TokenTree::Group(group) => {
-                std_modules_in(group.stream(), found);
+                names_below_in(root, group.stream(), found);
                 at += 1;
             }
             _ => at += 1,
@@ -144,7 +153,7 @@ fn follows_path_sign(trees: &[TokenTree], at: usize) -> bool {
     colon(at) && colon(at + 1)
 }
 
-/// The first name of each path in `tree`, which is what follows `std::`: one name, or a braced list of paths.
+/// The first name of each path in `tree`, which is what follows the root and its `::`: one name, or a braced list of paths.
 fn first_names(tree: &TokenTree, found: &mut Vec<(String, usize)>) {
     match tree {
         TokenTree::Ident(ident) => found.push((ident.to_string(), ident.span().start().line)),

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use forebay_sigsafe::{thread_pointer, ticks};
 
-use crate::entry::Call;
+use crate::call::Call;
 use crate::objects::{self, ProgramHeaders};
 
 /// A call that takes longer may be a stall.

@@ -11,56 +11,11 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 use forebay_protocol::layout::{Displaced, PATCH_SITES};
-use forebay_sigsafe::{call, errno};
+use forebay_sigsafe::errno;
 
+use crate::call::Call;
 use crate::calls::{self, Class};
-use crate::{attention, interpose, original, role};
-
-/// The registers of a system call, in the order that `forebay_entry` stores them.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Call {
-    /// Number, rax.
-    pub number: usize,
-    /// rdi, rsi, rdx, r10, r8, r9.
-    pub arguments: [usize; 6],
-    /// rbp of the caller; keeps the layout of the stack.
-    frame: usize,
-    /// Index of the site.
-    pub site: usize,
-    /// Address behind the site, where execution goes on: names the site.
-    pub origin: usize,
-}
-
-impl Call {
-    /// A call made on the agent's own account, as if by the program.
-    pub const fn new(number: usize, arguments: [usize; 6], origin: usize) -> Self {
-        Self { number, arguments, frame: 0, site: 0, origin }
-    }
-
-    /// A call that the program makes by calling an interposed function of libc's.
-    pub const fn interposed(number: usize, arguments: [usize; 6], function: usize) -> Self {
-        Self { number, arguments, frame: 0, site: PATCH_SITES + function, origin: 0 }
-    }
-
-    /// Lets the kernel carry it out, or the interposed function; the result is theirs.
-    ///
-    /// # Safety
-    /// The program asked for just this call.
-    #[inline(always)]
-    pub unsafe fn execute(&self) -> isize {
-        if self.site >= PATCH_SITES {
-            return interpose::execute(self.site - PATCH_SITES, self.arguments);
-        }
-        // SAFETY: the caller's.
-        unsafe { forebay_sigsafe::syscall(self.number, self.arguments) }
-    }
-
-    /// Whether the call, which had this result, may have found that its pointers lead nowhere.
-    pub const fn may_have_faulted(&self, result: isize) -> bool {
-        result == call::error(errno::EFAULT) || (self.site >= PATCH_SITES && result < 0)
-    }
-}
+use crate::{attention, dispatch, original, role};
 
 /// What the stub of a site has to know.
 #[repr(C)]
@@ -105,13 +60,13 @@ pub fn connect(index: usize, origin: usize, displaced: Displaced, number: u16) {
 /// A call of the program's that has not been made.
 extern "C" fn make(call: &Call, _: isize) -> isize {
     // SAFETY: the registers are those of a system call that the program is making.
-    unsafe { role::dispatch(call) }
+    unsafe { dispatch::dispatch(call) }
 }
 
 /// A call that was made and failed.
 extern "C" fn failed(call: &Call, result: isize) -> isize {
     // SAFETY: the registers are those of a system call that the program has made, and that had no effect.
-    unsafe { original::on_failure(call, result) }
+    unsafe { dispatch::on_failure(call, result) }
 }
 
 /// A read that was made, with this result, and during which the thread left its processor.

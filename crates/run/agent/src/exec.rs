@@ -12,9 +12,9 @@ use forebay_sigsafe::elf::{Elf_Ehdr, Elf_Phdr, PT_INTERP};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{call, errno, sys};
 
-use crate::entry::Call;
+use crate::call::Call;
 use crate::environment::{self, Extended};
-use crate::{original, role, session, spawn};
+use crate::{original, process, role, session, spawn};
 
 /// A chain of `#!` lines is followed this far, as by the kernel.
 const INTERPRETERS_MAX: usize = 5;
@@ -55,7 +55,7 @@ const BORROW_PAUSE_NS: i64 = 100_000;
 /// # Safety
 /// `call` is such a call of the program.
 pub unsafe fn execute(call: &Call, at: bool) -> isize {
-    let vfork_child = original::is_vfork_child();
+    let vfork_child = process::is_vfork_child();
     if role::is_original() && !vfork_child {
         let _ = original::leave_image();
     } else {
@@ -106,7 +106,7 @@ unsafe fn execute_in_parent(call: &Call, at: bool) -> isize {
 /// Takes the workspace, when no other child of this memory has it. (Who had it when this memory was forked is none: it ends some
 /// time.)
 fn borrow() -> bool {
-    let process = original::process_id();
+    let process = process::id();
     let take = |from| BORROWER.compare_exchange(from, process, Ordering::Acquire, Ordering::Relaxed);
     // SAFETY: no pointers.
     let is_gone = |other| call::is(unsafe { sys!(n::__NR_kill, other, 0) }, errno::ESRCH);

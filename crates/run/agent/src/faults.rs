@@ -8,14 +8,14 @@
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
-use forebay_protocol::layout::{Header, WISH_FEW, WISH_NEVER, WISH_QUIET, WISH_SIGNALS, Watched};
+use forebay_protocol::layout::{Header, WISH_NEVER};
 use forebay_sigsafe::{general as n, sys};
 
-use crate::entry::Call;
-use crate::spawn::Spawned;
-use crate::{original, role, session, speculator};
+use crate::call::Call;
+use crate::snapshot::Spawned;
+use crate::{fault_watch, original, process, role, session, speculator};
 
 const SIGNAL: u32 = n::SIGURG;
 /// What the kernel says of a signal that a descriptor caused (siginfo's `si_code`).
@@ -31,7 +31,6 @@ const SIG_IGNORE: usize = 1;
 const ARCH_GET_FS: u32 = 0x1003;
 /// How long the supervisor gets to take its event back.
 const CLOSE_PAUSES_MAX: u32 = 1000;
-const NOBODY: u32 = u32::MAX;
 /// Memory that is worth the trouble.
 const BYTES_MIN: usize = 16 << 20;
 
@@ -50,8 +49,6 @@ static HEAP_END: AtomicUsize = AtomicUsize::new(0);
 static ROOM: AtomicUsize = AtomicUsize::new(0);
 /// Of the main thread.
 static THREAD_POINTER: AtomicUsize = AtomicUsize::new(0);
-/// This process's entry in the header.
-static ENTRY: AtomicU32 = AtomicU32::new(NOBODY);
 
 /// What `rt_sigaction` takes.
 #[repr(C)]
@@ -109,7 +106,7 @@ pub unsafe fn begin_if_large(more: usize) {
         }
         // SAFETY: no arguments.
         let (process, thread) = unsafe { (sys!(n::__NR_getpid), sys!(n::__NR_gettid)) };
-        if process != thread || original::is_vfork_child() {
+        if process != thread || process::is_vfork_child() {
             // The main thread will come by.
             return;
         }
@@ -135,7 +132,7 @@ unsafe fn begin(header: &Header, process: u32) {
         if !offer_stack() {
             return;
         }
-        let Some((index, entry)) = claim(header, process) else { return };
+        let Some((index, entry)) = fault_watch::claim(header, process) else { return };
         let action = Action {
             handler: handler(),
             flags: u64::from(n::SA_SIGINFO | n::SA_ONSTACK | n::SA_RESTART) | speculator::SA_RESTORER,
@@ -143,11 +140,8 @@ unsafe fn begin(header: &Header, process: u32) {
             mask: u64::MAX,
         };
         if sys!(n::__NR_rt_sigaction, SIGNAL, &raw const action, 0, 8) == 0 {
-            // An image before this one may have wished otherwise.
-            entry.wish.store(WISH_SIGNALS, Ordering::Relaxed);
-            entry.image.fetch_add(1, Ordering::Release);
             THREAD_POINTER.store(forebay_sigsafe::thread_pointer(), Ordering::Relaxed);
-            ENTRY.store(index, Ordering::Relaxed);
+            fault_watch::begin(index, entry);
         }
     }
 }
@@ -200,21 +194,9 @@ fn handlers_return_to_stack() -> bool {
     })
 }
 
-fn claim(header: &Header, process: u32) -> Option<(u32, &Watched)> {
-    let own = |entry: &Watched| entry.pid.load(Ordering::Relaxed) == process;
-    let free =
-        |entry: &Watched| entry.pid.compare_exchange(0, process, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-    let at = header.watched.iter().position(own).or_else(|| header.watched.iter().position(free))?;
-    Some((at as u32, header.watched.get(at)?))
-}
-
-fn entry() -> Option<&'static Watched> {
-    session::header()?.watched.get(ENTRY.load(Ordering::Relaxed) as usize)
-}
-
 /// A forked child has no events and needs an entry of its own, if its parent had one.
 pub fn begin_forked_child(header: &Header, process: u32) {
-    if ENTRY.swap(NOBODY, Ordering::Relaxed) == NOBODY {
+    if !fault_watch::forget() {
         return;
     }
     // SAFETY: a forked child has one thread, which is its main one.
@@ -231,49 +213,12 @@ fn handler() -> usize {
     on_signal as *const () as usize
 }
 
-/// Asks for quiet: the signals are of no use at present.
-pub fn ask_for_quiet() {
-    if let Some(entry) = entry() {
-        // Not where none are wanted at all.
-        for wish in [WISH_SIGNALS, WISH_FEW] {
-            let _ = entry.wish.compare_exchange(wish, WISH_QUIET, Ordering::Relaxed, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Asks for a signal for each fault, or for a `few` of them.
-pub fn ask_for_signals(few: bool) {
-    if let Some(entry) = entry() {
-        let (before, wish) = if few { (WISH_SIGNALS, WISH_FEW) } else { (WISH_FEW, WISH_SIGNALS) };
-        let _ = entry.wish.compare_exchange(before, wish, Ordering::Relaxed, Ordering::Relaxed);
-    }
-}
-
-/// There is a speculation: its faults must be told of, and a quiet that was asked for ends.
-pub fn end_quiet() {
-    if let Some(entry) = entry() {
-        let _ = entry.wish.compare_exchange(WISH_QUIET, WISH_FEW, Ordering::Relaxed, Ordering::Relaxed);
-    }
-}
-
-/// Asks for no more signals: nothing will ever come of them.
-pub fn give_up() {
-    if let Some(entry) = entry() {
-        entry.wish.store(WISH_NEVER, Ordering::Relaxed);
-    }
-}
-
 /// Whether the main thread has the pointer that it began with: a program may use the register for something else meanwhile.
 fn is_own_thread_pointer() -> bool {
     let mut pointer = 0usize;
     // SAFETY: the call writes to a local.
     let result = unsafe { sys!(n::__NR_arch_prctl, ARCH_GET_FS, &raw mut pointer) };
     result == 0 && pointer == THREAD_POINTER.load(Ordering::Relaxed)
-}
-
-/// Whether this process, or the one that it is a child of, is to be told of its faults.
-pub fn are_told() -> bool {
-    ENTRY.load(Ordering::Relaxed) != NOBODY
 }
 
 extern "C" fn on_signal(_signal: i32, info: *const i32, context: *mut u8) {
@@ -300,13 +245,8 @@ pub unsafe fn signal_call(call: &Call) -> isize {
         if call.number as u32 == n::__NR_sigaltstack {
             let result = call.execute();
             // Other threads have stacks of their own.
-            let is_main = || sys!(n::__NR_getpid) == sys!(n::__NR_gettid) && !original::is_vfork_child();
-            if result == 0
-                && signal != 0
-                && ENTRY.load(Ordering::Relaxed) != NOBODY
-                && is_main()
-                && !offer_stack()
-            {
+            let is_main = || sys!(n::__NR_getpid) == sys!(n::__NR_gettid) && !process::is_vfork_child();
+            if result == 0 && signal != 0 && fault_watch::is_on() && is_main() && !offer_stack() {
                 withdraw();
             }
             let old = new as *mut SignalStack;
@@ -315,13 +255,13 @@ pub unsafe fn signal_call(call: &Call) -> isize {
             }
             return result;
         }
-        if ENTRY.load(Ordering::Relaxed) == NOBODY {
+        if !fault_watch::is_on() {
             return call.execute();
         }
         if signal as u32 != SIGNAL {
             let result = call.execute();
             // A vfork child has handlers of its own.
-            if result == 0 && new != 0 && !has_room() && !original::is_vfork_child() {
+            if result == 0 && new != 0 && !has_room() && !process::is_vfork_child() {
                 withdraw();
             }
             return result;
@@ -340,7 +280,7 @@ pub unsafe fn signal_call(call: &Call) -> isize {
 
 /// Gives the signal back to the program, when the supervisor causes none any more.
 unsafe fn withdraw() {
-    let Some(entry) = entry() else { return };
+    let Some(entry) = fault_watch::entry() else { return };
     entry.wish.store(WISH_NEVER, Ordering::SeqCst);
     let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: 1_000_000 };
     for _ in 0..CLOSE_PAUSES_MAX {
@@ -352,7 +292,7 @@ unsafe fn withdraw() {
     }
     // SAFETY: the caller's.
     unsafe { give_signal_back() };
-    ENTRY.store(NOBODY, Ordering::Relaxed);
+    let _ = fault_watch::forget();
 }
 
 /// The program finds the signal as it was.

@@ -9,9 +9,9 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::sys;
 
-use crate::entry::Call;
+use crate::call::{self, Call};
 use crate::objects::{self, Object, ProgramHeaders};
-use crate::role;
+use crate::{dispatch, role};
 
 const PAGE: usize = 4096;
 
@@ -72,16 +72,10 @@ functions! {
     __NR_exit_group: _exit c"_exit";
 }
 
-/// libc's own functions, by the index of [`Function`].
-static REAL: [AtomicUsize; Function::Count as usize] =
-    [const { AtomicUsize::new(0) }; Function::Count as usize];
-
-type Real = extern "C" fn(usize, usize, usize, usize, usize, usize) -> isize;
-
 fn called(function: Function, number: u32, arguments: [usize; 6]) -> isize {
     let call = Call::interposed(number as usize, arguments, function as usize);
     // SAFETY: the program calls the function with these arguments.
-    let result = unsafe { role::dispatch(&call) };
+    let result = unsafe { dispatch::dispatch(&call) };
     // A speculator, and exec, have the kernel's result instead of libc's.
     let raw = role::is_speculator() || number == n::__NR_execve;
     if raw && (-4095..0).contains(&result) {
@@ -98,17 +92,6 @@ fn called(function: Function, number: u32, arguments: [usize; 6]) -> isize {
     result
 }
 
-/// Calls libc's own function.
-pub fn execute(function: usize, arguments: [usize; 6]) -> isize {
-    let Some(real) = REAL.get(function).map(|real| real.load(Relaxed)).filter(|real| *real != 0) else {
-        return -1;
-    };
-    let [a, b, c, d, e, f] = arguments;
-    // SAFETY: a function of libc's that takes at most six words; what they mean is between it and its caller.
-    let real: Real = unsafe { core::mem::transmute(real) };
-    real(a, b, c, d, e, f)
-}
-
 /// Replaces the functions in all objects but libc and the loader.
 ///
 /// # Safety
@@ -117,8 +100,8 @@ pub unsafe fn apply(headers: ProgramHeaders) {
     // SAFETY: the caller's.
     let Some(libc) = (unsafe { objects::loaded(headers) }).find(|object| object.is_libc()) else { return };
     let Some(errno) = libc.symbol(c"__errno_location") else { return };
-    for (name, real) in NAMES.iter().zip(&REAL) {
-        real.store(libc.symbol(name).unwrap_or(0), Relaxed);
+    for (function, name) in NAMES.iter().enumerate() {
+        call::set_real(function, libc.symbol(name).unwrap_or(0));
     }
     ERRNO.store(errno, Relaxed);
     // SAFETY: the caller's.
@@ -135,7 +118,7 @@ pub unsafe fn apply(headers: ProgramHeaders) {
 unsafe fn replace(object: &Object) {
     for (name, slot) in object.imports() {
         let Some((wrapper, index)) = wrapper(name) else { continue };
-        if REAL.get(index).is_none_or(|real| real.load(Relaxed) == 0) {
+        if !call::has_real(index) {
             continue;
         }
         let page = slot.addr() & !(PAGE - 1);

@@ -10,24 +10,30 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod attention;
+mod call;
 mod calls;
+mod dispatch;
 mod entry;
 mod environment;
 mod exec;
+mod fault_watch;
 mod faults;
 mod interpose;
 mod intrinsics;
 mod objects;
 mod original;
 mod patch;
+mod process;
 mod role;
 mod session;
 mod signatures;
+mod snapshot;
 mod spawn;
 mod speculator;
 mod start;
 mod status;
 mod trace;
+mod usage;
 
 /// Nothing here panics: the symbol below exists nowhere, so that a panic path that slips in shows up in the list of
 /// symbols that the library takes from the process, which a test compares with the allowed ones.

@@ -8,18 +8,15 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use forebay_sigsafe::general::{__NR_madvise, __NR_sched_yield, MADV_WIPEONFORK};
 use forebay_sigsafe::sys;
 
-use crate::entry::Call;
-use crate::{original, speculator};
-
 /// Found by a forked child (and before the agent is ready). It stays so until the child first stalls: most execute
 /// another program soon, and every page written to before that would be copied in vain.
 const UNKNOWN: u32 = 0;
 /// The program itself.
 pub const ORIGINAL: u32 = 1;
 /// A copy that runs ahead.
-const SPECULATOR: u32 = 2;
+pub const SPECULATOR: u32 = 2;
 /// The agent does nothing any more: terminal.
-const OFF: u32 = 3;
+pub const OFF: u32 = 3;
 /// A forked child, one of whose threads is making it an original of its own.
 const BEGINNING: u32 = 4;
 /// How often the others look whether it has.
@@ -70,6 +67,12 @@ pub fn begin_forked_child() {
     PAGE.role.store(ORIGINAL, Ordering::Release);
 }
 
+/// What this process is.
+#[inline(always)]
+pub fn current() -> u32 {
+    PAGE.role.load(Ordering::Relaxed)
+}
+
 /// Becomes the speculator.
 pub fn begin_speculator() {
     PAGE.role.store(SPECULATOR, Ordering::Relaxed);
@@ -88,23 +91,4 @@ pub fn is_original() -> bool {
 /// Never does anything again in this process.
 pub fn turn_off() {
     PAGE.role.store(OFF, Ordering::Relaxed);
-}
-
-/// Carries out a system call of the program as its role demands.
-///
-/// # Safety
-/// `call` holds the registers of a call that the program is making just now.
-#[inline(always)]
-pub unsafe fn dispatch(call: &Call) -> isize {
-    // SAFETY: (all arms) the caller's.
-    match PAGE.role.load(Ordering::Relaxed) {
-        // SAFETY: above.
-        ORIGINAL => unsafe { original::call(call) },
-        // SAFETY: above.
-        SPECULATOR => unsafe { speculator::call(call) },
-        // SAFETY: above.
-        OFF => unsafe { call.execute() },
-        // SAFETY: above.
-        _ => unsafe { original::call_of_forked_child(call) },
-    }
 }

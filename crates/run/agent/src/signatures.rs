@@ -14,7 +14,7 @@ use forebay_protocol::signature::Signature;
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::text;
 
-use crate::entry::Call;
+use crate::call::Call;
 
 const TAGS: usize = 1024;
 

@@ -9,110 +9,21 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use forebay_policy::copies::Faults;
 use forebay_protocol::hint_log;
 use forebay_protocol::layout::{CHECKPOINT_STARTING, Slot};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
-use forebay_sigsafe::turn::Turn;
+use forebay_sigsafe::turn::{Held, Turn};
 use forebay_sigsafe::{call, sys};
 
-use crate::entry::Call;
-use crate::{original, session, speculator, trace};
+use crate::call::Call;
+use crate::snapshot::{Circumstances, DESCRIPTORS, Forked, Snapshot, UNKNOWN};
+use crate::{process, session, trace};
 
-/// Which side of the fork this is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Spawned {
-    /// The process that was there before.
-    Original,
-    /// The copy.
-    Speculator,
-}
-
-/// Descriptors whose offsets a speculator knows.
-pub const DESCRIPTORS: usize = 1024;
 /// Stands for the process id of a speculator that has not said its own yet.
 const STARTING: u32 = 1;
 const STACK_BYTES: usize = 16384;
 const PROBE_BYTES: usize = 128 << 10;
-
-/// What the speculator must know of the original at the moment of the fork.
-pub struct Snapshot {
-    /// Process, thread and parent that the original is.
-    pub process: u32,
-    pub thread: u32,
-    pub parent: u32,
-    pub generation: u32,
-    pub circumstances: Circumstances,
-    /// Whether all other descriptors could be closed.
-    pub left_outside: bool,
-    /// Descriptors looked at.
-    pub descriptors: usize,
-    /// What is known of each.
-    pub known: [Known; DESCRIPTORS],
-}
-
-/// What the original's policy has found out for it.
-#[derive(Clone, Copy)]
-pub struct Circumstances {
-    /// Mean stall, in microseconds.
-    pub stall_us: u64,
-    /// What its first checkpoint is taken to cost, in ticks, where another fork of the original would be so dear that
-    /// checkpoints are worth their while; see [`forebay_policy::checkpoint`].
-    pub first_checkpoint: Option<u64>,
-    /// Whether pages that it takes drive others out.
-    pub memory_is_short: bool,
-    /// Whether speculations before have yielded well.
-    pub is_proven: bool,
-    pub forked: Forked,
-}
-
-/// How things stood when the original was last forked.
-#[derive(Clone, Copy)]
-pub struct Forked {
-    pub faults: Faults,
-    /// Hints for data, and values made up.
-    pub hinted: u64,
-    pub fabricated: u64,
-    /// Speculators that had ended because they took too much memory.
-    pub memory_ends: u64,
-    /// Files that had been mapped while there was a speculation.
-    pub mapped: u64,
-}
-
-impl Forked {
-    /// Never.
-    pub const fn new() -> Self {
-        let faults = Faults { minor: 0, major: 0, pages: 0, ticks: 0 };
-        Self { faults, hinted: 0, fabricated: 0, memory_ends: 0, mapped: 0 }
-    }
-}
-
-/// What the speculator must know of a descriptor.
-#[derive(Clone, Copy)]
-pub struct Known {
-    /// Offset, or `-errno` (`-ESPIPE`: no offset, `-EBADF`: not open).
-    pub offset: i64,
-    pub flags: u32,
-    pub mode: u32,
-    pub device: u64,
-    pub inode: u64,
-    pub size: u64,
-}
-
-const UNKNOWN: Known = Known { offset: 0, flags: 0, mode: 0, device: 0, inode: 0, size: 0 };
-
-impl Known {
-    /// Whether it is of a regular file or directory that can be read.
-    pub fn readable(&self) -> bool {
-        let can = self.flags & n::O_ACCMODE != n::O_WRONLY && self.flags & n::O_PATH == 0;
-        can && matches!(self.mode & n::S_IFMT, n::S_IFREG | n::S_IFDIR)
-    }
-
-    fn writable(&self) -> bool {
-        self.flags & n::O_ACCMODE != n::O_RDONLY
-    }
-}
 
 #[repr(C, align(16))]
 struct Stack(UnsafeCell<[u8; STACK_BYTES]>);
@@ -447,11 +358,17 @@ const HINT_PAUSES_MAX: u32 = 10_000;
 /// Time that a checkpoint has to get its process id.
 const STARTING_PAUSES_MAX: u32 = 20;
 
-/// Forks a speculator of the calling thread: which side this is, and its generation.
-///
-/// The speculator comes back here jailed, with its role set; all signals stay blocked in it.
+/// Which side of a fork this is.
+pub enum Side {
+    /// The process that was there before, and the generation of its speculator.
+    Original { generation: u32 },
+    /// The copy, and what it must know. All its signals are blocked.
+    Speculator { snapshot: Held<'static, Snapshot> },
+}
+
+/// Forks a speculator of the calling thread.
 #[inline(never)]
-pub fn fork(slot: &'static Slot, circumstances: Circumstances) -> Option<(Spawned, u32)> {
+pub fn fork(slot: &'static Slot, circumstances: Circumstances) -> Option<Side> {
     let header = session::header()?;
     let generation = slot.generation.load(Relaxed).wrapping_add(1).max(1);
     let mut snapshot = SNAPSHOT.enter(FORKING)?;
@@ -473,9 +390,7 @@ pub fn fork(slot: &'static Slot, circumstances: Circumstances) -> Option<(Spawne
         let flags = (n::CLONE_VM | n::CLONE_VFORK | n::CLONE_UNTRACED) as usize;
         let between = forebay_fork(top, flags, &raw mut speculator, (&raw mut *snapshot).cast());
         if between == 0 {
-            speculator::begin(slot, &snapshot);
-            core::mem::forget(snapshot);
-            return Some((Spawned::Speculator, generation));
+            return Some(Side::Speculator { snapshot });
         }
         if between > 0 {
             while call::is(sys!(n::__NR_wait4, between, 0, n::__WALL, 0), forebay_sigsafe::errno::EINTR) {}
@@ -488,7 +403,7 @@ pub fn fork(slot: &'static Slot, circumstances: Circumstances) -> Option<(Spawne
             return None;
         }
     }
-    Some((Spawned::Original, generation))
+    Some(Side::Original { generation })
 }
 
 #[inline(never)]
@@ -499,7 +414,7 @@ fn take_snapshot(snapshot: &mut Snapshot, generation: u32) {
         snapshot.process = sys!(n::__NR_getpid) as u32;
         snapshot.thread = sys!(n::__NR_gettid) as u32;
         snapshot.parent = sys!(n::__NR_getppid) as u32;
-        snapshot.descriptors = original::descriptor_max().saturating_add(1).min(DESCRIPTORS);
+        snapshot.descriptors = process::descriptor_max().saturating_add(1).min(DESCRIPTORS);
         for (descriptor, known) in snapshot.known.iter_mut().enumerate().take(snapshot.descriptors) {
             known.offset = sys!(n::__NR_lseek, descriptor, 0, n::SEEK_CUR) as i64;
             let mut stat = MaybeUninit::<n::stat>::zeroed();

@@ -14,10 +14,9 @@ use forebay_sigsafe::ioctl::UFFDIO_API;
 use forebay_sigsafe::{sys, text};
 
 use super::permission::bar_for_all;
-use super::process_id;
-use crate::entry::Call;
+use crate::call::Call;
 use crate::speculator::{is_of_file, page_map};
-use crate::{environment, session};
+use crate::{environment, process, session};
 
 /// The name of a namespace, such as `pid:[4026531836]`.
 const NAME_BYTES: usize = 32;
@@ -56,7 +55,7 @@ pub fn adopts_orphans() {
 /// Whether what a process is in, and its children would be, is such that a copy of it would show. Looks once.
 #[inline(never)]
 pub fn is_of_surroundings(header: &Header) -> bool {
-    let process = process_id();
+    let process = process::id();
     if LOOKED_AT.load(Relaxed) == process {
         return false;
     }

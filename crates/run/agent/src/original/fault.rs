@@ -1,6 +1,6 @@
 //! What the original does after a page fault that waited for a device.
 
-use core::mem::{self, MaybeUninit};
+use core::mem;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -9,17 +9,17 @@ use forebay_policy::quiet::{FEW, Futility};
 use forebay_policy::resync::Place;
 use forebay_protocol::layout::{Header, Off, Slot};
 use forebay_sigsafe::general as n;
-use forebay_sigsafe::{sys, ticks};
+use forebay_sigsafe::ticks;
 
+use super::LIVE;
+use super::fork::fork;
 use super::permission::{is_held, may_speculate, turn_off};
-use super::resync::spawn;
 use super::slow::{self, Private};
 use super::stall::remember_program;
 use super::track::repair;
 use super::verdict::{copied_too_much, judge, judge_in_time, pages_ahead, tell_crossings};
-use super::{LIVE, PROCESS, process_id};
-use crate::spawn::Spawned;
-use crate::{attention, faults, session, trace};
+use crate::snapshot::Spawned;
+use crate::{attention, fault_watch, process, session, trace, usage};
 
 /// Processor time of a fault that a hint spares besides the wait, as a part of a second.
 const SPARED_PART: u64 = 50_000;
@@ -41,17 +41,9 @@ struct Used {
 
 impl Used {
     fn now() -> Self {
-        let usage = |whose| {
-            let mut usage = MaybeUninit::<n::rusage>::zeroed();
-            // SAFETY: the call fills the structure, whose zeroes are valid too.
-            unsafe {
-                let _ = sys!(n::__NR_getrusage, whose, usage.as_mut_ptr());
-                usage.assume_init()
-            }
-        };
         let microseconds =
             |time: n::__kernel_old_timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
-        let (own, all) = (usage(n::RUSAGE_THREAD as i32), usage(n::RUSAGE_SELF as i32));
+        let (own, all) = (usage::of(n::RUSAGE_THREAD as i32), usage::of(n::RUSAGE_SELF as i32));
         Self {
             cpu_us: microseconds(own.ru_utime) + microseconds(own.ru_stime),
             work_us: microseconds(all.ru_utime),
@@ -109,7 +101,7 @@ impl Seen {
 
 /// The main thread waited for a page of its memory. Which side this is, if that led to a fork.
 pub fn on_fault() -> Option<Spawned> {
-    if process_id() != PROCESS.load(Relaxed) {
+    if !process::is_own() {
         return None;
     }
     let mut private = slow::enter()?;
@@ -119,7 +111,7 @@ pub fn on_fault() -> Option<Spawned> {
 
 fn note(private: &mut Private) -> Option<Spawned> {
     let header = session::header()?;
-    let slot = match session::claim(PROCESS.load(Relaxed)) {
+    let slot = match session::claim(process::original()) {
         Ok(slot) => slot,
         Err(Off::NoSlot) => {
             turn_off(Off::NoSlot);
@@ -136,7 +128,10 @@ fn note(private: &mut Private) -> Option<Spawned> {
     slot.counters.stall_ticks.fetch_add(duration.saturating_mul(stalls), Relaxed);
     let spared = duration + header.ticks_per_second.load(Relaxed) / SPARED_PART;
     settle(slot, private, now, stalls);
-    trace::tell(b"fault: ticks, misses, used", &[duration, private.patience.misses().into(), private.used]);
+    trace::tell(
+        b"fault: ticks, misses, used",
+        &[duration, private.live.patience.misses().into(), private.live.used],
+    );
     if LIVE.load(Relaxed) != 0 {
         attend(slot, private, now);
     }
@@ -149,25 +144,25 @@ fn note(private: &mut Private) -> Option<Spawned> {
     private.policy.on_signal(ticks_per_second / SIGNAL_PART + handled);
     let ticks_per_us = (ticks_per_second / 1_000_000).max(1);
     let stall_us = private.policy.stall_mean() / ticks_per_us;
-    faults::ask_for_signals(private.faults.futility.needs_few(stall_us));
+    fault_watch::ask_for_signals(private.faults.futility.needs_few(stall_us));
     if LIVE.load(Relaxed) != 0 || is_held() {
         return None;
     }
     let stopped = !may_speculate();
     let armed = !stopped && private.policy.armed(now);
-    let spawned = if armed { spawn(private, Place::Fault) } else { None };
+    let spawned = if armed { fork(private, Place::Fault) } else { None };
     if spawned.is_none() {
         let prospect = stopped || (armed && private.policy.keeps_up() && private.policy.page_hints_pay());
         // A pause of the signals is none of theirs.
         let count = stalls.min(FEW) as u32;
         if private.faults.futility.on_faults(count, prospect, stall_us) {
-            faults::ask_for_quiet();
+            fault_watch::ask_for_quiet();
         }
         return None;
     }
     private.faults.futility.on_fork();
     let after = ticks();
-    private.patience.on_fork_at_fault(after, after.saturating_sub(now), private.policy.stall_mean());
+    private.live.patience.on_fork_at_fault(after, after.saturating_sub(now), private.policy.stall_mean());
     spawned
 }
 
@@ -175,21 +170,21 @@ fn note(private: &mut Private) -> Option<Spawned> {
 fn attend(slot: &Slot, private: &mut Private, now: u64) {
     if is_held() {
         // It cannot have strayed.
-        private.patience.forgive();
+        private.live.patience.forgive();
         return;
     }
-    if private.patience.is_over(now) && copied_too_much(slot, private) {
+    if private.live.patience.is_over(now) && copied_too_much(slot, private) {
         judge_in_time(slot, private);
         return;
     }
     let ended = slot.speculator_pid.load(Relaxed) == 0;
     let Course::Strayed { is_late, is_lost } =
-        private.patience.course(now, ended, pages_ahead(slot, LIVE.load(Relaxed)))
+        private.live.patience.course(now, ended, pages_ahead(slot, LIVE.load(Relaxed)))
     else {
         return;
     };
     if may_speculate() && repair(slot, private, is_late) {
-        private.patience.on_repair(now, private.policy.size_fork());
+        private.live.patience.on_repair(now, private.policy.size_fork());
     } else if is_lost && (private.policy.armed(now) || private.policy.judge_due()) {
         // No value that it made up is to blame for its being late.
         if is_late {
@@ -230,7 +225,7 @@ fn measure(private: &mut Private, header: &Header) -> Measured {
 /// Takes the pages that the original has come to since they were last taken, and the faults.
 fn settle(slot: &Slot, private: &mut Private, now: u64, faults: u64) {
     let foreseen = take_foreseen(slot, private);
-    private.patience.on_faults(now, faults, foreseen);
+    private.live.patience.on_faults(now, faults, foreseen);
 }
 
 /// Takes the pages that the original has come to since that was last done.
@@ -243,6 +238,6 @@ pub fn take_foreseen(slot: &Slot, private: &mut Private) -> Foreseen {
     };
     let hinted = new(&slot.pages_used, &mut seen.pages_used);
     let left_out = new(&slot.pages_left_out, &mut seen.pages_left_out);
-    private.used += hinted;
+    private.live.used += hinted;
     Foreseen { hinted, left_out }
 }

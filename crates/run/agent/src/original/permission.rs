@@ -7,10 +7,11 @@ use forebay_protocol::layout::{GO, HOLD, Header, Off};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{prctl, sys};
 
+use super::PROBES;
+use super::end::dismiss;
 use super::slow::{Private, alone};
-use super::{PROBES, dismiss};
 use crate::status::Status;
-use crate::{faults, role, session};
+use crate::{fault_watch, role, session};
 
 /// No speculator may be, because of something that the program does: a copy of it would keep what it must give back when it
 /// does, such as locks of open files, or huge pages of the system's pool.
@@ -19,7 +20,7 @@ static BARRED: AtomicBool = AtomicBool::new(false);
 /// Counts an agent that goes to Off, and goes there.
 pub fn turn_off(reason: Off) {
     count_off(reason);
-    faults::give_up();
+    fault_watch::give_up();
     role::turn_off();
 }
 
@@ -47,7 +48,7 @@ pub fn bar(reason: Off, private: Option<&mut Private>) {
     }
     PROBES.store(0, Relaxed);
     count_off(reason);
-    faults::give_up();
+    fault_watch::give_up();
     dismiss(private);
 }
 

@@ -6,21 +6,21 @@
 //! threads, vfork children (which have this memory) and signal handlers, SIGURG's too, also one that interrupted the
 //! entry. It is passed down as `&mut`. A forked copy that becomes a speculator keeps the state of its entry for ever, so it
 //! has no slow path. A forked child in which the state was in use at the fork stays a child without one: see
-//! [`super::begin_forked_child`]. What calls do outside the slow path is in atomics: [`super::track`].
+//! [`super::begin`]. What calls do outside the slow path is in atomics: [`super::track`].
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::patience::Patience;
 use forebay_policy::resync::Policy;
-use forebay_policy::room::Room;
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::turn::{Held, Turn};
 use forebay_sigsafe::{sys, thread_pointer, ticks};
 
-use super::fault;
+use super::stall::Waits;
 use super::track::{self, Repairs};
+use super::{fault, size};
 use crate::session;
-use crate::spawn::{Forked, Spawned};
+use crate::snapshot::{Forked, Spawned};
 
 /// Part of a second that a thread waits for another one that is about to fork.
 const WAIT_PART: u64 = 20;
@@ -28,6 +28,46 @@ const WAIT_PART: u64 = 20;
 /// State of the slow path.
 pub struct Private {
     pub policy: Policy,
+    pub live: Speculation,
+    /// What was known of the thread at the last page fault that it was told of.
+    pub faults: fault::Seen,
+    pub size: size::Known,
+    pub waits: Waits,
+    /// Pages that ended speculators had taken.
+    pub speculator_pages: u64,
+    /// When this process began.
+    pub started: u64,
+}
+
+static SLOW: Turn<Private> = Turn::new(Private {
+    policy: Policy::new(1),
+    live: Speculation::new(1),
+    faults: fault::Seen::new(),
+    size: size::Known::new(1),
+    waits: Waits::new(),
+    speculator_pages: 0,
+    started: 0,
+});
+
+impl Private {
+    /// A process begins.
+    pub fn begin(&mut self, ticks_per_second: u64) {
+        self.policy = Policy::new(ticks_per_second);
+        self.live.patience = Patience::new(ticks_per_second);
+        self.size = size::Known::new(ticks_per_second);
+        self.started = ticks();
+        self.policy.begin(self.started);
+        self.faults = fault::Seen::begin_process();
+    }
+}
+
+/// What came of the live speculation so far.
+pub struct Speculation {
+    /// How things stood when the original was forked.
+    pub forked: Forked,
+    /// Stops of all speculation before that.
+    pub stops: u32,
+    /// Hints that spared the original a stall.
     pub used: u64,
     /// What [`track::hits`] was when `used` was last brought up to date.
     hits_seen: u64,
@@ -38,65 +78,31 @@ pub struct Private {
     pub misses: u32,
     /// What page faults it takes for the speculation to have strayed.
     pub patience: Patience,
-    /// What was known of the thread at the last page fault that it was told of.
-    pub faults: fault::Seen,
-    pub forked: Forked,
-    /// Pages that ended speculators had taken.
-    pub speculator_pages: u64,
-    pub started: u64,
-    /// Stops of all speculation before the last fork.
-    pub stops: u32,
-    /// When the size of the process was last looked at.
-    pub weighed_at: u64,
-    /// Pages of its own that it had then, swapped out or not.
-    pub anonymous_pages: u64,
-    pub room: Room,
-    pub has_huge_pages: bool,
     pub repairs: Repairs,
-    pub switches: [(usize, i64); 16],
 }
 
-static SLOW: Turn<Private> = Turn::new(Private {
-    policy: Policy::new(1),
-    used: 0,
-    hits_seen: 0,
-    late: 0,
-    late_saved: 0,
-    misses: 0,
-    patience: Patience::new(1),
-    faults: fault::Seen::new(),
-    forked: Forked::new(),
-    speculator_pages: 0,
-    started: 0,
-    stops: 0,
-    weighed_at: 0,
-    anonymous_pages: 0,
-    room: Room::new(1),
-    has_huge_pages: false,
-    repairs: Repairs::new(),
-    switches: [(0, 0); 16],
-});
-
-impl Private {
-    /// A process begins.
-    pub fn begin(&mut self, ticks_per_second: u64) {
-        self.policy = Policy::new(ticks_per_second);
-        self.patience = Patience::new(ticks_per_second);
-        self.room = Room::new(ticks_per_second);
-        (self.weighed_at, self.anonymous_pages) = (0, 0);
-        self.started = ticks();
-        self.policy.begin(self.started);
-        self.faults = fault::Seen::begin_process();
+impl Speculation {
+    const fn new(ticks_per_second: u64) -> Self {
+        Self {
+            forked: Forked::new(),
+            stops: 0,
+            used: 0,
+            hits_seen: 0,
+            late: 0,
+            late_saved: 0,
+            misses: 0,
+            patience: Patience::new(ticks_per_second),
+            repairs: Repairs::new(),
+        }
     }
 
-    /// The original is about to be forked: nothing is known of the speculation.
-    pub fn forget_speculation(&mut self) {
-        self.used = 0;
-        self.hits_seen = track::hits();
-        self.late = 0;
-        self.late_saved = 0;
-        self.misses = 0;
+    /// Another one begins, after so many stops of all speculation. It makes checkpoints where calls are kept for them.
+    pub fn begin(&mut self, forked: Forked, stops: u32, keeps_calls: bool) {
         self.patience.on_fork();
+        let repairs = track::begin(keeps_calls);
+        let (patience, hits_seen) = (self.patience, track::hits());
+        *self =
+            Self { forked, stops, used: 0, hits_seen, late: 0, late_saved: 0, misses: 0, patience, repairs };
     }
 
     /// Takes what calls outside the slow path have found out.
@@ -115,7 +121,7 @@ impl Private {
 #[inline]
 pub fn enter() -> Option<Held<'static, Private>> {
     let mut private = SLOW.enter(thread_pointer())?;
-    private.catch_up();
+    private.live.catch_up();
     Some(private)
 }
 

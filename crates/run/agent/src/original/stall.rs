@@ -10,14 +10,14 @@ use forebay_protocol::layout::{Off, Slot};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, ticks};
 
+use super::fork::fork;
 use super::permission::{is_held, may_speculate, turn_off};
-use super::resync::spawn;
 use super::slow::{self, Private};
 use super::track::{Standing, repair, used};
 use super::verdict::{is_lost, judge_if_due, tell_crossings};
-use super::{LIVE, OWNER, PROBES, PROBES_MAX, PROCESS, process_id};
+use super::{LIVE, OWNER, PROBES, PROBES_MAX};
 use crate::attention::{self, Period};
-use crate::{session, speculator, trace};
+use crate::{process, session, speculator, trace, usage};
 
 /// How much longer than a stall at least a call must take to count when nothing is known of its thread.
 const FIRST_STALL_FACTOR: u64 = 8;
@@ -37,24 +37,28 @@ pub fn file_device(descriptor: usize) -> Option<u64> {
     matches!(stat.st_mode & n::S_IFMT, n::S_IFREG | n::S_IFDIR).then_some(stat.st_dev)
 }
 
-/// Whether the thread has given its processor up since it was last looked at: a slow call that did not was busy or
-/// preempted, not stalled.
-///
-/// Of a thread that was not looked at before nothing is known; only a long call of it counts.
-#[inline(never)]
-fn has_waited(switches: &mut [(usize, i64); 16], duration: u64) -> bool {
-    let mut usage = MaybeUninit::<n::rusage>::zeroed();
-    // SAFETY: the call fills the structure, whose zeroes are valid too.
-    let count = unsafe {
-        let _ = sys!(n::__NR_getrusage, n::RUSAGE_THREAD, usage.as_mut_ptr());
-        usage.assume_init().ru_nvcsw
-    };
-    let thread = forebay_sigsafe::thread_pointer();
-    let Some(entry) = switches.get_mut((thread >> 12) % 16) else { return false };
-    let long = duration / FIRST_STALL_FACTOR > attention::stall_ticks_min();
-    let waited = if entry.0 == thread { entry.1 != count } else { long };
-    *entry = (thread, count);
-    waited
+/// How often threads had given their processors up when they were last looked at: each with its thread.
+pub struct Waits([(usize, i64); 16]);
+
+impl Waits {
+    pub const fn new() -> Self {
+        Self([(0, 0); 16])
+    }
+
+    /// Whether this thread has given its processor up since it was last looked at: a slow call that did not was busy or
+    /// preempted, not stalled.
+    ///
+    /// Of a thread that was not looked at before nothing is known; only a long call of it counts.
+    #[inline(never)]
+    fn has_waited(&mut self, duration: u64) -> bool {
+        let count = usage::of(n::RUSAGE_THREAD as i32).ru_nvcsw;
+        let thread = forebay_sigsafe::thread_pointer();
+        let Some(entry) = self.0.get_mut((thread >> 12) % 16) else { return false };
+        let long = duration / FIRST_STALL_FACTOR > attention::stall_ticks_min();
+        let waited = if entry.0 == thread { entry.1 != count } else { long };
+        *entry = (thread, count);
+        waited
+    }
 }
 
 /// Takes note of a stall that is over; one that was not timed is taken for one of mean length.
@@ -68,14 +72,13 @@ pub fn stalled(period: Option<Period>, standing: Standing, device: Option<u64>, 
     });
     note(&mut private, period, standing, device);
     let forks = late_fork && PROBES.load(Relaxed) != 0 && LIVE.load(Relaxed) == 0;
-    let spawned = if forks { spawn(&mut private, Place::Call) } else { None };
+    let spawned = if forks { fork(&mut private, Place::Call) } else { None };
     let _ = slow::leave(private, spawned);
 }
 
 #[inline(never)]
 fn note(private: &mut Private, Period { before, after }: Period, standing: Standing, device: Option<u64>) {
-    if !has_waited(&mut private.switches, after.wrapping_sub(before)) || process_id() != PROCESS.load(Relaxed)
-    {
+    if !private.waits.has_waited(after.wrapping_sub(before)) || !process::is_own() {
         if standing == Standing::Hinted {
             used();
         }
@@ -84,14 +87,14 @@ fn note(private: &mut Private, Period { before, after }: Period, standing: Stand
     let duration = after.wrapping_sub(before);
     attention::on_stall();
     remember_program();
-    let Ok(slot) = session::claim(PROCESS.load(Relaxed)) else {
+    let Ok(slot) = session::claim(process::original()) else {
         turn_off(Off::NoSlot);
         return;
     };
     let counters = &slot.counters;
     if standing == Standing::Hinted {
-        private.late += 1;
-        private.late_saved += private.policy.stall_mean().saturating_sub(duration);
+        private.live.late += 1;
+        private.live.late_saved += private.policy.stall_mean().saturating_sub(duration);
         counters.hints_late.fetch_add(1, Relaxed);
         counters.late_ticks.fetch_add(duration, Relaxed);
         private.policy.on_stall(after, duration, true);
@@ -115,7 +118,7 @@ fn note(private: &mut Private, Period { before, after }: Period, standing: Stand
         trace::tell(b"saturated", &[saturated.into()]);
     }
     if standing == Standing::Unpredicted && !is_held() {
-        private.misses += 1;
+        private.live.misses += 1;
     }
     if orphaned {
         judge_if_due(slot, private, before);

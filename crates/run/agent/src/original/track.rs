@@ -247,7 +247,7 @@ fn stand(slot: &Slot, consumer: &Consumer<'_>, signature: u64) -> Standing {
 /// For one that `is_late` no site is blamed.
 pub fn repair(slot: &Slot, private: &mut Private, is_late: bool) -> bool {
     let generation = LIVE.load(Relaxed);
-    let (checkpoint, repairs) = (&slot.checkpoint, &mut private.repairs);
+    let (checkpoint, repairs) = (&slot.checkpoint, &mut private.live.repairs);
     let number = checkpoint.number.load(Relaxed);
     let consumer = Consumer::new(slot, generation);
     if !KEEPS_CALLS.load(Relaxed)
@@ -259,24 +259,24 @@ pub fn repair(slot: &Slot, private: &mut Private, is_late: bool) -> bool {
         return false;
     }
     let position = checkpoint.position.load(Relaxed);
-    let futile = if private.used < repairs.used + WORTHWHILE { repairs.futile + 1 } else { 0 };
+    let futile = if private.live.used < repairs.used + WORTHWHILE { repairs.futile + 1 } else { 0 };
     let Some(first) = CALLS.after(position).filter(|_| futile <= FUTILE_REPAIRS_MAX) else {
         return false;
     };
     trace::tell(
         b"repairs: used, misses, calls",
-        &[private.used, private.patience.misses().into(), CALLS.count() - first],
+        &[private.live.used, private.live.patience.misses().into(), CALLS.count() - first],
     );
-    repairs.convict(slot, generation, private.used);
+    repairs.convict(slot, generation, private.live.used);
     let wrong = consumer.abandon();
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
-    let gained = repairs.gained(private.used);
+    let gained = repairs.gained(private.live.used);
     let suspect = if is_late { None } else { blamed(slot, generation) };
     repairs.suspect = suspect.map(|site| (site, payoff(slot, generation, site, gained)));
     repairs.futile = futile;
-    repairs.used = private.used;
-    private.misses = 0;
-    private.patience.forgive();
+    repairs.used = private.live.used;
+    private.live.misses = 0;
+    private.live.patience.forgive();
     BEHIND.clear();
     for number in first..CALLS.count() {
         let _ = BEHIND.push(CALLS.at(number).0);

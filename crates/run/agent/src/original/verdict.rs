@@ -9,9 +9,10 @@ use forebay_protocol::hint_log::Consumer;
 use forebay_protocol::layout::{End, LOG_ENTRIES, LOGS, Slot};
 use forebay_sigsafe::ticks;
 
+use super::size::page_faults;
 use super::slow::Private;
-use super::{LIVE, fault, left, page_faults, size};
-use crate::spawn::Forked;
+use super::{LIVE, fault, left, size};
+use crate::snapshot::Forked;
 use crate::{session, speculator, trace};
 
 /// Stalls in a row that a live speculator may fail to predict.
@@ -22,7 +23,7 @@ const BLAME_ENTRIES_MAX: u64 = 64;
 /// Whether the live speculation has strayed: one stall that it did not predict may be a call that it skipped.
 pub fn is_lost(slot: &Slot, private: &Private) -> bool {
     let ended = slot.speculator_pid.load(Relaxed) == 0;
-    private.misses >= if ended { 1 } else { MISSES_MAX }
+    private.live.misses >= if ended { 1 } else { MISSES_MAX }
 }
 
 /// The live speculation has strayed: ends it if another one may pay, or if it is plainly lost.
@@ -34,7 +35,7 @@ pub fn judge_if_due(slot: &Slot, private: &mut Private, now: u64) {
 
 /// The live speculation is over: says what came of it.
 pub fn judge(slot: &Slot, private: &mut Private) {
-    let took_too_much = memory_ends(slot) != private.forked.memory_ends;
+    let took_too_much = memory_ends(slot) != private.live.forked.memory_ends;
     conclude(slot, private, !took_too_much);
 }
 
@@ -63,21 +64,21 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
     let Some(generation) = abandon(slot) else { return };
     let _ = fault::take_foreseen(slot, private);
     // What came after the speculator's end says nothing of the values that it made up.
-    let used_before = private.used;
+    let used_before = private.live.used;
     left::settle(slot, private, generation);
     if has_strayed {
-        private.repairs.convict(slot, generation, used_before);
+        private.live.repairs.convict(slot, generation, used_before);
     }
     let wrong_calls = Consumer::new(slot, generation).abandon();
     slot.counters.hints_wrong.fetch_add(wrong_calls, Relaxed);
     // Where it was only late, or took too much, the original may yet come to its pages; and to most of those that one was let
     // hint because others had been used.
-    let used_since = private.used.saturating_sub(used_before);
+    let used_since = private.live.used.saturating_sub(used_before);
     let in_vain = pages_ahead(slot, generation).saturating_sub(used_since).min(AHEAD_FREE);
     let wrong = wrong_calls + if has_strayed { in_vain } else { 0 };
-    trace::tell(b"judged: used, late, wrong", &[private.used, private.late, wrong]);
+    trace::tell(b"judged: used, late, wrong", &[private.live.used, private.live.late, wrong]);
     trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
-    private.room.on_share(ticks());
+    private.size.room.on_share(ticks());
     let _ = size::weigh(private, size::WEIGHED_AGAIN_US);
     let copies = copied_pages(slot, private, generation);
     trace::tell(b"copied pages", &[copies]);
@@ -86,22 +87,22 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
     private.policy.on_copies(copies, more);
     slot.counters.copies.fetch_add(copies, Relaxed);
     slot.counters.copy_ticks.fetch_add(copies.saturating_mul(private.policy.size_copy()), Relaxed);
-    if session::header().is_some_and(|header| header.stops.load(Relaxed) != private.stops) {
-        private.policy.on_interruption(ticks(), private.used);
+    if session::header().is_some_and(|header| header.stops.load(Relaxed) != private.live.stops) {
+        private.policy.on_interruption(ticks(), private.live.used);
         tell_crossings(slot, private);
         return;
     }
-    let Forked { hinted, fabricated, .. } = private.forked;
+    let Forked { hinted, fabricated, .. } = private.live.forked;
     let has_begun = slot.counters.hints_data.load(Relaxed) > hinted
         || slot.counters.fabricated.load(Relaxed) > fabricated;
     if !has_begun {
         private.policy.excuse();
     }
-    let spared = private.late_saved / private.policy.stall_mean().max(1);
-    private.policy.on_end(ticks(), private.used + spared, 0, wrong);
+    let spared = private.live.late_saved / private.policy.stall_mean().max(1);
+    private.policy.on_end(ticks(), private.live.used + spared, 0, wrong);
     tell_crossings(slot, private);
     if has_strayed && let Some(index) = blamed(slot, generation) {
-        let used = private.repairs.gained(used_before).saturating_add(private.late / 2);
+        let used = private.live.repairs.gained(used_before).saturating_add(private.live.late / 2);
         let payoff = payoff(slot, generation, index, used);
         trace::tell(b"blamed: site, payoff", &[index.into(), payoff]);
         site::outcome(&slot.sites, index, u32::try_from(payoff).unwrap_or(u32::MAX));
@@ -157,7 +158,7 @@ pub fn blamed(slot: &Slot, generation: u32) -> Option<u32> {
 
 /// Whether the original copied more pages because of the last fork than what came of that is worth.
 pub fn copied_too_much(slot: &Slot, private: &mut Private) -> bool {
-    let credit = Credit { used: private.used, ..Credit::default() };
+    let credit = Credit { used: private.live.used, ..Credit::default() };
     let generation = LIVE.load(Relaxed);
     private.policy.memory_is_short()
         && !credit.covers_copies(copied_pages(slot, private, generation))
@@ -169,8 +170,8 @@ pub fn copied_too_much(slot: &Slot, private: &mut Private) -> bool {
 /// Pages that the original copied because of the last fork: until the speculator, of that generation, ended, if it has told.
 #[inline(never)]
 fn copied_pages(slot: &Slot, private: &Private, generation: u32) -> u64 {
-    let hinted = slot.counters.hints_data.load(Relaxed).saturating_sub(private.forked.hinted);
-    let until_now = copies::copied(&private.forked.faults, &page_faults(private), hinted);
+    let hinted = slot.counters.hints_data.load(Relaxed).saturating_sub(private.live.forked.hinted);
+    let until_now = copies::copied(&private.live.forked.faults, &page_faults(private), hinted);
     let told = slot.pages_copied.load(Relaxed);
     if (told >> 32) as u32 == generation { until_now.min(of_generation(told, generation)) } else { until_now }
 }

@@ -8,7 +8,7 @@ use forebay_sigsafe::{call, sys};
 
 use super::hints::{self, Ticket};
 use super::{State, kernel, paths};
-use crate::spawn::{DESCRIPTORS, Snapshot};
+use crate::snapshot::{DESCRIPTORS, Snapshot};
 
 /// Inherited files that are reopened at once, so that the speculator keeps nobody's open file (and its locks) alive.
 const REOPENED_MAX: usize = 16;

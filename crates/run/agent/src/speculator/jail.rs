@@ -12,8 +12,8 @@ use forebay_protocol::layout::{End, feature};
 use forebay_sigsafe::{general as n, ioctl, landlock, prctl, sys};
 
 use super::{State, abandoned, checkpoint, descriptors, end, hints, memory, shared};
-use crate::entry::Call;
-use crate::spawn::Snapshot;
+use crate::call::Call;
+use crate::snapshot::Snapshot;
 
 /// Something of the jail cannot be had: the speculator must not run.
 pub struct Refused;

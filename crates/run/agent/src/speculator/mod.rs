@@ -33,9 +33,9 @@ use forebay_sigsafe::general as n;
 use forebay_sigsafe::handover::{Handover, Taken};
 use forebay_sigsafe::sys;
 
-use crate::entry::Call;
-use crate::spawn::Snapshot;
-use crate::{role, session, signatures, trace};
+use crate::call::Call;
+use crate::snapshot::Snapshot;
+use crate::{role, session, signatures, trace, usage};
 
 /// Between looks at whether a speculator that is held back may go on.
 const HELD_PAUSE_US: i64 = 1_000;
@@ -186,12 +186,7 @@ fn leave(header: &Header, slot: &Slot, is_newest: bool, usage: &n::rusage, how: 
 
 /// What this process has used of the machine.
 fn usage() -> n::rusage {
-    let mut usage = MaybeUninit::<n::rusage>::zeroed();
-    // SAFETY: the call fills the structure, whose zeroes are valid too.
-    unsafe {
-        let _ = sys!(n::__NR_getrusage, n::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    }
+    usage::of(n::RUSAGE_SELF as i32)
 }
 
 /// Whether this speculator has been given up. While memory control holds speculators back, it sleeps here.

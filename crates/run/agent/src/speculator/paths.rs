@@ -14,7 +14,7 @@ use forebay_sigsafe::{call, errno, general as n, sys, text, ticks};
 use super::descriptors::{self, File, Kind, SIZE_MADE_UP};
 use super::listing::{self, Entry};
 use super::{State, abandoned, end, fabricated, hints, kernel, make_mark, predict, touch_program};
-use crate::entry::Call;
+use crate::call::Call;
 use crate::signatures;
 
 /// Room for a path with its terminator.

@@ -6,7 +6,7 @@ use forebay_sigsafe::{call, errno, general as n, memory, sys};
 
 use super::descriptors::Kind;
 use super::{State, end, hints, memory as memory_aside, paths, touch_program};
-use crate::entry::Call;
+use crate::call::Call;
 
 const FUTEX_COMMANDS: u32 = !(n::FUTEX_PRIVATE_FLAG | n::FUTEX_CLOCK_REALTIME);
 const SIGNAL_SET_BYTES: usize = 8;

@@ -10,7 +10,7 @@ use super::{
     State, end, fabricated, hints, kernel, listing, make_mark, memory as memory_aside, paths, predict,
     touch_program,
 };
-use crate::entry::Call;
+use crate::call::Call;
 use crate::signatures;
 
 /// What one advice starts the device on, at most: the kernel caps it at its read-ahead size.

@@ -30,7 +30,7 @@ use self::aside::Aside;
 use self::pages::entries;
 use super::shared::List;
 use super::{State, end, kernel, missing, touch_program, waited};
-use crate::spawn::Circumstances;
+use crate::snapshot::Circumstances;
 
 pub const PAGE: usize = 4096;
 const OF_FILE: u64 = 1 << 61;

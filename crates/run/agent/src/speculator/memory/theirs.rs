@@ -10,7 +10,7 @@ use forebay_policy::copies::{self, Faults};
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{general as n, sys, text, ticks};
 
-use crate::spawn::Forked;
+use crate::snapshot::Forked;
 use crate::speculator::{State, kernel};
 use crate::status::Status;
 

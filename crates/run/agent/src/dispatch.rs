@@ -1,0 +1,175 @@
+//! What becomes of a call of the program: by this process's role, and for the original by the class of the call.
+
+use forebay_protocol::layout::Off;
+use forebay_sigsafe::general as n;
+use forebay_sigsafe::{call, errno, ticks};
+
+use crate::call::Call;
+use crate::calls::{self, Class};
+use crate::{attention, exec, fault_watch, faults, original, process, role, session, spawn, speculator};
+
+/// Carries out a system call of the program as its role demands.
+///
+/// # Safety
+/// `call` holds the registers of a call that the program is making just now.
+#[inline(always)]
+pub unsafe fn dispatch(call: &Call) -> isize {
+    // SAFETY: (all arms) the caller's.
+    match role::current() {
+        // SAFETY: above.
+        role::ORIGINAL => unsafe { call_of_original(call) },
+        // SAFETY: above.
+        role::SPECULATOR => unsafe { speculator::call(call) },
+        // SAFETY: above.
+        role::OFF => unsafe { call.execute() },
+        // SAFETY: above.
+        _ => unsafe { call_of_forked_child(call) },
+    }
+}
+
+/// Carries out a call of the original.
+///
+/// # Safety
+/// The program is making `call`.
+#[inline(always)]
+unsafe fn call_of_original(call: &Call) -> isize {
+    let class = calls::class(call.number);
+    // SAFETY: the caller's.
+    let result = unsafe { if class == Class::Pass { call.execute() } else { classified(call, class) } };
+    // SAFETY: the caller's.
+    if says_in_use(result) { unsafe { on_failure(call, result) } } else { result }
+}
+
+/// Whether a call failed for something that is in use, or full of what is: it has done nothing.
+#[inline(always)]
+fn says_in_use(result: isize) -> bool {
+    use errno::{EBUSY, EDQUOT, ENOSPC, ENOTEMPTY};
+    result < 0 && [EBUSY, ENOSPC, EDQUOT, ENOTEMPTY].into_iter().any(|code| call::is(result, code))
+}
+
+/// A call failed for something that is in use, which may be so because a copy of this process has files open: makes it again when
+/// there is none.
+///
+/// # Safety
+/// The program is making `call`.
+#[cold]
+#[inline(never)]
+pub unsafe fn on_failure(call: &Call, result: isize) -> isize {
+    if !spawn::may_be_left() || !process::is_own() {
+        return result;
+    }
+    original::give_back();
+    // SAFETY: the caller's.
+    let result = unsafe { call.execute() };
+    if opens(calls::class(call.number)) { process::opened(result) } else { result }
+}
+
+/// # Safety
+/// The program is making `call`.
+unsafe fn classified(call: &Call, class: Class) -> isize {
+    // SAFETY: (all arms) the caller's.
+    unsafe {
+        match class {
+            Class::Pass => call.execute(),
+            Class::Read => original::read(call, call.arguments[0]),
+            Class::ReadSecond => original::read(call, call.arguments[1]),
+            Class::Path | Class::PathAt => original::look_up(call, class),
+            Class::PathOpens | Class::PathAtOpens => process::opened(original::look_up(call, class)),
+            Class::Opens => process::opened(call.execute()),
+            Class::Seek => original::seek(call),
+            Class::Execute => exec::execute(call, false),
+            Class::ExecuteAt => exec::execute(call, true),
+            Class::Exit => {
+                if original::leave_image() {
+                    spawn::wait_for_hints();
+                }
+                call.execute()
+            }
+            Class::Lock => {
+                original::bar_for_all(Off::Unsafe);
+                call.execute()
+            }
+            Class::Control => original::control(call),
+            Class::Confine => original::confine(call),
+            Class::Expose => {
+                if original::shows_copies(call) {
+                    original::bar_for_all(Off::Unsafe);
+                }
+                call.execute()
+            }
+            Class::Signal => faults::signal_call(call),
+            Class::Memory => memory_call(call),
+        }
+    }
+}
+
+/// # Safety
+/// The program is making `call`.
+unsafe fn memory_call(call: &Call) -> isize {
+    // SAFETY: the caller's.
+    let result = unsafe { faults::memory_call(call) };
+    // Before any of them is touched: none can be in a copy yet.
+    if asks_for_huge_pages(call) && result > 0 {
+        original::bar_for_all(Off::Unsafe);
+    }
+    original::on_mapping(call, result);
+    result
+}
+
+fn asks_for_huge_pages(call: &Call) -> bool {
+    call.number as u32 == n::__NR_mmap && call.arguments[3] as u32 & n::MAP_HUGETLB != 0
+}
+
+/// Carries out a call of a process that the program forked and that has not stalled yet: the state here is still that
+/// of its parent.
+///
+/// # Safety
+/// The program is making `call`.
+unsafe fn call_of_forked_child(call: &Call) -> isize {
+    let class = calls::class(call.number);
+    // SAFETY: (all arms) the caller's.
+    unsafe {
+        match class {
+            Class::Execute => return exec::execute(call, false),
+            Class::ExecuteAt => return exec::execute(call, true),
+            Class::Lock | Class::Control | Class::Confine => return classified_in_forked_child(call, class),
+            Class::Expose if original::shows_copies(call) => return classified_in_forked_child(call, class),
+            Class::Signal if fault_watch::is_on() => return classified_in_forked_child(call, class),
+            Class::Memory if asks_for_huge_pages(call) => return classified_in_forked_child(call, class),
+            _ => {}
+        }
+        let before = ticks();
+        let result = call.execute();
+        let slow = ticks().wrapping_sub(before) > attention::stall_ticks_min();
+        if slow && class != Class::Pass && class != Class::Exit {
+            let _ = begin_forked_child();
+        }
+        if opens(class) { process::opened(result) } else { result }
+    }
+}
+
+/// # Safety
+/// The program is making `call`.
+unsafe fn classified_in_forked_child(call: &Call, class: Class) -> isize {
+    // SAFETY: the caller's.
+    unsafe { if begin_forked_child() { classified(call, class) } else { call.execute() } }
+}
+
+fn opens(class: Class) -> bool {
+    matches!(class, Class::Opens | Class::PathOpens | Class::PathAtOpens)
+}
+
+/// A forked child becomes an original of its own: whether it is one now. It does not where a thread was in the slow path at
+/// the fork: what that had begun is not finished here.
+fn begin_forked_child() -> bool {
+    if !role::claim_forked_child() {
+        return role::is_original();
+    }
+    let Some(header) = session::header().filter(|header| original::begin_forked_child(header)) else {
+        role::give_up_forked_child();
+        return false;
+    };
+    faults::begin_forked_child(header, process::id());
+    role::begin_forked_child();
+    true
+}

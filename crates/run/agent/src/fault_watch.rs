@@ -1,0 +1,76 @@
+//! What this process wishes to be told of its page faults: its entry in the header, which the supervisor reads.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use forebay_protocol::layout::{Header, WISH_FEW, WISH_NEVER, WISH_QUIET, WISH_SIGNALS, Watched};
+
+use crate::session;
+
+const NONE: u32 = u32::MAX;
+
+/// This process's entry in the header.
+static ENTRY: AtomicU32 = AtomicU32::new(NONE);
+
+/// Finds or takes an entry for the process.
+pub fn claim(header: &Header, process: u32) -> Option<(u32, &Watched)> {
+    let own = |entry: &Watched| entry.pid.load(Ordering::Relaxed) == process;
+    let free =
+        |entry: &Watched| entry.pid.compare_exchange(0, process, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    let at = header.watched.iter().position(own).or_else(|| header.watched.iter().position(free))?;
+    Some((at as u32, header.watched.get(at)?))
+}
+
+/// This process's entry, if it is to be told of its faults.
+pub fn entry() -> Option<&'static Watched> {
+    session::header()?.watched.get(ENTRY.load(Ordering::Relaxed) as usize)
+}
+
+/// The entry is this process's, which has a handler now and wishes to be told.
+pub fn begin(index: u32, entry: &Watched) {
+    // An image before this one may have wished otherwise.
+    entry.wish.store(WISH_SIGNALS, Ordering::Relaxed);
+    entry.image.fetch_add(1, Ordering::Release);
+    ENTRY.store(index, Ordering::Relaxed);
+}
+
+/// This process has no entry any more. Whether it, or the one that it is a child of, had one.
+pub fn forget() -> bool {
+    ENTRY.swap(NONE, Ordering::Relaxed) != NONE
+}
+
+/// Whether this process, or the one that it is a child of, is to be told of its faults.
+pub fn is_on() -> bool {
+    ENTRY.load(Ordering::Relaxed) != NONE
+}
+
+/// Asks for quiet: the signals are of no use at present.
+pub fn ask_for_quiet() {
+    if let Some(entry) = entry() {
+        // Not where none are wanted at all.
+        for wish in [WISH_SIGNALS, WISH_FEW] {
+            let _ = entry.wish.compare_exchange(wish, WISH_QUIET, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Asks for a signal for each fault, or for a `few` of them.
+pub fn ask_for_signals(few: bool) {
+    if let Some(entry) = entry() {
+        let (before, wish) = if few { (WISH_SIGNALS, WISH_FEW) } else { (WISH_FEW, WISH_SIGNALS) };
+        let _ = entry.wish.compare_exchange(before, wish, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// There is a speculation: its faults must be told of, and a quiet that was asked for ends.
+pub fn end_quiet() {
+    if let Some(entry) = entry() {
+        let _ = entry.wish.compare_exchange(WISH_QUIET, WISH_FEW, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// Asks for no more signals: nothing will ever come of them.
+pub fn give_up() {
+    if let Some(entry) = entry() {
+        entry.wish.store(WISH_NEVER, Ordering::Relaxed);
+    }
+}

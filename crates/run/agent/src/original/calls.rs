@@ -1,0 +1,189 @@
+//! Calls of the program that are looked at: those that may wait for a device, and those that matter to a speculation.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use forebay_protocol::layout::{LEASES_SOME, Off};
+use forebay_sigsafe::general as n;
+use forebay_sigsafe::prctl;
+
+use super::end::dismiss;
+use super::fork::probe;
+use super::permission::{bar_for_all, turn_off};
+use super::stall::{file_device, stalled};
+use super::track::{Standing, compare, used};
+use super::{LIVE, PROBES, exposure, slow};
+use crate::call::Call;
+use crate::calls::Class;
+use crate::snapshot::Spawned;
+use crate::{attention, process, session, signatures, speculator};
+
+/// # Safety
+/// `call` is a read of the program's, of `descriptor`.
+#[inline(always)]
+pub unsafe fn read(call: &Call, descriptor: usize) -> isize {
+    if attention::is_on() {
+        // SAFETY: the caller's.
+        return unsafe { read_attentively(call, descriptor) };
+    }
+    // SAFETY: the caller's.
+    let (result, left) = unsafe { attention::execute(call) };
+    if left {
+        on_unattended_read(call, descriptor);
+    }
+    result
+}
+
+/// Nobody attended to a read, and the thread left its processor.
+#[cold]
+pub fn on_unattended_read(call: &Call, descriptor: usize) {
+    if let Some(device) = file_device(descriptor) {
+        stalled(None, Standing::Alone, Some(device), is_directory_read(call));
+    }
+}
+
+/// # Safety
+/// As [`read`].
+#[inline(never)]
+unsafe fn read_attentively(call: &Call, descriptor: usize) -> isize {
+    let mut standing = Standing::Alone;
+    if LIVE.load(Relaxed) == 0 {
+        attention::tire();
+    } else {
+        standing = compare(signatures::read(call));
+    }
+    if PROBES.load(Relaxed) != 0 && matches!(standing, Standing::Alone | Standing::Unpredicted) {
+        // SAFETY: the caller's.
+        match unsafe { probe(call, descriptor) } {
+            // SAFETY: the caller's.
+            Some(Spawned::Speculator) => return unsafe { speculator::first_call(call) },
+            Some(Spawned::Original) => standing = Standing::Behind,
+            None => {}
+        }
+    }
+    // SAFETY: the caller's.
+    let (result, slow) = unsafe { attention::execute_timed(call) };
+    if slow.is_some()
+        && let Some(device) = file_device(descriptor)
+    {
+        stalled(slow, standing, Some(device), is_directory_read(call));
+    } else if standing == Standing::Hinted {
+        used();
+    }
+    result
+}
+
+/// A stalled directory read cannot be probed, so its speculator is forked after it.
+fn is_directory_read(call: &Call) -> bool {
+    matches!(call.number as u32, n::__NR_getdents | n::__NR_getdents64)
+}
+
+/// # Safety
+/// `call` is the program's and takes a path.
+#[inline(always)]
+pub unsafe fn look_up(call: &Call, class: Class) -> isize {
+    if attention::is_on() {
+        // SAFETY: the caller's.
+        return unsafe { look_up_attentively(call, class) };
+    }
+    // SAFETY: the caller's.
+    let (result, left) = unsafe { attention::execute(call) };
+    if left {
+        stalled(None, Standing::Alone, None, true);
+    }
+    result
+}
+
+/// # Safety
+/// As [`look_up`].
+#[inline(never)]
+unsafe fn look_up_attentively(call: &Call, class: Class) -> isize {
+    // SAFETY: the caller's.
+    let (result, slow) = unsafe { attention::execute_timed(call) };
+    let mut standing = Standing::Alone;
+    // A call on the descriptor itself is none on a path.
+    let on_path =
+        call.number as u32 != n::__NR_newfstatat || call.arguments[3] as u32 & n::AT_EMPTY_PATH == 0;
+    if LIVE.load(Relaxed) == 0 {
+        attention::tire();
+    } else if on_path && !call.may_have_faulted(result) {
+        // SAFETY: the kernel has just read the path.
+        let signature = unsafe { signatures::path(call) };
+        standing = compare(signature);
+        if let (Class::PathOpens | Class::PathAtOpens, Ok(descriptor)) = (class, usize::try_from(result)) {
+            signatures::opened(descriptor, signature);
+        }
+    }
+    if slow.is_some() {
+        stalled(slow, standing, None, true);
+    } else if standing == Standing::Hinted {
+        used();
+    }
+    result
+}
+
+/// # Safety
+/// `call` is the program's `lseek`.
+pub unsafe fn seek(call: &Call) -> isize {
+    if LIVE.load(Relaxed) != 0 {
+        signatures::seek(call);
+    }
+    // SAFETY: the caller's.
+    unsafe { call.execute() }
+}
+
+/// Takes note of a mapping that the original has made.
+pub fn on_mapping(call: &Call, result: isize) {
+    if LIVE.load(Relaxed) != 0
+        && call.number as u32 == n::__NR_mmap
+        && call.arguments[3] as u32 & n::MAP_ANONYMOUS == 0
+        && result > 0
+    {
+        note_mapping(signatures::mapping(call), result);
+    }
+}
+
+/// The original has mapped a file, while there is a speculation.
+#[inline(never)]
+fn note_mapping(signature: u64, address: isize) {
+    let standing = compare(signature);
+    if standing == Standing::Hinted {
+        used();
+    }
+    if standing != Standing::Alone
+        && let Some(slot) = session::slot()
+    {
+        slot.mapped.tell(signature, address as u64);
+    }
+}
+
+/// # Safety
+/// `call` is the program's `fcntl`.
+pub unsafe fn control(call: &Call) -> isize {
+    let command = call.arguments[1] as u32;
+    if matches!(command, n::F_OFD_SETLK | n::F_OFD_SETLKW | n::F_SETLEASE) {
+        bar_for_all(Off::Unsafe);
+    }
+    if command == n::F_SETLEASE
+        && let Some(header) = session::header()
+    {
+        header.leases.store(LEASES_SOME, Relaxed);
+    }
+    // SAFETY: the caller's.
+    let result = unsafe { call.execute() };
+    if matches!(command, n::F_DUPFD | n::F_DUPFD_CLOEXEC) { process::opened(result) } else { result }
+}
+
+/// # Safety
+/// `call` is the program's `seccomp` or `prctl`.
+pub unsafe fn confine(call: &Call) -> isize {
+    let command = call.arguments[0] as u32;
+    if call.number as u32 == n::__NR_seccomp || command == prctl::PR_SET_SECCOMP {
+        slow::alone(dismiss);
+        turn_off(Off::Confined);
+    }
+    if command == prctl::PR_SET_CHILD_SUBREAPER && call.arguments[1] != 0 {
+        exposure::adopts_orphans();
+    }
+    // SAFETY: the caller's.
+    unsafe { call.execute() }
+}

@@ -1,0 +1,59 @@
+//! The end of the program's image, and of what it had forked.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use forebay_protocol::layout::Slot;
+use forebay_sigsafe::general as n;
+
+use super::slow::{self, Private};
+use super::verdict::{abandon, judge};
+use super::{LIVE, PROBES};
+use crate::{process, session, spawn, usage};
+
+/// The program's image ends: by exec, or with the process. Whether it had a slot.
+pub fn leave_image() -> bool {
+    let Some(slot) = session::slot() else { return false };
+    if !process::is_own() {
+        return false;
+    }
+    slow::alone(dismiss);
+    settle_figures(slot);
+    PROBES.store(0, Relaxed);
+    session::close();
+    true
+}
+
+/// Ends the speculator and waits until it is gone: it holds copies of descriptors and of the working directory. Without the
+/// slow path's state, nothing is learned of what came of it.
+pub fn dismiss(private: Option<&mut Private>) {
+    let Some(slot) = session::slot() else { return };
+    // Nobody will need to know what comes of them.
+    slot.left_count.store(0, Relaxed);
+    match private {
+        Some(private) => judge(slot, private),
+        None => {
+            let _ = abandon(slot);
+        }
+    }
+    spawn::wait_for_end(slot);
+}
+
+/// Ends the speculator, and waits until what it has open is closed, also by the executor.
+pub fn give_back() {
+    slow::alone(|mut private| {
+        if let Some(private) = private.as_deref_mut().filter(|_| LIVE.load(Relaxed) != 0) {
+            // That little has come of it says nothing of others.
+            private.policy.excuse();
+        }
+        dismiss(private);
+    });
+    spawn::wait_for_hints();
+}
+
+#[inline(never)]
+fn settle_figures(slot: &Slot) {
+    let usage = usage::of(n::RUSAGE_SELF as i32);
+    slot.counters.footprint_bytes.store((usage.ru_maxrss as u64) << 10, Relaxed);
+    slot.counters.reclaims.store(usage.ru_minflt as u64, Relaxed);
+    slot.counters.faults.store(usage.ru_majflt as u64, Relaxed);
+}

@@ -1,0 +1,167 @@
+//! Forking a speculator: at a read that is about to stall, or after a stall.
+
+use core::mem;
+use core::sync::atomic::Ordering::Relaxed;
+
+use forebay_policy::checkpoint::first_price;
+use forebay_policy::resync::Place;
+use forebay_protocol::layout::{Header, LEASES_SOME, Off, Slot};
+use forebay_sigsafe::{thread_pointer, ticks};
+
+use super::permission::{bar, count_off, may_speculate, turn_off};
+use super::size::page_faults;
+use super::slow::{self, Private};
+use super::stall::repair_or_judge;
+use super::verdict::{is_lost, memory_ends};
+use super::{LIVE, OWNER, PROBES, exposure, size};
+use crate::call::Call;
+use crate::snapshot::{Circumstances, Forked, Spawned};
+use crate::spawn::{self, Side};
+use crate::{attention, fault_watch, process, session, speculator, trace};
+
+/// Finds out whether a read is about to stall, starting the device on it; if so, a speculator is forked.
+///
+/// # Safety
+/// `call` is a read of the program's, of `descriptor`.
+#[cold]
+pub unsafe fn probe(call: &Call, descriptor: usize) -> Option<Spawned> {
+    PROBES.fetch_sub(1, Relaxed);
+    // SAFETY: the caller's.
+    if !unsafe { spawn::will_stall(call, descriptor) } {
+        return None;
+    }
+    let mut private = slow::enter()?;
+    let now = ticks();
+    if let Some(slot) = session::slot().filter(|slot| is_lost(slot, &private)) {
+        repair_or_judge(slot, &mut private, now);
+    }
+    let forks = LIVE.load(Relaxed) == 0 && private.policy.armed(now);
+    let spawned = if forks { fork(&mut private, Place::Read) } else { None };
+    slow::leave(private, spawned)
+}
+
+/// Why the original is not forked.
+enum Refusal {
+    NotNow,
+    /// The agent is of no use in this process.
+    Off(Off),
+    /// The program does what rules copies of it out.
+    Barred(Off),
+}
+
+/// Forks a speculator, where that is safe and pays.
+#[inline(never)]
+pub fn fork(private: &mut Private, place: Place) -> Option<Spawned> {
+    PROBES.store(0, Relaxed);
+    match decide(private, place) {
+        Ok((header, slot)) => {
+            let circumstances = begin_speculation(private, header, slot);
+            carry_out(private, slot, circumstances, place)
+        }
+        Err(Refusal::NotNow) => None,
+        Err(Refusal::Off(reason)) => {
+            turn_off(reason);
+            None
+        }
+        Err(Refusal::Barred(reason)) => {
+            bar(reason, Some(private));
+            None
+        }
+    }
+}
+
+/// What takes longest to find out comes last.
+fn decide(private: &mut Private, place: Place) -> Result<(&'static Header, &'static Slot), Refusal> {
+    let (header, slot) = permit()?;
+    let _ = size::weigh(private, size::WEIGHED_US);
+    if private.size.has_huge_pages {
+        return Err(Refusal::Barred(Off::Unsafe));
+    }
+    let now = ticks();
+    if !private.policy.armed(now) || !private.policy.dares(now, place) {
+        return Err(Refusal::NotNow);
+    }
+    if exposure::is_of_stack() {
+        return Err(Refusal::Barred(Off::Unsafe));
+    }
+    private.faults.on_fork(now);
+    Ok((header, slot))
+}
+
+/// Whether the program, its surroundings and the supervisor permit a copy.
+fn permit() -> Result<(&'static Header, &'static Slot), Refusal> {
+    let header = session::header().ok_or(Refusal::NotNow)?;
+    if !may_speculate() || !process::is_own() {
+        return Err(Refusal::NotNow);
+    }
+    if header.enabled.load(Relaxed) == 0 {
+        return Err(Refusal::Off(Off::Disabled));
+    }
+    if header.leases.load(Relaxed) == LEASES_SOME {
+        // What a speculator opens could break one.
+        return Err(Refusal::Barred(Off::Unsafe));
+    }
+    let slot = session::claim(process::original()).map_err(Refusal::Off)?;
+    if slot.shares_too_much.load(Relaxed) != 0 {
+        return Err(Refusal::Barred(Off::SharedMemory));
+    }
+    if exposure::is_of_surroundings(header) {
+        return Err(Refusal::Barred(Off::Unsafe));
+    }
+    Ok((header, slot))
+}
+
+/// Takes down how things stand, for the end of the speculation, and what the speculator must know.
+#[inline(never)]
+fn begin_speculation(private: &mut Private, header: &Header, slot: &Slot) -> Circumstances {
+    let (stall, fork) = (private.policy.stall_mean(), private.policy.size_fork());
+    let makes_checkpoints = fork > header.checkpoint_ticks_min.load(Relaxed);
+    let forked = Forked {
+        faults: page_faults(private),
+        hinted: slot.counters.hints_data.load(Relaxed),
+        fabricated: slot.counters.fabricated.load(Relaxed),
+        memory_ends: memory_ends(slot),
+        mapped: slot.mapped.count(),
+    };
+    private.live.begin(forked, header.stops.load(Relaxed), makes_checkpoints);
+    let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
+    Circumstances {
+        stall_us: stall / ticks_per_us,
+        first_checkpoint: makes_checkpoints.then(|| first_price(fork, stall)),
+        memory_is_short: private.policy.memory_is_short(),
+        is_proven: private.policy.yields_well(),
+        forked,
+    }
+}
+
+fn carry_out(
+    private: &mut Private,
+    slot: &'static Slot,
+    circumstances: Circumstances,
+    place: Place,
+) -> Option<Spawned> {
+    let before = ticks();
+    let side = spawn::fork(slot, circumstances);
+    if let Some(Side::Speculator { snapshot }) = side {
+        speculator::begin(slot, &snapshot);
+        // Its copy stays in use: another one is never taken there.
+        mem::forget(snapshot);
+        return Some(Spawned::Speculator);
+    }
+    let after = ticks();
+    let took = after.wrapping_sub(before);
+    let Some(Side::Original { generation }) = side else {
+        count_off(Off::NoFork);
+        private.policy.on_refusal(after, took);
+        return None;
+    };
+    private.policy.on_spawn(after, took, place);
+    trace::tell(b"forked: ticks, place", &[took, place as u64]);
+    slot.counters.resyncs.fetch_add(1, Relaxed);
+    slot.counters.resync_ticks.fetch_add(took, Relaxed);
+    OWNER.store(thread_pointer(), Relaxed);
+    attention::renew();
+    fault_watch::end_quiet();
+    LIVE.store(generation, Relaxed);
+    Some(Spawned::Original)
+}

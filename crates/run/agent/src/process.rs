@@ -1,0 +1,54 @@
+//! Which process this is, and which descriptors it has.
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+
+use forebay_sigsafe::general as n;
+use forebay_sigsafe::sys;
+
+use crate::role;
+
+/// Process that the original's state is of; another one running this code is a vfork child, which only passes through.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// Highest descriptor seen.
+static DESCRIPTOR_MAX: AtomicU32 = AtomicU32::new(15);
+
+/// This process is the original from now on.
+pub fn begin() {
+    PROCESS.store(id(), Relaxed);
+}
+
+/// The process that the original's state is of.
+pub fn original() -> u32 {
+    PROCESS.load(Relaxed)
+}
+
+/// This process's id.
+pub fn id() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { sys!(n::__NR_getpid) as u32 }
+}
+
+/// Whether the original's state is of this process, and not of one whose memory it has.
+pub fn is_own() -> bool {
+    id() == original()
+}
+
+/// Whether this process shares the memory of the original's, and is another.
+pub fn is_vfork_child() -> bool {
+    role::is_original() && !is_own()
+}
+
+/// The highest descriptor that the program is known to have had.
+pub fn descriptor_max() -> usize {
+    DESCRIPTOR_MAX.load(Relaxed) as usize
+}
+
+/// Takes note of a call's result that is a descriptor.
+#[inline(always)]
+pub fn opened(result: isize) -> isize {
+    if result > DESCRIPTOR_MAX.load(Relaxed) as isize {
+        DESCRIPTOR_MAX.store(result as u32, Relaxed);
+    }
+    result
+}

@@ -1,0 +1,95 @@
+//! What a speculator must know of the original at the moment of the fork.
+
+use forebay_policy::copies::Faults;
+use forebay_sigsafe::general as n;
+
+/// Which side of the fork this is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Spawned {
+    /// The process that was there before.
+    Original,
+    /// The copy.
+    Speculator,
+}
+
+/// Descriptors whose offsets a speculator knows.
+pub const DESCRIPTORS: usize = 1024;
+
+/// What the speculator must know of the original at the moment of the fork.
+pub struct Snapshot {
+    /// Process, thread and parent that the original is.
+    pub process: u32,
+    pub thread: u32,
+    pub parent: u32,
+    pub generation: u32,
+    pub circumstances: Circumstances,
+    /// Whether all other descriptors could be closed.
+    pub left_outside: bool,
+    /// Descriptors looked at.
+    pub descriptors: usize,
+    /// What is known of each.
+    pub known: [Known; DESCRIPTORS],
+}
+
+/// What the original's policy has found out for it.
+#[derive(Clone, Copy)]
+pub struct Circumstances {
+    /// Mean stall, in microseconds.
+    pub stall_us: u64,
+    /// What its first checkpoint is taken to cost, in ticks, where another fork of the original would be so dear that
+    /// checkpoints are worth their while; see [`forebay_policy::checkpoint`].
+    pub first_checkpoint: Option<u64>,
+    /// Whether pages that it takes drive others out.
+    pub memory_is_short: bool,
+    /// Whether speculations before have yielded well.
+    pub is_proven: bool,
+    pub forked: Forked,
+}
+
+/// How things stood when the original was last forked.
+#[derive(Clone, Copy)]
+pub struct Forked {
+    pub faults: Faults,
+    /// Hints for data, and values made up.
+    pub hinted: u64,
+    pub fabricated: u64,
+    /// Speculators that had ended because they took too much memory.
+    pub memory_ends: u64,
+    /// Files that had been mapped while there was a speculation.
+    pub mapped: u64,
+}
+
+impl Forked {
+    /// Never.
+    pub const fn new() -> Self {
+        let faults = Faults { minor: 0, major: 0, pages: 0, ticks: 0 };
+        Self { faults, hinted: 0, fabricated: 0, memory_ends: 0, mapped: 0 }
+    }
+}
+
+/// What the speculator must know of a descriptor.
+#[derive(Clone, Copy)]
+pub struct Known {
+    /// Offset, or `-errno` (`-ESPIPE`: no offset, `-EBADF`: not open).
+    pub offset: i64,
+    pub flags: u32,
+    pub mode: u32,
+    pub device: u64,
+    pub inode: u64,
+    pub size: u64,
+}
+
+pub const UNKNOWN: Known = Known { offset: 0, flags: 0, mode: 0, device: 0, inode: 0, size: 0 };
+
+impl Known {
+    /// Whether it is of a regular file or directory that can be read.
+    pub fn readable(&self) -> bool {
+        let can = self.flags & n::O_ACCMODE != n::O_WRONLY && self.flags & n::O_PATH == 0;
+        can && matches!(self.mode & n::S_IFMT, n::S_IFREG | n::S_IFDIR)
+    }
+
+    /// Whether it can be written to.
+    pub fn writable(&self) -> bool {
+        self.flags & n::O_ACCMODE != n::O_RDONLY
+    }
+}
