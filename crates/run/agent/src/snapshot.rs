@@ -17,10 +17,7 @@ pub const DESCRIPTORS: usize = 1024;
 
 /// What the speculator must know of the original at the moment of the fork.
 pub struct Snapshot {
-    /// Process, thread and parent that the original is.
-    pub process: u32,
-    pub thread: u32,
-    pub parent: u32,
+    pub original: Original,
     pub generation: u32,
     pub circumstances: Circumstances,
     /// Whether all other descriptors could be closed.
@@ -29,6 +26,14 @@ pub struct Snapshot {
     pub descriptors: usize,
     /// What is known of each.
     pub known: [Known; DESCRIPTORS],
+}
+
+/// Process id of the original, its thread and its parent.
+#[derive(Clone, Copy)]
+pub struct Original {
+    pub process: u32,
+    pub thread: u32,
+    pub parent: u32,
 }
 
 /// What the original's policy has found out for it.

@@ -17,7 +17,7 @@ use forebay_sigsafe::turn::{Held, Turn};
 use forebay_sigsafe::{call, sys};
 
 use crate::call::Call;
-use crate::snapshot::{Circumstances, DESCRIPTORS, Forked, Snapshot, UNKNOWN};
+use crate::snapshot::{Circumstances, DESCRIPTORS, Forked, Original, Snapshot, UNKNOWN};
 use crate::{process, session, trace};
 
 /// Stands for the process id of a speculator that has not said its own yet.
@@ -42,9 +42,7 @@ static STACK: Stack = Stack(UnsafeCell::new([0; STACK_BYTES]));
 static SCRATCH: Scratch = Scratch(UnsafeCell::new(MaybeUninit::uninit()));
 /// In use while a speculator is forked. The speculator's copy stays in use.
 static SNAPSHOT: Turn<Snapshot> = Turn::new(Snapshot {
-    process: 0,
-    thread: 0,
-    parent: 0,
+    original: Original { process: 0, thread: 0, parent: 0 },
     generation: 0,
     circumstances: Circumstances {
         stall_us: 0,
@@ -411,9 +409,9 @@ fn take_snapshot(snapshot: &mut Snapshot, generation: u32) {
     snapshot.generation = generation;
     // SAFETY: no pointers are passed, and an offset that is asked for does not change.
     unsafe {
-        snapshot.process = sys!(n::__NR_getpid) as u32;
-        snapshot.thread = sys!(n::__NR_gettid) as u32;
-        snapshot.parent = sys!(n::__NR_getppid) as u32;
+        snapshot.original.process = sys!(n::__NR_getpid) as u32;
+        snapshot.original.thread = sys!(n::__NR_gettid) as u32;
+        snapshot.original.parent = sys!(n::__NR_getppid) as u32;
         snapshot.descriptors = process::descriptor_max().saturating_add(1).min(DESCRIPTORS);
         for (descriptor, known) in snapshot.known.iter_mut().enumerate().take(snapshot.descriptors) {
             known.offset = sys!(n::__NR_lseek, descriptor, 0, n::SEEK_CUR) as i64;

@@ -6,11 +6,12 @@
 //! yield `y`, in stalls `s`:
 //!
 //! ```text
-//!     y = used + late / 2 - wrong / 16
+//!     y = used - wrong / 16
 //!     worth it:  y >= 1/2  and  y s > 2 C
 //! ```
 //!
-//! Wrong hints took up the device; of the pages that a speculation which has strayed hinted in vain as many are wrong as it
+//! `used` counts the hints that spared a stall. A hint that came late counts as the part of a mean stall that it spared: the
+//! caller adds these parts up. Wrong hints took up the device; of the pages that a speculation which has strayed hinted in vain as many are wrong as it
 //! may hint before any was used: to the others the original may come yet. `y` and `s` are exponentially weighted means
 //! (weights 1/4, 1/8) of what was seen (of `s` there are others, for other questions: `stalls.rs`). Before anything was
 //! seen `y` is 8.
@@ -316,13 +317,12 @@ impl Policy {
         self.is_excused = true;
     }
 
-    /// A speculation is judged: hints of it that the original used in time, used late, and did not use.
-    pub fn on_end(&mut self, now: u64, used: u64, late: u64, wrong: u64) {
+    /// A speculation is judged: the stalls that hints of it spared the original, and hints that were of no use.
+    pub fn on_end(&mut self, now: u64, used: u64, wrong: u64) {
         self.ends_speculation |= self.unjudged;
         self.unjudged = false;
         let is_excused = core::mem::take(&mut self.is_excused);
-        let gained = used.saturating_mul(ONE).saturating_add(late.saturating_mul(ONE / 2));
-        let gained = gained.saturating_sub(wrong.saturating_mul(ONE / 16));
+        let gained = used.saturating_mul(ONE).saturating_sub(wrong.saturating_mul(ONE / 16));
         self.account.on_yield(gained);
         let counted = gained.min(self.account.enough().saturating_mul(4).max(16 * ONE));
         let worth_it = self.account.pays(gained);
@@ -358,7 +358,7 @@ impl Policy {
     pub fn on_interruption(&mut self, now: u64, used: u64) {
         if used == 0 {
             self.excuse();
-            self.on_end(now, 0, 0, 0);
+            self.on_end(now, 0, 0);
             return;
         }
         self.is_excused = false;

@@ -59,7 +59,7 @@ impl Process {
                 continue;
             }
             if (self.policy.armed(self.now) || self.policy.judge_due()) && self.ahead.take().is_some() {
-                self.policy.on_end(self.now, self.used, 0, wrong);
+                self.policy.on_end(self.now, self.used, wrong);
                 self.used = 0;
             }
             if self.policy.armed(self.now) {
@@ -213,7 +213,7 @@ fn a_process_that_has_grown_since_its_last_fork_is_dear() {
             }
             if policy.judge_due() && policy.armed(now) {
                 policy.on_copies(0, 0);
-                policy.on_end(now, 20, 0, 0);
+                policy.on_end(now, 20, 0);
             }
             policy.on_stall(now, 2 * MS, false);
             if policy.armed(now) && !policy.judge_due() && (forks == 0 || step > 10) {
@@ -328,7 +328,7 @@ fn forks_whose_hints_delay_the_program_become_rare() {
                     now += stall;
                     policy.on_stall(now, stall, false);
                 }
-                policy.on_end(now, 1, 0, 0);
+                policy.on_end(now, 1, 0);
             }
             now += MS;
             policy.on_stall(now, MS, false);
@@ -353,7 +353,7 @@ fn signals_of_faults_are_paid_from_what_forks_are_paid_from() {
             policy.on_stall(now, 20 * US, false);
             policy.on_signal(signal);
             if policy.judge_due() {
-                policy.on_end(now, 0, 0, 0);
+                policy.on_end(now, 0, 0);
             }
             if policy.armed(now) {
                 policy.on_spawn(now, 100 * US, Place::Fault);
@@ -385,7 +385,7 @@ enum Event {
     Pass(u64),
     Stall(u64, bool),
     Fork(u64, bool),
-    End(u64, u64, u64),
+    End(u64, u64),
     Saturated(bool),
 }
 
@@ -395,7 +395,7 @@ fn event() -> impl Strategy<Value = Event> {
         4 => time().prop_map(Event::Pass),
         6 => (time(), prop::bool::weighted(0.2)).prop_map(|(ticks, hinted)| Event::Stall(ticks, hinted)),
         6 => (time(), any::<bool>()).prop_map(|(ticks, hidden)| Event::Fork(ticks, hidden)),
-        2 => (0..50u64, 0..50u64, 0..50u64).prop_map(|(used, late, wrong)| Event::End(used, late, wrong)),
+        2 => (0..100u64, 0..50u64).prop_map(|(used, wrong)| Event::End(used, wrong)),
         1 => any::<bool>().prop_map(Event::Saturated),
     ]
 }
@@ -405,7 +405,7 @@ fn wild() -> impl Strategy<Value = Event> {
         any::<u64>().prop_map(Event::Pass),
         any::<(u64, bool)>().prop_map(|(ticks, hinted)| Event::Stall(ticks, hinted)),
         any::<(u64, bool)>().prop_map(|(ticks, hidden)| Event::Fork(ticks, hidden)),
-        any::<(u64, u64, u64)>().prop_map(|(used, late, wrong)| Event::End(used, late, wrong)),
+        any::<(u64, u64)>().prop_map(|(used, wrong)| Event::End(used, wrong)),
         any::<bool>().prop_map(Event::Saturated),
         event(),
     ]
@@ -441,9 +441,9 @@ proptest! {
                     now += if hidden { 0 } else { cost };
                     forks += if hidden { 0 } else { cost };
                 }
-                Event::End(used, late, wrong) => {
-                    policy.on_end(now, used, late, wrong);
-                    saved_most += (used + late) * stall_longest;
+                Event::End(used, wrong) => {
+                    policy.on_end(now, used, wrong);
+                    saved_most += used * stall_longest;
                 }
                 Event::Saturated(saturated) => policy.set_saturated(saturated),
             }
@@ -462,7 +462,7 @@ proptest! {
                 Event::Pass(ticks) => now = now.wrapping_add(ticks),
                 Event::Stall(ticks, hinted) => policy.on_stall(now, ticks, hinted),
                 Event::Fork(cost, hidden) => policy.on_spawn(now, cost, if hidden { Place::Read } else { Place::Fault }),
-                Event::End(used, late, wrong) => policy.on_end(now, used, late, wrong),
+                Event::End(used, wrong) => policy.on_end(now, used, wrong),
                 Event::Saturated(saturated) => policy.set_saturated(saturated),
             }
             policy.expect_cost(Size { pages: now, fork: now, copy: now, displaces: now.is_multiple_of(2), detour: now, risk_stalls: now, lacks: now });

@@ -31,7 +31,7 @@ fn where_memory_is_short_one_slow_fork_is_excused() {
             now += MS;
             if policy.judge_due() {
                 policy.on_copies(100, 500);
-                policy.on_end(now, 50, 0, 0);
+                policy.on_end(now, 50, 0);
             }
             // With what it did while it was forked, which is nothing.
             policy.on_work(told, now, MS / 100);
@@ -63,7 +63,7 @@ fn where_memory_is_short_copies_cost_stalls() {
             now += MS;
             if policy.judge_due() && policy.armed(now) {
                 policy.on_copies(1_000, 1_000);
-                policy.on_end(now, 20, 0, 0);
+                policy.on_end(now, 20, 0);
             }
             policy.on_stall(now, MS, false);
             if policy.armed(now) && !policy.judge_due() {
@@ -140,7 +140,7 @@ fn where_memory_is_short_forks_in_vain_end() {
             if policy.dares(now, Place::Fault) {
                 forks += 1;
                 policy.on_spawn(now, 3 * MS, Place::Fault);
-                policy.on_end(now, used, 0, 0);
+                policy.on_end(now, used, 0);
             }
         }
         forks
@@ -165,7 +165,7 @@ fn where_memory_is_short_who_was_forked_in_vain_rests() {
         if policy.dares(now, Place::Fault) {
             forks.push(now);
             policy.on_spawn(now, 3 * MS, Place::Fault);
-            policy.on_end(now, 4, 0, 0);
+            policy.on_end(now, 4, 0);
         }
     }
     let rests: Vec<u64> = forks.windows(2).map(|pair| (pair[1] - pair[0]) / MS).collect();
@@ -190,7 +190,7 @@ fn where_memory_is_short_stalls_behind_hints_make_copies_no_dearer() {
                 // The one that shows that a speculation has strayed is told of when that has been judged.
                 if stall == 19 {
                     policy.on_copies(1_000, 1_000);
-                    policy.on_end(now, 100, 0, 0);
+                    policy.on_end(now, 100, 0);
                 }
                 policy.on_stall(now, behind_hints, false);
             }
@@ -259,7 +259,7 @@ fn where_memory_is_short_a_long_run_may_risk_a_fork_now_and_then() {
         if policy.dares(now, Place::Fault) {
             forks += 1;
             policy.on_spawn(now, 600 * US, Place::Fault);
-            policy.on_end(now, 0, 0, 0);
+            policy.on_end(now, 0, 0);
         }
     }
     // 100 s, of which each may risk 1/64 for 256 ms.
@@ -283,7 +283,7 @@ fn whose_speculation_was_of_use_dares_again() {
     assert!(!policy.dares(now, Place::Fault));
     policy.on_spawn(now, MS, Place::Fault);
     policy.on_copies(0, 0);
-    policy.on_end(now, 1_000, 0, 0);
+    policy.on_end(now, 1_000, 0);
     let now = wait(&mut policy);
     assert!(policy.dares(now, Place::Fault));
 }
@@ -309,7 +309,7 @@ fn where_memory_is_short_only_forks_that_show_it_are_taken_for_fruitless() {
                 if is_late {
                     policy.excuse();
                 }
-                policy.on_end(now, 0, 0, 0);
+                policy.on_end(now, 0, 0);
             }
         }
         forks
@@ -330,7 +330,7 @@ fn where_memory_is_short_a_fork_while_it_was_not_says_nothing() {
             policy.expect_cost(Size { displaces, ..LARGE_WHERE_SHORT });
             policy.on_stall(now, MS, false);
             policy.on_spawn(now, 3 * MS, Place::Fault);
-            policy.on_end(now, used, 0, 0);
+            policy.on_end(now, used, 0);
         }
         policy.expect_cost(LARGE_WHERE_SHORT);
         for _ in 0..2_000 {
@@ -352,7 +352,7 @@ fn where_memory_is_short_who_lacks_less_than_a_fork_takes_does_not_dare() {
         policy.expect_cost(Size { lacks: 10_000, ..LARGE_WHERE_SHORT });
         policy.on_stall(now, MS, false);
         policy.on_spawn(now, 600 * US, Place::Fault);
-        policy.on_end(now, used, 0, 0);
+        policy.on_end(now, used, 0);
         for _ in 0..1_000 {
             now += MS;
             if faults {

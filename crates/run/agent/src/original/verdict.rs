@@ -99,7 +99,7 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
         private.policy.excuse();
     }
     let spared = private.live.late_saved / private.policy.stall_mean().max(1);
-    private.policy.on_end(ticks(), private.live.used + spared, 0, wrong);
+    private.policy.on_end(ticks(), private.live.used + spared, wrong);
     tell_crossings(slot, private);
     if has_strayed && let Some(index) = blamed(slot, generation) {
         let used = private.live.repairs.gained(used_before).saturating_add(private.live.late / 2);

@@ -224,7 +224,7 @@ fn carry_on(state: &mut State) {
     checkpoint.pid.store(0, Relaxed);
     let Checkpoints { page, first_price, .. } = state.checkpoints;
     state.checkpoints = Checkpoints::new(Some(first_price));
-    kernel::close(state.proc_descriptors);
+    kernel::close(state.descriptors.folder);
     let renewed = open_own(state) && memory::renew(state) && jail::start_ticking(state);
     // What has strayed before it came to the value cannot be repaired from here.
     if !renewed || (page != 0 && !memory::original_has(state, page)) {

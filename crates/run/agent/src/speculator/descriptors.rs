@@ -76,6 +76,10 @@ const CLOSED: File = File {
 
 /// All descriptors and open files.
 pub struct Table {
+    /// `/proc/self/fd`, through which found files are opened.
+    pub folder: isize,
+    /// Figures of the file that was opened last, with its descriptor: programs ask for them at once.
+    pub last_stat: (isize, n::stat),
     /// Index of the open file, plus 1; 0 for a closed descriptor.
     descriptors: [u16; DESCRIPTORS],
     files: [File; DESCRIPTORS],
@@ -163,7 +167,7 @@ pub fn inherit(state: &mut State, snapshot: &Snapshot) {
             file.device = hints::device_index(state.header, known.device);
             if kind == Kind::Directory || reopened < REOPENED_MAX {
                 reopened += 1;
-                let own = kernel::open_found(state.proc_descriptors, descriptor as isize);
+                let own = kernel::open_found(state.descriptors.folder, descriptor as isize);
                 if own >= 0 {
                     kernel::close(descriptor as isize);
                     file.real = own as i32;
@@ -189,8 +193,8 @@ pub fn close(state: &mut State, descriptor: usize) -> isize {
     if file.references == 0 {
         let real = file.real;
         *file = CLOSED;
-        if state.last_stat.0 == real as isize {
-            state.last_stat.0 = -1;
+        if state.descriptors.last_stat.0 == real as isize {
+            state.descriptors.last_stat.0 = -1;
         }
         if real >= 0 && !hints::close_with_flight(state, real) {
             kernel::close(real as isize);

@@ -129,7 +129,7 @@ pub fn await_original(state: &mut State) {
 /// Whether the original still runs.
 pub fn original_lives(state: &State) -> bool {
     // SAFETY: signal 0 has no effect.
-    unsafe { sys!(n::__NR_kill, state.process, 0) == 0 }
+    unsafe { sys!(n::__NR_kill, state.original.process, 0) == 0 }
 }
 
 /// Finds the entry of a device, claiming one at first sight.

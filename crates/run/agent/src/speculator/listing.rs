@@ -40,7 +40,13 @@ pub enum Entry {
 
 /// Paths that were seen in directories, by their hashes: bit 1 set for a directory. A directory that was looked
 /// through whole is in it with its path and a slash.
-pub struct Listed([u64; ENTRIES_MAX]);
+pub struct Listed {
+    paths: [u64; ENTRIES_MAX],
+    /// Entries seen.
+    entries: u64,
+    /// The program visits directories that it found in others.
+    pub descends: bool,
+}
 
 const IS_DIRECTORY: u64 = 2;
 
@@ -50,7 +56,7 @@ impl Listed {
     }
 
     fn place(&mut self, hash: u64) -> Option<&mut u64> {
-        self.0.get_mut((hash >> 20) as usize % ENTRIES_MAX)
+        self.paths.get_mut((hash >> 20) as usize % ENTRIES_MAX)
     }
 
     fn add(&mut self, path: &[u8], directory: bool) {
@@ -89,7 +95,7 @@ pub fn look(state: &mut State, path: &[u8]) -> Entry {
     }
     match (state.listed.get(path), whole) {
         (Some(true), hinted) => {
-            state.descends = true;
+            state.listed.descends = true;
             if hinted != Some(true) {
                 // The mark of a directory whose directories have been hinted.
                 state.listed.add(parent, true);
@@ -99,7 +105,7 @@ pub fn look(state: &mut State, path: &[u8]) -> Entry {
         }
         (Some(false), _) => Entry::Other,
         // Other paths may have taken the places of its entries.
-        (None, Some(_)) if state.entries_seen < ENTRIES_MAX as u64 / 16 => Entry::Absent,
+        (None, Some(_)) if state.listed.entries < ENTRIES_MAX as u64 / 16 => Entry::Absent,
         _ => Entry::Unknown,
     }
 }
@@ -118,7 +124,7 @@ fn scan(state: &mut State, parent: &[u8], hint: bool) -> bool {
         if found < 0 {
             return false;
         }
-        let directory = kernel::open_found(state.proc_descriptors, found);
+        let directory = kernel::open_found(state.descriptors.folder, found);
         kernel::close(found);
         if directory < 0 {
             return false;
@@ -147,7 +153,7 @@ fn scan(state: &mut State, parent: &[u8], hint: bool) -> bool {
 pub unsafe fn note_listed(state: &mut State, descriptor: usize, buffer: usize, length: usize) {
     let mut base = PathBuffer::<{ paths::BYTES }>::new();
     if paths::directory_path(state, descriptor, &mut base) && base.push(b"/") {
-        let descends = state.descends;
+        let descends = state.listed.descends;
         // SAFETY: the caller's.
         let _ = unsafe { note(state, base.as_bytes(), buffer, length, descends) };
         if descends {
@@ -186,7 +192,7 @@ unsafe fn note(state: &mut State, parent: &[u8], buffer: usize, length: usize, h
             sure = false;
             continue;
         }
-        state.entries_seen += 1;
+        state.listed.entries += 1;
         state.listed.add(path.as_bytes(), kind == TYPE_DIRECTORY);
         if hint && kind == TYPE_DIRECTORY && hinted < HINTED_MAX {
             hinted += 1;

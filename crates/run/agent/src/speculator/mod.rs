@@ -34,7 +34,7 @@ use forebay_sigsafe::handover::{Handover, Taken};
 use forebay_sigsafe::sys;
 
 use crate::call::Call;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Original, Snapshot};
 use crate::{role, session, signatures, trace, usage};
 
 /// Between looks at whether a speculator that is held back may go on.
@@ -45,32 +45,14 @@ pub struct State {
     pub header: &'static Header,
     pub slot: &'static Slot,
     pub generation: u32,
-    /// Process id of the original, its thread and its parent.
-    pub process: u32,
-    pub thread: u32,
-    pub parent: u32,
-    /// `/proc/self/fd`, through which found files are opened.
-    pub proc_descriptors: isize,
+    pub original: Original,
     pub hints: hints::Hints,
     pub descriptors: descriptors::Table,
-    /// Working directory, empty until it is asked for.
-    pub directory: forebay_sigsafe::path::PathBuffer<{ paths::BYTES }>,
-    /// Files whose contents are made up, by how.
-    pub fictions: reads::Fictions,
-    /// Whether cold paths are looked up here or by the executor.
-    pub own_look_ups: paths::OwnLookUps,
-    /// Paths that were seen in directories, and how many.
+    pub paths: paths::Paths,
     pub listed: listing::Listed,
-    pub entries_seen: u64,
-    /// The program visits directories that it found in others.
-    pub descends: bool,
-    /// Figures of the file that was opened last, with its descriptor: programs ask for them at once.
-    pub last_stat: (isize, n::stat),
-    /// Memory moved aside, so that it need not be waited for.
+    pub stubs: reads::Stubs,
     pub memory: memory::Memory,
     pub checkpoints: checkpoint::Checkpoints,
-    /// Memory that the program has added, in bytes.
-    pub added_bytes: u64,
     /// What was spent since the last hint.
     pub idleness: Idleness,
 }
@@ -113,10 +95,8 @@ pub fn begin(slot: &'static Slot, snapshot: &Snapshot) {
         (&raw mut (*place).header).write(header);
         (&raw mut (*place).slot).write(slot);
         (&raw mut (*place).generation).write(snapshot.generation);
-        (&raw mut (*place).process).write(snapshot.process);
-        (&raw mut (*place).thread).write(snapshot.thread);
-        (&raw mut (*place).parent).write(snapshot.parent);
-        (&raw mut (*place).last_stat.0).write(-1);
+        (&raw mut (*place).original).write(snapshot.original);
+        (&raw mut (*place).descriptors.last_stat.0).write(-1);
         (&raw mut (*place).checkpoints)
             .write(checkpoint::Checkpoints::new(snapshot.circumstances.first_checkpoint));
         &mut *place
@@ -135,11 +115,11 @@ pub fn begin(slot: &'static Slot, snapshot: &Snapshot) {
 fn open_own(state: &mut State) -> bool {
     let flags = n::O_PATH | n::O_DIRECTORY | n::O_CLOEXEC;
     // SAFETY: a terminated path.
-    state.proc_descriptors = unsafe { sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/fd".as_ptr(), flags) };
-    if state.proc_descriptors < 0 {
+    state.descriptors.folder = unsafe { sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/self/fd".as_ptr(), flags) };
+    if state.descriptors.folder < 0 {
         missing(feature::PROC);
     }
-    state.proc_descriptors >= 0
+    state.descriptors.folder >= 0
 }
 
 /// Ends the speculator, saying how.

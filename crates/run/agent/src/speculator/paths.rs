@@ -26,6 +26,14 @@ const COLD: isize = call::EAGAIN;
 const CHANGING: u32 = n::O_CREAT | n::O_TRUNC;
 const LEASES_PAUSE_US: i64 = 100;
 
+/// What is known for looking paths up.
+pub struct Paths {
+    /// Working directory, empty until it is asked for.
+    directory: PathBuffer<BYTES>,
+    /// Whether cold paths are looked up here or by the executor.
+    own_look_ups: OwnLookUps,
+}
+
 /// A path as the kernel and the executor are told it.
 struct Target {
     directory: isize,
@@ -77,16 +85,16 @@ unsafe fn absolute(state: &mut State, directory: usize, path: usize, whole: &mut
         return unsafe { push_program_path(state, whole, path) };
     }
     if directory as i32 == n::AT_FDCWD {
-        if state.directory.is_empty() {
+        if state.paths.directory.is_empty() {
             let mut bytes = [0u8; BYTES];
             // SAFETY: the call fills at most the buffer.
             let len = unsafe { sys!(n::__NR_getcwd, bytes.as_mut_ptr(), bytes.len()) };
             let len = usize::try_from(len).unwrap_or(0).saturating_sub(1);
-            if !state.directory.push(bytes.get(..len).unwrap_or_default()) || len == 0 {
+            if !state.paths.directory.push(bytes.get(..len).unwrap_or_default()) || len == 0 {
                 return false;
             }
         }
-        let fits = whole.push(state.directory.as_bytes()) && whole.push(b"/");
+        let fits = whole.push(state.paths.directory.as_bytes()) && whole.push(b"/");
         // SAFETY: the caller's.
         return fits && unsafe { push_program_path(state, whole, path) };
     }
@@ -106,7 +114,7 @@ unsafe fn push_program_path(state: &mut State, whole: &mut PathBuffer<BYTES>, pa
 
 /// Appends the path of an open directory.
 pub fn directory_path(state: &mut State, descriptor: usize, whole: &mut PathBuffer<BYTES>) -> bool {
-    let proc_descriptors = state.proc_descriptors;
+    let proc_descriptors = state.descriptors.folder;
     let Some((index, file)) = state.descriptors.file(descriptor) else { return false };
     let real = file.real;
     let Some(known) = state.descriptors.path(index) else { return false };
@@ -142,7 +150,7 @@ unsafe fn log(state: &mut State, call: &Call, hinted: bool, site: Option<u32>) {
 /// that follow are fast, and to hand them to the executor would cost more than to make them. After one that waited
 /// the next few are handed over all the same, in case they wait too.
 #[derive(Clone, Copy)]
-pub struct OwnLookUps {
+struct OwnLookUps {
     handed_over: u32,
     pause: u32,
     fast: bool,
@@ -184,7 +192,7 @@ unsafe fn look_up(state: &mut State, call: &Call, path: &Target, flags: u32) -> 
     // SAFETY: the caller's.
     let found = unsafe { kernel::find_waiting(path.directory, path.path, flags) };
     let slow = ticks().wrapping_sub(before) > state.header.stall_ticks_min.load(Relaxed);
-    state.own_look_ups.learn(slow);
+    state.paths.own_look_ups.learn(slow);
     // SAFETY: the caller's.
     unsafe { log(state, call, slow, None) };
     if found >= 0 { Found::File(found) } else { Found::Error(found) }
@@ -216,11 +224,11 @@ unsafe fn find(
         if let Err(error) = target(state, directory, path, &mut target_path) {
             return Found::Error(error);
         }
-        let own = state.own_look_ups.is_fast();
+        let own = state.paths.own_look_ups.is_fast();
         if !own {
             let found = kernel::find(target_path.directory, target_path.path, flags);
             if found != COLD {
-                state.own_look_ups.was_cold = false;
+                state.paths.own_look_ups.was_cold = false;
                 log(state, call, false, None);
                 return if found >= 0 { Found::File(found) } else { Found::Error(found) };
             }
@@ -242,7 +250,7 @@ unsafe fn find(
             }
             Entry::Other | Entry::Unknown => {}
         }
-        if state.own_look_ups.due() {
+        if state.paths.own_look_ups.due() {
             return look_up(state, call, &target_path, flags);
         }
         let length = if hint_kind == PathHint::Data { descriptors::HINTED_AT_OPEN as u32 } else { 0 };
@@ -323,7 +331,7 @@ unsafe fn defer(
     path: usize,
     flags: u32,
 ) -> Option<File> {
-    if state.header.leases.load(Relaxed) != LEASES_UNKNOWN || !state.own_look_ups.was_cold {
+    if state.header.leases.load(Relaxed) != LEASES_UNKNOWN || !state.paths.own_look_ups.was_cold {
         return None;
     }
     let stat = kernel::stat(found).filter(|stat| stat.st_mode & n::S_IFMT == n::S_IFREG)?;
@@ -358,7 +366,7 @@ fn await_leases(state: &mut State) {
 /// Opens what was found, if it is a regular file or directory.
 fn open_found(state: &mut State, found: isize, flags: u32) -> Result<File, isize> {
     let stat = kernel::stat(found).ok_or(call::EBADF)?;
-    state.last_stat = (-1, stat);
+    state.descriptors.last_stat = (-1, stat);
     let kind = match stat.st_mode & n::S_IFMT {
         n::S_IFREG => {
             await_leases(state);
@@ -368,11 +376,11 @@ fn open_found(state: &mut State, found: isize, flags: u32) -> Result<File, isize
         n::S_IFLNK => return Err(call::error(errno::ELOOP)),
         _ => return Ok(descriptors::opened(Kind::Outside, -1, flags)),
     };
-    let real = kernel::open_found(state.proc_descriptors, found);
+    let real = kernel::open_found(state.descriptors.folder, found);
     if real < 0 {
         return Err(real);
     }
-    state.last_stat.0 = real;
+    state.descriptors.last_stat.0 = real;
     let mut file = descriptors::opened(kind, real, flags);
     file.size = stat.st_size as u64;
     file.identity = descriptors::identity(stat.st_dev, stat.st_ino);
@@ -404,7 +412,7 @@ unsafe fn add_with_path(state: &mut State, file: File, directory: usize, path: u
     let descriptor = add(state, file);
     let Ok(place) = usize::try_from(descriptor) else { return descriptor };
     let mut ticket = file.ticket;
-    if known && file.kind == Kind::Directory && !state.descends {
+    if known && file.kind == Kind::Directory && !state.listed.descends {
         ticket = hints::path(state, PathHint::Directory, whole.as_bytes(), 0, 0);
     }
     if let Some((index, file)) = state.descriptors.file(place) {
@@ -534,9 +542,10 @@ pub unsafe fn stat_descriptor(state: &mut State, descriptor: usize, out: usize) 
     }
     upgrade(state, descriptor, false);
     let Some((_, file)) = state.descriptors.file(descriptor as u32 as usize) else { return call::EBADF };
+    let file = *file;
     if file.real >= 0 {
-        if state.last_stat.0 == file.real as isize {
-            let stat = state.last_stat.1;
+        if state.descriptors.last_stat.0 == file.real as isize {
+            let stat = state.descriptors.last_stat.1;
             // SAFETY: the caller's.
             touch_program(state, || unsafe { (out as *mut n::stat).write_unaligned(stat) });
             return 0;
@@ -666,7 +675,7 @@ pub unsafe fn change_directory(state: &mut State, directory: usize, path: usize)
         }
         let result = sys!(n::__NR_fchdir, found);
         kernel::close(found);
-        state.directory.clear();
+        state.paths.directory.clear();
         result
     }
 }
@@ -680,6 +689,6 @@ pub fn change_directory_to(state: &mut State, descriptor: usize) -> isize {
     }
     // SAFETY: no memory is involved.
     let result = unsafe { sys!(n::__NR_fchdir, file.real) };
-    state.directory.clear();
+    state.paths.directory.clear();
     result
 }

@@ -11,14 +11,6 @@ use crate::call::Call;
 const FUTEX_COMMANDS: u32 = !(n::FUTEX_PRIVATE_FLAG | n::FUTEX_CLOCK_REALTIME);
 const SIGNAL_SET_BYTES: usize = 8;
 
-/// Counts memory that the program adds; ends a speculator that takes too much.
-pub fn account(state: &mut State, bytes: usize) {
-    state.added_bytes = state.added_bytes.saturating_add(bytes as u64);
-    if state.added_bytes > memory_aside::own::limit_bytes(state) {
-        end(state, End::Memory);
-    }
-}
-
 /// # Safety
 /// As [`super::call`].
 pub unsafe fn call(state: &mut State, call: &Call) -> isize {
@@ -29,20 +21,20 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
             // Memory of its own.
             n::__NR_munmap => {
                 memory_aside::unmapped(state, a, b);
-                state.added_bytes = state.added_bytes.saturating_sub(b as u64);
+                memory_aside::own::release(state, b);
                 call.execute()
             }
             n::__NR_mprotect => call.execute(),
             n::__NR_brk => {
                 let end = sys!(n::__NR_brk, 0) as usize;
                 if a != 0 && a < end {
-                    state.added_bytes = state.added_bytes.saturating_sub((end - a) as u64);
+                    memory_aside::own::release(state, end - a);
                 }
-                account(state, a.saturating_sub(end));
+                memory_aside::own::account(state, a.saturating_sub(end));
                 call.execute()
             }
             n::__NR_mremap => {
-                account(state, c.saturating_sub(b));
+                memory_aside::own::account(state, c.saturating_sub(b));
                 call.execute()
             }
             n::__NR_madvise => advise(call, c as u32),
@@ -70,9 +62,9 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
             | n::__NR_sched_yield
             | n::__NR_getcpu => call.execute(),
             n::__NR_prlimit64 if c == 0 && a == 0 => call.execute(),
-            n::__NR_getpid => state.process as isize,
-            n::__NR_gettid => state.thread as isize,
-            n::__NR_getppid => state.parent as isize,
+            n::__NR_getpid => state.original.process as isize,
+            n::__NR_gettid => state.original.thread as isize,
+            n::__NR_getppid => state.original.parent as isize,
             n::__NR_umask => 0o022,
 
             // Output: said to have been written.

@@ -25,17 +25,17 @@ const SEGMENTS_MAX: usize = 64;
 /// How long a directory whose entries may be resident is waited for.
 const DIRECTORY_WAIT_US: u64 = 60;
 
-const FICTIONS_MAX: usize = 4096;
+const STUBS_MAX: usize = 4096;
 
 /// Files whose contents do not lead the program to where it will read: they stay what they were made up to be, so that
 /// the program finds the same each time that it opens one.
-pub struct Fictions([u64; FICTIONS_MAX]);
+pub struct Stubs([u64; STUBS_MAX]);
 
 const IS_BLANK: u64 = 2;
 
-impl Fictions {
+impl Stubs {
     fn place(&mut self, identity: u64) -> Option<&mut u64> {
-        self.0.get_mut((identity >> 20) as usize % FICTIONS_MAX)
+        self.0.get_mut((identity >> 20) as usize % STUBS_MAX)
     }
 
     fn add(&mut self, identity: u64, strategy: Strategy) {
@@ -155,7 +155,7 @@ unsafe fn segment(
         // SAFETY: the caller's.
         return unsafe { unknown(state, call, index, buffer, wanted, offset) };
     }
-    match state.fictions.get(file.identity) {
+    match state.stubs.get(file.identity) {
         Some(Strategy::Blank) => {
             // SAFETY: the caller's.
             touch_program(state, || unsafe { memory::fill(buffer as *mut u8, b'\n', wanted) });
@@ -196,7 +196,7 @@ unsafe fn segment(
             return (read, make_mark(Some(missing), None));
         }
         Strategy::EndOfFile | Strategy::Blank => {
-            state.fictions.add(file.identity, strategy);
+            state.stubs.add(file.identity, strategy);
             hint_whole(state, index);
         }
         _ => {}
@@ -436,7 +436,7 @@ pub unsafe fn transfer(state: &mut State, call: &Call, logged: bool) -> isize {
 pub unsafe fn map(state: &mut State, call: &Call, logged: bool) -> isize {
     let [_, length, protection, flags, descriptor, _] = call.arguments;
     if flags as u32 & n::MAP_ANONYMOUS != 0 {
-        super::pretence::account(state, length);
+        memory_aside::own::account(state, length);
         // SAFETY: the caller's.
         return unsafe { map_of(call, -1) };
     }
@@ -488,7 +488,7 @@ unsafe fn map_known(state: &mut State, call: &Call, index: FileIndex) -> (isize,
     // SAFETY: the caller's.
     let result = unsafe { map_of(call, -1) };
     if missing > BEGINNING_BYTES && result > 0 {
-        let file = kernel::open_found(state.proc_descriptors, real);
+        let file = kernel::open_found(state.descriptors.folder, real);
         let signature = signatures::mapping(call);
         memory_aside::overlay(state, result as usize, length, file, offset, signature);
     }

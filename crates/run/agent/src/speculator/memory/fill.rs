@@ -16,7 +16,6 @@ use forebay_sigsafe::{call, general as n, ioctl, sys};
 use super::aside::Region;
 use super::pages::{entries, in_core};
 use super::{PAGE, ahead, drop_pages, look, own, waits_for};
-use crate::speculator::pretence::account;
 use crate::speculator::{State, fabricated, kernel, strategy_at};
 
 pub const PRESENT: u64 = 1 << 63;
@@ -385,7 +384,7 @@ fn supply(state: &mut State, page: usize, from: usize, count: usize) -> bool {
         supplied.first = (supplied.first + 1) % SUPPLIED_MAX;
         supplied.len -= 1;
         supplied.bytes -= u64::from(pages) * PAGE as u64;
-        state.added_bytes = state.added_bytes.saturating_sub(u64::from(pages) * PAGE as u64);
+        state.memory.own.subtract(pages as usize * PAGE);
         drop_pages(start, pages as usize);
         state.memory.given_back += u64::from(pages);
     }
@@ -402,7 +401,7 @@ fn supply(state: &mut State, page: usize, from: usize, count: usize) -> bool {
         supplied.len += 1;
         supplied.bytes += (copied * PAGE) as u64;
         supplied.next = page + copied * PAGE;
-        account(state, copied * PAGE);
+        own::account(state, copied * PAGE);
     }
     copied > 0
 }

@@ -92,7 +92,7 @@ pub fn prepare(state: &mut State, circumstances: &Circumstances) {
     own::begin(state);
     theirs::begin(state, &circumstances.forked);
     let mut path = PathBuffer::<40>::new();
-    let _ = path.push(b"/proc/") && path.push_number(state.process.into()) && path.push(b"/pagemap");
+    let _ = path.push(b"/proc/") && path.push_number(state.original.process.into()) && path.push(b"/pagemap");
     // Now, because from the jail no other process can be looked at, unless the user is root.
     // SAFETY: a terminated path.
     state.memory.original_pages =

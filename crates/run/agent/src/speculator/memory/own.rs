@@ -28,11 +28,13 @@ pub struct Own {
     shared: u64,
     began: u64,
     spent: u64,
+    /// Memory that the program has added.
+    added_bytes: u64,
 }
 
 /// Nothing is its own yet.
 pub fn begin(state: &mut State) {
-    state.memory.own = Own { known: 0, seen: 0, shared: 0, began: ticks(), spent: 0 };
+    state.memory.own = Own { known: 0, seen: 0, shared: 0, began: ticks(), spent: 0, ..state.memory.own };
 }
 
 /// Memory that it may have.
@@ -43,6 +45,26 @@ pub fn limit_bytes(state: &State) -> u64 {
 fn limit_pages(state: &State) -> u64 {
     let pages = state.header.memory_bytes_max.load(Relaxed) / PAGE as u64;
     if state.memory.is_short { limit_where_short(pages) } else { pages }
+}
+
+/// Counts memory that the program adds; ends a speculator that takes too much.
+pub fn account(state: &mut State, bytes: usize) {
+    state.memory.own.added_bytes = state.memory.own.added_bytes.saturating_add(bytes as u64);
+    if state.memory.own.added_bytes > limit_bytes(state) {
+        end(state, End::Memory);
+    }
+}
+
+/// The program has given memory back.
+pub fn release(state: &mut State, bytes: usize) {
+    state.memory.own.subtract(bytes);
+}
+
+impl Own {
+    /// The program has so much less than it added.
+    pub fn subtract(&mut self, bytes: usize) {
+        self.added_bytes = self.added_bytes.saturating_sub(bytes as u64);
+    }
 }
 
 /// Ends this process where it has more memory of its own than it may.

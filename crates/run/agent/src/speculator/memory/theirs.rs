@@ -36,7 +36,7 @@ pub struct Theirs {
 pub fn begin(state: &mut State, forked: &Forked) {
     let open = |name: &[u8]| {
         let mut path = PathBuffer::<40>::new();
-        let _ = path.push(b"/proc/") && path.push_number(state.process.into()) && path.push(name);
+        let _ = path.push(b"/proc/") && path.push_number(state.original.process.into()) && path.push(name);
         // SAFETY: a terminated path.
         unsafe { sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), n::O_RDONLY | n::O_CLOEXEC) }
     };
