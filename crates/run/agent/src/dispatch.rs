@@ -6,7 +6,7 @@ use forebay_sigsafe::{call, errno, ticks};
 
 use crate::call::Call;
 use crate::calls::{self, Class};
-use crate::{attention, exec, fault_watch, faults, original, process, role, session, spawn, speculator};
+use crate::{exec, fault_watch, faults, original, process, role, session, spawn, speculator, timing};
 
 /// Carries out a system call of the program as its role demands.
 ///
@@ -86,14 +86,14 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
                 call.execute()
             }
             Class::Lock => {
-                original::bar_for_all(Off::Unsafe);
+                original::disable_everywhere(Off::Unsafe);
                 call.execute()
             }
             Class::Control => original::control(call),
             Class::Confine => original::confine(call),
             Class::Expose => {
                 if original::shows_copies(call) {
-                    original::bar_for_all(Off::Unsafe);
+                    original::disable_everywhere(Off::Unsafe);
                 }
                 call.execute()
             }
@@ -110,7 +110,7 @@ unsafe fn memory_call(call: &Call) -> isize {
     let result = unsafe { faults::memory_call(call) };
     // Before any of them is touched: none can be in a copy yet.
     if asks_for_huge_pages(call) && result > 0 {
-        original::bar_for_all(Off::Unsafe);
+        original::disable_everywhere(Off::Unsafe);
     }
     original::on_mapping(call, result);
     result
@@ -140,7 +140,7 @@ unsafe fn call_of_forked_child(call: &Call) -> isize {
         }
         let before = ticks();
         let result = call.execute();
-        let slow = ticks().wrapping_sub(before) > attention::stall_ticks_min();
+        let slow = ticks().wrapping_sub(before) > timing::stall_ticks_min();
         if slow && class != Class::Pass && class != Class::Exit {
             let _ = begin_forked_child();
         }

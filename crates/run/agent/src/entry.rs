@@ -15,7 +15,7 @@ use forebay_sigsafe::errno;
 
 use crate::call::Call;
 use crate::calls::{self, Class};
-use crate::{attention, dispatch, original, role};
+use crate::{dispatch, original, role, timing};
 
 /// What the stub of a site has to know.
 #[repr(C)]
@@ -71,7 +71,7 @@ extern "C" fn failed(call: &Call, result: isize) -> isize {
 
 /// A read that was made, with this result, and during which the thread left its processor.
 extern "C" fn made(call: &Call, result: isize) -> isize {
-    original::on_unattended_read(call, call.arguments[0]);
+    original::on_untimed_read(call, call.arguments[0]);
     result
 }
 
@@ -79,7 +79,7 @@ extern "C" fn made(call: &Call, result: isize) -> isize {
 // address that unwinding reads (136 below the site's rsp, which is the canonical frame address) and pushes its index.
 //
 // Most calls need nothing of Rust, and so no vector registers kept: those that the original does not look at, unless they
-// fail for what is in use, and reads that nobody attends to (see `attention.rs`, which does the same). The upper half of the
+// fail for what is in use, and reads that nobody attends to (see `timing.rs`, which does the same). The upper half of the
 // index's word keeps their number meanwhile.
 core::arch::global_asm!(
     ".text",
@@ -281,10 +281,10 @@ core::arch::global_asm!(
     classes = sym calls::CLASSES,
     read = const Class::Read as u8,
     seek = const Class::Seek as u8,
-    timed = sym attention::TIMED,
-    sequence_offset = sym attention::SEQUENCE_OFFSET,
-    cpu_id = const attention::CPU_ID,
-    current = const attention::CURRENT,
+    timed = sym timing::TIMED,
+    sequence_offset = sym timing::SEQUENCE_OFFSET,
+    cpu_id = const timing::CPU_ID,
+    current = const timing::CURRENT,
     make = sym make,
     made = sym made,
     failed = sym failed,

@@ -125,7 +125,7 @@ pub struct Extended {
     preload: PathBuffer<STRINGS_MAX>,
     session: PathBuffer<96>,
     /// The program's own value of `LD_PRELOAD`.
-    theirs: [u8; VALUE_MAX],
+    value: [u8; VALUE_MAX],
 }
 
 impl Extended {
@@ -135,7 +135,7 @@ impl Extended {
             entries: [core::ptr::null(); ENTRIES_MAX],
             preload: PathBuffer::new(),
             session: PathBuffer::new(),
-            theirs: [0; VALUE_MAX],
+            value: [0; VALUE_MAX],
         }
     }
 
@@ -144,7 +144,7 @@ impl Extended {
     /// The pointers may be bad: it is for the kernel to say so, so they are read through it.
     pub fn fill(&mut self, environment: usize, name: Name) -> Option<*const *const u8> {
         let mut len = 0;
-        let mut theirs_len = 0;
+        let mut value_len = 0;
         let mut place = None;
         let mut fits = self.preload.push(PRELOAD) && self.preload.push(library());
         loop {
@@ -162,16 +162,16 @@ impl Extended {
             let mut start = [0u8; PRELOAD.len()];
             if peek(entry, &mut start)? == start.len() && start == PRELOAD {
                 // The loader takes the last of several.
-                let read = peek(entry + PRELOAD.len(), &mut self.theirs)?;
-                let value = self.theirs.get(..read)?;
-                theirs_len = value.iter().position(|&byte| byte == 0)?;
+                let read = peek(entry + PRELOAD.len(), &mut self.value)?;
+                let value = self.value.get(..read)?;
+                value_len = value.iter().position(|&byte| byte == 0)?;
                 place = Some(len);
             }
             *self.entries.get_mut(len)? = entry as *const u8;
             len += 1;
         }
         if place.is_some() {
-            let value = self.theirs.get(..theirs_len).unwrap_or_default();
+            let value = self.value.get(..value_len).unwrap_or_default();
             fits = fits && self.preload.push(b":") && self.preload.push(value);
         }
         fits = fits

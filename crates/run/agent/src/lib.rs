@@ -9,7 +9,6 @@
 #![no_std]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod attention;
 mod call;
 mod calls;
 mod dispatch;
@@ -32,6 +31,7 @@ mod spawn;
 mod speculator;
 mod start;
 mod status;
+mod timing;
 mod trace;
 mod usage;
 

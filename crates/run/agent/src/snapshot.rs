@@ -57,7 +57,7 @@ pub struct Forked {
     pub faults: Faults,
     /// Hints for data, and values made up.
     pub hinted: u64,
-    pub fabricated: u64,
+    pub predicted: u64,
     /// Speculators that had ended because they took too much memory.
     pub memory_ends: u64,
     /// Files that had been mapped while there was a speculation.
@@ -68,7 +68,7 @@ impl Forked {
     /// Never.
     pub const fn new() -> Self {
         let faults = Faults { minor: 0, major: 0, pages: 0, ticks: 0 };
-        Self { faults, hinted: 0, fabricated: 0, memory_ends: 0, mapped: 0 }
+        Self { faults, hinted: 0, predicted: 0, memory_ends: 0, mapped: 0 }
     }
 }
 

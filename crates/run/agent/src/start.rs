@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use forebay_protocol::layout::{Off, feature};
 
 use crate::objects::ProgramHeaders;
-use crate::{attention, environment, faults, interpose, original, patch, role, session};
+use crate::{environment, faults, interpose, original, patch, role, session, timing};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -36,7 +36,7 @@ extern "C" fn start(_count: i32, _arguments: *mut *mut u8, environment: *mut *mu
     // SAFETY: the program's own headers; this runs in its main thread.
     unsafe { faults::begin_if_large(headers.memory_bytes()) };
     // SAFETY: constructors run when the loader has done its work and before the program could start a thread.
-    unsafe { attention::find_sequences(headers) };
+    unsafe { timing::find_sequences(headers) };
     // SAFETY: as above.
     if unsafe { patch::apply(&header.patches, headers) } == 0 {
         header.missing.fetch_or(feature::PATCHING, Ordering::Relaxed);

@@ -86,7 +86,7 @@ fn unread(head: u64, tail: u64) -> Option<u64> {
 pub fn reset(slot: &Slot, generation: u32) {
     let log = Log::of(slot, generation);
     log.head.store(0, Relaxed);
-    if let Some(last) = slot.last_fabricated.get(generation as usize % LOGS) {
+    if let Some(last) = slot.last_predicted.get(generation as usize % LOGS) {
         last.store(0, Relaxed);
     }
     log.tail.store(0, Release);

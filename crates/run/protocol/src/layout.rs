@@ -114,7 +114,7 @@ pub struct Header {
 }
 
 /// Pages that an ended speculator leaves word of.
-pub const LEFT_MAX: usize = 64;
+pub const UNCONSUMED_MAX: usize = 64;
 
 /// Nobody has told.
 pub const MEMORY_UNKNOWN: u32 = 0;
@@ -392,7 +392,7 @@ pub struct Slot {
     /// Pages that speculators hinted and the original has come to.
     pub pages_used: AtomicU64,
     /// Pages that they left to the original, to get ahead of it, and that it has come to.
-    pub pages_left_out: AtomicU64,
+    pub pages_skipped: AtomicU64,
     /// Pages that the newest generation hinted: how many in the low 32 bits, generation in the high 32.
     pub pages_hinted: AtomicU64,
     /// As many of them, from the first on, is the original past; in the same way.
@@ -401,10 +401,10 @@ pub struct Slot {
     /// way.
     pub pages_copied: AtomicU64,
     /// Pages that the newest generation hinted and had not seen the original come to when it ended: how many of
-    /// [`Slot::left`], in the same way.
-    pub left_count: AtomicU64,
+    /// [`Slot::unconsumed`], in the same way.
+    pub unconsumed_count: AtomicU64,
     /// Those of them that would each be waited for by itself, in the order of the hints, the first of many.
-    pub left: [AtomicU64; LEFT_MAX],
+    pub unconsumed: [AtomicU64; UNCONSUMED_MAX],
     /// What the original has mapped while there was a speculation.
     pub mapped: Mappings,
     /// The newest speculator as it was before a value that it made up.
@@ -423,10 +423,10 @@ pub struct Slot {
     pub sites: [CallSite; CALL_SITES],
     /// What the last fabricated value of each generation was, or the last that was waited for where none was: site index + 1 in the low 32 bits, the log
     /// position in the high 32.
-    pub last_fabricated: [AtomicU64; LOGS],
+    pub last_predicted: [AtomicU64; LOGS],
     /// Where each site first made a value up, or waited so, in the newest generation that it did: log position in the low 32 bits,
     /// generation in the high 32.
-    pub first_fabricated: [AtomicU64; CALL_SITES],
+    pub first_predicted: [AtomicU64; CALL_SITES],
     /// Pages that were hinted in that generation before.
     pub pages_before: [AtomicU32; CALL_SITES],
 }
@@ -548,7 +548,7 @@ pub enum End {
     /// It reached the program's end.
     Finished,
     /// It reached a call that cannot be pretended.
-    Unpretendable,
+    NotEmulated,
     /// A fatal signal from computing with made-up values (the seeds' "extraneous signals").
     Signal,
     /// Too much processor time without a hint.
@@ -580,7 +580,7 @@ pub mod mark {
     /// The call caused a prefetch.
     pub const HINTED: u64 = 1;
     /// The call's result was made up.
-    pub const FABRICATED: u64 = 2;
+    pub const PREDICTED: u64 = 2;
 }
 
 /// A hint that the executor carries out because it may block.

@@ -29,7 +29,7 @@ fn calls_are_consumed_in_the_order_they_were_made() {
 fn only_hinted_entries_count_as_skipped() {
     let slot = support::slot();
     let (producer, consumer) = (Producer::new(&slot, 0), Consumer::new(&slot, 0));
-    for (signature, mark) in [(1, 0), (2, mark::HINTED), (3, mark::FABRICATED), (4, 0)] {
+    for (signature, mark) in [(1, 0), (2, mark::HINTED), (3, mark::PREDICTED), (4, 0)] {
         producer.push(signature, mark).unwrap();
     }
     assert_eq!(consumer.consume(4), Consumed::Matched { mark: 0, skipped: 1 });

@@ -6,67 +6,67 @@ use forebay_protocol::layout::{LEASES_SOME, Off};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::prctl;
 
+use super::eligibility::{disable_everywhere, turn_off};
 use super::end::dismiss;
 use super::fork::probe;
-use super::permission::{bar_for_all, turn_off};
 use super::stall::{file_device, stalled};
-use super::track::{Standing, compare, used};
-use super::{LIVE, PROBES, exposure, slow};
+use super::track::{Match, compare, used};
+use super::{LIVE, PROBES, slow, visibility};
 use crate::call::Call;
 use crate::calls::Class;
 use crate::snapshot::Spawned;
-use crate::{attention, process, session, signatures, speculator};
+use crate::{process, session, signatures, speculator, timing};
 
 /// # Safety
 /// `call` is a read of the program's, of `descriptor`.
 #[inline(always)]
 pub unsafe fn read(call: &Call, descriptor: usize) -> isize {
-    if attention::is_on() {
+    if timing::is_on() {
         // SAFETY: the caller's.
-        return unsafe { read_attentively(call, descriptor) };
+        return unsafe { read_timed(call, descriptor) };
     }
     // SAFETY: the caller's.
-    let (result, left) = unsafe { attention::execute(call) };
+    let (result, left) = unsafe { timing::execute(call) };
     if left {
-        on_unattended_read(call, descriptor);
+        on_untimed_read(call, descriptor);
     }
     result
 }
 
 /// Nobody attended to a read, and the thread left its processor.
 #[cold]
-pub fn on_unattended_read(call: &Call, descriptor: usize) {
+pub fn on_untimed_read(call: &Call, descriptor: usize) {
     if let Some(device) = file_device(descriptor) {
-        stalled(None, Standing::Alone, Some(device), is_directory_read(call));
+        stalled(None, Match::NoSpeculator, Some(device), is_directory_read(call));
     }
 }
 
 /// # Safety
 /// As [`read`].
 #[inline(never)]
-unsafe fn read_attentively(call: &Call, descriptor: usize) -> isize {
-    let mut standing = Standing::Alone;
+unsafe fn read_timed(call: &Call, descriptor: usize) -> isize {
+    let mut matched = Match::NoSpeculator;
     if LIVE.load(Relaxed) == 0 {
-        attention::tire();
+        timing::count_down();
     } else {
-        standing = compare(signatures::read(call));
+        matched = compare(signatures::read(call));
     }
-    if PROBES.load(Relaxed) != 0 && matches!(standing, Standing::Alone | Standing::Unpredicted) {
+    if PROBES.load(Relaxed) != 0 && matches!(matched, Match::NoSpeculator | Match::Mismatch) {
         // SAFETY: the caller's.
         match unsafe { probe(call, descriptor) } {
             // SAFETY: the caller's.
             Some(Spawned::Speculator) => return unsafe { speculator::first_call(call) },
-            Some(Spawned::Original) => standing = Standing::Behind,
+            Some(Spawned::Original) => matched = Match::Pending,
             None => {}
         }
     }
     // SAFETY: the caller's.
-    let (result, slow) = unsafe { attention::execute_timed(call) };
+    let (result, slow) = unsafe { timing::execute_timed(call) };
     if slow.is_some()
         && let Some(device) = file_device(descriptor)
     {
-        stalled(slow, standing, Some(device), is_directory_read(call));
-    } else if standing == Standing::Hinted {
+        stalled(slow, matched, Some(device), is_directory_read(call));
+    } else if matched == Match::Hinted {
         used();
     }
     result
@@ -81,14 +81,14 @@ fn is_directory_read(call: &Call) -> bool {
 /// `call` is the program's and takes a path.
 #[inline(always)]
 pub unsafe fn look_up(call: &Call, class: Class) -> isize {
-    if attention::is_on() {
+    if timing::is_on() {
         // SAFETY: the caller's.
-        return unsafe { look_up_attentively(call, class) };
+        return unsafe { look_up_timed(call, class) };
     }
     // SAFETY: the caller's.
-    let (result, left) = unsafe { attention::execute(call) };
+    let (result, left) = unsafe { timing::execute(call) };
     if left {
-        stalled(None, Standing::Alone, None, true);
+        stalled(None, Match::NoSpeculator, None, true);
     }
     result
 }
@@ -96,26 +96,26 @@ pub unsafe fn look_up(call: &Call, class: Class) -> isize {
 /// # Safety
 /// As [`look_up`].
 #[inline(never)]
-unsafe fn look_up_attentively(call: &Call, class: Class) -> isize {
+unsafe fn look_up_timed(call: &Call, class: Class) -> isize {
     // SAFETY: the caller's.
-    let (result, slow) = unsafe { attention::execute_timed(call) };
-    let mut standing = Standing::Alone;
+    let (result, slow) = unsafe { timing::execute_timed(call) };
+    let mut matched = Match::NoSpeculator;
     // A call on the descriptor itself is none on a path.
     let on_path =
         call.number as u32 != n::__NR_newfstatat || call.arguments[3] as u32 & n::AT_EMPTY_PATH == 0;
     if LIVE.load(Relaxed) == 0 {
-        attention::tire();
+        timing::count_down();
     } else if on_path && !call.may_have_faulted(result) {
         // SAFETY: the kernel has just read the path.
         let signature = unsafe { signatures::path(call) };
-        standing = compare(signature);
+        matched = compare(signature);
         if let (Class::PathOpens | Class::PathAtOpens, Ok(descriptor)) = (class, usize::try_from(result)) {
             signatures::opened(descriptor, signature);
         }
     }
     if slow.is_some() {
-        stalled(slow, standing, None, true);
-    } else if standing == Standing::Hinted {
+        stalled(slow, matched, None, true);
+    } else if matched == Match::Hinted {
         used();
     }
     result
@@ -145,11 +145,11 @@ pub fn on_mapping(call: &Call, result: isize) {
 /// The original has mapped a file, while there is a speculation.
 #[inline(never)]
 fn note_mapping(signature: u64, address: isize) {
-    let standing = compare(signature);
-    if standing == Standing::Hinted {
+    let matched = compare(signature);
+    if matched == Match::Hinted {
         used();
     }
-    if standing != Standing::Alone
+    if matched != Match::NoSpeculator
         && let Some(slot) = session::slot()
     {
         slot.mapped.tell(signature, address as u64);
@@ -161,7 +161,7 @@ fn note_mapping(signature: u64, address: isize) {
 pub unsafe fn control(call: &Call) -> isize {
     let command = call.arguments[1] as u32;
     if matches!(command, n::F_OFD_SETLK | n::F_OFD_SETLKW | n::F_SETLEASE) {
-        bar_for_all(Off::Unsafe);
+        disable_everywhere(Off::Unsafe);
     }
     if command == n::F_SETLEASE
         && let Some(header) = session::header()
@@ -178,11 +178,11 @@ pub unsafe fn control(call: &Call) -> isize {
 pub unsafe fn confine(call: &Call) -> isize {
     let command = call.arguments[0] as u32;
     if call.number as u32 == n::__NR_seccomp || command == prctl::PR_SET_SECCOMP {
-        slow::alone(dismiss);
+        slow::exclusive(dismiss);
         turn_off(Off::Confined);
     }
     if command == prctl::PR_SET_CHILD_SUBREAPER && call.arguments[1] != 0 {
-        exposure::adopts_orphans();
+        visibility::adopts_orphans();
     }
     // SAFETY: the caller's.
     unsafe { call.execute() }

@@ -5,8 +5,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use forebay_protocol::layout::Slot;
 use forebay_sigsafe::general as n;
 
+use super::outcome::{abandon, finish};
 use super::slow::{self, Private};
-use super::verdict::{abandon, judge};
 use super::{LIVE, PROBES};
 use crate::{process, session, spawn, usage};
 
@@ -16,7 +16,7 @@ pub fn leave_image() -> bool {
     if !process::is_own() {
         return false;
     }
-    slow::alone(dismiss);
+    slow::exclusive(dismiss);
     settle_figures(slot);
     PROBES.store(0, Relaxed);
     session::close();
@@ -28,9 +28,9 @@ pub fn leave_image() -> bool {
 pub fn dismiss(private: Option<&mut Private>) {
     let Some(slot) = session::slot() else { return };
     // Nobody will need to know what comes of them.
-    slot.left_count.store(0, Relaxed);
+    slot.unconsumed_count.store(0, Relaxed);
     match private {
-        Some(private) => judge(slot, private),
+        Some(private) => finish(slot, private),
         None => {
             let _ = abandon(slot);
         }
@@ -40,7 +40,7 @@ pub fn dismiss(private: Option<&mut Private>) {
 
 /// Ends the speculator, and waits until what it has open is closed, also by the executor.
 pub fn give_back() {
-    slow::alone(|mut private| {
+    slow::exclusive(|mut private| {
         if let Some(private) = private.as_deref_mut().filter(|_| LIVE.load(Relaxed) != 0) {
             // That little has come of it says nothing of others.
             private.policy.excuse();

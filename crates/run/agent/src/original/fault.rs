@@ -12,14 +12,14 @@ use forebay_sigsafe::general as n;
 use forebay_sigsafe::ticks;
 
 use super::LIVE;
+use super::eligibility::{is_held, may_speculate, turn_off};
 use super::fork::fork;
-use super::permission::{is_held, may_speculate, turn_off};
+use super::outcome::{copied_too_much, finish, finish_early, pages_ahead, publish_crossings};
 use super::slow::{self, Private};
 use super::stall::remember_program;
 use super::track::repair;
-use super::verdict::{copied_too_much, judge, judge_in_time, pages_ahead, tell_crossings};
 use crate::snapshot::Spawned;
-use crate::{attention, fault_watch, process, session, trace, usage};
+use crate::{fault_watch, process, session, timing, trace, usage};
 
 /// Processor time of a fault that a hint spares besides the wait, as a part of a second.
 const SPARED_PART: u64 = 50_000;
@@ -60,7 +60,7 @@ pub struct Seen {
     since: u64,
     used: Used,
     pages_used: u64,
-    pages_left_out: u64,
+    pages_skipped: u64,
     futility: Futility,
 }
 
@@ -71,7 +71,7 @@ impl Seen {
             since: 0,
             used: Used { cpu_us: 0, work_us: 0, faults: 0 },
             pages_used: 0,
-            pages_left_out: 0,
+            pages_skipped: 0,
             futility: Futility::new(),
         }
     }
@@ -121,7 +121,7 @@ fn note(private: &mut Private) -> Option<Spawned> {
     };
     let before = if private.faults.since == 0 { private.started } else { private.faults.since };
     let Measured { now, stalls, duration, work } = measure(private, header);
-    attention::on_stall();
+    timing::on_stall();
     remember_program();
     slot.counters.stalls.fetch_add(stalls, Relaxed);
     slot.counters.stalls_unattended.fetch_add(stalls - 1, Relaxed);
@@ -130,7 +130,7 @@ fn note(private: &mut Private) -> Option<Spawned> {
     settle(slot, private, now, stalls);
     trace::tell(
         b"fault: ticks, misses, used",
-        &[duration, private.live.patience.misses().into(), private.live.used],
+        &[duration, private.live.detector.misses().into(), private.live.used],
     );
     if LIVE.load(Relaxed) != 0 {
         attend(slot, private, now);
@@ -138,7 +138,7 @@ fn note(private: &mut Private) -> Option<Spawned> {
     private.policy.on_work(before, now, work);
     private.policy.on_unseen_stalls(before, now, stalls - 1, spared);
     private.policy.on_stall(now, spared, false);
-    tell_crossings(slot, private);
+    publish_crossings(slot, private);
     let ticks_per_second = header.ticks_per_second.load(Relaxed);
     let handled = ticks().saturating_sub(now).min(ticks_per_second / HANDLED_PART);
     private.policy.on_signal(ticks_per_second / SIGNAL_PART + handled);
@@ -162,7 +162,7 @@ fn note(private: &mut Private) -> Option<Spawned> {
     }
     private.faults.futility.on_fork();
     let after = ticks();
-    private.live.patience.on_fork_at_fault(after, after.saturating_sub(now), private.policy.stall_mean());
+    private.live.detector.on_fork_at_fault(after, after.saturating_sub(now), private.policy.stall_mean());
     spawned
 }
 
@@ -170,28 +170,28 @@ fn note(private: &mut Private) -> Option<Spawned> {
 fn attend(slot: &Slot, private: &mut Private, now: u64) {
     if is_held() {
         // It cannot have strayed.
-        private.live.patience.forgive();
+        private.live.detector.forgive();
         return;
     }
-    if private.live.patience.is_over(now) && copied_too_much(slot, private) {
-        judge_in_time(slot, private);
+    if private.live.detector.is_over(now) && copied_too_much(slot, private) {
+        finish_early(slot, private);
         return;
     }
     let ended = slot.speculator_pid.load(Relaxed) == 0;
     let Course::Strayed { is_late, is_lost } =
-        private.live.patience.course(now, ended, pages_ahead(slot, LIVE.load(Relaxed)))
+        private.live.detector.course(now, ended, pages_ahead(slot, LIVE.load(Relaxed)))
     else {
         return;
     };
     if may_speculate() && repair(slot, private, is_late) {
-        private.live.patience.on_repair(now, private.policy.size_fork());
+        private.live.detector.on_repair(now, private.policy.size_fork());
     } else if is_lost && (private.policy.armed(now) || private.policy.judge_due()) {
         // No value that it made up is to blame for its being late.
         if is_late {
             private.policy.excuse();
-            judge_in_time(slot, private);
+            finish_early(slot, private);
         } else {
-            judge(slot, private);
+            finish(slot, private);
         }
     }
 }
@@ -216,7 +216,7 @@ fn measure(private: &mut Private, header: &Header) -> Measured {
     let busy = cpu_us.saturating_sub(before.used.cpu_us).saturating_mul(ticks_per_us);
     let work = work_us.saturating_sub(before.used.work_us).saturating_mul(ticks_per_us);
     let away = now.saturating_sub(before.since).saturating_sub(busy) / stalls;
-    let shortest = attention::stall_ticks_min();
+    let shortest = timing::stall_ticks_min();
     let longest = header.ticks_per_second.load(Relaxed) / 10;
     let known = if before.since == 0 { private.policy.stall_mean() } else { away };
     Measured { now, stalls, duration: known.min(longest).max(shortest), work }
@@ -225,7 +225,7 @@ fn measure(private: &mut Private, header: &Header) -> Measured {
 /// Takes the pages that the original has come to since they were last taken, and the faults.
 fn settle(slot: &Slot, private: &mut Private, now: u64, faults: u64) {
     let foreseen = take_foreseen(slot, private);
-    private.live.patience.on_faults(now, faults, foreseen);
+    private.live.detector.on_faults(now, faults, foreseen);
 }
 
 /// Takes the pages that the original has come to since that was last done.
@@ -237,7 +237,7 @@ pub fn take_foreseen(slot: &Slot, private: &mut Private) -> Foreseen {
         count.saturating_sub(mem::replace(before, count))
     };
     let hinted = new(&slot.pages_used, &mut seen.pages_used);
-    let left_out = new(&slot.pages_left_out, &mut seen.pages_left_out);
+    let left_out = new(&slot.pages_skipped, &mut seen.pages_skipped);
     private.live.used += hinted;
     Foreseen { hinted, left_out }
 }

@@ -8,16 +8,16 @@ use forebay_policy::resync::Place;
 use forebay_protocol::layout::{Header, LEASES_SOME, Off, Slot};
 use forebay_sigsafe::{thread_pointer, ticks};
 
-use super::permission::{bar, count_off, may_speculate, turn_off};
+use super::eligibility::{count_off, disable, may_speculate, turn_off};
+use super::outcome::{is_off_track, memory_ends};
 use super::size::page_faults;
 use super::slow::{self, Private};
-use super::stall::repair_or_judge;
-use super::verdict::{is_lost, memory_ends};
-use super::{LIVE, OWNER, PROBES, exposure, size};
+use super::stall::repair_or_finish;
+use super::{LIVE, OWNER, PROBES, size, visibility};
 use crate::call::Call;
 use crate::snapshot::{Circumstances, Forked, Spawned};
 use crate::spawn::{self, Side};
-use crate::{attention, fault_watch, process, session, speculator, trace};
+use crate::{fault_watch, process, session, speculator, timing, trace};
 
 /// Finds out whether a read is about to stall, starting the device on it; if so, a speculator is forked.
 ///
@@ -32,8 +32,8 @@ pub unsafe fn probe(call: &Call, descriptor: usize) -> Option<Spawned> {
     }
     let mut private = slow::enter()?;
     let now = ticks();
-    if let Some(slot) = session::slot().filter(|slot| is_lost(slot, &private)) {
-        repair_or_judge(slot, &mut private, now);
+    if let Some(slot) = session::slot().filter(|slot| is_off_track(slot, &private)) {
+        repair_or_finish(slot, &mut private, now);
     }
     let forks = LIVE.load(Relaxed) == 0 && private.policy.armed(now);
     let spawned = if forks { fork(&mut private, Place::Read) } else { None };
@@ -46,7 +46,7 @@ enum Refusal {
     /// The agent is of no use in this process.
     Off(Off),
     /// The program does what rules copies of it out.
-    Barred(Off),
+    Unsafe(Off),
 }
 
 /// Forks a speculator, where that is safe and pays.
@@ -63,8 +63,8 @@ pub fn fork(private: &mut Private, place: Place) -> Option<Spawned> {
             turn_off(reason);
             None
         }
-        Err(Refusal::Barred(reason)) => {
-            bar(reason, Some(private));
+        Err(Refusal::Unsafe(reason)) => {
+            disable(reason, Some(private));
             None
         }
     }
@@ -75,14 +75,14 @@ fn decide(private: &mut Private, place: Place) -> Result<(&'static Header, &'sta
     let (header, slot) = permit()?;
     let _ = size::weigh(private, size::WEIGHED_US);
     if private.size.has_huge_pages {
-        return Err(Refusal::Barred(Off::Unsafe));
+        return Err(Refusal::Unsafe(Off::Unsafe));
     }
     let now = ticks();
     if !private.policy.armed(now) || !private.policy.dares(now, place) {
         return Err(Refusal::NotNow);
     }
-    if exposure::is_of_stack() {
-        return Err(Refusal::Barred(Off::Unsafe));
+    if visibility::shows_on_stack() {
+        return Err(Refusal::Unsafe(Off::Unsafe));
     }
     private.faults.on_fork(now);
     Ok((header, slot))
@@ -99,14 +99,14 @@ fn permit() -> Result<(&'static Header, &'static Slot), Refusal> {
     }
     if header.leases.load(Relaxed) == LEASES_SOME {
         // What a speculator opens could break one.
-        return Err(Refusal::Barred(Off::Unsafe));
+        return Err(Refusal::Unsafe(Off::Unsafe));
     }
     let slot = session::claim(process::original()).map_err(Refusal::Off)?;
     if slot.shares_too_much.load(Relaxed) != 0 {
-        return Err(Refusal::Barred(Off::SharedMemory));
+        return Err(Refusal::Unsafe(Off::SharedMemory));
     }
-    if exposure::is_of_surroundings(header) {
-        return Err(Refusal::Barred(Off::Unsafe));
+    if visibility::shows_in_surroundings(header) {
+        return Err(Refusal::Unsafe(Off::Unsafe));
     }
     Ok((header, slot))
 }
@@ -119,7 +119,7 @@ fn begin_speculation(private: &mut Private, header: &Header, slot: &Slot) -> Cir
     let forked = Forked {
         faults: page_faults(private),
         hinted: slot.counters.hints_data.load(Relaxed),
-        fabricated: slot.counters.fabricated.load(Relaxed),
+        predicted: slot.counters.fabricated.load(Relaxed),
         memory_ends: memory_ends(slot),
         mapped: slot.mapped.count(),
     };
@@ -160,7 +160,7 @@ fn carry_out(
     slot.counters.resyncs.fetch_add(1, Relaxed);
     slot.counters.resync_ticks.fetch_add(took, Relaxed);
     OWNER.store(thread_pointer(), Relaxed);
-    attention::renew();
+    timing::extend();
     fault_watch::end_quiet();
     LIVE.store(generation, Relaxed);
     Some(Spawned::Original)

@@ -8,29 +8,29 @@
 //! is needed.
 
 mod calls;
+mod eligibility;
 mod end;
-mod exposure;
 mod fault;
 mod fork;
-mod left;
-mod permission;
+mod outcome;
 mod size;
 mod slow;
 mod stall;
 mod track;
-mod verdict;
+mod unconsumed;
+mod visibility;
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 use forebay_protocol::layout::Header;
 
-pub use self::calls::{confine, control, look_up, on_mapping, on_unattended_read, read, seek};
+pub use self::calls::{confine, control, look_up, on_mapping, on_untimed_read, read, seek};
+pub use self::eligibility::{count_off, disable_everywhere, is_confined, may_ever_speculate};
 pub use self::end::{give_back, leave_image};
-pub use self::exposure::comes_of as shows_copies;
 pub use self::fault::on_fault;
-pub use self::permission::{bar_for_all, count_off, is_confined, may_ever_speculate};
-use crate::{attention, process, session, spawn};
+pub use self::visibility::shows_copies;
+use crate::{process, session, spawn, timing};
 
 /// Generation of the speculator whose log is compared; 0 for none.
 static LIVE: AtomicU32 = AtomicU32::new(0);
@@ -45,7 +45,7 @@ const PROBES_MAX: u32 = 64;
 /// Starts as the original; `false` where the slow path is in use, as in a copy of a process that was in it.
 pub fn begin(header: &Header) -> bool {
     let Some(mut private) = slow::enter() else { return false };
-    attention::begin(header.stall_ticks_min.load(Relaxed));
+    timing::begin(header.stall_ticks_min.load(Relaxed));
     private.begin(header.ticks_per_second.load(Relaxed));
     process::begin();
     true

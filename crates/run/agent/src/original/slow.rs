@@ -53,7 +53,7 @@ impl Private {
     /// A process begins.
     pub fn begin(&mut self, ticks_per_second: u64) {
         self.policy = Policy::new(ticks_per_second);
-        self.live.patience = Patience::new(ticks_per_second);
+        self.live.detector = Patience::new(ticks_per_second);
         self.size = size::Known::new(ticks_per_second);
         self.started = ticks();
         self.policy.begin(self.started);
@@ -77,7 +77,7 @@ pub struct Speculation {
     /// Stalled calls that were not predicted since the last one that was.
     pub misses: u32,
     /// What page faults it takes for the speculation to have strayed.
-    pub patience: Patience,
+    pub detector: Patience,
     pub repairs: Repairs,
 }
 
@@ -91,18 +91,18 @@ impl Speculation {
             late: 0,
             late_saved: 0,
             misses: 0,
-            patience: Patience::new(ticks_per_second),
+            detector: Patience::new(ticks_per_second),
             repairs: Repairs::new(),
         }
     }
 
     /// Another one begins, after so many stops of all speculation. It makes checkpoints where calls are kept for them.
     pub fn begin(&mut self, forked: Forked, stops: u32, keeps_calls: bool) {
-        self.patience.on_fork();
+        self.detector.on_fork();
         let repairs = track::begin(keeps_calls);
-        let (patience, hits_seen) = (self.patience, track::hits());
+        let (detector, hits_seen) = (self.detector, track::hits());
         *self =
-            Self { forked, stops, used: 0, hits_seen, late: 0, late_saved: 0, misses: 0, patience, repairs };
+            Self { forked, stops, used: 0, hits_seen, late: 0, late_saved: 0, misses: 0, detector, repairs };
     }
 
     /// Takes what calls outside the slow path have found out.
@@ -112,7 +112,7 @@ impl Speculation {
         self.hits_seen = hits;
         if track::take_match() {
             self.misses = 0;
-            self.patience.forgive();
+            self.detector.forgive();
         }
     }
 }
@@ -136,7 +136,7 @@ pub fn leave(private: Held<'static, Private>, spawned: Option<Spawned>) -> Optio
 
 /// Acts in the slow path: a thread that is just about to fork has done so then. Where that takes too long, or this is a
 /// handler that interrupted the slow path of its own thread, `act` goes without.
-pub fn alone(act: impl FnOnce(Option<&mut Private>)) {
+pub fn exclusive(act: impl FnOnce(Option<&mut Private>)) {
     let longest = session::header().map_or(0, |header| header.ticks_per_second.load(Relaxed) / WAIT_PART);
     let begun = ticks();
     let mut private = enter();

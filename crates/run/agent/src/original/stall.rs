@@ -10,13 +10,13 @@ use forebay_protocol::layout::{Off, Slot};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, ticks};
 
+use super::eligibility::{is_held, may_speculate, turn_off};
 use super::fork::fork;
-use super::permission::{is_held, may_speculate, turn_off};
+use super::outcome::{finish_if_due, is_off_track, publish_crossings};
 use super::slow::{self, Private};
-use super::track::{Standing, repair, used};
-use super::verdict::{is_lost, judge_if_due, tell_crossings};
+use super::track::{Match, repair, used};
 use super::{LIVE, OWNER, PROBES, PROBES_MAX};
-use crate::attention::{self, Period};
+use crate::timing::{self, Period};
 use crate::{process, session, speculator, trace, usage};
 
 /// How much longer than a stall at least a call must take to count when nothing is known of its thread.
@@ -54,7 +54,7 @@ impl Waits {
         let count = usage::of(n::RUSAGE_THREAD as i32).ru_nvcsw;
         let thread = forebay_sigsafe::thread_pointer();
         let Some(entry) = self.0.get_mut((thread >> 12) % 16) else { return false };
-        let long = duration / FIRST_STALL_FACTOR > attention::stall_ticks_min();
+        let long = duration / FIRST_STALL_FACTOR > timing::stall_ticks_min();
         let waited = if entry.0 == thread { entry.1 != count } else { long };
         *entry = (thread, count);
         waited
@@ -64,35 +64,35 @@ impl Waits {
 /// Takes note of a stall that is over; one that was not timed is taken for one of mean length.
 #[cold]
 #[inline(never)]
-pub fn stalled(period: Option<Period>, standing: Standing, device: Option<u64>, late_fork: bool) {
+pub fn stalled(period: Option<Period>, matched: Match, device: Option<u64>, late_fork: bool) {
     let Some(mut private) = slow::enter() else { return };
     let period = period.unwrap_or_else(|| {
         let (after, mean) = (ticks(), private.policy.stall_mean());
-        Period { before: after.saturating_sub(mean.max(attention::stall_ticks_min())), after }
+        Period { before: after.saturating_sub(mean.max(timing::stall_ticks_min())), after }
     });
-    note(&mut private, period, standing, device);
+    note(&mut private, period, matched, device);
     let forks = late_fork && PROBES.load(Relaxed) != 0 && LIVE.load(Relaxed) == 0;
     let spawned = if forks { fork(&mut private, Place::Call) } else { None };
     let _ = slow::leave(private, spawned);
 }
 
 #[inline(never)]
-fn note(private: &mut Private, Period { before, after }: Period, standing: Standing, device: Option<u64>) {
+fn note(private: &mut Private, Period { before, after }: Period, matched: Match, device: Option<u64>) {
     if !private.waits.has_waited(after.wrapping_sub(before)) || !process::is_own() {
-        if standing == Standing::Hinted {
+        if matched == Match::Hinted {
             used();
         }
         return;
     }
     let duration = after.wrapping_sub(before);
-    attention::on_stall();
+    timing::on_stall();
     remember_program();
     let Ok(slot) = session::claim(process::original()) else {
         turn_off(Off::NoSlot);
         return;
     };
     let counters = &slot.counters;
-    if standing == Standing::Hinted {
+    if matched == Match::Hinted {
         private.live.late += 1;
         private.live.late_saved += private.policy.stall_mean().saturating_sub(duration);
         counters.hints_late.fetch_add(1, Relaxed);
@@ -105,28 +105,28 @@ fn note(private: &mut Private, Period { before, after }: Period, standing: Stand
     let orphaned =
         OWNER.load(Relaxed) != forebay_sigsafe::thread_pointer() && slot.speculator_pid.load(Relaxed) == 0;
     trace::tell(
-        b"stalled: standing, ticks, armed, alive",
+        b"stalled: matched, ticks, armed, alive",
         &[
-            standing as u64,
+            matched as u64,
             duration,
             private.policy.armed(before).into(),
             slot.speculator_pid.load(Relaxed).into(),
         ],
     );
-    if let Some(saturated) = device.and_then(|device| learn_device(slot, device, duration, standing)) {
+    if let Some(saturated) = device.and_then(|device| learn_device(slot, device, duration, matched)) {
         private.policy.set_saturated(saturated);
         trace::tell(b"saturated", &[saturated.into()]);
     }
-    if standing == Standing::Unpredicted && !is_held() {
+    if matched == Match::Mismatch && !is_held() {
         private.live.misses += 1;
     }
     if orphaned {
-        judge_if_due(slot, private, before);
-    } else if is_lost(slot, private) {
-        repair_or_judge(slot, private, before);
+        finish_if_due(slot, private, before);
+    } else if is_off_track(slot, private) {
+        repair_or_finish(slot, private, before);
     }
     private.policy.on_stall(after, duration, false);
-    tell_crossings(slot, private);
+    publish_crossings(slot, private);
     let may = may_speculate() && LIVE.load(Relaxed) == 0;
     if may && private.policy.armed(after) {
         PROBES.store(PROBES_MAX, Relaxed);
@@ -134,21 +134,21 @@ fn note(private: &mut Private, Period { before, after }: Period, standing: Stand
 }
 
 /// The live speculation has strayed.
-pub fn repair_or_judge(slot: &Slot, private: &mut Private, now: u64) {
+pub fn repair_or_finish(slot: &Slot, private: &mut Private, now: u64) {
     if !may_speculate() || !repair(slot, private, false) {
-        judge_if_due(slot, private, now);
+        finish_if_due(slot, private, now);
     }
 }
 
 /// Adds a stall to what is known of the device; whether the device is saturated. Only the original's own waits tell
 /// that: speculators wait for processors too.
 #[inline(never)]
-fn learn_device(slot: &Slot, device: u64, duration: u64, standing: Standing) -> Option<bool> {
+fn learn_device(slot: &Slot, device: u64, duration: u64, matched: Match) -> Option<bool> {
     let entry = speculator::device(session::header()?, device)?;
     let mut limit = InflightLimit::load(&entry.limit);
     let others = slot.flights.load(Relaxed).saturating_add(entry.executing.load(Relaxed));
     let undisturbed = others == 0 || (limit.base_ticks() == 0 && others < OTHERS_MIN);
-    if matches!(standing, Standing::Alone | Standing::Behind) && undisturbed {
+    if matches!(matched, Match::NoSpeculator | Match::Pending) && undisturbed {
         limit.on_stall(duration);
     } else if others >= OTHERS_MIN && duration >= limit.base_ticks() {
         // A shorter one waited for a prefetch that was under way.

@@ -8,13 +8,13 @@ use forebay_protocol::hint_log::{self, Consumed, Consumer};
 use forebay_protocol::layout::{Slot, mark};
 use forebay_sigsafe::{general as n, sys};
 
+use super::outcome::{responsible_site, reward};
 use super::slow::Private;
-use super::verdict::{blamed, payoff};
 use super::{LIVE, OWNER};
 use crate::{session, spawn, trace};
 
 /// Calls by which a speculator may be behind before it is taken for lost.
-const BEHIND_MAX: usize = 2048;
+const AWAITED_MAX: usize = 2048;
 /// Hints used after a repair, that make it one that something came of.
 const WORTHWHILE: u64 = 8;
 /// Repairs in a row that nothing came of, after which a checkpoint is not called any more.
@@ -22,17 +22,17 @@ const FUTILE_REPAIRS_MAX: u32 = 2;
 
 /// How a call of the original stands to what the speculator predicted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum Match {
     /// No speculator.
-    Alone,
+    NoSpeculator,
     /// Predicted, and prefetched.
     Hinted,
     /// Predicted; nothing had to be prefetched.
     Predicted,
     /// The speculator has not come so far.
-    Behind,
+    Pending,
     /// The speculator predicted other calls.
-    Unpredicted,
+    Mismatch,
 }
 
 /// Matched calls that were hinted, ever.
@@ -41,7 +41,7 @@ static HITS: AtomicU64 = AtomicU64::new(0);
 static HAS_MATCHED: AtomicBool = AtomicBool::new(false);
 /// Whether the speculator makes checkpoints: then the calls are kept that one would make again.
 static KEEPS_CALLS: AtomicBool = AtomicBool::new(false);
-static BEHIND: Behind = Behind::new();
+static AWAITED: Awaited = Awaited::new();
 static CALLS: Calls = Calls::new();
 
 /// A hint spared the original a stall.
@@ -69,7 +69,7 @@ pub fn take_match() -> bool {
 
 /// A speculation begins.
 pub fn begin(keeps_calls: bool) -> Repairs {
-    BEHIND.clear();
+    AWAITED.clear();
     KEEPS_CALLS.store(keeps_calls, Relaxed);
     CALLS.clear();
     Repairs::new()
@@ -81,12 +81,12 @@ pub struct Repairs {
     used: u64,
     futile: u32,
     /// The site whose value was waited for then, and what had come of making it up.
-    suspect: Option<(u32, u64)>,
+    candidate: Option<(u32, u64)>,
 }
 
 impl Repairs {
     pub const fn new() -> Self {
-        Self { used: 0, futile: 0, suspect: None }
+        Self { used: 0, futile: 0, candidate: None }
     }
 
     /// Hints used of those of the present generation, by those `used` since the original was last forked.
@@ -96,29 +96,29 @@ impl Repairs {
 
     /// The speculator that took over last, as this generation, is at its end as well: where more came of it before it made
     /// up a value there again, the value did matter.
-    pub fn convict(&mut self, slot: &Slot, generation: u32, used: u64) {
+    pub fn penalize_earlier(&mut self, slot: &Slot, generation: u32, used: u64) {
         let gained = self.gained(used);
-        if let Some((site, before)) = self.suspect.take()
-            && gained.saturating_sub(payoff(slot, generation, site, gained))
+        if let Some((site, before)) = self.candidate.take()
+            && gained.saturating_sub(reward(slot, generation, site, gained))
                 > before.saturating_mul(4).saturating_add(WORTHWHILE)
         {
-            trace::tell(b"convicted: site, payoff, gained since", &[site.into(), before, gained]);
+            trace::tell(b"convicted: site, reward, gained since", &[site.into(), before, gained]);
             site::outcome(&slot.sites, site, u32::try_from(before).unwrap_or(u32::MAX));
         }
     }
 }
 
 /// Calls that the original made while the log was empty: the speculator will yet log them, too late to be of use.
-struct Behind {
-    signatures: [AtomicU64; BEHIND_MAX],
+struct Awaited {
+    signatures: [AtomicU64; AWAITED_MAX],
     first: AtomicUsize,
     len: AtomicUsize,
 }
 
-impl Behind {
+impl Awaited {
     const fn new() -> Self {
         Self {
-            signatures: [const { AtomicU64::new(0) }; BEHIND_MAX],
+            signatures: [const { AtomicU64::new(0) }; AWAITED_MAX],
             first: AtomicUsize::new(0),
             len: AtomicUsize::new(0),
         }
@@ -133,21 +133,21 @@ impl Behind {
     }
 
     fn front(&self) -> Option<u64> {
-        let place = self.signatures.get(self.first.load(Relaxed) % BEHIND_MAX)?;
+        let place = self.signatures.get(self.first.load(Relaxed) % AWAITED_MAX)?;
         (!self.is_empty()).then(|| place.load(Relaxed))
     }
 
     fn pop(&self) {
-        self.first.store((self.first.load(Relaxed) + 1) % BEHIND_MAX, Relaxed);
+        self.first.store((self.first.load(Relaxed) + 1) % AWAITED_MAX, Relaxed);
         self.len.store(self.len.load(Relaxed).saturating_sub(1), Relaxed);
     }
 
     fn push(&self, signature: u64) -> bool {
         let (first, len) = (self.first.load(Relaxed), self.len.load(Relaxed));
-        if len >= BEHIND_MAX {
+        if len >= AWAITED_MAX {
             return false;
         }
-        if let Some(place) = self.signatures.get((first + len) % BEHIND_MAX) {
+        if let Some(place) = self.signatures.get((first + len) % AWAITED_MAX) {
             place.store(signature, Relaxed);
         }
         self.len.store(len + 1, Relaxed);
@@ -157,13 +157,13 @@ impl Behind {
 
 /// The last calls of the original that were compared, each with the entries consumed of the log when it was.
 struct Calls {
-    ring: [[AtomicU64; 2]; BEHIND_MAX],
+    ring: [[AtomicU64; 2]; AWAITED_MAX],
     count: AtomicU64,
 }
 
 impl Calls {
     const fn new() -> Self {
-        Self { ring: [const { [const { AtomicU64::new(0) }; 2] }; BEHIND_MAX], count: AtomicU64::new(0) }
+        Self { ring: [const { [const { AtomicU64::new(0) }; 2] }; AWAITED_MAX], count: AtomicU64::new(0) }
     }
 
     fn clear(&self) {
@@ -176,7 +176,7 @@ impl Calls {
 
     fn push(&self, signature: u64, consumed: u64) {
         let count = self.count();
-        if let Some([call, position]) = self.ring.get(count as usize % BEHIND_MAX) {
+        if let Some([call, position]) = self.ring.get(count as usize % AWAITED_MAX) {
             call.store(signature, Relaxed);
             position.store(consumed, Relaxed);
         }
@@ -184,7 +184,7 @@ impl Calls {
     }
 
     fn at(&self, number: u64) -> (u64, u64) {
-        let place = self.ring.get(number as usize % BEHIND_MAX);
+        let place = self.ring.get(number as usize % AWAITED_MAX);
         place.map_or((0, 0), |[call, position]| (call.load(Relaxed), position.load(Relaxed)))
     }
 
@@ -192,59 +192,59 @@ impl Calls {
     fn after(&self, position: u64) -> Option<u64> {
         let count = self.count();
         if position == 0 {
-            return (count <= BEHIND_MAX as u64).then_some(0);
+            return (count <= AWAITED_MAX as u64).then_some(0);
         }
-        let oldest = count.saturating_sub(BEHIND_MAX as u64);
+        let oldest = count.saturating_sub(AWAITED_MAX as u64);
         (oldest..count).find(|&number| self.at(number).1 >= position).map(|number| number + 1)
     }
 }
 
 /// Looks the signature up in the log of the live speculator.
-pub fn compare(signature: u64) -> Standing {
+pub fn compare(signature: u64) -> Match {
     let generation = LIVE.load(Relaxed);
-    let Some(slot) = session::slot() else { return Standing::Alone };
+    let Some(slot) = session::slot() else { return Match::NoSpeculator };
     if OWNER.load(Relaxed) != forebay_sigsafe::thread_pointer() {
-        return Standing::Alone;
+        return Match::NoSpeculator;
     }
     let consumer = Consumer::new(slot, generation);
-    let standing = stand(slot, &consumer, signature);
+    let matched = stand(slot, &consumer, signature);
     if KEEPS_CALLS.load(Relaxed) {
         CALLS.push(signature, consumer.position());
     }
-    standing
+    matched
 }
 
-fn stand(slot: &Slot, consumer: &Consumer<'_>, signature: u64) -> Standing {
-    while let Some(passed) = BEHIND.front() {
+fn stand(slot: &Slot, consumer: &Consumer<'_>, signature: u64) -> Match {
+    while let Some(passed) = AWAITED.front() {
         match consumer.consume(passed) {
             Consumed::Absent { empty: true } => break,
-            _ => BEHIND.pop(),
+            _ => AWAITED.pop(),
         }
     }
     trace::tell(b"original: signature, log", &[signature % 100_000, consumer.len()]);
-    if BEHIND.is_empty() {
+    if AWAITED.is_empty() {
         match consumer.consume(signature) {
             Consumed::Matched { mark, skipped } => {
                 slot.counters.hints_wrong.fetch_add(skipped.into(), Relaxed);
                 HAS_MATCHED.store(true, Relaxed);
-                return if mark & mark::HINTED != 0 { Standing::Hinted } else { Standing::Predicted };
+                return if mark & mark::HINTED != 0 { Match::Hinted } else { Match::Predicted };
             }
             Consumed::Absent { empty: false } => {
-                return Standing::Unpredicted;
+                return Match::Mismatch;
             }
             Consumed::Absent { empty: true } => {}
         }
     }
-    if slot.speculator_pid.load(Relaxed) == 0 || !BEHIND.push(signature) {
-        return Standing::Unpredicted;
+    if slot.speculator_pid.load(Relaxed) == 0 || !AWAITED.push(signature) {
+        return Match::Mismatch;
     }
-    Standing::Behind
+    Match::Pending
 }
 
 /// The live speculation has strayed: has its checkpoint carry on, if there is one that can. That takes the original no
 /// more than a message; it does not wait.
 ///
-/// For one that `is_late` no site is blamed.
+/// For one that `is_late` no site is responsible_site.
 pub fn repair(slot: &Slot, private: &mut Private, is_late: bool) -> bool {
     let generation = LIVE.load(Relaxed);
     let (checkpoint, repairs) = (&slot.checkpoint, &mut private.live.repairs);
@@ -265,21 +265,21 @@ pub fn repair(slot: &Slot, private: &mut Private, is_late: bool) -> bool {
     };
     trace::tell(
         b"repairs: used, misses, calls",
-        &[private.live.used, private.live.patience.misses().into(), CALLS.count() - first],
+        &[private.live.used, private.live.detector.misses().into(), CALLS.count() - first],
     );
-    repairs.convict(slot, generation, private.live.used);
+    repairs.penalize_earlier(slot, generation, private.live.used);
     let wrong = consumer.abandon();
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
     let gained = repairs.gained(private.live.used);
-    let suspect = if is_late { None } else { blamed(slot, generation) };
-    repairs.suspect = suspect.map(|site| (site, payoff(slot, generation, site, gained)));
+    let candidate = if is_late { None } else { responsible_site(slot, generation) };
+    repairs.candidate = candidate.map(|site| (site, reward(slot, generation, site, gained)));
     repairs.futile = futile;
     repairs.used = private.live.used;
     private.live.misses = 0;
-    private.live.patience.forgive();
-    BEHIND.clear();
+    private.live.detector.forgive();
+    AWAITED.clear();
     for number in first..CALLS.count() {
-        let _ = BEHIND.push(CALLS.at(number).0);
+        let _ = AWAITED.push(CALLS.at(number).0);
     }
     CALLS.clear();
     let next = generation.wrapping_add(1).max(1);

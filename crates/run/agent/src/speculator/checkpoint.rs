@@ -68,7 +68,7 @@ pub fn before(state: &mut State, site: Option<u32>, page: Option<usize>) -> bool
 
 /// Whether a value was made up for the site in this speculation.
 fn has_made_up(state: &State, site: u32) -> bool {
-    let first = state.slot.first_fabricated.get(site as usize).map_or(0, |first| first.load(Relaxed));
+    let first = state.slot.first_predicted.get(site as usize).map_or(0, |first| first.load(Relaxed));
     (first >> 32) as u32 == state.generation
 }
 
@@ -99,7 +99,7 @@ pub fn dismiss(state: &mut State) -> bool {
         // SAFETY: nothing is written.
         if unsafe { sys!(n::__NR_wait4, state.checkpoints.copy, 0, n::WNOHANG, 0) } != 0 {
             state.checkpoints.copy = 0;
-            memory::own::unshare(state);
+            memory::private_pages::unshare(state);
             checkpoint.pid.store(0, Relaxed);
             return true;
         }
@@ -111,7 +111,7 @@ pub fn dismiss(state: &mut State) -> bool {
 unsafe extern "C" {
     /// A copy of this process: 0 there, here its process id or `-errno`.
     fn forebay_copy() -> isize;
-    /// Behind the one instruction that the jail lets make one.
+    /// Awaited the one instruction that the jail lets make one.
     static forebay_copied: u8;
 }
 
@@ -145,7 +145,7 @@ pub fn copy_call() -> (u64, u32) {
 fn make(state: &mut State, page: Option<usize>) -> bool {
     let checkpoint = &state.slot.checkpoint;
     let position = Producer::new(state.slot, state.generation).position();
-    memory::own::share(state);
+    memory::private_pages::share(state);
     state.checkpoints.serial = state.checkpoints.serial.wrapping_add(1);
     let number = state.generation << 16 | state.checkpoints.serial.max(1) & 0xffff;
     state.checkpoints.page = page.unwrap_or(0);
@@ -168,7 +168,7 @@ fn make(state: &mut State, page: Option<usize>) -> bool {
             false
         }
         _ => {
-            memory::own::unshare(state);
+            memory::private_pages::unshare(state);
             checkpoint.number.store(0, Relaxed);
             checkpoint.pid.store(0, Relaxed);
             state.checkpoints.wanted = false;

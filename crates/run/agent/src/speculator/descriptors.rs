@@ -13,7 +13,7 @@ use crate::snapshot::{DESCRIPTORS, Snapshot};
 /// Inherited files that are reopened at once, so that the speculator keeps nobody's open file (and its locks) alive.
 const REOPENED_MAX: usize = 16;
 /// Size made up for a file that is not known yet.
-pub const SIZE_MADE_UP: u64 = 16 << 10;
+pub const SIZE_PREDICTED: u64 = 16 << 10;
 
 /// What is hinted of a file whose look-up is cold when it is opened.
 pub const HINTED_AT_OPEN: u64 = 64 << 10;

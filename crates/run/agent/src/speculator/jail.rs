@@ -494,7 +494,7 @@ const OPEN_CHANGES: u32 = n::O_ACCMODE | n::O_CREAT | n::O_TRUNC | n::O_APPEND;
 unsafe extern "C" {
     /// First byte of this library's text (with its headers), by the linker.
     static __ehdr_start: u8;
-    /// Behind its text.
+    /// Awaited its text.
     static etext: u8;
 }
 

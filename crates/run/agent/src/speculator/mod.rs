@@ -6,13 +6,13 @@
 
 mod checkpoint;
 mod descriptors;
+mod emulation;
 mod hints;
 mod jail;
 mod kernel;
 mod listing;
 mod memory;
 mod paths;
-mod pretence;
 mod reads;
 mod shared;
 
@@ -133,7 +133,11 @@ pub fn end(state: &mut State, how: End) -> ! {
     }
     trace::tell(b"  ahead: ends, how", &[state.generation.into(), how as u64]);
     let usage = usage();
-    state.slot.counters.speculator_pages.fetch_add(memory::own::taken(state, &usage), Relaxed);
+    state
+        .slot
+        .counters
+        .speculator_pages
+        .fetch_add(memory::private_pages::peak_private_pages(state, &usage), Relaxed);
     let is_newest = state.slot.generation.load(Relaxed) == state.generation;
     leave(state.header, state.slot, is_newest, &usage, how)
 }
@@ -287,7 +291,7 @@ unsafe fn dispatch(state: &mut State, call: &Call, logged: bool) -> isize {
             n::__NR_dup2 | n::__NR_dup3 => descriptors::duplicate_to(state, a, b),
             n::__NR_fcntl => descriptors::control(state, a, b as u32, c),
             n::__NR_mmap => reads::map(state, call, logged),
-            _ => pretence::call(state, call),
+            _ => emulation::call(state, call),
         }
     }
 }
@@ -310,19 +314,19 @@ const MARK_SITE_SHIFT: u32 = 48;
 const MARK_BYTES_SHIFT: u32 = 8;
 
 /// Mark of a log entry: whether it hinted how many bytes, and which call site's value was made up.
-fn make_mark(hinted_bytes: Option<usize>, fabricating: Option<u32>) -> u64 {
+fn make_mark(hinted_bytes: Option<usize>, predicting: Option<u32>) -> u64 {
     let hinted = hinted_bytes.map_or(0, |bytes| {
         mark::HINTED
             | ((bytes as u64) & ((1 << (MARK_SITE_SHIFT - MARK_BYTES_SHIFT)) - 1)) << MARK_BYTES_SHIFT
     });
-    let made_up = fabricating
-        .map_or(0, |site| mark::FABRICATED | u64::from(site as u16).wrapping_add(1) << MARK_SITE_SHIFT);
-    hinted | made_up
+    let predicted = predicting
+        .map_or(0, |site| mark::PREDICTED | u64::from(site as u16).wrapping_add(1) << MARK_SITE_SHIFT);
+    hinted | predicted
 }
 
 /// Call site whose value was made up, by the mark of its log entry.
-pub fn fabricating_site(mark: u64) -> Option<u32> {
-    (mark & mark::FABRICATED != 0).then(|| ((mark >> MARK_SITE_SHIFT) as u32).checked_sub(1))?
+pub fn predicting_site(mark: u64) -> Option<u32> {
+    (mark & mark::PREDICTED != 0).then(|| ((mark >> MARK_SITE_SHIFT) as u32).checked_sub(1))?
 }
 
 /// Hinted bytes, by the mark of a log entry.
@@ -358,14 +362,14 @@ fn site_name(call: &Call) -> u64 {
 
 /// Takes note of a value waited for: where none is made up, that is what the speculation came to.
 fn waited(state: &State, site: Option<u32>) {
-    let last = state.slot.last_fabricated.get(state.generation as usize % LOGS);
+    let last = state.slot.last_predicted.get(state.generation as usize % LOGS);
     if last.is_none_or(|last| last.load(Relaxed) == 0) {
         remember_site(state, site);
     }
 }
 
 /// Takes note of a value made up.
-fn fabricated(state: &State, site: Option<u32>) {
+fn count_predicted(state: &State, site: Option<u32>) {
     state.slot.counters.fabricated.fetch_add(1, Relaxed);
     remember_site(state, site);
 }
@@ -373,10 +377,10 @@ fn fabricated(state: &State, site: Option<u32>) {
 fn remember_site(state: &State, site: Option<u32>) {
     let Some(site) = site else { return };
     let position = Producer::new(state.slot, state.generation).position();
-    if let Some(last) = state.slot.last_fabricated.get(state.generation as usize % LOGS) {
+    if let Some(last) = state.slot.last_predicted.get(state.generation as usize % LOGS) {
         last.store(position << 32 | (u64::from(site) + 1), Relaxed);
     }
-    if let Some(first) = state.slot.first_fabricated.get(site as usize)
+    if let Some(first) = state.slot.first_predicted.get(site as usize)
         && (first.load(Relaxed) >> 32) as u32 != state.generation
     {
         first.store(u64::from(state.generation) << 32 | position & 0xffff_ffff, Relaxed);

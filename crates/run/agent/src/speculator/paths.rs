@@ -11,9 +11,9 @@ use forebay_protocol::layout::{End, LEASES_UNKNOWN, PATH_BYTES, PathHint};
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, errno, general as n, sys, text, ticks};
 
-use super::descriptors::{self, File, Kind, SIZE_MADE_UP};
+use super::descriptors::{self, File, Kind, SIZE_PREDICTED};
 use super::listing::{self, Entry};
-use super::{State, abandoned, end, fabricated, hints, kernel, make_mark, predict, touch_program};
+use super::{State, abandoned, count_predicted, end, hints, kernel, make_mark, predict, touch_program};
 use crate::call::Call;
 use crate::signatures;
 
@@ -202,7 +202,7 @@ unsafe fn look_up(state: &mut State, call: &Call, path: &Target, flags: u32) -> 
 enum Found {
     File(isize),
     Error(isize),
-    MadeUp(Option<hints::Ticket>),
+    Predicted(Option<hints::Ticket>),
 }
 
 /// Looks a path up for the call, hinting and predicting where it is cold, and logs it.
@@ -262,12 +262,12 @@ unsafe fn find(
             let found = kernel::find_waiting(target_path.directory, target_path.path, flags);
             return if found >= 0 { Found::File(found) } else { Found::Error(found) };
         }
-        fabricated(state, site);
+        count_predicted(state, site);
         log(state, call, true, site);
         if strategy == Strategy::Missing {
             return Found::Error(call::error(errno::ENOENT));
         }
-        Found::MadeUp(ticket)
+        Found::Predicted(ticket)
     }
 }
 
@@ -289,10 +289,10 @@ pub unsafe fn open(state: &mut State, call: &Call, directory: usize, path: usize
     // SAFETY: the caller's.
     match unsafe { find(state, call, directory, path, kept, SiteKind::Open, hint_kind) } {
         Found::Error(error) => error,
-        Found::MadeUp(ticket) => {
+        Found::Predicted(ticket) => {
             let kind = if wants_directory { Kind::UnknownDirectory } else { Kind::Unknown };
             let mut file = descriptors::opened(kind, -1, flags);
-            file.size = SIZE_MADE_UP;
+            file.size = SIZE_PREDICTED;
             file.ticket = ticket;
             // SAFETY: the caller's.
             unsafe { add_with_path(state, file, directory, path) }
@@ -343,7 +343,7 @@ unsafe fn defer(
     }
     let length = descriptors::HINTED_AT_OPEN as u32;
     let ticket = hints::path(state, PathHint::Data, whole.as_bytes(), 0, length)?;
-    fabricated(state, site);
+    count_predicted(state, site);
     let mut file = descriptors::opened(Kind::Unknown, -1, flags);
     file.size = stat.st_size as u64;
     file.ticket = Some(ticket);
@@ -478,14 +478,14 @@ pub fn upgrade(state: &mut State, descriptor: usize, wait: bool) {
 }
 
 /// Figures made up for a file or directory.
-fn made_up(directory: bool) -> n::stat {
+fn predicted_stat(directory: bool) -> n::stat {
     // SAFETY: a structure of integers, whose zeroes are valid.
     let mut stat = unsafe { MaybeUninit::<n::stat>::zeroed().assume_init() };
     stat.st_mode = if directory { n::S_IFDIR | 0o755 } else { n::S_IFREG | 0o644 };
     stat.st_nlink = if directory { 2 } else { 1 };
-    stat.st_size = SIZE_MADE_UP as _;
+    stat.st_size = SIZE_PREDICTED as _;
     stat.st_blksize = 4096;
-    stat.st_blocks = (SIZE_MADE_UP / 512) as _;
+    stat.st_blocks = (SIZE_PREDICTED / 512) as _;
     stat.st_ino = ticks();
     stat
 }
@@ -518,8 +518,8 @@ pub unsafe fn stat(
         let hint_kind = if kept != 0 { PathHint::LookupNoFollow } else { PathHint::Lookup };
         match find(state, call, directory, path, kept, SiteKind::Stat, hint_kind) {
             Found::Error(error) => error,
-            Found::MadeUp(_) => {
-                touch_program(state, || (out as *mut n::stat).write_unaligned(made_up(false)));
+            Found::Predicted(_) => {
+                touch_program(state, || (out as *mut n::stat).write_unaligned(predicted_stat(false)));
                 0
             }
             Found::File(found) => {
@@ -553,7 +553,7 @@ pub unsafe fn stat_descriptor(state: &mut State, descriptor: usize, out: usize) 
         // SAFETY: the caller's.
         return unsafe { sys!(n::__NR_newfstatat, file.real, c"".as_ptr(), out, n::AT_EMPTY_PATH) };
     }
-    let mut stat = made_up(file.kind == Kind::UnknownDirectory);
+    let mut stat = predicted_stat(file.kind == Kind::UnknownDirectory);
     match file.kind {
         Kind::Outside => stat.st_mode = n::S_IFIFO | 0o600,
         Kind::Sink => stat.st_size = file.size as _,
@@ -585,7 +585,7 @@ pub unsafe fn statx(state: &mut State, call: &Call) -> isize {
             let hint_kind = if kept != 0 { PathHint::LookupNoFollow } else { PathHint::Lookup };
             match find(state, call, directory, path, kept, SiteKind::Stat, hint_kind) {
                 Found::Error(error) => return error,
-                Found::MadeUp(_) => (-1, -1),
+                Found::Predicted(_) => (-1, -1),
                 Found::File(found) => (found, found),
             }
         };
@@ -600,7 +600,7 @@ pub unsafe fn statx(state: &mut State, call: &Call) -> isize {
         statx.stx_mask = n::STATX_BASIC_STATS;
         statx.stx_mode = (n::S_IFREG | 0o644) as u16;
         statx.stx_nlink = 1;
-        statx.stx_size = SIZE_MADE_UP;
+        statx.stx_size = SIZE_PREDICTED;
         statx.stx_blksize = 4096;
         touch_program(state, || (out as *mut n::statx).write_unaligned(statx));
         0
@@ -616,7 +616,7 @@ pub unsafe fn access(state: &mut State, call: &Call, directory: usize, path: usi
     unsafe {
         match find(state, call, directory, path, 0, SiteKind::Stat, PathHint::Lookup) {
             Found::Error(error) => error,
-            Found::MadeUp(_) => 0,
+            Found::Predicted(_) => 0,
             Found::File(found) => {
                 let result = sys!(n::__NR_faccessat2, found, c"".as_ptr(), mode, n::AT_EMPTY_PATH);
                 kernel::close(found);
@@ -643,7 +643,7 @@ pub unsafe fn readlink(
         match find(state, call, directory, path, n::O_NOFOLLOW, SiteKind::Stat, PathHint::LookupNoFollow) {
             Found::Error(error) => error,
             // Most paths that are asked about are no links.
-            Found::MadeUp(_) => call::EINVAL,
+            Found::Predicted(_) => call::EINVAL,
             Found::File(found) => {
                 let is_link = kernel::stat(found).is_some_and(|stat| stat.st_mode & n::S_IFMT == n::S_IFLNK);
                 let result = if is_link {

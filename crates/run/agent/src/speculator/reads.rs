@@ -7,7 +7,7 @@ use forebay_sigsafe::{call, errno, general as n, memory, sys};
 
 use super::descriptors::{FileIndex, HINTED_AT_OPEN, Kind};
 use super::{
-    State, end, fabricated, hints, kernel, listing, make_mark, memory as memory_aside, paths, predict,
+    State, count_predicted, end, hints, kernel, listing, make_mark, memory as program_pages, paths, predict,
     touch_program,
 };
 use crate::call::Call;
@@ -101,7 +101,7 @@ pub unsafe fn read(state: &mut State, call: &Call, logged: bool) -> isize {
         Kind::Sink => return 0,
         Kind::Directory | Kind::UnknownDirectory => return call::error(errno::EISDIR),
         Kind::Closed => return call::EBADF,
-        Kind::Outside => end(state, End::Unpretendable),
+        Kind::Outside => end(state, End::NotEmulated),
     }
     // SAFETY: the caller's.
     let segments = touch_program(state, || unsafe { Segments::of(call) });
@@ -149,7 +149,7 @@ unsafe fn segment(
         return (0, 0);
     }
     // SAFETY: the caller's.
-    unsafe { memory_aside::touch(state, buffer, wanted) };
+    unsafe { program_pages::touch(state, buffer, wanted) };
     let real = file.real as isize;
     if file.kind == Kind::Unknown {
         // SAFETY: the caller's.
@@ -201,7 +201,7 @@ unsafe fn segment(
         }
         _ => {}
     }
-    fabricated(state, site);
+    count_predicted(state, site);
     let mark = make_mark(Some(missing), site);
     match strategy {
         Strategy::EndOfFile => (0, mark),
@@ -274,24 +274,24 @@ unsafe fn unknown(
             paths::upgrade(state, descriptor, true);
             let Some(file) = state.descriptors.at(index).copied() else { return (call::EBADF, 0) };
             if file.real < 0 {
-                end(state, End::Unpretendable);
+                end(state, End::NotEmulated);
             }
             // SAFETY: the caller's.
             let read = unsafe { kernel::read_waiting(file.real as isize, buffer, wanted, offset) };
             (read, make_mark(hinted, None))
         }
         Strategy::EndOfFile => {
-            fabricated(state, site);
+            count_predicted(state, site);
             (0, make_mark(hinted, site))
         }
         Strategy::Blank => {
-            fabricated(state, site);
+            count_predicted(state, site);
             // SAFETY: the caller's.
             touch_program(state, || unsafe { memory::fill(buffer as *mut u8, b'\n', wanted) });
             (wanted as isize, make_mark(hinted, site))
         }
         _ => {
-            fabricated(state, site);
+            count_predicted(state, site);
             (wanted as isize, make_mark(hinted, site))
         }
     }
@@ -307,7 +307,7 @@ pub unsafe fn directory(state: &mut State, call: &Call, logged: bool) -> isize {
     paths::upgrade(state, descriptor, false);
     let Some((index, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
     let (kind, ended, ticket) = (file.kind, file.ended, file.ticket.take());
-    let (mut hinted, mut made_up) = (None, None);
+    let (mut hinted, mut predicted) = (None, None);
     let mut result = 0;
     if !matches!(kind, Kind::Directory | Kind::UnknownDirectory) {
         return call::error(errno::ENOTDIR);
@@ -322,8 +322,8 @@ pub unsafe fn directory(state: &mut State, call: &Call, logged: bool) -> isize {
                 paths::upgrade(state, descriptor, true);
             } else {
                 // Nothing of it can be seen yet.
-                fabricated(state, site);
-                made_up = site;
+                count_predicted(state, site);
+                predicted = site;
                 if let Some(file) = state.descriptors.at(index) {
                     file.ended = true;
                 }
@@ -334,7 +334,7 @@ pub unsafe fn directory(state: &mut State, call: &Call, logged: bool) -> isize {
         && !file.ended
     {
         if file.real < 0 {
-            end(state, End::Unpretendable);
+            end(state, End::NotEmulated);
         }
         // SAFETY: the caller's.
         result = unsafe { sys!(call.number, file.real, buffer, count) };
@@ -346,7 +346,7 @@ pub unsafe fn directory(state: &mut State, call: &Call, logged: bool) -> isize {
         }
     }
     if logged {
-        hints::log(state, signatures::read(call), make_mark(hinted, made_up));
+        hints::log(state, signatures::read(call), make_mark(hinted, predicted));
     }
     result
 }
@@ -395,7 +395,7 @@ pub unsafe fn transfer(state: &mut State, call: &Call, logged: bool) -> isize {
     paths::upgrade(state, source, false);
     let Some((index, file)) = state.descriptors.file(source) else { return call::EBADF };
     if file.kind != Kind::Regular {
-        end(state, End::Unpretendable);
+        end(state, End::NotEmulated);
     }
     let file = *file;
     let own = offset_at as *mut u64;
@@ -436,7 +436,7 @@ pub unsafe fn transfer(state: &mut State, call: &Call, logged: bool) -> isize {
 pub unsafe fn map(state: &mut State, call: &Call, logged: bool) -> isize {
     let [_, length, protection, flags, descriptor, _] = call.arguments;
     if flags as u32 & n::MAP_ANONYMOUS != 0 {
-        memory_aside::own::account(state, length);
+        program_pages::private_pages::account(state, length);
         // SAFETY: the caller's.
         return unsafe { map_of(call, -1) };
     }
@@ -448,7 +448,7 @@ pub unsafe fn map(state: &mut State, call: &Call, logged: bool) -> isize {
         match file.kind {
             Kind::Regular => map_known(state, call, index),
             Kind::Unknown => map_unknown(state, call, index),
-            _ => end(state, End::Unpretendable),
+            _ => end(state, End::NotEmulated),
         }
     };
     if logged {
@@ -467,7 +467,7 @@ unsafe fn map_known(state: &mut State, call: &Call, index: FileIndex) -> (isize,
     let Some(file) = state.descriptors.at(index).copied() else { return (call::EBADF, 0) };
     let (real, offset) = (file.real as isize, offset as u64);
     let missing = (length as u64).min(file.size.saturating_sub(offset));
-    if missing == 0 || memory_aside::is_cached(real, offset, missing) && has_arrived(real, offset, missing) {
+    if missing == 0 || program_pages::is_cached(real, offset, missing) && has_arrived(real, offset, missing) {
         // SAFETY: the caller's.
         return (unsafe { map_of(call, real) }, 0);
     }
@@ -484,13 +484,13 @@ unsafe fn map_known(state: &mut State, call: &Call, index: FileIndex) -> (isize,
         // SAFETY: the caller's.
         return (unsafe { map_of(call, real) }, make_mark(Some(missing as usize), None));
     }
-    fabricated(state, site);
+    count_predicted(state, site);
     // SAFETY: the caller's.
     let result = unsafe { map_of(call, -1) };
     if missing > BEGINNING_BYTES && result > 0 {
         let file = kernel::open_found(state.descriptors.folder, real);
         let signature = signatures::mapping(call);
-        memory_aside::overlay(state, result as usize, length, file, offset, signature);
+        program_pages::overlay(state, result as usize, length, file, offset, signature);
     }
     (result, make_mark(Some(missing as usize), site))
 }
@@ -516,10 +516,10 @@ unsafe fn map_unknown(state: &mut State, call: &Call, index: FileIndex) -> (isiz
         return match state.descriptors.at(index) {
             // SAFETY: the caller's.
             Some(file) if file.kind == Kind::Regular => unsafe { map_known(state, call, index) },
-            _ => end(state, End::Unpretendable),
+            _ => end(state, End::NotEmulated),
         };
     }
-    fabricated(state, site);
+    count_predicted(state, site);
     // SAFETY: the caller's.
     (unsafe { map_of(call, -1) }, make_mark(Some(length), site))
 }

@@ -7,7 +7,7 @@ use forebay_sigsafe::turn::{Held, Turn};
 use forebay_sigsafe::{general as n, memory, sys, text};
 
 use super::jail::Refused;
-use super::memory::{PAGE, in_core, own};
+use super::memory::{PAGE, in_core, private_pages};
 use super::{State, kernel};
 use crate::session;
 
@@ -159,7 +159,7 @@ unsafe fn copy_resident(state: &mut State, from: usize, to: usize, length: usize
         let part = (length - at).min(BATCH * PAGE);
         let resident = in_core::<BATCH>(from + at, part / PAGE);
         for (index, _) in resident.iter().enumerate().take(part / PAGE).filter(|(_, byte)| **byte & 1 != 0) {
-            own::account(state, PAGE);
+            private_pages::account(state, PAGE);
             let page = at + index * PAGE;
             // SAFETY: the caller's.
             unsafe { memory::copy((to + page) as *mut u8, (from + page) as *const u8, PAGE) };

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use forebay_protocol::layout::{
-    CALL_SITES, CallSite, Checkpoint, Counters, End, LEFT_MAX, LOG_ENTRIES, LOGS, LogEntry, Mappings,
-    PATH_BYTES, PATH_CELLS, PathCell, Slot,
+    CALL_SITES, CallSite, Checkpoint, Counters, End, LOG_ENTRIES, LOGS, LogEntry, Mappings, PATH_BYTES,
+    PATH_CELLS, PathCell, Slot, UNCONSUMED_MAX,
 };
 
 /// A slot as the supervisor leaves it: all zero.
@@ -19,12 +19,12 @@ pub fn slot() -> Box<Slot> {
         shares_too_much: AtomicU32::new(0),
         flights: AtomicU32::new(0),
         pages_used: AtomicU64::new(0),
-        pages_left_out: AtomicU64::new(0),
+        pages_skipped: AtomicU64::new(0),
         pages_hinted: AtomicU64::new(0),
         pages_passed: AtomicU64::new(0),
         pages_copied: AtomicU64::new(0),
-        left_count: AtomicU64::new(0),
-        left: [const { AtomicU64::new(0) }; LEFT_MAX],
+        unconsumed_count: AtomicU64::new(0),
+        left: [const { AtomicU64::new(0) }; UNCONSUMED_MAX],
         mapped: Mappings::default(),
         checkpoint: Checkpoint {
             number: AtomicU32::new(0),
@@ -50,8 +50,8 @@ pub fn slot() -> Box<Slot> {
             }
         }; PATH_CELLS],
         sites: sites(),
-        last_fabricated: [const { AtomicU64::new(0) }; LOGS],
-        first_fabricated: [const { AtomicU64::new(0) }; CALL_SITES],
+        last_predicted: [const { AtomicU64::new(0) }; LOGS],
+        first_predicted: [const { AtomicU64::new(0) }; CALL_SITES],
         pages_before: [const { AtomicU32::new(0) }; CALL_SITES],
     })
 }

@@ -9,7 +9,7 @@ use forebay_sigsafe::{general as n, sys, ticks};
 
 use super::fill::PRESENT;
 use super::pages::{entries, in_core};
-use super::{PAGE, State, aside, credit, drop_pages, is_present};
+use super::{PAGE, State, budget, drop_pages, is_present, shadows};
 use crate::speculator::{abandoned, end, hints, kernel};
 use forebay_policy::credit::AHEAD_FREE;
 use forebay_policy::lead::{HINTED_US, Lead};
@@ -107,21 +107,20 @@ fn tell_hinted(state: &State) {
 }
 
 /// Whether to leave a page to the original, which would come to it too soon.
-pub fn leaves_out(state: &mut State, page: usize) -> bool {
+pub fn skips(state: &mut State, page: usize) -> bool {
     let ticks_per_us = (state.header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     let memory = &mut state.memory;
-    let (aside, pages, stall_us) = (&memory.aside, memory.original_pages, memory.stall_us);
-    let has_come = |page| aside.theirs(page).is_none_or(|theirs| is_present(pages, theirs));
+    let (shadows, pages, stall_us) = (&memory.shadows, memory.original_pages, memory.stall_us);
+    let has_come = |page| shadows.original_page(page).is_none_or(|theirs| is_present(pages, theirs));
     let mut dropped = Dropped::new();
-    let leaves_out =
-        memory.lead.is_short(ticks() / ticks_per_us, stall_us, has_come, |page| dropped.add(page));
+    let skips = memory.lead.is_short(ticks() / ticks_per_us, stall_us, has_come, |page| dropped.add(page));
     dropped.flush();
     memory.given_back += dropped.pages;
-    state.slot.pages_left_out.fetch_add(dropped.pages, Relaxed);
-    if leaves_out {
+    state.slot.pages_skipped.fetch_add(dropped.pages, Relaxed);
+    if skips {
         memory.lead.add(page, stall_us);
     }
-    leaves_out
+    skips
 }
 
 /// Waits while there are too many pages that the original has not come to, or that the device has not brought.
@@ -148,14 +147,14 @@ pub fn keep_in_bounds(state: &mut State) {
 /// Pages that may be hinted and not yet used.
 fn room(state: &State) -> usize {
     let horizon = state.header.horizon_bytes.load(Relaxed) as usize / PAGE;
-    horizon.min(credit(state).ahead_max() as usize).clamp(AHEAD_FREE as usize, AHEAD_MAX / 2)
+    horizon.min(budget(state).ahead_max() as usize).clamp(AHEAD_FREE as usize, AHEAD_MAX / 2)
 }
 
 /// Whether the oldest page that may be in flight has landed, with half of those that are.
 fn land(state: &mut State) -> bool {
     let middle = state.memory.ahead.landed + FLIGHTS_MAX / 2;
     let page = state.memory.ahead.at(middle);
-    let landed = match state.memory.aside.region(page, |_| true) {
+    let landed = match state.memory.shadows.region(page, |_| true) {
         Some(region) if region.file >= 0 => kernel::is_resident(region.file, region.offset_of(page)),
         Some(region) => {
             let [residency] = in_core::<1>(region.shadow_of(page), 1);
@@ -271,7 +270,7 @@ pub fn unmapped(state: &mut State, start: usize, length: usize) {
 }
 
 /// This process ends, and nothing carries on: leaves word of the pages that the original has yet to come to.
-pub fn leave(state: &State) {
+pub fn tell_unconsumed(state: &State) {
     if state.slot.generation.load(Relaxed) != state.generation {
         return;
     }
@@ -279,17 +278,19 @@ pub fn leave(state: &State) {
     let (mut next, mut row, mut count) = (ahead.next, ahead.row, 0);
     for index in 0..ahead.count {
         let page = ahead.at(index);
-        let Some(theirs) = state.memory.aside.theirs(page).filter(|_| page != GONE) else { continue };
+        let Some(theirs) = state.memory.shadows.original_page(page).filter(|_| page != GONE) else {
+            continue;
+        };
         row = if next == page { row + 1 } else { 0 };
         next = page + PAGE;
         if !row.is_multiple_of(CLUSTER) {
             continue;
         }
-        let Some(place) = state.slot.left.get(count) else { break };
+        let Some(place) = state.slot.unconsumed.get(count) else { break };
         place.store(theirs as u64, Relaxed);
         count += 1;
     }
-    state.slot.left_count.store(u64::from(state.generation) << 32 | count as u64, Release);
+    state.slot.unconsumed_count.store(u64::from(state.generation) << 32 | count as u64, Release);
 }
 
 fn tell_passed(state: &State) {
@@ -304,7 +305,7 @@ fn tell_passed(state: &State) {
 /// Forgets the hinted pages that the original has come to, and before those up to `skipped_max` that it has left out.
 fn look(state: &mut State, skipped_max: usize) {
     state.memory.ahead.unlooked = 0;
-    aside::find_made(state);
+    shadows::find_made(state);
     let (mut used, mut clustered) = (0, 0);
     let mut peek = Peek { from: 0, len: 0, map: [0; PEEKED] };
     let mut dropped = Dropped::new();
@@ -315,9 +316,9 @@ fn look(state: &mut State, skipped_max: usize) {
         }
         for skipped in 0..skipped_max.min(state.memory.ahead.count) {
             let page = state.memory.ahead.at(skipped);
-            let aside = &state.memory.aside;
-            let Some(theirs) = aside.theirs(page) else { continue };
-            let next = aside.theirs(state.memory.ahead.at(skipped + 1)).unwrap_or(GONE);
+            let shadows = &state.memory.shadows;
+            let Some(theirs) = shadows.original_page(page) else { continue };
+            let next = shadows.original_page(state.memory.ahead.at(skipped + 1)).unwrap_or(GONE);
             if peek.entry(state.memory.original_pages, theirs, next) & PRESENT != 0 {
                 state.slot.counters.hints_wrong.fetch_add(skipped as u64, Relaxed);
                 for index in 0..=skipped {
@@ -342,7 +343,7 @@ fn look(state: &mut State, skipped_max: usize) {
         state.slot.counters.hints_clustered.fetch_add(clustered, Relaxed);
         state.slot.pages_used.fetch_add(used - clustered, Relaxed);
         state.hints.consumed();
-        state.memory.trust.used += used;
+        state.memory.confidence.used += used;
     }
     if abandoned(state) {
         end(state, End::Abandoned);

@@ -13,10 +13,10 @@ use forebay_policy::site::{Kind, Strategy};
 use forebay_protocol::signature::Signature;
 use forebay_sigsafe::{call, general as n, ioctl, sys};
 
-use super::aside::Region;
 use super::pages::{entries, in_core};
-use super::{PAGE, ahead, drop_pages, look, own, waits_for};
-use crate::speculator::{State, fabricated, kernel, strategy_at};
+use super::shadows::Region;
+use super::{PAGE, ahead, drop_pages, look, private_pages, waits_for};
+use crate::speculator::{State, count_predicted, kernel, strategy_at};
 
 pub const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
@@ -29,7 +29,7 @@ const MOVED_MAX: usize = 4096;
 const AROUND: usize = 16;
 const STREAMS: usize = 16;
 /// Blank pages for one place that the original has come to, after which all are taken to be good.
-const TRUSTED_MIN: u64 = 64;
+const CONFIDENT_MIN: u64 = 64;
 const SUPPLIED_MAX: usize = 4096;
 /// Fills between looks at what made this process wait.
 const FILLS_A_LOOK: u32 = 16;
@@ -82,14 +82,14 @@ impl Streams {
 /// The place in the program that the last blank pages were for, and what came of them. Where the original has come to
 /// many of them, the values there do not matter, and blank pages do where the real ones could be had: that is faster, and
 /// a speculator that fell behind gets ahead again.
-pub struct Trust {
+pub struct Confidence {
     place: usize,
     blanks: u64,
     /// Pages used since.
     pub used: u64,
 }
 
-impl Trust {
+impl Confidence {
     fn add(&mut self, place: usize) {
         if self.place != place {
             *self = Self { place, blanks: 0, used: 0 };
@@ -98,7 +98,7 @@ impl Trust {
     }
 
     fn covers(&self, place: usize) -> bool {
-        self.place == place && self.used >= TRUSTED_MIN && self.used * 2 >= self.blanks
+        self.place == place && self.used >= CONFIDENT_MIN && self.used * 2 >= self.blanks
     }
 }
 
@@ -128,16 +128,16 @@ pub fn fill(state: &mut State, address: usize, place: usize) -> bool {
         look(state);
     }
     let pages = state.memory.pages;
-    if let Some(region) = state.memory.aside.region(page, |_| true)
+    if let Some(region) = state.memory.shadows.region(page, |_| true)
         && region.file < 0
-        && !state.memory.aside.is_nested()
+        && !state.memory.shadows.is_nested()
     {
         let [residency] = in_core::<1>(region.shadow_of(page), 1);
         if residency & 1 == 0 {
             let unused = if region.holes { unused_from(state, &region, page) } else { 0 };
             return if unused > 0 { blank(state, page, unused) } else { absent(state, &region, page, place) };
         }
-        if state.memory.trust.covers(place) {
+        if state.memory.confidence.covers(place) {
             return blank(state, page, 1);
         }
     }
@@ -145,7 +145,7 @@ pub fn fill(state: &mut State, address: usize, place: usize) -> bool {
     // What a newer region never held may be in an older one that it was a part of.
     while let Some(region) = state
         .memory
-        .aside
+        .shadows
         .region(page, |region| oldest.is_none_or(|oldest: Region| region.shadow < oldest.shadow))
     {
         let shadow = region.shadow_of(page);
@@ -174,7 +174,7 @@ fn unused_from(state: &State, region: &Region, page: usize) -> usize {
 
 /// The page is resident in the shadow: it comes back, with those behind it that are.
 fn give_back(state: &mut State, region: &Region, page: usize, place: usize) -> bool {
-    let left = if state.memory.aside.is_calm() { (region.end - page) / PAGE } else { 1 };
+    let left = if state.memory.shadows.is_calm() { (region.end - page) / PAGE } else { 1 };
     let mut run = 0;
     while run < left.min(MOVED_MAX) {
         let batch = entries::<BATCH>(state.memory.pages, region.shadow_of(page) + run * PAGE);
@@ -187,7 +187,7 @@ fn give_back(state: &mut State, region: &Region, page: usize, place: usize) -> b
     if run >= MOVED_MIN && move_back(state, region, page, run) {
         return true;
     }
-    if state.memory.trust.covers(place) {
+    if state.memory.confidence.covers(place) {
         return blank(state, page, 1);
     }
     supply_run(state, page, region.shadow_of(page), run)
@@ -207,8 +207,8 @@ fn absent(state: &mut State, region: &Region, page: usize, place: usize) -> bool
     let (site, strategy) = strategy(state, place, page);
     let (pages, shadow) = (state.memory.pages, region.shadow_of(page));
     let window = state.memory.streams.window(page, region);
-    if window.count == 1 && strategy != Strategy::Wait && ahead::leaves_out(state, page) {
-        fabricated(state, site);
+    if window.count == 1 && strategy != Strategy::Wait && ahead::skips(state, page) {
+        count_predicted(state, site);
         return blank(state, page, 1);
     }
     let from = region.shadow_of(window.first);
@@ -240,8 +240,8 @@ fn absent(state: &mut State, region: &Region, page: usize, place: usize) -> bool
         state.memory.waits_wanted += 1;
         return supply(state, page, shadow, 1);
     }
-    state.memory.trust.add(place);
-    fabricated(state, site);
+    state.memory.confidence.add(place);
+    count_predicted(state, site);
     ahead::keep_in_bounds(state);
     done || blank(state, page, 1)
 }
@@ -287,8 +287,8 @@ fn of_file(state: &mut State, region: &Region, page: usize, place: usize) -> boo
         done |= blank(state, start, count) && (start..start + count * PAGE).contains(&page);
         ahead::remember(state, start, count);
     });
-    state.memory.trust.add(place);
-    fabricated(state, site);
+    state.memory.confidence.add(place);
+    count_predicted(state, site);
     ahead::keep_in_bounds(state);
     done || blank(state, page, 1)
 }
@@ -344,7 +344,7 @@ fn bring_in(state: &mut State, region: &Region, page: usize) -> bool {
     let shadow = region.shadow_of(page);
     let resident = in_core::<BATCH>(shadow, left);
     let run = resident.iter().take(left).take_while(|&&byte| byte & 1 != 0).count().max(1);
-    if run >= MOVED_MIN && state.memory.aside.is_calm() {
+    if run >= MOVED_MIN && state.memory.shadows.is_calm() {
         for index in 0..run {
             // SAFETY: a page of this process's own.
             let _ = unsafe { ((shadow + index * PAGE) as *const u8).read_volatile() };
@@ -359,7 +359,7 @@ fn bring_in(state: &mut State, region: &Region, page: usize) -> bool {
 /// Moves pages from the shadow back to their place, where they are touched without a signal from now on; unless they
 /// would soon be swapped out there, and waited for.
 fn move_back(state: &State, region: &Region, page: usize, run: usize) -> bool {
-    if !state.memory.aside.is_calm() {
+    if !state.memory.shadows.is_calm() {
         return false;
     }
     let (shadow, length) = (region.shadow_of(page), run * PAGE);
@@ -377,14 +377,14 @@ fn supply_run(state: &mut State, page: usize, from: usize, run: usize) -> bool {
 
 /// Copies `count` pages from `from`, as far as their places are empty.
 fn supply(state: &mut State, page: usize, from: usize, count: usize) -> bool {
-    let room = own::limit_bytes(state) / 2;
+    let room = private_pages::limit_bytes(state) / 2;
     let supplied = &mut state.memory.supplied;
     while supplied.len > 0 && (supplied.bytes >= room || supplied.len == SUPPLIED_MAX) {
         let (start, pages) = supplied.runs.get(supplied.first).copied().unwrap_or((0, 0));
         supplied.first = (supplied.first + 1) % SUPPLIED_MAX;
         supplied.len -= 1;
         supplied.bytes -= u64::from(pages) * PAGE as u64;
-        state.memory.own.subtract(pages as usize * PAGE);
+        state.memory.private.subtract(pages as usize * PAGE);
         drop_pages(start, pages as usize);
         state.memory.given_back += u64::from(pages);
     }
@@ -401,7 +401,7 @@ fn supply(state: &mut State, page: usize, from: usize, count: usize) -> bool {
         supplied.len += 1;
         supplied.bytes += (copied * PAGE) as u64;
         supplied.next = page + copied * PAGE;
-        own::account(state, copied * PAGE);
+        private_pages::account(state, copied * PAGE);
     }
     copied > 0
 }

@@ -6,16 +6,16 @@
 //! to them: see [`ahead`].
 
 mod ahead;
-mod aside;
 mod fill;
-pub mod own;
+mod original_copies;
 mod pages;
-mod theirs;
+pub mod private_pages;
+mod shadows;
 
-pub use aside::{overlay, unmapped};
 pub use fill::fill;
+pub use original_copies::tell_copied;
 pub use pages::{in_core, is_cached};
-pub use theirs::tell_copied;
+pub use shadows::{overlay, unmapped};
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -26,8 +26,8 @@ use forebay_sigsafe::{call, errno, general as n, ioctl, sys};
 use forebay_policy::credit::Credit;
 use forebay_policy::lead::{self, Alone, Lead};
 
-use self::aside::Aside;
 use self::pages::entries;
+use self::shadows::Shadows;
 use super::shared::List;
 use super::{State, end, kernel, missing, touch_program, waited};
 use crate::snapshot::Circumstances;
@@ -45,18 +45,18 @@ pub struct Memory {
     /// `/proc/<pid>/pagemap` of this process and of the original.
     pages: isize,
     original_pages: isize,
-    aside: Aside,
+    shadows: Shadows,
     streams: fill::Streams,
     ahead: ahead::Ahead,
     lead: Lead,
     supplied: fill::Supplied,
-    trust: fill::Trust,
-    own: own::Own,
-    theirs: theirs::Theirs,
+    confidence: fill::Confidence,
+    private: private_pages::PrivatePages,
+    copies: original_copies::OriginalCopies,
     /// Page faults of this process that waited when it last looked, but for those it asked for.
     waits_seen: u64,
     waits_wanted: u64,
-    alone: Alone,
+    serial_waits: Alone,
     waits_max: u64,
     given_back: u64,
     /// Whether what this process takes drives something out.
@@ -81,7 +81,7 @@ impl Memory {
 /// Moves aside what may have to be waited for. Where that cannot be done, memory is waited for.
 pub fn prepare(state: &mut State, circumstances: &Circumstances) {
     state.memory.faults = -1;
-    state.memory.aside.begin();
+    state.memory.shadows.begin();
     state.memory.waits_max = WAITS_MIN.max(WAITED_US_MIN / circumstances.stall_us.max(1));
     state.memory.is_short = circumstances.memory_is_short;
     state.memory.is_proven = circumstances.is_proven;
@@ -89,19 +89,19 @@ pub fn prepare(state: &mut State, circumstances: &Circumstances) {
     state.memory.lead = Lead::new();
     state.memory.used_before = state.slot.counters.hints_used.load(Relaxed);
     state.memory.mapped_before = circumstances.forked.mapped;
-    own::begin(state);
-    theirs::begin(state, &circumstances.forked);
+    private_pages::begin(state);
+    original_copies::begin(state, &circumstances.forked);
     let mut path = PathBuffer::<40>::new();
     let _ = path.push(b"/proc/") && path.push_number(state.original.process.into()) && path.push(b"/pagemap");
     // Now, because from the jail no other process can be looked at, unless the user is root.
     // SAFETY: a terminated path.
     state.memory.original_pages =
         unsafe { sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), n::O_RDONLY | n::O_CLOEXEC) };
-    aside::move_all(state);
+    shadows::relocate_all(state);
 }
 
 /// By what came of this speculation so far.
-fn credit(state: &State) -> Credit {
+fn budget(state: &State) -> Credit {
     let used = state.slot.counters.hints_used.load(Relaxed);
     Credit {
         hinted: state.hints.issued,
@@ -112,9 +112,10 @@ fn credit(state: &State) -> Credit {
 
 /// Ends this process where it took too much.
 pub fn keep_in_bounds(state: &mut State, usage: &n::rusage) {
-    own::keep_in_limit(state, usage);
+    private_pages::keep_in_limit(state, usage);
     let own = (usage.ru_minflt as u64).saturating_sub(state.memory.given_back);
-    if state.memory.is_short && !(credit(state).covers_own(own) && theirs::are_in_credit(state)) {
+    if state.memory.is_short && !(budget(state).covers_own(own) && original_copies::are_within_budget(state))
+    {
         end(state, End::Memory);
     }
 }
@@ -126,21 +127,21 @@ pub fn is_short(state: &State) -> bool {
 
 /// Whether it is not worth it, by what the original has copied, that a copy of this process waits to carry on.
 pub fn costs_too_much(state: &mut State) -> bool {
-    state.memory.is_short && !theirs::are_in_credit(state)
+    state.memory.is_short && !original_copies::are_within_budget(state)
 }
 
 /// This process ends, and nothing carries on: tells the original what only it has seen.
 pub fn tell_last(state: &State) {
     tell_copied(state);
-    ahead::leave(state);
+    ahead::tell_unconsumed(state);
 }
 
 /// Takes note of a page that is waited for, at a site, with so many asked for.
 fn waits_for(state: &mut State, site: Option<u32>, asked: usize) {
     waited(state, site);
-    state.memory.alone.on_wait(asked, state.hints.issued);
+    state.memory.serial_waits.on_wait(asked, state.hints.issued);
     ahead::issued(state, asked);
-    if state.memory.alone.is_without_prospect() {
+    if state.memory.serial_waits.is_without_prospect() {
         end(state, End::Lifetime);
     }
 }
@@ -154,8 +155,8 @@ fn look(state: &mut State) {
     let waits = (usage.ru_majflt as u64).saturating_sub(memory.waits_wanted);
     if waits.saturating_sub(memory.waits_seen) >= memory.waits_max {
         memory.waits_seen = waits;
-        memory.aside.widen();
-        aside::move_all(state);
+        memory.shadows.widen();
+        shadows::relocate_all(state);
     }
 }
 
@@ -203,9 +204,9 @@ pub fn renew(state: &mut State) -> bool {
     let memory = &mut state.memory;
     memory.waits_seen = 0;
     memory.waits_wanted = 0;
-    memory.alone = Alone::new();
+    memory.serial_waits = Alone::new();
     memory.given_back = 0;
-    own::take_over(state);
+    private_pages::take_over(state);
     let memory = &mut state.memory;
     if memory.faults < 0 {
         return true;
@@ -223,10 +224,10 @@ pub fn renew(state: &mut State) -> bool {
             continue;
         }
         let mut index = 0;
-        while let Some(region) = state.memory.aside.get(index) {
+        while let Some(region) = state.memory.shadows.get(index) {
             index += 1;
             let (start, end) = (region.start.max(mapping.start), region.end.min(mapping.end));
-            if start < end && !aside::register(state, start, end - start) {
+            if start < end && !shadows::register(state, start, end - start) {
                 return false;
             }
         }
@@ -242,12 +243,12 @@ pub fn hinted(state: &State) -> u32 {
 
 /// Whether it may have yet to come to where the original is, which goes on fast.
 pub fn is_catching_up(state: &State) -> bool {
-    !state.memory.aside.is_empty() && hinted(state) == 0 && lead::matters(state.memory.stall_us)
+    !state.memory.shadows.is_empty() && hinted(state) == 0 && lead::matters(state.memory.stall_us)
 }
 
 /// Whether the original has the page in its memory.
 pub fn original_has(state: &State, page: usize) -> bool {
-    let theirs = state.memory.aside.theirs(page);
+    let theirs = state.memory.shadows.original_page(page);
     theirs.is_some_and(|page| is_present(state.memory.original_pages, page))
 }
 
@@ -280,7 +281,7 @@ pub unsafe fn touch(state: &mut State, address: usize, length: usize) {
     // Any number may be an address, -1 too: what ends the loops are regions, not the range.
     let Some(end) = address.checked_add(length) else { return };
     let mut index = 0;
-    while let Some(region) = state.memory.aside.get(index) {
+    while let Some(region) = state.memory.shadows.get(index) {
         index += 1;
         let pages = (region.start.max(address & !(PAGE - 1))..region.end.min(end)).step_by(PAGE);
         if pages.len() > 0 {

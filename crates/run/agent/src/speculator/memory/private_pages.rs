@@ -20,7 +20,7 @@ const ROLLUP_BYTES: usize = 2048;
 const PAGE_KIB: u64 = 4;
 
 /// What is known of it, in pages.
-pub struct Own {
+pub struct PrivatePages {
     /// Its own when that was last known, and the faults and copies until then.
     known: u64,
     seen: u64,
@@ -34,7 +34,8 @@ pub struct Own {
 
 /// Nothing is its own yet.
 pub fn begin(state: &mut State) {
-    state.memory.own = Own { known: 0, seen: 0, shared: 0, began: ticks(), spent: 0, ..state.memory.own };
+    state.memory.private =
+        PrivatePages { known: 0, seen: 0, shared: 0, began: ticks(), spent: 0, ..state.memory.private };
 }
 
 /// Memory that it may have.
@@ -49,18 +50,18 @@ fn limit_pages(state: &State) -> u64 {
 
 /// Counts memory that the program adds; ends a speculator that takes too much.
 pub fn account(state: &mut State, bytes: usize) {
-    state.memory.own.added_bytes = state.memory.own.added_bytes.saturating_add(bytes as u64);
-    if state.memory.own.added_bytes > limit_bytes(state) {
+    state.memory.private.added_bytes = state.memory.private.added_bytes.saturating_add(bytes as u64);
+    if state.memory.private.added_bytes > limit_bytes(state) {
         end(state, End::Memory);
     }
 }
 
 /// The program has given memory back.
 pub fn release(state: &mut State, bytes: usize) {
-    state.memory.own.subtract(bytes);
+    state.memory.private.subtract(bytes);
 }
 
-impl Own {
+impl PrivatePages {
     /// The program has so much less than it added.
     pub fn subtract(&mut self, bytes: usize) {
         self.added_bytes = self.added_bytes.saturating_sub(bytes as u64);
@@ -82,25 +83,25 @@ fn appeared(state: &State, usage: &n::rusage) -> u64 {
 
 /// As many as are its own at most.
 fn bound(state: &State, usage: &n::rusage) -> u64 {
-    let own = &state.memory.own;
+    let own = &state.memory.private;
     own.known.saturating_add(appeared(state, usage).saturating_sub(own.seen))
 }
 
 /// As many as were its own at once, at most, by the faults of all its life.
-pub fn taken(state: &State, usage: &n::rusage) -> u64 {
+pub fn peak_private_pages(state: &State, usage: &n::rusage) -> u64 {
     (usage.ru_minflt as u64).saturating_sub(state.memory.given_back()).min(limit_pages(state))
 }
 
 /// Counts those that are its own, unless that would take too long.
 fn count(state: &mut State, usage: &n::rusage) -> Option<u64> {
     let before = ticks();
-    let own = &state.memory.own;
+    let own = &state.memory.private;
     if own.spent > before.wrapping_sub(own.began) / SPENT_PART {
         return None;
     }
     let pages = exclusive_pages().map_or(bound(state, usage), |pages| pages + own.shared);
     let seen = appeared(state, usage);
-    let own = &mut state.memory.own;
+    let own = &mut state.memory.private;
     (own.known, own.seen) = (pages, seen);
     own.spent += ticks().wrapping_sub(before);
     Some(pages)
@@ -113,18 +114,19 @@ pub fn share(state: &mut State) {
     let pages = bound(state, &usage);
     let counted = if pages > limit / 2 { count(state, &usage) } else { None };
     let pages = counted.unwrap_or(pages);
-    state.memory.own = Own { known: pages, seen: appeared(state, &usage), shared: pages, ..state.memory.own };
+    state.memory.private =
+        PrivatePages { known: pages, seen: appeared(state, &usage), shared: pages, ..state.memory.private };
 }
 
 /// The checkpoint is gone.
 pub fn unshare(state: &mut State) {
-    state.memory.own.shared = 0;
+    state.memory.private.shared = 0;
 }
 
 /// In the checkpoint that carries on: it has what the process had that it is a copy of.
 pub fn take_over(state: &mut State) {
     let seen = appeared(state, &usage());
-    state.memory.own = Own { seen, shared: 0, began: ticks(), spent: 0, ..state.memory.own };
+    state.memory.private = PrivatePages { seen, shared: 0, began: ticks(), spent: 0, ..state.memory.private };
 }
 
 /// Changed pages that no other process has.

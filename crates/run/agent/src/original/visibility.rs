@@ -13,7 +13,7 @@ use forebay_sigsafe::general as n;
 use forebay_sigsafe::ioctl::UFFDIO_API;
 use forebay_sigsafe::{sys, text};
 
-use super::permission::bar_for_all;
+use super::eligibility::disable_everywhere;
 use crate::call::Call;
 use crate::speculator::{is_of_file, page_map};
 use crate::{environment, process, session};
@@ -25,7 +25,7 @@ const NAME_BYTES: usize = 32;
 static LOOKED_AT: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the call has copies of the process show.
-pub fn comes_of(call: &Call) -> bool {
+pub fn shows_copies(call: &Call) -> bool {
     let [first, second, third, ..] = call.arguments;
     match call.number as u32 {
         n::__NR_unshare => first as u32 & (n::CLONE_NEWPID | n::CLONE_NEWTIME) != 0,
@@ -49,12 +49,12 @@ pub fn adopts_orphans() {
     if let Some(header) = session::header() {
         header.enabled.store(0, Relaxed);
     }
-    bar_for_all(Off::Unsafe);
+    disable_everywhere(Off::Unsafe);
 }
 
 /// Whether what a process is in, and its children would be, is such that a copy of it would show. Looks once.
 #[inline(never)]
-pub fn is_of_surroundings(header: &Header) -> bool {
+pub fn shows_in_surroundings(header: &Header) -> bool {
     let process = process::id();
     if LOOKED_AT.load(Relaxed) == process {
         return false;
@@ -63,19 +63,19 @@ pub fn is_of_surroundings(header: &Header) -> bool {
     let ours = header.pid_namespace.load(Relaxed);
     // The first process of another namespace is one of the program's, and adopts its orphans.
     let is_elsewhere = ours != 0 && own.number().is_some_and(|number| number != ours);
-    let is_exposed = is_elsewhere
+    let shows = is_elsewhere
         || own != Name::read(c"/proc/self/ns/pid_for_children")
         || Name::read(c"/proc/self/ns/time") != Name::read(c"/proc/self/ns/time_for_children");
-    if !is_exposed {
+    if !shows {
         LOOKED_AT.store(process, Relaxed);
     }
-    is_exposed
+    shows
 }
 
 /// Whether the calling thread's stack, or what it has for itself, is in memory that a copy of the process has too: it would
 /// write to them.
 #[inline(never)]
-pub fn is_of_stack() -> bool {
+pub fn shows_on_stack() -> bool {
     let local = 0u8;
     let pages = page_map();
     if pages < 0 {

@@ -4,7 +4,7 @@
 //!   restartable sequence (rseq(2)) whenever the thread was off its processor, so the pointer is set before a call to a
 //!   sequence that nothing ever runs, and looked at after. A call that left the processor is a stall of a length that
 //!   nobody measured, and makes attentive.
-//! * *Attentive*: for [`SPAN_MIN`] calls at first and after each stall, and as long as there is a speculator or a next
+//! * *Attentive*: for [`WINDOW_MIN`] calls at first and after each stall, and as long as there is a speculator or a next
 //!   read to probe. Calls are timed. Where stalls keep coming soon after attention ran out, it lasts longer each time.
 //!
 //! The inattentive way is also in `entry.rs`, for reads.
@@ -24,13 +24,13 @@ static STALL_TICKS_MIN: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Distance of a thread's `struct rseq` from its thread pointer; 0 where there is none.
 pub static SEQUENCE_OFFSET: AtomicUsize = AtomicUsize::new(0);
 /// Calls that will yet be timed; threads that count at once may count one for two.
-pub static TIMED: AtomicU32 = AtomicU32::new(SPAN_MIN);
+pub static TIMED: AtomicU32 = AtomicU32::new(WINDOW_MIN);
 /// What the above is set to by the next stall.
-static SPAN: AtomicU32 = AtomicU32::new(SPAN_MIN);
+static WINDOW: AtomicU32 = AtomicU32::new(WINDOW_MIN);
 
-const SPAN_MIN: u32 = 1 << 10;
-const SPAN_MAX: u32 = 1 << 20;
-const SPAN_GROWTH: u32 = 4;
+const WINDOW_MIN: u32 = 1 << 10;
+const WINDOW_MAX: u32 = 1 << 20;
+const WINDOW_GROWTH: u32 = 4;
 
 /// Fields of the kernel's `struct rseq`.
 pub const CPU_ID: usize = 4;
@@ -70,8 +70,8 @@ pub struct Period {
 /// Takes the threshold, and attends to the first calls.
 pub fn begin(stall_ticks_min: u64) {
     STALL_TICKS_MIN.store(stall_ticks_min, Relaxed);
-    SPAN.store(SPAN_MIN, Relaxed);
-    TIMED.store(SPAN_MIN, Relaxed);
+    WINDOW.store(WINDOW_MIN, Relaxed);
+    TIMED.store(WINDOW_MIN, Relaxed);
 }
 
 /// Finds the threads' sequences.
@@ -105,25 +105,25 @@ pub fn is_on() -> bool {
 }
 
 /// Calls are looked at closely for another while.
-pub fn renew() {
-    TIMED.store(SPAN.load(Relaxed), Relaxed);
+pub fn extend() {
+    TIMED.store(WINDOW.load(Relaxed), Relaxed);
 }
 
 /// There was a stall, attended to or not.
 pub fn on_stall() {
     if TIMED.load(Relaxed) == 0 {
-        SPAN.store(SPAN.load(Relaxed).saturating_mul(SPAN_GROWTH).min(SPAN_MAX), Relaxed);
+        WINDOW.store(WINDOW.load(Relaxed).saturating_mul(WINDOW_GROWTH).min(WINDOW_MAX), Relaxed);
     }
-    renew();
+    extend();
 }
 
 /// One more call was looked at to no end.
 #[inline(always)]
-pub fn tire() {
+pub fn count_down() {
     let left = TIMED.load(Relaxed).saturating_sub(1);
     TIMED.store(left, Relaxed);
     if left == 0 {
-        SPAN.store((SPAN.load(Relaxed) / 2).max(SPAN_MIN), Relaxed);
+        WINDOW.store((WINDOW.load(Relaxed) / 2).max(WINDOW_MIN), Relaxed);
     }
 }
 

@@ -5,7 +5,7 @@ use forebay_protocol::layout::End;
 use forebay_sigsafe::{call, errno, general as n, memory, sys};
 
 use super::descriptors::Kind;
-use super::{State, end, hints, memory as memory_aside, paths, touch_program};
+use super::{State, end, hints, memory as program_pages, paths, touch_program};
 use crate::call::Call;
 
 const FUTEX_COMMANDS: u32 = !(n::FUTEX_PRIVATE_FLAG | n::FUTEX_CLOCK_REALTIME);
@@ -20,21 +20,21 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
         match call.number as u32 {
             // Memory of its own.
             n::__NR_munmap => {
-                memory_aside::unmapped(state, a, b);
-                memory_aside::own::release(state, b);
+                program_pages::unmapped(state, a, b);
+                program_pages::private_pages::release(state, b);
                 call.execute()
             }
             n::__NR_mprotect => call.execute(),
             n::__NR_brk => {
                 let end = sys!(n::__NR_brk, 0) as usize;
                 if a != 0 && a < end {
-                    memory_aside::own::release(state, end - a);
+                    program_pages::private_pages::release(state, end - a);
                 }
-                memory_aside::own::account(state, a.saturating_sub(end));
+                program_pages::private_pages::account(state, a.saturating_sub(end));
                 call.execute()
             }
             n::__NR_mremap => {
-                memory_aside::own::account(state, c.saturating_sub(b));
+                program_pages::private_pages::account(state, c.saturating_sub(b));
                 call.execute()
             }
             n::__NR_madvise => advise(call, c as u32),
@@ -155,11 +155,11 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
                 n::FUTEX_WAIT if touch_program(state, || (a as *const u32).read_volatile()) != c as u32 => {
                     call::EAGAIN
                 }
-                _ => end(state, End::Unpretendable),
+                _ => end(state, End::NotEmulated),
             },
 
             n::__NR_exit | n::__NR_exit_group => end(state, End::Finished),
-            _ => end(state, End::Unpretendable),
+            _ => end(state, End::NotEmulated),
         }
     }
 }

@@ -20,7 +20,7 @@ const GAP_BYTES: usize = 256 << 10;
 /// Every how many ranges of a mapping the gap doubles.
 const RANGES_A_GAP: u32 = 32;
 /// Where shadows are put, so that the program's own mappings get the addresses that they get in the original.
-const SHADOWS: usize = 0x1000_0000_0000;
+const SHADOWS_START: usize = 0x1000_0000_0000;
 const SHADOWS_END: usize = 0x2000_0000_0000;
 /// Shadows lie as their ranges do within this: the kernel then moves whole page tables instead of their entries.
 const SHADOW_ALIGNMENT: usize = 1 << 30;
@@ -31,7 +31,7 @@ const GAP_GROWTH: u32 = 4;
 /// Ranges that the kernel tells of at once.
 const SCANNED: usize = 32;
 
-/// A range that was moved aside.
+/// A range that was moved shadows.
 #[derive(Clone, Copy)]
 pub struct Region {
     pub start: usize,
@@ -46,7 +46,7 @@ pub struct Region {
     /// Mapped by the speculator, by a call of this signature: the original has it later, and elsewhere perhaps.
     made: Option<u64>,
     /// Where the original has it; 0 where that is not known.
-    theirs: usize,
+    original: usize,
 }
 
 impl Region {
@@ -59,13 +59,13 @@ impl Region {
     }
 
     /// Where the original has the page, if that is known.
-    fn theirs_of(&self, page: usize) -> Option<usize> {
-        (self.theirs != 0).then(|| self.theirs.wrapping_add(page - self.start))
+    fn original_page_of(&self, page: usize) -> Option<usize> {
+        (self.original != 0).then(|| self.original.wrapping_add(page - self.start))
     }
 }
 
-/// Ranges moved aside.
-pub struct Aside {
+/// Ranges moved shadows.
+pub struct Shadows {
     regions: [Region; REGIONS_MAX],
     len: usize,
     /// Some of them have parts that are regions of their own.
@@ -76,11 +76,11 @@ pub struct Aside {
     gap: usize,
 }
 
-impl Aside {
-    /// Nothing is aside.
+impl Shadows {
+    /// Nothing is shadows.
     pub fn begin(&mut self) {
         (self.len, self.is_nested, self.has_made) = (0, false, false);
-        (self.shadows_end, self.gap) = (SHADOWS, GAP_BYTES);
+        (self.shadows_end, self.gap) = (SHADOWS_START, GAP_BYTES);
     }
 
     /// Whether nothing that this process was about to use was swapped out since it began.
@@ -107,11 +107,11 @@ impl Aside {
     }
 
     /// Where the original has the page, if that is known.
-    pub fn theirs(&self, page: usize) -> Option<usize> {
+    pub fn original_page(&self, page: usize) -> Option<usize> {
         if !self.has_made {
             return Some(page);
         }
-        self.region(page, |_| true).map_or(Some(page), |region| region.theirs_of(page))
+        self.region(page, |_| true).map_or(Some(page), |region| region.original_page_of(page))
     }
 
     /// The newest region with this page that `wanted` takes.
@@ -139,7 +139,7 @@ impl Aside {
 }
 
 /// Moves aside what may have to be waited for. Where that cannot be done, memory is waited for.
-pub fn move_all(state: &mut State) {
+pub fn relocate_all(state: &mut State) {
     let Ok(list) = List::read() else { return };
     let stack = &raw const list as usize;
     for mapping in list.mappings().flatten() {
@@ -147,7 +147,7 @@ pub fn move_all(state: &mut State) {
             && !mapping.has(2, b'x')
             && mapping.has(3, b'p')
             && !(mapping.start..mapping.end).contains(&stack)
-            && !(SHADOWS..SHADOWS_END).contains(&mapping.start)
+            && !(SHADOWS_START..SHADOWS_END).contains(&mapping.start)
             && !is_own(&mapping)
         {
             // SAFETY: a private mapping of this process's that this code does not run in.
@@ -177,18 +177,18 @@ unsafe fn consider(state: &mut State, mapping: &Mapping<'_>) {
         if mapping.inode == 0 {
             let nameless = mapping.path.is_empty() || mapping.path == b"[heap]";
             if length >= ANONYMOUS_BYTES_MIN && nameless && open_all(state) {
-                move_swapped(state, mapping);
+                relocate_swapped(state, mapping);
             }
             return;
         }
-        let known = state.memory.aside.region(mapping.start, |region| region.file >= 0).is_some();
+        let known = state.memory.shadows.region(mapping.start, |region| region.file >= 0).is_some();
         if length < FILE_BYTES_MIN || known {
             return;
         }
         let Some(file) = shared::open_mapped(mapping) else { return };
         let kept = !is_cached(file, mapping.offset as u64, length as u64)
             && open_all(state)
-            && move_aside(state, mapping, mapping.start, mapping.end, file, false);
+            && relocate(state, mapping, mapping.start, mapping.end, file, false);
         if !kept {
             kernel::close(file);
         }
@@ -199,9 +199,9 @@ unsafe fn consider(state: &mut State, mapping: &Mapping<'_>) {
 ///
 /// # Safety
 /// As [`consider`].
-unsafe fn move_swapped(state: &mut State, mapping: &Mapping<'_>) {
+unsafe fn relocate_swapped(state: &mut State, mapping: &Mapping<'_>) {
     let mut found = [const { MaybeUninit::<n::page_region>::uninit() }; SCANNED];
-    let (mut from, mut gap, mut ranges) = (mapping.start, state.memory.aside.gap, 0);
+    let (mut from, mut gap, mut ranges) = (mapping.start, state.memory.shadows.gap, 0);
     let mut pending: Option<Swapped> = None;
     while from < mapping.end {
         let sample_end = ((from | (SAMPLE_BYTES - 1)) + 1).min(mapping.end);
@@ -223,7 +223,7 @@ unsafe fn move_swapped(state: &mut State, mapping: &Mapping<'_>) {
                 _ => {
                     if let Some(range) = pending.replace(Swapped { start, end, whole: true }) {
                         // SAFETY: the caller's.
-                        unsafe { move_range(state, mapping, &range) };
+                        unsafe { relocate_range(state, mapping, &range) };
                         ranges += 1;
                         gap = if ranges % RANGES_A_GAP == 0 { gap.saturating_mul(2) } else { gap };
                     }
@@ -241,7 +241,7 @@ unsafe fn move_swapped(state: &mut State, mapping: &Mapping<'_>) {
     }
     if let Some(range) = pending {
         // SAFETY: the caller's.
-        unsafe { move_range(state, mapping, &range) };
+        unsafe { relocate_range(state, mapping, &range) };
     }
 }
 
@@ -255,10 +255,10 @@ struct Swapped {
 
 /// # Safety
 /// As [`consider`].
-unsafe fn move_range(state: &mut State, mapping: &Mapping<'_>, range: &Swapped) {
+unsafe fn relocate_range(state: &mut State, mapping: &Mapping<'_>, range: &Swapped) {
     let holes = !range.whole && has_unused(state.memory.pages, range);
     // SAFETY: the caller's.
-    let _ = unsafe { move_aside(state, mapping, range.start, range.end, -1, holes) };
+    let _ = unsafe { relocate(state, mapping, range.start, range.end, -1, holes) };
 }
 
 /// Whether some page of the range was never used, as far as the kernel says.
@@ -271,7 +271,7 @@ fn has_unused(pages: isize, range: &Swapped) -> bool {
 ///
 /// # Safety
 /// As [`consider`].
-unsafe fn move_aside(
+unsafe fn relocate(
     state: &mut State,
     mapping: &Mapping<'_>,
     start: usize,
@@ -280,9 +280,9 @@ unsafe fn move_aside(
     holes: bool,
 ) -> bool {
     let length = end_at - start;
-    let aside = &state.memory.aside;
-    let shadow = aside.shadows_end.next_multiple_of(SHADOW_ALIGNMENT) + start % SHADOW_ALIGNMENT;
-    if !aside.has_room(shadow, length) {
+    let shadows = &state.memory.shadows;
+    let shadow = shadows.shadows_end.next_multiple_of(SHADOW_ALIGNMENT) + start % SHADOW_ALIGNMENT;
+    if !shadows.has_room(shadow, length) {
         return false;
     }
     // SAFETY: (all) the caller's; what is moved is put back where a later step fails.
@@ -306,7 +306,7 @@ unsafe fn move_aside(
         read_nothing_ahead(file, shadow, length);
     }
     let offset = (mapping.offset + (start - mapping.start)) as u64;
-    state.memory.aside.add(Region {
+    state.memory.shadows.add(Region {
         start,
         end: end_at,
         shadow,
@@ -314,7 +314,7 @@ unsafe fn move_aside(
         offset,
         holes,
         made: None,
-        theirs: start,
+        original: start,
     });
     true
 }
@@ -333,9 +333,9 @@ fn read_nothing_ahead(file: isize, shadow: usize, length: usize) {
 ///
 /// A mapping of that signature is where the original will have it.
 pub fn overlay(state: &mut State, start: usize, length: usize, file: isize, offset: u64, signature: u64) {
-    let shadow = state.memory.aside.shadows_end.next_multiple_of(PAGE);
+    let shadow = state.memory.shadows.shadows_end.next_multiple_of(PAGE);
     let kept = file >= 0
-        && state.memory.aside.has_room(shadow, length.next_multiple_of(PAGE))
+        && state.memory.shadows.has_room(shadow, length.next_multiple_of(PAGE))
         && open_all(state)
         && register(state, start, length);
     // SAFETY: a mapping where there is none.
@@ -351,14 +351,14 @@ pub fn overlay(state: &mut State, start: usize, length: usize, file: isize, offs
     read_nothing_ahead(file, shadow, length);
     let end = start + length.next_multiple_of(PAGE);
     let made = Some(signature);
-    state.memory.aside.add(Region { start, end, shadow, file, offset, holes: false, made, theirs: 0 });
+    state.memory.shadows.add(Region { start, end, shadow, file, offset, holes: false, made, original: 0 });
 }
 
 /// The program unmaps a range: what was overlaid there goes.
 pub fn unmapped(state: &mut State, start: usize, length: usize) {
-    let aside = &mut state.memory.aside;
+    let shadows = &mut state.memory.shadows;
     let (mut kept, mut index, mut gone) = (0, 0, false);
-    while let Some(region) = aside.get(index) {
+    while let Some(region) = shadows.get(index) {
         index += 1;
         if region.made.is_some()
             && start <= region.start
@@ -370,12 +370,12 @@ pub fn unmapped(state: &mut State, start: usize, length: usize) {
             gone = true;
             continue;
         }
-        if let Some(place) = aside.regions.get_mut(kept) {
+        if let Some(place) = shadows.regions.get_mut(kept) {
             *place = region;
             kept += 1;
         }
     }
-    aside.len = kept;
+    shadows.len = kept;
     if gone {
         ahead::unmapped(state, start, length);
     }
@@ -384,14 +384,14 @@ pub fn unmapped(state: &mut State, start: usize, length: usize) {
 /// Finds where the original has the mappings that this process has made, as far as it has made them too.
 pub fn find_made(state: &mut State) {
     let (slot, since) = (state.slot, state.memory.mapped_before);
-    let aside = &mut state.memory.aside;
-    if !aside.has_made {
+    let shadows = &mut state.memory.shadows;
+    if !shadows.has_made {
         return;
     }
-    let regions = aside.regions.get_mut(..aside.len).unwrap_or_default();
-    for region in regions.iter_mut().filter(|region| region.theirs == 0) {
+    let regions = shadows.regions.get_mut(..shadows.len).unwrap_or_default();
+    for region in regions.iter_mut().filter(|region| region.original == 0) {
         let found = region.made.and_then(|signature| slot.mapped.find(since, signature));
-        region.theirs = found.unwrap_or(0) as usize;
+        region.original = found.unwrap_or(0) as usize;
     }
 }
 

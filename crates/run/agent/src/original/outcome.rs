@@ -11,7 +11,7 @@ use forebay_sigsafe::ticks;
 
 use super::size::page_faults;
 use super::slow::Private;
-use super::{LIVE, fault, left, size};
+use super::{LIVE, fault, size, unconsumed};
 use crate::snapshot::Forked;
 use crate::{session, speculator, trace};
 
@@ -21,26 +21,26 @@ const MISSES_MAX: u32 = 3;
 const BLAME_ENTRIES_MAX: u64 = 64;
 
 /// Whether the live speculation has strayed: one stall that it did not predict may be a call that it skipped.
-pub fn is_lost(slot: &Slot, private: &Private) -> bool {
+pub fn is_off_track(slot: &Slot, private: &Private) -> bool {
     let ended = slot.speculator_pid.load(Relaxed) == 0;
     private.live.misses >= if ended { 1 } else { MISSES_MAX }
 }
 
 /// The live speculation has strayed: ends it if another one may pay, or if it is plainly lost.
-pub fn judge_if_due(slot: &Slot, private: &mut Private, now: u64) {
+pub fn finish_if_due(slot: &Slot, private: &mut Private, now: u64) {
     if private.policy.armed(now) || private.policy.judge_due() {
-        judge(slot, private);
+        finish(slot, private);
     }
 }
 
 /// The live speculation is over: says what came of it.
-pub fn judge(slot: &Slot, private: &mut Private) {
+pub fn finish(slot: &Slot, private: &mut Private) {
     let took_too_much = memory_ends(slot) != private.live.forked.memory_ends;
     conclude(slot, private, !took_too_much);
 }
 
 /// The live speculation takes too much, or is late, and is over before it has strayed.
-pub fn judge_in_time(slot: &Slot, private: &mut Private) {
+pub fn finish_early(slot: &Slot, private: &mut Private) {
     conclude(slot, private, false);
 }
 
@@ -60,14 +60,14 @@ pub fn abandon(slot: &Slot) -> Option<u32> {
 }
 
 #[inline(never)]
-fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
+fn conclude(slot: &Slot, private: &mut Private, was_off_track: bool) {
     let Some(generation) = abandon(slot) else { return };
     let _ = fault::take_foreseen(slot, private);
     // What came after the speculator's end says nothing of the values that it made up.
     let used_before = private.live.used;
-    left::settle(slot, private, generation);
-    if has_strayed {
-        private.live.repairs.convict(slot, generation, used_before);
+    unconsumed::settle(slot, private, generation);
+    if was_off_track {
+        private.live.repairs.penalize_earlier(slot, generation, used_before);
     }
     let wrong_calls = Consumer::new(slot, generation).abandon();
     slot.counters.hints_wrong.fetch_add(wrong_calls, Relaxed);
@@ -75,7 +75,7 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
     // hint because others had been used.
     let used_since = private.live.used.saturating_sub(used_before);
     let in_vain = pages_ahead(slot, generation).saturating_sub(used_since).min(AHEAD_FREE);
-    let wrong = wrong_calls + if has_strayed { in_vain } else { 0 };
+    let wrong = wrong_calls + if was_off_track { in_vain } else { 0 };
     trace::tell(b"judged: used, late, wrong", &[private.live.used, private.live.late, wrong]);
     trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
     private.size.room.on_share(ticks());
@@ -89,38 +89,38 @@ fn conclude(slot: &Slot, private: &mut Private, has_strayed: bool) {
     slot.counters.copy_ticks.fetch_add(copies.saturating_mul(private.policy.size_copy()), Relaxed);
     if session::header().is_some_and(|header| header.stops.load(Relaxed) != private.live.stops) {
         private.policy.on_interruption(ticks(), private.live.used);
-        tell_crossings(slot, private);
+        publish_crossings(slot, private);
         return;
     }
-    let Forked { hinted, fabricated, .. } = private.live.forked;
+    let Forked { hinted, predicted, .. } = private.live.forked;
     let has_begun = slot.counters.hints_data.load(Relaxed) > hinted
-        || slot.counters.fabricated.load(Relaxed) > fabricated;
+        || slot.counters.fabricated.load(Relaxed) > predicted;
     if !has_begun {
         private.policy.excuse();
     }
     let spared = private.live.late_saved / private.policy.stall_mean().max(1);
     private.policy.on_end(ticks(), private.live.used + spared, wrong);
-    tell_crossings(slot, private);
-    if has_strayed && let Some(index) = blamed(slot, generation) {
+    publish_crossings(slot, private);
+    if was_off_track && let Some(index) = responsible_site(slot, generation) {
         let used = private.live.repairs.gained(used_before).saturating_add(private.live.late / 2);
-        let payoff = payoff(slot, generation, index, used);
-        trace::tell(b"blamed: site, payoff", &[index.into(), payoff]);
-        site::outcome(&slot.sites, index, u32::try_from(payoff).unwrap_or(u32::MAX));
+        let reward = reward(slot, generation, index, used);
+        trace::tell(b"blamed: site, reward", &[index.into(), reward]);
+        site::outcome(&slot.sites, index, u32::try_from(reward).unwrap_or(u32::MAX));
     }
 }
 
 /// Tells how often speculation went off, and how often of these for nothing.
-pub fn tell_crossings(slot: &Slot, private: &Private) {
+pub fn publish_crossings(slot: &Slot, private: &Private) {
     slot.counters.crossings.store(private.policy.crossings(), Relaxed);
     slot.counters.crossings_futile.store(private.policy.crossings_futile(), Relaxed);
 }
 
 /// The part of the hints used of this generation that came after the site first made a value up: what ended the
 /// speculation is not credited with what others earned before.
-pub fn payoff(slot: &Slot, generation: u32, site: u32, used: u64) -> u64 {
+pub fn reward(slot: &Slot, generation: u32, site: u32, used: u64) -> u64 {
     let calls = slot.tails.get(generation as usize % LOGS).map_or(0, |tail| tail.load(Relaxed));
     let pages = of_generation(slot.pages_passed.load(Relaxed), generation);
-    let first = slot.first_fabricated.get(site as usize).map_or(0, |first| first.load(Relaxed));
+    let first = slot.first_predicted.get(site as usize).map_or(0, |first| first.load(Relaxed));
     if (first >> 32) as u32 != generation {
         return 0;
     }
@@ -142,29 +142,29 @@ pub fn pages_ahead(slot: &Slot, generation: u32) -> u64 {
 
 /// The call site whose made-up value came last before the speculator and the original parted.
 #[inline(never)]
-pub fn blamed(slot: &Slot, generation: u32) -> Option<u32> {
+pub fn responsible_site(slot: &Slot, generation: u32) -> Option<u32> {
     let log = generation as usize % LOGS;
     let tail = slot.tails.get(log)?.load(Relaxed);
     let entries = slot.logs.get(log)?;
     for position in (tail.saturating_sub(BLAME_ENTRIES_MAX)..tail).rev() {
         let mark = entries.get(position as usize % LOG_ENTRIES)?.mark.load(Relaxed);
-        if let Some(index) = speculator::fabricating_site(mark) {
+        if let Some(index) = speculator::predicting_site(mark) {
             return Some(index);
         }
     }
-    let last = slot.last_fabricated.get(log)?.load(Relaxed) as u32;
+    let last = slot.last_predicted.get(log)?.load(Relaxed) as u32;
     last.checked_sub(1)
 }
 
 /// Whether the original copied more pages because of the last fork than what came of that is worth.
 pub fn copied_too_much(slot: &Slot, private: &mut Private) -> bool {
-    let credit = Credit { used: private.live.used, ..Credit::default() };
+    let budget = Credit { used: private.live.used, ..Credit::default() };
     let generation = LIVE.load(Relaxed);
     private.policy.memory_is_short()
-        && !credit.covers_copies(copied_pages(slot, private, generation))
+        && !budget.covers_copies(copied_pages(slot, private, generation))
         // By what it has grown meanwhile it may as well be less.
         && size::weigh(private, size::WEIGHED_AGAIN_US)
-        && !credit.covers_copies(copied_pages(slot, private, generation))
+        && !budget.covers_copies(copied_pages(slot, private, generation))
 }
 
 /// Pages that the original copied because of the last fork: until the speculator, of that generation, ended, if it has told.

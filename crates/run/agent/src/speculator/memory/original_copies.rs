@@ -23,7 +23,7 @@ const MINOR: usize = 7;
 const MAJOR: usize = 9;
 
 /// The original as it was forked, and where it can be looked at.
-pub struct Theirs {
+pub struct OriginalCopies {
     forked: Forked,
     began: u64,
     looked: u64,
@@ -42,22 +42,22 @@ pub fn begin(state: &mut State, forked: &Forked) {
     };
     let (stat, status) = (open(b"/stat"), open(b"/status"));
     let now = ticks();
-    state.memory.theirs = Theirs { forked: *forked, began: now, looked: now, stat, status };
+    state.memory.copies = OriginalCopies { forked: *forked, began: now, looked: now, stat, status };
 }
 
 /// Whether the original has copied no more pages than that is worth, as far as it is known now.
-pub fn are_in_credit(state: &mut State) -> bool {
+pub fn are_within_budget(state: &mut State) -> bool {
     let now = ticks();
-    let looked = &mut state.memory.theirs.looked;
+    let looked = &mut state.memory.copies.looked;
     if now.wrapping_sub(*looked) < state.header.ticks_per_second.load(Relaxed) / INTERVAL_PART {
         return true;
     }
     *looked = now;
-    let credit = super::credit(state);
+    let budget = super::budget(state);
     Copies::until(state, now).is_none_or(|copies| {
         // By what it has grown meanwhile it may as well be less.
-        credit.covers_copies(copies.at_most())
-            || copies.without_growth(state).is_some_and(|copies| credit.covers_copies(copies))
+        budget.covers_copies(copies.at_most())
+            || copies.without_growth(state).is_some_and(|copies| budget.covers_copies(copies))
     })
 }
 
@@ -84,13 +84,13 @@ struct Copies {
 
 impl Copies {
     fn until(state: &State, now: u64) -> Option<Self> {
-        let theirs = &state.memory.theirs;
-        let Forked { faults: before, hinted, .. } = theirs.forked;
-        if theirs.began == 0 {
+        let copies = &state.memory.copies;
+        let Forked { faults: before, hinted, .. } = copies.forked;
+        if copies.began == 0 {
             return None;
         }
-        let (minor, major) = faults(theirs.stat)?;
-        let ticks = before.ticks.saturating_add(now.wrapping_sub(theirs.began));
+        let (minor, major) = faults(copies.stat)?;
+        let ticks = before.ticks.saturating_add(now.wrapping_sub(copies.began));
         let hinted = state.slot.counters.hints_data.load(Relaxed).saturating_sub(hinted);
         Some(Self { before, now: Faults { minor, major, pages: before.pages, ticks }, hinted })
     }
@@ -102,7 +102,7 @@ impl Copies {
 
     /// `None` where that cannot be known now.
     fn without_growth(&self, state: &State) -> Option<u64> {
-        let pages = Status::read_from(state.memory.theirs.status)?.anonymous_pages();
+        let pages = Status::read_from(state.memory.copies.status)?.anonymous_pages();
         Some(copies::copied(&self.before, &Faults { pages, ..self.now }, self.hinted))
     }
 }

@@ -6,14 +6,14 @@ use forebay_protocol::layout::Slot;
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::sys;
 
+use super::outcome::of_generation;
 use super::slow::Private;
-use super::verdict::of_generation;
 use crate::{speculator, trace};
 
 /// Takes those of them that the original has come to until now, of the speculator of that generation, as used.
 #[inline(never)]
 pub fn settle(slot: &Slot, private: &mut Private, generation: u32) {
-    let count = of_generation(slot.left_count.load(Acquire), generation);
+    let count = of_generation(slot.unconsumed_count.load(Acquire), generation);
     if count == 0 {
         return;
     }
@@ -21,7 +21,7 @@ pub fn settle(slot: &Slot, private: &mut Private, generation: u32) {
     if pages < 0 {
         return;
     }
-    let left = slot.left.iter().take(count as usize);
+    let left = slot.unconsumed.iter().take(count as usize);
     let used = left.filter(|page| speculator::is_present(pages, page.load(Relaxed) as usize)).count() as u64;
     // SAFETY: the descriptor is this function's.
     let _ = unsafe { sys!(n::__NR_close, pages) };

@@ -9,13 +9,13 @@ use forebay_sigsafe::{prctl, sys};
 
 use super::PROBES;
 use super::end::dismiss;
-use super::slow::{Private, alone};
+use super::slow::{Private, exclusive};
 use crate::status::Status;
 use crate::{fault_watch, role, session};
 
 /// No speculator may be, because of something that the program does: a copy of it would keep what it must give back when it
 /// does, such as locks of open files, or huge pages of the system's pool.
-static BARRED: AtomicBool = AtomicBool::new(false);
+static DISABLED: AtomicBool = AtomicBool::new(false);
 
 /// Counts an agent that goes to Off, and goes there.
 pub fn turn_off(reason: Off) {
@@ -42,8 +42,8 @@ pub fn is_confined(header: &Header) -> bool {
 }
 
 /// Rules speculators out for the rest of this program.
-pub fn bar(reason: Off, private: Option<&mut Private>) {
-    if BARRED.swap(true, Relaxed) {
+pub fn disable(reason: Off, private: Option<&mut Private>) {
+    if DISABLED.swap(true, Relaxed) {
         return;
     }
     PROBES.store(0, Relaxed);
@@ -53,9 +53,9 @@ pub fn bar(reason: Off, private: Option<&mut Private>) {
 }
 
 /// The same outside the slow path.
-pub fn bar_for_all(reason: Off) {
-    if !BARRED.load(Relaxed) {
-        alone(|private| bar(reason, private));
+pub fn disable_everywhere(reason: Off) {
+    if !DISABLED.load(Relaxed) {
+        exclusive(|private| disable(reason, private));
     }
 }
 
@@ -66,10 +66,10 @@ pub fn is_held() -> bool {
 
 /// Whether there can be a speculator of this program, now or later.
 pub fn may_ever_speculate(header: &Header) -> bool {
-    header.enabled.load(Relaxed) != 0 && !BARRED.load(Relaxed)
+    header.enabled.load(Relaxed) != 0 && !DISABLED.load(Relaxed)
 }
 
 /// Whether nothing but the policy speaks against a speculator.
 pub fn may_speculate() -> bool {
-    !BARRED.load(Relaxed) && session::header().is_some_and(|header| header.control.load(Relaxed) == GO)
+    !DISABLED.load(Relaxed) && session::header().is_some_and(|header| header.control.load(Relaxed) == GO)
 }
