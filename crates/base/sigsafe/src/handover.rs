@@ -2,10 +2,9 @@
 //!
 //! # Rule
 //!
-//! Every entry, a call or a handler, takes the state and gives it back. An entry that has it is the only one with a
-//! reference. Where such an entry does what a handler has to complete, as a touch of memory that the handler fills, it
-//! lends the state for just that time: it holds no other reference then, and the handler's reference derives from its
-//! own. A handler at any other moment gets nothing.
+//! Every entry, a call or a handler, takes the state and gives it back. An entry that has the state is the only one with a
+//! reference. It may touch memory that a handler fills. For just that touch it lends the state: it uses no other reference
+//! meanwhile, and the handler's derives from the lent one. A handler at any other moment gets nothing.
 
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};

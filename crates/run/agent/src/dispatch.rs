@@ -1,4 +1,4 @@
-//! What becomes of a call of the program: by this process's role, and for the original by the class of the call.
+//! Routes a call of the program: by this process's role, and in the original by the class of the call.
 
 use forebay_protocol::layout::Off;
 use forebay_sigsafe::general as n;

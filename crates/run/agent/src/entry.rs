@@ -1,11 +1,14 @@
-//! Where a patched system-call site arrives: a stub per site, one common entry, and the way back.
+//! Where a patched system-call site arrives: a stub for each site, one common entry, and the way back.
 //!
-//! A site was `syscall; cmp rax, imm` or `mov eax, number; syscall`. It now jumps to its stub, which must leave
-//! everything as that would: all registers but rax, rcx and r11 kept (vector registers too: the kernel keeps them, so
-//! the code around relies on it), the red zone below rsp untouched, the comparison's flags set (behind a site without
-//! one nobody looks at them), and execution going on behind the site. The stubs carry unwind information that makes
-//! them look like a call from the site, so that a thread cancelled in a blocking call, a debugger or a profiler unwinds
-//! through them.
+//! A site was `syscall; cmp rax, imm` or `mov eax, number; syscall`, and is now a jump to its stub. The stub leaves
+//! everything as the replaced instructions would:
+//!
+//! * all registers but rax, rcx and r11, the vector registers too: the kernel keeps them, so the code around relies on it;
+//! * the red zone below rsp;
+//! * the flags of the comparison, at sites that had one.
+//!
+//! Then the program goes on behind the site. The stubs carry unwind information that makes them look like a call from the
+//! site. Thread cancellation, debuggers and profilers unwind through them.
 
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicUsize};

@@ -1,5 +1,7 @@
-//! The two variables that carry the agent into a program: taken out of the environment at the start, so that the
-//! program sees the one it was given, and put back for the programs that it executes.
+//! The two environment variables that carry the agent into a program.
+//!
+//! The agent takes them out at the start, so that the program sees the environment that it was given. It puts them back for
+//! programs that this one executes.
 
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 

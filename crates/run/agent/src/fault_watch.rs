@@ -1,4 +1,4 @@
-//! What this process wishes to be told of its page faults: its entry in the header, which the supervisor reads.
+//! This process's entry in the header: which of its page faults shall cause a signal. The supervisor reads it.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,10 +1,10 @@
-//! Page faults of the original that wait for a device: the supervisor has the kernel send the main thread a signal after
-//! each, once there are some (see `faults.rs` there).
+//! Signals at page faults of the original that waited for a device.
 //!
-//! Processes with little memory are left as they are. So all this begins when the program has [`BYTES_MIN`] of it.
+//! After each such fault the kernel sends the main thread a signal, from an event that the supervisor opens (its `faults.rs`)
+//! once there are some. A program with less than [`BYTES_MIN`] of memory gets no event.
 //!
-//! The signal is SIGURG: where its handler is gone, by whatever way, it is ignored. A program that wants SIGURG for
-//! itself gets it, and faults go unnoticed. It sees neither our handler nor the stack that it runs on.
+//! The signal is SIGURG, which the kernel ignores where its handler is gone. A program that handles SIGURG itself gets it, and
+//! faults go unnoticed. The program sees neither the agent's handler nor the stack of that handler.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;

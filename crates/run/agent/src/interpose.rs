@@ -1,6 +1,6 @@
-//! Where libc cannot be patched, the functions that other objects take from it are replaced one by one.
+//! Functions of libc that are replaced one by one in other objects, where libc cannot be patched.
 //!
-//! What libc calls within itself is missed then, stdio's reads above all, and so is what is loaded later. The original
+//! The agent then misses what libc calls within itself, stdio's reads above all, and what is loaded later. The original
 //! goes on calling libc's own functions, so that they stay cancellation points and set `errno` themselves.
 
 use core::ffi::CStr;

@@ -4,8 +4,8 @@
 //! the ones that wait for a device. At such a stall it forks a *speculator*, a copy that carries on without the
 //! data inside a jail, and whose reads and look-ups become prefetches. See ARCHITECTURE.md for the whole.
 //!
-//! Rules of this crate: no libc, no allocation, no panic. Everything can run in a signal handler, in a vfork
-//! child or in a freshly forked process, so nothing waits for a lock: where one is taken, the slow path is skipped.
+//! Rules of this crate: no libc, no allocation, no panic. All code can run in a signal handler, in a vfork child or in a
+//! freshly forked process. So no code waits for a lock without a limit: where the state is in use, the slow path is skipped.
 #![no_std]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

@@ -1,4 +1,4 @@
-//! Which process this is, and which descriptors it has.
+//! Which process this is, and the highest descriptor that it has had.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;

@@ -1,7 +1,7 @@
-//! What this process is to the agent. Every hook reads the role first.
+//! The role of this process, which every hook of the agent reads first.
 //!
-//! The role lives on a page that the kernel wipes in a forked child, so that a child knows itself however it was
-//! made; a child made by vfork shares the page and so the role.
+//! The role lives on a page that the kernel wipes in a forked child, so a child knows itself however it was made. A child of
+//! vfork shares the page, and so the role.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

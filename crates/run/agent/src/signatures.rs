@@ -1,12 +1,11 @@
 //! Signatures of the calls that original and speculator compare.
 //!
-//! Reads of different files look alike, and the numbers of descriptors drift apart once something was made up, so each
-//! descriptor has a tag: made by the path that was opened, changed by every read at the file's own offset and by every
-//! seek; one to a place in the file makes it anew from the file's. Both sides keep theirs; the speculator starts with a copy
-//! of the original's.
+//! Reads of different files look alike, and descriptor numbers differ once a value was predicted. So each descriptor has a
+//! tag. An open makes it from the path; each read at the file's own offset, and each seek, changes it. A seek to an absolute
+//! offset makes the tag anew from that of the open. Both sides keep their tags; the speculator starts with a copy.
 //!
-//! What counts is where a call reads, not how much it asks for: programs size their buffers by contents and by sizes of
-//! files, which may have been made up.
+//! A signature covers where a call reads, and not how much: programs size their buffers by contents and sizes of files, which
+//! may be predicted values.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

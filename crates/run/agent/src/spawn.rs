@@ -1,8 +1,8 @@
-//! Forking a speculator so that it is nobody's child.
+//! Forks a speculator that is no child of the original.
 //!
-//! A direct child would show: in `wait`, in the processor time of children, as a zombie. So a short-lived process that
-//! shares this one's memory (and sends no signal when it ends) forks it and ends, the speculator falls to init, and
-//! the short-lived one is collected here.
+//! A direct child would show in `wait`, in the processor time of children, and as a zombie. So an *intermediate process* forks
+//! the speculator and ends, and the speculator is reparented to init. The intermediate process shares the original's memory,
+//! sends no signal when it ends, and is reaped here.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_void;

@@ -1,15 +1,13 @@
-//! Which calls are looked at closely: reading the time-stamp counter twice costs as much as a tenth of a short call.
+//! Which calls are timed: reading the time-stamp counter twice costs a tenth of a short call.
 //!
-//! * *Inattentive*: no stall for long. A call costs two words written to: the kernel clears a thread's pointer to its
-//!   restartable sequence (rseq(2)) whenever the thread was off its processor, so the pointer is set before a call to a
-//!   sequence that nothing ever runs, and looked at after. A call that left the processor is a stall of a length that
-//!   nobody measured, and makes attentive.
-//! * *Attentive*: for [`WINDOW_MIN`] calls at first and after each stall, and as long as there is a speculator or a next
-//!   read to probe. Calls are timed. Where stalls keep coming soon after attention ran out, it lasts longer each time.
+//! * *Untimed*: no stall for long. A call costs two writes of a word. The kernel clears a thread's pointer to its restartable
+//!   sequence (rseq(2)) whenever the thread leaves its processor. So the agent sets the pointer to a sequence that is never
+//!   run, makes the call, and looks at the pointer. A call that left the processor is a stall of unknown length, and opens a
+//!   timed window.
+//! * *Timed*: for [`WINDOW_MIN`] calls at first and after each stall, and while there is a speculator or a read to probe.
+//!   Where stalls keep coming soon after the window expired, the next one is longer.
 //!
-//! The inattentive way is also in `entry.rs`, for reads.
-//!
-//! Threads that the C library has not registered a sequence for are timed always.
+//! `entry.rs` has the untimed way too, for reads. Threads without a registered sequence are always timed.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};

@@ -164,7 +164,7 @@ pub fn outcome(sites: &[CallSite], index: u32, payoff: u32) {
     site.state.store(state.pack(), Relaxed);
 }
 
-/// The last fabricated value of a speculation, as [`forebay_protocol::layout::Slot::last_fabricated`] holds it.
+/// The last fabricated value of a speculation, as [`forebay_protocol::layout::Slot::last_predicted`] holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastFabricated {
     /// Index of the call site, from [`lookup`].

@@ -1,9 +1,9 @@
 //! The hint log: the tracked calls that a speculator has made, in order, for the original to tick off.
 //!
 //! Log `g % LOGS` belongs to the speculator of generation `g`. It is a ring of [`LOG_ENTRIES`] entries with two
-//! positions that only ever grow: `head`, the entries written so far, which the speculator alone moves, and
-//! `tail`, the entries that the original is done with, which the original alone moves. Entries `tail..head` are
-//! *unread*. Position `p` is entry `p % LOG_ENTRIES`.
+//! positions that only ever grow. `head` counts the entries written so far; the speculator alone moves it. `tail` counts
+//! the entries that the original is done with; the original alone moves it. Entries `tail..head` are *unread*. Position
+//! `p` is entry `p % LOG_ENTRIES`.
 //!
 //! ```text
 //!   original is done with these │ unread: the speculator is this far ahead │ free, at least one entry
@@ -21,8 +21,8 @@
 //! uses an atomic read-modify-write. When several threads of the original consume at once, an entry may be
 //! consumed twice or `tail` may fall back a little; nothing worse.
 //!
-//! The memory is not trusted: positions are masked where they select an entry, and an impossible distance
-//! between them reads as an empty log to the original and as a full one to the speculator.
+//! The memory is not trusted. Positions are masked where they select an entry. An impossible distance between them reads as
+//! an empty log to the original, and as a full one to the speculator.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

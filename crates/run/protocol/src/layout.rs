@@ -1,8 +1,8 @@
 //! The memory object that the supervisor creates and every agent maps: one [`Header`], then [`SLOTS`] [`Slot`]s.
 //!
-//! Every field is an atomic, all-zero is a valid state, and neither side trusts what it reads: a stray
-//! speculator can scribble here, so indices are bounded where they are used and nothing read from this memory
-//! is followed as an address. Times are in ticks of the time-stamp counter unless the name says otherwise.
+//! Every field is an atomic, and all-zero is a valid state. Neither side trusts what it reads, because a speculator that is
+//! off track can write here. So indices are bounded where they are used, and no word of this memory is followed as an
+//! address. Times are in ticks of the time-stamp counter unless the name says otherwise.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 

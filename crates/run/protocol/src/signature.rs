@@ -1,10 +1,10 @@
 //! The signature of a tracked call: what must agree for the speculator to have predicted a call of the
 //! original.
 //!
-//! A signature is a 64-bit hash of the call's number and then of each argument in turn. Adding a word is
-//! invertible, so calls that differ in one word have different signatures; others collide with a chance of
-//! about 2^-64, and then a hint is counted as used that was not. It is no defence against a program that wants
-//! to collide: such a program only misleads its own prefetching.
+//! A signature is a 64-bit hash of the call's number and then of each argument in turn. Adding a word is invertible, so
+//! calls that differ in one word have different signatures. Others collide with a chance of about 2^-64, and then an unused
+//! hint is counted as used. The hash is no defence against a program that wants to collide: such a program only misleads its
+//! own prefetching.
 
 /// Starts a signature.
 #[derive(Clone, Copy, Debug)]

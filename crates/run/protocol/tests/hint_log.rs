@@ -1,4 +1,4 @@
-//! The hint log: order, bounds, and what it does with memory that somebody scribbled on.
+//! The hint log: order, bounds, and what it does with memory that a broken process wrote to.
 
 mod support;
 

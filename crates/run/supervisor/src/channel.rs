@@ -201,9 +201,9 @@ mod tests {
         let slot = channel.slot(SLOTS - 1);
         channel.header().slot_states[SLOTS - 1].store(SLOT_CLAIMED, Relaxed);
         slot.pid.store(7, Relaxed);
-        slot.last_fabricated[0].store(9, Relaxed);
+        slot.last_predicted[0].store(9, Relaxed);
         channel.free_slot(SLOTS - 1);
-        assert_eq!((slot.pid.load(Relaxed), slot.last_fabricated[0].load(Relaxed)), (0, 0));
+        assert_eq!((slot.pid.load(Relaxed), slot.last_predicted[0].load(Relaxed)), (0, 0));
         assert_eq!(channel.slots_in(SLOT_FREE).count(), SLOTS);
     }
 

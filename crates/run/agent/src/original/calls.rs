@@ -1,4 +1,4 @@
-//! Calls of the program that are looked at: those that may wait for a device, and those that matter to a speculation.
+//! Calls of the program that the original looks at: they may wait for a device, or matter to a speculation.
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -1,4 +1,4 @@
-//! Whether there may be a speculator of this program: what it does, how it is confined, and what memory control says.
+//! Whether this program may have a speculator: by what it does, how it is confined, and what memory control says.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;

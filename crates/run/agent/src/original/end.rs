@@ -1,4 +1,4 @@
-//! The end of the program's image, and of what it had forked.
+//! The end of the program's image, and of the speculator that was forked from it.
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -1,11 +1,10 @@
 //! The original: its calls go through verbatim, and those that wait for a device are noticed.
 //!
-//! The fast path is a class look-up and a word that tells whether the thread left its processor. All else happens only
-//! for some calls after a stall (they are timed), or while a speculator lives (its log is compared), or while the
-//! resync policy is armed (the next read is probed, so that the speculator can be forked while the device works).
+//! The fast path is a class look-up and a word that tells whether the thread left its processor. More happens in three cases
+//! only. After a stall some calls are timed. While a speculator lives, calls are compared with its log. While the fork policy
+//! is armed, the next read is probed, so that the speculator is forked while the device works.
 //!
-//! The program may have called on a stack of a page. So what runs rarely is not inlined: its frame is there only while it
-//! is needed.
+//! The program may have called on a stack of a page. So rare code is not inlined: its frame is there only while it is needed.
 
 mod calls;
 mod eligibility;

@@ -1,4 +1,4 @@
-//! What came of a speculation: told to the resync policy, and to the call site whose made-up value ended it.
+//! The outcome of a speculation, for the fork policy and for the call site whose predicted value ended it.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -93,8 +93,8 @@ fn conclude(slot: &Slot, private: &mut Private, was_off_track: bool) {
         return;
     }
     let Forked { hinted, predicted, .. } = private.live.forked;
-    let has_begun = slot.counters.hints_data.load(Relaxed) > hinted
-        || slot.counters.fabricated.load(Relaxed) > predicted;
+    let has_begun =
+        slot.counters.hints_data.load(Relaxed) > hinted || slot.counters.fabricated.load(Relaxed) > predicted;
     if !has_begun {
         private.policy.excuse();
     }

@@ -1,5 +1,4 @@
-//! What the size of the process makes of a fork: page tables to copy, and pages that are copied at their first write
-//! afterwards.
+//! The size of the process, which decides what a fork costs: page tables, and copies of pages at their first write.
 
 use core::sync::atomic::Ordering::Relaxed;
 

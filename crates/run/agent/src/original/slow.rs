@@ -2,11 +2,12 @@
 //!
 //! # Rule of its state
 //!
-//! [`Private`] is reached through [`enter`] alone, which gives one entry exclusive use of it and refuses all others: other
-//! threads, vfork children (which have this memory) and signal handlers, SIGURG's too, also one that interrupted the
-//! entry. It is passed down as `&mut`. A forked copy that becomes a speculator keeps the state of its entry for ever, so it
-//! has no slow path. A forked child in which the state was in use at the fork stays a child without one: see
-//! [`super::begin`]. What calls do outside the slow path is in atomics: [`super::track`].
+//! * [`enter`] is the one way to [`Private`]. It gives one entry exclusive use and refuses all others: other threads, signal
+//!   handlers (SIGURG's too, also one that interrupted the entry), and vfork children, which share this memory.
+//! * The entry passes the state down as `&mut`.
+//! * A speculator is forked within an entry and never leaves it: it has no slow path.
+//! * A forked child in which the state was in use at the fork never becomes an original: see [`super::begin`].
+//! * What calls do outside the slow path is in atomics: [`super::track`].
 
 use core::sync::atomic::Ordering::Relaxed;
 

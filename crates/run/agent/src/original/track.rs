@@ -1,4 +1,4 @@
-//! Whether the speculator is on track: the original's calls against its log, and what is done where they part.
+//! Whether the speculator is on track: compares the original's calls with its log, and calls its checkpoint.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};

@@ -1,4 +1,4 @@
-//! Pages that a speculator hinted and the original came to when the speculator had ended: nobody else is there to see that.
+//! Page hints that the original reached after the speculator had ended: the original counts these itself.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 

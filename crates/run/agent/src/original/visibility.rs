@@ -1,8 +1,7 @@
-//! What would show a program that there are copies of it, or have a copy change what is the program's.
+//! What would make copies of a process visible to the program, or change what is the program's.
 //!
-//! A speculator is a process: whoever adopts orphans gets it, whoever is told of files opened hears of those that it opens, and
-//! the first process of a new namespace is not the program's child if it is ours. None of that can be hidden, so there are no
-//! speculators then.
+//! A speculator is a process. A process that adopts orphans gets it as a child, and a watcher of files sees what it opens. In
+//! a new namespace of processes it may be the first one. None of that can be hidden, so such a program has no speculators.
 
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU32;

@@ -1,9 +1,8 @@
-//! Checkpoints: stopped copies of the speculator, from before a value that it makes up (when, and why, see
-//! [`forebay_policy::checkpoint`]).
+//! Checkpoints: stopped copies of the speculator, from before a value that it predicts ([`forebay_policy::checkpoint`]).
 //!
-//! The copy is the speculator's child. It sleeps until the original calls for it, or until nobody can any more. Then it
-//! is the speculator, of the next generation: it has the value waited for, and makes the calls again that the original
-//! has made meanwhile, which the original knows.
+//! The copy is the speculator's child. It sleeps until the original calls for it, and ends when it cannot be called for. Once
+//! called, it is the speculator of the next generation: it waits for the value, and repeats the calls that the original has
+//! made meanwhile.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 

@@ -1,5 +1,7 @@
-//! All other calls: carried out where they touch only the speculator's own memory or tell something, pretended where
-//! their effect would be outside, and the end where neither will do.
+//! All other calls of the speculating program.
+//!
+//! A call that touches only the speculator's own memory, or only returns information, is carried out. A call with an effect
+//! outside is emulated: it does nothing and reports success. Any other call ends the speculator.
 
 use forebay_protocol::layout::End;
 use forebay_sigsafe::{call, errno, general as n, memory, sys};

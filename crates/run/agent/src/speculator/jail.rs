@@ -1,9 +1,9 @@
 //! The jail: what the kernel enforces on a speculator, whatever code it runs.
 //!
-//! Only this library's own code may make system calls, and only calls that have no effect outside: every call from
-//! elsewhere traps and is emulated. Each allowed call is harmless even if garbage jumped to it: files are opened for
-//! reading only, descriptors that lead outside are closed, no offset of the original's is shared, mappings are
-//! private. Landlock says the same of files once more where the kernel has it.
+//! Only this library's own code may make system calls, and only calls without an effect outside. Every other call traps and
+//! is emulated. Each allowed call is harmless even if garbage jumped to it: files are opened for reading only, mappings are
+//! private, and descriptors that lead outside are closed. No offset of the original's is shared. Landlock repeats the rule for
+//! files where the kernel has it.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -1,8 +1,7 @@
-//! What the entries of directories tell of paths whose look-up is cold: whether they exist, and which are directories.
+//! Entries of directories, which tell whether a cold path exists, and whether it is a directory.
 //!
-//! The directory that a cold path is in has been read just before, as a rule, by the program itself; its entries are
-//! resident while the inodes that they name are not. A program that visits one of the directories in it will
-//! visit the others too, so they are hinted together.
+//! As a rule the program has just read the directory that a cold path is in. Its entries are resident, but the inodes that
+//! they name are not. A program that visits one directory of it visits the others too, so they are hinted together.
 
 use forebay_protocol::layout::PathHint;
 use forebay_protocol::signature::Signature;

@@ -1,8 +1,8 @@
 //! The speculator: a copy of the original that carries on without the data, in a jail.
 //!
-//! Every system call of the program's code ends up in [`call`], from a patched site or through the trap of the
-//! jail. It reads what is resident, starts reads of what is not, makes up what it must, pretends what would have an
-//! effect outside, and ends where nothing can be pretended. One thread, private memory: state is plain.
+//! Every system call of the program's code ends up in [`call`], from a patched site or through the trap of the jail. The
+//! speculator reads what is resident, starts reads of what is not, and predicts values that it lacks. It emulates effects
+//! outside, and ends at a call that it cannot emulate. It has one thread; how its signal handlers share its state: [`STATE`].
 
 mod checkpoint;
 mod descriptors;

@@ -1,7 +1,7 @@
 //! Calls that look a path up: open, stat, access, readlink, chdir.
 //!
-//! A path is first looked up as far as that needs no device. A cold one becomes a hint to the executor, and the call
-//! site decides between a made-up result and waiting.
+//! A path is first looked up as far as that needs no device. A cold one becomes a hint to the executor, and the record of the
+//! call site decides between a predicted result and waiting.
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;

@@ -24,7 +24,7 @@ pub fn slot() -> Box<Slot> {
         pages_passed: AtomicU64::new(0),
         pages_copied: AtomicU64::new(0),
         unconsumed_count: AtomicU64::new(0),
-        left: [const { AtomicU64::new(0) }; UNCONSUMED_MAX],
+        unconsumed: [const { AtomicU64::new(0) }; UNCONSUMED_MAX],
         mapped: Mappings::default(),
         checkpoint: Checkpoint {
             number: AtomicU32::new(0),

@@ -1,6 +1,6 @@
-//! Pages hinted that the original has not come to yet, in the order of the hints.
+//! Hinted pages that the original has not reached yet, in the order of the hints.
 //!
-//! Which pages the original has come to is read from its page map. Those are dropped here: when the speculator touches
+//! The original's page map tells which pages it has reached. The speculator drops its own copies of those: when it touches
 //! them again, later in the program, they may be worth another hint.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};

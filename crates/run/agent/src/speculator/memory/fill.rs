@@ -1,10 +1,11 @@
-//! What takes the place of a page that was moved aside, when it is touched.
+//! Fills a page of a relocated range when it is touched.
 //!
-//! A page that is resident in the shadow is moved back, with its resident neighbours, or copied if it has few. For one
-//! that is not, the device is started (from the shadow's swap entry, which shares its place in the swap cache with the
-//! original's; or by reading the file without waiting) and a page of zeros takes its place; so it does, without a hint,
-//! for one that was never used. Where the touches follow each other in memory, pages ahead are treated the same at once,
-//! twice as many each time.
+//! * A page that is resident in the shadow region is moved back with its resident neighbours, or copied if it has few.
+//! * For a page that is not resident the device is started, and a page of zeros takes its place. The speculator advises the
+//!   shadow's swap entry, which shares its place in the swap cache with the original's, or reads the file without waiting.
+//! * A page that was never used gets zeros, and no hint.
+//!
+//! Touches that follow each other in memory make a stream: pages ahead of it are filled at once, twice as many each time.
 
 use core::mem::MaybeUninit;
 

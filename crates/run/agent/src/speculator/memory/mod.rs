@@ -1,9 +1,8 @@
 //! Memory whose contents would have to be waited for: swapped out, or of mapped files and not resident.
 //!
-//! Ranges with such memory are moved aside, page table and all, to where nobody looks: their *shadow*. What is left in
-//! their place is empty and registered with userfaultfd, so that the first touch of each page is a signal here instead
-//! of a wait. [`fill`] then puts something there: see there. Pages hinted are kept in a ring until the original has come
-//! to them: see [`ahead`].
+//! Ranges with such memory are relocated, with their page tables, to a *shadow region*. An empty range, registered with
+//! userfaultfd, takes their place, so that the first touch of a page is a signal instead of a wait. [`fill`] handles it. A
+//! ring keeps the hinted pages until the original has reached them: [`ahead`].
 
 mod ahead;
 mod fill;

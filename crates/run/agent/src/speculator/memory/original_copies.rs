@@ -1,8 +1,7 @@
-//! What the original copies because of this speculator, and of its checkpoint, which end where that is more than they are
-//! worth.
+//! Pages that the original copies because of the speculator and its checkpoint, which end where these cost too much.
 //!
-//! The original looks at that too, but only where it waits for something: until then it may copy thousands of pages, each
-//! of which drives something out where memory is short.
+//! The original looks at them too, but only at a stall. Until then it may copy thousands of pages, each of which evicts
+//! another page where memory is short.
 
 use core::sync::atomic::Ordering::Relaxed;
 

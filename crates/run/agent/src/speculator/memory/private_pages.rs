@@ -1,8 +1,8 @@
-//! Memory that is this process's own: what its limit is about.
+//! Private memory of the speculator, and its limit.
 //!
-//! Each new page, and each copy of an inherited one, takes a page fault that does not wait: their number is a bound, which
-//! costs nothing to know. Most of them may be of pages that others have as well. So where they come to more than the limit
-//! the pages are counted, which takes a look of the kernel's at each.
+//! Each new page, and each copy of an inherited one, takes a minor page fault. Their number bounds the private pages, and is
+//! free to read. Most of them may be shared pages. So the pages are counted, at the cost of a walk by the kernel, only where
+//! the bound exceeds the limit.
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -1,5 +1,4 @@
-//! What may have to be waited for is moved aside: ranges of anonymous memory that are swapped out, mapped files that are not
-//! resident.
+//! Relocates what may have to be waited for: swapped-out ranges of anonymous memory, and mapped files that are not resident.
 
 use core::mem::MaybeUninit;
 
