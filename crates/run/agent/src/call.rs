@@ -32,7 +32,7 @@ impl Call {
         Self { number, arguments, frame: 0, site: PATCH_SITES + function, origin: 0 }
     }
 
-    /// Lets the kernel carry it out, or the interposed function; the result is theirs.
+    /// Lets the kernel carry it out, or the interposed function; the result is what these return.
     ///
     /// # Safety
     /// The program asked for just this call.

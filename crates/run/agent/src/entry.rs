@@ -82,7 +82,7 @@ extern "C" fn made(call: &Call, result: isize) -> isize {
 // address that unwinding reads (136 below the site's rsp, which is the canonical frame address) and pushes its index.
 //
 // Most calls need nothing of Rust, and so no vector registers kept: those that the original does not look at, unless they
-// fail for what is in use, and reads that nobody attends to (see `timing.rs`, which does the same). The upper half of the
+// fail for what is in use, and untimed reads (see `timing.rs`, which does the same). The upper half of the
 // index's word keeps their number meanwhile.
 core::arch::global_asm!(
     ".text",

@@ -24,7 +24,7 @@ fn library() -> &'static [u8] {
     if pointer.is_null() {
         return &[];
     }
-    // SAFETY: set by `take` to a part of a string that is neither freed nor written to any more.
+    // SAFETY: set by `take` to a part of a string that is neither freed nor written to again.
     unsafe { core::slice::from_raw_parts(pointer, LIBRARY_LEN.load(Ordering::Relaxed)) }
 }
 

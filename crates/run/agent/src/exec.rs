@@ -103,7 +103,7 @@ unsafe fn execute_in_parent(call: &Call, at: bool) -> isize {
     }
 }
 
-/// Takes the workspace, when no other child of this memory has it. (Who had it when this memory was forked is none: it ends some
+/// Takes the workspace, when no other child of this memory has it. (A process that had it when this memory was forked is no child of this one, and ends some
 /// time.)
 fn borrow() -> bool {
     let process = process::id();

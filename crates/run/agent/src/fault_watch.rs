@@ -33,7 +33,7 @@ pub fn begin(index: u32, entry: &Watched) {
     ENTRY.store(index, Ordering::Relaxed);
 }
 
-/// This process has no entry any more. Whether it, or the one that it is a child of, had one.
+/// This process gives its entry up. Whether it, or the process that it is a child of, had one.
 pub fn forget() -> bool {
     ENTRY.swap(NONE, Ordering::Relaxed) != NONE
 }

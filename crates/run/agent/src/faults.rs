@@ -278,7 +278,7 @@ pub unsafe fn signal_call(call: &Call) -> isize {
     }
 }
 
-/// Gives the signal back to the program, when the supervisor causes none any more.
+/// Gives the signal back to the program, when the supervisor causes none.
 unsafe fn withdraw() {
     let Some(entry) = fault_watch::entry() else { return };
     entry.wish.store(WISH_NEVER, Ordering::SeqCst);

@@ -15,7 +15,7 @@ const UNKNOWN: u32 = 0;
 pub const ORIGINAL: u32 = 1;
 /// A copy that runs ahead.
 pub const SPECULATOR: u32 = 2;
-/// The agent does nothing any more: terminal.
+/// The agent does nothing: terminal.
 pub const OFF: u32 = 3;
 /// A forked child, one of whose threads is making it an original of its own.
 const BEGINNING: u32 = 4;

@@ -71,7 +71,7 @@ pub fn seek(call: &Call) {
     tag(descriptor).store(signature.word(whence.into()).value(), Relaxed);
 }
 
-/// Signature of a call that maps a file. Its length may have been made up.
+/// Signature of a call that maps a file. Its length may be a predicted value.
 pub fn mapping(call: &Call) -> u64 {
     let [_, _, _, _, descriptor, offset] = call.arguments;
     Signature::call(call.number as u64).word(identity(descriptor)).word(offset as u64).value()

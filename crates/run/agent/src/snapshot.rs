@@ -55,7 +55,7 @@ pub struct Circumstances {
 #[derive(Clone, Copy)]
 pub struct Forked {
     pub faults: Faults,
-    /// Hints for data, and values made up.
+    /// Hints for data, and predicted values.
     pub hinted: u64,
     pub predicted: u64,
     /// Speculators that had ended because they took too much memory.

@@ -95,9 +95,9 @@ pub unsafe fn will_stall(call: &Call, descriptor: usize) -> bool {
     }
 }
 
-/// Closes, in the go-between's own table, what must not have a copy in the speculator for a moment even: pipes, sockets
-/// and the like, whose readers would miss the end, and files open for writing, which could not be executed. The original
-/// waits meanwhile.
+/// Closes, in the intermediate process's own table, what the speculator must never have: pipes, sockets and the
+/// like, whose readers would miss the end, and files open for writing, which could not be executed. The original waits
+/// meanwhile.
 extern "C" fn leave_outside(snapshot: &mut Snapshot) {
     // SAFETY: the calls take numbers, locals and terminated paths.
     unsafe {
@@ -131,8 +131,8 @@ extern "C" fn leave_outside(snapshot: &mut Snapshot) {
 }
 
 unsafe extern "C" {
-    /// In the speculator 0; in the original the process id of the go-between, or `-errno`. `*speculator` is the
-    /// speculator's process id or `-errno`, in the original. The snapshot is the go-between's meanwhile.
+    /// In the speculator 0; in the original the process id of the intermediate process, or `-errno`. `*speculator` is the
+    /// speculator's process id or `-errno`, in the original. The snapshot is the intermediate process's meanwhile.
     fn forebay_fork(stack_top: *mut u8, flags: usize, speculator: *mut isize, snapshot: *mut c_void)
     -> isize;
 }
@@ -161,7 +161,7 @@ core::arch::global_asm!(
     "syscall",
     "test rax, rax",
     "jnz 2f",
-    // The go-between: on its own stack, in the original's memory.
+    // The intermediate process: on its own stack, in the original's memory.
     "mov rdi, r15",
     "call {leave_outside}",
     "mov edi, {untraced}",
@@ -262,8 +262,8 @@ pub fn end_that_of_parent() {
 }
 
 /// Waits for what is left of earlier forks, for the speculator that was forked, the one that carries on from its checkpoint, and
-/// the checkpoint. The channel says who the latter are, and need not say the truth: their session does. Those that do not go
-/// by themselves are killed if they are `to_kill`.
+/// the checkpoint. The shared memory says which the latter are, and may be wrong: their session decides. Processes that do
+/// not end by themselves are killed if they are `to_kill`.
 #[inline(never)]
 fn wait_for_line(slot: &Slot, newest: u32, to_kill: impl Fn(u32) -> bool) {
     if newest == 0 {
@@ -279,7 +279,7 @@ fn wait_for_line(slot: &Slot, newest: u32, to_kill: impl Fn(u32) -> bool) {
     if speculator != newest && is_of(newest, speculator) {
         wait_for(speculator, &to_kill);
     }
-    // Nobody is left who could make another one.
+    // No process is left that could make another one.
     for _ in 0..STARTING_PAUSES_MAX {
         let checkpoint = slot.checkpoint.pid.load(Relaxed);
         if checkpoint != CHECKPOINT_STARTING {
@@ -301,7 +301,7 @@ fn is_of(newest: u32, process: u32) -> bool {
 }
 
 fn wait_for(process: u32, to_kill: &impl Fn(u32) -> bool) {
-    // SAFETY: the calls take numbers and locals. The descriptor is closed again before anybody else can see it.
+    // SAFETY: the calls take numbers and locals. The descriptor is closed again before other code can see it.
     unsafe {
         let handle = sys!(n::__NR_pidfd_open, process, 0);
         if handle < 0 {
@@ -366,14 +366,14 @@ pub enum Side {
 
 /// Forks a speculator of the calling thread.
 #[inline(never)]
-pub fn fork(slot: &'static Slot, circumstances: Circumstances) -> Option<Side> {
+pub fn fork(slot: &'static Slot, circumstances: &Circumstances) -> Option<Side> {
     let header = session::header()?;
     let generation = slot.generation.load(Relaxed).wrapping_add(1).max(1);
     let mut snapshot = SNAPSHOT.enter(FORKING)?;
     supersede(slot);
     take_snapshot(&mut snapshot, generation);
-    snapshot.circumstances = circumstances;
-    // SAFETY: the calls fill what they are given, and the go-between is gone when the function returns.
+    snapshot.circumstances = *circumstances;
+    // SAFETY: the calls fill what they are given, and the intermediate process is gone when the function returns.
     unsafe {
         slot.generation.store(generation, Relaxed);
         slot.speculator_pid.store(STARTING, Relaxed);

@@ -141,8 +141,8 @@ fn sequence() -> Option<*mut usize> {
 /// The program is making the call.
 #[inline(always)]
 pub unsafe fn execute(call: &Call) -> (isize, bool) {
-    // SAFETY: (all) while a thread is in the kernel nobody else writes its pointer but its signal handlers and the
-    // kernel, which clear it.
+    // SAFETY: (all) while a thread is in the kernel, only its signal handlers and the kernel write its pointer, and
+    // clear it.
     unsafe {
         let Some(current) = sequence() else { return (call.execute(), true) };
         current.write_volatile(&raw const forebay_sequence_descriptor as usize);

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use crate::reasons::Reason;
 
-/// First word of the header; says that this is ours.
+/// First word of the header; says that this is Forebay's.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
 pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 7;
@@ -58,7 +58,7 @@ pub struct Header {
     pub supervisor_pid: AtomicU32,
     /// 1 while speculation is wanted at all; 0 sends every agent to its terminal Off state.
     pub enabled: AtomicU32,
-    /// What memory control has speculators do: [`GO`], [`STOP`] or [`HOLD`]; see [`crate::control`].
+    /// What memory control tells speculators: [`GO`], [`STOP`] or [`HOLD`]; see [`crate::control`].
     pub control: AtomicU32,
     /// How often it was [`STOP`].
     pub stops: AtomicU32,
@@ -79,7 +79,7 @@ pub struct Header {
     /// Whether memory is short where the program runs: [`MEMORY_UNKNOWN`], [`MEMORY_ENOUGH`],
     /// [`MEMORY_SHORT`] or [`MEMORY_FULL`].
     pub memory: AtomicU32,
-    /// Bits of [`feature`]: what was found missing by those who needed it.
+    /// Bits of [`feature`]: what a process needed and found missing.
     pub missing: AtomicU32,
     /// Futex that executor threads sleep on; incremented with each path hint.
     pub doorbell: AtomicU32,
@@ -87,7 +87,7 @@ pub struct Header {
     pub sleepers: AtomicU32,
     /// Speculators alive now.
     pub speculators: AtomicU32,
-    /// Whether anybody on the machine holds a lease on a file: [`LEASES_UNKNOWN`], [`LEASES_NONE`] or [`LEASES_SOME`].
+    /// Whether a process on the machine holds a lease on a file: [`LEASES_UNKNOWN`], [`LEASES_NONE`] or [`LEASES_SOME`].
     pub leases: AtomicU32,
     /// Inode of the supervisor's namespace of processes; 0 where it cannot be known.
     pub pid_namespace: AtomicU64,
@@ -113,16 +113,16 @@ pub struct Header {
     pub watched: [Watched; WATCHED],
 }
 
-/// Pages that an ended speculator leaves word of.
+/// Unconsumed page hints that an ended speculator tells.
 pub const UNCONSUMED_MAX: usize = 64;
 
-/// Nobody has told.
+/// Not known yet.
 pub const MEMORY_UNKNOWN: u32 = 0;
-/// Nobody waits for memory.
+/// No task waits for memory.
 pub const MEMORY_ENOUGH: u32 = 1;
-/// Tasks wait for memory, or for what was driven out of it.
+/// Tasks wait for memory, or for what was evicted.
 pub const MEMORY_SHORT: u32 = 2;
-/// Nobody has waited for it lately, but there is little left: who waits for a page now is short of it.
+/// No task has waited for memory lately, but little is left: a process that waits for a page now is short of it.
 pub const MEMORY_FULL: u32 = 3;
 
 /// Speculators go on, and may be started.
@@ -152,19 +152,19 @@ pub struct Watched {
 pub const WISH_SIGNALS: u32 = 0;
 /// No signal for a while.
 pub const WISH_QUIET: u32 = 1;
-/// No signal any more: the program wants it for itself.
+/// No signal again: the program wants it for itself.
 pub const WISH_NEVER: u32 = 2;
 /// A signal for one in a few of them.
 pub const WISH_FEW: u32 = 3;
 
-/// Nobody has looked yet, which takes the kernel some milliseconds: no file may be opened but one that is open.
+/// The supervisor has not looked yet, which takes some milliseconds: no file may be opened but one that is open.
 pub const LEASES_UNKNOWN: u32 = 0;
-/// There were none when somebody last looked.
+/// There were none when the supervisor last looked.
 pub const LEASES_NONE: u32 = 1;
 /// There are some, or too many locks to tell: to open a file ahead of time could break one.
 pub const LEASES_SOME: u32 = 2;
 
-/// Nobody has the slot; the claimer finds it zeroed.
+/// The slot is free; the process that claims it finds it zeroed.
 pub const SLOT_FREE: u32 = 0;
 /// A process has the slot.
 pub const SLOT_CLAIMED: u32 = 1;
@@ -305,7 +305,7 @@ pub enum Off {
     /// fork was refused.
     NoFork,
     /// The program locks files by description, has huge pages of the system's pool, which would miss those that a copy
-    /// keeps, has its stack in shared memory, adopts orphans or is told of every file that is opened, or somebody holds
+    /// keeps, has its stack in shared memory, adopts orphans or is told of every file that is opened, or a process holds
     /// leases.
     Unsafe,
     /// The supervisor switched speculation off.
@@ -389,9 +389,9 @@ pub struct Slot {
     pub shares_too_much: AtomicU32,
     /// Prefetches that the newest speculator has under way.
     pub flights: AtomicU32,
-    /// Pages that speculators hinted and the original has come to.
+    /// Pages that speculators hinted and the original has reached.
     pub pages_used: AtomicU64,
-    /// Pages that they left to the original, to get ahead of it, and that it has come to.
+    /// Pages that they skipped, to get ahead of the original, and that it has reached.
     pub pages_skipped: AtomicU64,
     /// Pages that the newest generation hinted: how many in the low 32 bits, generation in the high 32.
     pub pages_hinted: AtomicU64,
@@ -400,14 +400,14 @@ pub struct Slot {
     /// Pages that the original had copied when the newest generation ended with its checkpoint, if it has told; in the same
     /// way.
     pub pages_copied: AtomicU64,
-    /// Pages that the newest generation hinted and had not seen the original come to when it ended: how many of
+    /// Pages that the newest generation hinted and that the original had not reached when it ended: how many of
     /// [`Slot::unconsumed`], in the same way.
     pub unconsumed_count: AtomicU64,
     /// Those of them that would each be waited for by itself, in the order of the hints, the first of many.
     pub unconsumed: [AtomicU64; UNCONSUMED_MAX],
     /// What the original has mapped while there was a speculation.
     pub mapped: Mappings,
-    /// The newest speculator as it was before a value that it made up.
+    /// The newest speculator as it was before a value that it predicted.
     pub checkpoint: Checkpoint,
     /// Entries that the original has consumed of each log.
     pub tails: [AtomicU64; LOGS],
@@ -421,17 +421,17 @@ pub struct Slot {
     pub paths: [PathCell; PATH_CELLS],
     /// State of [`crate::site::SiteTable`].
     pub sites: [CallSite; CALL_SITES],
-    /// What the last fabricated value of each generation was, or the last that was waited for where none was: site index + 1 in the low 32 bits, the log
-    /// position in the high 32.
+    /// The last predicted value of each generation, or the last that was waited for where none was: site index + 1 in the low
+    /// 32 bits, the log position in the high 32.
     pub last_predicted: [AtomicU64; LOGS],
-    /// Where each site first made a value up, or waited so, in the newest generation that it did: log position in the low 32 bits,
+    /// Where each site first predicted a value, or waited so, in the newest generation that it did: log position in the low 32 bits,
     /// generation in the high 32.
     pub first_predicted: [AtomicU64; CALL_SITES],
     /// Pages that were hinted in that generation before.
     pub pages_before: [AtomicU32; CALL_SITES],
 }
 
-/// A stopped copy of a speculator, which carries on in its place when that has strayed.
+/// A stopped copy of a speculator, which carries on in its place when that is off track.
 #[repr(C)]
 pub struct Checkpoint {
     /// Futex that the copy sleeps on: its number, with the low half of the speculator's generation in the high half. It
@@ -443,7 +443,7 @@ pub struct Checkpoint {
     pub call: AtomicU32,
     /// Entries of the log that were written before the copy was made.
     pub position: AtomicU64,
-    /// Entries that the original must have consumed, so that it has come to the value.
+    /// Entries that the original must have consumed, so that it has reached the value.
     pub needed: AtomicU64,
 }
 
@@ -475,7 +475,7 @@ pub const CHECKPOINT_STARTING: u32 = 1;
 pub struct Counters {
     /// Calls of the original that waited for a device with no hint for them.
     pub stalls: AtomicU64,
-    /// Those of them that nobody attended to when they were: page faults while signals of them were not wanted.
+    /// Those of them that were not sampled: page faults while their signals were not wanted.
     pub stalls_unattended: AtomicU64,
     /// Time in [`Counters::stalls`].
     pub stall_ticks: AtomicU64,
@@ -505,17 +505,17 @@ pub struct Counters {
     pub checkpoints: AtomicU64,
     /// See [`Counters::checkpoints`].
     pub checkpoint_ticks: AtomicU64,
-    /// Times that a checkpoint carried on where a speculator had strayed.
+    /// Times that a checkpoint carried on where a speculator was off track.
     pub repairs: AtomicU64,
     /// Pages that the original copied because of forks, as far as that can be told from its page reclaims.
     pub copies: AtomicU64,
     /// About the time that took.
     pub copy_ticks: AtomicU64,
-    /// Times that the resync policy disabled speculation because it did not pay.
+    /// Times that the fork policy disabled speculation because it did not pay.
     pub crossings: AtomicU64,
-    /// Those of them because nothing came of several speculations in a row, and not because too little did.
+    /// Those of them because several speculations in a row were useless, and not because they gave too little.
     pub crossings_futile: AtomicU64,
-    /// Values made up for the speculator.
+    /// Values that speculators predicted.
     pub fabricated: AtomicU64,
     /// Speculators that ended, by [`End`].
     pub ends: [AtomicU64; End::COUNT],
@@ -543,13 +543,13 @@ pub struct Counters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum End {
-    /// It strayed and a newer one took over, or the original ended.
+    /// It was off track and a newer one took over, or the original ended.
     Abandoned = 0,
     /// It reached the program's end.
     Finished,
-    /// It reached a call that cannot be pretended.
+    /// It reached a call that cannot be emulated.
     NotEmulated,
-    /// A fatal signal from computing with made-up values (the seeds' "extraneous signals").
+    /// A crash: a fatal signal from computing with predicted values.
     Signal,
     /// Too much processor time without a hint.
     Cpu,
@@ -579,7 +579,7 @@ pub struct LogEntry {
 pub mod mark {
     /// The call caused a prefetch.
     pub const HINTED: u64 = 1;
-    /// The call's result was made up.
+    /// The call's result was predicted.
     pub const PREDICTED: u64 = 2;
 }
 

@@ -33,7 +33,7 @@ pub unsafe fn read(call: &Call, descriptor: usize) -> isize {
     result
 }
 
-/// Nobody attended to a read, and the thread left its processor.
+/// A read was not timed, and the thread left its processor.
 #[cold]
 pub fn on_untimed_read(call: &Call, descriptor: usize) {
     if let Some(device) = file_device(descriptor) {

@@ -27,7 +27,7 @@ pub fn leave_image() -> bool {
 /// slow path's state, nothing is learned of what came of it.
 pub fn dismiss(private: Option<&mut Private>) {
     let Some(slot) = session::slot() else { return };
-    // Nobody will need to know what comes of them.
+    // The program's memory ends, so what these pages were good for stays unknown.
     slot.unconsumed_count.store(0, Relaxed);
     match private {
         Some(private) => finish(slot, private),

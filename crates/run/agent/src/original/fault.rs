@@ -133,7 +133,7 @@ fn note(private: &mut Private) -> Option<Spawned> {
         &[duration, private.live.detector.misses().into(), private.live.used],
     );
     if LIVE.load(Relaxed) != 0 {
-        attend(slot, private, now);
+        check_track(slot, private, now);
     }
     private.policy.on_work(before, now, work);
     private.policy.on_unseen_stalls(before, now, stalls - 1, spared);
@@ -153,7 +153,7 @@ fn note(private: &mut Private) -> Option<Spawned> {
     let spawned = if armed { fork(private, Place::Fault) } else { None };
     if spawned.is_none() {
         let prospect = stopped || (armed && private.policy.keeps_up() && private.policy.page_hints_pay());
-        // A pause of the signals is none of theirs.
+        // Faults in a pause of the signals do not count.
         let count = stalls.min(FEW) as u32;
         if private.faults.futility.on_faults(count, prospect, stall_us) {
             fault_watch::ask_for_quiet();
@@ -166,10 +166,10 @@ fn note(private: &mut Private) -> Option<Spawned> {
     spawned
 }
 
-/// A speculation is live, and did not spare the original this fault: has it repaired, or ends it, if it has strayed.
-fn attend(slot: &Slot, private: &mut Private, now: u64) {
+/// A speculation is live, and did not spare the original this fault: repairs it, or ends it, if it is off track.
+fn check_track(slot: &Slot, private: &mut Private, now: u64) {
     if is_held() {
-        // It cannot have strayed.
+        // It cannot be off track.
         private.live.detector.forgive();
         return;
     }
@@ -186,7 +186,7 @@ fn attend(slot: &Slot, private: &mut Private, now: u64) {
     if may_speculate() && repair(slot, private, is_late) {
         private.live.detector.on_repair(now, private.policy.size_fork());
     } else if is_lost && (private.policy.armed(now) || private.policy.judge_due()) {
-        // No value that it made up is to blame for its being late.
+        // No predicted value is responsible for its being late.
         if is_late {
             private.policy.excuse();
             finish_early(slot, private);
@@ -222,13 +222,13 @@ fn measure(private: &mut Private, header: &Header) -> Measured {
     Measured { now, stalls, duration: known.min(longest).max(shortest), work }
 }
 
-/// Takes the pages that the original has come to since they were last taken, and the faults.
+/// Counts the pages that the original has reached since the last count, and the faults.
 fn settle(slot: &Slot, private: &mut Private, now: u64, faults: u64) {
     let foreseen = take_foreseen(slot, private);
     private.live.detector.on_faults(now, faults, foreseen);
 }
 
-/// Takes the pages that the original has come to since that was last done.
+/// Counts the pages that the original has reached since the last count.
 #[inline(never)]
 pub fn take_foreseen(slot: &Slot, private: &mut Private) -> Foreseen {
     let seen = &mut private.faults;

@@ -56,7 +56,7 @@ pub fn fork(private: &mut Private, place: Place) -> Option<Spawned> {
     match decide(private, place) {
         Ok((header, slot)) => {
             let circumstances = begin_speculation(private, header, slot);
-            carry_out(private, slot, circumstances, place)
+            carry_out(private, slot, &circumstances, place)
         }
         Err(Refusal::NotNow) => None,
         Err(Refusal::Off(reason)) => {
@@ -137,7 +137,7 @@ fn begin_speculation(private: &mut Private, header: &Header, slot: &Slot) -> Cir
 fn carry_out(
     private: &mut Private,
     slot: &'static Slot,
-    circumstances: Circumstances,
+    circumstances: &Circumstances,
     place: Place,
 ) -> Option<Spawned> {
     let before = ticks();

@@ -17,16 +17,16 @@ use crate::{session, speculator, trace};
 
 /// Stalls in a row that a live speculator may fail to predict.
 const MISSES_MAX: u32 = 3;
-/// Log entries looked through for the made-up value that led a speculator astray.
+/// Log entries searched for the predicted value that put a speculator off track.
 const BLAME_ENTRIES_MAX: u64 = 64;
 
-/// Whether the live speculation has strayed: one stall that it did not predict may be a call that it skipped.
+/// Whether the live speculation is off track: one stall that it did not predict may be a call that it skipped.
 pub fn is_off_track(slot: &Slot, private: &Private) -> bool {
     let ended = slot.speculator_pid.load(Relaxed) == 0;
     private.live.misses >= if ended { 1 } else { MISSES_MAX }
 }
 
-/// The live speculation has strayed: ends it if another one may pay, or if it is plainly lost.
+/// The live speculation is off track: ends it if another one may pay, or if it is unrecoverable.
 pub fn finish_if_due(slot: &Slot, private: &mut Private, now: u64) {
     if private.policy.armed(now) || private.policy.judge_due() {
         finish(slot, private);
@@ -39,7 +39,7 @@ pub fn finish(slot: &Slot, private: &mut Private) {
     conclude(slot, private, !took_too_much);
 }
 
-/// The live speculation takes too much, or is late, and is over before it has strayed.
+/// The live speculation takes too much, or is late, and ends before it is off track.
 pub fn finish_early(slot: &Slot, private: &mut Private) {
     conclude(slot, private, false);
 }
@@ -63,7 +63,7 @@ pub fn abandon(slot: &Slot) -> Option<u32> {
 fn conclude(slot: &Slot, private: &mut Private, was_off_track: bool) {
     let Some(generation) = abandon(slot) else { return };
     let _ = fault::take_foreseen(slot, private);
-    // What came after the speculator's end says nothing of the values that it made up.
+    // What came after the speculator's end says nothing of the values that it predicted.
     let used_before = private.live.used;
     unconsumed::settle(slot, private, generation);
     if was_off_track {
@@ -71,19 +71,19 @@ fn conclude(slot: &Slot, private: &mut Private, was_off_track: bool) {
     }
     let wrong_calls = Consumer::new(slot, generation).abandon();
     slot.counters.hints_wrong.fetch_add(wrong_calls, Relaxed);
-    // Where it was only late, or took too much, the original may yet come to its pages; and to most of those that one was let
+    // Where it was only late, or took too much, the original may yet reach its pages, and most of those that one was let
     // hint because others had been used.
     let used_since = private.live.used.saturating_sub(used_before);
     let in_vain = pages_ahead(slot, generation).saturating_sub(used_since).min(AHEAD_FREE);
     let wrong = wrong_calls + if was_off_track { in_vain } else { 0 };
-    trace::tell(b"judged: used, late, wrong", &[private.live.used, private.live.late, wrong]);
+    trace::tell(b"finished: used, late, wrong", &[private.live.used, private.live.late, wrong]);
     trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
     private.size.room.on_share(ticks());
     let _ = size::weigh(private, size::WEIGHED_AGAIN_US);
     let copies = copied_pages(slot, private, generation);
     trace::tell(b"copied pages", &[copies]);
-    let theirs = slot.counters.speculator_pages.load(Relaxed);
-    let more = theirs.saturating_sub(core::mem::replace(&mut private.speculator_pages, theirs));
+    let taken = slot.counters.speculator_pages.load(Relaxed);
+    let more = taken.saturating_sub(core::mem::replace(&mut private.speculator_pages, taken));
     private.policy.on_copies(copies, more);
     slot.counters.copies.fetch_add(copies, Relaxed);
     slot.counters.copy_ticks.fetch_add(copies.saturating_mul(private.policy.size_copy()), Relaxed);
@@ -104,7 +104,7 @@ fn conclude(slot: &Slot, private: &mut Private, was_off_track: bool) {
     if was_off_track && let Some(index) = responsible_site(slot, generation) {
         let used = private.live.repairs.gained(used_before).saturating_add(private.live.late / 2);
         let reward = reward(slot, generation, index, used);
-        trace::tell(b"blamed: site, reward", &[index.into(), reward]);
+        trace::tell(b"responsible: site, reward", &[index.into(), reward]);
         site::outcome(&slot.sites, index, u32::try_from(reward).unwrap_or(u32::MAX));
     }
 }
@@ -140,7 +140,7 @@ pub fn pages_ahead(slot: &Slot, generation: u32) -> u64 {
     hinted.saturating_sub(of_generation(slot.pages_passed.load(Relaxed), generation))
 }
 
-/// The call site whose made-up value came last before the speculator and the original parted.
+/// The call site of the last predicted value before the speculator and the original differed.
 #[inline(never)]
 pub fn responsible_site(slot: &Slot, generation: u32) -> Option<u32> {
     let log = generation as usize % LOGS;

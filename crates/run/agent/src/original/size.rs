@@ -54,7 +54,7 @@ pub fn page_faults(private: &Private) -> Faults {
     }
 }
 
-/// Tells the policy what the process's size makes of a fork, if nobody did in the last `interval_us`; whether so.
+/// Tells the policy what the process's size makes of a fork, unless that was done in the last `interval_us`. Whether it was done now.
 #[inline(never)]
 pub fn weigh(private: &mut Private, interval_us: u64) -> bool {
     let Some(header) = session::header() else { return false };
@@ -77,7 +77,7 @@ pub fn weigh(private: &mut Private, interval_us: u64) -> bool {
     }
     let of_files = status.pages(b"RssFile").saturating_add(status.pages(b"RssShmem"));
     if is_first {
-        // The kernel has just driven out a good part of it, or nobody would look.
+        // The first look is at a stall: the kernel has just evicted a good part of the process.
         private.size.room.on_peak(now, status.pages(b"VmHWM").saturating_sub(of_files));
     }
     private.size.room.on_look(now, resident);
@@ -98,7 +98,7 @@ pub fn weigh(private: &mut Private, interval_us: u64) -> bool {
         displaces,
         detour: resident.saturating_mul(ticks_of(FILL_PAGE_NS)).checked_div(swapped).unwrap_or(0),
         risk_stalls: header.risk_stalls.load(Relaxed),
-        // Of files nobody knows what it lacks.
+        // What a process lacks of its files is unknown.
         lacks: if of_files > private.size.anonymous_pages { u64::MAX } else { lacks },
     });
     true

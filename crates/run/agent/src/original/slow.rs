@@ -77,7 +77,7 @@ pub struct Speculation {
     pub late_saved: u64,
     /// Stalled calls that were not predicted since the last one that was.
     pub misses: u32,
-    /// What page faults it takes for the speculation to have strayed.
+    /// Finds out, by page faults, whether the speculation is off track.
     pub detector: Patience,
     pub repairs: Repairs,
 }

@@ -133,7 +133,7 @@ fn note(private: &mut Private, Period { before, after }: Period, matched: Match,
     }
 }
 
-/// The live speculation has strayed.
+/// The live speculation is off track.
 pub fn repair_or_finish(slot: &Slot, private: &mut Private, now: u64) {
     if !may_speculate() || !repair(slot, private, false) {
         finish_if_due(slot, private, now);

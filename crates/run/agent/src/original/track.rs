@@ -13,11 +13,11 @@ use super::slow::Private;
 use super::{LIVE, OWNER};
 use crate::{session, spawn, trace};
 
-/// Calls by which a speculator may be behind before it is taken for lost.
+/// Calls by which a speculator may be behind before it is unrecoverable.
 const AWAITED_MAX: usize = 2048;
 /// Hints used after a repair, that make it one that something came of.
 const WORTHWHILE: u64 = 8;
-/// Repairs in a row that nothing came of, after which a checkpoint is not called any more.
+/// Useless repairs in a row, after which a checkpoint is not called again.
 const FUTILE_REPAIRS_MAX: u32 = 2;
 
 /// How a call of the original stands to what the speculator predicted.
@@ -102,7 +102,7 @@ impl Repairs {
             && gained.saturating_sub(reward(slot, generation, site, gained))
                 > before.saturating_mul(4).saturating_add(WORTHWHILE)
         {
-            trace::tell(b"convicted: site, reward, gained since", &[site.into(), before, gained]);
+            trace::tell(b"penalized: site, reward, gained since", &[site.into(), before, gained]);
             site::outcome(&slot.sites, site, u32::try_from(before).unwrap_or(u32::MAX));
         }
     }
@@ -241,10 +241,10 @@ fn stand(slot: &Slot, consumer: &Consumer<'_>, signature: u64) -> Match {
     Match::Pending
 }
 
-/// The live speculation has strayed: has its checkpoint carry on, if there is one that can. That takes the original no
+/// The live speculation is off track: calls its checkpoint, if there is one that can carry on. That takes the original no
 /// more than a message; it does not wait.
 ///
-/// For one that `is_late` no site is responsible_site.
+/// Where it only `is_late`, no site is responsible.
 pub fn repair(slot: &Slot, private: &mut Private, is_late: bool) -> bool {
     let generation = LIVE.load(Relaxed);
     let (checkpoint, repairs) = (&slot.checkpoint, &mut private.live.repairs);

@@ -10,7 +10,7 @@ use super::outcome::of_generation;
 use super::slow::Private;
 use crate::{speculator, trace};
 
-/// Takes those of them that the original has come to until now, of the speculator of that generation, as used.
+/// Counts the pages of that generation that the original has reached until now as used.
 #[inline(never)]
 pub fn settle(slot: &Slot, private: &mut Private, generation: u32) {
     let count = of_generation(slot.unconsumed_count.load(Acquire), generation);

@@ -35,7 +35,7 @@ pub fn shows_copies(call: &Call) -> bool {
     }
 }
 
-/// Whether that is among the features that a userfaultfd shall have: whoever is forked then waits until the program has read of it.
+/// Whether that is among the features that a userfaultfd shall have: a forked child then waits until the program has read of it.
 #[cold]
 fn asks_to_be_told_of_forks(api: usize) -> bool {
     let mut features = [0u8; 8];

@@ -17,7 +17,7 @@ use crate::{role, trace};
 /// How long a checkpoint sleeps between looks at whether it is still wanted, and where the original's memory is short.
 const SLEEP_NS: i64 = 10_000_000;
 const SLEEP_SHORT_NS: i64 = 2_500_000;
-/// Pauses that a checkpoint which is not wanted any more has to be gone.
+/// Pauses that a dismissed checkpoint has to be gone.
 const GONE_PAUSES_MAX: u32 = 200;
 const GONE_PAUSE_US: i64 = 100;
 
@@ -42,7 +42,7 @@ impl Checkpoints {
     }
 }
 
-/// A value is about to be made up for `site`: of the page, or of the call at hand. Makes a checkpoint if one is due;
+/// A value is about to be predicted for `site`: of the page, or of the call at hand. Makes a checkpoint if one is due;
 /// `true` in that one, when it carries on: the value must be waited for.
 pub fn before(state: &mut State, site: Option<u32>, page: Option<usize>) -> bool {
     if !state.checkpoints.wanted {
@@ -65,13 +65,13 @@ pub fn before(state: &mut State, site: Option<u32>, page: Option<usize>) -> bool
     carries_on
 }
 
-/// Whether a value was made up for the site in this speculation.
+/// Whether a value was predicted for the site in this speculation.
 fn has_made_up(state: &State, site: u32) -> bool {
     let first = state.slot.first_predicted.get(site as usize).map_or(0, |first| first.load(Relaxed));
     (first >> 32) as u32 == state.generation
 }
 
-/// Whether the original has come to the value that the present checkpoint was made for.
+/// Whether the original has reached the value that the present checkpoint was made for.
 fn is_passed(state: &State) -> bool {
     let Checkpoints { copy, page, .. } = state.checkpoints;
     let tail = state.slot.tails.get(state.generation as usize % LOGS).map_or(0, |tail| tail.load(Relaxed));
@@ -225,7 +225,7 @@ fn carry_on(state: &mut State) {
     state.checkpoints = Checkpoints::new(Some(first_price));
     kernel::close(state.descriptors.folder);
     let renewed = open_own(state) && memory::renew(state) && jail::start_ticking(state);
-    // What has strayed before it came to the value cannot be repaired from here.
+    // A speculation that was off track before the value cannot be repaired from here.
     if !renewed || (page != 0 && !memory::original_has(state, page)) {
         end(state, End::Abandoned);
     }

@@ -10,9 +10,9 @@ use super::hints::{self, Ticket};
 use super::{State, kernel, paths};
 use crate::snapshot::{DESCRIPTORS, Snapshot};
 
-/// Inherited files that are reopened at once, so that the speculator keeps nobody's open file (and its locks) alive.
+/// Inherited files that are reopened at once, so that the speculator keeps no open file of another process (and its locks) alive.
 const REOPENED_MAX: usize = 16;
-/// Size made up for a file that is not known yet.
+/// Predicted size of a file that is not known yet.
 pub const SIZE_PREDICTED: u64 = 16 << 10;
 
 /// What is hinted of a file whose look-up is cold when it is opened.
@@ -57,7 +57,7 @@ pub struct File {
     pub identity: u64,
     /// Directory: the hint for its entries.
     pub ticket: Option<Ticket>,
-    /// Directory: its entries were made up, or have been read to the end.
+    /// Directory: its entries were predicted, or have been read to the end.
     pub ended: bool,
 }
 
@@ -144,7 +144,7 @@ pub fn identity(device: u64, inode: u64) -> u64 {
     Signature::call(0).word(device).word(inode).value()
 }
 
-/// Takes the original's descriptors over, of which the go-between has left those of files that can be read: they get
+/// Takes the original's descriptors over, of which the intermediate process has left those of files that can be read: they get
 /// descriptions of their own.
 pub fn inherit(state: &mut State, snapshot: &Snapshot) {
     let mut reopened = 0;

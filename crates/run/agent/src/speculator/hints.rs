@@ -55,7 +55,7 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// The original has come to something hinted.
+    /// The original has reached a hint.
     pub fn consumed(&mut self) {
         self.consumed_at = ticks();
     }
@@ -114,7 +114,7 @@ fn await_consumption(state: &mut State) {
     await_original(state);
 }
 
-/// Ends the speculator if the original has ended, or has not come to anything hinted for too long.
+/// Ends the speculator if the original has ended, or has reached no hint for too long.
 pub fn await_original(state: &mut State) {
     let hints = &mut state.hints;
     if hints.consumed_at == 0 {

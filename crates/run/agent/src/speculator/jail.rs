@@ -88,9 +88,8 @@ unsafe fn lower_priority() {
     }
 }
 
-/// A process that runs when nobody else wants to has its reads done when nobody else reads, by schedulers of I/O that know
-/// priorities. But for what this one reads the original is about to wait: it reads as the original does,
-/// or as most do where that reads in real time.
+/// I/O schedulers that know priorities serve an idle process last. But the original is about to wait for what this process
+/// reads. So it reads at the original's priority, or at the normal one where that is a real-time priority.
 fn keep_io_priority() {
     // SAFETY: the calls take numbers.
     unsafe {
@@ -121,7 +120,7 @@ unsafe fn set_limits() {
     }
 }
 
-/// Signals that mean that computing with made-up values went wrong.
+/// Signals that mean that computing with predicted values went wrong: a crash.
 const FATAL: [u32; 5] = [n::SIGSEGV, n::SIGBUS, n::SIGFPE, n::SIGILL, n::SIGTRAP];
 
 /// What the kernel lays out for a handler with `SA_SIGINFO` (ucontext).

@@ -65,10 +65,11 @@ unsafe impl Sync for StateCell {}
 /// Where the state is.
 static PLACE: StateCell = StateCell(UnsafeCell::new(MaybeUninit::zeroed()));
 
-/// The state, for the entries: calls of the program, from patched sites or trapped ([`jail`]'s SIGSYS), touches of what was moved
-/// aside (SIGBUS), and ticks (SIGPROF). Each takes it as a whole and passes it down. While one has it, the others get
-/// nothing but in [`touch_program`]: then a fault of the entry's own is served. A tick waits until the entry is through, and
-/// any other fault is a crash.
+/// The state, which each entry takes as a whole and passes down. The entries are calls of the program, from patched sites or
+/// trapped (SIGSYS, in [`jail`]), touches of relocated memory (SIGBUS), and ticks (SIGPROF).
+///
+/// While one entry has the state, the others get nothing, with one exception. In [`touch_program`] it is lent: a fault that
+/// the touch causes is served. A tick is counted, and the entry carries it out when it is through. Any other fault is a crash.
 static STATE: Handover<State> = Handover::new();
 
 /// Takes the state for an entry.
@@ -76,7 +77,7 @@ fn enter() -> Option<Taken<'static, State>> {
     STATE.take()
 }
 
-/// Touches the program's memory, which may have been moved aside: what the touch provokes finds the state.
+/// Touches the program's memory, which may have been relocated: what the touch provokes finds the state.
 #[inline(always)]
 fn touch_program<R>(state: &mut State, act: impl FnOnce() -> R) -> R {
     // SAFETY: there is one state, and `state` is what the caller's entry has taken, or was lent. One thread.
@@ -125,7 +126,7 @@ fn open_own(state: &mut State) -> bool {
 /// Ends the speculator, saying how.
 pub fn end(state: &mut State, how: End) -> ! {
     if matches!(how, End::Memory | End::Lifetime) {
-        // What would carry on comes to the same.
+        // What would carry on would end in the same way.
         let _ = checkpoint::dismiss(state);
     }
     if !checkpoint::waits(state) {
@@ -313,7 +314,7 @@ const ARGUMENT_BYTES: usize = 4096;
 const MARK_SITE_SHIFT: u32 = 48;
 const MARK_BYTES_SHIFT: u32 = 8;
 
-/// Mark of a log entry: whether it hinted how many bytes, and which call site's value was made up.
+/// Mark of a log entry: how many bytes it hinted, if any, and the call site of its predicted value.
 fn make_mark(hinted_bytes: Option<usize>, predicting: Option<u32>) -> u64 {
     let hinted = hinted_bytes.map_or(0, |bytes| {
         mark::HINTED
@@ -324,7 +325,7 @@ fn make_mark(hinted_bytes: Option<usize>, predicting: Option<u32>) -> u64 {
     hinted | predicted
 }
 
-/// Call site whose value was made up, by the mark of its log entry.
+/// Call site of a predicted value, by the mark of its log entry.
 pub fn predicting_site(mark: u64) -> Option<u32> {
     (mark & mark::PREDICTED != 0).then(|| ((mark >> MARK_SITE_SHIFT) as u32).checked_sub(1))?
 }
@@ -334,7 +335,7 @@ fn marked_bytes(mark: u64) -> u64 {
     (mark >> MARK_BYTES_SHIFT) & ((1 << (MARK_SITE_SHIFT - MARK_BYTES_SHIFT)) - 1)
 }
 
-/// What to make up at the call site of `call`: the site's index (none where all are taken) and the strategy.
+/// What to predict at the call site of `call`: the site's index (none where all are taken) and the strategy.
 /// `detail` tells apart uses of one site that are known to differ.
 fn predict(state: &mut State, call: &Call, kind: Kind, detail: u64) -> (Option<u32>, Strategy) {
     let key =
@@ -360,7 +361,7 @@ fn site_name(call: &Call) -> u64 {
     call.site as u64
 }
 
-/// Takes note of a value waited for: where none is made up, that is what the speculation came to.
+/// Takes note of a value waited for: a speculation without a predicted value is attributed to it.
 fn waited(state: &State, site: Option<u32>) {
     let last = state.slot.last_predicted.get(state.generation as usize % LOGS);
     if last.is_none_or(|last| last.load(Relaxed) == 0) {
@@ -368,7 +369,7 @@ fn waited(state: &State, site: Option<u32>) {
     }
 }
 
-/// Takes note of a value made up.
+/// Takes note of a predicted value.
 fn count_predicted(state: &State, site: Option<u32>) {
     state.slot.counters.fabricated.fetch_add(1, Relaxed);
     remember_site(state, site);

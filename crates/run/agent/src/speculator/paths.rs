@@ -198,7 +198,7 @@ unsafe fn look_up(state: &mut State, call: &Call, path: &Target, flags: u32) -> 
     if found >= 0 { Found::File(found) } else { Found::Error(found) }
 }
 
-/// A path that was looked up: a descriptor naming the file (to be closed), an error, or a made-up answer.
+/// A path that was looked up: a descriptor naming the file (to be closed), an error, or a predicted answer.
 enum Found {
     File(isize),
     Error(isize),
@@ -350,7 +350,7 @@ unsafe fn defer(
     Some(file)
 }
 
-/// Waits until it is known that nobody holds a lease, which opening a file would break.
+/// Waits until it is known that no process holds a lease, which opening a file would break.
 fn await_leases(state: &mut State) {
     while state.header.leases.load(Relaxed) == LEASES_UNKNOWN {
         if abandoned(state) || !hints::original_lives(state) {
@@ -477,7 +477,7 @@ pub fn upgrade(state: &mut State, descriptor: usize, wait: bool) {
     kernel::close(found);
 }
 
-/// Figures made up for a file or directory.
+/// Predicted figures of a file or directory.
 fn predicted_stat(directory: bool) -> n::stat {
     // SAFETY: a structure of integers, whose zeroes are valid.
     let mut stat = unsafe { MaybeUninit::<n::stat>::zeroed().assume_init() };

@@ -27,7 +27,7 @@ const DIRECTORY_WAIT_US: u64 = 60;
 
 const STUBS_MAX: usize = 4096;
 
-/// Files whose contents do not lead the program to where it will read: they stay what they were made up to be, so that
+/// Files whose contents do not lead the program to where it will read: they keep their predicted contents, so that
 /// the program finds the same each time that it opens one.
 pub struct Stubs([u64; STUBS_MAX]);
 
@@ -219,7 +219,7 @@ fn detail(offset: u64, count: usize) -> u64 {
     u64::from(offset == 0) << 8 | u64::from(count.checked_ilog2().unwrap_or(0))
 }
 
-/// Hints all of a file that is small, and beginning and end of a large one: the made-up contents will not lead the
+/// Hints all of a file that is small, and beginning and end of a large one: the predicted contents will not lead the
 /// program to where it will read.
 fn hint_whole(state: &mut State, index: FileIndex) {
     let Some(file) = state.descriptors.at(index).copied() else { return };

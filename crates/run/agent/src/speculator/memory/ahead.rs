@@ -15,15 +15,15 @@ use forebay_policy::credit::AHEAD_FREE;
 use forebay_policy::lead::{HINTED_US, Lead};
 use forebay_protocol::layout::End;
 
-/// Stands for a page that the program does not have any more.
+/// Stands for a page that the program has unmapped.
 const GONE: usize = 0;
 /// Pages hinted and not yet seen in the original's memory, at most.
 const AHEAD_MAX: usize = 4096;
 /// Pages that the device may have to bring yet.
 const FLIGHTS_MAX: usize = 128;
-/// Hints between looks at what the original has come to.
+/// Hints between looks at what the original has reached.
 const HINTS_A_LOOK: usize = 32;
-/// Pages that the original may have left out before one that it came to; and while it is waited for, when a stream that has
+/// Pages that the original may have skipped before one that it reached; and while it is waited for, when a stream that has
 /// ended may have left as many behind as one batch has.
 const SKIPPED_MAX: usize = 8;
 const SKIPPED_WAITING_MAX: usize = 64;
@@ -49,7 +49,7 @@ pub struct Ahead {
     /// How many of them, from the oldest on, were seen to be in memory.
     landed: usize,
     unlooked: usize,
-    /// The page behind the last one that the original came to, and how many in a row it did.
+    /// The page behind the last one that the original reached, and how many it reached in a row.
     next: usize,
     row: usize,
 }
@@ -106,12 +106,12 @@ fn tell_hinted(state: &State) {
     state.slot.pages_hinted.store(generation | u64::from(state.memory.ahead.hinted), Relaxed);
 }
 
-/// Whether to leave a page to the original, which would come to it too soon.
+/// Whether to skip a page, because the original would reach it too soon.
 pub fn skips(state: &mut State, page: usize) -> bool {
     let ticks_per_us = (state.header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     let memory = &mut state.memory;
     let (shadows, pages, stall_us) = (&memory.shadows, memory.original_pages, memory.stall_us);
-    let has_come = |page| shadows.original_page(page).is_none_or(|theirs| is_present(pages, theirs));
+    let has_come = |page| shadows.original_page(page).is_none_or(|original| is_present(pages, original));
     let mut dropped = Dropped::new();
     let skips = memory.lead.is_short(ticks() / ticks_per_us, stall_us, has_come, |page| dropped.add(page));
     dropped.flush();
@@ -123,7 +123,7 @@ pub fn skips(state: &mut State, page: usize) -> bool {
     skips
 }
 
-/// Waits while there are too many pages that the original has not come to, or that the device has not brought.
+/// Waits while there are too many pages that the original has not reached, or that the device has not brought.
 pub fn keep_in_bounds(state: &mut State) {
     if state.memory.ahead.unlooked >= HINTS_A_LOOK {
         look(state, SKIPPED_MAX);
@@ -240,7 +240,7 @@ impl Dropped {
     }
 }
 
-/// Forgets all hinted pages, whatever the original has come to.
+/// Forgets all hinted pages, also those that the original has not reached.
 pub fn forget_all(state: &mut State) {
     let mut dropped = Dropped::new();
     for index in 0..state.memory.ahead.count {
@@ -257,7 +257,7 @@ pub fn forget_all(state: &mut State) {
     state.memory.lead = Lead::new();
 }
 
-/// The program has unmapped a range: what was hinted there does not count any more.
+/// The program has unmapped a range: hints of pages there do not count.
 pub fn unmapped(state: &mut State, start: usize, length: usize) {
     let ahead = &mut state.memory.ahead;
     for index in 0..ahead.count {
@@ -269,7 +269,7 @@ pub fn unmapped(state: &mut State, start: usize, length: usize) {
     }
 }
 
-/// This process ends, and nothing carries on: leaves word of the pages that the original has yet to come to.
+/// This process ends, and nothing carries on: tells the pages that the original has yet to reach.
 pub fn tell_unconsumed(state: &State) {
     if state.slot.generation.load(Relaxed) != state.generation {
         return;
@@ -278,7 +278,7 @@ pub fn tell_unconsumed(state: &State) {
     let (mut next, mut row, mut count) = (ahead.next, ahead.row, 0);
     for index in 0..ahead.count {
         let page = ahead.at(index);
-        let Some(theirs) = state.memory.shadows.original_page(page).filter(|_| page != GONE) else {
+        let Some(original) = state.memory.shadows.original_page(page).filter(|_| page != GONE) else {
             continue;
         };
         row = if next == page { row + 1 } else { 0 };
@@ -287,7 +287,7 @@ pub fn tell_unconsumed(state: &State) {
             continue;
         }
         let Some(place) = state.slot.unconsumed.get(count) else { break };
-        place.store(theirs as u64, Relaxed);
+        place.store(original as u64, Relaxed);
         count += 1;
     }
     state.slot.unconsumed_count.store(u64::from(state.generation) << 32 | count as u64, Release);
@@ -302,7 +302,7 @@ fn tell_passed(state: &State) {
     state.slot.pages_passed.store(generation | hinted.saturating_sub(ahead.count as u64), Relaxed);
 }
 
-/// Forgets the hinted pages that the original has come to, and before those up to `skipped_max` that it has left out.
+/// Forgets the hinted pages that the original has reached, and before each of them up to `skipped_max` that it skipped.
 fn look(state: &mut State, skipped_max: usize) {
     state.memory.ahead.unlooked = 0;
     shadows::find_made(state);
@@ -317,9 +317,9 @@ fn look(state: &mut State, skipped_max: usize) {
         for skipped in 0..skipped_max.min(state.memory.ahead.count) {
             let page = state.memory.ahead.at(skipped);
             let shadows = &state.memory.shadows;
-            let Some(theirs) = shadows.original_page(page) else { continue };
+            let Some(original) = shadows.original_page(page) else { continue };
             let next = shadows.original_page(state.memory.ahead.at(skipped + 1)).unwrap_or(GONE);
-            if peek.entry(state.memory.original_pages, theirs, next) & PRESENT != 0 {
+            if peek.entry(state.memory.original_pages, original, next) & PRESENT != 0 {
                 state.slot.counters.hints_wrong.fetch_add(skipped as u64, Relaxed);
                 for index in 0..=skipped {
                     dropped.add(state.memory.ahead.at(index));

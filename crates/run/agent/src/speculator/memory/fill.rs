@@ -29,7 +29,7 @@ const MOVED_MAX: usize = 4096;
 /// Pages of a file that the kernel maps together, if they are resident (`fault_around_bytes`).
 const AROUND: usize = 16;
 const STREAMS: usize = 16;
-/// Blank pages for one place that the original has come to, after which all are taken to be good.
+/// Pages of zeros for one place that the original has reached, after which all are taken to be good.
 const CONFIDENT_MIN: u64 = 64;
 const SUPPLIED_MAX: usize = 4096;
 /// Fills between looks at what made this process wait.

@@ -38,7 +38,7 @@ const OF_FILE: u64 = 1 << 61;
 const WAITS_MIN: u64 = 4;
 const WAITED_US_MIN: u64 = 4_000;
 
-/// Ranges moved aside, and what came of them.
+/// Relocated ranges, and what is known of their pages.
 pub struct Memory {
     faults: isize,
     /// `/proc/<pid>/pagemap` of this process and of the original.
@@ -77,7 +77,7 @@ impl Memory {
     }
 }
 
-/// Moves aside what may have to be waited for. Where that cannot be done, memory is waited for.
+/// Relocates what may have to be waited for. Where that cannot be done, the speculator waits for memory.
 pub fn prepare(state: &mut State, circumstances: &Circumstances) {
     state.memory.faults = -1;
     state.memory.shadows.begin();
@@ -145,7 +145,7 @@ fn waits_for(state: &mut State, site: Option<u32>, asked: usize) {
     }
 }
 
-/// Looks at what this process has taken and waited for: moves aside what has been swapped out since, where that made it
+/// Looks at what this process has taken and waited for: relocates what has been swapped out since, where that made it
 /// wait.
 fn look(state: &mut State) {
     let usage = super::usage();
@@ -197,8 +197,8 @@ fn is_for_now(result: isize) -> bool {
     [errno::EMFILE, errno::ENFILE, errno::ENOMEM].into_iter().any(|code| call::is(result, code))
 }
 
-/// In a copy of a speculator, where nothing of it traps any more and the page map is another's: has it so again. What was
-/// hinted before is forgotten.
+/// In a copy of a speculator, where no page traps and the page map is another process's: registers and opens them again, and
+/// forgets all hints.
 pub fn renew(state: &mut State) -> bool {
     let memory = &mut state.memory;
     memory.waits_seen = 0;
@@ -240,15 +240,15 @@ pub fn hinted(state: &State) -> u32 {
     state.memory.ahead.hinted()
 }
 
-/// Whether it may have yet to come to where the original is, which goes on fast.
+/// Whether it may still be behind the original, which goes on fast.
 pub fn is_catching_up(state: &State) -> bool {
     !state.memory.shadows.is_empty() && hinted(state) == 0 && lead::matters(state.memory.stall_us)
 }
 
 /// Whether the original has the page in its memory.
 pub fn original_has(state: &State, page: usize) -> bool {
-    let theirs = state.memory.shadows.original_page(page);
-    theirs.is_some_and(|page| is_present(state.memory.original_pages, page))
+    let original = state.memory.shadows.original_page(page);
+    original.is_some_and(|page| is_present(state.memory.original_pages, page))
 }
 
 /// Whether a page is in memory, by the page map of its process.

@@ -30,7 +30,7 @@ const GAP_GROWTH: u32 = 4;
 /// Ranges that the kernel tells of at once.
 const SCANNED: usize = 32;
 
-/// A range that was moved shadows.
+/// A range that was relocated.
 #[derive(Clone, Copy)]
 pub struct Region {
     pub start: usize,
@@ -63,7 +63,7 @@ impl Region {
     }
 }
 
-/// Ranges moved shadows.
+/// Relocated ranges, with their shadow regions.
 pub struct Shadows {
     regions: [Region; REGIONS_MAX],
     len: usize,
@@ -76,7 +76,7 @@ pub struct Shadows {
 }
 
 impl Shadows {
-    /// Nothing is shadows.
+    /// Nothing is relocated.
     pub fn begin(&mut self) {
         (self.len, self.is_nested, self.has_made) = (0, false, false);
         (self.shadows_end, self.gap) = (SHADOWS_START, GAP_BYTES);
@@ -100,7 +100,7 @@ impl Shadows {
         self.is_nested
     }
 
-    /// One after the other, as copies: whoever looks at them may move more aside meanwhile.
+    /// One after the other, as copies: code that looks at them may relocate more meanwhile.
     pub fn get(&self, index: usize) -> Option<Region> {
         self.regions.get(..self.len)?.get(index).copied()
     }
@@ -137,7 +137,7 @@ impl Shadows {
     }
 }
 
-/// Moves aside what may have to be waited for. Where that cannot be done, memory is waited for.
+/// Relocates what may have to be waited for. Where that cannot be done, the speculator waits for memory.
 pub fn relocate_all(state: &mut State) {
     let Ok(list) = List::read() else { return };
     let stack = &raw const list as usize;
@@ -194,7 +194,7 @@ unsafe fn consider(state: &mut State, mapping: &Mapping<'_>) {
     }
 }
 
-/// Moves aside the ranges of an anonymous mapping that are swapped out, with what little lies between.
+/// Relocates the ranges of an anonymous mapping that are swapped out, with what little lies between.
 ///
 /// # Safety
 /// As [`consider`].
