@@ -58,7 +58,7 @@ pub struct Header {
     pub supervisor_pid: AtomicU32,
     /// 1 while speculation is wanted at all; 0 sends every agent to its terminal Off state.
     pub enabled: AtomicU32,
-    /// What memory control tells speculators: [`GO`], [`STOP`] or [`HOLD`]; see [`crate::control`].
+    /// What memory control tells speculators: [`GO`], [`STOP`] or [`HOLD`]; see `forebay_policy::control`.
     pub control: AtomicU32,
     /// How often it was [`STOP`].
     pub stops: AtomicU32,
@@ -250,7 +250,7 @@ impl Displaced {
 pub struct Device {
     /// `st_dev` + 1; 0 for a free entry.
     pub id: AtomicU64,
-    /// State of [`crate::inflight::InflightLimit`], packed by it.
+    /// State of `forebay_policy::inflight::InflightLimit`, packed by it.
     pub limit: [AtomicU64; 4],
     /// Reads that the executor has under way.
     pub executing: AtomicU32,
@@ -261,7 +261,7 @@ pub struct Device {
 pub struct Program {
     /// Hash of the path that was executed; 0 for a free entry.
     pub key: AtomicU64,
-    /// State of [`crate::program::ProgramRecord`], packed by it.
+    /// State of `forebay_policy::program::ProgramRecord`, packed by it.
     pub record: AtomicU64,
 }
 
@@ -419,7 +419,7 @@ pub struct Slot {
     pub path_next: AtomicU32,
     /// Hints for the executor.
     pub paths: [PathCell; PATH_CELLS],
-    /// State of [`crate::site::SiteTable`].
+    /// State of `forebay_policy::site::SiteTable`.
     pub sites: [CallSite; CALL_SITES],
     /// The last predicted value of each generation, or the last that was waited for where none was: site index + 1 in the low
     /// 32 bits, the log position in the high 32.
@@ -637,12 +637,12 @@ impl PathHint {
     }
 }
 
-/// What is known of one call site, for [`crate::site`].
+/// What is known of one call site, for `forebay_policy::site`.
 #[repr(C)]
 pub struct CallSite {
     /// Hash that names the site; 0 for a free entry.
     pub key: AtomicU64,
-    /// Present strategy and its record, packed by [`crate::site`].
+    /// Present strategy and its record, packed by `forebay_policy::site`.
     pub state: AtomicU64,
 }
 
