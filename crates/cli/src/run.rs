@@ -49,6 +49,7 @@ fn start(args: Run) -> Result<Outcome, Error> {
         speculate,
         memory_control: args.memory_control,
         memory_limit_bytes: args.memory_limit,
+        statistics: args.stats || args.json.is_some(),
         patch,
     })
 }

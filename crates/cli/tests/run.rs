@@ -315,6 +315,24 @@ fn statistics_tell_which_signal_ended_the_program() {
 }
 
 #[test]
+fn a_program_that_never_stalls_has_no_figure_of_0_where_nothing_was_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("run.json");
+    for command in [&["ls", "/"][..], &["sh", "-c", "ls /; ls /"]] {
+        let arguments = [&["--stats", "--json", json.to_str().unwrap(), "--"], command].concat();
+        let said = String::from_utf8(output(&arguments).stderr).unwrap();
+        let report: forebay_results::Report =
+            serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+        let value = |metric: &str| {
+            report.rows.iter().find(|row| row.case == "total" && row.metric == metric).map(|row| row.value)
+        };
+        assert!(value("minor_faults").is_some_and(|count| count > 0.0), "{said}");
+        assert!(value("max_rss").is_none_or(|bytes| bytes > 100e3), "{said}");
+        assert!(!said.contains("max RSS 0 B") && said.contains("\nprogram      max RSS "), "{said}");
+    }
+}
+
+#[test]
 fn json_of_a_program_that_never_ran_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("run.json");

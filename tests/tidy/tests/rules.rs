@@ -20,7 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("policy", &["protocol"]),
     ("agent", &["policy", "protocol", "sigsafe"]),
-    ("supervisor", &["linux", "policy", "protocol", "results"]),
+    ("supervisor", &["linux", "policy", "protocol", "quantity", "results"]),
     ("coherence", &[]),
     ("ucx-sys", &[]),
     ("launch", &["linux"]),

@@ -43,9 +43,12 @@ use std::{
 use agent_library::Preload;
 use channel::Channel;
 use executor::Executor;
-use forebay_linux::process::SignalsBlocked;
+use forebay_linux::{
+    kernel_text,
+    process::{ChildUsage, SignalsBlocked},
+};
 use ledger::Ledger;
-use statistics::Statistics;
+use statistics::{MemoryUse, Statistics};
 
 /// What to run and how.
 #[derive(Clone, Debug)]
@@ -60,6 +63,8 @@ pub struct Options {
     pub memory_control: bool,
     /// Memory that a speculator may add, instead of what fits the machine.
     pub memory_limit_bytes: Option<u64>,
+    /// Whether the statistics will be read. Without, the supervisor leaves out what only they need.
+    pub statistics: bool,
     /// Whether agents patch libc. Without, they interpose its functions, as where it cannot be patched.
     pub patch: bool,
 }
@@ -107,12 +112,22 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
         signal,
         memory: ended.memory,
         crossings: ended.crossings,
+        usage: (options.statistics && total.memory().is_none()).then(|| memory_use(ended.usage)),
         total,
         rows,
         ..Statistics::default()
     };
     statistics.read_header(channel.header());
     Ok(Outcome { exit_status, signal, statistics })
+}
+
+/// What the kernel says of the program and of the processes that it waited for.
+fn memory_use(usage: ChildUsage) -> MemoryUse {
+    // The program ran in our memory until it was executed, and the kernel keeps the larger of both sizes.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let own_bytes = kernel_text::bytes(&status, "VmHWM");
+    let max_rss_bytes = own_bytes.and_then(|own| Some(usage.max_rss_bytes).filter(|bytes| *bytes > own));
+    MemoryUse { max_rss_bytes, minor_faults: usage.minor_faults, major_faults: usage.major_faults }
 }
 
 fn program_name(command: &[OsString]) -> String {

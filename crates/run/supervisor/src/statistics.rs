@@ -38,6 +38,8 @@ pub struct Statistics {
     pub crossings: Vec<Crossing>,
     /// Bits of [`feature`]: what was found missing.
     pub missing: u32,
+    /// What the kernel says of the program and of the processes that it waited for. Asked only where no agent measured.
+    pub usage: Option<MemoryUse>,
     /// Ticks in a second, for the times in [`Figures`].
     pub ticks_per_second: u64,
 }
@@ -51,6 +53,17 @@ pub struct ProcessRow {
     pub pid: u32,
     /// Its figures.
     pub figures: Figures,
+}
+
+/// Memory and page faults of processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// The largest resident set of one of them; `None` where it was not measured.
+    pub max_rss_bytes: Option<u64>,
+    /// Page faults without input.
+    pub minor_faults: u64,
+    /// Page faults that waited for input.
+    pub major_faults: u64,
 }
 
 /// Why a program ran without an agent, for people, by [`Unassisted`].
@@ -69,13 +82,13 @@ pub const OFF_NAMES: [&str; Off::COUNT] =
     ["no channel", "no slot", "no jail", "no fork", "unsafe", "disabled", "confined", "shared memory"];
 /// Why memory control turned speculation off, for people, by [`Reason`].
 pub const CONTROL_NAMES: [&str; Reason::COUNT] = ["memory taken", "hints unused", "forks"];
-/// Why the resync policy of a process disabled speculation, for people; see [`Figures::resync_crossings`].
-pub const RESYNC_NAMES: [&str; 2] = ["futile", "less than it costs"];
+/// Why the policy of a process disabled speculation, for people; see [`Figures::fork_crossings`].
+pub const FORK_NAMES: [&str; 2] = ["useless", "less than it costs"];
 /// How speculators ended, for people, by [`End`].
 pub const END_NAMES: [&str; End::COUNT] = [
     "abandoned",
     "finished",
-    "unpretendable call",
+    "call not emulated",
     "signal",
     "processor time",
     "memory",
@@ -105,7 +118,7 @@ macro_rules! figures {
                 }
             }
 
-            /// Adds those of another process; of footprints the larger counts.
+            /// Adds those of another process. Of sizes the larger one counts.
             pub fn add(&mut self, other: &Self) {
                 $(self.$sum = self.$sum.saturating_add(other.$sum);)*
                 $(self.$max = self.$max.max(other.$max);)*
@@ -160,7 +173,7 @@ impl Figures {
         self.stalls_after().saturating_add(self.stalls_spared())
     }
 
-    /// Used hints that spared it a stall each.
+    /// Used hints that saved one stall each.
     #[must_use]
     pub fn stalls_spared(&self) -> u64 {
         self.hints_used.saturating_sub(self.hints_clustered)
@@ -172,7 +185,7 @@ impl Figures {
         self.stalls.saturating_add(self.hints_late)
     }
 
-    /// Hints that the program never came to.
+    /// Hints for data that the program did not read.
     #[must_use]
     pub fn hints_unused(&self) -> u64 {
         let issued = self.hints_data.saturating_add(self.hints_path);
@@ -185,23 +198,45 @@ impl Figures {
         self.stall_ticks.saturating_add(self.late_ticks)
     }
 
-    /// About the time that used hints spared the program, in ticks: a mean stall for each that was spared.
+    /// About the time that used hints saved the program, in ticks: a mean stall for each stall saved.
     #[must_use]
     pub fn saved_ticks(&self) -> u64 {
         let mean = self.stall_ticks.checked_div(self.stalls).unwrap_or(0);
         self.stalls_spared().saturating_mul(mean)
     }
 
-    /// How often the resync policy disabled speculation: nothing came of it several times in a row, or less than it costs.
+    /// How often the policy of the process disabled speculation: forks were useless several times in a row, or saved less
+    /// than they cost.
     #[must_use]
-    pub fn resync_crossings(&self) -> [u64; RESYNC_NAMES.len()] {
+    pub fn fork_crossings(&self) -> [u64; FORK_NAMES.len()] {
         [self.crossings_futile, self.crossings.saturating_sub(self.crossings_futile)]
     }
 
-    /// Speculators that computing with made-up values ended: the extraneous signals.
+    /// Speculators that crashed because they computed with predicted results.
     #[must_use]
-    pub fn signals(&self) -> u64 {
+    pub fn crashes(&self) -> u64 {
         self.ends[End::Signal as usize]
+    }
+
+    /// What the process used itself; `None` where its agent measured nothing, as in a process that never stalled.
+    #[must_use]
+    pub fn memory(&self) -> Option<MemoryUse> {
+        (self.footprint_bytes > 0).then_some(MemoryUse {
+            max_rss_bytes: Some(self.footprint_bytes),
+            minor_faults: self.reclaims,
+            major_faults: self.faults,
+        })
+    }
+
+    /// What its speculators used; `None` where there were some, and none of them lived to measure it.
+    #[must_use]
+    pub fn speculator_memory(&self) -> Option<MemoryUse> {
+        let measured = self.speculator_footprint_bytes > 0;
+        (measured || self.resyncs == 0).then_some(MemoryUse {
+            max_rss_bytes: measured.then_some(self.speculator_footprint_bytes),
+            minor_faults: self.speculator_reclaims,
+            major_faults: self.speculator_faults,
+        })
     }
 }
 
@@ -225,8 +260,8 @@ impl Statistics {
         ticks as f64 / self.ticks_per_second.max(1) as f64
     }
 
-    /// How often anything turned speculation off because it did not pay: memory control for all, or the resync policy for
-    /// one process.
+    /// How often speculation was turned off because it cost more than it saved: by memory control for all processes, or by
+    /// the policy of one process.
     #[must_use]
     pub fn threshold_crossings(&self) -> u64 {
         self.control_crossings
@@ -243,7 +278,13 @@ impl Statistics {
             .map(|(_, name)| *name)
     }
 
-    /// The rows of the result schema: the program with case `total`, each process (`name[pid]`) with case `forebay`.
+    /// What the program used: as its agents measured it, or else as the kernel says.
+    #[must_use]
+    pub fn memory_use(&self) -> Option<MemoryUse> {
+        self.total.memory().or(self.usage)
+    }
+
+    /// The rows of the result schema. What was not measured has none. The program with case `total`, each process (`name[pid]`) with case `forebay`.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
@@ -272,15 +313,21 @@ impl Statistics {
         for (bit, name) in feature::NAMES.iter().enumerate() {
             run(metric("missing", name), "1", f64::from(self.missing >> bit & 1));
         }
-        self.push_figures(&mut rows, (&self.program, "total"), &self.total);
+        self.push_figures(&mut rows, (&self.program, "total"), &self.total, self.memory_use());
         for process in &self.rows {
             let subject = format!("{}[{}]", process.name, process.pid);
-            self.push_figures(&mut rows, (&subject, "forebay"), &process.figures);
+            self.push_figures(&mut rows, (&subject, "forebay"), &process.figures, process.figures.memory());
         }
         rows
     }
 
-    fn push_figures(&self, rows: &mut Vec<Row>, (subject, case): (&str, &str), figures: &Figures) {
+    fn push_figures(
+        &self,
+        rows: &mut Vec<Row>,
+        (subject, case): (&str, &str),
+        figures: &Figures,
+        memory: Option<MemoryUse>,
+    ) {
         let counts = [
             ("stalls_before", figures.stalls_before()),
             ("stalls_after", figures.stalls_after()),
@@ -291,38 +338,37 @@ impl Statistics {
             ("hints_unused", figures.hints_unused()),
             ("hints_wrong", figures.hints_wrong),
             ("hints_dropped", figures.hints_dropped),
-            ("resyncs", figures.resyncs),
+            ("forks", figures.resyncs),
             ("checkpoints", figures.checkpoints),
             ("repairs", figures.repairs),
             ("copied_pages", figures.copies),
-            ("fabricated_values", figures.fabricated),
-            ("extraneous_signals", figures.signals()),
-            ("page_reclaims", figures.reclaims),
-            ("page_faults", figures.faults),
-            ("speculator_page_reclaims", figures.speculator_reclaims),
-            ("speculator_page_faults", figures.speculator_faults),
+            ("predicted_results", figures.fabricated),
+            ("speculator_crashes", figures.crashes()),
         ];
         let times = [
             ("stall_time", self.seconds(figures.wait_ticks())),
-            ("resync_time", self.seconds(figures.resync_ticks)),
+            ("fork_time", self.seconds(figures.resync_ticks)),
             ("checkpoint_time", self.seconds(figures.checkpoint_ticks)),
             ("copy_time", self.seconds(figures.copy_ticks)),
             ("stall_time_saved", self.seconds(figures.saved_ticks())),
             ("speculator_cpu", figures.speculator_cpu_us as f64 / 1e6),
-        ];
-        let sizes = [
-            ("bytes_hinted", figures.bytes_hinted),
-            ("footprint", figures.footprint_bytes),
-            ("speculator_footprint", figures.speculator_footprint_bytes),
         ];
         let mut push = |metric: String, unit: &str, value: f64| {
             rows.push(Row::once(subject, case, metric, unit, value));
         };
         counts.into_iter().for_each(|(name, count)| push(name.into(), "1", count as f64));
         times.into_iter().for_each(|(name, seconds)| push(name.into(), "s", seconds));
-        sizes.into_iter().for_each(|(name, bytes)| push(name.into(), "B", bytes as f64));
-        for (name, count) in RESYNC_NAMES.iter().zip(figures.resync_crossings()) {
-            push(metric("resync_crossings", name), "1", count as f64);
+        push("bytes_hinted".into(), "B", figures.bytes_hinted as f64);
+        for (whose, memory) in [("", memory), ("speculator_", figures.speculator_memory())] {
+            let Some(memory) = memory else { continue };
+            if let Some(bytes) = memory.max_rss_bytes {
+                push(format!("{whose}max_rss"), "B", bytes as f64);
+            }
+            push(format!("{whose}minor_faults"), "1", memory.minor_faults as f64);
+            push(format!("{whose}major_faults"), "1", memory.major_faults as f64);
+        }
+        for (name, count) in FORK_NAMES.iter().zip(figures.fork_crossings()) {
+            push(metric("fork_crossings", name), "1", count as f64);
         }
         for (name, count) in END_NAMES.iter().zip(figures.ends) {
             push(metric("speculator_ends", name), "1", count as f64);
@@ -363,14 +409,39 @@ mod tests {
 
     #[test]
     fn every_process_and_the_total_have_the_same_metrics() {
-        let process = ProcessRow { name: "grep".into(), pid: 7, figures: Figures::default() };
-        let statistics = Statistics { rows: vec![process], ..Statistics::default() };
+        let figures = Figures { footprint_bytes: 1, ..Figures::default() };
+        let process = ProcessRow { name: "grep".into(), pid: 7, figures };
+        let statistics = Statistics { total: figures, rows: vec![process], ..Statistics::default() };
         let rows = statistics.rows();
         let metrics = |case: &str| -> Vec<String> {
             rows.iter().filter(|row| row.case == case).map(|row| row.metric.clone()).collect()
         };
         let (of_total, of_process) = (metrics("total"), metrics("forebay"));
         assert!(of_total.ends_with(&of_process) && of_process.len() > 20);
+    }
+
+    #[test]
+    fn what_was_not_measured_has_no_row() {
+        let of_memory = |statistics: &Statistics| -> Vec<(String, f64)> {
+            let rows = statistics.rows().into_iter();
+            let memory =
+                rows.filter(|row| row.metric.ends_with("max_rss") || row.metric.ends_with("_faults"));
+            memory.map(|row| (row.metric, row.value)).collect()
+        };
+        let named =
+            |rows: &[(&str, f64)]| rows.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        let without_forks = [("speculator_minor_faults", 0.0), ("speculator_major_faults", 0.0)];
+        let quiet = Statistics::default();
+        assert_eq!(of_memory(&quiet), Vec::<_>::from(named(&without_forks)));
+        let killed = Figures { resyncs: 1, ..Figures::default() };
+        assert_eq!(of_memory(&Statistics { total: killed, ..Statistics::default() }), []);
+        let usage = Some(MemoryUse { max_rss_bytes: None, minor_faults: 90, major_faults: 0 });
+        let told: Vec<_> =
+            named(&[&[("minor_faults", 90.0), ("major_faults", 0.0)], &without_forks[..]].concat());
+        assert_eq!(of_memory(&Statistics { usage, ..Statistics::default() }), told);
+        let measured = Figures { footprint_bytes: 4096, reclaims: 7, ..Figures::default() };
+        let statistics = Statistics { usage, total: measured, ..Statistics::default() };
+        assert_eq!(of_memory(&statistics)[..2], [("max_rss".into(), 4096.0), ("minor_faults".into(), 7.0)]);
     }
 
     #[test]
@@ -381,11 +452,11 @@ mod tests {
         statistics.control_crossings[Reason::HintsUnused as usize] = 1;
         let rows = statistics.rows();
         let value = |metric: &str| rows.iter().find(|row| row.metric == metric).unwrap().value;
-        let families = ["control_crossings/", "resync_crossings/"];
+        let families = ["control_crossings/", "fork_crossings/"];
         let is_reason = |metric: &str| families.iter().any(|family| metric.starts_with(family));
         let reasons: f64 = rows.iter().filter(|row| is_reason(&row.metric)).map(|row| row.value).sum();
         assert_eq!((value("threshold_crossings"), reasons), (6.0, 6.0));
-        assert_eq!((value("resync_crossings/futile"), value("control_crossings/hints_unused")), (2.0, 1.0));
+        assert_eq!((value("fork_crossings/useless"), value("control_crossings/hints_unused")), (2.0, 1.0));
         assert_eq!(value("control_crossing_at/1_hints_unused"), 3.2);
     }
 

@@ -3,9 +3,11 @@
 use std::env;
 use std::fmt::Write;
 
+use forebay_quantity::{bytes, seconds, thousands};
+
 use crate::Crossing;
 use crate::statistics::{
-    CONTROL_NAMES, END_NAMES, Figures, OFF_NAMES, RESYNC_NAMES, Statistics, UNASSISTED_NAMES,
+    CONTROL_NAMES, END_NAMES, FORK_NAMES, Figures, MemoryUse, OFF_NAMES, Statistics, UNASSISTED_NAMES,
 };
 
 const WIDTH_DEFAULT: usize = 80;
@@ -17,25 +19,38 @@ const MOMENTS_MAX: usize = 8;
 const NAME_WIDTH: usize = 22;
 const GAP: &str = "  ";
 
-/// A column of the table of processes: its two heading lines, and what stands in it.
+/// What a figure that was not measured reads as.
+const NOT_MEASURED: &str = "not measured";
+
+/// A line of the table of processes.
+struct Line<'a> {
+    name: String,
+    figures: &'a Figures,
+    memory: Option<MemoryUse>,
+}
+
+/// A column of the table of processes: its two heading lines, and its cells.
 struct Column {
     headings: [&'static str; 2],
-    value: fn(&Statistics, &Figures) -> String,
+    cell: fn(&Statistics, &Line<'_>) -> String,
 }
 
 /// In order of importance: a narrow terminal shows the first ones.
 const COLUMNS: [Column; 11] = [
-    Column { headings: ["stalls", "before"], value: |_, figures| count(figures.stalls_before()) },
-    Column { headings: ["stalls", "after"], value: |_, figures| count(figures.stalls_after()) },
-    Column { headings: ["stall", "time"], value: |all, figures| time(all.seconds(figures.wait_ticks())) },
-    Column { headings: ["hints", "used"], value: |_, figures| count(figures.hints_used) },
-    Column { headings: ["hints", "late"], value: |_, figures| count(figures.hints_late) },
-    Column { headings: ["hints", "unused"], value: |_, figures| count(figures.hints_unused()) },
-    Column { headings: ["hints", "wrong"], value: |_, figures| count(figures.hints_wrong) },
-    Column { headings: ["", "resyncs"], value: |_, figures| count(figures.resyncs) },
-    Column { headings: ["resync", "time"], value: |all, figures| time(all.seconds(figures.resync_ticks)) },
-    Column { headings: ["hints", "dropped"], value: |_, figures| count(figures.hints_dropped) },
-    Column { headings: ["page", "faults"], value: |_, figures| count(figures.faults) },
+    Column { headings: ["stalls", "before"], cell: |_, line| thousands(line.figures.stalls_before()) },
+    Column { headings: ["stalls", "after"], cell: |_, line| thousands(line.figures.stalls_after()) },
+    Column { headings: ["stall", "time"], cell: |all, line| seconds(all.seconds(line.figures.wait_ticks())) },
+    Column { headings: ["hints", "used"], cell: |_, line| thousands(line.figures.hints_used) },
+    Column { headings: ["hints", "late"], cell: |_, line| thousands(line.figures.hints_late) },
+    Column { headings: ["hints", "unused"], cell: |_, line| thousands(line.figures.hints_unused()) },
+    Column { headings: ["hints", "wrong"], cell: |_, line| thousands(line.figures.hints_wrong) },
+    Column { headings: ["", "forks"], cell: |_, line| thousands(line.figures.resyncs) },
+    Column { headings: ["fork", "time"], cell: |all, line| seconds(all.seconds(line.figures.resync_ticks)) },
+    Column { headings: ["hints", "dropped"], cell: |_, line| thousands(line.figures.hints_dropped) },
+    Column {
+        headings: ["major", "faults"],
+        cell: |_, line| line.memory.map_or("-".into(), |memory| thousands(memory.major_faults)),
+    },
 ];
 
 /// Width of the terminal on standard error; 80 where there is none that tells.
@@ -52,7 +67,7 @@ impl Statistics {
     pub fn table(&self, width: usize) -> String {
         let width = width.max(WIDTH_MIN);
         let mut text = String::new();
-        let (program, elapsed) = (clip(&self.program, width - 30), time(self.elapsed.as_secs_f64()));
+        let (program, elapsed) = (clip(&self.program, width - 30), seconds(self.elapsed.as_secs_f64()));
         let ended = match self.signal {
             None => format!("{program} ran for {elapsed}"),
             Some(signal) => format!("{program} was ended by signal {} after {elapsed}", named(signal)),
@@ -65,36 +80,40 @@ impl Statistics {
         text
     }
 
-    /// Whose memory did not suffice, where the kernel killed somebody for want of it.
+    /// Which memory did not suffice, where the kernel killed a process for want of it.
     fn want_of_memory(&self) -> String {
         let whose = if self.memory.limited { "its control group's memory" } else { "the machine's memory" };
         match (self.memory.kills, self.signal) {
             (0, _) => String::new(),
             (1, Some(KILL)) if self.total.resyncs == 0 => format!(": {whose} did not suffice"),
-            // Copies that run ahead are the first ones, and are no loss.
+            // The kernel kills the copies that run ahead first.
             (kills, _) if self.total.resyncs > 0 => format!(
                 "; the kernel killed {} processes of its control group, of which some may have been copies that ran ahead: \
                  {whose} did not suffice",
-                count(kills)
+                thousands(kills)
             ),
             (kills, _) => format!(
                 "; the kernel killed {} of its control group's processes: {whose} did not suffice",
-                count(kills)
+                thousands(kills)
             ),
         }
     }
 
     fn write_processes(&self, text: &mut String, width: usize) {
         let listed = &self.rows[..self.rows.len().min(ROWS_MAX)];
-        let mut names: Vec<String> = listed.iter().map(|row| format!("{} {}", row.name, row.pid)).collect();
-        let mut figures: Vec<&Figures> = listed.iter().map(|row| &row.figures).collect();
-        names.push("total".into());
-        figures.push(&self.total);
+        let total = Line { name: "total".into(), figures: &self.total, memory: self.memory_use() };
+        let of_process = listed.iter().map(|row| Line {
+            name: format!("{} {}", row.name, row.pid),
+            figures: &row.figures,
+            memory: row.figures.memory(),
+        });
+        let of_table: Vec<Line<'_>> = of_process.chain([total]).collect();
         let cells = COLUMNS.iter().map(|column| {
-            let body = figures.iter().map(|figures| (column.value)(self, figures));
+            let body = of_table.iter().map(|line| (column.cell)(self, line));
             column.headings.iter().map(|heading| (*heading).to_owned()).chain(body).collect::<Vec<_>>()
         });
-        names.splice(0..0, ["".to_owned(), "process".to_owned()]);
+        let names: Vec<&str> =
+            ["", "process"].into_iter().chain(of_table.iter().map(|line| line.name.as_str())).collect();
         let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).min(NAME_WIDTH);
         let mut lines: Vec<String> =
             names.iter().map(|name| format!("{:name_width$}", clip(name, name_width))).collect();
@@ -126,57 +145,48 @@ impl Statistics {
         }
         let hints = format!(
             "{} for data ({}), {} for paths, {} dropped",
-            count(total.hints_data),
-            bytes(total.bytes_hinted),
-            count(total.hints_path),
-            count(total.hints_dropped)
+            thousands(total.hints_data),
+            bytes(total.bytes_hinted as f64),
+            thousands(total.hints_path),
+            thousands(total.hints_dropped)
         );
-        let mut resyncs = format!("{} in {}", count(total.resyncs), time(self.seconds(total.resync_ticks)));
+        let mut forks =
+            format!("{} in {}", thousands(total.resyncs), seconds(self.seconds(total.resync_ticks)));
         if total.checkpoints > 0 {
             let _ = write!(
-                resyncs,
+                forks,
                 ", {} more from {} checkpoints (made in {} of the speculators' time)",
-                count(total.repairs),
-                count(total.checkpoints),
-                time(self.seconds(total.checkpoint_ticks))
+                thousands(total.repairs),
+                thousands(total.checkpoints),
+                seconds(self.seconds(total.checkpoint_ticks))
             );
         }
         let mut speculators = format!(
-            "{} values made up, {} extraneous signals, {} threshold crossings, {} of processor time",
-            count(total.fabricated),
-            count(total.signals()),
-            count(self.threshold_crossings()),
-            time(total.speculator_cpu_us as f64 / 1e6)
+            "{} results predicted, {} crashes, {} threshold crossings, {} of processor time",
+            thousands(total.fabricated),
+            thousands(total.crashes()),
+            thousands(self.threshold_crossings()),
+            seconds(total.speculator_cpu_us as f64 / 1e6)
         );
         if total.ends.iter().any(|ends| *ends > 0) {
             speculators.push_str("; ended");
             append_reasons(&mut speculators, &END_NAMES, &total.ends);
         }
-        let memory = |footprint, reclaims, faults| {
-            format!(
-                "footprint {}, {} page reclaims, {} page faults",
-                bytes(footprint),
-                count(reclaims),
-                count(faults)
-            )
-        };
         let mut details = vec![
             ("processes", processes),
             ("hints", hints),
-            ("resyncs", resyncs),
+            ("forks", forks),
             ("speculators", speculators),
-            ("originals", memory(total.footprint_bytes, total.reclaims, total.faults)),
+            ("program", memory(self.memory_use())),
         ];
         if total.resyncs > 0 {
-            let theirs =
-                memory(total.speculator_footprint_bytes, total.speculator_reclaims, total.speculator_faults);
-            details.push(("their copies", theirs));
+            details.push(("copies", memory(total.speculator_memory())));
             let break_even = format!(
                 "{} for forks and {} for {} pages copied after them, against about {} of stalls saved",
-                time(self.seconds(total.resync_ticks)),
-                time(self.seconds(total.copy_ticks)),
-                count(total.copies),
-                time(self.seconds(total.saved_ticks()))
+                seconds(self.seconds(total.resync_ticks)),
+                seconds(self.seconds(total.copy_ticks)),
+                thousands(total.copies),
+                seconds(self.seconds(total.saved_ticks()))
             );
             details.push(("break-even", break_even));
         }
@@ -184,7 +194,7 @@ impl Statistics {
             details.push(("crossings", self.crossings()));
         }
         if self.agents_off.iter().any(|off| *off > 0) {
-            let mut off = count(self.agents_off.iter().sum());
+            let mut off = thousands(self.agents_off.iter().sum());
             append_reasons(&mut off, &OFF_NAMES, &self.agents_off);
             details.push(("agents off", off));
         }
@@ -196,12 +206,12 @@ impl Statistics {
 }
 
 impl Statistics {
-    /// Why speculation was turned off: by memory control, with the moments, and by the processes' resync policies.
+    /// Why speculation was turned off: by memory control, with the moments, and by the policies of processes.
     fn crossings(&self) -> String {
         let mut parts = Vec::new();
         let controls: u64 = self.control_crossings.iter().sum();
         if controls > 0 {
-            let mut part = format!("{} by memory control", count(controls));
+            let mut part = format!("{} by memory control", thousands(controls));
             let listed = self.crossings.iter().take(MOMENTS_MAX);
             let moments: Vec<String> = listed
                 .map(|Crossing { at, reason }| {
@@ -216,9 +226,8 @@ impl Statistics {
             parts.push(part);
         }
         if self.total.crossings > 0 {
-            let mut part =
-                format!("{} by what came of single processes' speculations", count(self.total.crossings));
-            append_reasons(&mut part, &RESYNC_NAMES, &self.total.resync_crossings());
+            let mut part = format!("{} by the policy of single processes", thousands(self.total.crossings));
+            append_reasons(&mut part, &FORK_NAMES, &self.total.fork_crossings());
             parts.push(part);
         }
         parts.join("; ")
@@ -231,7 +240,7 @@ fn append_reasons(text: &mut String, names: &[&str], counts: &[u64]) {
         .iter()
         .zip(counts)
         .filter(|(_, count)| **count > 0)
-        .map(|(name, number)| format!("{name}: {}", count(*number)))
+        .map(|(name, number)| format!("{name}: {}", thousands(*number)))
         .collect();
     if !reasons.is_empty() {
         let _ = write!(text, " ({})", reasons.join(", "));
@@ -279,35 +288,16 @@ fn named(signal: i32) -> String {
     name.map_or_else(|| signal.to_string(), |name| format!("{signal} (SIG{name})"))
 }
 
-/// A number with a thin grouping that needs no locale: 1,234,567.
-fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+fn memory(memory: Option<MemoryUse>) -> String {
+    let Some(memory) = memory else { return NOT_MEASURED.into() };
+    let max_rss = memory.max_rss_bytes.map_or(NOT_MEASURED.into(), |number| bytes(number as f64));
+    let (minor, major) = (faults(memory.minor_faults, "minor"), faults(memory.major_faults, "major"));
+    format!("max RSS {max_rss}, {minor}, {major}")
 }
 
-fn time(seconds: f64) -> String {
-    match seconds {
-        0.0 => "0 s".into(),
-        s if s < 1e-3 => format!("{:.0} us", s * 1e6),
-        s if s < 1.0 => format!("{:.1} ms", s * 1e3),
-        s => format!("{s:.2} s"),
-    }
-}
-
-fn bytes(number: u64) -> String {
-    match number as f64 {
-        n if n >= f64::from(1 << 30) => format!("{:.1} GiB", n / f64::from(1 << 30)),
-        n if n >= f64::from(1 << 20) => format!("{:.1} MiB", n / f64::from(1 << 20)),
-        n if n >= f64::from(1 << 10) => format!("{:.0} KiB", n / f64::from(1 << 10)),
-        n => format!("{n} B"),
-    }
+fn faults(count: u64, kind: &str) -> String {
+    let noun = if count == 1 { "fault" } else { "faults" };
+    format!("{} {kind} {noun}", thousands(count))
 }
 
 #[cfg(test)]
@@ -360,8 +350,8 @@ mod tests {
 
     #[test]
     fn everything_that_was_off_is_named() {
-        let table = busy().table(200);
-        let crossings = CONTROL_NAMES.iter().chain(&RESYNC_NAMES);
+        let table = busy().table(400);
+        let crossings = CONTROL_NAMES.iter().chain(&FORK_NAMES);
         for name in OFF_NAMES.iter().chain(&UNASSISTED_NAMES).chain(&END_NAMES).chain(crossings) {
             assert!(table.contains(&format!("{name}: ")), "{name} in\n{table}");
         }
@@ -377,7 +367,7 @@ mod tests {
             "{table}"
         );
         assert!(table.contains(" and later; in all (memory taken: 4, "), "{table}");
-        assert!(table.contains("; 5 by what came of"), "{table}");
+        assert!(table.contains("; 5 by the policy of single processes"), "{table}");
         let crossings = vec![Crossing { at: Duration::from_millis(840), reason: Reason::Forks }];
         let one = Statistics { control_crossings: [0, 0, 1], crossings, ..Statistics::default() }.table(400);
         assert!(one.contains("\ncrossings    1 by memory control, at 0.8 s (forks)\n"), "{one}");
@@ -421,15 +411,18 @@ mod tests {
     }
 
     #[test]
-    fn quantities_read_well() {
-        assert_eq!(
-            (count(0), count(999), count(1000), count(1_234_567)),
-            ("0".into(), "999".into(), "1,000".into(), "1,234,567".into())
-        );
-        assert_eq!(
-            (time(0.0), time(0.000_25), time(0.0123), time(12.3)),
-            ("0 s".into(), "250 us".into(), "12.3 ms".into(), "12.30 s".into())
-        );
-        assert_eq!((bytes(5), bytes(2048), bytes(3 << 20)), ("5 B".into(), "2 KiB".into(), "3.0 MiB".into()));
+    fn what_was_not_measured_is_said_to_be_so() {
+        let line = |statistics: Statistics| {
+            let table = statistics.table(400);
+            table.lines().find_map(|line| line.strip_prefix("program ")).unwrap().trim().to_owned()
+        };
+        assert_eq!(line(Statistics::default()), "not measured");
+        let usage = |max_rss_bytes| Some(MemoryUse { max_rss_bytes, minor_faults: 1, major_faults: 1_234 });
+        let told = |max_rss_bytes| line(Statistics { usage: usage(max_rss_bytes), ..Statistics::default() });
+        assert_eq!(told(None), "max RSS not measured, 1 minor fault, 1,234 major faults");
+        assert_eq!(told(Some(3 << 20)), "max RSS 3 MiB, 1 minor fault, 1,234 major faults");
+        let killed = Figures { resyncs: 1, ..Figures::default() };
+        let table = Statistics { total: killed, ..Statistics::default() }.table(400);
+        assert!(table.contains("\ncopies       not measured\n"), "{table}");
     }
 }
