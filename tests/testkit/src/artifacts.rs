@@ -26,7 +26,8 @@ pub fn agent() -> Result<PathBuf, Error> {
     })
 }
 
-/// The `forebay` program, up to date and built like the calling test, with the agent where it looks for it.
+/// The `forebay` program, up to date and built like the calling test, with the agent where it looks for it. Variables of
+/// the environment can change its thresholds (feature `test-hooks`).
 ///
 /// `$FOREBAY_PROGRAM` names another one.
 ///
@@ -36,7 +37,7 @@ pub fn agent() -> Result<PathBuf, Error> {
 pub fn forebay() -> Result<PathBuf, Error> {
     FOREBAY.get("FOREBAY_PROGRAM", || {
         agent()?;
-        built_like_the_caller(&["--package", "forebay-cli", "--bins"], "forebay")
+        built_like_the_caller(&["--package", "forebay-cli", "--bins", "--features", "test-hooks"], "forebay")
     })
 }
 

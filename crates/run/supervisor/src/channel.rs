@@ -38,20 +38,23 @@ pub struct Channel {
     mapping: Mapping,
 }
 
-/// The threshold, which tests lower so that speculation happens at the slightest wait.
 fn stall_us_min() -> u64 {
-    wished("FOREBAY_STALL_US_MIN").unwrap_or(STALL_US_MIN).clamp(1, 1_000_000)
+    hook("FOREBAY_STALL_US_MIN").unwrap_or(STALL_US_MIN).clamp(1, 1_000_000)
 }
 
 fn checkpoint_us_min() -> u64 {
-    wished("FOREBAY_CHECKPOINT_US_MIN").unwrap_or(CHECKPOINT_US_MIN).min(1_000_000)
+    hook("FOREBAY_CHECKPOINT_US_MIN").unwrap_or(CHECKPOINT_US_MIN).min(1_000_000)
 }
 
 fn risk_stalls() -> u64 {
-    wished("FOREBAY_RISK_STALLS").unwrap_or(RISK_STALLS).min(1_000_000)
+    hook("FOREBAY_RISK_STALLS").unwrap_or(RISK_STALLS).min(1_000_000)
 }
 
-fn wished(variable: &str) -> Option<u64> {
+/// The threshold that a test sets instead.
+fn hook(variable: &str) -> Option<u64> {
+    if !cfg!(feature = "test-hooks") {
+        return None;
+    }
     std::env::var(variable).ok()?.parse().ok()
 }
 
@@ -186,6 +189,23 @@ mod tests {
         assert_eq!(header.layout.load(Relaxed), LAYOUT);
         assert_eq!(header.supervisor_pid.load(Relaxed), std::process::id());
         assert_eq!(channel.slots_in(SLOT_FREE).count(), SLOTS);
+    }
+
+    /// The test's own program runs it again, because the environment of a process with threads must not change.
+    #[test]
+    fn hooks_of_tests_work_in_tests_alone() {
+        const SET: &str = "FOREBAY_RISK_STALLS";
+        const NAME: &str = "channel::tests::hooks_of_tests_work_in_tests_alone";
+        if std::env::var_os(SET).is_none() {
+            let own = std::env::current_exe().unwrap();
+            let ended =
+                std::process::Command::new(own).args(["--exact", NAME]).env(SET, "7").output().unwrap();
+            let said = String::from_utf8_lossy(&ended.stdout);
+            assert!(ended.status.success() && said.contains("1 passed"), "{said}");
+            return;
+        }
+        let expected = if cfg!(feature = "test-hooks") { 7 } else { RISK_STALLS };
+        assert_eq!(Channel::create(true).unwrap().header().risk_stalls.load(Relaxed), expected);
     }
 
     #[test]
