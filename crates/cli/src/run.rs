@@ -14,7 +14,7 @@ use crate::{args::Run, results};
 pub const FAILURE: u8 = 125;
 
 /// Runs the program; the exit status is its own where it could be started. Where a signal ended it, the same one ends
-/// us: whoever waits sees how it ended, and a shell says of it what it says of the program.
+/// us, so our parent sees how it ended, and a shell reports the same.
 pub fn run(args: Run) -> ExitCode {
     let sink = match results::open(args.json.as_deref()) {
         Ok(sink) => sink,

@@ -223,7 +223,7 @@ impl Case {
                 self.argv,
                 found.join("\n"),
             );
-            if !self.faults || switch("FOREBAY_COMPAT_PLAIN") || with.figure("page_faults") > 0.0 {
+            if !self.faults || switch("FOREBAY_COMPAT_PLAIN") || with.figure("major_faults") > 0.0 {
                 return Some(with);
             }
         }

@@ -30,11 +30,11 @@ fn speculation_that_is_for_nothing_goes_off_with_a_reason_where_that_is_wanted()
         let name = "speculation_that_is_for_nothing_goes_off_with_a_reason_where_that_is_wanted";
         return skip(name, "both sides run without forebay");
     }
-    assert!(without.figure("resyncs") > 0.0);
+    assert!(without.figure("forks") > 0.0);
     assert_eq!(family(&without, "control_crossing"), []);
     assert_eq!(
         without.figure("threshold_crossings"),
-        family(&without, "resync_crossings/").iter().map(|(_, count)| count).sum::<f64>()
+        family(&without, "fork_crossings/").iter().map(|(_, count)| count).sum::<f64>()
     );
     // Speculators run at idle priority: on a busy machine they may do too little harm.
     let patience = Instant::now() + Duration::from_secs(300);

@@ -91,7 +91,7 @@ fn refused(feature: &str, named: &[&str], case: fn(&str) -> Case) {
     let patience = Instant::now() + PATIENCE;
     let control = loop {
         let Some(outcome) = case(&format!("with_{feature}")).check() else { return };
-        if outcome.figure("resyncs") > 0.0 {
+        if outcome.figure("forks") > 0.0 {
             break missing(&outcome);
         }
         assert!(Instant::now() < patience, "nothing is speculated in five minutes: {:?}", outcome.totals());
@@ -123,7 +123,7 @@ fn refused_to_the_program(name: &str, features: &str) {
     let Some(outcome) = Case::new(name, argv).setup(data).check() else { return };
     if !switch("FOREBAY_COMPAT_PLAIN") {
         assert!(outcome.figure("agents_off/confined") > 0.0, "{:?}", outcome.totals());
-        assert!(outcome.figure("resyncs") == 0.0, "{:?}", outcome.totals());
+        assert!(outcome.figure("forks") == 0.0, "{:?}", outcome.totals());
     }
 }
 

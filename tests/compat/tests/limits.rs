@@ -30,8 +30,8 @@ fn is_limited(name: &'static str, guest: &Path, arguments: &[&str], pages_max: f
         let case = Case::new(name, argv).setup(data).options(&["--memory-limit", "1M"]);
         // Some guests print the time that they took.
         let Some(outcome) = case.normalise(|outcome| outcome.stderr.clear()).check() else { return };
-        speculators += outcome.figure("resyncs") + outcome.figure("repairs");
-        taken += outcome.figure("speculator_page_reclaims");
+        speculators += outcome.figure("forks") + outcome.figure("repairs");
+        taken += outcome.figure("speculator_minor_faults");
         ends += outcome.figure("speculator_ends/memory");
     }
     assert!(taken <= speculators * pages_max, "{taken} pages for {speculators} speculators");
@@ -54,7 +54,7 @@ fn what_faults_when_the_speculator_has_ended_is_no_copy() {
         );
         let argv = [build("writes_later").into_os_string(), "data".into(), FAULTS.to_string().into()];
         let Some(outcome) = Case::new("writes_later", argv).setup(data).check() else { return };
-        if outcome.figure("speculator_ends/unpretendable_call") > 0.0 {
+        if outcome.figure("speculator_ends/call_not_emulated") > 0.0 {
             came += 1;
             few += usize::from(outcome.figure("copied_pages") < FAULTS / 10.0);
         }

@@ -10,7 +10,7 @@ use forebay_compat::run::Side;
 use forebay_compat::{Case, Outcome, Scratch, observe, root, scratch, skip, switch};
 use forebay_lab::{Profile, SlowDisk, cold};
 
-/// Half of what the guests have (`MEMORY` in `tests/guests/swap/faulting.h`).
+/// Half of what the guests have (`MEMORY` in `tests/guests/faulting.h`).
 const LIMIT_MIB: u64 = 24;
 /// Blocks of the file that guests map.
 const BLOCKS: u32 = 6000;
@@ -410,7 +410,7 @@ fn without_userfaultfd_nothing_is_forked_at_page_faults() {
     // The time that it took.
     .normalise(|outcome| outcome.stderr.clear());
     if let Some(outcome) = case.check().filter(|_| !switch("FOREBAY_COMPAT_PLAIN")) {
-        assert_eq!(outcome.figure("resyncs"), 0.0, "{}", outcome.stats);
+        assert_eq!(outcome.figure("forks"), 0.0, "{}", outcome.stats);
         // Which nobody would know if it had not waited for pages.
         assert_eq!(outcome.figure("missing/userfaultfd"), 1.0, "{}", outcome.stats);
     }
@@ -419,10 +419,10 @@ fn without_userfaultfd_nothing_is_forked_at_page_faults() {
 /// A speculator that waited for the shared memory which is swapped out would never be ready: one ends by itself, so it was.
 #[test]
 fn shared_memory_is_not_waited_for() {
-    let _ = takes_place("takes_place_shared", "speculator_page_reclaims", 500.0, || {
+    let _ = takes_place("takes_place_shared", "speculator_minor_faults", 500.0, || {
         let case = swapping("shared_gather", &["40", "6000"]).options(&["--memory-limit", "100M"]);
         case.normalise(|outcome| {
-            let waits = outcome.figure("speculator_page_faults");
+            let waits = outcome.figure("speculator_major_faults");
             assert!(waits < 1000.0, "they waited for {waits} pages");
         })
     });
@@ -433,7 +433,7 @@ fn shared_memory_is_not_waited_for() {
 fn a_program_with_much_shared_memory_is_soon_left_alone() {
     let outcome = swapping("shared_gather", &["96", "4000"]).check();
     if let Some(outcome) = outcome.filter(|_| !switch("FOREBAY_COMPAT_PLAIN")) {
-        let forks = outcome.figure("resyncs");
+        let forks = outcome.figure("forks");
         assert!(forks <= 3.0, "forked {forks} times");
         let said_so = outcome.figure("agents_off/shared_memory") == 1.0;
         assert!(forks < 2.0 || said_so, "{}", outcome.stats);
@@ -452,7 +452,7 @@ fn a_program_that_locks_open_files_gets_no_signals_of_faults() {
     let case = Case::new("locks_and_faults", ["python3", "-c", script]).setup(victims);
     let outcome = case.memory_limit(LIMIT_MIB).faults().check();
     if let Some(outcome) = outcome.filter(|_| !switch("FOREBAY_COMPAT_PLAIN")) {
-        let (told, faults) = (outcome.figure("stalls_before"), outcome.figure("page_faults"));
+        let (told, faults) = (outcome.figure("stalls_before"), outcome.figure("major_faults"));
         assert!(told < faults / 4.0, "it was told of {told} of {faults} faults");
     }
 }
@@ -515,7 +515,7 @@ fn hints_in_a_mapping_to_come_are_judged() {
     if switch("FOREBAY_COMPAT_PLAIN") {
         return skip(NAME, "both sides run without forebay");
     }
-    let disk = match SlowDisk::start(Profile::Hdd1Ms, 256 << 20) {
+    let disk = match SlowDisk::start(Profile::Saturated, 256 << 20) {
         Ok(disk) => disk,
         Err(why) => return skip(NAME, &why.to_string()),
     };

@@ -3,7 +3,7 @@
 use crate::errno;
 
 /// Numbers of system calls, as `NR::read`.
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "each number has the name of its system call")]
 pub mod nr {
     pub use crate::general::*;
 }

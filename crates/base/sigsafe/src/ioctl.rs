@@ -1,4 +1,4 @@
-//! Numbers of the `ioctl`s that are used.
+//! Numbers of the `ioctl` requests in use.
 
 pub use linux_raw_sys::ioctl::{
     UFFDIO_API, UFFDIO_CONTINUE, UFFDIO_COPY, UFFDIO_REGISTER, UFFDIO_WRITEPROTECT, UFFDIO_ZEROPAGE,

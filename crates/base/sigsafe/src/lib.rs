@@ -3,8 +3,8 @@
 //!
 //! # Safety
 //!
-//! [`syscall`] does what the kernel does: the caller answers for every pointer it passes. The wrappers with
-//! typed arguments are safe where the kernel cannot write to memory through them.
+//! [`syscall`] passes its arguments to the kernel as they are, so the caller must justify every pointer. The wrappers
+//! with typed arguments are safe where the kernel cannot write to memory through them.
 #![no_std]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

@@ -55,7 +55,7 @@ pub unsafe fn length(text: *const u8) -> usize {
 /// The bytes of the zero-terminated string at `text`, without the zero.
 ///
 /// # Safety
-/// As [`length`], and nobody writes to the string while the slice is in use.
+/// As [`length`], and the string is not written to while the slice is in use.
 #[must_use]
 pub unsafe fn bytes<'a>(text: *const u8) -> &'a [u8] {
     // SAFETY: the caller's.

@@ -1,5 +1,5 @@
-//! Faults in areas of ours come to a function of ours, in the thread that touched what it may not; all others go where
-//! they went before.
+//! Calls a function for each fault in registered areas, in the thread that touched the memory. All other faults go to the
+//! handler that was installed before.
 
 use std::{
     ffi::{c_int, c_void},
@@ -48,7 +48,7 @@ pub struct Fault {
 }
 
 /// Serves a fault, in a signal handler: when it returns `true` the thread tries again, else the fault goes where it went
-/// before. It may be told of one that somebody has just served.
+/// before. It may be told of a fault that another thread has just served.
 pub trait Serve: Sync {
     /// Serves it. Nothing here may allocate, take a lock or panic.
     fn serve(&self, fault: Fault) -> bool;

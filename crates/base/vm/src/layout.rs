@@ -146,7 +146,7 @@ pub enum LayoutError {
     Full {
         /// That were asked for.
         wanted: usize,
-        /// In pages that nobody has.
+        /// In pages that no minipage uses.
         left: usize,
         /// In all.
         bytes: usize,

@@ -1,25 +1,26 @@
-//! Virtual memory at user level, as MultiView wants it: one memory object, mapped several times; the pages of each view
-//! with a protection of their own; and faults that come to a handler of ours.
+//! Virtual memory at user level, as MultiView needs it: one memory object, mapped several times.
+//!
+//! The pages of each mapping have a protection of their own, and faults there call a function.
 //!
 //! # Parts
 //!
 //! An [`Object`] is memory without an address. [`Views`] map it, next to each other: `n` views whose pages may be forbidden
 //! or read-only, and a *privileged* one that always may be read and written. A page of a view is a *vpage*. A
-//! [`Protection`] says what may be done with vpages, by one of two ways of the kernel's:
+//! [`Protection`] limits access to vpages, by one of two means of the kernel:
 //!
 //! * [`UserFaults`]: `userfaultfd` in the modes minor and write-protect. No mapping is ever split, so any number of vpages
 //!   can differ from their neighbours. From Linux 6.4.
 //! * [`Mprotect`]: where that is refused. Each boundary costs a mapping, of which a process has 65,530 by default.
 //!
 //! A [`layout::Layout`] says which part of the object is used through which view, for parts smaller than a page.
-//! [`fault::serve`] has a function called in the thread that touched what it may not.
+//! [`fault::serve`] calls a function in the thread that touched a forbidden page.
 //!
-//! [`Words`] are memory for measurements, apart from all that.
+//! [`Words`] are memory for measurements, separate from the rest.
 //!
 //! # Safety
 //!
-//! Memory that others write is never a reference: these types hand out addresses. Whoever reads and writes there says why
-//! that is sound.
+//! Memory that others write is never a reference: these types hand out addresses. The code that reads or writes there
+//! states why that is sound.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod fault;

@@ -1,4 +1,4 @@
-//! What may be done with each vpage.
+//! The access that each vpage allows.
 
 use std::{
     ffi::c_void,

@@ -1,4 +1,4 @@
-//! Reading a whole object through its views, part by part, to see what views cost.
+//! Reads a whole object through its views, part by part, to measure what views cost.
 
 use std::ptr;
 

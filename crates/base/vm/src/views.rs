@@ -103,7 +103,7 @@ impl Views {
 
 impl Drop for Views {
     fn drop(&mut self) {
-        // SAFETY: the area is ours; whoever holds addresses in it says why nobody uses them now.
+        // SAFETY: the area is ours; the holder of addresses in it ensures that none is used now.
         let unmapped = unsafe { munmap(self.base as *mut c_void, self.bytes * (self.count + 1)) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
@@ -120,7 +120,7 @@ fn reserve(bytes: usize, at: Option<usize>) -> rustix::io::Result<usize> {
     // SAFETY: nothing that is mapped is replaced.
     let base = unsafe { mmap_anonymous(place, bytes, ProtFlags::empty(), flags)? } as usize;
     if at.is_some_and(|at| at != base) {
-        // SAFETY: nobody knows of it yet.
+        // SAFETY: no other code has the address yet.
         unsafe { munmap(base as *mut c_void, bytes)? };
         return Err(rustix::io::Errno::EXIST);
     }

@@ -1,4 +1,4 @@
-//! Memory that is measured: words of a mapping of its own, with pages of a known size, whose faults happen when it is used.
+//! Memory for measurements: words of a mapping of its own, with pages of a known size, that fault on first use.
 
 use std::fs::File;
 use std::ops::Deref;
@@ -99,7 +99,7 @@ impl Deref for Words {
 
     fn deref(&self) -> &[AtomicU64] {
         // SAFETY: the mapping has so many words, aligned to a page, readable and writable for as long as the value lives; any
-        // bytes are a value; and whoever else changes them, as a writer of the file does, does it behind an atomic.
+        // bytes are a value; and other writers, such as a writer of the file, change them behind an atomic.
         unsafe { slice::from_raw_parts(self.base, self.count) }
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! Every function is safe to call: descriptors are borrowed for the length of the call, memory handed to the kernel
 //! lives on the stack of the function or in the slice given to it, and sizes are those of that memory.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "system calls without a safe wrapper")]
 
 use std::fs::File;
 use std::io;

@@ -22,7 +22,7 @@ macro_rules! functions {
     ($($number:ident: $wrapper:ident $($name:literal)+;)*) => {
         /// Functions of libc's that make one system call with their arguments as they are.
         #[repr(usize)]
-        #[allow(non_camel_case_types)]
+        #[allow(non_camel_case_types, reason = "types have the names of the functions")]
         enum Function { $($wrapper,)* Count }
 
         $(

@@ -1,4 +1,4 @@
-//! Where the agent's library is, and how the loader is told.
+//! Finds the agent's library, and names it to the loader.
 
 use std::{
     ffi::{OsStr, OsString},

@@ -1,6 +1,7 @@
-//! The memory that agents and supervisor share, from the supervisor's side: made, filled, read.
+//! The memory that agents and supervisor share, from the supervisor's side: it is made, filled and read here.
 //!
-//! What agents write here is untrusted: a stray speculator can scribble. Numbers are clamped where they are used.
+//! What agents write there is untrusted, because a speculator that is off track can write anywhere. The supervisor clamps
+//! numbers where it uses them.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! How many reads each device has under way for the executor, and what their times tell of the device.
+//! Limits the reads that the executor has under way on each device, by what their times tell of the device.
 
 use std::{
     collections::HashMap,

@@ -1,5 +1,6 @@
-//! Carries out the hints that may block: path lookups, directories, and data of files that a speculator could only
-//! name. Threads are started at the first hint and as long as all are busy; none outlives the supervisor.
+//! Carries out the hints that may block: path lookups, directories, and data of files that a speculator could only name.
+//!
+//! The first hint starts a thread, and another one starts while all are busy. They end with the supervisor.
 
 use std::{
     collections::HashMap,

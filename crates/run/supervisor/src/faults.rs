@@ -1,7 +1,7 @@
-//! Has the kernel send processes a signal after each page fault that waited for a device.
+//! Asks the kernel to send a process a signal after each page fault that waited for a device.
 //!
-//! The events are this process's, so that the program finds no descriptor that it did not open; they end with its image.
-//! Most processes never fault so: an event is opened for one when it was seen to.
+//! The supervisor owns the events, so the program finds no descriptor that it did not open. They end when the process
+//! executes another program. Most processes have no such faults: one gets an event only after its agent saw a fault.
 
 use std::{
     collections::HashMap,
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_quiet_has_no_event_until_it_is_forked() {
+    fn a_process_that_asks_for_quiet_has_no_event_until_it_is_forked() {
         let channel = Channel::create(true).unwrap();
         let header = channel.header();
         let (mut process, entry) = told(header);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_while_an_event_is_opened_gets_none() {
+    fn a_process_that_gives_up_while_an_event_is_opened_gets_none() {
         let channel = Channel::create(true).unwrap();
         let header = channel.header();
         let entry = &header.watched[0];
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_nobody_has_ended() {
+    fn a_number_without_a_process_has_ended() {
         assert!(ended(u32::MAX));
         assert!(!ended(std::process::id()));
     }

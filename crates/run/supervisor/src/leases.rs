@@ -1,5 +1,5 @@
-//! Looks from time to time whether anybody holds a lease on a file: to open one that the program has not opened yet
-//! would break it.
+//! Checks from time to time whether a process holds a lease on a file. Opening a file that the program has not opened yet
+//! would break such a lease.
 
 use std::{
     sync::atomic::Ordering::Relaxed,
@@ -35,7 +35,7 @@ impl Leases {
         }
         match ffi::start_looking_for_leases(header) {
             Ok(pid) => self.looking = Some(pid),
-            // Nobody knows, so nothing may be opened.
+            // A lease may exist, so nothing may be opened.
             Err(_) => header.leases.store(LEASES_SOME, Relaxed),
         }
         self.looked = Some(Instant::now());
@@ -48,13 +48,13 @@ mod tests {
     use crate::channel::Channel;
 
     #[test]
-    fn somebody_looks_and_leaves_no_remains() {
+    fn a_look_leaves_no_process_behind() {
         let channel = Channel::create(true).unwrap();
         let mut leases = Leases::default();
         leases.look_if_due(channel.header());
         let deadline = Instant::now() + Duration::from_secs(10);
         while !leases.looking.is_none_or(ffi::has_looked) {
-            assert!(Instant::now() < deadline, "nobody has looked");
+            assert!(Instant::now() < deadline, "no look has ended");
             std::thread::sleep(Duration::from_millis(1));
         }
         assert_ne!(channel.header().leases.load(Relaxed), LEASES_UNKNOWN);

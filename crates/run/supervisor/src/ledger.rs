@@ -1,4 +1,4 @@
-//! Keeps the figures of the processes that gave their slots back.
+//! Adds up the figures of processes that have ended.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ const ROWS_MAX: usize = 64;
 pub struct Ledger {
     total: Figures,
     rows: Vec<ProcessRow>,
-    retired: HashSet<usize>,
+    dead: HashSet<usize>,
 }
 
 impl Ledger {
@@ -30,18 +30,18 @@ impl Ledger {
     }
 
     /// Notes that the speculators of slot `index` were told to end.
-    pub fn retire(&mut self, index: usize) {
-        self.retired.insert(index);
+    pub fn mark_dead(&mut self, index: usize) {
+        self.dead.insert(index);
     }
 
-    /// Whether [`Ledger::retire`] was called for the present owner of slot `index`.
-    pub fn was_retired(&self, index: usize) -> bool {
-        self.retired.contains(&index)
+    /// Whether [`Ledger::mark_dead`] was called for the present owner of slot `index`.
+    pub fn is_marked_dead(&self, index: usize) -> bool {
+        self.dead.contains(&index)
     }
 
     /// Slot `index` gets another owner.
     pub fn forget(&mut self, index: usize) {
-        self.retired.remove(&index);
+        self.dead.remove(&index);
     }
 
     /// The total of the processes that gave their slots back.
@@ -76,7 +76,7 @@ mod tests {
     use crate::channel::Channel;
 
     #[test]
-    fn the_total_counts_everybody_and_the_rows_the_busiest() {
+    fn the_total_counts_all_processes_and_the_rows_the_busiest() {
         let channel = Channel::create(true).unwrap();
         let slot = channel.slot(0);
         slot.name[0].store(b'\x1b', Relaxed);

@@ -1,8 +1,10 @@
-//! The `forebay run` process: it starts the program with the agent, carries out the hints that may block, passes
-//! signals on, mirrors the program's end and keeps the statistics. And that of `forebay share`: [`share`].
+//! The `forebay run` process.
 //!
-//! [`run`] is all of it. The parts, in the order in which a run meets them: `agent_library`, `channel`, `launch`
-//! (with `examine` and `patch_table`), `watch` (with `executor`, `devices` and `ledger`), [`statistics`].
+//! It starts the program with the agent, carries out the hints that may block, passes signals on, ends as the program ended
+//! and keeps the statistics.
+//!
+//! [`run`] does all of it. The parts, in the order in which a run uses them: `agent_library`, `channel`, `launch` (with
+//! `examine` and `patch_table`), `watch` (with `executor`, `devices` and `ledger`), [`statistics`].
 #![deny(unsafe_code)]
 
 pub mod agent_library;

@@ -1,4 +1,4 @@
-//! Feeds the controller of `forebay_policy::control` with what the run did lately, and carries out what it decides.
+//! Gives the controller of `forebay_policy::control` samples of the run, and carries out its decisions.
 
 use std::{
     fs,
@@ -126,7 +126,7 @@ impl MemoryControl {
 }
 
 impl MemoryControl {
-    /// Whether memory is short, was lately, or nobody knows.
+    /// Whether memory is short, was lately, or may be as far as is known.
     fn is_short(&mut self, memory: u32) -> bool {
         if memory == MEMORY_SHORT {
             self.short_at = Some(Instant::now());
@@ -178,9 +178,9 @@ mod tests {
     #[test]
     fn a_shortage_lasts_for_a_while() {
         let mut control = MemoryControl::new(true);
-        assert!(control.is_short(MEMORY_UNKNOWN), "nobody knows");
+        assert!(control.is_short(MEMORY_UNKNOWN), "it may be");
         assert!(!control.is_short(MEMORY_ENOUGH));
-        assert!(!control.is_short(MEMORY_FULL), "nobody has waited");
+        assert!(!control.is_short(MEMORY_FULL), "no task has waited");
         assert!(control.is_short(MEMORY_SHORT));
         assert!(control.is_short(MEMORY_ENOUGH), "it may come back");
         control.short_at = Instant::now().checked_sub(SHORT_LASTS);

@@ -1,5 +1,7 @@
-//! The control groups that the program runs in: what memory they leave to it, whether tasks wait for memory there, and
-//! whether the kernel killed any of theirs for want of it. A program may join another group at any time.
+//! The control groups that the program runs in.
+//!
+//! They tell how much memory the program has left, whether its tasks wait for memory, and whether the kernel killed one of
+//! its processes for want of it. A program may join another group at any time.
 
 use std::path::{Path, PathBuf};
 

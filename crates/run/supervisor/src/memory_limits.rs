@@ -1,5 +1,6 @@
-//! How much memory prefetching, and each speculator, may take: a share of what the machine has available, or of what
-//! the control group that the program runs in is allowed, if that is less; and whether memory is short there.
+//! Limits the memory that prefetching and each speculator may take, and tells agents whether memory is short.
+//!
+//! The limit is a share of what the machine has available, or of what the program's control group allows if that is less.
 
 use std::{
     fs::{self, File},

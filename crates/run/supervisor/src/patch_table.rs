@@ -1,4 +1,4 @@
-//! Tells agents where libc's system calls are.
+//! Gives agents the places of libc's system calls.
 
 use std::{
     env, fs,

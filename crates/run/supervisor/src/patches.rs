@@ -1,18 +1,19 @@
-//! Where one build of libc can have its system calls redirected: `syscall` instructions that a jump may replace.
+//! Finds the system calls of one build of libc that can be redirected: `syscall` instructions that a jump may replace.
 //!
-//! A jump takes five bytes and `syscall` has two, so the jump also displaces an instruction beside it: a
-//! comparison of the result behind it, or else, as in `brk`, the load of the call's number before it. That is safe
-//! where this instruction is one of those that the agent's stubs repeat ([`Displaced`]) and where nothing can ever
-//! arrive between the first and the last byte of the two. `syscall` keeps the flags and a stub does not: where no
-//! comparison sets them anew, other code must do so before it uses any. [`find`] proves this as far as code without
-//! source allows and leaves a site out when in doubt: the agent loses sight of some calls then, while a wrong site
-//! would break the program.
+//! A jump takes five bytes and `syscall` has two, so the jump also displaces the instruction beside it. That is the comparison
+//! of the result behind it or, as in `brk`, the load of the call's number before it. Two conditions make this safe:
 //!
-//! What is taken to be a place where control can arrive, in all executable memory of the file: targets of
-//! branches and calls, addresses that any instruction takes relative to itself, relocated pointers, symbols,
-//! starts of functions, landing pads of exceptions. That covers every indirect jump but those to a computed
-//! address (jump tables of offsets); functions that make such a jump, and functions that run into those, keep
-//! their `syscall` instructions.
+//! - The agent's stubs can repeat the displaced instruction ([`Displaced`]).
+//! - No jump can arrive between the first and the last byte of the two instructions.
+//!
+//! `syscall` keeps the flags and a stub does not. Where no comparison sets them anew, other code must do so before it uses
+//! any. [`find`] proves all this as far as code without source allows, and leaves a site out when in doubt. A site left out
+//! hides some calls from the agent; a wrong site would break the program.
+//!
+//! Control may arrive at these places, in all executable memory of the file: targets of branches and calls, addresses that an
+//! instruction takes relative to itself, relocated pointers, symbols, starts of functions, landing pads of exceptions. That
+//! covers every indirect jump except those to a computed address (jump tables of offsets). Functions that make such a jump
+//! keep their `syscall` instructions, and so do functions that run into those.
 
 mod arrivals;
 mod cache;

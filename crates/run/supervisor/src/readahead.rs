@@ -1,9 +1,8 @@
-//! Restores the kernel's own readahead of swap where hints have spoilt it.
+//! Restores the kernel's own readahead of swap after hints have reduced it.
 //!
-//! The kernel reads more than one swapped page at a time in a mapping while the program comes to pages that it had read
-//! ahead. Pages that were hinted do not count as such, so while speculation goes on the window shrinks to a page, and
-//! with two streams in one mapping it stays there. A run of neighbouring pages, each faulted in after the other, opens
-//! it again.
+//! The kernel reads several swapped pages at a time in a mapping while the program uses pages that it had read ahead. Hinted
+//! pages do not count, so speculation shrinks the window to one page. With two streams in one mapping it stays there. A run
+//! of neighbouring pages, each faulted in after the other, opens it again.
 
 use std::{
     fs::{self, File},
@@ -43,7 +42,7 @@ pub struct Readahead {
     worker: Option<Worker>,
 }
 
-/// What one process has come to.
+/// The state of one process.
 #[derive(Clone, Copy, Default)]
 struct Came {
     /// Pages that were hinted.
@@ -56,7 +55,7 @@ struct Came {
 #[derive(Clone, Copy, Default)]
 struct Pages {
     pid: u32,
-    /// What it had come to when it was last looked.
+    /// The same at the last look.
     seen: Came,
     /// And when readahead was last restored.
     restored: Came,

@@ -432,7 +432,8 @@ mod tests {
             |rows: &[(&str, f64)]| rows.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         let without_forks = [("speculator_minor_faults", 0.0), ("speculator_major_faults", 0.0)];
         let quiet = Statistics::default();
-        assert_eq!(of_memory(&quiet), Vec::<_>::from(named(&without_forks)));
+        let of_quiet: Vec<_> = named(&without_forks);
+        assert_eq!(of_memory(&quiet), of_quiet);
         let killed = Figures { resyncs: 1, ..Figures::default() };
         assert_eq!(of_memory(&Statistics { total: killed, ..Statistics::default() }), []);
         let usage = Some(MemoryUse { max_rss_bytes: None, minor_faults: 90, major_faults: 0 });

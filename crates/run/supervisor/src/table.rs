@@ -1,4 +1,4 @@
-//! `--stats`: statistics as a table for people, fitted to the width of the terminal.
+//! `--stats`: statistics as a table, fitted to the width of the terminal.
 
 use std::env;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! Waits for the program: passes signals on, stops and goes on with it, and looks after the channel meanwhile.
+//! Waits for the program: passes signals on, stops and continues with it, and serves the channel meanwhile.
 
 use std::{
     fs,
@@ -90,7 +90,7 @@ pub fn watch(
         }
         match child_state(pid).map_err(|source| Error::Lost { source })? {
             None => {}
-            // Whoever waits for us learns that the program stopped by our stopping; SIGCONT is passed on like others.
+            // Our parent sees that the program stopped by our stopping. SIGCONT is passed on like other signals.
             Some(ChildState::Stopped) => send_signal(getpid().as_raw_nonzero().get(), libc::SIGSTOP, None),
             Some(ChildState::Ended(end, usage)) => {
                 ffi::expect(OwnCode::Any);
@@ -104,7 +104,7 @@ pub fn watch(
             executor.start();
             let is_newly_told = faults.look(channel.header());
             sweep.run(channel);
-            harvest(channel, executor, ledger);
+            collect(channel, executor, ledger);
             control.look(channel, ledger);
             readahead.look(channel);
             if !is_thin && limits.are_reached() {
@@ -122,8 +122,8 @@ pub fn watch(
     }
 }
 
-/// Takes the figures of processes that have ended and frees their slots.
-fn harvest(channel: &Channel, executor: &Executor, ledger: &mut Ledger) {
+/// Collects the figures of processes that have ended and frees their slots.
+fn collect(channel: &Channel, executor: &Executor, ledger: &mut Ledger) {
     let closed: Vec<usize> = channel.slots_in(SLOT_CLOSED).collect();
     let dead = if channel.slots_in(SLOT_FREE).count() < FREE_SLOTS_MIN {
         channel.slots_in(SLOT_CLAIMED).filter(|slot| !has_process(channel, *slot)).collect()
@@ -131,11 +131,11 @@ fn harvest(channel: &Channel, executor: &Executor, ledger: &mut Ledger) {
         vec![]
     };
     for slot in closed.into_iter().chain(dead) {
-        // One that still has a speculator is left for another round: its writer would meet the next owner.
+        // A slot with a live speculator waits for another round: that speculator would write into the next owner's data.
         let speculators = Speculator::of(channel, slot);
-        match (speculators.is_empty(), ledger.was_retired(slot)) {
+        match (speculators.is_empty(), ledger.is_marked_dead(slot)) {
             (false, true) => speculators.iter().for_each(Speculator::kill),
-            (false, false) => retire(channel, ledger, slot),
+            (false, false) => mark_dead(channel, ledger, slot),
             (true, _) => {
                 ledger.collect(channel.slot(slot));
                 ledger.forget(slot);
@@ -147,9 +147,9 @@ fn harvest(channel: &Channel, executor: &Executor, ledger: &mut Ledger) {
 }
 
 /// Tells the speculators of a slot that their original is gone.
-fn retire(channel: &Channel, ledger: &mut Ledger, slot: usize) {
+fn mark_dead(channel: &Channel, ledger: &mut Ledger, slot: usize) {
     channel.slot(slot).generation.fetch_add(1, Relaxed);
-    ledger.retire(slot);
+    ledger.mark_dead(slot);
 }
 
 /// After the program's end: speculators of processes that have ended are gone when this returns, and all figures are
@@ -160,7 +160,7 @@ pub fn finish(channel: &Channel, ledger: &mut Ledger) {
         let state = channel.header().slot_states[slot].load(Relaxed);
         let ended = state == SLOT_CLOSED || state == SLOT_CLAIMED && !has_process(channel, slot);
         if ended {
-            retire(channel, ledger, slot);
+            mark_dead(channel, ledger, slot);
             orphans.extend(Speculator::of(channel, slot));
         }
     }
@@ -183,7 +183,7 @@ fn has_process(channel: &Channel, slot: usize) -> bool {
     pid.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
-/// A speculator, held so that its number cannot come to mean another process.
+/// A speculator, held so that its number cannot be reused for another process.
 struct Speculator(OwnedFd);
 
 impl Speculator {

@@ -1,4 +1,4 @@
-//! Where a control group lies.
+//! Finds the folders of a control group.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Groups that limit memory.
+//! Limits, use and events of control groups of memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Control groups of both versions (cgroups(7)): where they lie, and what memory they leave to those that are in them.
+//! Control groups of both versions (cgroups(7)): their folders, their limits, and the memory that is left in them.
 
 mod folders;
 mod memory;

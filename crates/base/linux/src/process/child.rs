@@ -108,6 +108,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::zombie_processes, reason = "child_state reaps it")]
     fn ended(script: &str) -> (ChildEnd, ChildUsage) {
         let child = Command::new("/bin/sh").args(["-c", script]).spawn().unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);

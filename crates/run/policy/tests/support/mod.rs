@@ -1,6 +1,6 @@
 //! What the tests of this crate share: an empty table of call sites, and a source of repeatable chance.
 
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test uses a part")]
 
 use std::sync::atomic::AtomicU64;
 

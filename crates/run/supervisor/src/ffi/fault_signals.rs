@@ -1,4 +1,4 @@
-//! Events of the kernel's that tell a process of its own page faults (perf_event_open(2)).
+//! Events of the kernel that send a process a signal at its own page faults (perf_event_open(2)).
 //!
 //! # Safety
 //! Each function here is safe to call: it takes numbers and owned descriptors.

@@ -8,15 +8,15 @@ use std::{io, ptr, sync::atomic::Ordering};
 
 use forebay_protocol::layout::{Header, LEASES_NONE, LEASES_SOME};
 
-/// Starts a process that tells the header whether anybody holds a lease; its number.
+/// Starts a process that tells the header whether a process holds a lease. Returns its process id.
 ///
 /// The kernel lets its list of locks be read only after a grace period of all processors, in which the reader can
-/// neither be interrupted nor killed. Nobody waits for this process.
+/// neither be interrupted nor killed. The supervisor does not wait for this process.
 ///
 /// # Errors
 /// The system refuses a process.
 pub fn start_looking_for_leases(header: &Header) -> io::Result<i32> {
-    // SAFETY: without flags the call is a fork whose end is signalled to nobody. The child uses its own stack and calls
+    // SAFETY: without flags the call is a fork whose end sends no signal. The child uses its own stack and calls
     // that are allowed after a fork of a process with threads, and ends.
     match unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) } {
         0 => look_for_leases(header),

@@ -1,7 +1,7 @@
-//! What this program's own code takes of a memory group that it shares with the program it watches.
+//! Limits the memory that this program's own code takes of a control group that it shares with the program it watches.
 //!
 //! # Safety
-//! The function here is safe to call: its advices change nothing of what memory holds.
+//! The function here is safe to call: its advice does not change the contents of memory.
 #![allow(unsafe_code, reason = "advice on the mappings of our own code, whose bounds the linker defines")]
 
 use std::{fs::File, ptr};
@@ -21,7 +21,7 @@ const OWN_PIECE: usize = 16 << 10;
 /// Tells the kernel what will be used of this program's own file.
 ///
 /// What is in memory of it is charged to a group of the program that we watch: all that was needed to start, and what the
-/// kernel read around that. Where only few pages are used all of that goes, as far as nobody else has it mapped, and what is
+/// kernel read around that. Where only few pages are used all of that goes, unless another process has it mapped, and what is
 /// needed comes back in pieces.
 pub fn expect(own: OwnCode) {
     unsafe extern "C" {
@@ -33,7 +33,7 @@ pub fn expect(own: OwnCode) {
     let from = (&raw const __executable_start).addr() / page * page;
     let to = (&raw const etext).addr() / page * page;
     let advise = |from: usize, length, advice| {
-        // SAFETY: the range is of mappings of the executable that nobody writes to, so none of the advices changes what it
+        // SAFETY: the range is of mappings of the executable that are never written to, so no advice changes what it
         // holds. An older kernel refuses some, which is no harm.
         let _ = unsafe { libc::madvise(ptr::without_provenance_mut(from), length, advice) };
     };

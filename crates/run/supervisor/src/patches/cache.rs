@@ -1,7 +1,7 @@
 //! Patch tables kept between runs, one file for each build of libc.
 //!
-//! A file is trusted as far as it goes: it lies in a directory of the user's own, and its content is checked
-//! against damage. The agent compares the code at each site before it writes anything there.
+//! A file lies in a directory of the user's own, and its content is checked against damage. The agent compares the code at
+//! each site before it writes anything there.
 
 use std::fmt::Write as _;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
@@ -122,7 +122,7 @@ fn read(place: &Path, build_id: &[u8]) -> Option<PatchTable> {
     PatchTable::from_cache(&content).filter(|table| table.build_id == build_id)
 }
 
-/// Writes the file under another name first, so that nobody ever reads half of it.
+/// Writes the file under another name first, so that no process reads half of it.
 fn write(place: &Path, table: &PatchTable) -> io::Result<()> {
     let directory = place.parent().ok_or(io::ErrorKind::InvalidInput)?;
     if !directory.is_dir() {

@@ -1,4 +1,4 @@
-//! Where the C library is that programs load on this host.
+//! Finds the C library that programs load on this host.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

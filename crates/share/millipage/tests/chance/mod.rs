@@ -1,5 +1,5 @@
 //! Repeatable random numbers, and a deadline for tests that hang.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test uses a part")]
 
 use std::{
     hint::spin_loop,

@@ -1,5 +1,5 @@
 //! Hosts that are processes: the example `sharing`, with a rendezvous table.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test uses a part")]
 
 use std::{
     fs,
