@@ -1,37 +1,38 @@
-//! What speculations cost a process so far, what they saved it, and what another one is taken to cost.
+//! The costs of a process's speculations so far, what they saved, and the expected cost of another.
 //!
 //! # Model
 //!
-//! A speculation costs the original the fork, `F` ticks, and afterwards a copy of each page that it writes
-//! first. It saves about one stall for each hint that the original used in time, and half of one for each that came late:
+//! A speculation costs the original the fork, `F` ticks, and afterwards a copy of each page that it writes first. It saves
+//! about one stall for each hint that the original used in time, and half of one for each late hint:
 //!
 //! ```text
 //!     cost  C = F' + F / 2 + 50 us      F' = F, or what of F exceeded a mean stall when the fork was
 //!                                       made while the stalled read was in flight
 //! ```
 //!
-//! `C` is an exponentially weighted mean (weight 1/4) of what was seen; before anything was seen `F` is 100 us. It is never taken to be
-//! less than what the caller expects from the size of the process: a fork of so much memory, and a copy of that part of
-//! its pages that was copied after earlier forks, and of all that it has got since. Where memory is short a copy drives
-//! something out, as do the speculator's own pages for a while, and that is missed: one page in 32 is taken to cost another
-//! stall (such as there are where no hints are in the queue), but for the first three speculations; and what a speculation
-//! takes has a limit ([`crate::credit`]). To that comes what its hints will have the original wait in the queue of the
-//! device: an exponentially weighted mean (weight 1/2) of what those of others did (`delay.rs`).
+//! `C` is an exponentially weighted mean (weight 1/4) of the costs seen. Before the first fork `F` is 100 us. `C` is never
+//! below the caller's estimate from the size of the process. That estimate has a fork of so much memory, and the copies: the
+//! part of the pages that was copied after earlier forks, and all pages that are new since.
+//!
+//! Where memory is short, a copy evicts a page, as do the speculator's own pages, and the original faults some of them in
+//! again. After the first three speculations, one page in 32 counts as another stall without hints in the queue. What one
+//! speculation takes is limited ([`crate::credit`]). The expected cost also contains the delay of reads by hints: an
+//! exponentially weighted mean (weight 1/2) over earlier speculations (`delay.rs`).
 //!
 //! # Bound
 //!
-//! Whatever happens, a fork is justified only while
+//! A fork is justified only while
 //!
 //! ```text
 //!     sum of all C so far + delays + signals + C expected
 //!         <=  1.46 % of the time elapsed + 3/4 of the stall time saved + 1 ms
 //! ```
 //!
-//! (what a stall saved would have taken alone), so the time spent on forks, and waited for their hints, stays below 1.5 % of
-//! the elapsed time and what was paid back, but for one millisecond a process (which lets short processes begin), the excess
-//! of the last fork over what was expected, and that of the first one which took very much longer than others of its size:
-//! where memory is short, the kernel may have whoever takes some wait until something is written. Signals of faults leave
-//! less of that for forks; how many of them there are is `quiet.rs`'s matter.
+//! A saved stall counts with its time without hints in the queue. So forks and delays take less than 1.5 % of the elapsed
+//! time beyond what they saved, with three exceptions. One millisecond for each process lets short processes begin. The last
+//! fork may exceed its estimate. So may the first fork that took much longer than others of its size: where memory is short,
+//! the kernel can block the caller until pages are written. Signals of faults reduce the budget for forks; `quiet.rs` limits
+//! their number.
 //!
 //! Times are in ticks; yields have 8 fractional bits.
 

@@ -1,23 +1,22 @@
-//! When a speculator makes a checkpoint of itself: a stopped copy, from before a value that it makes up.
+//! When a speculator makes a checkpoint of itself: a stopped copy from before a predicted value.
 //!
 //! # Model
 //!
-//! Where the value mattered, the speculation strays, and the original would have to be forked again: that takes the
-//! *original* 16 ms for each GiB, and copies of pages afterwards. The checkpoint has the value waited for instead, and
-//! catches up. It costs nobody but the speculator anything: a fork of its own.
+//! Where a prediction is wrong and matters, the speculation goes off track, and the original would have to fork again. That
+//! takes the *original* 16 ms for each GiB, and copies of pages afterwards. The checkpoint waits for the true value instead,
+//! and catches up. It costs only the speculator time: one fork of its own.
 //!
-//! There is one checkpoint at a time, and the oldest that the original has not passed is the one to keep: what goes wrong
-//! further ahead can be repaired from there too, while one that is too far ahead repairs nothing. So one is *due* when the
-//! original has passed the last, and
+//! There is one checkpoint at a time. The oldest one that the original has not passed is kept, because it can also repair what
+//! goes wrong further ahead. A checkpoint is *due* when the original has passed the last one, and
 //!
-//! * a site makes its first value up in this speculation, or
-//! * [`VALUES_MAX`] values were made up since the last one, so that it does not get too far behind.
+//! * a site predicts its first value in this speculation, or
+//! * [`VALUES_MAX`] values were predicted since the last one, so that it does not get too far behind.
 //!
 //! # Bound
 //!
-//! One is made only while all of them took less than 1/[`SPENT_PART`] of the speculator's time, with the next one taken to
-//! cost what the last one did: so a speculator is never slowed down by more than that. The first comes for nothing, unless
-//! the original would go through more than [`FREE_STALLS`] stalls meanwhile: then it would be far behind.
+//! A checkpoint is made only while all of them took less than 1/[`SPENT_PART`] of the speculator's time. The next one counts
+//! with the cost of the last. So checkpoints slow a speculator down by that part at most. The first one is free, unless the
+//! original would have more than [`FREE_STALLS`] stalls meanwhile: the speculator would then be far behind.
 
 /// Values made up without a checkpoint, at most.
 pub const VALUES_MAX: u32 = 256;

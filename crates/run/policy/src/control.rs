@@ -1,64 +1,67 @@
-//! Whether speculation may go on, by what it has cost and gained lately: a reactive cost-benefit analysis.
+//! Whether speculation may go on, by its recent costs and benefits: a reactive cost-benefit analysis.
 //!
-//! Speculators take memory, for copies of pages and for prefetches that nobody uses, and what they take others miss. It
-//! cannot be told of a page whether it is missed; but programs then wait longer for the same work.
+//! Speculators take memory, for copies of pages and for prefetches that are never used, and evict other pages. Whether the
+//! program needs an evicted page cannot be observed. But the program then waits longer for the same work.
 //!
 //! # Model
 //!
-//! Figures come in as [`Sample`]s, some ten a second. With the mean stall `s` of late,
+//! Figures arrive as [`Sample`]s, some ten a second. With the recent mean stall `s`,
 //!
 //! ```text
 //!     benefit  B = used * s                   at most d * work - stalls * s, where that is known
 //!     cost     C = (stalls * s - d * work)+  +  (unused * s / 8 - G)+  +  forks and copies
 //! ```
 //!
-//! `d` is the *baseline*: how long the program waited for each unit of work when it was last alone, as far as it needed the
-//! device then; while it is unknown that part of the cost is 0. Waiting is compared for the same work, not for the same
-//! time, because a program that waits less does more in a second. Where memory is short, `work` is the program's own
-//! processor time: what it needs of the device for that may have become more. Where memory is not short that cannot be, and
-//! work is what it needed of the device, `stalls + used`: a stall takes processor time itself, so that a program which does
-//! little else would seem to do more where it waits. An unused hint cost the device a part of its time; the memory that it
-//! took shows in the stalls. That hints were unused is known when a speculation is over, of all of them at once, while their
-//! use was seen one by one. So they are a cost as far as they are more than `G`, what hints have spared since that was last
-//! told: a speculation that gained ten seconds may have hinted for one in vain. A fork is charged over two seconds, since what it gives comes after it.
+//! `d` is the *baseline*: the wait of the program for each unit of work when it last ran alone, as far as it used the device
+//! then. While it is unknown that part of the cost is 0. Waits are compared for the same work and not for the same time,
+//! because a program that waits less does more in a second.
 //!
-//! The *net overhead* is the sum of all `C - B`, halved every half-life (5 s at first), and never less than what makes up
-//! for one threshold, so that a good hour does not pay for a bad minute.
+//! Where memory is short, `work` is the program's own processor time, because evictions may have raised its need of the
+//! device. Otherwise `work` is that need, `stalls + used`. Processor time would not do there: a stall takes some itself, so a
+//! program that does little else would seem to do more where it waits.
 //!
-//! Neither `B` nor `d` can be trusted for long: a program may need more of the device than before because its work has
-//! changed, or because speculators drove out what they then bring back. So now and then there is a *check*: speculation
-//! pauses for some samples, and the program's waiting alone is compared with that since the last check.
+//! An unused hint cost the device a part of its time; the memory that it took shows in the stalls. All unused hints are known
+//! at once, at the end of a speculation, while uses are seen one by one. So unused hints cost only what exceeds `G`, the
+//! savings by hints since the last such report. A speculation that gained ten seconds may have hinted for one in vain. The cost
+//! of a fork is spread over two seconds, because its benefit follows.
+//!
+//! The *net overhead* is the sum of all `C - B`, halved every half-life (5 s at first). It is never below minus one threshold,
+//! so that a good hour does not pay for a bad minute.
+//!
+//! `B` and `d` become outdated: the program's work may change, and speculators may evict what they then read again. So there is
+//! a *check* from time to time. Speculation pauses for some samples, and the program's waits alone are compared with those
+//! since the last check.
 //!
 //! # States
 //!
-//! * *On*, at first. When the net overhead is more than 1 % of a half-life, and forks or unused hints are the greatest
-//!   part of the cost and as much by themselves, speculation goes off: a **crossing**, with that as its [`Reason`]. Otherwise
-//!   it was the stalls, and there is a check.
-//! * *Checking*, also after two seconds on, and then 4, 8, 16 s after each other; after a crossing from 0.5 s on. It
-//!   is left out if the stalls and forks, which are all the harm that there can be, took below 1 % of the time, and
-//!   put off to 16 s while `B` is 3 times that. The first sample without a speculator is not looked at: what was
-//!   driven out comes back in it; nor is one in which the program still comes to what was hinted before. Then, with at
-//!   least 16 stalls or, where memory is short, 20 ms of processor time, the verdict: harm if for the same work the
-//!   program waited longer than alone, forks included, by more than 1 % of the time since the last check; else on
-//!   again with a net overhead of 0. While neither is certain (stalls come by chance: `n` of them say what they do to
-//!   one part in the root of `n`) the check goes on, for a second at most. What is seen so is short, and a program may
-//!   need nothing of the device just then; so harm is a mere suspicion the first time, which the next check, 0.5 s
-//!   later, makes a crossing or clears. After a crossing one check is enough, until one finds no harm. A program that
-//!   does nothing meanwhile is left for the next check. Speculators sleep in the meantime, and go on afterwards.
-//! * *Off*. The net overhead only decays. When it is negligible, a tenth of the threshold, speculation goes on again with
-//!   a net overhead of 0.
+//! * *On*, at first. When the net overhead exceeds 1 % of a half-life, the greatest part of the cost decides. Forks or unused
+//!   hints that alone exceed the threshold turn speculation off: a **crossing**, with that as its [`Reason`]. Stalls cause a
+//!   check.
+//! * *Checking*, also after two seconds on, and then 4, 8, 16 s after each other; after a crossing from 0.5 s on. A check is
+//!   left out if stalls and forks, the most that could be harm, took below 1 % of the time. It is put off to 16 s while `B` is
+//!   3 times that. Two kinds of samples are ignored: the first one without a speculator, in which evicted pages return, and
+//!   those in which the program still uses earlier hints. The verdict needs 16 stalls or, where memory is short, 20 ms of
+//!   processor time. Harm means that the program waited longer for the same work than alone, forks included, by more than 1 %
+//!   of the time since the last check. Otherwise speculation goes on with a net overhead of 0. While neither is certain (the
+//!   error of `n` stalls is one part in the root of `n`), the check goes on, for a second at most. A check is short, and the
+//!   program may not need the device just then. So the first harm is only a suspicion; the next check, 0.5 s later, confirms it
+//!   as a crossing or clears it. After a crossing one check is enough, until one finds no harm. A program that does nothing
+//!   meanwhile is left for the next check. Speculators sleep during a check, and continue afterwards.
+//! * *Off*. The net overhead only decays. At a tenth of the threshold, speculation goes on again with a net overhead of 0.
 //!
-//! Each crossing doubles the half-life, up to 16 times the first one: harm that comes back is tried ever more seldom.
-//! Four half-lives on without a crossing, at a gain, halve it again.
+//! Each crossing doubles the half-life, up to 16 times the first one, so repeated harm is tried ever more seldom. Four
+//! half-lives on without a crossing, at a gain, halve it again.
 //!
 //! # Bound
 //!
-//! Speculation that only harms costs one threshold, 1 % of a half-life, and what one sample brings, for each time on;
-//! harm that shows in a check only, what two and a half seconds bring the first time, and half a second later on. It is
-//! off for more than three half-lives then. So the loss stays below a third of a per cent of the time in the long run
-//! in the first case, and in the second below a thirtieth of the harm. Checks that find nothing cost some 3 samples,
-//! which are shorter then, and up to a second of what speculation gives where that is so little that chance could be
-//! it.
+//! Speculation that only harms costs one threshold, 1 % of a half-life, and one sample for each time on. It is off for more
+//! than three half-lives then, so the loss stays below a third of a per cent of the time in the long run.
+//!
+//! Harm that only a check shows costs two and a half seconds the first time, and half a second later on. In the long run this
+//! is below a thirtieth of the harm.
+//!
+//! Checks without a finding cost some 3 samples, which are shorter then. They cost up to a second of the benefit where the
+//! benefit is so small that chance could explain it.
 
 use forebay_protocol::reasons::Reason;
 

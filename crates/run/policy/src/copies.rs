@@ -1,21 +1,20 @@
-//! How many pages a process has copied at their first write since it was forked, which the kernel does not say.
+//! Estimates how many pages a process has copied at their first write since it was forked. The kernel does not tell.
 //!
 //! # Model
 //!
-//! A copy is a page fault that did not wait, a *minor* one, as is the first touch of a page, and that of a page which the
-//! kernel read ahead beside one that was waited for, or which was hinted. What is left of the minor faults since the fork
-//! when those are taken away are copies:
+//! A copy is a *minor* page fault, one that did not wait. Other minor faults are the first touch of a page, and the touch of a
+//! page that was hinted or that the kernel read ahead. What is left of the minor faults since the fork are copies:
 //!
 //! ```text
 //!     copies = minor - hinted - growth - ahead * major - churn * time
 //! ```
 //!
-//! So it counts first writes, whether the page is copied or not, and after the speculator's end the kernel copies none: what is
-//! asked for is the count until then.
+//! So the estimate counts first writes, whether the page is copied or not. After the speculator's end the kernel copies no
+//! page, so callers ask for the count until then.
 //!
-//! `ahead` and `churn` are what was seen before the fork, when nothing was copied: minor faults beyond those that made the
-//! memory what it is, of which up to 7 for each major one are taken to be read ahead, and the others to be memory that the
-//! program gives back and takes again all the time.
+//! `ahead` and `churn` are measured before the fork, when nothing was copied, from the minor faults that did not make the
+//! memory grow. Up to 7 of them for each major fault count as read ahead. The others are memory that the program frees and
+//! takes again all the time.
 
 /// Pages that the kernel reads ahead at most when one is waited for (`page-cluster` 3).
 const AHEAD_MAX: u64 = 7;

@@ -1,27 +1,27 @@
-//! What a speculation may take, before and after it has shown what it is good for.
+//! What a speculation may take, before and after its hints have proved useful.
 //!
 //! # Model
 //!
-//! Where memory is short each page that a speculation takes drives out another, and the original waits for some of those
-//! again. It takes pages in three ways: the original copies those that it writes to after the fork, the speculator has
-//! pages of its own, and what it hints comes in whether it is wanted or not. The policy of resyncs weighs all that when a
-//! speculation is over; but one that finds nothing would have driven out thousands of pages by then.
+//! Where memory is short each page that a speculation takes evicts another, and the original waits for some of those again.
+//! A speculation takes pages in three ways. The original copies pages that it writes after the fork. The speculator has pages
+//! of its own. Its hints read pages whether the original uses them or not. The policy of forks weighs all that at the end of a
+//! speculation, but a useless one would have evicted thousands of pages by then.
 //!
-//! So each of the three has a credit, in pages, that grows with the hints that the original has used:
+//! So each of the three has a budget, in pages, that grows with the hints that the original has used:
 //!
 //! ```text
-//!     copies of the original's    COPIES_FREE + COPIES_A_HINT * used
+//!     copies of the original      COPIES_FREE + COPIES_A_HINT * used
 //!     the speculator's own        OWN_FREE    + OWN_A_HINT    * hinted
 //!     hinted and not yet used     AHEAD_FREE  +                 used     (AHEAD_PROVEN where speculations before
 //!                                                                        have yielded well)
 //! ```
 //!
-//! The first two end the speculation; the third makes the speculator wait for the original, so that what is under way
-//! doubles each time that all of it was used. That bounds the second as well: a speculator that has found something may
-//! go on before it is known what that was good for.
+//! The first two end the speculation. The third makes the speculator wait for the original, so the number of hints under way
+//! doubles each time that all of them were used. That bounds the second as well: a speculator with hints to give may go on
+//! before their use is known.
 //!
-//! The third holds for pages where there is memory enough, too: a program that follows pointers through a mapped file makes
-//! speculators guess, and what they hint keeps the device from what the program waits for.
+//! The third also holds for pages where memory is not short. A program that follows pointers through a mapped file makes
+//! speculators guess, and wrong hints delay the reads that the program waits for.
 
 /// Copies of the original's that are allowed before any hint was used.
 pub const COPIES_FREE: u64 = 256;

@@ -1,27 +1,29 @@
-//! Whether the original should be forked where that drives something out of memory.
+//! Whether the original should be forked where the fork evicts pages: exploration under memory pressure.
 //!
 //! # Model
 //!
-//! Where memory is short, a program that works with what it has there loses by what a fork drives out, while one that only
-//! waits has nothing to lose. So there, until a speculation was worth it, the program must *dare*: it has little to lose, and a
-//! speculator is likely to keep up.
+//! Where memory is short, a fork evicts pages of a program that works with them. A program that only waits has nothing to
+//! lose. So until a speculation was worth its cost, the program *explores* only if it has little to lose and a speculator is
+//! likely to keep up.
 //!
-//! It has little to lose if its own work took less than 1/8 of the last second, for the first four forks that were not
-//! worth it. After each of those it *rests*: what the fork drove out has it wait, which is no sign of what it would do
-//! without. That takes as many stalls as the caller says, and twice as many each time. If twice of what forks cost has been
-//! saved, it has so for any number of them, at once, and also if stalls (and 13 us
-//! for each, which faults take) took 7/8 of the last 1/32 to 1/16 s. (Of programs that do not fault nobody knows their
-//! work: there it goes by the stalls alone, and no speculator has to keep up.)
+//! It has little to lose in one of two cases:
 //!
-//! A speculator has to copy the pages that it touches and that the original has in memory. It keeps up if this *detour*
-//! takes it no longer, for each page that the original waits for, than the stall.
+//! * Its own work took less than 1/8 of the last second. While forks have not saved twice their cost, this holds for the first
+//!   four failures only. After each failure the process *backs off*, because it now waits for pages that the fork evicted. The
+//!   back-off lasts as many stalls as the caller says, and doubles each time.
+//! * Forks have saved twice their cost, and stalls took 7/8 of the last 1/32 to 1/16 s. Each stall counts with 13 us more,
+//!   which a fault takes.
 //!
-//! A fork at a page fault that next to nothing came of, less than 1/64 of what it risks, ends that: programs that can be
-//! foretold are so, in part, from the first fork on. But nothing is told by one that was late, as all are at first where stalls
-//! are short.
+//! The work of a program without page faults is unknown. There the stalls alone decide, and no speculator has to keep up.
 //!
-//! Who does not dare may yet risk 1/64 of the time elapsed: all forks since one that was worth it are taken to cost as many
-//! stalls as the caller says.
+//! A speculator has to copy the pages that it touches and that the original has in memory. It keeps up if this *detour* takes
+//! less time, for each page that the original waits for, than the stall.
+//!
+//! A fork at a page fault that saved less than 1/64 of what it risked ends exploration. Predictable programs show some benefit
+//! from the first fork on. A late speculation says nothing, and where stalls are short all are late at first.
+//!
+//! A process that does not explore may still risk 1/64 of the time elapsed. Each fork since the last worthwhile one then
+//! counts as many stalls as the caller says.
 //!
 //! Times are in ticks.
 

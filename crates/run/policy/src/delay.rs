@@ -1,19 +1,19 @@
-//! What hints in the queue of a device have the original's own reads wait.
+//! How long the original's own reads wait for hints in the queue of a device.
 //!
 //! # Model
 //!
-//! A device that serves one request at a time has the original wait for every hint that is in the queue before its own
-//! read, and where the hints are of no use that is all that comes of them. So each stall that nothing was prefetched for is
-//! compared with such as there are *alone*, while there is no speculation:
+//! Where a device serves one request at a time, the original waits for every hint that is in the queue before its own read.
+//! Useless hints have no other effect. So each stall without a prefetch is compared with stalls *alone*, while there is no
+//! speculation:
 //!
 //! ```text
-//!     delay = sum of stalls beside a speculation - their number * what one takes alone      if that is more than nothing
+//!     delay = sum of stalls beside a speculation - their number * the time of one alone      if that is positive
 //! ```
 //!
-//! What one takes alone is the exponentially weighted mean (1/16) of those there were; while they are less than sixteen, it
-//! is not taken to be less than 5/4 of the *usual* one, near the median of all: of a queue, one stall waits for most. Because
-//! the stalls after a speculation say more of that than those before the first one, the delay is not settled before the
-//! next one begins. A stall counts as at most [`QUEUE_MAX`] alone: one that takes longer waits for something else.
+//! The time of one alone is an exponentially weighted mean (1/16). While there are fewer than sixteen, it counts as at least 5/4
+//! of the *usual* stall, which is near the median of all. In a queue, a single stall absorbs most of the waiting. The stalls
+//! after a speculation are better evidence than those before the first one, so the delay is settled when the next one begins.
+//! A stall counts as at most [`QUEUE_MAX`] alone: a longer one waits for something else.
 //!
 //! Times are in ticks.
 

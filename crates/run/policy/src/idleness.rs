@@ -2,10 +2,10 @@
 //!
 //! # Model
 //!
-//! It spends processor time, which nobody else wants, and pages, which cost the original more than it seems: they come from
-//! where its own come from, pass through the same caches, and a virtual machine that has given its free memory back has to
-//! fault for each. So a page counts as [`PAGE_US`] of processor time. What was spent since the last hint may come
-//! to [`PATIENCE_STALLS`] stalls: what is found after more could hardly make up for it.
+//! A speculator spends processor time that is idle otherwise, and pages. Pages cost the original time: both processes take them
+//! from the same free memory and through the same caches. A virtual machine that has given its free memory back must fault for
+//! each. So a page counts as [`PAGE_US`] of processor time. The limit since the last hint is [`PATIENCE_STALLS`] stalls: what a
+//! later hint saves could hardly make up for more.
 //!
 //! Processor time is counted in the ticks of a timer.
 

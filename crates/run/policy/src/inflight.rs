@@ -10,32 +10,32 @@
 //! ```
 //!
 //! Up to `d = c` more requests in flight cost nothing; beyond, they only wait longer, and with them the
-//! original's own reads. So the limit is [`DEPTH_PER_CHANNEL`] `c`: enough over `c` that no channel idles while
-//! a completion is noticed, and a demand read waits for at most about one service time more.
+//! original's own reads. So the limit is [`DEPTH_PER_CHANNEL`] `c`. That is enough over `c` that no channel idles while
+//! a completion is noticed. A demand read waits for at most about one service time more.
 //!
 //! # Estimate
 //!
-//! All quantities are kept as base-2 logarithms with 10 fractional bits: products become sums, one slow request
-//! cannot outweigh many, and the whole state packs into one word, so that processes that load and store it at
-//! the same time each see a state that somebody meant.
+//! All quantities are kept as base-2 logarithms with 10 fractional bits. Products become sums, and one slow request
+//! cannot outweigh many. The whole state packs into one word, so processes that load and store it at the same time
+//! each see a consistent state.
 //!
-//! * *base*, the estimate of `S`: near the median of the samples that were taken with little in flight, that is
-//!   completions with `d = 1` or `2 d <= c`, and demand stalls when at least two came with no completion
-//!   between. It falls by a quarter of the gap (three quarters while young) and rises by 1/32, faster after a
-//!   run of samples above it, so a device that became slower is believed after some twenty such samples and a
-//!   hiccup is not. Samples taken deep in the queue move it only if they are well below it.
+//! * *base*, the estimate of `S`: near the median of the samples with little in flight. These are completions with
+//!   `d = 1` or `2 d <= c`, and demand stalls when at least two came with no completion between. It falls by a
+//!   quarter of the gap (three quarters while young) and rises by 1/32, faster after a run of samples above it. So
+//!   some twenty such samples show that a device became slower, and a single slow one does not. Samples taken deep
+//!   in the queue move the base only if they are well below it.
 //! * *capacity*, the estimate of `c`: each completion issued in the upper half of the limit (`2 d >= limit`)
 //!   suggests `c = d S / L`. A latency within 1.25 of the base says only that `c` is no smaller than `d`; that
 //!   counts as 1.14 `d`, which doubles the limit. A suggestion counts as at most a factor of 2, with a weight
 //!   of `4 / limit`, at most 1/2 and, but for the first 16 of them, at most 1/8.
 //!
-//! Requests in flight when the limit moves carry the depth that they were issued at, which bounds what they can
-//! suggest: the limit at most doubles in a round trip, with no need to tell rounds apart.
+//! Requests in flight when the limit moves carry the depth at which they were issued, which bounds their suggestion.
+//! So the limit at most doubles in a round trip, without a notion of rounds.
 //!
 //! # Behaviour
 //!
-//! Simulated with service times that scatter by 20 % either way and the limit kept filled, worst of 40 runs
-//! (`tests/inflight.rs` holds the order of these, also for service times with a long tail):
+//! The table is the worst of 40 simulated runs, with service times that scatter by 20 % either way and the limit kept
+//! filled. `tests/inflight.rs` holds the order of these, also for service times with a long tail.
 //!
 //! | device | channels | stays within | reached after |
 //! |---|---|---|---|

@@ -1,25 +1,25 @@
-//! How far a speculator is ahead of the original among pages of memory, in time.
+//! The lookahead distance of a speculator: how far it is ahead of the original among pages of memory, in time.
 //!
 //! # Model
 //!
-//! The original comes to the pages in the order in which the speculator touched them. From one that was hinted to the next
-//! takes it [`HINTED_US`] at least, and one that was not a stall:
+//! The original touches the pages in the order in which the speculator touched them. From a hinted page to the next the
+//! original takes at least [`HINTED_US`], and from another page a stall:
 //!
 //! ```text
-//!     lead = stalls * left out + HINTED_US * hinted        of those that the original has not come to
+//!     lead = stalls * skipped + HINTED_US * hinted        of pages that the original has not touched yet
 //! ```
 //!
-//! To hint a page while the original comes to it is worse than to leave it out: the kernel has whoever is second wait for
-//! up to two ticks of its clock until the first has put the page into the swap cache. A hint takes the kernel some
-//! microseconds, and now and then some hundreds, when it has to find room for the page. So while the lead is shorter than
-//! [`LEAD_US_MIN`], pages are *left out*: the original waits for them, and the speculator gets ahead meanwhile. Where the
-//! original is the faster one, because a speculator has several times the work with a page that is prefetched, that is just
-//! the part of the pages that makes both equally fast. A lead that is long enough is looked at again when it can have become
-//! too short, since each look at a page of the original's costs as much as some of the work that is saved. Where a few stalls take as long, a page left out costs more than it
-//! gains, and none is.
+//! A hint for a page that the original touches at the same moment does harm. The second of the two waits for up to two ticks of
+//! the kernel's clock, until the first has put the page into the swap cache. A hint takes the kernel some microseconds, and
+//! sometimes hundreds when it must find room for the page. So while the lead is shorter than [`LEAD_US_MIN`], the speculator
+//! *skips* pages: the original waits for them, and the speculator gets ahead meanwhile.
 //!
-//! A speculator that *waits alone*, page by page with none asked for beside it, waits for what the original waits for, and
-//! will never have a lead.
+//! A speculator may take several times the original's work for a prefetched page. Skipping then makes both equally fast. A lead
+//! that is long enough is checked again when it can have become too short, because each look at a page of the original costs
+//! time. Where a few stalls take as long, a skipped page costs more than it gains, and none is skipped.
+//!
+//! A speculator that *waits alone*, page by page without another request beside it, waits for what the original waits for. It
+//! never gets a lead.
 
 /// A shorter lead has pages left out, in microseconds.
 pub const LEAD_US_MIN: u32 = 1_000;

@@ -1,8 +1,7 @@
-//! The pure logic of speculative prefetching.
+//! The decisions of speculative prefetching, as pure logic.
 //!
-//! Nothing here does I/O, reads a clock or allocates: time and events come in as arguments, so all of it is
-//! tested by simulation. [`channel`] is the layout of the memory that agents and supervisor share; the other
-//! modules are the decisions taken over it.
+//! Nothing here does I/O, reads a clock or allocates. Time and events are arguments, so simulations test all of it. The
+//! layout of the memory that agents and supervisor share is in `forebay_protocol`.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Means that forget.
+//! Exponentially weighted means.
 
 /// Exponentially weighted mean with the weight `2^-shift` for the new sample.
 pub fn mean(mean: u64, sample: u64, shift: u32) -> u64 {

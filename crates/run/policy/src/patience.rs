@@ -1,20 +1,20 @@
-//! How many page faults the original bears of a live speculation that should have spared them.
+//! The off-track detector: how many page faults the original has before a live speculation counts as off track.
 //!
 //! # Model
 //!
-//! Each fault that was not spared is a *miss*; each page hinted that the original came to makes up for one. So does each page
-//! that the speculator left to the original to get ahead (`lead.rs`): that the original waits for it, as foreseen, shows that
-//! both take the same course. But pages left out alone are of no use to anybody, so they count up to [`LEFT_OUT_MAX`] times the
-//! pages hinted. A speculation has *strayed* when there are more misses than it may cost to find that out: as many as take twice the time of another
-//! fork, but 16 to 4,096. At half of them its checkpoint may carry on, if it has one: that costs about half as much.
+//! Each fault that the speculation did not prevent is a *miss*. Each hinted page that the original used cancels one. So does
+//! each page that the speculator skipped to get ahead (`lead.rs`): the original waited there as expected, so both take the same
+//! course. Skipped pages alone prevent no stall, so they count up to [`LEFT_OUT_MAX`] times the hinted pages.
 //!
-//! However many they are, it gets a *grace* of 1/100 s: after the fork and twice what that took (it has as much to do with
-//! its page tables), after a repair, and each time that nothing is missed any more.
+//! A speculation is *off track* when the misses exceed the price of finding out: twice the time of another fork, but at least 16
+//! and at most 4,096. At half of them its checkpoint may take over, if there is one, because that costs about half as much.
 //!
-//! Where stalls are short beside what a fork takes, the original is past many pages by the time that the speculator looks
-//! at the first. One that has less than [`AHEAD_MIN`] pages ahead of the original has not strayed but is *late*. It gets
-//! three graces until it is *due*: what it misses from then on counts. No value that it made up is to blame for
-//! its being late.
+//! Misses do not count during a *settling time* of 1/100 s. It follows a fork, with twice the fork's time on top, because the
+//! speculator's page tables need as much work. It also follows a repair, and a stretch without misses.
+//!
+//! Where stalls are short beside a fork, the original passes many pages while the speculator starts. A speculator with fewer than
+//! [`AHEAD_MIN`] pages ahead of the original is *late* and not off track. After three settling times it is *due*, and its
+//! misses count. No predicted value is blamed for lateness.
 //!
 //! Times are in ticks.
 

@@ -1,9 +1,8 @@
-//! Which programs should get an agent at all.
+//! Which programs get an agent.
 //!
-//! [`ProgramRecord`] spares executables that never stall the loading of an agent: the first [`STARTS_FIRST`]
-//! starts get one, then every 2nd, 4th ... up to every [`STARTS_APART_MAX`]th as long as no stall is reported;
-//! a stall gives it to the next [`STARTS_TRUSTED`] starts. [`program_index`] is the order in which the shared
-//! table of programs is probed.
+//! [`ProgramRecord`] saves executables that never stall the loading of an agent. The first [`STARTS_FIRST`] starts get one,
+//! then every 2nd, 4th ... up to every [`STARTS_APART_MAX`]th as long as no stall is reported. After a stall the next
+//! [`STARTS_TRUSTED`] starts get one. [`program_index`] is the order in which the shared table of programs is probed.
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -1,9 +1,9 @@
-//! When the signals of page faults are more trouble than they are worth.
+//! When signals of page faults cost more than they bring: fault sampling.
 //!
 //! The kernel sends a process a signal for each page fault that waits, so that it can fork a speculator. A signal takes some
-//! microseconds, a sixth of a wait for a fast disk: there only one fault in [`FEW`] has one, and elsewhere where nothing came of
-//! hundreds. And where nothing is forked for long, the process asks for *quiet*: no signals for a while. The supervisor keeps
-//! it, for longer each time.
+//! microseconds, a sixth of a wait for a fast disk. There only one fault in [`FEW`] causes a signal. On slower disks that
+//! begins after hundreds of useless signals. Where nothing is forked for long, the process asks for *quiet*: no signals for a
+//! while. The supervisor grants it, for longer each time.
 
 use core::time::Duration;
 

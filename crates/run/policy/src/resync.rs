@@ -1,45 +1,42 @@
-//! When the original should start a speculator.
+//! When the original forks a speculator.
 //!
 //! # Model
 //!
-//! What a speculation costs, `C`, and what it saves, is the account's matter (`account.rs`); this is when one may begin, by its
-//! yield `y`, in stalls `s`:
+//! The account (`account.rs`) has the cost `C` of a speculation and its savings. This policy decides when one may begin, by
+//! its yield `y`, in stalls `s`:
 //!
 //! ```text
 //!     y = used - wrong / 16
 //!     worth it:  y >= 1/2  and  y s > 2 C
 //! ```
 //!
-//! `used` counts the hints that spared a stall. A hint that came late counts as the part of a mean stall that it spared: the
-//! caller adds these parts up. Wrong hints took up the device; of the pages that a speculation which has strayed hinted in vain as many are wrong as it
-//! may hint before any was used: to the others the original may come yet. `y` and `s` are exponentially weighted means
-//! (weights 1/4, 1/8) of what was seen (of `s` there are others, for other questions: `stalls.rs`). Before anything was
-//! seen `y` is 8.
+//! `used` counts the hints that spared a stall. A hint that came late counts as the part of a mean stall that it spared.
+//! Wrong hints occupied the device. When a speculation goes off track, at most its initial window of unused page hints counts
+//! as wrong, because the original may still use the others. `y` and `s` are exponentially weighted means (weights 1/4, 1/8).
+//! `stalls.rs` has other means of `s` for other questions. At first `y` is 8.
 //!
 //! # States
 //!
-//! * *Enabled* (at first): a fork is justified at a stall, but for a process's first, if the stalls of the last
-//!   1/64 to 1/32 s or of the last 1/2 to 1 s (by the clock's rate) took at least 2 % of that time, or of the
-//!   process's life if that is shorter, and it is worth it by the means above.
-//!   Where memory is short the program must dare, too, until a speculation was worth it (`daring.rs`), and one that
-//!   faults must lack at least as many pages as a fork may take before it has shown what it is good for.
-//! * *Disabled*, by a **crossing**: when a speculation is judged and the means say that it is not worth it, or
-//!   [`FUTILE_MAX`] speculations in a row yielded less than half a stall; also when stalls become too short or
-//!   forks too dear. (It is no crossing when no speculator was ever started.) One *probe* is made after
-//!   `4 * 2^level` stalls and `2^level / 256` s, where the level rises with each failed probe, up to 10 (up to 2
-//!   within the first 16 speculations: those teach the call sites what to predict). A probe that was worth it
-//!   restores Enabled, with its own yield as the mean; the level is halved then, and is forgotten after
-//!   [`STEADY`] good speculations in a row.
-//! * *Saturated*, laid over both while the caller says so: one probe after 256 stalls and a second.
+//! * *Enabled* (at first): a fork is justified at a stall, except at a process's first, under two conditions. The means above
+//!   say that it is worth it. Stalls took at least 2 % of the last 1/64 to 1/32 s or of the last 1/2 to 1 s, or of
+//!   the process's life if that is shorter. The clock's rate sets these spans. Where memory is short the program must also explore, until a
+//!   speculation was worth it (`daring.rs`). One that faults must then lack as many pages as a fork may take before it has
+//!   proved useful.
+//! * *Disabled*, by a **crossing**: a finished speculation leaves means that say it is not worth it, or [`FUTILE_MAX`]
+//!   speculations in a row yielded less than half a stall. Stalls that become too short, or forks too expensive, disable too.
+//!   (It is no crossing when no speculator was ever started.) One *probe* is made after `4 * 2^level` stalls and
+//!   `2^level / 256` s. The level rises with each failed probe, up to 10. It rises up to 2 within the first 16 speculations,
+//!   which teach the call sites what to predict. A probe that was worth it restores Enabled, with its own yield as the mean.
+//!   The level is halved then, and is forgotten after [`STEADY`] good speculations in a row.
+//! * *Saturated*, on top of both while the caller says so: one probe after 256 stalls and a second.
 //!
-//! Means follow a change of phase: `y` never counts as more than 4 times what is needed to break even (or 16),
-//! so a handful of useless speculations disables however well earlier ones did.
+//! Means follow a change of phase. `y` counts as at most 4 times what is needed to break even (or 16), so a handful of useless
+//! speculations disables however well earlier ones did.
 //!
 //! # Bound
 //!
-//! Whatever happens, a fork is justified only while the account affords another. The first fork of all is also justified
-//! when it costs less than what the stalls of the last half second took: a large process that waits all the time need not
-//! wait for minutes until it may try.
+//! A fork is justified only while the account affords another. The first fork of all is also justified when it costs less
+//! than the stalls of the last half second. So a large process that waits all the time can try early.
 //!
 //! Times are in ticks; yields and means of them have 8 fractional bits.
 

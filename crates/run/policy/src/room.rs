@@ -1,13 +1,13 @@
-//! How many of its own pages a process has room for in memory.
+//! The resident-set limit of a process: how many of its own pages fit into memory.
 //!
 //! # Model
 //!
-//! What a process has in memory at one moment says little of that: short of memory, the kernel drives out a good part of it at
-//! once, and lets it grow again. So its room is the most that it had at the looks of this span of time and of the one before. A
-//! span is over after a second and 16 looks. While there is a speculation others have some of the room: then it is not
-//! taken to be less than it was before, and a span begins when there is none any more.
+//! The resident set at one moment says little: when memory is short, the kernel evicts a good part of it at once, and lets it
+//! grow again. So the limit is the largest resident set seen in this span of time and in the one before. A span ends after a
+//! second and 16 looks. A speculation takes some of the memory, so during one the limit does not fall below its earlier value.
+//! A new span begins when the speculation ends.
 //!
-//! At the first look the most that the process ever had does for a span, of which a quarter of a second is left.
+//! The first look takes the largest resident set of the process's life for a span, of which a quarter of a second is left.
 //!
 //! Times are in ticks.
 

@@ -1,14 +1,14 @@
-//! What to make up for a result that is not there yet, learned by call site.
+//! Predicts results that are not there yet, learned by call site.
 //!
 //! # Model
 //!
-//! A call of the speculator whose result would have to be waited for gets a made-up one, by a [`Strategy`] of
+//! A call of the speculator that would have to wait for its result gets a predicted one, by a [`Strategy`] of
 //! its [`Kind`]. Some results do not matter (text that is searched), some decide all that follows (a header).
 //! Which it is depends on the place in the program that makes the call, its *site*, named by a hash.
 //!
-//! A made-up result is only judged by what follows: when a speculation ends or strays, the site of the last
-//! value made up in it is told the *payoff*, the hints of that speculation that the original used. So a site
-//! that a speculation passed 500 times before it died is told 500.
+//! What follows decides about a prediction. When a speculation ends or goes off track, the site of its last predicted
+//! value gets the *payoff*: the hints of that speculation that the original used. So a site that a speculation passed
+//! 500 times before it ended gets 500.
 //!
 //! Each strategy of a site has a value `v`, an exponentially weighted mean with weight 1/2 of
 //!
@@ -16,17 +16,17 @@
 //!     log2(1 + payoff)      at most 12, a payoff of 4,095
 //! ```
 //!
-//! that starts at 3, a payoff of 7. A strategy breaks even at a payoff of [`BREAK_EVEN`], `v = 2`. From the
-//! logarithm it follows that one bad end never condemns a site that earned 15 hints or more, and that three in
-//! a row always do: 500 hints are `v = 9`, then 4.5, 2.2, 1.1. A first use that pays nothing condemns at once.
+//! that starts at 3, a payoff of 7. A strategy breaks even at a payoff of [`BREAK_EVEN`], `v = 2`. Because
+//! of the logarithm one bad end never condemns a site that earned 15 hints or more, and three in a row always do.
+//! For 500 hints these are `v = 9`, then 4.5, 2.2, 1.1. A first use that pays nothing condemns at once.
 //!
 //! # Ladder
 //!
 //! The strategies of a kind are tried in the order of [`Kind::ladder`]. While the present one breaks even it
 //! stays. When it does not, the next that was never tried takes over; when all were, the one with the greatest
-//! value (the earlier of equals). Programs change phase, and a good strategy can have a run of bad luck: every
-//! [`RETRY_OUTCOMES`] outcomes of a site another strategy is tried for one outcome; four times as often while
-//! the present one pays less than 7, eight times while it does not break even, never while it pays 63.
+//! value (the earlier of equals). Programs change phase, and a good strategy can have a run of bad
+//! luck. So every [`RETRY_OUTCOMES`] outcomes of a site another strategy is tried for one outcome. That is four times as
+//! often while the present one pays less than 7, eight times while it does not break even, never while it pays 63.
 //!
 //! # Memory
 //!

@@ -1,14 +1,14 @@
-//! What the stalls of a process take that nothing was prefetched for.
+//! How long the stalls of a process take where nothing was prefetched.
 //!
 //! # Model
 //!
-//! Three exponentially weighted means, each for a question of its own:
+//! There are three exponentially weighted means, each for its own question:
 //!
-//! * *recent* (weight 1/8): what the next stall takes. Hints in the queue of the device are part of that.
-//! * *alone* (1/8): what a page takes that is missed later, because something drove it out: such as there are where no hints
-//!   are in the queue. The first few speculations count as well, or a process that is forked at once would know of none.
-//! * *lasting* (1/64, and before there are so many nearly all alike): what kind of device it is. Of a fast one, some wait for
-//!   something else now and then, ten times as long: one of those must not make it a slow one.
+//! * *recent* (weight 1/8): the next stall. Hints in the queue of the device are part of it.
+//! * *alone* (1/8): a later miss of an evicted page, without hints in the queue. The first few speculations count as well, or a
+//!   process that forks at once would have none.
+//! * *lasting* (1/64, and at first nearly equal weights): the kind of device. On a fast device some stalls wait ten times as long
+//!   for something else. Such a stall must not make the device a slow one.
 //!
 //! One wait of seconds says nothing of the stalls to come, so each counts as at most eight times the recent mean.
 //!

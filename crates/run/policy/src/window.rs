@@ -1,4 +1,4 @@
-//! How much of the time that has just passed was spent on something.
+//! The part of the recent past that was spent on something.
 
 /// Time spent within a window that slides over time: the present bucket, and of the one before the part that
 /// the window still covers.

@@ -10,9 +10,12 @@
 //! any. [`find`] proves all this as far as code without source allows, and leaves a site out when in doubt. A site left out
 //! hides some calls from the agent; a wrong site would break the program.
 //!
-//! Control may arrive at these places, in all executable memory of the file: targets of branches and calls, addresses that an
-//! instruction takes relative to itself, relocated pointers, symbols, starts of functions, landing pads of exceptions. That
-//! covers every indirect jump except those to a computed address (jump tables of offsets). Functions that make such a jump
+//! Control may arrive at these places, in all executable memory of the file:
+//!
+//! - targets of branches and calls, and addresses that an instruction takes relative to itself,
+//! - relocated pointers, symbols, starts of functions, landing pads of exceptions.
+//!
+//! That covers every indirect jump except those to a computed address (jump tables of offsets). Functions that make such a jump
 //! keep their `syscall` instructions, and so do functions that run into those.
 
 mod arrivals;
