@@ -515,7 +515,7 @@ fn hints_in_a_mapping_to_come_are_judged() {
     if switch("FOREBAY_COMPAT_PLAIN") {
         return skip(NAME, "both sides run without forebay");
     }
-    let disk = match SlowDisk::start(Profile::Saturated, 256 << 20) {
+    let disk = match SlowDisk::start(Profile::Hdd1Ms, 256 << 20) {
         Ok(disk) => disk,
         Err(why) => return skip(NAME, &why.to_string()),
     };
