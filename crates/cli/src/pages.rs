@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_mangen::Man as Page;
 
 use crate::args::{Cli, Completions, Man};
@@ -19,16 +20,47 @@ pub fn completions(args: &Completions) -> anyhow::Result<ExitCode> {
 
 /// Prints the main man page, or writes all of them.
 pub fn man(args: &Man) -> anyhow::Result<ExitCode> {
-    let Some(folder) = &args.dir else {
-        let mut text = Vec::new();
-        Page::new(Cli::command()).render(&mut text)?;
-        return print(&text);
-    };
+    let Some(folder) = &args.dir else { return print(page(&Page::new(Cli::command()))?.as_bytes()) };
     let cannot =
         || format!("cannot write man pages to '{}'; name a folder that you may write", folder.display());
     fs::create_dir_all(folder).with_context(cannot)?;
-    clap_mangen::generate_to(Cli::command(), folder).with_context(cannot)?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    write_pages(&command, folder).with_context(cannot)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The pages of a command and of all its subcommands.
+fn write_pages(command: &Command, folder: &Path) -> io::Result<()> {
+    for below in command.get_subcommands().filter(|one| !one.is_hide_set()) {
+        write_pages(below, folder)?;
+    }
+    let its_page = Page::new(command.clone());
+    fs::write(folder.join(its_page.get_filename()), page(&its_page)?)
+}
+
+/// A man page. groff fills paragraphs, so indented lines of the text after the options are marked to be kept as they are.
+fn page(page: &Page) -> io::Result<String> {
+    let mut filled = Vec::new();
+    page.render(&mut filled)?;
+    let filled = String::from_utf8(filled).map_err(io::Error::other)?;
+    let (mut kept, mut is_extra, mut is_kept) = (String::new(), false, false);
+    for line in filled.lines() {
+        if line.starts_with(".SH ") {
+            is_extra = line == ".SH EXTRA";
+        }
+        let is_indented = is_extra && line.starts_with(' ');
+        if is_indented && !is_kept {
+            kept += ".nf\n";
+        } else if is_kept && !is_indented && !line.is_empty() {
+            kept += ".fi\n";
+            is_kept = false;
+        }
+        is_kept |= is_indented;
+        kept += line;
+        kept.push('\n');
+    }
+    Ok(kept)
 }
 
 fn print(text: &[u8]) -> anyhow::Result<ExitCode> {
@@ -44,7 +76,6 @@ fn print(text: &[u8]) -> anyhow::Result<ExitCode> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use clap::Command;
     use clap_complete::Shell;
 
     use super::*;
@@ -101,6 +132,33 @@ mod tests {
         let written = fs::read_dir(folder.path()).unwrap().flatten();
         let written: BTreeSet<String> = written.map(|file| file.file_name().into_string().unwrap()).collect();
         assert_eq!(written, pages);
+    }
+
+    /// A paragraph that is one line is wrapped by clap. A line of several, or an indented one, would become ragged.
+    fn ragged(text: &str) -> Vec<&str> {
+        let paragraphs = text.split("\n\n").map(|paragraph| paragraph.lines().collect::<Vec<_>>());
+        let of_lines = paragraphs.filter(|lines| lines.len() != 1 || lines[0].starts_with(' '));
+        of_lines.flatten().filter(|line| line.chars().count() > 80).collect()
+    }
+
+    #[test]
+    fn help_fits_a_terminal_of_80_columns() {
+        /// Their texts are wider yet.
+        const WIDE: [&str; 7] =
+            ["run", "share", "speculation", "millipage", "projection", "meter", "streaming"];
+        let mut wide = Vec::new();
+        for (words, command) in commands() {
+            let written = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let lines = ragged(&written).into_iter().map(|line| format!("{words:?}: {line}"));
+            if !WIDE.contains(&command.get_name()) {
+                wide.extend(lines);
+            }
+            let shown = command.term_width(80).render_help().to_string();
+            // clap keeps a usage in one line, and terminals wrap it.
+            let too_long = |line: &&str| line.chars().count() > 80 && !line.starts_with("Usage: ");
+            wide.extend(shown.lines().filter(too_long).map(|line| format!("{words:?}: {line}")));
+        }
+        assert!(wide.is_empty(), "wider than 80 columns:\n{}", wide.join("\n"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub fn run(args: Serve) -> anyhow::Result<ExitCode> {
     if let Some(config) = &args.check {
         return check(config);
     }
-    // Before there are threads, so that all of them leave signals to the one that heeds them.
+    // Before any thread starts: each thread inherits the mask, and only the event loop reads signals.
     Serving::block_signals()?;
     let mut serving = Serving::new(settings(&args)?)?;
     serving.heed_signals()?;
@@ -30,7 +30,7 @@ fn check(config: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Those of the file, if there is one, and before them those of the command line.
+/// The settings of the file, if there is one, overridden by the options of the command line.
 fn settings(args: &Serve) -> forebay_server::Result<Settings> {
     let mut settings = match &args.config {
         Some(config) => Settings::read(config)?,

@@ -70,6 +70,46 @@ fn a_file_of_settings_is_checked_with_its_lines() {
     }
 }
 
+/// The example of a settings file, out of a text that indents it.
+fn example(text: &str) -> String {
+    let from = text.find("  folder = ").expect("an example");
+    let lines = text[from..].lines().take_while(|line| line.is_empty() || line.starts_with("  "));
+    lines.map(|line| format!("{}\n", line.trim_start())).collect()
+}
+
+/// The man page as the source of its example: groff reads `\\-` as a hyphen, and keeps lines after `.nf`.
+fn man_page() -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["man", "--dir", folder.path().to_str().unwrap()];
+    let made = Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).status().unwrap();
+    assert!(made.success());
+    let page = fs::read_to_string(folder.path().join("forebay-serve.1")).unwrap();
+    assert!(page.contains(".nf\n  folder = "), "groff would fill the example: {page}");
+    page.replace("\\-", "-").replace("\\*(Aq", "'")
+}
+
+#[test]
+fn the_settings_file_of_the_help_and_of_the_man_page_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("films")).unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    fs::write(folder.path().join("cert.pem"), made.cert.pem()).unwrap();
+    fs::write(folder.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    let file = folder.path().join("serve.toml");
+    let helps = ["80", "100"].map(|columns| {
+        let output = forebay(&["--help"]).env("COLUMNS", columns).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    });
+    let page = man_page();
+    for text in [&helps[0], &helps[1], &page] {
+        let settings = example(text);
+        assert!(settings.contains("[[users]]"), "{settings}");
+        fs::write(&file, &settings).unwrap();
+        let checked = output(&["--check", file.to_str().unwrap()]);
+        assert!(checked.status.success(), "{settings}\n{}", String::from_utf8_lossy(&checked.stderr));
+    }
+}
+
 #[test]
 fn a_taken_port_is_said_to_be_taken_and_by_whom() {
     let folder = tempfile::tempdir().unwrap();

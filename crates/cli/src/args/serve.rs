@@ -12,25 +12,25 @@ use forebay_server::config::{address, ports};
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP)]
 pub struct Serve {
-    /// The folder with the files
+    /// The folder with the media files
     #[arg(value_name = "DIR", required_unless_present_any = ["config", "check"])]
     pub folder: Option<PathBuf>,
-    /// Take settings from a file in TOML; what is given here comes before them
+    /// Read settings from a TOML file; options on the command line override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Say whether a file of settings is right, and serve nothing
+    /// Check a settings file, and exit without serving
     #[arg(long, value_name = "FILE", exclusive = true)]
     pub check: Option<PathBuf>,
-    /// Where to listen, such as 8555, 192.0.2.7:8554 or `[::1]:8554`; may be given more than once; 8554 on all addresses if not
+    /// Listen here, such as 8555, 192.0.2.7:8554 or `[::1]:8554`; may be given more than once [default: 8554 on all addresses]
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub listen: Vec<SocketAddr>,
-    /// Ports that packets over UDP come from, two for each address that clients come to [default: 6970-6999]
+    /// Send UDP packets from these ports, two for each local address that clients connect to [default: 6970-6999]
     #[arg(long, value_name = "FIRST-LAST", value_parser = ports)]
     pub udp_ports: Option<RangeInclusive<u16>>,
-    /// Buffers of each session: 1 is read and sent in turns, 2 have one read while the other is sent [default: 2]
+    /// Buffers of each session: with 1, reads and sends take turns; with 2, one is read while the other is sent [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub buffers: Option<u8>,
-    /// Size of each buffer, such as 256K; what saves most of the disk's time if not given
+    /// Size of each buffer, such as 256K [default: the size that saves the most disk time]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub buffer_size: Option<u64>,
     /// Memory for the buffers of all sessions [default: 72M]
@@ -39,40 +39,54 @@ pub struct Serve {
     /// Threads that read files [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub readers: Option<u16>,
-    /// Show what is going on at http://ADDRESS/, and at http://ADDRESS/metrics for Prometheus
+    /// Show a status page at http://ADDRESS/, and metrics for Prometheus at http://ADDRESS/metrics
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub status: Option<SocketAddr>,
-    /// Become this user once ports are bound; for who starts it as root
+    /// Switch to this user after binding ports (requires root)
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
 }
 
-const SERVE_HELP: &str = r#"Every file of the folder and of those in it is at rtsp://HOST:8554/PATH: MP4, MOV, Matroska, WebM, MPEG transport streams,
-raw H.264, H.265, AAC and MP3, and playlists of them (.m3u). Files and folders whose names begin with a dot are not served,
-nor is what links lead to outside of the folder.
+const SERVE_HELP: &str = r#"The server streams every file of DIR and its subfolders at
+rtsp://HOST:8554/PATH. It reads MP4, MOV, Matroska, WebM, MPEG transport
+streams, raw H.264, H.265, AAC and MP3, and playlists of them (.m3u). It skips
+names that begin with a dot, and links that lead out of DIR.
 
-A URL may end with ?loop, to begin again at the end, and with ?start=SECONDS, to leave out what is before;
-both with & between them.
+A URL may end with ?loop (start again at the end), with ?start=SECONDS (skip
+the beginning), or with both, joined by &.
 
-A file of settings can say the same and more: who may watch what, limits, and TLS. Names are those of the options.
+A settings file has the names of the options, and more: users, limits and TLS.
+Its relative paths start at its own folder.
 
-  folder = "films"              # seen from where the file is
+  folder = "films"
   memory = "64M"
-  multicast = "239.255.42.0"    # the first of 256 groups, for clients that ask for one; multicast-ttl = 1
-  [tls]                         # rtsps://HOST:8322/PATH
+  # The first of 256 groups, for clients that ask for multicast
+  multicast = "239.255.42.0"
+  multicast-ttl = 1
+
+  # TLS, at rtsps://HOST:8322/PATH
+  [tls]
   listen = [8322]
   certificate = "cert.pem"
   key = "key.pem"
-  [limits]                      # connections, connections-per-address, connects-per-second, sessions,
-  sessions = 100                # sessions-per-address, request-bytes, session-timeout-seconds
-  [[users]]                     # md5 and sha256, of name:realm:password, may stand for a password
+
+  # Also: connections, connections-per-address, connects-per-second,
+  # sessions-per-address, request-bytes, session-timeout-seconds
+  [limits]
+  sessions = 100
+
+  # Instead of password: md5 and sha256, hashes of name:realm:password
+  # Without paths, the user may watch every file
+  [[users]]
   name = "ada"
   password = "lovelace"
-  paths = ["holidays"]          # everything without
+  paths = ["holidays"]
 
-Where one user has an md5 and no sha256, all are asked for MD5, which is weaker.
+If one user has an md5 and no sha256, the server asks all clients for MD5,
+which is weaker.
 
-SIGHUP has users, limits and certificates taken over from the file again, and says what needs another start. SIGTERM and Ctrl-C end the server, when clients have been told.
+On SIGHUP, users, limits and certificates are reloaded; settings that need a
+restart are reported. On SIGTERM and Ctrl-C, the server tells clients and ends.
 
 Examples:
   forebay serve films
