@@ -28,11 +28,11 @@ pub struct Sample {
 #[derive(Clone, Debug)]
 pub struct Plan {
     media: Arc<Media>,
-    lanes: Vec<Lane>,
+    cursors: Vec<TrackCursor>,
 }
 
 #[derive(Clone, Debug)]
-struct Lane {
+struct TrackCursor {
     track: usize,
     cursor: Cursor,
     next: Option<Next>,
@@ -46,18 +46,18 @@ struct Next {
 
 impl Plan {
     pub(crate) fn new(media: Arc<Media>, tracks: &[usize], position_ns: u64) -> Plan {
-        let lanes = tracks.iter().filter(|track| **track < media.tracks().len()).map(|&track| {
+        let cursors = tracks.iter().filter(|track| **track < media.tracks().len()).map(|&track| {
             let cursor = media.tracks()[track].cursor_at(position_ns);
-            let mut lane = Lane { track, cursor, next: None };
-            lane.advance(&media);
-            lane
+            let mut cursor = TrackCursor { track, cursor, next: None };
+            cursor.advance(&media);
+            cursor
         });
-        let lanes = lanes.collect();
-        Plan { media, lanes }
+        let cursors = cursors.collect();
+        Plan { media, cursors }
     }
 }
 
-impl Lane {
+impl TrackCursor {
     fn advance(&mut self, media: &Media) {
         let track = &media.tracks()[self.track];
         self.next = track.index().next(&mut self.cursor).map(|entry| {
@@ -71,13 +71,13 @@ impl Iterator for Plan {
     type Item = Sample;
 
     fn next(&mut self) -> Option<Sample> {
-        let due = |lane: &&mut Lane| lane.next.as_ref().map_or(i64::MAX, |next| next.decode_ns);
-        let lane = self.lanes.iter_mut().min_by_key(due)?;
-        let Next { decode_ns, entry } = lane.next.take()?;
-        lane.advance(&self.media);
-        let track = &self.media.tracks()[lane.track];
+        let due = |cursor: &&mut TrackCursor| cursor.next.as_ref().map_or(i64::MAX, |next| next.decode_ns);
+        let cursor = self.cursors.iter_mut().min_by_key(due)?;
+        let Next { decode_ns, entry } = cursor.next.take()?;
+        cursor.advance(&self.media);
+        let track = &self.media.tracks()[cursor.track];
         Some(Sample {
-            track: lane.track,
+            track: cursor.track,
             at: entry.at..entry.at + u64::from(entry.bytes),
             decode_ns,
             presentation_ns: track.time_base().nanoseconds(entry.presentation),

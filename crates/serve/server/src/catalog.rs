@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use forebay_media::Media;
 use forebay_rtsp::message::Status;
 use forebay_rtsp::presentation::Presentation;
-use forebay_streaming::program::{Reel, is_video};
+use forebay_streaming::program::{Playlist, is_video};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Advice, Mode, OFlags, ResolveFlags, fadvise, open, openat2};
 use rustix::io::Errno;
@@ -42,8 +42,8 @@ pub(crate) struct Opened {
     /// As in the URL.
     pub path: String,
     pub presentation: Arc<Presentation>,
-    pub reel: Arc<Reel>,
-    /// By the numbers of the reel.
+    pub playlist: Arc<Playlist>,
+    /// By the numbers of the playlist.
     pub files: Vec<Arc<Indexed>>,
     /// What clients take for the beginning.
     pub origin_ns: u64,
@@ -117,7 +117,7 @@ impl Catalog {
         let is_playlist = [".m3u", ".m3u8"].iter().any(|ending| path.to_ascii_lowercase().ends_with(ending));
         let files = if is_playlist { self.playlist(path)? } else { vec![self.index(path)?] };
         let items = files.iter().map(|file| file.media.clone()).collect();
-        let reel = Reel::new(items, options.is_endless).ok_or_else(|| Failure {
+        let playlist = Playlist::new(items, options.is_endless).ok_or_else(|| Failure {
             status: Status::UnsupportedMediaType,
             sentence: format!(
                 "{path}: its files differ in their tracks: encode them alike to play them as one"
@@ -127,14 +127,14 @@ impl Catalog {
         files.iter().for_each(|file| file.identity.hash(&mut version));
         options.hash(&mut version);
         let title = path.rsplit('/').next().unwrap_or(path).to_owned();
-        let media = reel.items()[0].clone();
+        let media = playlist.items()[0].clone();
         let tracks: Vec<usize> = (0..media.tracks().len()).collect();
-        let origin_ns = reel.seek(&tracks, options.start_ns);
+        let origin_ns = playlist.seek(&tracks, options.start_ns);
         let presentation = media.presentation(title, version.finish() >> 1);
         // Files that follow each other, and rounds, were not recorded so.
         let is_as_recorded = files.len() == 1 && !options.is_endless;
         let presentation = Presentation {
-            duration_ns: reel.duration_ns().map(|ns| ns.saturating_sub(origin_ns)),
+            duration_ns: playlist.duration_ns().map(|ns| ns.saturating_sub(origin_ns)),
             recorded_ns: presentation
                 .recorded_ns
                 .filter(|_| is_as_recorded)
@@ -142,7 +142,13 @@ impl Catalog {
             ..presentation
         };
         let presentation = Arc::new(presentation);
-        Ok(Arc::new(Opened { path: path.to_owned(), presentation, reel: Arc::new(reel), files, origin_ns }))
+        Ok(Arc::new(Opened {
+            path: path.to_owned(),
+            presentation,
+            playlist: Arc::new(playlist),
+            files,
+            origin_ns,
+        }))
     }
 
     /// The files that a playlist names, a path a line, seen from where it lies.
@@ -245,7 +251,7 @@ impl Opened {
 
     /// Of their pictures that need no others.
     pub fn sync_bytes_per_second_of(&self, tracks: &[usize]) -> u64 {
-        let media = &self.reel.items()[0];
+        let media = &self.playlist.items()[0];
         let of_track = |track: &usize| {
             let of_media = media.tracks().get(*track).filter(|track| is_video(&track.codec))?;
             let index = of_media.index();

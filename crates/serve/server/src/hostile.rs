@@ -1,4 +1,4 @@
-//! Whatever clients, visitors and operators write, and media files' neighbours in the folder are: nothing panics, and nobody gets
+//! Whatever clients, http_requests and operators write, and media files' neighbours in the folder are: nothing panics, and nobody gets
 //! more than there is to send.
 
 use proptest::prelude::*;
@@ -151,5 +151,5 @@ fn any_visitor_is_answered_or_waited_for() {
         }
         Ok(())
     };
-    runner.run(&request, answered).expect("every visitor");
+    runner.run(&request, answered).expect("every http_request");
 }

@@ -16,37 +16,37 @@
 mod admission;
 mod backlog;
 mod batch;
+mod buffer_allocation;
 mod catalog;
 mod clock;
 pub mod config;
 mod connection;
-mod conversing;
+mod connections;
 mod datagrams;
 mod descriptors;
 mod encryption;
 mod error;
-mod hearing;
+mod event_loop;
 #[cfg(test)]
 mod hostile;
-mod journal;
-mod lending;
-mod listening;
+mod listeners;
+mod log;
 mod pace;
-mod playing;
 mod privileges;
 mod queue;
 mod readers;
-mod reloading;
+mod reload;
 #[cfg(test)]
 mod rig;
-mod sending;
-mod serving;
+mod rtcp_reports;
 mod session;
+mod session_control;
 mod settings;
 mod status;
 mod token;
+mod transmit;
 
 pub use datagrams::{KERNEL_BYTES, divides_datagrams};
 pub use error::{Error, Result};
-pub use serving::{Reload, Serving, Stopper};
+pub use event_loop::{Reload, Serving, Stopper};
 pub use settings::{PORT, Settings, Tls, User};

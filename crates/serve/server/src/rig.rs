@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use rustix::event::{Timespec, epoll};
 
 use crate::clock;
-use crate::serving::Serving;
+use crate::event_loop::Serving;
 use crate::settings::Settings;
 
 /// A frame of AAC with its header (ADTS): 44.1 kHz, one channel, 1024 bytes.

@@ -13,7 +13,7 @@ use forebay_streaming::stream::{Next, Stream};
 
 use crate::batch::Destination;
 use crate::catalog::Opened;
-use crate::hearing::Heard;
+use crate::rtcp_reports::Heard;
 
 /// A session's place, and which part of which session's life is meant: a seek begins another one, so that what was begun
 /// before it is of no more interest.
@@ -25,7 +25,7 @@ pub(crate) struct Key {
 
 /// Where a track's packets go.
 #[derive(Debug)]
-pub(crate) enum Wire {
+pub(crate) enum TrackTransport {
     Udp { pair: usize, rtp: Destination, rtcp: SocketAddr },
     Tcp { connection: ConnectionId, channels: Channels },
 }
@@ -39,7 +39,7 @@ pub(crate) struct Session {
     pub opened: Arc<Opened>,
     pub stream: Stream,
     /// By the numbers of tracks.
-    pub wires: Vec<(usize, Wire)>,
+    pub transports: Vec<(usize, TrackTransport)>,
     /// What comes after the last buffer.
     pub program: Option<Box<Peekable<Program>>>,
     /// The tracks that it is of.
@@ -93,7 +93,7 @@ impl Session {
             client,
             opened,
             stream: Stream::new(buffers),
-            wires: Vec::new(),
+            transports: Vec::new(),
             program: None,
             program_tracks: Vec::new(),
             share: None,
@@ -118,8 +118,8 @@ impl Session {
     }
 
     /// Where the packets of a track go.
-    pub fn wire(&self, track: usize) -> Option<&Wire> {
-        self.wires.iter().find(|(number, _)| *number == track).map(|(_, wire)| wire)
+    pub fn wire(&self, track: usize) -> Option<&TrackTransport> {
+        self.transports.iter().find(|(number, _)| *number == track).map(|(_, wire)| wire)
     }
 
     /// Whether nothing is sent, nor will be without another PLAY.

@@ -8,9 +8,9 @@ use forebay_streaming::stream::Counts;
 
 use crate::batch::Tally;
 use crate::clock;
-use crate::hearing::Heard;
-use crate::serving::Serving;
-use crate::session::{Session, Wire};
+use crate::event_loop::Serving;
+use crate::rtcp_reports::Heard;
+use crate::session::{Session, TrackTransport};
 
 /// The longest request.
 pub(crate) const REQUEST_BYTES_MAX: usize = 4096;
@@ -196,9 +196,9 @@ fn page(serving: &Serving) -> String {
     let now_ns = clock::now_ns();
     for (_, session) in serving.sessions.iter().take(SHOWN_MAX) {
         let counts = session.stream.counts();
-        let client = match session.wires.first() {
-            Some((_, Wire::Udp { rtcp, .. })) => format!("{} UDP", rtcp.ip()),
-            Some((_, Wire::Tcp { connection, .. })) => serving
+        let client = match session.transports.first() {
+            Some((_, TrackTransport::Udp { rtcp, .. })) => format!("{} UDP", rtcp.ip()),
+            Some((_, TrackTransport::Tcp { connection, .. })) => serving
                 .connections
                 .get(connection)
                 .map_or(String::new(), |one| format!("{} TCP", one.client.ip())),

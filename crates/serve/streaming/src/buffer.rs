@@ -48,7 +48,7 @@ pub struct Held {
     /// Its time on its clock, counted from the beginning of the program; wraps around.
     pub ticks: u32,
     /// Which track's, as the number among those of the program.
-    pub lane: u8,
+    pub sender: u8,
     /// Whether decoding can begin here.
     pub is_sync: bool,
 }
@@ -185,7 +185,7 @@ impl Buffer {
                 at: 0,
                 bytes: bytes as u32,
                 ticks: planned.ticks,
-                lane: planned.lane,
+                sender: planned.sender,
                 is_sync: planned.is_sync,
             });
             program.next();
@@ -293,7 +293,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn planned(file: usize, at: u64, bytes: u64) -> Planned {
-        Planned { file, lane: 0, at: at..at + bytes, decode_ns: 0, ticks: 0, is_sync: true }
+        Planned { file, sender: 0, at: at..at + bytes, decode_ns: 0, ticks: 0, is_sync: true }
     }
 
     /// The byte that a file has at a place.

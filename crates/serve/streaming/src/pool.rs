@@ -101,7 +101,7 @@ mod tests {
     fn buffer(samples: u64, bytes: u64) -> Buffer {
         let planned = |number| Planned {
             file: 0,
-            lane: 0,
+            sender: 0,
             at: number * bytes..(number + 1) * bytes,
             decode_ns: 0,
             ticks: 0,

@@ -12,7 +12,7 @@ pub struct Planned {
     /// Which file of the program.
     pub file: usize,
     /// Which track, as the number among those that were chosen.
-    pub lane: u8,
+    pub sender: u8,
     /// Where it lies in the file.
     pub at: Range<u64>,
     /// When it is to be sent, in nanoseconds of the program.
@@ -25,12 +25,12 @@ pub struct Planned {
 
 /// Files that are played after each other. All have the same tracks.
 #[derive(Clone, Debug)]
-pub struct Reel {
+pub struct Playlist {
     items: Vec<Arc<Media>>,
     is_endless: bool,
 }
 
-/// What part of a reel is played, and how.
+/// What part of a playlist is played, and how.
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// The numbers of the tracks: at most 255.
@@ -41,9 +41,9 @@ pub struct Choice {
     pub is_sync_only: bool,
 }
 
-impl Reel {
+impl Playlist {
     /// `None` without files, or if they differ in what a decoder has to know before.
-    pub fn new(items: Vec<Arc<Media>>, is_endless: bool) -> Option<Reel> {
+    pub fn new(items: Vec<Arc<Media>>, is_endless: bool) -> Option<Playlist> {
         let first = items.first()?;
         let is_like_first = |media: &Arc<Media>| {
             let (tracks, expected) = (media.tracks(), first.tracks());
@@ -54,7 +54,7 @@ impl Reel {
         let are_alike = items.iter().all(is_like_first);
         // Without a duration it would be played infinitely often at once.
         let is_endless = is_endless && items.iter().all(|media| media.duration_ns() > 0);
-        are_alike.then_some(Reel { items, is_endless })
+        are_alike.then_some(Playlist { items, is_endless })
     }
 
     /// Its files.
@@ -92,18 +92,18 @@ impl Reel {
         begin_ns.saturating_add(self.items[item].seek(tracks, position_ns - begin_ns))
     }
 
-    /// What is to be sent from a position on, which [`Reel::seek`] has given.
-    pub fn program(self: &Arc<Reel>, choice: Choice, position_ns: u64) -> Program {
+    /// What is to be sent from a position on, which [`Playlist::seek`] has given.
+    pub fn program(self: &Arc<Playlist>, choice: Choice, position_ns: u64) -> Program {
         let (item, begin_ns) = self.at(position_ns);
         let plan = self.items[item].plan(&choice.tracks, position_ns - begin_ns);
-        Program { reel: self.clone(), choice, item, begin_ns, plan }
+        Program { playlist: self.clone(), choice, item, begin_ns, plan }
     }
 }
 
 /// An iterator over samples in the order of sending.
 #[derive(Clone, Debug)]
 pub struct Program {
-    reel: Arc<Reel>,
+    playlist: Arc<Playlist>,
     choice: Choice,
     item: usize,
     begin_ns: u64,
@@ -113,16 +113,16 @@ pub struct Program {
 impl Program {
     /// Goes on to the next file; `None` at the end.
     fn turn(&mut self) -> Option<()> {
-        self.begin_ns = self.begin_ns.checked_add(self.reel.items[self.item].duration_ns())?;
+        self.begin_ns = self.begin_ns.checked_add(self.playlist.items[self.item].duration_ns())?;
         self.item += 1;
-        if self.item == self.reel.items.len() {
-            if !self.reel.is_endless {
+        if self.item == self.playlist.items.len() {
+            if !self.playlist.is_endless {
                 self.item -= 1;
                 return None;
             }
             self.item = 0;
         }
-        self.plan = self.reel.items[self.item].plan(&self.choice.tracks, 0);
+        self.plan = self.playlist.items[self.item].plan(&self.choice.tracks, 0);
         Some(())
     }
 }
@@ -132,14 +132,14 @@ impl Iterator for Program {
 
     fn next(&mut self) -> Option<Planned> {
         // A round without a sample that is wanted ends it, and no file is without samples.
-        let mut turns_left = self.reel.items.len() + 1;
+        let mut turns_left = self.playlist.items.len() + 1;
         loop {
             let Some(sample) = self.plan.next() else {
                 turns_left = turns_left.checked_sub(1)?;
                 self.turn()?;
                 continue;
             };
-            let track = &self.reel.items[self.item].tracks()[sample.track];
+            let track = &self.playlist.items[self.item].tracks()[sample.track];
             let is_wanted = !self.choice.is_sync_only || (sample.is_sync && is_video(&track.codec));
             if !is_wanted {
                 continue;
@@ -153,7 +153,7 @@ impl Iterator for Program {
             let begin_ticks = ticks(self.begin_ns, track.codec.clock_rate());
             return Some(Planned {
                 file: self.item,
-                lane: self.choice.tracks.iter().position(|one| *one == sample.track)? as u8,
+                sender: self.choice.tracks.iter().position(|one| *one == sample.track)? as u8,
                 at: sample.at,
                 decode_ns,
                 // Clocks wrap around.

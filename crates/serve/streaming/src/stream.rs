@@ -48,7 +48,7 @@ pub struct Setup {
 
 /// A track that is sent.
 #[derive(Debug)]
-pub struct Lane {
+pub struct TrackSender {
     setup: Setup,
     packetiser: Packetiser,
     /// The timestamp at the position that is played from.
@@ -74,8 +74,8 @@ pub struct Lane {
 /// Packets of one track that are to be sent now.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst<'a> {
-    /// Which track, as its number among the lanes.
-    pub lane: usize,
+    /// Which track, as its number among the senders.
+    pub sender: usize,
     /// At least one.
     pub packets: &'a [Packet],
     /// What they are made of.
@@ -125,7 +125,7 @@ impl Counts {
 /// The sending half of a session.
 #[derive(Debug)]
 pub struct Stream {
-    lanes: Vec<Lane>,
+    senders: Vec<TrackSender>,
     buffers_max: usize,
     drained: Option<Part>,
     next_sample: usize,
@@ -150,7 +150,7 @@ impl Stream {
     /// One with so many buffers (at least one) that has nothing to send yet.
     pub fn new(buffers_max: usize) -> Stream {
         Stream {
-            lanes: Vec::new(),
+            senders: Vec::new(),
             buffers_max: buffers_max.max(1),
             drained: None,
             next_sample: 0,
@@ -170,29 +170,29 @@ impl Stream {
     }
 
     /// One track more.
-    pub fn add_lane(&mut self, setup: Setup) {
-        self.lanes.reserve_exact(1);
-        self.lanes.push(Lane::new(setup));
+    pub fn add_sender(&mut self, setup: Setup) {
+        self.senders.reserve_exact(1);
+        self.senders.push(TrackSender::new(setup));
     }
 
     /// Nothing more of a track is sent.
     pub fn release(&mut self, track: usize) {
-        self.lanes
+        self.senders
             .iter_mut()
-            .filter(|lane| lane.setup.track == track)
-            .for_each(|lane| lane.is_released = true);
+            .filter(|sender| sender.setup.track == track)
+            .for_each(|sender| sender.is_released = true);
     }
 
     /// Forgets tracks that were released. What is in buffers would be of wrong tracks then: it is given up.
     pub fn drop_released(&mut self) -> bool {
-        let count = self.lanes.len();
-        self.lanes.retain(|lane| !lane.is_released);
-        self.lanes.len() < count
+        let count = self.senders.len();
+        self.senders.retain(|sender| !sender.is_released);
+        self.senders.len() < count
     }
 
     /// Its tracks, in the order in which programs are to number them.
-    pub fn lanes(&self) -> &[Lane] {
-        &self.lanes
+    pub fn senders(&self) -> &[TrackSender] {
+        &self.senders
     }
 
     /// What has happened so far.
@@ -214,7 +214,7 @@ impl Stream {
     pub fn empty(&mut self) {
         self.stop();
         self.over.extend(self.drained.take().into_iter().chain(self.ready.drain(..)));
-        self.lanes.iter_mut().for_each(Lane::clear);
+        self.senders.iter_mut().for_each(TrackSender::clear);
         self.next_sample = 0;
         (self.is_filling, self.has_last, self.is_starved) = (false, false, false);
     }
@@ -286,9 +286,9 @@ impl Stream {
     /// pass `scale` times as fast as time does on those clocks, and are sent `speed` times as fast as that.
     pub fn cue(&mut self, from_ns: u64, timestamp_ns: u64, scale: f64, speed: f64) {
         (self.from_ns, self.rate, self.scale) = (from_ns, scale * speed, scale);
-        for lane in &mut self.lanes {
-            let elapsed = ticks(timestamp_ns, lane.setup.clock_rate) as u32;
-            lane.anchor = lane.setup.timestamp.wrapping_add(elapsed);
+        for sender in &mut self.senders {
+            let elapsed = ticks(timestamp_ns, sender.setup.clock_rate) as u32;
+            sender.anchor = sender.setup.timestamp.wrapping_add(elapsed);
         }
     }
 
@@ -301,7 +301,7 @@ impl Stream {
     /// Stops, and has what was begun sent to its end now. What has not been sent stays.
     pub fn stop(&mut self) {
         self.schedule = None;
-        self.lanes.iter_mut().for_each(Lane::hurry);
+        self.senders.iter_mut().for_each(TrackSender::hurry);
     }
 
     /// Where it is; `None` unless it is being sent.
@@ -313,7 +313,7 @@ impl Stream {
     /// pictures from there to the next that needs no others.
     pub fn advance(&mut self, now_ns: u64, has_room: bool) -> Next {
         let Some(schedule) = self.schedule else { return Next::Buffer };
-        self.lanes.iter_mut().for_each(|lane| lane.go_on(now_ns));
+        self.senders.iter_mut().for_each(|sender| sender.go_on(now_ns));
         loop {
             let Some(part) = &self.drained else {
                 match self.ready.pop_front() {
@@ -335,7 +335,7 @@ impl Stream {
             };
             let due_ns = self.schedule.unwrap_or(schedule).due_ns(sample.decode_ns);
             if due_ns > now_ns {
-                return Next::At(self.lanes_due_ns().min(due_ns));
+                return Next::At(self.senders_due_ns().min(due_ns));
             }
             self.packetise_next(now_ns, due_ns, has_room);
         }
@@ -345,10 +345,10 @@ impl Stream {
     fn wait_to_swap(&mut self, schedule: &Schedule, now_ns: u64) -> Next {
         let after = self.ready.front().and_then(|part| part.samples().first());
         let after_ns = after.map(|sample| schedule.due_ns(sample.decode_ns));
-        match (after_ns, self.lanes_due_ns()) {
+        match (after_ns, self.senders_due_ns()) {
             // Only now, and not before its time, may another part's sample hurry what is left of this one.
             (Some(after_ns), _) if after_ns <= now_ns => {
-                self.lanes.iter_mut().for_each(Lane::hurry);
+                self.senders.iter_mut().for_each(TrackSender::hurry);
                 Next::At(now_ns)
             }
             (Some(after_ns), paced_ns) => Next::At(after_ns.min(paced_ns)),
@@ -376,7 +376,7 @@ impl Stream {
         }
         self.drained = Some(part);
         self.next_sample = 0;
-        self.lanes.iter_mut().for_each(|lane| lane.bundled = 0);
+        self.senders.iter_mut().for_each(|sender| sender.bundled = 0);
     }
 
     fn packetise_next(&mut self, now_ns: u64, due_ns: u64, has_room: bool) {
@@ -384,86 +384,86 @@ impl Stream {
         let held = part.samples()[self.next_sample];
         let later = &part.samples()[self.next_sample + 1..];
         self.next_sample += 1;
-        let Some(lane) = self.lanes.get_mut(usize::from(held.lane)) else { return };
-        if lane.is_released || self.next_sample <= lane.bundled {
+        let Some(sender) = self.senders.get_mut(usize::from(held.sender)) else { return };
+        if sender.is_released || self.next_sample <= sender.bundled {
             return;
         }
-        if !has_room || (lane.waits_for_sync && !held.is_sync) {
-            lane.waits_for_sync = lane.setup.is_video;
+        if !has_room || (sender.waits_for_sync && !held.is_sync) {
+            sender.waits_for_sync = sender.setup.is_video;
             self.counts.dropped += 1;
             return;
         }
-        lane.waits_for_sync = false;
-        lane.hurry();
+        sender.waits_for_sync = false;
+        sender.hurry();
         let mut all_later = later.iter().chain(self.ready.iter().flat_map(Part::samples));
-        if let Some(after) = all_later.find(|one| one.lane == held.lane) {
+        if let Some(after) = all_later.find(|one| one.sender == held.sender) {
             let interval_ns = after.decode_ns.saturating_sub(held.decode_ns).max(0) as f64 / self.rate;
-            lane.interval_ns = interval_ns as u64;
+            sender.interval_ns = interval_ns as u64;
         }
-        let from = ticks(self.from_ns, lane.setup.clock_rate) as u32;
+        let from = ticks(self.from_ns, sender.setup.clock_rate) as u32;
         let timestamp = |held: &Held| {
             // What is presented before the position has a timestamp before.
             let since = held.ticks.wrapping_sub(from) as i32;
             let since = if self.scale == 1.0 { since } else { (f64::from(since) / self.scale) as i32 };
-            lane.anchor.wrapping_add(since as u32)
+            sender.anchor.wrapping_add(since as u32)
         };
         let sample = |held: &Held| Sample { at: held.at(), timestamp: timestamp(held) };
         self.samples.push(sample(&held));
-        if lane.setup.is_bundled {
+        if sender.setup.is_bundled {
             let end_ns = held.decode_ns.saturating_add(BUNDLE_NS_MAX);
             let close = later.iter().take_while(|one| one.decode_ns < end_ns).enumerate();
-            for (distance, one) in close.filter(|(_, one)| one.lane == held.lane).take(BUNDLE_MAX - 1) {
+            for (distance, one) in close.filter(|(_, one)| one.sender == held.sender).take(BUNDLE_MAX - 1) {
                 self.samples.push(sample(one));
-                lane.bundled = self.next_sample + distance + 1;
+                sender.bundled = self.next_sample + distance + 1;
             }
         }
-        let before = lane.packets.len();
-        if let Err(error) = lane.packetiser.packetise(part.bytes(), &self.samples, &mut lane.packets) {
+        let before = sender.packets.len();
+        if let Err(error) = sender.packetiser.packetise(part.bytes(), &self.samples, &mut sender.packets) {
             self.counts.damaged += 1;
             self.complaint = Some(error);
         }
         self.samples.clear();
-        lane.plan(before, now_ns, due_ns);
+        sender.plan(before, now_ns, due_ns);
     }
 
-    fn lanes_due_ns(&self) -> u64 {
-        let due_ns = self.lanes.iter().filter_map(|lane| lane.paced.map(|(due_ns, _)| due_ns));
+    fn senders_due_ns(&self) -> u64 {
+        let due_ns = self.senders.iter().filter_map(|sender| sender.paced.map(|(due_ns, _)| due_ns));
         due_ns.min().unwrap_or(u64::MAX)
     }
 
     fn is_drained(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.sent == lane.packets.len())
+        self.senders.iter().all(|sender| sender.sent == sender.packets.len())
     }
 
     fn release_drained(&mut self) {
-        self.lanes.iter_mut().for_each(Lane::clear);
+        self.senders.iter_mut().for_each(TrackSender::clear);
         self.over.extend(self.drained.take());
     }
 
     /// What is to be sent now.
     pub fn bursts(&self) -> impl Iterator<Item = Burst<'_>> {
         let buffer = self.drained.as_ref().map_or(&[][..], Part::bytes);
-        self.lanes.iter().enumerate().filter_map(move |(number, lane)| {
-            let packets = &lane.packets[lane.sent..lane.until];
-            (!packets.is_empty()).then_some(Burst { lane: number, packets, buffer })
+        self.senders.iter().enumerate().filter_map(move |(number, sender)| {
+            let packets = &sender.packets[sender.sent..sender.until];
+            (!packets.is_empty()).then_some(Burst { sender: number, packets, buffer })
         })
     }
 
     /// That has been sent.
     pub fn has_sent(&mut self, now_ns: u64, lateness: &mut Lateness) {
-        for lane in self.lanes.iter_mut().filter(|lane| lane.sent < lane.until) {
-            let packets = &lane.packets[lane.sent..lane.until];
+        for sender in self.senders.iter_mut().filter(|sender| sender.sent < sender.until) {
+            let packets = &sender.packets[sender.sent..sender.until];
             let bytes: usize = packets.iter().map(Packet::bytes).sum();
-            lateness.note(now_ns.saturating_sub(lane.due_ns));
+            lateness.note(now_ns.saturating_sub(sender.due_ns));
             self.counts.packets += packets.len() as u64;
             self.counts.bytes += bytes as u64;
             // Both wrap around.
-            lane.packet_count = lane.packet_count.wrapping_add(packets.len() as u32);
+            sender.packet_count = sender.packet_count.wrapping_add(packets.len() as u32);
             let payload_bytes = bytes - packets.len() * RTP_HEADER_BYTES;
-            lane.payload_bytes = lane.payload_bytes.wrapping_add(payload_bytes as u32);
-            lane.sent = lane.until;
-            if lane.sent == lane.packets.len() {
-                lane.clear();
+            sender.payload_bytes = sender.payload_bytes.wrapping_add(payload_bytes as u32);
+            sender.sent = sender.until;
+            if sender.sent == sender.packets.len() {
+                sender.clear();
             }
         }
         let is_exhausted = self.drained.as_ref().is_some_and(|part| self.next_sample >= part.samples().len());
@@ -472,19 +472,19 @@ impl Stream {
         }
     }
 
-    /// What sender reports say now, by lane; nothing unless it is being sent.
+    /// What sender reports say now, by sender; nothing unless it is being sent.
     pub fn reports(&self, now_ns: u64, unix_ns: u64) -> impl Iterator<Item = (usize, Sent)> {
-        let lanes = self.lanes.iter().enumerate().filter(|(_, lane)| !lane.is_released);
+        let senders = self.senders.iter().enumerate().filter(|(_, sender)| !sender.is_released);
         self.schedule.into_iter().flat_map(move |schedule| {
-            lanes.clone().map(move |(number, lane)| {
-                let rate = (f64::from(lane.setup.clock_rate) * self.rate / self.scale).round() as u32;
-                let clock = schedule.clock(self.from_ns, lane.anchor, rate, now_ns, unix_ns);
+            senders.clone().map(move |(number, sender)| {
+                let rate = (f64::from(sender.setup.clock_rate) * self.rate / self.scale).round() as u32;
+                let clock = schedule.clock(self.from_ns, sender.anchor, rate, now_ns, unix_ns);
                 let sent = Sent {
-                    ssrc: lane.setup.ssrc,
+                    ssrc: sender.setup.ssrc,
                     unix_ns,
                     timestamp: clock.timestamp_at(unix_ns),
-                    packets: lane.packet_count,
-                    payload_bytes: lane.payload_bytes,
+                    packets: sender.packet_count,
+                    payload_bytes: sender.payload_bytes,
                 };
                 (number, sent)
             })
@@ -492,10 +492,10 @@ impl Stream {
     }
 }
 
-impl Lane {
-    fn new(setup: Setup) -> Lane {
+impl TrackSender {
+    fn new(setup: Setup) -> TrackSender {
         let Setup { format, payload_type, ssrc, sequence, packet_bytes_max, .. } = setup;
-        Lane {
+        TrackSender {
             packetiser: Packetiser::new(format, payload_type, ssrc, sequence, packet_bytes_max),
             anchor: setup.timestamp,
             packets: Vec::new(),

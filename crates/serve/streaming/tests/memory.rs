@@ -62,8 +62,8 @@ impl World {
         let rate = file.len() as u64 / SECONDS;
         let client = |number: usize| {
             let mut stream = Stream::new(buffers);
-            stream.add_lane(setup(0, false));
-            stream.add_lane(setup(1, false));
+            stream.add_sender(setup(0, false));
+            stream.add_sender(setup(1, false));
             let share = budget.enter(disk, rate);
             let comes_ns = number as u64 * 16 * MS;
             let program = film.clone().into_iter().peekable();

@@ -8,7 +8,7 @@ use forebay_rtsp::packetise::Format;
 use forebay_streaming::buffer::{Buffer, Scratch};
 use forebay_streaming::lateness::Lateness;
 use forebay_streaming::pool::Pool;
-use forebay_streaming::program::{Choice, Planned, Program, Reel};
+use forebay_streaming::program::{Choice, Planned, Playlist, Program};
 use forebay_streaming::stream::{Next, Setup, Stream};
 use proptest::prelude::*;
 
@@ -21,19 +21,19 @@ const FRAME: [u8; 32] = {
 };
 
 /// A second of sound, and a bit.
-fn reel(is_endless: bool) -> Arc<Reel> {
+fn playlist(is_endless: bool) -> Arc<Playlist> {
     let media = Media::read(&FRAME.repeat(44)).expect("sound");
-    Arc::new(Reel::new(vec![Arc::new(media)], is_endless).expect("a reel"))
+    Arc::new(Playlist::new(vec![Arc::new(media)], is_endless).expect("a playlist"))
 }
 
-fn from(reel: &Arc<Reel>, position_ns: u64) -> impl Iterator<Item = Planned> {
+fn from(playlist: &Arc<Playlist>, position_ns: u64) -> impl Iterator<Item = Planned> {
     let choice = Choice { tracks: vec![0], until_ns: None, is_sync_only: false };
-    reel.program(choice, reel.seek(&[0], position_ns))
+    playlist.program(choice, playlist.seek(&[0], position_ns))
 }
 
 #[test]
 fn times_go_on_from_round_to_round() {
-    let samples: Vec<Planned> = from(&reel(true), 100_000_000_000).take(1000).collect();
+    let samples: Vec<Planned> = from(&playlist(true), 100_000_000_000).take(1000).collect();
     let decode_ns = |at: usize| samples[at].decode_ns;
     assert!((99_900_000_000..=100_000_000_000).contains(&decode_ns(0)));
     assert!(
@@ -41,7 +41,7 @@ fn times_go_on_from_round_to_round() {
             .windows(2)
             .all(|two| (23_000_000..24_000_000).contains(&(two[1].decode_ns - two[0].decode_ns)))
     );
-    assert_eq!(from(&reel(false), 0).count(), 44);
+    assert_eq!(from(&playlist(false), 0).count(), 44);
 }
 
 /// Where samples could not be told apart in time, none may come: all would be due at once, and for ever.
@@ -49,7 +49,7 @@ fn times_go_on_from_round_to_round() {
 fn nothing_comes_from_beyond_all_numbers() {
     for position_ns in [i64::MAX as u64 + 1, 9_300_000_000_000_000_000, u64::MAX - 1, u64::MAX] {
         for is_endless in [false, true] {
-            let samples: Vec<Planned> = from(&reel(is_endless), position_ns).take(1000).collect();
+            let samples: Vec<Planned> = from(&playlist(is_endless), position_ns).take(1000).collect();
             assert!(samples.len() < 1000, "{position_ns}");
             assert!(samples.iter().all(|one| one.decode_ns < i64::MAX));
         }
@@ -90,12 +90,12 @@ proptest! {
         timestamp_ns in 0..1_u64 << 62,
         begun_ns in 0..1_u64 << 60,
     ) {
-        let reel = reel(is_endless);
-        let position_ns = reel.seek(&[0], position_ns);
+        let playlist = playlist(is_endless);
+        let position_ns = playlist.seek(&[0], position_ns);
         let choice = Choice { tracks: vec![0], until_ns, is_sync_only: false };
-        let mut program = reel.program(choice, position_ns).peekable();
+        let mut program = playlist.program(choice, position_ns).peekable();
         let mut stream = Stream::new(2);
-        stream.add_lane(setup());
+        stream.add_sender(setup());
         fill(&mut stream, &mut program);
         stream.cue(position_ns, timestamp_ns, scale, speed);
         stream.start(begun_ns);

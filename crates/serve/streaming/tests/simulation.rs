@@ -51,8 +51,8 @@ fn simulate(case: &Case) -> Outcome {
     let mut streams: Vec<_> = (0..case.streams)
         .map(|_| {
             let mut stream = Stream::new(case.buffers);
-            stream.add_lane(setup(0, true));
-            stream.add_lane(setup(1, true));
+            stream.add_sender(setup(0, true));
+            stream.add_sender(setup(1, true));
             (stream, film.clone().into_iter().peekable(), false)
         })
         .collect();
@@ -80,7 +80,7 @@ fn simulate(case: &Case) -> Outcome {
             }
             if *has_started {
                 let next = stream.advance(now_ns, true);
-                let pictures = stream.bursts().filter(|burst| burst.lane == 0 && number == 0);
+                let pictures = stream.bursts().filter(|burst| burst.sender == 0 && number == 0);
                 outcome.bursts.extend(pictures.map(|burst| (now_ns, burst.packets.len())));
                 stream.has_sent(now_ns, &mut outcome.lateness);
                 if let Next::At(ns) = next {
@@ -153,8 +153,8 @@ fn a_large_picture_is_spread_over_half_of_its_time() {
 /// One stream with all of a film in one buffer.
 fn filled(seconds: u64) -> Stream {
     let mut stream = Stream::new(2);
-    stream.add_lane(setup(0, false));
-    stream.add_lane(setup(1, false));
+    stream.add_sender(setup(0, false));
+    stream.add_sender(setup(1, false));
     let film = film(seconds, 4_000);
     stream.put_filled(next(&mut film.clone().into_iter().peekable(), 1 << 20, &file(&film)));
     stream.cue(0, 0, 1.0, 1.0);
@@ -165,7 +165,7 @@ fn filled(seconds: u64) -> Stream {
 /// The pictures that a stream sends at a time.
 fn pictures(stream: &mut Stream, now_ns: u64, has_room: bool) -> Vec<Packet> {
     stream.advance(now_ns, has_room);
-    let packets = stream.bursts().filter(|burst| burst.lane == 0).flat_map(|burst| burst.packets.to_vec());
+    let packets = stream.bursts().filter(|burst| burst.sender == 0).flat_map(|burst| burst.packets.to_vec());
     let packets = packets.collect();
     stream.has_sent(now_ns, &mut Lateness::default());
     packets
@@ -211,10 +211,10 @@ fn a_stream_that_was_stopped_goes_on_where_it_was() {
 #[test]
 fn a_stall_of_seconds_is_not_made_up_for_by_a_flood() {
     let mut stream = Stream::new(1);
-    stream.add_lane(setup(0, false));
+    stream.add_sender(setup(0, false));
     let film = film(10, 4_000);
     let file = file(&film);
-    let mut program = film.into_iter().filter(|one| one.lane == 0).peekable();
+    let mut program = film.into_iter().filter(|one| one.sender == 0).peekable();
     let mut fill = |stream: &mut Stream| {
         assert_eq!(stream.wish_ns(0), Some(0));
         stream.put_filled(next(&mut program, 100 << 10, &file));

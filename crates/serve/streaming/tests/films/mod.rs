@@ -15,14 +15,14 @@ pub fn film(seconds: u64, picture_bytes: u64) -> Vec<Planned> {
     for number in 0..25 * seconds {
         let is_sync = number % 25 == 0;
         let bytes = if is_sync { 5 * picture_bytes } else { picture_bytes };
-        for (lane, bytes, rate) in [(0, bytes, 90_000), (1, 200, 48_000)] {
+        for (sender, bytes, rate) in [(0, bytes, 90_000), (1, 200, 48_000)] {
             samples.push(Planned {
                 file: 0,
-                lane,
+                sender,
                 at: at..at + bytes,
                 decode_ns: (number * 40 * MS) as i64,
                 ticks: (number * rate / 25) as u32,
-                is_sync: is_sync || lane == 1,
+                is_sync: is_sync || sender == 1,
             });
             at += bytes;
         }
@@ -33,7 +33,7 @@ pub fn film(seconds: u64, picture_bytes: u64) -> Vec<Planned> {
 /// The file that a film is of: pictures of one NAL unit.
 pub fn file(film: &[Planned]) -> Vec<u8> {
     let mut bytes = vec![0; film.last().map_or(0, |last| last.at.end as usize)];
-    for picture in film.iter().filter(|one| one.lane == 0) {
+    for picture in film.iter().filter(|one| one.sender == 0) {
         let [a, b, c, d] = ((picture.at.end - picture.at.start) as u32 - 4).to_be_bytes();
         bytes[picture.at.start as usize..][..5].copy_from_slice(&[a, b, c, d, 0x65]);
     }

@@ -8,8 +8,8 @@ use forebay_streaming::stream::Next;
 
 use crate::batch::{Batch, emptied};
 use crate::clock;
-use crate::serving::Serving;
-use crate::session::Wire;
+use crate::event_loop::Serving;
+use crate::session::TrackTransport;
 
 /// The least time between complaints about samples of one session.
 const COMPLAINT_NS: u64 = 5_000_000_000;
@@ -60,19 +60,19 @@ impl Serving {
             self.server.has_played(id, now_ns);
             return;
         }
-        let has_room = session.wires.iter().all(|(_, wire)| match wire {
-            Wire::Tcp { connection, .. } => self
+        let has_room = session.transports.iter().all(|(_, wire)| match wire {
+            TrackTransport::Tcp { connection, .. } => self
                 .connections
                 .get(connection)
                 .is_none_or(|one| self.backlogs.has_room(one.backlog_bytes(), self.settings.memory_bytes)),
-            Wire::Udp { .. } => true,
+            TrackTransport::Udp { .. } => true,
         });
         session.next = session.stream.advance(now_ns, has_room);
         if let Some(complaint) = session.stream.take_complaint()
             && session.uncomplaining_ns <= now_ns
         {
             session.uncomplaining_ns = now_ns + COMPLAINT_NS;
-            self.journal.say(now_ns, &format!("{}: {complaint}", session.opened.path));
+            self.log.say(now_ns, &format!("{}: {complaint}", session.opened.path));
         }
         self.send_frames(place);
         self.sending.push(place);
@@ -83,8 +83,8 @@ impl Serving {
         let session = &self.sessions[place];
         let mut touched = None;
         for burst in session.stream.bursts() {
-            let track = session.stream.lanes()[burst.lane].setup().track;
-            let Some(Wire::Tcp { connection, channels }) = session.wire(track) else { continue };
+            let track = session.stream.senders()[burst.sender].setup().track;
+            let Some(TrackTransport::Tcp { connection, channels }) = session.wire(track) else { continue };
             let Some(one) = self.connections.get_mut(connection) else { continue };
             self.frames.clear();
             // RFC 2326, section 10.12: a dollar sign, the channel, the length.
@@ -119,8 +119,8 @@ impl Serving {
         for place in &self.sending {
             let Some(session) = self.sessions.get(*place) else { continue };
             for burst in session.stream.bursts() {
-                let track = session.stream.lanes()[burst.lane].setup().track;
-                if let Some(Wire::Udp { pair, rtp, .. }) = session.wire(track) {
+                let track = session.stream.senders()[burst.sender].setup().track;
+                if let Some(TrackTransport::Udp { pair, rtp, .. }) = session.wire(track) {
                     batch.push(*pair, rtp, burst);
                 }
             }
@@ -189,15 +189,15 @@ impl Serving {
     fn send_control(&mut self, place: usize, now_ns: u64, write: fn(&Sent, &str) -> Vec<u8>) -> usize {
         let session = &self.sessions[place];
         let (mut bytes, mut count) = (0, 0);
-        for (lane, sent) in session.stream.reports(now_ns, clock::unix_ns()) {
+        for (sender, sent) in session.stream.reports(now_ns, clock::unix_ns()) {
             let packet = write(&sent, &self.name);
             (bytes, count) = (bytes + packet.len(), count + 1);
-            match session.wire(session.stream.lanes()[lane].setup().track) {
+            match session.wire(session.stream.senders()[sender].setup().track) {
                 // A report that is lost is made up for by the next one.
-                Some(Wire::Udp { pair, rtcp, .. }) => {
+                Some(TrackTransport::Udp { pair, rtcp, .. }) => {
                     _ = self.datagrams.pair(*pair).rtcp.send_to(&packet, rtcp)
                 }
-                Some(Wire::Tcp { connection, channels }) => {
+                Some(TrackTransport::Tcp { connection, channels }) => {
                     if let Some(one) = self.connections.get_mut(connection) {
                         let [high, low] = (packet.len() as u16).to_be_bytes();
                         one.send(&[&[b'$', channels.1, high, low], packet.as_slice()].concat());

@@ -7,8 +7,8 @@ use forebay_streaming::buffer::{Buffer, next_bytes, room_for, skip_too_long};
 use forebay_streaming::depth::{Depth, PARTS};
 
 use crate::clock;
+use crate::event_loop::Serving;
 use crate::readers::{Filling, Reading};
-use crate::serving::Serving;
 use crate::session::Key;
 
 /// What the first buffer after a seek lasts, in parts of a second.

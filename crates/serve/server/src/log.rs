@@ -22,7 +22,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The log.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub(crate) struct Log {
     second: u64,
     lines: u32,
     /// `None` at the end.
@@ -32,9 +32,9 @@ pub(crate) struct Journal {
     is_written: Receiver<()>,
 }
 
-impl Journal {
+impl Log {
     /// One that is written to `output`.
-    pub fn start(output: impl Write + Send + 'static) -> Result<Journal> {
+    pub fn start(output: impl Write + Send + 'static) -> Result<Log> {
         let (lines_to, lines) = sync_channel(WAITING_MAX);
         let (written, is_written) = sync_channel::<()>(0);
         let unread = Arc::new(AtomicU64::new(0));
@@ -43,9 +43,9 @@ impl Journal {
             write_all(&lines, &counted, output);
             drop(written);
         };
-        let thread = thread::Builder::new().name("journal".to_owned());
+        let thread = thread::Builder::new().name("log".to_owned());
         thread.spawn(write).map_err(to("a thread cannot be started"))?;
-        Ok(Journal { second: 0, lines: 0, lines_to: Some(lines_to), unread, is_written })
+        Ok(Log { second: 0, lines: 0, lines_to: Some(lines_to), unread, is_written })
     }
 
     /// One sentence.
@@ -72,7 +72,7 @@ impl Journal {
     }
 }
 
-impl Drop for Journal {
+impl Drop for Log {
     fn drop(&mut self) {
         self.lines_to = None;
         // Returns when the thread has let go of its end, or too late.
@@ -108,10 +108,10 @@ mod tests {
     fn a_log_that_nobody_reads_stops_nobody_and_tells_later_what_it_lacks() {
         const SAID: u64 = 20_000;
         let (reader, output) = UnixStream::pair().expect("a pair");
-        let mut journal = Journal::start(output).expect("a journal");
+        let mut log = Log::start(output).expect("a log");
         let begun = Instant::now();
         let sentence = "x".repeat(100);
-        (0..SAID).for_each(|second| journal.say(second * SECOND_NS, &sentence));
+        (0..SAID).for_each(|second| log.say(second * SECOND_NS, &sentence));
         assert!(begun.elapsed() < Duration::from_secs(30));
         let read = thread::spawn(move || {
             let lines = BufReader::new(reader).lines().map(|line| line.expect("a line"));
@@ -126,7 +126,7 @@ mod tests {
             }
             (shown, left_out)
         });
-        drop(journal);
+        drop(log);
         let (shown, left_out) = read.join().expect("a count");
         assert!(left_out > 0);
         assert_eq!(shown + left_out, SAID);
@@ -135,11 +135,11 @@ mod tests {
     #[test]
     fn the_end_waits_for_a_log_that_nobody_reads_but_not_for_ever() {
         let (reader, output) = UnixStream::pair().expect("a pair");
-        let mut journal = Journal::start(output).expect("a journal");
+        let mut log = Log::start(output).expect("a log");
         let sentence = "x".repeat(1000);
-        (0..10_000).for_each(|second| journal.say(second * SECOND_NS, &sentence));
+        (0..10_000).for_each(|second| log.say(second * SECOND_NS, &sentence));
         let begun = Instant::now();
-        drop(journal);
+        drop(log);
         assert!((FAREWELL..30 * FAREWELL).contains(&begun.elapsed()));
         drop(reader);
     }

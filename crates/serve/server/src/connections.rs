@@ -8,7 +8,7 @@ use rustix::event::epoll;
 
 use crate::connection::{Connection, Received};
 use crate::encryption::Cipher;
-use crate::serving::Serving;
+use crate::event_loop::Serving;
 use crate::settings::Settings;
 use crate::token::Token;
 use crate::{clock, status};
@@ -30,7 +30,7 @@ const RECEIVE_TURNS_MAX: usize = 4;
 
 /// Somebody at the status page's port.
 #[derive(Debug)]
-pub(crate) struct Visitor {
+pub(crate) struct HttpRequest {
     pub came_ns: u64,
     pub request: Vec<u8>,
 }
@@ -66,7 +66,7 @@ impl Serving {
                 } else {
                     "too many come from there"
                 };
-                self.journal.say(now_ns, &format!("{from} was turned away: {why}"));
+                self.log.say(now_ns, &format!("{from} was turned away: {why}"));
                 continue;
             }
             if self.let_in(stream, kind, now_ns).is_none() {
@@ -78,7 +78,7 @@ impl Serving {
     /// Lets nobody in for a while, or until something is closed: who cannot be let in now would be told of again and again.
     fn rest(&mut self, error: &std::io::Error, now_ns: u64) {
         let advice = "raise the limit of open files (ulimit -n), or allow fewer connections";
-        self.journal.say(now_ns, &format!("clients wait, nobody can be let in: {error}; {advice}"));
+        self.log.say(now_ns, &format!("clients wait, nobody can be let in: {error}; {advice}"));
         self.rested_ns = Some(now_ns + REST_NS);
         self.watch_listeners(epoll::EventFlags::empty());
     }
@@ -107,7 +107,7 @@ impl Serving {
         let (client, host) = (connection.client.ip(), connection.host.ip());
         self.connections.insert(id, connection);
         if kind == Kind::Status {
-            self.visitors.insert(id, Visitor { came_ns: now_ns, request: Vec::new() });
+            self.http_requests.insert(id, HttpRequest { came_ns: now_ns, request: Vec::new() });
         } else {
             self.server.connected(id, client, host, kind == Kind::Encrypted, now_ns);
         }
@@ -150,9 +150,9 @@ impl Serving {
             match received {
                 Received::Bytes(count) => {
                     let now_ns = clock::now_ns();
-                    if let Some(visitor) = self.visitors.get_mut(&id) {
-                        visitor.request.extend_from_slice(&buffer[..count]);
-                        self.answer_visitor(id);
+                    if let Some(http_request) = self.http_requests.get_mut(&id) {
+                        http_request.request.extend_from_slice(&buffer[..count]);
+                        self.answer_http(id);
                         continue;
                     }
                     self.set_date(now_ns);
@@ -168,8 +168,8 @@ impl Serving {
         }
     }
 
-    fn answer_visitor(&mut self, id: ConnectionId) {
-        let Some(response) = self.visitors.get(&id).and_then(|one| status::respond(&one.request, self))
+    fn answer_http(&mut self, id: ConnectionId) {
+        let Some(response) = self.http_requests.get(&id).and_then(|one| status::respond(&one.request, self))
         else {
             return;
         };
@@ -191,8 +191,8 @@ impl Serving {
             if self.rested_ns.is_some() {
                 self.let_in_again();
             }
-            let is_visitor = self.visitors.remove(&id).is_some();
-            if !was_closing && !is_visitor {
+            let is_http = self.http_requests.remove(&id).is_some();
+            if !was_closing && !is_http {
                 let actions = self.server.disconnected(id);
                 self.act(actions, id);
             }

@@ -24,18 +24,18 @@ use slab::Slab;
 use crate::admission::Admission;
 use crate::backlog::Backlogs;
 use crate::batch::{Spare, Tally};
+use crate::buffer_allocation::Want;
 use crate::catalog::{Catalog, Opened};
 use crate::clock;
 use crate::connection::Connection;
-use crate::conversing::{HEAR_NS, Kind, Visitor};
+use crate::connections::{HEAR_NS, HttpRequest, Kind};
 use crate::datagrams::Datagrams;
 use crate::encryption::Identity;
 use crate::error::{Result, to};
-use crate::journal::Journal;
-use crate::lending::Want;
-use crate::listening;
+use crate::listeners;
+use crate::log::Log;
 use crate::readers::{Done, Filling, Readers};
-use crate::reloading::{config, guard};
+use crate::reload::{config, guard};
 use crate::session::{Key, Session};
 use crate::settings::Settings;
 use crate::token::Token;
@@ -72,7 +72,7 @@ pub struct Serving {
     pub(crate) datagrams: Datagrams,
     pub(crate) wheel: Wheel<Key>,
     pub(crate) readers: Readers,
-    pub(crate) journal: Journal,
+    pub(crate) log: Log,
     pub(crate) lateness: Lateness,
     pub(crate) tally: Tally,
     /// How many reports of tracks have come from clients.
@@ -108,7 +108,7 @@ pub struct Serving {
     pub(crate) signals: Option<SignalFd>,
     pub(crate) listeners: Vec<(TcpListener, Kind)>,
     /// What status pages were asked for, as far as it has come.
-    pub(crate) visitors: HashMap<ConnectionId, Visitor>,
+    pub(crate) http_requests: HashMap<ConnectionId, HttpRequest>,
     pub(crate) admission: Admission,
     pub(crate) secret: Secret,
     pub(crate) identity: Option<Identity>,
@@ -167,7 +167,7 @@ impl Serving {
             datagrams: Datagrams::new(settings.udp_ports.clone()),
             wheel: Wheel::default(),
             readers: Readers::start(catalog, settings.readers)?,
-            journal: Journal::start(std::io::stderr())?,
+            log: Log::start(std::io::stderr())?,
             lateness: Lateness::default(),
             tally: Tally::default(),
             heard: 0,
@@ -193,7 +193,7 @@ impl Serving {
             stop: Arc::new(stop),
             signals: None,
             listeners,
-            visitors: HashMap::new(),
+            http_requests: HashMap::new(),
             admission: Admission::default(),
             secret,
             identity,
@@ -360,8 +360,9 @@ impl Serving {
         self.swept_ns = now_ns;
         self.admission.sweep(now_ns);
         self.sweep_stopped();
-        let is_slow = |visitor: &Visitor| now_ns.saturating_sub(visitor.came_ns) > SWEEP_NS;
-        let slow: Vec<_> = self.visitors.iter().filter(|(_, one)| is_slow(one)).map(|(id, _)| *id).collect();
+        let is_slow = |http_request: &HttpRequest| now_ns.saturating_sub(http_request.came_ns) > SWEEP_NS;
+        let slow: Vec<_> =
+            self.http_requests.iter().filter(|(_, one)| is_slow(one)).map(|(id, _)| *id).collect();
         for id in slow {
             if let Some(connection) = self.connections.get_mut(&id) {
                 connection.is_broken = true;
@@ -383,7 +384,7 @@ fn listen(settings: &Settings) -> Result<Vec<(TcpListener, Kind)>> {
     let all = settings.listen.iter().map(|address| (address, Kind::Plain));
     let all = all.chain(encrypted.map(|address| (address, Kind::Encrypted)));
     let all = all.chain(settings.status.iter().map(|address| (address, Kind::Status)));
-    all.map(|(address, kind)| Ok((listening::listen(*address)?, kind))).collect()
+    all.map(|(address, kind)| Ok((listeners::listen(*address)?, kind))).collect()
 }
 
 #[cfg(test)]
@@ -491,7 +492,7 @@ mod tests {
                 assert!(!said.contains("RTSP/1.0 4"), "{said}");
                 said += &rig.ask(&mut client, "");
             }
-            assert_eq!(rig.serving.sessions[0].stream.lanes().len(), 1);
+            assert_eq!(rig.serving.sessions[0].stream.senders().len(), 1);
         }
         assert!(rig.serving.sessions[0].stream.position_ns(0).is_some(), "it plays");
     }

@@ -5,7 +5,7 @@ use forebay_rtsp::key::Key as Secret;
 use forebay_rtsp::server::Config;
 use nix::sys::signal::Signal;
 
-use crate::serving::{Reload, Serving};
+use crate::event_loop::{Reload, Serving};
 use crate::settings::{Settings, Tls, UserList};
 use crate::{clock, descriptors, encryption};
 
@@ -34,7 +34,7 @@ impl Serving {
             Ok(new) => format!("settings are taken over{}", self.change_to(new)),
             Err(sentence) => format!("settings stay as they were: {sentence}"),
         };
-        self.journal.say(now_ns, &sentence);
+        self.log.say(now_ns, &sentence);
     }
 
     /// Returns what is to be said of what does not change.

@@ -18,10 +18,10 @@ use rustix::net::addr::SocketAddrArg;
 use crate::batch::Destination;
 use crate::catalog::{Failure, Opened};
 use crate::clock;
+use crate::event_loop::Serving;
 use crate::pace::Pace;
 use crate::readers::{Filling, Opening, Reading};
-use crate::serving::Serving;
-use crate::session::{Cue, Key, Session, Wire};
+use crate::session::{Cue, Key, Session, TrackTransport};
 
 impl Serving {
     /// Does what the machine says, and what comes of it.
@@ -87,13 +87,13 @@ impl Serving {
         let answer = match result {
             Ok(opened) => {
                 let remarks = opened.files.iter().filter_map(|file| file.take_remark());
-                remarks.for_each(|remark| self.journal.say(clock::now_ns(), &remark));
+                remarks.for_each(|remark| self.log.say(clock::now_ns(), &remark));
                 let presentation = opened.presentation.clone();
                 self.shown.insert(Arc::as_ptr(&presentation).addr(), opened);
                 Ok(Answer::Described(presentation))
             }
             Err(Failure { status, sentence }) => {
-                self.journal.say(clock::now_ns(), &sentence);
+                self.log.say(clock::now_ns(), &sentence);
                 Err(status)
             }
         };
@@ -115,7 +115,7 @@ impl Serving {
             let ip = client.ip();
             let sentence =
                 format!("{ip} was turned away: it has all the sessions that sessions-per-address allows");
-            self.journal.say(clock::now_ns(), &sentence);
+            self.log.say(clock::now_ns(), &sentence);
             return Err(Status::NotEnoughBandwidth);
         }
         let result = self.set_up_track(on, (client, host), wanted, opened);
@@ -127,7 +127,7 @@ impl Serving {
 
     fn without_room(&mut self) -> Status {
         let sentence = "a client was turned away: buffers have no more memory; --memory gives them some";
-        self.journal.say(clock::now_ns(), sentence);
+        self.log.say(clock::now_ns(), sentence);
         Status::NotEnoughBandwidth
     }
 
@@ -143,7 +143,7 @@ impl Serving {
         getrandom::fill(&mut random).map_err(|_| Status::InternalServerError)?;
         let [a, b, c, d, e, f, g, h, i, j] = random;
         let ssrc = u32::from_be_bytes([a, b, c, d]);
-        let track = opened.reel.items()[0].tracks().get(wanted.track).ok_or(Status::NotFound)?;
+        let track = opened.playlist.items()[0].tracks().get(wanted.track).ok_or(Status::NotFound)?;
         let packet_bytes_max = wanted.packet_bytes_max.map_or(usize::MAX, |bytes| bytes as usize);
         let setup = Setup {
             track: wanted.track,
@@ -155,18 +155,18 @@ impl Serving {
             timestamp: u32::from_be_bytes([e, f, g, h]),
             packet_bytes_max: packet_bytes_max.min(self.settings.packet_bytes),
             is_video: is_video(&track.codec),
-            is_paced: matches!(wire, Wire::Udp { .. }),
+            is_paced: matches!(wire, TrackTransport::Udp { .. }),
             is_bundled: matches!(track.format, Format::Aac | Format::MpegAudio),
         };
         let place = self.place_of(wanted.session, client.ip(), opened);
         let session = &mut self.sessions[place];
-        if let Wire::Udp { rtcp, .. } = &wire {
+        if let TrackTransport::Udp { rtcp, .. } = &wire {
             self.reporters.insert(*rtcp, session.id);
         }
         // Most have one or two, and there are thousands of sessions.
-        session.wires.reserve_exact(1);
-        session.wires.push((wanted.track, wire));
-        session.stream.add_lane(setup);
+        session.transports.reserve_exact(1);
+        session.transports.push((wanted.track, wire));
+        session.stream.add_sender(setup);
         Ok(Answer::SetUp { transport, ssrc })
     }
 
@@ -194,7 +194,7 @@ impl Serving {
         client: SocketAddr,
         host: SocketAddr,
         wanted: &Wanted,
-    ) -> Result<(Wire, Transport), Status> {
+    ) -> Result<(TrackTransport, Transport), Status> {
         let at = |mut address: SocketAddr, port| {
             address.set_port(port);
             address
@@ -202,14 +202,14 @@ impl Serving {
         for offer in &wanted.offers {
             match offer {
                 Offer::Interleaved { channels: Some(channels) } => {
-                    let wire = Wire::Tcp { connection: on, channels: *channels };
+                    let wire = TrackTransport::Tcp { connection: on, channels: *channels };
                     return Ok((wire, Transport::Interleaved { channels: *channels }));
                 }
                 Offer::Udp { client: ports, .. } => {
                     let pair = self.pair_on(host)?;
                     let server = self.datagrams.pair(pair).ports;
                     let rtp = Destination::new(at(client, ports.0).as_any());
-                    let wire = Wire::Udp { pair, rtp, rtcp: at(client, ports.1) };
+                    let wire = TrackTransport::Udp { pair, rtp, rtcp: at(client, ports.1) };
                     return Ok((wire, Transport::Udp { client: *ports, server }));
                 }
                 Offer::Multicast { .. } => {
@@ -222,7 +222,7 @@ impl Serving {
                     let (group, ports) = group(first, wanted.session, wanted.track);
                     let to = SocketAddr::new(group, 0);
                     let rtp = Destination::new(at(to, ports.0).as_any());
-                    let wire = Wire::Udp { pair, rtp, rtcp: at(to, ports.1) };
+                    let wire = TrackTransport::Udp { pair, rtp, rtcp: at(to, ports.1) };
                     return Ok((wire, Transport::Multicast { group, ports, ttl }));
                 }
                 Offer::Interleaved { channels: None } => {}
@@ -241,7 +241,7 @@ impl Serving {
                 let sentence = format!(
                     "no packets can be sent from {ip}, ports {first} to {last}: {error}; choose others with --udp-ports"
                 );
-                self.journal.say(clock::now_ns(), &sentence);
+                self.log.say(clock::now_ns(), &sentence);
                 Err(Status::UnsupportedTransport)
             }
         }
@@ -250,9 +250,9 @@ impl Serving {
     /// Gets ready what is to be played, and answers when it is.
     fn cue(&mut self, place: usize, question: QuestionId, part: Part) {
         let session = &self.sessions[place];
-        let lanes = session.stream.lanes().iter().filter(|lane| !lane.is_released());
-        let tracks: Vec<usize> = lanes.map(|lane| lane.setup().track).collect();
-        let media = &session.opened.reel.items()[0];
+        let senders = session.stream.senders().iter().filter(|sender| !sender.is_released());
+        let tracks: Vec<usize> = senders.map(|sender| sender.setup().track).collect();
+        let media = &session.opened.playlist.items()[0];
         let has_pictures =
             tracks.iter().any(|track| media.tracks().get(*track).is_some_and(|track| is_video(&track.codec)));
         let pace = Pace::near(part.scale, part.speed, has_pictures);
@@ -275,11 +275,11 @@ impl Serving {
             Some(stopped_ns) => stopped_ns,
             None => {
                 let wanted_ns = asked_ns.or(session.stopped_ns).unwrap_or(session.opened.origin_ns);
-                let reel = &session.opened.reel;
-                let from_ns = reel.seek(&tracks, wanted_ns);
+                let playlist = &session.opened.playlist;
+                let from_ns = playlist.seek(&tracks, wanted_ns);
                 let choice = Choice { tracks: tracks.clone(), until_ns, is_sync_only: pace.is_sync_only };
                 session.stream.empty();
-                session.program = Some(Box::new(reel.program(choice, from_ns).peekable()));
+                session.program = Some(Box::new(playlist.program(choice, from_ns).peekable()));
                 session.program_tracks = tracks;
                 (session.key.life, session.is_beginning, session.timer_ns) = (life, true, None);
                 (session.until_ns, session.scale) = (until_ns, pace.scale);
@@ -344,7 +344,7 @@ impl Serving {
                 if let Some(cue) = session.cue.take() {
                     self.answer(cue.question, Err(Status::InternalServerError));
                 }
-                self.journal.say(clock::now_ns(), &sentence);
+                self.log.say(clock::now_ns(), &sentence);
                 let actions = self.server.end(id);
                 return self.act(actions, ConnectionId(0));
             }
@@ -376,11 +376,11 @@ impl Serving {
         let epoch_ns = *session.epoch_ns.get_or_insert(now_ns);
         session.stream.cue(cue.from_ns, now_ns - epoch_ns, session.scale, cue.speed);
         let first = |stream: &Stream| {
-            let lanes = stream.lanes().iter();
-            let first = lanes.map(|lane| FirstPacket {
-                track: lane.setup().track,
-                sequence: lane.next_sequence(),
-                timestamp: lane.anchor(),
+            let senders = stream.senders().iter();
+            let first = senders.map(|sender| FirstPacket {
+                track: sender.setup().track,
+                sequence: sender.next_sequence(),
+                timestamp: sender.anchor(),
             });
             first.collect()
         };
@@ -421,7 +421,7 @@ impl Serving {
         let session = &mut self.sessions[place];
         session.stream.release(track);
         session.heard.clear();
-        for (_, wire) in session.wires.extract_if(.., |(number, _)| *number == track) {
+        for (_, wire) in session.transports.extract_if(.., |(number, _)| *number == track) {
             forget_reporter(&mut self.reporters, &wire, id);
         }
         // Else a client could have tracks set up again and again.
@@ -445,15 +445,19 @@ impl Serving {
         if let Some(share) = session.share {
             self.budget.leave(share);
         }
-        for (_, wire) in &session.wires {
+        for (_, wire) in &session.transports {
             forget_reporter(&mut self.reporters, wire, id);
         }
     }
 }
 
 /// Reports that come from where a session's packets go are of no interest any more, unless they are of another session by now.
-fn forget_reporter(reporters: &mut HashMap<SocketAddr, SessionId>, wire: &Wire, session: SessionId) {
-    if let Wire::Udp { rtcp, .. } = wire
+fn forget_reporter(
+    reporters: &mut HashMap<SocketAddr, SessionId>,
+    wire: &TrackTransport,
+    session: SessionId,
+) {
+    if let TrackTransport::Udp { rtcp, .. } = wire
         && reporters.get(rtcp) == Some(&session)
     {
         reporters.remove(rtcp);

@@ -4,7 +4,7 @@ use forebay_rtsp::rtcp::{Received, Reception};
 use forebay_rtsp::server::SessionId;
 
 use crate::clock;
-use crate::serving::Serving;
+use crate::event_loop::Serving;
 use crate::session::Session;
 
 /// How a track is received, by its client's last report.
@@ -37,7 +37,7 @@ impl Serving {
 impl Session {
     /// `false` if it is about nothing that is sent here.
     fn note_reception(&mut self, reception: &Reception, unix_ns: u64) -> bool {
-        let mut setups = self.stream.lanes().iter().map(|lane| lane.setup());
+        let mut setups = self.stream.senders().iter().map(|sender| sender.setup());
         let Some(setup) = setups.find(|setup| setup.ssrc == reception.ssrc) else { return false };
         let heard = Heard {
             ssrc: reception.ssrc,
