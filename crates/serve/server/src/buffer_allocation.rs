@@ -1,15 +1,17 @@
-//! Who gets memory for a buffer when: the most urgent first, from one sum for all, which is never exceeded.
+//! Which session gets memory for a buffer: the most urgent one first, from one sum for all sessions, which is never exceeded.
 
 use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
 
 use forebay_rtsp::server::SessionId;
-use forebay_streaming::buffer::{Buffer, next_bytes, room_for, skip_too_long};
-use forebay_streaming::depth::{Depth, PARTS};
+use forebay_streaming::buffer::{Buffer, Scratch, next_bytes, room_for, skip_too_long};
+use forebay_streaming::depth::{Budget, Depth, PARTS};
+use forebay_streaming::pool::Pool;
 
 use crate::clock;
-use crate::event_loop::Serving;
-use crate::readers::{Filling, Reading};
-use crate::session::Key;
+use crate::pace::Pace;
+use crate::readers::{Filling, Readers, Reading};
+use crate::sessions::{Key, Session, Sessions};
 
 /// What the first buffer after a seek lasts, in parts of a second.
 const FIRST_PARTS: u64 = 4;
@@ -17,14 +19,13 @@ const FIRST_BYTES_MIN: u64 = 16 << 10;
 /// How much larger the next one is at most: many begin at the same time, and none is to keep the disk from the others.
 const GROWTH: u64 = 4;
 /// How long a client may wait for its first buffer.
-const FIRST_PATIENCE_NS: u64 = 100_000_000;
-
-/// Who has so long only until a buffer is missed may have the memory of those that were stopped.
+const FIRST_WAIT_NS: u64 = 100_000_000;
+/// A session that misses a buffer within this time may have the memory of sessions that were stopped.
 const URGENT_NS: u64 = 50_000_000;
 
-/// Somebody who wants a buffer.
+/// A session that wants a buffer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Want {
+struct Want {
     key: Key,
     deadline_ns: u64,
 }
@@ -35,43 +36,118 @@ impl Want {
     }
 }
 
-impl Serving {
-    /// Has a buffer filled if the session wants one, at the end of this turn or as soon as there is memory.
-    pub(crate) fn want_buffer(&mut self, place: usize, now_ns: u64) {
-        let session = &mut self.sessions[place];
+/// The memory of all buffers, and the sessions that wait for some.
+pub(crate) struct Buffers {
+    budget: Budget,
+    /// The numbers of devices in the budget, by those of the system.
+    devices: HashMap<u64, usize>,
+    pool: Pool,
+    scratch: Scratch,
+    wanting: Vec<Want>,
+    /// Sessions that were stopped, the first ones first; some go on again.
+    stopped: VecDeque<SessionId>,
+    /// Buffers that the readers get at the end of this turn.
+    fillings: Vec<Filling>,
+    /// The size that settings fix.
+    fixed_bytes: Option<u64>,
+}
+
+impl Buffers {
+    /// For `count` buffers in each session.
+    pub fn new(memory_bytes: u64, count: usize, fixed_bytes: Option<u64>) -> Self {
+        Self {
+            budget: Budget::new(memory_bytes, count),
+            devices: HashMap::new(),
+            pool: Pool::new(memory_bytes),
+            scratch: Scratch::default(),
+            wanting: Vec::new(),
+            stopped: VecDeque::new(),
+            fillings: Vec::new(),
+            fixed_bytes,
+        }
+    }
+
+    pub fn set_memory(&mut self, memory_bytes: u64, fixed_bytes: Option<u64>) {
+        self.budget.set_bytes(memory_bytes);
+        self.pool.set_bytes(memory_bytes);
+        self.fixed_bytes = fixed_bytes;
+    }
+
+    /// What sessions have, or are getting.
+    pub fn used_bytes(&self) -> u64 {
+        self.pool.lent_bytes()
+    }
+
+    /// Whether there is room for another session that sends so much.
+    pub fn has_room(&self, bytes_per_second: u64) -> bool {
+        self.budget.has_room(bytes_per_second, None)
+    }
+
+    /// Makes a session's share of memory what its tracks take at that pace. `false` if there is no room for it: then the share
+    /// stays as it was.
+    pub fn charge(&mut self, session: &mut Session, tracks: &[usize], pace: Pace) -> bool {
+        let opened = &session.opened;
+        let (all, sync) = (opened.bytes_per_second_of(tracks), opened.sync_bytes_per_second_of(tracks));
+        let bytes_per_second = pace.bytes_per_second(all, sync);
+        if !self.budget.has_room(bytes_per_second, session.share) {
+            return false;
+        }
+        if let Some(share) = session.share.take() {
+            self.budget.leave(share);
+        }
+        if let Some(file) = session.opened.files.first() {
+            let device =
+                *self.devices.entry(file.identity.device).or_insert_with(|| self.budget.add_device());
+            session.share = Some(self.budget.enter(device, bytes_per_second));
+        }
+        session.bytes_per_second = bytes_per_second;
+        true
+    }
+
+    /// Learns what reads of a session's device take.
+    pub fn note_reading(&mut self, session: &Session, reading: Reading) {
+        let device = session.opened.files.first().and_then(|file| self.devices.get(&file.identity.device));
+        if let Some(device) = device.and_then(|device| self.budget.device(*device))
+            && reading.reads > 0
+        {
+            device.note(reading.bytes / reading.reads, reading.elapsed_ns / reading.reads);
+        }
+    }
+
+    /// If the session wants a buffer, the readers get one at the end of this turn, or as soon as there is memory.
+    pub fn want(&mut self, session: &mut Session, now_ns: u64) {
         if session.wish_ns().is_none_or(|wish_ns| wish_ns > now_ns) {
             return;
         }
         session.stream.begin_filling();
-        // Those that play come before those that begin, unless they have longer.
-        let deadline_ns = session.stream.runs_dry_ns().unwrap_or(now_ns + FIRST_PATIENCE_NS);
-        self.wanting.push(Want { key: session.key, deadline_ns });
+        // Sessions that play come before those that begin, unless they have longer.
+        let deadline_ns = session.stream.runs_dry_ns().unwrap_or(now_ns + FIRST_WAIT_NS);
+        self.wanting.push(Want { key: session.key(), deadline_ns });
     }
 
     /// Hands buffers that are wanted to the readers, as far as there is memory.
-    pub(crate) fn lend(&mut self) {
+    pub fn allocate(&mut self, sessions: &mut Sessions, readers: &Readers) {
         self.wanting.sort_unstable_by_key(|want| Reverse(want.deadline_ns));
         while let Some(want) = self.wanting.last().copied() {
-            if self.lend_to(want) {
+            if self.allocate_one(want, sessions) {
                 self.wanting.pop();
-            } else if want.urgent_ns() > clock::now_ns() || !self.take_from_stopped() {
+            } else if want.urgent_ns() > clock::now_ns() || !self.take_from_stopped(sessions) {
                 break;
             }
         }
-        self.readers.fill(&mut self.fillings);
+        readers.fill(&mut self.fillings);
     }
 
-    /// When those that were stopped lose their memory to who waits for some.
-    pub(crate) fn urgent_ns(&self) -> Option<u64> {
+    /// When sessions that were stopped lose their memory to one that waits for some.
+    pub fn urgent_ns(&self) -> Option<u64> {
         self.wanting.last().filter(|_| !self.stopped.is_empty()).map(Want::urgent_ns)
     }
 
     /// `false` if there is no memory.
-    fn lend_to(&mut self, Want { key, deadline_ns }: Want) -> bool {
-        let session = self.sessions.get_mut(key.place).filter(|session| session.key == key);
-        let Some(session) = session else { return true };
+    fn allocate_one(&mut self, Want { key, deadline_ns }: Want, sessions: &mut Sessions) -> bool {
+        let Some(session) = sessions.of(key) else { return true };
         let Some(program) = &mut session.program else { return true };
-        let depth = session.share.map(|share| self.budget.depth(share, self.settings.buffer_bytes));
+        let depth = session.share.map(|share| self.budget.depth(share, self.fixed_bytes));
         let Depth { mut bytes, mut part_bytes, lead_ns } = depth.unwrap_or_default();
         if session.is_beginning {
             bytes = bytes.min((session.bytes_per_second / FIRST_PARTS).max(FIRST_BYTES_MIN));
@@ -90,7 +166,7 @@ impl Serving {
         let bytes_max = bytes.max(next_bytes).min(free_bytes) as usize;
         let mut buffer = Buffer::gather(program, bytes_max, part_bytes as usize, &mut self.scratch);
         self.pool.lend(&mut buffer);
-        // The first one is small, and many begin at the same time: who has begun asks for the second one at once.
+        // The first buffer is small, and many sessions begin at the same time: so the second one is asked for at once.
         session.lead_ns = if session.is_beginning { u64::MAX } else { lead_ns };
         (session.is_beginning, session.asked_bytes) = (false, bytes);
         let (opened, result) = (session.opened.clone(), Ok(Reading::default()));
@@ -98,29 +174,40 @@ impl Serving {
         true
     }
 
-    /// Takes back what a session has no more use for.
-    pub(crate) fn give_back(&mut self, place: usize) {
-        if let Some(session) = self.sessions.get_mut(place) {
-            session.stream.take_over().for_each(|part| self.pool.give_back(part));
+    /// Takes back what a session has sent, or has no more use for.
+    pub fn reclaim(&mut self, session: &mut Session) {
+        session.stream.take_over().for_each(|part| self.pool.give_back(part));
+    }
+
+    /// Takes back a buffer that was filled for a session that is gone, or went on elsewhere.
+    pub fn reclaim_filled(&mut self, filled: Filling) {
+        filled.buffer.into_parts().into_iter().for_each(|part| self.pool.give_back(part));
+    }
+
+    /// A session ends: others may have its memory.
+    pub fn release(&mut self, session: &mut Session) {
+        session.stream.empty();
+        self.reclaim(session);
+        if let Some(share) = session.share.take() {
+            self.budget.leave(share);
         }
     }
 
-    /// Notes who has buffers without need for now.
-    pub(crate) fn note_stopped(&mut self, id: SessionId, place: usize) {
-        let session = &mut self.sessions[place];
+    /// Notes that a session has buffers that it does not need for now.
+    pub fn note_stopped(&mut self, session: &mut Session) {
         if !std::mem::replace(&mut session.is_stopped, true) {
-            self.stopped.push_back(id);
+            self.stopped.push_back(session.id);
         }
     }
 
-    /// Takes all buffers of one that was stopped. It has to read them again, if ever it goes on. `false` if nobody has any.
-    fn take_from_stopped(&mut self) -> bool {
+    /// Takes all buffers of one session that was stopped, which has to read them again if it goes on. `false` if none has any.
+    fn take_from_stopped(&mut self, sessions: &mut Sessions) -> bool {
         while let Some(id) = self.stopped.pop_front() {
-            let Some(place) = self.places.get(&id).copied() else { continue };
-            let session = &mut self.sessions[place];
+            let Some(place) = sessions.place(id) else { continue };
+            let session = &mut sessions[place];
             session.is_stopped = false;
             if session.is_idle() && session.stream.memory_bytes() > 0 {
-                self.forget_buffers(place);
+                self.take_all(place, sessions);
                 return true;
             }
         }
@@ -128,28 +215,16 @@ impl Serving {
     }
 
     /// Takes all that a session has buffered, and what is being filled for it, which would come after that.
-    pub(crate) fn forget_buffers(&mut self, place: usize) {
-        self.last_life += 1;
-        let session = &mut self.sessions[place];
+    pub fn take_all(&mut self, place: usize, sessions: &mut Sessions) {
+        sessions.begin_life(place);
+        let session = &mut sessions[place];
         session.stream.empty();
         session.forget_program();
-        session.key.life = self.last_life;
-        self.give_back(place);
+        self.reclaim(session);
     }
 
-    /// Forgets those of the stopped ones that have ended.
-    pub(crate) fn sweep_stopped(&mut self) {
-        self.stopped.retain(|id| self.places.contains_key(id));
-    }
-
-    /// A session ends: others may have its memory.
-    pub(crate) fn give_back_all(&mut self, place: usize) {
-        self.sessions[place].stream.empty();
-        self.give_back(place);
-    }
-
-    /// Somebody's buffer has been filled, who is gone or went on elsewhere.
-    pub(crate) fn give_back_filled(&mut self, filled: Filling) {
-        filled.buffer.into_parts().into_iter().for_each(|part| self.pool.give_back(part));
+    /// Forgets stopped sessions that have ended.
+    pub fn sweep(&mut self, sessions: &Sessions) {
+        self.stopped.retain(|id| sessions.place(*id).is_some());
     }
 }

@@ -27,6 +27,7 @@ mod descriptors;
 mod encryption;
 mod error;
 mod event_loop;
+mod events;
 #[cfg(test)]
 mod hostile;
 mod listeners;
@@ -39,14 +40,17 @@ mod reload;
 #[cfg(test)]
 mod rig;
 mod rtcp_reports;
-mod session;
 mod session_control;
+mod sessions;
 mod settings;
 mod status;
 mod token;
 mod transmit;
+mod transport;
 
 pub use datagrams::{KERNEL_BYTES, divides_datagrams};
 pub use error::{Error, Result};
-pub use event_loop::{Reload, Serving, Stopper};
+pub use event_loop::Serving;
+pub use events::Stopper;
+pub use reload::Reload;
 pub use settings::{PORT, Settings, Tls, User};

@@ -1,16 +1,27 @@
-//! Where clients come to.
+//! The sockets that the server listens on.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
+use crate::connections::Kind;
 use crate::error::{Error, Result, to};
+use crate::settings::Settings;
 
-/// Clients that come at once.
+/// Connections that may wait to be accepted.
 const QUEUE: i32 = 4096;
 
+/// Listens on all addresses of the settings.
+pub(crate) fn listen_on_all(settings: &Settings) -> Result<Vec<(TcpListener, Kind)>> {
+    let encrypted = settings.tls.iter().flat_map(|tls| &tls.listen);
+    let all = settings.listen.iter().map(|address| (address, Kind::Plain));
+    let all = all.chain(encrypted.map(|address| (address, Kind::Encrypted)));
+    let all = all.chain(settings.status.iter().map(|address| (address, Kind::Status)));
+    all.map(|(address, kind)| Ok((listen(*address)?, kind))).collect()
+}
+
 /// Listens on an address; on all of IPv4 where the machine has no IPv6 and all were meant.
-pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener> {
+fn listen(address: SocketAddr) -> Result<TcpListener> {
     let listener = match TcpListener::bind(address) {
         Err(error) if address.ip().is_unspecified() && address.is_ipv6() && has_no_ipv6(&error) => {
             TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port()))
@@ -67,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_listens_on_a_taken_port_is_named() {
+    fn the_program_that_listens_on_a_taken_port_is_named() {
         let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = taken.local_addr().expect("its address");
         let error = listen(address).expect_err("it is taken");

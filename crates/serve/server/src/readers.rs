@@ -16,7 +16,7 @@ use crate::catalog::{Catalog, Failure, Opened};
 use crate::clock;
 use crate::error::{Result, to};
 use crate::queue::Queue;
-use crate::session::Key;
+use crate::sessions::Key;
 
 /// Threads that open files. To index a long one takes long, so no buffer waits for them.
 const OPENERS: usize = 2;

@@ -3,31 +3,33 @@
 use forebay_rtsp::authentication::{Guard, Users};
 use forebay_rtsp::key::Key as Secret;
 use forebay_rtsp::server::Config;
-use nix::sys::signal::Signal;
 
-use crate::event_loop::{Reload, Serving};
+use crate::error::Result;
+use crate::event_loop::Serving;
 use crate::settings::{Settings, Tls, UserList};
 use crate::{clock, descriptors, encryption};
 
 /// For how long a client may use one challenge.
 const NONCE_NS: u64 = 300_000_000_000;
 
+/// Finds out what settings are now; the error is a sentence.
+pub type Reload = Box<dyn FnMut() -> Result<Settings, String> + Send>;
+
 impl Serving {
-    /// Has SIGHUP take over new settings: users, limits and certificates. Where it listens and what it serves stay.
+    /// Makes SIGHUP reload users, limits and certificates. Where the server listens and what it serves stay.
     pub fn reload_with(&mut self, reload: Reload) {
         self.reload = Some(reload);
     }
 
-    pub(crate) fn heed(&mut self) {
-        let signal = self.signals.as_mut().and_then(|signals| signals.read_signal().ok().flatten());
-        match signal {
-            Some(signal) if signal.ssi_signo == Signal::SIGHUP as u32 => self.take_over(),
-            Some(_) => self.is_over = true,
+    pub(crate) fn heed_signal(&mut self) {
+        match self.events.next_signal_is_hangup() {
+            Some(true) => self.reload_settings(),
+            Some(false) => self.is_over = true,
             None => {}
         }
     }
 
-    fn take_over(&mut self) {
+    fn reload_settings(&mut self) {
         let now_ns = clock::now_ns();
         let Some(reload) = &mut self.reload else { return };
         let sentence = match reload() {
@@ -37,7 +39,7 @@ impl Serving {
         self.log.say(now_ns, &sentence);
     }
 
-    /// Returns what is to be said of what does not change.
+    /// Returns what the log line adds about settings that do not change.
     fn change_to(&mut self, new: Settings) -> String {
         let old = &self.settings;
         let mut said = String::new();
@@ -50,14 +52,13 @@ impl Serving {
             (Some(old), Some(new)) => Some(Tls { listen: old.listen.clone(), ..new.clone() }),
             (old, _) => old.clone(),
         };
-        // Who started as root may not read a key any more.
+        // A server that has switched to another user may be unable to read the key.
         match tls.as_ref().map(encryption::identity).transpose() {
-            Ok(identity) => self.identity = identity,
+            Ok(identity) => self.connections.set_identity(identity),
             Err(error) => said += &format!("; certificate and key stay as they were: {error}"),
         }
         self.server.configure(config(&new, &self.secret), guard(&new, &self.secret));
-        self.budget.set_bytes(new.memory_bytes);
-        self.pool.set_bytes(new.memory_bytes);
+        self.buffers.set_memory(new.memory_bytes, new.buffer_bytes);
         // What is bound and open stays so.
         self.settings = Settings {
             folder: old.folder.clone(),
@@ -138,28 +139,28 @@ mod tests {
     }
 
     #[test]
-    fn another_certificate_is_taken_over() {
+    fn another_certificate_is_reloaded() {
         let folder = tempfile::tempdir().expect("a folder");
         let (settings, tls) = settings(folder.path());
         let mut serving = Serving::new(settings.clone()).expect("a server");
-        let first = serving.identity.clone().expect("an identity");
+        let first = serving.connections.identity().cloned().expect("an identity");
         renew(&tls);
         assert_eq!(serving.change_to(settings), "");
-        assert!(!Arc::ptr_eq(&first, serving.identity.as_ref().expect("an identity")));
+        assert!(!Arc::ptr_eq(&first, serving.connections.identity().expect("an identity")));
     }
 
     #[test]
-    fn without_a_key_that_can_be_read_the_old_one_stays_and_the_rest_is_taken_over() {
+    fn without_a_readable_key_the_old_one_stays_and_the_rest_is_reloaded() {
         let folder = tempfile::tempdir().expect("a folder");
         let (settings, tls) = settings(folder.path());
         let mut serving = Serving::new(settings.clone()).expect("a server");
-        let first = serving.identity.clone().expect("an identity");
+        let first = serving.connections.identity().cloned().expect("an identity");
         for (number, is_there) in [(1, true), (2, false)] {
             let spoilt = if is_there { fs::write(&tls.key, "no key") } else { fs::remove_file(&tls.key) };
             spoilt.expect("a file");
             let said = serving.change_to(Settings { sessions_max: number, ..settings.clone() });
             assert!(said.contains("stay as they were") && said.contains("key.pem"), "{said}");
-            assert!(Arc::ptr_eq(&first, serving.identity.as_ref().expect("an identity")));
+            assert!(Arc::ptr_eq(&first, serving.connections.identity().expect("an identity")));
             assert_eq!(serving.settings.sessions_max, number);
         }
     }

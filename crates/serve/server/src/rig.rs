@@ -54,10 +54,9 @@ impl Rig {
             self.turn();
         }
         if let Some(from) = from.map(|from| from.parse().expect("an address")) {
-            let newest = self.serving.connections.keys().max_by_key(|id| id.0).copied();
-            let newest = newest.and_then(|id| self.serving.connections.get_mut(&id));
-            newest.expect("a connection").client = from;
-            assert!(self.serving.admission.admit(from.ip(), usize::MAX, 1e9, clock::now_ns()));
+            self.serving.connections.newest().expect("a connection").client = from;
+            let admission = &mut self.serving.connections.admission;
+            assert!(admission.admit(from.ip(), usize::MAX, 1e9, clock::now_ns()));
         }
         stream
     }
@@ -74,6 +73,9 @@ impl Rig {
         }
     }
 }
+
+/// What a SETUP has as its transport to ask for UDP.
+pub(crate) const UDP: &str = "RTP/AVP;unicast;client_port=5000-5001";
 
 pub(crate) const SETUP: &str =
     "SETUP rtsp://h/a.aac RTSP/1.0\nCSeq: 1\nTransport: RTP/AVP/TCP;interleaved=0-1\n\n";

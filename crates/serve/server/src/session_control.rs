@@ -1,7 +1,6 @@
-//! What clients ask for: which file, which tracks, from where.
+//! What clients ask for: which file, which tracks, from where; and what becomes of their sessions.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use forebay_rtsp::message::Status;
@@ -10,54 +9,72 @@ use forebay_rtsp::presentation::Presentation;
 use forebay_rtsp::server::{
     Action, Answer, ConnectionId, FirstPacket, Playing, Question, QuestionId, SessionId,
 };
-use forebay_rtsp::transport::{Offer, Transport};
+use forebay_rtsp::transport::Offer;
 use forebay_streaming::program::{Choice, is_video};
 use forebay_streaming::stream::{Next, Setup, Stream};
-use rustix::net::addr::SocketAddrArg;
 
-use crate::batch::Destination;
 use crate::catalog::{Failure, Opened};
 use crate::clock;
 use crate::event_loop::Serving;
 use crate::pace::Pace;
 use crate::readers::{Filling, Opening, Reading};
-use crate::session::{Cue, Key, Session, TrackTransport};
+use crate::sessions::Cue;
+use crate::transport::{Ends, TrackTransport};
+
+/// What the RTSP machine wants done, and the questions that it waits for.
+#[derive(Default)]
+pub(crate) struct Control {
+    /// Each with the connection on whose behalf it is done.
+    actions: VecDeque<(Action, ConnectionId)>,
+    /// The connections on whose behalf questions were asked.
+    askers: HashMap<QuestionId, ConnectionId>,
+    /// What clients have been shown, by the address of its description.
+    shown: HashMap<usize, Arc<Opened>>,
+}
+
+impl Control {
+    /// Forgets files that no session plays and no connection has described.
+    pub fn sweep(&mut self) {
+        self.shown
+            .retain(|_, opened| Arc::strong_count(opened) > 1 || Arc::strong_count(&opened.presentation) > 1);
+    }
+}
 
 impl Serving {
-    /// Does what the machine says, and what comes of it.
+    /// Does what the RTSP machine says, and what follows from it.
     pub(crate) fn act(&mut self, actions: Vec<Action>, on: ConnectionId) {
-        self.actions.extend(actions.into_iter().map(|action| (action, on)));
-        while let Some((action, on)) = self.actions.pop_front() {
+        self.control.actions.extend(actions.into_iter().map(|action| (action, on)));
+        while let Some((action, on)) = self.control.actions.pop_front() {
             match action {
                 Action::Send { connection, bytes } => {
-                    if let Some(one) = self.connections.get_mut(&connection) {
+                    if let Some(one) = self.connections.get_mut(connection) {
                         one.send(&bytes);
                         self.tend(connection);
                     }
                 }
                 Action::Close { connection } => {
-                    if let Some(one) = self.connections.get_mut(&connection) {
+                    if let Some(one) = self.connections.get_mut(connection) {
                         one.is_closing = true;
                         self.tend(connection);
                     }
                 }
                 Action::Ask { id, question } => {
-                    self.askers.insert(id, on);
+                    self.control.askers.insert(id, on);
                     self.ask(id, question);
                 }
                 Action::Start { session } => self.start(session),
                 Action::Stop { session } => self.stop(session),
                 Action::Release { session, track } => self.release(session, track),
                 Action::End { session } => self.end(session),
-                Action::Report { session, packet, .. } => self.hear(session, &packet),
+                Action::Report { session, packet, .. } => self.take_report(session, &packet),
             }
         }
     }
 
     fn answer(&mut self, question: QuestionId, answer: Result<Answer, Status>) {
-        let on = self.askers.remove(&question).unwrap_or(ConnectionId(0));
+        let on = self.control.askers.remove(&question).unwrap_or(ConnectionId(0));
         let actions = self.server.answer(question, answer, clock::now_ns());
-        self.actions.extend(actions.into_iter().map(|action| (action, on)));
+        self.control.actions.extend(actions.into_iter().map(|action| (action, on)));
     }
 
     fn ask(&mut self, id: QuestionId, question: Question) {
@@ -68,13 +85,13 @@ impl Serving {
                 }
             }
             Question::SetUp { session, presentation, track, offers, packet_bytes_max, client: _ } => {
-                let on = self.askers.get(&id).copied().unwrap_or(ConnectionId(0));
+                let on = self.control.askers.get(&id).copied().unwrap_or(ConnectionId(0));
                 let wanted = Wanted { session, presentation, track, offers, packet_bytes_max };
                 let answer = self.set_up(on, wanted);
                 self.answer(id, answer);
             }
             Question::Play { session, from_ns, until_ns, scale, speed } => {
-                let Some(place) = self.places.get(&session).copied() else {
+                let Some(place) = self.sessions.place(session) else {
                     return self.answer(id, Err(Status::SessionNotFound));
                 };
                 self.cue(place, id, Part { from_ns, until_ns, scale, speed });
@@ -89,7 +106,7 @@ impl Serving {
                 let remarks = opened.files.iter().filter_map(|file| file.take_remark());
                 remarks.for_each(|remark| self.log.say(clock::now_ns(), &remark));
                 let presentation = opened.presentation.clone();
-                self.shown.insert(Arc::as_ptr(&presentation).addr(), opened);
+                self.control.shown.insert(Arc::as_ptr(&presentation).addr(), opened);
                 Ok(Answer::Described(presentation))
             }
             Err(Failure { status, sentence }) => {
@@ -102,166 +119,83 @@ impl Serving {
     }
 
     fn set_up(&mut self, on: ConnectionId, wanted: Wanted) -> Result<Answer, Status> {
-        let Some(connection) = self.connections.get(&on) else { return Err(Status::ServiceUnavailable) };
-        let (client, host) = (connection.client, connection.host);
+        let Some(connection) = self.connections.get(on) else { return Err(Status::ServiceUnavailable) };
+        let ends = Ends { connection: on, client: connection.client, host: connection.host };
+        let ip = ends.client.ip();
         let address = Arc::as_ptr(&wanted.presentation).addr();
-        let opened = self.shown.get(&address).cloned().ok_or(Status::ServiceUnavailable)?;
-        let is_new = !self.places.contains_key(&wanted.session);
-        // Memory is for those that play, but who could not do that now need not begin.
-        if is_new && !self.budget.has_room(opened.bytes_per_second(), None) {
+        let opened = self.control.shown.get(&address).cloned().ok_or(Status::ServiceUnavailable)?;
+        let is_new = self.sessions.place(wanted.session).is_none();
+        // Memory is for sessions that play, but a client that could not play now need not begin.
+        if is_new && !self.buffers.has_room(opened.bytes_per_second()) {
             return Err(self.without_room());
         }
-        if is_new && !self.admission.admit_session(client.ip(), self.settings.sessions_per_address) {
-            let ip = client.ip();
+        let sessions_max = self.settings.sessions_per_address;
+        if is_new && !self.connections.admission.admit_session(ip, sessions_max) {
             let sentence =
                 format!("{ip} was turned away: it has all the sessions that sessions-per-address allows");
             self.log.say(clock::now_ns(), &sentence);
             return Err(Status::NotEnoughBandwidth);
         }
-        let result = self.set_up_track(on, (client, host), wanted, opened);
+        let result = self.set_up_track(ends, wanted, opened);
         if is_new && result.is_err() {
-            self.admission.leave_session(client.ip());
+            self.connections.admission.leave_session(ip);
         }
         result
     }
 
     fn without_room(&mut self) -> Status {
-        let sentence = "a client was turned away: buffers have no more memory; --memory gives them some";
+        let sentence = "a client was turned away: buffers have no more memory; --memory gives them more";
         self.log.say(clock::now_ns(), sentence);
         Status::NotEnoughBandwidth
     }
 
-    fn set_up_track(
-        &mut self,
-        on: ConnectionId,
-        (client, host): (SocketAddr, SocketAddr),
-        wanted: Wanted,
-        opened: Arc<Opened>,
-    ) -> Result<Answer, Status> {
-        let (wire, transport) = self.wire(on, client, host, &wanted)?;
+    fn set_up_track(&mut self, ends: Ends, wanted: Wanted, opened: Arc<Opened>) -> Result<Answer, Status> {
+        let Wanted { session: id, track: number, .. } = wanted;
+        let (transport, answer) = self.choose_transport(ends, id, number, &wanted.offers)?;
         let mut random = [0; 10];
         getrandom::fill(&mut random).map_err(|_| Status::InternalServerError)?;
         let [a, b, c, d, e, f, g, h, i, j] = random;
         let ssrc = u32::from_be_bytes([a, b, c, d]);
-        let track = opened.playlist.items()[0].tracks().get(wanted.track).ok_or(Status::NotFound)?;
+        let track = opened.playlist.items()[0].tracks().get(number).ok_or(Status::NotFound)?;
         let packet_bytes_max = wanted.packet_bytes_max.map_or(usize::MAX, |bytes| bytes as usize);
         let setup = Setup {
-            track: wanted.track,
+            track: number,
             format: track.format,
-            payload_type: track.codec.payload_type(wanted.track),
+            payload_type: track.codec.payload_type(number),
             clock_rate: track.codec.clock_rate(),
             ssrc,
             sequence: u16::from_be_bytes([i, j]),
             timestamp: u32::from_be_bytes([e, f, g, h]),
             packet_bytes_max: packet_bytes_max.min(self.settings.packet_bytes),
             is_video: is_video(&track.codec),
-            is_paced: matches!(wire, TrackTransport::Udp { .. }),
+            is_paced: matches!(transport, TrackTransport::Udp { .. }),
             is_bundled: matches!(track.format, Format::Aac | Format::MpegAudio),
         };
-        let place = self.place_of(wanted.session, client.ip(), opened);
+        let place = match self.sessions.place(id) {
+            Some(place) => place,
+            None => self.sessions.insert(id, ends.client.ip(), opened, self.settings.buffers),
+        };
         let session = &mut self.sessions[place];
-        if let TrackTransport::Udp { rtcp, .. } = &wire {
-            self.reporters.insert(*rtcp, session.id);
-        }
+        self.reports.expect(&transport, id);
         // Most have one or two, and there are thousands of sessions.
         session.transports.reserve_exact(1);
-        session.transports.push((wanted.track, wire));
+        session.transports.push((number, transport));
         session.stream.add_sender(setup);
-        Ok(Answer::SetUp { transport, ssrc })
-    }
-
-    fn place_of(&mut self, id: SessionId, client: IpAddr, opened: Arc<Opened>) -> usize {
-        if let Some(place) = self.places.get(&id) {
-            return *place;
-        }
-        let life = self.next_life();
-        let entry = self.sessions.vacant_entry();
-        let key = Key { place: entry.key(), life };
-        self.places.insert(id, key.place);
-        entry.insert(Session::new(id, key, client, opened, self.settings.buffers));
-        key.place
-    }
-
-    fn next_life(&mut self) -> u64 {
-        self.last_life += 1;
-        self.last_life
-    }
-
-    /// The first of a client's offers that there is.
-    fn wire(
-        &mut self,
-        on: ConnectionId,
-        client: SocketAddr,
-        host: SocketAddr,
-        wanted: &Wanted,
-    ) -> Result<(TrackTransport, Transport), Status> {
-        let at = |mut address: SocketAddr, port| {
-            address.set_port(port);
-            address
-        };
-        for offer in &wanted.offers {
-            match offer {
-                Offer::Interleaved { channels: Some(channels) } => {
-                    let wire = TrackTransport::Tcp { connection: on, channels: *channels };
-                    return Ok((wire, Transport::Interleaved { channels: *channels }));
-                }
-                Offer::Udp { client: ports, .. } => {
-                    let pair = self.pair_on(host)?;
-                    let server = self.datagrams.pair(pair).ports;
-                    let rtp = Destination::new(at(client, ports.0).as_any());
-                    let wire = TrackTransport::Udp { pair, rtp, rtcp: at(client, ports.1) };
-                    return Ok((wire, Transport::Udp { client: *ports, server }));
-                }
-                Offer::Multicast { .. } => {
-                    let Some(first) = self.settings.multicast else { continue };
-                    let pair = self.pair_on(host)?;
-                    let ttl = self.settings.multicast_ttl;
-                    if self.datagrams.pair(pair).allow_groups(ttl).is_err() {
-                        continue;
-                    }
-                    let (group, ports) = group(first, wanted.session, wanted.track);
-                    let to = SocketAddr::new(group, 0);
-                    let rtp = Destination::new(at(to, ports.0).as_any());
-                    let wire = TrackTransport::Udp { pair, rtp, rtcp: at(to, ports.1) };
-                    return Ok((wire, Transport::Multicast { group, ports, ttl }));
-                }
-                Offer::Interleaved { channels: None } => {}
-            }
-        }
-        Err(Status::UnsupportedTransport)
-    }
-
-    /// The sockets on an address.
-    fn pair_on(&mut self, host: SocketAddr) -> Result<usize, Status> {
-        match self.datagrams.pair_on(host) {
-            Ok(pair) => Ok(pair),
-            Err(error) => {
-                let (ports, ip) = (&self.settings.udp_ports, host.ip());
-                let (first, last) = (ports.start(), ports.end());
-                let sentence = format!(
-                    "no packets can be sent from {ip}, ports {first} to {last}: {error}; choose others with --udp-ports"
-                );
-                self.log.say(clock::now_ns(), &sentence);
-                Err(Status::UnsupportedTransport)
-            }
-        }
+        Ok(Answer::SetUp { transport: answer, ssrc })
     }
 
     /// Gets ready what is to be played, and answers when it is.
     fn cue(&mut self, place: usize, question: QuestionId, part: Part) {
-        let session = &self.sessions[place];
-        let senders = session.stream.senders().iter().filter(|sender| !sender.is_released());
-        let tracks: Vec<usize> = senders.map(|sender| sender.setup().track).collect();
+        let session = &mut self.sessions[place];
+        let tracks = session.tracks();
         let media = &session.opened.playlist.items()[0];
         let has_pictures =
             tracks.iter().any(|track| media.tracks().get(*track).is_some_and(|track| is_video(&track.codec)));
         let pace = Pace::near(part.scale, part.speed, has_pictures);
-        if !self.charge(place, &tracks, pace) {
+        if !self.buffers.charge(session, &tracks, pace) {
             let status = self.without_room();
             return self.answer(question, Err(status));
         }
-        let life = self.next_life();
-        let session = &mut self.sessions[place];
         // From here on in positions of the program, not of the client.
         let in_program = |ns: u64| ns.saturating_add(session.opened.origin_ns);
         let asked_ns = part.from_ns.map(in_program);
@@ -281,87 +215,53 @@ impl Serving {
                 session.stream.empty();
                 session.program = Some(Box::new(playlist.program(choice, from_ns).peekable()));
                 session.program_tracks = tracks;
-                (session.key.life, session.is_beginning, session.timer_ns) = (life, true, None);
+                session.is_beginning = true;
                 (session.until_ns, session.scale) = (until_ns, pace.scale);
+                self.sessions.begin_life(place);
                 from_ns
             }
         };
+        let session = &mut self.sessions[place];
         (session.bye_ns, session.stopped_ns) = (None, Some(from_ns));
         let cue = Cue { question, from_ns, speed: pace.speed };
-        // Nobody waits for an earlier one any more: its connection is gone.
+        // The connection of an earlier PLAY is gone: its question needs no answer.
         if let Some(earlier) = session.cue.replace(cue) {
-            self.askers.remove(&earlier.question);
+            self.control.askers.remove(&earlier.question);
         }
-        self.give_back(place);
-        self.want_buffer(place, clock::now_ns());
+        self.buffers.reclaim(session);
+        self.buffers.want(session, clock::now_ns());
         self.answer_cue(place);
-    }
-
-    /// Has the session's share of memory be what its tracks take at that pace. `false` if there is no room for it: then the share
-    /// stays as it was.
-    fn charge(&mut self, place: usize, tracks: &[usize], pace: Pace) -> bool {
-        let session = &mut self.sessions[place];
-        let opened = &session.opened;
-        let (all, sync) = (opened.bytes_per_second_of(tracks), opened.sync_bytes_per_second_of(tracks));
-        let bytes_per_second = pace.bytes_per_second(all, sync);
-        if !self.budget.has_room(bytes_per_second, session.share) {
-            return false;
-        }
-        if let Some(share) = session.share.take() {
-            self.budget.leave(share);
-        }
-        if let Some(file) = session.opened.files.first() {
-            let device =
-                *self.devices.entry(file.identity.device).or_insert_with(|| self.budget.add_device());
-            session.share = Some(self.budget.enter(device, bytes_per_second));
-        }
-        session.bytes_per_second = bytes_per_second;
-        true
     }
 
     /// A buffer has been filled, or has not.
     pub(crate) fn filled(&mut self, mut filled: Filling) {
         let key = filled.key;
-        let Some(session) = self.sessions.get_mut(key.place).filter(|session| session.key == key) else {
-            return self.give_back_filled(filled);
-        };
+        let Some(session) = self.sessions.of(key) else { return self.buffers.reclaim_filled(filled) };
+        let now_ns = clock::now_ns();
         let result = std::mem::replace(&mut filled.result, Ok(Reading::default()));
-        match result {
-            Ok(reading) => {
-                let device =
-                    session.opened.files.first().and_then(|file| self.devices.get(&file.identity.device));
-                if let Some(device) = device.and_then(|device| self.budget.device(*device))
-                    && reading.reads > 0
-                {
-                    device.note(reading.bytes / reading.reads, reading.elapsed_ns / reading.reads);
-                }
-                session.stream.put_filled(filled.buffer);
-            }
+        let reading = match result {
+            Ok(reading) => reading,
             Err(sentence) => {
-                let id = session.id;
-                self.give_back_filled(filled);
-                let session = &mut self.sessions[key.place];
-                if let Some(cue) = session.cue.take() {
+                let (id, cue) = (session.id, session.cue.take());
+                self.buffers.reclaim_filled(filled);
+                if let Some(cue) = cue {
                     self.answer(cue.question, Err(Status::InternalServerError));
                 }
-                self.log.say(clock::now_ns(), &sentence);
+                self.log.say(now_ns, &sentence);
                 let actions = self.server.end(id);
                 return self.act(actions, ConnectionId(0));
             }
-        }
-        let session = &self.sessions[key.place];
-        let is_playing = session.stream.position_ns(0).is_some();
-        let is_waited_for = session.next == Next::Buffer;
-        let now_ns = clock::now_ns();
-        self.want_buffer(key.place, now_ns);
-        if is_playing {
-            // Otherwise its timer rings when something is due.
-            if is_waited_for {
-                self.prepare(key.place, now_ns);
-            }
-        } else {
+        };
+        self.buffers.note_reading(session, reading);
+        session.stream.put_filled(filled.buffer);
+        let (is_playing, is_waited_for) = (session.is_playing(), session.next == Next::Buffer);
+        self.buffers.want(session, now_ns);
+        if !is_playing {
             self.answer_cue(key.place);
             self.act(Vec::new(), ConnectionId(0));
+        } else if is_waited_for {
+            // A session that waits for nothing has a timer that rings when something is due.
+            self.prepare(key.place, now_ns);
         }
     }
 
@@ -396,7 +296,7 @@ impl Serving {
     }
 
     fn start(&mut self, id: SessionId) {
-        let Some(place) = self.places.get(&id).copied() else { return };
+        let Some(place) = self.sessions.place(id) else { return };
         let now_ns = clock::now_ns();
         let session = &mut self.sessions[place];
         session.stream.start(now_ns);
@@ -406,61 +306,44 @@ impl Serving {
     }
 
     fn stop(&mut self, id: SessionId) {
-        let Some(place) = self.places.get(&id).copied() else { return };
+        let Some(place) = self.sessions.place(id) else { return };
         let now_ns = clock::now_ns();
         let session = &mut self.sessions[place];
         session.stopped_ns = session.stream.position_ns(now_ns).or(session.stopped_ns);
         session.stream.stop();
         (session.report_ns, session.bye_ns) = (None, None);
-        self.note_stopped(id, place);
+        self.buffers.note_stopped(session);
         self.look_at(place, now_ns);
     }
 
     fn release(&mut self, id: SessionId, track: usize) {
-        let Some(place) = self.places.get(&id).copied() else { return };
+        let Some(place) = self.sessions.place(id) else { return };
         let session = &mut self.sessions[place];
         session.stream.release(track);
-        session.heard.clear();
-        for (_, wire) in session.transports.extract_if(.., |(number, _)| *number == track) {
-            forget_reporter(&mut self.reporters, &wire, id);
+        session.receptions.clear();
+        for (_, transport) in session.transports.extract_if(.., |(number, _)| *number == track) {
+            self.reports.forget(&transport, id);
         }
-        // Else a client could have tracks set up again and again.
+        // Else a client could set up tracks again and again.
         if session.is_idle() {
-            self.forget_buffers(place);
+            self.buffers.take_all(place, &mut self.sessions);
             self.sessions[place].stream.drop_released();
         }
     }
 
     fn end(&mut self, id: SessionId) {
-        let Some(place) = self.places.remove(&id) else { return };
+        let Some(place) = self.sessions.place(id) else { return };
         self.send_goodbyes(place);
-        self.give_back_all(place);
+        self.buffers.release(&mut self.sessions[place]);
         let session = self.sessions.remove(place);
-        self.ended.add(session.stream.counts());
-        self.admission.leave_session(session.client);
+        self.connections.admission.leave_session(session.client);
         // A client that went away before its PLAY was answered gets no answer.
         if let Some(cue) = session.cue {
-            self.askers.remove(&cue.question);
+            self.control.askers.remove(&cue.question);
         }
-        if let Some(share) = session.share {
-            self.budget.leave(share);
+        for (_, transport) in &session.transports {
+            self.reports.forget(transport, id);
         }
-        for (_, wire) in &session.transports {
-            forget_reporter(&mut self.reporters, wire, id);
-        }
-    }
-}
-
-/// Reports that come from where a session's packets go are of no interest any more, unless they are of another session by now.
-fn forget_reporter(
-    reporters: &mut HashMap<SocketAddr, SessionId>,
-    wire: &TrackTransport,
-    session: SessionId,
-) {
-    if let TrackTransport::Udp { rtcp, .. } = wire
-        && reporters.get(rtcp) == Some(&session)
-    {
-        reporters.remove(rtcp);
     }
 }
 
@@ -481,16 +364,94 @@ struct Part {
     speed: f64,
 }
 
-/// The first port of groups: that of RTP, as far as it has one.
-const GROUP_PORT: u16 = 5004;
-/// Tracks and rounds of 256 sessions have ports of their own.
-const GROUP_TRACKS: u64 = 32;
-const GROUP_ROUNDS: u64 = 128;
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
 
-/// Where a session's track goes: no other session's for as long as possible.
-fn group(first: Ipv4Addr, session: SessionId, track: usize) -> (IpAddr, (u16, u16)) {
-    let [a, b, c, _] = first.octets();
-    let round = session.0 / 256 % GROUP_ROUNDS;
-    let port = GROUP_PORT + 2 * (round * GROUP_TRACKS + track as u64 % GROUP_TRACKS) as u16;
-    (Ipv4Addr::new(a, b, c, session.0 as u8).into(), (port, port + 1))
+    use crate::rig::{Rig, SETUP, session};
+
+    #[test]
+    fn a_client_that_leaves_before_the_answer_leaves_nothing_behind() {
+        let mut rig = Rig::with(|_| {});
+        let mut stream = rig.connect(None);
+        let response = rig.ask(&mut stream, SETUP);
+        let session = session(&response);
+        write!(stream, "PLAY rtsp://h/a.aac RTSP/1.0\r\nCSeq: 2\r\nSession: {session}\r\n\r\n")
+            .expect("a request");
+        drop(stream);
+        while rig.serving.connections.len() > 0 {
+            rig.turn();
+        }
+        assert_eq!((rig.serving.sessions.len(), rig.serving.control.askers.len()), (0, 0));
+    }
+
+    #[test]
+    fn without_memory_a_play_is_refused_and_sessions_that_play_go_on() {
+        // The least that a session has is a buffer of a tenth of a second, and what is left when it asks for another: 5.7 KB.
+        let mut rig = Rig::with(|settings| settings.memory_bytes = 15_000);
+        let mut clients: Vec<_> = (0..3).map(|_| rig.connect(None)).collect();
+        let sessions: Vec<String> =
+            clients.iter_mut().map(|client| session(&rig.ask(client, SETUP)).to_owned()).collect();
+        let play = |session: &str, more: &str| {
+            format!("PLAY rtsp://h/a.aac RTSP/1.0\nCSeq: 2\nSession: {session}\nRange: npt=0-\n{more}\n")
+        };
+        for (number, status) in [(0, "200"), (1, "200"), (2, "453")] {
+            let response = rig.ask(&mut clients[number], &play(&sessions[number], ""));
+            assert!(response.starts_with(&format!("RTSP/1.0 {status} ")), "{number}: {response}");
+        }
+        let mut late = rig.connect(None);
+        assert!(rig.ask(&mut late, SETUP).starts_with("RTSP/1.0 453 "));
+        let share = rig.serving.sessions[0].share;
+        clients[0]
+            .write_all(play(&sessions[0], "Speed: 16\n").replace('\n', "\r\n").as_bytes())
+            .expect("a request");
+        let mut said = Vec::new();
+        while !String::from_utf8_lossy(&said).contains("RTSP/1.0 453 ") {
+            rig.turn();
+            let mut buffer = [0; 2000];
+            let count = clients[0].read(&mut buffer).unwrap_or_default();
+            said.extend_from_slice(&buffer[..count]);
+        }
+        assert_eq!(rig.serving.sessions[0].share, share);
+        assert!(rig.serving.sessions[0].is_playing(), "it plays as before");
+    }
+
+    #[test]
+    fn a_track_that_is_set_up_again_and_again_is_one_track() {
+        let mut rig = Rig::with(|_| {});
+        let mut client = rig.connect(None);
+        let first = rig.ask(&mut client, SETUP);
+        let session = format!("CSeq: 2\nSession: {}\n", session(&first));
+        let of_session = |request: &str| request.replace("CSeq: 1\n", &session);
+        let play = of_session("PLAY rtsp://h/a.aac?loop RTSP/1.0\nCSeq: 1\nRange: npt=0-\n\n");
+        let pause = of_session("PAUSE rtsp://h/a.aac RTSP/1.0\nCSeq: 1\n\n");
+        for request in [&of_session(SETUP), &of_session(SETUP), &play, &pause, &of_session(SETUP), &play] {
+            let mut said = rig.ask(&mut client, request);
+            // Packets may come before.
+            while !said.contains("RTSP/1.0 200 OK") {
+                assert!(!said.contains("RTSP/1.0 4"), "{said}");
+                said += &rig.ask(&mut client, "");
+            }
+            assert_eq!(rig.serving.sessions[0].stream.senders().len(), 1);
+        }
+        assert!(rig.serving.sessions[0].is_playing(), "it plays");
+    }
+
+    #[test]
+    fn one_address_has_so_many_sessions_and_others_have_theirs() {
+        let mut rig = Rig::with(|settings| settings.sessions_per_address = 2);
+        let mut one = rig.connect(Some("192.0.2.1:1000"));
+        let first = rig.ask(&mut one, SETUP);
+        let unsupported = SETUP.replace("RTP/AVP/TCP;interleaved=0-1", "RTP/AVP;multicast");
+        for (request, status) in [(&*unsupported, "461"), (SETUP, "200"), (SETUP, "453")] {
+            let response = rig.ask(&mut one, request);
+            assert!(response.starts_with(&format!("RTSP/1.0 {status} ")), "{response}");
+        }
+        let mut other = rig.connect(Some("192.0.2.2:1000"));
+        assert!(rig.ask(&mut other, SETUP).starts_with("RTSP/1.0 200 "));
+        let session = session(&first);
+        let end = format!("TEARDOWN rtsp://h/a.aac RTSP/1.0\nCSeq: 2\nSession: {session}\n\n");
+        assert!(rig.ask(&mut one, &end).starts_with("RTSP/1.0 200 "));
+        assert!(rig.ask(&mut one, SETUP).starts_with("RTSP/1.0 200 "));
+    }
 }

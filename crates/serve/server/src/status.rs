@@ -9,8 +9,9 @@ use forebay_streaming::stream::Counts;
 use crate::batch::Tally;
 use crate::clock;
 use crate::event_loop::Serving;
-use crate::rtcp_reports::Heard;
-use crate::session::{Session, TrackTransport};
+use crate::rtcp_reports::TrackReception;
+use crate::sessions::Session;
+use crate::transport::TrackTransport;
 
 /// The longest request.
 pub(crate) const REQUEST_BYTES_MAX: usize = 4096;
@@ -54,29 +55,20 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(serving: &Serving) -> Sums {
-        let mut sums = Sums {
+    fn of(serving: &Serving) -> Self {
+        Self {
             sessions: serving.sessions.len(),
-            playing: 0,
-            buffered_bytes: serving.pool.lent_bytes(),
-            counts: serving.ended,
+            playing: serving.sessions.iter().filter(|session| session.is_playing()).count(),
+            buffered_bytes: serving.buffers.used_bytes(),
+            counts: serving.sessions.counts(),
             connections: serving.connections.len(),
-        };
-        for (_, session) in &serving.sessions {
-            sums.playing += usize::from(is_playing(session));
-            sums.counts.add(session.stream.counts());
         }
-        sums
     }
-}
-
-fn is_playing(session: &Session) -> bool {
-    session.stream.position_ns(0).is_some()
 }
 
 fn metrics(serving: &Serving) -> String {
     let Sums { sessions, playing, buffered_bytes, counts, connections } = Sums::of(serving);
-    let Tally { calls, messages, lost } = serving.tally;
+    let Tally { calls, messages, lost } = serving.transmitter.tally();
     let mut text = String::new();
     for (name, kind, help, value) in [
         ("connections", "gauge", "Connections of clients.", connections as f64),
@@ -92,7 +84,7 @@ fn metrics(serving: &Serving) -> String {
             "backlog_bytes",
             "gauge",
             "What clients on TCP have not taken yet, without what the kernel has of it.",
-            serving.backlogs.bytes() as f64,
+            serving.connections.backlog_bytes() as f64,
         ),
         ("packets_total", "counter", "RTP packets sent.", counts.packets as f64),
         ("bytes_total", "counter", "Bytes of RTP packets sent.", counts.bytes as f64),
@@ -107,7 +99,7 @@ fn metrics(serving: &Serving) -> String {
             "receptions_total",
             "counter",
             "Reports of clients on how they receive a track.",
-            serving.heard as f64,
+            serving.reports.count() as f64,
         ),
         ("stalls_total", "counter", "Times that a buffer was not filled in time.", counts.stalls as f64),
         ("stalled_seconds_total", "counter", "How late those were.", counts.stalled_ns as f64 / SECOND),
@@ -122,13 +114,13 @@ fn metrics(serving: &Serving) -> String {
         );
     }
     write_receptions(serving, &mut text);
-    write_lateness(&serving.lateness, &mut text);
+    write_lateness(serving.transmitter.lateness(), &mut text);
     text
 }
 
 /// What clients have said last, by quantiles of the tracks that they have said something of.
 fn write_receptions(serving: &Serving, text: &mut String) {
-    let all = || serving.sessions.iter().flat_map(|(_, session)| &session.heard);
+    let all = || serving.sessions.iter().flat_map(|session| &session.receptions);
     for (name, help, mut values) in [
         (
             "lost_ratio",
@@ -172,7 +164,7 @@ fn write_lateness(lateness: &Lateness, text: &mut String) {
 
 fn page(serving: &Serving) -> String {
     let Sums { sessions, playing, buffered_bytes, counts, connections } = Sums::of(serving);
-    let lateness = &serving.lateness;
+    let lateness = serving.transmitter.lateness();
     let mut text = String::from(
         "<!DOCTYPE html><meta charset=utf-8><meta http-equiv=refresh content=5><title>forebay serve</title>\
          <style>body{font:15px sans-serif;margin:2em}td,th{padding:2px 12px;text-align:right}\
@@ -194,13 +186,13 @@ fn page(serving: &Serving) -> String {
         counts.dropped,
     );
     let now_ns = clock::now_ns();
-    for (_, session) in serving.sessions.iter().take(SHOWN_MAX) {
+    for session in serving.sessions.iter().take(SHOWN_MAX) {
         let counts = session.stream.counts();
         let client = match session.transports.first() {
             Some((_, TrackTransport::Udp { rtcp, .. })) => format!("{} UDP", rtcp.ip()),
             Some((_, TrackTransport::Tcp { connection, .. })) => serving
                 .connections
-                .get(connection)
+                .get(*connection)
                 .map_or(String::new(), |one| format!("{} TCP", one.client.ip())),
             None => String::new(),
         };
@@ -226,7 +218,8 @@ fn page(serving: &Serving) -> String {
 
 /// The worst that a client has said last of the tracks of a session.
 fn receptions(session: &Session) -> String {
-    let worst = |of: fn(&Heard) -> Option<f64>| session.heard.iter().filter_map(of).reduce(f64::max);
+    let worst =
+        |of: fn(&TrackReception) -> Option<f64>| session.receptions.iter().filter_map(of).reduce(f64::max);
     let cell = |value: Option<f64>, factor: f64, unit| {
         value.map_or("<td>".to_owned(), |value| format!("<td>{:.1} {unit}", value * factor))
     };

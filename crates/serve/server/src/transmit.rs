@@ -1,46 +1,173 @@
-//! What is due is sent: packets, reports, and that nothing more comes.
+//! Sends what is due: packets, reports, and the goodbye after the last packet.
 
 use std::io::IoSlice;
 
 use forebay_rtsp::rtcp::Sent;
 use forebay_rtsp::server::ConnectionId;
+use forebay_streaming::lateness::Lateness;
 use forebay_streaming::stream::Next;
 
-use crate::batch::{Batch, emptied};
+use crate::batch::{Batch, Spare, Tally, emptied};
 use crate::clock;
+use crate::connections::Connections;
+use crate::datagrams::Datagrams;
 use crate::event_loop::Serving;
-use crate::session::TrackTransport;
+use crate::sessions::{Session, Sessions, Timer};
+use crate::transport::TrackTransport;
 
+/// The least time from one turn of sending to the next: what falls due meanwhile goes in one, with as many system calls as for
+/// one session. So thousands of sessions do not wake this thread for every packet.
+const GATHER_NS: u64 = 500_000;
 /// The least time between complaints about samples of one session.
 const COMPLAINT_NS: u64 = 5_000_000_000;
 /// The longest time between reports.
 const REPORT_NS_MAX: u64 = 5_000_000_000;
-/// Time for the last packet to arrive and to be played: many players stop at once when they hear that nothing more comes.
-/// GStreamer's, which holds packets for two seconds, does not end any more if it hears that of a film's only track before.
+/// Time for the last packet to arrive and to be played: many players stop at once when they receive a goodbye. GStreamer's,
+/// which holds packets for two seconds, never ends if the goodbye of a film's only track comes earlier.
 const LAST_WAY_NS: u64 = 2_500_000_000;
 
-impl Serving {
-    /// All that is due by now, of all sessions.
-    pub(crate) fn send_due(&mut self, now_ns: u64) {
-        let mut due = std::mem::take(&mut self.due);
-        self.wheel.pop_due(now_ns, &mut due);
-        if !due.is_empty() {
-            self.sent_ns = now_ns;
+/// What sending needs beside sessions and connections.
+pub(crate) struct Transmitter {
+    pub datagrams: Datagrams,
+    spare: Spare,
+    frames: Vec<[u8; 4]>,
+    due: Vec<Timer>,
+    /// Places of sessions whose packets are prepared: none twice.
+    prepared: Vec<usize>,
+    /// When something was last due.
+    sent_ns: u64,
+    /// Spreads reports in time; need not be hard to guess.
+    rng: fastrand::Rng,
+    /// What reports call the server.
+    name: String,
+    lateness: Lateness,
+    tally: Tally,
+}
+
+impl Transmitter {
+    pub fn new(datagrams: Datagrams) -> Self {
+        Self {
+            datagrams,
+            spare: Spare::default(),
+            frames: Vec::new(),
+            due: Vec::new(),
+            prepared: Vec::new(),
+            sent_ns: 0,
+            rng: fastrand::Rng::new(),
+            name: format!("forebay@{}", rustix::system::uname().nodename().to_string_lossy()),
+            lateness: Lateness::default(),
+            tally: Tally::default(),
         }
-        for (due_ns, key) in due.drain(..) {
-            let session = self.sessions.get_mut(key.place);
-            if let Some(session) = session.filter(|one| one.key == key && one.timer_ns == Some(due_ns)) {
-                session.timer_ns = None;
-                self.prepare(key.place, now_ns);
+    }
+
+    pub fn lateness(&self) -> &Lateness {
+        &self.lateness
+    }
+
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// When to send what is due at `due_ns`.
+    pub fn gathered_ns(&self, due_ns: u64) -> u64 {
+        due_ns.max(self.sent_ns + GATHER_NS)
+    }
+
+    /// Sends a session's packets that go on connections. Returns a connection that did not take all of them.
+    fn send_frames(&mut self, session: &Session, connections: &mut Connections) -> Option<ConnectionId> {
+        let mut touched = None;
+        for burst in session.stream.bursts() {
+            let track = session.stream.senders()[burst.sender].setup().track;
+            let Some(TrackTransport::Tcp { connection, channels }) = session.transport(track) else {
+                continue;
+            };
+            let Some((one, backlogs)) = connections.get_to_send(*connection) else { continue };
+            self.frames.clear();
+            // RFC 2326, section 10.12: a dollar sign, the channel, the length.
+            self.frames.extend(burst.packets.iter().map(|packet| {
+                let [high, low] = (packet.bytes() as u16).to_be_bytes();
+                [b'$', channels.0, high, low]
+            }));
+            let mut slices = emptied(std::mem::take(&mut self.spare.slices));
+            for (packet, frame) in burst.packets.iter().zip(&self.frames) {
+                slices.extend([IoSlice::new(frame), IoSlice::new(packet.head())]);
+                slices.extend(packet.pieces().map(|piece| IoSlice::new(&burst.buffer[piece])));
+            }
+            one.send_slices(&mut slices);
+            one.note_backlog(backlogs);
+            self.spare.slices = emptied(slices);
+            touched = Some(*connection);
+        }
+        // A broken connection needs no tending here: epoll reports it unasked.
+        touched.filter(|id| connections.get(*id).is_some_and(|one| one.needs_tending()))
+    }
+
+    /// Sends the datagrams of all prepared sessions.
+    fn send_datagrams(&mut self, sessions: &Sessions) {
+        let mut batch = Batch::new(&self.datagrams, &mut self.spare);
+        for place in &self.prepared {
+            let Some(session) = sessions.get(*place) else { continue };
+            for burst in session.stream.bursts() {
+                let track = session.stream.senders()[burst.sender].setup().track;
+                if let Some(TrackTransport::Udp { pair, rtp, .. }) = session.transport(track) {
+                    batch.push(*pair, rtp, burst);
+                }
             }
         }
-        self.due = due;
+        let tally = batch.finish(&mut self.spare);
+        self.tally.add(tally);
+    }
+
+    /// Sends an RTCP packet for each track of a session. Returns the mean of their sizes.
+    fn send_control(
+        &self,
+        session: &Session,
+        connections: &mut Connections,
+        now_ns: u64,
+        write: fn(&Sent, &str) -> Vec<u8>,
+    ) -> usize {
+        let (mut bytes, mut count) = (0, 0);
+        for (sender, sent) in session.stream.reports(now_ns, clock::unix_ns()) {
+            let packet = write(&sent, &self.name);
+            (bytes, count) = (bytes + packet.len(), count + 1);
+            match session.transport(session.stream.senders()[sender].setup().track) {
+                // The next report makes up for one that is lost.
+                Some(TrackTransport::Udp { pair, rtcp, .. }) => {
+                    _ = self.datagrams.pair(*pair).rtcp.send_to(&packet, rtcp)
+                }
+                Some(TrackTransport::Tcp { connection, channels }) => {
+                    if let Some(one) = connections.get_mut(*connection) {
+                        let [high, low] = (packet.len() as u16).to_be_bytes();
+                        one.send(&[&[b'$', channels.1, high, low], packet.as_slice()].concat());
+                    }
+                }
+                None => {}
+            }
+        }
+        bytes.checked_div(count).unwrap_or_default()
+    }
+}
+
+impl Serving {
+    /// Sends all that is due by now, of all sessions.
+    pub(crate) fn send_due(&mut self, now_ns: u64) {
+        let mut due = std::mem::take(&mut self.transmitter.due);
+        self.sessions.pop_due(now_ns, &mut due);
+        if !due.is_empty() {
+            self.transmitter.sent_ns = now_ns;
+        }
+        for timer in due.drain(..) {
+            if let Some(place) = self.sessions.take_timer(timer) {
+                self.prepare(place, now_ns);
+            }
+        }
+        self.transmitter.due = due;
         self.send_prepared();
     }
 
     /// Looks at one session, whose circumstances have changed.
     pub(crate) fn look_at(&mut self, place: usize, now_ns: u64) {
-        // What others have prepared goes first: if this one is among them, it must not go twice.
+        // Packets that are prepared go first: if this session is among them, it must not go twice.
         self.send_prepared();
         self.prepare(place, now_ns);
         self.send_prepared();
@@ -60,11 +187,9 @@ impl Serving {
             self.server.has_played(id, now_ns);
             return;
         }
-        let has_room = session.transports.iter().all(|(_, wire)| match wire {
-            TrackTransport::Tcp { connection, .. } => self
-                .connections
-                .get(connection)
-                .is_none_or(|one| self.backlogs.has_room(one.backlog_bytes(), self.settings.memory_bytes)),
+        let memory_bytes = self.settings.memory_bytes;
+        let has_room = session.transports.iter().all(|(_, transport)| match transport {
+            TrackTransport::Tcp { connection, .. } => self.connections.has_room(*connection, memory_bytes),
             TrackTransport::Udp { .. } => true,
         });
         session.next = session.stream.advance(now_ns, has_room);
@@ -74,138 +199,64 @@ impl Serving {
             session.uncomplaining_ns = now_ns + COMPLAINT_NS;
             self.log.say(now_ns, &format!("{}: {complaint}", session.opened.path));
         }
-        self.send_frames(place);
-        self.sending.push(place);
-    }
-
-    /// Packets that go on connections.
-    fn send_frames(&mut self, place: usize) {
-        let session = &self.sessions[place];
-        let mut touched = None;
-        for burst in session.stream.bursts() {
-            let track = session.stream.senders()[burst.sender].setup().track;
-            let Some(TrackTransport::Tcp { connection, channels }) = session.wire(track) else { continue };
-            let Some(one) = self.connections.get_mut(connection) else { continue };
-            self.frames.clear();
-            // RFC 2326, section 10.12: a dollar sign, the channel, the length.
-            self.frames.extend(burst.packets.iter().map(|packet| {
-                let [high, low] = (packet.bytes() as u16).to_be_bytes();
-                [b'$', channels.0, high, low]
-            }));
-            let mut slices = emptied(std::mem::take(&mut self.spare.slices));
-            for (packet, frame) in burst.packets.iter().zip(&self.frames) {
-                slices.extend([IoSlice::new(frame), IoSlice::new(packet.head())]);
-                slices.extend(packet.pieces().map(|piece| IoSlice::new(&burst.buffer[piece])));
-            }
-            one.send_slices(&mut slices);
-            one.note_backlog(&mut self.backlogs);
-            self.spare.slices = emptied(slices);
-            touched = Some(*connection);
-        }
-        // What cannot be sent is found out by epoll, which says so even unasked.
-        if let Some(connection) = touched
-            && self.connections.get(&connection).is_some_and(|one| one.needs_tending())
-        {
+        let touched = self.transmitter.send_frames(session, &mut self.connections);
+        if let Some(connection) = touched {
             self.tend(connection);
         }
+        self.transmitter.prepared.push(place);
     }
 
-    /// All packets that wait, and what comes after for their sessions.
+    /// Sends all packets that wait, and does what comes after for their sessions.
     pub(crate) fn send_prepared(&mut self) {
-        if self.sending.is_empty() {
+        if self.transmitter.prepared.is_empty() {
             return;
         }
-        let mut batch = Batch::new(&self.datagrams, &mut self.spare);
-        for place in &self.sending {
-            let Some(session) = self.sessions.get(*place) else { continue };
-            for burst in session.stream.bursts() {
-                let track = session.stream.senders()[burst.sender].setup().track;
-                if let Some(TrackTransport::Udp { pair, rtp, .. }) = session.wire(track) {
-                    batch.push(*pair, rtp, burst);
-                }
-            }
-        }
-        let tally = batch.finish(&mut self.spare);
-        self.tally.add(tally);
+        self.transmitter.send_datagrams(&self.sessions);
         let now_ns = clock::now_ns();
-        let mut sending = std::mem::take(&mut self.sending);
-        for place in sending.drain(..) {
-            if self.sessions.contains(place) {
+        let mut prepared = std::mem::take(&mut self.transmitter.prepared);
+        for place in prepared.drain(..) {
+            if self.sessions.get(place).is_some() {
                 self.go_on(place, now_ns);
             }
         }
-        self.sending = sending;
+        self.transmitter.prepared = prepared;
     }
 
-    /// Notes what has been sent, has the next buffer filled, and sets the timer.
+    /// Notes what has been sent, asks for the next buffer, and sets the timer.
     fn go_on(&mut self, place: usize, now_ns: u64) {
         let session = &mut self.sessions[place];
-        session.stream.has_sent(now_ns, &mut self.lateness);
-        session.stream.take_over().for_each(|part| self.pool.give_back(part));
+        session.stream.has_sent(now_ns, &mut self.transmitter.lateness);
+        self.buffers.reclaim(session);
         if session.next == Next::End && session.bye_ns.is_none() && session.report_ns.is_some() {
             session.bye_ns = Some(now_ns + LAST_WAY_NS);
         }
         if session.report_ns.is_some_and(|report_ns| report_ns <= now_ns) {
             self.send_reports(place, now_ns);
         }
-        self.want_buffer(place, now_ns);
-        let session = &mut self.sessions[place];
-        let due_ns = session.due_ns();
-        if let Some(due_ns) = due_ns.filter(|due_ns| session.timer_ns != Some(*due_ns)) {
-            self.wheel.set(due_ns, session.key);
-        }
-        session.timer_ns = due_ns;
+        self.buffers.want(&mut self.sessions[place], now_ns);
+        self.sessions.set_timer(place);
     }
 
     fn send_reports(&mut self, place: usize, now_ns: u64) {
-        let bytes = self.send_control(place, now_ns, Sent::report);
         let session = &mut self.sessions[place];
+        let bytes = self.transmitter.send_control(session, &mut self.connections, now_ns, Sent::report);
         session.reports.has_seen(bytes);
-        let chance = self.chance.u32(..);
-        session.report_ns = Some(now_ns + session.reports.interval_ns(chance).min(REPORT_NS_MAX));
+        let spread = self.transmitter.rng.u32(..);
+        session.report_ns = Some(now_ns + session.reports.interval_ns(spread).min(REPORT_NS_MAX));
     }
 
-    /// That nothing more comes, if something was to come.
+    /// Tells a session's client that nothing more comes, if something was to come.
     pub(crate) fn send_goodbyes(&mut self, place: usize) {
-        self.send_control(place, clock::now_ns(), Sent::goodbye);
+        let session = &self.sessions[place];
+        self.transmitter.send_control(session, &mut self.connections, clock::now_ns(), Sent::goodbye);
     }
 
-    /// To every session, when the server ends.
-    pub(crate) fn say_goodbye(&mut self) {
-        let all: Vec<_> = self.places.keys().copied().collect();
-        for id in all {
+    /// Ends every session, when the server ends.
+    pub(crate) fn end_all(&mut self) {
+        for id in self.sessions.ids() {
             let actions = self.server.end(id);
             self.act(actions, ConnectionId(0));
         }
-        let connections: Vec<_> = self.connections.keys().copied().collect();
-        for id in connections {
-            if let Some(connection) = self.connections.get_mut(&id) {
-                connection.is_closing = true;
-            }
-        }
-    }
-
-    /// An RTCP packet for each track, and the mean of their sizes.
-    fn send_control(&mut self, place: usize, now_ns: u64, write: fn(&Sent, &str) -> Vec<u8>) -> usize {
-        let session = &self.sessions[place];
-        let (mut bytes, mut count) = (0, 0);
-        for (sender, sent) in session.stream.reports(now_ns, clock::unix_ns()) {
-            let packet = write(&sent, &self.name);
-            (bytes, count) = (bytes + packet.len(), count + 1);
-            match session.wire(session.stream.senders()[sender].setup().track) {
-                // A report that is lost is made up for by the next one.
-                Some(TrackTransport::Udp { pair, rtcp, .. }) => {
-                    _ = self.datagrams.pair(*pair).rtcp.send_to(&packet, rtcp)
-                }
-                Some(TrackTransport::Tcp { connection, channels }) => {
-                    if let Some(one) = self.connections.get_mut(connection) {
-                        let [high, low] = (packet.len() as u16).to_be_bytes();
-                        one.send(&[&[b'$', channels.1, high, low], packet.as_slice()].concat());
-                    }
-                }
-                None => {}
-            }
-        }
-        bytes.checked_div(count).unwrap_or_default()
+        self.connections.close_all();
     }
 }

@@ -1,40 +1,31 @@
 //! What the server knows of a session beside its stream: its files, where its packets go, and what it waits for.
 
 use std::iter::Peekable;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use forebay_rtsp::rtcp::Schedule;
-use forebay_rtsp::server::{ConnectionId, QuestionId, SessionId};
-use forebay_rtsp::transport::Channels;
+use forebay_rtsp::server::{QuestionId, SessionId};
 use forebay_streaming::depth::Share;
 use forebay_streaming::program::Program;
 use forebay_streaming::stream::{Next, Stream};
 
-use crate::batch::Destination;
 use crate::catalog::Opened;
-use crate::rtcp_reports::Heard;
+use crate::rtcp_reports::TrackReception;
+use crate::transport::TrackTransport;
 
-/// A session's place, and which part of which session's life is meant: a seek begins another one, so that what was begun
-/// before it is of no more interest.
+/// A session's place, and a part of its life. A seek begins another part: timers and buffers of the part before do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub place: usize,
     pub life: u64,
 }
 
-/// Where a track's packets go.
-#[derive(Debug)]
-pub(crate) enum TrackTransport {
-    Udp { pair: usize, rtp: Destination, rtcp: SocketAddr },
-    Tcp { connection: ConnectionId, channels: Channels },
-}
-
 /// One session.
 pub(crate) struct Session {
     pub id: SessionId,
-    pub key: Key,
-    /// Who has set it up.
+    pub(super) key: Key,
+    /// The address that has set it up.
     pub client: IpAddr,
     pub opened: Arc<Opened>,
     pub stream: Stream,
@@ -64,12 +55,12 @@ pub(crate) struct Session {
     /// When it was first played: its clocks have run since.
     pub epoch_ns: Option<u64>,
     pub next: Next,
-    /// When it is in the wheel.
-    pub timer_ns: Option<u64>,
+    /// When its timer rings.
+    pub(super) timer_ns: Option<u64>,
     pub report_ns: Option<u64>,
     pub reports: Schedule,
     /// How its tracks are received, as far as its client has said.
-    pub heard: Vec<Heard>,
+    pub receptions: Vec<TrackReception>,
     /// Until when no other sample is complained about: a damaged file is not to fill the log.
     pub uncomplaining_ns: u64,
     /// When to say that nothing more comes.
@@ -111,23 +102,39 @@ impl Session {
             timer_ns: None,
             report_ns: None,
             reports: Schedule::new(bits_per_second),
-            heard: Vec::new(),
+            receptions: Vec::new(),
             uncomplaining_ns: 0,
             bye_ns: None,
         }
     }
 
+    /// Its place, and the part of its life that it is in.
+    pub fn key(&self) -> Key {
+        self.key
+    }
+
     /// Where the packets of a track go.
-    pub fn wire(&self, track: usize) -> Option<&TrackTransport> {
-        self.transports.iter().find(|(number, _)| *number == track).map(|(_, wire)| wire)
+    pub fn transport(&self, track: usize) -> Option<&TrackTransport> {
+        self.transports.iter().find(|(number, _)| *number == track).map(|(_, transport)| transport)
+    }
+
+    /// The tracks that are still to be sent.
+    pub fn tracks(&self) -> Vec<usize> {
+        let senders = self.stream.senders().iter().filter(|sender| !sender.is_released());
+        senders.map(|sender| sender.setup().track).collect()
+    }
+
+    /// Whether it is being sent.
+    pub fn is_playing(&self) -> bool {
+        self.stream.position_ns(0).is_some()
     }
 
     /// Whether nothing is sent, nor will be without another PLAY.
     pub fn is_idle(&self) -> bool {
-        self.stream.position_ns(0).is_none() && self.cue.is_none()
+        !self.is_playing() && self.cue.is_none()
     }
 
-    /// Has the next PLAY seek, even if it is to go on.
+    /// Makes the next PLAY seek, even if it is to go on.
     pub fn forget_program(&mut self) {
         self.program = None;
         self.program_tracks.clear();
