@@ -1,13 +1,28 @@
-//! Files that were cut off, and files that somebody has changed: an answer or an error, and no more memory than before.
+//! Files that were cut off or changed are played or refused, within bounds of memory and time. The fuzz target
+//! `media_files` runs the same body.
 
+mod file_bodies;
+mod mutation;
 mod support;
 
+use std::time::{Duration, Instant};
+
+use file_bodies::{MEMORY_BYTES_MAX, peak_bytes, play};
 use forebay_media::{Error, Media};
+use mutation::{Choices, Kind};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use support::Folder;
-use support::hostile::{MEMORY_BYTES_MAX, files, fragment, peak_bytes, play, table};
+use support::hostile::{files, fragment, more_files, table};
+
+/// The longest that reading a file of less than 300 kB may take. It takes milliseconds on a machine without other work.
+const READ_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How many changed files a test reads: many more with `FOREBAY_COMPAT_LONG=1`.
+fn cases(usually: u32) -> u32 {
+    if forebay_testkit::long() { 100_000 } else { usually }
+}
 
 #[test]
 fn files_that_were_cut_off() {
@@ -48,8 +63,8 @@ fn files_that_somebody_changed() {
     let byte = prop_oneof![any::<u8>(), Just(0xFF), Just(0), Just(0x7F), Just(0x80)];
     let change = (place, prop::collection::vec(byte, 1..9));
     let changes = prop::collection::vec(change, 1..12);
-    let cases = if forebay_testkit::long() { 100_000 } else { 500 };
-    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let mut runner =
+        TestRunner::new(Config { cases: cases(500), failure_persistence: None, ..Config::default() });
     let result = runner.run(&(0..files.len(), changes), |(number, changes)| {
         let mut file = files[number].1.clone();
         for (place, bytes) in changes {
@@ -66,6 +81,32 @@ fn files_that_somebody_changed() {
     });
     result.unwrap_or_else(|error| panic!("{error}"));
     assert!(peak_bytes() < MEMORY_BYTES_MAX, "{} bytes", peak_bytes());
+}
+
+#[test]
+fn files_whose_blocks_were_changed() {
+    let Some(folder) = Folder::new("files_whose_blocks_were_changed") else { return };
+    let mut all = files(&folder);
+    all.extend(more_files(&folder));
+    // Samples without bytes: a small file can have any number of them.
+    all.push(("fragment.mp4", fragment(1 << 12)));
+    let corpora = Kind::ALL.map(|kind| {
+        let of_kind = all.iter().filter(|(name, _)| kind.has(name)).map(|(_, file)| file.clone());
+        (kind, of_kind.collect::<Vec<_>>())
+    });
+    let mut runner =
+        TestRunner::new(Config { cases: cases(1000), failure_persistence: None, ..Config::default() });
+    // The seed makes the file again; a smaller seed makes no smaller file.
+    let result = runner.run(&(0..corpora.len(), any::<u64>().no_shrink()), |(number, seed)| {
+        let (kind, corpus) = &corpora[number];
+        let file = Choices::new(seed).changed(*kind, corpus);
+        let begun = Instant::now();
+        let _ = play(&file);
+        prop_assert!(begun.elapsed() < READ_TIME_MAX, "{kind:?}: {:?}", begun.elapsed());
+        prop_assert!(peak_bytes() < MEMORY_BYTES_MAX, "{kind:?}: {} bytes", peak_bytes());
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]

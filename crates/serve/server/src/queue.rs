@@ -99,13 +99,23 @@ fn wake<J>(mut state: MutexGuard<'_, State<J>>) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{Sender, channel};
+    use std::sync::mpsc::{Receiver, Sender, channel};
     use std::sync::{Arc, Barrier};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    /// For what takes a moment when nothing is wrong, on a machine that does much else.
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    /// Waits until something is so, and fails after [`LIMIT`].
+    fn until(what: &str, is_so: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < LIMIT, "still not so: {what}");
+            thread::yield_now();
+        }
+    }
 
     /// Starts threads that do with each job what is said, and waits until all of them sleep.
     fn sleepers(threads: usize, work: impl Fn(&Queue<u32>, u32) + Copy + Send + 'static) -> Arc<Queue<u32>> {
@@ -118,9 +128,7 @@ mod tests {
                 }
             });
         }
-        while queue.lock().idle.len() < threads {
-            thread::yield_now();
-        }
+        until("all threads sleep", || queue.lock().idle.len() == threads);
         queue
     }
 
@@ -129,22 +137,22 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_does_all_that_need_not_wait_the_most_urgent_first() {
+    fn one_thread_does_all_jobs_that_need_not_wait_the_most_urgent_first() {
         let (sender, done) = channel();
         let sender: &Mutex<Sender<_>> = leaked(Mutex::new(sender));
         let queue = sleepers(3, move |_, job| {
             let _ = sender.lock().expect("a sender").send((job, thread::current().id()));
         });
         queue.push([3, 9, 1, 7]);
-        let all: Vec<_> = (0..4).map(|_| done.recv_timeout(PATIENCE).expect("a job is done")).collect();
+        let all: Vec<_> = (0..4).map(|_| done.recv_timeout(LIMIT).expect("a job is done")).collect();
         assert_eq!(all.iter().map(|(job, _)| *job).collect::<Vec<_>>(), [9, 7, 3, 1]);
         assert!(all.iter().all(|(_, thread)| *thread == all[0].1), "{all:?}");
         queue.end();
     }
 
     #[test]
-    fn who_waits_has_another_go_on() {
-        // Nobody gets on before all three wait at the same time.
+    fn a_thread_that_waits_lets_another_one_go_on() {
+        // No thread goes on before all three wait at the same time.
         let barrier = leaked(Barrier::new(3));
         let (sender, done) = channel();
         let sender: &Mutex<Sender<_>> = leaked(Mutex::new(sender));
@@ -153,7 +161,7 @@ mod tests {
             let _ = sender.lock().expect("a sender").send(job);
         });
         queue.push([1, 2, 3]);
-        let mut all: Vec<_> = (0..3).map(|_| done.recv_timeout(PATIENCE).expect("a job is done")).collect();
+        let mut all: Vec<_> = (0..3).map(|_| done.recv_timeout(LIMIT).expect("a job is done")).collect();
         all.sort_unstable();
         assert_eq!(all, [1, 2, 3]);
         queue.end();
@@ -163,31 +171,30 @@ mod tests {
     fn work_that_comes_while_all_wait_is_done_after() {
         let (enter, entered) = channel();
         let (sender, done) = channel();
-        let barrier = leaked(Barrier::new(2));
+        let (resume, resumed) = channel::<()>();
         let senders: &Mutex<(Sender<_>, Sender<_>)> = leaked(Mutex::new((enter, sender)));
+        let resumed: &Mutex<Receiver<()>> = leaked(Mutex::new(resumed));
         let queue = sleepers(1, move |queue, job| {
             if job == 1 {
                 let _ = senders.lock().expect("senders").0.send(());
-                queue.away(|| barrier.wait());
+                queue.away(|| resumed.lock().expect("a receiver").recv_timeout(LIMIT)).expect("it goes on");
             }
             let _ = senders.lock().expect("senders").1.send(job);
         });
         queue.push([1]);
-        entered.recv_timeout(PATIENCE).expect("it has begun");
+        entered.recv_timeout(LIMIT).expect("it has begun");
         queue.push([2]);
-        barrier.wait();
-        assert_eq!([(); 2].map(|()| done.recv_timeout(PATIENCE).expect("a job is done")), [1, 2]);
+        resume.send(()).expect("it waits");
+        assert_eq!([(); 2].map(|()| done.recv_timeout(LIMIT).expect("a job is done")), [1, 2]);
         queue.end();
     }
 
     #[test]
-    fn at_the_end_nobody_sleeps_on() {
+    fn at_the_end_no_thread_sleeps_on() {
         let queue = sleepers(2, |_, _| {});
         queue.end();
         assert!(queue.next().is_none() && queue.try_next().is_none());
         // Each thread has a part of it until it ends.
-        while Arc::strong_count(&queue) > 1 {
-            thread::yield_now();
-        }
+        until("all threads have ended", || Arc::strong_count(&queue) == 1);
     }
 }

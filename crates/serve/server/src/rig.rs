@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 
@@ -16,6 +17,9 @@ pub(crate) const FRAME: [u8; 1024] = {
     frame.split_at_mut(header.len()).0.copy_from_slice(&header);
     frame
 };
+
+/// For what takes a moment when nothing is wrong, on a machine that does much else.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A server that a test turns, with a second and a bit of sound.
 pub(crate) struct Rig {
@@ -35,11 +39,16 @@ impl Rig {
         Rig { serving, events: Vec::with_capacity(64), _folder: folder }
     }
 
-    pub fn turn(&mut self) {
-        self.serving.turn(&mut self.events, None).expect("a turn");
+    /// Turns the server until something is so, and fails after [`LIMIT`].
+    pub fn turn_until(&mut self, what: &str, mut is_so: impl FnMut(&mut Serving) -> bool) {
+        let begun = Instant::now();
+        while !is_so(&mut self.serving) {
+            assert!(begun.elapsed() < LIMIT, "still not so: {what}");
+            self.turn_within(100_000_000);
+        }
     }
 
-    /// The same, even if there is nothing to do for so long.
+    /// One turn, which waits for so long if there is nothing to do.
     pub fn turn_within(&mut self, ns: u64) {
         let timeout = Timespec { tv_sec: 0, tv_nsec: ns as i64 };
         self.serving.turn(&mut self.events, Some(&timeout)).expect("a turn");
@@ -50,9 +59,7 @@ impl Rig {
         let stream = TcpStream::connect(self.serving.addresses()[0]).expect("a connection");
         stream.set_nonblocking(true).expect("a socket");
         let before = self.serving.connections.len();
-        while self.serving.connections.len() == before {
-            self.turn();
-        }
+        self.turn_until("a client is connected", |serving| serving.connections.len() > before);
         if let Some(from) = from.map(|from| from.parse().expect("an address")) {
             self.serving.connections.newest().expect("a connection").client = from;
             let admission = &mut self.serving.connections.admission;
@@ -64,13 +71,12 @@ impl Rig {
     /// What comes next on a connection after a request.
     pub fn ask(&mut self, stream: &mut TcpStream, request: &str) -> String {
         stream.write_all(request.replace('\n', "\r\n").as_bytes()).expect("a request");
-        let mut response = [0; 2000];
-        loop {
-            self.turn();
-            if let Ok(count) = stream.read(&mut response) {
-                return String::from_utf8_lossy(&response[..count]).into_owned();
-            }
-        }
+        let (mut response, mut count) = ([0; 2000], None);
+        self.turn_until("a response comes", |_| {
+            count = stream.read(&mut response).ok();
+            count.is_some()
+        });
+        String::from_utf8_lossy(&response[..count.unwrap_or_default()]).into_owned()
     }
 }
 

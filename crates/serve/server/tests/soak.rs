@@ -24,7 +24,7 @@ use expected::Expected;
 use fastrand::Rng;
 use process::{Footprint, Gauges, LIMIT, Process};
 use rustix::process::Signal;
-use support::{Folder, H264};
+use support::{Folder, H264, until};
 
 /// Clients at a time, beside the one that behaves.
 const THREADS: u64 = 12;
@@ -59,7 +59,7 @@ fn clients_come_and_go_and_nothing_of_them_stays() {
         counts =
             soak.press(seed, part, Duration::from_secs(parts[part as usize]), std::mem::take(&mut counts));
         // What nobody needs is looked for every ten seconds, which is long for a short test.
-        let has = soak.until_nobody_is_left(is_long || part == 1);
+        let has = soak.until_no_client_is_left(is_long || part == 1);
         soak.tell("everybody has left", &counts);
         assert_eq!(has.threads, at_first.threads, "a thread has ended");
         has
@@ -183,17 +183,15 @@ impl Soak<'_> {
     }
 
     /// Waits for sessions to expire, and for files to be closed.
-    fn until_nobody_is_left(&self, with_files: bool) -> Footprint {
-        let begun = Instant::now();
-        loop {
-            let (gauges, has) = (self.server.gauges(), self.server.footprint());
-            let files_max = self.at_first.descriptors + GROWTH_FILES;
-            if gauges == Gauges::NOBODY && (!with_files || has.descriptors <= files_max) {
-                return has;
-            }
-            assert!(begun.elapsed() < LIMIT, "{gauges:?}, {has:?}, at first {:?}", self.at_first);
-            thread::sleep(Duration::from_millis(100));
-        }
+    fn until_no_client_is_left(&self, with_files: bool) -> Footprint {
+        let files_max = self.at_first.descriptors + GROWTH_FILES;
+        let what = format!("no client is left, and files are closed, at first {:?}", self.at_first);
+        let mut has = self.server.footprint();
+        until(&what, || {
+            has = self.server.footprint();
+            self.server.gauges() == Gauges::IDLE && (!with_files || has.descriptors <= files_max)
+        });
+        has
     }
 
     fn tell(&self, what: &str, counts: &Counts) {
@@ -238,7 +236,7 @@ fn make_films(films: &Folder, beside: &Folder) {
     symlink("/etc/passwd", films.path("passwd.mp4")).expect("a link");
 }
 
-/// Has all others stop when one fails.
+/// Stops all other threads when one fails.
 struct Over<'a>(&'a Stage<'a>);
 
 impl Drop for Over<'_> {

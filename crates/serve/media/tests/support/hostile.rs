@@ -1,19 +1,6 @@
-//! Small files of each kind, for tests that damage them, and what holds of every file however it was damaged.
-
-use std::net::Ipv4Addr;
-use std::sync::Arc;
-
-use forebay_media::index::{Cursor, Index, SAMPLES_MAX};
-use forebay_media::{Error, Media};
-use forebay_rtsp::sdp;
+//! Small files of each kind, for tests that damage them.
 
 use super::{Folder, H264, H265};
-
-/// What a process may take that reads such files: each has less than 300 kB.
-pub const MEMORY_BYTES_MAX: u64 = 256 << 20;
-
-/// How much is played where not everything is.
-const FEW: usize = 200;
 
 /// One file of each kind, with its name.
 pub fn files(folder: &Folder) -> Vec<(&'static str, Vec<u8>)> {
@@ -34,6 +21,29 @@ pub fn files(folder: &Folder) -> Vec<(&'static str, Vec<u8>)> {
     files.push(("late.mp4", mp4.clone()));
     files.push(("a.h265", folder.encode(&format!("{H265} -an -t 1"), "a.h265")));
     files.into_iter().map(|(name, path)| (name, std::fs::read(path).expect("a file"))).collect()
+}
+
+/// Files of what readers have code for beside that: fragments with offsets of their own, clusters without a length, sound
+/// alone, fields, other codecs, tags.
+pub fn more_files(folder: &Folder) -> Vec<(&'static str, Vec<u8>)> {
+    let h264 = |more: &str| format!("{H264} -an -t 1 {more}");
+    let sources = [
+        ("old.mp4", format!("{H264} -c:a aac -t 1 -movflags +frag_keyframe+separate_moof")),
+        ("h265.mp4", format!("{H265} -c:a libopus -t 1")),
+        ("mp3.mov", "-vn -c:a libmp3lame -t 1".to_owned()),
+        ("live.mkv", format!("{H264} -c:a aac -t 1 -live 1 -fflags +bitexact")),
+        ("h265.mkv", format!("{H265} -c:a libopus -t 1 -fflags +bitexact")),
+        ("mp3.mkv", "-vn -c:a libmp3lame -t 1 -fflags +bitexact".to_owned()),
+        ("sound.ts", "-vn -c:a aac -t 1".to_owned()),
+        ("baseline.h264", h264("-bf 0")),
+        ("interlaced.h264", h264("-flags +ildct+ilme -preset veryfast")),
+        ("tagged.aac", "-vn -c:a aac -t 1 -write_id3v2 1".to_owned()),
+        ("layer2.mp2", "-vn -c:a mp2 -t 1".to_owned()),
+    ];
+    let read = |(name, options): (&'static str, String)| {
+        (name, std::fs::read(folder.encode(&options, name)).expect("a file"))
+    };
+    sources.into_iter().map(read).collect()
 }
 
 /// An MP4 file of less than 300 bytes whose table tells of so many samples, of so many bytes each.
@@ -67,54 +77,4 @@ fn make(name: &[u8; 4], content: &[u8]) -> Vec<u8> {
 
 fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
-}
-
-/// Opens a file, describes it, and plays it from several places. Returns how many samples there are.
-pub fn play(file: &Vec<u8>) -> Result<u64, Error> {
-    let media = Arc::new(Media::read(file).inspect_err(|error| assert!(!error.to_string().is_empty()))?);
-    let count = media.tracks().iter().map(|track| track.index().count()).sum();
-    assert!(count <= SAMPLES_MAX);
-    media.tracks().iter().for_each(|track| check(track.index()));
-    let description = sdp::describe(&media.presentation("film".to_owned(), 1), Ipv4Addr::LOCALHOST.into());
-    assert!(!description.is_empty());
-
-    let tracks: Vec<_> = (0..media.tracks().len()).collect();
-    let duration_ns = media.duration_ns();
-    let places = [
-        (0, usize::MAX),
-        (duration_ns / 2, usize::MAX),
-        (duration_ns / 3, FEW),
-        (duration_ns, FEW),
-        (u64::MAX, FEW),
-    ];
-    for (wanted_ns, samples_max) in places {
-        let position_ns = media.seek(&tracks, wanted_ns);
-        let mut has_begun = vec![false; tracks.len()];
-        for sample in media.plan(&tracks, position_ns).take(samples_max) {
-            assert!(sample.at.start <= sample.at.end && sample.at.end <= file.len() as u64, "{sample:?}");
-            let is_first = !std::mem::replace(&mut has_begun[sample.track], true);
-            let has_sync = || media.tracks()[sample.track].index().has_sync();
-            assert!(!is_first || sample.is_sync || !has_sync(), "{sample:?} at {position_ns}");
-        }
-    }
-    Ok(count)
-}
-
-/// What an index says of all samples is what they say one by one.
-fn check(index: &Index) {
-    let (mut count, mut bytes) = (0, 0);
-    for entry in index.entries_from(Cursor::default()) {
-        assert!((index.begin()..=index.end()).contains(&entry.presentation), "{entry:?}");
-        assert!(entry.decode <= entry.presentation, "{entry:?}");
-        count += 1;
-        bytes += u64::from(entry.bytes);
-    }
-    assert_eq!((count, bytes), (index.count(), index.payload_bytes()));
-}
-
-/// The most memory that this process has had.
-pub fn peak_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("a status");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
 }

@@ -6,15 +6,15 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Client, Folder};
+use crate::support::{Client, Folder, until};
 
-/// For whatever takes a moment when nothing is wrong, on a machine that does much else.
-pub const LIMIT: Duration = Duration::from_secs(90);
+pub use crate::support::LIMIT;
 
 /// It is killed when this is dropped.
 pub struct Process {
@@ -44,7 +44,7 @@ pub struct Gauges {
 }
 
 impl Gauges {
-    pub const NOBODY: Gauges = Gauges { connections: 1, sessions: 0, buffer_bytes: 0 };
+    pub const IDLE: Gauges = Gauges { connections: 1, sessions: 0, buffer_bytes: 0 };
 }
 
 impl Process {
@@ -84,8 +84,13 @@ impl Process {
         // From here on it is killed whatever happens.
         let mut process =
             Process { child, said: Some(said), rtsp: unknown, encrypted: unknown, status: unknown };
-        let mut line = String::new();
-        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        let (sender, receiver) = channel();
+        thread::spawn(move || {
+            let mut line = String::new();
+            let _ = BufReader::new(stdout).read_line(&mut line);
+            sender.send(line)
+        });
+        let line = receiver.recv_timeout(LIMIT).expect("a line in time");
         let addresses: Vec<SocketAddr> =
             line.split_whitespace().map(|address| address.parse().expect("an address")).collect();
         let [rtsp, encrypted, status] = addresses[..] else { panic!("it has not started: {line}") };
@@ -153,15 +158,12 @@ impl Process {
 
     /// Waits for its end; its status, and what it has said.
     pub fn end(mut self) -> (ExitStatus, String) {
-        let begun = Instant::now();
-        let status = loop {
-            match self.child.try_wait().expect("a child") {
-                Some(status) => break status,
-                None => assert!(begun.elapsed() < LIMIT, "it does not end"),
-            }
-            thread::sleep(Duration::from_millis(10));
-        };
-        (status, self.said())
+        let mut status = None;
+        until("the process ends", || {
+            status = self.child.try_wait().expect("a child");
+            status.is_some()
+        });
+        (status.expect("a status"), self.said())
     }
 
     fn said(&mut self) -> String {
@@ -176,7 +178,7 @@ impl Drop for Process {
         if thread::panicking() {
             let said = self.said.take().and_then(|said| said.join().ok()).unwrap_or_default();
             let lines: Vec<&str> = said.lines().collect();
-            // What matters is at the end, or is no line of the journal's.
+            // What matters is at the end, or is no line of the log.
             let matters =
                 |(number, line): &(usize, &&str)| number + 30 > lines.len() || !line.starts_with("forebay: ");
             lines.iter().enumerate().filter(matters).for_each(|(_, line)| eprintln!("server: {line}"));

@@ -6,9 +6,21 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_server::{Serving, Settings, Stopper};
+
+/// For what takes a moment when nothing is wrong, on a machine that does much else.
+pub const LIMIT: Duration = Duration::from_secs(90);
+
+/// Waits until something is so, and fails after [`LIMIT`].
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LIMIT, "still not so: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
 
 /// Pictures and a tone, so many seconds of them.
 pub const H264: &str = "-c:v libx264 -preset ultrafast -bf 2 -g 12 -pix_fmt yuv420p";
@@ -129,6 +141,7 @@ impl Server {
     pub fn http(&self, path: &str) -> String {
         let address = self.addresses.last().expect("a status page");
         let mut stream = TcpStream::connect(address).expect("the server listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("a timeout");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").expect("the server reads");
         let mut response = String::new();
         stream.read_to_string(&mut response).expect("text");
@@ -139,6 +152,13 @@ impl Server {
         self.http("/metrics")
     }
 
+    /// A number of the status page.
+    pub fn metric(&self, name: &str) -> u64 {
+        let metrics = self.metrics();
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {metrics}"))
+    }
+
     pub fn connect(&self) -> Client {
         Client::to(self.address).expect("the server listens")
     }
@@ -147,6 +167,9 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stopper.stop();
+        if !std::thread::panicking() {
+            until("the server ends", || self.thread.as_ref().is_none_or(JoinHandle::is_finished));
+        }
         if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
             assert!(std::thread::panicking(), "the server has panicked");
         }
@@ -189,7 +212,7 @@ impl Client {
 
     /// On a connection to a server at `address`.
     pub fn on(stream: TcpStream, address: SocketAddr) -> io::Result<Client> {
-        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.set_read_timeout(Some(LIMIT))?;
         Ok(Client { reader: BufReader::new(stream), cseq: 0, url: format!("rtsp://{address}/") })
     }
 

@@ -1,32 +1,11 @@
-//! Reads mutated media files of each kind for some seconds, and says how many.
-//!
-//! ```sh
-//! cargo run --release -p forebay-media --example fuzz_files -- SECONDS [SEED]
-//! cargo run --release -p forebay-media --example fuzz_files -- FILE
-//! ```
-//!
-//! An input lies in the temporary folder while it is read. One that makes something panic or abort, that is too much for
-//! memory or takes too long stays there and ends the run; the seed that is printed makes it again, and a `FILE` is only read.
-#![forbid(unsafe_code)]
-
-#[path = "../tests/support/mod.rs"]
-mod support;
+//! Changes of media files that know how a file is built: where its boxes, elements, packets, units and frames begin, and
+//! where they tell their size.
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use memchr::memmem;
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
-
-use support::hostile::{MEMORY_BYTES_MAX, files, fragment, peak_bytes, play};
-use support::{Folder, H264, H265};
-
-/// Reading takes a few milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Of an input. The longest one to begin with has less.
 const INPUT_BYTES_MAX: usize = 300_000;
@@ -34,158 +13,9 @@ const INPUT_BYTES_MAX: usize = 300_000;
 /// Of a block, what is changed most: tables of few entries, headers, parameter sets.
 const HEAD_BYTES: usize = 48;
 
-/// How many mutants of a kind are kept that were accepted.
-const ACCEPTED_MAX: usize = 64;
-
-/// Those with more take a second each, and so would what is made of them.
-const ACCEPTED_SAMPLES_MAX: u64 = 100_000;
-
-/// How many inputs have been begun.
-static BEGUN: AtomicU64 = AtomicU64::new(0);
-
-fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let Some(first) = arguments.first() else {
-        eprintln!("usage: fuzz_files SECONDS [SEED], or fuzz_files FILE");
-        std::process::exit(2);
-    };
-    let Ok(seconds) = first.parse() else {
-        let file = std::fs::read(first).unwrap_or_else(|error| panic!("{first}: {error}"));
-        return println!("{:?}, {} bytes of memory", play(&file), peak_bytes());
-    };
-    let by_clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64);
-    let seed = arguments.get(1).and_then(|seed| seed.parse().ok()).unwrap_or_else(by_clock);
-    let input_at = std::env::temp_dir().join(format!("forebay-media-fuzz-{}", std::process::id()));
-    println!("seed {seed}; the input that is read lies in {}", input_at.display());
-
-    let Some(mut targets) = targets() else { return };
-    let mut chance = Chance::new(seed);
-    watch(input_at.clone());
-    let end = Instant::now() + Duration::from_secs(seconds);
-    while Instant::now() < end {
-        for target in &mut targets {
-            let input = target.input(&mut chance);
-            BEGUN.fetch_add(1, Ordering::Relaxed);
-            if let Err(failure) = target.read(input, &input_at, &mut chance) {
-                give_up(&failure, &input_at);
-            }
-        }
-    }
-    let _ = std::fs::remove_file(&input_at);
-    for Target { kind, inputs, played, slowest, .. } in targets {
-        println!("{kind:?}: {inputs} inputs, {played} of them played, the slowest in {slowest:.0?}");
-    }
-    println!("{} MiB of memory at most", peak_bytes() >> 20);
-}
-
-/// Ends the run when an input takes too long.
-fn watch(input_at: PathBuf) {
-    std::thread::spawn(move || {
-        let mut before = 0;
-        loop {
-            std::thread::sleep(PATIENCE);
-            let begun = BEGUN.load(Ordering::Relaxed);
-            if begun == before && begun > 0 {
-                give_up(&format!("reading takes longer than {PATIENCE:?}"), &input_at);
-            }
-            before = begun;
-        }
-    });
-}
-
-fn give_up(failure: &str, input_at: &Path) -> ! {
-    println!("input {}: {failure}. It lies in {}", BEGUN.load(Ordering::Relaxed), input_at.display());
-    std::process::exit(1);
-}
-
-/// A kind of file, and what has come of it.
-struct Target {
-    kind: Kind,
-    corpus: Vec<Vec<u8>>,
-    accepted: Vec<Vec<u8>>,
-    inputs: u64,
-    played: u64,
-    slowest: Duration,
-}
-
-/// `None` where there is no ffmpeg.
-fn targets() -> Option<Vec<Target>> {
-    let folder = Folder::new("fuzz")?;
-    let mut all = files(&folder);
-    // Of samples without bytes a small file can have any number.
-    all.push(("fragment.mp4", fragment(1 << 12)));
-    // What readers have code for and `files` has not: fragments with offsets of their own, clusters without a length, sound
-    // alone, fields, other codecs, tags.
-    let x264 = |more| format!("{H264} -an -t 1 {more}");
-    let more = [
-        ("old.mp4", format!("{H264} -c:a aac -t 1 -movflags +frag_keyframe+separate_moof")),
-        ("h265.mp4", format!("{H265} -c:a libopus -t 1")),
-        ("mp3.mov", "-vn -c:a libmp3lame -t 1".to_owned()),
-        ("live.mkv", format!("{H264} -c:a aac -t 1 -live 1 -fflags +bitexact")),
-        ("h265.mkv", format!("{H265} -c:a libopus -t 1 -fflags +bitexact")),
-        ("mp3.mkv", "-vn -c:a libmp3lame -t 1 -fflags +bitexact".to_owned()),
-        ("sound.ts", "-vn -c:a aac -t 1".to_owned()),
-        ("baseline.h264", x264("-bf 0")),
-        ("interlaced.h264", x264("-flags +ildct+ilme -preset veryfast")),
-        ("tagged.aac", "-vn -c:a aac -t 1 -write_id3v2 1".to_owned()),
-        ("layer2.mp2", "-vn -c:a mp2 -t 1".to_owned()),
-    ];
-    for (name, options) in more {
-        let path = folder.encode(&options, name);
-        all.push((name, std::fs::read(path).expect("a file")));
-    }
-    let kinds = Kind::ALL.iter().map(|&kind| Target {
-        kind,
-        corpus: all.iter().filter(|(name, _)| kind.has(name)).map(|(_, file)| file.clone()).collect(),
-        accepted: Vec::new(),
-        inputs: 0,
-        played: 0,
-        slowest: Duration::ZERO,
-    });
-    Some(kinds.collect())
-}
-
-impl Target {
-    fn input(&self, chance: &mut Chance) -> Vec<u8> {
-        let from =
-            if chance.is_one_of(3) && !self.accepted.is_empty() { &self.accepted } else { &self.corpus };
-        let mut input = from[chance.below(from.len())].clone();
-        for _ in 0..1 + chance.length(8) {
-            let other = &self.corpus[chance.below(self.corpus.len())];
-            chance.mutate(self.kind, &mut input, other);
-            input.truncate(INPUT_BYTES_MAX);
-        }
-        input
-    }
-
-    fn read(&mut self, input: Vec<u8>, input_at: &Path, chance: &mut Chance) -> Result<(), String> {
-        std::fs::write(input_at, &input).expect("the temporary folder has room");
-        let begun = Instant::now();
-        let result = catch_unwind(AssertUnwindSafe(|| play(&input)));
-        self.slowest = self.slowest.max(begun.elapsed());
-        self.inputs += 1;
-        let result = result.map_err(|_| format!("a reader of {:?} does not stand", self.kind))?;
-        let peak_bytes = peak_bytes();
-        if peak_bytes > MEMORY_BYTES_MAX {
-            return Err(format!("{peak_bytes} bytes of memory for {:?}", self.kind));
-        }
-        if let Ok(samples) = result {
-            self.played += 1;
-            if samples > ACCEPTED_SAMPLES_MAX {
-                return Ok(());
-            }
-            if self.accepted.len() < ACCEPTED_MAX {
-                self.accepted.push(input);
-            } else if chance.is_one_of(16) {
-                self.accepted[chance.below(ACCEPTED_MAX)] = input;
-            }
-        }
-        Ok(())
-    }
-}
-
+/// A kind of media file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
     Mp4,
     Matroska,
     Transport,
@@ -206,10 +36,10 @@ struct Block {
 }
 
 impl Kind {
-    const ALL: [Kind; 7] =
+    pub const ALL: [Kind; 7] =
         [Kind::Mp4, Kind::Matroska, Kind::Transport, Kind::H264, Kind::H265, Kind::Adts, Kind::MpegAudio];
 
-    fn has(self, name: &str) -> bool {
+    pub fn has(self, name: &str) -> bool {
         let endings: &[&str] = match self {
             Kind::Mp4 => &["mp4", "mov"],
             Kind::Matroska => &["mkv"],
@@ -222,7 +52,7 @@ impl Kind {
         name.rsplit_once('.').is_some_and(|(_, ending)| endings.contains(&ending))
     }
 
-    /// All that can be found of a file, outer ones before those in them.
+    /// The blocks of a file, outer ones before inner ones.
     fn blocks(self, file: &[u8]) -> Vec<Block> {
         const PACKET_BYTES: usize = 188;
         let mut blocks = Vec::new();
@@ -259,7 +89,7 @@ fn boxes(file: &[u8], within: Range<usize>, blocks: &mut Vec<Block>) {
         }
         let block = Block { start: at, size: Some(at..at + 4), content: at + 8, end: at + bytes };
         blocks.push(block.clone());
-        // There are boxes in it at once, or after what descriptions, sound and pictures have before them.
+        // Inner boxes begin at once, or after the fields of descriptions, of sound or of pictures.
         for before in [0, 8, 28, 78] {
             boxes(file, (block.content + before).min(block.end)..block.end, blocks);
         }
@@ -312,16 +142,16 @@ fn write_number(file: &mut [u8], at: Range<usize>, number: u64) {
     file[at].copy_from_slice(&number.to_be_bytes()[8 - bytes..]);
 }
 
-/// Chance that a seed makes again.
-struct Chance(TestRng);
+/// Random choices that a seed makes again.
+pub struct Choices(TestRng);
 
-impl Chance {
-    fn new(seed: u64) -> Chance {
+impl Choices {
+    pub fn new(seed: u64) -> Self {
         let bytes = [seed.to_le_bytes(), [0xF0; 8]].concat();
-        Chance(TestRng::from_seed(RngAlgorithm::XorShift, &bytes))
+        Self(TestRng::from_seed(RngAlgorithm::XorShift, &bytes))
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub fn below(&mut self, end: usize) -> usize {
         self.0.random_range(0..end)
     }
 
@@ -373,6 +203,17 @@ impl Chance {
             _ => self.0.random(),
         };
         number & max
+    }
+
+    /// One of the files of a kind, with one change or some.
+    pub fn changed(&mut self, kind: Kind, corpus: &[Vec<u8>]) -> Vec<u8> {
+        let mut file = corpus[self.below(corpus.len())].clone();
+        for _ in 0..1 + self.length(8) {
+            let other = &corpus[self.below(corpus.len())];
+            self.mutate(kind, &mut file, other);
+            file.truncate(INPUT_BYTES_MAX);
+        }
+        file
     }
 
     /// One change of many sorts.

@@ -1,0 +1,65 @@
+//! What must hold for any file, for property tests and for fuzzing.
+#![allow(dead_code, reason = "each fuzz target and test uses a part of it")]
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use forebay_media::index::{Cursor, Index, SAMPLES_MAX};
+use forebay_media::{Error, Media};
+use forebay_rtsp::sdp;
+
+/// What a process may take that reads files of less than 300 kB.
+pub const MEMORY_BYTES_MAX: u64 = 256 << 20;
+
+/// How much is played where not everything is.
+const FEW: usize = 200;
+
+/// Opens a file, describes it, and plays it from several places. Returns how many samples there are.
+pub fn play(file: &Vec<u8>) -> Result<u64, Error> {
+    let media = Arc::new(Media::read(file).inspect_err(|error| assert!(!error.to_string().is_empty()))?);
+    let count = media.tracks().iter().map(|track| track.index().count()).sum();
+    assert!(count <= SAMPLES_MAX);
+    media.tracks().iter().for_each(|track| check(track.index()));
+    let description = sdp::describe(&media.presentation("film".to_owned(), 1), Ipv4Addr::LOCALHOST.into());
+    assert!(!description.is_empty());
+
+    let tracks: Vec<_> = (0..media.tracks().len()).collect();
+    let duration_ns = media.duration_ns();
+    let places = [
+        (0, usize::MAX),
+        (duration_ns / 2, usize::MAX),
+        (duration_ns / 3, FEW),
+        (duration_ns, FEW),
+        (u64::MAX, FEW),
+    ];
+    for (wanted_ns, samples_max) in places {
+        let position_ns = media.seek(&tracks, wanted_ns);
+        let mut has_begun = vec![false; tracks.len()];
+        for sample in media.plan(&tracks, position_ns).take(samples_max) {
+            assert!(sample.at.start <= sample.at.end && sample.at.end <= file.len() as u64, "{sample:?}");
+            let is_first = !std::mem::replace(&mut has_begun[sample.track], true);
+            let has_sync = || media.tracks()[sample.track].index().has_sync();
+            assert!(!is_first || sample.is_sync || !has_sync(), "{sample:?} at {position_ns}");
+        }
+    }
+    Ok(count)
+}
+
+/// What an index says of all samples is what they say one by one.
+fn check(index: &Index) {
+    let (mut count, mut bytes) = (0, 0);
+    for entry in index.entries_from(Cursor::default()) {
+        assert!((index.begin()..=index.end()).contains(&entry.presentation), "{entry:?}");
+        assert!(entry.decode <= entry.presentation, "{entry:?}");
+        count += 1;
+        bytes += u64::from(entry.bytes);
+    }
+    assert_eq!((count, bytes), (index.count(), index.payload_bytes()));
+}
+
+/// The most memory that this process has had.
+pub fn peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
+}
