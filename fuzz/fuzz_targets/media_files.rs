@@ -4,4 +4,6 @@
 #[path = "../../crates/serve/media/tests/file_bodies/mod.rs"]
 mod file_bodies;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| _ = file_bodies::play(&data.to_vec()));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let _ = file_bodies::play(&data.to_vec());
+});

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// For a time that is far beyond what any of this takes.
+/// Ends after a minute, far beyond what any of this takes.
 fn forebay(arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command
@@ -111,7 +111,7 @@ fn the_settings_file_of_the_help_and_of_the_man_page_is_one() {
 }
 
 #[test]
-fn a_taken_port_is_said_to_be_taken_and_by_whom() {
+fn the_program_that_has_a_port_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -125,7 +125,7 @@ fn a_taken_port_is_said_to_be_taken_and_by_whom() {
 }
 
 #[test]
-fn signals_end_it_and_have_it_take_over_users() {
+fn signals_end_it_and_reload_users() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("serve.toml");
     let settings = "folder = \".\"\nlisten = [\"127.0.0.1:0\"]\n";
@@ -139,9 +139,9 @@ fn signals_end_it_and_have_it_take_over_users() {
 
     let with_user = format!("{settings}[[users]]\nname = \"ada\"\npassword = \"lovelace\"\n");
     for (text, words, status) in [
-        (with_user.as_str(), "are taken over", "401"),
+        (with_user.as_str(), "are reloaded", "401"),
         ("folder = 3\n", "stay as they were", "401"),
-        (settings, "are taken over", "404"),
+        (settings, "are reloaded", "404"),
     ] {
         fs::write(&file, text).unwrap();
         kill_process(pid, Signal::HUP).unwrap();
@@ -159,7 +159,7 @@ fn signals_end_it_and_have_it_take_over_users() {
 }
 
 #[test]
-fn root_becomes_somebody_else() {
+fn root_switches_to_another_user() {
     if !rustix::process::getuid().is_root() {
         let refused = output(&["--listen", "127.0.0.1:0", "--user", "root", "."]);
         assert!(String::from_utf8(refused.stderr).unwrap().contains("only root can do that"));

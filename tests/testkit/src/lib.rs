@@ -2,6 +2,7 @@
 //!
 //! - [`guests::build`] compiles the programs in `tests/guests`.
 //! - [`artifacts`] finds the agent, the `forebay` program and what else cargo builds.
+//! - [`films`] makes media files with ffmpeg.
 //! - [`skip`] reports a test that could not run on this machine.
 //! - [`with_default_signals`] starts a program in which no signal is ignored.
 //! - [`long`] says whether the exhaustive variants are wanted.
@@ -11,6 +12,7 @@
 
 pub mod artifacts;
 mod error;
+pub mod films;
 pub mod guests;
 mod signals;
 mod skipped;

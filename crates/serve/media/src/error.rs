@@ -10,8 +10,8 @@ pub enum Error {
     Unreadable(#[from] io::Error),
     /// Nothing that this crate knows begins like it.
     #[error(
-        "it is no media file of a kind that can be served, which are MP4, MOV, Matroska, WebM, MPEG transport streams, \
-         and raw H.264, H.265, AAC (ADTS) and MP3: try `ffmpeg -i FILE -c copy FILE.mp4`"
+        "it is no MP4, MOV, Matroska, WebM, MPEG transport stream, H.264, H.265, AAC (ADTS) or MP3: \
+         try `ffmpeg -i FILE -c copy FILE.mp4`"
     )]
     UnknownKind,
     /// It tells of samples or tables that it does not have.
@@ -33,7 +33,7 @@ pub enum Error {
         sentence(.0)
     )]
     NothingToServe(Vec<String>),
-    /// It is for those who have a key.
+    /// It can be played with a key only.
     #[error("it is encrypted: serve a copy that is not")]
     Encrypted,
     /// More than this crate is ready to keep in memory.

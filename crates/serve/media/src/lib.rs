@@ -3,8 +3,8 @@
 //! # Model
 //!
 //! A file is opened once: [`Media::open`] finds out by its content what it is, and makes an [`index`] of its samples: a few
-//! bytes for each. After that, a [`Plan`] tells from any time on which part of the file is to be sent when; it reads nothing,
-//! so that whoever reads does so in large spans and hands out samples as ranges of the buffer.
+//! bytes for each. After that, a [`Plan`] lists from any time on which part of the file is to be sent when. It reads nothing, so
+//! its caller can read in large spans, and use samples as ranges of its buffer.
 //!
 //! ```text
 //!   file --> kind --> mp4, matroska, transport,  --> index of each track --> plan: sample, sample, ...

@@ -34,7 +34,7 @@ pub struct Plan {
 #[derive(Clone, Debug)]
 struct TrackCursor {
     track: usize,
-    cursor: Cursor,
+    at: Cursor,
     next: Option<Next>,
 }
 
@@ -47,8 +47,8 @@ struct Next {
 impl Plan {
     pub(crate) fn new(media: Arc<Media>, tracks: &[usize], position_ns: u64) -> Plan {
         let cursors = tracks.iter().filter(|track| **track < media.tracks().len()).map(|&track| {
-            let cursor = media.tracks()[track].cursor_at(position_ns);
-            let mut cursor = TrackCursor { track, cursor, next: None };
+            let at = media.tracks()[track].cursor_at(position_ns);
+            let mut cursor = TrackCursor { track, at, next: None };
             cursor.advance(&media);
             cursor
         });
@@ -60,7 +60,7 @@ impl Plan {
 impl TrackCursor {
     fn advance(&mut self, media: &Media) {
         let track = &media.tracks()[self.track];
-        self.next = track.index().next(&mut self.cursor).map(|entry| {
+        self.next = track.index().next(&mut self.at).map(|entry| {
             let decode_ns = track.time_base().nanoseconds(entry.decode);
             Next { decode_ns, entry }
         });

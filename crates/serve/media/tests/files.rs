@@ -9,7 +9,7 @@ use forebay_media::{Media, TimeBase};
 use forebay_rtsp::packetise::{Format, Framing};
 use forebay_rtsp::presentation::Codec;
 
-use support::{Folder, H264, H265, Packet, Probed, bytes_of, entries, open};
+use support::{Folder, H264, H265, Packet, Probed, bytes_of, entries, folder, open, payload};
 
 /// Times and lengths of all samples are those of ffprobe's packets, tick by tick, and their bytes those of ffmpeg.
 fn check(folder: &Folder, file: &Path, has_decode_times: bool, has_positions: bool) -> Media {
@@ -36,7 +36,7 @@ fn check(folder: &Folder, file: &Path, has_decode_times: bool, has_positions: bo
         }
         assert!(entries.is_sorted_by_key(|entry| entry.decode));
         assert_eq!(track.time_base().on_clock(i64::from(rate), 1), 1, "{:?}", track.time_base());
-        let payload = folder.payload(file, &format!("0:{number}"), "");
+        let payload = payload(folder, file, &format!("0:{number}"), "");
         assert!(bytes_of(file, &entries) == payload, "stream {number} of {}", file.display());
     }
     let difference = media.duration_ns().abs_diff(probed.duration_ns());
@@ -58,14 +58,14 @@ fn assert_h265(codec: &Codec) {
 
 #[test]
 fn the_time_of_a_recording_is_known_where_its_file_tells_it() {
-    let Some(folder) = Folder::new("the_time_of_a_recording_is_known_where_its_file_tells_it") else {
+    let Some(folder) = folder("the_time_of_a_recording_is_known_where_its_file_tells_it") else {
         return;
     };
     for (told, expected) in
         [("-metadata creation_time=2021-06-15T12:00:00Z", Some(1_623_758_400_000_000_000)), ("", None)]
     {
         for name in ["a.mp4", "b.mkv"] {
-            let file = folder.encode(&format!("{H264} {told}"), name);
+            let file = folder.encode(2, &format!("{H264} {told}"), name);
             assert_eq!(open(&file).presentation(String::new(), 1).recorded_ns, expected, "{name} {told}");
         }
     }
@@ -73,8 +73,8 @@ fn the_time_of_a_recording_is_known_where_its_file_tells_it() {
 
 #[test]
 fn mp4_with_its_tables_at_either_end() {
-    let Some(folder) = Folder::new("mp4_with_its_tables_at_either_end") else { return };
-    let late = folder.encode(&format!("{H264} -c:a aac -metadata:s:a:0 language=fra"), "late.mp4");
+    let Some(folder) = folder("mp4_with_its_tables_at_either_end") else { return };
+    let late = folder.encode(2, &format!("{H264} -c:a aac -metadata:s:a:0 language=fra"), "late.mp4");
     let media = check(&folder, &late, true, true);
     let [video, audio] = media.tracks() else { panic!("two tracks") };
     assert_h264(&video.codec);
@@ -90,22 +90,22 @@ fn mp4_with_its_tables_at_either_end() {
 
 #[test]
 fn mov_and_other_codecs() {
-    let Some(folder) = Folder::new("mov_and_other_codecs") else { return };
-    let mov = folder.encode(&format!("{H264} -c:a aac"), "a.mov");
+    let Some(folder) = folder("mov_and_other_codecs") else { return };
+    let mov = folder.encode(2, &format!("{H264} -c:a aac"), "a.mov");
     let media = check(&folder, &mov, true, true);
     assert!(matches!(media.tracks()[1].codec, Codec::Aac { clock_rate: 44_100, .. }));
-    let hevc = folder.encode(&format!("{H265} -tag:v hvc1 -c:a libopus -ac 2 -b:a 32k"), "hevc.mp4");
+    let hevc = folder.encode(2, &format!("{H265} -tag:v hvc1 -c:a libopus -ac 2 -b:a 32k"), "hevc.mp4");
     let media = check(&folder, &hevc, true, true);
     assert_h265(&media.tracks()[0].codec);
     assert_eq!(media.tracks()[1].codec, Codec::Opus { channels: 2 });
-    let mp3 = folder.encode(&format!("{H264} -c:a libmp3lame"), "mp3.mp4");
+    let mp3 = folder.encode(2, &format!("{H264} -c:a libmp3lame"), "mp3.mp4");
     assert_eq!(check(&folder, &mp3, true, true).tracks()[1].codec, Codec::MpegAudio);
 }
 
 #[test]
 fn fragmented_mp4() {
-    let Some(folder) = Folder::new("fragmented_mp4") else { return };
-    let whole = folder.encode(&format!("{H264} -c:a aac"), "whole.mp4");
+    let Some(folder) = folder("fragmented_mp4") else { return };
+    let whole = folder.encode(2, &format!("{H264} -c:a aac"), "whole.mp4");
     for (name, flags) in [
         ("moof.mp4", "+frag_keyframe+empty_moov+default_base_moof"),
         ("absolute.mp4", "+frag_keyframe+empty_moov"),
@@ -118,22 +118,22 @@ fn fragmented_mp4() {
 
 #[test]
 fn matroska_and_webm() {
-    let Some(folder) = Folder::new("matroska_and_webm") else { return };
-    let h264 = folder.encode(&format!("{H264} -c:a aac -metadata:s:a:0 language=fra"), "h264.mkv");
+    let Some(folder) = folder("matroska_and_webm") else { return };
+    let h264 = folder.encode(2, &format!("{H264} -c:a aac -metadata:s:a:0 language=fra"), "h264.mkv");
     let media = check(&folder, &h264, false, false);
     assert_h264(&media.tracks()[0].codec);
     assert!(matches!(media.tracks()[1].codec, Codec::Aac { clock_rate: 44_100, channels: 1, .. }));
     assert_eq!(media.tracks()[1].language.as_deref(), Some("fra"));
-    let h265 = folder.encode(&format!("{H265} -c:a libmp3lame"), "h265.mkv");
+    let h265 = folder.encode(2, &format!("{H265} -c:a libmp3lame"), "h265.mkv");
     assert_h265(&check(&folder, &h265, false, false).tracks()[0].codec);
-    let webm = folder.encode("-map 1:a -c:a libopus -ac 2 -b:a 32k", "a.webm");
+    let webm = folder.encode(2, "-map 1:a -c:a libopus -ac 2 -b:a 32k", "a.webm");
     assert_eq!(check(&folder, &webm, false, false).tracks()[0].codec, Codec::Opus { channels: 2 });
 }
 
 #[test]
 fn matroska_that_was_written_to_a_pipe() {
-    let Some(folder) = Folder::new("matroska_that_was_written_to_a_pipe") else { return };
-    let whole = folder.encode(&format!("{H264} -c:a aac"), "whole.mkv");
+    let Some(folder) = folder("matroska_that_was_written_to_a_pipe") else { return };
+    let whole = folder.encode(2, &format!("{H264} -c:a aac"), "whole.mkv");
     let live = folder.convert(&whole, "-c copy -f matroska -seekable 0 -live 1", "live.mkv");
     let (whole, live) = (open(&whole), open(&live));
     for track in [0, 1] {
@@ -146,11 +146,11 @@ fn matroska_that_was_written_to_a_pipe() {
 
 #[test]
 fn raw_h264_and_h265() {
-    let Some(folder) = Folder::new("raw_h264_and_h265") else { return };
+    let Some(folder) = folder("raw_h264_and_h265") else { return };
     for (encoder, name, filter) in
         [(H264, "a.h264", "h264_mp4toannexb"), (H265, "a.h265", "hevc_mp4toannexb")]
     {
-        let mp4 = folder.encode(&format!("{encoder} -an"), "a.mp4");
+        let mp4 = folder.encode(2, &format!("{encoder} -an"), "a.mp4");
         let raw = folder.convert(&mp4, &format!("-c copy -bsf:v {filter}"), name);
         let media = open(&raw);
         let packets = Probed::of(&raw).packets;
@@ -187,9 +187,9 @@ fn raw_h264_and_h265() {
 
 #[test]
 fn raw_pictures_last_as_long_as_they_say() {
-    let Some(folder) = Folder::new("raw_pictures_last_as_long_as_they_say") else { return };
+    let Some(folder) = folder("raw_pictures_last_as_long_as_they_say") else { return };
     for (encoder, name) in [(H264, "a.h264"), (H265, "a.h265")] {
-        let raw = folder.encode(&format!("{encoder} -an -r 30000/1001"), name);
+        let raw = folder.encode(2, &format!("{encoder} -an -r 30000/1001"), name);
         let picture_ns = open(&raw).tracks()[0].time_base().nanoseconds(1);
         assert_eq!(picture_ns, 33_366_667, "{name}");
     }
@@ -197,17 +197,17 @@ fn raw_pictures_last_as_long_as_they_say() {
 
 #[test]
 fn aac_and_mp3_without_container() {
-    let Some(folder) = Folder::new("aac_and_mp3_without_container") else { return };
-    let aac = folder.encode("-map 1:a -c:a aac -ac 2", "a.aac");
+    let Some(folder) = folder("aac_and_mp3_without_container") else { return };
+    let aac = folder.encode(2, "-map 1:a -c:a aac -ac 2", "a.aac");
     let media = Arc::new(open(&aac));
     let frames: Vec<_> = media.plan(&[0], 0).collect();
-    assert!(bytes_of(&aac, &entries(&media, 0)) == folder.payload(&aac, "0:0", "-bsf:a aac_adtstoasc"));
+    assert!(bytes_of(&aac, &entries(&media, 0)) == payload(&folder, &aac, "0:0", "-bsf:a aac_adtstoasc"));
     let times: Vec<_> = frames.iter().map(|one| one.timestamp).collect();
     assert_eq!(times, (0..frames.len() as i64).map(|number| 1024 * number).collect::<Vec<_>>());
     let Codec::Aac { config, clock_rate: 44_100, channels: 2 } = &media.tracks()[0].codec else { panic!() };
     assert_eq!(config[..], [0x12, 0x10]);
 
-    let mp3 = folder.encode("-map 1:a -c:a libmp3lame -id3v2_version 4", "a.mp3");
+    let mp3 = folder.encode(2, "-map 1:a -c:a libmp3lame -id3v2_version 4", "a.mp3");
     let media = Arc::new(open(&mp3));
     let frames: Vec<_> = media.plan(&[0], 0).collect();
     let packets = Probed::of(&mp3).packets;
@@ -224,19 +224,19 @@ fn aac_and_mp3_without_container() {
 
 #[test]
 fn what_cannot_be_served_is_named() {
-    let Some(folder) = Folder::new("what_cannot_be_served_is_named") else { return };
-    let mixed = folder.encode("-c:v mpeg4 -c:a aac", "mixed.mp4");
+    let Some(folder) = folder("what_cannot_be_served_is_named") else { return };
+    let mixed = folder.encode(2, "-c:v mpeg4 -c:a aac", "mixed.mp4");
     let media = open(&mixed);
     assert_eq!(media.tracks().len(), 1);
     assert_eq!(media.left_out().len(), 1);
-    let mixed = folder.encode("-c:v mpeg4 -c:a ac3", "mixed.mkv");
+    let mixed = folder.encode(2, "-c:v mpeg4 -c:a ac3", "mixed.mkv");
     let error = Media::open(&mixed).expect_err("nothing to serve").to_string();
     assert!(error.contains("V_MPEG4/ISO/ASP") && error.contains("A_AC3"), "{error}");
     let key = "0123456789abcdef0123456789abcdef";
     let options = format!(
         "{H264} -c:a aac -encryption_scheme cenc-aes-ctr -encryption_key {key} -encryption_kid {key}"
     );
-    let encrypted = folder.encode(&options, "encrypted.mp4");
+    let encrypted = folder.encode(2, &options, "encrypted.mp4");
     // ffmpeg writes encrypted samples under the names of plain ones; others do not.
     let mut content = std::fs::read(&encrypted).expect("a file");
     for (name, hidden) in [(b"avc1", b"encv"), (b"mp4a", b"enca")] {

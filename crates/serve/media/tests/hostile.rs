@@ -13,7 +13,7 @@ use mutation::{Choices, Kind};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use support::Folder;
+use support::folder;
 use support::hostile::{files, fragment, more_files, table};
 
 /// The longest that reading a file of less than 300 kB may take. It takes milliseconds on a machine without other work.
@@ -26,7 +26,7 @@ fn cases(usually: u32) -> u32 {
 
 #[test]
 fn files_that_were_cut_off() {
-    let Some(folder) = Folder::new("files_that_were_cut_off") else { return };
+    let Some(folder) = folder("files_that_were_cut_off") else { return };
     for (name, whole) in files(&folder) {
         let all = play(&whole).expect(name);
         let mut before = 0;
@@ -54,8 +54,8 @@ fn files_that_were_cut_off() {
 }
 
 #[test]
-fn files_that_somebody_changed() {
-    let Some(folder) = Folder::new("files_that_somebody_changed") else { return };
+fn files_with_changed_bytes() {
+    let Some(folder) = folder("files_with_changed_bytes") else { return };
     let files = files(&folder);
     // Mostly where containers have their tables: at either end.
     let place = prop_oneof![0..600_usize, 0..4000_usize, any::<usize>()];
@@ -85,7 +85,7 @@ fn files_that_somebody_changed() {
 
 #[test]
 fn files_whose_blocks_were_changed() {
-    let Some(folder) = Folder::new("files_whose_blocks_were_changed") else { return };
+    let Some(folder) = folder("files_whose_blocks_were_changed") else { return };
     let mut all = files(&folder);
     all.extend(more_files(&folder));
     // Samples without bytes: a small file can have any number of them.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use forebay_media::{Media, Sample};
 
-use support::{Folder, H264, H265, Probed, bytes_of, entries, open};
+use support::{H264, H265, Probed, bytes_of, entries, folder, open};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -44,8 +44,8 @@ fn check(file: &Path) {
 
 #[test]
 fn playing_begins_at_the_key_frame_before() {
-    let Some(folder) = Folder::new("playing_begins_at_the_key_frame_before") else { return };
-    let mp4 = folder.encode(&format!("{H264} -c:a aac"), "a.mp4");
+    let Some(folder) = folder("playing_begins_at_the_key_frame_before") else { return };
+    let mp4 = folder.encode(2, &format!("{H264} -c:a aac"), "a.mp4");
     check(&mp4);
     check(&folder.convert(
         &mp4,
@@ -53,13 +53,13 @@ fn playing_begins_at_the_key_frame_before() {
         "fragmented.mp4",
     ));
     check(&folder.convert(&mp4, "-c copy", "a.mkv"));
-    check(&folder.encode(&format!("{H265} -c:a libopus"), "a.mkv"));
+    check(&folder.encode(2, &format!("{H265} -c:a libopus"), "a.mkv"));
 }
 
 #[test]
 fn timestamps_are_those_of_the_codecs_clocks() {
-    let Some(folder) = Folder::new("timestamps_are_those_of_the_codecs_clocks") else { return };
-    let mp4 = folder.encode(&format!("{H264} -c:a aac"), "a.mp4");
+    let Some(folder) = folder("timestamps_are_those_of_the_codecs_clocks") else { return };
+    let mp4 = folder.encode(2, &format!("{H264} -c:a aac"), "a.mp4");
     let media = Arc::new(open(&mp4));
     let mut pictures: Vec<_> = media.plan(&[0], 0).map(|one| one.timestamp).collect();
     pictures.sort_unstable();
@@ -70,8 +70,8 @@ fn timestamps_are_those_of_the_codecs_clocks() {
 
 #[test]
 fn a_file_that_starts_late_starts_at_zero() {
-    let Some(folder) = Folder::new("a_file_that_starts_late_starts_at_zero") else { return };
-    let mp4 = folder.encode(&format!("{H264} -c:a aac"), "a.mp4");
+    let Some(folder) = folder("a_file_that_starts_late_starts_at_zero") else { return };
+    let mp4 = folder.encode(2, &format!("{H264} -c:a aac"), "a.mp4");
     let mkv = folder.convert(&mp4, "-c copy -output_ts_offset 100", "late.mkv");
     let (early, late) = (open(&mp4), open(&mkv));
     assert!(late.duration_ns().abs_diff(early.duration_ns()) < SECOND_NS / 10);
@@ -96,8 +96,8 @@ fn clock(packet: &[u8]) -> Option<i64> {
 
 #[test]
 fn a_transport_stream_is_sent_by_its_clock() {
-    let Some(folder) = Folder::new("a_transport_stream_is_sent_by_its_clock") else { return };
-    let ts = folder.encode(&format!("{H264} -c:a aac -muxrate 1M"), "a.ts");
+    let Some(folder) = folder("a_transport_stream_is_sent_by_its_clock") else { return };
+    let ts = folder.encode(2, &format!("{H264} -c:a aac -muxrate 1M"), "a.ts");
     let media = open(&ts);
     let content = std::fs::read(&ts).expect("a file");
     let samples = entries(&media, 0);
@@ -135,8 +135,8 @@ fn a_transport_stream_is_sent_by_its_clock() {
 
 #[test]
 fn a_transport_stream_of_sound_begins_anywhere() {
-    let Some(folder) = Folder::new("a_transport_stream_of_sound_begins_anywhere") else { return };
-    let ts = folder.encode("-map 1:a -c:a aac", "a.ts");
+    let Some(folder) = folder("a_transport_stream_of_sound_begins_anywhere") else { return };
+    let ts = folder.encode(2, "-map 1:a -c:a aac", "a.ts");
     let media = open(&ts);
     let position_ns = media.seek(&[0], SECOND_NS);
     assert!((SECOND_NS / 2..=SECOND_NS).contains(&position_ns), "{position_ns}");

@@ -1,4 +1,4 @@
-//! Who may watch: Digest with MD5 and SHA-256 (RFC 7616, and RFC 2617 for clients that know no newer), and Basic (RFC 7617).
+//! Authentication of users: Digest with MD5 and SHA-256 (RFC 7616, and RFC 2617 for older clients), and Basic (RFC 7617).
 //!
 //! A nonce says when it was made and for which connection, under a key, so that none has to be remembered. One that has
 //! expired, or was made for another connection, is answered with a new one and `stale`: the client tries again by itself.
@@ -15,11 +15,11 @@ use crate::target::Target;
 
 /// Those that may watch.
 pub trait Users {
-    /// How this one proves who they are; `None` if there is no such user.
+    /// What proves that a client is this user; `None` if there is no such user.
     fn secret(&self, user: &str) -> Option<Secret>;
 
-    /// Whether each of them can do so by SHA-256. If not, it is offered to nobody, as nobody has said who they are when it is:
-    /// a client that knows both takes it, and its user could not come in.
+    /// Whether every user has a secret for SHA-256. If one has not, the server offers SHA-256 to no client: the server does not
+    /// know the user yet when it makes the offer, and a client that supports both algorithms takes SHA-256.
     fn all_have_sha256(&self) -> bool {
         true
     }
@@ -45,7 +45,7 @@ pub enum Secret {
     },
 }
 
-/// How clients are to prove who they are.
+/// How clients are authenticated.
 #[derive(Clone, Debug)]
 pub struct Guard {
     /// What the password is for, as a client shows it to its user.

@@ -3,12 +3,12 @@
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// What they are made with: random, and nobody else's.
+/// What they are made with: random, and this server's only.
 #[derive(Clone)]
 pub struct Key(pub [u8; 32]);
 
 impl Key {
-    /// 64 hexadecimal digits that nobody can guess, for what is `said` for this purpose.
+    /// 64 hexadecimal digits that cannot be guessed, for what is `said` for this purpose.
     pub(crate) fn sign(&self, purpose: &str, said: &str) -> String {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length will do");
         mac.update(purpose.as_bytes());

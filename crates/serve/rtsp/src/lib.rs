@@ -4,7 +4,7 @@
 //!
 //! A client has what it wants *described*, *sets up* each track with a transport, and *plays* from wherever it likes.
 //! [`server::Server`] is all connections and sessions as one state machine: bytes come in, and what is to be sent and done
-//! goes out. What only files can tell it asks for, and is told later; so a disk that takes its time delays nobody else.
+//! goes out. It asks its caller for what only files can tell, and gets the answer later, so a slow disk delays no other client.
 //!
 //! ```text
 //!   bytes --> reader --> server --> bytes
@@ -19,8 +19,11 @@
 //!
 //! # Sources
 //!
-//! RTSP 1.0 is RFC 2326, with what RFC 7826 clarified; SDP RFC 8866; RTP and RTCP RFC 3550 and 3551; payloads RFC 2250,
-//! 3640, 6184, 7587 and 7798; authentication RFC 2617, 7616 and 7617.
+//! - RTSP 1.0: RFC 2326, with what RFC 7826 clarified
+//! - SDP: RFC 8866
+//! - RTP and RTCP: RFC 3550 and 3551
+//! - payloads: RFC 2250, 3640, 6184, 7587 and 7798
+//! - authentication: RFC 2617, 7616 and 7617
 #![forbid(unsafe_code)]
 
 pub mod authentication;

@@ -25,7 +25,7 @@ pub struct Range {
     pub until_ns: Option<u64>,
 }
 
-/// A range that nobody can read.
+/// A range that cannot be read.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("a Range is npt=FROM-UNTIL, clock=FROM-UNTIL or smpte=FROM-UNTIL")]
 pub struct Unreadable;

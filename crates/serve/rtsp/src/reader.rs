@@ -1,8 +1,8 @@
 //! What a client sends, from its bytes: requests, and interleaved frames between them.
 //!
-//! Clients are not all as careful as the grammar (RFC 2326, section 15). Forgiven are lines that end in a bare line feed,
-//! missing or additional spaces, the wrong case, spaces within a URL, blank lines between messages, and lines of a header
-//! that are no field. Not forgiven is what could make two readers disagree on where a message ends.
+//! Not all clients keep to the grammar (RFC 2326, section 15). The reader accepts lines that end in a bare line feed, missing or
+//! additional spaces, and the wrong case. It also accepts spaces within a URL, blank lines between messages, and lines of a
+//! header that are no field. It refuses what could make two readers disagree on where a message ends.
 
 use memchr::memchr;
 
@@ -56,7 +56,7 @@ pub struct Malformed {
     pub status: Status,
     /// Whose answer it is, if that could be read.
     pub cseq: Option<u32>,
-    /// Nobody knows where the next message begins: the connection has to be closed.
+    /// The beginning of the next message is unknown: the connection has to be closed.
     pub is_fatal: bool,
 }
 
@@ -185,7 +185,7 @@ impl Reader {
 impl Iterator for Reader {
     type Item = Result<Received, Malformed>;
 
-    /// The next message or frame; `None` until more bytes come. After a fatal error nothing comes any more.
+    /// The next message or frame; `None` until more bytes come. After a fatal error there is none.
     fn next(&mut self) -> Option<Self::Item> {
         while !self.is_broken {
             if self.skip > 0 {

@@ -100,7 +100,7 @@ fn write(compound: CompoundBuilder<'_>) -> Vec<u8> {
 /// What a receiver says of one source (section 6.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reception {
-    /// Who says it.
+    /// The source of the packet.
     pub receiver: u32,
     /// The source.
     pub ssrc: u32,
@@ -134,7 +134,7 @@ impl Reception {
 pub struct Received {
     /// How sources are received.
     pub receptions: Vec<Reception>,
-    /// Who leaves.
+    /// The sources that leave.
     pub goodbyes: Vec<u32>,
 }
 

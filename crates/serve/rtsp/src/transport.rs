@@ -93,7 +93,7 @@ impl Offer {
         }
         match protocol.as_str() {
             "RTP/AVP/TCP" => Some(Offer::Interleaved { channels: wish.channels }),
-            // Multicast is what the RFC has for those that say neither; who names its own ports means otherwise.
+            // Multicast is what the RFC has for those that say neither; a client that names its own ports wants unicast.
             "RTP/AVP" | "RTP/AVP/UDP" if wish.is_multicast || (!wish.is_unicast && wish.client.is_none()) => {
                 Some(Offer::Multicast { group: wish.destination, ports: wish.ports, ttl: wish.ttl })
             }

@@ -1,4 +1,4 @@
-//! What the server answers, and has its caller do.
+//! What the server answers, and what it asks its caller to do.
 
 mod support;
 
@@ -143,7 +143,7 @@ fn each_mistake_has_its_status() {
     assert_eq!(
         world.status(1, &of_live("Range: clock=20010909T014641Z-\n")),
         456,
-        "nobody knows when it was"
+        "the time of the recording is unknown"
     );
     assert_eq!(world.status(1, &of_live("Range: npt=0-\n")), 200);
 }

@@ -176,7 +176,7 @@ impl Caller {
         }
         for (id, question) in &self.world.open {
             let asker = *self.askers.entry(*id).or_insert(asker);
-            // Nobody waits for the answer where the connection is gone.
+            // No client waits for the answer where the connection is gone.
             let is_waited_for = self.unanswered.contains_key(&asker);
             if let Question::Play { session, .. } = question
                 && is_waited_for

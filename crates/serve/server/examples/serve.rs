@@ -1,7 +1,7 @@
-//! Serves what a file of settings says until SIGTERM; for tests, which look at it from outside.
+//! Serves as a settings file says until SIGTERM, for tests that look at the process from outside.
 //!
-//! `serve SETTINGS MILLISECONDS`: after so long without a sign of life a session ends. Prints where it listens. SIGHUP has it
-//! read the file again.
+//! `serve SETTINGS MILLISECONDS`: after so long without a sign of life a session ends. Prints where it listens. SIGHUP reloads
+//! the file.
 #![forbid(unsafe_code)]
 
 use std::env;

@@ -1,13 +1,13 @@
-//! Who is let in: no address may take all of the server.
+//! Admission of connections and sessions by address: no address can take all of the server.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 const SECOND_NS: f64 = 1e9;
-/// How many seconds' worth of connections may come at once.
+/// How many seconds' worth of connections an address may open at once.
 const BURST_SECONDS: f64 = 10.0;
 
-/// What is known of addresses with connections, and of those that had some a moment ago.
+/// Addresses that have connections or sessions, and addresses that had some a moment ago.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     addresses: HashMap<IpAddr, Visits>,
@@ -17,13 +17,13 @@ pub(crate) struct Admission {
 struct Visits {
     connections: usize,
     sessions: usize,
-    /// How many more may come now.
+    /// How many more connections it may open now.
     credit: f64,
     seen_ns: u64,
 }
 
 impl Admission {
-    /// Whether one more may come from an address; then it counts.
+    /// Whether an address may open one more connection; then it counts.
     pub fn admit(&mut self, from: IpAddr, connections_max: usize, per_second: f64, now_ns: u64) -> bool {
         let full = per_second * BURST_SECONDS;
         let fresh = Visits { connections: 0, sessions: 0, credit: full, seen_ns: now_ns };
@@ -62,7 +62,7 @@ impl Admission {
         }
     }
 
-    /// Forgets those that could do anything again.
+    /// Forgets addresses that have no limit to wait for.
     pub fn sweep(&mut self, now_ns: u64) {
         let is_recent =
             |visits: &Visits| now_ns.saturating_sub(visits.seen_ns) as f64 / SECOND_NS < BURST_SECONDS;
@@ -86,15 +86,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_from_one_address_keeps_nobody_else_out() {
+    fn a_flood_from_one_address_keeps_no_other_address_out() {
         let mut admission = Admission::default();
         let [one, other, home] =
             ["192.0.2.1", "192.0.2.2", "127.0.0.1"].map(|ip| ip.parse().expect("an address"));
-        let mut come = |from, now_ns| admission.admit(from, 1000, 5.0, now_ns);
-        assert_eq!((0..1000).filter(|_| come(one, 1)).count(), 50);
-        assert!(come(other, 1));
-        assert_eq!((0..1000).filter(|_| come(one, 2_000_000_001)).count(), 10);
-        assert_eq!((0..1000).filter(|_| come(home, 1)).count(), 1000);
+        let mut connect = |from, now_ns| admission.admit(from, 1000, 5.0, now_ns);
+        assert_eq!((0..1000).filter(|_| connect(one, 1)).count(), 50);
+        assert!(connect(other, 1));
+        assert_eq!((0..1000).filter(|_| connect(one, 2_000_000_001)).count(), 10);
+        assert_eq!((0..1000).filter(|_| connect(home, 1)).count(), 1000);
     }
 
     #[test]

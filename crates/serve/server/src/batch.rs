@@ -1,8 +1,8 @@
 //! Packets of many sessions in few system calls.
 //!
-//! Messages to different clients go in one `sendmmsg`. Packets of one picture that have the same length go as one message,
-//! which the kernel divides again at the last moment (`UDP_SEGMENT`), so that they pass through most of it as one. Not every way
-//! takes those: what is in it may be unable to make checksums, or too narrow for the packets.
+//! Messages to different clients go in one `sendmmsg`. Packets of one picture and of one length go as one message, which
+//! the kernel divides as late as it can (`UDP_SEGMENT`). Not every path takes such messages: a device may be unable to make
+//! checksums, or its MTU may be smaller than the packets.
 
 use std::cell::Cell;
 use std::io::IoSlice;

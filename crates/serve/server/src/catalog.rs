@@ -1,4 +1,4 @@
-//! Files of the folder by the paths of URLs: opened once for all who watch them, and none from outside.
+//! Files of the folder by the paths of URLs: each is opened once for all sessions that play it, and none from outside.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -214,7 +214,7 @@ impl Catalog {
         let refuse = |status, why: &str| Failure { status, sentence: format!("{path}: {why}") };
         let is_plain = |part: Component| matches!(part, Component::Normal(name) if !name.as_encoded_bytes().starts_with(b"."));
         if path.is_empty() || !Path::new(path).components().all(is_plain) {
-            return Err(refuse(Status::NotFound, "no name of a file in the folder"));
+            return Err(refuse(Status::NotFound, "it is no name of a file in the folder"));
         }
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -223,7 +223,7 @@ impl Catalog {
                 Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => {
                     refuse(Status::NotFound, "there is no such file")
                 }
-                Errno::XDEV | Errno::LOOP => refuse(Status::Forbidden, "it leads out of the folder"),
+                Errno::XDEV | Errno::LOOP => refuse(Status::Forbidden, "it is a link out of the folder"),
                 Errno::ACCESS | Errno::PERM => refuse(Status::Forbidden, "this user may not read it"),
                 error => unreadable(path, &error.into()),
             })?;
@@ -278,7 +278,7 @@ impl Indexed {
         }
         let now = Identity::of(&self.file)?;
         let is_spoilt = now != self.identity && !(now.bytes > self.identity.bytes && self.has_grown()?);
-        // Whoever finds it spoilt says so, and so does everybody after that.
+        // A file that is spoilt is looked at each time: every session that plays it has to end.
         if !is_spoilt {
             self.looked_ns.store(now_ns, Ordering::Relaxed);
         }
@@ -305,7 +305,7 @@ impl Identity {
 }
 
 impl Options {
-    /// What is not known here is for somebody else.
+    /// Other parameters are not the server's.
     fn parse(query: &str) -> Result<Options, Failure> {
         let mut options = Options::default();
         for part in query.split('&') {

@@ -1,4 +1,4 @@
-//! Settings from a file in TOML. What is wrong with it is said with its line and with what was expected.
+//! Reads settings from a TOML file. An error has its line, and what was expected there.
 
 use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -75,7 +75,7 @@ impl Connection {
         self.backlog.len()
     }
 
-    /// Has the sum of backlogs be that of what they are.
+    /// Brings the sum of backlogs up to date.
     pub fn note_backlog(&mut self, all: &mut Backlogs) {
         let before = std::mem::replace(&mut self.noted_bytes, self.backlog.len());
         all.note(before, self.noted_bytes);
@@ -102,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// Whether something came that is not in the socket any more, and has not been received.
+    /// Whether bytes have left the socket that have not been received.
     pub fn holds_some(&mut self) -> bool {
         self.cipher.as_mut().is_some_and(Cipher::holds_some)
     }

@@ -1,4 +1,4 @@
-//! The UDP sockets that all sessions share: a pair, for RTP and RTCP, on each address that clients come to.
+//! The UDP sockets that all sessions share: a pair, for RTP and RTCP, on each local address that clients connect to.
 
 use std::cell::Cell;
 use std::io;
@@ -81,7 +81,7 @@ impl Pair {
             io::Result::Ok(socket)
         };
         let (rtp, rtcp) = (bind(port)?, bind(port + 1)?);
-        // Nobody reads what clients send to where packets come from, to open firewalls.
+        // Clients send datagrams to this port to open firewalls; the server does not read them.
         let _ = sockopt::set_socket_recv_buffer_size(&rtp, 0);
         let _ = sockopt::set_socket_recv_buffer_size(&rtcp, KERNEL_BYTES);
         let can_segment = setsockopt(&rtp, UdpGsoSegment, &0).is_ok();

@@ -1,5 +1,5 @@
-//! How many files may be open: for each client a connection and, where each plays another one, a file. Who plays a playlist has
-//! all of its files open; so those are counted, too ([`crate::catalog`]).
+//! How many files the process may have open. Each client needs a connection and, if all play different files, a file. A playlist
+//! needs all of its files at the same time, so those are counted too ([`crate::catalog`]).
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -14,8 +14,8 @@ pub(crate) struct Allowed {
     pub files: usize,
 }
 
-/// Has the process be allowed what so many connections need, as far as it may have that. Returns how many connections there may
-/// be: with all descriptors in use nobody could even be turned away.
+/// Raises the limit of open files to what so many connections need, as far as the hard limit permits. Returns how many
+/// connections there may be: with all descriptors in use, the server could not even turn a client away.
 pub(crate) fn allow(connections: usize) -> Allowed {
     let wanted = needed(connections);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

@@ -15,7 +15,7 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
-    /// Somebody else listens there.
+    /// Another program listens there.
     #[error(
         "port {} is taken{}: end that program, or choose another port with --listen {}",
         .address.port(), holder(.by), SocketAddr::new(.address.ip(), .address.port().wrapping_add(1))
@@ -23,11 +23,11 @@ pub enum Error {
     Taken {
         /// Where it was to listen.
         address: SocketAddr,
-        /// Who does, if that can be told.
+        /// Which program, if this user may know.
         by: Option<String>,
     },
-    /// The system does not let us listen there.
-    #[error("{address} cannot be listened on: {source}{}", advice(source))]
+    /// The system refuses to listen there.
+    #[error("cannot listen on {address}: {source}{}", advice(source))]
     Listen {
         /// Where.
         address: SocketAddr,
@@ -52,10 +52,10 @@ pub enum Error {
         /// What was expected of it.
         why: String,
     },
-    /// A user that the server cannot become.
-    #[error("this process cannot become user {user}: {why}")]
+    /// A user that the server cannot switch to.
+    #[error("cannot switch to user {user}: {why}")]
     User {
-        /// Who.
+        /// Which user.
         user: String,
         /// Why not.
         why: String,
@@ -85,7 +85,7 @@ fn holder(by: &Option<String>) -> String {
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            ": ports below 1024 are for root; choose another one with --listen"
+            ": only root can use ports below 1024; choose another one with --listen"
         }
         io::ErrorKind::AddrNotAvailable => {
             ": this machine has no such address; `ip address` lists those it has"

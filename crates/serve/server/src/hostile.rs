@@ -1,5 +1,5 @@
-//! Whatever clients, http_requests and operators write, and media files' neighbours in the folder are: nothing panics, and nobody gets
-//! more than there is to send.
+//! Property tests: no client request, status request, settings file or playlist can make the server panic, or send more than its
+//! pacing allows.
 
 use proptest::prelude::*;
 
@@ -135,7 +135,7 @@ proptest! {
 }
 
 #[test]
-fn any_visitor_is_answered_or_waited_for() {
+fn any_status_request_is_answered_or_waited_for() {
     let rig = Rig::with(|_| {});
     let mut runner = proptest::test_runner::TestRunner::default();
     let request = prop_oneof![
@@ -151,5 +151,5 @@ fn any_visitor_is_answered_or_waited_for() {
         }
         Ok(())
     };
-    runner.run(&request, answered).expect("every http_request");
+    runner.run(&request, answered).expect("every request");
 }

@@ -3,10 +3,10 @@
 //! # Model
 //!
 //! One thread has all connections and sessions, and sends every packet; it never touches a file. Reader threads open files
-//! and fill buffers, the most urgent first. They tell each other by queues.
+//! and fill buffers, the most urgent first. The two sides exchange work by queues.
 //!
 //! ```text
-//!   clients <--> serving: epoll, timers, rtsp machine, packets     1 thread
+//!   clients <--> event loop: epoll, timers, rtsp machine, packets  1 thread
 //!                   | jobs: open, fill a buffer    ^ done
 //!                   v                              |
 //!                readers <--> catalog: folder, open files          a few threads

@@ -1,7 +1,7 @@
-//! What the server tells its operator: a sentence a line, on standard error.
+//! The log for the operator: a sentence a line, on standard error.
 //!
-//! Nobody may read that, as from a pipe that is full. So lines are written by a thread of their own, and those that it has no
-//! room for are counted.
+//! The other end of a pipe may not read. So a thread of its own writes the lines, and lines that do not fit into its queue are
+//! counted.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::error::{Result, to};
 
-/// Lines in a second. Who floods the server does not flood the log.
+/// Lines in a second: a client that floods the server does not flood the log.
 const LINES_MAX: u32 = 20;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Lines that wait to be written.
@@ -85,12 +85,12 @@ fn write_all(lines: &Receiver<String>, unread: &AtomicU64, mut output: impl Writ
         write(&mut output, &sentence);
         let unread = unread.swap(0, Ordering::Relaxed);
         if unread > 0 {
-            write(&mut output, &format!("{unread} lines are left out: nobody read what was said"));
+            write(&mut output, &format!("{unread} lines are left out: standard error was not read"));
         }
     }
 }
 
-/// What clients send is shown without its control characters. Nobody reads what cannot be written.
+/// Text of clients is shown without its control characters. A line that cannot be written is dropped.
 fn write(output: &mut impl Write, sentence: &str) {
     let shown: String = sentence.chars().map(|sign| if sign.is_control() { '?' } else { sign }).collect();
     let _ = output.write_all(format!("forebay: {shown}\n").as_bytes());
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_that_nobody_reads_stops_nobody_and_tells_later_what_it_lacks() {
+    fn a_log_that_is_not_read_does_not_block_the_server_and_counts_what_it_lacks() {
         const SAID: u64 = 20_000;
         let (reader, output) = UnixStream::pair().expect("a pair");
         let mut log = Log::start(output).expect("a log");
@@ -117,7 +117,7 @@ mod tests {
             let lines = BufReader::new(reader).lines().map(|line| line.expect("a line"));
             let (mut shown, mut left_out) = (0, 0);
             for line in lines {
-                match line.strip_suffix(" lines are left out: nobody read what was said") {
+                match line.strip_suffix(" lines are left out: standard error was not read") {
                     Some(count) => {
                         left_out += count.trim_start_matches("forebay: ").parse::<u64>().expect("a number");
                     }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_waits_for_a_log_that_nobody_reads_but_not_for_ever() {
+    fn the_end_waits_for_a_log_that_is_not_read_but_not_for_ever() {
         let (reader, output) = UnixStream::pair().expect("a pair");
         let mut log = Log::start(output).expect("a log");
         let sentence = "x".repeat(1000);

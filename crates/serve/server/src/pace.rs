@@ -1,4 +1,4 @@
-//! How fast a film is played, and what that takes: nobody may have the whole server by being in a hurry.
+//! How fast a film is played, and how many bytes a second that takes: no client can take the whole server by a high speed.
 
 /// The fastest motion that is shown, and sent.
 const SCALE_MAX: f64 = 64.0;

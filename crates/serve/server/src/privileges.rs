@@ -1,4 +1,4 @@
-//! Another user, once what needs root has been done.
+//! Switches to another user, once what needs root has been done.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::error::{Error, Result};
 
-/// Has this thread, which is the only one, be of `user` for good.
+/// Makes this thread, which is the only one, run as `user` for good.
 pub(crate) fn become_user(user: &str) -> Result<()> {
     let refuse = |why: String| Error::User { user: user.to_owned(), why };
     let users = fs::read_to_string("/etc/passwd").map_err(|error| refuse(format!("/etc/passwd: {error}")))?;

@@ -1,8 +1,8 @@
 //! Work by urgency for a few threads, as few of them awake as can do it.
 //!
-//! One thread works as long as it need not wait: buffers of files in memory cost no switch between threads each. Who has to
-//! wait for a disk has another one go on meanwhile, so that the disk has as many reads at once as there are threads. The
-//! thread that slept last is woken first, because its memory is the warmest.
+//! One thread works as long as it need not wait, so buffers of files in memory cost no switch between threads each. A thread that
+//! has to wait for a disk wakes another one, so the disk has as many reads at once as there are threads. The thread that slept
+//! last is woken first, because its memory is the warmest.
 
 use std::collections::BinaryHeap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,7 @@ impl<J: Ord> Queue<J> {
         Queue { state: Mutex::new(state) }
     }
 
-    /// More to do. Nobody is woken while somebody is at work: who finds the jobs after this one.
+    /// More to do. No thread is woken while another one works: that one finds the jobs after its present one.
     pub fn push(&self, jobs: impl IntoIterator<Item = J>) {
         let mut state = self.lock();
         state.jobs.extend(jobs);
@@ -55,7 +55,7 @@ impl<J: Ord> Queue<J> {
             let this = thread::current();
             state.awake -= 1;
             state.idle.push(this.clone());
-            // Whoever wakes it takes it off the list; it may wake for no reason, too.
+            // The thread that wakes it takes it off the list; it may wake for no reason, too.
             while !state.is_over && state.idle.iter().any(|one| one.id() == this.id()) {
                 drop(state);
                 thread::park();

@@ -1,4 +1,4 @@
-//! The threads that touch files: they open them, and fill the buffer that is wanted first.
+//! The threads that read: they open files, and fill the most urgent buffer first.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -117,7 +117,7 @@ impl Readers {
         has_room
     }
 
-    /// Has all of them filled. A thread is woken once for many.
+    /// Queues all of them to be filled. A thread is woken once for many.
     pub fn fill(&self, fillings: &mut Vec<Filling>) {
         if !fillings.is_empty() {
             self.shared.fillings.push(fillings.drain(..).map(|filling| Urgent(Box::new(filling))));
@@ -131,7 +131,7 @@ impl Readers {
 
     /// Moves all that is done to the end of `done`.
     pub fn take_done(&self, done: &mut Vec<Done>) {
-        // Whoever rings after this is heard, as what they did is taken after this.
+        // A thread that rings after this is not missed: what is done is taken after this, too.
         let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
         done.append(&mut lock(&self.shared.done));
     }
@@ -188,7 +188,7 @@ fn open_all(shared: &Shared) {
 /// One thread that fills buffers.
 struct Reader<'a> {
     shared: &'a Shared,
-    /// Where bytes go that nobody needs.
+    /// Where bytes go that are not needed.
     gaps: Vec<u8>,
     /// What it has filled and not handed over yet, and since when.
     held: Vec<Done>,

@@ -1,4 +1,4 @@
-//! What changes while the server runs: users, limits and certificates.
+//! Reloads users, limits and certificates while the server runs.
 
 use forebay_rtsp::authentication::{Guard, Users};
 use forebay_rtsp::key::Key as Secret;
@@ -33,7 +33,7 @@ impl Serving {
         let now_ns = clock::now_ns();
         let Some(reload) = &mut self.reload else { return };
         let sentence = match reload() {
-            Ok(new) => format!("settings are taken over{}", self.change_to(new)),
+            Ok(new) => format!("settings are reloaded{}", self.change_to(new)),
             Err(sentence) => format!("settings stay as they were: {sentence}"),
         };
         self.log.say(now_ns, &sentence);
@@ -45,7 +45,7 @@ impl Serving {
         let mut said = String::new();
         let fixed = fixed_changes(old, &new);
         if !fixed.is_empty() {
-            said = format!("; these only at the next start: {}", fixed.join(", "));
+            said = format!("; these need a restart: {}", fixed.join(", "));
         }
         // A certificate runs out while the port stays.
         let tls = match (&old.tls, &new.tls) {
@@ -180,7 +180,7 @@ mod tests {
             ..settings.clone()
         };
         let said = serving.change_to(new);
-        assert_eq!(said, "; these only at the next start: status, udp-ports, buffers, readers, user");
+        assert_eq!(said, "; these need a restart: status, udp-ports, buffers, readers, user");
         let connections_max = serving.settings.connections_max;
         assert_eq!(serving.settings, Settings { sessions_max: 7, connections_max, ..settings });
     }

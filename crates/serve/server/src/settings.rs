@@ -1,4 +1,4 @@
-//! What can be chosen.
+//! Settings of the server, with their defaults.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -48,7 +48,7 @@ pub struct Settings {
     pub request_bytes: usize,
     /// After how long without a sign of life a session ends.
     pub session_timeout: Duration,
-    /// Who may watch what; everybody everything without any.
+    /// Users and what each may watch; without users, every client may watch everything.
     pub users: Vec<User>,
     /// What users see that their password is for.
     pub realm: String,
@@ -69,14 +69,14 @@ pub struct Tls {
     pub key: PathBuf,
 }
 
-/// Somebody who may watch.
+/// A user that may watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// What they call themselves.
+    /// The name that clients give.
     pub name: String,
-    /// How they prove it.
+    /// What proves that a client is this user.
     pub secret: Secret,
-    /// Folders and files that they may watch; all without any.
+    /// Folders and files that the user may watch; all without any.
     pub paths: Vec<String>,
 }
 

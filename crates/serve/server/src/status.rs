@@ -1,4 +1,4 @@
-//! What the server is doing, for people and for Prometheus: a few lines of HTTP on a port of its own.
+//! The status page and the metrics for Prometheus: a few lines of HTTP on a port of its own.
 
 use std::fmt::Write;
 use std::io::Write as _;
@@ -32,8 +32,10 @@ pub(crate) fn respond(request: &[u8], serving: &Serving) -> Option<Vec<u8>> {
     let (status, kind, body) = match (words.next(), words.next()) {
         (Some("GET"), Some("/metrics")) => ("200 OK", "text/plain; version=0.0.4", metrics(serving)),
         (Some("GET"), Some("/")) => ("200 OK", "text/html; charset=utf-8", page(serving)),
-        (Some("GET"), Some(_)) => ("404 Not Found", "text/plain", "/ and /metrics are here\n".to_owned()),
-        _ => ("405 Method Not Allowed", "text/plain", "GET is answered\n".to_owned()),
+        (Some("GET"), Some(_)) => {
+            ("404 Not Found", "text/plain", "the server has / and /metrics\n".to_owned())
+        }
+        _ => ("405 Method Not Allowed", "text/plain", "the server answers GET only\n".to_owned()),
     };
     let mut response = Vec::new();
     let length = body.len();
@@ -74,16 +76,11 @@ fn metrics(serving: &Serving) -> String {
         ("connections", "gauge", "Connections of clients.", connections as f64),
         ("sessions", "gauge", "Sessions that are set up.", sessions as f64),
         ("sessions_playing", "gauge", "Sessions that are being sent.", playing as f64),
-        (
-            "buffer_bytes",
-            "gauge",
-            "Memory of buffers that sessions have or are getting.",
-            buffered_bytes as f64,
-        ),
+        ("buffer_bytes", "gauge", "Memory that buffers of sessions use.", buffered_bytes as f64),
         (
             "backlog_bytes",
             "gauge",
-            "What clients on TCP have not taken yet, without what the kernel has of it.",
+            "Bytes that wait for clients on TCP, outside the kernel.",
             serving.connections.backlog_bytes() as f64,
         ),
         ("packets_total", "counter", "RTP packets sent.", counts.packets as f64),
@@ -98,14 +95,19 @@ fn metrics(serving: &Serving) -> String {
         (
             "receptions_total",
             "counter",
-            "Reports of clients on how they receive a track.",
+            "Receiver reports of clients, by track.",
             serving.reports.count() as f64,
         ),
-        ("stalls_total", "counter", "Times that a buffer was not filled in time.", counts.stalls as f64),
-        ("stalled_seconds_total", "counter", "How late those were.", counts.stalled_ns as f64 / SECOND),
+        ("stalls_total", "counter", "Times that a session had to wait for a buffer.", counts.stalls as f64),
+        (
+            "stalled_seconds_total",
+            "counter",
+            "Time that sessions waited for buffers.",
+            counts.stalled_ns as f64 / SECOND,
+        ),
         ("udp_calls_total", "counter", "System calls that sent packets over UDP.", calls as f64),
-        ("udp_messages_total", "counter", "Messages that those sent.", messages as f64),
-        ("udp_messages_lost_total", "counter", "Messages that the system did not take.", lost as f64),
+        ("udp_messages_total", "counter", "Messages that those calls sent.", messages as f64),
+        ("udp_messages_lost_total", "counter", "Messages that the kernel refused.", lost as f64),
     ] {
         // Into memory, which does not fail.
         let _ = write!(
@@ -152,7 +154,7 @@ fn write_lateness(lateness: &Lateness, text: &mut String) {
     let name = "forebay_lateness_seconds";
     let _ = write!(
         text,
-        "# HELP {name} How late packets were sent, against when they were due.\n# TYPE {name} histogram\n"
+        "# HELP {name} Time from when a packet was due to when it was sent.\n# TYPE {name} histogram\n"
     );
     for (bound_ns, count) in lateness.cumulative() {
         let _ = writeln!(text, "{name}_bucket{{le=\"{}\"}} {count}", bound_ns as f64 / SECOND);
@@ -173,7 +175,7 @@ fn page(serving: &Serving) -> String {
     let _ = write!(
         text,
         "<p>{connections} connections, {sessions} sessions, {playing} of them playing; {:.1} MB in buffers.\
-         <p>{} packets, {:.1} MB sent; late by at most {} ms in 50 of 100 cases, {} ms in 99; {} stalls; {} samples \
+         <p>{} packets, {:.1} MB sent; lateness {} ms in the median, {} ms in the 99th percentile; {} stalls; {} samples \
          left out for slow clients.\
          <table><tr><th>file<th>client<th>position<th>sent<th>buffers<th>stalls<th>left out<th>lost<th>jitter\
          <th>round trip",

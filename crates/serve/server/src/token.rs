@@ -1,8 +1,8 @@
-//! Who an event is for.
+//! The source of an event.
 
 use rustix::event::epoll;
 
-/// Who an event is for: a kind and a number in one word.
+/// The source of an event: a kind and a number in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     Timer,

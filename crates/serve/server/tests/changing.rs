@@ -1,4 +1,4 @@
-//! Files that change while they are served, and files that cannot be: who is harmed, and what the operator is told.
+//! Files that change while they are served, and files that cannot be served: which sessions end, and what the log says.
 #![forbid(unsafe_code)]
 
 mod process;

@@ -1,10 +1,10 @@
-//! Films of every kind of file and codec come to ffmpeg as they are in their files, packet by packet.
+//! ffmpeg receives films of every kind of file and codec as they are in their files, packet by packet.
 
 mod support;
 
 use std::thread;
 
-use support::{Folder, H264, Server, run};
+use support::{Folder, H264, Server, ffmpeg};
 
 const H265: &str = "-c:v libx265 -preset ultrafast -pix_fmt yuv420p \
                     -x265-params log-level=error:keyint=12:bframes=2:pools=1";
@@ -27,7 +27,7 @@ struct Packet {
 
 /// The packets of a file or URL.
 fn packets(input: &str, filter: &str) -> Vec<Packet> {
-    let output = run(&format!("{input} -map 0 -c copy {filter} -f framemd5 -"));
+    let output = ffmpeg(&format!("{input} -map 0 -c copy {filter} -f framemd5 -"));
     assert!(output.status.success(), "{input}: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("text");
     let mut ticks_per_s = [1.0; 2];

@@ -1,5 +1,5 @@
-//! Clients prove who they are: ffmpeg by Digest with MD5, libcurl with SHA-256 and by Basic. What libcurl does with a film once it
-//! may watch it is looked at, too: it pauses on the way.
+//! Clients are authenticated: ffmpeg by Digest with MD5, libcurl by Digest with SHA-256 and by Basic. libcurl also pauses a film
+//! and goes on.
 
 mod support;
 
@@ -9,7 +9,7 @@ use std::thread;
 use forebay_rtsp::authentication::Secret;
 use forebay_server::{Settings, User};
 
-use support::{Folder, H264, Server, run};
+use support::{Folder, H264, Server, ffmpeg};
 
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/libcurl.py");
 
@@ -26,7 +26,7 @@ fn ffmpeg_says_who_it_is_over_tcp_and_udp() {
     let server = guarded(&folder, false);
     let check = |transport, who, is_known| {
         let url = format!("rtsp://{who}{}/a.mp4", server.address);
-        let output = run(&format!("-rtsp_transport {transport} -i {url} -map 0:v -c copy -f framecrc -"));
+        let output = ffmpeg(&format!("-rtsp_transport {transport} -i {url} -map 0:v -c copy -f framecrc -"));
         let said = String::from_utf8_lossy(&output.stderr);
         let is_packet = |line: &&[u8]| line.starts_with(b"0,");
         let count = output.stdout.split(|byte| *byte == b'\n').filter(is_packet).count();

@@ -9,14 +9,12 @@ use std::thread;
 use forebay_rtsp::authentication::Secret;
 use forebay_server::{Settings, User};
 
-use support::{Folder, H264, Server, payload, run, units, units_h265, until};
+use support::{Folder, H264, H265, Server, ffmpeg, payload, units, units_h265, until};
 
 const PLAYER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gstreamer.py");
 /// The interpreter of the distribution, for which its bindings are installed.
 const PYTHON: &str = "/usr/bin/python3";
 const PROTOCOLS: [&str; 2] = ["tcp", "udp"];
-const H265: &str = "-c:v libx265 -preset ultrafast -pix_fmt yuv420p \
-                    -x265-params log-level=error:keyint=12:bframes=2:pools=1";
 
 /// A player in a process of its own.
 struct Player {
@@ -149,7 +147,7 @@ fn check(folder: &Folder, server: &Server, name: &str, protocol: &str) {
     let is_same = if name.starts_with("h264") {
         units(&got) == units(&payload(&input, "0:v"))
     } else {
-        let pictures = run(&format!("{input} -map 0:v -c copy -bsf:v hevc_mp4toannexb -f data -")).stdout;
+        let pictures = ffmpeg(&format!("{input} -map 0:v -c copy -bsf:v hevc_mp4toannexb -f data -")).stdout;
         units_h265(&got) == units_h265(&pictures)
     };
     assert!(is_same, "{what}: {} bytes of pictures", got.len());

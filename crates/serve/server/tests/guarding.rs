@@ -1,4 +1,4 @@
-//! Who may come, what they may do, and that nobody harms anybody else.
+//! Authentication, limits by address, and requests of clients that try to harm other clients.
 
 mod support;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use forebay_rtsp::authentication::Secret;
 use forebay_server::{Settings, User};
 
-use support::{Folder, H264, Incoming, Server, run};
+use support::{Folder, H264, Incoming, Server, ffmpeg};
 
 fn user(name: &str, paths: &[&str]) -> User {
     let paths = paths.iter().map(|path| (*path).to_owned()).collect();
@@ -30,7 +30,7 @@ fn those_who_know_the_password_may_watch_what_is_theirs() {
         ("", false),
     ] {
         let url = format!("rtsp://{who}{}/a.mp4", server.address);
-        let output = run(&format!("-rtsp_transport tcp -i {url} -map 0:v -c copy -f null -"));
+        let output = ffmpeg(&format!("-rtsp_transport tcp -i {url} -map 0:v -c copy -f null -"));
         assert_eq!(output.status.success(), succeeds, "{who}: {}", String::from_utf8_lossy(&output.stderr));
     }
     let refused = server.connect().ask("DESCRIBE", "a.mp4", "");
@@ -45,13 +45,13 @@ fn encrypted_connections_carry_films() {
     let keys = Folder::empty();
     let (tls, _) = support::identity(&keys);
     let server = Server::with(Settings { tls: Some(tls.clone()), ..Settings::new(folder.root().to_owned()) });
-    let output = run(&format!("-i rtsps://{}/a.mp4 -map 0:v -c copy -f framecrc -", server.addresses[1]));
+    let output = ffmpeg(&format!("-i rtsps://{}/a.mp4 -map 0:v -c copy -f framecrc -", server.addresses[1]));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     let frames = output.stdout.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"0,")).count();
     assert_eq!(frames, 25, "{said}");
 
-    // A key of somebody else is found out before anybody connects.
+    // A key of another certificate is refused before any client connects.
     let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
     std::fs::write(keys.path("key.pem"), other.signing_key.serialize_pem()).expect("a file");
     let error = forebay_server::Serving::check(&Settings {
@@ -235,11 +235,11 @@ fn rtp_over_udp_comes_from_the_announced_port_and_only_while_the_client_lives() 
     assert_eq!(from.port(), announced);
     let (_, from) = rtcp.recv_from(&mut buffer).expect("a report");
     assert_eq!(from.port(), announced + 1);
-    // Nothing is heard of the client any more, so packets end long before the film does.
+    // The client is silent, so packets end long before the film does.
     rtp.set_read_timeout(Some(Duration::from_secs(3))).expect("a timeout");
     let begun = std::time::Instant::now();
     while rtp.recv_from(&mut buffer).is_ok() {}
-    assert!(begun.elapsed() < Duration::from_secs(25), "packets came to the end");
+    assert!(begun.elapsed() < Duration::from_secs(25), "packets did not stop");
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_group_gets_what_one_client_asked_for() {
         assert!(count > 12);
         marks += u32::from(packet[1] & 0x80 != 0);
     }
-    // Groups are for those only who have been given some.
+    // Only servers with multicast groups send to groups.
     let other = Server::start(folder.root());
     assert_eq!(
         other.connect().ask("SETUP", "a.mp4/trackID=0", "Transport: RTP/AVP;multicast\r\n").status,

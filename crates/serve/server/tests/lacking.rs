@@ -24,7 +24,7 @@ fn without_descriptors_clients_wait_and_the_server_logs_it_and_does_not_spin() {
         let limit = Rlimit { current: Some(descriptors), ..getrlimit(Resource::Nofile) };
         prlimit(Some(server.pid()), Resource::Nofile, limit).expect("a limit")
     };
-    let before = allow(server.footprint().descriptors as u64);
+    let before = allow(server.free_descriptor());
     let mut second = server.connect();
     // The server tries again once a second. A server that spins would use a processor all the time.
     let (begun, busy) = (Instant::now(), server.busy());

@@ -1,4 +1,4 @@
-//! What live555's openRTSP makes of it, the client inside VLC; where it is on the PATH, because Debian has no package of it.
+//! live555's openRTSP, the client inside VLC, receives films. The tests need it on the PATH: Debian has no package of it.
 
 mod support;
 

@@ -1,11 +1,11 @@
-//! What other players make of it.
+//! Players other than GStreamer, live555 and retina receive films.
 
 mod support;
 
 use std::net::Ipv6Addr;
 
 use forebay_server::Settings;
-use support::{Folder, H264, Server, run};
+use support::{Folder, H264, Server, ffmpeg};
 
 #[test]
 fn clients_of_ipv6_are_served_over_tcp_and_udp() {
@@ -23,7 +23,7 @@ fn clients_of_ipv6_are_served_over_tcp_and_udp() {
     });
     for transport in ["tcp", "udp"] {
         let url = server.url("a.mp4");
-        let output = run(&format!("-rtsp_transport {transport} -i {url} -map 0:v -c copy -f framecrc -"));
+        let output = ffmpeg(&format!("-rtsp_transport {transport} -i {url} -map 0:v -c copy -f framecrc -"));
         let frames =
             output.stdout.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"0,")).count();
         assert_eq!(frames, 25, "{transport}: {}", String::from_utf8_lossy(&output.stderr));
@@ -32,7 +32,7 @@ fn clients_of_ipv6_are_served_over_tcp_and_udp() {
 
 /// The pictures of a file as they are decoded, from one of them on.
 fn decoded(input: &str) -> Vec<String> {
-    let output = run(&format!("{input} -map 0:v -fps_mode passthrough -f framemd5 -"));
+    let output = ffmpeg(&format!("{input} -map 0:v -fps_mode passthrough -f framemd5 -"));
     assert!(output.status.success(), "{input}: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("text");
     let hash = |line: &str| line.rsplit(',').next().map(|hash| hash.trim().to_owned());

@@ -1,4 +1,4 @@
-//! What players get is what the files have.
+//! Players receive what the files have.
 
 mod support;
 

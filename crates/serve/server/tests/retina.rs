@@ -1,4 +1,4 @@
-//! What retina makes of it, a client in Rust. It has neither PAUSE nor a seek: it can play, and say who it is.
+//! retina, a client in Rust, plays films and gives credentials; it has neither PAUSE nor seeks.
 
 mod support;
 

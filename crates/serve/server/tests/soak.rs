@@ -1,5 +1,5 @@
-//! The server under clients that come and go by chance, for a while: some play, some vanish, some talk rubbish, and files change
-//! under it. One that behaves gets its film all the time, and what the server had of the others is gone when they are.
+//! The server under random clients for a while: some play, some vanish, some send rubbish, and files change. A well-behaved
+//! client gets its film all the time. When the others are gone, so is what the server had allocated for them.
 //!
 //! `FOREBAY_COMPAT_LONG=1`: for half an hour. `FOREBAY_SOAK_SEED=N` repeats what clients choose, though not when.
 #![forbid(unsafe_code)]
@@ -58,7 +58,7 @@ fn clients_come_and_go_and_nothing_of_them_stays() {
     let [early, late] = [0, 1].map(|part| {
         counts =
             soak.press(seed, part, Duration::from_secs(parts[part as usize]), std::mem::take(&mut counts));
-        // What nobody needs is looked for every ten seconds, which is long for a short test.
+        // The server sweeps every ten seconds, which is long for a short test.
         let has = soak.until_no_client_is_left(is_long || part == 1);
         soak.tell("everybody has left", &counts);
         assert_eq!(has.threads, at_first.threads, "a thread has ended");
@@ -199,7 +199,7 @@ impl Soak<'_> {
     }
 }
 
-/// It answers still, says goodbye to who is there, and nothing went wrong that nobody has noticed.
+/// The server still answers, says goodbye to clients, and has printed nothing but log lines.
 fn ends_well(server: Process, expected: &Expected, seed: u64) {
     expected.compare(&server, &mut Rng::with_seed(seed));
     let mut player = Player::new(server.connect(), "film.mp4?loop");

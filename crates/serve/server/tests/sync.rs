@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 
-use support::{Client, Folder, H264, Incoming, Server, run};
+use support::{Client, Folder, H264, Incoming, Server, ffmpeg};
 
 /// A picture of the films here.
 const PICTURE_S: f64 = 0.04;
@@ -17,11 +17,11 @@ fn film(folder: &Folder) {
         "color=black:size=160x120:rate=25:duration=4,drawbox=color=white:t=fill:enable='eq(mod(n,25),12)'";
     let beep = "aevalsrc='if(between(mod(t,1),0.48,0.52),0.8*sin(2*PI*1000*t),0)':s=48000:d=4";
     let path = folder.path("a.mp4");
-    let made = run(&format!("-f lavfi -i {flash} -f lavfi -i {beep} {H264} -c:a aac {}", path.display()));
+    let made = ffmpeg(&format!("-f lavfi -i {flash} -f lavfi -i {beep} {H264} -c:a aac {}", path.display()));
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// When it flashes and when it beeps, in seconds, by the clock of who receives it.
+/// When it flashes and when it beeps, in seconds, by the receiver's clock.
 fn moments(folder: &Folder, name: &str, input: &str) -> [Vec<f64>; 2] {
     let [pictures, sound] = ["pictures", "sound"].map(|kind| folder.path(&format!("{name}.{kind}")));
     let brightness =
@@ -30,7 +30,7 @@ fn moments(folder: &Folder, name: &str, input: &str) -> [Vec<f64>; 2] {
         "asetnsamples=240,astats=metadata=1:reset=1,ametadata=print:key=lavfi.astats.1.Peak_level:file={}",
         sound.display()
     );
-    let output = run(&format!(
+    let output = ffmpeg(&format!(
         "-copyts {input} -map 0:v -vf {brightness} -f null - -map 0:a -af {loudness} -f null -"
     ));
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! What the server tells: clients, that it ends; its operator, how it is.
+//! The server tells clients that it ends, and its operator how it is.
 #![forbid(unsafe_code)]
 
 mod support;

@@ -1,7 +1,7 @@
 //! What is read at once: samples that are due one after the other, wherever in the file they lie.
 //!
-//! A buffer comes in parts. It is read as one, with one call for what lies together in a file, and each part is given back
-//! when its own samples have been sent: what one stream has sent already has room for what another one reads.
+//! A buffer has parts. It is read as one, with one call for what lies together in a file. Each part is given back when its own
+//! samples have been sent, so another stream can use its memory while the rest is being sent.
 
 use std::iter::Peekable;
 use std::ops::Range;
@@ -87,7 +87,7 @@ struct Read {
     gaps_bytes: usize,
 }
 
-/// Where the next bytes of a read go: to a part, or to where nobody needs them.
+/// Where the next bytes of a read go: to a part, or to where they are not needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slice {
     part: Option<usize>,
@@ -198,7 +198,7 @@ impl Buffer {
         buffer
     }
 
-    /// Decides where in its part each sample comes to lie, in the order of the file, and what is one read.
+    /// Decides where in its part each sample lies, in the order of the file, and what is one read.
     fn lay_out(&mut self, scratch: &mut Scratch) {
         self.reads.clear();
         self.slices.clear();

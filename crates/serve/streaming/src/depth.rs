@@ -2,7 +2,7 @@
 //!
 //! # The arithmetic
 //!
-//! A disk takes `L + B / R` to read `B` bytes at once: `L` to come there, `R` bytes per second from there on; both are
+//! A disk takes `L + B / R` to read `B` bytes at once: `L` to get there, `R` bytes per second from there on; both are
 //! measured at every read ([`Device`]). A stream of `r` bytes per second with buffers of `B` bytes reads `r / B` times a
 //! second, so it takes of every second of the disk
 //!
@@ -10,18 +10,18 @@
 //!   u = r (L / B + 1 / R)
 //! ```
 //!
-//! One byte more in its buffers saves `r L / B^2` of that. For a sum of memory `M = h (B1 + B2 + ...)`, where each stream holds
-//! the bytes of `h` buffers, the sum of all `u` is least where that saving is the same everywhere, or any byte would be better
-//! elsewhere:
+//! One byte more in its buffers saves `r L / B^2` of that. Let the sum of memory be `M = h (B1 + B2 + ...)`, where each stream
+//! holds the bytes of `h` buffers. The sum of all `u` is least where that saving is the same for all streams; otherwise a byte
+//! would save more elsewhere:
 //!
 //! ```text
 //!   B = M / h * sqrt(r L) / (sqrt(r1 L1) + sqrt(r2 L2) + ...)
 //! ```
 //!
-//! So a stream of four times the rate has buffers twice as large, and files in the page cache, where `L` is small, leave the
-//! memory to those that come from a slow disk. Two bounds hold on either side:
+//! So a stream of four times the rate has buffers twice as large. Files in the page cache, where `L` is small, leave the memory
+//! to files on a slow disk. There is a bound on either side:
 //!
-//! - No less than the stream takes while a slow read lasts, or its other buffers would be drained before: `r` times the time
+//! - No less than the stream takes while a slow read lasts, or it drains its other buffers earlier. That is `r` times the time
 //!   that one read in a hundred exceeds, times two for the queue before it.
 //! - No more than is of use: where a stream takes a ten-thousandth of the disk's time only, a stall can hardly be saved.
 //!
@@ -36,13 +36,13 @@
 //!   B (p + 1) / 2p + r lead
 //! ```
 //!
-//! on average. Streams begin when they like, so their sum is hardly more than that: for `s` of them its standard deviation is
-//! that of a saw, `B sqrt(s / 12)`, and one of those is left free. A hundred streams hold 0.59 buffers each of two in
-//! eight parts: less than of one. [`Pool`](crate::pool::Pool) sees to it that the sum is not exceeded where chance has it
-//! otherwise: smaller buffers are filled then.
+//! on average. Streams begin at any time, so their sum is hardly more than that. For `s` streams its standard deviation is that
+//! of a saw, `B sqrt(s / 12)`, and one of those is left free. A hundred streams hold 0.59 buffers each of two in eight parts:
+//! less than of one. [`Pool`](crate::pool::Pool) keeps the sum within bounds even when many streams are at their peaks: then
+//! smaller buffers are filled.
 //!
-//! There is room for another stream as long as each can hold so much of buffers that last a tenth of a second, of which a part is
-//! a picture at least.
+//! There is room for another stream as long as each stream can hold that much of buffers of a tenth of a second. A part of such
+//! a buffer is a picture at least.
 //!
 //! `L` has what it costs to hand a buffer to a thread and back, too, or there would be no end of small ones where files are
 //! in memory.
@@ -204,13 +204,13 @@ impl Budget {
         self.devices.get_mut(device).map(|load| &mut load.device)
     }
 
-    /// Whether there is room for a stream of so many bytes per second, in place of one that there is. Who wants no more than
-    /// they have always has room.
+    /// Whether there is room for a stream of so many bytes per second, in place of one that there is. For no more than that one
+    /// has, there is always room.
     pub fn has_room(&self, bytes_per_second: u64, instead_of: Option<Share>) -> bool {
         let (wanted, had) = (bytes_per_second as f64, instead_of.map_or(0.0, |share| share.bytes_per_second));
         let buffers = self.least.without(self.least(had)).with(self.least(wanted)).in_all();
         let leads = self.devices.iter().map(|load| load.bytes_per_second * self.lead_min_s(&load.device));
-        // Of the new one nobody has said where it is.
+        // The device of the new stream is not known.
         let slowest = self.devices.iter().map(|load| self.lead_min_s(&load.device)).fold(0.0, f64::max);
         let leads = leads.sum::<f64>() + (wanted - had) * slowest;
         wanted <= had || buffers + leads <= self.bytes as f64

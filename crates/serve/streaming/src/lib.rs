@@ -2,10 +2,10 @@
 //!
 //! # Model
 //!
-//! A [`Stream`](stream::Stream) has two [`Buffer`](buffer::Buffer)s, or another number. While one is drained, packet by
-//! packet as they fall due, another one is filled by whoever reads files; then they swap. So nothing that is sent ever waits
-//! for a disk, unless the disk takes longer to fill a buffer than the stream takes to drain one. The memory is one
-//! [`Pool`](pool::Pool)'s, which gets back each part of a buffer that has been sent.
+//! A [`Stream`](stream::Stream) has two [`Buffer`](buffer::Buffer)s, or another number. It drains one, packet by packet as
+//! they fall due, while the caller fills another one from a file; then they swap. So no packet waits for a disk, unless the disk
+//! takes longer to fill a buffer than the stream takes to drain one. All memory belongs to one [`Pool`](pool::Pool), which
+//! takes back each part of a buffer that has been sent.
 //!
 //! ```text
 //!              gather: which samples, which reads             advance(now): packets that are due

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::buffer::{Buffer, Part};
 
-/// Memory that nobody has is kept for the next one as long as it is no more than one part of so many of what is lent, or than
+/// Free memory is kept for the next one as long as it is no more than one part of so many of what is lent, or than
 /// this.
 const KEPT_PART: u64 = 4;
 const KEPT_BYTES: u64 = 1 << 20;
@@ -15,7 +15,7 @@ pub struct Pool {
     bytes_max: u64,
     lent_bytes: u64,
     kept_bytes: u64,
-    /// What nobody has, by its size.
+    /// Memory that is free, by its size.
     kept: BTreeMap<usize, Vec<Vec<u8>>>,
 }
 
@@ -68,7 +68,7 @@ impl Pool {
         true
     }
 
-    /// Takes back a part that nobody needs any more.
+    /// Takes back a part that is not needed.
     pub fn give_back(&mut self, part: Part) {
         let memory = part.into_memory();
         self.lent_bytes -= memory.len() as u64;

@@ -86,7 +86,7 @@ impl Playlist {
         (0, 0)
     }
 
-    /// Where playing can begin for who asks for `position_ns`.
+    /// Where playing can begin for a client that asks for `position_ns`.
     pub fn seek(&self, tracks: &[usize], position_ns: u64) -> u64 {
         let (item, begin_ns) = self.at(position_ns);
         begin_ns.saturating_add(self.items[item].seek(tracks, position_ns - begin_ns))

@@ -130,7 +130,7 @@ pub struct Stream {
     drained: Option<Part>,
     next_sample: usize,
     ready: VecDeque<Part>,
-    /// Parts of which nothing is needed any more.
+    /// Parts that are not needed.
     over: Vec<Part>,
     is_filling: bool,
     has_last: bool,

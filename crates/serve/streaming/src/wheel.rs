@@ -1,7 +1,7 @@
-//! Who is due next, among thousands: a wheel of slots with those that are due in the same quarter of a millisecond.
+//! Timers of thousands of streams: a wheel of slots, each with the timers of one quarter of a millisecond.
 //!
-//! Setting takes no search, and memory is that of the most timers that there were at a time, wherever on the wheel. What is set
-//! again or removed stays in its slot until its time comes; whoever uses the wheel knows then that it is of no more interest.
+//! Setting a timer takes no search. Memory is that of the most timers that were set at a time, wherever on the wheel they are. A
+//! timer that is set again or removed stays in its slot until its time comes; the caller drops it then.
 
 const SLOT_NS: u64 = 250_000;
 /// A turn takes two seconds; what is due later stays in its slot for another one.

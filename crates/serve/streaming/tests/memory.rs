@@ -41,7 +41,7 @@ struct World {
     budget: Budget,
     pool: Pool,
     disk: usize,
-    /// Who wants a buffer, the most urgent first, and who has got memory for it.
+    /// Streams that want a buffer, the most urgent first, and streams that have got memory for it.
     wanting: BTreeMap<(u64, usize), ()>,
     queue: BTreeMap<(u64, usize), Buffer>,
     /// What is read at present, until when, and since when.
@@ -93,7 +93,7 @@ impl World {
             let read_ns = self.reading.as_ref().map(|reading| reading.0);
             let due_ns = self.due.keys().next().map(|due| due.0);
             let Some(now_ns) = [read_ns, due_ns].into_iter().flatten().min() else {
-                assert!(self.wanting.is_empty() && self.queue.is_empty(), "somebody waits for ever");
+                assert!(self.wanting.is_empty() && self.queue.is_empty(), "a stream waits for ever");
                 return self;
             };
             if let Some((_, number, mut buffer, begun_ns)) = self.reading.take_if(|one| one.0 <= now_ns) {

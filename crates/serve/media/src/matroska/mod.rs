@@ -1,8 +1,8 @@
 //! Matroska and WebM (RFC 9559): clusters of blocks, found by a pass over all of them.
 //!
-//! Cues name key frames only, and many files have none, so they are not read. What the tracks are is read by
-//! matroska-demuxer, from a copy of just that part, since it would read all other tables too; it copies frames and does not say
-//! where they lie, so clusters are walked here.
+//! Cues name key frames only, and many files have none, so they are not read. The crate matroska-demuxer reads what the tracks
+//! are, from a copy of just that part: it would read all other tables too. It copies frames and does not say where they lie, so
+//! clusters are walked here.
 
 mod blocks;
 mod ebml;

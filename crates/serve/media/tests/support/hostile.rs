@@ -4,7 +4,7 @@ use super::{Folder, H264, H265};
 
 /// One file of each kind, with its name.
 pub fn files(folder: &Folder) -> Vec<(&'static str, Vec<u8>)> {
-    let mp4 = folder.encode(&format!("{H264} -c:a aac -t 1"), "late.mp4");
+    let mp4 = folder.encode(2, &format!("{H264} -c:a aac -t 1"), "late.mp4");
     let sources = [
         ("fragmented.mp4", "-c copy -movflags +frag_keyframe+empty_moov+default_base_moof"),
         ("early.mp4", "-c copy -movflags +faststart"),
@@ -19,7 +19,7 @@ pub fn files(folder: &Folder) -> Vec<(&'static str, Vec<u8>)> {
     let made = sources.iter().map(|(name, options)| (*name, folder.convert(&mp4, options, name)));
     let mut files: Vec<_> = made.collect();
     files.push(("late.mp4", mp4.clone()));
-    files.push(("a.h265", folder.encode(&format!("{H265} -an -t 1"), "a.h265")));
+    files.push(("a.h265", folder.encode(2, &format!("{H265} -an -t 1"), "a.h265")));
     files.into_iter().map(|(name, path)| (name, std::fs::read(path).expect("a file"))).collect()
 }
 
@@ -41,7 +41,7 @@ pub fn more_files(folder: &Folder) -> Vec<(&'static str, Vec<u8>)> {
         ("layer2.mp2", "-vn -c:a mp2 -t 1".to_owned()),
     ];
     let read = |(name, options): (&'static str, String)| {
-        (name, std::fs::read(folder.encode(&options, name)).expect("a file"))
+        (name, std::fs::read(folder.encode(2, &options, name)).expect("a file"))
     };
     sources.into_iter().map(read).collect()
 }

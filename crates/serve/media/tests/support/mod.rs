@@ -3,75 +3,25 @@
 
 pub mod hostile;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use forebay_media::Media;
 use forebay_media::index::{Cursor, Entry};
 use serde::Deserialize;
 
-/// Two seconds of pictures and a tone.
-const SOURCES: &[&str] = &[
-    "-f",
-    "lavfi",
-    "-i",
-    "testsrc2=size=96x64:rate=25:duration=2",
-    "-f",
-    "lavfi",
-    "-i",
-    "sine=frequency=440:sample_rate=44100:duration=2",
-];
+pub use forebay_testkit::films::{Folder, H264, H265};
 
-pub const H264: &str = "-c:v libx264 -preset ultrafast -bf 2 -g 12 -pix_fmt yuv420p";
-pub const H265: &str = "-c:v libx265 -preset ultrafast -pix_fmt yuv420p -x265-params log-level=error:keyint=12:bframes=2:pools=1";
-
-/// A folder for files that tests make; gone with it.
-pub struct Folder {
-    folder: tempfile::TempDir,
+/// `None`, with a word about it, where there is no ffmpeg. Pictures are small: tests read files at every length.
+pub fn folder(test: &str) -> Option<Folder> {
+    Folder::with_pictures(test, "96x64")
 }
 
-impl Folder {
-    /// `None`, with a word about it, where there is no ffmpeg.
-    pub fn new(test: &str) -> Option<Folder> {
-        let has = |program| Command::new(program).arg("-version").output().is_ok();
-        if !has("ffmpeg") || !has("ffprobe") {
-            forebay_testkit::skip(test, &"ffmpeg is not installed: run `scripts/setup test`");
-            return None;
-        }
-        Some(Folder { folder: tempfile::tempdir().expect("a temporary folder") })
-    }
-
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// Encodes pictures and a tone with `options`, separated by spaces, into a file of that name.
-    pub fn encode(&self, options: &str, name: &str) -> PathBuf {
-        self.run(SOURCES, options, name)
-    }
-
-    /// Makes another file of one that is there.
-    pub fn convert(&self, from: &Path, options: &str, name: &str) -> PathBuf {
-        self.run(&["-i", from.to_str().expect("a path")], options, name)
-    }
-
-    fn run(&self, inputs: &[&str], options: &str, name: &str) -> PathBuf {
-        let path = self.path(name);
-        let mut command = Command::new("ffmpeg");
-        command.args(["-nostdin", "-v", "error", "-y", "-threads", "1"]).args(inputs);
-        command.args(options.split_whitespace()).arg(&path);
-        let output = command.output().expect("ffmpeg runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "ffmpeg could not make {name}: {said}");
-        path
-    }
-
-    /// All bytes of a stream's packets, one after the other, as ffmpeg takes them out.
-    pub fn payload(&self, file: &Path, stream: &str, filter: &str) -> Vec<u8> {
-        let options = format!("-map {stream} -c copy {filter} -f data");
-        let path = self.convert(file, &options, "payload");
-        std::fs::read(path).expect("what ffmpeg wrote")
-    }
+/// All bytes of a stream's packets, one after the other, as ffmpeg takes them out.
+pub fn payload(folder: &Folder, file: &Path, stream: &str, filter: &str) -> Vec<u8> {
+    let options = format!("-map {stream} -c copy {filter} -f data");
+    let path = folder.convert(file, &options, "payload");
+    std::fs::read(path).expect("what ffmpeg wrote")
 }
 
 #[derive(Debug, Deserialize)]

@@ -185,7 +185,7 @@ impl Packetiser {
     }
 
     /// The packets of samples that follow each other, at the end of `packets`. Small samples of audio share packets, where
-    /// their format has that: so who wants them sent at once passes them one by one.
+    /// their format has that: so a caller that wants them sent at once passes them one by one.
     pub fn packetise(
         &mut self,
         buffer: &[u8],

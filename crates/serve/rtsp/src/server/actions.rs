@@ -83,7 +83,7 @@ pub enum Question {
         path: String,
         /// As in [`Target`](crate::target::Target).
         query: String,
-        /// Who asks, where that is known.
+        /// The user that asks, where that is known.
         user: Option<String>,
     },
     /// How a track will be sent: [`Answer::SetUp`].

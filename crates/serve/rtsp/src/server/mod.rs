@@ -2,8 +2,8 @@
 //!
 //! # Model
 //!
-//! A *session* is created by its first SETUP, belongs to one presentation and one client address, and is not bound to the
-//! connection that it was made on, unless its packets are sent there (RFC 2326, section 3 and appendix A.2):
+//! A *session* is created by its first SETUP, and belongs to one presentation and one client address. It is not bound to the
+//! connection that it was made on, unless its packets are sent there (RFC 2326, section 3 and appendix A.2).
 //!
 //! ```text
 //!            SETUP            PLAY
@@ -158,7 +158,7 @@ impl Server {
         std::mem::take(&mut self.actions)
     }
 
-    /// A question is answered: `Err` is the status of the response. Answers that nobody waits for any more are ignored.
+    /// A question is answered: `Err` is the status of the response. Answers that no request waits for are ignored.
     #[must_use]
     pub fn answer(&mut self, id: QuestionId, answer: Result<Answer, Status>, now_ns: u64) -> Vec<Action> {
         if let Some(connection) = self.questions.remove(&id) {
@@ -179,7 +179,7 @@ impl Server {
     pub fn has_played(&mut self, id: SessionId, now_ns: u64) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.is_playing = false;
-            // Whoever had it sent on a connection need not have said anything meanwhile.
+            // A client that receives packets on a connection need not have sent anything meanwhile.
             if session.carrier().is_some() {
                 session.seen_ns = now_ns;
             }

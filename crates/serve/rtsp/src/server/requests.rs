@@ -66,7 +66,7 @@ impl Server {
         }
     }
 
-    /// Who asks, if anybody has to say so; or the response to one that may not.
+    /// The user that asks, if users have to be known; or the response to a client that is not authenticated.
     fn user(
         &self,
         id: ConnectionId,
@@ -285,7 +285,7 @@ impl Server {
                 {
                     return Err(Status::Forbidden);
                 }
-                // Who is at an address that is no group has not asked for it.
+                // A host at an address that is no group has not asked for packets.
                 Offer::Multicast { group: Some(group), .. } if !is_group(&group) => {
                     return Err(Status::Forbidden);
                 }
@@ -300,7 +300,7 @@ impl Server {
         if offers.is_empty() { Err(Status::UnsupportedTransport) } else { Ok(offers) }
     }
 
-    /// Those that the client wants, or the first two that nobody has.
+    /// The channels that the client wants, or the first two that are free.
     fn free_channels(&self, id: ConnectionId, wanted: Option<Channels>) -> Option<Channels> {
         let sessions = self.connections[&id].sessions.iter().filter_map(|session| self.sessions.get(session));
         let taken: Vec<u8> =

@@ -83,7 +83,7 @@ pub fn answer(question: &Question) -> Result<Answer, Status> {
             Ok(Answer::SetUp { transport, ssrc: 0xA0 + *track as u32 })
         }
         Question::Play { from_ns, until_ns, scale, speed, .. } => {
-            assert!(from_ns.is_none_or(|ns| ns < END_NS), "nobody can play from there: {from_ns:?}");
+            assert!(from_ns.is_none_or(|ns| ns < END_NS), "no film can be played from there: {from_ns:?}");
             assert!(*speed > 0.0 && speed.is_finite() && *scale != 0.0 && scale.is_finite());
             Ok(Answer::Playing(Playing {
                 from_ns: from_ns.unwrap_or(0),

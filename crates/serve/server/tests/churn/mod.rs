@@ -17,13 +17,13 @@ pub use player::{Heard, Player};
 use crate::process::{LIMIT, Process};
 use crate::support::{Client, Response};
 
-/// Films that nobody touches, with what they last in seconds. The last one has many bytes.
+/// Films that do not change, with what they last in seconds. The last one has many bytes.
 pub const STEADY: [(&str, f64); 4] =
     [("film.mp4", 2.0), ("film.ts", 2.0), ("film.mkv", 2.0), ("large.mp4", 2.0)];
-/// Films that somebody does.
+/// Films that change.
 pub const FICKLE: [&str; 4] = ["fickle.mp4", "fickle.ts", "fickle.mkv", "fickle.m3u"];
 
-/// Where clients come to, and what came of it.
+/// The server of the clients, and what they have counted.
 pub struct Stage<'a> {
     pub server: &'a Process,
     pub session_timeout: Duration,
@@ -61,7 +61,7 @@ const KINDS: [(u32, &str, Visit); 10] = [
     (4, "ffmpeg, killed", ffmpeg),
 ];
 
-/// Says who failed.
+/// Prints which client failed.
 struct Name<'a>(&'a str);
 
 impl Drop for Name<'_> {
@@ -166,7 +166,7 @@ fn plays_over_tcp(stage: &Stage, chance: &mut Rng) -> io::Result<()> {
     Ok(())
 }
 
-/// Who took longer than a session lasts has none any more; nothing else is a reason.
+/// A client that took longer than a session lasts has lost it; nothing else is a reason.
 fn outlived(stage: &Stage, response: &Response) -> io::Result<()> {
     assert_eq!(response.status, 454, "{response:?}");
     stage.counts.expired.fetch_add(1, Relaxed);
@@ -233,7 +233,7 @@ fn plays_over_udp(stage: &Stage, chance: &mut Rng) -> io::Result<()> {
         return outlived(stage, &response);
     }
     let mut packet = [0; 2000];
-    // What is for somebody who had this port before comes, too.
+    // Packets for a client that had this port earlier may arrive, too.
     let is_ours = |packet: &[u8]| packet.len() > 12 && packet[8..12] == source.to_be_bytes();
     let mut wanted = chance.u64(1..40);
     loop {
@@ -281,7 +281,7 @@ fn plays_what_changes(stage: &Stage, chance: &mut Rng) -> io::Result<()> {
     let told = tells_of_change(player, stage, chance);
     if let Err(error) = &told {
         let is_hung = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
-        assert!(!is_hung, "nothing comes any more");
+        assert!(!is_hung, "no packet comes");
     }
     Ok(())
 }
@@ -431,7 +431,7 @@ fn asks_for_what_is_not_there(stage: &Stage, chance: &mut Rng) -> io::Result<()>
     Ok(())
 }
 
-/// Connections that never come to the point.
+/// Connections that never send a whole request.
 fn does_not_finish(stage: &Stage, chance: &mut Rng) -> io::Result<()> {
     let server = stage.server;
     let begun: [(SocketAddr, &[u8]); 5] = [

@@ -66,7 +66,7 @@ impl Player {
         self.set_up_as(track, &format!("RTP/AVP/TCP;unicast;interleaved={rtp}-{rtcp}\r\n{headers}"))
     }
 
-    /// The first track's packets are to come to this port.
+    /// The server is to send the first track's packets to this port.
     pub fn set_up_udp(&mut self, port: u16) -> io::Result<Response> {
         self.set_up_as(0, &format!("RTP/AVP;unicast;client_port={port}-{}\r\n", port + 1))
     }
@@ -92,7 +92,7 @@ impl Player {
             Some(Incoming::Frame(channel, packet)) => (channel, packet),
         };
         let track = usize::from(channel / 2);
-        assert!(track < 2, "channel {channel}, which nobody has set up");
+        assert!(track < 2, "channel {channel}, which was not set up");
         if channel % 2 == 1 {
             // A goodbye ends a compound packet; its type is 203.
             return Ok(Heard::Report { is_goodbye: packet[packet.len() - 7] == 203 });
@@ -116,7 +116,7 @@ impl Player {
                 Heard::Packet(..) => heard += 1,
                 Heard::Report { is_goodbye: false } => {}
                 Heard::Report { is_goodbye: true } => break,
-                Heard::Response(response) => panic!("nobody has asked: {response:?}"),
+                Heard::Response(response) => panic!("a response without a request: {response:?}"),
                 Heard::End => return Err(io::ErrorKind::UnexpectedEof.into()),
             }
         }

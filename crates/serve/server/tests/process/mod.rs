@@ -139,6 +139,13 @@ impl Process {
         }
     }
 
+    /// The number that the next descriptor will have. Descriptors that were inherited may have higher ones.
+    pub fn free_descriptor(&self) -> u64 {
+        let taken = fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("it runs").flatten();
+        let taken: Vec<u64> = taken.filter_map(|one| one.file_name().to_str()?.parse().ok()).collect();
+        (0..).find(|number| !taken.contains(number)).expect("a number")
+    }
+
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }

@@ -1,14 +1,15 @@
 //! A server of files that ffmpeg makes, and clients of it.
-#![allow(dead_code, reason = "each test takes what it needs")]
+#![allow(dead_code, unused_imports, reason = "each test takes what it needs")]
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_server::{Serving, Settings, Stopper};
+
+pub use forebay_testkit::films::{Folder, H264, H265, ffmpeg};
 
 /// For what takes a moment when nothing is wrong, on a machine that does much else.
 pub const LIMIT: Duration = Duration::from_secs(90);
@@ -22,61 +23,13 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Pictures and a tone, so many seconds of them.
-pub const H264: &str = "-c:v libx264 -preset ultrafast -bf 2 -g 12 -pix_fmt yuv420p";
-
-pub struct Folder {
-    folder: tempfile::TempDir,
-}
-
-impl Folder {
-    /// `None`, with a word about it, where there is no ffmpeg.
-    pub fn new(test: &str) -> Option<Folder> {
-        let has = |program| Command::new(program).arg("-version").output().is_ok();
-        if !has("ffmpeg") || !has("ffprobe") {
-            forebay_testkit::skip(test, &"ffmpeg is not installed: run `scripts/setup test`");
-            return None;
-        }
-        Some(Folder::empty())
-    }
-
-    pub fn empty() -> Folder {
-        Folder { folder: tempfile::tempdir().expect("a temporary folder") }
-    }
-
-    pub fn root(&self) -> &Path {
-        self.folder.path()
-    }
-
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// Encodes seconds of pictures and a tone with `options` into a file of that name.
-    pub fn encode(&self, seconds: u32, options: &str, name: &str) -> PathBuf {
-        let path = self.path(name);
-        let video = format!("-f lavfi -i testsrc2=size=160x120:rate=25:duration={seconds}");
-        let audio = format!("-f lavfi -i sine=frequency=440:sample_rate=44100:duration={seconds}");
-        let made = run(&format!("{video} {audio} {options} {}", path.display()));
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        path
-    }
-}
-
-/// Runs ffmpeg with options separated by spaces, for half a minute at most.
-pub fn run(options: &str) -> Output {
-    let mut command = Command::new("timeout");
-    command.args(["-k", "5", "30", "ffmpeg", "-nostdin", "-v", "error", "-y", "-threads", "1"]);
-    command.args(options.split_whitespace()).output().expect("ffmpeg runs")
-}
-
 /// A stream of a file or URL, as its payload without parameter sets, which a description has too.
 pub fn payload(input: &str, stream: &str) -> Vec<u8> {
     let filter = match stream {
         "0:v" => "-bsf:v h264_mp4toannexb,filter_units=remove_types=7-9",
         _ => "",
     };
-    let output = run(&format!("{input} -map {stream} -c copy {filter} -f data -"));
+    let output = ffmpeg(&format!("{input} -map {stream} -c copy {filter} -f data -"));
     assert!(output.status.success(), "{input}: {}", String::from_utf8_lossy(&output.stderr));
     output.stdout
 }
