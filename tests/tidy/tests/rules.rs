@@ -30,7 +30,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("rtsp", &[]),
     ("media", &["rtsp"]),
     ("streaming", &["media", "rtsp"]),
-    ("server", &["media", "rtsp", "streaming"]),
+    ("server", &["media", "quantity", "rtsp", "streaming"]),
     ("lab", &["linux"]),
     ("counters", &["linux", "results"]),
     ("probes", &["linux", "quantity", "results", "vm"]),

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use forebay_quantity::size;
 use forebay_rtsp::authentication::Secret;
 use serde::de::{Deserialize, Deserializer, Error as _};
 
@@ -200,21 +201,6 @@ pub fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     Ok(first..=last)
 }
 
-/// A number of bytes, with K, M or G for its binary multiples.
-pub fn size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(['K', 'M', 'G']);
-    let factor = match &text[digits.len()..] {
-        "" => Some(1_u64),
-        "K" => Some(1 << 10),
-        "M" => Some(1 << 20),
-        "G" => Some(1 << 30),
-        _ => None,
-    };
-    let bytes =
-        digits.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
-    bytes.ok_or_else(|| "a number of bytes is wanted, perhaps with K, M or G, such as 64M".to_owned())
-}
-
 impl Settings {
     /// What a file says.
     pub fn read(path: &Path) -> Result<Settings> {
@@ -362,7 +348,7 @@ md5 = "0123456789abcdef0123456789abcdef"
     }
 
     #[test]
-    fn addresses_ports_and_sizes_are_read() {
+    fn addresses_and_ports_are_read() {
         let all = |port| SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);
         assert_eq!(address("8555"), Ok(all(8555)));
         assert_eq!(address(":8555"), Ok(all(8555)));
@@ -370,10 +356,6 @@ md5 = "0123456789abcdef0123456789abcdef"
         assert_eq!(ports("6970-6971"), Ok(6970..=6971));
         for nonsense in ["", "6970", "6971-6970", "0-5", "6970-70000"] {
             assert!(ports(nonsense).is_err(), "{nonsense}");
-        }
-        assert_eq!([size("7"), size("64M")], [Ok(7), Ok(64 << 20)]);
-        for nonsense in ["", "M", "-1", "1KM", "99999999999G"] {
-            assert!(size(nonsense).is_err(), "{nonsense}");
         }
     }
 }
