@@ -32,7 +32,7 @@ struct Header {
 }
 
 impl Header {
-    fn parse(bytes: [u8; HEADER_BYTES]) -> Option<Header> {
+    fn parse(bytes: [u8; HEADER_BYTES]) -> Option<Self> {
         let bits = bytes.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
         let field = |from_end: u32, count: u32| bits >> from_end & ((1 << count) - 1);
         let (sync, layer, is_bare) = (field(44, 12), field(41, 2), field(40, 1) == 1);
@@ -42,11 +42,11 @@ impl Header {
         let config = (object << 11 | rate << 7 | channels << 3) as u16;
         let is_one = sync == 0xFFF && layer == 0 && rate < 13 && length > header_bytes;
         let blocks = field(0, 2) as u8 + 1;
-        is_one.then_some(Header { config: config.to_be_bytes(), header_bytes, bytes: length, blocks })
+        is_one.then_some(Self { config: config.to_be_bytes(), header_bytes, bytes: length, blocks })
     }
 
-    fn read(source: &mut Source, at: u64) -> Result<Option<Header>> {
-        Ok(source.array(at)?.and_then(Header::parse))
+    fn read(source: &mut Source, at: u64) -> Result<Option<Self>> {
+        Ok(source.array(at)?.and_then(Self::parse))
     }
 }
 

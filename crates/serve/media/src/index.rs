@@ -208,8 +208,8 @@ pub(crate) struct Builder {
 }
 
 impl Default for Builder {
-    fn default() -> Builder {
-        Builder {
+    fn default() -> Self {
+        Self {
             index: Index {
                 is_all_sync: true,
                 begin: i64::MAX,
@@ -276,7 +276,7 @@ impl Builder {
 
     /// The index; `None` without samples. The last sample lasts for `last_step`, or as long as the one before.
     pub fn finish(self, last_step: Option<i64>) -> Option<Index> {
-        let Builder { mut index, expected } = self;
+        let Self { mut index, expected } = self;
         if index.count == 0 {
             return None;
         }

@@ -38,12 +38,12 @@ pub struct Track {
 impl Media {
     /// Reads what a file tells of its samples. Where it has no tables (raw streams, transport streams, Matroska), that takes
     /// a pass through all of it.
-    pub fn open(path: impl AsRef<Path>) -> Result<Media> {
-        Media::read(&File::open(path)?)
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::read(&File::open(path)?)
     }
 
     /// The same of a file that is open, or of anything else that can be read from any place.
-    pub fn read(file: &dyn ReadAt) -> Result<Media> {
+    pub fn read(file: &dyn ReadAt) -> Result<Self> {
         let mut source = Source::new(file)?;
         let source = &mut source;
         let found = match kind::of(source)? {
@@ -55,10 +55,10 @@ impl Media {
             kind::Kind::Adts { from } => adts::read(source, from),
             kind::Kind::MpegAudio { from } => mpeg_audio::read(source, from),
         }?;
-        Media::new(found)
+        Self::new(found)
     }
 
-    fn new(found: Found) -> Result<Media> {
+    fn new(found: Found) -> Result<Self> {
         let Found { mut tracks, left_out, recorded_ns, is_final } = found;
         // All that starts late starts at 0; what comes before 0 is there to be decoded only.
         let begin_ns =
@@ -66,7 +66,7 @@ impl Media {
         if begin_ns > 0 {
             tracks.iter_mut().for_each(|track| track.index.shift(-track.time_base.ticks(begin_ns)));
         }
-        Ok(Media { tracks, left_out, recorded_ns, is_final })
+        Ok(Self { tracks, left_out, recorded_ns, is_final })
     }
 
     /// The tracks that can be served, in the order of the file; at least one.
@@ -125,7 +125,7 @@ impl Media {
 
     /// What is to be sent of `tracks` from `position_ns` on. Each track begins with the last sample at that time or before
     /// that decoding can begin at; so all begin together if [`Media::seek`] gave the position.
-    pub fn plan(self: &Arc<Media>, tracks: &[usize], position_ns: u64) -> Plan {
+    pub fn plan(self: &Arc<Self>, tracks: &[usize], position_ns: u64) -> Plan {
         Plan::new(self.clone(), tracks, position_ns)
     }
 }
@@ -137,8 +137,8 @@ impl Track {
         language: Option<String>,
         time_base: TimeBase,
         index: Index,
-    ) -> Track {
-        Track { codec, format, language, time_base, index }
+    ) -> Self {
+        Self { codec, format, language, time_base, index }
     }
 
     /// What the times of its index count.

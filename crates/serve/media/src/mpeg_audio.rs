@@ -44,7 +44,7 @@ struct Header {
 }
 
 impl Header {
-    fn parse([first, second, third, fourth]: [u8; HEADER_BYTES]) -> Option<Header> {
+    fn parse([first, second, third, fourth]: [u8; HEADER_BYTES]) -> Option<Self> {
         let (version, layer) = (second >> 3 & 3, 4 - (second >> 1 & 3));
         let (bit_rate, rate, padding) = (third >> 4, third >> 2 & 3, third >> 1 & 1);
         let is_one = first == 0xFF && second >= 0xE0 && version != 1 && layer < 4 && rate < 3;
@@ -73,14 +73,14 @@ impl Header {
             (false, true) => 9,
         };
         let bytes = (slots + u32::from(padding)) * slot_bytes;
-        Some(Header { layer, rate, samples, bytes, side_bytes })
+        Some(Self { layer, rate, samples, bytes, side_bytes })
     }
 
-    fn read(source: &mut Source, at: u64) -> Result<Option<Header>> {
-        Ok(source.array(at)?.and_then(Header::parse))
+    fn read(source: &mut Source, at: u64) -> Result<Option<Self>> {
+        Ok(source.array(at)?.and_then(Self::parse))
     }
 
-    fn is_like(&self, other: &Header) -> bool {
+    fn is_like(&self, other: &Self) -> bool {
         self.layer == other.layer && self.rate == other.rate
     }
 }

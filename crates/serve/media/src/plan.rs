@@ -45,7 +45,7 @@ struct Next {
 }
 
 impl Plan {
-    pub(crate) fn new(media: Arc<Media>, tracks: &[usize], position_ns: u64) -> Plan {
+    pub(crate) fn new(media: Arc<Media>, tracks: &[usize], position_ns: u64) -> Self {
         let cursors = tracks.iter().filter(|track| **track < media.tracks().len()).map(|&track| {
             let at = media.tracks()[track].cursor_at(position_ns);
             let mut cursor = TrackCursor { track, at, next: None };
@@ -53,7 +53,7 @@ impl Plan {
             cursor
         });
         let cursors = cursors.collect();
-        Plan { media, cursors }
+        Self { media, cursors }
     }
 }
 

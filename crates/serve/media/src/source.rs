@@ -50,7 +50,7 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    pub fn new(file: &'a dyn ReadAt) -> Result<Source<'a>> {
+    pub fn new(file: &'a dyn ReadAt) -> Result<Self> {
         Ok(Source { file, bytes: file.bytes()?, window: Vec::new(), window_at: 0 })
     }
 

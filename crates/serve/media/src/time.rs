@@ -11,13 +11,13 @@ pub struct TimeBase {
 
 impl TimeBase {
     /// `None` if a tick would take no time, or endless time.
-    pub(crate) fn new(numerator: u64, denominator: u64) -> Option<TimeBase> {
-        (numerator > 0 && denominator > 0).then_some(TimeBase { numerator, denominator })
+    pub(crate) fn new(numerator: u64, denominator: u64) -> Option<Self> {
+        (numerator > 0 && denominator > 0).then_some(Self { numerator, denominator })
     }
 
     /// So many ticks a second; `None` for none.
-    pub fn per_second(ticks: u32) -> Option<TimeBase> {
-        TimeBase::new(1, ticks.into())
+    pub fn per_second(ticks: u32) -> Option<Self> {
+        Self::new(1, ticks.into())
     }
 
     /// Ticks in nanoseconds, rounded to the nearest.

@@ -209,8 +209,8 @@ impl Algorithm {
     fn hash(self, parts: &[&str]) -> String {
         let text = parts.join(":");
         match self {
-            Algorithm::Md5 => format!("{:x}", Md5::digest(text)),
-            Algorithm::Sha256 => format!("{:x}", Sha256::digest(text)),
+            Self::Md5 => format!("{:x}", Md5::digest(text)),
+            Self::Sha256 => format!("{:x}", Sha256::digest(text)),
         }
     }
 }
@@ -224,7 +224,7 @@ fn same(one: &str, other: &str) -> bool {
 struct Parameters<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Parameters<'a> {
-    fn parse(mut text: &'a str) -> Parameters<'a> {
+    fn parse(mut text: &'a str) -> Self {
         let mut all = Vec::new();
         while let Some((name, rest)) = text.split_once('=') {
             let rest = rest.trim_start();

@@ -30,32 +30,32 @@ pub const METHODS: &str = "OPTIONS, DESCRIBE, SETUP, PLAY, PAUSE, TEARDOWN, GET_
 
 impl Method {
     /// Case is forgiven, though the grammar has capitals only.
-    pub(crate) fn parse(word: &str) -> Method {
+    pub(crate) fn parse(word: &str) -> Self {
         match word.to_ascii_uppercase().as_str() {
-            "OPTIONS" => Method::Options,
-            "DESCRIBE" => Method::Describe,
-            "SETUP" => Method::Setup,
-            "PLAY" => Method::Play,
-            "PAUSE" => Method::Pause,
-            "TEARDOWN" => Method::Teardown,
-            "GET_PARAMETER" => Method::GetParameter,
-            "SET_PARAMETER" => Method::SetParameter,
-            _ => Method::Other(word.to_owned()),
+            "OPTIONS" => Self::Options,
+            "DESCRIBE" => Self::Describe,
+            "SETUP" => Self::Setup,
+            "PLAY" => Self::Play,
+            "PAUSE" => Self::Pause,
+            "TEARDOWN" => Self::Teardown,
+            "GET_PARAMETER" => Self::GetParameter,
+            "SET_PARAMETER" => Self::SetParameter,
+            _ => Self::Other(word.to_owned()),
         }
     }
 
     /// As it is written on the wire.
     pub fn as_str(&self) -> &str {
         match self {
-            Method::Options => "OPTIONS",
-            Method::Describe => "DESCRIBE",
-            Method::Setup => "SETUP",
-            Method::Play => "PLAY",
-            Method::Pause => "PAUSE",
-            Method::Teardown => "TEARDOWN",
-            Method::GetParameter => "GET_PARAMETER",
-            Method::SetParameter => "SET_PARAMETER",
-            Method::Other(word) => word,
+            Self::Options => "OPTIONS",
+            Self::Describe => "DESCRIBE",
+            Self::Setup => "SETUP",
+            Self::Play => "PLAY",
+            Self::Pause => "PAUSE",
+            Self::Teardown => "TEARDOWN",
+            Self::GetParameter => "GET_PARAMETER",
+            Self::SetParameter => "SET_PARAMETER",
+            Self::Other(word) => word,
         }
     }
 }
@@ -94,7 +94,7 @@ impl Headers {
     }
 
     /// All of another's, after the others.
-    pub(crate) fn append(&mut self, mut other: Headers) {
+    pub(crate) fn append(&mut self, mut other: Self) {
         self.0.append(&mut other.0);
     }
 
@@ -170,30 +170,30 @@ impl Status {
     /// The words that follow them.
     pub fn reason(self) -> &'static str {
         match self {
-            Status::Ok => "OK",
-            Status::BadRequest => "Bad Request",
-            Status::Unauthorized => "Unauthorized",
-            Status::Forbidden => "Forbidden",
-            Status::NotFound => "Not Found",
-            Status::MethodNotAllowed => "Method Not Allowed",
-            Status::NotAcceptable => "Not Acceptable",
-            Status::RequestEntityTooLarge => "Request Entity Too Large",
-            Status::RequestUriTooLong => "Request-URI Too Large",
-            Status::UnsupportedMediaType => "Unsupported Media Type",
-            Status::ParameterNotUnderstood => "Parameter Not Understood",
-            Status::NotEnoughBandwidth => "Not Enough Bandwidth",
-            Status::SessionNotFound => "Session Not Found",
-            Status::MethodNotValidInThisState => "Method Not Valid in This State",
-            Status::HeaderFieldNotValidForResource => "Header Field Not Valid for Resource",
-            Status::InvalidRange => "Invalid Range",
-            Status::AggregateOperationNotAllowed => "Aggregate Operation Not Allowed",
-            Status::OnlyAggregateOperationAllowed => "Only Aggregate Operation Allowed",
-            Status::UnsupportedTransport => "Unsupported Transport",
-            Status::InternalServerError => "Internal Server Error",
-            Status::NotImplemented => "Not Implemented",
-            Status::ServiceUnavailable => "Service Unavailable",
-            Status::VersionNotSupported => "RTSP Version Not Supported",
-            Status::OptionNotSupported => "Option not supported",
+            Self::Ok => "OK",
+            Self::BadRequest => "Bad Request",
+            Self::Unauthorized => "Unauthorized",
+            Self::Forbidden => "Forbidden",
+            Self::NotFound => "Not Found",
+            Self::MethodNotAllowed => "Method Not Allowed",
+            Self::NotAcceptable => "Not Acceptable",
+            Self::RequestEntityTooLarge => "Request Entity Too Large",
+            Self::RequestUriTooLong => "Request-URI Too Large",
+            Self::UnsupportedMediaType => "Unsupported Media Type",
+            Self::ParameterNotUnderstood => "Parameter Not Understood",
+            Self::NotEnoughBandwidth => "Not Enough Bandwidth",
+            Self::SessionNotFound => "Session Not Found",
+            Self::MethodNotValidInThisState => "Method Not Valid in This State",
+            Self::HeaderFieldNotValidForResource => "Header Field Not Valid for Resource",
+            Self::InvalidRange => "Invalid Range",
+            Self::AggregateOperationNotAllowed => "Aggregate Operation Not Allowed",
+            Self::OnlyAggregateOperationAllowed => "Only Aggregate Operation Allowed",
+            Self::UnsupportedTransport => "Unsupported Transport",
+            Self::InternalServerError => "Internal Server Error",
+            Self::NotImplemented => "Not Implemented",
+            Self::ServiceUnavailable => "Service Unavailable",
+            Self::VersionNotSupported => "RTSP Version Not Supported",
+            Self::OptionNotSupported => "Option not supported",
         }
     }
 }
@@ -217,13 +217,13 @@ pub struct Response {
 
 impl Response {
     /// One without fields and body.
-    pub fn new(status: Status) -> Response {
-        Response { status, headers: Headers::default(), body: Vec::new() }
+    pub fn new(status: Status) -> Self {
+        Self { status, headers: Headers::default(), body: Vec::new() }
     }
 
     /// With one field more.
     #[must_use]
-    pub fn with(mut self, name: &str, value: impl Display) -> Response {
+    pub fn with(mut self, name: &str, value: impl Display) -> Self {
         self.headers.push(name, value.to_string());
         self
     }

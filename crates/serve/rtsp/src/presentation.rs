@@ -71,17 +71,17 @@ impl Codec {
     /// RTP timestamps per second.
     pub fn clock_rate(&self) -> u32 {
         match self {
-            Codec::Aac { clock_rate, .. } => *clock_rate,
-            Codec::Opus { .. } => 48_000,
-            Codec::H264 { .. } | Codec::H265 { .. } | Codec::MpegAudio | Codec::MpegTransport => 90_000,
+            Self::Aac { clock_rate, .. } => *clock_rate,
+            Self::Opus { .. } => 48_000,
+            Self::H264 { .. } | Self::H265 { .. } | Self::MpegAudio | Self::MpegTransport => 90_000,
         }
     }
 
     /// The number in its packets: of its own where the profile has one (RFC 3551, section 6), else by its track.
     pub fn payload_type(&self, track: usize) -> u8 {
         match self {
-            Codec::MpegAudio => 14,
-            Codec::MpegTransport => 33,
+            Self::MpegAudio => 14,
+            Self::MpegTransport => 33,
             // 96 to 127 are free; a presentation with more tracks has none of them played together.
             _ => 96 + (track % 32) as u8,
         }

@@ -32,7 +32,7 @@ pub struct Unreadable;
 
 impl Range {
     /// SMPTE time codes become normal play time. A missing unit is forgiven (`0.000-`), as is a missing dash.
-    pub fn parse(header: &str) -> Result<Range, Unreadable> {
+    pub fn parse(header: &str) -> Result<Self, Unreadable> {
         let range = header.split(';').next().unwrap_or_default().trim();
         let (unit, range) = range.split_once('=').unwrap_or(("npt", range));
         let (from, until) = range.split_once('-').unwrap_or((range, ""));
@@ -47,7 +47,7 @@ impl Range {
             "" | "now" => Ok(None),
             text => position(text).map(Some).ok_or(Unreadable),
         };
-        Ok(Range { unit, from_ns: end(from)?, until_ns: end(until)? })
+        Ok(Self { unit, from_ns: end(from)?, until_ns: end(until)? })
     }
 }
 

@@ -24,8 +24,8 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+    fn default() -> Self {
+        Self {
             line_bytes_max: 4096,
             head_bytes_max: 16 << 10,
             fields_max: 64,
@@ -85,8 +85,8 @@ struct Head {
 
 impl Reader {
     /// A reader that holds no more than `limits` and what came with the last bytes.
-    pub fn new(limits: Limits) -> Reader {
-        Reader { limits, ..Reader::default() }
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
     }
 
     /// More bytes.

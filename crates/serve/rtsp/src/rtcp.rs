@@ -145,8 +145,8 @@ pub struct Unreadable;
 
 impl Received {
     /// Of a compound packet. What is neither a report nor a goodbye is passed over.
-    pub fn parse(bytes: &[u8]) -> Result<Received, Unreadable> {
-        let mut received = Received::default();
+    pub fn parse(bytes: &[u8]) -> Result<Self, Unreadable> {
+        let mut received = Self::default();
         for packet in Compound::parse(bytes).map_err(|_| Unreadable)? {
             match packet.map_err(|_| Unreadable)? {
                 Packet::Rr(report) => {
@@ -205,8 +205,8 @@ const COMPENSATION: f64 = std::f64::consts::E - 1.5;
 
 impl Schedule {
     /// Of one sender and one receiver, before their first report.
-    pub fn new(bits_per_second: u64) -> Schedule {
-        Schedule { bits_per_second, members: 2, senders: 1, average_bytes: 100.0, is_initial: true }
+    pub fn new(bits_per_second: u64) -> Self {
+        Self { bits_per_second, members: 2, senders: 1, average_bytes: 100.0, is_initial: true }
     }
 
     /// A report was sent or received.

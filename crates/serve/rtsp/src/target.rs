@@ -18,7 +18,7 @@ pub struct Target {
 
 impl Target {
     /// Also of a URL without host, as some clients send. `None` if it decodes to no UTF-8 text, or to control characters.
-    pub fn parse(url: &str) -> Option<Target> {
+    pub fn parse(url: &str) -> Option<Self> {
         let (path, query) = split_host(url).split_once('?').unwrap_or((split_host(url), ""));
         // Clients add a track's name to the base of the presentation, be there a query in it or not.
         let (query, query_track) = split_track(query);
@@ -28,11 +28,11 @@ impl Target {
             return None;
         }
         let query = query.trim_end_matches('/').to_owned();
-        Some(Target { path: path.into_owned(), query, track: path_track.or(query_track) })
+        Some(Self { path: path.into_owned(), query, track: path_track.or(query_track) })
     }
 
     /// Whether both are of the same presentation.
-    pub fn is_beside(&self, other: &Target) -> bool {
+    pub fn is_beside(&self, other: &Self) -> bool {
         self.path == other.path && self.query == other.query
     }
 }

@@ -63,14 +63,14 @@ pub enum Transport {
 impl Display for Transport {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Transport::Udp { client, server } => {
+            Self::Udp { client, server } => {
                 write!(to, "RTP/AVP;unicast;client_port={}-{}", client.0, client.1)?;
                 write!(to, ";server_port={}-{}", server.0, server.1)
             }
-            Transport::Multicast { group, ports, ttl } => {
+            Self::Multicast { group, ports, ttl } => {
                 write!(to, "RTP/AVP;multicast;destination={group};port={}-{};ttl={ttl}", ports.0, ports.1)
             }
-            Transport::Interleaved { channels } => {
+            Self::Interleaved { channels } => {
                 write!(to, "RTP/AVP/TCP;unicast;interleaved={}-{}", channels.0, channels.1)
             }
         }
@@ -79,11 +79,11 @@ impl Display for Transport {
 
 impl Offer {
     /// Those of a header that are known here, best liked first.
-    pub fn parse_all(header: &str) -> Vec<Offer> {
-        split_unquoted(header, ',').filter_map(Offer::parse).collect()
+    pub fn parse_all(header: &str) -> Vec<Self> {
+        split_unquoted(header, ',').filter_map(Self::parse).collect()
     }
 
-    fn parse(text: &str) -> Option<Offer> {
+    fn parse(text: &str) -> Option<Self> {
         let mut parts = split_unquoted(text, ';').map(str::trim);
         let protocol = parts.next()?.to_ascii_uppercase();
         let mut wish = Wish::default();
@@ -92,13 +92,13 @@ impl Offer {
             wish.note(name.trim(), value.trim().trim_matches('"'))?;
         }
         match protocol.as_str() {
-            "RTP/AVP/TCP" => Some(Offer::Interleaved { channels: wish.channels }),
+            "RTP/AVP/TCP" => Some(Self::Interleaved { channels: wish.channels }),
             // Multicast is what the RFC has for those that say neither; a client that names its own ports wants unicast.
             "RTP/AVP" | "RTP/AVP/UDP" if wish.is_multicast || (!wish.is_unicast && wish.client.is_none()) => {
-                Some(Offer::Multicast { group: wish.destination, ports: wish.ports, ttl: wish.ttl })
+                Some(Self::Multicast { group: wish.destination, ports: wish.ports, ttl: wish.ttl })
             }
             "RTP/AVP" | "RTP/AVP/UDP" => {
-                Some(Offer::Udp { client: wish.client.or(wish.ports)?, destination: wish.destination })
+                Some(Self::Udp { client: wish.client.or(wish.ports)?, destination: wish.destination })
             }
             _ => None,
         }

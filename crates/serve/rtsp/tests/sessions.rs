@@ -85,10 +85,10 @@ struct Caller {
 }
 
 impl Caller {
-    fn new() -> Caller {
+    fn new() -> Self {
         let mut world = World::new();
         world.is_slow = true;
-        let mut caller = Caller {
+        let mut caller = Self {
             world,
             connections: [1, 0, 0],
             next_connection: 2,

@@ -83,7 +83,7 @@ struct Message<'a> {
 }
 
 impl<'a> Batch<'a> {
-    pub fn new(datagrams: &'a Datagrams, spare: &mut Spare) -> Batch<'a> {
+    pub fn new(datagrams: &'a Datagrams, spare: &mut Spare) -> Self {
         let slices = std::mem::take(&mut spare.slices);
         let messages = Vec::with_capacity(MESSAGES_MAX);
         Batch { datagrams, slices, messages, pair: 0, progress: Progress::default() }
@@ -129,18 +129,18 @@ impl<'a> Batch<'a> {
 }
 
 impl Destination {
-    pub fn new(address: SocketAddrAny) -> Destination {
-        Destination { address, takes_segments: Cell::new(true) }
+    pub fn new(address: SocketAddrAny) -> Self {
+        Self { address, takes_segments: Cell::new(true) }
     }
 }
 
 impl Outlet for Pair {
     fn segment(&self) -> u16 {
-        Pair::segment(self)
+        Self::segment(self)
     }
 
     fn set_segment(&self, bytes: u16) {
-        Pair::set_segment(self, bytes);
+        Self::set_segment(self, bytes);
     }
 
     fn send(&self, messages: &mut [MMsgHdr<'_>]) -> Result<usize, Errno> {
@@ -276,7 +276,7 @@ fn is_of_segments(error: Errno) -> bool {
 }
 
 impl Tally {
-    pub fn add(&mut self, other: Tally) {
+    pub fn add(&mut self, other: Self) {
         self.calls += other.calls;
         self.messages += other.messages;
         self.lost += other.lost;
@@ -300,8 +300,8 @@ mod tests {
     }
 
     impl Fake {
-        fn new(answer: fn(u16, usize) -> Result<usize, Errno>) -> Fake {
-            Fake { segment: Cell::new(0), waits: Cell::new(0), sends: Cell::new(0), answer }
+        fn new(answer: fn(u16, usize) -> Result<usize, Errno>) -> Self {
+            Self { segment: Cell::new(0), waits: Cell::new(0), sends: Cell::new(0), answer }
         }
     }
 

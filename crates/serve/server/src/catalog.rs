@@ -90,11 +90,11 @@ pub(crate) struct Failure {
 }
 
 impl Catalog {
-    pub fn new(folder: &Path, files_max: usize) -> Result<Catalog> {
+    pub fn new(folder: &Path, files_max: usize) -> Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = open(folder, flags, Mode::empty())
             .map_err(|error| Error::Folder { path: folder.to_owned(), source: error.into() })?;
-        Ok(Catalog { folder, open: Mutex::default(), files: Mutex::default(), files_max })
+        Ok(Self { folder, open: Mutex::default(), files: Mutex::default(), files_max })
     }
 
     /// Reads files, so it takes its time.
@@ -293,9 +293,9 @@ impl Indexed {
 }
 
 impl Identity {
-    pub fn of(file: &File) -> io::Result<Identity> {
+    pub fn of(file: &File) -> io::Result<Self> {
         let metadata = file.metadata()?;
-        Ok(Identity {
+        Ok(Self {
             device: metadata.dev(),
             number: metadata.ino(),
             bytes: metadata.len(),
@@ -306,8 +306,8 @@ impl Identity {
 
 impl Options {
     /// Other parameters are not the server's.
-    fn parse(query: &str) -> Result<Options, Failure> {
-        let mut options = Options::default();
+    fn parse(query: &str) -> Result<Self, Failure> {
+        let mut options = Self::default();
         for part in query.split('&') {
             match part.split_once('=').unwrap_or((part, "")) {
                 ("loop", value) => options.is_endless = !["0", "no", "false"].contains(&value),

@@ -85,7 +85,7 @@ struct RawUser {
 impl TryFrom<RawUser> for UserTable {
     type Error = String;
 
-    fn try_from(raw: RawUser) -> Result<UserTable, String> {
+    fn try_from(raw: RawUser) -> Result<Self, String> {
         let RawUser { name, password, md5, sha256, paths } = raw;
         let is_hash = |hash: &Option<String>, digits| {
             hash.as_ref()
@@ -106,7 +106,7 @@ impl TryFrom<RawUser> for UserTable {
         if name.is_empty() || name.contains([':', '"']) {
             return Err("a user's name has no colon and no quotation mark".to_owned());
         }
-        Ok(UserTable(User { name, secret, paths }))
+        Ok(Self(User { name, secret, paths }))
     }
 }
 
@@ -141,26 +141,26 @@ enum Value {
 impl Display for Value {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Value::Number(number) => number.fmt(to),
-            Value::Text(text) => text.fmt(to),
+            Self::Number(number) => number.fmt(to),
+            Self::Text(text) => text.fmt(to),
         }
     }
 }
 
 impl<'de> Deserialize<'de> for Address {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Address, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         address(&Value::deserialize(from)?.to_string()).map(Address).map_err(D::Error::custom)
     }
 }
 
 impl<'de> Deserialize<'de> for Ports {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Ports, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         ports(&Value::deserialize(from)?.to_string()).map(Ports).map_err(D::Error::custom)
     }
 }
 
 impl<'de> Deserialize<'de> for Groups {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Groups, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let group = String::deserialize(from)?.parse().ok().filter(Ipv4Addr::is_multicast);
         let wanted = "the first of 256 groups is wanted, such as 239.255.42.0";
         group.filter(|group| group.octets()[3] == 0).map(Groups).ok_or_else(|| D::Error::custom(wanted))
@@ -168,7 +168,7 @@ impl<'de> Deserialize<'de> for Groups {
 }
 
 impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         size(&Value::deserialize(from)?.to_string()).map(Size).map_err(D::Error::custom)
     }
 }
@@ -178,7 +178,7 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Within<MIN, MAX> 
         let value = u64::deserialize(from)?;
         let is_in = (MIN..=MAX).contains(&value);
         is_in
-            .then_some(Within(value))
+            .then_some(Self(value))
             .ok_or_else(|| D::Error::custom(format!("a number from {MIN} to {MAX} is wanted")))
     }
 }
@@ -203,17 +203,17 @@ pub fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
 
 impl Settings {
     /// What a file says.
-    pub fn read(path: &Path) -> Result<Settings> {
+    pub fn read(path: &Path) -> Result<Self> {
         let unreadable = |source| Error::Config {
             path: path.to_owned(),
             line: 0,
             why: format!("it cannot be read: {source}"),
         };
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        Settings::parse(path, &text)
+        Self::parse(path, &text)
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Settings> {
+    fn parse(path: &Path, text: &str) -> Result<Self> {
         let file: File = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start).min(text.len());
             let line = text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;

@@ -44,7 +44,7 @@ pub(crate) enum Received {
 }
 
 impl Connection {
-    pub fn new(stream: TcpStream, cipher: Option<Cipher>) -> io::Result<Connection> {
+    pub fn new(stream: TcpStream, cipher: Option<Cipher>) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         sockopt::set_socket_send_buffer_size(&stream, KERNEL_BYTES)?;
@@ -53,7 +53,7 @@ impl Connection {
         sockopt::set_tcp_keepintvl(&stream, DEAD_AFTER / 6)?;
         sockopt::set_tcp_user_timeout(&stream, DEAD_AFTER.as_millis() as u32)?;
         let (client, host) = (canonical(stream.peer_addr()?), canonical(stream.local_addr()?));
-        Ok(Connection {
+        Ok(Self {
             stream,
             backlog: Backlog::default(),
             noted_bytes: 0,

@@ -31,8 +31,8 @@ pub(crate) struct Pair {
 }
 
 impl Datagrams {
-    pub fn new(ports: RangeInclusive<u16>) -> Datagrams {
-        Datagrams { ports, pairs: Vec::new() }
+    pub fn new(ports: RangeInclusive<u16>) -> Self {
+        Self { ports, pairs: Vec::new() }
     }
 
     pub fn pairs(&self) -> &[Pair] {
@@ -70,7 +70,7 @@ pub fn divides_datagrams() -> bool {
 }
 
 impl Pair {
-    fn bind(host: SocketAddr, port: u16) -> io::Result<Pair> {
+    fn bind(host: SocketAddr, port: u16) -> io::Result<Self> {
         let bind = |port| {
             let mut address = host;
             address.set_port(port);
@@ -85,7 +85,7 @@ impl Pair {
         let _ = sockopt::set_socket_recv_buffer_size(&rtp, 0);
         let _ = sockopt::set_socket_recv_buffer_size(&rtcp, KERNEL_BYTES);
         let can_segment = setsockopt(&rtp, UdpGsoSegment, &0).is_ok();
-        Ok(Pair { host, rtp, rtcp, ports: (port, port + 1), segment: Cell::new(0), can_segment })
+        Ok(Self { host, rtp, rtcp, ports: (port, port + 1), segment: Cell::new(0), can_segment })
     }
 
     /// Has what is sent to groups leave by this address, and pass so many routers.

@@ -50,11 +50,11 @@ fn wrong(path: &Path, why: &str) -> Error {
 pub(crate) struct Cipher(Box<ServerConnection>);
 
 impl Cipher {
-    pub fn new(identity: &Identity) -> Option<Cipher> {
+    pub fn new(identity: &Identity) -> Option<Self> {
         let mut connection = ServerConnection::new(identity.clone()).ok()?;
         // What is encrypted goes to the backlog at once, whose length is known.
         connection.set_buffer_limit(None);
-        Some(Cipher(Box::new(connection)))
+        Some(Self(Box::new(connection)))
     }
 
     /// Reads what a client has sent; what is to be answered by the cipher itself goes to `backlog`.

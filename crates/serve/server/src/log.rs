@@ -34,7 +34,7 @@ pub(crate) struct Log {
 
 impl Log {
     /// One that is written to `output`.
-    pub fn start(output: impl Write + Send + 'static) -> Result<Log> {
+    pub fn start(output: impl Write + Send + 'static) -> Result<Self> {
         let (lines_to, lines) = sync_channel(WAITING_MAX);
         let (written, is_written) = sync_channel::<()>(0);
         let unread = Arc::new(AtomicU64::new(0));
@@ -45,7 +45,7 @@ impl Log {
         };
         let thread = thread::Builder::new().name("log".to_owned());
         thread.spawn(write).map_err(to("a thread cannot be started"))?;
-        Ok(Log { second: 0, lines: 0, lines_to: Some(lines_to), unread, is_written })
+        Ok(Self { second: 0, lines: 0, lines_to: Some(lines_to), unread, is_written })
     }
 
     /// One sentence.

@@ -21,12 +21,12 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// The nearest to what a client asks for that there is. Backwards nothing is played.
-    pub fn near(scale: f64, speed: f64, has_pictures: bool) -> Pace {
+    pub fn near(scale: f64, speed: f64, has_pictures: bool) -> Self {
         // Where there are no pictures to choose from, all is sent, however fast.
         let scale_max = if has_pictures { SCALE_MAX } else { SYNC_ONLY_SCALE };
         let scale = if scale > 0.0 { scale.clamp(1.0 / SCALE_MAX, scale_max) } else { 1.0 };
         let speed = speed.clamp(1.0 / SPEED_MAX, SPEED_MAX.min(PACE_MAX / scale));
-        Pace { scale, speed, is_sync_only: has_pictures && scale >= SYNC_ONLY_SCALE }
+        Self { scale, speed, is_sync_only: has_pictures && scale >= SYNC_ONLY_SCALE }
     }
 
     /// What is sent in a second of a film that has so many bytes in one of its own, and so many of them in pictures that need

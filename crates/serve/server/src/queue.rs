@@ -24,9 +24,9 @@ struct State<J> {
 
 impl<J: Ord> Queue<J> {
     /// For so many threads, each of which has to call [`Queue::next`].
-    pub fn new(threads: usize) -> Queue<J> {
+    pub fn new(threads: usize) -> Self {
         let state = State { is_over: false, jobs: BinaryHeap::new(), idle: Vec::new(), awake: threads };
-        Queue { state: Mutex::new(state) }
+        Self { state: Mutex::new(state) }
     }
 
     /// More to do. No thread is woken while another one works: that one finds the jobs after its present one.

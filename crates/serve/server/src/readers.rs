@@ -81,7 +81,7 @@ struct Openings {
 struct Urgent(Box<Filling>);
 
 impl Readers {
-    pub fn start(catalog: Arc<Catalog>, count: usize) -> Result<Readers> {
+    pub fn start(catalog: Arc<Catalog>, count: usize) -> Result<Self> {
         let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(to("eventfd"))?;
         let count = count.max(1);
         let shared = Arc::new(Shared {
@@ -103,7 +103,7 @@ impl Readers {
         for _ in 0..count {
             start("reader", |shared| Reader::new(shared).fill_all())?;
         }
-        Ok(Readers { shared })
+        Ok(Self { shared })
     }
 
     /// `false` if there is too much to do already.
@@ -196,7 +196,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(shared: &'a Shared) -> Reader<'a> {
+    fn new(shared: &'a Shared) -> Self {
         Reader { shared, gaps: Vec::new(), held: Vec::new(), held_ns: 0 }
     }
 
@@ -294,7 +294,7 @@ fn read_all(file: &File, mut targets: &mut [IoSliceMut], mut offset: u64) -> io:
 }
 
 impl PartialEq for Urgent {
-    fn eq(&self, other: &Urgent) -> bool {
+    fn eq(&self, other: &Self) -> bool {
         self.0.deadline_ns == other.0.deadline_ns
     }
 }
@@ -302,13 +302,13 @@ impl PartialEq for Urgent {
 impl Eq for Urgent {}
 
 impl PartialOrd for Urgent {
-    fn partial_cmp(&self, other: &Urgent) -> Option<std::cmp::Ordering> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
 impl Ord for Urgent {
-    fn cmp(&self, other: &Urgent) -> std::cmp::Ordering {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         other.0.deadline_ns.cmp(&self.0.deadline_ns)
     }
 }

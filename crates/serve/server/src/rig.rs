@@ -29,14 +29,14 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    pub fn with(change: impl FnOnce(&mut Settings)) -> Rig {
+    pub fn with(change: impl FnOnce(&mut Settings)) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("a.aac"), FRAME.repeat(100)).expect("a file");
         let listen = vec!["127.0.0.1:0".parse().expect("an address")];
         let mut settings = Settings { listen, ..Settings::new(folder.path().to_owned()) };
         change(&mut settings);
         let serving = Serving::new(settings).expect("a server");
-        Rig { serving, events: Vec::with_capacity(64), _folder: folder }
+        Self { serving, events: Vec::with_capacity(64), _folder: folder }
     }
 
     /// Turns the server until something is so, and fails after [`LIMIT`].

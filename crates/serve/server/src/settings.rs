@@ -85,8 +85,8 @@ pub const PORT: u16 = 8554;
 
 impl Settings {
     /// For a folder.
-    pub fn new(folder: PathBuf) -> Settings {
-        Settings {
+    pub fn new(folder: PathBuf) -> Self {
+        Self {
             folder,
             listen: vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), PORT)],
             tls: None,

@@ -28,7 +28,7 @@ struct Player {
 }
 
 impl Player {
-    fn play(url: &str, protocol: &str) -> Player {
+    fn play(url: &str, protocol: &str) -> Self {
         let mut child = Command::new("timeout")
             .args(["-k", "5", "60", PYTHON, PLAYER, protocol, url])
             .stdin(Stdio::piped())
@@ -38,7 +38,7 @@ impl Player {
             .expect("Python runs");
         let commands = child.stdin.take().expect("a pipe");
         let lines = BufReader::new(child.stdout.take().expect("a pipe"));
-        Player { child, commands, lines, pictures: Vec::new(), places_ns: Vec::new(), sound: Vec::new() }
+        Self { child, commands, lines, pictures: Vec::new(), places_ns: Vec::new(), sound: Vec::new() }
     }
 
     /// Tells it what to do, and waits until it has done so.

@@ -251,7 +251,7 @@ impl Drop for Over<'_> {
 struct Deadline(#[expect(dead_code, reason = "its end is what tells")] Sender<()>);
 
 impl Deadline {
-    fn new(time: Duration) -> Deadline {
+    fn new(time: Duration) -> Self {
         let (sender, receiver) = channel();
         thread::spawn(move || {
             if receiver.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
@@ -259,6 +259,6 @@ impl Deadline {
                 abort();
             }
         });
-        Deadline(sender)
+        Self(sender)
     }
 }

@@ -156,8 +156,8 @@ impl Buffer {
         bytes_max: usize,
         part_bytes: usize,
         scratch: &mut Scratch,
-    ) -> Buffer {
-        let mut buffer = Buffer::default();
+    ) -> Self {
+        let mut buffer = Self::default();
         scratch.taken.clear();
         // Of the parts before the last one, and in that one.
         let (mut room, mut used) = (0, 0);

@@ -89,8 +89,8 @@ pub struct Device {
 
 impl Default for Device {
     /// One that nothing is known of is taken for a disk that has to move its head.
-    fn default() -> Device {
-        Device { mean_s: 0.01, mean_bytes: 65536.0, covariance: 0.0, variance: 0.0, slow_s: 0.03, reads: 0 }
+    fn default() -> Self {
+        Self { mean_s: 0.01, mean_bytes: 65536.0, covariance: 0.0, variance: 0.0, slow_s: 0.03, reads: 0 }
     }
 }
 
@@ -169,8 +169,8 @@ pub struct Depth {
 
 impl Default for Depth {
     /// Of a stream that nothing is known of.
-    fn default() -> Depth {
-        Depth { bytes: BYTES_MIN, part_bytes: BYTES_MIN, lead_ns: 0 }
+    fn default() -> Self {
+        Self { bytes: BYTES_MIN, part_bytes: BYTES_MIN, lead_ns: 0 }
     }
 }
 
@@ -183,9 +183,9 @@ pub struct Share {
 
 impl Budget {
     /// `bytes` of memory for streams of so many buffers.
-    pub fn new(bytes: u64, buffers: usize) -> Budget {
+    pub fn new(bytes: u64, buffers: usize) -> Self {
         let buffers = buffers.max(1);
-        Budget { bytes, buffers, devices: Vec::new(), streams: 0, least: Least::default() }
+        Self { bytes, buffers, devices: Vec::new(), streams: 0, least: Least::default() }
     }
 
     /// Has it be another sum; buffers that there are stay as they are.
@@ -320,13 +320,13 @@ impl Budget {
 }
 
 impl Least {
-    fn with(self, other: Least) -> Least {
-        Least { bytes: self.bytes + other.bytes, variance: self.variance + other.variance }
+    fn with(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, variance: self.variance + other.variance }
     }
 
-    fn without(self, other: Least) -> Least {
+    fn without(self, other: Self) -> Self {
         let less = |one: f64, other: f64| (one - other).max(0.0);
-        Least { bytes: less(self.bytes, other.bytes), variance: less(self.variance, other.variance) }
+        Self { bytes: less(self.bytes, other.bytes), variance: less(self.variance, other.variance) }
     }
 
     /// With what is left free for chance.

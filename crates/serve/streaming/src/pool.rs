@@ -21,8 +21,8 @@ pub struct Pool {
 
 impl Pool {
     /// So many bytes.
-    pub fn new(bytes_max: u64) -> Pool {
-        Pool { bytes_max, lent_bytes: 0, kept_bytes: 0, kept: BTreeMap::new() }
+    pub fn new(bytes_max: u64) -> Self {
+        Self { bytes_max, lent_bytes: 0, kept_bytes: 0, kept: BTreeMap::new() }
     }
 
     /// Has it be another sum. What is lent stays so.

@@ -43,7 +43,7 @@ pub struct Choice {
 
 impl Playlist {
     /// `None` without files, or if they differ in what a decoder has to know before.
-    pub fn new(items: Vec<Arc<Media>>, is_endless: bool) -> Option<Playlist> {
+    pub fn new(items: Vec<Arc<Media>>, is_endless: bool) -> Option<Self> {
         let first = items.first()?;
         let is_like_first = |media: &Arc<Media>| {
             let (tracks, expected) = (media.tracks(), first.tracks());
@@ -54,7 +54,7 @@ impl Playlist {
         let are_alike = items.iter().all(is_like_first);
         // Without a duration it would be played infinitely often at once.
         let is_endless = is_endless && items.iter().all(|media| media.duration_ns() > 0);
-        are_alike.then_some(Playlist { items, is_endless })
+        are_alike.then_some(Self { items, is_endless })
     }
 
     /// Its files.
@@ -93,7 +93,7 @@ impl Playlist {
     }
 
     /// What is to be sent from a position on, which [`Playlist::seek`] has given.
-    pub fn program(self: &Arc<Playlist>, choice: Choice, position_ns: u64) -> Program {
+    pub fn program(self: &Arc<Self>, choice: Choice, position_ns: u64) -> Program {
         let (item, begin_ns) = self.at(position_ns);
         let plan = self.items[item].plan(&choice.tracks, position_ns - begin_ns);
         Program { playlist: self.clone(), choice, item, begin_ns, plan }

@@ -15,8 +15,8 @@ pub struct Schedule {
 
 impl Schedule {
     /// Begins at `start_ns` with what is decoded at `first_ns`. `rate` is positive.
-    pub fn new(start_ns: u64, first_ns: i64, rate: f64) -> Schedule {
-        Schedule { start_ns, first_ns, rate }
+    pub fn new(start_ns: u64, first_ns: i64, rate: f64) -> Self {
+        Self { start_ns, first_ns, rate }
     }
 
     /// When what is decoded at `decode_ns` is to be sent.

@@ -112,7 +112,7 @@ pub struct Counts {
 
 impl Counts {
     /// Those of another stream.
-    pub fn add(&mut self, other: Counts) {
+    pub fn add(&mut self, other: Self) {
         self.packets += other.packets;
         self.bytes += other.bytes;
         self.dropped += other.dropped;
@@ -148,8 +148,8 @@ pub struct Stream {
 
 impl Stream {
     /// One with so many buffers (at least one) that has nothing to send yet.
-    pub fn new(buffers_max: usize) -> Stream {
-        Stream {
+    pub fn new(buffers_max: usize) -> Self {
+        Self {
             senders: Vec::new(),
             buffers_max: buffers_max.max(1),
             drained: None,
@@ -493,9 +493,9 @@ impl Stream {
 }
 
 impl TrackSender {
-    fn new(setup: Setup) -> TrackSender {
+    fn new(setup: Setup) -> Self {
         let Setup { format, payload_type, ssrc, sequence, packet_bytes_max, .. } = setup;
-        TrackSender {
+        Self {
             packetiser: Packetiser::new(format, payload_type, ssrc, sequence, packet_bytes_max),
             anchor: setup.timestamp,
             packets: Vec::new(),

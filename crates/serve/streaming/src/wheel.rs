@@ -32,9 +32,9 @@ struct Timer<K> {
 }
 
 impl<K: Copy> Default for Wheel<K> {
-    fn default() -> Wheel<K> {
+    fn default() -> Self {
         let (slots, timers) = (vec![NONE; SLOTS], Vec::new());
-        Wheel { slots, timers, free: NONE, occupied: [0; SLOTS / 64], now_slot: 0, count: 0 }
+        Self { slots, timers, free: NONE, occupied: [0; SLOTS / 64], now_slot: 0, count: 0 }
     }
 }
 

@@ -54,7 +54,7 @@ struct World {
 }
 
 impl World {
-    fn new(streams: usize, buffers: usize) -> World {
+    fn new(streams: usize, buffers: usize) -> Self {
         let mut budget = Budget::new(MEMORY_BYTES, buffers);
         let disk = budget.add_device();
         let film = film(SECONDS, PICTURE_BYTES);
@@ -72,7 +72,7 @@ impl World {
         let clients: Vec<_> = (0..streams).map(client).collect();
         let due =
             clients.iter().enumerate().map(|(number, client)| ((client.comes_ns, number), ())).collect();
-        World {
+        Self {
             clients,
             budget,
             pool: Pool::new(MEMORY_BYTES),
@@ -88,7 +88,7 @@ impl World {
     }
 
     /// Plays all films to their end.
-    fn run(mut self) -> World {
+    fn run(mut self) -> Self {
         loop {
             let read_ns = self.reading.as_ref().map(|reading| reading.0);
             let due_ns = self.due.keys().next().map(|due| due.0);

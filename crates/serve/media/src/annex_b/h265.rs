@@ -30,9 +30,9 @@ pub(super) struct Pictures {
 }
 
 impl Default for Pictures {
-    fn default() -> Pictures {
+    fn default() -> Self {
         let [vps, sps, pps] = [const { Vec::new() }; 3];
-        Pictures {
+        Self {
             vps,
             sps,
             pps,

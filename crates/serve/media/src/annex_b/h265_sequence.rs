@@ -17,7 +17,7 @@ pub(super) struct Sequence {
 
 impl Sequence {
     /// `None` if it says what cannot be.
-    pub fn read(bits: &mut impl BitRead) -> Result<Option<Sequence>, BitReaderError> {
+    pub fn read(bits: &mut impl BitRead) -> Result<Option<Self>, BitReaderError> {
         bits.skip(4, "sps_video_parameter_set_id")?;
         let sub_layers = bits.read::<3, u32>("sps_max_sub_layers_minus1")?;
         bits.skip(1, "sps_temporal_id_nesting_flag")?;
@@ -36,7 +36,7 @@ impl Sequence {
         }
         // A stream can be served without what follows.
         let picture_time = picture_time(bits, sub_layers, order_bits).unwrap_or_default();
-        Ok(Some(Sequence { id, has_separate_planes, order_bits, picture_time }))
+        Ok(Some(Self { id, has_separate_planes, order_bits, picture_time }))
     }
 }
 

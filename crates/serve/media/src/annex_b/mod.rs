@@ -130,9 +130,9 @@ struct AccessUnits {
 }
 
 impl Default for AccessUnits {
-    fn default() -> AccessUnits {
+    fn default() -> Self {
         let (order, builder) = Default::default();
-        AccessUnits { order, builder, samples_left: SAMPLES_MAX, start: None, picture: None }
+        Self { order, builder, samples_left: SAMPLES_MAX, start: None, picture: None }
     }
 }
 

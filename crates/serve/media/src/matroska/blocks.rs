@@ -82,7 +82,7 @@ struct Block {
 
 impl Block {
     /// `None` if it is not all there.
-    fn read(source: &mut Source, element: &Element) -> Result<Option<Block>> {
+    fn read(source: &mut Source, element: &Element) -> Result<Option<Self>> {
         let end = element.end(source);
         let mut rest = source.up_to(element.content, 12)?;
         let before = rest.len();
@@ -91,7 +91,7 @@ impl Block {
         let at = element.content + (before - rest.len() + 3) as u64;
         let track = track & ((1 << bits) - 1);
         let time = i16::from_be_bytes([high, low]);
-        Ok((at <= end && end <= source.bytes()).then_some(Block { track, time, flags, at, end }))
+        Ok((at <= end && end <= source.bytes()).then_some(Self { track, time, flags, at, end }))
     }
 
     fn add(&self, source: &mut Source, cluster_time: i64, is_key: bool, movie: &mut Movie) -> Result<()> {

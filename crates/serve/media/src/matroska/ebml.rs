@@ -44,7 +44,7 @@ pub(super) struct Element {
 
 impl Element {
     /// The element at `at`; `None` at the end of the file, or if there is none.
-    pub fn read(source: &mut Source, at: u64) -> Result<Option<Element>> {
+    pub fn read(source: &mut Source, at: u64) -> Result<Option<Self>> {
         let mut rest = source.up_to(at, HEADER_BYTES_MAX)?;
         let before = rest.len();
         let Some((id, _)) = number(&mut rest, 4) else { return Ok(None) };
@@ -53,7 +53,7 @@ impl Element {
         // All bits set means that the length is not known; the marker is not a part of it.
         let all = (1 << bits) - 1;
         let size = if size & all == all { Size::Unknown } else { Size::Known(size & all) };
-        Ok(Some(Element { id: id as u32, start: at, content, size }))
+        Ok(Some(Self { id: id as u32, start: at, content, size }))
     }
 
     pub fn end(&self, source: &Source) -> u64 {

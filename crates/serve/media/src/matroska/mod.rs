@@ -98,7 +98,7 @@ struct Movie {
 
 impl Movie {
     /// What the header, and the elements with information and tracks, tell.
-    fn read(header: Vec<u8>, info: &[u8], tracks: &[u8]) -> Result<Movie> {
+    fn read(header: Vec<u8>, info: &[u8], tracks: &[u8]) -> Result<Self> {
         let mut file = header;
         let content = [info, tracks, &ebml::EMPTY_CLUSTER].concat();
         ebml::write_header(id::SEGMENT, content.len() as u64, &mut file);
@@ -108,7 +108,7 @@ impl Movie {
         let scale_ns = file.info().timestamp_scale();
         let time_base =
             TimeBase::new(scale_ns.get(), 1_000_000_000).ok_or(Error::Damaged("its time does not pass"))?;
-        let mut movie = Movie {
+        let mut movie = Self {
             drafts: Vec::new(),
             left_out: Vec::new(),
             recorded_ns: file.info().date_utc().and_then(|ns| EPOCH_NS.checked_add_signed(ns)),

@@ -22,11 +22,11 @@ pub(super) struct BoxAt {
 
 impl BoxAt {
     /// The box at `at`; `None` at the end of the file, or if what is there is no box.
-    pub fn read(source: &mut Source, at: u64) -> Result<Option<BoxAt>> {
+    pub fn read(source: &mut Source, at: u64) -> Result<Option<Self>> {
         let bytes = source.bytes();
         let Some((name, header, size)) = header(source.up_to(at, HEADER_BYTES_MAX)?) else { return Ok(None) };
         let end = size.map_or(Some(bytes), |size| at.checked_add(size));
-        Ok(end.map(|end| BoxAt { name, start: at, content: at + header as u64, end }))
+        Ok(end.map(|end| Self { name, start: at, content: at + header as u64, end }))
     }
 
     pub fn content(&self, source: &mut Source, bytes_max: u64) -> Result<Vec<u8>> {

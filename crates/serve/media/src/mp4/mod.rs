@@ -80,7 +80,7 @@ pub(super) struct Movie {
 
 impl Movie {
     fn finish(self) -> Result<Found> {
-        let Movie { left_out, recorded_ns, .. } = self;
+        let Self { left_out, recorded_ns, .. } = self;
         let mut found = Found { left_out, recorded_ns, ..Found::default() };
         for draft in self.drafts {
             let Some(mut index) = draft.builder.finish(draft.last_step) else {

@@ -64,7 +64,7 @@ struct Places {
 }
 
 impl Places {
-    fn read(table: &[u8]) -> Result<Places> {
+    fn read(table: &[u8]) -> Result<Self> {
         let offsets = match optional::<Co64>(table, b"co64")? {
             Some(table) => table.entries,
             None => {
@@ -73,7 +73,7 @@ impl Places {
             }
         };
         let chunks = required(table, b"stsc", "a track does not say how many samples a chunk has (stsc)")?;
-        Ok(Places { offsets, chunks, run: 0, chunk: 0, left_in_chunk: 0, at: 0 })
+        Ok(Self { offsets, chunks, run: 0, chunk: 0, left_in_chunk: 0, at: 0 })
     }
 
     fn next(&mut self, bytes: u32) -> Result<u64> {

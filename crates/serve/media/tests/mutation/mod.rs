@@ -36,18 +36,18 @@ struct Block {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 7] =
-        [Kind::Mp4, Kind::Matroska, Kind::Transport, Kind::H264, Kind::H265, Kind::Adts, Kind::MpegAudio];
+    pub const ALL: [Self; 7] =
+        [Self::Mp4, Self::Matroska, Self::Transport, Self::H264, Self::H265, Self::Adts, Self::MpegAudio];
 
     pub fn has(self, name: &str) -> bool {
         let endings: &[&str] = match self {
-            Kind::Mp4 => &["mp4", "mov"],
-            Kind::Matroska => &["mkv"],
-            Kind::Transport => &["ts"],
-            Kind::H264 => &["h264"],
-            Kind::H265 => &["h265"],
-            Kind::Adts => &["aac"],
-            Kind::MpegAudio => &["mp2", "mp3"],
+            Self::Mp4 => &["mp4", "mov"],
+            Self::Matroska => &["mkv"],
+            Self::Transport => &["ts"],
+            Self::H264 => &["h264"],
+            Self::H265 => &["h265"],
+            Self::Adts => &["aac"],
+            Self::MpegAudio => &["mp2", "mp3"],
         };
         name.rsplit_once('.').is_some_and(|(_, ending)| endings.contains(&ending))
     }
@@ -57,14 +57,14 @@ impl Kind {
         const PACKET_BYTES: usize = 188;
         let mut blocks = Vec::new();
         match self {
-            Kind::Mp4 => boxes(file, 0..file.len(), &mut blocks),
-            Kind::Matroska => elements(file, 0..file.len(), &mut blocks),
-            Kind::Transport => between((0..file.len()).step_by(PACKET_BYTES), 4, file.len(), &mut blocks),
-            Kind::H264 | Kind::H265 => {
+            Self::Mp4 => boxes(file, 0..file.len(), &mut blocks),
+            Self::Matroska => elements(file, 0..file.len(), &mut blocks),
+            Self::Transport => between((0..file.len()).step_by(PACKET_BYTES), 4, file.len(), &mut blocks),
+            Self::H264 | Self::H265 => {
                 between(memmem::find_iter(file, &[0, 0, 1]), 3, file.len(), &mut blocks);
             }
-            Kind::Adts | Kind::MpegAudio => {
-                let least = if self == Kind::Adts { 0xF0 } else { 0xE0 };
+            Self::Adts | Self::MpegAudio => {
+                let least = if self == Self::Adts { 0xF0 } else { 0xE0 };
                 let marks = file.windows(2).enumerate().filter(|(_, two)| two[0] == 0xFF && two[1] >= least);
                 between(marks.map(|(at, _)| at), 0, file.len(), &mut blocks);
             }
@@ -74,7 +74,7 @@ impl Kind {
 
     fn write_size(self, file: &mut [u8], at: Range<usize>, size: u64) {
         let mark = 1 << (7 * at.len());
-        let size = if self == Kind::Matroska { size & (mark - 1) | mark } else { size };
+        let size = if self == Self::Matroska { size & (mark - 1) | mark } else { size };
         write_number(file, at, size);
     }
 }

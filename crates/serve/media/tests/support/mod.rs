@@ -67,7 +67,7 @@ impl Packet {
 }
 
 impl Probed {
-    pub fn of(file: &Path) -> Probed {
+    pub fn of(file: &Path) -> Self {
         let mut command = Command::new("ffprobe");
         command
             .args(["-v", "error", "-of", "json", "-show_packets", "-show_streams", "-show_format"])

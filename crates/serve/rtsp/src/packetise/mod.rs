@@ -167,16 +167,10 @@ pub struct Packetiser {
 impl Packetiser {
     /// The first packet has the number `sequence`. None has more than `packet_bytes_max` bytes with its RTP header, within
     /// [`PACKET_BYTES_MIN`] and [`PACKET_BYTES_MAX`], but for Opus, whose packets cannot be divided.
-    pub fn new(
-        format: Format,
-        payload_type: u8,
-        ssrc: u32,
-        sequence: u16,
-        packet_bytes_max: usize,
-    ) -> Packetiser {
+    pub fn new(format: Format, payload_type: u8, ssrc: u32, sequence: u16, packet_bytes_max: usize) -> Self {
         let packet_bytes_max = packet_bytes_max.clamp(PACKET_BYTES_MIN, PACKET_BYTES_MAX);
         let payload_bytes_max = packet_bytes_max - RTP_HEADER_BYTES;
-        Packetiser { format, payload_type: payload_type & 0x7F, ssrc, sequence, payload_bytes_max }
+        Self { format, payload_type: payload_type & 0x7F, ssrc, sequence, payload_bytes_max }
     }
 
     /// The number of the next packet.

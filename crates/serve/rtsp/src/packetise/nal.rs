@@ -145,16 +145,16 @@ impl Small {
 impl Codec {
     fn header_bytes(self) -> usize {
         match self {
-            Codec::H264 => 1,
-            Codec::H265 => 2,
+            Self::H264 => 1,
+            Self::H265 => 2,
         }
     }
 
     /// Empty units say nothing, and types that the payload format has taken for itself would be misread.
     fn is_sendable(self, unit: &[u8]) -> bool {
         match (self, unit) {
-            (Codec::H264, [header, ..]) => (1..=23).contains(&(header & 0x1F)),
-            (Codec::H265, [header, _, ..]) => header >> 1 & 0x3F < 48,
+            (Self::H264, [header, ..]) => (1..=23).contains(&(header & 0x1F)),
+            (Self::H265, [header, _, ..]) => header >> 1 & 0x3F < 48,
             _ => false,
         }
     }
@@ -163,11 +163,11 @@ impl Codec {
     fn say_together<'a>(self, units: impl Iterator<Item = &'a [u8]> + Clone, packet: &mut Packet) {
         let forbidden = units.clone().fold(0, |bits, unit| bits | unit[0] & 0x80);
         match self {
-            Codec::H264 => {
+            Self::H264 => {
                 let importance = units.map(|unit| unit[0] & 0x60).max().unwrap_or_default();
                 packet.say(&[forbidden | importance | 24]);
             }
-            Codec::H265 => {
+            Self::H265 => {
                 let both = |unit: &[u8]| u16::from_be_bytes([unit[0], unit[1]]);
                 let layer = units.clone().map(|unit| both(unit) & 0x01F8).min().unwrap_or_default();
                 let temporal = units.map(|unit| both(unit) & 0x07).min().unwrap_or_default();
@@ -180,8 +180,8 @@ impl Codec {
     fn say_part(self, header: &[u8], is_first: bool, is_last: bool, packet: &mut Packet) {
         let ends = u8::from(is_first) << 7 | u8::from(is_last) << 6;
         match self {
-            Codec::H264 => packet.say(&[header[0] & 0xE0 | 28, ends | header[0] & 0x1F]),
-            Codec::H265 => packet.say(&[header[0] & 0x81 | 49 << 1, header[1], ends | header[0] >> 1 & 0x3F]),
+            Self::H264 => packet.say(&[header[0] & 0xE0 | 28, ends | header[0] & 0x1F]),
+            Self::H265 => packet.say(&[header[0] & 0x81 | 49 << 1, header[1], ends | header[0] >> 1 & 0x3F]),
         }
     }
 }

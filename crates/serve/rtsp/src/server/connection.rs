@@ -65,8 +65,8 @@ pub(super) struct Play {
 }
 
 impl Connection {
-    pub fn new(limits: Limits, client: IpAddr, host: IpAddr, is_encrypted: bool, now_ns: u64) -> Connection {
-        Connection {
+    pub fn new(limits: Limits, client: IpAddr, host: IpAddr, is_encrypted: bool, now_ns: u64) -> Self {
+        Self {
             reader: Reader::new(limits),
             client: client.to_canonical(),
             host,
@@ -84,9 +84,9 @@ impl Connection {
 }
 
 impl Exchange {
-    pub fn of(connection: ConnectionId, request: &Request) -> Exchange {
+    pub fn of(connection: ConnectionId, request: &Request) -> Self {
         let is_close = |value: &str| value.eq_ignore_ascii_case("close");
-        Exchange {
+        Self {
             connection,
             cseq: request.cseq(),
             timestamp: request.headers.get("Timestamp").map(str::to_owned),

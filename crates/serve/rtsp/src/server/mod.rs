@@ -62,8 +62,8 @@ pub struct Config {
 
 impl Config {
     /// What does for most.
-    pub fn new(key: Key) -> Config {
-        Config {
+    pub fn new(key: Key) -> Self {
+        Self {
             limits: Limits::default(),
             ahead_bytes_max: 64 << 10,
             sessions_max: 10_000,
@@ -100,8 +100,8 @@ enum Timer {
 
 impl Server {
     /// One without connections. Without a guard everybody may watch everything.
-    pub fn new(config: Config, guard: Option<(Guard, Box<dyn Users + Send>)>) -> Server {
-        Server {
+    pub fn new(config: Config, guard: Option<(Guard, Box<dyn Users + Send>)>) -> Self {
+        Self {
             config,
             guard,
             date: None,

@@ -100,12 +100,12 @@ pub fn answer(question: &Question) -> Result<Answer, Status> {
 }
 
 impl World {
-    pub fn new() -> World {
-        World::with(Server::new(Config::new(Key([3; 32])), None))
+    pub fn new() -> Self {
+        Self::with(Server::new(Config::new(Key([3; 32])), None))
     }
 
-    pub fn with(server: Server) -> World {
-        let mut world = World { server, now_ns: 0, is_slow: false, open: vec![] };
+    pub fn with(server: Server) -> Self {
+        let mut world = Self { server, now_ns: 0, is_slow: false, open: vec![] };
         world.connect(1, [192, 0, 2, 1]);
         world
     }

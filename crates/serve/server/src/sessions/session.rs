@@ -76,9 +76,9 @@ pub(crate) struct Cue {
 }
 
 impl Session {
-    pub fn new(id: SessionId, key: Key, client: IpAddr, opened: Arc<Opened>, buffers: usize) -> Session {
+    pub fn new(id: SessionId, key: Key, client: IpAddr, opened: Arc<Opened>, buffers: usize) -> Self {
         let bits_per_second = opened.bytes_per_second() * 8;
-        Session {
+        Self {
             id,
             key,
             client,

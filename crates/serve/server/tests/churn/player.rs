@@ -23,8 +23,8 @@ pub enum Heard {
 }
 
 impl Player {
-    pub fn new(client: Client, path: &str) -> Player {
-        Player { client, path: path.to_owned(), session: String::new(), next: [None; 2] }
+    pub fn new(client: Client, path: &str) -> Self {
+        Self { client, path: path.to_owned(), session: String::new(), next: [None; 2] }
     }
 
     pub fn stream(&self) -> &TcpStream {

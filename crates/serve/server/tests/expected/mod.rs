@@ -22,9 +22,9 @@ pub struct Expected {
 }
 
 impl Expected {
-    pub fn of(films: &Folder) -> Expected {
+    pub fn of(films: &Folder) -> Self {
         let input = format!("-i {}", films.path("film.mp4").display());
-        Expected {
+        Self {
             pictures: units(&payload(&input, "0:v")).into_iter().map(<[u8]>::to_vec).collect(),
             sound: payload(&input, "0:a"),
             stream: fs::read(films.path("film.ts")).expect("a film"),

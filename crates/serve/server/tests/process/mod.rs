@@ -44,17 +44,17 @@ pub struct Gauges {
 }
 
 impl Gauges {
-    pub const IDLE: Gauges = Gauges { connections: 1, sessions: 0, buffer_bytes: 0 };
+    pub const IDLE: Self = Self { connections: 1, sessions: 0, buffer_bytes: 0 };
 }
 
 impl Process {
     /// Serves a folder on free ports of the loopback. Keys and settings lie in another one.
-    pub fn start(folder: &Path, beside: &Folder, session_timeout: Duration) -> Process {
-        Process::start_with(folder, beside, session_timeout, "")
+    pub fn start(folder: &Path, beside: &Folder, session_timeout: Duration) -> Self {
+        Self::start_with(folder, beside, session_timeout, "")
     }
 
     /// The same with more settings, a line each.
-    pub fn start_with(folder: &Path, beside: &Folder, session_timeout: Duration, more: &str) -> Process {
+    pub fn start_with(folder: &Path, beside: &Folder, session_timeout: Duration, more: &str) -> Self {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
         fs::write(beside.path("cert.pem"), made.cert.pem()).expect("a file");
         fs::write(beside.path("key.pem"), made.signing_key.serialize_pem()).expect("a file");
@@ -83,7 +83,7 @@ impl Process {
         let stdout = child.stdout.take().expect("a pipe");
         // From here on it is killed whatever happens.
         let mut process =
-            Process { child, said: Some(said), rtsp: unknown, encrypted: unknown, status: unknown };
+            Self { child, said: Some(said), rtsp: unknown, encrypted: unknown, status: unknown };
         let (sender, receiver) = channel();
         thread::spawn(move || {
             let mut line = String::new();

@@ -64,26 +64,21 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn start(folder: &Path) -> Server {
-        Server::with(Settings::new(folder.to_owned()))
+    pub fn start(folder: &Path) -> Self {
+        Self::with(Settings::new(folder.to_owned()))
     }
 
     /// On a free port of the loopback.
-    pub fn with(settings: Settings) -> Server {
+    pub fn with(settings: Settings) -> Self {
         let free: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-        Server::of(Settings {
-            listen: vec![free],
-            status: Some(free),
-            udp_ports: 20_000..=29_999,
-            ..settings
-        })
+        Self::of(Settings { listen: vec![free], status: Some(free), udp_ports: 20_000..=29_999, ..settings })
     }
 
-    pub fn of(settings: Settings) -> Server {
+    pub fn of(settings: Settings) -> Self {
         let mut serving = Serving::new(settings).expect("a server");
         let (addresses, stopper) = (serving.addresses(), serving.stopper());
         let thread = std::thread::spawn(move || serving.run().expect("it serves"));
-        Server { stopper, thread: Some(thread), address: addresses[0], addresses }
+        Self { stopper, thread: Some(thread), address: addresses[0], addresses }
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -159,14 +154,14 @@ impl Response {
 }
 
 impl Client {
-    pub fn to(address: SocketAddr) -> io::Result<Client> {
-        Client::on(TcpStream::connect(address)?, address)
+    pub fn to(address: SocketAddr) -> io::Result<Self> {
+        Self::on(TcpStream::connect(address)?, address)
     }
 
     /// On a connection to a server at `address`.
-    pub fn on(stream: TcpStream, address: SocketAddr) -> io::Result<Client> {
+    pub fn on(stream: TcpStream, address: SocketAddr) -> io::Result<Self> {
         stream.set_read_timeout(Some(LIMIT))?;
-        Ok(Client { reader: BufReader::new(stream), cseq: 0, url: format!("rtsp://{address}/") })
+        Ok(Self { reader: BufReader::new(stream), cseq: 0, url: format!("rtsp://{address}/") })
     }
 
     pub fn stream(&self) -> &TcpStream {
