@@ -166,7 +166,7 @@ def shows(text):
 def enter(line):
     os.write(terminal, line.encode() + b'\n')
 def shell_is_in_front(wanted):
-    until(f'shell in front: {wanted}', lambda: (os.tcgetpgrp(terminal) == shell) == wanted)
+    until('shell in front' if wanted else 'command in front', lambda: (os.tcgetpgrp(terminal) == shell) == wanted)
 def is_gone(group):
     try: os.killpg(group, 0)
     except ProcessLookupError: return True
