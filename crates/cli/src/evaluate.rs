@@ -1,25 +1,18 @@
-//! `forebay evaluate`: runs an experiment with a progress bar and prints its table.
+//! `forebay evaluate`: what the options ask for, as experiments.
 
 use std::env;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use forebay_evaluation::{
     Error, Profile, Program, Progress, SwappingProgram, machine::host, machine::model, model::LineFill,
     run::memory_control, run::overhead, run::side_effects, run::speculation, share::multiview,
     share::projection,
 };
-use forebay_results::{Row, Sink};
-use forebay_supervisor::installed::FRONT;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{Chosen, Evaluate, Host, Model, Multiview, Overhead, Projection, Speculation, Table};
-use crate::{FAILURE, meter, millipage, report, results, server, streaming};
-
-/// Steps of the bar.
-const STEPS: u64 = 1000;
+use crate::experiment::{Measured, carry_out, this_program};
+use crate::{meter, millipage, report, server, streaming};
 
 /// Runs the experiment.
 pub fn run(args: Evaluate) -> anyhow::Result<ExitCode> {
@@ -51,14 +44,13 @@ fn compare(
     table: fn(&speculation::Outcome) -> String,
 ) -> anyhow::Result<ExitCode> {
     let options = comparison(args)?;
-    let measured = |outcome: speculation::Outcome| Partial {
+    let measured = |outcome: speculation::Outcome| Measured {
         table: table(&outcome),
         rows: outcome.rows(),
         agrees: outcome.identical(),
-        chart: None,
         stopped: outcome.stopped,
     };
-    carry_out_as_far(args.json.as_deref(), None, |progress| run(&options, progress).map(measured))
+    carry_out(&args.output, |progress| run(&options, progress).map(measured))
 }
 
 fn show_memory_control(args: &Speculation) -> anyhow::Result<ExitCode> {
@@ -68,23 +60,17 @@ fn show_memory_control(args: &Speculation) -> anyhow::Result<ExitCode> {
     if !args.programs.is_empty() {
         options.programs = args.programs.iter().map(swapping).collect::<anyhow::Result<_>>()?;
     }
-    let measured = |outcome: memory_control::Outcome| Partial {
+    let measured = |outcome: memory_control::Outcome| Measured {
         table: outcome.table(),
         rows: outcome.rows(),
         agrees: outcome.identical(),
-        chart: Some(outcome.svg()),
         stopped: outcome.stopped,
     };
-    carry_out_as_far(args.json.as_deref(), args.svg.as_deref(), |progress| {
-        memory_control::run(&options, progress).map(measured)
-    })
+    carry_out(&args.output, |progress| memory_control::run(&options, progress).map(measured))
 }
 
 /// What the options say of the programs that wait for files.
 fn comparison(args: &Speculation) -> anyhow::Result<speculation::Options> {
-    if args.svg.is_some() {
-        bail!("there is a chart of --table 5 only; leave --svg out");
-    }
     let profile = args.profile.unwrap_or(Profile::Local);
     let mut options = speculation::Options::new(profile, this_program()?);
     options.runs = args.runs.into();
@@ -118,14 +104,11 @@ fn swapping(chosen: &Chosen) -> anyhow::Result<SwappingProgram> {
 
 fn measure_overhead(args: &Overhead) -> anyhow::Result<ExitCode> {
     let options = overhead::Options { pairs: args.pairs.into(), ..overhead::Options::new(this_program()?) };
-    let measured = |outcome: overhead::Outcome| Partial {
-        table: outcome.table(),
-        rows: outcome.rows(),
-        chart: None,
+    let measured = |outcome: overhead::Outcome| Measured {
         agrees: outcome.identical(),
-        stopped: None,
+        ..Measured::all(outcome.table(), outcome.rows())
     };
-    carry_out_as_far(args.json.as_deref(), None, |progress| overhead::run(&options, progress).map(measured))
+    carry_out(&args.output, |progress| overhead::run(&options, progress).map(measured))
 }
 
 fn measure_views(args: &Multiview) -> anyhow::Result<ExitCode> {
@@ -135,16 +118,8 @@ fn measure_views(args: &Multiview) -> anyhow::Result<ExitCode> {
     if !args.sizes_bytes.is_empty() {
         options.sizes_bytes.clone_from(&args.sizes_bytes);
     }
-    let measured = |outcome: multiview::Outcome| Partial {
-        table: outcome.table(),
-        rows: outcome.rows(),
-        chart: Some(outcome.svg()),
-        agrees: !outcome.curves.is_empty(),
-        stopped: None,
-    };
-    carry_out_as_far(args.json.as_deref(), args.svg.as_deref(), |progress| {
-        multiview::run(&options, progress).map(measured)
-    })
+    let measured = |outcome: multiview::Outcome| Measured::all(outcome.table(), outcome.rows());
+    carry_out(&args.output, |progress| multiview::run(&options, progress).map(measured))
 }
 
 fn project(args: &Projection) -> anyhow::Result<ExitCode> {
@@ -160,12 +135,11 @@ fn project(args: &Projection) -> anyhow::Result<ExitCode> {
     if !args.latencies_us.is_empty() {
         options.latencies_ns = args.latencies_us.iter().map(|us| u64::from(*us) * 1_000).collect();
     }
-    let sink = results::open(args.json.as_deref())?;
-    let outcome =
-        with_bar(|progress| projection::run(&options, progress)).context("the projection failed")?;
-    show(&outcome.table(), args.json.as_deref());
-    results::write(sink, || outcome.rows())?;
-    Ok(verdict(outcome.programs.iter().all(|program| !program.cells.is_empty())))
+    let measured = |outcome: projection::Outcome| Measured {
+        agrees: outcome.programs.iter().all(|program| !program.cells.is_empty()),
+        ..Measured::all(outcome.table(), outcome.rows())
+    };
+    carry_out(&args.output, |progress| projection::run(&options, progress).map(measured))
 }
 
 fn ask_model(args: &Model) -> anyhow::Result<ExitCode> {
@@ -188,9 +162,9 @@ fn ask_model(args: &Model) -> anyhow::Result<ExitCode> {
             (outcome.table(), outcome.rows())
         }
     };
-    let sink = results::open(args.json.as_deref())?;
-    show(&table, args.json.as_deref());
-    results::write(sink, || rows)?;
+    let opened = args.output.open()?;
+    args.output.show(&table);
+    opened.write(rows)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -201,118 +175,9 @@ fn measure_host(args: &Host) -> anyhow::Result<ExitCode> {
         folder: args.dir.clone().unwrap_or_else(env::temp_dir),
         check: args.check,
     };
-    args.svg.as_deref().map_or(Ok(()), report::make_folder)?;
-    let sink = results::open(args.json.as_deref())?;
-    let outcome = with_bar(|progress| host::run(&options, progress)).context("the measurement failed")?;
-    show(&outcome.table(), args.json.as_deref());
-    if outcome.measured.is_empty() {
-        sink.into_iter().for_each(Sink::discard);
-        return Ok(FAILURE.into());
-    }
-    results::write(sink, || outcome.rows())?;
-    if let Some(folder) = &args.svg {
-        report::draw(folder, results::report(outcome.rows()))?;
-    }
-    Ok(verdict(!outcome.interrupted))
-}
-
-/// The `forebay` that experiments run: the one beside this executable, else this one.
-pub fn this_program() -> anyhow::Result<PathBuf> {
-    FRONT.find().or_else(|_| env::current_exe()).context("cannot tell where forebay itself is; mount /proc")
-}
-
-/// Runs `experiment` under a progress bar on standard error.
-pub fn with_bar<T>(
-    experiment: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<T, Error>,
-) -> Result<T, Error> {
-    let style = ProgressStyle::with_template("{bar:30} {percent:>3}% {elapsed}, {eta} left {wide_msg}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = ProgressBar::new(STEPS).with_style(style);
-    let done = experiment(&mut |progress| {
-        bar.set_position((progress.share.clamp(0.0, 1.0) * STEPS as f64) as u64);
-        bar.set_message(progress.doing);
-    });
-    bar.finish_and_clear();
-    done
-}
-
-/// What was measured until something stopped it.
-pub struct Partial {
-    /// For people.
-    pub table: String,
-    /// For machines.
-    pub rows: Vec<Row>,
-    /// Drawn, where that is wanted.
-    pub chart: Option<String>,
-    /// Whether what had to be the same on all sides was.
-    pub agrees: bool,
-    /// What it was.
-    pub stopped: Option<Error>,
-}
-
-impl Partial {
-    /// What has no chart, and no sides that must agree.
-    pub fn of(table: String, rows: Vec<Row>, stopped: Option<Error>) -> Self {
-        Self { table, rows, chart: None, agrees: true, stopped }
-    }
-}
-
-/// Measures under a progress bar, and shows and writes what there is, be it all or not.
-pub fn carry_out_as_far(
-    json: Option<&Path>,
-    svg: Option<&Path>,
-    experiment: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<Partial, Error>,
-) -> anyhow::Result<ExitCode> {
-    let sink = results::open(json)?;
-    let chart = match results::open(svg) {
-        Ok(chart) => chart,
-        Err(error) => {
-            sink.into_iter().for_each(Sink::discard);
-            return Err(error.into());
-        }
+    let measured = |outcome: host::Outcome| Measured {
+        agrees: !outcome.interrupted,
+        ..Measured::all(outcome.table(), outcome.rows())
     };
-    let measured = match with_bar(experiment) {
-        Ok(measured) => measured,
-        Err(error) => {
-            [sink, chart].into_iter().flatten().for_each(Sink::discard);
-            return Err(error).context("nothing was measured");
-        }
-    };
-    show(&measured.table, on_stdout([json, svg]));
-    // What can be written is, whatever else cannot.
-    let written = results::write(sink, || measured.rows);
-    let drawn = match (chart, measured.chart) {
-        (Some(chart), Some(drawn)) => chart.write_text(&drawn),
-        _ => Ok(()),
-    };
-    if let Some(error) = &measured.stopped {
-        tell(&format!("forebay: {error}; what had been measured by then is shown"));
-    }
-    written.and(drawn)?;
-    Ok(verdict(measured.agrees && measured.stopped.is_none()))
-}
-
-/// Which of these is standard output.
-pub fn on_stdout<const N: usize>(paths: [Option<&Path>; N]) -> Option<&Path> {
-    paths.into_iter().flatten().find(|path| path.as_os_str() == "-")
-}
-
-/// Prints the table where it does not get into the way of JSON.
-pub fn show(table: &str, json: Option<&Path>) {
-    if json.is_some_and(|path| path.as_os_str() == "-") {
-        tell(table);
-    } else {
-        // Whoever reads it may have seen enough; the results are written all the same.
-        let _ = writeln!(io::stdout(), "{table}");
-    }
-}
-
-/// Prints a line to standard error, which may be a shut pipe as well.
-pub fn tell(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
-}
-
-/// A difference between the sides, or nothing to compare, is a failure.
-pub fn verdict(identical: bool) -> ExitCode {
-    if identical { ExitCode::SUCCESS } else { FAILURE.into() }
+    carry_out(&args.output, |progress| host::run(&options, progress).map(measured))
 }

@@ -9,6 +9,7 @@ mod args;
 mod demo;
 mod doctor;
 mod evaluate;
+mod experiment;
 mod meter;
 mod millipage;
 mod pages;

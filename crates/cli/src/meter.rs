@@ -6,15 +6,13 @@ use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::{ArgGroup, Args};
 use forebay_counters::{Files, Options, Target};
 use forebay_evaluation::Error;
 use forebay_evaluation::machine::meter::{self, Event, Lines, Subject, overhead};
 use forebay_supervisor::terminal_width;
 
-use crate::evaluate::{show, tell, with_bar};
-use crate::results;
+use crate::experiment::{Measured, Output, carry_out, tell};
 
 /// Options of `forebay evaluate meter`.
 #[derive(Debug, Args)]
@@ -62,9 +60,8 @@ pub struct Meter {
     /// Print a line for every interval
     #[arg(long, conflicts_with = "overhead")]
     every: bool,
-    /// Write the results as JSON; - is standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 const HELP: &str = "\
@@ -84,16 +81,13 @@ Examples:
 
 /// Runs `forebay evaluate meter`.
 pub fn run(args: &Meter) -> anyhow::Result<ExitCode> {
-    let sink = results::open(args.json.as_deref())?;
     let sampling = Options { interval: args.interval, hardware: args.hardware, files: args.files() };
     if args.overhead {
         let options = overhead::Options { sampling, ..overhead::Options::new() };
-        let outcome =
-            with_bar(|progress| overhead::run(&options, progress)).context("the measurement failed")?;
-        show(&outcome.table(), args.json.as_deref());
-        results::write(sink, || outcome.rows())?;
-        return Ok(ExitCode::SUCCESS);
+        let measured = |outcome: overhead::Outcome| Measured::all(outcome.table(), outcome.rows());
+        return carry_out(&args.output, |progress| overhead::run(&options, progress).map(measured));
     }
+    let opened = args.output.open()?;
     let mut lines = Lines::default();
     let width = terminal_width();
     let options = meter::Options {
@@ -111,7 +105,7 @@ pub fn run(args: &Meter) -> anyhow::Result<ExitCode> {
     let outcome = match measured {
         Ok(outcome) => outcome,
         Err(error) => {
-            sink.into_iter().for_each(forebay_results::Sink::discard);
+            opened.discard();
             let status = match error {
                 Error::NoProgram { .. } => NOT_FOUND,
                 _ => crate::run::FAILURE,
@@ -125,9 +119,9 @@ pub fn run(args: &Meter) -> anyhow::Result<ExitCode> {
     if outcome.status.is_some() {
         tell(&table);
     } else {
-        show(&table, args.json.as_deref());
+        args.output.show(&table);
     }
-    results::write(sink, || outcome.rows())?;
+    opened.write(outcome.rows())?;
     Ok(outcome.status.map_or(ExitCode::SUCCESS, exit_code))
 }
 

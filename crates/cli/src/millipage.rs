@@ -1,6 +1,5 @@
 //! `forebay evaluate millipage`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -9,9 +8,8 @@ use forebay_evaluation::share::millipage::{
     Kernel, Setting, Size, chunking, costs, false_sharing, peers, programs,
 };
 use forebay_evaluation::{Error, Progress};
-use forebay_results::Row;
 
-use crate::evaluate::{Partial, carry_out_as_far, this_program};
+use crate::experiment::{Measured, Output, carry_out, this_program};
 
 /// Options of `forebay evaluate millipage`.
 #[derive(Debug, Args)]
@@ -34,12 +32,8 @@ pub struct Millipage {
     /// Program of --figure 6: sor, is, water, lu or tsp; several times for several; all without it
     #[arg(long = "program", value_name = "PROGRAM")]
     programs: Vec<Kernel>,
-    /// Write the results as JSON; - is standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write a chart of --figure 6 or --chunking
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Which one.
@@ -84,24 +78,13 @@ Examples:
   forebay evaluate millipage --table 1 --json costs.json
   forebay evaluate millipage --false-sharing
   forebay evaluate millipage --figure 6 --program sor --program lu --hosts 1 --hosts 2
-  forebay evaluate millipage --figure 6 --json programs.json --svg programs.svg
-  forebay evaluate millipage --chunking --svg chunking.svg
+  forebay evaluate millipage --figure 6 --json programs.json --svg figures
+  forebay evaluate millipage --chunking --svg figures
   forebay evaluate millipage --peers --runs 5";
-
-/// What came of an experiment.
-struct Shown {
-    table: String,
-    rows: Vec<Row>,
-    svg: Option<String>,
-    is_right: bool,
-}
 
 /// Runs the experiment.
 pub fn run(args: &Millipage) -> anyhow::Result<ExitCode> {
     let experiment = &args.experiment;
-    if args.svg.is_some() && experiment.figure.is_none() && !experiment.chunking {
-        bail!("there are charts of --figure 6 and --chunking only; leave --svg out");
-    }
     if !args.programs.is_empty() && experiment.figure.is_none() {
         bail!("programs are chosen for --figure 6 only; leave --program out");
     }
@@ -111,19 +94,14 @@ pub fn run(args: &Millipage) -> anyhow::Result<ExitCode> {
     let mut setting = Setting::new(this_program()?);
     setting.transport.clone_from(&args.transport);
     setting.runs = args.runs.map_or(if args.quick { 1 } else { setting.runs }, usize::from);
-    let measured = |shown: Shown| Partial {
-        table: shown.table,
-        rows: shown.rows,
-        chart: shown.svg,
-        agrees: shown.is_right,
-        stopped: None,
-    };
-    carry_out_as_far(args.json.as_deref(), args.svg.as_deref(), |progress| {
-        measure(args, setting, progress).map(measured)
-    })
+    carry_out(&args.output, |progress| measure(args, setting, progress))
 }
 
-fn measure(args: &Millipage, setting: Setting, progress: &mut dyn FnMut(Progress)) -> Result<Shown, Error> {
+fn measure(
+    args: &Millipage,
+    setting: Setting,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Measured, Error> {
     let size = if args.quick { Size::Quick } else { Size::Full };
     let choose = |hosts: &mut Vec<u16>| {
         if !args.hosts.is_empty() {
@@ -138,7 +116,7 @@ fn measure(args: &Millipage, setting: Setting, progress: &mut dyn FnMut(Progress
         }
         choose(&mut options.hosts);
         let outcome = costs::run(&options, progress)?;
-        return Ok(Shown { table: outcome.table(), rows: outcome.rows(), svg: None, is_right: true });
+        return Ok(Measured::all(outcome.table(), outcome.rows()));
     }
     if experiment.false_sharing {
         let mut options = false_sharing::Options::new(setting);
@@ -146,20 +124,20 @@ fn measure(args: &Millipage, setting: Setting, progress: &mut dyn FnMut(Progress
             options.milliseconds = 20;
         }
         let outcome = false_sharing::run(&options, progress)?;
-        return Ok(Shown { table: outcome.table(), rows: outcome.rows(), svg: None, is_right: true });
+        return Ok(Measured::all(outcome.table(), outcome.rows()));
     }
     if experiment.chunking {
         let outcome =
             chunking::run(&chunking::Options { size, ..chunking::Options::new(setting) }, progress)?;
-        let (svg, is_right) = (Some(outcome.svg()), outcome.is_right());
-        return Ok(Shown { table: outcome.table(), rows: outcome.rows(), svg, is_right });
+        let agrees = outcome.is_right();
+        return Ok(Measured { agrees, ..Measured::all(outcome.table(), outcome.rows()) });
     }
     if experiment.peers {
         let mut options = peers::Options { size, ..peers::Options::new(setting) };
         choose(&mut options.hosts);
         let outcome = peers::run(&options, progress)?;
-        let is_right = outcome.is_right();
-        return Ok(Shown { table: outcome.table(), rows: outcome.rows(), svg: None, is_right });
+        let agrees = outcome.is_right();
+        return Ok(Measured { agrees, ..Measured::all(outcome.table(), outcome.rows()) });
     }
     let mut options = programs::Options { size, ..programs::Options::new(setting) };
     choose(&mut options.hosts);
@@ -167,6 +145,6 @@ fn measure(args: &Millipage, setting: Setting, progress: &mut dyn FnMut(Progress
         options.kernels.clone_from(&args.programs);
     }
     let outcome = programs::run(&options, progress)?;
-    let (svg, is_right) = (Some(outcome.svg()), outcome.is_right());
-    Ok(Shown { table: outcome.table(), rows: outcome.rows(), svg, is_right })
+    let agrees = outcome.is_right();
+    Ok(Measured { agrees, ..Measured::all(outcome.table(), outcome.rows()) })
 }

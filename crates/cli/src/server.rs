@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use forebay_evaluation::servers::server::{Options, Outcome, SHIPPED, run as carry_out};
+use forebay_evaluation::servers::server::{Options, Outcome, SHIPPED, run as measure};
 
-use crate::evaluate::{Partial, carry_out_as_far, this_program};
+use crate::experiment::{Measured, Output, carry_out, this_program};
 
 /// Options of `forebay evaluate server`.
 #[derive(Debug, Args)]
@@ -31,9 +31,8 @@ pub struct Server {
     /// Set cache misses against these results of forebay evaluate host, and predict by them what the server takes
     #[arg(long, value_name = "FILE")]
     host: Option<PathBuf>,
-    /// Write the results as JSON; - is standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 const HELP: &str = "\
@@ -71,6 +70,11 @@ pub fn run(args: &Server) -> anyhow::Result<ExitCode> {
     let options = Options::read(experiment, &args.set).context("the experiment cannot be carried out")?;
     let options =
         Options { simulate: args.simulate, host: args.host.clone(), forebay: this_program()?, ..options };
-    let measured = |outcome: Outcome| Partial::of(outcome.table(), outcome.rows(), outcome.stopped);
-    carry_out_as_far(args.json.as_deref(), None, |progress| carry_out(&options, progress).map(measured))
+    let measured = |outcome: Outcome| Measured {
+        table: outcome.table(),
+        rows: outcome.rows(),
+        agrees: true,
+        stopped: outcome.stopped,
+    };
+    carry_out(&args.output, |progress| measure(&options, progress).map(measured))
 }

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use forebay_evaluation::servers::streaming::{
-    Disk, Disturbance, Files, Options, Outcome, Subject, run as carry_out,
+    Disk, Disturbance, Files, Options, Outcome, Subject, run as measure,
 };
 use forebay_quantity::size;
 use forebay_stream_clients::{Transport, process};
 
 use crate::args::renamed;
-use crate::evaluate::{Partial, carry_out_as_far, this_program};
+use crate::experiment::{Measured, Output, carry_out, this_program};
 
 /// Options of `forebay evaluate streaming`.
 #[derive(Debug, Args)]
@@ -73,9 +73,8 @@ pub struct Streaming {
     /// Predict by these results of forebay evaluate host what a packet takes the server
     #[arg(long, value_name = "FILE")]
     host: Option<PathBuf>,
-    /// Write the results as JSON; - is standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Servers of others.
@@ -149,8 +148,13 @@ pub fn run(args: &Streaming) -> anyhow::Result<ExitCode> {
         stay_s: args.stay,
         host: args.host.clone(),
     };
-    let measured = |outcome: Outcome| Partial::of(outcome.table(), outcome.rows(), outcome.stopped);
-    carry_out_as_far(args.json.as_deref(), None, |progress| carry_out(&options, progress).map(measured))
+    let measured = |outcome: Outcome| Measured {
+        table: outcome.table(),
+        rows: outcome.rows(),
+        agrees: true,
+        stopped: outcome.stopped,
+    };
+    carry_out(&args.output, |progress| measure(&options, progress).map(measured))
 }
 
 /// Is the players of another `forebay`, which speaks on standard input.

@@ -31,6 +31,16 @@ const MEMBERS: [(&str, &str); 2] = [
 const PREFIXES: [&str; 2] = ["", "speculator_"];
 const SUFFIXES: [&str; 3] = ["", "_per_request", "_per_megabyte"];
 
+/// What the time of processes that share memory went to. The members of the family `time` are the parts of a whole.
+const ACTIVITIES: [(&str, &str); 6] = [
+    ("computing", "time/computing"),
+    ("in_read_faults", "time/in_read_faults"),
+    ("in_write_faults", "time/in_write_faults"),
+    ("at_barriers", "time/at_barriers"),
+    ("for_locks", "time/for_locks"),
+    ("for_prefetches", "time/for_prefetches"),
+];
+
 /// Gives `report` the names of today. Its values stay as they were measured.
 pub(crate) fn rename(report: &mut Report) {
     // Programs of other commands are named by those who ran them.
@@ -47,10 +57,21 @@ pub(crate) fn rename(report: &mut Report) {
 fn rename_row(row: &mut Row, evaluated: bool) {
     if evaluated {
         row.subject = replaced(&PROGRAMS, &row.subject).to_owned();
-        let parts = row.case.split('/').map(|part| replaced(&PROFILES, part));
+        let parts = row.case.split('/').map(|part| case_part(replaced(&PROFILES, part)));
         row.case = parts.collect::<Vec<_>>().join("/");
+        row.metric = replaced(&ACTIVITIES, &row.metric).to_owned();
     }
     row.metric = metric(&row.metric);
+}
+
+/// What is shared, pages or minipages, is a part of a case of its own.
+fn case_part(part: &str) -> String {
+    let processes = part.strip_suffix(", pages").unwrap_or(part);
+    match processes.ends_with(" process") || processes.ends_with(" processes") {
+        true if processes == part => format!("{part}/minipages"),
+        true => format!("{processes}/pages"),
+        false => part.to_owned(),
+    }
 }
 
 fn metric(name: &str) -> String {
@@ -100,6 +121,14 @@ mod tests {
             "speculator_minor_faults",
         ];
         assert_eq!(names(old), today);
+    }
+
+    #[test]
+    fn what_processes_share_is_a_part_of_the_case_and_their_times_are_a_family() {
+        let old = |case| names(report("forebay evaluate millipage --figure 6", "lu", case, "for_locks"));
+        assert_eq!(old("shm/2 processes, pages")[2..], ["shm/2 processes/pages", "time/for_locks"]);
+        assert_eq!(old("shm/1 process")[2..], ["shm/1 process/minipages", "time/for_locks"]);
+        assert_eq!(old("two sequential")[2], "two sequential");
     }
 
     #[test]

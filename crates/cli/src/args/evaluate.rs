@@ -10,6 +10,7 @@ use forebay_evaluation::{
 use forebay_quantity::size;
 
 use super::renamed;
+use crate::experiment::Output;
 use crate::{meter::Meter, millipage::Millipage, server::Server, streaming::Streaming};
 
 /// The experiments of `forebay evaluate`.
@@ -59,12 +60,9 @@ pub struct Speculation {
     /// Rounds; each runs every side once
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub runs: u16,
-    /// Write the results as JSON; - is standard output
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a chart of --table 5: each program where it swaps most, and sphinx with each size of memory
-    #[arg(long, value_name = "FILE", requires = "table")]
-    pub svg: Option<PathBuf>,
+    /// Where results go.
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// A published table that can be regenerated.
@@ -126,9 +124,9 @@ pub struct Overhead {
     /// Pairs of runs of each program
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     pub pairs: u16,
-    /// Write the results as JSON; - is standard output
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    /// Where results go.
+    #[command(flatten)]
+    pub output: Output,
 }
 
 const OVERHEAD_HELP: &str = "\
@@ -151,12 +149,9 @@ pub struct Multiview {
     /// Rounds; each reads every object through all views and through one
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..))]
     pub runs: u16,
-    /// Write the results as JSON; - is standard output
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a chart: overhead against views, a line for each size
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
+    /// Where results go.
+    #[command(flatten)]
+    pub output: Output,
 }
 
 fn object_size(text: &str) -> Result<usize, String> {
@@ -178,7 +173,7 @@ for good, the output tells what of this machine the page-table entries outgrow t
 Examples:
   forebay evaluate multiview
   forebay evaluate multiview --size 1M --size 8M --views 64 --runs 3
-  forebay evaluate multiview --full --json multiview.json --svg multiview.svg";
+  forebay evaluate multiview --full --json multiview.json --svg figures";
 
 /// Options of `forebay evaluate projection`.
 #[derive(Debug, Args)]
@@ -199,9 +194,9 @@ pub struct Projection {
     /// Runs that are measured with two hosts, to check the projection
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub runs: u16,
-    /// Write the results as JSON; - is standard output
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    /// Where results go.
+    #[command(flatten)]
+    pub output: Output,
 }
 
 const PROJECTION_HELP: &str = "\
@@ -238,9 +233,9 @@ pub struct Model {
     /// Ask for the host of these results of forebay evaluate host instead, with what packets and calls cost there
     #[arg(long, value_name = "RESULTS")]
     pub host: Option<PathBuf>,
-    /// Write the results as JSON; - is standard output
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    /// Where results go.
+    #[command(flatten)]
+    pub output: Output,
 }
 
 const MODEL_HELP: &str = "\
@@ -270,12 +265,9 @@ pub struct Host {
     /// Folder on the disk that is measured; 300 MB are written there, and removed [default: that for temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Write the results as JSON; - is standard output
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write each figure as a file of this folder
-    #[arg(long, value_name = "DIR")]
-    pub svg: Option<PathBuf>,
+    /// Where results go.
+    #[command(flatten)]
+    pub output: Output,
 }
 
 const HOST_HELP: &str = "\
@@ -294,15 +286,14 @@ mod tests {
     use clap::Parser;
 
     #[test]
-    fn tables_programs_and_a_chart_are_chosen_by_name() {
-        let line =
-            ["forebay", "evaluate", "speculation", "--table", "5", "--program", "fft", "--svg", "a.svg"];
+    fn tables_and_programs_are_chosen_by_name() {
+        let line = ["forebay", "evaluate", "speculation", "--table", "5", "--program", "fft"];
         let Command::Evaluate(Evaluate::Speculation(args)) = Cli::parse_from(line).command else { panic!() };
         assert_eq!(args.table, Some(Table::MemoryControl));
         assert_eq!(args.programs, [Chosen::Swapping(SwappingProgram::Fft)]);
-        assert_eq!((args.profile, args.svg), (None, Some("a.svg".into())));
-        for nonsense in [&["--table", "7"][..], &["--program", "nm"], &["--svg", "a.svg"]] {
-            let line = ["forebay", "evaluate", "speculation"].iter().chain(nonsense);
+        assert_eq!((args.profile, args.output), (None, Output::default()));
+        for nonsense in [["--table", "7"], ["--program", "nm"]] {
+            let line = ["forebay", "evaluate", "speculation"].into_iter().chain(nonsense);
             assert!(Cli::try_parse_from(line).is_err(), "{nonsense:?}");
         }
         assert!("nm".parse::<Chosen>().unwrap_err().contains("resident; with --table 5: sphinx"));

@@ -13,6 +13,7 @@ use clap_complete::Shell;
 use forebay_quantity::size;
 
 use crate::doctor::Job;
+use crate::experiment::Output;
 pub use evaluate::{Chosen, Evaluate, Host, Model, Multiview, Overhead, Projection, Speculation, Table};
 pub use serve::Serve;
 
@@ -235,9 +236,9 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = DEMO_HELP)]
 pub struct Demo {
-    /// Write the results as JSON; - is standard output
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    /// Where results go.
+    #[command(flatten)]
+    pub output: Output,
 }
 
 const DEMO_HELP: &str = "\

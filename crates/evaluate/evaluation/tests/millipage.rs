@@ -90,16 +90,14 @@ fn programs_compute_the_same_on_all_sides_and_tell_where_their_time_goes() {
     assert!(outcome.is_right(), "{}", outcome.table());
     let rows = outcome.rows();
     for kernel in Kernel::ALL {
-        for case in ["shm/1 process", "shm/2 processes", "shm/2 processes, pages"] {
+        for case in ["shm/1 process/minipages", "shm/2 processes/minipages", "shm/2 processes/pages"] {
             let of = |metric: &str| value(&rows, kernel.name(), case, metric);
             assert_eq!(of("right"), 1.0);
-            assert!(of("elapsed") > 0.0 && of("speedup") > 0.0 && of("computing") > 0.0);
+            assert!(of("elapsed") > 0.0 && of("speedup") > 0.0 && of("time/computing") > 0.0);
             let alone = case.starts_with("shm/1 ");
             assert_eq!(of("bytes") == 0.0, alone, "{kernel} {case}");
         }
     }
-    let svg = outcome.svg();
-    assert!(Kernel::ALL.iter().all(|kernel| svg.contains(&format!(">{kernel}<"))), "{svg}");
 }
 
 #[test]
@@ -116,7 +114,6 @@ fn molecules_are_shared_in_chunks_of_all_sizes() {
     let rows = outcome.rows();
     let faults = |chunk: u32| value(&rows, "water", &format!("shm/{chunk} molecules"), "write_faults");
     assert!(faults(1) > faults(125), "{}", outcome.table());
-    assert_eq!(outcome.svg().matches("<polyline").count(), 2);
 }
 
 #[test]

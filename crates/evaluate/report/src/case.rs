@@ -55,6 +55,15 @@ pub(crate) fn parts(case: &str) -> Vec<Part<'_>> {
     }
 }
 
+/// The name of one thing: `process` for `processes` and for `process`.
+pub(crate) fn singular(name: &str) -> &str {
+    match name.strip_suffix("es").filter(|stem| stem.ends_with("ss")) {
+        Some(stem) => stem,
+        None if name.ends_with("ss") => name,
+        None => name.strip_suffix('s').unwrap_or(name),
+    }
+}
+
 fn part(text: &str) -> Part<'_> {
     amount(text).unwrap_or(Part::Word(text))
 }
@@ -102,6 +111,12 @@ mod tests {
         assert_eq!(parts("working set 16 KiB"), [amount("working set", "B", 16_384.0)]);
         assert_eq!(parts("4 Mbit/s/one medium"), [amount("", "bit/s", 4e6), Part::Word("one medium")]);
         assert_eq!(parts("56 kbit/s"), [amount("", "bit/s", 56e3)]);
+    }
+
+    #[test]
+    fn one_and_several_have_the_same_name() {
+        let all = ["process", "processes", "hosts", "host", "views", "stride", ""].map(singular);
+        assert_eq!(all, ["process", "process", "host", "host", "view", "stride", ""]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_results::{Row, Tier};
 
 use crate::{
-    case::Part,
+    case::{Part, singular},
     figure::{Category, Cell, Figure, Mark, Panel, Plot, Point},
     palette::SERIES_MAX,
     quantity::Quantity,
@@ -31,6 +31,8 @@ const PANELS_MAX: usize = 24;
 const CATEGORIES_MAX: usize = 40;
 /// As many names as a heading has room for.
 const SUBJECTS_MAX: usize = 3;
+/// Families of metrics, `time/computing` and so on, whose members are the parts of a whole.
+const WHOLES: [&str; 1] = ["time"];
 /// Metrics that tell by themselves what came of it, on however few sides they are.
 const VERDICTS: [&str; 4] = ["speedup", "overhead", "ratio", "transactions"];
 
@@ -91,7 +93,7 @@ fn told_apart(mut figures: Vec<Figure>) -> Vec<Figure> {
 pub(crate) fn shape(row: &Row) -> Shape {
     let kinds = words_and_amounts(row).into_iter().map(|part| match part {
         Part::Word(_) => ("word".to_owned(), String::new()),
-        Part::Amount { name, unit, .. } => (name.to_owned(), unit.to_owned()),
+        Part::Amount { name, unit, .. } => (singular(name).to_owned(), unit.to_owned()),
     });
     let metric = row.metric.split('/').next().unwrap_or_default();
     (metric.to_owned(), row.unit.clone(), kinds.collect())
@@ -118,10 +120,14 @@ fn figure(metric: &str, unit: &str, entries: &[Entry]) -> Option<Figure> {
     let longest = space.amounts.iter().copied().max_by_key(|amount| (space.values(*amount).len(), *amount));
     let along = longest.filter(|amount| space.values(*amount).len() >= CURVE_MIN);
     let (series, panels) = match along {
+        _ if WHOLES.contains(&metric) => over_parts(&space, &quantity),
         Some(along) => over_amounts(&space, along, &quantity),
         None => over_words(&space, &quantity),
     };
-    let categories = |panel: &Panel| if let Plot::Bars(all) = &panel.plot { all.len() } else { 0 };
+    let categories = |panel: &Panel| match &panel.plot {
+        Plot::Bars(all) | Plot::Stacks(all) => all.len(),
+        Plot::Curves { .. } | Plot::Surface { .. } => 0,
+    };
     let fits = panels.len() <= PANELS_MAX && panels.iter().all(|panel| categories(panel) <= CATEGORIES_MAX);
     let reference = (metric == "speedup").then(|| (1.0, "neither faster nor slower".to_owned()));
     let reference = reference.or_else(|| (metric == "ratio").then(|| (1.0, "the same".to_owned())));
@@ -137,6 +143,9 @@ pub(crate) fn spoken(metric: &str) -> String {
 
 fn axis(title: &str, quantity: &Quantity) -> String {
     match quantity {
+        Quantity::Time(_) if WHOLES.contains(&title.to_lowercase().as_str()) => {
+            format!("share of {}, {} in all beside the bars", title.to_lowercase(), title.to_lowercase())
+        }
         Quantity::Factor if title == "Ratio" => "times as much as before".into(),
         Quantity::Factor => "times as fast".into(),
         Quantity::Plain(unit) if !unit.is_empty() => format!("{}, {unit}", title.to_lowercase()),
@@ -155,20 +164,46 @@ fn over_words(space: &Space, quantity: &Quantity) -> (Vec<String>, Vec<Panel>) {
     let mut rest: Vec<usize> = dimensions.into_iter().filter(|one| Some(*one) != side).collect();
     let category: Vec<usize> = if rest.is_empty() { vec![0] } else { vec![rest.remove(0)] };
     let panels = space.split(&rest).into_iter().map(|(title, rows)| {
-        let mut categories: Vec<Category> = Vec::new();
-        for row in rows {
-            let label = space.name(row, &category);
-            let at = categories.iter().position(|one| one.label == label).unwrap_or_else(|| {
-                categories.push(Category { label, marks: vec![None; series.len()] });
-                categories.len() - 1
-            });
-            let number = side.map_or(0, |side| place_in(&series, space, row, side));
-            categories[at].marks[number] = Some(mark(&space.entries[row], quantity));
-        }
-        Panel { title, plot: Plot::Bars(categories) }
+        // Without a side all rows are of the one series.
+        let side = (series.as_slice(), side.unwrap_or(0));
+        Panel { title, plot: Plot::Bars(categories(space, quantity, side, &category, rows)) }
     });
     let panels = panels.collect();
     (series, panels)
+}
+
+/// The member of the family tells the parts apart, the subject the panels.
+fn over_parts(space: &Space, quantity: &Quantity) -> (Vec<String>, Vec<Panel>) {
+    let member = space.dimensions() - 1;
+    let series = space.values(member);
+    let varying: BTreeSet<usize> = space.words.iter().chain(&space.amounts).copied().collect();
+    let conditions: Vec<usize> = varying.into_iter().filter(|one| *one != member && *one > 0).collect();
+    let panels = space.split(&[0]).into_iter().map(|(title, rows)| Panel {
+        title,
+        plot: Plot::Stacks(categories(space, quantity, (&series, member), &conditions, rows)),
+    });
+    let panels = panels.collect();
+    (series.iter().map(|member| member.replace('_', " ")).collect(), panels)
+}
+
+/// `rows` by their names along `conditions`, with a mark for each of `series`, which are the values along `side`.
+fn categories(
+    space: &Space,
+    quantity: &Quantity,
+    (series, side): (&[String], usize),
+    conditions: &[usize],
+    rows: Vec<usize>,
+) -> Vec<Category> {
+    let mut all: Vec<Category> = Vec::new();
+    for row in rows {
+        let label = space.name(row, conditions);
+        let at = all.iter().position(|one| one.label == label).unwrap_or_else(|| {
+            all.push(Category { label, marks: vec![None; series.len()] });
+            all.len() - 1
+        });
+        all[at].marks[place_in(series, space, row, side)] = Some(mark(&space.entries[row], quantity));
+    }
+    all
 }
 
 fn over_amounts(space: &Space, along: usize, quantity: &Quantity) -> (Vec<String>, Vec<Panel>) {
@@ -309,7 +344,7 @@ mod tests {
     #[test]
     fn two_amounts_make_lines_where_few_and_a_surface_where_many() {
         let rows = |sets: usize| -> Vec<(String, f64)> {
-            let all = (0..sets).flat_map(|set| (0..8).map(move |stride| (set, stride)));
+            let all = (0..sets).flat_map(|set| (0..9).map(move |stride| (set, stride)));
             all.map(|(set, stride)| {
                 (format!("load/{} KiB/stride {}", 1 << set, 1 << stride), (set * 9 + stride) as f64)
             })
@@ -327,7 +362,7 @@ mod tests {
         assert_eq!(along.name, "stride");
         let many = figure(20);
         let Plot::Surface { along, up, cells } = &many.panels[0].plot else { panic!("{many:?}") };
-        assert_eq!((along.quantity.clone(), up.name.as_str(), cells.len()), (Quantity::Bytes, "stride", 160));
+        assert_eq!((along.quantity.clone(), up.name.as_str(), cells.len()), (Quantity::Bytes, "stride", 180));
     }
 
     #[test]

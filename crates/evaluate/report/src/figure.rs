@@ -33,6 +33,8 @@ pub struct Panel {
 pub enum Plot {
     /// A bar for each series in each category, or a dot where values span decades.
     Bars(Vec<Category>),
+    /// A bar in each category, divided among the series by their shares of its sum.
+    Stacks(Vec<Category>),
     /// A line for each series.
     Curves {
         /// What lies along.
@@ -113,7 +115,7 @@ impl Figure {
     pub(crate) fn marks_mut(&mut self) -> impl Iterator<Item = &mut Mark> {
         self.panels.iter_mut().flat_map(|panel| -> Box<dyn Iterator<Item = &mut Mark>> {
             match &mut panel.plot {
-                Plot::Bars(categories) => {
+                Plot::Bars(categories) | Plot::Stacks(categories) => {
                     Box::new(categories.iter_mut().flat_map(|one| one.marks.iter_mut().flatten()))
                 }
                 Plot::Curves { lines, .. } => {
@@ -130,7 +132,7 @@ impl Plot {
     pub(crate) fn marks(&self) -> impl Iterator<Item = &Mark> + Clone {
         let (mut categories, mut lines, mut cells) = (&[][..], &[][..], &[][..]);
         match self {
-            Self::Bars(all) => categories = all,
+            Self::Bars(all) | Self::Stacks(all) => categories = all,
             Self::Curves { lines: all, .. } => lines = all,
             Self::Surface { cells: all, .. } => cells = all,
         }

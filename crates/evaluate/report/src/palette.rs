@@ -2,7 +2,7 @@
 
 /// Name, on a light ground, on a dark one. Series are told apart with common kinds of colour blindness too; their
 /// marks have shapes besides.
-const COLOURS: [(&str, &str, &str); 15] = [
+const COLOURS: [(&str, &str, &str); 16] = [
     ("ground", "#ffffff", "#0f1419"),
     ("raised", "#f6f8fa", "#171d24"),
     ("ink", "#1b1f24", "#e4e9ee"),
@@ -18,10 +18,11 @@ const COLOURS: [(&str, &str, &str); 15] = [
     ("s4", "#6a737d", "#a3adb8"),
     ("s5", "#a8801a", "#dcb84f"),
     ("s6", "#b8336a", "#ee7fab"),
+    ("s7", "#55701c", "#a9c566"),
 ];
 
 /// As many series as have a colour of their own.
-pub(crate) const SERIES_MAX: usize = 7;
+pub(crate) const SERIES_MAX: usize = 8;
 
 /// The looks of figures, with colours as `var(--NAME)`.
 pub(crate) const FIGURE_CSS: &str = include_str!("figure.css");
@@ -50,7 +51,7 @@ mod tests {
 
     #[test]
     fn every_colour_of_a_figure_is_known() {
-        assert!(FIGURE_CSS.contains("var(--s6)"));
+        assert!(FIGURE_CSS.contains("var(--s7)"));
         assert!(!figure_file_css().contains("var("), "{}", figure_file_css());
         assert!((0..SERIES_MAX).all(|number| variables().contains(&format!("--s{number}:"))));
     }

@@ -4,6 +4,11 @@
 /// one as two is, earlier.
 const LOG_FROM: f64 = 30.0;
 const LOG_FROM_OF_RATIOS: f64 = 4.0;
+/// A share that is no part of a whole any more, and the least that such an axis shows.
+const EXCESS_LOG_FROM: f64 = 3.0;
+const EXCESS_LEAST: f64 = 0.01;
+/// Room at the ends of a logarithmic axis, as a factor.
+const LOG_ROOM: f64 = 1.15;
 /// About as many lines an axis has.
 const LINES: f64 = 5.0;
 /// At most as many a logarithmic one has.
@@ -31,6 +36,16 @@ impl Scale {
         Self::linear(low, high, binary)
     }
 
+    /// The axis of shares: one of excesses by many times is logarithmic and begins at a hundredth; what is less, or
+    /// negative, lies at its end.
+    pub(crate) fn of_shares(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let (low, high) = extremes(values.clone());
+        if high >= EXCESS_LOG_FROM {
+            return Self::logarithmic(low.max(EXCESS_LEAST), high, false);
+        }
+        Self::of_lengths(values, 0.0, false)
+    }
+
     /// The axis of values of which only the place counts.
     pub(crate) fn of_points(values: impl Iterator<Item = f64>, binary: bool) -> Self {
         let (low, high) = extremes(values);
@@ -44,14 +59,15 @@ impl Scale {
     pub(crate) fn narrowed(&self, values: impl Iterator<Item = f64>, origin: f64) -> Self {
         if self.logarithmic {
             let (low, high) = extremes(values);
-            return Self::logarithmic(low, high, self.binary);
+            let least = self.low * LOG_ROOM;
+            return Self::logarithmic(low.max(least), high.max(least), self.binary);
         }
         let (low, high) = extremes(values.chain([origin]));
         Self::linear(low, high, self.binary)
     }
 
     fn logarithmic(low: f64, high: f64, binary: bool) -> Self {
-        Self { low: low / 1.15, high: high * 1.15, logarithmic: true, binary }
+        Self { low: low / LOG_ROOM, high: high * LOG_ROOM, logarithmic: true, binary }
     }
 
     fn linear(low: f64, high: f64, binary: bool) -> Self {
@@ -145,6 +161,13 @@ mod tests {
         assert_eq!(negative.ticks(), [-0.01, 0.0, 0.01, 0.02, 0.03]);
         let hardly = lengths(&[-0.01, 3.0], 0.0);
         assert_eq!((hardly.ticks()[0], hardly.at(-0.01)), (0.0, 0.0));
+    }
+
+    #[test]
+    fn shares_of_many_times_are_logarithmic_and_parts_of_a_whole_are_not() {
+        let excess = Scale::of_shares([-0.01, 0.0, 0.2, 20.0].into_iter());
+        assert!(excess.logarithmic && excess.at(-0.01) == 0.0 && excess.at(0.2) > 0.3, "{excess:?}");
+        assert!(!Scale::of_shares([0.1, 1.0].into_iter()).logarithmic);
     }
 
     #[test]

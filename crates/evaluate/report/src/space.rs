@@ -79,7 +79,12 @@ impl<'a> Space<'a> {
 
     /// What an axis along a dimension of amounts shows.
     pub(crate) fn axis(&self, dimension: usize) -> Axis {
-        let Part::Amount { name, unit, .. } = &self.places[0][dimension] else {
+        // `processes` rather than `process`, where some have one and others have the other.
+        let longest = self.places.iter().map(|place| &place[dimension]).max_by_key(|part| match part {
+            Part::Amount { name, .. } => name.len(),
+            Part::Word(_) => 0,
+        });
+        let Some(Part::Amount { name, unit, .. }) = longest else {
             return Axis { name: String::new(), quantity: Quantity::Plain(String::new()) };
         };
         let unit = if unit.is_empty() { "1" } else { unit };

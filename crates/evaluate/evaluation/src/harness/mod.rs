@@ -1,14 +1,11 @@
 //! What all experiments use: starting programs, rounds and progress, predictions, tables and charts.
 
-pub(crate) mod chart;
 pub(crate) mod command;
-pub(crate) mod curves;
 pub(crate) mod guests;
 pub(crate) mod interrupt;
 pub(crate) mod metric;
 pub(crate) mod prediction;
 pub(crate) mod progress;
 pub(crate) mod random;
-pub(crate) mod stacks;
 pub mod statistics;
 pub(crate) mod table;

@@ -8,7 +8,7 @@ use super::{
     shapes::{Px, fitted, line, mark_shape, series_class, text, values, width_of, with_note, with_room},
 };
 use crate::{
-    figure::{Category, Figure, Mark},
+    figure::{Category, Figure, Mark, Plot},
     quantity::Quantity,
     scale::Scale,
 };
@@ -16,21 +16,17 @@ use crate::{
 /// Heights of a bar and of the gaps after it and between categories.
 const BAR: f64 = 12.0;
 const BAR_GAP: f64 = 4.0;
-const CATEGORY_GAP: f64 = 10.0;
+pub(super) const CATEGORY_GAP: f64 = 10.0;
 /// The most room that labels get, and what the written values take.
-const LABEL_MAX: f64 = 150.0;
-const VALUE: f64 = 62.0;
+pub(super) const LABEL_MAX: f64 = 165.0;
+pub(super) const VALUE: f64 = 62.0;
 /// Room for the axis.
-const AXIS: f64 = 40.0;
+pub(super) const AXIS: f64 = 40.0;
 
 pub(super) fn draw(figure: &Figure, categories: &[Category], top: f64, linked: bool) -> (f64, Markup) {
     let quantity = &figure.quantity;
     let scale = Scale::of_lengths(values(figure), quantity.origin(), *quantity == Quantity::Bytes).rounded();
-    let labels = figure.panels.iter().flat_map(|panel| match &panel.plot {
-        super::Plot::Bars(categories) => categories.as_slice(),
-        _ => &[],
-    });
-    let left = labels.map(|one| width_of(&one.label)).fold(24.0, f64::max).min(LABEL_MAX) + 10.0;
+    let left = room_for_labels(figure);
     let right = WIDTH - VALUE;
     let x_of = |value: f64| left + scale.at(value) * (right - left);
     let each = figure.series.len().max(1) as f64 * (BAR + BAR_GAP) - BAR_GAP;
@@ -62,11 +58,7 @@ pub(super) fn draw(figure: &Figure, categories: &[Category], top: f64, linked: b
         @if let Some((value, _)) = figure.reference { (line("reference", (x_of(value), top), (x_of(value), floor))) }
         @for (place, category) in categories.iter().enumerate() {
             @let y = top + CATEGORY_GAP / 2.0 + place as f64 * (each + CATEGORY_GAP);
-            @let label = fitted(&category.label, LABEL_MAX);
-            g {
-                @if label != category.label { title { (category.label) } }
-                (text((left - 10.0, y + each / 2.0 + 4.0), "end", "", &label))
-            }
+            (label_of(category, (left - 10.0, y + each / 2.0 + 4.0)))
             @for (number, one) in category.marks.iter().enumerate() {
                 @if let Some(one) = one { (mark(number, one, y + number as f64 * (BAR + BAR_GAP))) }
             }
@@ -74,6 +66,26 @@ pub(super) fn draw(figure: &Figure, categories: &[Category], top: f64, linked: b
         (text(((left + right) / 2.0, floor + 33.0), "middle", "tick", &axis_name(figure, scale.logarithmic)))
     };
     (floor + AXIS, drawn)
+}
+
+/// Where bars begin: right of the labels of all panels.
+pub(super) fn room_for_labels(figure: &Figure) -> f64 {
+    let labels = figure.panels.iter().flat_map(|panel| match &panel.plot {
+        Plot::Bars(categories) | Plot::Stacks(categories) => categories.as_slice(),
+        Plot::Curves { .. } | Plot::Surface { .. } => &[],
+    });
+    labels.map(|one| width_of(&one.label)).fold(24.0, f64::max).min(LABEL_MAX) + 10.0
+}
+
+/// The label of a category, left of its bars.
+pub(super) fn label_of(category: &Category, (right, y): (f64, f64)) -> Markup {
+    let label = fitted(&category.label, LABEL_MAX);
+    html! {
+        g {
+            @if label != category.label { title { (category.label) } }
+            (text((right, y), "end", "", &label))
+        }
+    }
 }
 
 /// What is written beside the axis of values.

@@ -29,7 +29,10 @@ pub(super) fn draw(
     let own = lines.iter().flatten().flat_map(|point| point.mark.values());
     let binary = *quantity == Quantity::Bytes;
     // Programs, servers and the like differ more among themselves than along the axis: an axis for each panel.
-    let up = Scale::of_lengths(values(figure), quantity.origin(), binary);
+    let up = match quantity {
+        Quantity::Share => Scale::of_shares(values(figure)),
+        _ => Scale::of_lengths(values(figure), quantity.origin(), binary),
+    };
     let up =
         up.narrowed(own.chain(figure.reference.iter().map(|(value, _)| *value)), quantity.origin()).rounded();
     let mut places: Vec<f64> = lines.iter().flatten().map(|point| point.place).collect();

@@ -3,6 +3,7 @@
 mod bars;
 mod curves;
 mod shapes;
+mod stacks;
 mod surface;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -67,7 +68,6 @@ pub(crate) fn legend(figure: &Figure) -> Option<Markup> {
 pub fn svg(figure: &Figure) -> String {
     let drawn: Vec<(f64, Markup)> = figure.panels.iter().map(|panel| draw(figure, panel, false)).collect();
     let across = drawn.len().clamp(1, ACROSS);
-    let width = across as f64 * (WIDTH + GAP) + GAP;
     let legend = legend_entries(figure);
     let mut top = GAP + TITLE + if legend.is_empty() { 0.0 } else { LEGEND };
     let mut placed = Vec::new();
@@ -78,6 +78,7 @@ pub fn svg(figure: &Figure) -> String {
         (left, symbol, name)
     });
     let legend: Vec<_> = legend.collect();
+    let width = (across as f64 * (WIDTH + GAP) + GAP).max(right);
     for row in drawn.chunks(across) {
         for (column, (_, markup)) in row.iter().enumerate() {
             placed.push((GAP + column as f64 * (WIDTH + GAP), top, markup));
@@ -108,6 +109,7 @@ fn draw(figure: &Figure, panel: &Panel, linked: bool) -> (f64, Markup) {
     let head = if panel.title.is_empty() { 8.0 } else { HEAD };
     let (height, plot) = match &panel.plot {
         Plot::Bars(categories) => bars::draw(figure, categories, head, linked),
+        Plot::Stacks(categories) => stacks::draw(figure, categories, head, linked),
         Plot::Curves { along, lines } => curves::draw(figure, along, lines, head, linked),
         Plot::Surface { along, up, cells } => surface::draw(figure, (along, up), cells, head, linked),
     };
@@ -208,6 +210,25 @@ mod tests {
         let svg = bars(Quantity::Time(1.0), [Some(0.01), Some(10.0)]);
         assert_eq!(attributes(&svg, "mark bar", "width"), [0.0; 0]);
         assert!(svg.contains("<circle ") && svg.contains("axis (logarithmic)"), "{svg}");
+    }
+
+    #[test]
+    fn the_parts_of_a_whole_lie_beside_each_other_and_fill_the_bar() {
+        let marks = vec![Some(mark(3.0)), Some(mark(1.0))];
+        let plot = Plot::Stacks(vec![Category { label: "x".into(), marks }]);
+        let svg = svg(&figure(Quantity::Time(1.0), plot));
+        let (places, widths) = (attributes(&svg, "mark part", "x"), attributes(&svg, "mark part", "width"));
+        assert!((widths[0] / widths[1] - 3.0).abs() < 0.02, "{widths:?}");
+        assert!((places[1] - places[0] - widths[0]).abs() < 0.2, "{places:?}");
+        assert!(svg.contains(">4.00 s</text>") && is_well_formed(&svg), "{svg}");
+    }
+
+    #[test]
+    fn a_file_is_as_wide_as_its_legend() {
+        let mut wide = figure(Quantity::Share, Plot::Bars(vec![]));
+        wide.series = vec!["a name of many words".repeat(2), "another name of many words".repeat(2)];
+        let width = attributes(&svg(&wide), "svg xmlns", "width")[0];
+        assert!(width > shapes::width_of(&wide.series.concat()), "{width}");
     }
 
     #[test]

@@ -19,10 +19,12 @@ pub(super) fn figure(figure: &Figure) -> Markup {
     let mut first = "subject".to_owned();
     for panel in &figure.panels {
         match &panel.plot {
-            Plot::Bars(categories) => lines.extend(categories.iter().map(|category| {
-                let label = html! { td { (category.label) } };
-                (panel.title.as_str(), label, category.marks.iter().map(Option::as_ref).collect())
-            })),
+            Plot::Bars(categories) | Plot::Stacks(categories) => {
+                lines.extend(categories.iter().map(|category| {
+                    let label = html! { td { (category.label) } };
+                    (panel.title.as_str(), label, category.marks.iter().map(Option::as_ref).collect())
+                }))
+            }
             Plot::Curves { along, lines: curves } => {
                 first = along_name(along);
                 let mut places: Vec<f64> = curves.iter().flatten().map(|point| point.place).collect();

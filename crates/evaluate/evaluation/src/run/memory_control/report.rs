@@ -1,9 +1,8 @@
-//! What was measured as a table, as rows and as a chart.
+//! What was measured as a table and as rows.
 
 use forebay_results::Row;
 
 use super::{AtSize, Cell, MIB, Measured, Outcome, Speculation};
-use crate::harness::chart::{Chart, Group, Panel};
 use crate::harness::metric;
 use crate::harness::statistics::Series;
 use crate::harness::table::render;
@@ -107,52 +106,6 @@ impl Outcome {
         parts.extend(self.measured.iter().flat_map(Measured::remarks));
         parts.join("\n\n")
     }
-
-    /// The bars of the published figures: each program with the memory with which it swaps most, then Sphinx with each.
-    pub fn svg(&self) -> String {
-        let most = self.measured.iter().filter_map(|measured| {
-            let at = measured.sizes.iter().filter(|at| faults(at) >= 0.0);
-            let at = at.max_by(|one, other| faults(one).total_cmp(&faults(other)))?;
-            group(format!("{}\n{} MiB", measured.program, at.bytes / MIB), at)
-        });
-        let most = Panel {
-            title: "Each program with the memory with which it swaps most".into(),
-            groups: most.collect(),
-        };
-        let sphinx = self.measured.iter().find(|measured| measured.program == SwappingProgram::Sphinx);
-        let sizes = sphinx.map(|measured| Panel {
-            title: "sphinx with each size of memory".into(),
-            groups: measured
-                .sizes
-                .iter()
-                .filter_map(|at| group(format!("{} MiB", at.bytes / MIB), at))
-                .collect(),
-        });
-        let title = format!("Programs that swap to a device of the profile {}", self.profile);
-        Chart {
-            title: &title,
-            axis: "time, without speculation = 1",
-            base: "no speculation (seconds above the bars)",
-            bars: ["speculation", "with memory control"],
-            panels: [most].into_iter().chain(sizes).collect(),
-        }
-        .render()
-    }
-}
-
-/// Of the program as it is; below zero where it did not come to its end.
-fn faults(at: &AtSize) -> f64 {
-    let median = at.sides.get(&Speculation::Off).map(|cell| cell.major_faults.median());
-    median.filter(|faults| faults.is_finite()).unwrap_or(-1.0)
-}
-
-/// `None` where there is no time to compare with.
-fn group(label: String, at: &AtSize) -> Option<Group> {
-    let median =
-        |side| at.sides.get(&side).map(|cell: &Cell| cell.elapsed_s.median()).filter(|s| s.is_finite());
-    let off_s = median(Speculation::Off)?;
-    let heights = [Speculation::On, Speculation::Controlled].map(|side| median(side).map(|s| s / off_s));
-    Some(Group { label, above: seconds(off_s), heights })
 }
 
 fn memory(at: &AtSize) -> String {
@@ -347,18 +300,6 @@ mod tests {
     }
 
     #[test]
-    fn the_chart_has_the_program_where_it_swaps_most_and_sphinx_at_every_size() {
-        let svg = outcome().svg();
-        assert!(
-            svg.contains(">sphinx<") && svg.matches(">40 MiB<").count() == 2 && svg.contains("10.0 s"),
-            "{svg}"
-        );
-        assert!((41..45).all(|size| svg.contains(&format!(">{size} MiB<"))), "{svg}");
-        assert_eq!(svg.matches("speculation: 0.50").count(), 6, "{svg}");
-        assert_eq!(svg.matches("with memory control: 0.25").count(), 6, "{svg}");
-    }
-
-    #[test]
     fn a_program_that_dies_alone_is_told_and_one_that_dies_with_forebay_only_is_a_difference() {
         let mut alone = outcome();
         let died = Cell { killed: 3, ..Cell::default() };
@@ -385,10 +326,6 @@ mod tests {
             worse.table().contains("on the side control it did not end within 300 s."),
             "{}",
             worse.table()
-        );
-        assert!(
-            worse.svg().matches("speculation: 0.50").count()
-                < outcome().svg().matches("speculation: 0.50").count()
         );
     }
 }

@@ -6,7 +6,6 @@ use forebay_share_workload::{Program, Task};
 use super::kernels::{agrees, elapsed_s, sum};
 use super::programs::FINE;
 use super::{Kernel, Measured, Setting, Size, jobs::Jobs, metric};
-use crate::harness::curves::{Curves, Line, Panel};
 use crate::harness::progress::Steps;
 use crate::harness::table::{render, yes_no};
 use crate::{Error, Progress};
@@ -132,24 +131,5 @@ impl Outcome {
             }
         }
         rows
-    }
-
-    /// Time and competing requests against the level.
-    pub fn svg(&self) -> String {
-        let panel = |title: &str, name: &str, scale: f64| {
-            let point = |level: &Level| (level.chunk as f64, level.measured.median(name) * scale);
-            let points = self.levels.iter().map(point).collect();
-            Panel { title: title.to_owned(), lines: vec![Line { name: "2 processes".to_owned(), points }] }
-        };
-        Curves {
-            title: "WATER by molecules that are shared at a time",
-            across: "molecules at a time",
-            up: "",
-            panels: vec![
-                panel("Elapsed, milliseconds", "elapsed", 1e3),
-                panel("Competing requests", "competing requests", 1.0),
-            ],
-        }
-        .render()
     }
 }

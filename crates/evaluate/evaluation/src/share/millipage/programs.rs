@@ -7,7 +7,6 @@ use forebay_share_workload::{Report, Share, Task};
 use super::kernels::{agrees, elapsed_s, sum};
 use super::{Kernel, Measured, Setting, Size, jobs::Jobs, metric, targets};
 use crate::harness::progress::Steps;
-use crate::harness::stacks::{Panel, Stack, Stacks};
 use crate::harness::statistics::Series;
 use crate::harness::table::{render, times_spread, yes_no};
 use crate::{Error, Progress};
@@ -114,8 +113,8 @@ impl Side {
     }
 
     fn name(&self) -> String {
-        let grain = if self.share.pages { ", pages" } else { "" };
-        format!("{} process{}{grain}", self.hosts, if self.hosts == 1 { "" } else { "es" })
+        let grain = if self.share.pages { "pages" } else { "minipages" };
+        format!("{} process{}/{grain}", self.hosts, if self.hosts == 1 { "" } else { "es" })
     }
 }
 
@@ -266,57 +265,19 @@ impl Outcome {
                 add(&case, "elapsed", "s", &side.elapsed_s);
                 add(&case, "speedup", "1", &compared.speedup(side));
                 for (name, series) in side.measured.iter() {
-                    let is_time =
-                        name == "service" || ACTIVITIES.iter().any(|(_, activity)| *activity == name);
-                    let unit = match name {
-                        "bytes" => "B",
-                        _ if is_time => "s",
-                        _ => "1",
+                    let is_activity = ACTIVITIES.iter().any(|(_, activity)| *activity == name);
+                    let (metric, unit) = match name {
+                        _ if is_activity => (format!("time/{}", metric(name)), "s"),
+                        "service" => (metric(name), "s"),
+                        "bytes" => (metric(name), "B"),
+                        _ => (metric(name), "1"),
                     };
-                    add(&case, &metric(name), unit, series);
+                    add(&case, &metric, unit, series);
                 }
                 let is_right = [f64::from(u8::from(side.is_right))].into_iter().collect();
                 add(&case, "right", "1", &is_right);
             }
         }
         rows
-    }
-
-    /// A panel of speedups, and one of where time goes.
-    pub fn svg(&self) -> String {
-        let stacks = |parts: &dyn Fn(&Compared, &Side) -> Vec<f64>,
-                      above: &dyn Fn(&Compared, &Side) -> String| {
-            let of = |compared: &Compared| {
-                let sides = compared.sides.iter();
-                let stack = |side: &Side| Stack {
-                    label: side.name().replace(" processes", "").replace(" process", "").replace(", ", "\n"),
-                    above: above(compared, side),
-                    parts: parts(compared, side),
-                };
-                (compared.kernel.name().to_owned(), sides.map(stack).collect())
-            };
-            self.kernels.iter().map(of).collect()
-        };
-        Stacks {
-            title: "Five programs on shared memory, by processes",
-            parts: ACTIVITIES.map(|(shown, _)| shown).to_vec(),
-            panels: vec![
-                Panel {
-                    title: "Speedup over one process",
-                    groups: stacks(
-                        &|compared, side| vec![compared.speedup(side).median()],
-                        &|compared, side| format!("{:.2}", compared.speedup(side).median()),
-                    ),
-                },
-                Panel {
-                    title: "Where the time of all processes goes",
-                    groups: stacks(
-                        &|_, side| ACTIVITIES.map(|(_, name)| side.part(name)).to_vec(),
-                        &|_, _| String::new(),
-                    ),
-                },
-            ],
-        }
-        .render()
     }
 }

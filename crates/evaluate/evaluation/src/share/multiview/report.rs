@@ -1,4 +1,4 @@
-//! The measurement as tables, sentences, rows of the result schema and a chart.
+//! The measurement as tables, sentences and rows of the result schema.
 
 use forebay_quantity::{bytes, exact_bytes};
 use forebay_results::{Row, median};
@@ -7,7 +7,6 @@ use forebay_vm::Element;
 use super::breaking::{Break, Cause, PLATEAU};
 use super::limits::{Cache, ENTRY_BYTES};
 use super::{Curve, Outcome, Point, vpages};
-use crate::harness::curves::{Curves, Line, Panel};
 use crate::harness::table::render;
 
 const ELEMENTS: [Element; 2] = [Element::Byte, Element::Word];
@@ -118,28 +117,6 @@ impl Outcome {
         }
         rows
     }
-
-    /// Overhead against views, a line for each size; a panel for each element.
-    pub fn svg(&self) -> String {
-        let panels = ELEMENTS.map(|element| Panel {
-            title: format!("Read {}", name(element)),
-            lines: self.of(element).map(line).collect(),
-        });
-        Curves {
-            title: "What it costs to read an object through many views",
-            across: "views",
-            up: "overhead over the same loop through one view, %",
-            panels: panels.into_iter().collect(),
-        }
-        .render()
-    }
-}
-
-fn line(curve: &Curve) -> Line {
-    let share = |point: &Point| (point.views as f64, point.overhead().median() * 100.0);
-    // With one view there is nothing to compare.
-    let points = curve.points.iter().filter(|point| point.views > 1).map(share).collect();
-    Line { name: size(curve.bytes), points }
 }
 
 fn overhead(point: &Point) -> String {
@@ -240,12 +217,5 @@ mod tests {
         assert_eq!(find("512 KiB", "breaking_point").value, 16.0);
         assert_eq!(find("16 MiB", "breaking_point_entries").value, f64::from(128 << 10));
         assert!(rows.iter().all(|row| row.subject == "read by byte"));
-    }
-
-    #[test]
-    fn the_chart_has_a_line_for_each_size() {
-        let svg = made_up().svg();
-        assert_eq!(svg.matches("<polyline").count(), 4, "{svg}");
-        assert!(svg.contains("512 KiB") && svg.contains("Read by byte"), "{svg}");
     }
 }
