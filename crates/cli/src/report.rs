@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use forebay_report::{Results, Run, figure::Figure};
+use forebay_report::{MarkdownPage, Results, Run, figure::Figure};
 use forebay_results::{Report as Measured, Row, Sink, reason};
 
 use crate::args::Report;
@@ -53,7 +53,28 @@ fn prepare<'a>(args: &Report, made: &'a Made, sinks: &mut Vec<(Sink, &'a str)>) 
             sinks.push((Sink::open(path)?, text));
         }
     }
-    args.svg.as_ref().map_or(Ok(()), |folder| write_figures(folder, &made.figures))
+    args.svg.as_ref().map_or(Ok(()), |folder| write_figures(folder, &made.figures))?;
+    args.markdown.as_ref().map_or(Ok(()), |folder| write_pages(folder, &made.pages))
+}
+
+/// Writes the pages into `folder`, or the only one to standard output.
+fn write_pages(folder: &Path, pages: &[MarkdownPage]) -> anyhow::Result<()> {
+    match pages {
+        [] => bail!("no page shows these results; give results of forebay evaluate"),
+        [page] if folder.as_os_str() == "-" => Ok(Sink::open(folder)?.write_text(&page.text)?),
+        _ if folder.as_os_str() == "-" => {
+            bail!("these results make {} pages; name a folder for them instead of -", pages.len())
+        }
+        _ => {
+            let cannot =
+                || format!("cannot write pages to '{}'; name a folder that you may write", folder.display());
+            fs::create_dir_all(folder).with_context(cannot)?;
+            pages
+                .iter()
+                .try_for_each(|page| fs::write(folder.join(&page.file), &page.text))
+                .with_context(cannot)
+        }
+    }
 }
 
 /// All forms of what was read.
@@ -63,6 +84,7 @@ struct Made {
     json: String,
     /// By the name of the section.
     figures: Vec<(String, Figure)>,
+    pages: Vec<MarkdownPage>,
 }
 
 impl Made {
@@ -72,6 +94,7 @@ impl Made {
             csv: forebay_report::csv(results),
             json: forebay_report::json(results),
             figures: forebay_report::figures(results),
+            pages: forebay_report::markdown(results),
         }
     }
 
@@ -83,6 +106,7 @@ impl Made {
             csv: forebay_report::comparison_csv(&comparison),
             json: String::new(),
             figures: figures.into_iter().map(|figure| ("change".to_owned(), figure)).collect(),
+            pages: Vec::new(),
         })
     }
 }

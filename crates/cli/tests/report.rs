@@ -55,6 +55,68 @@ fn row(subject: &str, case: &str, values: &[f64]) -> Row {
     Row::of(subject, case, "elapsed", "s", Spread::of(values).unwrap())
 }
 
+/// The committed pages are those that the committed results make, so they cannot go stale.
+#[test]
+fn the_pages_of_benchmarks_are_made_of_the_committed_results() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let files = |folder: &Path, ending: &str| -> Vec<PathBuf> {
+        let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+        let mut files: Vec<_> =
+            files.filter(|path| path.extension().is_some_and(|one| one == ending)).collect();
+        files.sort();
+        files
+    };
+    let results = files(&root.join("benches/results"), "json");
+    let results: Vec<&str> = results.iter().map(|path| path.to_str().unwrap()).collect();
+    let made_here = tempfile::tempdir().unwrap();
+    made(made_here.path(), &[results.as_slice(), &["--markdown", "."]].concat());
+    let pages = files(made_here.path(), "md");
+    assert!(pages.len() >= 7, "{pages:?}");
+    for page in pages {
+        let name = page.file_name().unwrap();
+        let fresh = fs::read_to_string(&page).unwrap();
+        let committed = fs::read_to_string(root.join("docs/benchmarks").join(name)).unwrap_or_default();
+        assert_eq!(
+            committed, fresh,
+            "make it again: forebay report benches/results/*.json --markdown docs/benchmarks"
+        );
+        assert!(fresh.lines().count() <= 250, "{name:?} is too long");
+    }
+}
+
+#[test]
+fn a_page_goes_to_standard_output_and_several_need_a_folder() {
+    let folder = before_and_after();
+    let rows = |case: &str| vec![row("ld", case, &[1.0, 2.0, 3.0])];
+    write(&folder, "one.json", rows("local/original"));
+    let page = made(folder.path(), &["one.json", "--markdown", "-"]);
+    assert!(
+        String::from_utf8(page.stdout).unwrap().starts_with("# forebay run: programs that wait for files")
+    );
+    let overhead = Report::new("abc", "forebay evaluate overhead", rows("warm/original"));
+    fs::write(folder.path().join("two.json"), serde_json::to_string(&overhead).unwrap()).unwrap();
+    assert!(refusal(folder.path(), &["one.json", "two.json", "--markdown", "-"]).contains("make 2 pages"));
+}
+
+/// What schema 1 wrote is read with the names of today.
+#[test]
+fn results_of_the_first_schema_are_read_and_of_a_later_one_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = vec![Row::once("gnuld", "cloud/forebay", "page_reclaims", "1", 3.0)];
+    let mut old = serde_json::to_value(Report::new("abc", "forebay evaluate speculation", rows)).unwrap();
+    for schema in [1, 7] {
+        old["schema"] = schema.into();
+        fs::write(folder.path().join(format!("{schema}.json")), old.to_string()).unwrap();
+    }
+    let csv = made(folder.path(), &["1.json", "--csv", "-"]);
+    let csv = String::from_utf8(csv.stdout).unwrap();
+    assert!(csv.contains("ld,ssd-1ms-q128/forebay,minor_faults,1,3"), "{csv}");
+    assert!(
+        refusal(folder.path(), &["7.json", "-o", "-"])
+            .contains("of schema 7, and this forebay reads schemas 1 to 2")
+    );
+}
+
 /// Two files, of which the second is what the first became.
 fn before_and_after() -> TempDir {
     let folder = tempfile::tempdir().unwrap();

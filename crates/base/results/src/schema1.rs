@@ -49,9 +49,18 @@ pub(crate) fn rename(report: &mut Report) {
         rename_row(row, evaluated);
     }
     if evaluated {
-        let words = report.command.split(' ').map(|word| replaced(&PROFILES, replaced(&PROGRAMS, word)));
-        report.command = words.collect::<Vec<_>>().join(" ");
+        report.command = command(&report.command);
     }
+}
+
+/// The command that makes the same rows today. `--svg` took a file, and no row depends on it.
+fn command(line: &str) -> String {
+    let mut words: Vec<&str> =
+        line.split(' ').map(|word| replaced(&PROFILES, replaced(&PROGRAMS, word))).collect();
+    if let Some(svg) = words.iter().position(|word| *word == "--svg") {
+        words.drain(svg..words.len().min(svg + 2));
+    }
+    words.join(" ")
 }
 
 fn rename_row(row: &mut Row, evaluated: bool) {
@@ -109,13 +118,13 @@ mod tests {
     #[test]
     fn programs_disks_and_metrics_of_an_evaluation_have_the_names_of_today() {
         let old = report(
-            "forebay evaluate speculation --profile cloud --program gnuld --json benches/speculation-cloud.json",
+            "forebay evaluate speculation --profile cloud --program gnuld --json a-cloud.json --svg a.svg",
             "gnuld",
             "cloud/forebay",
             "speculator_page_reclaims",
         );
         let today = [
-            "forebay evaluate speculation --profile ssd-1ms-q128 --program ld --json benches/speculation-cloud.json",
+            "forebay evaluate speculation --profile ssd-1ms-q128 --program ld --json a-cloud.json",
             "ld",
             "ssd-1ms-q128/forebay",
             "speculator_minor_faults",

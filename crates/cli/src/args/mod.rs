@@ -2,19 +2,21 @@
 
 mod evaluate;
 pub(crate) mod renamed;
+mod report;
 mod serve;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use forebay_quantity::size;
 
 use crate::doctor::Job;
 use crate::experiment::Output;
 pub use evaluate::{Chosen, Evaluate, Host, Model, Multiview, Overhead, Projection, Speculation, Table};
+pub use report::Report;
 pub use serve::Serve;
 
 /// Keeps the data a program needs waiting in memory before the program asks for it
@@ -246,44 +248,6 @@ Takes under 90 seconds, needs no root and leaves nothing behind. As root it also
 
 Example:
   forebay demo";
-
-/// Options of `forebay report`.
-#[derive(Debug, Args)]
-#[command(after_help = REPORT_HELP, group(ArgGroup::new("outputs").required(true).multiple(true)))]
-pub struct Report {
-    /// Results of any commands, as they write them with --json
-    #[arg(required = true, value_name = "RESULTS")]
-    pub results: Vec<PathBuf>,
-    /// Write the page, which needs no other file and no network; - is standard output
-    #[arg(short, long, value_name = "FILE", group = "outputs")]
-    pub output: Option<PathBuf>,
-    /// Write every row, or every change, as CSV; - is standard output
-    #[arg(long, value_name = "FILE", group = "outputs")]
-    pub csv: Option<PathBuf>,
-    /// Write all results in one file, which this command reads too; - is standard output
-    #[arg(long, value_name = "FILE", group = "outputs", conflicts_with = "compare")]
-    pub json: Option<PathBuf>,
-    /// Write each figure as a file of this folder
-    #[arg(long, value_name = "DIR", group = "outputs")]
-    pub svg: Option<PathBuf>,
-    /// Tell what changed from RESULTS, which are taken for before, to these, which are taken for after
-    #[arg(long, value_name = "AFTER")]
-    pub compare: Option<PathBuf>,
-    /// Leave out files that are refused, and say so, instead of making nothing
-    #[arg(long)]
-    pub keep_going: bool,
-}
-
-const REPORT_HELP: &str = "\
-A file is refused that is not JSON, not results, of another schema, without rows, or that has a row which is there already.
-
-A comparison gives the ratio of each two medians, and an interval for it from the values of all runs, or from their \
-extremes, with its confidence. It takes three runs on each side to tell anything.
-
-Examples:
-  forebay report results/*.json -o page.html
-  forebay report ssd.json local.json -o page.html --csv rows.csv --svg figures
-  forebay report before.json --compare after.json -o changes.html";
 
 /// Options of `forebay completions`.
 #[derive(Debug, Args)]

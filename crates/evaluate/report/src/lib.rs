@@ -2,7 +2,7 @@
 //!
 //! Everything here is a function of the results: no input, no output, no clock. [`Results`] takes in the text of files,
 //! [`page`] makes one page of them that needs nothing else, [`figures`] and [`svg`] the figures alone, [`csv()`] and
-//! [`json`] the rows, and [`compare`] says what changed between two runs.
+//! [`json`] the rows, [`markdown()`] pages of chosen rows, and [`compare`] says what changed between two runs.
 #![forbid(unsafe_code)]
 
 mod case;
@@ -12,6 +12,7 @@ mod draw;
 mod export;
 pub mod figure;
 mod interval;
+mod markdown;
 mod page;
 mod palette;
 pub mod quantity;
@@ -25,6 +26,7 @@ pub use compare::{Change, Comparison, NothingInCommon, Verdict, compare};
 pub use draw::svg;
 pub use export::{comparison_csv, csv, json};
 pub use interval::Ratio;
+pub use markdown::{MarkdownPage, markdown};
 pub use page::{comparison_page, page};
 pub use results::{Refusal, Results, Run};
 

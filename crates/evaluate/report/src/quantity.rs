@@ -60,6 +60,7 @@ impl Quantity {
             Self::Factor => times(value),
             Self::Flag => if value == 1.0 { "yes" } else { "no" }.into(),
             Self::Plain(unit) if unit.is_empty() => number(value),
+            Self::Plain(unit) if unit == "1/s" => format!("{} /s", number(value)),
             Self::Plain(unit) => format!("{} {unit}", number(value)),
         }
     }
@@ -96,6 +97,7 @@ mod tests {
         assert_eq!(shown("max_rss", "B", [12.0, 10_485_760.0, 1.5e10]), ["12 B", "10 MiB", "14.0 GiB"]);
         assert_eq!(shown("hints", "1", [3.0, 12_345.0, -1_234_567.0]), ["3", "12,345", "-1,234,567"]);
         assert_eq!(shown("throughput", "Mbit/s", [3640.4]), ["3,640 Mbit/s"]);
+        assert_eq!(shown("transactions", "1/s", [59_676.0]), ["59,676 /s"]);
         assert_eq!(shown("overhead", "1", [0.0123, -0.0001]), ["1.23 %", "-0.01 %"]);
         assert_eq!(shown("speedup", "1", [17.34, 0.94, 1.0]), ["17.3x", "0.94x", "1.00x"]);
         assert_eq!(shown("output_identical", "1", [1.0, 0.0]), ["yes", "no"]);

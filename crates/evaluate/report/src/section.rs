@@ -80,7 +80,7 @@ fn kind(options: &[String], rows: &[forebay_results::Row]) -> Kind {
 }
 
 /// The words of a command line behind the program, options with their values.
-fn options(command: &str) -> Vec<String> {
+pub(crate) fn options(command: &str) -> Vec<String> {
     let mut options: Vec<String> = Vec::new();
     for word in command.split_whitespace().skip(1) {
         match options.last_mut() {
