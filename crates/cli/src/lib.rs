@@ -46,7 +46,7 @@ pub fn front() -> ExitCode {
 /// `forebay-commands`: every command.
 pub fn all() -> ExitCode {
     // The slow disk's server is this executable again.
-    forebay_lab::guardian::enter_if_asked();
+    forebay_lab::cleanup::enter_if_asked();
     // To whoever lists processes this is forebay, too.
     let _ = rustix::thread::set_name(c"forebay");
     let cli = match Cli::try_parse() {

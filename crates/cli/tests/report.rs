@@ -17,7 +17,7 @@ const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
 const INSPECTION: &str = include_str!("report/inspection.html");
 /// No browser takes longer, however busy the machine is.
 const BROWSER_LIMIT: Duration = Duration::from_secs(240);
-const PAGE_BYTES_MAX: u64 = 2 << 20;
+const PAGE_BYTES_MAX: u64 = 9 << 18;
 
 fn report(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(FOREBAY)
@@ -193,13 +193,13 @@ fn a_comparison_has_a_page_and_lines() {
 fn what_cannot_be_read_is_refused_in_a_sentence_and_nothing_is_written() {
     let folder = before_and_after();
     fs::write(folder.path().join("text"), "no results").unwrap();
-    fs::write(folder.path().join("newer.json"), r#"{"schema":2,"rows":[]}"#).unwrap();
+    fs::write(folder.path().join("newer.json"), r#"{"schema":3,"rows":[]}"#).unwrap();
     fs::write(folder.path().join("binary"), [0xff, 0xfe, 0]).unwrap();
     write(&folder, "empty.json", vec![]);
     for (file, why) in [
         ("text", "is not JSON"),
         ("binary", "is not JSON"),
-        ("newer.json", "has results of schema 2"),
+        ("newer.json", "has results of schema 3"),
         ("empty.json", "has no rows"),
         ("nothing.json", "cannot read 'nothing.json' (No such file or directory)"),
         (".", "cannot read '.' (Is a directory)"),

@@ -9,7 +9,7 @@ use std::io::{BufRead, stdin};
 use forebay_lab::{Profile, SlowDisk};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    forebay_lab::guardian::enter_if_asked();
+    forebay_lab::cleanup::enter_if_asked();
     let mut arguments = std::env::args().skip(1);
     let profile: Profile = arguments.next().unwrap_or("ssd-1ms-q128".into()).parse()?;
     let mebibytes: u64 = arguments.next().unwrap_or("2048".into()).parse()?;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use forebay_lab::{Profile, SlowDisk, guardian};
+use forebay_lab::{Profile, SlowDisk, cleanup};
 
 const DISK_BYTES: u64 = 1 << 30;
 const FILE_BYTES: u64 = 256 << 20;
@@ -19,7 +19,7 @@ const SECONDS_EACH: f64 = 2.0;
 const LONE_READS: usize = 300;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    guardian::enter_if_asked();
+    cleanup::enter_if_asked();
     let named = std::env::args().skip(1).map(|name| name.parse()).collect::<Result<Vec<Profile>, _>>()?;
     let profiles = if named.is_empty() { Profile::ALL[1..].to_vec() } else { named };
     println!(
@@ -50,14 +50,14 @@ fn measure(profile: Profile) -> Result<(), Box<dyn Error>> {
     );
     let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path)?;
     for in_flight in [1, 4, 16, 32, 128] {
-        let rig_before = cpu_of(disk.guardian_pid())?;
+        let rig_before = cpu_of(disk.cleanup_pid())?;
         let machine_before = busy_of_machine()?;
         let start = Instant::now();
         let mut latencies =
             if in_flight == 1 { lone_reads(&file)? } else { parallel_reads(&file, in_flight)? };
         let elapsed = start.elapsed();
         let share = |busy: Duration| 100.0 * busy.as_secs_f64() / elapsed.as_secs_f64();
-        let rig = cpu_of(disk.guardian_pid())? - rig_before;
+        let rig = cpu_of(disk.cleanup_pid())? - rig_before;
         let machine = busy_of_machine()? - machine_before;
         latencies.sort();
         println!(
@@ -113,7 +113,7 @@ fn parallel_reads(file: &File, in_flight: u64) -> std::io::Result<Vec<Duration>>
 
 /// Reads blocks at random places.
 struct Reader {
-    random: u64,
+    random: fastrand::Rng,
     buffer: Vec<u8>,
     aligned_at: usize,
 }
@@ -122,13 +122,11 @@ impl Reader {
     fn new(seed: u64) -> Self {
         let buffer = vec![0; 2 * READ_BYTES as usize];
         let aligned_at = buffer.as_ptr().align_offset(READ_BYTES as usize);
-        Self { random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), buffer, aligned_at }
+        Self { random: fastrand::Rng::with_seed(seed), buffer, aligned_at }
     }
 
     fn read(&mut self, file: &File) -> std::io::Result<Duration> {
-        self.random =
-            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let offset = (self.random >> 33) % (FILE_BYTES / READ_BYTES) * READ_BYTES;
+        let offset = self.random.u64(..FILE_BYTES / READ_BYTES) * READ_BYTES;
         let block = &mut self.buffer[self.aligned_at..][..READ_BYTES as usize];
         let start = Instant::now();
         file.read_exact_at(block, offset)?;

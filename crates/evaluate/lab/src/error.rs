@@ -33,9 +33,9 @@ pub enum Error {
         /// Its last words, or how it ended.
         said: String,
     },
-    /// The guardian process could not do what it was asked, or is gone.
+    /// The cleanup process could not do what it was asked, or is gone.
     #[error("rig: {0}")]
-    Guardian(String),
+    Cleanup(String),
     /// Something on the disk is still in use, so that it cannot be unmounted.
     #[error("{} is still in use by {users}", path.display())]
     Busy {

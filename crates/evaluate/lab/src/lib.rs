@@ -6,15 +6,15 @@
 //!   leave nothing behind, however their owner ends.
 //! - [`cold::evict`] takes files out of the page cache without any privilege and says what stayed.
 //!
-//! A program that starts a rig calls [`guardian::enter_if_asked`] first thing in `main`. Tests cannot; their crate
+//! A program that starts a rig calls [`cleanup::enter_if_asked`] first thing in `main`. Tests cannot; their crate
 //! depends on this one with the feature `before-main` instead.
 //!
 //! Everything unsafe is in the private module `sys`.
 #![deny(unsafe_code)]
 
+pub mod cleanup;
 pub mod cold;
 mod error;
-pub mod guardian;
 mod profile;
 mod rig;
 mod sys;

@@ -2,7 +2,7 @@
 //! device: a control group with a limit.
 //!
 //! It is a real block device to everything above, so that what depends on one (RWF_NOWAIT, readahead, swap) works as
-//! on any other; only its requests take long. The parts live in a [guardian](crate::guardian) process.
+//! on any other; only its requests take long. The parts live in a [cleanup](crate::cleanup) process.
 
 mod device;
 pub(crate) mod ext4;

@@ -192,12 +192,12 @@ const _: () = assert!(size_of::<LoopConfig>() == 304);
 mod before_main {
     // SAFETY: the C library calls each entry of this section once, on the only thread there is, after it has set itself
     // up. The function has the type it expects, uses what std offers before `main` (environment, files, threads), and
-    // returns at once in every process but a guardian.
+    // returns at once in every process but a cleanup process.
     #[used]
     #[unsafe(link_section = ".init_array")]
     static ENTER_IF_ASKED: extern "C" fn() = enter_if_asked;
 
     extern "C" fn enter_if_asked() {
-        crate::guardian::enter_if_asked();
+        crate::cleanup::enter_if_asked();
     }
 }

@@ -21,9 +21,9 @@ const ROLE: &str = "RIG_OWNER_ROLE";
 /// In front of what the owner prints, to tell it from what the test harness prints.
 const MARK: &str = "rig:";
 
-/// Every rig's guardian, folder and device.
+/// The cleanup process, the folder and the device of a rig.
 struct Traces {
-    guardian: u32,
+    cleanup: u32,
     folder: Option<PathBuf>,
     device: Option<PathBuf>,
 }
@@ -31,7 +31,7 @@ struct Traces {
 impl Traces {
     fn of_disk(disk: &SlowDisk) -> Self {
         Self {
-            guardian: disk.guardian_pid(),
+            cleanup: disk.cleanup_pid(),
             folder: Some(disk.mount_point().to_owned()),
             device: disk.device().map(|device| device.path().to_owned()),
         }
@@ -40,14 +40,14 @@ impl Traces {
     fn parse(line: &str) -> Self {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let path = |field: &str| (field != "-").then(|| PathBuf::from(field));
-        Self { guardian: fields[0].parse().unwrap(), folder: path(fields[1]), device: path(fields[2]) }
+        Self { cleanup: fields[0].parse().unwrap(), folder: path(fields[1]), device: path(fields[2]) }
     }
 
     /// What is still there.
     fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
-        if is_running(self.guardian) {
-            left.push(format!("process {}", self.guardian));
+        if is_running(self.cleanup) {
+            left.push(format!("process {}", self.cleanup));
         }
         if let Some(folder) = &self.folder {
             let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
@@ -62,10 +62,10 @@ impl Traces {
         if let Some(device) = &self.device {
             // The device itself may by now be another rig's.
             let name = Path::new("/sys/block").join(device.file_name().unwrap()).join("loop/backing_file");
-            if name.exists() && !is_of_another_rig(device, self.guardian) {
+            if name.exists() && !is_of_another_rig(device, self.cleanup) {
                 left.push(format!("image under {}", device.display()));
             }
-            if is_swap(device) && !is_of_another_rig(device, self.guardian) {
+            if is_swap(device) && !is_of_another_rig(device, self.cleanup) {
                 left.push(format!("swap on {}", device.display()));
             }
         }
@@ -108,11 +108,11 @@ fn is_running(pid: u32) -> bool {
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
 }
 
-/// Whether a guardian other than `guardian` has the device open.
-fn is_of_another_rig(device: &Path, guardian: u32) -> bool {
+/// Whether a cleanup process other than `cleanup` has the device open.
+fn is_of_another_rig(device: &Path, cleanup: u32) -> bool {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| *pid != guardian).any(|pid| {
+    pids.filter(|pid| *pid != cleanup).any(|pid| {
         fs::read_dir(format!("/proc/{pid}/fd"))
             .into_iter()
             .flatten()
@@ -150,29 +150,24 @@ fn owner() {
         "swap-file" => {
             let swap = SlowSwap::start(Profile::Local, BYTES).unwrap();
             let file = swap_file_of(std::process::id());
-            println!(
-                "{MARK} {} {} {}",
-                swap.guardian_pid(),
-                file.parent().unwrap().display(),
-                file.display()
-            );
+            println!("{MARK} {} {} {}", swap.cleanup_pid(), file.parent().unwrap().display(), file.display());
             Box::new(swap)
         }
         "swap" => {
             let swap = SlowSwap::start(Profile::Ssd1Ms, BYTES).unwrap();
-            println!("{MARK} {} - {}", swap.guardian_pid(), swap.device().unwrap().path().display());
+            println!("{MARK} {} - {}", swap.cleanup_pid(), swap.device().unwrap().path().display());
             Box::new(swap)
         }
         "memory" => {
             let limit = MemoryLimit::start(BYTES).unwrap();
-            println!("{MARK} {} {} -", limit.guardian_pid(), limit.folder().display());
+            println!("{MARK} {} {} -", limit.cleanup_pid(), limit.folder().display());
             Box::new(limit)
         }
         profile => {
             let disk = SlowDisk::start(profile.parse().unwrap(), BYTES).unwrap();
             fs::write(disk.mount_point().join("data"), vec![7; 1 << 20]).unwrap();
             let device = disk.device().map_or(Path::new("-"), |device| device.path());
-            println!("{MARK} {} {} {}", disk.guardian_pid(), disk.mount_point().display(), device.display());
+            println!("{MARK} {} {} {}", disk.cleanup_pid(), disk.mount_point().display(), device.display());
             Box::new(disk)
         }
     };
@@ -272,6 +267,7 @@ fn nothing_is_left_when_the_owner_is_killed_while_it_starts() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
+        // The moments are what is tested; nothing is waited for.
         std::thread::sleep(Duration::from_millis(delay_ms));
         owner.kill().unwrap();
         owner.wait().unwrap();
@@ -287,18 +283,18 @@ fn nothing_is_left_when_the_owner_is_killed_while_it_starts() {
     }
 }
 
-/// Guardians and folders of an owner of which only the process id is known.
+/// Cleanup processes and folders of an owner of which only the process id is known.
 fn left_of_owner(owner: u32) -> Vec<String> {
     let asked = format!("FOREBAY_RIG_OWNER={owner}\0");
     let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-    let guardians = processes.filter(|process| {
+    let processes = processes.filter(|process| {
         fs::read(process.join("environ"))
             .is_ok_and(|environment| String::from_utf8_lossy(&environment).contains(&asked))
     });
     let prefix = format!("forebay-rig.{owner}.");
     let folders = fs::read_dir(std::env::temp_dir()).unwrap().flatten().map(|entry| entry.path());
     let folders = folders.filter(|folder| name_of(folder).starts_with(&prefix));
-    guardians.chain(folders).map(|path| path.display().to_string()).collect()
+    processes.chain(folders).map(|path| path.display().to_string()).collect()
 }
 
 #[test]
@@ -311,7 +307,7 @@ fn a_disk_in_use_is_taken_away_all_the_same() {
     owner.kill().unwrap();
     owner.wait().unwrap();
     let start = Instant::now();
-    while is_running(traces.guardian) || traces.folder.as_ref().unwrap().exists() {
+    while is_running(traces.cleanup) || traces.folder.as_ref().unwrap().exists() {
         assert!(start.elapsed() < PATIENCE, "{:?}", traces.left());
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -320,33 +316,34 @@ fn a_disk_in_use_is_taken_away_all_the_same() {
 }
 
 #[test]
-fn nothing_is_left_when_the_guardian_itself_is_killed() {
-    if !can_have_a_rig("nothing_is_left_when_the_guardian_itself_is_killed") {
+fn nothing_is_left_when_the_cleanup_process_itself_is_killed() {
+    if !can_have_a_rig("nothing_is_left_when_the_cleanup_process_itself_is_killed") {
         return;
     }
     let disk = SlowDisk::start(Profile::Ssd1Ms, BYTES).unwrap();
     // Something to write back, which nobody takes any more.
     fs::write(disk.mount_point().join("data"), vec![7; 8 << 20]).unwrap();
     let traces = Traces::of_disk(&disk);
-    kill_process(pid(disk.guardian_pid()), Signal::KILL).unwrap();
-    assert!(matches!(disk.device().unwrap().stats(), Err(Error::Guardian(_))));
+    kill_process(pid(disk.cleanup_pid()), Signal::KILL).unwrap();
+    assert!(matches!(disk.device().unwrap().stats(), Err(Error::Cleanup(_))));
     drop(disk);
     traces.assert_gone_within(PATIENCE);
 }
 
 #[test]
-fn signals_that_end_programs_do_not_end_the_guardian() {
-    if !can_have_a_rig("signals_that_end_programs_do_not_end_the_guardian") {
+fn signals_that_end_programs_do_not_end_the_cleanup_process() {
+    if !can_have_a_rig("signals_that_end_programs_do_not_end_the_cleanup_process") {
         return;
     }
     let disk = SlowDisk::start(Profile::Ssd1Ms, BYTES).unwrap();
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
-        kill_process(pid(disk.guardian_pid()), signal).unwrap();
+        kill_process(pid(disk.cleanup_pid()), signal).unwrap();
+        // It stays pending, as a signal that is blocked does, so it will not end the process later either.
+        assert!(is_pending(disk.cleanup_pid(), signal), "{signal:?}");
     }
-    std::thread::sleep(Duration::from_millis(50));
     disk.device().unwrap().stats().unwrap();
-    let session = rustix::process::getsid(Some(pid(disk.guardian_pid()))).unwrap();
-    assert_eq!(session, pid(disk.guardian_pid()));
+    let session = rustix::process::getsid(Some(pid(disk.cleanup_pid()))).unwrap();
+    assert_eq!(session, pid(disk.cleanup_pid()));
 }
 
 #[test]
@@ -386,6 +383,13 @@ fn without_root_the_error_says_what_to_do() {
         !run.status.success() && said.contains("Unsupported") && said.contains("needs: \"root\""),
         "{said}"
     );
+}
+
+/// Whether `signal` was sent to a process and not delivered (proc_pid_status(5)).
+fn is_pending(process: u32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();
+    u64::from_str_radix(pending.trim(), 16).unwrap() & 1 << (signal.as_raw() - 1) != 0
 }
 
 fn pid(number: u32) -> Pid {

@@ -4,6 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -162,12 +163,21 @@ fn making_cold_waits_for_those_who_still_use_the_disk() {
     };
     let path = fill_with_data(&disk);
     let user = File::open(&path).unwrap();
+    let is_used = AtomicBool::new(true);
     thread::scope(|scope| {
-        scope.spawn(|| {
-            thread::sleep(Duration::from_millis(300));
-            drop(user);
+        let (is_used, disk) = (&is_used, &disk);
+        let making = scope.spawn(move || {
+            disk.make_cold().unwrap();
+            assert!(!is_used.load(Ordering::SeqCst), "it did not wait for the user");
         });
-        disk.make_cold().unwrap();
+        // A file system in use cannot be unmounted: as long as it is, making it cold must go on waiting.
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(300) {
+            assert!(!making.is_finished() && path.exists());
+            thread::yield_now();
+        }
+        is_used.store(false, Ordering::SeqCst);
+        drop(user);
     });
     assert!(path.exists());
 }

@@ -43,7 +43,7 @@ impl LoopDevice {
                 Err(error) => return Err(Error::at("configure", &path, error)),
             }
         }
-        Err(Error::Guardian("every free loop device was taken by somebody else first".into()))
+        Err(Error::Cleanup("every free loop device was taken by somebody else first".into()))
     }
 
     pub(crate) fn path(&self) -> &Path {

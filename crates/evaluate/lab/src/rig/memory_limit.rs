@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::memory_group;
-use crate::guardian::{Guardian, Layer};
+use crate::cleanup::{CleanupProcess, Layer};
 use crate::{Error, Profile};
 
 /// A control group whose processes have only so much memory together, and swap without a limit, for as long as this
@@ -15,7 +15,7 @@ use crate::{Error, Profile};
 #[derive(Debug)]
 pub struct MemoryLimit {
     bytes: u64,
-    guardian: Guardian,
+    cleanup: CleanupProcess,
 }
 
 impl MemoryLimit {
@@ -26,8 +26,8 @@ impl MemoryLimit {
     /// [`Error::Unsupported`] without root or a memory controller.
     pub fn start(bytes: u64) -> Result<Self, Error> {
         let parent = memory_group::parent()?;
-        let guardian = Guardian::start(Layer::MemoryGroup, Profile::Local, bytes, &parent)?;
-        Ok(Self { bytes, guardian })
+        let cleanup = CleanupProcess::start(Layer::MemoryGroup, Profile::Local, bytes, &parent)?;
+        Ok(Self { bytes, cleanup })
     }
 
     /// Whether this process can have such groups.
@@ -46,7 +46,7 @@ impl MemoryLimit {
 
     /// The group's folder.
     pub fn folder(&self) -> &Path {
-        self.guardian.mount_point()
+        self.cleanup.mount_point()
     }
 
     /// The file through which processes join: a process that writes `0` to it joins, and with it its later children.
@@ -85,7 +85,7 @@ impl MemoryLimit {
     }
 
     /// The process that removes the group when its owner is gone.
-    pub fn guardian_pid(&self) -> u32 {
-        self.guardian.pid()
+    pub fn cleanup_pid(&self) -> u32 {
+        self.cleanup.pid()
     }
 }

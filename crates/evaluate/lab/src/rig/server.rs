@@ -53,7 +53,7 @@ impl Server {
             .spawn(move || serve(device, size_bytes, &started, &released))
             .map_err(|error| Error::io("start a thread", error))?;
         let image =
-            has_started.recv().unwrap_or_else(|_| Err(Error::Guardian("the server is gone".into())))?;
+            has_started.recv().unwrap_or_else(|_| Err(Error::Cleanup("the server is gone".into())))?;
         Ok(Self { image, release: Some(release), thread: Some(thread) })
     }
 
@@ -95,7 +95,7 @@ fn serve(
         std::thread::Builder::new().name("completions".into()).spawn(move || answering.complete(&memory));
     let serving = session.spawn();
     let (Ok(answers), Ok(serving)) = (answers, serving) else {
-        let _ = started.send(Err(Error::Guardian("no thread could be started".into())));
+        let _ = started.send(Err(Error::Cleanup("no thread could be started".into())));
         return;
     };
     // Seen from the process's other threads, whose descriptors are not ours.

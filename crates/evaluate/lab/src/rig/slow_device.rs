@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::Stats;
 use crate::Error;
-use crate::guardian::{Guardian, Order};
+use crate::cleanup::{CleanupProcess, Order};
 
 /// A block device in memory whose every request takes a profile's latency, for as long as what lies on it.
 ///
@@ -12,13 +12,13 @@ use crate::guardian::{Guardian, Order};
 #[derive(Clone, Copy, Debug)]
 pub struct SlowDevice<'a> {
     path: &'a Path,
-    guardian: &'a Guardian,
+    cleanup: &'a CleanupProcess,
 }
 
 impl<'a> SlowDevice<'a> {
     /// That of a rig; `None` where the rig has none.
-    pub(super) fn of(guardian: &'a Guardian) -> Option<Self> {
-        guardian.device().map(|path| Self { path, guardian })
+    pub(super) fn of(cleanup: &'a CleanupProcess) -> Option<Self> {
+        cleanup.device().map(|path| Self { path, cleanup })
     }
 
     /// Whether this process can have such devices.
@@ -51,21 +51,21 @@ impl<'a> SlowDevice<'a> {
 
     /// Whether requests that come from now on take the profile's latency. At first they do.
     pub fn set_latency(&self, on: bool) -> Result<(), Error> {
-        self.guardian.ask(Order::Slow(on)).map(drop)
+        self.cleanup.ask(Order::Slow(on)).map(drop)
     }
 
     /// How far the kernel reads ahead in a file read in order, in KiB, if the kernel takes the value. At first it is 128.
     pub fn set_read_ahead_kib(&self, kib: u32) -> Result<(), Error> {
-        self.guardian.ask(Order::ReadAhead(kib)).map(drop)
+        self.cleanup.ask(Order::ReadAhead(kib)).map(drop)
     }
 
     /// What has been served so far.
     pub fn stats(&self) -> Result<Stats, Error> {
-        self.guardian.stats()
+        self.cleanup.stats()
     }
 
     /// Counts from zero again.
     pub fn reset_stats(&self) -> Result<(), Error> {
-        self.guardian.ask(Order::ResetStats).map(drop)
+        self.cleanup.ask(Order::ResetStats).map(drop)
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::StatFs;
 
 use super::SlowDevice;
-use crate::guardian::{Guardian, Layer, Order};
+use crate::cleanup::{CleanupProcess, Layer, Order};
 use crate::{Error, Profile, cold};
 
 /// A file system on a disk of a profile, for as long as this lives.
@@ -14,7 +14,7 @@ use crate::{Error, Profile, cold};
 /// It goes with its owner however that ends: return, panic, Ctrl-C, SIGKILL.
 #[derive(Debug)]
 pub struct SlowDisk {
-    guardian: Guardian,
+    cleanup: CleanupProcess,
 }
 
 impl SlowDisk {
@@ -27,24 +27,24 @@ impl SlowDisk {
     /// [`Error::Unsupported`] for every profile but local without root, /dev/fuse, loop devices or mkfs.ext4.
     pub fn start(profile: Profile, size_bytes: u64) -> Result<Self, Error> {
         if profile.latency().is_none() {
-            let guardian = Guardian::start(Layer::Folder, profile, 0, &folder_on_disk()?)?;
-            return Ok(Self { guardian });
+            let cleanup = CleanupProcess::start(Layer::Folder, profile, 0, &folder_on_disk()?)?;
+            return Ok(Self { cleanup });
         }
         SlowDevice::supported()?;
         let disk =
-            Self { guardian: Guardian::start(Layer::Ext4, profile, size_bytes, &std::env::temp_dir())? };
+            Self { cleanup: CleanupProcess::start(Layer::Ext4, profile, size_bytes, &std::env::temp_dir())? };
         disk.set_latency(true)?;
         Ok(disk)
     }
 
     /// The folder that is on the disk. On an ext4 of its own it holds an empty `lost+found`.
     pub fn mount_point(&self) -> &Path {
-        self.guardian.mount_point()
+        self.cleanup.mount_point()
     }
 
     /// The block device; `None` for [`Profile::Local`], which is no device of ours.
     pub fn device(&self) -> Option<SlowDevice<'_>> {
-        SlowDevice::of(&self.guardian)
+        SlowDevice::of(&self.cleanup)
     }
 
     /// Lets `fill` write to the disk without latency, waits until all of it is on the disk and turns the latency on
@@ -52,7 +52,7 @@ impl SlowDisk {
     ///
     /// # Errors
     ///
-    /// When the data cannot be put on the disk or the guardian is gone.
+    /// When the data cannot be put on the disk or the cleanup process is gone.
     pub fn fill<T>(&self, fill: impl FnOnce(&Path) -> T) -> Result<T, Error> {
         self.set_latency(false)?;
         let result = fill(self.mount_point());
@@ -75,13 +75,13 @@ impl SlowDisk {
         if self.device().is_none() {
             return cold::evict(&[self.mount_point()], cold::Extent::Everything);
         }
-        self.guardian.ask(Order::Cold)?;
+        self.cleanup.ask(Order::Cold)?;
         Ok(cold::Report { metadata_dropped: true, ..cold::Report::default() })
     }
 
     /// The process that serves the disk. Its CPU time is the rig's own.
-    pub fn guardian_pid(&self) -> u32 {
-        self.guardian.pid()
+    pub fn cleanup_pid(&self) -> u32 {
+        self.cleanup.pid()
     }
 
     fn set_latency(&self, on: bool) -> Result<(), Error> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::SlowDevice;
 use super::slow_disk::folder_on_disk;
-use crate::guardian::{Guardian, Layer};
+use crate::cleanup::{CleanupProcess, Layer};
 use crate::{Error, Profile};
 
 /// Swap on a disk of a profile, for as long as this lives, before all other swap of the machine.
@@ -12,7 +12,7 @@ use crate::{Error, Profile};
 /// It goes with its owner however that ends. What is swapped to it then comes back into memory first.
 #[derive(Debug)]
 pub struct SlowSwap {
-    guardian: Guardian,
+    cleanup: CleanupProcess,
 }
 
 impl SlowSwap {
@@ -32,23 +32,23 @@ impl SlowSwap {
                     how_to_enable: "Run the command with sudo.".into(),
                 });
             }
-            let guardian = Guardian::start(Layer::SwapFile, profile, size_bytes, &folder_on_disk()?)?;
-            return Ok(Self { guardian });
+            let cleanup = CleanupProcess::start(Layer::SwapFile, profile, size_bytes, &folder_on_disk()?)?;
+            return Ok(Self { cleanup });
         }
         SlowDevice::supported()?;
-        let guardian = Guardian::start(Layer::Swap, profile, size_bytes, Path::new("/"))?;
-        let swap = Self { guardian };
+        let cleanup = CleanupProcess::start(Layer::Swap, profile, size_bytes, Path::new("/"))?;
+        let swap = Self { cleanup };
         swap.device().map_or(Ok(()), |device| device.set_latency(true))?;
         Ok(swap)
     }
 
     /// The device that is swapped to; `None` for [`Profile::Local`], which is no device of ours.
     pub fn device(&self) -> Option<SlowDevice<'_>> {
-        SlowDevice::of(&self.guardian)
+        SlowDevice::of(&self.cleanup)
     }
 
     /// The process that serves the device. Its CPU time is the rig's own.
-    pub fn guardian_pid(&self) -> u32 {
-        self.guardian.pid()
+    pub fn cleanup_pid(&self) -> u32 {
+        self.cleanup.pid()
     }
 }

@@ -285,10 +285,16 @@ mod tests {
 
     #[test]
     fn a_process_that_sleeps_is_seen_to() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let observer = Observer::start(Scope::Tree(child.id()));
-        thread::sleep(Duration::from_millis(500));
-        let seen = observer.stop();
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let begun = Instant::now();
+        // The child may not have come as far as its sleep yet.
+        let seen = loop {
+            let seen = Observer::start(Scope::Tree(child.id())).stop();
+            let asleep = seen.threads.as_ref().is_some_and(|threads| threads.asleep > threads.processor);
+            if asleep || begun.elapsed() > Duration::from_secs(60) {
+                break seen;
+            }
+        };
         child.kill().unwrap();
         child.wait().unwrap();
         let threads = seen.threads.unwrap();

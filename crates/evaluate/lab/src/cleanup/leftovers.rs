@@ -1,4 +1,4 @@
-//! Taking down what a rig put into the tree of directories. The guardian does it, and its owner should the guardian be
+//! Taking down what a rig put into the tree of directories. The cleanup process does it, and its owner should the cleanup process be
 //! killed.
 
 use std::fs;

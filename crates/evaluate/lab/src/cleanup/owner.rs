@@ -1,4 +1,4 @@
-//! The owner's side: starts a guardian, gives it orders, and makes sure of the end.
+//! The owner's side: starts a cleanup process, gives it orders, and makes sure of the end.
 
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::OwnedFd;
@@ -20,9 +20,9 @@ use crate::{Error, Profile};
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 const EXIT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A guardian process and its rig. Dropping it takes both down and waits for that.
+/// A cleanup process and its rig. Dropping it takes both down and waits for that.
 #[derive(Debug)]
-pub(crate) struct Guardian {
+pub(crate) struct CleanupProcess {
     process: Child,
     socket: Mutex<BufReader<UnixStream>>,
     layer: Layer,
@@ -31,8 +31,8 @@ pub(crate) struct Guardian {
     device: Option<PathBuf>,
 }
 
-impl Guardian {
-    /// Starts a guardian with a rig, which has no latency yet. Its folder is a new one in `parent`.
+impl CleanupProcess {
+    /// Starts a cleanup process with a rig, which has no latency yet. Its folder is a new one in `parent`.
     pub(crate) fn start(
         layer: Layer,
         profile: Profile,
@@ -44,7 +44,7 @@ impl Guardian {
         ours.set_read_timeout(Some(ANSWER_PATIENCE)).map_err(|error| Error::io("set up a socket", error))?;
         let process = Command::new("/proc/self/exe")
             .arg0("forebay-rig")
-            // What a test program understands: should it not become a guardian, it runs no test and ends.
+            // What a test program understands: should it not become a cleanup process, it runs no test and ends.
             .args(["--exact", "forebay-rig"])
             .env(ASKED, std::process::id().to_string())
             .stdin(OwnedFd::from(theirs))
@@ -52,7 +52,7 @@ impl Guardian {
             .spawn()
             .map_err(|error| Error::io("start this program again", error))?;
         // Owned from here on, so that it is waited for whatever happens next.
-        let mut guardian = Self {
+        let mut cleanup = Self {
             process,
             socket: Mutex::new(BufReader::new(ours)),
             layer,
@@ -60,20 +60,20 @@ impl Guardian {
             mount_point: PathBuf::new(),
             device: None,
         };
-        match guardian.ask(order) {
+        match cleanup.ask(order) {
             Ok(Answer::Started { folder, device }) => {
-                guardian.mount_point = folder
+                cleanup.mount_point = folder
                     .as_deref()
                     .map_or_else(PathBuf::new, |folder| leftovers::mount_point(layer, folder));
-                guardian.folder = folder;
-                guardian.device = device;
-                Ok(guardian)
+                cleanup.folder = folder;
+                cleanup.device = device;
+                Ok(cleanup)
             }
-            Ok(_) => Err(Error::Guardian("it did not say what it started".into())),
-            Err(error) if guardian.has_exited() => Err(match error {
-                Error::Guardian(_) => Error::Guardian(
-                    "this program does not become a guardian when asked: its main must begin with \
-                     forebay_lab::guardian::enter_if_asked(), and tests need the feature before-main"
+            Ok(_) => Err(Error::Cleanup("it did not say what it started".into())),
+            Err(error) if cleanup.has_exited() => Err(match error {
+                Error::Cleanup(_) => Error::Cleanup(
+                    "this program does not become a cleanup process when asked: its main must begin with \
+                     forebay_lab::cleanup::enter_if_asked(), and tests need the feature before-main"
                         .into(),
                 ),
                 other => other,
@@ -89,21 +89,21 @@ impl Guardian {
         let mut answer = String::new();
         let received = send(socket.get_ref(), order.as_bytes()).and_then(|()| socket.read_line(&mut answer));
         match received {
-            Ok(0) => Err(Error::Guardian(format!("its process {} is gone", self.process.id()))),
+            Ok(0) => Err(Error::Cleanup(format!("its process {} is gone", self.process.id()))),
             Ok(_) => decode_answer(&answer),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Error::Guardian(format!(
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Error::Cleanup(format!(
                 "its process {} did not answer within {} s",
                 self.process.id(),
                 ANSWER_PATIENCE.as_secs()
             ))),
-            Err(error) => Err(Error::Guardian(format!("its process {} is gone: {error}", self.process.id()))),
+            Err(error) => Err(Error::Cleanup(format!("its process {} is gone: {error}", self.process.id()))),
         }
     }
 
     pub(crate) fn stats(&self) -> Result<Stats, Error> {
         match self.ask(Order::Stats)? {
             Answer::Counted(stats) => Ok(stats),
-            _ => Err(Error::Guardian("it did not say what it counted".into())),
+            _ => Err(Error::Cleanup("it did not say what it counted".into())),
         }
     }
 
@@ -148,7 +148,7 @@ impl Guardian {
     }
 }
 
-impl Drop for Guardian {
+impl Drop for CleanupProcess {
     fn drop(&mut self) {
         let stopped = self.ask(Order::Stop);
         let removed = if self.wait_for_exit().is_some_and(|status| status.success()) {
@@ -164,7 +164,7 @@ impl Drop for Guardian {
     }
 }
 
-/// Writes without the SIGPIPE that a guardian's death would mean to a program that has not blocked it.
+/// Writes without the SIGPIPE that the death of a cleanup process would mean to a program that has not blocked it.
 fn send(socket: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let sent = rustix::net::send(socket, bytes, SendFlags::NOSIGNAL)?;

@@ -16,16 +16,16 @@ use std::panic::AssertUnwindSafe;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-pub(crate) use owner::Guardian;
+pub(crate) use owner::CleanupProcess;
 pub(crate) use protocol::{Layer, Order};
 use served_rig::ServedRig;
 
 use crate::{Error, sys};
 
-/// Set in the environment of the process that shall become a guardian, to the process id of its owner.
+/// Set in the environment of the process that shall become a cleanup process, to the process id of its owner.
 const ASKED: &str = "FOREBAY_RIG_OWNER";
 
-/// Becomes the guardian, and never returns, in the process that a rig starts for that purpose. Returns at once in every
+/// Becomes the cleanup process, and never returns, in the process that a rig starts for that purpose. Returns at once in every
 /// other.
 ///
 /// A program that starts rigs calls this first in `main`.
@@ -52,7 +52,7 @@ fn serve(owner: Option<Pid>) -> Result<(), Error> {
         .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok().map(|descriptor| (pid, descriptor)))
         .filter(|(pid, _)| rustix::process::getppid() == Some(*pid))
         .map(|(_, descriptor)| descriptor)
-        .ok_or_else(|| Error::Guardian("the process that asked for it is gone".into()))?;
+        .ok_or_else(|| Error::Cleanup("the process that asked for it is gone".into()))?;
 
     let mut orders = BufReader::new(socket.try_clone().map_err(|error| Error::io("share a socket", error))?);
     let mut answers = socket;

@@ -1,4 +1,4 @@
-//! The rig as its guardian has it: built up from below, taken down from above.
+//! The rig as its cleanup process has it: built up from below, taken down from above.
 
 use std::fs;
 use std::io;
@@ -72,7 +72,7 @@ impl ServedRig {
         parent: &Path,
     ) -> Result<Answer, Error> {
         if self.layer.is_some() {
-            return Err(Error::Guardian("it has a rig already".into()));
+            return Err(Error::Cleanup("it has a rig already".into()));
         }
         self.layer = Some(layer);
         if layer != Layer::Swap {
@@ -126,7 +126,7 @@ impl ServedRig {
         let (Some(Layer::Ext4), Some(folder), Some(disk), Some(device)) =
             (self.layer, &self.folder, &self.disk, &self.device)
         else {
-            return Err(Error::Guardian("there is no file system to make cold".into()));
+            return Err(Error::Cleanup("there is no file system to make cold".into()));
         };
         let mount_point = leftovers::mount_point(Layer::Ext4, folder);
         device.set_slow(false);
@@ -175,7 +175,7 @@ fn wait_for_end(server: &Server) -> Result<(), Error> {
     let give_up = Instant::now() + SERVER_PATIENCE;
     while !server.has_ended() {
         if Instant::now() > give_up {
-            return Err(Error::Guardian("something still has its image open".into()));
+            return Err(Error::Cleanup("something still has its image open".into()));
         }
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -192,7 +192,7 @@ fn new_folder(parent: &Path) -> Result<PathBuf, Error> {
             Err(error) => return Err(Error::at("make", &folder, error)),
         }
     }
-    Err(Error::Guardian(format!("{} is full of folders of other rigs", parent.display())))
+    Err(Error::Cleanup(format!("{} is full of folders of other rigs", parent.display())))
 }
 
 /// Root that may not mount is a container's.

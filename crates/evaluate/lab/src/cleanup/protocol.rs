@@ -1,4 +1,4 @@
-//! What owner and guardian say to each other: lines of fields with tabs between them, one answer to each order.
+//! What owner and cleanup process say to each other: lines of fields with tabs between them, one answer to each order.
 
 use std::io;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub(crate) enum Layer {
     MemoryGroup,
 }
 
-/// From the owner to the guardian.
+/// From the owner to the cleanup process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Start { layer: Layer, profile: Profile, size_bytes: u64, parent: PathBuf },
@@ -33,7 +33,7 @@ pub(crate) enum Order {
     Stop,
 }
 
-/// What the guardian answers when an order was carried out.
+/// What the cleanup process answers when an order was carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Done,
@@ -79,7 +79,7 @@ pub(super) fn encode_order(order: &Order) -> Result<String, Error> {
     Ok(match order {
         Order::Start { layer, profile, size_bytes, parent } => {
             let parent = parent.to_str().filter(|path| !path.contains(['\t', '\n'])).ok_or_else(|| {
-                Error::Guardian(format!("the folder {} has a name with odd characters", parent.display()))
+                Error::Cleanup(format!("the folder {} has a name with odd characters", parent.display()))
             })?;
             line(&["start", layer.name(), &profile.to_string(), &size_bytes.to_string(), parent])
         }
@@ -111,7 +111,7 @@ pub(super) fn decode_order(text: &str) -> Result<Order, Error> {
         ["stop"] => Some(Order::Stop),
         _ => None,
     };
-    order.ok_or_else(|| Error::Guardian(format!("an order that it does not know: {text:?}")))
+    order.ok_or_else(|| Error::Cleanup(format!("an order that it does not know: {text:?}")))
 }
 
 pub(super) fn encode_answer(answer: &Result<Answer, Error>) -> String {
@@ -145,8 +145,8 @@ pub(super) fn encode_answer(answer: &Result<Answer, Error>) -> String {
             line(&["io", what, &source.raw_os_error().unwrap_or_default().to_string()])
         }
         Err(Error::Program { command, said }) => line(&["program", command, said]),
-        Err(Error::Guardian(said)) => line(&["guardian", said]),
-        Err(error) => line(&["guardian", &error.to_string()]),
+        Err(Error::Cleanup(said)) => line(&["cleanup", said]),
+        Err(error) => line(&["cleanup", &error.to_string()]),
     }
 }
 
@@ -180,10 +180,10 @@ pub(super) fn decode_answer(text: &str) -> Result<Answer, Error> {
         ["program", command, said] => {
             return Err(Error::Program { command: command.into(), said: said.into() });
         }
-        ["guardian", said] => return Err(Error::Guardian(said.into())),
+        ["cleanup", said] => return Err(Error::Cleanup(said.into())),
         _ => {}
     }
-    Err(Error::Guardian(format!("an answer that makes no sense: {text:?}")))
+    Err(Error::Cleanup(format!("an answer that makes no sense: {text:?}")))
 }
 
 fn line(fields: &[&str]) -> String {
@@ -231,7 +231,7 @@ mod tests {
             Error::Busy { path: "/p".into(), users: "u".into() },
             Error::io("open /x", io::Error::from_raw_os_error(libc::EACCES)),
             Error::Program { command: "mkfs".into(), said: "no".into() },
-            Error::Guardian("gone".into()),
+            Error::Cleanup("gone".into()),
         ];
         for error in errors {
             let said = error.to_string();
