@@ -1,7 +1,7 @@
 //! Holds a slow disk for experiments by hand: `cargo run -p forebay-lab --example disk -- ssd-1ms-q128 2048`.
 //!
-//! Prints the folder that the disk is mounted on, then takes a line at a time: `cold` empties all caches of it, `fill`
-//! and `slow` switch the latency off and on, anything else (or the end of input) removes it.
+//! Prints the folder that the disk is mounted on, then reads commands, one a line. `cold` empties all caches of the disk.
+//! `fill` and `slow` switch the latency off and on. Any other line, or the end of input, removes the disk.
 #![forbid(unsafe_code)]
 
 use std::io::{BufRead, stdin};

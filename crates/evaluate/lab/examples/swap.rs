@@ -1,7 +1,8 @@
-//! Holds a slow device, or for `local` a file, to swap to, for experiments by hand: `cargo run -p forebay-lab --example swap -- ssd-1ms-q128 2048`.
+//! Holds slow swap for experiments by hand: `cargo run -p forebay-lab --example swap -- ssd-1ms-q128 2048`. With the profile
+//! `local` the swap is a file.
 //!
-//! Prints the device, which is swapped to before all other swap, then takes a line at a time: `fill` and `slow` switch
-//! the latency off and on, anything else (or the end of input) removes it.
+//! Prints the device, which is used before all other swap, then reads commands, one a line. `fill` and `slow` switch the
+//! latency off and on. Any other line, or the end of input, removes the swap.
 #![forbid(unsafe_code)]
 
 use std::io::{BufRead, stdin};

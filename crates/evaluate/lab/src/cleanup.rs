@@ -1,7 +1,7 @@
-//! The process that has a rig's parts and takes them down when its owner is gone, however the owner went.
+//! The process that holds a rig's parts and removes them when the rig's owner is gone, however the owner ended.
 //!
-//! It is this same program started again, in a session of its own, out of reach of the terminal's signals. A socket
-//! joins it to its owner: orders go one way, answers the other, and its end means that nobody needs the rig any more.
+//! It is this same program started again, in a session of its own, out of reach of the terminal's signals. A socket joins it
+//! to its owner: orders go one way, answers the other. The end of the socket means that the owner is gone.
 
 mod leftovers;
 mod owner;

@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //!
-//! Every function is safe to call: descriptors are borrowed for the length of the call, memory handed to the kernel
-//! lives on the stack of the function or in the slice given to it, and sizes are those of that memory.
+//! Every function is safe to call. Descriptors are borrowed for the length of the call. Memory handed to the kernel lives
+//! on the stack of the function or in the slice given to it, and sizes are those of that memory.
 #![allow(unsafe_code, reason = "system calls without a safe wrapper")]
 
 use std::fs::File;

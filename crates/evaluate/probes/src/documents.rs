@@ -1,9 +1,9 @@
-//! Documents that a server sends by TCP from the page cache, as web servers do: to several clients at once, whose sockets are full,
-//! out of a file that no cache holds, while the clients share the machine.
+//! Documents that a server sends by TCP from the page cache to several clients at once, as web servers do. The sockets are
+//! full, no processor cache holds the file, and the clients share the machine.
 //!
-//! [`packets`](crate::packets) tells what the same calls take alone, with sockets that are empty. A large document costs several
-//! times as much by the byte: what a socket cannot take is sent later, when acknowledgements come, by whoever is at work on it.
-//! So it matters too whether a server gives a document as much as its socket takes, as Apache does, or other clients a turn before.
+//! [`packets`](crate::packets) measures the same calls alone, with empty sockets. A large document costs several times as
+//! much by the byte: the kernel sends what a socket cannot take later, when acknowledgements arrive. So the order matters
+//! too. Apache gives a document as much as its socket takes; other servers give other clients a turn first.
 
 use std::cell::RefCell;
 use std::fs::File;

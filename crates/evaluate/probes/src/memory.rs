@@ -1,8 +1,8 @@
 //! Throughput of memory: words at each stride of a working set, from the first to the last, again and again.
 //!
-//! Words are loaded and stored one by one, by an instruction each, whatever the stride; blocks are filled and copied by the C
-//! library, and arrays of numbers by what the compiler makes of a plain loop. Counted are the bytes of the words loaded,
-//! stored or copied: those of a copy once, not for both sides, and no others that come along in a cache line.
+//! Words are loaded and stored one by one, by an instruction each, whatever the stride. The C library fills and copies
+//! blocks; plain loops work on arrays of numbers. The bytes of the words loaded, stored or copied count, those of a copy
+//! once. Other bytes of a cache line do not count.
 //!
 //! The lines of a stream are those of J. D. McCalpin, "Memory Bandwidth and Machine Balance in Current High Performance
 //! Computers", 1995, which counts each array that a loop names.

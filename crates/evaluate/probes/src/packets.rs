@@ -1,4 +1,4 @@
-//! Packets over the loopback, each sent and received by one thread, so that nobody is woken and no other processor is needed. The
+//! Packets over the loopback, each sent and received by one thread, so no thread is woken and no other processor is needed. The
 //! kernel does what a packet needs within the call that sends it, up to the other socket.
 
 use std::fs::File;

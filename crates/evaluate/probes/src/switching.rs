@@ -1,9 +1,9 @@
-//! Switches between two threads on one processor, which pass a byte to and fro through pipes, and each time come to a working
-//! set of their own.
+//! Switches between two threads on one processor. The threads pass a byte to and fro through pipes, and each walks over a
+//! working set of its own each time.
 //!
-//! The cost of a switch is what a hop takes, less what the same byte through a pipe and the same working set take one thread
-//! alone: the method of L. McVoy and C. Staelin, "lmbench: Portable Tools for Performance Analysis", USENIX 1996, which
-//! switches processes. Threads share their translations, so what it costs to lose those is not in it.
+//! The cost of a switch is the time of a hop, less the time of the same byte and the same working set in one thread. The
+//! method is that of L. McVoy and C. Staelin, "lmbench: Portable Tools for Performance Analysis", USENIX 1996, which
+//! switches processes. Threads share their address translations, so the cost of losing those is not included.
 
 use std::hint::black_box;
 use std::os::fd::OwnedFd;

@@ -1,7 +1,7 @@
-//! Threads that sleep most of the time, as those of servers under a light load do: processor time of one for being woken by a
-//! timer, and for waking another one with a packet, by how long both slept.
+//! Threads that sleep most of the time, as those of servers under a light load do. Measured is the processor time of a
+//! thread that a timer wakes, and of one that wakes another with a packet, by how long both slept.
 //!
-//! The longer a processor had nothing to do, the more of what it knew is gone from its caches, and the deeper it sleeps.
+//! The longer a processor idles, the more of its caches is gone, and the deeper it sleeps.
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};

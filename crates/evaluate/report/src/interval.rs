@@ -1,10 +1,10 @@
 //! The ratio of two medians, with an interval and its confidence.
 //!
-//! If the second runs take so many times what the first did, that many lies between the least and the largest ratio of
-//! one value after to one before, unless all values of one side happened to be the larger ones: of n and m values that is
-//! one order of C(n+m, n), on either side. So the extremes alone give an interval and its confidence (the interval that
-//! belongs to the Wilcoxon-Mann-Whitney test), whatever the values' distribution is, and where each value is known, a
-//! narrower interval of a chosen confidence.
+//! Assume that the second runs take `r` times what the first did. Then `r` lies between the least and the largest ratio of
+//! one value after to one before, unless all values of one side happened to be the larger ones. Of n and m values that is
+//! one order of C(n+m, n), on either side. So the extremes alone give an interval and its confidence: that of the
+//! Wilcoxon-Mann-Whitney test, whatever the distribution of the values. Where each value is known, the interval is narrower
+//! and has a chosen confidence.
 
 use forebay_results::Row;
 

@@ -1,8 +1,8 @@
 //! Text, tables and figures from any results in the one schema.
 //!
-//! Everything here is a function of the results: no input, no output, no clock. [`Results`] takes in the text of files,
-//! [`page`] makes one page of them that needs nothing else, [`figures`] and [`svg`] the figures alone, [`csv()`] and
-//! [`json`] the rows, [`markdown()`] pages of chosen rows, and [`compare`] says what changed between two runs.
+//! Everything here is a function of the results: no input, no output, no clock. [`Results`] takes in the text of files.
+//! [`page`] makes one page that needs no other file, [`figures`] and [`svg`] the figures alone. [`csv()`] and [`json`] give
+//! the rows, [`markdown()`] pages of chosen rows, and [`compare`] the changes between two runs.
 #![forbid(unsafe_code)]
 
 mod case;

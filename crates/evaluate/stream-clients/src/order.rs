@@ -1,4 +1,4 @@
-//! Who plays what, and how.
+//! The order of the parent process: how many players play which URLs, and how.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! What caches and translation buffers (TLBs) would do with a program's accesses, where the processor does not tell: their shapes
-//! on this machine, what Valgrind writes, and a simulation of the translation buffers. Nothing here runs anything.
+//! Cache and TLB misses of a program where the processor does not count them. This module has the shapes of the machine's
+//! caches, a reader of Valgrind's output, and a simulation of translation buffers. It runs no program.
 
 mod cache;
 mod tlb;

@@ -1,9 +1,9 @@
 //! What limits a server, by the evidence.
 //!
-//! The base is what its threads do while requests are under way. Who waits names what is waited for; what that means is
-//! decided by counters: a disk that brings back what memory had no room for is no slow disk but too little memory, and a
-//! processor that mostly waits for caches is not too slow. All decisions are ratios, so that a machine that does other work
-//! at the same time changes them little.
+//! The base is the activity of the server's threads while requests are under way. The threads' waits name a resource; the
+//! counters decide what the wait means. A disk that reads again what memory had no room for means too little memory, not a
+//! slow disk. A processor that mostly waits for caches is not too slow. All decisions are ratios, so other work on the
+//! machine changes them little.
 
 use crate::experiments::evidence::REFAULTS_MIN;
 use crate::experiments::{Evidence, Finding, Limit, Threads};

@@ -1,11 +1,12 @@
-//! What the latency model predicts that a transaction takes a server's processor, beside what it took.
+//! The processor time of a transaction by the latency model, beside the measured time.
 //!
-//! A data unit is a document that the kernel sends from a file, or a packet of a stream. What the kernel takes for it is known
-//! from `forebay evaluate host`: for documents, by their size, with sockets that are full; for packets with what it takes to be
-//! woken for them, and to wake who receives them, by how long both slept. What the server itself takes (`Tcpu`) depends on the
-//! server alone, and is taken from the condition with the most transactions; where others send more or less at once, also from
-//! the most different one of those, which tells what of it is for each data unit. So these have no error, and all others are
-//! predictions.
+//! A data unit is a document that the kernel sends from a file, or a packet of a stream. The results of
+//! `forebay evaluate host` give the kernel's part. For documents it depends on their size, with full socket buffers. For
+//! packets it includes the wake-ups of sender and receiver, by how long each slept.
+//!
+//! The server's own part (`Tcpu`) depends on the server alone. It is taken from the condition with the most transactions.
+//! Where conditions send different amounts at once, the most different condition tells the part of each data unit. These
+//! conditions calibrate the model and have no error; all others are predictions.
 
 use std::path::Path;
 

@@ -1,13 +1,13 @@
-//! How long a server takes for one transaction, by arithmetic: each transfer of its data unit between memory, processor, disk
-//! and network, and what each packet and each system call costs besides. From that the throughput that is possible at best, the
-//! term that limits it, and what it would be with fewer copies or a faster memory.
+//! How long a server takes for one transaction, by arithmetic. The terms are the transfers of the data unit between memory,
+//! processor, disk and network, and the costs of packets and system calls. The sum gives the best possible throughput, the
+//! term that limits it, and the throughput with fewer copies or faster memory.
 //!
 //! It does no input or output; figures of machines come in as arguments.
 //!
 //! # Model
 //!
-//! A transaction moves a data unit (PDU) of `S` bytes, with `Bi` the throughput of memory and `Be` that of the bus to
-//! devices, both in MB/s, so that bytes over them are microseconds:
+//! A transaction moves a data unit (PDU) of `S` bytes. `Bi` is the throughput of memory, `Be` that of the bus to devices.
+//! Both are in MB/s, so bytes over them are microseconds:
 //!
 //! ```text
 //!     T = Tcpu + n1 Tm-c + n2 Tm-m + n3 Tm-disk + n4 Tm-net + packets * Tpacket + calls * Tcall

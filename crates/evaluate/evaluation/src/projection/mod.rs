@@ -8,17 +8,16 @@
 //!
 //! * The thread does what its [`Trace`] says. A fault takes it [`Costs::trap_ns`] before the progress thread knows, and
 //!   [`Costs::wake_ns`] after it was served. A call takes [`Costs::call_ns`]; one that waited, the same time to wake.
-//! * The progress thread serves one message or fault after the other, in the order of arrival: [`Costs::receive_ns`] each,
-//!   [`Costs::protect_ns`] for each change of what may be done with a minipage, and [`Costs::send_ns`] for each message that
-//!   it sends, after which that one is on its way.
+//! * The progress thread serves messages and faults in the order of arrival. Each takes [`Costs::receive_ns`], each change
+//!   of a minipage's protection [`Costs::protect_ns`], and each message that it sends [`Costs::send_ns`].
 //! * A message takes [`Network::latency_ns`] and its bytes over [`Network::bytes_per_second`]. Messages do not stand in each
 //!   other's way between hosts.
 //!
 //! # What this leaves out
 //!
-//! A trace has the faults of the run that was recorded, and they stand for its accesses. Where other times would lead to other
-//! faults, as another host comes in between two accesses of one minipage or no longer does, that is not seen; nor is another
-//! distribution of work by what happens first. A trace of one number of hosts says nothing of another: each number is
+//! A trace has the faults of the run that was recorded, and they stand for its accesses. With other
+//! times a program may fault elsewhere: another host may take a minipage between two accesses. The projection does not see
+//! that. Nor does it see that work is distributed in another way. A trace of one number of hosts says nothing of another: each number is
 //! recorded by itself. Caches that hosts of a recording share make computing slower there than on hosts of their own.
 
 mod costs;

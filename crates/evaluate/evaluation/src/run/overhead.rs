@@ -1,6 +1,8 @@
-//! What Forebay costs where it cannot help: programs whose data is in memory, programs that only compute, and the
-//! start of processes. A pair takes the best of a few runs of each side, in turn, since others on the machine only ever
-//! add time; and beside each pair runs a control, once more without, that shows what the machine can tell apart.
+//! The cost of Forebay where it cannot help: programs whose data is in memory, programs that only compute, and the start of
+//! processes.
+//!
+//! A pair takes the best of a few runs of each side, in turn, because other work on the machine only adds time. A control
+//! runs beside each pair, without Forebay: it tells what difference the machine can resolve.
 
 use std::fs::File;
 use std::io::Write as _;

@@ -1,5 +1,5 @@
-//! The published measurements of memory shared between processes, with ours: basic costs, what neighbours on a page cost each
-//! other, five programs, the chunking level, and the same programs written for MPI.
+//! The published measurements of memory shared between processes, repeated: basic costs, writers to neighbouring objects on
+//! a page, five programs, the chunking level. Two programs also run in a version for MPI.
 //!
 //! A. Itzkovitz and A. Schuster, "MultiView and Millipage: Fine-Grain Sharing in Page-Based DSMs", OSDI 1999.
 

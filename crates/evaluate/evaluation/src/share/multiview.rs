@@ -1,5 +1,5 @@
-//! The published figure of what views cost: an object is read in as many parts a page as there are views, each part through
-//! a view of its own, against the same loop through one view.
+//! The published figure of the cost of views. An object is read in as many parts a page as there are views, each part through
+//! a view of its own. The same loop through one view is the base.
 //!
 //! A. Itzkovitz and A. Schuster, "MultiView and Millipage: Fine-Grain Sharing in Page-Based DSMs", OSDI 1999, Figure 5.
 

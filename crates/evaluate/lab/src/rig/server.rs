@@ -1,9 +1,9 @@
 //! Serves a disk image in memory as a FUSE file whose requests take a device's time.
 //!
-//! The FUSE mount is never attached to the tree of directories: whoever holds the opened file (the loop device) keeps
-//! it, and with that file it goes. All of it runs on threads that have their own table of descriptors. Only they hold
-//! `/dev/fuse`, so a SIGKILL closes it even while another thread of the process sleeps in the kernel waiting for an
-//! answer from here; with the shared table that thread would keep it open and both would wait for ever.
+//! The FUSE mount is never attached to the tree of directories. The holder of the opened file, the loop device, keeps the
+//! mount, and the mount goes with the file. The server's threads have their own table of descriptors, and only they hold
+//! `/dev/fuse`. So SIGKILL closes it even while another thread of the process sleeps in the kernel, waiting for an answer.
+//! With the shared table that thread would keep it open, and both would wait for ever.
 
 use std::ffi::OsStr;
 use std::io;

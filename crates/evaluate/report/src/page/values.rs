@@ -1,6 +1,6 @@
 //! All rows of a section as data, which the page's script makes tables of when they are asked for.
 //!
-//! A page has thousands of rows that nobody opens: as tables they would be most of it.
+//! A page has thousands of rows that a reader seldom opens: as tables they would be most of the page.
 
 use forebay_results::Tier;
 use maud::{Markup, PreEscaped, html};

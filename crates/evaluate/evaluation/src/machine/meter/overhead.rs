@@ -1,6 +1,6 @@
-//! What the meter costs those that it measures: on each processor a server and its client, which keep it busy, without and with all
-//! counters of their process and of the machine sampled, in turn. Beside each pair runs a control, once more without,
-//! that shows what the machine can tell apart.
+//! The cost of the meter. On each processor a server and its client keep the processor busy. They run without the meter and
+//! with all counters of their process and of the machine, in turn. A control runs beside each pair, without the meter: it
+//! tells the scatter of the machine.
 
 use forebay_quantity::percent;
 use std::io::{self, Read, Write};

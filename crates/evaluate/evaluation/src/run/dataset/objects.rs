@@ -1,7 +1,7 @@
 //! Relocatable objects with references to each other and debugging information, as a kernel is linked from.
 //!
-//! The modules are generated as assembly, which GNU `as` turns into real objects: it comes with the same package as
-//! the linker and takes a few milliseconds a module, where a compiler would take ten times as long.
+//! The modules are generated as assembly, which GNU `as` turns into real objects. `as` comes with the same package as the
+//! linker and takes a few milliseconds a module; a compiler would take ten times as long.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! Clients that ask for documents over HTTP: as fast as they are answered, or by a schedule that waits for nobody.
+//! Clients that ask for documents over HTTP: as fast as the server answers, or by a schedule that does not wait for answers.
 //!
 //! Latency is from when a request was to be made. A server that is late so cannot delay the requests that would show it.
 

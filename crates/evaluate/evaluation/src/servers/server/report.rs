@@ -1,4 +1,4 @@
-//! What an experiment came to, for people and as rows.
+//! The outcome of an experiment, for people and as rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

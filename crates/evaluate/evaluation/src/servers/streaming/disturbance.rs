@@ -1,4 +1,4 @@
-//! What else comes to a server while others play: clients that die, vanish or do not read, and floods.
+//! Disturbances of a server while others play: clients that die, vanish or do not read, and floods of connections.
 
 use std::fmt;
 use std::io::Write;
