@@ -12,6 +12,7 @@ COMMANDS := $(TARGET)/release/forebay-commands
 AGENT := $(TARGET)/agent/libforebay_agent.so
 LIBRARY := $(TARGET)/release/libforebay.so
 VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml)
+REPOSITORY := $(shell sed -n 's/^repository = "\(.*\)"$$/\1/p' Cargo.toml)
 WORKLOAD := $(TARGET)/release/forebay-share-workload
 
 # The agent has a panic handler of its own and no unwinding, so only its own profile can build it.
@@ -20,21 +21,25 @@ BUT_AGENT := --workspace --exclude forebay-agent
 
 STATIC := -C target-feature=+crt-static -C relocation-model=static
 
-PREFIX ?= /usr/local
+# Where things are installed, below DESTDIR. A distribution's package sets the second group, too.
 DESTDIR ?=
+PREFIX ?= /usr/local
+LIBRARYDIR ?= $(PREFIX)/lib
+ZSH_PREFIX ?= $(PREFIX)/share/zsh/site-functions
+PKGCONFIG_PREFIX ?= $(PREFIX)
 BINDIR := $(DESTDIR)$(PREFIX)/bin
 LIBDIR := $(DESTDIR)$(PREFIX)/lib/forebay
-CLIBDIR := $(DESTDIR)$(PREFIX)/lib
+CLIBDIR := $(DESTDIR)$(LIBRARYDIR)
 PKGCONFIGDIR := $(CLIBDIR)/pkgconfig
 INCLUDEDIR := $(DESTDIR)$(PREFIX)/include
 MANDIR := $(DESTDIR)$(PREFIX)/share/man/man1
 MAN3DIR := $(DESTDIR)$(PREFIX)/share/man/man3
 BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-ZSHDIR := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+ZSHDIR := $(DESTDIR)$(ZSH_PREFIX)
 FISHDIR := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 .PHONY: help build agent library workload wheel demo test test-long check format lint deny doc rules miri advisories install
-.PHONY: uninstall clean
+.PHONY: uninstall dist deb test-packages clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -54,7 +59,7 @@ library:
 
 wheel: ## build the wheel of the Python package, in target/wheels
 	@scripts/setup wheel
-	$(TARGET)/python/bin/python -m maturin build --locked --release --manifest-path crates/share/python/Cargo.toml --target-dir $(TARGET)/python/build --out $(TARGET)/wheels
+	$(TARGET)/python/bin/python -m maturin build --locked --release --strip --manifest-path crates/share/python/Cargo.toml --target-dir $(TARGET)/python/build --out $(TARGET)/wheels
 
 # Linked dynamically: it loads UCX.
 workload:
@@ -117,14 +122,15 @@ install: ## install under PREFIX (/usr/local), below DESTDIR if set
 	@[ -x $(FOREBAY) ] && [ -x $(COMMANDS) ] && [ -f $(AGENT) ] && [ -f $(LIBRARY) ] && [ -x $(WORKLOAD) ] || { echo "nothing is built yet: run 'make' first" >&2; exit 1; }
 	install -d $(BINDIR) $(LIBDIR) $(INCLUDEDIR) $(PKGCONFIGDIR) $(MANDIR) $(MAN3DIR) $(BASHDIR) $(ZSHDIR) $(FISHDIR)
 	install -m 755 $(FOREBAY) $(BINDIR)/forebay
-	install -m 755 $(COMMANDS) $(LIBDIR)/forebay-commands
-	install -m 644 $(AGENT) $(LIBDIR)/libforebay_agent.so
-	install -m 755 $(WORKLOAD) $(LIBDIR)/forebay-share-workload
-	install -m 644 $(LIBRARY) $(CLIBDIR)/libforebay.so.$(VERSION)
+	install -s -m 755 $(COMMANDS) $(LIBDIR)/forebay-commands
+	install -s -m 644 $(AGENT) $(LIBDIR)/libforebay_agent.so
+	install -s -m 755 $(WORKLOAD) $(LIBDIR)/forebay-share-workload
+	install -s -m 644 $(LIBRARY) $(CLIBDIR)/libforebay.so.$(VERSION)
 	ln -sf libforebay.so.$(VERSION) $(CLIBDIR)/libforebay.so.0
 	ln -sf libforebay.so.0 $(CLIBDIR)/libforebay.so
 	install -m 644 crates/share/capi/include/forebay.h $(INCLUDEDIR)/forebay.h
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/share/capi/forebay.pc.in > $(PKGCONFIGDIR)/forebay.pc
+	sed 's|@PREFIX@|$(PKGCONFIG_PREFIX)|; s|@LIBRARYDIR@|$(LIBRARYDIR:$(PREFIX)/%=$${prefix}/%)|; s|@VERSION@|$(VERSION)|; s|@REPOSITORY@|$(REPOSITORY)|' \
+		crates/share/capi/forebay.pc.in > $(PKGCONFIGDIR)/forebay.pc
 	install -m 644 crates/share/capi/man/forebay_share.3 $(MAN3DIR)/forebay_share.3
 	if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
 	$(FOREBAY) man --out $(MANDIR)
@@ -139,6 +145,20 @@ uninstall: ## remove what install put there
 	rm -f $(INCLUDEDIR)/forebay.h $(MAN3DIR)/forebay_share.3
 	if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
 	if [ -d $(LIBDIR) ]; then rmdir --ignore-fail-on-non-empty $(LIBDIR); fi
+
+dist: ## build the tarball with everything, in target/dist
+	@scripts/setup dist
+	@$(MAKE) --no-print-directory build
+	@packaging/tarball $(TARGET) $(VERSION)
+
+deb: ## build the Debian package, in target/dist, and have lintian check it
+	@scripts/setup deb
+	@$(MAKE) --no-print-directory build
+	@packaging/deb/build $(TARGET) $(VERSION) $(REPOSITORY)
+
+test-packages: dist deb wheel ## install the packages in fresh systems, use them there and remove them (needs root)
+	@scripts/setup test-packages
+	@packaging/test/run $(TARGET) $(VERSION)
 
 clean: ## remove everything that was built
 	$(CARGO) clean

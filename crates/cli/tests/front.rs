@@ -58,8 +58,24 @@ fn both_are_forebay_to_the_user() {
         let help = String::from_utf8(output(program, &["--help"]).stdout).unwrap();
         assert!(help.contains("Usage: forebay <COMMAND>"), "{help}");
         let version = String::from_utf8(output(program, &["--version"]).stdout).unwrap();
-        assert_eq!(version, format!("forebay {}\n", env!("CARGO_PKG_VERSION")));
+        assert_eq!(version, format!("forebay {}\n", env!("FOREBAY_VERSION")));
     }
+}
+
+#[test]
+fn the_version_is_followed_by_the_commit_where_there_is_one() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let git = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(&root).output();
+    let commit = git.ok().filter(|_| root.join(".git").exists()).filter(|output| output.status.success());
+    let expected = match &commit {
+        Some(output) => {
+            let commit = String::from_utf8_lossy(&output.stdout);
+            format!("forebay {} ({})\n", env!("CARGO_PKG_VERSION"), &commit[..7])
+        }
+        None => format!("forebay {}\n", env!("CARGO_PKG_VERSION")),
+    };
+    let version = output(Path::new(COMMANDS), &["--version"]).stdout;
+    assert_eq!(String::from_utf8(version).unwrap(), expected);
 }
 
 #[test]

@@ -21,21 +21,26 @@ pub use serve::Serve;
 
 /// Keeps the data a program needs waiting in memory before the program asks for it
 #[derive(Debug, Parser)]
-#[command(name = "forebay", bin_name = "forebay", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "forebay", bin_name = "forebay", version = env!("FOREBAY_VERSION"), max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
-const EXAMPLES: &str = "\
+const EXAMPLES: &str = concat!(
+    "\
 Examples:
   forebay run -- grep -r needle src
   forebay run --stats -- ld @objects -o program
   forebay share -n 4 -- ./program
   forebay serve films
   forebay demo
-  forebay doctor";
+  forebay doctor
+
+Documentation: ",
+    env!("CARGO_PKG_REPOSITORY")
+);
 
 /// The commands.
 #[derive(Debug, Subcommand)]
