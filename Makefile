@@ -60,6 +60,7 @@ library:
 wheel: ## build the wheel of the Python package, in target/wheels
 	@scripts/setup wheel
 	$(TARGET)/python/bin/python -m maturin build --locked --release --strip --manifest-path crates/share/python/Cargo.toml --target-dir $(TARGET)/python/build --out $(TARGET)/wheels
+	cd $(TARGET)/wheels && for wheel in *.whl; do sha256sum "$$wheel" > "$$wheel.sha256"; done
 
 # Linked dynamically: it loads UCX.
 workload:
@@ -156,7 +157,7 @@ deb: ## build the Debian package, in target/dist, and have lintian check it
 	@$(MAKE) --no-print-directory build
 	@packaging/deb/build $(TARGET) $(VERSION) $(REPOSITORY)
 
-test-packages: dist deb wheel ## install the packages in fresh systems, use them there and remove them (needs root)
+test-packages: dist deb wheel ## install the packages in fresh systems, use them there and remove them (as root)
 	@scripts/setup test-packages
 	@packaging/test/run $(TARGET) $(VERSION)
 
