@@ -64,7 +64,7 @@ fn set_up_waits_for_nothing_else_that_fails() {
 /// A folder in which apt knows no packages and no sources; none where there is no apt.
 fn apt(test: &str) -> Option<TempDir> {
     if !Command::new("apt-get").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        forebay_testkit::skip(test, &"apt-get is not installed");
+        forebay_testkit::skip(test, "apt-get is not installed");
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
