@@ -1,4 +1,4 @@
-//! `forebay-commands`: what `forebay` becomes for every command but a plain `run`.
+//! `forebay-commands`: every command of forebay. `forebay` executes it for all but a plain `run`.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
-//! The `forebay` command: two programs that are one to the user.
+//! The `forebay` command, in two executables.
 //!
-//! `forebay run` stays in memory beside the program that it runs, often in a control group that has too little for both,
-//! and the kernel charges the group with what it reads of our executable, megabytes at a time. So [`front`] is all that
-//! `forebay` itself has: it runs programs, and becomes `forebay-commands`, which has [`all`], for everything else.
+//! `forebay run` stays in memory beside the program, often in the same small control group. The kernel charges the group
+//! for the pages of the executable that it reads. `forebay` is therefore small: [`front`] runs programs, and executes
+//! `forebay-commands`, which has [`all`], for every other command.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -29,12 +29,12 @@ use forebay_supervisor::installed::COMMANDS;
 
 use args::{Cli, Command, Run};
 
-/// Status of a command line that makes no sense.
+/// Exit status of an invalid command line.
 const USAGE: u8 = 2;
-/// Status of our own failures.
+/// Exit status of failures of forebay itself.
 const FAILURE: u8 = 1;
 
-/// `forebay`: a command line of `run` that makes sense is run; whatever else is that of all commands.
+/// `forebay`: executes a valid command line of `run`, and leaves every other one to `forebay-commands`.
 pub fn front() -> ExitCode {
     if let Some(run) = Run::quickly(env::args_os().skip(1)) {
         return run::run(run);
@@ -47,14 +47,14 @@ pub fn front() -> ExitCode {
 pub fn all() -> ExitCode {
     // The slow disk's server is this executable again.
     forebay_lab::cleanup::enter_if_asked();
-    // To whoever lists processes this is forebay, too.
+    // Process listings show this executable as forebay, too.
     let _ = rustix::thread::set_name(c"forebay");
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
     let done = match cli.command {
-        // Its exit status is the program's.
+        // The exit status is that of the program.
         Command::Run(run) => return run::run(run),
         Command::Share(share) => return share::share(share),
         Command::Serve(serve) => serve::run(serve),
@@ -74,7 +74,7 @@ pub fn all() -> ExitCode {
     }
 }
 
-/// The error with its causes, each once: some errors quote theirs, some leave it to whoever prints them.
+/// The error with its causes, each once: some errors quote their cause, others leave it to the caller.
 fn sentence(error: &anyhow::Error) -> String {
     let mut told = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -90,7 +90,7 @@ fn sentence(error: &anyhow::Error) -> String {
 
 /// Prints help, the version, or what is wrong with the command line.
 fn usage(error: &clap::Error) -> ExitCode {
-    // Nobody reads it where this fails.
+    // A closed standard error leaves nowhere to report this.
     let _ = error.print();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
@@ -99,12 +99,12 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Status of a failure of ours before it is known what to do.
+/// Exit status of a failure before the command line is parsed.
 fn failure() -> u8 {
     if runs_a_program() { run::FAILURE } else { FAILURE }
 }
 
-/// Whether our exit status is a program's: its caller must be able to tell our failures from that.
+/// Whether the exit status is that of a program: its caller must be able to tell failures of forebay from it.
 fn runs_a_program() -> bool {
     env::args_os().nth(1).is_some_and(|command| command == "run" || command == "share")
 }

@@ -1,4 +1,4 @@
-//! `forebay`: runs programs itself, and leaves the other commands to `forebay-commands`.
+//! `forebay`: runs programs, and executes `forebay-commands` for every other command.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Writing results, and the line that makes them again.
+//! Results files, with the command line that made them.
 
 use std::env;
 use std::path::Path;
@@ -11,12 +11,12 @@ pub const REVISION: &str = env!("FOREBAY_REVISION");
 /// Opens the destination of `--json`, if it was given.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn open(json: Option<&Path>) -> Result<Option<Sink>, SinkError> {
     json.map(Sink::open).transpose()
 }
 
-/// Writes `rows` there.
+/// Writes `rows` to the destination, if one was given.
 ///
 /// # Errors
 /// Writing fails.
@@ -29,7 +29,7 @@ pub fn report(rows: Vec<Row>) -> Report {
     Report::new(REVISION, command_line(), rows)
 }
 
-/// This command line, as a shell would take it.
+/// This command line, quoted for a shell.
 fn command_line() -> String {
     let name = Some("forebay".to_owned());
     let arguments = env::args_os().skip(1).map(|argument| quoted(&argument.to_string_lossy()));

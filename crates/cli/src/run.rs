@@ -10,11 +10,11 @@ use forebay_supervisor::{Error, Options, Outcome, agent_library, terminal_width}
 
 use crate::{args::Run, results};
 
-/// Exit status of our own failures, as env(1) and timeout(1) have it.
+/// Exit status of failures of forebay itself, as of env(1) and timeout(1).
 pub const FAILURE: u8 = 125;
 
-/// Runs the program; the exit status is its own where it could be started. Where a signal ended it, the same one ends
-/// us, so our parent sees how it ended, and a shell reports the same.
+/// Runs the program and ends with its exit status. If a signal ended the program, forebay ends by the same signal, so the
+/// parent process sees the same wait status.
 pub fn run(args: Run) -> ExitCode {
     let sink = match results::open(args.json.as_deref()) {
         Ok(sink) => sink,
@@ -54,7 +54,7 @@ fn start(args: Run) -> Result<Outcome, Error> {
     })
 }
 
-/// What cannot be written any more does not change the program's exit status.
+/// Prints and writes the statistics. A failure to write leaves the exit status of the program unchanged.
 fn report(outcome: &Outcome, stats: bool, sink: Option<Sink>) {
     if stats {
         let table = outcome.statistics.table(terminal_width());
@@ -65,7 +65,7 @@ fn report(outcome: &Outcome, stats: bool, sink: Option<Sink>) {
     }
 }
 
-/// Says what is wrong.
+/// Prints an error to standard error.
 pub fn complain(sentence: &dyn Display) {
     let _ = writeln!(std::io::stderr(), "forebay: {sentence}");
 }

@@ -12,7 +12,7 @@ use crate::{
     run::{FAILURE, complain},
 };
 
-/// Runs the job; the exit status is that of the first host that fails.
+/// Runs the job and ends with the exit status of the first host that fails, or 0.
 pub fn share(args: Share) -> ExitCode {
     let sink = match results::open(args.json.as_deref()) {
         Ok(sink) => sink,

@@ -9,21 +9,22 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use forebay_quantity::size;
+use serde::Serialize;
 
-use crate::doctor::Job;
 use crate::experiment::Output;
 pub use evaluate::{Chosen, Evaluate, Host, Model, Multiview, Overhead, Projection, Speculation, Table};
 pub use report::Report;
 pub use serve::Serve;
 
-/// Keeps the data a program needs waiting in memory before the program asks for it
+/// Run programs that wait for data faster, share memory between processes, stream media files
 #[derive(Debug, Parser)]
 #[command(name = "forebay", bin_name = "forebay", version = env!("FOREBAY_VERSION"), max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -45,24 +46,24 @@ Documentation: ",
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run an unmodified program faster when it would wait for files, or for memory that is swapped out
+    /// Run an unmodified program, and prefetch the data that it would wait for
     Run(Run),
-    /// Run a program several times, as hosts that share memory
+    /// Run a program as several processes (hosts) that share memory
     Share(Share),
     /// Stream the media files of a folder over RTSP
     Serve(Serve),
-    /// Show real programs without and with forebay, on data of its own
+    /// Compare real programs without and with forebay, on generated data
     Demo(Demo),
-    /// Measure forebay on this machine
+    /// Measure forebay, programs, servers and this machine
     #[command(subcommand)]
     Evaluate(Evaluate),
     /// Make one page of text, tables and figures from results
     Report(Report),
-    /// Tell what this machine supports, what is missing and how to turn it on
+    /// Check what this machine supports, and say how to enable what is missing
     Doctor(Doctor),
-    /// Print the completions of a shell
+    /// Print the completion script for a shell
     Completions(Completions),
-    /// Print the man page, or write those of all commands
+    /// Print the main man page, or write the pages of all commands
     Man(Man),
 }
 
@@ -70,16 +71,32 @@ pub enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = DOCTOR_HELP)]
 pub struct Doctor {
-    /// Commands to look at; all without one
+    /// Commands to check [default: all]
     #[arg(value_name = "COMMAND", value_enum)]
     pub commands: Vec<Job>,
-    /// Write what was found as JSON; - is standard output, which has nothing else then
+    /// Write the findings as JSON to FILE; with - standard output has the JSON alone
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
 
+/// The commands that need something of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Job {
+    /// forebay run
+    Run,
+    /// forebay share
+    Share,
+    /// forebay serve
+    Serve,
+    /// forebay evaluate and forebay demo
+    Evaluate,
+}
+
 const DOCTOR_HELP: &str = "\
-Exit status: 0 where all that the commands require is there, 1 where some of it is missing.
+Exit status:
+  0 if everything that the commands require is present
+  1 if something that they require is missing
 
 Examples:
   forebay doctor
@@ -90,22 +107,23 @@ Examples:
 #[derive(Debug, PartialEq, Eq, Args)]
 #[command(after_help = RUN_HELP)]
 pub struct Run {
-    /// Print statistics to standard error when the program has ended
+    /// Print statistics to standard error when the program ends
     #[arg(long)]
     pub stats: bool,
-    /// Write statistics as JSON; - is standard output
+    /// Write the statistics as JSON to FILE (-: standard output)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Turn speculation off while it costs more than it gains, in memory above all: on or off
-    #[arg(long, value_name = "WHEN", default_value = "on", value_parser = on_or_off, action = clap::ArgAction::Set)]
+    /// Pause speculation while it costs more than it saves
+    #[arg(long, value_name = "WHEN", default_value = "on", action = clap::ArgAction::Set,
+        value_parser = PossibleValuesParser::new(["on", "off"]).map(|when| when == "on"))]
     pub memory_control: bool,
-    /// Memory that a speculative copy may add, such as 64M; at most what fits the machine if not given
+    /// Limit the memory that a speculative copy may add, such as 64M [default: what fits the machine]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory_limit: Option<u64>,
-    /// Load the agent but never speculate, to see what the agent costs
+    /// Load the agent but start no speculative copy: shows what the agent alone costs
     #[arg(long)]
     pub no_speculation: bool,
-    /// Interpose libc's functions instead of patching its system calls; misses what libc reads by itself
+    /// Intercept libc's functions instead of patching its system calls; misses the reads that libc makes internally
     #[arg(long)]
     pub no_patching: bool,
     /// The program and its arguments
@@ -114,9 +132,9 @@ pub struct Run {
 }
 
 impl Run {
-    /// What the full parser would make of a command line (without the program's name) that starts with `run` and has
-    /// nothing but options of it that make sense; `None` for any other. The full parser takes a tenth of the time that
-    /// `forebay run` may add to a program, and megabytes of memory.
+    /// What the full parser makes of a command line (without the program's name) that starts with `run` and has valid
+    /// options of `run` alone; `None` for any other. The full parser takes a tenth of the time that `forebay run` may
+    /// add to a program, and megabytes of memory.
     pub fn quickly(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut arguments = arguments.peekable();
         arguments.next_if(|command| command == "run")?;
@@ -144,7 +162,7 @@ impl Run {
                 Some((option, value)) => (option, Some(value)),
                 None => (text, None),
             };
-            // The full parser says what is wrong with it.
+            // The full parser reports the repeated option.
             if given.iter().any(|other| other == option) {
                 return None;
             }
@@ -156,7 +174,7 @@ impl Run {
                 "--no-patching" => run.no_patching = true,
                 "--json" => run.json = Some(plain(value, &mut arguments)?.into()),
                 "--memory-control" => {
-                    run.memory_control = on_or_off(plain(value, &mut arguments)?.to_str()?).ok()?;
+                    run.memory_control = on_or_off(plain(value, &mut arguments)?.to_str()?)?;
                 }
                 "--memory-limit" => {
                     run.memory_limit = Some(size(plain(value, &mut arguments)?.to_str()?).ok()?);
@@ -176,22 +194,24 @@ fn plain(value: Option<&str>, arguments: &mut impl Iterator<Item = OsString>) ->
     (named || value == "-").then_some(value)
 }
 
-fn on_or_off(text: &str) -> Result<bool, String> {
+fn on_or_off(text: &str) -> Option<bool> {
     match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err("it is on or off".into()),
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
     }
 }
 
 const RUN_HELP: &str = "\
-The program's output, files and exit status are those it has without forebay. A speculative copy of it runs ahead
-while it waits, and starts the reads that it will need.
+The program's output, files and exit status are the same as without forebay.
+While the program waits for data, a speculative copy of it runs ahead and
+starts the reads that the program will need.
 
 Exit status:
-  that of the program; a signal that ends it ends forebay too (a shell says 128 + n for signal n)
-  127 when the program is not found, 126 when it cannot be executed
-  125 when forebay itself fails, before the program has started
+  that of the program; if a signal ends the program, the same signal ends
+  forebay (a shell reports 128 + n for signal n)
+  127 if the program is not found, 126 if it cannot be executed
+  125 if forebay itself fails before the program starts
 
 Examples:
   forebay run -- grep -r needle /usr/src
@@ -202,22 +222,22 @@ Examples:
 #[derive(Debug, PartialEq, Eq, Args)]
 #[command(after_help = SHARE_HELP)]
 pub struct Share {
-    /// Hosts: how often the program is started
+    /// Number of hosts, the processes that run the program
     #[arg(short = 'n', long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     pub hosts: u16,
-    /// Minipages that can share a page, at most 256; what the program asks for if not given
+    /// Minipages that may share one page, 1 to 256 [default: what the program asks for]
     #[arg(long, value_name = "V", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub views: Option<u16>,
-    /// Shared memory, such as 64M; what the program asks for if not given
+    /// Size of the shared memory, such as 64M [default: what the program asks for]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
-    /// What messages go over: shm (shared memory), tcp, or auto (what UCX thinks best)
+    /// Transport of messages between hosts: shared memory, TCP, or what UCX chooses
     #[arg(long, value_name = "WHAT", default_value = "auto", value_parser = ["shm", "tcp", "auto"])]
     pub transport: String,
-    /// Print what each host did to standard error when all have ended
+    /// Print the counters of each host to standard error when all hosts have ended
     #[arg(long)]
     pub stats: bool,
-    /// Write that as JSON; - is standard output
+    /// Write these counters as JSON to FILE (-: standard output)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// The program and its arguments
@@ -226,18 +246,21 @@ pub struct Share {
 }
 
 const SHARE_HELP: &str = "\
-The program calls forebay to join the others, and to share memory with them; what each prints comes as it is. When one
-fails, the others are ended.
+The program calls forebay's library (C, Rust or Python) to join the other
+hosts and to allocate memory that all hosts share. The output of the hosts is
+passed on unchanged. When one host fails, forebay ends the others.
 
 Exit status:
-  0 when all hosts end with 0, else that of the first that does not; 128 + n when signal n ended it
-  70 where a host ended because another one was lost
-  127 when the program is not found, 126 when it cannot be executed
-  125 when forebay itself fails, before the program has started
+  0 if all hosts end with 0, otherwise that of the first host that fails
+  (128 + n if signal n ended it)
+  70 if a host ended because it lost another host
+  127 if the program is not found, 126 if it cannot be executed
+  125 if forebay itself fails before the program starts
 
 Examples:
   forebay share -n 4 -- ./program input
-  forebay share -n 2 --size 1G --views 16 --transport shm --stats -- ./program";
+  forebay share -n 2 --size 1G --views 16 --transport shm -- ./program
+  forebay share -n 2 --stats --json counters.json -- ./program";
 
 /// Options of `forebay demo`.
 #[derive(Debug, Args)]
@@ -249,7 +272,8 @@ pub struct Demo {
 }
 
 const DEMO_HELP: &str = "\
-Takes under 90 seconds, needs no root and leaves nothing behind. As root it also shows a slow disk.
+The demo takes less than 90 seconds, needs no root and removes its data. As
+root it also uses a disk with a latency of 1 ms.
 
 Example:
   forebay demo";
@@ -258,7 +282,7 @@ Example:
 #[derive(Debug, Args)]
 #[command(after_help = COMPLETIONS_HELP)]
 pub struct Completions {
-    /// The shell
+    /// The shell that the script is for
     pub shell: Shell,
 }
 
@@ -270,7 +294,7 @@ Example:
 #[derive(Debug, Args)]
 #[command(after_help = MAN_HELP)]
 pub struct Man {
-    /// Folder for the man pages of all commands; without it the main page goes to standard output
+    /// Write the man pages of all commands to this folder, instead of the main page to standard output
     #[arg(long, alias = "out", value_name = "DIR")]
     pub dir: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! What there is to know of each feature.
+//! The features that doctor looks for.
 
 use std::{fs, fs::File, os::fd::AsFd, path::Path, thread};
 
@@ -17,7 +17,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Run,
         name: "agent library",
-        purpose: "is loaded into the program",
+        purpose: "forebay run loads it into the program",
         remedy: "build it with: make",
         need: Need::Required,
         look: Look::For(|| agent_library::locate().is_ok()),
@@ -25,7 +25,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Run,
         name: "glibc",
-        purpose: "loads the agent; programs of another C library run unassisted",
+        purpose: "its loader loads the agent; programs of another C library run unassisted",
         remedy: "install it with: apt install libc6",
         need: Need::Required,
         look: Look::For(|| Path::new("/lib64/ld-linux-x86-64.so.2").exists()),
@@ -33,7 +33,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Run,
         name: "/proc",
-        purpose: "connects agents with forebay",
+        purpose: "agents and forebay find each other through it",
         remedy: "mount it with: mount -t proc proc /proc",
         need: Need::Required,
         look: Look::For(|| Path::new("/proc/self/fd").exists()),
@@ -41,7 +41,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Run,
         name: "seccomp",
-        purpose: "jails the speculator; there is no speculation without",
+        purpose: "the speculator is confined by it; without it forebay does not speculate",
         remedy: "run a kernel built with CONFIG_SECCOMP_FILTER",
         need: Need::Required,
         look: Look::For(|| Path::new("/proc/sys/kernel/seccomp/actions_avail").exists()),
@@ -49,7 +49,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Run,
         name: "steady time-stamp counter",
-        purpose: "times the calls of the program",
+        purpose: "the agent times calls of the program with it",
         remedy: "run on a processor (or virtual machine) with constant_tsc and nonstop_tsc",
         need: Need::Optional,
         look: Look::For(has_steady_counter),
@@ -57,7 +57,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Run,
         name: "RWF_NOWAIT",
-        purpose: "starts reads without waiting for them",
+        purpose: "the agent asks with it whether a read would wait",
         remedy: "keep data on ext4, xfs or btrfs",
         need: Need::Optional,
         look: Look::For(has_rwf_nowait),
@@ -65,7 +65,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Run,
         name: "openat2 RESOLVE_CACHED",
-        purpose: "tells cold paths from cached ones",
+        purpose: "the agent asks with it whether a path lookup would wait",
         remedy: "run Linux 5.12 or later",
         need: Need::Optional,
         look: Look::For(has_resolve_cached),
@@ -73,7 +73,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Run,
         name: "cachestat",
-        purpose: "tells what is in memory where RWF_NOWAIT cannot",
+        purpose: "it says which file pages are in memory, on file systems without RWF_NOWAIT",
         remedy: "run Linux 6.5 or later",
         need: Need::Optional,
         look: Look::Why(why_no_cachestat),
@@ -81,7 +81,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Run,
         name: "landlock",
-        purpose: "is a second wall around the speculator",
+        purpose: "it confines the speculator a second time, beside seccomp",
         remedy: "boot the kernel with lsm=landlock before the other modules of that option",
         need: Need::Optional,
         look: Look::For(|| landlock_version().is_some()),
@@ -89,7 +89,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Run,
         name: "perf events",
-        purpose: "tells of page faults that wait for a disk or swap",
+        purpose: "they report page faults that wait for a disk or for swap",
         remedy: "allow them with: sysctl kernel.perf_event_paranoid=2; in a container, also with a profile that allows perf_event_open",
         need: Need::Optional,
         look: Look::For(has_fault_signals),
@@ -97,7 +97,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Run,
         name: "userfaultfd",
-        purpose: "lets the speculator run on over memory that is not there",
+        purpose: "the speculator continues with it when it meets memory that is swapped out",
         remedy: "run a kernel built with CONFIG_USERFAULTFD, in a container whose profile allows the call",
         need: Need::Optional,
         look: Look::For(has_userfaultfd),
@@ -105,7 +105,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Run,
         name: "PAGEMAP_SCAN",
-        purpose: "finds memory that is swapped out",
+        purpose: "the agent finds swapped-out memory with it",
         remedy: "run Linux 6.7 or later, in a container whose profile allows the call",
         need: Need::Optional,
         look: Look::For(|| File::open("/proc/self/pagemap").is_ok_and(|file| has_pagemap_scan(file.as_fd()))),
@@ -113,15 +113,15 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Run,
         name: "control group of memory",
-        purpose: "limits how much is prefetched where a program has less memory than the machine",
-        remedy: "mount the memory controller; without it the machine's memory is the limit",
+        purpose: "its limit bounds what forebay prefetches for a program",
+        remedy: "mount the memory controller; without it the memory of the machine is the limit",
         need: Need::Optional,
         look: Look::For(has_memory_group),
     },
     Feature {
         job: Job::Run,
         name: "PSI",
-        purpose: "tells when memory is short; without it memory counts as short as soon as a program has swapped pages",
+        purpose: "it reports memory pressure; without it, memory counts as short once a program has swapped pages",
         remedy: "boot a kernel built with CONFIG_PSI with psi=1",
         need: Need::Optional,
         look: Look::For(has_pressure),
@@ -129,7 +129,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Run,
         name: "swap",
-        purpose: "is what programs larger than memory wait for; without it that part has nothing to do",
+        purpose: "programs larger than memory wait for it; without swap, forebay prefetches files only",
         remedy: "add some with: swapon FILE",
         need: Need::Optional,
         look: Look::For(has_swap),
@@ -137,7 +137,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Share,
         name: "UCX",
-        purpose: "carries what hosts say; without it no two processes share",
+        purpose: "it carries messages between hosts; without it a job has one host",
         remedy: "install it with: apt install libucx0",
         need: Need::Required,
         look: Look::For(|| has_library("libucp.so.0")),
@@ -145,7 +145,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Share,
         name: "userfaultfd",
-        purpose: "protects minipages; without it by mprotect, whose changes take longer and split mappings",
+        purpose: "it protects minipages; without it forebay uses mprotect, which is slower and splits mappings",
         remedy: "run a kernel built with CONFIG_USERFAULTFD (Linux 5.19 or later), in a container whose profile allows the call",
         need: Need::Optional,
         look: Look::For(has_userfaultfd),
@@ -153,7 +153,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Share,
         name: "real-time priority",
-        purpose: "lets messages interrupt what computes; without it faults amid computing wait up to a tick of the clock",
+        purpose: "a message can interrupt a computing host; without it a fault may wait for up to one clock tick",
         remedy: "allow it with: ulimit -r 2 (a line `USER - rtprio 2` in /etc/security/limits.conf), or run as root",
         need: Need::Optional,
         look: Look::For(has_real_time),
@@ -161,7 +161,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Share,
         name: "PMIx",
-        purpose: "lets hosts that mpirun, prterun or srun started find each other; forebay share starts them without",
+        purpose: "hosts started by mpirun, prterun or srun find each other through it; forebay share works without it",
         remedy: "install it with: apt install libpmix2",
         need: Need::Optional,
         look: Look::For(|| has_library("libpmix.so.2")),
@@ -169,15 +169,15 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Share,
         name: "two processors",
-        purpose: "are what two hosts run on at a time; on one they take turns",
-        remedy: "run on a machine with more, or allow more with: taskset",
+        purpose: "two hosts compute at the same time; on one processor they take turns",
+        remedy: "run on a machine with more processors, or allow more with: taskset",
         need: Need::Optional,
         look: Look::For(|| thread::available_parallelism().is_ok_and(|count| count.get() > 1)),
     },
     Feature {
         job: Job::Serve,
         name: "port 8554",
-        purpose: "is where clients are waited for",
+        purpose: "forebay serve listens there by default",
         remedy: "another program listens there: choose another port with --listen",
         need: Need::Optional,
         look: Look::For(has_free_port),
@@ -185,15 +185,15 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Serve,
         name: "UDP_SEGMENT",
-        purpose: "the packets of a picture pass through the kernel as one (Linux 4.18)",
-        remedy: "run a newer kernel; until then each packet over UDP takes several times as long",
+        purpose: "the packets of a picture pass through the kernel in one call (Linux 4.18)",
+        remedy: "run a newer kernel; without it, sending over UDP costs several times the processor time",
         need: Need::Optional,
         look: Look::For(forebay_server::divides_datagrams),
     },
     Feature {
         job: Job::Serve,
         name: "40,500 open files",
-        purpose: "20,000 clients have a connection, and a file each; with fewer, fewer clients are let in",
+        purpose: "20,000 clients need a connection and a file each; a lower limit admits fewer clients",
         remedy: "raise the limit with: ulimit -Hn 40500 (as root; for good in /etc/security/limits.conf)",
         need: Need::Optional,
         look: Look::For(|| has_descriptors(40_500)),
@@ -201,7 +201,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Serve,
         name: "large socket buffers",
-        purpose: "keep what many clients' pictures are at once; packets are lost without them",
+        purpose: "they hold the pictures of many clients at once; small buffers lose packets",
         remedy: "allow 4 MiB with: sysctl -w net.core.wmem_max=4194304",
         need: Need::Optional,
         look: Look::For(has_socket_buffers),
@@ -209,7 +209,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "root",
-        purpose: "sets up slow disks",
+        purpose: "evaluate needs it to set up slow disks",
         remedy: "run the command with sudo",
         need: Need::Optional,
         look: Look::For(|| rustix::process::geteuid().is_root()),
@@ -217,7 +217,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "fuse",
-        purpose: "is what slow disks are made of",
+        purpose: "evaluate makes slow disks with it",
         remedy: "load it with: modprobe fuse",
         need: Need::Optional,
         look: Look::For(|| Path::new("/dev/fuse").exists()),
@@ -225,7 +225,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "loop devices",
-        purpose: "make block devices of slow files",
+        purpose: "evaluate makes block devices of slow files with them",
         remedy: "load them with: modprobe loop",
         need: Need::Optional,
         look: Look::For(|| Path::new("/dev/loop-control").exists()),
@@ -233,7 +233,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "control group of memory",
-        purpose: "gives programs little memory (evaluate speculation --table 5, memory=24M of evaluate server); takes root",
+        purpose: "it limits the memory of programs (evaluate speculation --table 5, memory=24M of evaluate server); needs root",
         remedy: "mount it with: mount -t cgroup -o memory memory /sys/fs/cgroup/memory",
         need: Need::Optional,
         look: Look::For(|| forebay_lab::MemoryLimit::supported().is_ok()),
@@ -241,23 +241,23 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "hardware counters",
-        purpose: "tell cycles, stalls and misses (evaluate meter --hardware, evaluate server); without them misses can be simulated",
-        remedy: "run on the machine itself, or a virtual machine that shows them, and allow them with: sysctl kernel.perf_event_paranoid=-1",
+        purpose: "they count cycles, stalls and misses (evaluate meter --hardware, evaluate server); without them, misses can be simulated",
+        remedy: "run on hardware, or in a virtual machine with a virtual PMU, and allow them with: sysctl kernel.perf_event_paranoid=-1",
         need: Need::Optional,
         look: Look::For(forebay_counters::has_hardware_counters),
     },
     Feature {
         job: Job::Evaluate,
         name: "memory controllers' counters",
-        purpose: "tell what goes to and from memory (evaluate meter --machine --hardware); nothing else does",
-        remedy: "run as root on the machine itself, with the kernel's driver for them (intel_uncore or amd_uncore)",
+        purpose: "they count traffic to and from memory (evaluate meter --machine --hardware)",
+        remedy: "run as root on hardware, with the kernel driver intel_uncore or amd_uncore",
         need: Need::Optional,
         look: Look::For(forebay_counters::has_memory_counters),
     },
     Feature {
         job: Job::Evaluate,
         name: "perf events",
-        purpose: "count a program's own time, switches and migrations exactly (evaluate meter --hardware)",
+        purpose: "they count the time, switches and migrations of a program exactly (evaluate meter --hardware)",
         remedy: "allow them with: sysctl kernel.perf_event_paranoid=1",
         need: Need::Optional,
         look: Look::For(forebay_counters::has_kernel_events),
@@ -265,7 +265,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "PSI",
-        purpose: "tells how long tasks waited for memory, disks and processors",
+        purpose: "it reports how long tasks waited for memory, disks and processors",
         remedy: "boot a kernel built with CONFIG_PSI with psi=1",
         need: Need::Optional,
         look: Look::For(has_pressure),
@@ -273,8 +273,8 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "delay accounting",
-        purpose: "tells how long a process waited for disks (disk_wait of evaluate meter)",
-        remedy: "turn it on with: sysctl kernel.task_delayacct=1",
+        purpose: "it reports how long a process waited for disks (disk_wait of evaluate meter)",
+        remedy: "enable it with: sysctl kernel.task_delayacct=1",
         need: Need::Optional,
         look: Look::For(|| {
             fs::read_to_string("/proc/sys/kernel/task_delayacct").is_ok_and(|on| on.trim() == "1")
@@ -283,7 +283,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "cachestat",
-        purpose: "tells what of files is in memory (evaluate meter --files, and what evaluate server serves)",
+        purpose: "it says which file pages are in memory (evaluate meter --files, evaluate server)",
         remedy: "run Linux 6.5 or later",
         need: Need::Optional,
         look: Look::Why(why_no_cachestat),
@@ -291,7 +291,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "memory in cgroup version 2",
-        purpose: "tells what a control group reclaims, swaps and waits for; without it the machine does, for all",
+        purpose: "it counts reclaim, swap and waits of a control group; without it, the counts are those of the machine",
         remedy: "boot with: systemd.unified_cgroup_hierarchy=1",
         need: Need::Optional,
         look: Look::For(|| {
@@ -302,7 +302,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "nginx",
-        purpose: "is one of the servers of evaluate server web",
+        purpose: "evaluate server web measures it",
         remedy: "install it with: apt install nginx (which starts a service)",
         need: Need::Optional,
         look: Look::For(|| has_program("nginx")),
@@ -310,7 +310,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "Apache",
-        purpose: "is the other server of evaluate server web",
+        purpose: "evaluate server web measures it, too",
         remedy: "install it with: apt install apache2-bin",
         need: Need::Optional,
         look: Look::For(|| has_program("apache2")),
@@ -318,7 +318,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "GStreamer's RTSP server",
-        purpose: "is built for evaluate server streaming and evaluate streaming, which encode films by GStreamer too",
+        purpose: "evaluate server streaming and evaluate streaming build it, and encode films with GStreamer",
         remedy: "install it with: apt install gcc pkgconf libgstrtspserver-1.0-dev gstreamer1.0-tools gstreamer1.0-plugins-base \
                  gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gstreamer1.0-plugins-ugly",
         need: Need::Optional,
@@ -327,8 +327,8 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "other RTSP servers",
-        purpose: "are compared by evaluate streaming where they are: mediamtx (with ffmpeg) or live555MediaServer",
-        remedy: "install one with: apt install livemedia-utils, or put mediamtx of its project's releases on PATH",
+        purpose: "evaluate streaming --peers measures mediamtx (with ffmpeg) and live555MediaServer",
+        remedy: "install one with: apt install livemedia-utils, or put a release of mediamtx on PATH",
         need: Need::Optional,
         look: Look::For(|| {
             (has_program("mediamtx") && has_program("ffmpeg")) || has_program("live555MediaServer")
@@ -337,7 +337,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "tools to check with",
-        purpose: "say the same otherwise for evaluate host --check: sysbench, perf, stress-ng and fio",
+        purpose: "evaluate host --check compares with sysbench, perf, stress-ng and fio",
         remedy: "install them with: apt install sysbench linux-perf stress-ng fio",
         need: Need::Optional,
         look: Look::For(|| ["sysbench", "perf", "stress-ng", "fio"].iter().all(|tool| has_program(tool))),
@@ -345,8 +345,8 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "network namespaces",
-        purpose: "are what evaluate server router routes between; takes root",
-        remedy: "install their tools with: apt install iproute2 util-linux, and run the command with sudo",
+        purpose: "evaluate server router routes between them; needs root",
+        remedy: "install the tools with: apt install iproute2 util-linux, and run the command with sudo",
         need: Need::Optional,
         look: Look::For(|| {
             rustix::process::geteuid().is_root()
@@ -357,7 +357,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "iperf3",
-        purpose: "sends the packets of evaluate server router",
+        purpose: "it sends the packets of evaluate server router",
         remedy: "install it with: apt install iperf3",
         need: Need::Optional,
         look: Look::For(|| has_program("iperf3")),
@@ -365,7 +365,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "valgrind",
-        purpose: "tells misses of caches where no counter does (--simulate of evaluate meter and evaluate server)",
+        purpose: "it simulates cache misses (--simulate of evaluate meter and evaluate server)",
         remedy: "install it with: apt install valgrind",
         need: Need::Optional,
         look: Look::For(|| has_program("valgrind")),
@@ -373,7 +373,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "Open MPI",
-        purpose: "is what evaluate millipage --peers compares with",
+        purpose: "evaluate millipage --peers compares with it",
         remedy: "install it with: apt install libopenmpi-dev openmpi-bin",
         need: Need::Optional,
         look: Look::For(|| has_program("mpicc") && has_program("mpirun")),
@@ -381,7 +381,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "pocketsphinx",
-        purpose: "is one of the programs of evaluate speculation --table 5",
+        purpose: "evaluate speculation --table 5 runs it",
         remedy: "install it with: apt install pocketsphinx pocketsphinx-en-us espeak-ng sox",
         need: Need::Optional,
         look: Look::For(|| has_program("pocketsphinx_continuous") || has_program("pocketsphinx")),

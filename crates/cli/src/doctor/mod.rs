@@ -1,4 +1,4 @@
-//! `forebay doctor`: what this machine supports, what is lost where it does not, and the one thing that turns it on.
+//! `forebay doctor`: what this machine supports, what does not work without it, and the step that enables it.
 
 mod features;
 mod probes;
@@ -10,44 +10,34 @@ use features::FEATURES;
 use forebay_results::{Host, Sink};
 use serde::Serialize;
 
-use crate::{FAILURE, args::Doctor, results::REVISION};
+use crate::{
+    FAILURE,
+    args::{Doctor, Job},
+    results::REVISION,
+};
 
-/// What features are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Job {
-    /// forebay run
-    Run,
-    /// forebay share
-    Share,
-    /// forebay serve
-    Serve,
-    /// forebay evaluate and forebay demo
-    Evaluate,
-}
-
-/// A feature and what to know about it.
+/// A feature of the machine that a command uses.
 struct Feature {
     job: Job,
     name: &'static str,
-    /// What it is for, and what goes without it.
+    /// What the command uses it for, and what happens without it.
     purpose: &'static str,
-    /// What turns it on.
+    /// The step that enables it.
     remedy: &'static str,
     need: Need,
     look: Look,
 }
 
-/// How it is looked for.
+/// How doctor looks for a feature.
 #[derive(Clone, Copy)]
 enum Look {
-    /// It is there or not.
+    /// The feature is present or not.
     For(fn() -> bool),
-    /// How it is missing tells what turns it on.
+    /// The reason why the feature is missing, as its remedy; `None` where it is present.
     Why(fn() -> Option<&'static str>),
 }
 
-/// Whether the job can be done without it.
+/// Whether the command works without the feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Need {
@@ -55,7 +45,7 @@ enum Need {
     Optional,
 }
 
-/// A feature, as a machine reads it.
+/// A feature in the JSON.
 #[derive(Serialize)]
 struct Finding {
     #[serde(rename = "command")]
@@ -78,7 +68,7 @@ struct Findings {
 /// Version of what `--json` writes.
 const SCHEMA: u32 = 1;
 
-/// Prints the list; fails where something required is missing.
+/// Prints the list; fails if a required feature is missing.
 pub fn run(doctor: &Doctor) -> anyhow::Result<ExitCode> {
     let sink = doctor.json.as_deref().map(Sink::open).transpose()?;
     let is_asked = |job: &Job| doctor.commands.is_empty() || doctor.commands.contains(job);

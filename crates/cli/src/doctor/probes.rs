@@ -1,4 +1,4 @@
-//! Looks at the machine.
+//! The probes of the machine that doctor makes.
 
 use std::{
     env,
@@ -17,7 +17,7 @@ use rustix::process::{Resource, geteuid, getrlimit};
 /// Where the dynamic loader finds libraries besides what its cache lists.
 const LIBRARY_FOLDERS: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/lib"];
 
-/// Asks the loader's cache, and looks where it looks: this binary is linked statically, and loads nothing.
+/// Whether the dynamic loader would find a library. This binary is static, so the probe searches as the loader does.
 pub fn has_library(name: &str) -> bool {
     let listed = |ldconfig: &str| {
         let output = Command::new(ldconfig).arg("-p").output();
@@ -28,7 +28,7 @@ pub fn has_library(name: &str) -> bool {
     folders.any(|folder| folder.join(name).exists()) || listed("ldconfig") || listed("/sbin/ldconfig")
 }
 
-/// Where `forebay evaluate` looks too: the administrator's programs need not be on a user's PATH.
+/// Whether a program is on PATH or in the folders of administration, where `forebay evaluate` looks as well.
 pub fn has_program(name: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/local/sbin".into(), "/usr/sbin".into()]);
@@ -57,25 +57,25 @@ pub fn has_steady_counter() -> bool {
     ["constant_tsc", "nonstop_tsc"].iter().all(|wanted| flags.split(' ').any(|flag| flag == *wanted))
 }
 
-/// Whether a process may have so many files open, if it asks for all that it may have.
+/// Whether the hard limit of this process allows `count` open files.
 pub fn has_descriptors(count: u64) -> bool {
     getrlimit(Resource::Nofile).maximum.is_none_or(|most| most >= count)
 }
 
-/// Whether sockets may keep what `forebay serve` asks for of packets on their way out.
+/// Whether sockets may have send buffers as large as `forebay serve` requests.
 pub fn has_socket_buffers() -> bool {
     let text = fs::read_to_string("/proc/sys/net/core/wmem_max").unwrap_or_default();
     text.trim().parse::<usize>().is_ok_and(|most| most >= forebay_server::KERNEL_BYTES)
 }
 
-/// Whether nobody listens where `forebay serve` does if nothing else is said.
+/// Whether the default port of `forebay serve` is free.
 pub fn has_free_port() -> bool {
     TcpListener::bind((Ipv6Addr::UNSPECIFIED, forebay_server::PORT))
         .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, forebay_server::PORT)))
         .is_ok()
 }
 
-/// Asks the file system of the working folder, or that of forebay where the folder cannot be written.
+/// Asks the file system of the working folder, or that of the forebay binary if the folder is read-only.
 pub fn has_rwf_nowait() -> bool {
     let supports = |file: &File| {
         let mut byte = [0u8];
@@ -86,7 +86,8 @@ pub fn has_rwf_nowait() -> bool {
     file.is_ok_and(|file| supports(&file))
 }
 
-/// Asks about a file of our own: about others' the kernel refuses to tell. What turns it on, if it is not there.
+/// Why cachestat does not work, as its remedy. The probe uses a file of its own: the kernel refuses to report on files of
+/// other users.
 pub fn why_no_cachestat() -> Option<&'static str> {
     let own = unnamed_file(c".").or_else(|_| unnamed_file(c"/tmp")).or_else(|_| unnamed_file(c"/dev/shm"));
     match own {
@@ -98,7 +99,7 @@ pub fn why_no_cachestat() -> Option<&'static str> {
 fn remedy_for_cachestat(said: io::Result<()>) -> Option<&'static str> {
     match Errno::from_io_error(&said.err()?) {
         Some(Errno::NOSYS) => Some("run Linux 6.5 or later, in a container whose profile allows cachestat"),
-        // Of one's own file only a filter says so.
+        // On a file of its own owner, the refusal comes from a seccomp filter.
         Some(Errno::PERM | Errno::ACCESS) => {
             Some("the kernel has it: run in a container whose profile allows cachestat")
         }
@@ -106,7 +107,7 @@ fn remedy_for_cachestat(said: io::Result<()>) -> Option<&'static str> {
     }
 }
 
-/// A file without a name, in a folder.
+/// An unnamed file in a folder.
 fn unnamed_file(folder: &CStr) -> Result<File, Errno> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     openat2(CWD, folder, flags, Mode::RUSR | Mode::WUSR, ResolveFlags::empty()).map(File::from)
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_refuses_cachestat_tells_what_turns_it_on() {
+    fn each_refusal_of_cachestat_has_its_remedy() {
         let remedy = |error: Errno| remedy_for_cachestat(Err(error.into())).unwrap();
         assert!(remedy(Errno::NOSYS).contains("Linux 6.5"));
         assert!(remedy(Errno::PERM).contains("profile") && !remedy(Errno::PERM).contains("Linux"));
