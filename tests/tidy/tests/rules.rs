@@ -105,7 +105,10 @@ const UNSAFE_FILES: &[&str] = &[
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: &[&str] = &["common", "util", "utils", "helper", "helpers", "misc"];
 
-/// What README shows of shared memory, in three languages.
+/// The page that shows [`FIRST_PROGRAMS`].
+const GUIDE_OF_SHARE: &str = "docs/guide/share.md";
+
+/// A first program of shared memory, in three languages.
 const FIRST_PROGRAMS: &[&str] = &[
     "crates/share/millipage/examples/heat.rs",
     "crates/share/capi/examples/heat.c",
@@ -327,14 +330,14 @@ fn architecture_names_every_crate() {
 }
 
 #[test]
-fn readme_shows_the_first_programs_as_they_are() {
+fn the_guide_shows_the_first_programs_as_they_are() {
     let workspace = Workspace::load();
-    let readme = text(&workspace.root.join("README.md"));
+    let guide = text(&workspace.root.join(GUIDE_OF_SHARE));
     let mut broken = Vec::new();
     for path in FIRST_PROGRAMS {
         let program = text(&workspace.root.join(path));
-        if !readme.contains(&format!("\n{program}```\n")) {
-            broken.push(format!("README.md does not show {path} as it is"));
+        if !guide.contains(&format!("\n{program}```\n")) {
+            broken.push(format!("{GUIDE_OF_SHARE} does not show {path} as it is"));
         }
         if program.lines().count() > FIRST_PROGRAM_LINES_MAX {
             broken.push(format!("{path} is too long for a first program"));

@@ -95,8 +95,8 @@ pub enum Job {
 
 const DOCTOR_HELP: &str = "\
 Exit status:
-  0 if everything that the commands require is present
-  1 if something that they require is missing
+  0: everything that the commands require is present.
+  1: something that they require is missing.
 
 Examples:
   forebay doctor
@@ -208,10 +208,10 @@ While the program waits for data, a speculative copy of it runs ahead and
 starts the reads that the program will need.
 
 Exit status:
-  that of the program; if a signal ends the program, the same signal ends
-  forebay (a shell reports 128 + n for signal n)
-  127 if the program is not found, 126 if it cannot be executed
-  125 if forebay itself fails before the program starts
+  That of the program. If a signal ends the program, the same signal ends
+  forebay, and a shell reports 128 + n for signal n.
+  127: the program is not found. 126: it cannot be executed.
+  125: forebay itself fails before the program starts.
 
 Examples:
   forebay run -- grep -r needle /usr/src
@@ -251,11 +251,11 @@ hosts and to allocate memory that all hosts share. The output of the hosts is
 passed on unchanged. When one host fails, forebay ends the others.
 
 Exit status:
-  0 if all hosts end with 0, otherwise that of the first host that fails
-  (128 + n if signal n ended it)
-  70 if a host ended because it lost another host
-  127 if the program is not found, 126 if it cannot be executed
-  125 if forebay itself fails before the program starts
+  0: all hosts ended with 0. Otherwise it is that of the first host that fails,
+  or 128 + n if signal n ended that host.
+  70: a host ended because it lost another host.
+  127: the program is not found. 126: it cannot be executed.
+  125: forebay itself fails before the program starts.
 
 Examples:
   forebay share -n 4 -- ./program input
