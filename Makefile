@@ -11,8 +11,8 @@ FOREBAY := $(TARGET)/release/forebay
 COMMANDS := $(TARGET)/release/forebay-commands
 AGENT := $(TARGET)/agent/libforebay_agent.so
 LIBRARY := $(TARGET)/release/libforebay.so
-VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml)
 REPOSITORY := $(shell sed -n 's/^repository = "\(.*\)"$$/\1/p' Cargo.toml)
+VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml)
 WORKLOAD := $(TARGET)/release/forebay-share-workload
 
 # The agent has a panic handler of its own and no unwinding, so only its own profile can build it.
@@ -38,7 +38,7 @@ BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 ZSHDIR := $(DESTDIR)$(ZSH_PREFIX)
 FISHDIR := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
-.PHONY: help build agent library workload wheel demo test test-long check format lint deny doc rules miri advisories install
+.PHONY: help build agent library workload wheel demo test test-long check format lint deny doc docs rules miri advisories install
 .PHONY: uninstall dist deb test-packages clean
 
 help: ## list the targets
@@ -109,6 +109,17 @@ doc:
 
 rules:
 	$(CARGO) test --locked --quiet -p forebay-tidy
+
+# Links out of the documents, to sources, lead to the repository on the site.
+docs: ## build the documents as a site, in target/book
+	@scripts/setup docs
+	@rm -rf $(TARGET)/book $(TARGET)/book-source
+	@mkdir -p $(TARGET)/book-source
+	@cp -r docs book.toml $(TARGET)/book-source
+	@find $(TARGET)/book-source -name '*.md' -exec sed -E -i \
+		's#\]\((\.\./)+((crates|tests|benches|scripts|fuzz|packaging)(/[^)]*)?|(ARCHITECTURE|CHANGELOG|CONTRIBUTING|SECURITY)\.md[^)]*|Makefile|Cargo\.toml)\)#]($(REPOSITORY)/blob/main/\2)#g' {} +
+	@MDBOOK_OUTPUT__HTML__GIT_REPOSITORY_URL=$(REPOSITORY) PATH="$(TARGET)/tools/bin:$$PATH" \
+		mdbook build $(TARGET)/book-source --dest-dir $(TARGET)/book
 
 # How the agent shares state between threads and signal handlers, under an interpreter that sees references that overlap.
 miri:
