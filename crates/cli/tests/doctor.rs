@@ -1,7 +1,9 @@
 //! `forebay doctor`, as scripts use it.
+#![forbid(unsafe_code)]
 
 use std::process::{Command, Output};
 
+use forebay_testkit::skip;
 use serde_json::Value;
 
 fn doctor(arguments: &[&str]) -> Output {
@@ -69,14 +71,11 @@ fn what_the_meter_cannot_count_the_doctor_names() {
     }
 }
 
-/// What the kernel has does not depend on who asks. (perf events and what root alone may do are another matter.)
+/// Features of the kernel do not depend on the user. (perf events and real-time priority do.)
 #[test]
-fn a_user_hears_of_the_same_kernel_as_root() {
+fn a_user_and_root_learn_the_same_of_the_kernel() {
     if !rustix::process::geteuid().is_root() {
-        return forebay_testkit::skip(
-            "a_user_hears_of_the_same_kernel_as_root",
-            "only root can become another user",
-        );
+        return skip("a_user_and_root_learn_the_same_of_the_kernel", "only root can ask as another user");
     }
     let shared = tempfile::tempdir().unwrap();
     Command::new("chmod").arg("755").arg(shared.path()).status().unwrap();

@@ -360,9 +360,9 @@ fn forebay_sleeps_while_a_large_program_has_no_need_of_it() {
     assert!((1..50).contains(&wakes), "{wakes} wake-ups in two seconds");
 }
 
-/// What has ended shows until somebody buries it: in a container that is forebay, which is the first process there.
+/// A process that has ended stays visible until its parent reaps it. In a container the first process is forebay.
 #[test]
-fn the_first_process_of_a_namespace_buries_orphans() {
+fn the_first_process_of_a_namespace_reaps_orphans() {
     let zombies = r#"sh -c "sleep 0.1 &"; sleep 1; grep -l "^State:.Z" /proc/[0-9]*/status"#;
     let namespace = ["--pid", "--fork", "--mount-proc"];
     if !Command::new("unshare")
@@ -371,7 +371,7 @@ fn the_first_process_of_a_namespace_buries_orphans() {
         .output()
         .is_ok_and(|output| output.status.success())
     {
-        return skip("the_first_process_of_a_namespace_buries_orphans", &"only root may make a namespace");
+        return skip("the_first_process_of_a_namespace_reaps_orphans", &"only root may make a namespace");
     }
     let output = Command::new("unshare")
         .args(namespace)

@@ -305,6 +305,9 @@ Examples:
   forebay man --dir ~/.local/share/man/man1";
 
 #[cfg(test)]
+mod examples;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
