@@ -110,14 +110,15 @@ doc:
 rules:
 	$(CARGO) test --locked --quiet -p forebay-tidy
 
-# Links out of the documents, to sources, lead to the repository on the site.
+# On the site, links from the documents to sources lead to the repository, and a folder's README is its index.
 docs: ## build the documents as a site, in target/book
 	@scripts/setup docs
 	@rm -rf $(TARGET)/book $(TARGET)/book-source
 	@mkdir -p $(TARGET)/book-source
 	@cp -r docs book.toml $(TARGET)/book-source
-	@find $(TARGET)/book-source -name '*.md' -exec sed -E -i \
-		's#\]\((\.\./)+((crates|tests|benches|scripts|fuzz|packaging)(/[^)]*)?|(ARCHITECTURE|CHANGELOG|CONTRIBUTING|SECURITY)\.md[^)]*|Makefile|Cargo\.toml)\)#]($(REPOSITORY)/blob/main/\2)#g' {} +
+	@find $(TARGET)/book-source -name '*.md' ! -name SUMMARY.md -exec sed -E -i \
+		-e 's#\]\((\.\./)+((crates|tests|benches|scripts|fuzz|packaging)(/[^)]*)?|(ARCHITECTURE|CHANGELOG|CONTRIBUTING|SECURITY)\.md[^)]*|Makefile|Cargo\.toml)\)#]($(REPOSITORY)/blob/main/\2)#g' \
+		-e 's#\]\(([^):]*/)?README\.md#](\1index.md#g' {} +
 	@MDBOOK_OUTPUT__HTML__GIT_REPOSITORY_URL=$(REPOSITORY) PATH="$(TARGET)/tools/bin:$$PATH" \
 		mdbook build $(TARGET)/book-source --dest-dir $(TARGET)/book
 
