@@ -20,6 +20,9 @@ const SUMMARY: &str = "docs/SUMMARY.md";
 /// The page that lists every environment variable.
 const ENVIRONMENT: &str = "docs/reference/environment.md";
 
+/// Lists the measured results, with the command of each.
+const RESULTS_LIST: &str = "benches/README.md";
+
 /// Declares names for C that begin as variables do.
 const HEADER: &str = "crates/share/capi/include/forebay.h";
 
@@ -57,6 +60,18 @@ fn the_site_has_every_page_once() {
         }
     }
     assert_none(broken);
+}
+
+#[test]
+fn every_result_file_has_its_command() {
+    let workspace = Workspace::load();
+    let list = text(&workspace.root.join(RESULTS_LIST));
+    let results = written_files(&workspace.root.join("benches/results")).into_iter();
+    let names = results.filter(|path| has_extension(path, &["json"])).filter_map(|path| {
+        let name = path.file_name()?.to_str()?.to_owned();
+        (!list.contains(&format!("| `{name}`"))).then(|| format!("{RESULTS_LIST} does not list {name}"))
+    });
+    assert_none(names.collect());
 }
 
 #[test]
