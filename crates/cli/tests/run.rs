@@ -292,7 +292,7 @@ fn statistics_go_to_standard_error_and_as_json_to_a_file() {
     let table = String::from_utf8(output.stderr).unwrap();
     assert!(table.starts_with("forebay: sh ran for ") && table.contains("\ntotal "), "{table}");
     let report: forebay_results::Report = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
-    assert_eq!(report.schema, 1);
+    assert_eq!(report.schema, forebay_results::SCHEMA);
     assert!(report.command.starts_with("forebay run --stats --json "));
     let elapsed = report.rows.iter().find(|row| row.metric == "elapsed").unwrap();
     assert_eq!((elapsed.subject.as_str(), elapsed.case.as_str()), ("sh", "total"));
@@ -371,7 +371,7 @@ fn the_first_process_of_a_namespace_reaps_orphans() {
         .output()
         .is_ok_and(|output| output.status.success())
     {
-        return skip("the_first_process_of_a_namespace_reaps_orphans", &"only root may make a namespace");
+        return skip("the_first_process_of_a_namespace_reaps_orphans", "only root may make a namespace");
     }
     let output = Command::new("unshare")
         .args(namespace)
