@@ -20,11 +20,13 @@ DEPAYLOADERS = {
     "MPA": "rtpmpadepay",
     "MP2T": "rtpmp2tdepay",
 }
-PATIENCE = 20 * Gst.SECOND
+WAIT_MAX = 20 * Gst.SECOND
 # After so long without anything it is over: the goodbye may be lost over UDP.
 SILENCE_S = 10
 
 Gst.init(None)
+# PyGObject builds a class when it is first used. Threads of two tracks at once would see a half of it.
+CLASSES = (Gst.Buffer, Gst.Event, Gst.PadProbeInfo, Gst.Segment)
 protocol, url = sys.argv[1:]
 loop = GLib.MainLoop()
 pipeline = Gst.Pipeline.new()
@@ -61,7 +63,7 @@ def receive(_source, pad):
 
 
 # Between its end and TEARDOWN rtspsrc sends PAUSE, and over UDP fails at times, because it was still listening on the connection.
-# Nothing is left to receive then, so nobody listens to what it says of that.
+# Nothing is left to receive then, so what the player says about that is ignored.
 def end(_bus, message):
     if message.type == Gst.MessageType.ERROR:
         error, detail = message.parse_error()
@@ -88,7 +90,7 @@ def obey(channel, _condition):
             pipeline.seek_simple(Gst.Format.TIME, Gst.SeekFlags.FLUSH | Gst.SeekFlags.KEY_UNIT, place)
         case _:
             return GLib.SOURCE_REMOVE
-    pipeline.get_state(PATIENCE)
+    pipeline.get_state(WAIT_MAX)
     say("done", *words)
     return GLib.SOURCE_CONTINUE
 

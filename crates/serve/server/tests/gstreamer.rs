@@ -44,11 +44,11 @@ impl Player {
     /// Tells it what to do, and waits until it has done so.
     fn tell(&mut self, command: &str) {
         writeln!(self.commands, "{command}").expect("the player listens");
-        while self.hear().expect("the player goes on") != format!("done {command}") {}
+        while self.next_line().expect("the player goes on") != format!("done {command}") {}
     }
 
     /// The next line, of which it keeps what is media.
-    fn hear(&mut self) -> Option<String> {
+    fn next_line(&mut self) -> Option<String> {
         let mut line = String::new();
         self.lines.read_line(&mut line).expect("text");
         let line = line.trim_end().to_owned();
@@ -66,12 +66,12 @@ impl Player {
     }
 
     fn watch_until_pictures(&mut self, count: usize) {
-        while self.pictures.len() < count && self.hear().is_some() {}
+        while self.pictures.len() < count && self.next_line().is_some() {}
     }
 
     /// To the end. What the player says if anything was wrong.
     fn watch_to_the_end(&mut self) -> Result<(), String> {
-        while self.hear().is_some() {}
+        while self.next_line().is_some() {}
         let mut said = String::new();
         self.child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
         let status = self.child.wait().expect("a child");

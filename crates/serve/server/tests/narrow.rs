@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-use support::{Client, Folder, Server, until};
+use support::{Client, Folder, LIMIT, Server, until};
 
 /// What the loopback takes of packets to [`NARROW`], in bytes.
 const NARROW_BYTES: &str = "1000";
@@ -56,7 +56,7 @@ fn client_on(server: &Server, ip: &str) -> Client {
 fn play(server: &Server, ip: &str) -> Vec<u16> {
     let at = |port| SocketAddr::new(ip.parse().expect("an address"), port);
     let mut client = client_on(server, ip);
-    let (rtp, _rtcp) = (0..100)
+    let (rtp, rtcp) = (0..100)
         .find_map(|_| {
             let rtp = UdpSocket::bind(at(0)).ok()?;
             let next = rtp.local_addr().ok()?.port().checked_add(1)?;
@@ -68,10 +68,22 @@ fn play(server: &Server, ip: &str) -> Vec<u16> {
     let response = client.ask("SETUP", "a.mp4/trackID=0", &transport);
     let session = response.get("Session").split(';').next().expect("a session").to_owned();
     client.ask("PLAY", "a.mp4", &format!("Session: {session}\r\n"));
-    rtp.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
+    rtp.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+    rtcp.set_nonblocking(true).expect("a socket");
+    let (mut numbers, mut has_ended, begun) = (Vec::new(), false, Instant::now());
     let mut packet = [0; 2000];
-    std::iter::from_fn(|| rtp.recv(&mut packet).ok().map(|_| u16::from_be_bytes([packet[2], packet[3]])))
-        .collect()
+    while !has_ended {
+        assert!(begun.elapsed() < LIMIT, "no goodbye comes to {ip}");
+        if rtp.recv(&mut packet).is_ok() {
+            numbers.push(u16::from_be_bytes([packet[2], packet[3]]));
+            continue;
+        }
+        while let Ok(count) = rtcp.recv(&mut packet) {
+            // A goodbye ends a compound packet; its type is 203.
+            has_ended |= packet[count - 7] == 203;
+        }
+    }
+    numbers
 }
 
 #[test]

@@ -21,18 +21,18 @@ struct Watched {
     sound: Vec<u8>,
 }
 
-async fn watch(url: &str, who: Option<Credentials>, transport: Transport) -> Result<Watched, retina::Error> {
+async fn watch(url: &str, user: Option<Credentials>, transport: Transport) -> Result<Watched, retina::Error> {
     let url = url::Url::parse(url).expect("a URL");
-    let mut session = Session::describe(url, SessionOptions::default().creds(who)).await?;
+    let mut session = Session::describe(url, SessionOptions::default().creds(user)).await?;
     for track in 0..session.streams().len() {
         let options = SetupOptions::default().transport(transport.clone()).frame_format(FORMAT);
         session.setup(track, options).await?;
     }
     let mut demuxed = session.play(PlayOptions::default()).await?.demuxed()?;
     let mut watched = Watched { pictures: Vec::new(), sound: Vec::new() };
-    // It has no end of its own over UDP.
-    let patience = Duration::from_secs(3);
-    while let Ok(Some(item)) = tokio::time::timeout(patience, demuxed.next()).await {
+    // retina sees no end over UDP: the film is over when nothing has come for so long, on a machine that does much else too.
+    let silence = Duration::from_secs(8);
+    while let Ok(Some(item)) = tokio::time::timeout(silence, demuxed.next()).await {
         match item? {
             CodecItem::VideoFrame(frame) => {
                 assert_eq!(frame.loss(), 0);

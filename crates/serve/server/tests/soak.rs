@@ -19,7 +19,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use churn::{Counts, FICKLE, Player, Stage, chance};
+use churn::{Counts, FICKLE, Player, Stage, rng};
 use expected::Expected;
 use fastrand::Rng;
 use process::{Footprint, Gauges, LIMIT, Process};
@@ -100,14 +100,14 @@ impl Soak<'_> {
             }
             scope.spawn(move || {
                 let _over = Over(stage);
-                soak.change_files(stage, &mut chance(seed, THREADS, 0));
+                soak.change_files(stage, &mut rng(seed, THREADS, 0));
             });
             let watcher = scope.spawn(move || {
                 let _over = Over(stage);
-                let mut chance = chance(seed, THREADS + 1, 0);
+                let mut rng = rng(seed, THREADS + 1, 0);
                 let mut seen = 0;
                 while !stage.is_over.load(Relaxed) {
-                    soak.expected.compare(soak.server, &mut chance);
+                    soak.expected.compare(soak.server, &mut rng);
                     seen += 1;
                 }
                 seen
@@ -128,23 +128,23 @@ impl Soak<'_> {
         stage.counts
     }
 
-    fn change_files(&self, stage: &Stage, chance: &mut Rng) {
+    fn change_files(&self, stage: &Stage, rng: &mut Rng) {
         while !stage.is_over.load(Relaxed) {
-            thread::sleep(Duration::from_millis(chance.u64(10..400)));
-            let name = FICKLE[chance.usize(0..FICKLE.len())];
-            let done = self.change(name, chance);
+            thread::sleep(Duration::from_millis(rng.u64(10..400)));
+            let name = FICKLE[rng.usize(0..FICKLE.len())];
+            let done = self.change(name, rng);
             // It may not be there.
             assert!(
                 done.as_ref().err().is_none_or(|error| error.kind() == io::ErrorKind::NotFound),
                 "{done:?}"
             );
-            if chance.u8(0..20) == 0 {
+            if rng.u8(0..20) == 0 {
                 stage.server.signal(Signal::HUP);
             }
         }
     }
 
-    fn change(&self, name: &str, chance: &mut Rng) -> io::Result<()> {
+    fn change(&self, name: &str, rng: &mut Rng) -> io::Result<()> {
         let path = self.films.path(name);
         let sources: Vec<_> = if name.ends_with(".m3u") {
             ["list.m3u", "other.m3u"].map(|list| self.beside.path(list)).into()
@@ -152,10 +152,9 @@ impl Soak<'_> {
             let ending = name.rsplit('.').next().unwrap_or_default();
             vec![self.films.path(&format!("film.{ending}")), self.beside.path(&format!("other.{ending}"))]
         };
-        let source = &sources[chance.usize(0..sources.len())];
-        let length =
-            |chance: &mut Rng, file: &File| Ok::<_, io::Error>(chance.u64(0..=file.metadata()?.len()));
-        match chance.u8(0..8) {
+        let source = &sources[rng.usize(0..sources.len())];
+        let length = |rng: &mut Rng, file: &File| Ok::<_, io::Error>(rng.u64(0..=file.metadata()?.len()));
+        match rng.u8(0..8) {
             // Replaced as a whole, which is most of what happens, so that there is something to watch.
             0..3 => {
                 let new = self.beside.path("new");
@@ -167,18 +166,18 @@ impl Soak<'_> {
             // Cut.
             4 => {
                 let file = File::options().write(true).open(path)?;
-                file.set_len(length(chance, &file)?)
+                file.set_len(length(rng, &file)?)
             }
             // Spoilt somewhere.
             5 => {
                 let file = File::options().write(true).open(path)?;
-                let at = length(chance, &file)?;
-                let rubbish: Vec<u8> = (0..chance.usize(1..2000)).map(|_| chance.u8(..)).collect();
+                let at = length(rng, &file)?;
+                let rubbish: Vec<u8> = (0..rng.usize(1..2000)).map(|_| rng.u8(..)).collect();
                 file.write_all_at(&rubbish, at)
             }
             6 => fs::remove_file(path),
             // As short as it gets.
-            _ => fs::write(path, &b"\0\0\0\x18ftypmp42"[..chance.usize(0..12)]),
+            _ => fs::write(path, &b"\0\0\0\x18ftypmp42"[..rng.usize(0..12)]),
         }
     }
 

@@ -15,7 +15,7 @@ pub struct Player {
 
 /// What comes on its connection.
 #[derive(Debug)]
-pub enum Heard {
+pub enum Arrival {
     Packet(usize, Vec<u8>),
     Report { is_goodbye: bool },
     Response(Response),
@@ -52,10 +52,10 @@ impl Player {
 
     fn response(&mut self) -> io::Result<Response> {
         loop {
-            match self.hear()? {
-                Heard::Response(response) => return Ok(response),
-                Heard::End => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Heard::Packet(..) | Heard::Report { .. } => {}
+            match self.receive()? {
+                Arrival::Response(response) => return Ok(response),
+                Arrival::End => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Arrival::Packet(..) | Arrival::Report { .. } => {}
             }
         }
     }
@@ -85,17 +85,17 @@ impl Player {
         Ok(response)
     }
 
-    pub fn hear(&mut self) -> io::Result<Heard> {
+    pub fn receive(&mut self) -> io::Result<Arrival> {
         let (channel, packet) = match self.client.try_receive()? {
-            None => return Ok(Heard::End),
-            Some(Incoming::Response(response)) => return Ok(Heard::Response(response)),
+            None => return Ok(Arrival::End),
+            Some(Incoming::Response(response)) => return Ok(Arrival::Response(response)),
             Some(Incoming::Frame(channel, packet)) => (channel, packet),
         };
         let track = usize::from(channel / 2);
         assert!(track < 2, "channel {channel}, which was not set up");
         if channel % 2 == 1 {
             // A goodbye ends a compound packet; its type is 203.
-            return Ok(Heard::Report { is_goodbye: packet[packet.len() - 7] == 203 });
+            return Ok(Arrival::Report { is_goodbye: packet[packet.len() - 7] == 203 });
         }
         assert!(
             packet.len() > 12 && packet[0] == 0x80,
@@ -105,19 +105,19 @@ impl Player {
         let number = u16::from_be_bytes([packet[2], packet[3]]);
         let next = self.next[track].replace(number.wrapping_add(1)).unwrap_or(number);
         assert_eq!(number, next, "packets are missing or out of order, track {track} of {}", self.path);
-        Ok(Heard::Packet(track, packet))
+        Ok(Arrival::Packet(track, packet))
     }
 
     /// Takes so many packets, or those to the end; how many it were.
     pub fn packets(&mut self, wanted: usize) -> io::Result<u64> {
         let mut heard = 0;
         while heard < wanted {
-            match self.hear()? {
-                Heard::Packet(..) => heard += 1,
-                Heard::Report { is_goodbye: false } => {}
-                Heard::Report { is_goodbye: true } => break,
-                Heard::Response(response) => panic!("a response without a request: {response:?}"),
-                Heard::End => return Err(io::ErrorKind::UnexpectedEof.into()),
+            match self.receive()? {
+                Arrival::Packet(..) => heard += 1,
+                Arrival::Report { is_goodbye: false } => {}
+                Arrival::Report { is_goodbye: true } => break,
+                Arrival::Response(response) => panic!("a response without a request: {response:?}"),
+                Arrival::End => return Err(io::ErrorKind::UnexpectedEof.into()),
             }
         }
         Ok(heard as u64)

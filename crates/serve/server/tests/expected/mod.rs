@@ -4,7 +4,7 @@ use std::fs;
 
 use fastrand::Rng;
 
-use crate::churn::{Heard, Player};
+use crate::churn::{Arrival, Player};
 use crate::process::Process;
 use crate::support::{Folder, payload, units};
 
@@ -32,10 +32,10 @@ impl Expected {
     }
 
     /// Watches a film from beginning to end over TCP. Not a byte may be missing, more, or elsewhere.
-    pub fn compare(&self, server: &Process, chance: &mut Rng) {
-        let speed = format!("Speed: {}\r\n", [1, 2, 4][chance.usize(0..3)]);
-        let size = ["", "Blocksize: 300\r\n"][chance.usize(0..2)];
-        if chance.bool() {
+    pub fn compare(&self, server: &Process, rng: &mut Rng) {
+        let speed = format!("Speed: {}\r\n", [1, 2, 4][rng.usize(0..3)]);
+        let size = ["", "Blocksize: 300\r\n"][rng.usize(0..2)];
+        if rng.bool() {
             let [stream, none] = watch(server, "film.ts", 1, size, &speed);
             assert!(none.is_empty());
             let got: Vec<u8> = stream.iter().flatten().copied().collect();
@@ -73,10 +73,10 @@ fn watch(server: &Process, film: &str, tracks: usize, size: &str, speed: &str) -
         assert_eq!(response.status, 200, "{response:?}");
         let mut payloads = [Vec::new(), Vec::new()];
         loop {
-            match player.hear().expect("something comes in time") {
-                Heard::Packet(track, packet) => payloads[track].push(packet[12..].to_vec()),
-                Heard::Report { is_goodbye: false } => {}
-                Heard::Report { is_goodbye: true } => return Some(payloads),
+            match player.receive().expect("something comes in time") {
+                Arrival::Packet(track, packet) => payloads[track].push(packet[12..].to_vec()),
+                Arrival::Report { is_goodbye: false } => {}
+                Arrival::Report { is_goodbye: true } => return Some(payloads),
                 other => panic!("{film} breaks off: {other:?}"),
             }
         }
