@@ -1,4 +1,4 @@
-//! A case of the promise: one command, run without and with `forebay run`, compared.
+//! A case: one command, run without and with `forebay run`, and compared.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -22,7 +22,7 @@ pub const NOBODY: u32 = 65_534;
 
 /// The variable that says for which processes speculators make checkpoints.
 const CHECKPOINT_US_MIN: &str = "FOREBAY_CHECKPOINT_US_MIN";
-/// What a fork of no use is taken to cost where memory is short: here nobody shall be too careful.
+/// What a useless fork is taken to cost where memory is short. The cases set it low, so that speculators are forked there.
 const RISK_STALLS: &str = "FOREBAY_RISK_STALLS";
 /// How many times as long a command may take where tests beside it wait for the same slow disk.
 const SLOW_DISK_FACTOR: u64 = 6;
@@ -148,7 +148,7 @@ impl Case {
         self
     }
 
-    /// Makes the kernel forget names and inodes as well before each run, where the tests may (root).
+    /// Drops cached names and inodes as well before each run, where the tests run as root.
     #[must_use]
     pub fn cold_names(mut self) -> Self {
         self.cold_names = true;

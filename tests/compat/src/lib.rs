@@ -1,8 +1,7 @@
 //! Compares a program under `forebay run` with the same program alone: same output, same exit status, same files.
 //!
-//! A [`Case`] prepares a scratch directory, runs a command in it twice, without and with `forebay run`, each time
-//! from a fresh copy of the directory at the same path whose files have been dropped from the page cache, and
-//! compares everything that the command left behind.
+//! A [`Case`] runs a command twice, without and with `forebay run`, and compares everything that the command left behind.
+//! Each run begins in a fresh scratch directory at the same path. Its files have been dropped from the page cache.
 //!
 //! | variable | meaning |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Whether programs can have less memory than they use, and the swap that takes what does not fit.
+//! Memory limits for programs under test, and the swap that takes what does not fit.
 
 use std::sync::LazyLock;
 
@@ -20,11 +20,11 @@ pub fn obstacle() -> Option<&'static Error> {
 }
 
 fn start_swap() -> Result<SlowSwap, Error> {
-    // A container's root may see control groups and still not make any.
+    // Root in a container may see control groups without the right to make one.
     drop(MemoryLimit::start(PROBE_BYTES)?);
     let wanted = scratch::disk().filter(|profile| profile.latency().is_some());
     let swap = SlowSwap::start(wanted.unwrap_or(Profile::Ssd1Ms), SWAP_BYTES)?;
-    // Otherwise a device that answers through a process makes everybody wait long enough.
+    // Otherwise the device's round trip through a process is latency enough.
     swap.device().map_or(Ok(()), |device| device.set_latency(wanted.is_some()))?;
     Ok(swap)
 }

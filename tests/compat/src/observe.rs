@@ -1,7 +1,7 @@
-//! Observers: what somebody outside the program sees while it runs, and when.
+//! Observers: what other processes see of a program while it runs, and when.
 //!
-//! Times are `CLOCK_MONOTONIC` nanoseconds, as in the guests' stamps. An observer may see an event late, never
-//! early, so an event before the stamp of its effect was caused by somebody else than the original.
+//! Times are `CLOCK_MONOTONIC` nanoseconds, as in the guests' stamps. An observer may see an event late, never early. An
+//! event before the stamp of its effect was therefore not caused by the original.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -276,7 +276,7 @@ pub enum LockKind {
 }
 
 impl LockKind {
-    /// Whether somebody else holds the lock now.
+    /// Whether another process holds the lock now.
     fn is_held(self, path: &Path) -> bool {
         let file = OpenOptions::new().read(true).write(true).open(path).expect("open the locked file");
         let mut lock = libc::flock {

@@ -123,7 +123,7 @@ impl Scratch {
         nix::unistd::sync();
         chill(&self.path);
         if crate::root() && (names || crate::switch("FOREBAY_COMPAT_DROP")) {
-            // Not the pages: everybody else on the machine would wait for theirs.
+            // Pages stay: other programs on the machine would wait for theirs.
             let what = if crate::switch("FOREBAY_COMPAT_DROP") { "3" } else { "2" };
             fs::write("/proc/sys/vm/drop_caches", what).expect("drop caches");
         }

@@ -19,7 +19,7 @@ pub struct Entry {
     size: u64,
     device: u64,
     modified: Option<(i64, i64)>,
-    /// Whether somebody has read it since the set-up.
+    /// Whether it has been read since the set-up.
     read: bool,
     content: Content,
     target: Option<PathBuf>,

@@ -1,5 +1,4 @@
-//! Memory control of a whole run: a program whose speculations are for nothing is left alone, with a reason, and not
-//! where that is not wanted.
+//! Memory control of a whole run: useless speculation is turned off, with a reason, unless an option forbids that.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Whatever of ours fails, the program goes on alone and finishes right.
+//! When a part of `forebay run` fails, the program goes on without it and ends with the right results.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -273,7 +273,7 @@ fn forks_that_the_system_refuses_are_tried_ever_more_seldom() {
     if !root() || switch("FOREBAY_COMPAT_PLAIN") {
         return skip(
             "no_more_processes",
-            "only root may become somebody else, and nothing is tried without forebay",
+            "only root may become another user, and both sides run without forebay",
         );
     }
     let patience = Instant::now() + PATIENCE;
@@ -332,7 +332,7 @@ limited! {
     with_small_files_only_the_program_runs: "-f 2000";
 }
 
-/// The limit counts a user's processes, and root's are not limited, so the program runs as somebody else.
+/// The limit counts a user's processes, and root's are not limited, so the program runs as another user.
 #[test]
 fn with_few_processes_the_program_runs() {
     if !root() {
@@ -430,7 +430,7 @@ fn with_full_shared_memory_the_program_runs() {
 /// Kills processes that carry one name and descend from this test's runs, at moments that differ from try to try.
 fn killed_at_random(name: &'static str, victim: &'static str, check: fn(&Outcome, &Outcome)) {
     if switch("FOREBAY_COMPAT_PLAIN") {
-        return skip(name, "there is nobody to kill");
+        return skip(name, "both sides run without forebay");
     }
     let without = reader(name, 12).run(Side::Without);
     for attempt in 0..if long() { 200 } else { 12 } {
@@ -473,7 +473,7 @@ fn find(name: &str, directory: &Path) -> Option<Pid> {
 fn a_speculator_reads_with_the_priority_of_the_program() {
     let name = "priority_of_reads";
     if switch("FOREBAY_COMPAT_PLAIN") {
-        return skip(name, "there is no speculator");
+        return skip(name, "both sides run without forebay");
     }
     for (class, wanted) in
         [(None, "best-effort"), (Some("-c2 -n6"), "best-effort: prio 6"), (Some("-c3"), "idle")]
@@ -531,7 +531,10 @@ fn a_program_goes_on_alone_when_its_supervisor_is_killed() {
         build("plain_reader").display()
     );
     if switch("FOREBAY_COMPAT_PLAIN") {
-        return skip("a_program_goes_on_alone_when_its_supervisor_is_killed", "there is nobody to kill");
+        return skip(
+            "a_program_goes_on_alone_when_its_supervisor_is_killed",
+            "both sides run without forebay",
+        );
     }
     let argv = ["sh".to_owned(), "-c".to_owned(), script];
     // Waits on its standard output being closed, not on the supervisor, then for the file.

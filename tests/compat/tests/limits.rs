@@ -1,4 +1,4 @@
-//! A speculator takes no more memory than it may, however the program takes it.
+//! A speculator takes no more memory than its limit, whichever way the program allocates.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ fn is_limited(name: &'static str, guest: &Path, arguments: &[&str], pages_max: f
     assert!(taken <= speculators * pages_max, "{taken} pages for {speculators} speculators");
 }
 
-/// A page fault is a copy only as long as somebody else has the page.
+/// A page fault is a copy only as long as another process maps the page.
 #[test]
 fn what_faults_when_the_speculator_has_ended_is_no_copy() {
     const FAULTS: f64 = 100_000.0;
@@ -50,7 +50,7 @@ fn what_faults_when_the_speculator_has_ended_is_no_copy() {
     while came < 3 || few <= came / 2 {
         assert!(
             Instant::now() < patience,
-            "of {came} speculators that came to the pipe {few} had few copies"
+            "of {came} speculators that reached the pipe, {few} had few copies"
         );
         let argv = [build("writes_later").into_os_string(), "data".into(), FAULTS.to_string().into()];
         let Some(outcome) = Case::new("writes_later", argv).setup(data).check() else { return };
@@ -61,20 +61,20 @@ fn what_faults_when_the_speculator_has_ended_is_no_copy() {
     }
 }
 
-/// By brk: that is known before.
+/// The heap grows by brk, so its size is known before.
 #[test]
 fn the_heap_of_a_speculator_is_limited() {
     is_limited("limited_heap", &build("heap_growth"), &["data", "200"], 1_000.0);
 }
 
-/// Of memory that it has in common with the original: that is seen at the next tick, which is after some thousand pages.
+/// Copies of memory that the speculator shares with the original are seen at the next tick, after some thousand pages.
 #[test]
 fn copies_of_inherited_memory_are_limited() {
     let guest = build("resident");
     is_limited("limited_copies", &guest, &["64", "1000", "data", "10"], 12_000.0);
 }
 
-/// Shared memory becomes private in it.
+/// Shared memory becomes private in the speculator.
 #[test]
 fn copies_of_shared_memory_are_limited() {
     is_limited("limited_shared", &build("shared_gather"), &["16", "400", "data"], 1_000.0);

@@ -1,5 +1,5 @@
-//! Hostile guests: right after cold reads each does one thing that somebody else can see. From outside nothing
-//! happens twice, early, or not at all.
+//! Hostile guests: right after cold reads each guest does one thing that other processes can see. Each effect happens once,
+//! and not early.
 
 use std::net::{TcpListener, UdpSocket};
 use std::sync::LazyLock;
@@ -56,7 +56,7 @@ macro_rules! files {
     };
 }
 
-/// Tests of guests that tell everything themselves.
+/// Tests of guests whose output says everything.
 macro_rules! guests {
     ($($name:ident: $guest:literal $(, $argument:expr)*;)+) => {
         $(#[test]
@@ -66,7 +66,7 @@ macro_rules! guests {
     };
 }
 
-/// Tests of such as only root can run.
+/// Tests of guests that only root can run.
 macro_rules! root_guests {
     ($($name:ident: $guest:literal;)+) => {
         $(#[test]
@@ -81,7 +81,7 @@ macro_rules! root_guests {
 
 root_guests! {
     the_first_process_of_a_namespace_is_the_programs: "new_namespaces";
-    who_gives_permission_is_asked_as_often: "gives_permission";
+    permissions_are_asked_for_as_often_as_without: "gives_permission";
     what_was_removed_makes_room: "full_file_system";
 }
 
@@ -376,7 +376,7 @@ fn a_file_system_is_free_after_cold_look_ups() {
 
 macro_rules! misled {
     ($($name:ident: $way:literal;)+) => {
-        /// A speculator that believes made-up data does the worst it can, and nobody notices.
+        /// A speculator that believes predicted data does the worst it can, and the program shows nothing of it.
         mod a_misled_speculator {
             use super::guest;
             $(#[test]

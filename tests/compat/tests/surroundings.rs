@@ -1,4 +1,4 @@
-//! However and wherever a run is started, the program finds itself in the same surroundings as without it.
+//! The program finds the same surroundings under `forebay run` as without it, wherever and however the run is started.
 
 use std::fs;
 
@@ -103,7 +103,7 @@ fn a_program_may_enter_namespaces() {
     }
 }
 
-/// Another user can be anybody with no rights in the directories of the user who started the run.
+/// The other user may have no rights in the directories of the user that started the run.
 #[test]
 fn a_program_may_become_another_user() {
     if !root() {

@@ -220,7 +220,7 @@ fn unsafe_code_stays_where_it_belongs() {
             if UNSAFE_FILES.contains(&name) {
                 continue;
             }
-            // `#[unsafe(no_mangle)]` counts: it is a promise to the linker that nobody checks.
+            // `#[unsafe(no_mangle)]` counts: it is a promise to the linker that no tool checks.
             let lines = file.lines_of_word("unsafe");
             broken.extend(lines.iter().map(|line| format!("{name}:{line}: unsafe code in a safe crate")));
         }

@@ -12,10 +12,13 @@ use forebay_tidy::workspace::Workspace;
 
 /// Files of tests, how many fixed sleeps each may have at most, and why.
 const FIXED: &[(&str, usize, &str)] = &[
-    ("crates/evaluate/evaluation/src/servers/server/observer.rs", 1, "the process under test sleeps so long"),
     ("crates/evaluate/lab/tests/cleanup.rs", 1, "nothing may happen in this time"),
     ("crates/evaluate/lab/tests/slow_disk.rs", 1, "a change of latency comes in the middle of reads"),
-    ("crates/evaluate/stream-clients/src/sockets.rs", 1, "what is late must be late by this time; an iterator makes the tries"),
+    (
+        "crates/evaluate/stream-clients/src/sockets.rs",
+        1,
+        "what is late must be late by this time; an iterator makes the tries",
+    ),
     ("crates/run/supervisor/src/devices.rs", 1, "the device takes so long"),
     ("crates/serve/server/tests/flooding.rs", 1, "sessions would end in this time"),
     ("crates/serve/server/tests/gstreamer.rs", 2, "a player plays and pauses for so long"),

@@ -63,7 +63,8 @@ fn a_server_with_little_memory_reads_from_the_disk_what_it_had_before() {
         if limited > 1024.0 && free < 100.0 {
             return;
         }
-        let read = format!("bytes from the disk per request: {limited} with little memory, {free} with enough");
+        let read =
+            format!("bytes from the disk per request: {limited} with little memory, {free} with enough");
         assert!(begun.elapsed() < PATIENCE, "{read}");
         eprintln!("{seconds} s of requests are too few: {read}");
     }

@@ -1,15 +1,14 @@
-//! Runs one command, adopts whatever it leaves behind, and reports.
+//! Runs one command, adopts the processes that it leaves behind, and writes a report.
 //!
-//! `forebay-compat-warden REPORT SECONDS COMMAND [ARG...]`. The warden is a subreaper, so a process that the
-//! command orphans (a daemon, a speculator) becomes the warden's child whatever it did to its session,
-//! environment or working directory. The report has one fact a line:
+//! `forebay-compat-warden REPORT SECONDS COMMAND [ARG...]`. The warden is a subreaper: processes that the command orphans,
+//! such as a daemon or a speculator, become children of the warden. The report has one fact a line:
 //!
 //! - `status N`: how the command ended, as a shell would say it (128 + signal);
-//! - `timeout`: it had to be killed after SECONDS;
-//! - `speculator-left MS`: a process named `forebay:spec` was still there MS after the end; there is one such
-//!   line, with the longest time, and `speculator-stays` if it had to be killed.
+//! - `timeout`: the warden killed the command after SECONDS;
+//! - `speculator-left MS`: a process named `forebay:spec` was last seen MS after the end of the command;
+//! - `speculator-stays`: the warden had to kill that process.
 //!
-//! Everything that is left is killed before the warden ends, so nothing survives a test.
+//! The warden kills what is left before it ends, so no process outlives a test.
 
 #![forbid(unsafe_code)]
 
