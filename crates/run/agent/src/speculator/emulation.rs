@@ -20,49 +20,10 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
     // SAFETY: (all arms) the caller's; what is executed is private to the speculator, and the jail sees to it.
     unsafe {
         match call.number as u32 {
-            // Memory of its own.
-            n::__NR_munmap => {
-                program_pages::unmapped(state, a, b);
-                program_pages::private_pages::release(state, b);
-                call.execute()
+            n::__NR_munmap | n::__NR_mprotect | n::__NR_brk | n::__NR_mremap | n::__NR_madvise => {
+                memory_call(state, call)
             }
-            n::__NR_mprotect => call.execute(),
-            n::__NR_brk => {
-                let end = sys!(n::__NR_brk, 0) as usize;
-                if a != 0 && a < end {
-                    program_pages::private_pages::release(state, end - a);
-                }
-                program_pages::private_pages::account(state, a.saturating_sub(end));
-                call.execute()
-            }
-            n::__NR_mremap => {
-                program_pages::private_pages::account(state, c.saturating_sub(b));
-                call.execute()
-            }
-            n::__NR_madvise => advise(call, c as u32),
-
-            // What only tells something.
-            n::__NR_getuid
-            | n::__NR_geteuid
-            | n::__NR_getgid
-            | n::__NR_getegid
-            | n::__NR_getresuid
-            | n::__NR_getresgid
-            | n::__NR_getgroups
-            | n::__NR_getcwd
-            | n::__NR_uname
-            | n::__NR_sysinfo
-            | n::__NR_times
-            | n::__NR_getrusage
-            | n::__NR_clock_gettime
-            | n::__NR_clock_getres
-            | n::__NR_gettimeofday
-            | n::__NR_time
-            | n::__NR_getrlimit
-            | n::__NR_getrandom
-            | n::__NR_sched_getaffinity
-            | n::__NR_sched_yield
-            | n::__NR_getcpu => call.execute(),
+            number if only_returns_information(number) => call.execute(),
             n::__NR_prlimit64 if c == 0 && a == 0 => call.execute(),
             n::__NR_getpid => state.original.process as isize,
             n::__NR_gettid => state.original.thread as isize,
@@ -78,47 +39,7 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
                 written(state, a, count, call.number as u32 == n::__NR_writev)
             }
             n::__NR_ftruncate => truncated(state, a, b as u64),
-            n::__NR_fallocate
-            | n::__NR_fsync
-            | n::__NR_fdatasync
-            | n::__NR_sync_file_range
-            | n::__NR_syncfs
-            | n::__NR_sync
-            | n::__NR_msync
-            | n::__NR_truncate
-            | n::__NR_rename
-            | n::__NR_renameat
-            | n::__NR_renameat2
-            | n::__NR_unlink
-            | n::__NR_unlinkat
-            | n::__NR_link
-            | n::__NR_linkat
-            | n::__NR_symlink
-            | n::__NR_symlinkat
-            | n::__NR_mkdir
-            | n::__NR_mkdirat
-            | n::__NR_rmdir
-            | n::__NR_chmod
-            | n::__NR_fchmod
-            | n::__NR_fchmodat
-            | n::__NR_chown
-            | n::__NR_fchown
-            | n::__NR_lchown
-            | n::__NR_fchownat
-            | n::__NR_utime
-            | n::__NR_utimes
-            | n::__NR_utimensat
-            | n::__NR_futimesat
-            | n::__NR_setxattr
-            | n::__NR_lsetxattr
-            | n::__NR_fsetxattr
-            | n::__NR_removexattr
-            | n::__NR_flock
-            | n::__NR_readahead
-            | n::__NR_sigaltstack
-            | n::__NR_setpriority
-            | n::__NR_nanosleep
-            | n::__NR_clock_nanosleep => 0,
+            number if is_emulated_as_success(number) => 0,
             n::__NR_fadvise64 => advised(state, a, b as u64, c as u64, d as u32),
 
             // Signals: said to be set; none but the speculator's own are ever handled.
@@ -164,6 +85,114 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
             _ => end(state, End::NotEmulated),
         }
     }
+}
+
+/// Calls for memory, which is the speculator's own.
+///
+/// # Safety
+/// As [`super::call`].
+unsafe fn memory_call(state: &mut State, call: &Call) -> isize {
+    let [a, b, c, ..] = call.arguments;
+    // SAFETY: (all arms) the caller's; the memory is private.
+    unsafe {
+        match call.number as u32 {
+            n::__NR_munmap => {
+                program_pages::unmapped(state, a, b);
+                program_pages::private_pages::release(state, b);
+                call.execute()
+            }
+            n::__NR_mprotect => call.execute(),
+            n::__NR_brk => {
+                let end = sys!(n::__NR_brk, 0) as usize;
+                if a != 0 && a < end {
+                    program_pages::private_pages::release(state, end - a);
+                }
+                program_pages::private_pages::account(state, a.saturating_sub(end));
+                call.execute()
+            }
+            n::__NR_mremap => {
+                program_pages::private_pages::account(state, c.saturating_sub(b));
+                call.execute()
+            }
+            _ => advise(call, c as u32),
+        }
+    }
+}
+
+/// Calls that return information, and change nothing.
+const fn only_returns_information(number: u32) -> bool {
+    matches!(
+        number,
+        n::__NR_getuid
+            | n::__NR_geteuid
+            | n::__NR_getgid
+            | n::__NR_getegid
+            | n::__NR_getresuid
+            | n::__NR_getresgid
+            | n::__NR_getgroups
+            | n::__NR_getcwd
+            | n::__NR_uname
+            | n::__NR_sysinfo
+            | n::__NR_times
+            | n::__NR_getrusage
+            | n::__NR_clock_gettime
+            | n::__NR_clock_getres
+            | n::__NR_gettimeofday
+            | n::__NR_time
+            | n::__NR_getrlimit
+            | n::__NR_getrandom
+            | n::__NR_sched_getaffinity
+            | n::__NR_sched_yield
+            | n::__NR_getcpu
+    )
+}
+
+/// Calls that do nothing and report success: their effect would be outside, or of no use.
+const fn is_emulated_as_success(number: u32) -> bool {
+    matches!(
+        number,
+        n::__NR_fallocate
+            | n::__NR_fsync
+            | n::__NR_fdatasync
+            | n::__NR_sync_file_range
+            | n::__NR_syncfs
+            | n::__NR_sync
+            | n::__NR_msync
+            | n::__NR_truncate
+            | n::__NR_rename
+            | n::__NR_renameat
+            | n::__NR_renameat2
+            | n::__NR_unlink
+            | n::__NR_unlinkat
+            | n::__NR_link
+            | n::__NR_linkat
+            | n::__NR_symlink
+            | n::__NR_symlinkat
+            | n::__NR_mkdir
+            | n::__NR_mkdirat
+            | n::__NR_rmdir
+            | n::__NR_chmod
+            | n::__NR_fchmod
+            | n::__NR_fchmodat
+            | n::__NR_chown
+            | n::__NR_fchown
+            | n::__NR_lchown
+            | n::__NR_fchownat
+            | n::__NR_utime
+            | n::__NR_utimes
+            | n::__NR_utimensat
+            | n::__NR_futimesat
+            | n::__NR_setxattr
+            | n::__NR_lsetxattr
+            | n::__NR_fsetxattr
+            | n::__NR_removexattr
+            | n::__NR_flock
+            | n::__NR_readahead
+            | n::__NR_sigaltstack
+            | n::__NR_setpriority
+            | n::__NR_nanosleep
+            | n::__NR_clock_nanosleep
+    )
 }
 
 /// # Safety

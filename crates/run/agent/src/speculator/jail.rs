@@ -435,6 +435,47 @@ impl Filter {
         self.finish(ERROR);
         self.finish(ALLOW);
     }
+
+    /// Allows the calls that are harmless with some arguments only.
+    fn allow_with_arguments(&mut self) {
+        self.allow_without(n::__NR_openat, 2, OPEN_CHANGES);
+        self.allow_without(n::__NR_mmap, 3, n::MAP_SHARED);
+        self.allow_with(
+            n::__NR_madvise,
+            2,
+            &[
+                n::MADV_NORMAL,
+                n::MADV_RANDOM,
+                n::MADV_SEQUENTIAL,
+                n::MADV_WILLNEED,
+                n::MADV_DONTNEED,
+                n::MADV_FREE,
+                n::MADV_HUGEPAGE,
+                n::MADV_NOHUGEPAGE,
+            ],
+        );
+        self.when(n::__NR_userfaultfd, ALLOW);
+        let (copied, copy_flags) = checkpoint::copy_call();
+        self.allow_at(n::__NR_clone, copied as u32, 0, copy_flags);
+        self.allow_with(n::__NR_wait4, 2, &[n::WNOHANG]);
+        self.allow_with(n::__NR_setitimer, 0, &[n::ITIMER_PROF]);
+        self.allow_with(n::__NR_process_madvise, 3, &[n::MADV_DONTNEED]);
+        self.allow_with(
+            n::__NR_ioctl,
+            1,
+            &[
+                ioctl::UFFDIO_COPY,
+                ioctl::UFFDIO_ZEROPAGE,
+                ioctl::UFFDIO_API,
+                ioctl::UFFDIO_REGISTER,
+                ioctl::PAGEMAP_SCAN,
+            ],
+        );
+        self.allow_with(n::__NR_fcntl, 1, &[n::F_GETFL, n::F_GETFD]);
+        self.allow_with(n::__NR_futex, 1, &[n::FUTEX_WAKE, n::FUTEX_WAIT]);
+        self.allow_with(n::__NR_kill, 1, &[0]);
+        self.allow_with(n::__NR_prlimit64, 2, &[0]);
+    }
 }
 
 /// Calls that this library makes, or lets through, in the speculator: the most frequent first.
@@ -534,43 +575,7 @@ unsafe fn filter_calls() -> Result<(), Refused> {
     if cfg!(feature = "trace") {
         filter.when(n::__NR_write, ALLOW);
     }
-    filter.allow_without(n::__NR_openat, 2, OPEN_CHANGES);
-    filter.allow_without(n::__NR_mmap, 3, n::MAP_SHARED);
-    filter.allow_with(
-        n::__NR_madvise,
-        2,
-        &[
-            n::MADV_NORMAL,
-            n::MADV_RANDOM,
-            n::MADV_SEQUENTIAL,
-            n::MADV_WILLNEED,
-            n::MADV_DONTNEED,
-            n::MADV_FREE,
-            n::MADV_HUGEPAGE,
-            n::MADV_NOHUGEPAGE,
-        ],
-    );
-    filter.when(n::__NR_userfaultfd, ALLOW);
-    let (copied, copy_flags) = checkpoint::copy_call();
-    filter.allow_at(n::__NR_clone, copied as u32, 0, copy_flags);
-    filter.allow_with(n::__NR_wait4, 2, &[n::WNOHANG]);
-    filter.allow_with(n::__NR_setitimer, 0, &[n::ITIMER_PROF]);
-    filter.allow_with(n::__NR_process_madvise, 3, &[n::MADV_DONTNEED]);
-    filter.allow_with(
-        n::__NR_ioctl,
-        1,
-        &[
-            ioctl::UFFDIO_COPY,
-            ioctl::UFFDIO_ZEROPAGE,
-            ioctl::UFFDIO_API,
-            ioctl::UFFDIO_REGISTER,
-            ioctl::PAGEMAP_SCAN,
-        ],
-    );
-    filter.allow_with(n::__NR_fcntl, 1, &[n::F_GETFL, n::F_GETFD]);
-    filter.allow_with(n::__NR_futex, 1, &[n::FUTEX_WAKE, n::FUTEX_WAIT]);
-    filter.allow_with(n::__NR_kill, 1, &[0]);
-    filter.allow_with(n::__NR_prlimit64, 2, &[0]);
+    filter.allow_with_arguments();
     filter.finish(ERROR);
 
     #[repr(C)]
