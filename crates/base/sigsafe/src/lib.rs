@@ -1,5 +1,6 @@
 //! What a signal handler, the agent or a forked child may call: system calls, the time-stamp counter, and a few
-//! helpers over raw memory. No allocation, no libc, no locks, no formatting, no panics.
+//! helpers over raw memory. [`turn`] and [`handover`] hold state that threads share with signal handlers. No allocation, no
+//! libc, no waiting for locks, no formatting, no panics.
 //!
 //! # Safety
 //!

@@ -20,7 +20,7 @@ pub fn claim(header: &Header, process: u32) -> Option<(u32, &Watched)> {
     Some((at as u32, header.watched.get(at)?))
 }
 
-/// This process's entry, if it is to be told of its faults.
+/// This process's entry, if it wishes for signals.
 pub fn entry() -> Option<&'static Watched> {
     session::header()?.watched.get(ENTRY.load(Ordering::Relaxed) as usize)
 }
@@ -43,8 +43,8 @@ pub fn is_on() -> bool {
     ENTRY.load(Ordering::Relaxed) != NONE
 }
 
-/// Asks for quiet: the signals are of no use at present.
-pub fn ask_for_quiet() {
+/// Pauses the signals: they are of no use at present.
+pub fn pause_signals() {
     if let Some(entry) = entry() {
         // Not where none are wanted at all.
         for wish in [WISH_SIGNALS, WISH_FEW] {
@@ -53,23 +53,23 @@ pub fn ask_for_quiet() {
     }
 }
 
-/// Asks for a signal for each fault, or for a `few` of them.
-pub fn ask_for_signals(few: bool) {
+/// Wishes for a signal at each fault, or at a `few` of them.
+pub fn sample_faults(few: bool) {
     if let Some(entry) = entry() {
         let (before, wish) = if few { (WISH_SIGNALS, WISH_FEW) } else { (WISH_FEW, WISH_SIGNALS) };
         let _ = entry.wish.compare_exchange(before, wish, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
-/// There is a speculation: its faults must be told of, and a quiet that was asked for ends.
-pub fn end_quiet() {
+/// A speculation begins: the signals of its faults are needed, so a pause ends.
+pub fn resume_signals() {
     if let Some(entry) = entry() {
         let _ = entry.wish.compare_exchange(WISH_QUIET, WISH_FEW, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
-/// Asks for no more signals: nothing will ever come of them.
-pub fn give_up() {
+/// Turns the signals off: they will never be of use.
+pub fn turn_off() {
     if let Some(entry) = entry() {
         entry.wish.store(WISH_NEVER, Ordering::Relaxed);
     }

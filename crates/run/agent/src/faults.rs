@@ -116,7 +116,7 @@ pub unsafe fn begin_if_large(more: usize) {
     MAPPED.store(bytes, Ordering::Relaxed);
 }
 
-/// Asks to be told of faults, if the program's main thread can be.
+/// Wishes for signals, if the program's main thread can handle them.
 ///
 /// # Safety
 /// The main thread calls.

@@ -20,7 +20,7 @@ static DISABLED: AtomicBool = AtomicBool::new(false);
 /// Counts an agent that goes to Off, and goes there.
 pub fn turn_off(reason: Off) {
     count_off(reason);
-    fault_watch::give_up();
+    fault_watch::turn_off();
     role::turn_off();
 }
 
@@ -48,7 +48,7 @@ pub fn disable(reason: Off, private: Option<&mut Private>) {
     }
     PROBES.store(0, Relaxed);
     count_off(reason);
-    fault_watch::give_up();
+    fault_watch::turn_off();
     dismiss(private);
 }
 

@@ -61,7 +61,7 @@ pub struct Seen {
     used: Used,
     pages_used: u64,
     pages_skipped: u64,
-    futility: Futility,
+    sampling: Futility,
 }
 
 impl Seen {
@@ -72,7 +72,7 @@ impl Seen {
             used: Used { cpu_us: 0, work_us: 0, faults: 0 },
             pages_used: 0,
             pages_skipped: 0,
-            futility: Futility::new(),
+            sampling: Futility::new(),
         }
     }
 
@@ -144,7 +144,7 @@ fn note(private: &mut Private) -> Option<Spawned> {
     private.policy.on_signal(ticks_per_second / SIGNAL_PART + handled);
     let ticks_per_us = (ticks_per_second / 1_000_000).max(1);
     let stall_us = private.policy.stall_mean() / ticks_per_us;
-    fault_watch::ask_for_signals(private.faults.futility.needs_few(stall_us));
+    fault_watch::sample_faults(private.faults.sampling.needs_few(stall_us));
     if LIVE.load(Relaxed) != 0 || is_held() {
         return None;
     }
@@ -155,12 +155,12 @@ fn note(private: &mut Private) -> Option<Spawned> {
         let prospect = stopped || (armed && private.policy.keeps_up() && private.policy.page_hints_pay());
         // Faults in a pause of the signals do not count.
         let count = stalls.min(FEW) as u32;
-        if private.faults.futility.on_faults(count, prospect, stall_us) {
-            fault_watch::ask_for_quiet();
+        if private.faults.sampling.on_faults(count, prospect, stall_us) {
+            fault_watch::pause_signals();
         }
         return None;
     }
-    private.faults.futility.on_fork();
+    private.faults.sampling.on_fork();
     let after = ticks();
     private.live.detector.on_fork_at_fault(after, after.saturating_sub(now), private.policy.stall_mean());
     spawned

@@ -161,7 +161,7 @@ fn carry_out(
     slot.counters.resync_ticks.fetch_add(took, Relaxed);
     OWNER.store(thread_pointer(), Relaxed);
     timing::extend();
-    fault_watch::end_quiet();
+    fault_watch::resume_signals();
     LIVE.store(generation, Relaxed);
     Some(Spawned::Original)
 }
