@@ -40,7 +40,8 @@ impl Workspace {
 /// of a page.
 struct Lent(UnsafeCell<MaybeUninit<Workspace>>);
 
-// SAFETY: used by the process that [`BORROWER`] names.
+// SAFETY: `execute_in_parent` makes the only reference, between a `borrow` that succeeded and the store that ends it. No other
+// child of this memory, and no handler that interrupts the child, borrows meanwhile: `BORROWER` names its process.
 unsafe impl Sync for Lent {}
 
 static LENT: Lent = Lent(UnsafeCell::new(MaybeUninit::uninit()));
