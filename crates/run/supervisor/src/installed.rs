@@ -28,11 +28,14 @@ pub const AGENT: Part = Part {
     folders: &[".", "../agent", "../lib/forebay"],
 };
 
-/// Every command.
-pub const COMMANDS: Part =
-    Part { what: "what does all but run", file: "forebay-commands", folders: &[".", "../lib/forebay"] };
+/// The program that has every command.
+pub const COMMANDS: Part = Part {
+    what: "the program of the other commands",
+    file: "forebay-commands",
+    folders: &[".", "../lib/forebay"],
+};
 
-/// What runs programs and finds [`COMMANDS`].
+/// The program that runs programs, and starts [`COMMANDS`] for everything else.
 pub const FRONT: Part = Part { what: "the command", file: "forebay", folders: &[".", "../../bin"] };
 
 impl Part {
