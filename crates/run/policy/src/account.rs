@@ -3,7 +3,7 @@
 //! # Model
 //!
 //! A speculation costs the original the fork, `F` ticks, and afterwards a copy of each page that it writes first. It saves
-//! about one stall for each hint that the original used in time, and half of one for each late hint:
+//! about one stall for each hint that the original used in time, and a part of one for each late hint:
 //!
 //! ```text
 //!     cost  C = F' + F / 2 + 50 us      F' = F, or what of F exceeded a mean stall when the fork was

@@ -13,7 +13,7 @@ use crate::harness::statistics::Series;
 const TOTAL: &str = "total";
 
 /// Of these 0 is a result. Of the others, which are many, it says that something did not happen.
-const TOLD_IF_ZERO: [&str; 2] = [metric::STALL_TIME, metric::FORKS];
+const TOLD_IF_ZERO: [&str; 3] = [metric::STALL_TIME, metric::FORKS, metric::MAJOR_FAULTS];
 
 /// What describes one run and has no median: how it ended, and when something happened.
 const OF_ONE_RUN: [&str; 3] = ["exit_status", "ended_by_signal", "control_crossing_at/"];
