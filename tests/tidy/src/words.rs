@@ -186,7 +186,9 @@ fn rust_blocks(path: &Path, text: &str) -> Vec<(String, usize)> {
         let all = is_options || name == "error.rs";
         blocks.extend(literals(text).into_iter().filter(|(_, _, is_error)| all || *is_error).flat_map(
             |(text, line, _)| {
-                let lines: Vec<_> = text.lines().map(|part| (part.to_owned(), line)).collect();
+                // Indented lines of a help are command lines.
+                let prose = |part: &str| if part.starts_with("  ") { String::new() } else { part.to_owned() };
+                let lines: Vec<_> = text.lines().map(|part| (prose(part), line)).collect();
                 markdown_blocks(&lines)
             },
         ));

@@ -1,4 +1,4 @@
-//! Heat spreads over a plate with a hot upper edge. Each host computes some of the rows.
+//! Computes how heat spreads over a plate with a hot upper edge. Each host computes some of the rows.
 use forebay_millipage::{Error, Options, Placement, join};
 
 const SIZE: usize = 64;
