@@ -10,7 +10,7 @@ pub enum Error {
     Unreadable(#[from] io::Error),
     /// Nothing that this crate knows begins like it.
     #[error(
-        "it is no MP4, MOV, Matroska, WebM, MPEG transport stream, H.264, H.265, AAC (ADTS) or MP3: \
+        "it is no media file of a kind that is served (MP4, MOV, Matroska, WebM, MPEG-TS, H.264, H.265, AAC, MP3): \
          try `ffmpeg -i FILE -c copy FILE.mp4`"
     )]
     UnknownKind,
