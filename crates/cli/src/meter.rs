@@ -21,7 +21,7 @@ pub struct Meter {
     /// A process that runs already, without its children
     #[arg(long, value_name = "N", group = "subject")]
     pid: Option<u32>,
-    /// Its children too, and theirs
+    /// With its children and all descendants
     #[arg(long, requires = "pid")]
     tree: bool,
     /// A control group, by its folder under /sys/fs/cgroup or by its name there
@@ -30,7 +30,7 @@ pub struct Meter {
     /// The whole machine
     #[arg(long, group = "subject")]
     machine: bool,
-    /// What the meter itself costs: the throughput of a busy server without and with it
+    /// The cost of the meter: throughput of a busy server without and with it
     #[arg(long, group = "subject")]
     overhead: bool,
     /// The program and its arguments, measured with all that it starts
@@ -39,21 +39,21 @@ pub struct Meter {
     /// Time between samples, such as 500ms, 1s or 5m
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     interval: Duration,
-    /// Measure for so long, such as 10s; until it ends, or until Ctrl-C, without
+    /// Measure for this time, such as 10s [default: until the process ends or Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = duration, conflicts_with_all = ["command", "overhead"])]
     limit: Option<Duration>,
-    /// Ask for the processor's counters too, which costs a program that switches much between threads some per cent
+    /// Use the processor's counters too; a program that often switches threads slows by a few per cent
     #[arg(long)]
     hardware: bool,
-    /// Tell what is in memory of this file, or of those in this folder (several times for several), and without a name of those that
-    /// the processes have open
+    /// Count the pages in memory of this file, or of this folder's files; repeat it for several; without a path, of
+    /// the files that the processes have open
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, conflicts_with = "overhead")]
     files: Option<Vec<PathBuf>>,
-    /// Simulate caches and translation buffers too: runs the program twice more, under Valgrind, which takes up to a
-    /// hundred times as long
+    /// Simulate caches and translation buffers too: the program runs twice more, under Valgrind, up to a hundred
+    /// times slower
     #[arg(long, conflicts_with_all = ["pid", "cgroup", "machine", "overhead"])]
     simulate: bool,
-    /// Accesses to data whose translations are simulated
+    /// Data accesses whose address translation is simulated
     #[arg(long, value_name = "NUMBER", default_value_t = meter::ACCESSES_DEFAULT, requires = "simulate",
         value_parser = clap::value_parser!(u64).range(1..))]
     accesses: u64,
@@ -65,17 +65,19 @@ pub struct Meter {
 }
 
 const HELP: &str = "\
-Every number says where it is from: hardware (the processor's counters), software (the kernel's), or simulated. What could \
-not be counted is listed with the reason and what to do. Ctrl-C ends the measurement, and what was counted is told.
+Every number names its source: hardware (the processor's counters), software
+(the kernel's), or simulated. Counters that could not be had are listed with the
+reason and the remedy. Ctrl-C ends the measurement and prints the counts so far.
 
 Exit status:
-  that of the program, 128 + n when signal n ended it; 125 when it cannot be measured, 127 when it is not found
+  that of the program, or 128 + n when signal n ended it
+  125 when the program cannot be measured, 127 when it is not found
 
 Examples:
   forebay evaluate meter -- grep -r needle src
   forebay evaluate meter --simulate -- sort words
   forebay evaluate meter --pid 4711 --tree --for 10s --every --hardware
-  forebay evaluate meter --cgroup system.slice/nginx.service --for 1m --json nginx.json
+  forebay evaluate meter --cgroup system.slice/nginx.service --for 1m
   forebay evaluate meter --machine --for 10s --files=/srv/data
   forebay evaluate meter --overhead";
 

@@ -17,19 +17,19 @@ use crate::experiment::{Measured, Output, carry_out, this_program};
 pub struct Millipage {
     #[command(flatten)]
     experiment: Experiment,
-    /// Little to do, in one round: to see whether it works
+    /// Small sizes in one round, to see whether everything works
     #[arg(long)]
     quick: bool,
     /// Rounds; each runs every side once [default: 3]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     runs: Option<u16>,
-    /// What messages go over: shm, tcp or auto; --table 1 measures the first two
+    /// Transport of messages: shm, tcp or auto; --table 1 measures shm and tcp
     #[arg(long, value_name = "WHAT", default_value = "shm", value_parser = ["shm", "tcp", "auto"])]
     transport: String,
-    /// Number of processes; several times for several [default: 1, 2, 4 and 8; 1 and 2 for --peers]
+    /// Number of processes; repeat it for several [default: 1, 2, 4 and 8; 1 and 2 for --peers]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64))]
     hosts: Vec<u16>,
-    /// Program of --figure 6: sor, is, water, lu or tsp; several times for several; all without it
+    /// Program of --figure 6: sor, is, water, lu or tsp; repeat it for several [default: all]
     #[arg(long = "program", value_name = "PROGRAM")]
     programs: Vec<Kernel>,
     #[command(flatten)]
@@ -40,19 +40,19 @@ pub struct Millipage {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Experiment {
-    /// Regenerate a published table: 1 (what faults, messages, fetches, barriers and locks take)
+    /// Repeat a published table: 1 (costs of faults, messages, fetches, barriers and locks)
     #[arg(long, value_name = "NUMBER")]
     table: Option<Table>,
-    /// Regenerate a published figure: 6 (five programs: speedup, where the time goes, requests)
+    /// Repeat a published figure: 6 (five programs: speedup, parts of the time, requests)
     #[arg(long, value_name = "NUMBER")]
     figure: Option<Figure>,
     /// Share more and more molecules of WATER at a time
     #[arg(long)]
     chunking: bool,
-    /// Have two processes write to neighbouring objects
+    /// Measure two processes that write to neighbouring objects
     #[arg(long)]
     false_sharing: bool,
-    /// Compare SOR and LU with the same written for MPI one-sided
+    /// Compare SOR and LU with versions for one-sided MPI
     #[arg(long)]
     peers: bool,
 }
@@ -70,14 +70,18 @@ enum Figure {
 }
 
 const HELP: &str = "\
-Each measurement starts processes by forebay share, bound to a processor each in turn; more of them than processors take turns, \
-which is marked. What was computed is compared with the sequential form, in each run. Figures that are wanted and missed are \
-said so. --peers needs mpicc and mpirun (apt-get install libopenmpi-dev openmpi-bin); all need UCX (apt-get install libucx0).
+Each measurement starts processes by forebay share, each bound to a processor.
+More processes than processors take turns, which the table marks. Each run's
+result is compared with that of the sequential program. The table says which of
+the wanted figures were missed.
+
+All need UCX (apt-get install libucx0). --peers needs mpicc and mpirun
+(apt-get install libopenmpi-dev openmpi-bin).
 
 Examples:
   forebay evaluate millipage --table 1 --json costs.json
   forebay evaluate millipage --false-sharing
-  forebay evaluate millipage --figure 6 --program sor --program lu --hosts 1 --hosts 2
+  forebay evaluate millipage --figure 6 --program sor --hosts 1 --hosts 2
   forebay evaluate millipage --figure 6 --json programs.json --svg figures
   forebay evaluate millipage --chunking --svg figures
   forebay evaluate millipage --peers --runs 5";

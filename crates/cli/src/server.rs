@@ -13,22 +13,22 @@ use crate::experiment::{Measured, Output, carry_out, this_program};
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Server {
-    /// The experiment: a file, or one that comes with forebay: web, streaming, router or any
+    /// The experiment: a file, or an included one: web, streaming, router or any
     #[arg(required_unless_present_any = ["list", "print"])]
     experiment: Option<PathBuf>,
-    /// Give a factor other levels, such as clients=4,64; several times for several factors
+    /// Give a factor other levels, such as clients=4,64; repeat it for several factors
     #[arg(long, value_name = "NAME=LEVELS", requires = "experiment")]
     set: Vec<String>,
-    /// List the experiments that come with forebay
+    /// List the included experiments
     #[arg(long, conflicts_with_all = ["experiment", "print"])]
     list: bool,
-    /// Print the file of an experiment that comes with forebay, to start from
+    /// Print the file of an included experiment, to start from
     #[arg(long, value_name = "NAME", conflicts_with = "experiment")]
     print: Option<String>,
-    /// Simulate what requests miss in caches too (needs valgrind): it takes some seconds for each combination
+    /// Simulate the cache misses of requests too, by valgrind; takes seconds for each combination
     #[arg(long)]
     simulate: bool,
-    /// Set cache misses against these results of forebay evaluate host, and predict by them what the server takes
+    /// Predict the server's processor time by these results of forebay evaluate host
     #[arg(long, value_name = "FILE")]
     host: Option<PathBuf>,
     #[command(flatten)]
@@ -36,15 +36,17 @@ pub struct Server {
 }
 
 const HELP: &str = "\
-A server is started for each combination of levels, or one is watched that runs already, and is loaded while its processor \
-time, page faults, context switches and memory are counted and its threads are looked at. The table ends with what limits \
-the server in each condition, and below it stands by what that was decided.
+forebay starts a server for each combination of levels, or watches one that runs
+already. Under load it counts the server's processor time, page faults, context
+switches and memory, and samples the states of its threads. The table ends with
+the limit of the server in each condition; the evidence stands below it.
 
-Latency is from when a request was to be made. With rate=500 a request is made each 2 ms, however late the answers are; \
-with rate=most each client makes one as soon as its last is answered.
+Latency begins when a request is due. With rate=500 a request is due each 2 ms,
+however late the answers are. With rate=most each client sends its next request
+as soon as its last is answered.
 
-A limit of memory needs root and a control group of memory. When it is interrupted, or a server fails, what was measured is \
-shown and written.
+A limit of memory needs root and a control group of memory. After an interrupt,
+or when a server fails, the results so far are shown and written.
 
 Examples:
   forebay evaluate server web --set document=10K --set runs=5 --json web.json
@@ -61,7 +63,7 @@ pub fn run(args: &Server) -> anyhow::Result<ExitCode> {
     }
     if let Some(name) = &args.print {
         let Some(shipped) = SHIPPED.iter().find(|shipped| shipped.name == name) else {
-            bail!("no experiment called {name} comes with forebay; --list tells those that do");
+            bail!("unknown experiment '{name}'; --list prints the included ones");
         };
         print!("{}", shipped.text);
         return Ok(ExitCode::SUCCESS);

@@ -19,14 +19,14 @@ use crate::experiment::{Measured, Output, carry_out, this_program};
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Streaming {
-    /// Clients that play at the same time, separated by commas; --search begins with the first, and ends with the most of
-    /// several
+    /// Clients that play at the same time, separated by commas; --search begins with the first number and ends with
+    /// the largest
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "100", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     clients: Vec<u32>,
     /// Bits a second of each stream, such as 56k, 300k or 4M; separated by commas
     #[arg(long, value_name = "BITS", value_delimiter = ',', default_value = "300k", value_parser = bits)]
     rate: Vec<u64>,
-    /// How packets come: udp, tcp or both; separated by commas
+    /// Transport of packets: udp, tcp or both, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "udp")]
     transport: Vec<Transport>,
     /// Whether clients play one file, or many: one each, as long as they fit
@@ -42,35 +42,35 @@ pub struct Streaming {
     /// Buffers of each session of forebay serve; several for several servers, separated by commas
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2", value_parser = clap::value_parser!(u8).range(1..))]
     buffers: Vec<u8>,
-    /// Servers of others too, or only those: GStreamer's, and MediaMTX and live555MediaServer where they are on PATH
+    /// Measure GStreamer's server, MediaMTX and live555MediaServer too (also) or alone (only), as far as installed
     #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "also")]
     peers: Option<Peers>,
-    /// Look for the most clients without a late stream, by doubling and halving
+    /// Search the most clients without a late stream
     #[arg(long)]
     search: bool,
-    /// How long is watched, in seconds
+    /// Time of the measurement, in seconds
     #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = duration_s)]
     seconds: f64,
-    /// How long clients play before that, in seconds
+    /// Time that clients play before the measurement, in seconds
     #[arg(long, value_name = "S", default_value_t = 3.0, value_parser = duration_s)]
     warm_up: f64,
     /// Rounds; each runs every server once
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
-    /// Run each server without, and in turn with others that disturb: clients that are killed, that vanish (half-open) or
-    /// read no more (slow), or a flood of connections and requests; separated by commas
+    /// Run each server undisturbed and then disturbed: by clients that are killed (kill), vanish (half-open) or stop
+    /// reading (slow), or by a flood of connections and requests (flood); separated by commas
     #[arg(long, value_name = "HOW", value_delimiter = ',')]
     disturb: Vec<Disturbance>,
-    /// Packets that come so long after they were due are late, in milliseconds
+    /// Tolerance: packets later than this after they were due are late, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     late: u32,
-    /// Each client seeks so often, on average, in seconds
+    /// Mean time between two seeks of a client, in seconds
     #[arg(long, value_name = "S", value_parser = duration_s)]
     seek: Option<f64>,
-    /// Each client leaves after so long, on average, in seconds, and another one comes
+    /// Mean time until a client leaves and another takes its place, in seconds
     #[arg(long, value_name = "S", value_parser = duration_s)]
     stay: Option<f64>,
-    /// Predict by these results of forebay evaluate host what a packet takes the server
+    /// Predict the server's time for a packet by these results of forebay evaluate host
     #[arg(long, value_name = "FILE")]
     host: Option<PathBuf>,
     #[command(flatten)]
@@ -109,16 +109,19 @@ fn duration_s(text: &str) -> Result<f64, String> {
 }
 
 const HELP: &str = "\
-Server and clients have a processor each. Media are noise of the rate, made by ffmpeg; clients begin anywhere in them. A packet \
-is late against the schedule of its stream, which goes on whether packets come or not; the last packets of a frame may take the \
-frame's own time besides. A stream is late if one packet in a hundred is late or lost, or if nothing comes any more. What the \
-loopback carries at best from one processor to the other, and how late timers are, is measured in the same rounds.
+Server and clients have a processor each. Media are noise of the given rate,
+made by ffmpeg; clients begin anywhere in them. A packet is late against the
+schedule of its stream, which goes on without packets too. The last packets of a
+frame may take the frame's own time besides. A stream is late if one packet in a
+hundred is late or lost, or if packets stop. The same rounds measure what the
+loopback carries from one processor to the other, and how late timers are.
 
-When it is interrupted, or a server fails, what was measured is shown and written.
+After an interrupt, or when a server fails, the results so far are shown and
+written.
 
 Examples:
-  forebay evaluate streaming --clients 50,500 --rate 300k,4M --transport udp,tcp --peers
-  forebay evaluate streaming --search --buffers 1,2 --profile raid-12ms-q4 --memory 256M
+  forebay evaluate streaming --clients 50,500 --transport udp,tcp --peers
+  forebay evaluate streaming --search --profile raid-12ms-q4 --memory 256M
   forebay evaluate streaming --clients 200 --disturb kill,half-open,slow,flood
   forebay evaluate streaming --clients 5000 --rate 200k --runs 1";
 
@@ -160,9 +163,10 @@ pub fn run(args: &Streaming) -> anyhow::Result<ExitCode> {
 /// Is the players of another `forebay`, which speaks on standard input.
 pub fn play() -> anyhow::Result<ExitCode> {
     if std::io::IsTerminal::is_terminal(&io::stdin()) {
-        bail!("this is what forebay evaluate streaming starts; run that");
+        bail!("forebay evaluate streaming starts this command; run that one");
     }
-    process::serve(BufReader::new(io::stdin()), &mut io::stdout()).context("nobody hears the players")?;
+    process::serve(BufReader::new(io::stdin()), &mut io::stdout())
+        .context("cannot write to the process that started the players")?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -86,13 +86,13 @@ fn case_part(part: &str) -> String {
 fn metric(name: &str) -> String {
     let (family, member) =
         name.split_once('/').map_or((name, None), |(family, member)| (family, Some(member)));
-    let today = PREFIXES.iter().flat_map(|prefix| SUFFIXES.iter().map(move |suffix| (prefix, suffix)));
-    let today = today.filter_map(|(prefix, suffix)| {
+    let mut pairs = PREFIXES.iter().flat_map(|prefix| SUFFIXES.iter().map(move |suffix| (prefix, suffix)));
+    let today = pairs.find_map(|(prefix, suffix)| {
         let middle = family.strip_prefix(prefix)?.strip_suffix(suffix)?;
         let (_, today) = METRICS.iter().find(|(old, _)| *old == middle)?;
         Some(format!("{prefix}{today}{suffix}"))
     });
-    let family = today.last().unwrap_or_else(|| family.to_owned());
+    let family = today.unwrap_or_else(|| family.to_owned());
     let whole = member.map_or_else(|| family.clone(), |member| format!("{family}/{member}"));
     replaced(&MEMBERS, &whole).to_owned()
 }

@@ -18,25 +18,25 @@ use crate::{meter::Meter, millipage::Millipage, server::Server, streaming::Strea
 pub enum Evaluate {
     /// Compare programs that wait for files: original, with forebay, with hints by hand, warm
     Speculation(Speculation),
-    /// Measure what forebay costs programs that it cannot help
+    /// Measure the cost of forebay for programs that it cannot help
     Overhead(Overhead),
-    /// Measure what it costs to read memory through many views
+    /// Measure the cost of reading memory through many views
     Multiview(Multiview),
     /// Measure memory that processes share: costs, programs, neighbours on a page, and beside MPI
     Millipage(Millipage),
-    /// Project what programs that share memory would do with more hosts, on other networks
+    /// Project programs that share memory to more hosts and other networks
     Projection(Projection),
-    /// Count what a program, a control group or the machine does: faults, switches, pages, disks, caches
+    /// Count faults, switches, pages, disk and cache use of a program, a control group or the machine
     Meter(Meter),
-    /// Tell what a server can reach at best, and what limits it, by the latency model
+    /// Compute the best throughput of a server and its limit, by the latency model
     Model(Model),
     /// Measure this machine: memory, page faults, system calls, packets and disk
     Host(Host),
-    /// Measure a real server under load, and tell what limits it
+    /// Measure a real server under load, and name what limits it
     Server(Server),
-    /// Compare streaming servers under thousands of clients: what they deliver, how late, and what it costs
+    /// Compare streaming servers under thousands of clients: throughput, lateness and cost
     Streaming(Streaming),
-    /// Is the clients of streaming, in a process of their own
+    /// Run the clients of streaming, in a process of their own
     #[command(hide = true)]
     Players,
 }
@@ -45,8 +45,8 @@ pub enum Evaluate {
 #[derive(Debug, Args)]
 #[command(after_help = SPECULATION_HELP)]
 pub struct Speculation {
-    /// Regenerate a published table instead: 5 (memory control, with little memory) or 6 (memory, page
-    /// faults and signals)
+    /// Repeat a published table instead: 5 (memory control, with little memory) or 6 (memory, page faults and
+    /// crashes)
     #[arg(long, value_name = "NUMBER")]
     pub table: Option<Table>,
     /// Disk of the data, and with --table 5 of the swap space: local, nvme, ssd-1ms-q128, raid-12ms-q4 or
@@ -100,7 +100,7 @@ impl FromStr for Chosen {
 const SPECULATION_HELP: &str = "\
 --table 5 runs programs that swap, with five sizes of memory from far too
 little to ample: without speculation, with it, and with it under memory control.
-It needs root and a control group of memory. Sphinx needs the packages
+It needs root and a control group of memory. sphinx needs the packages
 pocketsphinx, pocketsphinx-en-us and espeak-ng. --table 6 shows memory, page
 faults and crashes of speculators beside the published ones.
 
@@ -137,10 +137,10 @@ Example:
 #[derive(Debug, Args)]
 #[command(after_help = MULTIVIEW_HELP)]
 pub struct Multiview {
-    /// Size of an object, such as 4M; several times for several [default: 512K, 1M, 2M, 4M, 8M and 16M]
+    /// Size of an object, such as 4M; repeat it for several [default: 512K, 1M, 2M, 4M, 8M and 16M]
     #[arg(long = "size", value_name = "SIZE", value_parser = object_size)]
     pub sizes_bytes: Vec<usize>,
-    /// The most views, 1 to 4096; measured are the powers of two up to there [default: 512]
+    /// The most views, 1 to 4096; the powers of two up to it are measured [default: 512]
     #[arg(long = "views", value_name = "NUMBER", value_parser = views)]
     pub views_max: Option<usize>,
     /// Objects of 64M and 256M too, and up to 2048 views
@@ -166,9 +166,10 @@ fn views(text: &str) -> Result<usize, String> {
 }
 
 const MULTIVIEW_HELP: &str = "\
-Each page is read in as many parts as there are views, by byte and by 8-byte word: once each part through a view of its \
-own, once all parts through one view, by the same instructions. The overhead is what the views cost. Where it leaves 5 % \
-for good, the output tells what of this machine the page-table entries outgrow there.
+Each page is read in as many parts as there are views, by byte and by 8-byte
+word. One loop reads each part through a view of its own, the other all parts
+through one view. The overhead is the cost of the views. Where it stays above
+5 %, the output names the cache that the page-table entries outgrow there.
 
 Examples:
   forebay evaluate multiview
@@ -179,19 +180,19 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = PROJECTION_HELP)]
 pub struct Projection {
-    /// The program: sor, is, water, lu or tsp; several times for several [default: all]
+    /// The program: sor, is, water, lu or tsp; repeat it for several [default: all]
     #[arg(long = "program", value_name = "NAME")]
     pub kernels: Vec<Kernel>,
-    /// Hosts, 1 to 1024; several times for several [default: 8, 32, 128, 512 and 1024]
+    /// Hosts, 1 to 1024; repeat it for several [default: 8, 32, 128, 512 and 1024]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub hosts: Vec<u16>,
-    /// Latency of the network one way, in microseconds; several times for several [default: 2, 10 and 50]
+    /// Latency of the network one way, in microseconds; repeat it for several [default: 2, 10 and 50]
     #[arg(long = "latency", value_name = "US", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     pub latencies_us: Vec<u32>,
-    /// What each host can send, in Gbit/s
+    /// Throughput of each host, in Gbit/s
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub gigabits: u32,
-    /// Runs that are measured with two hosts, to check the projection
+    /// Measured runs with two hosts, which check the projection
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub runs: u16,
     /// Where results go.
@@ -200,13 +201,14 @@ pub struct Projection {
 }
 
 const PROJECTION_HELP: &str = "\
-Each program is recorded with each number of hosts, all within this process, and run again in simulated time by what faults \
-and messages take on this machine. Nothing of that is a measurement but the check: two hosts within one process, projected \
-and measured.
+Each program is recorded with each number of hosts, all within this process. The
+recording runs again in simulated time, with the costs of faults and messages on
+this machine. Only the check is a measurement: two hosts within one process,
+projected and measured.
 
 Examples:
   forebay evaluate projection
-  forebay evaluate projection --program sor --hosts 8 --hosts 64 --latency 5 --json projection.json";
+  forebay evaluate projection --program sor --hosts 8 --hosts 64 --latency 5";
 
 /// Options of `forebay evaluate model`.
 #[derive(Debug, Args)]
@@ -215,22 +217,22 @@ pub struct Model {
     /// Size of a data unit
     #[arg(long, value_name = "BYTES", default_value_t = 1460, value_parser = clap::value_parser!(u32).range(1..))]
     pub size: u32,
-    /// What if each data unit were copied so many times at most
+    /// Assume at most so many copies of each data unit
     #[arg(long, value_name = "NUMBER")]
     pub copies: Option<u8>,
-    /// What if nothing were copied, and the processor did not read the data
+    /// Assume no copies, and a processor that does not read the data
     #[arg(long, conflicts_with = "copies")]
     pub zero_copy: bool,
-    /// What if memory had this throughput, in MB/s
+    /// Assume this throughput of memory, in MB/s
     #[arg(long, value_name = "MB/S", value_parser = clap::value_parser!(u32).range(1..))]
     pub bus: Option<u32>,
-    /// What if the bus to disks and network had this throughput, in MB/s; with --host, that it has
+    /// Assume this throughput of the bus to disks and network, in MB/s; with --host it is the real one
     #[arg(long, value_name = "MB/S", value_parser = clap::value_parser!(u32).range(1..))]
     pub io_bus: Option<u32>,
     /// Count the whole of each cache line that the processor reads, not one byte of it
     #[arg(long)]
     pub whole_lines: bool,
-    /// Ask for the host of these results of forebay evaluate host instead, with what packets and calls cost there
+    /// Compute for the host of these results of forebay evaluate host, with its costs of packets and calls
     #[arg(long, value_name = "RESULTS")]
     pub host: Option<PathBuf>,
     /// Where results go.
@@ -239,9 +241,10 @@ pub struct Model {
 }
 
 const MODEL_HELP: &str = "\
-The time of a transaction is taken to be that of the transfers of its data unit: to the processor, from memory to memory, \
-and by disk and network. The published table has four processors, with a bus to devices of 1066 MB/s, and three \
-applications.
+The model takes the time of a transaction as that of the transfers of its data
+unit: to the processor, from memory to memory, and by disk and network. The
+published table has four processors, with a bus to devices of 1066 MB/s, and
+three applications.
 
 Examples:
   forebay evaluate model
@@ -271,8 +274,9 @@ pub struct Host {
 }
 
 const HOST_HELP: &str = "\
-Each quantity is measured until the middle half of its values is within 5 % of their median, or its time is over: then the \
-table says so. Ctrl-C keeps what has been measured.
+Each quantity is measured until the middle half of its values is within 5 % of
+their median. If its time is over before that, the table says so. Ctrl-C keeps
+the results so far.
 
 Examples:
   forebay evaluate host --json host.json --svg figures
@@ -283,7 +287,7 @@ Examples:
 mod tests {
     use super::super::{Cli, Command};
     use super::*;
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     #[test]
     fn tables_and_programs_are_chosen_by_name() {
@@ -297,6 +301,20 @@ mod tests {
             assert!(Cli::try_parse_from(line).is_err(), "{nonsense:?}");
         }
         assert!("nm".parse::<Chosen>().unwrap_err().contains("resident; with --table 5: sphinx"));
+    }
+
+    /// clap wraps longer lines, and a wrapped example is none.
+    #[test]
+    fn the_text_below_the_options_has_at_most_80_columns() {
+        let cli = Cli::command();
+        let mut commands: Vec<_> = cli.find_subcommand("evaluate").unwrap().get_subcommands().collect();
+        commands.extend(cli.find_subcommand("report"));
+        assert!(commands.len() > 10);
+        for command in commands {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let long = text.lines().find(|line| line.chars().count() > 80);
+            assert_eq!(long, None, "{}", command.get_name());
+        }
     }
 
     #[test]

@@ -62,9 +62,32 @@ pub enum Error {
     /// The slow disk or a cold cache could not be had.
     #[error(transparent)]
     Rig(#[from] forebay_lab::Error),
-    /// Memory could not be shared, or what shared it not be projected.
-    #[error("{0}")]
-    Sharing(String),
+    /// Memory for views could not be had.
+    #[error(transparent)]
+    Memory(#[from] forebay_vm::Error),
+    /// A page could not be protected.
+    #[error("cannot protect a page: {0}")]
+    Protect(#[source] io::Error),
+    /// Hosts could not share memory.
+    #[error(transparent)]
+    Hosts(#[from] forebay_millipage::Error),
+    /// A recorded trace cannot be run again.
+    #[error(transparent)]
+    Simulation(#[from] crate::projection::Error),
+    /// A program on shared memory failed on one of its hosts.
+    #[error("a host failed: {why}")]
+    HostFailed {
+        /// What the program says.
+        why: String,
+    },
+    /// A program does not come in a form that an experiment needs.
+    #[error("{kernel} has no form {form}")]
+    NoForm {
+        /// The program.
+        kernel: crate::share::millipage::Kernel,
+        /// Such as `for MPI`.
+        form: &'static str,
+    },
     /// The program that shares memory while it is measured is nowhere near.
     #[error("forebay-share-workload is not beside forebay (looked for {}); run make, or make install",
         places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(" and "))]
@@ -87,9 +110,9 @@ pub enum Error {
         /// The end of what it wrote.
         stderr: String,
     },
-    /// Somebody else listens where a server was to.
+    /// Another program listens on a server's port.
     #[error(
-        "port {port} is taken ({}); end who listens there, or give another port",
+        "port {port} is taken ({}); end the program that listens there, or give another port",
         forebay_results::reason(source)
     )]
     PortTaken {
@@ -99,14 +122,37 @@ pub enum Error {
         source: io::Error,
     },
     /// There is no port left for a server.
-    #[error("no free port can be had: {source}")]
+    #[error("no free port was found: {source}")]
     NoPort {
         /// The system's answer.
         source: io::Error,
     },
-    /// A server that runs already could not be found.
-    #[error("{0}")]
-    Attach(String),
+    /// The process of a server does not run.
+    #[error("there is no process {process}")]
+    NoProcess {
+        /// Its id.
+        process: u32,
+    },
+    /// The unit of a server does not run.
+    #[error("the unit {unit} does not run; start it with: systemctl start {unit}")]
+    NoUnit {
+        /// Its name.
+        unit: String,
+    },
+    /// The control group of a server does not exist.
+    #[error("there is no control group {}", group.display())]
+    NoGroup {
+        /// As it was given.
+        group: PathBuf,
+    },
+    /// A file is no result of `forebay evaluate host`.
+    #[error("'{}' is no result of forebay evaluate host: {why}", path.display())]
+    HostResults {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A server could not be loaded.
     #[error("{0}")]
     Load(String),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 
 use crate::machine::device_of;
-use crate::{Case, Error, Setting};
+use crate::{Case, Error, Setting, Unsuited};
 
 const DEPTHS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 const READ_BYTES: usize = 4096;
@@ -49,10 +49,11 @@ fn file_in(setting: &Setting, bytes: usize) -> Result<File, Error> {
         OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(named.path())
     };
     make().map_err(|source| match source.kind() {
-        io::ErrorKind::InvalidInput => Error::Unsuited(format!(
-            "the file system of '{folder}' has no reads past the page cache, as one in memory; give a folder on a disk with --dir"
-        )),
-        _ => Error::refused(format!("write a file of {} MiB in '{folder}', the folder given by --dir", bytes >> 20))(source),
+        io::ErrorKind::InvalidInput => Unsuited::NoDirectReads { folder: folder.to_string() }.into(),
+        _ => Error::refused(format!(
+            "write a file of {} MiB in '{folder}', the folder given by --dir",
+            bytes >> 20
+        ))(source),
     })
 }
 

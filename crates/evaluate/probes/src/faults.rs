@@ -11,7 +11,7 @@ use forebay_vm::{HUGE_PAGE_BYTES, PAGE_BYTES, Pages, Words};
 use rustix::fs::{Advice, fadvise};
 
 use crate::machine::{device_of, faults};
-use crate::{Case, Error, Setting};
+use crate::{Case, Error, Setting, Unsuited};
 
 const COST: (&str, &str) = ("cost", "us");
 const WORDS_OF_PAGE: usize = PAGE_BYTES / size_of::<u64>();
@@ -90,10 +90,7 @@ fn major_us(file: &File) -> Result<f64, Error> {
     let elapsed_s = begun.elapsed().as_secs_f64();
     let waited = faults()?.1 - before;
     if (waited as f64) < MAJOR as f64 * (1.0 - BESIDES) {
-        return Err(Error::Unsuited(format!(
-            "the file that page faults are to wait for stays in memory ({waited} of {MAJOR} waited), as on a file system in \
-             memory; give a folder on a disk with --dir"
-        )));
+        return Err(Unsuited::StaysInMemory { waited, expected: MAJOR }.into());
     }
     Ok(elapsed_s * 1e6 / waited as f64)
 }
@@ -117,10 +114,7 @@ fn cost_us(expected: usize, touch: &dyn Fn()) -> Result<f64, Error> {
 }
 
 fn strange(expected: usize, faults: u64) -> Error {
-    Error::Unsuited(format!(
-        "{expected} page faults were to be measured and {faults} happened; see \
-         /sys/kernel/mm/transparent_hugepage/enabled for pages of another size"
-    ))
+    Unsuited::OtherFaults { expected, happened: faults }.into()
 }
 
 #[cfg(test)]

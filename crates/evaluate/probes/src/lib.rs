@@ -172,8 +172,65 @@ pub enum Error {
         source: io::Error,
     },
     /// What was measured is not what was to be measured.
-    #[error("{0}")]
-    Unsuited(String),
+    #[error(transparent)]
+    Unsuited(#[from] Unsuited),
+}
+
+/// What makes a measurement one of something else.
+#[derive(Debug, thiserror::Error)]
+pub enum Unsuited {
+    /// Reads of a file system cannot go past the page cache.
+    #[error(
+        "the file system of '{folder}' has no reads past the page cache, as one in memory; give a folder on a disk with --dir"
+    )]
+    NoDirectReads {
+        /// The folder that was given.
+        folder: String,
+    },
+    /// A packet over the loopback was lost.
+    #[error("packets over the loopback did not arrive in {patience:?}; see its filters and limits")]
+    LostPackets {
+        /// The time it had.
+        patience: std::time::Duration,
+    },
+    /// Other programs would be pushed out of memory.
+    #[error(
+        "a working set of {needed} is more than half of the {free} that are free; end what takes memory, or give --quick"
+    )]
+    LittleMemory {
+        /// Size of the working set.
+        needed: String,
+        /// Free memory.
+        free: String,
+    },
+    /// A file stays in memory although it was evicted.
+    #[error(
+        "the file that page faults are to wait for stays in memory ({waited} of {expected} waited), as on a file system in \
+         memory; give a folder on a disk with --dir"
+    )]
+    StaysInMemory {
+        /// Faults that waited.
+        waited: u64,
+        /// Faults that were to wait.
+        expected: usize,
+    },
+    /// There were more or fewer page faults than expected.
+    #[error(
+        "{expected} page faults were to be measured and {happened} happened; see \
+         /sys/kernel/mm/transparent_hugepage/enabled for pages of another size"
+    )]
+    OtherFaults {
+        /// Faults that were to be measured.
+        expected: usize,
+        /// Faults that the kernel counted.
+        happened: u64,
+    },
+    /// The kernel does not count page faults.
+    #[error("{path} has no counts of page faults")]
+    NoFaultCounts {
+        /// Where they are expected.
+        path: String,
+    },
 }
 
 impl Error {

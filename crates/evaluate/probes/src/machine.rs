@@ -7,7 +7,7 @@ use std::path::Path;
 use forebay_linux::kernel_text::ProcessStat;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::Error;
+use crate::{Error, Unsuited};
 
 /// A cache for data, or a buffer of translations, as the system tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,7 +96,7 @@ pub(crate) fn faults() -> Result<(u64, u64), Error> {
     let text = fs::read_to_string(path).map_err(Error::refused(format!("read {path}")))?;
     let stat = ProcessStat::parse(&text);
     let faults = stat.map(|stat| (stat.own.minor_faults, stat.own.major_faults));
-    faults.ok_or_else(|| Error::Unsuited(format!("{path} has no counts of page faults")))
+    faults.ok_or_else(|| Unsuited::NoFaultCounts { path: path.to_owned() }.into())
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use forebay_vm::{Pages, Words, free_bytes};
 
-use crate::{Case, Error, Setting, size};
+use crate::{Case, Error, Setting, Unsuited, size};
 
 const SMALLEST_BYTES: usize = 4 << 10;
 const WORD_BYTES: usize = size_of::<u64>();
@@ -203,10 +203,8 @@ fn streams(bytes_max: usize) -> Vec<Case> {
 pub(crate) fn check_free(bytes: usize) -> Result<(), Error> {
     let free = free_bytes().unwrap_or(u64::MAX);
     if bytes as u64 > free / 2 {
-        let (needed, free) = (size(bytes), free >> 20);
-        return Err(Error::Unsuited(format!(
-            "a working set of {needed} is more than half of the {free} MiB that are free; end what takes memory, or give --quick"
-        )));
+        let (needed, free) = (size(bytes), forebay_quantity::bytes(free as f64));
+        return Err(Unsuited::LittleMemory { needed, free }.into());
     }
     Ok(())
 }

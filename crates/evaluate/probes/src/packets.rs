@@ -11,7 +11,7 @@ use nix::sys::socket::{
     MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg, setsockopt, sockopt::UdpGsoSegment,
 };
 
-use crate::{Case, Error, Setting, size};
+use crate::{Case, Error, Setting, Unsuited, size};
 
 const COST: (&str, &str) = ("packet_cost", "us");
 const UDP_BYTES: [usize; 7] = [64, 256, 512, 1024, 1400, 8 << 10, 32 << 10];
@@ -148,9 +148,7 @@ fn connected_us(bytes: usize, mut send: impl FnMut(&TcpStream) -> io::Result<()>
 
 fn lost(source: io::Error) -> Error {
     if matches!(source.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
-        return Error::Unsuited(format!(
-            "packets over the loopback did not arrive in {PATIENCE:?}; see its filters and limits"
-        ));
+        return Unsuited::LostPackets { patience: PATIENCE }.into();
     }
     Error::refused("send packets over the loopback")(source)
 }

@@ -202,8 +202,8 @@ fn all_memory() -> Levels<Memory> {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// No TOML, or not what belongs there. Has line and column.
-    #[error("{0}")]
-    Text(String),
+    #[error(transparent)]
+    Text(#[from] toml::de::Error),
     /// A `--set` that does not fit.
     #[error("--set {what}: {why}")]
     Set {
@@ -212,9 +212,24 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// What is there does not go together.
-    #[error("{0}")]
-    Sense(&'static str),
+    /// There is no section, or more than one.
+    #[error("an experiment has one of the sections [web], [streaming], [router] and [any]")]
+    Sections,
+    /// Runs or times are out of their bounds.
+    #[error("runs is 1 or more, seconds from 0.1 to 3600, warm_up from 0 to 600")]
+    Bounds,
+    /// `[any]` has no server, or more than one.
+    #[error("[any] has one of server (a command line), pid, unit and cgroup")]
+    Servers,
+    /// `[any]` has no load, or two.
+    #[error("[any] has either url (for clients of forebay's own) or load (a command line)")]
+    Loads,
+    /// A command line is empty.
+    #[error("a command line has at least the program")]
+    NoCommand,
+    /// Memory is limited of a server that runs already.
+    #[error("memory can be limited of a server that forebay starts; give server")]
+    MemoryOfOthers,
 }
 
 impl Description {
@@ -223,40 +238,40 @@ impl Description {
     /// # Errors
     /// What is wrong, with line and column where it is the text.
     pub fn read(text: &str, set: &[String]) -> Result<Self, Error> {
-        let described: Self = toml::from_str(text).map_err(|error| Error::Text(error.to_string()))?;
+        let described: Self = toml::from_str(text)?;
         let described = if set.is_empty() { described } else { with(text, set)? };
-        described.check().map_err(Error::Sense)?;
+        described.check()?;
         Ok(described)
     }
 
-    fn check(&self) -> Result<(), &'static str> {
+    fn check(&self) -> Result<(), Error> {
         let sections =
             [self.web.is_some(), self.streaming.is_some(), self.router.is_some(), self.any.is_some()];
         if sections.into_iter().filter(|there| *there).count() != 1 {
-            return Err("an experiment has one of the sections [web], [streaming], [router] and [any]");
+            return Err(Error::Sections);
         }
         if self.runs == 0 || !(0.1..=3600.0).contains(&self.seconds) || !(0.0..=600.0).contains(&self.warm_up)
         {
-            return Err("runs is 1 or more, seconds from 0.1 to 3600, warm_up from 0 to 600");
+            return Err(Error::Bounds);
         }
         self.any.as_ref().map_or(Ok(()), Any::check)
     }
 }
 
 impl Any {
-    fn check(&self) -> Result<(), &'static str> {
+    fn check(&self) -> Result<(), Error> {
         let targets = [self.server.is_some(), self.pid.is_some(), self.unit.is_some(), self.cgroup.is_some()];
         if targets.into_iter().filter(|there| *there).count() != 1 {
-            return Err("[any] has one of server (a command line), pid, unit and cgroup");
+            return Err(Error::Servers);
         }
         if self.url.is_some() == self.load.is_some() {
-            return Err("[any] has either url (for clients of forebay's own) or load (a command line)");
+            return Err(Error::Loads);
         }
         if [&self.server, &self.load].into_iter().flatten().any(Vec::is_empty) {
-            return Err("a command line has at least the program");
+            return Err(Error::NoCommand);
         }
         if self.server.is_none() && self.memory.iter().any(|memory| *memory != Memory::All) {
-            return Err("memory can be limited of a server that forebay starts; give server");
+            return Err(Error::MemoryOfOthers);
         }
         Ok(())
     }
@@ -264,7 +279,7 @@ impl Any {
 
 /// The experiment with other levels.
 fn with(text: &str, set: &[String]) -> Result<Description, Error> {
-    let mut table: toml::Table = toml::from_str(text).map_err(|error| Error::Text(error.to_string()))?;
+    let mut table: toml::Table = toml::from_str(text)?;
     for what in set {
         let wrong = |why: String| Error::Set { what: what.clone(), why };
         let (name, levels) =
@@ -280,7 +295,7 @@ fn with(text: &str, set: &[String]) -> Result<Description, Error> {
         // Each by itself, so that the error names the right one.
         Description::deserialize(table.clone()).map_err(|error| wrong(error.message().to_owned()))?;
     }
-    Description::deserialize(table).map_err(|error| Error::Text(error.to_string()))
+    Ok(Description::deserialize(table)?)
 }
 
 /// A number where it is one.

@@ -5,7 +5,7 @@
 //! - [`Evidence`] is what was measured during a run, and [`Verdict::of`] says from it what limits the server, or that it
 //!   cannot be told from what was measured.
 //!
-//! No input, no output, no clock: that is all in `forebay-evaluation`.
+//! No input, no output, no clock: those are in [`servers`](crate::servers).
 
 mod activity;
 mod description;

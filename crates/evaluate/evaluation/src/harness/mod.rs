@@ -1,4 +1,8 @@
-//! What all experiments use: starting programs, rounds and progress, predictions, tables and charts.
+//! What experiments share.
+//!
+//! - to run programs: [`command`], [`guests`], [`interrupt`], and [`progress`] of what runs;
+//! - their data and values: [`random`] data that is the same everywhere, [`statistics`] of rounds, names of [`metric`]s;
+//! - what is shown: [`table`]s, and [`prediction`]s beside measurements.
 
 pub(crate) mod command;
 pub(crate) mod guests;

@@ -421,9 +421,7 @@ impl Prediction {
 /// The file is none.
 pub(crate) fn read_host(path: &Path) -> Result<Report, Error> {
     let text = std::fs::read_to_string(path).map_err(Error::file("read", path))?;
-    let wrong = |why: String| {
-        Error::Load(format!("'{}' is no result of forebay evaluate host: {why}", path.display()))
-    };
+    let wrong = |why: String| Error::HostResults { path: path.to_owned(), why };
     let value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     Report::read(value).map_err(|error| wrong(error.to_string()))
 }

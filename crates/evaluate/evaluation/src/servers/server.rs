@@ -1,7 +1,6 @@
-//! Real servers under real loads: how much they serve, what it costs for each request and each megabyte, and what limits
-//! them.
+//! Real servers under real loads: their throughput, their cost a request and a megabyte, and what limits them.
 //!
-//! What an experiment is, and what is made of its figures, is in `forebay-experiments`; here it is carried out.
+//! [`experiments`](crate::experiments) describes experiments and decides verdicts; this module carries them out.
 
 mod ceilings;
 mod clients;

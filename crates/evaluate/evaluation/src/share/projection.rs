@@ -154,7 +154,7 @@ fn one(
 }
 
 fn projected(trace: &Trace, costs: &Costs, network: &Network) -> Result<Projection, Error> {
-    project(trace, costs, network).map_err(|error| Error::Sharing(error.to_string()))
+    Ok(project(trace, costs, network)?)
 }
 
 /// What each of so many hosts within this process comes to, each with a thread that does `act`.
@@ -164,11 +164,11 @@ fn on_each<R: Send, E: Display + Send>(
     act: impl Fn(&Host) -> Result<R, E> + Sync,
 ) -> Result<Vec<R>, Error> {
     let options = forebay_millipage::Options { bytes, ..forebay_millipage::Options::default() };
-    let hosts = in_process(hosts, options).map_err(|error| Error::Sharing(error.to_string()))?;
+    let hosts = in_process(hosts, options)?;
     thread::scope(|scope| {
         let threads: Vec<_> = hosts.iter().map(|host| scope.spawn(|| act(host))).collect();
         let ended = threads.into_iter().map(|thread| match thread.join() {
-            Ok(ended) => ended.map_err(|error| Error::Sharing(error.to_string())),
+            Ok(ended) => ended.map_err(|error| Error::HostFailed { why: error.to_string() }),
             Err(panic) => std::panic::resume_unwind(panic),
         });
         ended.collect()

@@ -176,7 +176,7 @@ fn scope_of(attached: &Attached) -> Result<Scope, Error> {
         Attached::Process(process) if Path::new(&format!("/proc/{process}")).is_dir() => {
             Ok(Scope::Tree(*process))
         }
-        Attached::Process(process) => Err(Error::Attach(format!("there is no process {process}"))),
+        Attached::Process(process) => Err(Error::NoProcess { process: *process }),
         Attached::Cgroup(folder) => group_named(folder).map(Scope::Cgroup),
         Attached::Unit(unit) => {
             let shown =
@@ -184,9 +184,7 @@ fn scope_of(attached: &Attached) -> Result<Scope, Error> {
             let shown = shown.map_err(|source| Error::Start { command: "systemctl show".into(), source })?;
             let name = String::from_utf8_lossy(&shown.stdout).trim().to_owned();
             if name.is_empty() {
-                return Err(Error::Attach(format!(
-                    "the unit {unit} does not run; start it with: systemctl start {unit}"
-                )));
+                return Err(Error::NoUnit { unit: unit.clone() });
             }
             group_named(Path::new(&name)).map(Scope::Cgroup)
         }
@@ -198,5 +196,5 @@ fn group_named(name: &Path) -> Result<PathBuf, Error> {
     let places = HIERARCHIES.iter().map(|hierarchy| Path::new(hierarchy).join(within));
     let mut groups = [name.to_owned()].into_iter().chain(places);
     let found = groups.find(|group| fs::exists(group.join("cgroup.procs")).unwrap_or(false));
-    found.ok_or_else(|| Error::Attach(format!("there is no control group {}", name.display())))
+    found.ok_or_else(|| Error::NoGroup { group: name.to_owned() })
 }

@@ -58,7 +58,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     let Options { setting, chunks, size } = options;
     let jobs = Jobs::new(setting)?;
     let Program::Water { side, steps: turns, chunk } = Kernel::Water.program(*size) else {
-        return Err(Error::Sharing("the program with chunks is WATER".into()));
+        return Err(Error::NoForm { kernel: Kernel::Water, form: "with chunks" });
     };
     let sequential = jobs.alone(&Task::Sequential(Program::Water { side, steps: turns, chunk }))?;
     let mut levels: Vec<Level> = chunks

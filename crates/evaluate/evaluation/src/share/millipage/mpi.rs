@@ -52,7 +52,7 @@ impl<'a> Mpi<'a> {
         let numbers = match program {
             Program::Sor { rows, columns, iterations } => vec![rows, columns, iterations],
             Program::Lu { blocks, block } => vec![blocks, block],
-            _ => return Err(Error::Sharing(format!("{kernel} has no form for MPI"))),
+            _ => return Err(Error::NoForm { kernel, form: "for MPI" }),
         };
         // Where processes are more than processors, they must say so; and as root, that they mean it.
         let launcher = [LAUNCHER, "--allow-run-as-root", "--oversubscribe", "-n"].map(OsString::from);

@@ -91,17 +91,14 @@ fn recorded_of_a_fault_ns() -> Result<f64, Error> {
 
 /// To allow a page, and to forbid it.
 fn protect_ns() -> Result<f64, Error> {
-    let sharing = |error: forebay_vm::Error| Error::Sharing(error.to_string());
-    let object = Object::new(PAGE_BYTES).map_err(sharing)?;
-    let views = Views::map(&object, 1, None).map_err(sharing)?;
-    let protection = protection(&views).map_err(sharing)?;
+    let object = Object::new(PAGE_BYTES)?;
+    let views = Views::map(&object, 1, None)?;
+    let protection = protection(&views)?;
     let value = || {
         let begun = Instant::now();
         for turn in 0..TIMES {
             let allowed = if turn % 2 == 0 { Allowed::Reading } else { Allowed::Nothing };
-            protection
-                .set(views.base(), PAGE_BYTES, allowed)
-                .map_err(|error| Error::Sharing(format!("cannot protect a page: {error}")))?;
+            protection.set(views.base(), PAGE_BYTES, allowed).map_err(Error::Protect)?;
         }
         Ok(each_ns(begun))
     };
