@@ -410,13 +410,8 @@ fn without_userfaultfd_nothing_is_forked_at_page_faults() {
     // The time that it took.
     .normalise(|outcome| outcome.stderr.clear());
     if let Some(outcome) = case.check().filter(|_| !switch("FOREBAY_COMPAT_PLAIN")) {
-<<<<<<< HEAD
         assert_eq!(outcome.figure("forks"), 0.0, "{}", outcome.stats);
-        // Which nobody would know if it had not waited for pages.
-=======
-        assert_eq!(outcome.figure("resyncs"), 0.0, "{}", outcome.stats);
         // The supervisor reports that only for programs that waited for pages.
->>>>>>> f75591e (Heads of the tests in plain words; what the reference machine may skip is listed with reasons)
         assert_eq!(outcome.figure("missing/userfaultfd"), 1.0, "{}", outcome.stats);
     }
 }
@@ -424,10 +419,10 @@ fn without_userfaultfd_nothing_is_forked_at_page_faults() {
 /// A speculator that waited for the shared memory which is swapped out would never be ready: one ends by itself, so it was.
 #[test]
 fn shared_memory_is_not_waited_for() {
-    let _ = takes_place("takes_place_shared", "speculator_page_reclaims", 500.0, || {
+    let _ = takes_place("takes_place_shared", "speculator_minor_faults", 500.0, || {
         let case = swapping("shared_gather", &["40", "6000"]).options(&["--memory-limit", "100M"]);
         case.normalise(|outcome| {
-            let waits = outcome.figure("speculator_page_faults");
+            let waits = outcome.figure("speculator_major_faults");
             assert!(waits < 1000.0, "they waited for {waits} pages");
         })
     });
