@@ -37,8 +37,8 @@ pub enum Class {
     Control,
     /// May confine the process to some system calls.
     Confine,
-    /// May have the kernel tell the program of what copies of it do, or put its children elsewhere.
-    Expose,
+    /// May make copies of the process visible to the program, or put its children elsewhere.
+    Visibility,
     /// Sets what a signal does, or where its handler runs.
     Signal,
     /// Gives memory.
@@ -91,11 +91,11 @@ pub static CLASSES: [Class; NUMBERS] = {
         (n::__NR_fcntl, Class::Control),
         (n::__NR_prctl, Class::Confine),
         (n::__NR_seccomp, Class::Confine),
-        (n::__NR_ioctl, Class::Expose),
-        (n::__NR_fanotify_init, Class::Expose),
-        (n::__NR_inotify_add_watch, Class::Expose),
-        (n::__NR_unshare, Class::Expose),
-        (n::__NR_setns, Class::Expose),
+        (n::__NR_ioctl, Class::Visibility),
+        (n::__NR_fanotify_init, Class::Visibility),
+        (n::__NR_inotify_add_watch, Class::Visibility),
+        (n::__NR_unshare, Class::Visibility),
+        (n::__NR_setns, Class::Visibility),
         (n::__NR_mmap, Class::Memory),
         (n::__NR_mremap, Class::Memory),
         (n::__NR_brk, Class::Memory),

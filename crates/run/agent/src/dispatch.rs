@@ -91,7 +91,7 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
             }
             Class::Control => original::control(call),
             Class::Confine => original::confine(call),
-            Class::Expose => {
+            Class::Visibility => {
                 if original::shows_copies(call) {
                     original::disable_everywhere(Off::Unsafe);
                 }
@@ -133,7 +133,9 @@ unsafe fn call_of_forked_child(call: &Call) -> isize {
             Class::Execute => return exec::execute(call, false),
             Class::ExecuteAt => return exec::execute(call, true),
             Class::Lock | Class::Control | Class::Confine => return classified_in_forked_child(call, class),
-            Class::Expose if original::shows_copies(call) => return classified_in_forked_child(call, class),
+            Class::Visibility if original::shows_copies(call) => {
+                return classified_in_forked_child(call, class);
+            }
             Class::Signal if fault_watch::is_on() => return classified_in_forked_child(call, class),
             Class::Memory if asks_for_huge_pages(call) => return classified_in_forked_child(call, class),
             _ => {}

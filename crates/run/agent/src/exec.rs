@@ -104,8 +104,8 @@ unsafe fn execute_in_parent(call: &Call, at: bool) -> isize {
     }
 }
 
-/// Takes the workspace, when no other child of this memory has it. (A process that had it when this memory was forked is no child of this one, and ends some
-/// time.)
+/// Takes the workspace, when no other child of this memory has it. (A process that had it when
+/// this memory was forked is no child of this one, and ends some time.)
 fn borrow() -> bool {
     let process = process::id();
     let take = |from| BORROWER.compare_exchange(from, process, Ordering::Acquire, Ordering::Relaxed);

@@ -23,7 +23,7 @@ const NAME_BYTES: usize = 32;
 /// Process that was looked at.
 static LOOKED_AT: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the call has copies of the process show.
+/// Whether the call makes copies of the process visible.
 pub fn shows_copies(call: &Call) -> bool {
     let [first, second, third, ..] = call.arguments;
     match call.number as u32 {

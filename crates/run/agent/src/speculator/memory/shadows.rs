@@ -327,10 +327,10 @@ fn read_nothing_ahead(file: isize, shadow: usize, length: usize) {
     }
 }
 
-/// Has the touches of a mapping of zeros that the speculator made filled from `file`, which goes with it. Where that
-/// cannot be, it stays what it is.
+/// Fills the touches of a mapping of zeros, which the speculator made, from `file`, and takes the file over. Where that
+/// cannot be, the mapping stays what it is.
 ///
-/// A mapping of that signature is where the original will have it.
+/// The original's mapping of that signature will be its place there.
 pub fn overlay(state: &mut State, start: usize, length: usize, file: isize, offset: u64, signature: u64) {
     let shadow = state.memory.shadows.shadows_end.next_multiple_of(PAGE);
     let kept = file >= 0
@@ -380,7 +380,7 @@ pub fn unmapped(state: &mut State, start: usize, length: usize) {
     }
 }
 
-/// Finds where the original has the mappings that this process has made, as far as it has made them too.
+/// Finds the places of this process's mappings in the original, as far as the original has made them too.
 pub fn find_made(state: &mut State) {
     let (slot, since) = (state.slot, state.memory.mapped_before);
     let shadows = &mut state.memory.shadows;
@@ -394,7 +394,7 @@ pub fn find_made(state: &mut State) {
     }
 }
 
-/// Has the first touch of each page of a range be a signal.
+/// Makes the first touch of each page of a range a signal.
 pub fn register(state: &State, start: usize, length: usize) -> bool {
     let mut register = n::uffdio_register {
         range: n::uffdio_range { start: start as u64, len: length as u64 },
