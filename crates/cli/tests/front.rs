@@ -83,7 +83,8 @@ fn programs_find_what_was_inherited_whichever_of_the_two_runs_them() {
     let folder = tempfile::tempdir().unwrap();
     let run = |prefix: &str, pipe: &str| {
         // SigQ counts the queued signals of all processes of the user.
-        let script = format!("{pipe} exec {prefix} sh -c 'grep Sig[^Q] /proc/self/status; ls /proc/$$/fd' <&-");
+        let script =
+            format!("{pipe} exec {prefix} sh -c 'grep Sig[^Q] /proc/self/status; ls /proc/$$/fd' <&-");
         let output = Command::new("sh").args(["-c", &script]).current_dir(&folder).output().unwrap();
         assert!(output.status.success(), "{script}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
