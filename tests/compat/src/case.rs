@@ -188,17 +188,17 @@ impl Case {
             .chain(self.needs.iter().map(OsStr::new))
             .find(|program| find_program(program).is_none());
         if let Some(program) = missing {
-            skip(&self.name, &format!("{} is not installed", program.to_string_lossy()));
+            skip(&self.name, format!("{} is not installed", program.to_string_lossy()));
             return None;
         }
         if self.without_root
             && let Some(closed) = self.argv.iter().map(Path::new).find_map(closed_to_others)
         {
-            skip(&self.name, &format!("{} is closed to other users", closed.display()));
+            skip(&self.name, format!("{} is closed to other users", closed.display()));
             return None;
         }
         if let Some(obstacle) = self.memory_limit_mib.and_then(|_| memory::obstacle()) {
-            skip(&self.name, &obstacle.to_string());
+            skip(&self.name, obstacle.to_string());
             return None;
         }
         let without = self.run(Side::Without);

@@ -25,7 +25,7 @@ impl Folder {
     pub fn with_pictures(test: &str, pictures: &'static str) -> Option<Self> {
         let has = |program| Command::new(program).arg("-version").output().is_ok();
         if !has("ffmpeg") || !has("ffprobe") {
-            crate::skip(test, &"ffmpeg is not installed: run `scripts/setup test`");
+            crate::skip(test, "ffmpeg is not installed: run `scripts/setup test`");
             return None;
         }
         Some(Self { pictures, ..Self::empty() })

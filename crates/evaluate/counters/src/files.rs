@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn of_many_files_some_stand_for_all() {
         if !has_cachestat() {
-            forebay_testkit::skip("of_many_files_some_stand_for_all", &"the kernel has no cachestat");
+            forebay_testkit::skip("of_many_files_some_stand_for_all", "the kernel has no cachestat");
             return;
         }
         let folder = std::env::temp_dir().join(format!("forebay-files-{}", std::process::id()));

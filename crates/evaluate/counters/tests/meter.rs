@@ -138,7 +138,7 @@ impl Drop for Group {
 fn a_group_has_what_its_processes_used_by_name_and_by_folder() {
     let group = Group::make();
     if group.folders.is_empty() {
-        forebay_testkit::skip("a_group", &"control groups cannot be made here");
+        forebay_testkit::skip("a_group", "control groups cannot be made here");
         return;
     }
     let mut running =

@@ -376,7 +376,7 @@ fn without_root_the_error_says_what_to_do() {
         .uid(NOBODY)
         .output();
     let Ok(run) = run else {
-        return skip(test, &"an ordinary user cannot start this test program where it is");
+        return skip(test, "an ordinary user cannot start this test program where it is");
     };
     let said = String::from_utf8_lossy(&run.stderr);
     assert!(

@@ -37,7 +37,7 @@ fn run(folder: &Path, line: &str) -> bool {
 fn server(test: &str, folder: &Path) -> Option<Server> {
     let build = format!("cc -O2 -o server {SOURCE} $(pkg-config --cflags --libs gstreamer-rtsp-server-1.0)");
     if !run(folder, &build) {
-        skip(test, &"GStreamer's RTSP server is not there: install libgstrtspserver-1.0-dev");
+        skip(test, "GStreamer's RTSP server is not there: install libgstrtspserver-1.0-dev");
         return None;
     }
     let encode = format!(
@@ -47,7 +47,7 @@ fn server(test: &str, folder: &Path) -> Option<Server> {
         MEDIA_S * 25
     );
     if !run(folder, &encode) {
-        skip(test, &"gst-launch-1.0 cannot encode: install gstreamer1.0-plugins-ugly and -bad");
+        skip(test, "gst-launch-1.0 cannot encode: install gstreamer1.0-plugins-ugly and -bad");
         return None;
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -49,7 +49,7 @@ fn folder_for_libcurl(test: &str) -> Option<Folder> {
     let has_library =
         Command::new("python3").args(["-c", "import ctypes; ctypes.CDLL('libcurl.so.4')"]).output();
     if !speaks || !has_library.is_ok_and(|output| output.status.success()) {
-        forebay_testkit::skip(test, &"curl or Python is not installed: run `scripts/setup test`");
+        forebay_testkit::skip(test, "curl or Python is not installed: run `scripts/setup test`");
         return None;
     }
     Folder::new(test)

@@ -91,7 +91,7 @@ fn folder(test: &str) -> Option<Folder> {
     let has_gstreamer =
         Command::new(PYTHON).args(["-c", probe]).output().is_ok_and(|output| output.status.success());
     if !has_gstreamer {
-        forebay_testkit::skip(test, &"GStreamer for Python is not installed: run `scripts/setup test`");
+        forebay_testkit::skip(test, "GStreamer for Python is not installed: run `scripts/setup test`");
         return None;
     }
     Folder::new(test)

@@ -220,7 +220,9 @@ fn rtp_over_udp_comes_from_the_announced_port_and_only_while_the_client_lives() 
             Some((rtp, UdpSocket::bind(("127.0.0.1", next)).ok()?))
         })
         .expect("two ports");
-    [&rtp, &rtcp].map(|socket| socket.set_read_timeout(Some(LIMIT)).expect("a timeout"));
+    for socket in [&rtp, &rtcp] {
+        socket.set_read_timeout(Some(LIMIT)).expect("a timeout");
+    }
     let ports = rtp.local_addr().expect("an address").port();
     let mut client = server.connect();
     let transport = format!("Transport: RTP/AVP;unicast;client_port={ports}-{}\r\n", ports + 1);

@@ -22,7 +22,7 @@ struct Received {
 /// `None`, with a word about it, where there is none.
 fn folder(test: &str) -> Option<Folder> {
     if Command::new("openRTSP").output().is_err() {
-        forebay_testkit::skip(test, &"openRTSP is not on the PATH: build live555 for it");
+        forebay_testkit::skip(test, "openRTSP is not on the PATH: build live555 for it");
         return None;
     }
     Folder::new(test)

@@ -26,7 +26,7 @@ fn runs_inside(test: &str) -> bool {
         return false;
     }
     if !rustix::process::geteuid().is_root() {
-        forebay_testkit::skip(test, &"network namespaces need root");
+        forebay_testkit::skip(test, "network namespaces need root");
         return true;
     }
     let script = format!(

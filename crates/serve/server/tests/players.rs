@@ -12,7 +12,7 @@ fn clients_of_ipv6_are_served_over_tcp_and_udp() {
     let name = "clients_of_ipv6_are_served_over_tcp_and_udp";
     let Some(folder) = Folder::new(name) else { return };
     if std::net::UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
-        return forebay_testkit::skip(name, &"this machine has no IPv6");
+        return forebay_testkit::skip(name, "this machine has no IPv6");
     }
     folder.encode(1, H264, "a.mp4");
     let listen = vec![(Ipv6Addr::LOCALHOST, 0).into()];

@@ -11,7 +11,8 @@
     missing_docs,
     non_camel_case_types,
     non_snake_case,
-    unsafe_op_in_unsafe_fn
+    unsafe_op_in_unsafe_fn,
+    reason = "bindgen made this file"
 )]
 #[rustfmt::skip]
 mod bindings;
