@@ -310,7 +310,7 @@ fn number(seen: &Value, field: &str) -> u64 {
 fn inspected(folder: &TempDir, test: &str) -> Option<Value> {
     let chromium = PathBuf::from("/usr/bin/chromium");
     if !chromium.is_file() {
-        skip(test, &"there is no /usr/bin/chromium; 'scripts/setup test' installs it");
+        skip(test, "there is no /usr/bin/chromium; 'scripts/setup test' installs it");
         return None;
     }
     let at = |name: &str| folder.path().join(name);

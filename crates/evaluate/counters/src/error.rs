@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use forebay_results::Tier;
 
+/// What to do where the files of a process cannot be read.
+pub(crate) const SAME_USER: &str = "run forebay as the user of that process, or as root";
+
 /// Why nothing can be counted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

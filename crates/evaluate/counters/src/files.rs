@@ -8,10 +8,8 @@ use std::path::{Path, PathBuf};
 use forebay_linux::{CacheStat, cachestat, has_cachestat};
 use rustix::param::page_size;
 
-use crate::error::{Error, Refused};
-use crate::processes::SAME_USER;
-use crate::sheet::Sheet;
-use crate::source::Source;
+use crate::error::{Error, Refused, SAME_USER};
+use crate::sheet::{Sheet, Source};
 
 /// So many files are looked at in a sample; of more under given paths, each so-and-so-many-th stands for its neighbours.
 const LOOKED_AT_MAX: usize = 256;

@@ -13,8 +13,7 @@ use crate::disks::Disks;
 use crate::error::Error;
 use crate::machine::{WITH_PRESSURE, pressures};
 use crate::processes::{Processes, Scope};
-use crate::sheet::Sheet;
-use crate::source::Source;
+use crate::sheet::{Sheet, Source};
 
 /// What to do where a group's processor time or disks are not accounted for.
 const WITH_CONTROLLER: &str =

@@ -13,10 +13,12 @@ mod readings;
 mod record;
 mod sheet;
 pub mod simulation;
-mod source;
+mod sources;
+mod target;
 
 pub use error::{Error, Refused};
 pub use files::Files;
-pub use meter::{Meter, Options, Ready, Target};
+pub use meter::{Meter, Ready};
 pub use perf::{has_hardware_counters, has_kernel_events, has_memory_counters};
 pub use readings::{Counter, Interval, Kind, Reading, Readings};
+pub use target::{Options, Target};

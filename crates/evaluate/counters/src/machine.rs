@@ -8,8 +8,7 @@ use rustix::param::clock_ticks_per_second;
 
 use crate::disks::Disks;
 use crate::error::Error;
-use crate::sheet::Sheet;
-use crate::source::Source;
+use crate::sheet::{Sheet, Source};
 
 /// What to do where a file of `/proc` lacks something.
 const NEWER_KERNEL: &str = "run a newer kernel, or mount /proc";

@@ -1,6 +1,5 @@
 //! The thread that samples.
 
-use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -9,47 +8,16 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::{Error, Refused};
-use crate::files::Files;
 use crate::readings::{Counter, Interval, Readings};
 use crate::record::Record;
-use crate::sheet::Sheet;
-use crate::source::{Source, sources};
+use crate::sheet::{Sheet, Source};
+use crate::sources::sources;
+use crate::target::{Options, Target};
 
 /// The shortest interval.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// The longest interval.
 const INTERVAL_MAX: Duration = Duration::from_secs(3600);
-
-/// Of what is counted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// All that runs here.
-    Machine,
-    /// A process with its threads, without its children.
-    Process(u32),
-    /// A process and all that it starts, and has started.
-    Tree(u32),
-    /// A control group (version 1 or 2) with those below it, by its folder or by its name within the hierarchy.
-    Cgroup(PathBuf),
-}
-
-/// How to count.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Time from one sample to the next, from 10 ms to an hour.
-    pub interval: Duration,
-    /// Whether to open perf events too: the processor's counters, and those of the kernel's that are finer than what `/proc`
-    /// has. They cost what is measured a microsecond or so at every context switch.
-    pub hardware: bool,
-    /// Of which files to tell what is in memory.
-    pub files: Files,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { interval: Duration::from_secs(1), hardware: false, files: Files::None }
-    }
-}
 
 /// Counts from its start to its stop, on a thread of its own. Dropped, it ends without a result.
 #[derive(Debug)]

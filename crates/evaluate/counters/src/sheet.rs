@@ -1,4 +1,4 @@
-//! What one sample holds.
+//! What one sample holds, and the contract of those that fill it.
 
 use std::borrow::Cow;
 
@@ -6,6 +6,12 @@ use forebay_results::Tier;
 
 use crate::error::Refused;
 use crate::readings::{Counter, Kind};
+
+/// Something that counts.
+pub(crate) trait Source: Send {
+    /// Enters what its counters stand at now.
+    fn sample(&mut self, sheet: &mut Sheet);
+}
 
 /// A sample in the making. A source enters the same counters in the same order each time; one without a value could
 /// not be had.

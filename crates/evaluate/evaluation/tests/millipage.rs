@@ -120,7 +120,7 @@ fn molecules_are_shared_in_chunks_of_all_sizes() {
 fn programs_for_mpi_compute_the_same() {
     for program in ["mpicc", "mpirun"] {
         if Command::new(program).arg("--version").output().is_err() {
-            return skip("programs_for_mpi_compute_the_same", &format!("{program} is not installed"));
+            return skip("programs_for_mpi_compute_the_same", format!("{program} is not installed"));
         }
     }
     let outcome = measured(|progress| {

@@ -75,7 +75,7 @@ fn a_busy_loop_is_the_processors() {
 fn a_stride_that_defeats_caches_is_told_from_a_busy_loop_by_a_simulation() {
     let _turn = turn();
     if which("valgrind").is_none() {
-        return skip("a_stride_that_defeats_caches", &"valgrind is not installed");
+        return skip("a_stride_that_defeats_caches", "valgrind is not installed");
     }
     assert_named(Limit::Cache, || run("stride", None, &[], true), |_| true);
     if !forebay_testkit::long() {
@@ -155,7 +155,7 @@ fn a_mapped_file_larger_than_its_group_is_the_virtual_memorys_however_fast_the_d
     }
     let folder = tempfile::tempdir().unwrap();
     if rustix::fs::statfs(folder.path()).unwrap().f_type == TMPFS {
-        return skip(test, &"the folder of temporary files is in memory; set TMPDIR");
+        return skip(test, "the folder of temporary files is in memory; set TMPDIR");
     }
     let file = cold_file(folder.path(), 128 << 20);
     assert_named(Limit::VirtualMemory, || diagnose("mapped", Some(&file), &["memory=24M"]), |_| true);

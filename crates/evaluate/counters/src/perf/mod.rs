@@ -17,8 +17,7 @@ use rustix::io::Errno;
 
 use crate::error::Refused;
 use crate::readings::{Counter, Kind};
-use crate::sheet::Sheet;
-use crate::source::Source;
+use crate::sheet::{Sheet, Source};
 use event::{Event, Part, Quantity};
 
 pub(crate) use event::{hardware, software};

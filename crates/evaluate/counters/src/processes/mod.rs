@@ -10,17 +10,14 @@ use std::path::PathBuf;
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::error::Error;
+use crate::error::{Error, SAME_USER};
 use crate::files::OpenFiles;
-use crate::sheet::Sheet;
-use crate::source::Source;
+use crate::sheet::{Sheet, Source};
 use ledger::{Id, Ledger, Seen, Used};
 use observe::{Observed, Switches, observe, started};
 
 /// What to do where the files of a process lack something.
 const NEWER_KERNEL: &str = "run a newer kernel";
-/// What to do where the files of a process cannot be read.
-pub(crate) const SAME_USER: &str = "run forebay as the user of that process, or as root";
 /// What to do where the kernel does not account for delays.
 const WITH_DELAYS: &str = "boot with delayacct, or run: sysctl kernel.task_delayacct=1";
 

@@ -159,14 +159,6 @@ impl Accounts {
     }
 }
 
-/// The sides in the order of a round, of which the first is 1: forwards and backwards in turn. What a run leaves to the next
-/// one, such as a kernel that still tidies up its memory, is then no side's alone. [`Side::Warm`], where it is the last one,
-/// always comes behind a run that has left the data warm: behind itself in even rounds.
-pub(crate) fn in_turn<S: Copy>(sides: &[S], round: usize) -> Vec<S> {
-    let forwards = sides.iter().copied();
-    if round % 2 == 1 { forwards.collect() } else { forwards.rev().collect() }
-}
-
 /// What the runs of a comparison share.
 pub(crate) struct Bench<'a> {
     pub(crate) disk: &'a SlowDisk,
@@ -293,6 +285,7 @@ pub(crate) fn difference(side: &str, first: &Seen, other: &Seen, stderr_end: &st
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::rounds::in_turn;
 
     #[test]
     fn no_side_always_comes_behind_the_same_one() {

@@ -18,8 +18,9 @@ use crate::harness::interrupt::Interrupt;
 use crate::harness::progress::Steps;
 use crate::harness::statistics::Series;
 use crate::run::account::{Account, Accountant};
-use crate::run::comparison::{Seen, difference, in_turn};
+use crate::run::comparison::{Seen, difference};
 use crate::run::counters::{Counters, take_totals};
+use crate::run::rounds::{as_far_as_it_went, in_turn, rounds};
 use crate::run::swapping::{Size, Swapper, SwappingProgram};
 use crate::{Error, Progress, harness::metric, scratch_folder};
 
@@ -202,25 +203,18 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         steps.begin(format!("{program}: with memory enough"));
         let swapper = Swapper::prepare(program, options.size, data.mount_point(), &guests, &interrupt)?;
         let mut trial = Trial::start(&bench, program, swapper, &shares_of(program))?;
-        let mut round_is_over = false;
-        let rounds = (1..=options.runs).try_for_each(|round| {
+        let (any, all) = rounds(options.runs, |round| {
             let of_rounds = format!("{program}: round {round} of {}", options.runs);
             let sides = in_turn(&Speculation::ALL, round);
             let begin = |doing| steps.begin(format!("{of_rounds}, {doing}"));
-            trial.run_round(&sides, of_round(round, options.runs), begin)?;
-            round_is_over = true;
-            Ok(())
+            trial.run_round(&sides, of_round(round, options.runs), begin)
         });
-        if round_is_over {
-            measured.push(trial.measured);
-        }
-        rounds
+        measured.extend(any.then_some(trial.measured));
+        all
     });
     steps.end();
-    match all {
-        Err(error) if measured.is_empty() => Err(error),
-        all => Ok(Outcome { profile: options.profile, measured, stopped: all.err() }),
-    }
+    let (measured, stopped) = as_far_as_it_went(measured, all)?;
+    Ok(Outcome { profile: options.profile, measured, stopped })
 }
 
 /// What all runs share.

@@ -8,6 +8,7 @@ pub mod demo;
 pub mod memory_control;
 pub mod overhead;
 pub(crate) mod programs;
+pub(crate) mod rounds;
 pub mod side_effects;
 pub mod speculation;
 pub(crate) mod speech;

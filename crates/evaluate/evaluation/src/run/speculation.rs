@@ -17,8 +17,9 @@ use crate::harness::progress::Steps;
 use crate::harness::statistics::Series;
 use crate::harness::table::{percent_or_dash, render, times_spread, yes_no};
 use crate::run::account::Accountant;
-use crate::run::comparison::{Bench, Comparison, Measured, Side, in_turn};
+use crate::run::comparison::{Bench, Comparison, Measured, Side};
 use crate::run::programs::{Program, Scale, Workload};
+use crate::run::rounds::{as_far_as_it_went, in_turn, rounds};
 use crate::{Error, Progress, scratch_folder};
 use forebay_quantity::{bytes, seconds, times};
 
@@ -96,25 +97,18 @@ pub(crate) fn measure(
             Workload::prepare(program, options.scale, &data, scratch.path(), &guests, &interrupt)
         };
         let mut comparison = Comparison::new(&bench, disk.fill(prepare)??);
-        let mut round_is_over = false;
-        let rounds = (1..=options.runs).try_for_each(|round| {
+        let (any, all) = rounds(options.runs, |round| {
             in_turn(sides, round).into_iter().try_for_each(|side| {
                 steps.begin(format!("{program}: round {round} of {}, {}", options.runs, side.name()));
                 comparison.run(side)
-            })?;
-            round_is_over = true;
-            Ok(())
+            })
         });
-        if round_is_over {
-            measured.push(comparison.finish());
-        }
-        rounds
+        measured.extend(any.then(|| comparison.finish()));
+        all
     });
     steps.end();
-    match all {
-        Err(error) if measured.is_empty() => Err(error),
-        all => Ok(Outcome { profile: options.profile, measured, stopped: all.err() }),
-    }
+    let (measured, stopped) = as_far_as_it_went(measured, all)?;
+    Ok(Outcome { profile: options.profile, measured, stopped })
 }
 
 /// Where a program's data go on the disk, without those of the one before.

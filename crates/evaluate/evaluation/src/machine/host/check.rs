@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn sysbench_is_asked_in_turn_with_ours() {
         if std::process::Command::new("sysbench").arg("--version").output().is_err() {
-            forebay_testkit::skip("sysbench_is_asked_in_turn_with_ours", &"sysbench is not installed");
+            forebay_testkit::skip("sysbench_is_asked_in_turn_with_ours", "sysbench is not installed");
             return;
         }
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Where samples come from.
+//! The sources that a target is measured by.
 
 use std::fs;
 use std::path::Path;
@@ -9,16 +9,10 @@ use crate::error::{Error, Refused};
 use crate::files::{Files, NamedFiles, nobodys};
 use crate::group::Group;
 use crate::machine::Machine;
-use crate::meter::{Options, Target};
 use crate::perf::{self, Linux, PerfEvents, Place};
 use crate::processes::{Processes, Scope, threads};
-use crate::sheet::Sheet;
-
-/// Something that counts.
-pub(crate) trait Source: Send {
-    /// Enters what its counters stand at now.
-    fn sample(&mut self, sheet: &mut Sheet);
-}
+use crate::sheet::Source;
+use crate::target::{Options, Target};
 
 /// All that counts what `target` does. Adds what is refused before the first sample to `refused`.
 ///
