@@ -97,7 +97,7 @@ fn refused(feature: &str, named: &[&str], case: fn(&str) -> Case) {
         assert!(Instant::now() < patience, "nothing is speculated in five minutes: {:?}", outcome.totals());
     };
     if let Some(lacking) = named.iter().find(|name| control.contains(**name)) {
-        return skip(&name, &format!("this machine has no {lacking} anyway"));
+        return skip(&name, format!("this machine has no {lacking} anyway"));
     }
     let expected: BTreeSet<String> =
         control.into_iter().chain(named.iter().map(|name| (*name).into())).collect();
@@ -202,7 +202,7 @@ fn what_cannot_be_told_of_memory_is_named() {
         [("without_pressure", NO_PRESSURE, "PSI"), ("without_groups", NO_GROUPS, "control_group_of_memory")]
     {
         if all.contains(named) {
-            skip(name, &format!("this machine has no {named} anyway"));
+            skip(name, format!("this machine has no {named} anyway"));
             continue;
         }
         let found = figures(name, script);
@@ -214,7 +214,7 @@ fn what_cannot_be_told_of_memory_is_named() {
 /// A control group with less memory than `gather` needs, and no swap for it.
 fn small_group() -> Option<MemoryLimit> {
     let limit = MemoryLimit::start(24 << 20);
-    let Ok(limit) = limit.inspect_err(|why| skip("small_group", &why.to_string())) else { return None };
+    let Ok(limit) = limit.inspect_err(|why| skip("small_group", why.to_string())) else { return None };
     let members = limit.processes_file();
     let group = members.parent().expect("a folder");
     let refused = ["memory.swappiness", "memory.swap.max"].map(|name| fs::write(group.join(name), "0"));

@@ -520,7 +520,7 @@ fn hints_in_a_mapping_to_come_are_judged() {
     }
     let disk = match SlowDisk::start(Profile::Hdd1Ms, 256 << 20) {
         Ok(disk) => disk,
-        Err(why) => return skip(NAME, &why.to_string()),
+        Err(why) => return skip(NAME, why.to_string()),
     };
     let place = Scratch::fresh(scratch::base().join(NAME));
     let data = place.noise("data", 64 << 20, 3).at("data");

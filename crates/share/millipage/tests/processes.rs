@@ -212,7 +212,7 @@ fn in_a_network_of_its_own(arguments: &[&str]) -> Command {
 fn hosts_in_networks_of_their_own_share_and_miss_each_other_when_the_link_is_down() {
     const TEST: &str = "hosts_in_networks_of_their_own_share_and_miss_each_other_when_the_link_is_down";
     if !rustix::process::geteuid().is_root() {
-        return forebay_testkit::skip(TEST, &"network namespaces need root");
+        return forebay_testkit::skip(TEST, "network namespaces need root");
     }
     let start = |arguments: &[&str]| {
         let commands = (0..2).map(|_| in_a_network_of_its_own(arguments)).collect();
