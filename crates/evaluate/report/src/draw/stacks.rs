@@ -13,6 +13,8 @@ use crate::{
 };
 
 const BAR: f64 = 16.0;
+/// A part that is not nothing can be seen.
+const SLIVER: f64 = 0.5;
 /// Shares that get a line.
 const TICKS: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
 
@@ -32,7 +34,7 @@ pub(super) fn draw(figure: &Figure, categories: &[Category], top: f64, linked: b
             @for (number, mark, (from, to)) in shares(category, sum) {
                 (with_note(mark, linked, html! {
                     rect class={ "mark part " (series_class(number)) } x=(Px(x_of(from))) y=(Px(y))
-                        width=(Px(x_of(to) - x_of(from))) height=(Px(BAR)) {}
+                        width=(Px((x_of(to) - x_of(from)).max(SLIVER))) height=(Px(BAR)) {}
                 }))
             }
             (text((right + 7.0, y + BAR / 2.0 + 4.0), "start", "value", &figure.quantity.show(sum)))
