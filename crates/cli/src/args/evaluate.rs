@@ -105,8 +105,11 @@ pocketsphinx, pocketsphinx-en-us and espeak-ng. --table 6 shows memory, page
 faults and crashes of speculators beside the published ones.
 
 grep, ld and random-reads stand for the published programs (Agrep, Gnuld and
-XDataSlice, OSDI 1999). mapped reads a mapped file at computed offsets. chased
-reads at offsets that depend on the data read, so they cannot be predicted.
+XDataSlice, OSDI 1999).
+
+mapped reads a mapped file at computed offsets. chased reads at offsets that
+depend on the data read, which nothing can predict.
+
 mapscan searches mapped files. resident works on 1 GiB of memory and reads a
 file now and then.
 

@@ -205,8 +205,7 @@ pub enum Unsuited {
     },
     /// A file stays in memory although it was evicted.
     #[error(
-        "the file that page faults are to wait for stays in memory ({waited} of {expected} waited), as on a file system in \
-         memory; give a folder on a disk with --dir"
+        "the file for page faults stays in memory ({waited} of {expected} faults waited); give a folder on a disk with --dir"
     )]
     StaysInMemory {
         /// Faults that waited.
