@@ -7,7 +7,7 @@ int main(int argc, char **argv)
 {
     (void)argc;
     char name[64], body[64];
-    snprintf(name, sizeof name, "/forebay-compat-%d", getpid());
+    snprintf(name, sizeof name, "/compat-%d", getpid());
     struct mq_attr attributes = {.mq_maxmsg = 8, .mq_msgsize = sizeof body};
     mqd_t queue = mq_open(name, O_CREAT | O_EXCL | O_RDWR | O_NONBLOCK, 0600, &attributes);
     if (queue == (mqd_t)-1)

@@ -5,7 +5,7 @@ int main(int argc, char **argv)
 {
     (void)argc;
     char name[64];
-    snprintf(name, sizeof name, "/forebay-compat-%d", getpid());
+    snprintf(name, sizeof name, "/compat-%d", getpid());
     int fd = shm_open(name, O_CREAT | O_EXCL | O_RDWR, 0600);
     if (fd < 0 || ftruncate(fd, BLOCK) < 0)
         die("shm_open");
