@@ -240,7 +240,7 @@ limited! {
     gawk_looks_up_in_arrays: texts, 28 MiB,
         ["gawk", "{ n[NR] = $0; m[$1] += $2 } END { for (i = 0; i < 100000; i += 67) \
           s += m[sprintf(\"%05d\", i * 7919 % 100000)] + length(n[i]); print s, length(n) }", "long.txt"];
-    sort_of_more_than_fits: texts, 20 MiB,
+    sort_of_more_than_fits: texts, 16 MiB,
         ["sort", "-S", "40M", "--parallel=1", "-k3,3", "-k1n", "long.txt", "-o", "sorted.txt"];
     sort_with_a_small_buffer: texts, 16 MiB,
         ["sort", "-S", "14M", "--parallel=1", "-T", ".", "-k3,3", "-k1n", "long.txt", "-o", "sorted.txt"];
