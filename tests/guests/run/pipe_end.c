@@ -4,6 +4,7 @@
 int main(int argc, char **argv)
 {
     (void)argc;
+    long fastest = LONG_MAX;
     for (int round = 0; round < 2 * ROUNDS; round++) {
         int ends[2];
         if (pipe(ends) < 0)
@@ -27,7 +28,9 @@ int main(int argc, char **argv)
         waitpid(child, &status, 0);
         say("child read", WEXITSTATUS(status));
         long took = (now_ns() - closed) / 1000000;
-        say("at once", took < 100 ? 1 : took);
+        fastest = took < fastest ? took : fastest;
     }
+    /* A busy machine delays some rounds; a copy of the end would delay all of them. */
+    say("at once", fastest < 100 ? 1 : fastest);
     return finish();
 }
