@@ -187,17 +187,19 @@ fn what_cannot_be_told_of_memory_is_named() {
     if !root() || switch("FOREBAY_COMPAT_PLAIN") {
         return skip("what_cannot_be_told_of_memory_is_named", "only root may mount");
     }
-    let figures = |name: &str, script: &str| {
+    // What is missing is known after the supervisor's first look, which a short run may end before.
+    let figures = |name: &str, script: &str, is_expected: &dyn Fn(&BTreeSet<String>) -> bool| {
         let patience = Instant::now() + PATIENCE;
         loop {
             let outcome = reader(name, 4).before(with_mounts(script)).check().expect("unshare");
-            if outcome.figure("stalls_before") > 0.0 {
-                return missing(&outcome);
+            let found = missing(&outcome);
+            if outcome.figure("stalls_before") > 0.0 && is_expected(&found) {
+                return found;
             }
-            assert!(Instant::now() < patience, "it never stalls: {:?}", outcome.totals());
+            assert!(Instant::now() < patience, "{found:?} of {:?}", outcome.totals());
         }
     };
-    let all = figures("with_all_of_memory", ":");
+    let all = figures("with_all_of_memory", ":", &|_| true);
     for (name, script, named) in
         [("without_pressure", NO_PRESSURE, "PSI"), ("without_groups", NO_GROUPS, "control_group_of_memory")]
     {
@@ -205,10 +207,9 @@ fn what_cannot_be_told_of_memory_is_named() {
             skip(name, format!("this machine has no {named} anyway"));
             continue;
         }
-        let found = figures(name, script);
-        assert!(found.contains(named), "{found:?}");
+        figures(name, script, &|found| found.contains(named));
     }
-    assert_eq!(figures("without_swap", NO_SWAP), all);
+    figures("without_swap", NO_SWAP, &|found| *found == all);
 }
 
 /// A control group with less memory than `gather` needs, and no swap for it.

@@ -44,8 +44,8 @@ fn run(fault: &str, file: Option<&Path>, settings: &[&str], simulate: bool) -> (
     (outcome.verdicts().remove(0).0, table)
 }
 
-/// So often a fault may be looked for: others of the machine can hold a server up for a whole run.
-const ATTEMPTS_MAX: usize = 3;
+/// Runs in which a fault is looked for: other programs can hold a server up for several runs in a row.
+const ATTEMPTS_MAX: usize = 10;
 
 #[track_caller]
 fn assert_named(limit: Limit, diagnose: impl Fn() -> (Verdict, String), besides: impl Fn(&Verdict) -> bool) {
