@@ -22,8 +22,8 @@ pub const NOBODY: u32 = 65_534;
 
 /// The variable that says for which processes speculators make checkpoints.
 const CHECKPOINT_US_MIN: &str = "FOREBAY_CHECKPOINT_US_MIN";
-/// What a useless fork is taken to cost where memory is short. The cases set it low, so that speculators are forked there.
-const RISK_STALLS: &str = "FOREBAY_RISK_STALLS";
+/// What speculations may cost before the program has waited. The cases set it high, so that speculators are forked soon and often.
+const FIRST_US: &str = "FOREBAY_FIRST_US";
 /// How many times as long a command may take where tests beside it wait for the same slow disk.
 const SLOW_DISK_FACTOR: u64 = 6;
 
@@ -263,7 +263,9 @@ impl Case {
         scratch.settle(self.cold_names);
         let finishes: Vec<Finish> = self.observers.iter().map(|start| start(&scratch)).collect();
         let mut env = self.env.clone();
-        env.push((RISK_STALLS.to_owned(), "0".to_owned()));
+        if env.iter().all(|(name, _)| name != FIRST_US) {
+            env.push((FIRST_US.to_owned(), "1000000".to_owned()));
+        }
         if self.name.bytes().map(u32::from).sum::<u32>() % 2 == 0 {
             // Every other case has checkpoints, whatever a fork takes.
             env.push((CHECKPOINT_US_MIN.to_owned(), "0".to_owned()));

@@ -367,7 +367,7 @@ scripts! {
     killed_by_a_signal: texts, "sh", "sh -c 'cat a.txt | wc; kill -TERM $$'; echo $?; sh -c 'kill -9 $$'; echo $?; kill -SEGV $$";
     stops_and_continues: texts, "bash", "sleep 0.3 & kill -STOP $!; kill -CONT $!; wait $!; echo $?; cat a.txt | wc";
     web_server: sources, "bash", "python3 - <<'E'\nimport http.server, threading, urllib.request, functools\nh = functools.partial(http.server.SimpleHTTPRequestHandler, directory='src')\nh.func.log_message = lambda *a: None\ns = http.server.ThreadingHTTPServer(('127.0.0.1', 0), h)\nthreading.Thread(target=s.serve_forever).start()\nfor m in range(12):\n  for p in range(8):\n    print(len(urllib.request.urlopen(f'http://127.0.0.1:{s.server_port}/module{m}/part{p}.txt').read()))\ns.shutdown()\nE" => needs(&["python3"]);
-    web_server_as_a_process: sources, "bash", "cd src; python3 -u -m http.server --bind 127.0.0.1 0 > ../log 2>/dev/null & p=$!; cd ..; \
+    web_server_as_a_process: sources, "bash", ": > log; cd src; python3 -u -m http.server --bind 127.0.0.1 0 > ../log 2>/dev/null & p=$!; cd ..; \
         for i in $(seq 400); do port=$(sed -n 's/.*port \\([0-9]*\\).*/\\1/p' log); [ -n \"$port\" ] && break; sleep 0.05; done; \
         for m in 1 2 3; do curl -s http://127.0.0.1:$port/module$m/part1.txt | md5sum; done; kill $p; wait $p; echo $?; rm log" => needs(&["python3", "curl"]);
     certificates: nothing, "sh", "openssl genrsa 1024 2>/dev/null | openssl rsa -check -noout; echo hello | openssl enc -aes-128-cbc -K 00 -iv 00 2>/dev/null | base64" => needs(&["openssl"]);

@@ -282,6 +282,8 @@ fn forks_that_the_system_refuses_are_tried_ever_more_seldom() {
         let mapped = [build("mapped").into_os_string(), "data".into(), "6000".into()];
         let limited = ["bash", "-c", "ulimit -u 0 && exec \"$@\"", "bash"].map(OsString::from);
         let case = Case::new("no_more_processes", limited.into_iter().chain(mapped));
+        // As users have it.
+        let case = case.env("FOREBAY_FIRST_US", "250");
         let case = case.setup(mapped_data).normalise(without_seconds).without_root();
         let Some(outcome) = case.check() else { return };
         let tried = outcome.figure("agents_off/no_fork");

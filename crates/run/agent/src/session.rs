@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use forebay_policy::account::Account;
+use forebay_policy::program;
 use forebay_protocol::layout::{
     HEADER_BYTES, Header, LAYOUT, MAGIC, Off, SLOT_BYTES, SLOT_CLAIMED, SLOT_CLOSED, SLOT_FREE, Slot,
     slot_offset,
@@ -147,6 +149,17 @@ pub fn close() {
         // In one order with the executor's look at it, so that `hints_under_way` misses none.
         state.store(SLOT_CLOSED, Ordering::SeqCst);
     }
+}
+
+/// The account of this process's program: of all processes of the run that execute it.
+pub fn account() -> Option<Account<'static>> {
+    let header = header()?;
+    let program = program::program(&header.programs, name().program_key);
+    let words = match program {
+        Some(program) => &program.account,
+        None => &slot()?.account,
+    };
+    Some(Account::new(words, header.first_ticks.load(Ordering::Relaxed)))
 }
 
 /// Hints of this process's speculators that the executor is carrying out.

@@ -1,5 +1,6 @@
 //! What a speculator must know of the original at the moment of the fork.
 
+use forebay_policy::balance::Prices;
 use forebay_policy::copies::Faults;
 use forebay_sigsafe::general as n;
 
@@ -44,9 +45,9 @@ pub struct Circumstances {
     /// What its first checkpoint is taken to cost, in ticks, where another fork of the original would be so dear that
     /// checkpoints are worth their while; see [`forebay_policy::checkpoint`].
     pub first_checkpoint: Option<u64>,
-    /// Whether pages that it takes drive others out.
-    pub memory_is_short: bool,
-    /// Whether speculations before have yielded well.
+    /// What it pays for pages, and earns for hints.
+    pub prices: Prices,
+    /// Whether savings pay for speculations of this program.
     pub is_proven: bool,
     pub forked: Forked,
 }
@@ -55,9 +56,8 @@ pub struct Circumstances {
 #[derive(Clone, Copy)]
 pub struct Forked {
     pub faults: Faults,
-    /// Hints for data, and predicted values.
+    /// Hints for data.
     pub hinted: u64,
-    pub predicted: u64,
     /// Speculators that had ended because they took too much memory.
     pub memory_ends: u64,
     /// Files that had been mapped while there was a speculation.
@@ -68,7 +68,7 @@ impl Forked {
     /// Never.
     pub const fn new() -> Self {
         let faults = Faults { minor: 0, major: 0, pages: 0, ticks: 0 };
-        Self { faults, hinted: 0, predicted: 0, memory_ends: 0, mapped: 0 }
+        Self { faults, hinted: 0, memory_ends: 0, mapped: 0 }
     }
 }
 

@@ -7,8 +7,9 @@
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
+use forebay_policy::balance::Prices;
 use forebay_protocol::hint_log;
 use forebay_protocol::layout::{CHECKPOINT_STARTING, Slot};
 use forebay_sigsafe::general as n;
@@ -47,7 +48,7 @@ static SNAPSHOT: Turn<Snapshot> = Turn::new(Snapshot {
     circumstances: Circumstances {
         stall_us: 0,
         first_checkpoint: None,
-        memory_is_short: false,
+        prices: Prices { stall: 0, copy: 0, displaces: false },
         is_proven: false,
         forked: Forked::new(),
     },
@@ -174,6 +175,12 @@ core::arch::global_asm!(
     "test rax, rax",
     "jz 3f",
     "mov [r13], rax",
+    // A process group of its own, before the original goes on. Not a session: each session has an equal share of the
+    // processors, where the kernel groups tasks by session.
+    "mov edi, eax",
+    "mov esi, eax",
+    "mov eax, 109",
+    "syscall",
     "xor edi, edi",
     "mov eax, 60",
     "syscall",
@@ -195,10 +202,10 @@ core::arch::global_asm!(
     leave_outside = sym leave_outside,
 );
 
-/// Process id of the newest speculator that was forked of this process, and of the session of all that come of it.
+/// Process id of the newest speculator that was forked of this process, and of the process group of all that come of it.
 static NEWEST: AtomicU32 = AtomicU32::new(0);
 
-/// What came of earlier forks and was not gone at the next one: each a session, and a process of it. At idle priority it may
+/// What came of earlier forks and was not gone at the next one: each a process group, and a process of it. At idle priority it may
 /// take long to go.
 static EARLIER: [AtomicU64; EARLIER_MAX] = [const { AtomicU64::new(0) }; EARLIER_MAX];
 const EARLIER_MAX: usize = 8;
@@ -215,20 +222,30 @@ pub fn may_be_left() -> bool {
     NEWEST.load(Relaxed) != 0
 }
 
-/// Remembers what is left of the newest fork, as another is about to be made.
+/// Remembers what is left of the newest fork, as another is about to be made; `false` where too much is left for that.
 #[inline(never)]
-fn supersede(slot: &Slot) {
+pub fn supersede(slot: &Slot) -> bool {
     let newest = NEWEST.load(Relaxed);
+    let is_starting = slot.checkpoint.pid.load(SeqCst) == CHECKPOINT_STARTING;
+    if is_starting
+        && [newest, slot.speculator_pid.load(Relaxed)].into_iter().any(|maker| is_of(newest, maker))
+    {
+        return false;
+    }
     let line = [newest, slot.speculator_pid.load(Relaxed), slot.checkpoint.pid.load(Relaxed)];
     for process in line.into_iter().filter(|&process| is_of(newest, process)) {
-        let place = EARLIER.iter().find(|earlier| {
-            let (session, process) = unpacked(earlier.load(Relaxed));
-            !is_of(session, process)
-        });
-        if let Some(place) = place {
-            place.store(u64::from(newest) << 32 | u64::from(process), Relaxed);
+        let remembered = u64::from(newest) << 32 | u64::from(process);
+        if EARLIER.iter().any(|earlier| earlier.load(Relaxed) == remembered) {
+            continue;
         }
+        let place = EARLIER.iter().find(|earlier| {
+            let (group, process) = unpacked(earlier.load(Relaxed));
+            !is_of(group, process)
+        });
+        let Some(place) = place else { return false };
+        place.store(remembered, Relaxed);
     }
+    true
 }
 
 const fn unpacked(earlier: u64) -> (u32, u32) {
@@ -262,15 +279,15 @@ pub fn end_that_of_parent() {
 }
 
 /// Waits for what is left of earlier forks, for the speculator that was forked, the one that carries on from its checkpoint, and
-/// the checkpoint. The shared memory says which the latter are, and may be wrong: their session decides. Processes that do
+/// the checkpoint. The shared memory says which the latter are, and may be wrong: their process group decides. Processes that do
 /// not end by themselves are killed if they are `to_kill`.
 #[inline(never)]
 fn wait_for_line(slot: &Slot, newest: u32, to_kill: impl Fn(u32) -> bool) {
     if newest == 0 {
         return;
     }
-    for (session, process) in EARLIER.iter().map(|earlier| unpacked(earlier.load(Relaxed))) {
-        if is_of(session, process) {
+    for (group, process) in EARLIER.iter().map(|earlier| unpacked(earlier.load(Relaxed))) {
+        if is_of(group, process) {
             wait_for(process, &|_| false);
         }
     }
@@ -294,10 +311,10 @@ fn wait_for_line(slot: &Slot, newest: u32, to_kill: impl Fn(u32) -> bool) {
     }
 }
 
-/// Whether the process is of the session that began with a speculator.
+/// Whether the process is of the group that began with a speculator.
 fn is_of(newest: u32, process: u32) -> bool {
     // SAFETY: no pointers.
-    process > STARTING && unsafe { sys!(n::__NR_getsid, process) } == newest as isize
+    process > STARTING && unsafe { sys!(n::__NR_getpgid, process) } == newest as isize
 }
 
 fn wait_for(process: u32, to_kill: &impl Fn(u32) -> bool) {
@@ -364,13 +381,12 @@ pub enum Side {
     Speculator { snapshot: Held<'static, Snapshot> },
 }
 
-/// Forks a speculator of the calling thread.
+/// Forks a speculator of the calling thread. What is left of earlier ones was remembered ([`supersede`]).
 #[inline(never)]
 pub fn fork(slot: &'static Slot, circumstances: &Circumstances) -> Option<Side> {
     let header = session::header()?;
     let generation = slot.generation.load(Relaxed).wrapping_add(1).max(1);
     let mut snapshot = SNAPSHOT.enter(FORKING)?;
-    supersede(slot);
     take_snapshot(&mut snapshot, generation);
     snapshot.circumstances = *circumstances;
     // SAFETY: the calls fill what they are given, and the intermediate process is gone when the function returns.

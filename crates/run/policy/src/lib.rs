@@ -8,22 +8,17 @@
 #[cfg(test)]
 extern crate std;
 
-mod account;
+pub mod account;
+pub mod balance;
 pub mod checkpoint;
 pub mod control;
 pub mod copies;
-pub mod credit;
-mod daring;
-mod delay;
-pub mod idleness;
+pub mod estimate;
+pub mod fault_signals;
+pub mod fork;
 pub mod inflight;
-pub mod lead;
-mod mean;
-pub mod patience;
+pub mod lookahead;
+pub mod price;
 pub mod program;
-pub mod quiet;
-pub mod resync;
-pub mod room;
 pub mod site;
-mod stalls;
-mod window;
+pub mod track;

@@ -154,14 +154,15 @@ fn claim(entry: &AtomicU64, key: u64) -> bool {
 }
 
 /// A speculation is judged in which the site at `index` was the last that a value was made up for (or waited
-/// for): `payoff` hints of it were used by the original.
-pub fn outcome(sites: &[CallSite], index: u32, payoff: u32) {
-    let Some(site) = sites.get(index as usize) else { return };
+/// for): `payoff` hints of it were used by the original. Whether the site goes on with a strategy that it has not tried yet.
+pub fn outcome(sites: &[CallSite], index: u32, payoff: u32) -> bool {
+    let Some(site) = sites.get(index as usize) else { return false };
     let word = site.state.load(Relaxed);
-    let Some(kind) = Kind::from_number(word & 7) else { return };
+    let Some(kind) = Kind::from_number(word & 7) else { return false };
     let mut state = State::unpack(word, kind);
     state.judge(payoff);
     site.state.store(state.pack(), Relaxed);
+    !state.tried[state.rung & (LADDER_MAX - 1)]
 }
 
 /// The last fabricated value of a speculation, as [`forebay_protocol::layout::Slot::last_predicted`] holds it.

@@ -1,12 +1,12 @@
 //! The records of programs.
 
 use std::collections::HashSet;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
 use forebay_policy::program::{
     PROGRAM_PROBES, ProgramRecord, STARTS_APART_MAX, STARTS_FIRST, STARTS_TRUSTED, program, program_index,
 };
-use forebay_protocol::layout::{PROGRAMS, Program};
+use forebay_protocol::layout::{Account, PROGRAMS, Program};
 use proptest::prelude::*;
 
 /// Which of the next `starts` starts get an agent, when none stalls.
@@ -40,7 +40,19 @@ fn one_stall_gives_a_program_its_agent_back() {
 }
 
 fn programs() -> Box<[Program; PROGRAMS]> {
-    Box::new([const { Program { key: AtomicU64::new(0), record: AtomicU64::new(0) } }; PROGRAMS])
+    Box::new(
+        [const {
+            Program {
+                key: AtomicU64::new(0),
+                record: AtomicU64::new(0),
+                account: Account {
+                    balance: AtomicI64::new(0),
+                    failures: AtomicU32::new(0),
+                    costs: [const { AtomicU64::new(0) }; 2],
+                },
+            }
+        }; PROGRAMS],
+    )
 }
 
 #[test]
@@ -70,7 +82,7 @@ proptest! {
         let probes: Vec<_> = program_index(key).collect();
         prop_assert_eq!(probes.len(), PROGRAM_PROBES);
         prop_assert!(probes.iter().all(|&index| index < PROGRAMS));
-        let table = Box::new([fill; PROGRAMS].map(|key| Program { key: key.into(), record: fill.into() }));
+        let table = Box::new([fill; PROGRAMS].map(|key| Program { key: key.into(), record: fill.into(), account: Account::default() }));
         prop_assert_eq!(program(&table, key).is_some(), fill == 0 || fill == key.max(1));
     }
 }

@@ -4,14 +4,14 @@
 //! off track can write here. So indices are bounded where they are used, and no word of this memory is followed as an
 //! address. Times are in ticks of the time-stamp counter unless the name says otherwise.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 
 use crate::reasons::Reason;
 
 /// First word of the header; says that this is Forebay's.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 7;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 8;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;
@@ -31,7 +31,7 @@ pub const fn slot_offset(index: usize) -> usize {
 /// Patch sites that fit the header.
 pub const PATCH_SITES: usize = 512;
 /// Block devices whose in-flight limit is remembered in one run.
-pub const DEVICES: usize = 8;
+pub const DEVICES: usize = 16;
 /// Executables whose usefulness is remembered in one run.
 pub const PROGRAMS: usize = 256;
 /// Hint logs of a slot; generation `g` of the speculator writes log `g % LOGS`.
@@ -70,8 +70,10 @@ pub struct Header {
     pub stall_ticks_min: AtomicU64,
     /// A process whose fork takes longer is worth checkpoints of its speculators.
     pub checkpoint_ticks_min: AtomicU64,
-    /// Stalls that a fork of no use is taken to cost where memory is short.
-    pub risk_stalls: AtomicU64,
+    /// What the speculations of a program may cost before the program has waited.
+    pub first_ticks: AtomicU64,
+    /// Which part of the time some task waited for a processor lately, in 1/1024.
+    pub processor_price: AtomicU32,
     /// Prefetched and not yet consumed bytes that one speculator may have.
     pub horizon_bytes: AtomicU64,
     /// Memory that one speculator may add, in bytes.
@@ -252,6 +254,8 @@ pub struct Device {
     pub id: AtomicU64,
     /// State of `forebay_policy::inflight::InflightLimit`, packed by it.
     pub limit: [AtomicU64; 4],
+    /// State of `forebay_policy::estimate::StallTime`, packed by it.
+    pub stall: AtomicU64,
     /// Reads that the executor has under way.
     pub executing: AtomicU32,
 }
@@ -263,6 +267,20 @@ pub struct Program {
     pub key: AtomicU64,
     /// State of `forebay_policy::program::ProgramRecord`, packed by it.
     pub record: AtomicU64,
+    /// What its speculations may cost.
+    pub account: Account,
+}
+
+/// The account of a program's speculations, for `forebay_policy::account`.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Account {
+    /// What was paid in and not spent, in ticks.
+    pub balance: AtomicI64,
+    /// Failures in a row, in quarters.
+    pub failures: AtomicU32,
+    /// What a speculation costs on average, in ticks: where memory is ample, and where it is short. 0 while that is unknown.
+    pub costs: [AtomicU64; 2],
 }
 
 /// Why a program runs without an agent.
@@ -385,6 +403,8 @@ pub struct Slot {
     pub name: [AtomicU8; 64],
     /// Figures, written by the original and its speculators, read by the supervisor.
     pub counters: Counters,
+    /// The account of its program, where the header's table of programs is full.
+    pub account: Account,
     /// 1 where a speculator could not be, because of how much shared memory the program has.
     pub shares_too_much: AtomicU32,
     /// Prefetches that the newest speculator has under way.
@@ -511,9 +531,13 @@ pub struct Counters {
     pub copies: AtomicU64,
     /// About the time that took.
     pub copy_ticks: AtomicU64,
+    /// What stalls took longer because hints were in flight on their device.
+    pub delay_ticks: AtomicU64,
+    /// Stall time that hints saved, by the stalls of their devices.
+    pub saved_ticks: AtomicU64,
     /// Times that the fork policy disabled speculation because it did not pay.
     pub crossings: AtomicU64,
-    /// Those of them because several speculations in a row were useless, and not because they gave too little.
+    /// Those of them where the last speculation saved nothing at all.
     pub crossings_futile: AtomicU64,
     /// Values that speculators predicted.
     pub fabricated: AtomicU64,
@@ -581,6 +605,8 @@ pub mod mark {
     pub const HINTED: u64 = 1;
     /// The call's result was predicted.
     pub const PREDICTED: u64 = 2;
+    /// The prefetch is of a window in a file that is read in sequence: the kernel's readahead would have begun it early, too.
+    pub const SEQUENTIAL: u64 = 1 << 7;
 }
 
 /// A hint that the executor carries out because it may block.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use forebay_linux::kernel_text;
+use forebay_policy::price::{FIRST_NS, ticks};
 use forebay_protocol::layout::{
     CHANNEL_BYTES, HEADER_BYTES, Header, LAYOUT, MAGIC, SLOT_BYTES, SLOT_FREE, SLOTS, Slot, slot_offset,
 };
@@ -27,9 +28,6 @@ use crate::memory_limits::BYTES_AT_FIRST;
 const STALL_US_MIN: u64 = 20;
 /// A fork that takes longer is worth checkpoints, so that there need not be another one: that of some 32 MiB.
 const CHECKPOINT_US_MIN: u64 = 500;
-/// Stalls that a fork of no use is taken to cost where memory is short. Measured with a speech recogniser: each drove
-/// some 750 pages out, and half of them were missed.
-const RISK_STALLS: u64 = 256;
 /// Shortest time over which the time-stamp counter is compared with the clock: either is read to some 30 ns.
 const CALIBRATION_NS_MIN: u64 = 50_000;
 
@@ -47,8 +45,8 @@ fn checkpoint_us_min() -> u64 {
     hook("FOREBAY_CHECKPOINT_US_MIN").unwrap_or(CHECKPOINT_US_MIN).min(1_000_000)
 }
 
-fn risk_stalls() -> u64 {
-    hook("FOREBAY_RISK_STALLS").unwrap_or(RISK_STALLS).min(1_000_000)
+fn first_ns() -> u64 {
+    hook("FOREBAY_FIRST_US").map_or(FIRST_NS, |us| us.min(1_000_000_000) * 1_000)
 }
 
 /// The threshold that a test sets instead.
@@ -90,7 +88,7 @@ impl Channel {
         header.ticks_per_second.store(ticks_per_second, Relaxed);
         header.stall_ticks_min.store(ticks_per_second / 1_000_000 * stall_us_min(), Relaxed);
         header.checkpoint_ticks_min.store(ticks_per_second / 1_000_000 * checkpoint_us_min(), Relaxed);
-        header.risk_stalls.store(risk_stalls(), Relaxed);
+        header.first_ticks.store(ticks(first_ns(), ticks_per_second), Relaxed);
         header.horizon_bytes.store(BYTES_AT_FIRST, Relaxed);
         header.memory_bytes_max.store(BYTES_AT_FIRST, Relaxed);
         header.magic.store(MAGIC, Release);
@@ -195,7 +193,7 @@ mod tests {
     /// The test's own program runs it again, because the environment of a process with threads must not change.
     #[test]
     fn hooks_of_tests_work_in_tests_alone() {
-        const SET: &str = "FOREBAY_RISK_STALLS";
+        const SET: &str = "FOREBAY_FIRST_US";
         const NAME: &str = "channel::tests::hooks_of_tests_work_in_tests_alone";
         if std::env::var_os(SET).is_none() {
             let own = std::env::current_exe().unwrap();
@@ -205,8 +203,10 @@ mod tests {
             assert!(ended.status.success() && said.contains("1 passed"), "{said}");
             return;
         }
-        let expected = if cfg!(feature = "test-hooks") { 7 } else { RISK_STALLS };
-        assert_eq!(Channel::create(true).unwrap().header().risk_stalls.load(Relaxed), expected);
+        let expected = if cfg!(feature = "test-hooks") { 7_000 } else { FIRST_NS };
+        let channel = Channel::create(true).unwrap();
+        let per_second = channel.header().ticks_per_second.load(Relaxed);
+        assert_eq!(channel.header().first_ticks.load(Relaxed), ticks(expected, per_second));
     }
 
     #[test]

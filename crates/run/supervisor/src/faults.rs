@@ -13,7 +13,7 @@ use std::{
 
 use forebay_linux::features::has_userfaultfd;
 use forebay_linux::kernel_text::ProcessStat;
-use forebay_policy::quiet::{FEW, Pauses, are_few_enough_of};
+use forebay_policy::fault_signals::{FEW, Pauses, are_few_enough_of};
 use forebay_protocol::layout::{Header, WISH_FEW, WISH_NEVER, WISH_QUIET, WISH_SIGNALS, Watched, feature};
 use rustix::{
     io::Errno,

@@ -24,6 +24,7 @@ mod memory_groups;
 mod memory_limits;
 mod patch_table;
 pub mod patches;
+mod processors;
 mod readahead;
 pub mod statistics;
 mod table;

@@ -182,11 +182,14 @@ impl Statistics {
         if total.resyncs > 0 {
             details.push(("copies", memory(total.speculator_memory())));
             let break_even = format!(
-                "{} for forks and {} for {} pages copied after them, against about {} of stalls saved",
+                "{} for forks, {} for {} pages copied after them, {} of delays by hints and {} of processor time, against \
+                 about {} of stalls saved",
                 seconds(self.seconds(total.resync_ticks)),
                 seconds(self.seconds(total.copy_ticks)),
                 thousands(total.copies),
-                seconds(self.seconds(total.saved_ticks()))
+                seconds(self.seconds(total.delay_ticks)),
+                seconds(total.speculator_cpu_us as f64 / 1e6),
+                seconds(self.seconds(total.saved_ticks))
             );
             details.push(("break-even", break_even));
         }

@@ -27,6 +27,7 @@ use crate::{
     ledger::Ledger,
     memory_control::{Crossing, MemoryControl},
     memory_limits::{MemoryEnd, MemoryLimits},
+    processors::Processors,
     readahead::Readahead,
 };
 
@@ -78,6 +79,7 @@ pub fn watch(
     let mut leases = Leases::default();
     let mut faults = Faults::default();
     let mut readahead = Readahead::default();
+    let mut processors = Processors::new(pid.unsigned_abs());
     // Processes that have just begun are looked at sooner.
     let mut round = ROUND_FIRST;
     let mut timeout = EXECUTOR_DELAY;
@@ -100,6 +102,7 @@ pub fn watch(
         if arrived.is_none() && Instant::now() >= next_round {
             reap_orphans(pid);
             limits.look_if_due(channel.header());
+            processors.look(channel.header());
             leases.look_if_due(channel.header());
             executor.start();
             let is_newly_told = faults.look(channel.header());

@@ -66,8 +66,8 @@ unsafe fn read_timed(call: &Call, descriptor: usize) -> isize {
         && let Some(device) = file_device(descriptor)
     {
         stalled(slow, matched, Some(device), is_directory_read(call));
-    } else if matched == Match::Hinted {
-        used();
+    } else if let Match::Hinted(stall) = matched {
+        used(stall);
     }
     result
 }
@@ -115,8 +115,8 @@ unsafe fn look_up_timed(call: &Call, class: Class) -> isize {
     }
     if slow.is_some() {
         stalled(slow, matched, None, true);
-    } else if matched == Match::Hinted {
-        used();
+    } else if let Match::Hinted(stall) = matched {
+        used(stall);
     }
     result
 }
@@ -146,8 +146,8 @@ pub fn on_mapping(call: &Call, result: isize) {
 #[inline(never)]
 fn note_mapping(signature: u64, address: isize) {
     let matched = compare(signature);
-    if matched == Match::Hinted {
-        used();
+    if let Match::Hinted(stall) = matched {
+        used(stall);
     }
     if matched != Match::NoSpeculator
         && let Some(slot) = session::slot()

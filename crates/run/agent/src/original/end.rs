@@ -5,9 +5,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use forebay_protocol::layout::Slot;
 use forebay_sigsafe::general as n;
 
+use super::PROBES;
 use super::outcome::{abandon, finish};
 use super::slow::{self, Private};
-use super::{LIVE, PROBES};
 use crate::{process, session, spawn, usage};
 
 /// The program's image ends: by exec, or with the process. Whether it had a slot.
@@ -40,13 +40,7 @@ pub fn dismiss(private: Option<&mut Private>) {
 
 /// Ends the speculator, and waits until what it has open is closed, also by the executor.
 pub fn give_back() {
-    slow::exclusive(|mut private| {
-        if let Some(private) = private.as_deref_mut().filter(|_| LIVE.load(Relaxed) != 0) {
-            // That little has come of it says nothing of others.
-            private.policy.excuse();
-        }
-        dismiss(private);
-    });
+    slow::exclusive(dismiss);
     spawn::wait_for_hints();
 }
 

@@ -4,9 +4,9 @@ use core::mem;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use forebay_policy::patience::{Course, Foreseen};
-use forebay_policy::quiet::{FEW, Futility};
-use forebay_policy::resync::Place;
+use forebay_policy::fault_signals::{Sampling, sampling};
+use forebay_policy::fork::Place;
+use forebay_policy::track::Course;
 use forebay_protocol::layout::{Header, Off, Slot};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::ticks;
@@ -14,7 +14,7 @@ use forebay_sigsafe::ticks;
 use super::LIVE;
 use super::eligibility::{is_held, may_speculate, turn_off};
 use super::fork::fork;
-use super::outcome::{copied_too_much, finish, finish_early, pages_ahead, publish_crossings};
+use super::outcome::{copied_too_much, finish, finish_early, is_due, pages_ahead};
 use super::slow::{self, Private};
 use super::stall::remember_program;
 use super::track::repair;
@@ -61,7 +61,6 @@ pub struct Seen {
     used: Used,
     pages_used: u64,
     pages_skipped: u64,
-    sampling: Futility,
 }
 
 impl Seen {
@@ -72,7 +71,6 @@ impl Seen {
             used: Used { cpu_us: 0, work_us: 0, faults: 0 },
             pages_used: 0,
             pages_skipped: 0,
-            sampling: Futility::new(),
         }
     }
 
@@ -119,7 +117,6 @@ fn note(private: &mut Private) -> Option<Spawned> {
         }
         Err(_) => return None,
     };
-    let before = if private.faults.since == 0 { private.started } else { private.faults.since };
     let Measured { now, stalls, duration, work } = measure(private, header);
     timing::on_stall();
     remember_program();
@@ -130,65 +127,63 @@ fn note(private: &mut Private) -> Option<Spawned> {
     settle(slot, private, now, stalls);
     trace::tell(
         b"fault: ticks, misses, used",
-        &[duration, private.live.detector.misses().into(), private.live.used],
+        &[duration, private.live.track.misses().into(), private.live.used],
     );
     if LIVE.load(Relaxed) != 0 {
         check_track(slot, private, now);
     }
-    private.policy.on_work(before, now, work);
-    private.policy.on_unseen_stalls(before, now, stalls - 1, spared);
-    private.policy.on_stall(now, spared, false);
-    publish_crossings(slot, private);
+    let account = session::account()?;
+    private.forks.on_work(stalls, work);
+    private.forks.on_unseen_stalls(&account, stalls - 1, spared);
+    private.forks.on_stall(&account, spared, true, None);
     let ticks_per_second = header.ticks_per_second.load(Relaxed);
     let handled = ticks().saturating_sub(now).min(ticks_per_second / HANDLED_PART);
-    private.policy.on_signal(ticks_per_second / SIGNAL_PART + handled);
+    private.forks.on_signal(&account, ticks_per_second / SIGNAL_PART + handled);
     let ticks_per_us = (ticks_per_second / 1_000_000).max(1);
-    let stall_us = private.policy.stall_mean() / ticks_per_us;
-    fault_watch::sample_faults(private.faults.sampling.needs_few(stall_us));
+    let stall_us = private.forks.stall_mean() / ticks_per_us;
+    let sampling = sampling(stall_us, account.failures());
+    trace::tell(
+        b"account: balance, stake, failures",
+        &[account.balance() as u64, private.forks.stake(&account), account.failures().into()],
+    );
+    fault_watch::sample_faults(sampling != Sampling::Each);
     if LIVE.load(Relaxed) != 0 || is_held() {
         return None;
     }
-    let stopped = !may_speculate();
-    let armed = !stopped && private.policy.armed(now);
-    let spawned = if armed { fork(private, Place::Fault) } else { None };
-    if spawned.is_none() {
-        let prospect = stopped || (armed && private.policy.keeps_up() && private.policy.page_hints_pay());
-        // Faults in a pause of the signals do not count.
-        let count = stalls.min(FEW) as u32;
-        if private.faults.sampling.on_faults(count, prospect, stall_us) {
+    let is_armed = may_speculate() && private.forks.is_armed(&account);
+    let Some(spawned) = is_armed.then(|| fork(private, Place::Fault)).flatten() else {
+        if sampling == Sampling::Pause {
             fault_watch::pause_signals();
         }
         return None;
-    }
-    private.faults.sampling.on_fork();
+    };
     let after = ticks();
-    private.live.detector.on_fork_at_fault(after, after.saturating_sub(now), private.policy.stall_mean());
-    spawned
+    private.live.track.on_fork_at_fault(after, after.saturating_sub(now), private.forks.stall_mean());
+    Some(spawned)
 }
 
 /// A speculation is live, and did not spare the original this fault: repairs it, or ends it, if it is off track.
 fn check_track(slot: &Slot, private: &mut Private, now: u64) {
     if is_held() {
         // It cannot be off track.
-        private.live.detector.forgive();
+        private.live.track.forgive();
         return;
     }
-    if private.live.detector.is_over(now) && copied_too_much(slot, private) {
+    if private.live.track.is_over(now) && copied_too_much(slot, private) {
         finish_early(slot, private);
         return;
     }
     let ended = slot.speculator_pid.load(Relaxed) == 0;
     let Course::Strayed { is_late, is_lost } =
-        private.live.detector.course(now, ended, pages_ahead(slot, LIVE.load(Relaxed)))
+        private.live.track.course(now, ended, pages_ahead(slot, LIVE.load(Relaxed)))
     else {
         return;
     };
     if may_speculate() && repair(slot, private, is_late) {
-        private.live.detector.on_repair(now, private.policy.size_fork());
-    } else if is_lost && (private.policy.armed(now) || private.policy.judge_due()) {
+        private.live.track.on_repair(now, private.forks.size().fork);
+    } else if is_lost && is_due(private) {
         // No predicted value is responsible for its being late.
         if is_late {
-            private.policy.excuse();
             finish_early(slot, private);
         } else {
             finish(slot, private);
@@ -218,19 +213,19 @@ fn measure(private: &mut Private, header: &Header) -> Measured {
     let away = now.saturating_sub(before.since).saturating_sub(busy) / stalls;
     let shortest = timing::stall_ticks_min();
     let longest = header.ticks_per_second.load(Relaxed) / 10;
-    let known = if before.since == 0 { private.policy.stall_mean() } else { away };
+    let known = if before.since == 0 { private.forks.stall_mean() } else { away };
     Measured { now, stalls, duration: known.min(longest).max(shortest), work }
 }
 
 /// Counts the pages that the original has reached since the last count, and the faults.
 fn settle(slot: &Slot, private: &mut Private, now: u64, faults: u64) {
-    let foreseen = take_foreseen(slot, private);
-    private.live.detector.on_faults(now, faults, foreseen);
+    let left_out = take_foreseen(slot, private);
+    private.live.on_stalls(now, faults, left_out);
 }
 
-/// Counts the pages that the original has reached since the last count.
+/// Counts the pages that the original has reached since the last count; how many of them were left to it.
 #[inline(never)]
-pub fn take_foreseen(slot: &Slot, private: &mut Private) -> Foreseen {
+pub fn take_foreseen(slot: &Slot, private: &mut Private) -> u64 {
     let seen = &mut private.faults;
     let new = |count: &AtomicU64, before: &mut u64| {
         let count = count.load(Relaxed);
@@ -239,5 +234,6 @@ pub fn take_foreseen(slot: &Slot, private: &mut Private) -> Foreseen {
     let hinted = new(&slot.pages_used, &mut seen.pages_used);
     let left_out = new(&slot.pages_skipped, &mut seen.pages_skipped);
     private.live.used += hinted;
-    Foreseen { hinted, left_out }
+    private.live.saved += hinted.saturating_mul(private.forks.stall_mean());
+    left_out
 }

@@ -3,8 +3,9 @@
 use core::mem;
 use core::sync::atomic::Ordering::Relaxed;
 
+use forebay_policy::account::Account;
 use forebay_policy::checkpoint::first_price;
-use forebay_policy::resync::Place;
+use forebay_policy::fork::Place;
 use forebay_protocol::layout::{Header, LEASES_SOME, Off, Slot};
 use forebay_sigsafe::{thread_pointer, ticks};
 
@@ -31,11 +32,11 @@ pub unsafe fn probe(call: &Call, descriptor: usize) -> Option<Spawned> {
         return None;
     }
     let mut private = slow::enter()?;
-    let now = ticks();
     if let Some(slot) = session::slot().filter(|slot| is_off_track(slot, &private)) {
-        repair_or_finish(slot, &mut private, now);
+        repair_or_finish(slot, &mut private);
     }
-    let forks = LIVE.load(Relaxed) == 0 && private.policy.armed(now);
+    let is_armed = session::account().is_some_and(|account| private.forks.is_armed(&account));
+    let forks = LIVE.load(Relaxed) == 0 && is_armed;
     let spawned = if forks { fork(&mut private, Place::Read) } else { None };
     slow::leave(private, spawned)
 }
@@ -53,10 +54,10 @@ enum Refusal {
 #[inline(never)]
 pub fn fork(private: &mut Private, place: Place) -> Option<Spawned> {
     PROBES.store(0, Relaxed);
-    match decide(private, place) {
-        Ok((header, slot)) => {
-            let circumstances = begin_speculation(private, header, slot);
-            carry_out(private, slot, &circumstances, place)
+    match decide(private) {
+        Ok((header, slot, account)) => {
+            let circumstances = begin_speculation(private, header, slot, &account);
+            carry_out(private, slot, &account, &circumstances, place)
         }
         Err(Refusal::NotNow) => None,
         Err(Refusal::Off(reason)) => {
@@ -71,21 +72,25 @@ pub fn fork(private: &mut Private, place: Place) -> Option<Spawned> {
 }
 
 /// What takes longest to find out comes last.
-fn decide(private: &mut Private, place: Place) -> Result<(&'static Header, &'static Slot), Refusal> {
+fn decide(private: &mut Private) -> Result<(&'static Header, &'static Slot, Account<'static>), Refusal> {
     let (header, slot) = permit()?;
     let _ = size::weigh(private, size::WEIGHED_US);
     if private.size.has_huge_pages {
         return Err(Refusal::Unsafe(Off::Unsafe));
     }
-    let now = ticks();
-    if !private.policy.armed(now) || !private.policy.dares(now, place) {
+    let account = session::account().ok_or(Refusal::NotNow)?;
+    private.forks.settle_displaced(&account);
+    if !private.forks.is_armed(&account) {
         return Err(Refusal::NotNow);
     }
     if visibility::shows_on_stack() {
         return Err(Refusal::Unsafe(Off::Unsafe));
     }
-    private.faults.on_fork(now);
-    Ok((header, slot))
+    if !spawn::supersede(slot) {
+        return Err(Refusal::NotNow);
+    }
+    private.faults.on_fork(ticks());
+    Ok((header, slot, account))
 }
 
 /// Whether the program, its surroundings and the supervisor permit a copy.
@@ -113,13 +118,17 @@ fn permit() -> Result<(&'static Header, &'static Slot), Refusal> {
 
 /// Takes down how things stand, for the end of the speculation, and what the speculator must know.
 #[inline(never)]
-fn begin_speculation(private: &mut Private, header: &Header, slot: &Slot) -> Circumstances {
-    let (stall, fork) = (private.policy.stall_mean(), private.policy.size_fork());
+fn begin_speculation(
+    private: &mut Private,
+    header: &Header,
+    slot: &Slot,
+    account: &Account<'_>,
+) -> Circumstances {
+    let (stall, fork) = (private.forks.stall_mean(), private.forks.size().fork);
     let makes_checkpoints = fork > header.checkpoint_ticks_min.load(Relaxed);
     let forked = Forked {
         faults: page_faults(private),
         hinted: slot.counters.hints_data.load(Relaxed),
-        predicted: slot.counters.fabricated.load(Relaxed),
         memory_ends: memory_ends(slot),
         mapped: slot.mapped.count(),
     };
@@ -128,8 +137,8 @@ fn begin_speculation(private: &mut Private, header: &Header, slot: &Slot) -> Cir
     Circumstances {
         stall_us: stall / ticks_per_us,
         first_checkpoint: makes_checkpoints.then(|| first_price(fork, stall)),
-        memory_is_short: private.policy.memory_is_short(),
-        is_proven: private.policy.yields_well(),
+        prices: private.forks.prices(),
+        is_proven: account.is_proven(private.forks.stake(account)),
         forked,
     }
 }
@@ -137,6 +146,7 @@ fn begin_speculation(private: &mut Private, header: &Header, slot: &Slot) -> Cir
 fn carry_out(
     private: &mut Private,
     slot: &'static Slot,
+    account: &Account<'_>,
     circumstances: &Circumstances,
     place: Place,
 ) -> Option<Spawned> {
@@ -152,10 +162,10 @@ fn carry_out(
     let took = after.wrapping_sub(before);
     let Some(Side::Original { generation }) = side else {
         count_off(Off::NoFork);
-        private.policy.on_refusal(after, took);
+        private.forks.on_refusal(account, took);
         return None;
     };
-    private.policy.on_spawn(after, took, place);
+    private.forks.on_spawn(account, took, place);
     trace::tell(b"forked: ticks, place", &[took, place as u64]);
     slot.counters.resyncs.fetch_add(1, Relaxed);
     slot.counters.resync_ticks.fetch_add(took, Relaxed);

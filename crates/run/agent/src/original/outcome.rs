@@ -1,18 +1,16 @@
 //! The outcome of a speculation, for the fork policy and for the call site whose predicted value ended it.
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use forebay_policy::balance::Balance;
 use forebay_policy::copies;
-use forebay_policy::credit::{AHEAD_FREE, Credit};
 use forebay_policy::site;
 use forebay_protocol::hint_log::Consumer;
 use forebay_protocol::layout::{End, LOG_ENTRIES, LOGS, Slot};
-use forebay_sigsafe::ticks;
 
 use super::size::page_faults;
 use super::slow::Private;
 use super::{LIVE, fault, size, unconsumed};
-use crate::snapshot::Forked;
 use crate::{session, speculator, trace};
 
 /// Stalls in a row that a live speculator may fail to predict.
@@ -27,10 +25,16 @@ pub fn is_off_track(slot: &Slot, private: &Private) -> bool {
 }
 
 /// The live speculation is off track: ends it if another one may pay, or if it is unrecoverable.
-pub fn finish_if_due(slot: &Slot, private: &mut Private, now: u64) {
-    if private.policy.armed(now) || private.policy.judge_due() {
+pub fn finish_if_due(slot: &Slot, private: &mut Private) {
+    if is_due(private) {
         finish(slot, private);
     }
+}
+
+/// Whether another speculation may pay, or the live one has plainly strayed.
+pub fn is_due(private: &Private) -> bool {
+    let is_armed = || session::account().is_some_and(|account| private.forks.is_armed(&account));
+    private.forks.judge_due() || is_armed()
 }
 
 /// The live speculation is over: says what came of it.
@@ -55,7 +59,8 @@ pub fn abandon(slot: &Slot) -> Option<u32> {
     if generation == 0 {
         return None;
     }
-    slot.generation.store(generation.wrapping_add(1), Relaxed);
+    // In one order with a speculator that begins to make a checkpoint.
+    slot.generation.store(generation.wrapping_add(1), SeqCst);
     Some(generation)
 }
 
@@ -66,53 +71,43 @@ fn conclude(slot: &Slot, private: &mut Private, was_off_track: bool) {
     // What came after the speculator's end says nothing of the values that it predicted.
     let used_before = private.live.used;
     unconsumed::settle(slot, private, generation);
-    if was_off_track {
-        private.live.repairs.penalize_earlier(slot, generation, used_before);
-    }
+    let mut taught = was_off_track && private.live.repairs.penalize_earlier(slot, generation, used_before);
     let wrong_calls = Consumer::new(slot, generation).abandon();
     slot.counters.hints_wrong.fetch_add(wrong_calls, Relaxed);
-    // Where it was only late, or took too much, the original may yet reach its pages, and most of those that one was let
-    // hint because others had been used.
-    let used_since = private.live.used.saturating_sub(used_before);
-    let in_vain = pages_ahead(slot, generation).saturating_sub(used_since).min(AHEAD_FREE);
-    let wrong = wrong_calls + if was_off_track { in_vain } else { 0 };
-    trace::tell(b"finished: used, late, wrong", &[private.live.used, private.live.late, wrong]);
+    trace::tell(b"finished: used, late, wrong", &[private.live.used, private.live.late, wrong_calls]);
     trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
-    private.size.room.on_share(ticks());
     let _ = size::weigh(private, size::WEIGHED_AGAIN_US);
     let copies = copied_pages(slot, private, generation);
     trace::tell(b"copied pages", &[copies]);
     let taken = slot.counters.speculator_pages.load(Relaxed);
     let more = taken.saturating_sub(core::mem::replace(&mut private.speculator_pages, taken));
-    private.policy.on_copies(copies, more);
     slot.counters.copies.fetch_add(copies, Relaxed);
-    slot.counters.copy_ticks.fetch_add(copies.saturating_mul(private.policy.size_copy()), Relaxed);
+    let copy_ticks = copies.saturating_mul(private.forks.size().copy);
+    slot.counters.copy_ticks.fetch_add(copy_ticks, Relaxed);
+    let Some(account) = session::account() else { return };
+    let saved = private.live.saved;
     if session::header().is_some_and(|header| header.stops.load(Relaxed) != private.live.stops) {
-        private.policy.on_interruption(ticks(), private.live.used);
-        publish_crossings(slot, private);
+        private.forks.on_interruption(&account, saved, copies, more);
+        publish(slot, private);
         return;
     }
-    let Forked { hinted, predicted, .. } = private.live.forked;
-    let has_begun =
-        slot.counters.hints_data.load(Relaxed) > hinted || slot.counters.fabricated.load(Relaxed) > predicted;
-    if !has_begun {
-        private.policy.excuse();
-    }
-    let spared = private.live.late_saved / private.policy.stall_mean().max(1);
-    private.policy.on_end(ticks(), private.live.used + spared, wrong);
-    publish_crossings(slot, private);
     if was_off_track && let Some(index) = responsible_site(slot, generation) {
         let used = private.live.repairs.gained(used_before).saturating_add(private.live.late / 2);
         let reward = reward(slot, generation, index, used);
         trace::tell(b"responsible: site, reward", &[index.into(), reward]);
-        site::outcome(&slot.sites, index, u32::try_from(reward).unwrap_or(u32::MAX));
+        taught |= site::outcome(&slot.sites, index, u32::try_from(reward).unwrap_or(u32::MAX));
     }
+    private.forks.on_end(&account, saved, copies, more, taught);
+    trace::tell(b"account: saved, failures", &[saved, account.failures().into()]);
+    publish(slot, private);
 }
 
-/// Tells how often speculation went off, and how often of these for nothing.
-pub fn publish_crossings(slot: &Slot, private: &Private) {
-    slot.counters.crossings.store(private.policy.crossings(), Relaxed);
-    slot.counters.crossings_futile.store(private.policy.crossings_futile(), Relaxed);
+/// Tells what speculations cost and saved so far, as far as that is not counted elsewhere.
+fn publish(slot: &Slot, private: &Private) {
+    slot.counters.saved_ticks.store(private.forks.saved(), Relaxed);
+    slot.counters.delay_ticks.store(private.forks.delayed(), Relaxed);
+    slot.counters.crossings.store(private.forks.crossings(), Relaxed);
+    slot.counters.crossings_futile.store(private.forks.crossings_futile(), Relaxed);
 }
 
 /// The part of the hints used of this generation that came after the site first made a value up: what ended the
@@ -158,13 +153,13 @@ pub fn responsible_site(slot: &Slot, generation: u32) -> Option<u32> {
 
 /// Whether the original copied more pages because of the last fork than what came of that is worth.
 pub fn copied_too_much(slot: &Slot, private: &mut Private) -> bool {
-    let budget = Credit { used: private.live.used, ..Credit::default() };
+    let prices = private.forks.prices();
+    let balance = Balance { prices, used: private.live.used, ..Balance::default() };
     let generation = LIVE.load(Relaxed);
-    private.policy.memory_is_short()
-        && !budget.covers_copies(copied_pages(slot, private, generation))
+    !balance.covers_copies(copied_pages(slot, private, generation))
         // By what it has grown meanwhile it may as well be less.
         && size::weigh(private, size::WEIGHED_AGAIN_US)
-        && !budget.covers_copies(copied_pages(slot, private, generation))
+        && !balance.covers_copies(copied_pages(slot, private, generation))
 }
 
 /// Pages that the original copied because of the last fork: until the speculator, of that generation, ended, if it has told.

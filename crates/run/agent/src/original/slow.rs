@@ -9,10 +9,11 @@
 //! * A forked child in which the state was in use at the fork never becomes an original: see [`super::begin`].
 //! * What calls do outside the slow path is in atomics: [`super::track`].
 
+use core::mem;
 use core::sync::atomic::Ordering::Relaxed;
 
-use forebay_policy::patience::Patience;
-use forebay_policy::resync::Policy;
+use forebay_policy::fork::ForkPolicy;
+use forebay_policy::track::{Foreseen, Track};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::turn::{Held, Turn};
 use forebay_sigsafe::{sys, thread_pointer, ticks};
@@ -28,7 +29,7 @@ const WAIT_PART: u64 = 20;
 
 /// State of the slow path.
 pub struct Private {
-    pub policy: Policy,
+    pub forks: ForkPolicy,
     pub live: Speculation,
     /// What was known of the thread at the last page fault that it was told of.
     pub faults: fault::Seen,
@@ -41,10 +42,10 @@ pub struct Private {
 }
 
 static SLOW: Turn<Private> = Turn::new(Private {
-    policy: Policy::new(1),
+    forks: ForkPolicy::new(1),
     live: Speculation::new(1),
     faults: fault::Seen::new(),
-    size: size::Known::new(1),
+    size: size::Known::new(),
     waits: Waits::new(),
     speculator_pages: 0,
     started: 0,
@@ -53,12 +54,22 @@ static SLOW: Turn<Private> = Turn::new(Private {
 impl Private {
     /// A process begins.
     pub fn begin(&mut self, ticks_per_second: u64) {
-        self.policy = Policy::new(ticks_per_second);
-        self.live.detector = Patience::new(ticks_per_second);
-        self.size = size::Known::new(ticks_per_second);
+        self.forks = ForkPolicy::new(ticks_per_second);
+        self.live.track = Track::new(ticks_per_second);
+        self.size = size::Known::new();
         self.started = ticks();
-        self.policy.begin(self.started);
         self.faults = fault::Seen::begin_process();
+    }
+
+    /// Takes what calls outside the slow path have found out.
+    fn catch_up(&mut self) {
+        let live = &mut self.live;
+        let (hits, saved) = (track::hits(), track::saved(self.forks.stall_mean()));
+        live.used += hits.wrapping_sub(mem::replace(&mut live.hits_seen, hits));
+        live.saved += saved.wrapping_sub(mem::replace(&mut live.saved_seen, saved));
+        if track::take_match() {
+            live.misses = 0;
+        }
     }
 }
 
@@ -70,15 +81,18 @@ pub struct Speculation {
     pub stops: u32,
     /// Hints that spared the original a stall.
     pub used: u64,
-    /// What [`track::hits`] was when `used` was last brought up to date.
+    /// The stall time that they saved, and what late hints saved of theirs, in ticks.
+    pub saved: u64,
+    /// What [`track::hits`] and [`track::saved`] were when these were last brought up to date.
     hits_seen: u64,
+    saved_seen: u64,
     pub late: u64,
-    /// Part of the mean stall that late hints spared, in ticks.
-    pub late_saved: u64,
     /// Stalled calls that were not predicted since the last one that was.
     pub misses: u32,
-    /// Finds out, by page faults, whether the speculation is off track.
-    pub detector: Patience,
+    /// Finds out, by stalls that were not prevented, whether the speculation is off track.
+    pub track: Track,
+    /// Used hints that `track` was told of.
+    told: u64,
     pub repairs: Repairs,
 }
 
@@ -88,33 +102,28 @@ impl Speculation {
             forked: Forked::new(),
             stops: 0,
             used: 0,
+            saved: 0,
             hits_seen: 0,
+            saved_seen: 0,
             late: 0,
-            late_saved: 0,
             misses: 0,
-            detector: Patience::new(ticks_per_second),
+            track: Track::new(ticks_per_second),
+            told: 0,
             repairs: Repairs::new(),
         }
     }
 
     /// Another one begins, after so many stops of all speculation. It makes checkpoints where calls are kept for them.
     pub fn begin(&mut self, forked: Forked, stops: u32, keeps_calls: bool) {
-        self.detector.on_fork();
+        self.track.on_fork();
         let repairs = track::begin(keeps_calls);
-        let (detector, hits_seen) = (self.detector, track::hits());
-        *self =
-            Self { forked, stops, used: 0, hits_seen, late: 0, late_saved: 0, misses: 0, detector, repairs };
+        *self = Self { forked, stops, used: 0, saved: 0, late: 0, misses: 0, told: 0, repairs, ..*self };
     }
 
-    /// Takes what calls outside the slow path have found out.
-    fn catch_up(&mut self) {
-        let hits = track::hits();
-        self.used += hits.wrapping_sub(self.hits_seen);
-        self.hits_seen = hits;
-        if track::take_match() {
-            self.misses = 0;
-            self.detector.forgive();
-        }
+    /// The original had so many stalls, until `now`, that were not prevented; it waited for so many pages as foreseen.
+    pub fn on_stalls(&mut self, now: u64, stalls: u64, left_out: u64) {
+        let hinted = self.used.saturating_sub(mem::replace(&mut self.told, self.used));
+        self.track.on_stalls(now, stalls, Foreseen { hinted, left_out });
     }
 }
 
@@ -122,7 +131,7 @@ impl Speculation {
 #[inline]
 pub fn enter() -> Option<Held<'static, Private>> {
     let mut private = SLOW.enter(thread_pointer())?;
-    private.live.catch_up();
+    private.catch_up();
     Some(private)
 }
 
@@ -130,7 +139,7 @@ pub fn enter() -> Option<Held<'static, Private>> {
 #[inline]
 pub fn leave(private: Held<'static, Private>, spawned: Option<Spawned>) -> Option<Spawned> {
     if spawned == Some(Spawned::Speculator) {
-        core::mem::forget(private);
+        mem::forget(private);
     }
     spawned
 }

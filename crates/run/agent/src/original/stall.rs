@@ -3,16 +3,18 @@
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 
+use forebay_policy::estimate::StallTime;
+use forebay_policy::fork::Place;
 use forebay_policy::inflight::InflightLimit;
 use forebay_policy::program::{self, ProgramRecord};
-use forebay_policy::resync::Place;
+use forebay_policy::track::Course;
 use forebay_protocol::layout::{Off, Slot};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, ticks};
 
 use super::eligibility::{is_held, may_speculate, turn_off};
 use super::fork::fork;
-use super::outcome::{finish_if_due, is_off_track, publish_crossings};
+use super::outcome::{finish_if_due, is_off_track};
 use super::slow::{self, Private};
 use super::track::{Match, repair, used};
 use super::{LIVE, OWNER, PROBES, PROBES_MAX};
@@ -67,7 +69,7 @@ impl Waits {
 pub fn stalled(period: Option<Period>, matched: Match, device: Option<u64>, late_fork: bool) {
     let Some(mut private) = slow::enter() else { return };
     let period = period.unwrap_or_else(|| {
-        let (after, mean) = (ticks(), private.policy.stall_mean());
+        let (after, mean) = (ticks(), private.forks.stall_mean());
         Period { before: after.saturating_sub(mean.max(timing::stall_ticks_min())), after }
     });
     note(&mut private, period, matched, device);
@@ -79,8 +81,8 @@ pub fn stalled(period: Option<Period>, matched: Match, device: Option<u64>, late
 #[inline(never)]
 fn note(private: &mut Private, Period { before, after }: Period, matched: Match, device: Option<u64>) {
     if !private.waits.has_waited(after.wrapping_sub(before)) || !process::is_own() {
-        if matched == Match::Hinted {
-            used();
+        if let Match::Hinted(stall) = matched {
+            used(stall);
         }
         return;
     }
@@ -91,13 +93,15 @@ fn note(private: &mut Private, Period { before, after }: Period, matched: Match,
         turn_off(Off::NoSlot);
         return;
     };
+    let Some(account) = session::account() else { return };
     let counters = &slot.counters;
-    if matched == Match::Hinted {
+    if let Match::Hinted(stall) = matched {
+        let stall = if stall == 0 { private.forks.stall_mean() } else { stall };
         private.live.late += 1;
-        private.live.late_saved += private.policy.stall_mean().saturating_sub(duration);
+        private.live.saved += stall.saturating_sub(duration);
         counters.hints_late.fetch_add(1, Relaxed);
         counters.late_ticks.fetch_add(duration, Relaxed);
-        private.policy.on_stall(after, duration, true);
+        private.forks.on_stall(&account, duration, false, None);
         return;
     }
     counters.stalls.fetch_add(1, Relaxed);
@@ -107,43 +111,48 @@ fn note(private: &mut Private, Period { before, after }: Period, matched: Match,
     trace::tell(
         b"stalled: matched, ticks, armed, alive",
         &[
-            matched as u64,
+            matched.number(),
             duration,
-            private.policy.armed(before).into(),
+            private.forks.is_armed(&account).into(),
             slot.speculator_pid.load(Relaxed).into(),
         ],
     );
-    if let Some(saturated) = device.and_then(|device| learn_device(slot, device, duration, matched)) {
-        private.policy.set_saturated(saturated);
-        trace::tell(b"saturated", &[saturated.into()]);
-    }
+    let delay = device.and_then(|device| learn_device(slot, device, duration, matched));
     if matched == Match::Mismatch && !is_held() {
         private.live.misses += 1;
     }
     if orphaned {
-        finish_if_due(slot, private, before);
-    } else if is_off_track(slot, private) {
-        repair_or_finish(slot, private, before);
+        finish_if_due(slot, private);
+    } else if is_off_track(slot, private) || is_of_no_use(private, after) {
+        repair_or_finish(slot, private);
     }
-    private.policy.on_stall(after, duration, false);
-    publish_crossings(slot, private);
+    private.forks.on_stall(&account, duration, true, delay);
     let may = may_speculate() && LIVE.load(Relaxed) == 0;
-    if may && private.policy.armed(after) {
+    if may && private.forks.is_armed(&account) {
         PROBES.store(PROBES_MAX, Relaxed);
     }
 }
 
+/// Whether a speculation is live, and the original stalls as if there were none: what it predicts may be right and too late.
+fn is_of_no_use(private: &mut Private, now: u64) -> bool {
+    if LIVE.load(Relaxed) == 0 || is_held() {
+        return false;
+    }
+    private.live.on_stalls(now, 1, 0);
+    private.live.track.course(now, false, 0) != Course::Kept
+}
+
 /// The live speculation is off track.
-pub fn repair_or_finish(slot: &Slot, private: &mut Private, now: u64) {
+pub fn repair_or_finish(slot: &Slot, private: &mut Private) {
     if !may_speculate() || !repair(slot, private, false) {
-        finish_if_due(slot, private, now);
+        finish_if_due(slot, private);
     }
 }
 
-/// Adds a stall to what is known of the device; whether the device is saturated. Only the original's own waits tell
-/// that: speculators wait for processors too.
+/// Adds a stall to what is known of the device; how much longer than alone it took beside hints, if that is known. Only the
+/// original's own waits tell that: speculators wait for processors too.
 #[inline(never)]
-fn learn_device(slot: &Slot, device: u64, duration: u64, matched: Match) -> Option<bool> {
+fn learn_device(slot: &Slot, device: u64, duration: u64, matched: Match) -> Option<i64> {
     let entry = speculator::device(session::header()?, device)?;
     let mut limit = InflightLimit::load(&entry.limit);
     let others = slot.flights.load(Relaxed).saturating_add(entry.executing.load(Relaxed));
@@ -156,7 +165,13 @@ fn learn_device(slot: &Slot, device: u64, duration: u64, matched: Match) -> Opti
     }
     limit.store(&entry.limit);
     trace::tell(b"device: others, limit, base", &[others.into(), limit.limit().into(), limit.base_ticks()]);
-    Some(limit.saturated())
+    let mut time = StallTime::load(&entry.stall);
+    if others > 0 {
+        return time.delay(duration);
+    }
+    time.on_stall(duration);
+    time.store(&entry.stall);
+    None
 }
 
 #[inline(never)]

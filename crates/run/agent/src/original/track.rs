@@ -3,15 +3,16 @@
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
+use forebay_policy::estimate::StallTime;
 use forebay_policy::site;
 use forebay_protocol::hint_log::{self, Consumed, Consumer};
 use forebay_protocol::layout::{Slot, mark};
-use forebay_sigsafe::{general as n, sys};
+use forebay_sigsafe::{general as n, sys, ticks};
 
 use super::outcome::{responsible_site, reward};
 use super::slow::Private;
 use super::{LIVE, OWNER};
-use crate::{session, spawn, trace};
+use crate::{session, spawn, speculator, trace};
 
 /// Calls by which a speculator may be behind before it is unrecoverable.
 const AWAITED_MAX: usize = 2048;
@@ -25,8 +26,8 @@ const FUTILE_REPAIRS_MAX: u32 = 2;
 pub enum Match {
     /// No speculator.
     NoSpeculator,
-    /// Predicted, and prefetched.
-    Hinted,
+    /// Predicted, and prefetched: the stall that the hint saves takes so many ticks, or 0 where that is unknown.
+    Hinted(u64),
     /// Predicted; nothing had to be prefetched.
     Predicted,
     /// The speculator has not come so far.
@@ -35,19 +36,39 @@ pub enum Match {
     Mismatch,
 }
 
-/// Matched calls that were hinted, ever.
+impl Match {
+    /// For traces.
+    pub const fn number(self) -> u64 {
+        match self {
+            Self::NoSpeculator => 0,
+            Self::Hinted(_) => 1,
+            Self::Predicted => 2,
+            Self::Pending => 3,
+            Self::Mismatch => 4,
+        }
+    }
+}
+
+/// Matched calls that were hinted, ever, and the stall time that this saved as far as it is known.
 static HITS: AtomicU64 = AtomicU64::new(0);
+static SAVED: AtomicU64 = AtomicU64::new(0);
+/// Those of which it is not known.
+static UNPRICED: AtomicU64 = AtomicU64::new(0);
 /// A call was predicted since the slow path was last entered.
 static HAS_MATCHED: AtomicBool = AtomicBool::new(false);
 /// Whether the speculator makes checkpoints: then the calls are kept that one would make again.
 static KEEPS_CALLS: AtomicBool = AtomicBool::new(false);
+/// When the original entered a window of a file that it reads in sequence.
+static WINDOW_ENTERED: AtomicU64 = AtomicU64::new(0);
 static AWAITED: Awaited = Awaited::new();
 static CALLS: Calls = Calls::new();
 
-/// A hint spared the original a stall.
-pub fn used() {
+/// A hint saved the original a stall of so many ticks; 0 where that is unknown.
+pub fn used(stall: u64) {
     // By one thread at a time, as a rule: what two of them lose is a figure.
     HITS.store(hits().wrapping_add(1), Relaxed);
+    let sum = if stall == 0 { &UNPRICED } else { &SAVED };
+    sum.store(sum.load(Relaxed).wrapping_add(stall.max(1)), Relaxed);
     if let Some(slot) = session::slot() {
         slot.counters.hints_used.fetch_add(1, Relaxed);
     }
@@ -56,6 +77,14 @@ pub fn used() {
 /// Hints that spared the original a stall, ever.
 pub fn hits() -> u64 {
     HITS.load(Relaxed)
+}
+
+/// Stall time that hints saved, ever, where one whose stall is unknown counts as `usual`.
+pub fn saved(usual: u64) -> u64 {
+    let unpriced = UNPRICED.swap(0, Relaxed).saturating_mul(usual);
+    let saved = SAVED.load(Relaxed).wrapping_add(unpriced);
+    SAVED.store(saved, Relaxed);
+    saved
 }
 
 /// Whether a call was predicted since this was last asked.
@@ -96,15 +125,17 @@ impl Repairs {
 
     /// The speculator that took over last, as this generation, is at its end as well: where more came of it before it made
     /// up a value there again, the value did matter.
-    pub fn penalize_earlier(&mut self, slot: &Slot, generation: u32, used: u64) {
+    /// Whether that changed what the site predicts.
+    pub fn penalize_earlier(&mut self, slot: &Slot, generation: u32, used: u64) -> bool {
         let gained = self.gained(used);
         if let Some((site, before)) = self.candidate.take()
             && gained.saturating_sub(reward(slot, generation, site, gained))
                 > before.saturating_mul(4).saturating_add(WORTHWHILE)
         {
             trace::tell(b"penalized: site, reward, gained since", &[site.into(), before, gained]);
-            site::outcome(&slot.sites, site, u32::try_from(before).unwrap_or(u32::MAX));
+            return site::outcome(&slot.sites, site, u32::try_from(before).unwrap_or(u32::MAX));
         }
+        false
     }
 }
 
@@ -227,7 +258,11 @@ fn stand(slot: &Slot, consumer: &Consumer<'_>, signature: u64) -> Match {
             Consumed::Matched { mark, skipped } => {
                 slot.counters.hints_wrong.fetch_add(skipped.into(), Relaxed);
                 HAS_MATCHED.store(true, Relaxed);
-                return if mark & mark::HINTED != 0 { Match::Hinted } else { Match::Predicted };
+                return if mark & mark::HINTED != 0 {
+                    Match::Hinted(stall_of(mark))
+                } else {
+                    Match::Predicted
+                };
             }
             Consumed::Absent { empty: false } => {
                 return Match::Mismatch;
@@ -239,6 +274,20 @@ fn stand(slot: &Slot, consumer: &Consumer<'_>, signature: u64) -> Match {
         return Match::Mismatch;
     }
     Match::Pending
+}
+
+/// What a hint saves, by the mark of its log entry; 0 where that is unknown.
+fn stall_of(mark: u64) -> u64 {
+    let device = speculator::marked_device(mark);
+    let entry = session::header().and_then(|header| header.devices.get(device?));
+    let stall = entry.map_or(0, |entry| StallTime::load(&entry.stall).ticks());
+    if mark & mark::SEQUENTIAL == 0 || stall == 0 {
+        return stall;
+    }
+    // The kernel would have begun with this window while the original used the one before.
+    let now = ticks();
+    let used_for = now.saturating_sub(WINDOW_ENTERED.swap(now, Relaxed));
+    stall.saturating_sub(used_for).max(1)
 }
 
 /// The live speculation is off track: calls its checkpoint, if there is one that can carry on. That takes the original no
@@ -265,9 +314,9 @@ pub fn repair(slot: &Slot, private: &mut Private, is_late: bool) -> bool {
     };
     trace::tell(
         b"repairs: used, misses, calls",
-        &[private.live.used, private.live.detector.misses().into(), CALLS.count() - first],
+        &[private.live.used, private.live.track.misses().into(), CALLS.count() - first],
     );
-    repairs.penalize_earlier(slot, generation, private.live.used);
+    let _ = repairs.penalize_earlier(slot, generation, private.live.used);
     let wrong = consumer.abandon();
     slot.counters.hints_wrong.fetch_add(wrong, Relaxed);
     let gained = repairs.gained(private.live.used);
@@ -276,7 +325,7 @@ pub fn repair(slot: &Slot, private: &mut Private, is_late: bool) -> bool {
     repairs.futile = futile;
     repairs.used = private.live.used;
     private.live.misses = 0;
-    private.live.detector.forgive();
+    private.live.track.forgive();
     AWAITED.clear();
     for number in first..CALLS.count() {
         let _ = AWAITED.push(CALLS.at(number).0);

@@ -4,7 +4,7 @@
 //! called, it is the speculator of the next generation: it waits for the value, and repeats the calls that the original has
 //! made meanwhile.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use forebay_policy::checkpoint::Plan;
 use forebay_protocol::hint_log::Producer;
@@ -150,7 +150,12 @@ fn make(state: &mut State, page: Option<usize>) -> bool {
     state.checkpoints.page = page.unwrap_or(0);
     checkpoint.position.store(position, Relaxed);
     checkpoint.needed.store(position + u64::from(page.is_none()), Relaxed);
-    checkpoint.pid.store(CHECKPOINT_STARTING, Relaxed);
+    checkpoint.pid.store(CHECKPOINT_STARTING, SeqCst);
+    if state.slot.generation.load(SeqCst) != state.generation {
+        // The original takes down what is left of this speculation, or has done so: nothing may be added.
+        let _ = checkpoint.pid.compare_exchange(CHECKPOINT_STARTING, 0, Relaxed, Relaxed);
+        end(state, End::Abandoned);
+    }
     checkpoint.number.store(number, Release);
     // SAFETY: the copy has this process's memory, and sleeps.
     match unsafe { forebay_copy() } {

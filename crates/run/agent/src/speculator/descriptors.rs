@@ -7,6 +7,7 @@ use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, sys};
 
 use super::hints::{self, Ticket};
+use super::sequential::Run;
 use super::{State, kernel, paths};
 use crate::snapshot::{DESCRIPTORS, Snapshot};
 
@@ -55,6 +56,8 @@ pub struct File {
     pub size: u64,
     /// Names the file, whatever path led to it.
     pub identity: u64,
+    /// How far it is read in sequence.
+    pub run: Run,
     /// Directory: the hint for its entries.
     pub ticket: Option<Ticket>,
     /// Directory: its entries were predicted, or have been read to the end.
@@ -70,6 +73,7 @@ const CLOSED: File = File {
     offset: 0,
     size: 0,
     identity: 0,
+    run: Run::NONE,
     ticket: None,
     ended: false,
 };

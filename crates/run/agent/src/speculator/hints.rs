@@ -5,12 +5,12 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use forebay_policy::inflight::{InflightLimit, LIMIT_MAX};
 use forebay_protocol::hint_log::{Full, Producer};
 use forebay_protocol::layout::{
-    CELL_FREE, CELL_READY, CELL_WRITING, Device, End, Header, LOG_ENTRIES, LOGS, PATH_CELLS, PathHint,
+    CELL_FREE, CELL_READY, CELL_WRITING, Device, End, Header, LOG_ENTRIES, LOGS, PATH_CELLS, PathHint, mark,
 };
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, ticks};
 
-use super::{State, abandoned, end, kernel, marked_bytes};
+use super::{State, abandoned, end, kernel, marked_bytes, on_device};
 use crate::trace;
 
 /// Prefetches in flight that are remembered.
@@ -52,6 +52,8 @@ pub struct Hints {
     consumed_at: u64,
     /// Hints of all kinds, for the processor-time limit.
     pub issued: u64,
+    /// Device of a hint for data that was given since the last entry of the log.
+    device: Option<u8>,
 }
 
 impl Hints {
@@ -74,6 +76,7 @@ pub fn renew(state: &mut State) {
 pub fn log(state: &mut State, signature: u64, mark: u64) {
     let (slot, generation) = (state.slot, state.generation);
     let producer = Producer::new(slot, generation);
+    let mark = on_device(mark, state.hints.device.take().filter(|_| mark & mark::HINTED != 0));
     settle(state);
     trace::tell(b"  ahead: signature, mark", &[signature % 100_000, mark & 3, mark >> 48]);
     state.hints.ahead_bytes = state.hints.ahead_bytes.saturating_add(marked_bytes(mark));
@@ -202,6 +205,7 @@ fn wait_for_landing(state: &mut State, flight: Flight, entry: Option<&Device>) {
 pub fn departed(state: &mut State, file: i32, device: u8, last: u64, length: u64) {
     let hints = &mut state.hints;
     hints.issued += 1;
+    hints.device = Some(device);
     state.slot.counters.hints_data.fetch_add(1, Relaxed);
     state.slot.counters.bytes_hinted.fetch_add(length, Relaxed);
     if hints.len == FLIGHTS {

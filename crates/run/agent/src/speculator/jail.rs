@@ -7,7 +7,8 @@
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use forebay_policy::idleness::{Idleness, TICK_US};
+use forebay_policy::balance::Idleness;
+use forebay_policy::price::TICK_US;
 use forebay_protocol::layout::{End, feature};
 use forebay_sigsafe::{general as n, ioctl, landlock, prctl, sys};
 
@@ -41,7 +42,6 @@ pub fn enter(state: &mut State, snapshot: &Snapshot) -> Result<(), Refused> {
     // SAFETY: the calls take numbers and terminated strings.
     unsafe {
         let _ = sys!(n::__NR_prctl, prctl::PR_SET_NAME, c"forebay:spec".as_ptr());
-        let _ = sys!(n::__NR_setsid);
         lower_priority();
         set_limits();
         if !snapshot.left_outside {

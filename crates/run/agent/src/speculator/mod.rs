@@ -14,6 +14,7 @@ mod listing;
 mod memory;
 mod paths;
 mod reads;
+mod sequential;
 mod shared;
 
 pub use hints::device;
@@ -24,10 +25,10 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 
-use forebay_policy::idleness::Idleness;
+use forebay_policy::balance::Idleness;
 use forebay_policy::site::{self, Kind, Strategy};
 use forebay_protocol::hint_log::Producer;
-use forebay_protocol::layout::{End, GO, HOLD, Header, LEASES_SOME, LOGS, Slot, feature, mark};
+use forebay_protocol::layout::{DEVICES, End, GO, HOLD, Header, LEASES_SOME, LOGS, Slot, feature, mark};
 use forebay_protocol::signature::Signature;
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::handover::{Handover, Taken};
@@ -159,8 +160,13 @@ fn leave(header: &Header, slot: &Slot, is_newest: bool, usage: &n::rusage, how: 
     counters.speculator_footprint_bytes.fetch_max((usage.ru_maxrss as u64) << 10, Relaxed);
     counters.speculator_reclaims.fetch_add(usage.ru_minflt as u64, Relaxed);
     counters.speculator_faults.fetch_add(usage.ru_majflt as u64, Relaxed);
-    let cpu = |time: n::__kernel_old_timeval| (time.tv_sec as u64) * 1_000_000 + time.tv_usec as u64;
-    counters.speculator_cpu_us.fetch_add(cpu(usage.ru_utime) + cpu(usage.ru_stime), Relaxed);
+    let us = |time: n::__kernel_old_timeval| (time.tv_sec as u64) * 1_000_000 + time.tv_usec as u64;
+    let cpu_us = us(usage.ru_utime) + us(usage.ru_stime);
+    counters.speculator_cpu_us.fetch_add(cpu_us, Relaxed);
+    if let Some(account) = session::account() {
+        let ticks = cpu_us.saturating_mul(header.ticks_per_second.load(Relaxed) / 1_000_000);
+        account.on_processor(ticks, header.processor_price.load(Relaxed));
+    }
     if is_newest {
         slot.flights.store(0, Relaxed);
         slot.speculator_pid.store(0, Relaxed);
@@ -313,6 +319,10 @@ const ARGUMENT_BYTES: usize = 4096;
 
 const MARK_SITE_SHIFT: u32 = 48;
 const MARK_BYTES_SHIFT: u32 = 8;
+/// One more than the index of the hint's device; 0 where that is unknown.
+const MARK_DEVICE_SHIFT: u32 = 2;
+const MARK_DEVICES: u64 = (mark::SEQUENTIAL >> MARK_DEVICE_SHIFT) - 1;
+const _: () = assert!(DEVICES as u64 <= MARK_DEVICES && mark::SEQUENTIAL < 1 << MARK_BYTES_SHIFT);
 
 /// Mark of a log entry: how many bytes it hinted, if any, and the call site of its predicted value.
 fn make_mark(hinted_bytes: Option<usize>, predicting: Option<u32>) -> u64 {
@@ -328,6 +338,16 @@ fn make_mark(hinted_bytes: Option<usize>, predicting: Option<u32>) -> u64 {
 /// Call site of a predicted value, by the mark of its log entry.
 pub fn predicting_site(mark: u64) -> Option<u32> {
     (mark & mark::PREDICTED != 0).then(|| ((mark >> MARK_SITE_SHIFT) as u32).checked_sub(1))?
+}
+
+/// The mark of a log entry, with the device of its hint.
+fn on_device(mark: u64, device: Option<u8>) -> u64 {
+    mark | device.map_or(0, |device| ((u64::from(device) + 1) & MARK_DEVICES) << MARK_DEVICE_SHIFT)
+}
+
+/// Index of the device of a hint, by the mark of its log entry.
+pub fn marked_device(mark: u64) -> Option<usize> {
+    ((mark >> MARK_DEVICE_SHIFT & MARK_DEVICES) as usize).checked_sub(1)
 }
 
 /// Hinted bytes, by the mark of a log entry.

@@ -1,20 +1,21 @@
 //! Calls that read: data of files, entries of directories, offsets, copies and mappings.
 
 use forebay_policy::site::{Kind as SiteKind, Strategy};
-use forebay_protocol::layout::{End, PathHint};
+use forebay_protocol::layout::{End, PathHint, mark};
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, errno, general as n, memory, sys};
 
 use super::descriptors::{FileIndex, HINTED_AT_OPEN, Kind};
+use super::sequential::Stride;
 use super::{
     State, count_predicted, end, hints, kernel, listing, make_mark, memory as program_pages, paths, predict,
-    touch_program,
+    sequential, touch_program,
 };
 use crate::call::Call;
 use crate::signatures;
 
 /// What one advice starts the device on, at most: the kernel caps it at its read-ahead size.
-const CHUNK_BYTES: u64 = 128 << 10;
+pub const CHUNK_BYTES: u64 = 128 << 10;
 /// What is hinted of a file whose contents cannot be followed: its beginning and its end.
 const BEGINNING_BYTES: u64 = 256 << 10;
 const ENDING_BYTES: u64 = 64 << 10;
@@ -164,11 +165,12 @@ unsafe fn segment(
         Some(_) => return (0, 0),
         None => {}
     }
+    let stride = sequential::follow(state, index, offset, wanted as u64);
     hints::make_room(state, file.device);
     // SAFETY: the caller's.
     let read = unsafe { kernel::read_resident(real, buffer, wanted, offset) };
     if read == wanted as isize {
-        return (read, 0);
+        return (read, sequential_mark(stride));
     }
     if call::is(read, errno::EFAULT) {
         return (read, 0);
@@ -181,19 +183,28 @@ unsafe fn segment(
     let got = read.max(0) as usize;
     let last = offset + wanted as u64 - 1;
     let missing = wanted - got;
-    // The miss has started the device on up to one read-ahead window.
-    let mut from = offset + got as u64 + CHUNK_BYTES;
-    while from <= last {
-        kernel::will_need(real, from, CHUNK_BYTES.min(last + 1 - from));
-        from += CHUNK_BYTES;
+    if stride == Stride::Outside {
+        // The miss has started the device on up to one read-ahead window.
+        let mut from = offset + got as u64 + CHUNK_BYTES;
+        while from <= last {
+            kernel::will_need(real, from, CHUNK_BYTES.min(last + 1 - from));
+            from += CHUNK_BYTES;
+        }
+        hints::departed(state, file.real, file.device, last, missing as u64);
     }
-    hints::departed(state, file.real, file.device, last, missing as u64);
     let (site, strategy) = predict(state, call, SiteKind::Read, detail(offset, count));
     match strategy {
         Strategy::Wait => {
             // SAFETY: the caller's.
             let read = unsafe { kernel::read_waiting(real, buffer, wanted, offset) };
-            return (read, make_mark(Some(missing), None));
+            return (
+                read,
+                if stride == Stride::Outside {
+                    make_mark(Some(missing), None)
+                } else {
+                    sequential_mark(stride)
+                },
+            );
         }
         Strategy::EndOfFile | Strategy::Blank => {
             state.stubs.add(file.identity, strategy);
@@ -202,7 +213,10 @@ unsafe fn segment(
         _ => {}
     }
     count_predicted(state, site);
-    let mark = make_mark(Some(missing), site);
+    let mark = match stride {
+        Stride::Outside => make_mark(Some(missing), site),
+        stride => sequential_mark(stride) | make_mark(None, site),
+    };
     match strategy {
         Strategy::EndOfFile => (0, mark),
         Strategy::Blank => {
@@ -211,6 +225,14 @@ unsafe fn segment(
             (wanted as isize, mark)
         }
         _ => (wanted as isize, mark),
+    }
+}
+
+/// The mark of a read in sequence.
+fn sequential_mark(stride: Stride) -> u64 {
+    match stride {
+        Stride::Enters => make_mark(Some(CHUNK_BYTES as usize), None) | mark::SEQUENTIAL,
+        Stride::Within | Stride::Outside => 0,
     }
 }
 

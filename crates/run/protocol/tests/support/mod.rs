@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use forebay_protocol::layout::{
-    CALL_SITES, CallSite, Checkpoint, Counters, End, LOG_ENTRIES, LOGS, LogEntry, Mappings, PATH_BYTES,
-    PATH_CELLS, PathCell, Slot, UNCONSUMED_MAX,
+    Account, CALL_SITES, CallSite, Checkpoint, Counters, End, LOG_ENTRIES, LOGS, LogEntry, Mappings,
+    PATH_BYTES, PATH_CELLS, PathCell, Slot, UNCONSUMED_MAX,
 };
 
 /// A slot as the supervisor leaves it: all zero.
@@ -16,6 +16,7 @@ pub fn slot() -> Box<Slot> {
         speculator_pid: AtomicU32::new(0),
         name: [const { AtomicU8::new(0) }; 64],
         counters: counters(),
+        account: Account::default(),
         shares_too_much: AtomicU32::new(0),
         flights: AtomicU32::new(0),
         pages_used: AtomicU64::new(0),
@@ -82,6 +83,8 @@ fn counters() -> Counters {
         repairs: AtomicU64::new(0),
         copies: AtomicU64::new(0),
         copy_ticks: AtomicU64::new(0),
+        delay_ticks: AtomicU64::new(0),
+        saved_ticks: AtomicU64::new(0),
         crossings: AtomicU64::new(0),
         crossings_futile: AtomicU64::new(0),
         fabricated: AtomicU64::new(0),

@@ -9,10 +9,10 @@ use forebay_sigsafe::{general as n, sys, ticks};
 
 use super::fill::PRESENT;
 use super::pages::{entries, in_core};
-use super::{PAGE, State, budget, drop_pages, is_present, shadows};
+use super::{PAGE, State, balance, drop_pages, is_present, shadows};
 use crate::speculator::{abandoned, end, hints, kernel};
-use forebay_policy::credit::AHEAD_FREE;
-use forebay_policy::lead::{HINTED_US, Lead};
+use forebay_policy::lookahead::{HINTED_US, Lead};
+use forebay_policy::price::AHEAD_FREE;
 use forebay_protocol::layout::End;
 
 /// Stands for a page that the program has unmapped.
@@ -147,7 +147,7 @@ pub fn keep_in_bounds(state: &mut State) {
 /// Pages that may be hinted and not yet used.
 fn room(state: &State) -> usize {
     let horizon = state.header.horizon_bytes.load(Relaxed) as usize / PAGE;
-    horizon.min(budget(state).ahead_max() as usize).clamp(AHEAD_FREE as usize, AHEAD_MAX / 2)
+    horizon.min(balance(state).ahead_max() as usize).clamp(AHEAD_FREE as usize, AHEAD_MAX / 2)
 }
 
 /// Whether the oldest page that may be in flight has landed, with half of those that are.

@@ -9,7 +9,7 @@
 
 use core::mem::MaybeUninit;
 
-use forebay_policy::lead;
+use forebay_policy::lookahead;
 use forebay_policy::site::{Kind, Strategy};
 use forebay_protocol::signature::Signature;
 use forebay_sigsafe::{call, general as n, ioctl, sys};
@@ -372,7 +372,7 @@ fn move_back(state: &State, region: &Region, page: usize, run: usize) -> bool {
 /// Copies a page from `from`, with some of the `run` of them there; but where stalls are so short that the time for these
 /// counts, only if the touches follow each other.
 fn supply_run(state: &mut State, page: usize, from: usize, run: usize) -> bool {
-    let alone = lead::matters(state.memory.stall_us) && state.memory.supplied.next != page;
+    let alone = lookahead::matters(state.memory.stall_us) && state.memory.supplied.next != page;
     supply(state, page, from, if alone { 1 } else { run.clamp(1, MOVED_MIN) })
 }
 

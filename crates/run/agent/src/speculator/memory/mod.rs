@@ -22,8 +22,8 @@ use forebay_protocol::layout::{End, feature};
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, errno, general as n, ioctl, sys};
 
-use forebay_policy::credit::Credit;
-use forebay_policy::lead::{self, Alone, Lead};
+use forebay_policy::balance::{Balance, Prices};
+use forebay_policy::lookahead::{self, Alone, Lead};
 
 use self::pages::entries;
 use self::shadows::Shadows;
@@ -58,9 +58,9 @@ pub struct Memory {
     serial_waits: Alone,
     waits_max: u64,
     given_back: u64,
-    /// Whether what this process takes drives something out.
-    is_short: bool,
-    /// Whether speculations before have yielded well.
+    /// What it pays for pages, and earns for hints.
+    prices: Prices,
+    /// Whether savings pay for speculations of this program.
     is_proven: bool,
     /// Mean stall of the original, in microseconds.
     stall_us: u32,
@@ -82,7 +82,7 @@ pub fn prepare(state: &mut State, circumstances: &Circumstances) {
     state.memory.faults = -1;
     state.memory.shadows.begin();
     state.memory.waits_max = WAITS_MIN.max(WAITED_US_MIN / circumstances.stall_us.max(1));
-    state.memory.is_short = circumstances.memory_is_short;
+    state.memory.prices = circumstances.prices;
     state.memory.is_proven = circumstances.is_proven;
     state.memory.stall_us = u32::try_from(circumstances.stall_us).unwrap_or(u32::MAX);
     state.memory.lead = Lead::new();
@@ -100,9 +100,10 @@ pub fn prepare(state: &mut State, circumstances: &Circumstances) {
 }
 
 /// By what came of this speculation so far.
-fn budget(state: &State) -> Credit {
+fn balance(state: &State) -> Balance {
     let used = state.slot.counters.hints_used.load(Relaxed);
-    Credit {
+    Balance {
+        prices: state.memory.prices,
         hinted: state.hints.issued,
         used: used.saturating_sub(state.memory.used_before),
         is_proven: state.memory.is_proven,
@@ -113,20 +114,19 @@ fn budget(state: &State) -> Credit {
 pub fn keep_in_bounds(state: &mut State, usage: &n::rusage) {
     private_pages::keep_in_limit(state, usage);
     let own = (usage.ru_minflt as u64).saturating_sub(state.memory.given_back);
-    if state.memory.is_short && !(budget(state).covers_own(own) && original_copies::are_within_budget(state))
-    {
+    if !(balance(state).covers_own(own) && original_copies::are_covered(state)) {
         end(state, End::Memory);
     }
 }
 
-/// Whether what this process takes drives something out.
+/// Whether memory is short, so that what this process takes displaces something.
 pub fn is_short(state: &State) -> bool {
-    state.memory.is_short
+    state.memory.prices.displaces
 }
 
 /// Whether it is not worth it, by what the original has copied, that a copy of this process waits to carry on.
 pub fn costs_too_much(state: &mut State) -> bool {
-    state.memory.is_short && !original_copies::are_within_budget(state)
+    !original_copies::are_covered(state)
 }
 
 /// This process ends, and nothing carries on: tells the original what only it has seen.
@@ -168,7 +168,9 @@ fn open_all(state: &mut State) -> bool {
     unsafe {
         let own = page_map();
         if own < 0 || state.memory.original_pages < 0 {
-            if !is_for_now(own) && !is_for_now(state.memory.original_pages) {
+            // Of an original that has ended there is none.
+            let lives = super::hints::original_lives(state);
+            if lives && !is_for_now(own) && !is_for_now(state.memory.original_pages) {
                 missing(feature::PAGEMAP);
             }
             return false;
@@ -242,7 +244,7 @@ pub fn hinted(state: &State) -> u32 {
 
 /// Whether it may still be behind the original, which goes on fast.
 pub fn is_catching_up(state: &State) -> bool {
-    !state.memory.shadows.is_empty() && hinted(state) == 0 && lead::matters(state.memory.stall_us)
+    !state.memory.shadows.is_empty() && hinted(state) == 0 && lookahead::matters(state.memory.stall_us)
 }
 
 /// Whether the original has the page in its memory.

@@ -45,18 +45,18 @@ pub fn begin(state: &mut State, forked: &Forked) {
 }
 
 /// Whether the original has copied no more pages than that is worth, as far as it is known now.
-pub fn are_within_budget(state: &mut State) -> bool {
+pub fn are_covered(state: &mut State) -> bool {
     let now = ticks();
     let looked = &mut state.memory.copies.looked;
     if now.wrapping_sub(*looked) < state.header.ticks_per_second.load(Relaxed) / INTERVAL_PART {
         return true;
     }
     *looked = now;
-    let budget = super::budget(state);
+    let balance = super::balance(state);
     Copies::until(state, now).is_none_or(|copies| {
         // By what it has grown meanwhile it may as well be less.
-        budget.covers_copies(copies.at_most())
-            || copies.without_growth(state).is_some_and(|copies| budget.covers_copies(copies))
+        balance.covers_copies(copies.at_most())
+            || copies.without_growth(state).is_some_and(|copies| balance.covers_copies(copies))
     })
 }
 

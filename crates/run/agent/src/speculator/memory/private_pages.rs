@@ -6,7 +6,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use forebay_policy::credit::limit_where_short;
+use forebay_policy::balance::limit_where_short;
 use forebay_protocol::layout::End;
 use forebay_sigsafe::{general as n, sys, text, ticks};
 
@@ -45,7 +45,7 @@ pub fn limit_bytes(state: &State) -> u64 {
 
 fn limit_pages(state: &State) -> u64 {
     let pages = state.header.memory_bytes_max.load(Relaxed) / PAGE as u64;
-    if state.memory.is_short { limit_where_short(pages) } else { pages }
+    if super::is_short(state) { limit_where_short(pages) } else { pages }
 }
 
 /// Counts memory that the program adds; ends a speculator that takes too much.

@@ -3,7 +3,7 @@
 //! # Model
 //!
 //! Each fault that the speculation did not prevent is a *miss*. Each hinted page that the original used cancels one. So does
-//! each page that the speculator skipped to get ahead (`lead.rs`): the original waited there as expected, so both take the same
+//! each page that the speculator skipped to get ahead (`lookahead.rs`): the original waited there as expected, so both take the same
 //! course. Skipped pages alone prevent no stall, so they count up to [`LEFT_OUT_MAX`] times the hinted pages.
 //!
 //! A speculation is *off track* when the misses exceed the price of finding out: twice the time of another fork, but at least 16
@@ -18,7 +18,7 @@
 //!
 //! Times are in ticks.
 
-use crate::credit::AHEAD_FREE;
+use crate::price::AHEAD_FREE;
 
 /// Misses after which a speculation may have strayed, at least and at most.
 pub const MISSES_MIN: u32 = 16;
@@ -66,7 +66,7 @@ impl Foreseen {
 
 /// The patience with the live speculation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct Track {
     grace: u64,
     misses: u32,
     misses_max: u32,
@@ -81,7 +81,7 @@ pub struct Patience {
     is_new: bool,
 }
 
-impl Patience {
+impl Track {
     /// There is no speculation.
     #[must_use]
     pub const fn new(ticks_per_second: u64) -> Self {
@@ -125,15 +125,15 @@ impl Patience {
         self.misses = 0;
     }
 
-    /// So many `faults` were not spared, until `now`, and so many pages were foreseen.
-    pub fn on_faults(&mut self, now: u64, faults: u64, foreseen: Foreseen) {
-        let faults = if self.is_new { faults.min(1) } else { faults };
+    /// So many `stalls` were not prevented, until `now`, and so many pages were foreseen.
+    pub fn on_stalls(&mut self, now: u64, stalls: u64, foreseen: Foreseen) {
+        let stalls = if self.is_new { stalls.min(1) } else { stalls };
         self.is_new = false;
         let before = self.foreseen.makes_up_for();
         self.foreseen.hinted = self.foreseen.hinted.saturating_add(foreseen.hinted);
         self.foreseen.left_out = self.foreseen.left_out.saturating_add(foreseen.left_out);
         let made_up_for = self.foreseen.makes_up_for().saturating_sub(before);
-        let missed = u64::from(self.misses).saturating_add(faults).saturating_sub(made_up_for);
+        let missed = u64::from(self.misses).saturating_add(stalls).saturating_sub(made_up_for);
         self.misses = u32::try_from(missed).unwrap_or(u32::MAX);
         if self.misses == 0 {
             self.be_patient(now);
@@ -199,11 +199,11 @@ mod tests {
     }
 
     /// Faults, `stall` apart, until the course is another than [`Course::Kept`]: when, and the course.
-    fn until_strayed(patience: &mut Patience, from: u64, stall: u64, pages_ahead: u64) -> (u64, Course) {
+    fn until_strayed(patience: &mut Track, from: u64, stall: u64, pages_ahead: u64) -> (u64, Course) {
         let mut now = from;
         for _ in 0..100_000 {
             now += stall;
-            patience.on_faults(now, 1, Foreseen::default());
+            patience.on_stalls(now, 1, Foreseen::default());
             let course = patience.course(now, false, pages_ahead);
             if course != Course::Kept {
                 return (now - from, course);
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn where_stalls_are_long_few_misses_are_enough() {
-        let mut patience = Patience::new(SECOND);
+        let mut patience = Track::new(SECOND);
         patience.on_fork_at_fault(0, 2 * MS, MS);
         let (after, course) = until_strayed(&mut patience, 0, MS, 0);
         // Sixteen misses of a millisecond, but not before its fork has paid and a grace is over.
@@ -224,14 +224,14 @@ mod tests {
 
     #[test]
     fn what_a_fork_takes_is_what_is_missed_before_another() {
-        let mut patience = Patience::new(SECOND);
+        let mut patience = Track::new(SECOND);
         patience.on_fork_at_fault(0, 4 * MS, 50 * US);
         let (after, course) = until_strayed(&mut patience, 0, 50 * US, AHEAD_MIN);
         // 80 misses are half the price, but it is given up after twice what the fork took, and a grace.
         assert!((8 * MS + GRACE..8 * MS + GRACE + 100 * US).contains(&after), "{after}");
         assert_eq!(course, Course::Strayed { is_late: false, is_lost: true });
         // A dear fork has more time to be missed in.
-        let mut dear = Patience::new(SECOND);
+        let mut dear = Track::new(SECOND);
         dear.on_fork_at_fault(0, 40 * MS, 50 * US);
         let (longer, course) = until_strayed(&mut dear, 0, 50 * US, AHEAD_MIN);
         assert!(longer > 80 * MS, "{longer}");
@@ -240,10 +240,10 @@ mod tests {
 
     #[test]
     fn a_checkpoint_carries_on_before_another_fork_may() {
-        let mut patience = Patience::new(SECOND);
+        let mut patience = Track::new(SECOND);
         patience.on_fork_at_fault(0, 20 * MS, 50 * US);
         // It was ahead, and spared the original all faults for a while.
-        patience.on_faults(50 * MS, 1, hinted(1_000));
+        patience.on_stalls(50 * MS, 1, hinted(1_000));
         assert_eq!(patience.course(50 * MS, false, AHEAD_MIN), Course::Kept);
         let (after, course) = until_strayed(&mut patience, 60 * MS, 50 * US, AHEAD_MIN);
         assert_eq!(after, 20 * MS, "half of 800 misses");
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn late_ones_get_three_graces_and_what_they_missed_until_then_is_forgiven() {
-        let mut patience = Patience::new(SECOND);
+        let mut patience = Track::new(SECOND);
         patience.on_fork_at_fault(0, MS, 50 * US);
         let (after, course) = until_strayed(&mut patience, 0, 50 * US, AHEAD_MIN - 1);
         assert_eq!(course, Course::Strayed { is_late: true, is_lost: true });
@@ -265,11 +265,11 @@ mod tests {
 
     #[test]
     fn whoever_is_of_use_is_kept() {
-        let mut patience = Patience::new(SECOND);
+        let mut patience = Track::new(SECOND);
         patience.on_fork_at_fault(0, MS, 50 * US);
         for fault in 1..10_000 {
             // A hint used for each fault that it misses.
-            patience.on_faults(fault * 100 * US, 1, hinted(1));
+            patience.on_stalls(fault * 100 * US, 1, hinted(1));
             assert_eq!(patience.misses(), 0);
             assert_eq!(patience.course(fault * 100 * US, false, AHEAD_MIN), Course::Kept);
         }
@@ -277,13 +277,13 @@ mod tests {
 
     /// Of four pages one is hinted and the others are left out, and the speculator tells of a hundred at once.
     fn until_given_up(left_out_told: u64) -> Option<u64> {
-        let mut patience = Patience::new(SECOND);
+        let mut patience = Track::new(SECOND);
         patience.on_fork_at_fault(0, MS, 25 * US);
         (1..10_000u64).find(|round| {
             let now = round * 100 * US;
-            patience.on_faults(now, 3, Foreseen::default());
+            patience.on_stalls(now, 3, Foreseen::default());
             if round.is_multiple_of(25) {
-                patience.on_faults(now, 0, Foreseen { hinted: 25, left_out: left_out_told });
+                patience.on_stalls(now, 0, Foreseen { hinted: 25, left_out: left_out_told });
             }
             patience.course(now, false, AHEAD_MIN) != Course::Kept
         })
@@ -297,10 +297,10 @@ mod tests {
 
     #[test]
     fn whoever_leaves_all_pages_out_is_not() {
-        let mut patience = Patience::new(SECOND);
+        let mut patience = Track::new(SECOND);
         patience.on_fork_at_fault(0, MS, 25 * US);
         let given_up = (1..10_000u64).find(|fault| {
-            patience.on_faults(fault * 25 * US, 1, Foreseen { hinted: 0, left_out: 1 });
+            patience.on_stalls(fault * 25 * US, 1, Foreseen { hinted: 0, left_out: 1 });
             patience.course(fault * 25 * US, false, AHEAD_MIN) != Course::Kept
         });
         assert!(given_up.is_some_and(|fault| fault * 25 * US < 2 * MS + 2 * GRACE), "{given_up:?}");
@@ -308,20 +308,20 @@ mod tests {
 
     #[test]
     fn one_that_has_ended_is_not_waited_for() {
-        let mut patience = Patience::new(SECOND);
+        let mut patience = Track::new(SECOND);
         patience.on_fork_at_fault(0, MS, 50 * US);
-        patience.on_faults(MS, 1, Foreseen::default());
+        patience.on_stalls(MS, 1, Foreseen::default());
         let gone = patience.course(MS, true, 1_000);
         assert_eq!(gone, Course::Strayed { is_late: false, is_lost: true });
     }
 
     #[test]
     fn after_a_fork_that_no_fault_led_to_sixteen_misses_are_enough() {
-        let mut patience = Patience::new(SECOND);
+        let mut patience = Track::new(SECOND);
         patience.on_fork_at_fault(0, 40 * MS, 50 * US);
         patience.on_fork();
         // The first signal tells of faults from before the fork as well.
-        patience.on_faults(SECOND, 5_000, Foreseen::default());
+        patience.on_stalls(SECOND, 5_000, Foreseen::default());
         assert_eq!(patience.course(SECOND, false, 0), Course::Kept);
         let (after, _) = until_strayed(&mut patience, SECOND, 50 * US, 0);
         assert_eq!(after, 15 * 50 * US);
@@ -329,11 +329,11 @@ mod tests {
 
     #[test]
     fn no_figures_make_it_overflow() {
-        let mut patience = Patience::new(u64::MAX);
+        let mut patience = Track::new(u64::MAX);
         patience.on_fork_at_fault(u64::MAX, u64::MAX, 0);
         patience.on_repair(u64::MAX, u64::MAX);
-        patience.on_faults(u64::MAX, u64::MAX, hinted(u64::MAX));
+        patience.on_stalls(u64::MAX, u64::MAX, hinted(u64::MAX));
         assert_eq!(patience.course(u64::MAX, false, 0), Course::Kept);
-        assert_eq!(Patience::new(0).course(u64::MAX, false, 0), Course::Kept);
+        assert_eq!(Track::new(0).course(u64::MAX, false, 0), Course::Kept);
     }
 }

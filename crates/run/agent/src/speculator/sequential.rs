@@ -1,0 +1,85 @@
+//! Sequential reads: hints go on in the stride of the kernel's readahead.
+//!
+//! A program that reads a file in sequence hardly waits: the kernel reads a window ahead of it. A speculator that only hinted what
+//! it reads would replace these windows by smaller requests just ahead of the program. So the speculator hints whole windows
+//! there, further ahead than the kernel, and as far as the file was read in sequence so far.
+//!
+//! One such window is one hint, of the read that enters it. Other reads within it are none: the kernel would have brought that data
+//! too.
+
+use super::State;
+use super::descriptors::{File, FileIndex};
+use super::hints;
+use super::reads::CHUNK_BYTES;
+use super::{kernel, memory};
+
+/// Windows ahead at first: one that the device works on while the program uses another one.
+const AHEAD_MIN: u64 = 2 * CHUNK_BYTES;
+/// Most that is hinted ahead. More requests of this size than a device works on at once gain nothing.
+const AHEAD_MAX: u64 = 64 * CHUNK_BYTES;
+
+/// A part of a file that is read in sequence.
+#[derive(Clone, Copy)]
+pub struct Run {
+    start: u64,
+    end: u64,
+    hinted: u64,
+}
+
+impl Run {
+    /// Nothing was read.
+    pub const NONE: Self = Self { start: u64::MAX, end: u64::MAX, hinted: 0 };
+}
+
+/// How a read stands to what was hinted in sequence.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Stride {
+    /// It lies beyond that.
+    Outside,
+    /// It enters a window that was hinted.
+    Enters,
+    /// It lies within one.
+    Within,
+}
+
+/// Takes note of a read, and hints what follows where it goes on in sequence.
+pub fn follow(state: &mut State, index: FileIndex, offset: u64, count: u64) -> Stride {
+    let Some(file) = state.descriptors.at(index) else { return Stride::Outside };
+    let end = offset.saturating_add(count);
+    if offset != file.run.end {
+        file.run = Run { start: offset, end, hinted: 0 };
+        return Stride::Outside;
+    }
+    file.run.end = end;
+    let (file, run) = (*file, file.run);
+    advance(state, index, file, end);
+    if end > run.hinted {
+        return Stride::Outside;
+    }
+    let windows = |position: u64| (position - run.start).div_ceil(CHUNK_BYTES);
+    if windows(end) == windows(offset) { Stride::Within } else { Stride::Enters }
+}
+
+/// Hints what follows `end`, as far as that has not been done.
+fn advance(state: &mut State, index: FileIndex, file: File, end: u64) {
+    let run = file.run;
+    let ahead = (end - run.start).clamp(AHEAD_MIN, AHEAD_MAX);
+    let mut from = run.hinted.max(end);
+    // Half a stride at a time, so that windows stay whole.
+    if run.hinted < end.saturating_add(ahead / 2) {
+        let until = end.saturating_add(ahead).min(file.size);
+        while from < until {
+            let chunk = CHUNK_BYTES.min(file.size - from);
+            let last = from + chunk - 1;
+            if !memory::is_cached(file.real as isize, from, chunk) {
+                hints::make_room(state, file.device);
+                kernel::will_need(file.real as isize, from, chunk);
+                hints::departed(state, file.real, file.device, last, chunk);
+            }
+            from += chunk;
+        }
+    }
+    if let Some(file) = state.descriptors.at(index) {
+        file.run.hinted = from;
+    }
+}

@@ -1,0 +1,226 @@
+//! What a live speculation may take, before and after its hints have proved useful.
+//!
+//! # Model
+//!
+//! A speculation costs the original in three ways: pages that the original copies at their first write, pages that the speculator
+//! takes for itself, and hints for nothing. It begins with some stalls, and each hint adds the stall that it saves:
+//!
+//! ```text
+//!     copied * copy price   <=   (COPIES_STALLS + used) * stall
+//!     taken * own price     <=   (OWN_STALLS + hinted) * stall
+//!     hinted - used         <=   AHEAD_FREE + used               (AHEAD_PROVEN where savings pay)
+//! ```
+//!
+//! Where memory is short, the copy price is a copy and 1/8 of a stall, and the own price 1/32 of a stall: the pages displace
+//! others. Elsewhere a copied page costs the copy, and a page of the speculator's own costs nothing here.
+//!
+//! The first two end the speculation. The third makes the speculator wait for the original, so the hints under way double each
+//! time that all of them were used.
+//!
+//! A speculator also spends processor time and fresh memory ([`Idleness`]). Since its last hint it may spend what
+//! [`IDLE_STALLS`] stalls take: a later hint could hardly make up for more.
+
+use crate::price::{
+    AHEAD_FREE, AHEAD_PROVEN, CATCHING_UP, COPIED_PART, COPIES_STALLS, IDLE_STALLS, IDLE_TICKS_MAX,
+    IDLE_TICKS_MIN, OWN_PART, OWN_STALLS, PAGE_US, SHORT_PART, TICK_US,
+};
+
+/// What a live speculation pays and earns, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prices {
+    /// A stall of the original.
+    pub stall: u64,
+    /// A page that the original copies.
+    pub copy: u64,
+    /// Memory is short: a page that is taken displaces another one.
+    pub displaces: bool,
+}
+
+impl Prices {
+    /// What a page costs that the original copies.
+    #[must_use]
+    pub const fn copied(&self) -> u64 {
+        self.copy.saturating_add(if self.displaces { self.stall / COPIED_PART } else { 0 })
+    }
+
+    /// What a page costs that the speculator takes for itself.
+    #[must_use]
+    pub const fn own(&self) -> u64 {
+        if self.displaces { self.stall / OWN_PART } else { 0 }
+    }
+}
+
+/// The balance of a live speculation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Balance {
+    /// See there.
+    pub prices: Prices,
+    /// Hints.
+    pub hinted: u64,
+    /// Hints that the original used.
+    pub used: u64,
+    /// Savings pay for the speculations of this program.
+    pub is_proven: bool,
+}
+
+impl Balance {
+    /// Whether it covers so many pages that the original has copied.
+    #[must_use]
+    pub const fn covers_copies(&self, pages: u64) -> bool {
+        self.covers(pages, self.prices.copied(), COPIES_STALLS.saturating_add(self.used))
+    }
+
+    /// Whether it covers so many pages of the speculator's own.
+    #[must_use]
+    pub const fn covers_own(&self, pages: u64) -> bool {
+        self.covers(pages, self.prices.own(), OWN_STALLS.saturating_add(self.hinted))
+    }
+
+    const fn covers(&self, pages: u64, price: u64, stalls: u64) -> bool {
+        pages as u128 * price as u128 <= stalls as u128 * self.prices.stall as u128
+    }
+
+    /// Pages that may be hinted and not yet used.
+    #[must_use]
+    pub const fn ahead_max(&self) -> u64 {
+        let free = if self.is_proven { AHEAD_PROVEN } else { AHEAD_FREE };
+        free.saturating_add(self.used)
+    }
+}
+
+/// What a speculator may have where memory is short, in pages, of what its limit allows it elsewhere. It always has what it may
+/// take before it hinted anything, if its limit allows that.
+#[must_use]
+pub const fn limit_where_short(pages: u64) -> u64 {
+    const LEAST: u64 = OWN_STALLS * OWN_PART;
+    let part = pages / SHORT_PART;
+    let part = if part < LEAST { LEAST } else { part };
+    if part < pages { part } else { pages }
+}
+
+/// What a speculator has spent since its last hint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idleness {
+    allowed_us: u64,
+    ticks: u64,
+    /// Hints, and pages that it had taken, when it began.
+    hints: u64,
+    pages: u64,
+}
+
+impl Idleness {
+    /// Of a speculator whose original stalls for so long each time.
+    #[must_use]
+    pub fn new(stall_us: u64) -> Self {
+        let allowed_us = stall_us.saturating_mul(IDLE_STALLS);
+        let allowed_us = allowed_us.clamp(IDLE_TICKS_MIN * TICK_US, IDLE_TICKS_MAX * TICK_US);
+        Self { allowed_us, ticks: 0, hints: 0, pages: 0 }
+    }
+
+    /// What was spent until now does not count: with so many hints, and pages taken.
+    pub const fn restart(&mut self, hints: u64, pages: u64) {
+        (self.ticks, self.hints, self.pages) = (0, hints, pages);
+    }
+
+    /// After another tick of processor time, with so many hints and pages taken: whether it has spent too much.
+    pub const fn on_tick(&mut self, hints: u64, pages: u64, is_catching_up: bool) -> bool {
+        if hints != self.hints {
+            self.restart(hints, pages);
+        }
+        self.ticks += 1;
+        let processor_us = self.ticks.saturating_mul(TICK_US);
+        let spent_us = processor_us.saturating_add(pages.saturating_sub(self.pages).saturating_mul(PAGE_US));
+        let times = if is_catching_up { CATCHING_UP } else { 1 };
+        spent_us > self.allowed_us * times
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Prices = Prices { stall: 1_000, copy: 0, displaces: true };
+    const AMPLE: Prices = Prices { stall: 1_000, copy: 10, displaces: false };
+
+    fn most(covers: impl Fn(u64) -> bool) -> u64 {
+        (0..1_000_000).take_while(|&pages| covers(pages)).count() as u64 - 1
+    }
+
+    #[test]
+    fn a_speculation_without_a_used_hint_takes_little() {
+        let copies = |prices| most(|pages| Balance { prices, ..Balance::default() }.covers_copies(pages));
+        assert_eq!(copies(SHORT), COPIES_STALLS * COPIED_PART);
+        assert_eq!(copies(AMPLE), COPIES_STALLS * 1_000 / 10);
+        assert_eq!(
+            most(|pages| Balance { prices: SHORT, ..Balance::default() }.covers_own(pages)),
+            OWN_STALLS * 1_000 / 31
+        );
+        assert!(Balance { prices: AMPLE, ..Balance::default() }.covers_own(u64::MAX));
+    }
+
+    #[test]
+    fn a_used_hint_pays_for_what_a_stall_takes() {
+        let copies =
+            |prices, used| most(|pages| Balance { prices, used, ..Balance::default() }.covers_copies(pages));
+        assert_eq!(copies(SHORT, 10) - copies(SHORT, 0), 10 * COPIED_PART);
+        assert_eq!(copies(AMPLE, 10) - copies(AMPLE, 0), 10 * 1_000 / 10);
+    }
+
+    #[test]
+    fn where_memory_is_short_a_speculator_has_a_part_of_its_limit() {
+        let least = OWN_STALLS * OWN_PART;
+        assert_eq!(limit_where_short(64 * least), 64 * least / SHORT_PART);
+        assert_eq!(limit_where_short(2 * least), least, "enough to begin with");
+        assert_eq!(limit_where_short(least / 2), least / 2, "never more than its limit");
+        assert_eq!(limit_where_short(u64::MAX), u64::MAX / SHORT_PART);
+    }
+
+    #[test]
+    fn what_is_under_way_doubles_each_time_that_all_of_it_was_used() {
+        for (is_proven, first) in [(false, AHEAD_FREE), (true, AHEAD_PROVEN)] {
+            let mut balance = Balance { is_proven, ..Balance::default() };
+            for times in [2, 4, 8, 16, 32] {
+                balance.used += balance.ahead_max();
+                assert_eq!(balance.ahead_max(), times * first);
+            }
+        }
+    }
+
+    #[test]
+    fn no_figures_overflow() {
+        let prices = Prices { stall: u64::MAX, copy: u64::MAX, displaces: true };
+        let balance = Balance { prices, hinted: u64::MAX, used: u64::MAX, is_proven: true };
+        assert!(balance.covers_copies(u64::MAX) && balance.covers_own(u64::MAX));
+        assert_eq!(balance.ahead_max(), u64::MAX);
+    }
+
+    /// Ticks until it has spent too much, where it takes so many pages in each, of which one in so many has a hint.
+    fn ticks(stall_us: u64, pages_a_tick: u64, ticks_a_hint: u64, is_catching_up: bool) -> Option<u64> {
+        let mut idleness = Idleness::new(stall_us);
+        idleness.restart(7, 100);
+        (1..=10_000)
+            .find(|tick| idleness.on_tick(7 + tick / ticks_a_hint, 100 + tick * pages_a_tick, is_catching_up))
+    }
+
+    #[test]
+    fn a_speculator_that_only_computes_has_the_time_of_twenty_stalls() {
+        assert_eq!(ticks(1_000, 0, u64::MAX, false), Some(9));
+        assert_eq!(ticks(12_000, 0, u64::MAX, false), Some(97));
+        assert_eq!(ticks(1, 0, u64::MAX, false), Some(IDLE_TICKS_MIN + 1), "never less than this");
+        assert_eq!(ticks(u64::MAX, 0, u64::MAX, false), Some(IDLE_TICKS_MAX + 1), "and never more than that");
+        assert_eq!(ticks(1_000, 0, u64::MAX, true), Some(33), "while it catches up");
+    }
+
+    #[test]
+    fn a_speculator_that_fills_memory_is_stopped_soon() {
+        // Two thousand pages in each tick, beside stalls of 12 ms.
+        let filled = ticks(12_000, 2_000, u64::MAX, false).unwrap() * 2_000;
+        assert!((20_000..30_000).contains(&filled), "{filled}");
+    }
+
+    #[test]
+    fn a_hint_makes_up_for_all_before() {
+        assert_eq!(ticks(1_000, 200, 5, false), None);
+        assert_eq!(ticks(1_000, 2_000, 5, false), Some(2), "but for no more than may be spent for one");
+    }
+}

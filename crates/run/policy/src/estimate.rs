@@ -1,0 +1,125 @@
+//! How long a stall on one device takes while no hint is in flight there.
+//!
+//! # Model
+//!
+//! The estimate is the mean of all such stalls, and later an exponentially weighted one. Each device has its own: a program's
+//! start and its data may lie on devices of which one is twenty times as fast. All processes of a run share the estimates.
+//!
+//! A stall counts as at most [`STALL_TIMES_MAX`] times the mean. One wait of seconds says nothing of the stalls to come.
+//!
+//! Times are in ticks.
+
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::price::{DELAYED_QUARTERS, QUEUE_MAX, STALL_TIMES_MAX, STALLS_KNOWN, STALLS_WEIGHT, mean};
+
+/// The time of a stall on one device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StallTime {
+    mean: u64,
+    count: u32,
+}
+
+/// Bits of the word that hold the mean.
+const MEAN_BITS: u32 = 48;
+
+impl StallTime {
+    /// Takes the estimate out of shared memory. Any word is some valid estimate, and 0 is none.
+    #[must_use]
+    pub fn load(word: &AtomicU64) -> Self {
+        let word = word.load(Relaxed);
+        Self { mean: word & ((1 << MEAN_BITS) - 1), count: (word >> MEAN_BITS) as u32 }
+    }
+
+    /// Puts it there. Of several processes that do so at once, the last one's stays.
+    pub fn store(self, word: &AtomicU64) {
+        word.store(
+            self.mean.min((1 << MEAN_BITS) - 1) | u64::from(self.count.min(0xffff)) << MEAN_BITS,
+            Relaxed,
+        );
+    }
+
+    /// A stall took `duration` while no hint was in flight on the device.
+    pub fn on_stall(&mut self, duration: u64) {
+        self.count = self.count.saturating_add(1);
+        let counted =
+            if self.count == 1 { duration } else { duration.min(self.mean.saturating_mul(STALL_TIMES_MAX)) };
+        self.mean = match self.count {
+            1 => counted,
+            count => mean(self.mean, counted, count.ilog2().min(STALLS_WEIGHT)),
+        };
+    }
+
+    /// What a stall takes; 0 before the first.
+    #[must_use]
+    pub const fn ticks(self) -> u64 {
+        self.mean
+    }
+
+    /// How much longer than alone a stall of `duration` was, if that is known; negative where it was shorter.
+    #[must_use]
+    pub fn delay(self, duration: u64) -> Option<i64> {
+        if self.count < STALLS_KNOWN {
+            return None;
+        }
+        let usual = self.mean / 4 * DELAYED_QUARTERS;
+        let counted = duration.min(self.mean.saturating_mul(QUEUE_MAX));
+        i64::try_from(i128::from(counted) - i128::from(usual)).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn after(durations: impl IntoIterator<Item = u64>) -> StallTime {
+        let mut time = StallTime::default();
+        durations.into_iter().for_each(|duration| time.on_stall(duration));
+        time
+    }
+
+    #[test]
+    fn the_first_stall_is_what_they_take() {
+        assert_eq!(after([MS]).ticks(), MS);
+    }
+
+    #[test]
+    fn a_wait_of_minutes_counts_as_a_few_stalls() {
+        let time = after([MS; 100].into_iter().chain([60_000 * MS]));
+        assert!(time.ticks() < 3 * MS / 2, "{time:?}");
+    }
+
+    #[test]
+    fn a_device_that_changes_is_known_after_some_more_stalls() {
+        let time = after([MS / 20; 1_000].into_iter().chain([MS; 100]));
+        assert!(time.ticks() > MS * 95 / 100, "{time:?}");
+    }
+
+    #[test]
+    fn a_delay_is_what_exceeds_the_scatter() {
+        let time = after([MS; 10]);
+        assert_eq!(time.delay(5 * MS), Some(15 * MS as i64 / 4));
+        assert!(time.delay(MS).is_some_and(|delay| delay < 0), "a shorter stall makes up for it");
+        assert_eq!(
+            time.delay(u64::MAX),
+            Some(((QUEUE_MAX - 1) * MS - MS / 4) as i64),
+            "a longer one waits for something else"
+        );
+        assert_eq!(after([MS]).delay(100 * MS), None);
+    }
+
+    #[test]
+    fn any_word_is_some_estimate() {
+        for word in [0, 1, u64::MAX, 1 << 63, 0xffff << 48] {
+            let mut time = StallTime::load(&AtomicU64::new(word));
+            time.on_stall(u64::MAX);
+            let _ = (time.ticks(), time.delay(u64::MAX));
+            let kept = AtomicU64::new(0);
+            time.store(&kept);
+            assert_eq!(StallTime::load(&kept).ticks(), time.ticks().min((1 << 48) - 1));
+        }
+    }
+}

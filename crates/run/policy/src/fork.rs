@@ -1,0 +1,308 @@
+//! When a process forks a speculator: what that is expected to cost, and what it did cost and save.
+//!
+//! # Model
+//!
+//! A fork may be made when the program's account (`account.rs`) covers its stake, the expected cost. A speculation costs
+//!
+//! ```text
+//!     fork + copied * copy price + taken * own price + delay
+//! ```
+//!
+//! `fork` is what the fork took that no stall hid. `copied` and `taken` are pages that the original copied and that the speculator
+//! took, at the prices of `balance.rs`. `delay` is what stalls took longer while hints were in flight on their device.
+//!
+//! The stake is the mean cost of the program's speculations, and at least what the size of the process makes of a fork. Before the
+//! first speculation it is the fork of a small process and what `balance.rs` lets a useless speculation take.
+//!
+//! What displaced pages cost shows later. Before another fork the process compares its stalls at page faults since the last
+//! speculation with those before it, for the same work of its own. The difference, at most one stall for each page, is a cost too.
+//!
+//! All costs are taken out of the account as they happen. A speculation is judged by the same figures when it ends.
+//!
+//! Times are in ticks.
+
+use crate::account::{Account, Outcome};
+use crate::balance::Prices;
+use crate::price::{
+    COPIES_FIRST, COPIES_STALLS, FORK_NS, OWN_STALLS, RECENT_WEIGHT, STALL_TIMES_MAX, STRAYED_STALLS, mean,
+    ticks,
+};
+
+/// Where the original is when a speculator is forked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At a read that the device has started on: the fork takes place while the device works.
+    Read,
+    /// After another call that stalled.
+    Call,
+    /// After a page fault that stalled.
+    Fault,
+}
+
+/// What the size of a process makes of a fork of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Pages that are copied when they are first written to after a fork.
+    pub pages: u64,
+    /// What the fork takes, in ticks.
+    pub fork: u64,
+    /// What one copy takes, in ticks.
+    pub copy: u64,
+    /// Memory is short: a page that is taken displaces another one.
+    pub displaces: bool,
+}
+
+/// The forks of one process.
+#[derive(Clone, Debug)]
+pub struct ForkPolicy {
+    size: Size,
+    /// Mean of recent stalls for which nothing was prefetched, and how many there were.
+    recent: u64,
+    stalls: u64,
+    /// What a fork is taken to cost before there was one.
+    fork_first: u64,
+    /// The speculation that is to be judged: its cost, and the stalls before it.
+    live: Option<Live>,
+    /// What stalls took longer beside hints, since the last speculation was judged.
+    delay: i64,
+    delayed: u64,
+    /// Stalls at page faults, and the work between them, before the last speculation where memory was short, and since then.
+    before: Faults,
+    since: Faults,
+    /// Pages that it took, and what they were taken to cost.
+    displaced: Option<(u64, u64)>,
+    spent: u64,
+    saved: u64,
+    crossings: u64,
+    crossings_futile: u64,
+}
+
+/// Stalls at page faults, and the program's own work meanwhile.
+#[derive(Clone, Copy, Debug, Default)]
+struct Faults {
+    stalls: u64,
+    work: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    cost: u64,
+    stalls_before: u64,
+}
+
+impl ForkPolicy {
+    /// The policy of a process that has not stalled yet.
+    #[must_use]
+    pub const fn new(ticks_per_second: u64) -> Self {
+        let ticks_per_second = if ticks_per_second == 0 { 1_000_000_000 } else { ticks_per_second };
+        Self {
+            size: Size { pages: 0, fork: 0, copy: 0, displaces: false },
+            recent: 0,
+            stalls: 0,
+            fork_first: ticks(FORK_NS, ticks_per_second),
+            live: None,
+            delay: 0,
+            delayed: 0,
+            before: Faults { stalls: 0, work: 0 },
+            since: Faults { stalls: 0, work: 0 },
+            displaced: None,
+            spent: 0,
+            saved: 0,
+            crossings: 0,
+            crossings_futile: 0,
+        }
+    }
+
+    /// How large the process is from now on.
+    pub const fn expect(&mut self, size: Size) {
+        self.size = size;
+    }
+
+    /// What the size of the process makes of a fork.
+    #[must_use]
+    pub const fn size(&self) -> &Size {
+        &self.size
+    }
+
+    /// The process waited for `duration`. `unforeseen` unless a prefetch for it was under way; `delay` is what it took longer than
+    /// alone, where hints were in flight and that is known.
+    pub fn on_stall(&mut self, account: &Account<'_>, duration: u64, unforeseen: bool, delay: Option<i64>) {
+        account.on_wait(duration, self.stake(account));
+        if !unforeseen {
+            return;
+        }
+        self.delay = self.delay.saturating_add(delay.unwrap_or(0));
+        let counted = if self.recent == 0 {
+            duration
+        } else {
+            duration.min(self.recent.saturating_mul(STALL_TIMES_MAX))
+        };
+        self.recent = if self.stalls == 0 { counted } else { mean(self.recent, counted, RECENT_WEIGHT) };
+        self.stalls = self.stalls.saturating_add(1);
+    }
+
+    /// There were `count` more stalls that had no signal, of `duration` each.
+    pub fn on_unseen_stalls(&mut self, account: &Account<'_>, count: u64, duration: u64) {
+        account.on_wait(duration.saturating_mul(count), self.stake(account));
+        self.stalls = self.stalls.saturating_add(count);
+    }
+
+    /// There were `stalls` at page faults while the program itself worked for `work`.
+    pub const fn on_work(&mut self, stalls: u64, work: u64) {
+        if self.live.is_none() {
+            self.since.stalls = self.since.stalls.saturating_add(stalls);
+            self.since.work = self.since.work.saturating_add(work);
+        }
+    }
+
+    /// Settles what the pages of the last speculation displaced, by the stalls since then for the same work. Asked before another
+    /// fork.
+    pub fn settle_displaced(&mut self, account: &Account<'_>) {
+        let Some((pages, charged)) = self.displaced else { return };
+        let usual = u128::from(self.before.stalls) * u128::from(self.since.work);
+        let Some(usual) = usual.checked_div(u128::from(self.before.work)) else { return };
+        let usual = u64::try_from(usual).unwrap_or(u64::MAX);
+        let missed = self.since.stalls.saturating_sub(usual).min(pages);
+        let more = missed.saturating_mul(self.recent).saturating_sub(charged);
+        self.displaced = None;
+        if more > 0 {
+            account.on_cost(more);
+            account.on_more_cost(more);
+            self.spent = self.spent.saturating_add(more);
+        }
+    }
+
+    /// A signal of a fault cost so much.
+    pub fn on_signal(&mut self, account: &Account<'_>, cost: u64) {
+        self.charge(account, cost);
+    }
+
+    /// What another speculation is expected to cost.
+    #[must_use]
+    pub fn stake(&self, account: &Account<'_>) -> u64 {
+        let first = || self.fork_first.saturating_add(self.first_pages());
+        let seen = account.cost(self.size.displaces).unwrap_or_else(first);
+        seen.max(self.size.fork.saturating_sub(self.recent))
+    }
+
+    /// What pages are taken to cost in the first speculation: where memory is short all that a useless one may take.
+    fn first_pages(&self) -> u64 {
+        if self.size.displaces {
+            self.recent.saturating_mul(COPIES_STALLS + OWN_STALLS)
+        } else {
+            COPIES_FIRST.min(self.size.pages).saturating_mul(self.size.copy)
+        }
+    }
+
+    /// What pages cost that the original copied and that a speculator took.
+    fn pages_cost(&self, copied: u64, taken: u64) -> u64 {
+        let prices = self.prices();
+        copied.saturating_mul(prices.copied()).saturating_add(taken.saturating_mul(prices.own()))
+    }
+
+    /// What a live speculation pays and earns.
+    #[must_use]
+    pub const fn prices(&self) -> Prices {
+        Prices { stall: self.recent, copy: self.size.copy, displaces: self.size.displaces }
+    }
+
+    /// Whether a stall now would justify a fork.
+    #[must_use]
+    #[inline]
+    pub fn is_armed(&self, account: &Account<'_>) -> bool {
+        self.stalls > 0 && account.may(self.stake(account))
+    }
+
+    /// The original started a speculator at that place, which took `took` of its time.
+    pub fn on_spawn(&mut self, account: &Account<'_>, took: u64, place: Place) {
+        // The device works on the read meanwhile.
+        let cost = if place == Place::Read { took.saturating_sub(self.recent) } else { took };
+        self.live = Some(Live { cost: 0, stalls_before: self.stalls });
+        self.charge(account, cost);
+    }
+
+    /// The system refused a fork, which took `took` all the same.
+    pub fn on_refusal(&mut self, account: &Account<'_>, took: u64) {
+        self.charge(account, took);
+        account.on_refusal();
+    }
+
+    /// Whether the live speculation has plainly strayed, and is to be judged even where no fork is justified.
+    #[must_use]
+    #[inline]
+    pub fn judge_due(&self) -> bool {
+        self.live.is_some_and(|live| self.stalls >= live.stalls_before.saturating_add(STRAYED_STALLS))
+    }
+
+    /// A speculation is over. It saved the original so much stall time; the original copied and the speculators took so many
+    /// pages for it. `taught` where a call site predicts in another way because of it.
+    pub fn on_end(&mut self, account: &Account<'_>, saved: u64, copied: u64, taken: u64, taught: bool) {
+        let cost = self.settle(account, saved, copied, taken);
+        let is_off = account.on_outcome(Outcome { saved, cost, displaces: self.size.displaces, taught });
+        self.crossings = self.crossings.saturating_add(is_off.into());
+        self.crossings_futile = self.crossings_futile.saturating_add((is_off && saved == 0).into());
+    }
+
+    /// A speculation ended because the caller wanted none for a while, which says nothing of the next.
+    pub fn on_interruption(&mut self, account: &Account<'_>, saved: u64, copied: u64, taken: u64) {
+        self.settle(account, saved, copied, taken);
+    }
+
+    fn settle(&mut self, account: &Account<'_>, saved: u64, copied: u64, taken: u64) -> u64 {
+        let delay = u64::try_from(core::mem::take(&mut self.delay)).unwrap_or(0);
+        self.delayed = self.delayed.saturating_add(delay);
+        let pages = self.pages_cost(copied, taken);
+        self.charge(account, pages.saturating_add(delay));
+        if self.size.displaces {
+            self.displaced = Some((copied.saturating_add(taken), pages));
+            self.before = core::mem::take(&mut self.since);
+        }
+        account.on_saved(saved, self.stake(account));
+        self.saved = self.saved.saturating_add(saved);
+        self.live.take().map_or(0, |live| live.cost)
+    }
+
+    fn charge(&mut self, account: &Account<'_>, cost: u64) {
+        account.on_cost(cost);
+        self.spent = self.spent.saturating_add(cost);
+        if let Some(live) = &mut self.live {
+            live.cost = live.cost.saturating_add(cost);
+        }
+    }
+
+    /// Mean recent stall for which nothing was prefetched; 0 before the first.
+    #[must_use]
+    pub const fn stall_mean(&self) -> u64 {
+        self.recent
+    }
+
+    /// What speculations cost the process so far.
+    #[must_use]
+    pub const fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    /// The stall time that they saved it.
+    #[must_use]
+    pub const fn saved(&self) -> u64 {
+        self.saved
+    }
+
+    /// What stalls took longer beside hints.
+    #[must_use]
+    pub const fn delayed(&self) -> u64 {
+        self.delayed
+    }
+
+    /// Times that speculation went off after several failures.
+    #[must_use]
+    pub const fn crossings(&self) -> u64 {
+        self.crossings
+    }
+
+    /// Those of [`Self::crossings`] where the last speculation saved nothing at all.
+    #[must_use]
+    pub const fn crossings_futile(&self) -> u64 {
+        self.crossings_futile
+    }
+}
