@@ -12,7 +12,7 @@ use forebay_evaluation::{
 
 use crate::args::{Chosen, Evaluate, Host, Model, Multiview, Overhead, Projection, Speculation, Table};
 use crate::experiment::{Measured, carry_out, this_program};
-use crate::{meter, millipage, report, server, streaming};
+use crate::{corpus, meter, millipage, report, server, streaming};
 
 /// Runs the experiment.
 pub fn run(args: Evaluate) -> anyhow::Result<ExitCode> {
@@ -22,6 +22,7 @@ pub fn run(args: Evaluate) -> anyhow::Result<ExitCode> {
             Some(Table::MemoryControl) => show_memory_control(&args),
             Some(Table::SideEffects) => compare(&args, side_effects::run, side_effects::table),
         },
+        Evaluate::Corpus(args) => corpus::run(&args),
         Evaluate::Overhead(args) => measure_overhead(&args),
         Evaluate::Multiview(args) => measure_views(&args),
         Evaluate::Millipage(args) => millipage::run(&args),

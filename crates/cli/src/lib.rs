@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod corpus;
 mod demo;
 mod doctor;
 mod evaluate;

@@ -11,13 +11,15 @@ use forebay_quantity::size;
 
 use super::renamed;
 use crate::experiment::Output;
-use crate::{meter::Meter, millipage::Millipage, server::Server, streaming::Streaming};
+use crate::{corpus::Corpus, meter::Meter, millipage::Millipage, server::Server, streaming::Streaming};
 
 /// The experiments of `forebay evaluate`.
 #[derive(Debug, Subcommand)]
 pub enum Evaluate {
     /// Compare programs that wait for files: original, with forebay, with hints by hand, warm
     Speculation(Speculation),
+    /// Measure many real programs on a cold disk, alone and with forebay
+    Corpus(Corpus),
     /// Measure the cost of forebay for programs that it cannot help
     Overhead(Overhead),
     /// Measure the cost of reading memory through many views

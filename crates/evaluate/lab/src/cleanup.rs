@@ -25,11 +25,12 @@ use crate::{Error, sys};
 /// Set in the environment of the process that shall become a cleanup process, to the process id of its owner.
 const ASKED: &str = "FOREBAY_RIG_OWNER";
 
-/// Becomes the cleanup process, and never returns, in the process that a rig starts for that purpose. Returns at once in every
-/// other.
+/// Becomes the cleanup process, and never returns, in the process that a rig starts for that purpose; likewise the entrance of a
+/// [`root`](crate::root). Returns at once in every other.
 ///
 /// A program that starts rigs calls this first in `main`.
 pub fn enter_if_asked() {
+    crate::root::enter_if_asked();
     let Some(owner) = std::env::var_os(ASKED) else { return };
     let owner = owner.to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
     // The rig is taken down on the way out of a panic as well.

@@ -4,6 +4,7 @@
 //!   that does; [`SlowDevice`] is the block device below either.
 //! - [`MemoryLimit`] is a control group whose processes have less memory than the machine. All of these need root and
 //!   leave nothing behind, however their owner ends.
+//! - [`root::Root`] gives a program a folder for its root, such as one on a slow disk.
 //! - [`cold::evict`] takes files out of the page cache without any privilege and says what stayed.
 //!
 //! A program that starts a rig calls [`cleanup::enter_if_asked`] first thing in `main`. Tests cannot; their crate
@@ -17,6 +18,7 @@ pub mod cold;
 mod error;
 mod profile;
 mod rig;
+pub mod root;
 mod sys;
 
 pub use error::Error;

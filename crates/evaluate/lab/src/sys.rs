@@ -134,6 +134,12 @@ pub(crate) fn unshare_descriptors() -> io::Result<()> {
     Ok(unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES) }?)
 }
 
+/// Gives the process, which has one thread, a namespace of mounts of its own, with a copy of each mount.
+pub(crate) fn unshare_mounts() -> io::Result<()> {
+    // SAFETY: the call copies no table of descriptors, so that no owner of a descriptor is wrong about it.
+    Ok(unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?)
+}
+
 /// Closes every descriptor from `first` on: those that the process was started with by no wish of ours.
 ///
 /// Only for a process that has opened nothing of its own yet.

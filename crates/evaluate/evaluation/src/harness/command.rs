@@ -48,41 +48,14 @@ impl Invocation {
     /// Runs it with nothing on standard input and the POSIX locale. Standard output and error go to unnamed files in
     /// `scratch`. A program that outlives `limit` is killed together with its process group.
     pub(crate) fn run(&self, scratch: &Path, limit: Duration, interrupt: &Interrupt) -> Result<Ran, Error> {
-        let unnamed = || tempfile::tempfile_in(scratch).map_err(Error::file("write in", scratch));
-        let (mut stdout, mut stderr) = (unnamed()?, unnamed()?);
-        let clone = |file: &File| file.try_clone().map_err(Error::file("write in", scratch));
         let mut command = Command::new(&self.arguments[0]);
         command
             .args(&self.arguments[1..])
             .current_dir(&self.folder)
             .env("LC_ALL", "C")
-            .stdin(Stdio::null())
-            .stdout(clone(&stdout)?)
-            .stderr(clone(&stderr)?)
-            .process_group(0);
-        let started = Instant::now();
-        let mut child =
-            command.spawn().map_err(|source| Error::Start { command: self.to_string(), source })?;
-        let waited = wait(&mut child, started, limit, interrupt);
-        let elapsed = started.elapsed();
-        let status = match waited {
-            Ok(status) => status,
-            Err(stopped) => {
-                end_group(&mut child);
-                return Err(match stopped {
-                    Stopped::Interrupted => Error::Interrupted,
-                    Stopped::TimedOut => Error::TimedOut { command: self.to_string(), limit },
-                    Stopped::Lost(source) => Error::Start { command: self.to_string(), source },
-                });
-            }
-        };
-        let stderr_end = end_of(&mut stderr).map_err(Error::file("read in", scratch))?;
-        let result = RunResult {
-            status,
-            stdout: digest(&mut stdout).map_err(Error::file("read in", scratch))?,
-            stderr: digest(&mut stderr).map_err(Error::file("read in", scratch))?,
-        };
-        Ok(Ran { elapsed, result, stderr_end })
+            .stdin(Stdio::null());
+        let started = Started::new(command, self.to_string(), scratch)?;
+        started.finish(limit, interrupt)
     }
 
     /// The same, where all that matters is that it does not fail.
@@ -109,6 +82,61 @@ impl fmt::Display for Invocation {
             self.arguments.iter().take(SHOWN).map(|argument| argument.to_string_lossy()).collect();
         let more = if self.arguments.len() > SHOWN { " ..." } else { "" };
         write!(formatter, "{}{more}", shown.join(" "))
+    }
+}
+
+/// A program that runs in a process group of its own, with its outputs in unnamed files.
+pub(crate) struct Started {
+    child: Child,
+    /// What messages call it.
+    name: String,
+    scratch: PathBuf,
+    stdout: File,
+    stderr: File,
+    since: Instant,
+}
+
+impl Started {
+    /// Starts `command`, with its outputs in `scratch`.
+    pub(crate) fn new(mut command: Command, name: String, scratch: &Path) -> Result<Self, Error> {
+        let unnamed = || tempfile::tempfile_in(scratch).map_err(Error::file("write in", scratch));
+        let (stdout, stderr) = (unnamed()?, unnamed()?);
+        let clone = |file: &File| file.try_clone().map_err(Error::file("write in", scratch));
+        command.stdout(clone(&stdout)?).stderr(clone(&stderr)?).process_group(0);
+        let since = Instant::now();
+        let child = command.spawn().map_err(|source| Error::Start { command: name.clone(), source })?;
+        Ok(Self { child, name, scratch: scratch.to_owned(), stdout, stderr, since })
+    }
+
+    /// Counts its time from now on.
+    pub(crate) fn restart_clock(&mut self) {
+        self.since = Instant::now();
+    }
+
+    /// Waits for its end. Where that does not come within `limit`, it is killed together with its process group.
+    pub(crate) fn finish(mut self, limit: Duration, interrupt: &Interrupt) -> Result<Ran, Error> {
+        let waited = wait(&mut self.child, self.since, limit, interrupt);
+        let elapsed = self.since.elapsed();
+        let status = match waited {
+            Ok(status) => status,
+            Err(stopped) => {
+                end_group(&mut self.child);
+                let command = self.name;
+                return Err(match stopped {
+                    Stopped::Interrupted => Error::Interrupted,
+                    Stopped::TimedOut => Error::TimedOut { command, limit },
+                    Stopped::Lost(source) => Error::Start { command, source },
+                });
+            }
+        };
+        let unreadable = || Error::file("read in", &self.scratch);
+        let stderr_end = end_of(&mut self.stderr).map_err(unreadable())?;
+        let result = RunResult {
+            status,
+            stdout: digest(&mut self.stdout).map_err(unreadable())?,
+            stderr: digest(&mut self.stderr).map_err(unreadable())?,
+        };
+        Ok(Ran { elapsed, result, stderr_end })
     }
 }
 
@@ -158,7 +186,7 @@ impl OutputFile {
 }
 
 /// The SHA-256 of a file from its first byte.
-fn digest(file: &mut File) -> std::io::Result<[u8; 32]> {
+pub(crate) fn digest(file: &mut File) -> std::io::Result<[u8; 32]> {
     file.seek(SeekFrom::Start(0))?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 256 * 1024];

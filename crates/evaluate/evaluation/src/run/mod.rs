@@ -2,6 +2,7 @@
 
 pub(crate) mod account;
 pub(crate) mod comparison;
+pub mod corpus;
 pub(crate) mod counters;
 pub(crate) mod dataset;
 pub mod demo;

@@ -16,6 +16,8 @@ use crate::{Error, Profile};
 const READ_AHEAD_KIB: u32 = 128;
 /// How long making the disk cold waits for those who still use it.
 const COLD_PATIENCE: Duration = Duration::from_secs(5);
+/// How long it then waits for other namespaces of mounts, each of which may have the file system still.
+const NAMESPACE_PATIENCE: Duration = Duration::from_secs(1);
 /// How long the FUSE server may take to notice that nobody uses the image any more.
 const SERVER_PATIENCE: Duration = Duration::from_secs(2);
 /// Folders that may be left of others with the same process id.
@@ -131,9 +133,12 @@ impl ServedRig {
         let mount_point = leftovers::mount_point(Layer::Ext4, folder);
         device.set_slow(false);
         let remounted = ext4::unmount(&mount_point, COLD_PATIENCE).and_then(|()| {
+            let is_gone = disk.is_let_go(NAMESPACE_PATIENCE);
             // The mount is put back whatever the flush says.
             let flushed = disk.flush_buffers();
-            ext4::mount(disk.path(), &mount_point).and(flushed)
+            let mounted = ext4::mount(disk.path(), &mount_point);
+            let evicted = if is_gone { Ok(()) } else { evict_all(&mount_point) };
+            mounted.and(flushed).and(evicted)
         });
         device.set_slow(self.slow);
         remounted
@@ -169,6 +174,14 @@ impl Drop for ServedRig {
         // Whoever wants to know what went wrong has called it before.
         let _ = self.remove();
     }
+}
+
+/// Empties the caches of the whole machine: another namespace has the file system, so that unmounting it has emptied none.
+fn evict_all(mount_point: &Path) -> Result<(), Error> {
+    let folder = fs::File::open(mount_point).map_err(|error| Error::at("open", mount_point, error))?;
+    rustix::fs::syncfs(&folder).map_err(|error| Error::at("sync", mount_point, error))?;
+    let everything = "/proc/sys/vm/drop_caches";
+    fs::write(everything, "3").map_err(|error| Error::at("write to", Path::new(everything), error))
 }
 
 fn wait_for_end(server: &Server) -> Result<(), Error> {

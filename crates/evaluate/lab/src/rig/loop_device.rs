@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -63,6 +64,21 @@ impl LoopDevice {
     /// File systems and swap treat the device as one without moving parts.
     pub(crate) fn set_not_rotational(&self) -> Result<(), Error> {
         self.set_attribute("queue/rotational", "0")
+    }
+
+    /// Waits until no file system is mounted from it in any namespace, for as long as `patience`; tells whether that is so.
+    pub(crate) fn is_let_go(&self, patience: Duration) -> bool {
+        let give_up = Instant::now() + patience;
+        loop {
+            // A mounted file system has its device for itself (open(2), O_EXCL).
+            let exclusive = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&self.path);
+            match exclusive {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < give_up => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                opened => return opened.is_ok(),
+            }
+        }
     }
 
     /// Gives the image back and waits until it is given back.
