@@ -72,8 +72,7 @@ impl Root {
         environment: &[(OsString, OsString)],
     ) -> Result<(Command, Gate), Error> {
         let (ours, theirs) = UnixStream::pair().map_err(|error| Error::io("make a socket", error))?;
-        ours.set_read_timeout(Some(READY_PATIENCE))
-            .map_err(|error| Error::io("set up a socket", error))?;
+        ours.set_read_timeout(Some(READY_PATIENCE)).map_err(|error| Error::io("set up a socket", error))?;
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("forebay-rig")
@@ -202,7 +201,8 @@ fn execute(asked: &str) -> Error {
     };
     let Some(root) = Root::decode(asked) else { return Error::Cleanup("no root was named".into()) };
     if let Err(error) = root.enter() {
-        let _ = socket.write_all(format!("{error}\n").replace('\n', " ").as_bytes());
+        let line = error.to_string().replace('\n', " ") + "\n";
+        let _ = socket.write_all(line.as_bytes());
         return error;
     }
     let mut go = [0];
@@ -213,8 +213,7 @@ fn execute(asked: &str) -> Error {
     drop(socket);
     let mut arguments = std::env::args_os().skip(1);
     let Some(program) = arguments.next() else { return Error::Cleanup("no program was named".into()) };
-    let failed =
-        Command::new(&program).args(arguments).env_remove(ASKED).stdin(Stdio::null()).exec();
+    let failed = Command::new(&program).args(arguments).env_remove(ASKED).stdin(Stdio::null()).exec();
     Error::at("execute", Path::new(&program), failed)
 }
 

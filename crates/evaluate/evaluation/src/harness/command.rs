@@ -49,11 +49,7 @@ impl Invocation {
     /// `scratch`. A program that outlives `limit` is killed together with its process group.
     pub(crate) fn run(&self, scratch: &Path, limit: Duration, interrupt: &Interrupt) -> Result<Ran, Error> {
         let mut command = Command::new(&self.arguments[0]);
-        command
-            .args(&self.arguments[1..])
-            .current_dir(&self.folder)
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null());
+        command.args(&self.arguments[1..]).current_dir(&self.folder).env("LC_ALL", "C").stdin(Stdio::null());
         let started = Started::new(command, self.to_string(), scratch)?;
         started.finish(limit, interrupt)
     }

@@ -97,6 +97,17 @@ impl Bench<'_> {
         Ok(())
     }
 
+    /// Puts forebay's own files in memory, whatever was evicted.
+    fn read_own_files(&self) -> Result<(), Error> {
+        let folder = self.own_folder();
+        let files = fs::read_dir(&folder).map_err(Error::file("list", &folder))?;
+        for file in files.flatten().map(|file| file.path()) {
+            let read = fs::File::open(&file).and_then(|mut file| io::copy(&mut file, &mut io::sink()));
+            read.map_err(Error::file("read", &file))?;
+        }
+        Ok(())
+    }
+
     /// Puts the case with its data and all of its files on a new disk.
     pub(super) fn prepare(&self, case: &'static Case) -> Result<Prepared<'_>, Error> {
         let resolve = |text: &str| OsString::from(self.tools.resolve(text));
@@ -104,7 +115,8 @@ impl Bench<'_> {
         if let Some(path) = command[0].to_str().and_then(program) {
             command[0] = path.into();
         }
-        let variables = [("PATH", PATH.join(":")), ("HOME", DATA.into()), ("LC_ALL", "C".into()), ("TZ", "UTC".into())];
+        let variables =
+            [("PATH", PATH.join(":")), ("HOME", DATA.into()), ("LC_ALL", "C".into()), ("TZ", "UTC".into())];
         let own = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
         let more = case.environment.iter().map(|(name, value)| (name.into(), resolve(value)));
         let environment = own.chain(more).collect();
@@ -147,8 +159,7 @@ impl Prepared<'_> {
         let own = &self.bench.options.forebay;
         let forebay = [own.as_os_str(), "run".as_ref(), "--".as_ref(), NOTHING.as_ref()];
         let mut paths = self.names_of(&forebay.map(OsStr::to_owned), 0)?;
-        let beside = own.parent().unwrap_or(own).to_owned();
-        paths.retain(|path| !path.starts_with(&beside) && self.bench.options.agent.as_ref() != Some(path));
+        paths.retain(|path| path != own && self.bench.options.agent.as_ref() != Some(path));
         paths.extend(self.names_of(&self.command, self.case.status)?);
         let mut copies = Copies::new(&root);
         let copied = copies.add(&paths).and_then(|()| copies.finish());
@@ -170,11 +181,7 @@ impl Prepared<'_> {
 
     /// This machine's root with the data where the command finds them.
     fn own_root(&self) -> Root {
-        Root {
-            base: Base::Own,
-            folders: vec![(self.data(), DATA.into())],
-            working_folder: DATA.into(),
-        }
+        Root { base: Base::Own, folders: vec![(self.data(), DATA.into())], working_folder: DATA.into() }
     }
 
     fn cold_root(&self) -> Root {
@@ -195,6 +202,7 @@ impl Prepared<'_> {
         if side != Side::Warm {
             let evicted = self.disk.make_cold()?;
             measured.files_not_cold = measured.files_not_cold.max(evicted.resident.len());
+            self.bench.read_own_files()?;
         }
         let assisted = self.assisted(&self.command);
         let command = if side == Side::Forebay { &assisted } else { &self.command };
@@ -281,7 +289,8 @@ impl Prepared<'_> {
         } else {
             return None;
         };
-        let said = if stderr_end.is_empty() { String::new() } else { format!(" (standard error: {stderr_end})") };
+        let said =
+            if stderr_end.is_empty() { String::new() } else { format!(" (standard error: {stderr_end})") };
         Some(format!("a run of the side {} {what}{said}", side.name()))
     }
 

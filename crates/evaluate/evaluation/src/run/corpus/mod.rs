@@ -22,7 +22,9 @@ use tools::Tools;
 
 pub use case::{Case, Compared, Data, Kind, Need};
 pub use cases::all;
-pub use outcome::{Failed, Figures, HARMED, HELPED, LeftOut, Measured, Outcome, STALLED, STALLED_HELPED, Summary};
+pub use outcome::{
+    Failed, Figures, HARMED, HELPED, LeftOut, Measured, Outcome, STALLED, STALLED_HELPED, Summary,
+};
 pub use reason::Reason;
 pub use table::list;
 
@@ -72,6 +74,7 @@ pub fn run(
     let mut steps = Steps::new(options.cases.len() * (1 + options.runs * 3), progress);
     let mut outcome = Outcome {
         profile: options.profile,
+        tools: options.tools.clone(),
         measured: Vec::new(),
         failed: Vec::new(),
         left_out: Vec::new(),

@@ -220,7 +220,8 @@ mod tests {
         symlink("real", from.join("relative")).unwrap();
         symlink(from.join("relative/deep"), from.join("absolute")).unwrap();
         let mut copies = Copies::new(&root);
-        let asked = [from.join("absolute/../deep/file"), from.join("real/absent"), from.join("absolute/file")];
+        let asked =
+            [from.join("absolute/../deep/file"), from.join("real/absent"), from.join("absolute/file")];
         copies.add(&asked.into()).unwrap();
         copies.finish().unwrap();
         let copy = inside(&root, &from);

@@ -1,8 +1,10 @@
 //! What was measured of the corpus, and what follows from it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_quantity::{seconds, times};
 use forebay_results::Row;
 
 use super::case::{Case, Need};
@@ -87,7 +89,8 @@ impl Measured {
     pub fn line(&self) -> String {
         let [alone, with] = [Side::Original, Side::Forebay].map(|side| self.elapsed_s(side).median());
         let why = self.reason().map(|reason| format!(" ({reason})")).unwrap_or_default();
-        format!("{}: {alone:.3} s alone, {with:.3} s with, {:.2}x{why}", self.case.name, self.speedup())
+        let (alone, with, speedup) = (seconds(alone), seconds(with), times(self.speedup()));
+        format!("{}: {alone} alone, {with} with, {speedup}{why}", self.case.name)
     }
 
     fn rows(&self, disk: &str) -> Vec<Row> {
@@ -133,6 +136,8 @@ pub struct LeftOut {
 pub struct Outcome {
     /// The disk.
     pub profile: Profile,
+    /// The folder of tools.
+    pub tools: PathBuf,
     /// What was measured, in the order of the corpus.
     pub measured: Vec<Measured>,
     /// What could not be.
@@ -161,6 +166,9 @@ impl Outcome {
 
     /// Rows by the result schema, cases named `DISK/SIDE`; those of all command lines together have the subject `corpus`.
     pub fn rows(&self) -> Vec<Row> {
+        if self.measured.is_empty() && self.failed.is_empty() {
+            return Vec::new();
+        }
         let disk = self.profile.to_string();
         let assisted = format!("{disk}/{}", Side::Forebay.name());
         let measured = self.measured.iter().flat_map(|measured| measured.rows(&disk));
@@ -284,7 +292,8 @@ mod tests {
     #[test]
     fn figures_are_those_of_medians_and_the_worst_that_of_one_run() {
         let mut measured = Measured::new(&cases::all()[0]);
-        let times = [(Side::Original, [2.0, 4.0, 6.0]), (Side::Forebay, [1.0, 2.0, 5.0]), (Side::Warm, [1.0; 3])];
+        let times =
+            [(Side::Original, [2.0, 4.0, 6.0]), (Side::Forebay, [1.0, 2.0, 5.0]), (Side::Warm, [1.0; 3])];
         for (side, times) in times {
             times.iter().for_each(|&time| measured.push_elapsed(side, Duration::from_secs_f64(time)));
         }

@@ -39,7 +39,7 @@ pub(super) fn reason(stall_share: f64, counters: &Counters) -> Reason {
     } else if family("agents_off") > 0.0 {
         format!("agent off: {}", kinds("agents_off"))
     } else if before < FEW_STALLS {
-        format!("{before:.0} stalls seen")
+        format!("the agent saw {before:.0} stalls only")
     } else if family(metric::CONTROL_CROSSINGS) > 0.0 {
         format!("paused by memory control: {}", kinds(metric::CONTROL_CROSSINGS))
     } else if family("fork_crossings") > 0.0 {
@@ -49,12 +49,12 @@ pub(super) fn reason(stall_share: f64, counters: &Counters) -> Reason {
     } else if of("hints_late") > of("hints_used") {
         format!("{:.0} hints late, {:.0} in time", of("hints_late"), of("hints_used"))
     } else if after > before * MOST {
-        let ended = if ends > 0.0 { format!("; speculators end: {}", kinds("speculator_ends")) } else { String::new() };
+        let ended = if ends > 0.0 { format!("; ended: {}", kinds("speculator_ends")) } else { String::new() };
         format!("{after:.0} of {before:.0} stalls stay{ended}")
     } else if family("processes_unassisted") > 0.0 {
         format!("processes without agent: {}", kinds("processes_unassisted"))
     } else {
-        format!("{:.0} of {before:.0} stalls saved, time lost elsewhere", before - after)
+        format!("{:.0} of {before:.0} stalls saved, time lost otherwise", before - after)
     };
     Reason(found)
 }
@@ -93,7 +93,7 @@ mod tests {
         );
         assert_eq!(
             said(0.8, &[("stalls_before", 3.0), ("processes_assisted", 1.0)]),
-            "3 stalls seen"
+            "the agent saw 3 stalls only"
         );
         assert_eq!(
             stalling(&[("agents_off/no_jail", 1.0), ("agents_off/shared_memory", 2.0)]),
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(stalling(&[("forks", 1.0), ("hints_late", 9.0)]), "9 hints late, 0 in time");
         assert_eq!(
             stalling(&[("forks", 1.0), ("speculator_ends/signal", 1.0)]),
-            "90 of 100 stalls stay; speculators end: signal"
+            "90 of 100 stalls stay; ended: signal"
         );
     }
 }

@@ -1,5 +1,7 @@
 //! The corpus for people.
 
+use std::path::Path;
+
 use forebay_quantity::{percent, seconds, times};
 
 use super::case::{Case, Need};
@@ -23,7 +25,8 @@ impl Outcome {
                 ));
             }
         }
-        parts.extend(self.failed.iter().map(|failed| format!("FAILED {}: {}.", failed.case.name, failed.why)));
+        parts
+            .extend(self.failed.iter().map(|failed| format!("FAILED {}: {}.", failed.case.name, failed.why)));
         parts.extend(self.left_out_sentences());
         parts.push(self.summary_lines());
         parts.join("\n\n")
@@ -62,7 +65,7 @@ impl Outcome {
         }
         let names: Vec<&str> = self.left_out.iter().map(|left| left.case.name).collect();
         let missing: Vec<Need> = self.left_out.iter().flat_map(|left| left.missing.iter().copied()).collect();
-        let commands = how_to_install(&missing).join("\n  ");
+        let commands = how_to_install(&missing, &self.tools).join("\n  ");
         vec![format!("Left out: {}. Install what they need:\n  {commands}", names.join(", "))]
     }
 
@@ -86,15 +89,15 @@ impl Outcome {
 }
 
 /// The names of `cases` with their kinds and commands, and what has to be installed for them.
-pub fn list(cases: &[&'static Case], tools: &std::path::Path) -> String {
-    let tools = Tools::new(tools);
+pub fn list(cases: &[&'static Case], folder: &Path) -> String {
+    let tools = Tools::new(folder);
     let rows = cases.iter().map(|case| {
         let state = if tools.missing(case).is_empty() { "yes" } else { "no" };
         vec![case.name.to_owned(), case.kind.to_string(), state.to_owned()]
     });
     let mut parts = vec![render(&["command line", "kind", "installed"], rows)];
     let needs: Vec<Need> = cases.iter().flat_map(|case| case.needs.iter().copied()).collect();
-    let commands = how_to_install(&needs);
+    let commands = how_to_install(&needs, folder);
     if !commands.is_empty() {
         parts.push(format!("All of them need:\n  {}", commands.join("\n  ")));
     }

@@ -1,5 +1,6 @@
 //! Where the programs of the corpus are, and what is missing.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,6 +9,9 @@ use super::case::{Case, Need};
 
 /// Where programs are searched for: a distribution's own, and no others that a machine may have besides.
 pub(super) const PATH: [&str; 4] = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"];
+
+/// Columns that a command line may take.
+const WIDTH: usize = 74;
 
 /// The programs of the corpus.
 #[derive(Clone, Debug)]
@@ -61,32 +65,49 @@ fn rust_toolchain() -> Option<PathBuf> {
     folder.join("bin/cargo").exists().then_some(folder)
 }
 
-/// A sentence for each package manager with what is to be installed by it.
-pub(super) fn how_to_install(missing: &[Need]) -> Vec<String> {
+/// The command lines that install what is missing, Python's and Node's packages into `folder`.
+pub(super) fn how_to_install(missing: &[Need], folder: &Path) -> Vec<String> {
     let names = |of: fn(&Need) -> Option<&'static str>| {
-        let mut names: Vec<_> = missing.iter().filter_map(of).collect();
-        names.sort_unstable();
-        names.dedup();
-        names.join(" ")
+        let names: BTreeSet<&str> = missing.iter().filter_map(of).collect();
+        names.into_iter().collect::<Vec<_>>()
     };
-    let debian = names(|need| if let Need::Debian(package, _) = need { Some(package) } else { None });
+    let debian = names(|need| match need {
+        Need::Debian(package, _) => Some(package),
+        Need::Rust => Some("cargo"),
+        Need::Python(_) => Some("python3-venv"),
+        Need::Node(_) => Some("npm"),
+    });
     let python = names(|need| if let Need::Python(package) = need { Some(package) } else { None });
     let node = names(|need| if let Need::Node(package) = need { Some(package) } else { None });
-    let rust = missing.contains(&Need::Rust);
+    let folder = folder.display();
     let mut commands = Vec::new();
     if !debian.is_empty() {
-        commands.push(format!("apt-get install --no-install-recommends {debian}"));
+        commands.push(folded("apt-get install --no-install-recommends", &debian));
     }
     if !python.is_empty() {
-        commands.push(format!("TOOLS/python/bin/pip install {python}"));
+        commands.push(format!("python3 -m venv {folder}/python"));
+        commands.push(folded(&format!("{folder}/python/bin/pip install"), &python));
     }
     if !node.is_empty() {
-        commands.push(format!("npm install --prefix TOOLS/node {node}"));
-    }
-    if rust {
-        commands.push("apt-get install --no-install-recommends cargo".to_owned());
+        commands.push(folded(&format!("npm install --prefix {folder}/node"), &node));
     }
     commands
+}
+
+/// A command line with many words, in lines that fit a terminal.
+fn folded(command: &str, words: &[&str]) -> String {
+    let mut text = command.to_owned();
+    let mut width = text.len();
+    for word in words {
+        if width + word.len() > WIDTH {
+            text += " \\\n   ";
+            width = 3;
+        }
+        text.push(' ');
+        text += word;
+        width += word.len() + 1;
+    }
+    text
 }
 
 #[cfg(test)]
@@ -108,11 +129,20 @@ mod tests {
             Need::Python("numpy"),
         ];
         assert_eq!(
-            how_to_install(&missing),
+            how_to_install(&missing, Path::new("t")),
             [
-                "apt-get install --no-install-recommends borgbackup ripgrep",
-                "TOOLS/python/bin/pip install numpy"
+                "apt-get install --no-install-recommends borgbackup python3-venv ripgrep",
+                "python3 -m venv t/python",
+                "t/python/bin/pip install numpy"
             ]
         );
+    }
+
+    #[test]
+    fn a_long_command_line_is_folded() {
+        let words = ["one-long-word"; 12];
+        let text = folded("install", &words);
+        assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() <= 78), "{text}");
+        assert_eq!(text.replace("\\\n", "").split_whitespace().count(), 13);
     }
 }

@@ -3,17 +3,20 @@
 use super::super::case::{Case, Compared, Kind, Need};
 
 const SQLITE: &[Need] = &[Need::Debian("sqlite3", "sqlite3")];
-const POSTGRES: &[Need] = &[Need::Debian("postgresql-15", "/usr/lib/postgresql/15/bin/postgres"), Need::Debian("util-linux", "setpriv")];
+const POSTGRES: &[Need] = &[
+    Need::Debian("postgresql-15", "/usr/lib/postgresql/15/bin/postgres"),
+    Need::Debian("util-linux", "setpriv"),
+];
 const IN_TOOLS: &str = "{tools}/python/bin/python3";
 
-/// Two tables of 200,000 rows, the second in another order, with an index.
+/// Two tables of 300,000 rows, the second in another order, with an index.
 const TABLES: &str = "sqlite3 data.db \"
     create table items(id integer primary key, name text, value integer);
     create table orders(id integer primary key, item integer, amount integer);
-    with recursive n(i) as (select 1 union all select i + 1 from n where i < 200000)
+    with recursive n(i) as (select 1 union all select i + 1 from n where i < 300000)
         insert into items select i, printf('item %d with a name of some length %d', i, i * 7919), i * 7919 % 100003 from n;
-    with recursive n(i) as (select 1 union all select i + 1 from n where i < 200000)
-        insert into orders select i, i * 7919 % 200000, i % 97 from n;
+    with recursive n(i) as (select 1 union all select i + 1 from n where i < 300000)
+        insert into orders select i, i * 7919 % 300000, i % 97 from n;
     create index by_value on items(value); create index by_item on orders(item); vacuum;\"";
 
 /// A cluster with a table, owned by a user that may run the server.
@@ -38,7 +41,7 @@ pub(super) const CASES: &[Case] = &[
             "sqlite3",
             "data.db",
             "with recursive n(i) as (select 1 union all select i + 1 from n where i < 700)
-             select sum(length(name)) from n, items where id = i * 104729 % 200000",
+             select sum(length(name)) from n, items where id = i * 104729 % 300000",
         ],
         SQLITE,
     )
@@ -58,7 +61,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(Kind::Database, "lmdb-dump", &["mdb_dump", "-p", "store"], &[Need::Debian("lmdb-utils", "mdb_dump")])
         .prepare(
             "mkdir store; { printf 'VERSION=3\\nformat=print\\ntype=btree\\nmapsize=268435456\\nHEADER=END\\n'
-             i=0; while [ $i -lt 60000 ]; do printf ' key%08d\\n value %d and more of it, so that pages fill\\n' $i $i; i=$((i + 1)); done
+             i=0; while [ $i -lt 250000 ]; do printf ' key%08d\\n value %d and more of it, so that pages fill\\n' $i $i; i=$((i + 1)); done
              echo DATA=END; } | mdb_load store",
         ),
     Case::new(

@@ -11,7 +11,7 @@ const GCC: Need = Need::Debian("gcc", "gcc");
 const MUSL: Need = Need::Debian("musl-tools", "musl-gcc");
 
 const TREE: &[Data] = &[Data::Tree("tree", 800)];
-const LARGE_TREE: &[Data] = &[Data::Tree("tree", 3000)];
+const LARGE_TREE: &[Data] = &[Data::Tree("tree", 2400)];
 const TWO_TREES: &[Data] = &[Data::Tree("one", 400), Data::Tree("other", 400)];
 const ABSENT: &str = "forebay_absent_symbol";
 
@@ -50,7 +50,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(Kind::Files, "md5sum", &["sh", "-c", "md5sum $(find tree -type f | sort)"], &[COREUTILS, SHELL]).data(TREE),
     Case::new(Kind::Files, "wc-sequential", &["wc", "-l", "text"], &[COREUTILS])
         .data(&[Data::Text("text", 150 << 20)]),
-    Case::new(Kind::Files, "tac", &["tac", "text"], &[COREUTILS]).data(&[Data::Text("text", 48 << 20)]),
+    Case::new(Kind::Files, "tac", &["tac", "text"], &[COREUTILS]).data(&[Data::Text("text", 20 << 20)]),
     Case::new(Kind::Files, "sort", &["sort", "-o", "sorted", "text"], &[COREUTILS])
         .data(&[Data::Text("text", 12 << 20)])
         .writes(&["sorted"]),
@@ -79,7 +79,7 @@ pub(super) const CASES: &[Case] = &[
         &[SHELL, COREUTILS],
     )
     .data(TREE),
-    Case::new(Kind::Search, "grep-r", &["grep", "-r", ABSENT, "tree"], &[GREP]).data(LARGE_TREE).status(1),
+    Case::new(Kind::Search, "grep-r", &["grep", "-r", ABSENT, "tree"], &[GREP]).data(&[Data::Tree("tree", 3000)]).status(1),
     Case::new(Kind::Search, "grep-l-few", &["grep", "-rlE", "cache_[a-z]+\\(", "tree"], &[GREP]).data(TREE),
     Case::new(Kind::Search, "rg-one-thread", &["rg", "-j1", ABSENT, "tree"], &[RIPGREP])
         .data(LARGE_TREE)
@@ -97,7 +97,7 @@ pub(super) const CASES: &[Case] = &[
         .data(LARGE_TREE)
         .writes(&["made.tar"]),
     Case::new(Kind::Archive, "tar-extract", &["tar", "xf", "made.tar", "-C", "out"], &[TAR])
-        .data(TREE)
+        .data(LARGE_TREE)
         .prepare("tar cf made.tar tree; mkdir out")
         .writes(&["out/tree"]),
     Case::new(Kind::Archive, "tar-list-gz", &["tar", "tzf", "made.tgz"], &[TAR])
@@ -107,7 +107,7 @@ pub(super) const CASES: &[Case] = &[
         .data(TREE)
         .writes(&["made.zip"]),
     Case::new(Kind::Archive, "unzip", &["unzip", "-q", "made.zip", "-d", "out"], &[Need::Debian("unzip", "unzip")])
-        .data(TREE)
+        .data(LARGE_TREE)
         .prepare("tar cf - tree | (mkdir in; cd in; tar xf -; zip -qrX ../made.zip tree)")
         .writes(&["out"]),
     Case::new(Kind::Archive, "xz", &["xz", "-dkc", "text.xz"], &[Need::Debian("xz-utils", "xz")])
@@ -131,7 +131,7 @@ pub(super) const CASES: &[Case] = &[
     )
     .data(TREE)
     .prepare("borg init -e none kept")
-    .restore("rm -rf repository; cp -a kept repository")
+    .restore("rm -rf repository .cache/borg .config/borg; cp -a kept repository")
     .environment(&[("BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK", "yes"), ("BORG_RELOCATED_REPO_ACCESS_IS_OK", "yes")])
     .compared(Compared::Files),
     Case::new(

@@ -25,12 +25,12 @@ const ALWAYS_THE_SAME: &[(&str, &str)] = &[
     ("GIT_CONFIG_VALUE_3", "main"),
 ];
 
-/// Sixty commits, each of which changes twenty files, as loose objects; and a script behind that.
+/// Forty-five commits, each of which changes twenty files, as loose objects; and a script behind that.
 macro_rules! history {
     ($then:literal) => {
         concat!(
             "cd tree; git init -q; git add .; git commit -qm first; set -- $(git ls-files)
-            i=0; while [ $i -lt 60 ]; do
+            i=0; while [ $i -lt 45 ]; do
                 j=0; while [ $j -lt 20 ]; do
                     echo \"/* change $i */\" >> $1; set -- \"$@\" $1; shift; j=$((j + 1))
                 done
@@ -49,15 +49,18 @@ const fn git(name: &'static str, command: &'static [&'static str]) -> Case {
 }
 
 pub(super) const CASES: &[Case] = &[
-    git("git-status", &["git", "-C", "tree", "status", "--short"]),
+    git("git-status", &["git", "-C", "tree", "status", "--short"]).data(&[Data::Tree("tree", 3000)]),
     git("git-log-patch", &["git", "-C", "tree", "log", "-p"]),
-    git("git-log-loose", &["git", "-C", "tree", "log", "--stat"]).prepare(LOOSE),
+    git("git-log-loose", &["git", "-C", "tree", "log", "--stat", "-n", "25"]).prepare(LOOSE),
     git("git-grep", &["git", "-C", "tree", "grep", "-c", "cache"]),
-    git("git-diff", &["git", "-C", "tree", "diff", "--stat", "HEAD~40"]),
+    git("git-diff", &["git", "-C", "tree", "diff", "--stat", "HEAD~30"]),
     git("git-clone", &["git", "clone", "-q", "--bare", "--no-local", "tree", "clone"]).writes(&["clone"]),
     git("git-fsck", &["git", "-C", "tree", "fsck", "--no-progress"]).prepare(LOOSE),
     git("git-archive", &["git", "-C", "tree", "archive", "-o", "../made.tar", "HEAD"]).writes(&["made.tar"]),
-    git("git-checkout", &["sh", "-c", "cd tree; git checkout -q HEAD~30 && git checkout -q main"]),
-    git("git-blame", &["sh", "-c", "cd tree; for file in $(git ls-files | head -n 6); do git blame $file; done"])
-        .compared(Compared::AllButMessages),
+    git("git-checkout", &["sh", "-c", "cd tree; git checkout -q HEAD~25 && git checkout -q main"]),
+    git(
+        "git-blame",
+        &["sh", "-c", "cd tree; for file in $(git ls-files | head -n 12); do git blame $file; done"],
+    )
+    .compared(Compared::AllButMessages),
 ];

@@ -8,7 +8,7 @@ const JAVA: Need = Need::Debian("default-jdk-headless", "java");
 const IN_TOOLS: &str = "{tools}/python/bin/python3";
 
 pub(super) const CASES: &[Case] = &[
-    Case::new(Kind::Interpreter, "python-start", &["/usr/bin/python3", "-c", "print(1)"], &[PYTHON]),
+    Case::new(Kind::Interpreter, "python-start", &["/usr/bin/python3", "-c", "import re, random; print(1)"], &[PYTHON]),
     Case::new(
         Kind::Interpreter,
         "python-imports",

@@ -24,23 +24,44 @@ const PICTURES: &str = "mkdir pictures; /usr/bin/convert -size 96x96 plasma:red-
     i=0; while [ $i -lt 300 ]; do cp one.jpg pictures/$i.jpg; i=$((i + 1)); done";
 
 pub(super) const CASES: &[Case] = &[
-    Case::new(Kind::Media, "notmuch-new", &["notmuch", "new", "--quiet"], &[Need::Debian("notmuch", "notmuch")])
-        .prepare(mails!(""))
-        .restore("rm -rf mail/.notmuch")
-        .compared(Compared::Files),
-    Case::new(Kind::Media, "notmuch-search", &["notmuch", "search", "cache", "and", "subject"], &[
-        Need::Debian("notmuch", "notmuch"),
-    ])
+    Case::new(
+        Kind::Media,
+        "notmuch-new",
+        &["notmuch", "new", "--quiet"],
+        &[Need::Debian("notmuch", "notmuch")],
+    )
+    .prepare(mails!(""))
+    .restore("rm -rf mail/.notmuch")
+    .compared(Compared::Files),
+    Case::new(
+        Kind::Media,
+        "notmuch-search",
+        &["notmuch", "search", "cache", "and", "subject"],
+        &[Need::Debian("notmuch", "notmuch")],
+    )
     .prepare(mails!("notmuch new --quiet")),
-    Case::new(Kind::Media, "exiftool", &["exiftool", "-q", "-csv", "-ImageWidth", "-FileType", "pictures"], &[
-        EXIFTOOL, MAGICK,
-    ])
+    Case::new(
+        Kind::Media,
+        "exiftool",
+        &["exiftool", "-q", "-csv", "-ImageWidth", "-FileType", "pictures"],
+        &[EXIFTOOL, MAGICK],
+    )
     .prepare(PICTURES),
-    Case::new(Kind::Media, "identify", &["sh", "-c", "/usr/bin/identify -format '%f %w %h\\n' pictures/*.jpg"], &[MAGICK])
-        .prepare(PICTURES),
-    Case::new(Kind::Media, "montage", &["sh", "-c", "/usr/bin/montage pictures/1*.jpg -geometry 24x24 made.ppm"], &[MAGICK])
-        .prepare(PICTURES)
-        .writes(&["made.ppm"]),
+    Case::new(
+        Kind::Media,
+        "identify",
+        &["sh", "-c", "/usr/bin/identify -format '%f %w %h\\n' pictures/*.jpg"],
+        &[MAGICK],
+    )
+    .prepare(PICTURES),
+    Case::new(
+        Kind::Media,
+        "montage",
+        &["sh", "-c", "/usr/bin/montage pictures/1*.jpg -geometry 24x24 made.ppm"],
+        &[MAGICK],
+    )
+    .prepare(PICTURES)
+    .writes(&["made.ppm"]),
     Case::new(
         Kind::Media,
         "ffmpeg",
@@ -51,7 +72,20 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         Kind::Media,
         "ffmpeg-copy",
-        &["/usr/bin/ffmpeg", "-v", "error", "-i", "film.mkv", "-c", "copy", "-fflags", "+bitexact", "-f", "mpegts", "made.ts"],
+        &[
+            "/usr/bin/ffmpeg",
+            "-v",
+            "error",
+            "-i",
+            "film.mkv",
+            "-c",
+            "copy",
+            "-fflags",
+            "+bitexact",
+            "-f",
+            "mpegts",
+            "made.ts",
+        ],
         &[FFMPEG],
     )
     .prepare("/usr/bin/ffmpeg -v error -f lavfi -i testsrc=d=40:s=640x480 -c:v mpeg4 -q:v 2 film.mkv")
