@@ -109,6 +109,43 @@ Stall removed is the part of the waiting time that forebay saves. A speedup belo
         }],
     },
     Page {
+        name: "run-corpus",
+        title: "forebay run: a corpus of real programs",
+        about: "\
+Each command line has its data, its program and its libraries on the disk, all of them cold. Each runs alone and with
+forebay, in turn, and once more with everything in memory (warm). Speedup is the time alone over the time with forebay,
+round by round. Stall is the share of the time alone that is gone when everything is in memory. The worst run is the
+longest with forebay, as a multiple of the median time alone.",
+        sections: &[
+            Section {
+                heading: "All together",
+                with: "forebay evaluate corpus",
+                without: &["--only"],
+                shape: Shape::Sides(&[
+                    on("geometric mean", "forebay", "geometric_mean"),
+                    on("helped", "forebay", "share_helped"),
+                    on("harmed", "forebay", "share_harmed"),
+                    on("stalled: geometric mean", "forebay", "stalled_geometric_mean"),
+                    on("stalled: helped", "forebay", "stalled_share_helped"),
+                ]),
+            },
+            Section {
+                heading: "Command lines",
+                with: "forebay evaluate corpus",
+                without: &["--only"],
+                shape: Shape::Sides(&[
+                    on("alone", "original", "elapsed"),
+                    on("with forebay", "forebay", "elapsed"),
+                    on("warm", "warm", "elapsed"),
+                    on("speedup", "forebay", "speedup"),
+                    on("worst run", "forebay", "worst_run"),
+                    on("stall", "forebay", "stall_share"),
+                    on("output identical", "forebay", "output_identical"),
+                ]),
+            },
+        ],
+    },
+    Page {
         name: "run-swap",
         title: "forebay run: programs that swap",
         about: "\
