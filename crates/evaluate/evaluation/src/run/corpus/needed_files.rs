@@ -10,9 +10,11 @@ use std::path::{Component, Path, PathBuf};
 const NOT_COPIED: [&str; 7] = ["/proc", "/dev", "/sys", "/tmp", "/mnt", "/run", "/forebay"];
 
 /// What the kernel opens for a program that never names it, and what many programs need.
-const ALWAYS: [&str; 5] = [
+const ALWAYS: [&str; 7] = [
     "/lib64/ld-linux-x86-64.so.2",
     "/lib/ld-linux-aarch64.so.1",
+    "/lib/ld-musl-x86_64.so.1",
+    "/lib/ld-musl-aarch64.so.1",
     "/etc/ld.so.cache",
     "/etc/passwd",
     "/etc/group",

@@ -150,6 +150,22 @@ pub(super) const CASES: &[Case] = &[
     Case::new(Kind::Static, "musl-static", &["sh", "-c", "./sums $(find tree -type f | sort)"], &[MUSL, SHELL])
         .data(TREE)
         .prepare(sums!("musl-gcc -O2 -static -o sums sums.c")),
+    Case::new(Kind::Static, "musl-dynamic", &["sh", "-c", "./sums $(find tree -type f | sort)"], &[MUSL, SHELL])
+        .data(TREE)
+        .prepare(sums!("musl-gcc -O2 -o sums sums.c")),
+    Case::new(
+        Kind::Static,
+        "go-static",
+        &["{tools}/node/node_modules/esbuild/bin/esbuild", "--bundle", "source/index.js", "--outfile=made.js"],
+        &[Need::Node("esbuild")],
+    )
+    .prepare(
+        "mkdir source; i=0; while [ $i -lt 600 ]; do
+            echo \"export const value = $i;\" > source/unit_$i.js
+            echo \"import { value as v$i } from './unit_$i.js'; console.log(v$i);\" >> source/index.js; i=$((i + 1)); done",
+    )
+    .writes(&["made.js"])
+    .compared(Compared::AllButMessages),
     Case::new(Kind::Static, "glibc-static", &["sh", "-c", "./sums $(find tree -type f | sort)"], &[GCC, SHELL])
         .data(TREE)
         .prepare(sums!("gcc -O2 -static -o sums sums.c")),
