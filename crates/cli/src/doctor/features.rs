@@ -386,4 +386,12 @@ pub const FEATURES: &[Feature] = &[
         need: Need::Optional,
         look: Look::For(|| has_program("pocketsphinx_continuous") || has_program("pocketsphinx")),
     },
+    Feature {
+        job: Job::Evaluate,
+        name: "strace",
+        purpose: "evaluate corpus finds the files that programs need with it",
+        remedy: "install it with: apt install strace",
+        need: Need::Optional,
+        look: Look::For(|| has_program("strace")),
+    },
 ];
