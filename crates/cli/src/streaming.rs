@@ -32,8 +32,8 @@ pub struct Streaming {
     /// Whether clients play one file, or many: one each, as long as they fit
     #[arg(long, default_value = "many")]
     files: Files,
-    /// Where the files are: cached in memory, or on a disk: local, nvme, ssd-1ms-q128, raid-12ms-q4 or hdd-1ms-q1
-    /// (all but cached and local need root)
+    /// Where the files are: cached in memory, or on a disk: local, nvme, ssd-1ms-q128, raid-12ms-q4, hdd-1ms-q1 or
+    /// remote (all but cached and local need root)
     #[arg(long, value_name = "DISK", default_value = "cached", value_parser = renamed::disk)]
     profile: Disk,
     /// Memory of the server with what it reads, such as 256M; needs root

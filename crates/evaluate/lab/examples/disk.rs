@@ -1,7 +1,8 @@
 //! Holds a slow disk for experiments by hand: `cargo run -p forebay-lab --example disk -- ssd-1ms-q128 2048`.
 //!
 //! Prints the folder that the disk is mounted on, then reads commands, one a line. `cold` empties all caches of the disk.
-//! `fill` and `slow` switch the latency off and on. Any other line, or the end of input, removes the disk.
+//! `fill` and `slow` switch the latency off and on. `stats` prints
+//! what was served, and `reset` counts from zero. Any other line, or the end of input, removes the disk.
 #![forbid(unsafe_code)]
 
 use std::io::{BufRead, stdin};
@@ -21,8 +22,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let _ = disk.make_cold()?;
             }
             said @ ("fill" | "slow") => {
-                disk.device().map(|device| device.set_latency(said == "slow")).transpose()?;
+                disk.set_latency(said == "slow")?;
             }
+            "stats" => println!("{:?}", disk.stats()?),
+            "reset" => disk.reset_stats()?,
             _ => break,
         }
         println!("done");

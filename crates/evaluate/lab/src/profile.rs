@@ -18,6 +18,8 @@ pub enum Profile {
     Raid12Ms,
     /// A saturated disk: 1 ms a request, one after the other.
     Hdd1Ms,
+    /// A file system over a distance (FUSE): 5 ms for each look-up, open, listing and read, 256 at a time.
+    Remote,
 }
 
 /// How a slow device serves requests.
@@ -30,8 +32,9 @@ pub struct Latency {
 }
 
 impl Profile {
-    /// Every profile, the fastest disk first.
-    pub const ALL: [Self; 5] = [Self::Local, Self::Nvme, Self::Ssd1Ms, Self::Raid12Ms, Self::Hdd1Ms];
+    /// Every profile: disks, the fastest first, and a file system.
+    pub const ALL: [Self; 6] =
+        [Self::Local, Self::Nvme, Self::Ssd1Ms, Self::Raid12Ms, Self::Hdd1Ms, Self::Remote];
 
     /// What is added to each request, or `None` where nothing is.
     pub fn latency(self) -> Option<Latency> {
@@ -41,6 +44,7 @@ impl Profile {
             Self::Ssd1Ms => (1_000, 128),
             Self::Raid12Ms => (12_000, 4),
             Self::Hdd1Ms => (1_000, 1),
+            Self::Remote => (5_000, 256),
         };
         Some(Latency { per_request: Duration::from_micros(per_request_us), in_parallel })
     }
@@ -56,6 +60,12 @@ impl Profile {
         }
     }
 
+    /// Whether it is a block device, which swap and file systems can lie on.
+    #[must_use]
+    pub fn is_device(self) -> bool {
+        !matches!(self, Self::Local | Self::Remote)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -63,6 +73,7 @@ impl Profile {
             Self::Ssd1Ms => "ssd-1ms-q128",
             Self::Raid12Ms => "raid-12ms-q4",
             Self::Hdd1Ms => "hdd-1ms-q1",
+            Self::Remote => "remote",
         }
     }
 }
@@ -75,7 +86,9 @@ impl fmt::Display for Profile {
 
 /// A name that is no profile's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown disk profile '{0}'; expected one of: local, nvme, ssd-1ms-q128, raid-12ms-q4, hdd-1ms-q1")]
+#[error(
+    "unknown disk profile '{0}'; expected one of: local, nvme, ssd-1ms-q128, raid-12ms-q4, hdd-1ms-q1, remote"
+)]
 pub struct UnknownProfile(String);
 
 impl FromStr for Profile {

@@ -1,7 +1,7 @@
-//! The slow disk: a FUSE file with a latency, a loop device over it, ext4 or swap on that. And less memory, without a
-//! device: a control group with a limit.
+//! The slow disk: a FUSE file with a latency, a loop device over it, ext4 or swap on that. A remote file system: FUSE with a
+//! latency. And less memory: a control group with a limit.
 //!
-//! It is a real block device to everything above, so that what depends on one (RWF_NOWAIT, readahead, swap) works as
+//! The slow disk is a real block device to everything above, so that what depends on one (RWF_NOWAIT, readahead, swap) works as
 //! on any other; only its requests take long. The parts live in a [cleanup](crate::cleanup) process.
 
 mod device;
@@ -11,6 +11,8 @@ pub(crate) mod loop_device;
 mod memory;
 pub(crate) mod memory_group;
 mod memory_limit;
+mod queue;
+pub(crate) mod remote;
 mod schedule;
 pub(crate) mod server;
 mod slow_device;
@@ -24,12 +26,20 @@ pub use slow_device::SlowDevice;
 pub use slow_disk::SlowDisk;
 pub use slow_swap::SlowSwap;
 
-/// What a slow device has served since its start or the last reset, with and without latency.
+/// What a slow device, or a remote file system, has served since its start or the last reset, with and without latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// Look-ups of names. A device has none.
+    pub look_ups: u64,
+    /// Requests for attributes, or to change them. A device has none.
+    pub attributes: u64,
+    /// Opens of files and folders. A device has none.
+    pub opens: u64,
+    /// Requests for names of a folder. A device has none.
+    pub listings: u64,
     /// Read requests.
     pub reads: u64,
-    /// Write requests.
+    /// Write requests; of a remote file system all that change something, too.
     pub writes: u64,
     /// Requests to put what was written in its final place.
     pub flushes: u64,
@@ -44,6 +54,49 @@ pub struct Stats {
 impl Stats {
     /// Requests of every kind.
     pub fn requests(&self) -> u64 {
-        self.reads + self.writes + self.flushes
+        self.look_ups + self.attributes + self.opens + self.listings + self.reads + self.writes + self.flushes
+    }
+
+    /// The numbers in the order in which [`of_numbers`](Self::of_numbers) takes them.
+    pub(crate) fn numbers(&self) -> [u64; 10] {
+        [
+            self.look_ups,
+            self.attributes,
+            self.opens,
+            self.listings,
+            self.reads,
+            self.writes,
+            self.flushes,
+            self.bytes_read,
+            self.bytes_written,
+            self.in_flight_max,
+        ]
+    }
+
+    pub(crate) fn of_numbers(numbers: [u64; 10]) -> Self {
+        let [
+            look_ups,
+            attributes,
+            opens,
+            listings,
+            reads,
+            writes,
+            flushes,
+            bytes_read,
+            bytes_written,
+            in_flight_max,
+        ] = numbers;
+        Self {
+            look_ups,
+            attributes,
+            opens,
+            listings,
+            reads,
+            writes,
+            flushes,
+            bytes_read,
+            bytes_written,
+            in_flight_max,
+        }
     }
 }

@@ -204,6 +204,7 @@ fn place(profile: Profile) -> &'static str {
         Profile::Ssd1Ms => "a disk with 1 ms",
         Profile::Raid12Ms => "four disks with 12 ms",
         Profile::Hdd1Ms => "a disk with 1 ms, one request at a time",
+        Profile::Remote => "a file system over a distance of 5 ms",
     }
 }
 

@@ -63,7 +63,7 @@ impl FromStr for Disk {
         }
         let unknown = |_| {
             format!(
-                "unknown place for media '{name}'; expected one of: cached, local, nvme, ssd-1ms-q128, raid-12ms-q4, hdd-1ms-q1"
+                "unknown place for media '{name}'; expected one of: cached, local, nvme, ssd-1ms-q128, raid-12ms-q4, hdd-1ms-q1, remote"
             )
         };
         name.parse().map(Self::Cold).map_err(unknown)

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) fn mount_point(layer: Layer, folder: &Path) -> PathBuf {
     match layer {
         Layer::Folder | Layer::Swap | Layer::SwapFile | Layer::MemoryGroup => folder.to_owned(),
-        Layer::Ext4 => folder.join("disk"),
+        Layer::Ext4 | Layer::Remote => folder.join("disk"),
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) fn remove(layer: Layer, folder: Option<&Path>, device: Option<&Path>)
                 .and_then(|()| remove_with_contents(folder));
         }
         Layer::MemoryGroup => return swap.and(memory_group::remove(folder, PATIENCE)),
-        Layer::Swap | Layer::Ext4 => {}
+        Layer::Swap | Layer::Ext4 | Layer::Remote => {}
     }
     let mount_point = mount_point(layer, folder);
     // Lazily if it stays in use; that call also says what else may be wrong, or that nothing is mounted.

@@ -13,6 +13,8 @@ pub(crate) enum Layer {
     Folder,
     /// ext4 on a slow block device.
     Ext4,
+    /// A remote file system.
+    Remote,
     /// Swap on a slow block device.
     Swap,
     /// Swap in a file on the local disk.
@@ -48,18 +50,20 @@ pub(crate) enum Answer {
 }
 
 impl Layer {
-    const NAMES: [(Self, &'static str); 5] = [
+    const NAMES: [(Self, &'static str); 6] = [
         (Self::Folder, "folder"),
         (Self::Ext4, "ext4"),
+        (Self::Remote, "remote"),
         (Self::Swap, "swap"),
         (Self::SwapFile, "swap-file"),
         (Self::MemoryGroup, "memory-group"),
     ];
 
     /// What it is called in messages.
-    pub(super) fn feature(self) -> &'static str {
+    pub(crate) fn feature(self) -> &'static str {
         match self {
             Self::Folder | Self::Ext4 => "The slow disk",
+            Self::Remote => "The remote file system",
             Self::Swap => "Slow swap",
             Self::SwapFile => "Swap on the local disk",
             Self::MemoryGroup => "A limit of memory",
@@ -124,15 +128,7 @@ pub(super) fn encode_answer(answer: &Result<Answer, Error>) -> String {
             line(&["started", &folder, &device])
         }
         Ok(Answer::Counted(stats)) => {
-            let numbers = [
-                stats.reads,
-                stats.writes,
-                stats.flushes,
-                stats.bytes_read,
-                stats.bytes_written,
-                stats.in_flight_max,
-            ];
-            let numbers = numbers.map(|number| number.to_string());
+            let numbers = stats.numbers().map(|number| number.to_string());
             let fields: Vec<&str> =
                 std::iter::once("counted").chain(numbers.iter().map(String::as_str)).collect();
             line(&fields)
@@ -160,9 +156,8 @@ pub(super) fn decode_answer(text: &str) -> Result<Answer, Error> {
         }
         ["counted", ref numbers @ ..] => {
             let numbers: Vec<u64> = numbers.iter().filter_map(|number| number.parse().ok()).collect();
-            if let [reads, writes, flushes, bytes_read, bytes_written, in_flight_max] = *numbers.as_slice() {
-                let stats = Stats { reads, writes, flushes, bytes_read, bytes_written, in_flight_max };
-                return Ok(Answer::Counted(stats));
+            if let Ok(numbers) = <[u64; 10]>::try_from(numbers) {
+                return Ok(Answer::Counted(Stats::of_numbers(numbers)));
             }
         }
         ["unsupported", feature, needs, how_to_enable] => {
@@ -216,8 +211,7 @@ mod tests {
 
     #[test]
     fn answers_arrive_as_they_were_sent() {
-        let stats =
-            Stats { reads: 1, writes: 2, flushes: 3, bytes_read: 4, bytes_written: 5, in_flight_max: 6 };
+        let stats = Stats::of_numbers([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
         let started = Answer::Started { folder: Some("/tmp/x".into()), device: None };
         for answer in [Answer::Done, started, Answer::Counted(stats)] {
             assert_eq!(decode_answer(&encode_answer(&Ok(answer.clone()))).unwrap(), answer);

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use super::leftovers;
 use super::protocol::{Answer, Layer, Order};
 use crate::rig::loop_device::LoopDevice;
+use crate::rig::remote::{Remote, RemoteMount};
 use crate::rig::server::Server;
-use crate::rig::{Device, Stats, ext4, memory_group, swap};
+use crate::rig::{Device, ext4, memory_group, swap};
 use crate::{Error, Profile};
 
 const READ_AHEAD_KIB: u32 = 128;
@@ -32,6 +33,7 @@ pub(super) struct ServedRig {
     slow: bool,
     device: Option<Arc<Device>>,
     disk: Option<LoopDevice>,
+    remote: Option<(Arc<Remote>, Option<RemoteMount>)>,
 }
 
 impl ServedRig {
@@ -53,12 +55,16 @@ impl ServedRig {
                 }
             }
             Order::Stats => {
-                let stats = self.device.as_ref().map_or_else(Stats::default, |device| device.stats());
-                return Ok(Answer::Counted(stats));
+                let of_remote = self.remote.as_ref().map(|(remote, _)| remote.stats());
+                let stats = self.device.as_ref().map(|device| device.stats()).or(of_remote);
+                return Ok(Answer::Counted(stats.unwrap_or_default()));
             }
             Order::ResetStats => {
                 if let Some(device) = &self.device {
                     device.reset_stats();
+                }
+                if let Some((remote, _)) = &self.remote {
+                    remote.reset_stats();
                 }
             }
             Order::Stop => self.remove()?,
@@ -82,6 +88,13 @@ impl ServedRig {
         }
         if let (Layer::MemoryGroup, Some(group)) = (layer, &self.folder) {
             memory_group::set_limit(group, size_bytes)?;
+        } else if let (Layer::Remote, Some(folder), Some(latency)) = (layer, &self.folder, profile.latency())
+        {
+            let mount_point = leftovers::mount_point(layer, folder);
+            fs::create_dir(&mount_point).map_err(|error| Error::at("make", &mount_point, error))?;
+            let remote = Arc::new(Remote::new(latency));
+            let mount = RemoteMount::start(Arc::clone(&remote), &mount_point)?;
+            self.remote = Some((remote, Some(mount)));
         } else if let Some(latency) = profile.latency() {
             let device = Arc::new(Device::new(latency));
             self.device = Some(Arc::clone(&device));
@@ -122,9 +135,23 @@ impl ServedRig {
         if let Some(device) = &self.device {
             device.set_slow(slow);
         }
+        if let Some((remote, _)) = &self.remote {
+            remote.set_slow(slow);
+        }
     }
 
     fn make_cold(&mut self) -> Result<(), Error> {
+        if let (Some(Layer::Remote), Some(folder), Some((remote, mount))) =
+            (self.layer, &self.folder, &mut self.remote)
+        {
+            let mount_point = leftovers::mount_point(Layer::Remote, folder);
+            ext4::unmount(&mount_point, COLD_PATIENCE)?;
+            if let Some(mount) = mount.take() {
+                mount.join();
+            }
+            *mount = Some(RemoteMount::start(Arc::clone(remote), &mount_point)?);
+            return Ok(());
+        }
         let (Some(Layer::Ext4), Some(folder), Some(disk), Some(device)) =
             (self.layer, &self.folder, &self.disk, &self.device)
         else {
@@ -161,6 +188,10 @@ impl ServedRig {
         let server = self.server.take();
         self.device = None;
         left.and(detached)?;
+        if let Some((_, mount)) = self.remote.take() {
+            // Its threads end with the process where it is still in use.
+            drop(mount);
+        }
         // Without its loop device the image has no user left.
         server.map_or(Ok(()), |mut server| {
             server.release();

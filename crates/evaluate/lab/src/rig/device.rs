@@ -1,21 +1,13 @@
-//! The slow device itself: its clock, and the requests that wait for their time.
+//! The slow device itself: the requests that wait for their time, and what it has served.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
-use rustix::thread::ClockId;
-use rustix::time::Timespec;
 
 use super::Stats;
 use super::memory::Memory;
-use super::schedule::Schedule;
-use crate::{Latency, sys};
-
-/// A completion due this soon is answered together with the one that woke the thread: a 50th of the shortest latency,
-/// and less than the way back through FUSE and the loop device adds. It spares most of the wake-ups under load.
-const TOGETHER_NS: u64 = 20_000;
+use super::queue::Queue;
+use crate::Latency;
 
 /// A request that has been taken, and what its answer needs.
 #[derive(Debug)]
@@ -29,18 +21,8 @@ pub(super) enum Answer {
 /// descriptor (the memory does), since those threads do not share theirs.
 #[derive(Debug)]
 pub(crate) struct Device {
-    slow: AtomicBool,
-    waiting: Mutex<Waiting>,
-    changed: Condvar,
+    queue: Queue<Answer>,
     counters: Counters,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    schedule: Schedule,
-    /// In the order in which they are due.
-    answers: VecDeque<(u64, Answer)>,
-    closed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -57,21 +39,12 @@ struct Counters {
 impl Device {
     /// A device that answers at once until [`set_slow`](Self::set_slow).
     pub(crate) fn new(latency: Latency) -> Self {
-        Self {
-            slow: AtomicBool::new(false),
-            waiting: Mutex::new(Waiting {
-                schedule: Schedule::new(latency),
-                answers: VecDeque::with_capacity(1024),
-                closed: false,
-            }),
-            changed: Condvar::new(),
-            counters: Counters::default(),
-        }
+        Self { queue: Queue::new(latency), counters: Counters::default() }
     }
 
     /// Requests that arrive from now on take the latency, or none.
     pub(crate) fn set_slow(&self, slow: bool) {
-        self.slow.store(slow, Ordering::Relaxed);
+        self.queue.set_slow(slow);
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -84,6 +57,7 @@ impl Device {
             bytes_read: read(&counters.bytes_read),
             bytes_written: read(&counters.bytes_written),
             in_flight_max: read(&counters.in_flight_max),
+            ..Stats::default()
         }
     }
 
@@ -104,56 +78,20 @@ impl Device {
     /// Takes a request: answers it when its time has come, or now if the device is not slow.
     pub(super) fn admit(&self, answer: Answer, memory: &Memory) {
         self.counters.arrived(&answer);
-        if !self.slow.load(Ordering::Relaxed) {
-            let mut buffer = Vec::new();
-            self.give(answer, memory, &mut buffer);
-            return;
-        }
-        let mut waiting = self.lock();
-        let due_ns = waiting.schedule.admit(now_ns());
-        let was_empty = waiting.answers.is_empty();
-        waiting.answers.push_back((due_ns, answer));
-        drop(waiting);
-        if was_empty {
-            // Otherwise the other thread already waits for one that is due no later.
-            self.changed.notify_one();
+        if let Some(answer) = self.queue.admit(answer) {
+            self.give(answer, memory, &mut Vec::new());
         }
     }
 
     /// The completing thread: answers each request when it is due, until [`close`](Self::close).
     pub(super) fn complete(&self, memory: &Memory) {
-        sys::become_prompt();
         let mut buffer = Vec::new();
-        let mut due = Vec::new();
-        loop {
-            let mut waiting = self.lock();
-            let first_due_ns = loop {
-                if let Some((due_ns, _)) = waiting.answers.front() {
-                    break *due_ns;
-                }
-                if waiting.closed {
-                    return;
-                }
-                waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-            };
-            let until_ns = now_ns() + TOGETHER_NS;
-            while waiting.answers.front().is_some_and(|(due_ns, _)| *due_ns <= until_ns) {
-                due.extend(waiting.answers.pop_front());
-            }
-            drop(waiting);
-            if due.is_empty() {
-                sleep_until(first_due_ns);
-            }
-            for (_, answer) in due.drain(..) {
-                self.give(answer, memory, &mut buffer);
-            }
-        }
+        self.queue.complete(|answer| self.give(answer, memory, &mut buffer));
     }
 
     /// No more requests will come: ends [`complete`](Self::complete) after the last answer.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
-        self.changed.notify_all();
+        self.queue.close();
     }
 
     fn give(&self, answer: Answer, memory: &Memory, buffer: &mut Vec<u8>) {
@@ -176,10 +114,6 @@ impl Device {
             Answer::Flush { reply } => reply.ok(),
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Counters {
@@ -201,15 +135,4 @@ impl Counters {
         let in_flight = add(&self.in_flight, 1) + 1;
         self.in_flight_max.fetch_max(in_flight, Ordering::Relaxed);
     }
-}
-
-fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-fn sleep_until(at_ns: u64) {
-    let at = Timespec { tv_sec: (at_ns / 1_000_000_000) as i64, tv_nsec: (at_ns % 1_000_000_000) as i64 };
-    // Too short a sleep, by a signal, is noticed by the caller, who looks at the clock again.
-    let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &at);
 }

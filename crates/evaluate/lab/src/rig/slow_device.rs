@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::Stats;
 use crate::Error;
-use crate::cleanup::{CleanupProcess, Order};
+use crate::cleanup::{CleanupProcess, Layer, Order};
 
 /// A block device in memory whose every request takes a profile's latency, for as long as what lies on it.
 ///
@@ -27,15 +27,22 @@ impl<'a> SlowDevice<'a> {
     ///
     /// [`Error::Unsupported`] says what is missing.
     pub fn supported() -> Result<(), Error> {
+        Self::supported_for(Layer::Ext4)
+    }
+
+    /// As [`supported`](Self::supported), for a rig of this kind.
+    pub(super) fn supported_for(layer: Layer) -> Result<(), Error> {
         let missing = |needs: &str, how_to_enable: &str| Error::Unsupported {
-            feature: "The slow disk".into(),
+            feature: layer.feature().into(),
             needs: needs.into(),
             how_to_enable: how_to_enable.into(),
         };
         if !rustix::process::geteuid().is_root() {
             return Err(missing("root", "Run the command with sudo, or use the profile local."));
         }
-        for (device, module) in [("/dev/fuse", "fuse"), ("/dev/loop-control", "loop")] {
+        let modules = [("/dev/fuse", "fuse"), ("/dev/loop-control", "loop")];
+        let used = if layer == Layer::Remote { 1 } else { modules.len() };
+        for (device, module) in modules.into_iter().take(used) {
             if !Path::new(device).exists() {
                 let how_to_enable = format!("Load the kernel module: modprobe {module}");
                 return Err(missing(device, &how_to_enable));

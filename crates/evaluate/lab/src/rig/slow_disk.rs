@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::StatFs;
 
-use super::SlowDevice;
+use super::{SlowDevice, Stats};
 use crate::cleanup::{CleanupProcess, Layer, Order};
 use crate::{Error, Profile, cold};
 
@@ -15,6 +15,7 @@ use crate::{Error, Profile, cold};
 #[derive(Debug)]
 pub struct SlowDisk {
     cleanup: CleanupProcess,
+    is_local: bool,
 }
 
 impl SlowDisk {
@@ -28,11 +29,14 @@ impl SlowDisk {
     pub fn start(profile: Profile, size_bytes: u64) -> Result<Self, Error> {
         if profile.latency().is_none() {
             let cleanup = CleanupProcess::start(Layer::Folder, profile, 0, &folder_on_disk()?)?;
-            return Ok(Self { cleanup });
+            return Ok(Self { cleanup, is_local: true });
         }
-        SlowDevice::supported()?;
-        let disk =
-            Self { cleanup: CleanupProcess::start(Layer::Ext4, profile, size_bytes, &std::env::temp_dir())? };
+        let layer = if profile.is_device() { Layer::Ext4 } else { Layer::Remote };
+        SlowDevice::supported_for(layer)?;
+        let disk = Self {
+            cleanup: CleanupProcess::start(layer, profile, size_bytes, &std::env::temp_dir())?,
+            is_local: false,
+        };
         disk.set_latency(true)?;
         Ok(disk)
     }
@@ -42,7 +46,7 @@ impl SlowDisk {
         self.cleanup.mount_point()
     }
 
-    /// The block device; `None` for [`Profile::Local`], which is no device of ours.
+    /// The block device; `None` for [`Profile::Local`] and [`Profile::Remote`], which have none of ours.
     pub fn device(&self) -> Option<SlowDevice<'_>> {
         SlowDevice::of(&self.cleanup)
     }
@@ -72,7 +76,7 @@ impl SlowDisk {
     ///
     /// [`Error::Busy`] names who uses the disk; it is left mounted then.
     pub fn make_cold(&self) -> Result<cold::Report, Error> {
-        if self.device().is_none() {
+        if self.is_local {
             return cold::evict(&[self.mount_point()], cold::Extent::Everything);
         }
         self.cleanup.ask(Order::Cold)?;
@@ -84,8 +88,31 @@ impl SlowDisk {
         self.cleanup.pid()
     }
 
-    fn set_latency(&self, on: bool) -> Result<(), Error> {
-        self.device().map_or(Ok(()), |device| device.set_latency(on))
+    /// What has been served so far; nothing for [`Profile::Local`].
+    ///
+    /// # Errors
+    ///
+    /// When the cleanup process is gone.
+    pub fn stats(&self) -> Result<Stats, Error> {
+        self.cleanup.stats()
+    }
+
+    /// Counts from zero again.
+    ///
+    /// # Errors
+    ///
+    /// When the cleanup process is gone.
+    pub fn reset_stats(&self) -> Result<(), Error> {
+        self.cleanup.ask(Order::ResetStats).map(drop)
+    }
+
+    /// Whether requests that come from now on take the profile's latency. At first they do.
+    ///
+    /// # Errors
+    ///
+    /// When the cleanup process is gone.
+    pub fn set_latency(&self, on: bool) -> Result<(), Error> {
+        if self.is_local { Ok(()) } else { self.cleanup.ask(Order::Slow(on)).map(drop) }
     }
 }
 

@@ -35,6 +35,13 @@ impl SlowSwap {
             let cleanup = CleanupProcess::start(Layer::SwapFile, profile, size_bytes, &folder_on_disk()?)?;
             return Ok(Self { cleanup });
         }
+        if !profile.is_device() {
+            return Err(Error::Unsupported {
+                feature: "Slow swap".into(),
+                needs: format!("a block device, which {profile} has none of"),
+                how_to_enable: "Choose another profile.".into(),
+            });
+        }
         SlowDevice::supported()?;
         let cleanup = CleanupProcess::start(Layer::Swap, profile, size_bytes, Path::new("/"))?;
         let swap = Self { cleanup };
