@@ -37,6 +37,8 @@ pub struct Stats {
     pub opens: u64,
     /// Requests for names of a folder. A device has none.
     pub listings: u64,
+    /// Listings that began elsewhere than at the start of a folder. Some file systems cannot answer these.
+    pub listings_astray: u64,
     /// Read requests.
     pub reads: u64,
     /// Write requests; of a remote file system all that change something, too.
@@ -58,12 +60,13 @@ impl Stats {
     }
 
     /// The numbers in the order in which [`of_numbers`](Self::of_numbers) takes them.
-    pub(crate) fn numbers(&self) -> [u64; 10] {
+    pub(crate) fn numbers(&self) -> [u64; 11] {
         [
             self.look_ups,
             self.attributes,
             self.opens,
             self.listings,
+            self.listings_astray,
             self.reads,
             self.writes,
             self.flushes,
@@ -73,12 +76,13 @@ impl Stats {
         ]
     }
 
-    pub(crate) fn of_numbers(numbers: [u64; 10]) -> Self {
+    pub(crate) fn of_numbers(numbers: [u64; 11]) -> Self {
         let [
             look_ups,
             attributes,
             opens,
             listings,
+            listings_astray,
             reads,
             writes,
             flushes,
@@ -91,6 +95,7 @@ impl Stats {
             attributes,
             opens,
             listings,
+            listings_astray,
             reads,
             writes,
             flushes,

@@ -9,6 +9,7 @@
 #![no_std]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod attributes;
 mod call;
 mod calls;
 mod dispatch;
@@ -19,10 +20,12 @@ mod fault_watch;
 mod faults;
 mod interpose;
 mod intrinsics;
+mod mounts;
 mod objects;
 mod original;
 mod patch;
 mod process;
+mod residency;
 mod role;
 mod session;
 mod signatures;

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 
 use forebay_policy::balance::Prices;
 use forebay_protocol::hint_log;
-use forebay_protocol::layout::{CHECKPOINT_STARTING, Slot};
+use forebay_protocol::layout::{CHECKPOINT_STARTING, Slot, file_system};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::turn::{Held, Turn};
@@ -19,7 +19,7 @@ use forebay_sigsafe::{call, sys};
 
 use crate::call::Call;
 use crate::snapshot::{Circumstances, DESCRIPTORS, Forked, Original, Snapshot, UNKNOWN};
-use crate::{process, session, trace};
+use crate::{attributes, process, residency, session, speculator, trace};
 
 /// Stands for the process id of a speculator that has not said its own yet.
 const STARTING: u32 = 1;
@@ -66,17 +66,13 @@ const FORKING: usize = 1;
 #[inline(never)]
 pub unsafe fn will_stall(call: &Call, descriptor: usize) -> bool {
     let [_, _, count, position, ..] = call.arguments;
-    let mut stat = MaybeUninit::<n::stat>::zeroed();
-    // SAFETY: the call fills the structure; the others take no pointers; the probe reads into our own memory, at an
-    // offset of its own, so that the program's offset and buffer stay as they are.
+    let Some(stat) = attributes::of(descriptor as isize) else { return false };
+    if stat.st_mode & n::S_IFMT != n::S_IFREG {
+        return false;
+    }
+    // SAFETY: the first call takes no pointers; the probe reads into our own memory, at an offset of its own, so that the
+    // program's offset and buffer stay as they are.
     unsafe {
-        if sys!(n::__NR_fstat, descriptor, stat.as_mut_ptr()) < 0 {
-            return false;
-        }
-        let stat = stat.assume_init();
-        if stat.st_mode & n::S_IFMT != n::S_IFREG {
-            return false;
-        }
         let offset = match call.number as u32 {
             n::__NR_pread64 | n::__NR_preadv | n::__NR_preadv2 => position as isize,
             _ => sys!(n::__NR_lseek, descriptor, 0, n::SEEK_CUR),
@@ -91,8 +87,20 @@ pub unsafe fn will_stall(call: &Call, descriptor: usize) -> bool {
         }
         let wanted = wanted.min(left as usize).min(PROBE_BYTES);
         let vector = n::iovec { iov_base: SCRATCH.0.get().cast(), iov_len: wanted as u64 };
-        let read = sys!(n::__NR_preadv2, descriptor, &raw const vector, 1, offset, 0, n::RWF_NOWAIT);
-        read == call::EAGAIN || (read >= 0 && (read as usize) < wanted)
+        let device = session::header().and_then(|header| speculator::device(header, stat.st_dev));
+        if !residency::has(device, file_system::REFUSES_NOWAIT) {
+            let read = sys!(n::__NR_preadv2, descriptor, &raw const vector, 1, offset, 0, n::RWF_NOWAIT);
+            if !residency::is_refusal(read) {
+                return read == call::EAGAIN || (read >= 0 && (read as usize) < wanted);
+            }
+            residency::note(device, file_system::REFUSES_NOWAIT);
+        }
+        let (file, offset, wanted) = (descriptor as isize, offset as u64, wanted as u64);
+        let misses = residency::of(file, offset, wanted) == Some(false);
+        if misses && !residency::has(device, file_system::ADVICE_WAITS) {
+            residency::request(file, offset, wanted, device);
+        }
+        misses
     }
 }
 
@@ -431,12 +439,11 @@ fn take_snapshot(snapshot: &mut Snapshot, generation: u32) {
         snapshot.descriptors = process::descriptor_max().saturating_add(1).min(DESCRIPTORS);
         for (descriptor, known) in snapshot.known.iter_mut().enumerate().take(snapshot.descriptors) {
             known.offset = sys!(n::__NR_lseek, descriptor, 0, n::SEEK_CUR) as i64;
-            let mut stat = MaybeUninit::<n::stat>::zeroed();
-            if known.offset == call::EBADF as i64 || sys!(n::__NR_fstat, descriptor, stat.as_mut_ptr()) < 0 {
+            let stat = attributes::of(descriptor as isize).filter(|_| known.offset != call::EBADF as i64);
+            let Some(stat) = stat else {
                 known.offset = call::EBADF as i64;
                 continue;
-            }
-            let stat = stat.assume_init();
+            };
             known.mode = stat.st_mode;
             known.device = stat.st_dev;
             known.inode = stat.st_ino;

@@ -258,6 +258,24 @@ pub struct Device {
     pub stall: AtomicU64,
     /// Reads that the executor has under way.
     pub executing: AtomicU32,
+    /// Bits of [`file_system`].
+    pub file_system: AtomicU32,
+}
+
+/// What is known of the file system on a device.
+pub mod file_system {
+    /// It was looked up; without the bit the others may still come.
+    pub const KNOWN: u32 = 1 << 0;
+    /// Look-ups, opens and listings are requests to another process or machine.
+    pub const REMOTE: u32 = 1 << 1;
+    /// It refuses reads that do not wait.
+    pub const REFUSES_NOWAIT: u32 = 1 << 2;
+    /// It waits for the data when it is told that they will be needed.
+    pub const ADVICE_WAITS: u32 = 1 << 3;
+    /// It did so the last time.
+    pub const ADVICE_WAITED: u32 = 1 << 5;
+    /// A request of the executor did not return in time.
+    pub const LATE: u32 = 1 << 4;
 }
 
 /// What is known of one executable in this run.

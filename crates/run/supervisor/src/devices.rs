@@ -1,25 +1,44 @@
-//! Limits the reads that the executor has under way on each device, by what their times tell of the device.
+//! Limits the requests that the executor has under way on each device, by what their times tell of the device. Requests that are
+//! late by far are given up.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
+    fmt, fs,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::Ordering::{AcqRel, Acquire, Relaxed},
     },
+    thread,
+    time::Duration,
 };
 
 use forebay_policy::inflight::InflightLimit;
-use forebay_protocol::layout::Device;
+use forebay_protocol::layout::{Device, file_system};
+use rustix::fs::minor;
 
 use crate::{channel::Channel, ffi};
 
-/// Reads in flight on a device that has no place in the channel.
+/// Requests in flight on a device that has no place in the channel, or of which nothing is told.
 const DEPTH_UNKNOWN: u32 = 16;
+/// A request that takes so many times what one alone takes is late by far.
+const LATE_TIMES: u64 = 32;
+/// A request is never late before: a machine that is busy delays one by as much.
+const LATE_MIN: Duration = Duration::from_millis(200);
+/// Between looks for requests that are late, while any are under way.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// The devices of this run.
 pub struct Devices {
     channel: Arc<Channel>,
     gates: Mutex<HashMap<u64, Arc<Gate>>>,
+    /// Requests under way on all devices.
+    begun: Arc<Begun>,
+}
+
+#[derive(Default)]
+struct Begun {
+    count: Mutex<u64>,
+    changed: Condvar,
 }
 
 /// One device.
@@ -28,45 +47,106 @@ struct Gate {
     entry: Option<&'static Device>,
     /// A faster read was answered from memory and tells nothing.
     device_ticks_min: u64,
-    depth: Mutex<u32>,
+    /// The most that its file system should be asked at once.
+    depth_max: u32,
+    waiting: Mutex<Waiting>,
     completed: Condvar,
+    begun: Arc<Begun>,
 }
 
-/// Permission for one read; dropped when the read is complete.
+/// Requests under way on one device.
+#[derive(Default)]
+struct Waiting {
+    next: u64,
+    /// By number: when each began, and what waits for it.
+    started: BTreeMap<u64, (u64, Ticket)>,
+    /// A request was late by far: the device takes no more.
+    closed: bool,
+}
+
+/// How many requests a turn is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Requests {
+    /// One, whose time tells of the device.
+    One,
+    /// As many as it takes. On a remote file system that is one.
+    Some,
+}
+
+/// What waits for a job: told once, when the job is done or given up.
+#[derive(Clone)]
+pub struct Ticket(Arc<Mutex<Option<Finish>>>);
+
+type Finish = Box<dyn FnOnce() + Send>;
+
+/// Permission for one request; dropped when it is complete.
 pub struct Turn {
     gate: Arc<Gate>,
+    number: u64,
     depth: u32,
-    /// Where the time is to be taken.
-    started: Option<u64>,
+    started: u64,
+    /// Whether its time is to be taken.
+    timed: bool,
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").field("depth", &self.depth).finish_non_exhaustive()
+    }
+}
+
+impl Ticket {
+    /// A ticket that calls `finish` once.
+    pub fn new(finish: impl FnOnce() + Send + 'static) -> Self {
+        Self(Arc::new(Mutex::new(Some(Box::new(finish)))))
+    }
+
+    /// Nothing waits for the job from now on.
+    pub fn finish(&self) {
+        let finish = lock(&self.0).take();
+        if let Some(finish) = finish {
+            finish();
+        }
+    }
 }
 
 impl Devices {
     /// The devices that `channel` has places for.
     pub fn new(channel: Arc<Channel>) -> Self {
-        Self { channel, gates: Mutex::default() }
+        Self { channel, gates: Mutex::default(), begun: Arc::default() }
     }
 
-    /// Waits until `device` (`st_dev`) may take one more read, whose time will tell of the device.
-    pub fn turn(&self, device: u64) -> Turn {
-        self.wait_for_turn(device, true)
-    }
-
-    /// As [`Devices::turn`], for what takes an unknown number of reads, so that its time tells nothing.
-    pub fn untimed_turn(&self, device: u64) -> Turn {
-        self.wait_for_turn(device, false)
-    }
-
-    fn wait_for_turn(&self, device: u64, timed: bool) -> Turn {
+    /// Waits until `device` (`st_dev`) may take one more request. `None` where it takes none any more.
+    pub fn turn(&self, device: u64, ticket: &Ticket, requests: Requests) -> Option<Turn> {
         let gate = lock(&self.gates).entry(device).or_insert_with(|| Arc::new(self.gate(device))).clone();
-        let mut depth = lock(&gate.depth);
-        while *depth >= gate.limit() {
-            depth = gate.completed.wait(depth).unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&gate.waiting);
+        while !waiting.closed && waiting.started.len() as u32 >= gate.limit() {
+            waiting = gate.completed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
-        *depth += 1;
-        let reached = *depth;
-        gate.tell(reached);
-        drop(depth);
-        Turn { gate, depth: reached, started: timed.then(ffi::ticks) }
+        if waiting.closed {
+            return None;
+        }
+        let (number, started) = (waiting.next, ffi::ticks());
+        waiting.next += 1;
+        waiting.started.insert(number, (started, ticket.clone()));
+        let depth = waiting.started.len() as u32;
+        gate.tell(depth);
+        drop(waiting);
+        self.begun.add();
+        let timed = requests == Requests::One || gate.is_remote();
+        Some(Turn { gate, number, depth, started, timed })
+    }
+
+    /// Gives up requests that are late by far, for ever.
+    pub fn watch(&self) {
+        let ticks_per_ms = self.channel.header().ticks_per_second.load(Relaxed) / 1_000;
+        let late_min = ticks_per_ms * LATE_MIN.as_millis() as u64;
+        loop {
+            self.begun.wait();
+            thread::sleep(LOOK);
+            let gates: Vec<_> = lock(&self.gates).values().cloned().collect();
+            gates.iter().for_each(|gate| gate.give_up_late(late_min));
+        }
     }
 
     fn gate(&self, device: u64) -> Gate {
@@ -77,10 +157,37 @@ impl Devices {
             claimed.map_or_else(|owner| owner == id, |_| true)
         };
         Gate {
-            entry: header.devices.iter().find(claim),
+            entry: header.devices.iter().find(claim).filter(|_| id != 0),
             device_ticks_min: header.stall_ticks_min.load(Relaxed),
-            depth: Mutex::new(0),
+            depth_max: served_at_once(device).map_or(u32::MAX, |served| (served / 2).max(1)),
+            waiting: Mutex::default(),
             completed: Condvar::new(),
+            begun: self.begun.clone(),
+        }
+    }
+}
+
+/// How many requests a FUSE file system takes at once that nothing waits for; `None` for any other.
+fn served_at_once(device: u64) -> Option<u32> {
+    let path = format!("/sys/fs/fuse/connections/{}/max_background", minor(device));
+    // Other file systems without a device have numbers of the same kind.
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+impl Begun {
+    fn add(&self) {
+        *lock(&self.count) += 1;
+        self.changed.notify_one();
+    }
+
+    fn remove(&self) {
+        *lock(&self.count) -= 1;
+    }
+
+    fn wait(&self) {
+        let mut count = lock(&self.count);
+        while *count == 0 {
+            count = self.changed.wait(count).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -92,29 +199,55 @@ impl Gate {
         }
     }
 
+    fn is_remote(&self) -> bool {
+        self.entry.is_some_and(|entry| entry.file_system.load(Relaxed) & file_system::REMOTE != 0)
+    }
+
     fn limit(&self) -> u32 {
-        self.entry.map_or(DEPTH_UNKNOWN, |entry| InflightLimit::load(&entry.limit).limit())
+        let learned = self.entry.map_or(DEPTH_UNKNOWN, |entry| InflightLimit::load(&entry.limit).limit());
+        if self.is_remote() { learned.min(self.depth_max) } else { learned }
+    }
+
+    /// Nothing waits for requests that are late by far. A remote file system that has one gets no more.
+    fn give_up_late(&self, late_min: u64) {
+        let base = self.entry.map_or(0, |entry| InflightLimit::load(&entry.limit).base_ticks());
+        let late = base.saturating_mul(LATE_TIMES).max(late_min);
+        let now = ffi::ticks();
+        let mut waiting = lock(&self.waiting);
+        let is_late = |(started, _): &&(u64, Ticket)| now.saturating_sub(*started) > late;
+        let given_up: Vec<Ticket> =
+            waiting.started.values().filter(is_late).map(|(_, ticket)| ticket.clone()).collect();
+        if !given_up.is_empty() && self.is_remote() {
+            waiting.closed = true;
+            self.completed.notify_all();
+            if let Some(entry) = self.entry {
+                entry.file_system.fetch_or(file_system::LATE, Relaxed);
+            }
+        }
+        drop(waiting);
+        given_up.iter().for_each(Ticket::finish);
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let elapsed = self.started.map_or(0, |started| ffi::ticks().saturating_sub(started));
-        let mut depth = lock(&self.gate.depth);
+        let elapsed = if self.timed { ffi::ticks().saturating_sub(self.started) } else { 0 };
+        let mut waiting = lock(&self.gate.waiting);
         if let Some(entry) = self.gate.entry.filter(|_| elapsed >= self.gate.device_ticks_min) {
             let mut limit = InflightLimit::load(&entry.limit);
             limit.on_seen(elapsed, self.depth, self.gate.device_ticks_min);
             limit.store(&entry.limit);
         }
-        *depth -= 1;
-        self.gate.tell(*depth);
+        waiting.started.remove(&self.number);
+        self.gate.tell(waiting.started.len() as u32);
+        self.gate.begun.remove();
         // Two, so that a limit that has grown is used up.
         self.gate.completed.notify_one();
         self.gate.completed.notify_one();
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -124,6 +257,10 @@ mod tests {
     use forebay_protocol::layout::DEVICES;
     use std::{sync::mpsc, thread, time::Duration};
 
+    fn turn(devices: &Devices, device: u64) -> Turn {
+        devices.turn(device, &Ticket::new(|| ()), Requests::One).unwrap()
+    }
+
     fn devices() -> Devices {
         Devices::new(Arc::new(Channel::create(true).unwrap()))
     }
@@ -132,12 +269,12 @@ mod tests {
     fn no_more_reads_are_under_way_than_the_device_likes() {
         let devices = devices();
         let first = devices.gate(7).limit();
-        let turns: Vec<Turn> = (0..first).map(|_| devices.turn(7)).collect();
+        let turns: Vec<Turn> = (0..first).map(|_| turn(&devices, 7)).collect();
         thread::scope(|scope| {
             let (begun, has_begun) = mpsc::channel();
             let devices = &devices;
             scope.spawn(move || {
-                let turn = devices.turn(7);
+                let turn = turn(devices, 7);
                 begun.send(()).unwrap();
                 drop(turn);
             });
@@ -151,7 +288,7 @@ mod tests {
     fn devices_keep_their_places_and_those_without_one_work_too() {
         let devices = devices();
         for device in 0..2 * DEVICES as u64 {
-            drop(devices.turn(device));
+            drop(turn(&devices, device));
         }
         let entries = &devices.channel.header().devices;
         let found: Vec<u64> = entries.iter().map(|entry| entry.id.load(Relaxed)).collect();
@@ -170,14 +307,41 @@ mod tests {
         let first = limit.limit();
 
         for _ in 0..100 {
-            drop([devices.turn(7), devices.turn(7)]);
+            drop([turn(&devices, 7), turn(&devices, 7)]);
         }
         assert_eq!(InflightLimit::load(&entry.limit).limit(), first);
 
-        let turns: Vec<Turn> = (0..first).map(|_| devices.turn(7)).collect();
+        let turns: Vec<Turn> = (0..first).map(|_| turn(&devices, 7)).collect();
         // So long the device takes at least.
         thread::sleep(Duration::from_millis(2));
         drop(turns);
         assert!(InflightLimit::load(&entry.limit).limit() > first);
+    }
+
+    #[test]
+    fn a_remote_file_system_takes_no_more_after_a_request_that_is_late_by_far() {
+        let devices = devices();
+        let (given_up, was_given_up) = mpsc::channel();
+        let ticket = Ticket::new(move || given_up.send(()).unwrap());
+        let turn = devices.turn(7, &ticket, Requests::Some).unwrap();
+        let gate = devices.gate(7);
+        gate.entry.unwrap().file_system.store(file_system::REMOTE, Relaxed);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let ticket = Ticket::new(|| ());
+                // As many as it takes until one has to wait.
+                std::iter::from_fn(|| devices.turn(7, &ticket, Requests::Some)).collect::<Vec<_>>().len()
+            });
+            turn.gate.give_up_late(u64::MAX);
+            assert!(was_given_up.try_recv().is_err() && devices.turn(8, &ticket, Requests::One).is_some());
+            let deadline = std::time::Instant::now() + Duration::from_secs(10);
+            while was_given_up.try_recv().is_err() {
+                assert!(std::time::Instant::now() < deadline, "the request was not given up");
+                turn.gate.give_up_late(1_000_000);
+            }
+            assert!(waiting.join().unwrap() <= turn.gate.limit() as usize);
+        });
+        ticket.finish();
+        assert!(was_given_up.try_recv().is_err(), "told twice");
     }
 }

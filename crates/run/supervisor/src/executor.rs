@@ -1,6 +1,7 @@
 //! Carries out the hints that may block: path lookups, directories, and data of files that a speculator could only name.
 //!
-//! The first hint starts a thread, and another one starts while all are busy. They end with the supervisor.
+//! The executor is a process beside the supervisor. It starts with two threads, and another one starts while all are busy. They
+//! end with the supervisor, even one that waits for a file system that does not answer.
 
 use std::{
     collections::HashMap,
@@ -19,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use forebay_linux::process::{Apart, start_apart};
 use forebay_protocol::layout::{
     CELL_FREE, CELL_READY, CELL_TAKEN, CELL_WRITING, LEASES_NONE, LEASES_UNKNOWN, PATH_BYTES, PATH_CELLS,
     PathCell, PathHint, SLOT_CLAIMED, SLOTS,
@@ -32,7 +34,10 @@ use rustix::{
     thread::futex,
 };
 
-use crate::{channel::Channel, devices::Devices};
+use crate::{
+    channel::Channel,
+    devices::{Devices, Requests, Ticket},
+};
 
 /// As many reads as a fast device has in flight at once.
 const THREADS_MAX: usize = 128;
@@ -85,6 +90,8 @@ struct Job {
     path_len: usize,
     /// The cell to free when the job is done.
     cell: Option<usize>,
+    /// What its requests are known by.
+    ticket: Ticket,
 }
 
 impl Executor {
@@ -101,17 +108,21 @@ impl Executor {
         }))
     }
 
+    /// Starts a pool in a process of its own, which ends with this one; none where the system refuses a process.
+    pub fn start_apart(channel: &Arc<Channel>) -> Option<Apart> {
+        let work = || {
+            let executor = Self::new(channel.clone());
+            executor.start();
+            executor.0.devices.watch();
+        };
+        start_apart(work).ok()
+    }
+
     /// Starts the first thread; it starts the others as they are needed.
     pub fn start(&self) {
         if self.0.threads.load(Relaxed) == 0 {
             grow(&self.0);
         }
-    }
-
-    /// Forgets what is known of the process that had slot `index`.
-    pub fn forget(&self, index: usize) {
-        self.0.last_devices[index].store(DEVICE_UNKNOWN, Relaxed);
-        lock(&self.0.roots).retain(|(slot, _), _| *slot != index);
     }
 }
 
@@ -169,19 +180,22 @@ impl Shared {
             }
             if cell.state.load(Relaxed) == CELL_READY && self.begin(slot, cell) {
                 self.cursors[slot].store(index + 1, Relaxed);
-                let job = read_cell(slot, cell);
+                let job = read_cell(&self.channel, slot, cell);
                 // Free as soon as it is copied: the queue is for hints that no thread has yet. A directory's cell is
                 // free when the directory is read, which its speculator waits for.
                 match job {
-                    Some(job) if job.kind == PathHint::Directory => {
-                        return Some(Job { cell: Some(index), ..job });
+                    Some(mut job) if job.kind == PathHint::Directory => {
+                        job.cell = Some(index);
+                        let channel = self.channel.clone();
+                        job.ticket = Ticket::new(move || finish(&channel, slot, Some(index)));
+                        return Some(job);
                     }
                     _ => cell.state.store(CELL_FREE, Release),
                 }
                 if job.is_some() {
                     return job;
                 }
-                self.end(slot);
+                finish(&self.channel, slot, None);
             }
         }
         None
@@ -193,13 +207,9 @@ impl Shared {
         let taken = self.channel.header().slot_states[slot].load(SeqCst) == SLOT_CLAIMED
             && cell.state.compare_exchange(CELL_READY, CELL_TAKEN, Acquire, Relaxed).is_ok();
         if !taken {
-            self.end(slot);
+            finish(&self.channel, slot, None);
         }
         taken
-    }
-
-    fn end(&self, slot: usize) {
-        self.channel.header().jobs[slot].fetch_sub(1, SeqCst);
     }
 
     fn has_ready(&self) -> bool {
@@ -217,16 +227,13 @@ impl Shared {
     /// Hints are advice: whatever fails, the program finds out itself.
     fn carry_out(&self, job: &Job) {
         let _ = self.try_carry_out(job);
-        if let Some(cell) = job.cell {
-            self.channel.slot(job.slot).paths[cell].state.store(CELL_FREE, Release);
-        }
-        self.end(job.slot);
+        job.ticket.finish();
     }
 
     fn try_carry_out(&self, job: &Job) -> Result<(), Errno> {
         let (found, status) = {
             let device = self.last_devices[job.slot].load(Relaxed);
-            let _turn = (device != DEVICE_UNKNOWN).then(|| self.devices.untimed_turn(device));
+            let _turn = self.devices.turn(device, &job.ticket, Requests::Some).ok_or(Errno::TIMEDOUT)?;
             let found = self.look_up(job)?;
             let flags = AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
             let status = statx(&found, c"", flags, StatxFlags::BASIC_STATS)?;
@@ -236,14 +243,20 @@ impl Shared {
         self.last_devices[job.slot].store(device, Relaxed);
         match (job.kind, FileType::from_raw_mode(status.stx_mode.into())) {
             (PathHint::Directory, FileType::Directory) => {
-                let _turn = self.devices.untimed_turn(device);
+                let turn = self.devices.turn(device, &job.ticket, Requests::Some);
+                let _turn = turn.ok_or(Errno::TIMEDOUT)?;
                 read_directory(&reopen(&found, OFlags::DIRECTORY)?)
             }
             (PathHint::Data, FileType::RegularFile)
                 if self.channel.header().leases.load(Acquire) == LEASES_NONE =>
             {
                 let end = job.offset.saturating_add(job.length).min(status.stx_size);
-                self.read_ahead(reopen(&found, OFlags::empty())?.as_fd(), device, job.offset, end)
+                let file = {
+                    let turn = self.devices.turn(device, &job.ticket, Requests::Some);
+                    let _turn = turn.ok_or(Errno::TIMEDOUT)?;
+                    reopen(&found, OFlags::empty())?
+                };
+                self.read_ahead(file.as_fd(), device, job, end)
             }
             _ => Ok(()),
         }
@@ -270,18 +283,23 @@ impl Shared {
             return root.clone();
         }
         let root = find_root(pid);
-        lock(&self.roots).insert((slot, pid), root.clone());
+        let mut roots = lock(&self.roots);
+        // Of processes that have ended nothing is kept.
+        roots.retain(|(slot, pid), _| self.channel.slot(*slot).pid.load(Relaxed) == *pid);
+        roots.insert((slot, pid), root.clone());
         root
     }
 
     /// Reads `offset..end` of a file into memory, at most the horizon, in pieces that the kernel takes whole.
-    fn read_ahead(&self, file: BorrowedFd<'_>, device: u64, offset: u64, end: u64) -> Result<(), Errno> {
+    fn read_ahead(&self, file: BorrowedFd<'_>, device: u64, job: &Job, end: u64) -> Result<(), Errno> {
+        let offset = job.offset;
         let horizon = self.channel.header().horizon_bytes.load(Relaxed);
         let end = end.min(offset.saturating_add(horizon));
         let mut start = offset;
         while start < end {
             let length = CHUNK_BYTES.min(end - start);
-            let _turn = self.devices.turn(device);
+            let turn = self.devices.turn(device, &job.ticket, Requests::One);
+            let _turn = turn.ok_or(Errno::TIMEDOUT)?;
             fadvise(file, start, length.try_into().ok(), Advice::WillNeed)?;
             // Waits for the piece, so that its time is known and no more of them are under way than the device likes.
             let _ = pread(file, &mut [0u8; 1], start + length - 1);
@@ -289,6 +307,14 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// A job is done with: nothing waits for it from now on.
+fn finish(channel: &Channel, slot: usize, cell: Option<usize>) {
+    if let Some(cell) = cell {
+        channel.slot(slot).paths[cell].state.store(CELL_FREE, Release);
+    }
+    channel.header().jobs[slot].fetch_sub(1, SeqCst);
 }
 
 fn find_root(pid: u32) -> Root {
@@ -334,7 +360,7 @@ fn read_directory(directory: &OwnedFd) -> Result<(), Errno> {
 }
 
 /// A hint out of untrusted memory; `None` where it makes no sense.
-fn read_cell(slot: usize, cell: &PathCell) -> Option<Job> {
+fn read_cell(channel: &Arc<Channel>, slot: usize, cell: &PathCell) -> Option<Job> {
     let kind = PathHint::from_u32(cell.kind.load(Relaxed))?;
     let path_len = usize::try_from(cell.path_len.load(Relaxed)).ok().filter(|length| *length < PATH_BYTES)?;
     let mut path = [0; PATH_BYTES];
@@ -343,7 +369,9 @@ fn read_cell(slot: usize, cell: &PathCell) -> Option<Job> {
     }
     let absolute = path[..path_len].first() == Some(&b'/') && !path[..path_len].contains(&0);
     let (offset, length) = (cell.offset.load(Relaxed), cell.length.load(Relaxed).into());
-    absolute.then_some(Job { slot, kind, offset, length, path, path_len, cell: None })
+    let channel = channel.clone();
+    let ticket = Ticket::new(move || finish(&channel, slot, None));
+    absolute.then_some(Job { slot, kind, offset, length, path, path_len, cell: None, ticket })
 }
 
 /// Frees the cells that their writers died over: those that were being written at the last sweep too. Sweeps must be

@@ -45,7 +45,6 @@ use std::{
 
 use agent_library::Preload;
 use channel::Channel;
-use executor::Executor;
 use forebay_linux::{
     kernel_text,
     process::{ChildUsage, SignalsBlocked},
@@ -92,13 +91,12 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
     let preload = Preload::new(&options.agent)?;
     let channel = Channel::create(options.speculate).map_err(|source| Error::NoSharedMemory { source })?;
     let channel = Arc::new(channel);
-    let executor = Executor::new(channel.clone());
     let mut ledger = Ledger::default();
 
     let signals = SignalsBlocked::new();
     let started = Instant::now();
     let pid = launch::launch(&channel, options, &preload, &signals)?;
-    let ended = watch::watch(pid, &channel, &executor, &mut ledger, options)?;
+    let ended = watch::watch(pid, &channel, &mut ledger, options)?;
     let elapsed = started.elapsed();
     watch::finish(&channel, &mut ledger);
     drop(signals);

@@ -3,7 +3,7 @@
 use std::{
     fs,
     os::fd::OwnedFd,
-    sync::atomic::Ordering::Relaxed,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -68,13 +68,14 @@ pub struct Ended {
 /// The kernel does not know it as our child.
 pub fn watch(
     pid: i32,
-    channel: &Channel,
-    executor: &Executor,
+    channel: &Arc<Channel>,
     ledger: &mut Ledger,
     options: &Options,
 ) -> Result<Ended, Error> {
     let mut control = MemoryControl::new(options.memory_control);
     let mut limits = MemoryLimits::new(channel.header(), options.memory_limit_bytes, pid.unsigned_abs());
+    // In a process of its own: one of its threads may wait for a file system that does not answer, and could not be ended.
+    let mut executor = None;
     let mut sweep = Sweep::default();
     let mut leases = Leases::default();
     let mut faults = Faults::default();
@@ -104,10 +105,10 @@ pub fn watch(
             limits.look_if_due(channel.header());
             processors.look(channel.header());
             leases.look_if_due(channel.header());
-            executor.start();
+            executor.get_or_insert_with(|| Executor::start_apart(channel));
             let is_newly_told = faults.look(channel.header());
             sweep.run(channel);
-            collect(channel, executor, ledger);
+            collect(channel, ledger);
             control.look(channel, ledger);
             readahead.look(channel);
             if !is_thin && limits.are_reached() {
@@ -126,7 +127,7 @@ pub fn watch(
 }
 
 /// Collects the figures of processes that have ended and frees their slots.
-fn collect(channel: &Channel, executor: &Executor, ledger: &mut Ledger) {
+fn collect(channel: &Channel, ledger: &mut Ledger) {
     let closed: Vec<usize> = channel.slots_in(SLOT_CLOSED).collect();
     let dead = if channel.slots_in(SLOT_FREE).count() < FREE_SLOTS_MIN {
         channel.slots_in(SLOT_CLAIMED).filter(|slot| !has_process(channel, *slot)).collect()
@@ -142,7 +143,6 @@ fn collect(channel: &Channel, executor: &Executor, ledger: &mut Ledger) {
             (true, _) => {
                 ledger.collect(channel.slot(slot));
                 ledger.forget(slot);
-                executor.forget(slot);
                 channel.free_slot(slot);
             }
         }

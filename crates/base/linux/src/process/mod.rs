@@ -10,6 +10,7 @@
 //! - Starting a program copies no memory: the child borrows the parent's until execve(2), as in posix_spawn(3).
 //! - The child calls async-signal-safe functions only.
 
+mod apart;
 mod child;
 mod command;
 mod error;
@@ -18,6 +19,7 @@ mod program_file;
 mod signals;
 mod start;
 
+pub use apart::{Apart, start_apart};
 pub use child::{ChildEnd, ChildState, ChildUsage, child_state, reap_orphans};
 pub use command::{SHELL, by_shell, check_executable, start_command, start_first, terminated};
 pub use error::StartError;

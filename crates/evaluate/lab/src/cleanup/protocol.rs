@@ -156,7 +156,7 @@ pub(super) fn decode_answer(text: &str) -> Result<Answer, Error> {
         }
         ["counted", ref numbers @ ..] => {
             let numbers: Vec<u64> = numbers.iter().filter_map(|number| number.parse().ok()).collect();
-            if let Ok(numbers) = <[u64; 10]>::try_from(numbers) {
+            if let Ok(numbers) = <[u64; 11]>::try_from(numbers) {
                 return Ok(Answer::Counted(Stats::of_numbers(numbers)));
             }
         }
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn answers_arrive_as_they_were_sent() {
-        let stats = Stats::of_numbers([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        let stats = Stats::of_numbers([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
         let started = Answer::Started { folder: Some("/tmp/x".into()), device: None };
         for answer in [Answer::Done, started, Answer::Counted(stats)] {
             assert_eq!(decode_answer(&encode_answer(&Ok(answer.clone()))).unwrap(), answer);

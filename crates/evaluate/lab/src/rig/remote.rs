@@ -6,6 +6,7 @@
 
 mod tree;
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
@@ -44,6 +45,9 @@ pub(crate) struct Remote {
     tree: Mutex<Tree>,
     queue: Queue<Answer>,
     held: Mutex<Held>,
+    /// Opened folders of which no name was asked for yet.
+    unread: Mutex<HashSet<u64>>,
+    next_handle: AtomicU64,
     counters: Counters,
     in_parallel: u16,
 }
@@ -64,6 +68,7 @@ struct Counters {
     attributes: AtomicU64,
     opens: AtomicU64,
     listings: AtomicU64,
+    listings_astray: AtomicU64,
     reads: AtomicU64,
     bytes_read: AtomicU64,
     writes: AtomicU64,
@@ -79,6 +84,8 @@ impl Remote {
             tree: Mutex::new(Tree::new()),
             queue: Queue::new(latency),
             held: Mutex::default(),
+            unread: Mutex::default(),
+            next_handle: AtomicU64::new(1),
             counters: Counters::default(),
             in_parallel: latency.in_parallel.try_into().unwrap_or(u16::MAX),
         }
@@ -101,6 +108,7 @@ impl Remote {
             attributes: read(&counters.attributes),
             opens: read(&counters.opens),
             listings: read(&counters.listings),
+            listings_astray: read(&counters.listings_astray),
             reads: read(&counters.reads),
             bytes_read: read(&counters.bytes_read),
             writes: read(&counters.writes),
@@ -117,6 +125,7 @@ impl Remote {
             &counters.attributes,
             &counters.opens,
             &counters.listings,
+            &counters.listings_astray,
             &counters.reads,
             &counters.bytes_read,
             &counters.writes,
@@ -258,10 +267,10 @@ impl RemoteFiles {
         });
     }
 
-    fn opened(&self, inode: INodeNo, reply: ReplyOpen) {
+    fn opened(&self, inode: INodeNo, handle: FileHandle, reply: ReplyOpen) {
         let held = is_held(self.0.tree().first_name(inode), "open");
         let flags = FopenFlags::FOPEN_KEEP_CACHE;
-        self.0.answer(&self.0.counters.opens, held, move || reply.opened(HANDLE, flags));
+        self.0.answer(&self.0.counters.opens, held, move || reply.opened(handle, flags));
     }
 }
 
@@ -368,11 +377,18 @@ impl Filesystem for RemoteFiles {
     }
 
     fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        self.opened(inode, reply);
+        self.opened(inode, HANDLE, reply);
     }
 
     fn opendir(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        self.opened(inode, reply);
+        let handle = self.0.next_handle.fetch_add(1, Ordering::Relaxed);
+        lock(&self.0.unread).insert(handle);
+        self.opened(inode, FileHandle(handle), reply);
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        lock(&self.0.unread).remove(&handle.0);
+        reply.ok();
     }
 
     fn create(
@@ -435,7 +451,17 @@ impl Filesystem for RemoteFiles {
         });
     }
 
-    fn readdir(&self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        if lock(&self.0.unread).remove(&handle.0) && offset != 0 {
+            self.0.counters.listings_astray.fetch_add(1, Ordering::Relaxed);
+        }
         let listed = self.0.tree().list(inode, offset);
         self.0.answer(&self.0.counters.listings, false, move || match listed {
             Ok(listed) => {

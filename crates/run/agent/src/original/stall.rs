@@ -1,6 +1,5 @@
 //! What the original does after a call that waited for a device.
 
-use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::estimate::StallTime;
@@ -10,7 +9,7 @@ use forebay_policy::program::{self, ProgramRecord};
 use forebay_policy::track::Course;
 use forebay_protocol::layout::{Off, Slot};
 use forebay_sigsafe::general as n;
-use forebay_sigsafe::{sys, ticks};
+use forebay_sigsafe::ticks;
 
 use super::eligibility::{is_held, may_speculate, turn_off};
 use super::fork::fork;
@@ -19,7 +18,7 @@ use super::slow::{self, Private};
 use super::track::{Match, repair, used};
 use super::{LIVE, OWNER, PROBES, PROBES_MAX};
 use crate::timing::{self, Period};
-use crate::{process, session, speculator, trace, usage};
+use crate::{attributes, process, session, speculator, trace, usage};
 
 /// How much longer than a stall at least a call must take to count when nothing is known of its thread.
 const FIRST_STALL_FACTOR: u64 = 8;
@@ -30,12 +29,7 @@ const OTHERS_MIN: u32 = 3;
 /// Device of a regular file or directory; none for other descriptors, which wait for something else than a device.
 #[inline(never)]
 pub fn file_device(descriptor: usize) -> Option<u64> {
-    let mut stat = MaybeUninit::<n::stat>::zeroed();
-    // SAFETY: the call fills the structure, whose zeroes are valid too.
-    let stat = unsafe {
-        let _ = sys!(n::__NR_fstat, descriptor, stat.as_mut_ptr());
-        stat.assume_init()
-    };
+    let stat = attributes::of(descriptor as isize)?;
     matches!(stat.st_mode & n::S_IFMT, n::S_IFREG | n::S_IFDIR).then_some(stat.st_dev)
 }
 

@@ -1,14 +1,16 @@
 //! The program's descriptors as the speculator sees them: each leads to an open file of its own, with its own offset.
 
+use forebay_protocol::layout::file_system;
 use forebay_protocol::signature::Signature;
+use forebay_sigsafe::call;
 use forebay_sigsafe::errno;
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
-use forebay_sigsafe::{call, sys};
 
 use super::hints::{self, Ticket};
 use super::sequential::Run;
 use super::{State, kernel, paths};
+use crate::residency;
 use crate::snapshot::{DESCRIPTORS, Snapshot};
 
 /// Inherited files that are reopened at once, so that the speculator keeps no open file of another process (and its locks) alive.
@@ -62,6 +64,8 @@ pub struct File {
     pub ticket: Option<Ticket>,
     /// Directory: its entries were predicted, or have been read to the end.
     pub ended: bool,
+    /// Directory: `real` only names it, and is opened at the first look at its entries.
+    pub named_only: bool,
 }
 
 const CLOSED: File = File {
@@ -76,6 +80,7 @@ const CLOSED: File = File {
     run: Run::NONE,
     ticket: None,
     ended: false,
+    named_only: false,
 };
 
 /// All descriptors and open files.
@@ -169,16 +174,20 @@ pub fn inherit(state: &mut State, snapshot: &Snapshot) {
         if matches!(kind, Kind::Regular | Kind::Directory) {
             file.real = descriptor as i32;
             file.device = hints::device_index(state.header, known.device);
-            if kind == Kind::Directory || reopened < REOPENED_MAX {
+            state.paths.found_on(hints::entry(state, file.device));
+            let is_remote = residency::has(hints::entry(state, file.device), file_system::REMOTE);
+            // On a remote file system to open a file is a request.
+            if kind == Kind::Directory || reopened < REOPENED_MAX && !is_remote {
                 reopened += 1;
-                let own = kernel::open_found(state.descriptors.folder, descriptor as isize);
+                let own = if kind == Kind::Directory {
+                    kernel::name_found(state.descriptors.folder, descriptor as isize)
+                } else {
+                    kernel::open_found(state.descriptors.folder, descriptor as isize)
+                };
                 if own >= 0 {
                     kernel::close(descriptor as isize);
                     file.real = own as i32;
-                    if kind == Kind::Directory && known.offset > 0 {
-                        // SAFETY: the description is this speculator's own.
-                        let _ = unsafe { sys!(n::__NR_lseek, own, known.offset, n::SEEK_SET) };
-                    }
+                    file.named_only = kind == Kind::Directory;
                 }
             }
         }

@@ -40,6 +40,8 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
             }
             n::__NR_ftruncate => truncated(state, a, b as u64),
             number if is_emulated_as_success(number) => 0,
+            n::__NR_nanosleep => slept(state, a),
+            n::__NR_clock_nanosleep if b as u32 & n::TIMER_ABSTIME == 0 => slept(state, c),
             n::__NR_fadvise64 => advised(state, a, b as u64, c as u64, d as u32),
 
             // Signals: said to be set; none but the speculator's own are ever handled.
@@ -85,6 +87,22 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
             _ => end(state, End::NotEmulated),
         }
     }
+}
+
+/// The longest sleep that a speculator passes over: that of a program that paces itself. During a longer one files may be
+/// rewritten, and what is read before would be shown to the program after it, where the kernel keeps it without asking.
+const SLEEP_NS_MAX: i64 = 1_000_000;
+
+/// # Safety
+/// As [`super::call`].
+unsafe fn slept(state: &mut State, duration: usize) -> isize {
+    // SAFETY: the caller's; garbage ends the speculator.
+    let wanted =
+        touch_program(state, || unsafe { (duration as *const n::__kernel_timespec).read_unaligned() });
+    if wanted.tv_sec != 0 || wanted.tv_nsec > SLEEP_NS_MAX {
+        end(state, End::NotEmulated);
+    }
+    0
 }
 
 /// Calls for memory, which is the speculator's own.
@@ -190,8 +208,6 @@ const fn is_emulated_as_success(number: u32) -> bool {
             | n::__NR_readahead
             | n::__NR_sigaltstack
             | n::__NR_setpriority
-            | n::__NR_nanosleep
-            | n::__NR_clock_nanosleep
     )
 }
 

@@ -5,13 +5,14 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use forebay_policy::inflight::{InflightLimit, LIMIT_MAX};
 use forebay_protocol::hint_log::{Full, Producer};
 use forebay_protocol::layout::{
-    CELL_FREE, CELL_READY, CELL_WRITING, Device, End, Header, LOG_ENTRIES, LOGS, PATH_CELLS, PathHint, mark,
+    CELL_FREE, CELL_READY, CELL_WRITING, Device, End, Header, LOG_ENTRIES, LOGS, PATH_CELLS, PathHint,
+    file_system, mark,
 };
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, ticks};
 
 use super::{State, abandoned, end, kernel, marked_bytes, on_device};
-use crate::trace;
+use crate::{attributes, mounts, trace};
 
 /// Prefetches in flight that are remembered.
 const FLIGHTS: usize = LIMIT_MAX as usize;
@@ -140,25 +141,41 @@ pub fn device(header: &Header, id: u64) -> Option<&Device> {
     header.devices.get(usize::from(device_index(header, id)))
 }
 
+/// The entry of the device that an open file is on.
+pub fn device_of(header: &Header, file: isize) -> Option<&Device> {
+    device(header, attributes::of(file)?.st_dev)
+}
+
 /// Index of the entry of a device; none where all are taken.
 pub fn device_index(header: &Header, id: u64) -> u8 {
     let id = id.wrapping_add(1);
     for (index, device) in header.devices.iter().enumerate() {
         let known = device.id.load(Relaxed);
         if known == id || known == 0 && device.id.compare_exchange(0, id, Relaxed, Relaxed).is_ok() {
+            learn_kind(device, id.wrapping_sub(1));
             return index as u8;
         }
     }
     u8::MAX
 }
 
-fn device_entry(state: &State, device: u8) -> Option<&'static Device> {
+fn learn_kind(device: &Device, id: u64) {
+    if device.file_system.load(Relaxed) & file_system::KNOWN == 0
+        && let Some(remote) = mounts::is_remote(id)
+    {
+        let kind = if remote { file_system::REMOTE } else { 0 };
+        device.file_system.fetch_or(file_system::KNOWN | kind, Relaxed);
+    }
+}
+
+/// The entry of a device by its index.
+pub fn entry(state: &State, device: u8) -> Option<&'static Device> {
     state.header.devices.get(usize::from(device))
 }
 
 /// Makes room for one more prefetch on the device, waiting for the oldest in flight while it serves its limit.
 pub fn make_room(state: &mut State, device: u8) {
-    let limit = device_entry(state, device).map_or(4, |entry| InflightLimit::load(&entry.limit).limit());
+    let limit = entry(state, device).map_or(4, |entry| InflightLimit::load(&entry.limit).limit());
     land(state, (limit as usize).clamp(1, FLIGHTS) - 1);
 }
 
@@ -172,7 +189,7 @@ fn land(state: &mut State, left: usize) {
         hints.landed = hints.landed.wrapping_add(1);
         let looked_at = hints.landed.is_multiple_of(LOOKED_AT_EVERY);
         state.slot.flights.store(hints.len as u32, Relaxed);
-        let entry = device_entry(state, flight.device);
+        let entry = entry(state, flight.device);
         let base = entry.map_or(0, |entry| InflightLimit::load(&entry.limit).base_ticks());
         // One that departed long ago has landed, as a rule: asking costs as much as another hint.
         if base == 0 || looked_at || ticks().wrapping_sub(flight.since) < base.saturating_mul(2) {

@@ -2,8 +2,11 @@
 
 use core::mem::MaybeUninit;
 
+use forebay_protocol::layout::{Device, file_system};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{call, errno, sys};
+
+use crate::residency;
 
 /// Ends the process.
 pub fn exit() -> ! {
@@ -25,9 +28,10 @@ pub unsafe fn read_resident(file: isize, buffer: usize, count: usize, offset: u6
 
 /// Whether [`read_resident`] failed with `read` because the kernel, or the file's system, has no reads that do not wait.
 /// Noted as missing, unless there is nothing to wait for.
-pub fn has_no_such_read(file: isize, read: isize) -> bool {
-    let refused = matches!(read, call::EINVAL | call::ENOSYS) || call::is(read, errno::EOPNOTSUPP);
-    if refused && !is_always_in_memory(file) {
+pub fn has_no_such_read(file: isize, read: isize, device: Option<&Device>) -> bool {
+    let refused = residency::is_refusal(read);
+    if refused && !residency::has(device, file_system::REFUSES_NOWAIT) && !is_always_in_memory(file, device) {
+        residency::note(device, file_system::REFUSES_NOWAIT);
         super::missing(super::lacking::RWF_NOWAIT);
     }
     refused
@@ -53,11 +57,20 @@ pub fn wait_for(file: isize, offset: u64) {
 pub fn is_resident(file: isize, offset: u64) -> bool {
     let mut byte = 0u8;
     // SAFETY: one byte into a local.
-    unsafe { read_resident(file, &raw mut byte as usize, 1, offset) != call::EAGAIN }
+    let read = unsafe { read_resident(file, &raw mut byte as usize, 1, offset) };
+    if residency::is_refusal(read) {
+        residency::of(file, offset, 1).unwrap_or(true)
+    } else {
+        read != call::EAGAIN
+    }
 }
 
 /// Whether the file's system keeps nothing on a device, so that no read of it waits for one.
-pub fn is_always_in_memory(file: isize) -> bool {
+pub fn is_always_in_memory(file: isize, device: Option<&Device>) -> bool {
+    // A remote one would be asked.
+    if residency::has(device, file_system::REFUSES_NOWAIT | file_system::REMOTE) {
+        return false;
+    }
     const RAMFS_MAGIC: u32 = 0x8584_58f6;
     let mut system = MaybeUninit::<n::statfs>::zeroed();
     // SAFETY: the call fills a local, for which all zeros is valid.
@@ -76,17 +89,6 @@ pub fn is_always_in_memory(file: isize) -> bool {
             | n::CGROUP_SUPER_MAGIC
             | n::CGROUP2_SUPER_MAGIC
     )
-}
-
-/// Whether the kernel tells this process which pages of the file are in memory: of others' files it says that all are.
-pub fn tells_residency(file: isize) -> bool {
-    let mut stat = MaybeUninit::<n::stat>::zeroed();
-    // SAFETY: the calls fill a local, for which all zeros is valid, or take nothing.
-    unsafe {
-        let user = sys!(n::__NR_geteuid);
-        user == 0
-            || sys!(n::__NR_fstat, file, stat.as_mut_ptr()) == 0 && stat.assume_init().st_uid as isize == user
-    }
 }
 
 /// Starts the device on a range.
@@ -136,27 +138,24 @@ unsafe fn find_with(directory: isize, path: usize, flags: u32, resolve: u32) -> 
 
 /// Opens the regular file or directory that `found` names, for reading, without a trace.
 pub fn open_found(proc_descriptors: isize, found: isize) -> isize {
+    let flags = n::O_RDONLY | n::O_NONBLOCK | n::O_CLOEXEC;
+    let fd = open_again(proc_descriptors, found, flags | n::O_NOATIME);
+    if call::is(fd, errno::EPERM) { open_again(proc_descriptors, found, flags) } else { fd }
+}
+
+/// A descriptor that only names what `found` leads to.
+pub fn name_found(proc_descriptors: isize, found: isize) -> isize {
+    open_again(proc_descriptors, found, n::O_PATH | n::O_CLOEXEC)
+}
+
+fn open_again(proc_descriptors: isize, found: isize, flags: u32) -> isize {
     let mut digits = [0u8; 20];
     let mut name = [0u8; 24];
     for (to, from) in name.iter_mut().zip(forebay_sigsafe::text::decimal(found as u64, &mut digits)) {
         *to = *from;
     }
-    let flags = n::O_RDONLY | n::O_NONBLOCK | n::O_CLOEXEC;
     // SAFETY: the name is terminated.
-    unsafe {
-        let fd = sys!(n::__NR_openat, proc_descriptors, name.as_ptr(), flags | n::O_NOATIME, 0);
-        if call::is(fd, errno::EPERM) {
-            return sys!(n::__NR_openat, proc_descriptors, name.as_ptr(), flags, 0);
-        }
-        fd
-    }
-}
-
-/// What kind of file a descriptor is of, and its figures.
-pub fn stat(file: isize) -> Option<n::stat> {
-    let mut stat = MaybeUninit::<n::stat>::zeroed();
-    // SAFETY: the call fills the structure, whose zeroes are valid too.
-    unsafe { (sys!(n::__NR_fstat, file, stat.as_mut_ptr()) == 0).then(|| stat.assume_init()) }
+    unsafe { sys!(n::__NR_openat, proc_descriptors, name.as_ptr(), flags, 0) }
 }
 
 /// Closes.

@@ -9,6 +9,7 @@ use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::turn::Turn;
 use forebay_sigsafe::{general as n, sys, text};
 
+use super::descriptors::FileIndex;
 use super::{State, hints, kernel, paths, touch_program};
 
 const ENTRIES_MAX: usize = 16384;
@@ -20,6 +21,7 @@ const BUFFER_BYTES: usize = 32 << 10;
 const TYPE_UNKNOWN: u8 = 0;
 const TYPE_DIRECTORY: u8 = 4;
 /// Where the fields of a `linux_dirent64` are.
+const NEXT_AT: usize = 8;
 const LENGTH_AT: usize = 16;
 const TYPE_AT: usize = 18;
 const NAME_AT: usize = 19;
@@ -76,6 +78,83 @@ impl Listed {
 static BUFFER: Turn<[u8; BUFFER_BYTES]> = Turn::new([0; BUFFER_BYTES]);
 /// All users of the buffer are alike.
 const SCANNING: usize = 1;
+
+/// The descriptor that reads an open directory on from where the program is; `None` where it cannot be had.
+///
+/// A fresh descriptor is read from its beginning: some file systems know a place in a listing only by having come there.
+pub fn open(state: &mut State, index: FileIndex) -> Option<isize> {
+    let folder = state.descriptors.folder;
+    let file = state.descriptors.at(index)?;
+    let (named, offset) = (file.real as isize, file.offset);
+    if !file.named_only {
+        return (named >= 0).then_some(named);
+    }
+    let (own, found) = open_at(folder, named, offset)?;
+    let file = state.descriptors.at(index)?;
+    file.real = own as i32;
+    file.named_only = false;
+    file.ended |= !found;
+    if state.descriptors.last_stat.0 == named {
+        state.descriptors.last_stat.0 = own;
+    }
+    kernel::close(named);
+    Some(own)
+}
+
+/// Opens what `named` names and reads it up to a place; whether the place was found.
+fn open_at(folder: isize, named: isize, place: u64) -> Option<(isize, bool)> {
+    let mut held = BUFFER.enter(SCANNING)?;
+    let buffer = held.as_mut_ptr() as usize;
+    let opened = || Some(kernel::open_found(folder, named)).filter(|own| *own >= 0);
+    let own = opened()?;
+    if place == 0 {
+        return Some((own, true));
+    }
+    // SAFETY: a buffer as large as the call is told.
+    let fill =
+        |own, size| unsafe { usize::try_from(sys!(n::__NR_getdents64, own, buffer, size)).unwrap_or(0) };
+    for whole in 0..BUFFERS_MAX {
+        let length = fill(own, BUFFER_BYTES);
+        // SAFETY: the kernel has just filled the buffer.
+        let before = unsafe { length_before(buffer, length, place) };
+        if length == 0 || before == Some(length) {
+            return Some((own, length != 0));
+        }
+        let Some(before) = before else { continue };
+        // The place is among these entries: the same again, no further than there.
+        kernel::close(own);
+        let own = opened()?;
+        for _ in 0..whole {
+            let _ = fill(own, BUFFER_BYTES);
+        }
+        return Some((own, fill(own, before) == before));
+    }
+    Some((own, false))
+}
+
+/// Bytes of the entries before a place in a listing.
+///
+/// # Safety
+/// `buffer` holds `length` bytes of entries, as the kernel writes them.
+unsafe fn length_before(buffer: usize, length: usize, place: u64) -> Option<usize> {
+    let mut at = 0;
+    while at + NAME_AT < length {
+        let entry = (buffer + at) as *const u8;
+        // SAFETY: the kernel's entries are whole.
+        let (next, step) = unsafe {
+            let next = entry.add(NEXT_AT).cast::<u64>().read_unaligned();
+            (next, entry.add(LENGTH_AT).cast::<u16>().read_unaligned())
+        };
+        if step == 0 {
+            return None;
+        }
+        at += usize::from(step);
+        if next == place {
+            return Some(at);
+        }
+    }
+    None
+}
 
 /// What the directory that `path` is in tells of it. Where it is a directory, it and its siblings have been hinted.
 pub fn look(state: &mut State, path: &[u8]) -> Entry {

@@ -7,15 +7,15 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::site::{Kind as SiteKind, Strategy};
-use forebay_protocol::layout::{End, LEASES_UNKNOWN, PATH_BYTES, PathHint};
+use forebay_protocol::layout::{Device, End, LEASES_UNKNOWN, PATH_BYTES, PathHint, file_system};
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, errno, general as n, sys, text, ticks};
 
-use super::descriptors::{self, File, Kind, SIZE_PREDICTED};
+use super::descriptors::{self, File, FileIndex, Kind, SIZE_PREDICTED};
 use super::listing::{self, Entry};
 use super::{State, abandoned, count_predicted, end, hints, kernel, make_mark, predict, touch_program};
 use crate::call::Call;
-use crate::signatures;
+use crate::{attributes, residency, signatures};
 
 /// Room for a path with its terminator.
 pub const BYTES: usize = PATH_BYTES + 1;
@@ -32,6 +32,15 @@ pub struct Paths {
     directory: PathBuffer<BYTES>,
     /// Whether cold paths are looked up here or by the executor.
     own_look_ups: OwnLookUps,
+    /// Whether the last file that was found is on a remote file system.
+    on_remote: bool,
+}
+
+impl Paths {
+    /// A file of this device was found.
+    pub fn found_on(&mut self, device: Option<&Device>) {
+        self.on_remote = residency::has(device, file_system::REMOTE);
+    }
 }
 
 /// A path as the kernel and the executor are told it.
@@ -114,26 +123,31 @@ unsafe fn push_program_path(state: &mut State, whole: &mut PathBuffer<BYTES>, pa
 
 /// Appends the path of an open directory.
 pub fn directory_path(state: &mut State, descriptor: usize, whole: &mut PathBuffer<BYTES>) -> bool {
-    let proc_descriptors = state.descriptors.folder;
     let Some((index, file)) = state.descriptors.file(descriptor) else { return false };
-    let real = file.real;
-    let Some(known) = state.descriptors.path(index) else { return false };
-    if known.is_empty() {
-        let mut name = PathBuffer::<24>::new();
-        let mut bytes = [0u8; BYTES];
-        if real < 0 || !name.push_number(real as u64) {
-            return false;
-        }
-        // SAFETY: the call fills at most the buffer.
-        let len = unsafe {
-            sys!(n::__NR_readlinkat, proc_descriptors, name.as_ptr(), bytes.as_mut_ptr(), bytes.len())
-        };
-        let Some(path) = usize::try_from(len).ok().and_then(|len| bytes.get(..len)) else { return false };
-        if path.first() != Some(&b'/') || !known.push(path) {
+    let real = file.real as isize;
+    if state.descriptors.path(index).is_some_and(|known| known.is_empty()) {
+        let mut path = PathBuffer::<BYTES>::new();
+        if !path_of(state, real, &mut path)
+            || !state.descriptors.path(index).is_some_and(|known| known.push(path.as_bytes()))
+        {
             return false;
         }
     }
-    whole.push(known.as_bytes())
+    state.descriptors.path(index).is_some_and(|known| whole.push(known.as_bytes()))
+}
+
+/// Appends the path that the kernel knows of an open file.
+pub fn path_of(state: &State, real: isize, whole: &mut PathBuffer<BYTES>) -> bool {
+    let mut name = PathBuffer::<24>::new();
+    let mut bytes = [0u8; BYTES];
+    if real < 0 || !name.push_number(real as u64) {
+        return false;
+    }
+    let folder = state.descriptors.folder;
+    // SAFETY: the call fills at most the buffer.
+    let len = unsafe { sys!(n::__NR_readlinkat, folder, name.as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
+    let path = usize::try_from(len).ok().and_then(|len| bytes.get(..len));
+    path.is_some_and(|path| path.first() == Some(&b'/') && whole.push(path))
 }
 
 /// Appends a look-up to the log.
@@ -224,7 +238,7 @@ unsafe fn find(
         if let Err(error) = target(state, directory, path, &mut target_path) {
             return Found::Error(error);
         }
-        let own = state.paths.own_look_ups.is_fast();
+        let own = state.paths.own_look_ups.is_fast() && !state.paths.on_remote;
         if !own {
             let found = kernel::find(target_path.directory, target_path.path, flags);
             if found != COLD {
@@ -250,7 +264,8 @@ unsafe fn find(
             }
             Entry::Other | Entry::Unknown => {}
         }
-        if state.paths.own_look_ups.due() {
+        // A remote file system serves many at once, and may not answer.
+        if !state.paths.on_remote && state.paths.own_look_ups.due() {
             return look_up(state, call, &target_path, flags);
         }
         let length = if hint_kind == PathHint::Data { descriptors::HINTED_AT_OPEN as u32 } else { 0 };
@@ -318,8 +333,8 @@ pub unsafe fn open(state: &mut State, call: &Call, directory: usize, path: usize
     }
 }
 
-/// While no file may be opened yet, a file whose data can hardly be in memory is left to the executor: a placeholder for
-/// it.
+/// Leaves the opening of a file to the executor: on a remote file system, where that is a request, and while no file may be
+/// opened yet, where its data can hardly be in memory. Gives a placeholder for it.
 ///
 /// # Safety
 /// As [`target`].
@@ -331,10 +346,14 @@ unsafe fn defer(
     path: usize,
     flags: u32,
 ) -> Option<File> {
-    if state.header.leases.load(Relaxed) != LEASES_UNKNOWN || !state.paths.own_look_ups.was_cold {
+    let stat = attributes::of(found).filter(|stat| stat.st_mode & n::S_IFMT == n::S_IFREG)?;
+    let device = hints::device_index(state.header, stat.st_dev);
+    state.paths.found_on(hints::entry(state, device));
+    let waits_for_leases =
+        state.header.leases.load(Relaxed) == LEASES_UNKNOWN && state.paths.own_look_ups.was_cold;
+    if !state.paths.on_remote && !waits_for_leases {
         return None;
     }
-    let stat = kernel::stat(found).filter(|stat| stat.st_mode & n::S_IFMT == n::S_IFREG)?;
     let (site, strategy) = predict(state, call, SiteKind::Open, 0);
     let mut whole = PathBuffer::new();
     // SAFETY: the caller's.
@@ -347,6 +366,7 @@ unsafe fn defer(
     let mut file = descriptors::opened(Kind::Unknown, -1, flags);
     file.size = stat.st_size as u64;
     file.ticket = Some(ticket);
+    file.device = device;
     Some(file)
 }
 
@@ -365,7 +385,7 @@ fn await_leases(state: &mut State) {
 
 /// Opens what was found, if it is a regular file or directory.
 fn open_found(state: &mut State, found: isize, flags: u32) -> Result<File, isize> {
-    let stat = kernel::stat(found).ok_or(call::EBADF)?;
+    let stat = attributes::of(found).ok_or(call::EBADF)?;
     state.descriptors.last_stat = (-1, stat);
     let kind = match stat.st_mode & n::S_IFMT {
         n::S_IFREG => {
@@ -376,15 +396,23 @@ fn open_found(state: &mut State, found: isize, flags: u32) -> Result<File, isize
         n::S_IFLNK => return Err(call::error(errno::ELOOP)),
         _ => return Ok(descriptors::opened(Kind::Outside, -1, flags)),
     };
-    let real = kernel::open_found(state.descriptors.folder, found);
+    let device = hints::device_index(state.header, stat.st_dev);
+    state.paths.found_on(hints::entry(state, device));
+    let named_only = kind == Kind::Directory && state.paths.on_remote;
+    let real = if named_only {
+        kernel::name_found(state.descriptors.folder, found)
+    } else {
+        kernel::open_found(state.descriptors.folder, found)
+    };
     if real < 0 {
         return Err(real);
     }
     state.descriptors.last_stat.0 = real;
     let mut file = descriptors::opened(kind, real, flags);
+    file.named_only = named_only;
     file.size = stat.st_size as u64;
     file.identity = descriptors::identity(stat.st_dev, stat.st_ino);
-    file.device = hints::device_index(state.header, stat.st_dev);
+    file.device = device;
     Ok(file)
 }
 
@@ -445,11 +473,12 @@ pub unsafe fn open_how(state: &mut State, call: &Call) -> isize {
 /// A placeholder whose look-up has become warm turns into the file.
 pub fn upgrade(state: &mut State, descriptor: usize, wait: bool) {
     let Some((index, file)) = state.descriptors.file(descriptor) else { return };
-    let flags = file.flags;
+    let (flags, device) = (file.flags, file.device);
     if !matches!(file.kind, Kind::Unknown | Kind::UnknownDirectory) {
         return;
     }
-    if !wait && state.header.leases.load(Relaxed) == LEASES_UNKNOWN {
+    let is_remote = residency::has(hints::entry(state, device), file_system::REMOTE);
+    if !wait && (is_remote || state.header.leases.load(Relaxed) == LEASES_UNKNOWN) {
         return;
     }
     let Some(path) = state.descriptors.path(index) else { return };
@@ -469,12 +498,31 @@ pub fn upgrade(state: &mut State, descriptor: usize, wait: bool) {
     if found < 0 {
         return;
     }
+    if !wait && know_remote(state, index, found) {
+        kernel::close(found);
+        return;
+    }
     if let Ok(real) = open_found(state, found, flags)
         && let Some(file) = state.descriptors.at(index)
     {
         *file = File { references: file.references, offset: file.offset, ticket: file.ticket, ..real };
     }
     kernel::close(found);
+}
+
+/// A placeholder was found: takes note of its figures, if it is a file of a remote file system, and so stays a placeholder.
+fn know_remote(state: &mut State, index: FileIndex, found: isize) -> bool {
+    let regular = |stat: &n::stat| stat.st_mode & n::S_IFMT == n::S_IFREG;
+    let Some(stat) = attributes::of(found).filter(regular) else { return false };
+    let device = hints::device_index(state.header, stat.st_dev);
+    if !residency::has(hints::entry(state, device), file_system::REMOTE) {
+        return false;
+    }
+    if let Some(file) = state.descriptors.at(index) {
+        file.size = stat.st_size as u64;
+        file.device = device;
+    }
+    true
 }
 
 /// Predicted figures of a file or directory.
@@ -523,12 +571,24 @@ pub unsafe fn stat(
                 0
             }
             Found::File(found) => {
-                let result = sys!(n::__NR_newfstatat, found, c"".as_ptr(), out, n::AT_EMPTY_PATH);
+                let result = told(state, found, out);
                 kernel::close(found);
                 result
             }
         }
     }
+}
+
+/// Tells the program what the kernel knows of an open file.
+///
+/// # Safety
+/// `out` is where the program wants it.
+unsafe fn told(state: &mut State, file: isize, out: usize) -> isize {
+    let Some(stat) = attributes::of(file) else { return call::EBADF };
+    state.paths.found_on(hints::device(state.header, stat.st_dev));
+    // SAFETY: the caller's; garbage ends the speculator.
+    touch_program(state, || unsafe { (out as *mut n::stat).write_unaligned(stat) });
+    0
 }
 
 /// `fstat`.
@@ -551,10 +611,13 @@ pub unsafe fn stat_descriptor(state: &mut State, descriptor: usize, out: usize) 
             return 0;
         }
         // SAFETY: the caller's.
-        return unsafe { sys!(n::__NR_newfstatat, file.real, c"".as_ptr(), out, n::AT_EMPTY_PATH) };
+        return unsafe { told(state, file.real as isize, out) };
     }
     let mut stat = predicted_stat(file.kind == Kind::UnknownDirectory);
     match file.kind {
+        Kind::Unknown if residency::has(hints::entry(state, file.device), file_system::REMOTE) => {
+            stat = known_stat(state, descriptor).unwrap_or(stat);
+        }
         Kind::Outside => stat.st_mode = n::S_IFIFO | 0o600,
         Kind::Sink => stat.st_size = file.size as _,
         _ => {}
@@ -562,6 +625,20 @@ pub unsafe fn stat_descriptor(state: &mut State, descriptor: usize, out: usize) 
     // SAFETY: the caller's.
     touch_program(state, || unsafe { (out as *mut n::stat).write_unaligned(stat) });
     0
+}
+
+/// What the kernel knows of a placeholder of a remote file system.
+fn known_stat(state: &mut State, descriptor: usize) -> Option<n::stat> {
+    let (index, file) = state.descriptors.file(descriptor as u32 as usize)?;
+    let kept = file.flags & (n::O_NOFOLLOW | n::O_DIRECTORY);
+    let path = state.descriptors.path(index)?.as_ptr() as usize;
+    // SAFETY: the table's own terminated path.
+    let found = unsafe { kernel::find(AT as isize, path, kept) };
+    let stat = attributes::of(found);
+    if found >= 0 {
+        kernel::close(found);
+    }
+    stat
 }
 
 /// `statx`.
@@ -590,7 +667,8 @@ pub unsafe fn statx(state: &mut State, call: &Call) -> isize {
             }
         };
         if real >= 0 {
-            let result = sys!(n::__NR_statx, real, c"".as_ptr(), n::AT_EMPTY_PATH, mask, out);
+            let result =
+                sys!(n::__NR_statx, real, c"".as_ptr(), n::AT_EMPTY_PATH | n::AT_STATX_DONT_SYNC, mask, out);
             if found >= 0 {
                 kernel::close(found);
             }
@@ -645,7 +723,8 @@ pub unsafe fn readlink(
             // Most paths that are asked about are no links.
             Found::Predicted(_) => call::EINVAL,
             Found::File(found) => {
-                let is_link = kernel::stat(found).is_some_and(|stat| stat.st_mode & n::S_IFMT == n::S_IFLNK);
+                let is_link =
+                    attributes::of(found).is_some_and(|stat| stat.st_mode & n::S_IFMT == n::S_IFLNK);
                 let result = if is_link {
                     sys!(n::__NR_readlinkat, found, c"".as_ptr(), out, count)
                 } else {

@@ -1,18 +1,18 @@
 //! Calls that read: data of files, entries of directories, offsets, copies and mappings.
 
 use forebay_policy::site::{Kind as SiteKind, Strategy};
-use forebay_protocol::layout::{End, PathHint, mark};
+use forebay_protocol::layout::{End, PathHint, file_system, mark};
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, errno, general as n, memory, sys};
 
-use super::descriptors::{FileIndex, HINTED_AT_OPEN, Kind};
+use super::descriptors::{File, FileIndex, HINTED_AT_OPEN, Kind};
 use super::sequential::Stride;
 use super::{
     State, count_predicted, end, hints, kernel, listing, make_mark, memory as program_pages, paths, predict,
     sequential, touch_program,
 };
 use crate::call::Call;
-use crate::signatures;
+use crate::{residency, signatures};
 
 /// What one advice starts the device on, at most: the kernel caps it at its read-ahead size.
 pub const CHUNK_BYTES: u64 = 128 << 10;
@@ -175,7 +175,12 @@ unsafe fn segment(
     if call::is(read, errno::EFAULT) {
         return (read, 0);
     }
-    if kernel::has_no_such_read(real, read) || read < 0 && read != call::EAGAIN {
+    let device = hints::entry(state, file.device);
+    let refused = kernel::has_no_such_read(real, read, device);
+    let is_there = refused
+        && (kernel::is_always_in_memory(real, device)
+            || residency::of(real, offset, wanted as u64).unwrap_or(true));
+    if is_there || !refused && read < 0 && read != call::EAGAIN {
         // It is in memory, or there is no other way.
         // SAFETY: the caller's.
         return (unsafe { kernel::read_waiting(real, buffer, wanted, offset) }, 0);
@@ -183,7 +188,11 @@ unsafe fn segment(
     let got = read.max(0) as usize;
     let last = offset + wanted as u64 - 1;
     let missing = wanted - got;
-    if stride == Stride::Outside {
+    if stride != Stride::Outside {
+        // The device works on it, or will.
+    } else if refused {
+        request(state, file, offset, wanted as u64);
+    } else {
         // The miss has started the device on up to one read-ahead window.
         let mut from = offset + got as u64 + CHUNK_BYTES;
         while from <= last {
@@ -197,14 +206,11 @@ unsafe fn segment(
         Strategy::Wait => {
             // SAFETY: the caller's.
             let read = unsafe { kernel::read_waiting(real, buffer, wanted, offset) };
-            return (
-                read,
-                if stride == Stride::Outside {
-                    make_mark(Some(missing), None)
-                } else {
-                    sequential_mark(stride)
-                },
-            );
+            let mark = match stride {
+                Stride::Outside => make_mark(Some(missing), None),
+                stride => sequential_mark(stride),
+            };
+            return (read, mark);
         }
         Strategy::EndOfFile | Strategy::Blank => {
             state.stubs.add(file.identity, strategy);
@@ -236,6 +242,30 @@ fn sequential_mark(stride: Stride) -> u64 {
     }
 }
 
+/// Starts the device on a range of a file; where that would make this process wait, leaves it to the executor.
+pub fn request(state: &mut State, file: File, offset: u64, length: u64) {
+    let device = hints::entry(state, file.device);
+    let is_left = residency::has(device, file_system::ADVICE_WAITS);
+    let mut from = offset;
+    while from < offset + length {
+        let chunk = CHUNK_BYTES.min(offset + length - from);
+        if is_left {
+            let mut path = PathBuffer::<{ paths::BYTES }>::new();
+            if paths::path_of(state, file.real as isize, &mut path) {
+                let _ = hints::path(state, PathHint::Data, path.as_bytes(), from, chunk as u32);
+            }
+        } else if residency::has(device, file_system::REFUSES_NOWAIT) {
+            residency::request(file.real as isize, from, chunk, device);
+        } else {
+            kernel::will_need(file.real as isize, from, chunk);
+        }
+        from += chunk;
+    }
+    if !is_left {
+        hints::departed(state, file.real, file.device, offset + length - 1, length);
+    }
+}
+
 /// Tells apart a header from the rest, and sizes of reads.
 fn detail(offset: u64, count: usize) -> u64 {
     u64::from(offset == 0) << 8 | u64::from(count.checked_ilog2().unwrap_or(0))
@@ -259,8 +289,7 @@ fn hint_whole(state: &mut State, index: FileIndex) {
             let chunk = CHUNK_BYTES.min(start + length - from);
             let last = from + chunk - 1;
             if !kernel::is_resident(real, last) || !kernel::is_resident(real, from) {
-                kernel::will_need(real, from, chunk);
-                hints::departed(state, file.real, file.device, last, chunk);
+                request(state, file, from, chunk);
                 hints::make_room(state, file.device);
             }
             from += chunk;
@@ -352,14 +381,11 @@ pub unsafe fn directory(state: &mut State, call: &Call, logged: bool) -> isize {
             }
         }
     }
-    if let Some(file) = state.descriptors.at(index).copied()
-        && !file.ended
-    {
-        if file.real < 0 {
-            end(state, End::NotEmulated);
-        }
+    if state.descriptors.at(index).is_some_and(|file| !file.ended) {
+        let Some(real) = listing::open(state, index) else { end(state, End::NotEmulated) };
+        let ended = state.descriptors.at(index).is_none_or(|file| file.ended);
         // SAFETY: the caller's.
-        result = unsafe { sys!(call.number, file.real, buffer, count) };
+        result = if ended { 0 } else { unsafe { sys!(call.number, real, buffer, count) } };
         if call.number as u32 == n::__NR_getdents64
             && let Ok(length) = usize::try_from(result)
         {
@@ -394,7 +420,9 @@ pub fn seek(state: &mut State, descriptor: usize, offset: i64, whence: u32) -> i
     match target.and_then(|target| u64::try_from(target).ok()) {
         Some(target) => {
             file.offset = target;
-            if file.kind == Kind::Directory {
+            if file.kind == Kind::Directory && file.named_only {
+                file.ended = false;
+            } else if file.kind == Kind::Directory {
                 file.ended = false;
                 let real = file.real;
                 // SAFETY: a directory's description is always the speculator's own.
@@ -431,8 +459,7 @@ pub unsafe fn transfer(state: &mut State, call: &Call, logged: bool) -> isize {
         let chunk = CHUNK_BYTES.min(offset + copied - from);
         if !kernel::is_resident(file.real as isize, from + chunk - 1) {
             hints::make_room(state, file.device);
-            kernel::will_need(file.real as isize, from, chunk);
-            hints::departed(state, file.real, file.device, from + chunk - 1, chunk);
+            request(state, file, from, chunk);
             mark = make_mark(Some(copied as usize), None);
         }
         from += chunk;
@@ -497,8 +524,7 @@ unsafe fn map_known(state: &mut State, call: &Call, index: FileIndex) -> (isize,
     while from < offset + missing.min(BEGINNING_BYTES) {
         let chunk = CHUNK_BYTES.min(offset + missing - from);
         hints::make_room(state, file.device);
-        kernel::will_need(real, from, chunk);
-        hints::departed(state, file.real, file.device, from + chunk - 1, chunk);
+        request(state, file, from, chunk);
         from += chunk;
     }
     let (site, strategy) = predict(state, call, SiteKind::Read, detail(offset, length));

@@ -7,11 +7,14 @@
 //! One such window is one hint, of the read that enters it. Other reads within it are none: the kernel would have brought that data
 //! too.
 
+use forebay_protocol::layout::file_system;
+
 use super::State;
 use super::descriptors::{File, FileIndex};
 use super::hints;
-use super::reads::CHUNK_BYTES;
-use super::{kernel, memory};
+use super::memory;
+use super::reads::{self, CHUNK_BYTES};
+use crate::residency;
 
 /// Windows ahead at first: one that the device works on while the program uses another one.
 const AHEAD_MIN: u64 = 2 * CHUNK_BYTES;
@@ -70,11 +73,9 @@ fn advance(state: &mut State, index: FileIndex, file: File, end: u64) {
         let until = end.saturating_add(ahead).min(file.size);
         while from < until {
             let chunk = CHUNK_BYTES.min(file.size - from);
-            let last = from + chunk - 1;
-            if !memory::is_cached(file.real as isize, from, chunk) {
+            if !is_resident(state, file, from, chunk) {
                 hints::make_room(state, file.device);
-                kernel::will_need(file.real as isize, from, chunk);
-                hints::departed(state, file.real, file.device, last, chunk);
+                reads::request(state, file, from, chunk);
             }
             from += chunk;
         }
@@ -82,4 +83,13 @@ fn advance(state: &mut State, index: FileIndex, file: File, end: u64) {
     if let Some(file) = state.descriptors.at(index) {
         file.run.hinted = from;
     }
+}
+
+/// Whether a range of a file is in memory, as far as the kernel tells.
+fn is_resident(state: &State, file: File, offset: u64, length: u64) -> bool {
+    let real = file.real as isize;
+    if residency::has(hints::entry(state, file.device), file_system::REFUSES_NOWAIT) {
+        return residency::of(real, offset, length) == Some(true);
+    }
+    memory::is_cached(real, offset, length)
 }

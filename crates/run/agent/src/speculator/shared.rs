@@ -9,7 +9,7 @@ use forebay_sigsafe::{general as n, memory, sys, text};
 use super::jail::Refused;
 use super::memory::{PAGE, in_core, private_pages};
 use super::{State, kernel};
-use crate::session;
+use crate::{attributes, session};
 
 /// Longest list of mappings that is read.
 const LIST_BYTES: usize = 256 << 10;
@@ -194,7 +194,7 @@ pub fn open_mapped(mapping: &Mapping<'_>) -> Option<isize> {
         if found < 0 {
             return None;
         }
-        let stat = kernel::stat(found);
+        let stat = attributes::of(found);
         kernel::close(found);
         let same =
             stat.is_some_and(|stat| stat.st_mode & n::S_IFMT == n::S_IFREG && stat.st_ino == mapping.inode);

@@ -17,7 +17,8 @@ use forebay_sigsafe::{call, general as n, ioctl, sys};
 use super::pages::{entries, in_core};
 use super::shadows::Region;
 use super::{PAGE, ahead, drop_pages, look, private_pages, waits_for};
-use crate::speculator::{State, count_predicted, kernel, strategy_at};
+use crate::residency;
+use crate::speculator::{State, count_predicted, hints, kernel, strategy_at};
 
 pub const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
@@ -254,13 +255,19 @@ fn of_file(state: &mut State, region: &Region, page: usize, place: usize) -> boo
     let offset = region.offset_of(page);
     // SAFETY: a buffer of a page.
     let mut read = unsafe { kernel::read_resident(region.file, buffer, PAGE, offset) };
-    if kernel::has_no_such_read(region.file, read) {
+    if residency::is_refusal(read) {
         let shadow = region.shadow_of(page);
-        let [residency] = in_core::<1>(shadow, 1);
-        let is_there = kernel::is_always_in_memory(region.file) || kernel::tells_residency(region.file);
-        return is_there
-            && residency & 1 != 0
-            && (map_around(state, region, page) || supply(state, page, shadow, 1));
+        let [in_memory] = in_core::<1>(shadow, 1);
+        let device = hints::device_of(state.header, region.file);
+        let _ = kernel::has_no_such_read(region.file, read, device);
+        if !kernel::is_always_in_memory(region.file, device) && !residency::is_told(region.file) {
+            return false;
+        }
+        if in_memory & 1 != 0 {
+            return map_around(state, region, page) || supply(state, page, shadow, 1);
+        }
+        kernel::will_need(region.file, offset, PAGE as u64);
+        read = call::EAGAIN;
     }
     if read != call::EAGAIN {
         // Where the file ends before, a touch would be the end.

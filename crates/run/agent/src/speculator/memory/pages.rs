@@ -6,6 +6,7 @@ use forebay_protocol::layout::feature;
 use forebay_sigsafe::{call, general as n, ioctl, sys};
 
 use super::PAGE;
+use crate::residency;
 use crate::speculator::{kernel, missing};
 
 /// What to look for in a page map.
@@ -58,7 +59,17 @@ pub fn is_cached(file: isize, offset: u64, length: u64) -> bool {
             missing(feature::CACHESTAT);
         }
         result == 0 && counts.assume_init().nr_cache >= length.div_ceil(PAGE as u64)
+            || is_cached_below(file, offset, length)
     }
+}
+
+/// As [`is_cached`], for a file system that keeps the pages of its files in another one. Such a one refuses reads that do not
+/// wait.
+fn is_cached_below(file: isize, offset: u64, length: u64) -> bool {
+    let mut byte = 0u8;
+    // SAFETY: one byte into a local.
+    let read = unsafe { kernel::read_resident(file, &raw mut byte as usize, 1, offset) };
+    residency::is_refusal(read) && residency::of(file, offset, length) == Some(true)
 }
 
 /// Entries of a page map, from `address` on.
