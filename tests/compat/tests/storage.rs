@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use forebay_compat::run::{Launch, Side};
 use forebay_compat::{Outcome, Scratch, guests::build, scratch, skip, switch};
@@ -99,4 +100,62 @@ fn an_original_asks_a_remote_file_system_for_nothing_of_forebay_s_own() {
     let (without, with) = compare(&disk, NAME, &argv);
     // Attributes are kept for a second, in which the program asks for none.
     assert_eq!(without.1.attributes, with.1.attributes, "{:?} {:?}", without.1, with.1);
+}
+
+/// A program that reads 40 files and ends before the next one, for which requests of one kind get no answer.
+fn ends_before_what_is_held(kind: &str) {
+    let test = format!("held_{kind}");
+    let names: Vec<String> = (0..40).map(|number| format!("file{number}")).collect();
+    let held: Vec<String> = (0..20).map(|number| format!("held-{kind}-{number}")).collect();
+    let Some(disk) = remote(&test, |root| {
+        for (number, name) in names.iter().enumerate() {
+            // The last one tells the program to end.
+            fs::write(root.join(name), if number == 39 { "end" } else { "go on" }).expect("write a file");
+        }
+        held.iter().for_each(|name| fs::write(root.join(name), "go on").expect("write a file"));
+    }) else {
+        return;
+    };
+    let guest = build("ends_early");
+    let paths: Vec<String> =
+        names.iter().chain(&held).map(|name| disk.mount_point().join(name).display().to_string()).collect();
+    let mut argv = vec![guest.to_str().expect("a path in UTF-8")];
+    argv.extend(paths.iter().map(String::as_str));
+    // The run ends while the held requests are unanswered: nothing answers them before that.
+    let (without, with) = compare(&disk, &test, &argv);
+    assert_eq!(without.0.status, 0);
+    assert!(with.0.figure("forks") > 0.0, "no speculation");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let supervisors = disk.stats().expect("what was served");
+    disk.set_latency(false).expect("answer what was held");
+    while let Some(left) = users(disk.mount_point()) {
+        assert!(Instant::now() < deadline, "{left} is left, {supervisors:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A process that has something below `folder` open.
+fn users(folder: &Path) -> Option<String> {
+    let processes = fs::read_dir("/proc").expect("list processes").flatten();
+    processes.map(|process| process.path()).find_map(|process| {
+        let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let uses = |link: &Path| fs::read_link(link).is_ok_and(|target| target.starts_with(folder));
+        let is_user = descriptors.map(|entry| entry.path()).any(|link| uses(&link));
+        is_user.then(|| fs::read_to_string(process.join("comm")).unwrap_or_default())
+    })
+}
+
+#[test]
+fn a_look_up_that_is_never_answered_holds_nothing_up() {
+    ends_before_what_is_held("lookup");
+}
+
+#[test]
+fn an_open_that_is_never_answered_holds_nothing_up() {
+    ends_before_what_is_held("open");
+}
+
+#[test]
+fn a_read_that_is_never_answered_holds_nothing_up() {
+    ends_before_what_is_held("read");
 }

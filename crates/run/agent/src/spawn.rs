@@ -19,6 +19,7 @@ use forebay_sigsafe::{call, sys};
 
 use crate::call::Call;
 use crate::snapshot::{Circumstances, DESCRIPTORS, Forked, Original, Snapshot, UNKNOWN};
+use crate::status::Status;
 use crate::{attributes, process, residency, session, speculator, trace};
 
 /// Stands for the process id of a speculator that has not said its own yet.
@@ -338,7 +339,10 @@ fn wait_for(process: u32, to_kill: &impl Fn(u32) -> bool) {
             }
             // To end it needs a processor, which at idle priority it may not get for long; to give it one takes a right.
             let _ = sys!(n::__NR_sched_setscheduler, process, n::SCHED_NORMAL, &raw const NO_PRIORITY);
-            let _ = ended(handle, END_MS_MAX);
+            // One that waits for a file system which does not answer ends when that does.
+            if !ended(handle, END_MS) && !waits_for_device(process) {
+                let _ = ended(handle, END_MS_MAX);
+            }
         }
         let _ = sys!(n::__NR_close, handle);
     }
@@ -369,10 +373,26 @@ unsafe fn ended(handle: isize, milliseconds: u32) -> bool {
     unsafe { sys!(n::__NR_poll, &raw mut wanted, 1, milliseconds) > 0 }
 }
 
+/// Whether a process is in a wait that no signal ends.
+fn waits_for_device(process: u32) -> bool {
+    let mut path = PathBuffer::<32>::new();
+    let fits = path.push(b"/proc/") && path.push_number(process.into()) && path.push(b"/status");
+    // SAFETY: the path is terminated.
+    let file = unsafe { sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), n::O_RDONLY | n::O_CLOEXEC) };
+    if !fits || file < 0 {
+        return false;
+    }
+    let waits = Status::read_from(file).is_some_and(|status| status.state() == Some(b'D'));
+    // SAFETY: the descriptor is this function's.
+    let _ = unsafe { sys!(n::__NR_close, file) };
+    waits
+}
+
 /// Time that an abandoned speculator has to notice, and to be gone once it was killed: on a busy machine that is not at
 /// once.
 const GRACE_MS: u32 = 2;
-const END_MS_MAX: u32 = 1000;
+const END_MS: u32 = 100;
+const END_MS_MAX: u32 = 900;
 /// `struct sched_param` of a normal process.
 static NO_PRIORITY: i32 = 0;
 /// Time that the executor has to let go of files: reads of a slow device, some of them in line.

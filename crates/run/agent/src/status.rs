@@ -43,6 +43,13 @@ impl Status {
         Some(Self { text, len: usize::try_from(read).ok()? })
     }
 
+    /// What the process does, by its letter (proc_pid_status(5)).
+    pub fn state(&self) -> Option<u8> {
+        let mut lines = self.text.get(..self.len)?.split(|&byte| byte == b'\n');
+        let value = lines.find_map(|line| line.strip_prefix(b"State:"))?;
+        value.iter().copied().find(u8::is_ascii_alphabetic)
+    }
+
     /// Memory of that name, in pages.
     pub fn pages(&self, name: &[u8]) -> u64 {
         self.number(name).unwrap_or(0) / PAGE_KIB

@@ -231,11 +231,11 @@ impl Shared {
     }
 
     fn try_carry_out(&self, job: &Job) -> Result<(), Errno> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
         let (found, status) = {
             let device = self.last_devices[job.slot].load(Relaxed);
             let _turn = self.devices.turn(device, &job.ticket, Requests::Some).ok_or(Errno::TIMEDOUT)?;
             let found = self.look_up(job)?;
-            let flags = AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
             let status = statx(&found, c"", flags, StatxFlags::BASIC_STATS)?;
             (found, status)
         };
@@ -256,7 +256,10 @@ impl Shared {
                     let _turn = turn.ok_or(Errno::TIMEDOUT)?;
                     reopen(&found, OFlags::empty())?
                 };
-                self.read_ahead(file.as_fd(), device, job, end)
+                self.read_ahead(file.as_fd(), device, job, end)?;
+                // A read makes the kernel forget the times of a remote file, which a program asks for after it has opened one.
+                let _turn = self.devices.turn(device, &job.ticket, Requests::Some).ok_or(Errno::TIMEDOUT)?;
+                statx(&file, c"", flags, StatxFlags::BASIC_STATS).map(drop)
             }
             _ => Ok(()),
         }

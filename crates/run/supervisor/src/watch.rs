@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use forebay_linux::kernel_text;
 use forebay_linux::process::{
     ChildEnd, ChildState, ChildUsage, child_state, is_for_program, next_signal, reap_orphans, send_signal,
 };
@@ -172,7 +173,11 @@ pub fn finish(channel: &Channel, ledger: &mut Ledger) {
     late.iter().for_each(Speculator::kill);
     let deadline = Instant::now() + DEATH;
     late.iter().for_each(|orphan| {
-        orphan.ends_by(deadline);
+        // One that waits for a file system which does not answer ends when that does.
+        while !orphan.ends_by((Instant::now() + GRACE).min(deadline))
+            && Instant::now() < deadline
+            && !orphan.waits_for_device()
+        {}
     });
     for slot in channel.slots_in(SLOT_CLAIMED).chain(channel.slots_in(SLOT_CLOSED)) {
         ledger.collect(channel.slot(slot));
@@ -187,7 +192,7 @@ fn has_process(channel: &Channel, slot: usize) -> bool {
 }
 
 /// A speculator, held so that its number cannot be reused for another process.
-struct Speculator(OwnedFd);
+struct Speculator(OwnedFd, i32);
 
 impl Speculator {
     /// The live speculator of `slot`, and its checkpoint.
@@ -202,13 +207,19 @@ impl Speculator {
         let number = i32::try_from(number).ok()?;
         let held = pidfd_open(Pid::from_raw(number)?, PidfdFlags::empty()).ok()?;
         let name = fs::read_to_string(format!("/proc/{number}/comm")).ok()?;
-        let speculator = Self(held);
+        let speculator = Self(held, number);
         (name == SPECULATOR_NAME && !speculator.ends_by(Instant::now())).then_some(speculator)
     }
 
     fn kill(&self) {
         // It may have ended meanwhile.
         let _ = pidfd_send_signal(&self.0, Signal::KILL);
+    }
+
+    /// Whether it is in a wait that no signal ends.
+    fn waits_for_device(&self) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.1)).unwrap_or_default();
+        kernel_text::field(&status, "State").is_some_and(|state| state.starts_with('D'))
     }
 
     fn ends_by(&self, deadline: Instant) -> bool {

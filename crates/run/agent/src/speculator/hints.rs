@@ -24,6 +24,11 @@ const LOOKED_AT_EVERY: u32 = 8;
 const QUEUE_PAUSES_MAX: u32 = 400;
 /// Pause while the original catches up.
 const PAUSE_US: i64 = 50;
+/// Half of the time for which the kernel keeps names and attributes of remote file systems as a rule: libfuse's default is a
+/// second, and others keep them longer.
+const KEPT_MS: u64 = 500;
+/// Entries of the log that a speculator may be ahead while it is not known how fast the original follows.
+const NEAR_MIN: u64 = 32;
 /// What it takes to be woken after a completion, with all processors idle.
 const WAKE_UP_US: u64 = 30;
 
@@ -51,6 +56,9 @@ pub struct Hints {
     settled: u64,
     /// When the original last consumed something.
     consumed_at: u64,
+    /// Log entries that it has consumed, and since when.
+    consumed: u64,
+    began_at: u64,
     /// Hints of all kinds, for the processor-time limit.
     pub issued: u64,
     /// Device of a hint for data that was given since the last entry of the log.
@@ -70,6 +78,8 @@ pub fn renew(state: &mut State) {
     hints.ahead_bytes = 0;
     hints.settled = 0;
     hints.consumed_at = ticks();
+    hints.consumed = 0;
+    hints.began_at = 0;
     state.slot.flights.store(hints.len as u32, Relaxed);
 }
 
@@ -85,6 +95,25 @@ pub fn log(state: &mut State, signature: u64, mark: u64) {
         await_consumption(state);
     }
     while state.hints.ahead_bytes > state.header.horizon_bytes.load(Relaxed) {
+        await_consumption(state);
+    }
+}
+
+/// Waits until the original is so near that it will be here before a remote file system's names are forgotten again.
+pub fn keep_near(state: &mut State) {
+    if state.hints.began_at == 0 {
+        state.hints.began_at = ticks();
+    }
+    loop {
+        settle(state);
+        let hints = &state.hints;
+        let elapsed = ticks().wrapping_sub(hints.began_at);
+        let kept = state.header.ticks_per_second.load(Relaxed) / 1_000 * KEPT_MS;
+        let reached = (u128::from(kept) * u128::from(hints.consumed) / u128::from(elapsed.max(1))) as u64;
+        let position = Producer::new(state.slot, state.generation).position();
+        if position.wrapping_sub(hints.settled) < reached.max(NEAR_MIN) {
+            return;
+        }
         await_consumption(state);
     }
 }
@@ -105,6 +134,7 @@ fn settle(state: &mut State) {
     if behind > 0 {
         hints.settled = tail;
         hints.consumed_at = ticks();
+        hints.consumed += behind;
     }
 }
 

@@ -158,6 +158,9 @@ unsafe fn log(state: &mut State, call: &Call, hinted: bool, site: Option<u32>) {
     // SAFETY: the caller's.
     let signature = touch_program(state, || unsafe { signatures::path(call) });
     hints::log(state, signature, make_mark(hinted.then_some(0), site));
+    if state.paths.on_remote {
+        hints::keep_near(state);
+    }
 }
 
 /// When the speculator makes a cold look-up itself. One that has to wait brings a block of inodes with it, so those
