@@ -1,11 +1,13 @@
 //! Storage that is no local disk: what the program asks of it stays the same, and hints help there too.
 
 use std::ffi::OsString;
-use std::fs;
-use std::path::Path;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use forebay_compat::run::{Launch, Side};
+use forebay_compat::run::{Launch, Side, find_program};
 use forebay_compat::{Outcome, Scratch, guests::build, scratch, skip, switch};
 use forebay_lab::{Error, Profile, SlowDisk, Stats};
 
@@ -30,10 +32,14 @@ fn remote(test: &str, fill: impl FnOnce(&Path)) -> Option<SlowDisk> {
 
 /// Runs a command on a disk that was made cold: what came of it, and what the disk has served.
 fn on(disk: &SlowDisk, test: &str, side: Side, argv: &[&str]) -> (Outcome, Stats) {
-    let place = Scratch::fresh(scratch::base().join(test));
-    let argv: Vec<OsString> = argv.iter().map(Into::into).collect();
     disk.make_cold().expect("make the disk cold");
     disk.reset_stats().expect("count from zero");
+    let outcome = launch(&Scratch::fresh(scratch::base().join(test)), side, argv);
+    (outcome, disk.stats().expect("what was served"))
+}
+
+fn launch(place: &Scratch, side: Side, argv: &[&str]) -> Outcome {
+    let argv: Vec<OsString> = argv.iter().map(Into::into).collect();
     let [cwd, aside] = ["cwd", "aside"].map(|name| place.path().join(name));
     for folder in [&cwd, &aside] {
         fs::create_dir(folder).expect("make a folder");
@@ -51,7 +57,7 @@ fn on(disk: &SlowDisk, test: &str, side: Side, argv: &[&str]) -> (Outcome, Stats
     };
     let outcome = launch.run(side);
     assert!(outcome.complaints.is_empty(), "{:?}", outcome.complaints);
-    (outcome, disk.stats().expect("what was served"))
+    outcome
 }
 
 /// Both sides: the outcomes are the same, and the statistics of both are told.
@@ -125,6 +131,7 @@ fn ends_before_what_is_held(kind: &str) {
     let (without, with) = compare(&disk, &test, &argv);
     assert_eq!(without.0.status, 0);
     assert!(with.0.figure("forks") > 0.0, "no speculation");
+    assert!(with.1.look_ups > without.1.look_ups, "no held file was reached: {:?}", with.1);
     let deadline = Instant::now() + Duration::from_secs(20);
     let supervisors = disk.stats().expect("what was served");
     disk.set_latency(false).expect("answer what was held");
@@ -158,4 +165,172 @@ fn an_open_that_is_never_answered_holds_nothing_up() {
 #[test]
 fn a_read_that_is_never_answered_holds_nothing_up() {
     ends_before_what_is_held("read");
+}
+
+/// A mount that ends with this.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    /// Mounts, as `mount(8)` is told to.
+    fn new(arguments: &[&str], at: &Path) -> Self {
+        fs::create_dir_all(at).expect("make a folder");
+        let mounted = Command::new("mount").args(arguments).arg(at).output().expect("start mount");
+        assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
+        Self(at.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let give_up = Instant::now() + Duration::from_secs(5);
+        let unmount =
+            || Command::new("umount").arg(&self.0).output().is_ok_and(|ended| ended.status.success());
+        while !unmount() && Instant::now() < give_up {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Reads single blocks of a file of a file system on the slow disk: as the file system has no reads that do not wait, hints must
+/// be made in another way. `make` puts the file system on the disk, and `mount` mounts it.
+fn is_helped(
+    test: &str,
+    tool: Option<&str>,
+    make: impl FnOnce(&Path, &Path),
+    mount: impl Fn(&Path, &Path) -> Mounted,
+) {
+    if switch("FOREBAY_COMPAT_PLAIN") {
+        return skip(test, "both sides run without forebay");
+    }
+    if let Some(tool) = tool.filter(|tool| find_program(tool.as_ref()).is_none()) {
+        return skip(test, format!("{tool} is not installed: run `scripts/setup test`"));
+    }
+    let disk = match SlowDisk::start(Profile::Ssd1Ms, 512 << 20) {
+        Ok(disk) => disk,
+        Err(why) => return skip(test, why.to_string()),
+    };
+    let place = Scratch::fresh(scratch::base().join(format!("{test}-source")));
+    let source = place.path().join("source");
+    fs::create_dir(&source).expect("make a folder");
+    place.noise("source/data", 48 << 20, 7);
+    disk.fill(|root| make(&source, root)).expect("fill the slow disk");
+    let reader = build("reads_apart");
+    let at = place.path().join("mounted");
+    let run = |side| {
+        // A fresh mount has nothing in memory.
+        disk.make_cold().expect("make the disk cold");
+        let mounted = mount(disk.mount_point(), &at);
+        let data = at.join("data").display().to_string();
+        let scratch = Scratch::fresh(scratch::base().join(test));
+        let outcome = launch(&scratch, side, &[reader.to_str().expect("a path in UTF-8"), &data]);
+        drop(mounted);
+        outcome
+    };
+    let [without, with] = [Side::Without, Side::With].map(run);
+    assert_eq!((without.status, &without.stdout), (with.status, &with.stdout));
+    let used = with.figure("hints_used");
+    assert!(used > 200.0, "of 400 reads {used} had hints: {:?}", with.totals());
+}
+
+#[test]
+fn an_overlay_has_hints() {
+    let make = |source: &Path, root: &Path| {
+        for folder in ["lower", "upper", "work"] {
+            fs::create_dir(root.join(folder)).expect("make a folder");
+        }
+        let _ = fs::copy(source.join("data"), root.join("lower/data")).expect("copy the data");
+    };
+    let mount = |root: &Path, at: &Path| {
+        let path = |name| root.join(name).display().to_string();
+        let options =
+            format!("lowerdir={},upperdir={},workdir={}", path("lower"), path("upper"), path("work"));
+        Mounted::new(&["-t", "overlay", "overlay", "-o", &options], at)
+    };
+    is_helped("an_overlay_has_hints", None, make, mount);
+}
+
+/// Makes an image with a tool and mounts it.
+fn image_is_helped(test: &str, kind: &str, tool: &str, arguments: &[&str], image_first: bool) {
+    let make = |source: &Path, root: &Path| {
+        let (source, image) = (source.to_owned(), root.join("image"));
+        let paths = if image_first { [&image, &source] } else { [&source, &image] };
+        let mut command = Command::new(tool);
+        let (before, after) = if image_first { (arguments, &[][..]) } else { (&[][..], arguments) };
+        let made = command.args(before).args(paths).args(after).output().expect("make an image");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    };
+    let mount = |root: &Path, at: &Path| {
+        // Past the cache, so that the loop device serves many requests at once, as the disk below does.
+        let mut attach = Command::new("losetup");
+        attach.args(["--find", "--show", "--read-only", "--direct-io=on"]).arg(root.join("image"));
+        let attached = attach.output().expect("start losetup");
+        assert!(attached.status.success(), "{}", String::from_utf8_lossy(&attached.stderr));
+        let device = String::from_utf8_lossy(&attached.stdout).trim().to_owned();
+        let mounted = Mounted::new(&["-t", kind, "-o", "ro", &device], at);
+        // The device goes with the mount.
+        let _ = Command::new("losetup").args(["--detach", &device]).status();
+        mounted
+    };
+    is_helped(test, Some(tool), make, mount);
+}
+
+#[test]
+fn squashfs_has_hints() {
+    let options = ["-quiet", "-no-progress", "-noappend"];
+    image_is_helped("squashfs_has_hints", "squashfs", "mksquashfs", &options, false);
+}
+
+#[test]
+fn erofs_has_hints() {
+    image_is_helped("erofs_has_hints", "erofs", "mkfs.erofs", &[], true);
+}
+
+/// After a program has changed its root, or its user, nothing is looked up for it that it could not look up itself.
+fn is_not_looked_up_as_before(change: &str) {
+    let test = format!("changes_{change}");
+    let number_files = |folder: &Path, count| {
+        fs::create_dir_all(folder).expect("make a folder");
+        (0..count).for_each(|number| fs::write(folder.join(number.to_string()), "content").expect("write"));
+    };
+    let Some(other) = remote(&test, |root| {
+        number_files(&root.join("tree"), 100);
+        // Open to root alone.
+        fs::set_permissions(root.join("tree"), Permissions::from_mode(0o700)).expect("set a mode");
+    }) else {
+        return;
+    };
+    let disk = match SlowDisk::start(Profile::Ssd1Ms, 64 << 20) {
+        Ok(disk) => disk,
+        Err(why) => return skip(&test, why.to_string()),
+    };
+    let elsewhere = other.mount_point().strip_prefix("/").expect("an absolute path");
+    disk.fill(|root| {
+        number_files(&root.join("before"), 40);
+        number_files(&root.join("after"), 100);
+        number_files(&root.join(elsewhere).join("tree"), 100);
+    })
+    .expect("fill the slow disk");
+    let guest = build("changes_identity");
+    let argv = [&guest, disk.mount_point(), other.mount_point()];
+    let mut argv: Vec<&str> = argv.iter().map(|path| path.to_str().expect("a path in UTF-8")).collect();
+    argv.push(change);
+    let run = |side| {
+        disk.make_cold().expect("make the disk cold");
+        on(&other, &test, side, &argv)
+    };
+    let [without, with] = [Side::Without, Side::With].map(run);
+    assert_eq!((without.0.status, &without.0.stdout), (with.0.status, &with.0.stdout));
+    assert!(with.0.figure("forks") > 0.0, "no speculation");
+    let opened = |stats: &Stats| (stats.opens, stats.reads);
+    assert_eq!(opened(&without.1), opened(&with.1), "{:?}", with.1);
+}
+
+#[test]
+fn nothing_is_looked_up_in_a_root_that_the_program_has_left() {
+    is_not_looked_up_as_before("root");
+}
+
+#[test]
+fn nothing_is_looked_up_with_rights_that_the_program_has_given_up() {
+    is_not_looked_up_as_before("user");
 }

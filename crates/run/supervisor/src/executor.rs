@@ -20,7 +20,10 @@ use std::{
     time::Duration,
 };
 
-use forebay_linux::process::{Apart, start_apart};
+use forebay_linux::{
+    kernel_text,
+    process::{Apart, start_apart},
+};
 use forebay_protocol::layout::{
     CELL_FREE, CELL_READY, CELL_TAKEN, CELL_WRITING, LEASES_NONE, LEASES_UNKNOWN, PATH_BYTES, PATH_CELLS,
     PathCell, PathHint, SLOT_CLAIMED, SLOTS,
@@ -65,10 +68,14 @@ struct Shared {
     cursors: [AtomicUsize; SLOTS],
     /// `st_dev` of what each slot's last hint found, and so probably of the next; [`DEVICE_UNKNOWN`] at first.
     last_devices: [AtomicU64; SLOTS],
-    /// Root directories of the processes that have slots.
-    roots: Mutex<HashMap<(usize, u32), Root>>,
+    /// Root directories of the processes that have slots, as of their last forks.
+    roots: Mutex<HashMap<Asking, Root>>,
     devices: Devices,
 }
+
+/// A process that hints are made for: its slot, its number, and its newest speculator's generation, since it may change its root
+/// and its user between two.
+type Asking = (usize, u32, u32);
 
 /// The directory that a process's absolute paths start at.
 #[derive(Clone)]
@@ -77,6 +84,8 @@ enum Root {
     Ours,
     /// Another, or another mount namespace's.
     Theirs(Arc<OwnedFd>),
+    /// The process has not this one's rights: nothing is looked up for it.
+    Barred,
 }
 
 /// A hint, taken out of its cell.
@@ -276,20 +285,28 @@ impl Shared {
         let resolve = ResolveFlags::NO_MAGICLINKS;
         match self.root_of(job.slot) {
             Root::Ours => openat2(CWD, path, flags, Mode::empty(), resolve),
+            Root::Barred => {
+                self.channel.slot(job.slot).counters.hints_dropped.fetch_add(1, Relaxed);
+                Err(Errno::PERM)
+            }
             Root::Theirs(root) => openat2(root, path, flags, Mode::empty(), resolve | ResolveFlags::IN_ROOT),
         }
     }
 
     fn root_of(&self, slot: usize) -> Root {
-        let pid = self.channel.slot(slot).pid.load(Relaxed);
-        if let Some(root) = lock(&self.roots).get(&(slot, pid)) {
+        let asking = |slot: usize| {
+            let of = self.channel.slot(slot);
+            (slot, of.pid.load(Relaxed), of.generation.load(Relaxed))
+        };
+        let asks = asking(slot);
+        if let Some(root) = lock(&self.roots).get(&asks) {
             return root.clone();
         }
-        let root = find_root(pid);
+        let root = find_root(asks.1);
         let mut roots = lock(&self.roots);
-        // Of processes that have ended nothing is kept.
-        roots.retain(|(slot, pid), _| self.channel.slot(*slot).pid.load(Relaxed) == *pid);
-        roots.insert((slot, pid), root.clone());
+        // Nothing is kept of what was before.
+        roots.retain(|known, _| asking(known.0) == *known);
+        roots.insert(asks, root.clone());
         root
     }
 
@@ -327,6 +344,9 @@ fn find_root(pid: u32) -> Root {
         Some((root.dev(), root.ino(), mounts))
     };
     let process = pid.to_string();
+    if rights(&process) != rights("self") {
+        return Root::Barred;
+    }
     if identity(&process) == identity("self") {
         return Root::Ours;
     }
@@ -335,6 +355,14 @@ fn find_root(pid: u32) -> Root {
         Ok(root) => Root::Theirs(Arc::new(root)),
         Err(_) => Root::Ours,
     }
+}
+
+/// What a process may look up: its users, groups and capabilities.
+fn rights(process: &str) -> Option<[String; 4]> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let field = |name| kernel_text::field(&status, name).map(str::to_owned);
+    // Of the first two those of file systems decide, which come last.
+    Some([field("Uid")?, field("Gid")?, field("Groups")?, field("CapEff")?])
 }
 
 /// Opens a regular file or directory for reading: without blocking, and where allowed without a trace in its times.
