@@ -1,4 +1,4 @@
-// Reads cold files of a folder, changes its root to it (or its user), and reads files of both folders.
+// Reads files of a folder, changes its root to another one (or its user), and reads files of both.
 #define _GNU_SOURCE 1
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static void take(const char *folder, const char *name, int number) {
 int main(int argc, char **argv) {
     if (argc < 4) return 2;
     const char *folder = argv[1], *other = argv[2];
-    for (int number = 0; number < 40; number++) take(folder, "before", number);
+    for (int number = 0; number < 40; number++) take(other, "before", number);
     if (!strcmp(argv[3], "root")) {
         if (chroot(folder) || chdir("/")) return 1;
         folder = "";
