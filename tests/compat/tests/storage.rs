@@ -335,3 +335,39 @@ fn nothing_is_looked_up_in_a_root_that_the_program_has_left() {
 fn nothing_is_looked_up_with_rights_that_the_program_has_given_up() {
     is_not_looked_up_as_before("user");
 }
+
+#[test]
+fn nothing_is_read_that_the_program_reads_after_a_sleep() {
+    const NAME: &str = "nothing_is_read_after_a_sleep";
+    /// Files that the program reads before the sleep, and as many after it.
+    const FILES: u64 = 40;
+    let Some(disk) = remote(NAME, |root| {
+        for folder in ["before", "after"] {
+            fs::create_dir(root.join(folder)).expect("make a folder");
+            (0..FILES).for_each(|number| {
+                fs::write(root.join(folder).join(number.to_string()), "content").expect("write a file");
+            });
+        }
+    }) else {
+        return;
+    };
+    let guest = build("sleeps_between");
+    disk.make_cold().expect("make the disk cold");
+    disk.reset_stats().expect("count from zero");
+    let place = Scratch::fresh(scratch::base().join(NAME));
+    let argv = [&guest, disk.mount_point()].map(|path| path.to_str().expect("a path in UTF-8"));
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| launch(&place, Side::With, &argv));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let is_asleep = || place.path().join("cwd/asleep").exists();
+        while !(is_asleep() && users(disk.mount_point()).is_none()) && !run.is_finished() {
+            assert!(Instant::now() < deadline, "the program does not sleep");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let stats = disk.stats().expect("what was served");
+        let was_asleep = !run.is_finished();
+        let outcome = run.join().expect("the run");
+        assert!(outcome.status == 0 && outcome.figure("forks") > 0.0, "{:?}", outcome.totals());
+        assert!(was_asleep && stats.opens <= 2 * FILES, "{stats:?}");
+    });
+}
