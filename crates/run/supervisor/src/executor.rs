@@ -30,8 +30,8 @@ use forebay_protocol::layout::{
 };
 use rustix::{
     fs::{
-        Advice, AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, StatxFlags, fadvise, makedev,
-        open, openat2, statx,
+        Advice, AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, StatVfsMountFlags, StatxFlags,
+        fadvise, fstatvfs, makedev, open, openat2, statx,
     },
     io::{Errno, pread},
     thread::futex,
@@ -120,6 +120,8 @@ impl Executor {
     /// Starts a pool in a process of its own, which ends with this one; none where the system refuses a process.
     pub fn start_apart(channel: &Arc<Channel>) -> Option<Apart> {
         let work = || {
+            // Without a name it is only harder to find.
+            let _ = rustix::thread::set_name(c"forebay:hints");
             let executor = Self::new(channel.clone());
             executor.start();
             executor.0.devices.watch();
@@ -372,9 +374,16 @@ fn reopen(found: &OwnedFd, extra: OFlags) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | extra;
     match open(&path, flags | OFlags::NOATIME, Mode::empty()) {
         // Only the owner may ask for that.
+        Err(Errno::PERM) if keeps_every_access(found) => Err(Errno::PERM),
         Err(Errno::PERM) => open(&path, flags, Mode::empty()),
         opened => opened,
     }
+}
+
+/// Whether each read of a file changes its access time, so that one of the executor's would show.
+fn keeps_every_access(found: &OwnedFd) -> bool {
+    let rare = StatVfsMountFlags::NOATIME | StatVfsMountFlags::RELATIME | StatVfsMountFlags::RDONLY;
+    fstatvfs(found).is_ok_and(|system| !system.f_flag.intersects(rare))
 }
 
 fn read_directory(directory: &OwnedFd) -> Result<(), Errno> {

@@ -2,7 +2,10 @@
 //! would break such a lease.
 
 use std::{
+    fs,
+    path::Path,
     sync::atomic::Ordering::Relaxed,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -12,6 +15,8 @@ use crate::ffi;
 
 /// Between looks while there are speculators.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// What a new process gets to leave the working directory on a busy machine.
+const LEAVING: Duration = Duration::from_millis(50);
 
 /// Who looks, and when again.
 #[derive(Default)]
@@ -39,6 +44,19 @@ impl Leases {
             Err(_) => header.leases.store(LEASES_SOME, Relaxed),
         }
         self.looked = Some(Instant::now());
+    }
+}
+
+impl Drop for Leases {
+    /// Waits until the process that looks has left the working directory: what it is on may be unmounted next.
+    fn drop(&mut self) {
+        let give_up = Instant::now() + LEAVING;
+        let is_here = |pid: &i32| {
+            fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|directory| directory != Path::new("/"))
+        };
+        while self.looking.as_ref().is_some_and(is_here) && Instant::now() < give_up {
+            thread::sleep(Duration::from_micros(100));
+        }
     }
 }
 

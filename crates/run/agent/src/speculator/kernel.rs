@@ -140,7 +140,23 @@ unsafe fn find_with(directory: isize, path: usize, flags: u32, resolve: u32) -> 
 pub fn open_found(proc_descriptors: isize, found: isize) -> isize {
     let flags = n::O_RDONLY | n::O_NONBLOCK | n::O_CLOEXEC;
     let fd = open_again(proc_descriptors, found, flags | n::O_NOATIME);
-    if call::is(fd, errno::EPERM) { open_again(proc_descriptors, found, flags) } else { fd }
+    if call::is(fd, errno::EPERM) && !keeps_every_access(found) {
+        return open_again(proc_descriptors, found, flags);
+    }
+    fd
+}
+
+/// Whether each read of a file changes its access time, so that one of a speculator's would show.
+fn keeps_every_access(found: isize) -> bool {
+    const RARE: i64 = (n::MS_NOATIME | n::MS_RDONLY) as i64 | ST_RELATIME;
+    /// Of `statfs(2)`; the kernel's headers leave it out.
+    const ST_RELATIME: i64 = 0x1000;
+    let mut system = MaybeUninit::<n::statfs>::zeroed();
+    // SAFETY: the call fills a local, for which all zeros is valid.
+    let flags = unsafe {
+        (sys!(n::__NR_fstatfs, found, system.as_mut_ptr()) == 0).then(|| system.assume_init().f_flags)
+    };
+    flags.is_some_and(|flags| flags & RARE == 0)
 }
 
 /// A descriptor that only names what `found` leads to.

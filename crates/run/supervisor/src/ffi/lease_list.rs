@@ -29,6 +29,8 @@ fn look_for_leases(header: &Header) -> ! {
     let mut list = [0u8; 4096];
     // SAFETY: the calls take numbers, a terminated path and a buffer of the length they are told.
     unsafe {
+        // It may outlive the supervisor, and holds no file system.
+        let _ = libc::chdir(c"/".as_ptr());
         libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0);
         libc::setsid();
         let file = libc::open(c"/proc/locks".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
