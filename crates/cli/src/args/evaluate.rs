@@ -52,7 +52,7 @@ pub struct Speculation {
     #[arg(long, value_name = "NUMBER")]
     pub table: Option<Table>,
     /// Disk of the data, and with --table 5 of the swap space: local, nvme, ssd-1ms-q128, raid-12ms-q4,
-    /// hdd-1ms-q1 or remote (no swap); all but local need root [default: local; ssd-1ms-q128 for --table 5]
+    /// hdd-1ms-q1 or remote. All but local need root [default: local; ssd-1ms-q128 for --table 5]
     #[arg(long, value_parser = renamed::profile)]
     pub profile: Option<Profile>,
     /// Program to compare: grep, ld, random-reads, mapped, chased, mapscan or resident; with --table 5 sphinx,

@@ -149,6 +149,11 @@ impl Devices {
         }
     }
 
+    /// Whether the device is known to be of a remote file system.
+    pub fn is_remote(&self, device: u64) -> bool {
+        lock(&self.gates).get(&device).is_some_and(|gate| gate.is_remote())
+    }
+
     fn gate(&self, device: u64) -> Gate {
         let header = self.channel.header();
         let id = device.wrapping_add(1);
@@ -159,7 +164,7 @@ impl Devices {
         Gate {
             entry: header.devices.iter().find(claim).filter(|_| id != 0),
             device_ticks_min: header.stall_ticks_min.load(Relaxed),
-            depth_max: served_at_once(device).map_or(u32::MAX, |served| (served / 2).max(1)),
+            depth_max: served_at_once(device).map_or(DEPTH_UNKNOWN, |served| (served / 2).max(1)),
             waiting: Mutex::default(),
             completed: Condvar::new(),
             begun: self.begun.clone(),

@@ -253,7 +253,8 @@ impl Shared {
         let device = makedev(status.stx_dev_major, status.stx_dev_minor);
         self.last_devices[job.slot].store(device, Relaxed);
         match (job.kind, FileType::from_raw_mode(status.stx_mode.into())) {
-            (PathHint::Directory, FileType::Directory) => {
+            // The kernel keeps no names of a remote file system that a listing gave to another descriptor.
+            (PathHint::Directory, FileType::Directory) if !self.devices.is_remote(device) => {
                 let turn = self.devices.turn(device, &job.ticket, Requests::Some);
                 let _turn = turn.ok_or(Errno::TIMEDOUT)?;
                 read_directory(&reopen(&found, OFlags::DIRECTORY)?)
