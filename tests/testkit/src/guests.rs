@@ -10,9 +10,11 @@ use crate::artifacts;
 /// The folders of `tests/guests`, one a product. A guest's name is unique among all of them.
 const FOLDERS: [&str; 4] = ["run", "swap", "share", "bench"];
 
-const FLAGS: [&str; 9] = [
+const FLAGS: [&str; 10] = [
     "-O1",
     "-g",
+    // Cancelled threads run what the scopes of variables end with.
+    "-fexceptions",
     "-Wall",
     "-Wextra",
     "-Werror",

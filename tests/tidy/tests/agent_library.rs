@@ -1,7 +1,8 @@
 //! What the agent takes from the process that it is loaded into: nothing that is not on its list.
 //!
 //! Any symbol that the agent resolves at load, and any library that it asks for, changes the program. A panic in it
-//! would end the program. All three are visible in the library itself.
+//! would end the program. Code without unwind information would hold up exceptions and debuggers. All of it is visible in the
+//! library itself.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -16,6 +17,9 @@ const PANIC_ENTRIES: &[&str] = &["panic", "rust_begin_unwind", "rust_eh_personal
 /// The weak symbols that the start files of gcc mention in every shared object. The loader leaves them null.
 const START_FILE_SYMBOLS: &[&str] =
     &["__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable"];
+
+/// Unwinders know it by its instructions.
+const SIGNAL_RETURN: &str = "forebay_restore";
 
 #[test]
 fn agent_takes_only_allowed_symbols_from_the_process() {
@@ -51,6 +55,37 @@ fn agent_cannot_panic() {
     let found: Vec<&str> =
         symbols.lines().filter(|line| PANIC_ENTRIES.iter().any(|entry| line.contains(entry))).collect();
     assert!(found.is_empty(), "code that can panic was linked in:\n  {}", found.join("\n  "));
+}
+
+/// A thread may be interrupted, cancelled or looked at by a debugger at any instruction.
+#[test]
+fn all_code_of_the_agent_has_unwind_information() {
+    let library = build(&Workspace::load());
+    let frames = run("readelf", &["--debug-dump=frames-interp"], &library);
+    let described: Vec<(u64, u64)> = frames
+        .lines()
+        .filter_map(|line| line.split_once(" pc=")?.1.trim().split_once(".."))
+        .map(|(start, end)| (hexadecimal(start), hexadecimal(end)))
+        .collect();
+    let symbols = run("nm", &["--defined-only", "--print-size"], &library);
+    let code = symbols.lines().filter_map(|line| match line.split(' ').collect::<Vec<_>>()[..] {
+        [start, size, "t" | "T", name] if name != SIGNAL_RETURN => {
+            Some((hexadecimal(start), hexadecimal(size), name))
+        }
+        _ => None,
+    });
+    let code: Vec<_> = code.collect();
+    assert!(code.len() > 50 && !described.is_empty(), "this test sees too little: {}", code.len());
+    let bare: Vec<&str> = code
+        .iter()
+        .filter(|(start, size, _)| !described.iter().any(|(from, to)| from <= start && start + size <= *to))
+        .map(|(_, _, name)| *name)
+        .collect();
+    assert!(bare.is_empty(), "without unwind information:\n  {}", bare.join("\n  "));
+}
+
+fn hexadecimal(number: &str) -> u64 {
+    u64::from_str_radix(number, 16).expect("binutils print addresses in hexadecimal")
 }
 
 /// Cargo decides whether the library is up to date, so the tests never judge a stale one.

@@ -41,3 +41,15 @@ pub fn thread_pointer() -> usize {
     }
     pointer
 }
+
+/// Whether each instruction of this thread traps (the processor's trap flag). So it does in what the thread forks.
+#[must_use]
+pub fn is_stepped() -> bool {
+    const TRAP_FLAG: usize = 1 << 8;
+    let flags: usize;
+    // SAFETY: reads the flags by way of the stack.
+    unsafe {
+        core::arch::asm!("pushfq", "pop {}", out(reg) flags, options(preserves_flags));
+    }
+    flags & TRAP_FLAG != 0
+}

@@ -78,38 +78,52 @@ extern "C" fn made(call: &Call, result: isize) -> isize {
     result
 }
 
-// A stub loads the call's number, where the site has done that, moves rsp past the red zone, leaves room for the return
-// address that unwinding reads (136 below the site's rsp, which is the canonical frame address) and pushes its index.
+// A stub loads the call's number, where the site has done that, and the address behind the site. It moves rsp past the red
+// zone, and pushes that address (136 below the site's rsp, the canonical frame address, CFA) and the stub's index.
+//
+// One entry of unwind information is for all stubs, as the linker makes one for a procedure linkage table: its expressions
+// take the stub's start and the place in it from rip, and find the site's address as the stub does.
 //
 // Most calls need nothing of Rust, and so no vector registers kept: those that the original does not look at, unless they
 // fail for what is in use, and untimed reads (see `timing.rs`, which does the same). The upper half of the
 // index's word keeps their number meanwhile.
+//
+// The CFA is stated in full where it changes: the assembler does not keep count of it through remembered states.
 core::arch::global_asm!(
     ".text",
     ".hidden forebay_stubs",
     ".globl forebay_stubs",
+    ".type forebay_stubs,@function",
     ".p2align 5",
     "forebay_stubs:",
     ".altmacro",
     ".set forebay_index, 0",
-    ".rept {sites_max}",
-    ".p2align 5",
     ".cfi_startproc",
     ".cfi_signal_frame",
-    ".cfi_def_cfa rsp, 0",
-    ".cfi_offset rip, -136",
+    // CFA: rsp + 128 * (place >= 18) + 8 * (place >= 19) + 8 * (place >= 24), where place is rip & 31.
+    ".cfi_escape 0x0f, 25, 0x77, 0, 0x80, 0, 0x4f, 0x1a",
+    ".cfi_escape 0x12, 0x42, 0x2a, 0x37, 0x24, 0x16, 0x12, 0x43, 0x2a, 0x33, 0x24, 0x16, 0x48, 0x2a, 0x33, 0x24",
+    ".cfi_escape 0x22, 0x22, 0x22",
+    // rip: the word at start + 13 + (the four bytes at start + 9), where start is rip & -32.
+    ".cfi_escape 0x16, 16, 14, 0x80, 0, 0x09, 0xe0, 0x1a, 0x12, 0x23, 9, 0x94, 4, 0x22, 0x23, 13, 0x06",
+    ".rept {sites_max}",
+    ".p2align 5",
     // mov eax, [rip + the number of this site]
     ".byte 0x8b, 0x05",
     ".long {sites} + 16 * forebay_index + {number} - . - 4",
-    "lea rsp, [rsp - 136]",
-    ".cfi_adjust_cfa_offset 136",
+    // mov rcx, [rip + the address behind this site]
+    ".byte 0x48, 0x8b, 0x0d",
+    ".long {sites} + 16 * forebay_index + {origin} - . - 4",
+    "lea rsp, [rsp - 128]",
+    "push rcx",
     ".byte 0x68",
     ".long forebay_index",
-    ".cfi_adjust_cfa_offset 8",
-    "jmp forebay_entry",
-    ".cfi_endproc",
+    ".byte 0xe9",
+    ".long forebay_entry - . - 4",
     ".set forebay_index, forebay_index + 1",
     ".endr",
+    ".cfi_endproc",
+    ".size forebay_stubs, . - forebay_stubs",
     ".p2align 5",
     ".type forebay_entry,@function",
     "forebay_entry:",
@@ -117,11 +131,6 @@ core::arch::global_asm!(
     ".cfi_signal_frame",
     ".cfi_def_cfa rsp, 144",
     ".cfi_offset rip, -136",
-    "mov rcx, [rsp]",
-    "lea r11, [rip + {sites}]",
-    "shl ecx, 4",
-    "mov rcx, [r11 + rcx]",
-    "mov [rsp + 8], rcx",
     "cmp dword ptr [rip + {role}], {original}",
     "jne 4f",
     "cmp rax, {numbers}",
@@ -161,6 +170,7 @@ core::arch::global_asm!(
     "cmp eax, -4096",
     "jmp rcx",
     ".cfi_restore_state",
+    ".cfi_def_cfa rsp, 144",
     // It failed, maybe for what is in use or full.
     "30:",
     "cmp rax, -{busy}",
@@ -213,10 +223,10 @@ core::arch::global_asm!(
     // Calls the function in r11 with the registers and the result in rax; the call's number is in rcx.
     "5:",
     "push rbp",
-    ".cfi_adjust_cfa_offset 8",
+    ".cfi_def_cfa rsp, 152",
     ".cfi_offset rbp, -152",
     "mov rbp, rsp",
-    ".cfi_def_cfa_register rbp",
+    ".cfi_def_cfa rbp, 152",
     "push r9",
     "push r8",
     "push r10",
@@ -278,6 +288,7 @@ core::arch::global_asm!(
     sites = sym SITES,
     displaced = const offset_of!(Site, displaced),
     number = const offset_of!(Site, number),
+    origin = const offset_of!(Site, origin),
     role = sym role::PAGE,
     original = const role::ORIGINAL,
     numbers = const calls::NUMBERS,

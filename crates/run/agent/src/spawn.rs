@@ -153,13 +153,27 @@ core::arch::global_asm!(
     ".globl forebay_fork",
     ".type forebay_fork,@function",
     "forebay_fork:",
+    ".cfi_startproc",
     "push rbx",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbx, -16",
     "push rbp",
+    ".cfi_def_cfa_offset 24",
+    ".cfi_offset rbp, -24",
     "push r12",
+    ".cfi_def_cfa_offset 32",
+    ".cfi_offset r12, -32",
     "push r13",
+    ".cfi_def_cfa_offset 40",
+    ".cfi_offset r13, -40",
     "push r14",
+    ".cfi_def_cfa_offset 48",
+    ".cfi_offset r14, -48",
     "push r15",
+    ".cfi_def_cfa_offset 56",
+    ".cfi_offset r15, -56",
     "mov r12, rsp",
+    ".cfi_def_cfa r12, 56",
     "mov r13, rdx",
     "mov r14, rsi",
     "mov r15, rcx",
@@ -199,13 +213,21 @@ core::arch::global_asm!(
     "mov rsp, r12",
     "xor eax, eax",
     "2:",
+    ".cfi_def_cfa rsp, 56",
     "pop r15",
+    ".cfi_def_cfa_offset 48",
     "pop r14",
+    ".cfi_def_cfa_offset 40",
     "pop r13",
+    ".cfi_def_cfa_offset 32",
     "pop r12",
+    ".cfi_def_cfa_offset 24",
     "pop rbp",
+    ".cfi_def_cfa_offset 16",
     "pop rbx",
+    ".cfi_def_cfa_offset 8",
     "ret",
+    ".cfi_endproc",
     ".size forebay_fork, . - forebay_fork",
     untraced = const (n::CLONE_UNTRACED | n::SIGCHLD),
     leave_outside = sym leave_outside,
@@ -412,6 +434,10 @@ pub enum Side {
 /// Forks a speculator of the calling thread. What is left of earlier ones was remembered ([`supersede`]).
 #[inline(never)]
 pub fn fork(slot: &'static Slot, circumstances: &Circumstances) -> Option<Side> {
+    if forebay_sigsafe::is_stepped() {
+        // A trap in the copy, whose signals are blocked, would be its end, and so it would be here meanwhile.
+        return None;
+    }
     let header = session::header()?;
     let generation = slot.generation.load(Relaxed).wrapping_add(1).max(1);
     let mut snapshot = SNAPSHOT.enter(FORKING)?;

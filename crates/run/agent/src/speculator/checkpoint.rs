@@ -120,6 +120,7 @@ core::arch::global_asm!(
     ".globl forebay_copy",
     ".type forebay_copy,@function",
     "forebay_copy:",
+    ".cfi_startproc",
     "mov edi, {sigchld}",
     "xor esi, esi",
     "xor edx, edx",
@@ -131,6 +132,7 @@ core::arch::global_asm!(
     ".globl forebay_copied",
     "forebay_copied:",
     "ret",
+    ".cfi_endproc",
     ".size forebay_copy, . - forebay_copy",
     sigchld = const n::SIGCHLD,
 );

@@ -149,8 +149,10 @@ core::arch::global_asm!(
     ".hidden forebay_restore",
     ".globl forebay_restore",
     ".type forebay_restore,@function",
+    // Just these bytes, and no unwind information here nor a byte before: so unwinders know a signal's frame.
+    "nop",
     "forebay_restore:",
-    "mov eax, 15",
+    "mov rax, 15",
     "syscall",
     ".size forebay_restore, . - forebay_restore",
 );
