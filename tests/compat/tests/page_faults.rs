@@ -78,6 +78,9 @@ guests! {
     threads_and_timers_may_wait_for_swap_together: swapping("swap_threads", &[]);
     programs_may_be_executed_amid_waits_for_swap: swapping("swap_exec", &[]);
     userfaultfd_of_the_programs_own_works: swapping("own_userfaultfd", &[]);
+    a_thread_that_blocks_signals_sees_none_of_its_faults: mapping("blocked_signals");
+    nor_does_one_that_was_started_so:
+        mapping("blocked_signals").named("started_with_blocked_signals").before(["env", "--block-signal"]);
     writes_to_mapped_files_happen_once_or_never: mapping("mapped_writes");
     mapped_files_may_change_and_shrink: mapping("mapped_changes");
     mapped_files_may_be_moved_and_doubled_and_locked: mapping("mapped_moves");

@@ -39,7 +39,7 @@ pub enum Class {
     Confine,
     /// May make copies of the process visible to the program, or put its children elsewhere.
     Visibility,
-    /// Sets what a signal does, or where its handler runs.
+    /// Sets what a signal does, where its handler runs, or when.
     Signal,
     /// Gives memory.
     Memory,
@@ -51,7 +51,7 @@ pub const NUMBERS: usize = 512;
 /// The class of each number.
 pub static CLASSES: [Class; NUMBERS] = {
     let mut classes = [Class::Pass; NUMBERS];
-    let table: [(u32, Class); 49] = [
+    let table: [(u32, Class); 50] = [
         (n::__NR_read, Class::Read),
         (n::__NR_pread64, Class::Read),
         (n::__NR_readv, Class::Read),
@@ -100,6 +100,7 @@ pub static CLASSES: [Class; NUMBERS] = {
         (n::__NR_mremap, Class::Memory),
         (n::__NR_brk, Class::Memory),
         (n::__NR_rt_sigaction, Class::Signal),
+        (n::__NR_rt_sigprocmask, Class::Signal),
         (n::__NR_sigaltstack, Class::Signal),
     ];
     let mut index = 0;

@@ -136,7 +136,10 @@ unsafe fn call_of_forked_child(call: &Call) -> isize {
             Class::Visibility if original::shows_copies(call) => {
                 return classified_in_forked_child(call, class);
             }
-            Class::Signal if fault_watch::is_on() => return classified_in_forked_child(call, class),
+            // It has no signals of faults yet, whatever it blocks.
+            Class::Signal if fault_watch::is_on() && call.number as u32 != n::__NR_rt_sigprocmask => {
+                return classified_in_forked_child(call, class);
+            }
             Class::Memory if asks_for_huge_pages(call) => return classified_in_forked_child(call, class),
             _ => {}
         }

@@ -5,6 +5,9 @@
 //!
 //! The signal is SIGURG, which the kernel ignores where its handler is gone. A program that handles SIGURG itself gets it, and
 //! faults go unnoticed. The program sees neither the agent's handler nor the stack of that handler.
+//!
+//! A blocked signal would be pending: `sigpending`, `sigtimedwait`, a signalfd and calls that open the mask would show it. So
+//! there is no event of a thread that has blocked SIGURG once: its mask of that moment may return in many ways.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -15,7 +18,7 @@ use forebay_sigsafe::{general as n, sys};
 
 use crate::call::Call;
 use crate::snapshot::Spawned;
-use crate::{fault_watch, original, process, role, session, speculator};
+use crate::{environment, fault_watch, original, process, role, session, speculator};
 
 const SIGNAL: u32 = n::SIGURG;
 /// What the kernel says of a signal that a descriptor caused (siginfo's `si_code`).
@@ -30,7 +33,8 @@ const SS_DISABLE: i32 = 2;
 const SIG_IGNORE: usize = 1;
 const ARCH_GET_FS: u32 = 0x1003;
 /// How long the supervisor gets to take its event back.
-const CLOSE_PAUSES_MAX: u32 = 1000;
+const CLOSE_PAUSES_MAX: u32 = 10_000;
+const CLOSE_PAUSE_NS: i64 = 100_000;
 /// Memory that is worth the trouble.
 const BYTES_MIN: usize = 16 << 20;
 
@@ -93,6 +97,11 @@ pub unsafe fn memory_call(call: &Call) -> isize {
     result
 }
 
+/// There will be no signals: calls of the program on them would not be seen.
+pub fn rule_out() {
+    MAPPED.store(BYTES_MIN, Ordering::Relaxed);
+}
+
 /// Begins when the program has `more` memory, and enough with that.
 ///
 /// # Safety
@@ -126,6 +135,7 @@ unsafe fn begin(header: &Header, process: u32) {
         let mut action = MaybeUninit::<Action>::zeroed();
         if sys!(n::__NR_rt_sigaction, SIGNAL, 0, action.as_mut_ptr(), 8) < 0
             || ![0, handler()].contains(&action.assume_init().handler)
+            || is_blocked()
         {
             return;
         }
@@ -234,30 +244,90 @@ extern "C" fn on_signal(_signal: i32, info: *const i32, context: *mut u8) {
     }
 }
 
-/// `rt_sigaction` and `sigaltstack` of the program: it shall not see what we did to either.
+/// Whether the calling thread blocks the signal.
+fn is_blocked() -> bool {
+    let mut mask = u64::MAX;
+    // SAFETY: the call writes to a local.
+    let _ = unsafe { sys!(n::__NR_rt_sigprocmask, n::SIG_BLOCK, 0, &raw mut mask, 8) };
+    mask & bit(SIGNAL) != 0
+}
+
+const fn bit(signal: u32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Calls of the program on its signals: it shall not see what we did to them.
 ///
 /// # Safety
 /// The program is making `call`.
 pub unsafe fn signal_call(call: &Call) -> isize {
+    // SAFETY: (all arms) the caller's.
+    unsafe {
+        match call.number as u32 {
+            n::__NR_sigaltstack => stack_call(call),
+            _ if !fault_watch::is_on() => call.execute(),
+            n::__NR_rt_sigprocmask => mask_call(call),
+            _ => action_call(call),
+        }
+    }
+}
+
+/// Whether this is the main thread of the process that the state here is of. Other threads have stacks and masks of their own.
+fn is_main() -> bool {
+    // SAFETY: no arguments.
+    unsafe { sys!(n::__NR_getpid) == sys!(n::__NR_gettid) && !process::is_vfork_child() }
+}
+
+/// # Safety
+/// The program is making `call`, a `sigaltstack`.
+unsafe fn stack_call(call: &Call) -> isize {
+    let [new, old, ..] = call.arguments;
+    // SAFETY: the caller's.
+    let result = unsafe { call.execute() };
+    // SAFETY: (all) what the kernel has written can be written again.
+    unsafe {
+        if result == 0 && new != 0 && fault_watch::is_on() && is_main() && !offer_stack() {
+            withdraw();
+        }
+        let old = old as *mut SignalStack;
+        if result == 0 && !old.is_null() && (*old).address == STACK.0.get() as usize {
+            old.write(SignalStack { address: 0, flags: SS_DISABLE, size: 0 });
+        }
+    }
+    result
+}
+
+/// # Safety
+/// The program is making `call`, an `rt_sigprocmask`.
+unsafe fn mask_call(call: &Call) -> isize {
+    let [how, new, ..] = call.arguments;
+    // While the signal is not pending yet.
+    if new != 0 && how as u32 != n::SIG_UNBLOCK && asks_to_block(new) && is_main() {
+        // SAFETY: the caller's.
+        unsafe { withdraw() };
+    }
+    // SAFETY: the caller's.
+    unsafe { call.execute() }
+}
+
+/// Whether the signal is in a set of the program's. libc blocks all for itself at times, and gives the program no occasion to
+/// see one: its sets have signals that no program can block through it.
+fn asks_to_block(set: usize) -> bool {
+    const OF_LIBC: u64 = bit(32) | bit(33);
+    let mut bytes = [0u8; 8];
+    if environment::peek(set, &mut bytes) != Some(bytes.len()) {
+        return false;
+    }
+    let set = u64::from_ne_bytes(bytes);
+    set & bit(SIGNAL) != 0 && set & OF_LIBC != OF_LIBC
+}
+
+/// # Safety
+/// The program is making `call`, an `rt_sigaction`.
+unsafe fn action_call(call: &Call) -> isize {
     let [signal, new, old, ..] = call.arguments;
     // SAFETY: (all) the caller's; what the kernel has written can be written again, and what it has read be read.
     unsafe {
-        if call.number as u32 == n::__NR_sigaltstack {
-            let result = call.execute();
-            // Other threads have stacks of their own.
-            let is_main = || sys!(n::__NR_getpid) == sys!(n::__NR_gettid) && !process::is_vfork_child();
-            if result == 0 && signal != 0 && fault_watch::is_on() && is_main() && !offer_stack() {
-                withdraw();
-            }
-            let old = new as *mut SignalStack;
-            if result == 0 && !old.is_null() && (*old).address == STACK.0.get() as usize {
-                old.write(SignalStack { address: 0, flags: SS_DISABLE, size: 0 });
-            }
-            return result;
-        }
-        if !fault_watch::is_on() {
-            return call.execute();
-        }
         if signal as u32 != SIGNAL {
             let result = call.execute();
             // A vfork child has handlers of its own.
@@ -267,7 +337,9 @@ pub unsafe fn signal_call(call: &Call) -> isize {
             return result;
         }
         if new != 0 {
-            withdraw();
+            if !process::is_vfork_child() {
+                withdraw();
+            }
             return call.execute();
         }
         let result = call.execute();
@@ -282,10 +354,13 @@ pub unsafe fn signal_call(call: &Call) -> isize {
 unsafe fn withdraw() {
     let Some(entry) = fault_watch::entry() else { return };
     entry.wish.store(WISH_NEVER, Ordering::SeqCst);
-    let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-    for _ in 0..CLOSE_PAUSES_MAX {
+    let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: CLOSE_PAUSE_NS };
+    for paused in 0..CLOSE_PAUSES_MAX {
         if entry.open.load(Ordering::SeqCst) == 0 {
             break;
+        }
+        if paused == 0 {
+            session::wake_supervisor();
         }
         // SAFETY: the call reads a local.
         let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };

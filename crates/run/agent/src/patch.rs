@@ -15,17 +15,31 @@ const JUMP: u8 = 0xe9;
 const NOTE_BUILD_ID: u32 = 3;
 const PT_NOTE: u32 = 4;
 
-/// Patches libc; the number of sites, 0 where the table is not of this libc or its text cannot be written.
+/// Calls by which a program would find out of signals of ours, or lose them.
+const OF_SIGNALS: [u32; 3] = [n::__NR_rt_sigaction, n::__NR_rt_sigprocmask, n::__NR_sigaltstack];
+
+/// What came of patching libc.
+#[derive(Clone, Copy)]
+pub struct Patched {
+    /// The number of sites: 0 where the table is not of this libc, or its text cannot be written.
+    pub sites: usize,
+    /// Whether the program's calls on its signals are among them.
+    pub signals: bool,
+}
+
+const NOTHING: Patched = Patched { sites: 0, signals: false };
+
+/// Patches libc.
 ///
 /// # Safety
 /// The process has one thread, and the loader's list of objects is complete.
-pub unsafe fn apply(table: &PatchTable, headers: ProgramHeaders) -> usize {
+pub unsafe fn apply(table: &PatchTable, headers: ProgramHeaders) -> Patched {
     // SAFETY: the caller's.
     let libc = unsafe { objects::loaded(headers) }.find(|object| object.is_libc());
-    let Some(base) = libc.map(|libc| libc.bias) else { return 0 };
+    let Some(base) = libc.map(|libc| libc.bias) else { return NOTHING };
     // SAFETY: an object in the loader's list starts with its ELF header.
     if !unsafe { build_id_matches(base, table) } {
-        return 0;
+        return NOTHING;
     }
     let len = (table.len.load(Ordering::Relaxed) as usize).min(table.sites.len());
     let sites = || {
@@ -33,7 +47,7 @@ pub unsafe fn apply(table: &PatchTable, headers: ProgramHeaders) -> usize {
         words.enumerate().filter_map(move |(index, word)| Site::new(index, base, word))
     };
     let addresses = || sites().map(|site| site.address);
-    let (Some(lowest), Some(highest)) = (addresses().min(), addresses().max()) else { return 0 };
+    let (Some(lowest), Some(highest)) = (addresses().min(), addresses().max()) else { return NOTHING };
     let start = lowest & !(PAGE - 1);
     let end = (highest + SITE_BYTES_MAX).next_multiple_of(PAGE);
     // It stays executable while it is written: what refuses that (systemd's `MemoryDenyWriteExecute`, `PR_SET_MDWE`, SELinux)
@@ -41,12 +55,18 @@ pub unsafe fn apply(table: &PatchTable, headers: ProgramHeaders) -> usize {
     // SAFETY: the range is of libc's text.
     if unsafe { sys!(n::__NR_mprotect, start, end - start, n::PROT_READ | n::PROT_WRITE | n::PROT_EXEC) } != 0
     {
-        return 0;
+        return NOTHING;
     }
-    let mut patched = 0;
+    let mut count = 0;
+    let mut of_signals = [false; OF_SIGNALS.len()];
     for site in sites() {
         // SAFETY: the site lies in the range that was made writable.
-        patched += usize::from(unsafe { patch(&site) });
+        if unsafe { patch(&site) } {
+            count += 1;
+            let found =
+                of_signals.iter_mut().zip(OF_SIGNALS).filter(|(_, number)| *number == site.number.into());
+            found.for_each(|(seen, _)| *seen = true);
+        }
     }
     // SAFETY: as above. Where this is refused the text stays writable, and all goes on.
     unsafe {
@@ -55,7 +75,7 @@ pub unsafe fn apply(table: &PatchTable, headers: ProgramHeaders) -> usize {
         // page table of all of it.
         let _ = sys!(n::__NR_madvise, start, end - start, n::MADV_NOHUGEPAGE);
     }
-    patched
+    Patched { sites: count, signals: of_signals.iter().all(|seen| *seen) }
 }
 
 /// A word of the table.

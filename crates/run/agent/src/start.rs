@@ -33,12 +33,17 @@ extern "C" fn start(_count: i32, _arguments: *mut *mut u8, environment: *mut *mu
     if !original::begin(header) || !role::begin_original() {
         return;
     }
-    // SAFETY: the program's own headers; this runs in its main thread.
-    unsafe { faults::begin_if_large(headers.memory_bytes()) };
     // SAFETY: constructors run when the loader has done its work and before the program could start a thread.
     unsafe { timing::find_sequences(headers) };
     // SAFETY: as above.
-    if unsafe { patch::apply(&header.patches, headers) } == 0 {
+    let patched = unsafe { patch::apply(&header.patches, headers) };
+    if patched.signals {
+        // SAFETY: the program's own headers; this runs in its main thread.
+        unsafe { faults::begin_if_large(headers.memory_bytes()) };
+    } else {
+        faults::rule_out();
+    }
+    if patched.sites == 0 {
         header.missing.fetch_or(feature::PATCHING, Ordering::Relaxed);
         // SAFETY: as above.
         unsafe { interpose::apply(headers) };

@@ -75,6 +75,8 @@ pub enum Within {
     Syscall = 1,
     /// `mq_close`, which calls `close` on message queues only.
     MqClose = 2,
+    /// `pthread_sigmask`, by which programs block signals.
+    SignalMask = 3,
 }
 
 impl Within {
@@ -83,6 +85,7 @@ impl Within {
         match name {
             b"syscall" => Self::Syscall,
             b"mq_close" => Self::MqClose,
+            b"pthread_sigmask" => Self::SignalMask,
             _ => Self::Other,
         }
     }
@@ -93,6 +96,7 @@ impl Within {
             0 => Some(Self::Other),
             1 => Some(Self::Syscall),
             2 => Some(Self::MqClose),
+            3 => Some(Self::SignalMask),
             _ => None,
         }
     }

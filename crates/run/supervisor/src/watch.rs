@@ -101,6 +101,10 @@ pub fn watch(
                 return Ok(Ended { end, usage, memory: limits.end(), crossings: control.crossings() });
             }
         }
+        // An agent may have sent it, too, and wait for an event to be closed.
+        if arrived.is_some_and(|arrived| arrived.number == libc::SIGCHLD) {
+            faults.look(channel.header());
+        }
         if arrived.is_none() && Instant::now() >= next_round {
             reap_orphans(pid);
             limits.look_if_due(channel.header());

@@ -16,7 +16,7 @@ pub enum Tier {
 }
 
 /// Name and number (x86-64) of each call of interest, and the tier it is in from.
-const CALLS: [(&str, u16, Tier); 58] = [
+const CALLS: [(&str, u16, Tier); 59] = [
     ("read", 0, Tier::Essential),
     ("write", 1, Tier::All),
     ("open", 2, Tier::Essential),
@@ -29,6 +29,7 @@ const CALLS: [(&str, u16, Tier); 58] = [
     ("munmap", 11, Tier::All),
     ("brk", 12, Tier::Essential),
     ("rt_sigaction", 13, Tier::Essential),
+    ("rt_sigprocmask", SIGNAL_MASK, Tier::Essential),
     ("ioctl", 16, Tier::All),
     ("pread64", 17, Tier::Essential),
     ("pwrite64", 18, Tier::All),
@@ -77,6 +78,9 @@ const CALLS: [(&str, u16, Tier); 58] = [
     ("faccessat2", 439, Tier::Essential),
 ];
 
+/// `rt_sigprocmask`.
+const SIGNAL_MASK: u16 = 14;
+
 /// The name of a call of interest.
 #[must_use]
 pub fn call_name(number: u16) -> Option<&'static str> {
@@ -92,6 +96,8 @@ pub fn select(table: &PatchTable, tier: Tier) -> Vec<Site> {
     let minor =
         |site: &Site| site.within == Within::MqClose || !compares(site) && site.number.is_some_and(compared);
     let within = |tier: Tier, site: &Site| match site.number {
+        // What else makes this call restores a mask that was set there, or is libc itself.
+        Some(SIGNAL_MASK) => site.within == Within::SignalMask,
         Some(_) if tier < Tier::All && minor(site) => false,
         Some(number) => CALLS.iter().any(|call| call.1 == number && call.2 <= tier),
         // It may make any call, such as those that confine the process.
