@@ -6,15 +6,18 @@ use std::process::ExitCode;
 
 use forebay_linux::process::end_by;
 use forebay_results::Sink;
-use forebay_supervisor::{Error, Options, Outcome, agent_library, terminal_width};
+use forebay_supervisor::{
+    Error, Options, Outcome, agent_library, become_program, become_program_alone, can_stand_beside,
+    terminal_width,
+};
 
 use crate::{args::Run, results};
 
 /// Exit status of failures of forebay itself, as of env(1) and timeout(1).
 pub const FAILURE: u8 = 125;
 
-/// Runs the program and ends with its exit status. If a signal ended the program, forebay ends by the same signal, so the
-/// parent process sees the same wait status.
+/// Becomes the program. With statistics, runs the program as a child and ends with its exit status: if a signal ended the
+/// program, forebay ends by the same signal, so the parent process sees the same wait status.
 pub fn run(args: Run) -> ExitCode {
     let sink = match results::open(args.json.as_deref()) {
         Ok(sink) => sink,
@@ -24,7 +27,14 @@ pub fn run(args: Run) -> ExitCode {
         }
     };
     let stats = args.stats;
-    match start(args) {
+    let command = args.command.clone();
+    // Statistics come before the end of what the caller waits for.
+    if !stats && sink.is_none() && can_stand_beside() {
+        let error = options(args).map_or_else(|error| error, |options| become_program(&options));
+        complain(&error);
+        return error.exit_status().into();
+    }
+    match options(args).and_then(|options| forebay_supervisor::run(&options)) {
         Ok(outcome) => {
             report(&outcome, stats, sink);
             if let Some(signal) = outcome.signal {
@@ -35,15 +45,21 @@ pub fn run(args: Run) -> ExitCode {
         Err(error) => {
             sink.into_iter().for_each(Sink::discard);
             complain(&error);
+            let error = match error {
+                // The program needs none of it.
+                Error::NoSharedMemory { .. } => become_program_alone(&command),
+                error => return error.exit_status().into(),
+            };
+            complain(&error);
             error.exit_status().into()
         }
     }
 }
 
-fn start(args: Run) -> Result<Outcome, Error> {
+fn options(args: Run) -> Result<Options, Error> {
     let agent = agent_library::locate()?;
     let (speculate, patch) = (!args.no_speculation, !args.no_patching);
-    forebay_supervisor::run(&Options {
+    Ok(Options {
         command: args.command,
         agent,
         speculate,

@@ -274,13 +274,16 @@ fn a_missing_agent_is_told_with_where_it_was_looked_for() {
 }
 
 #[test]
-fn no_shared_memory_is_told_with_a_remedy() {
+fn without_room_for_shared_memory_the_program_runs_alone() {
     // Less address space than the shared memory takes.
-    let script = format!("ulimit -v 98000; exec {FOREBAY} run -- echo ran");
-    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0), "{said}");
-    assert!(said.contains("no shared memory") && said.contains("ulimit"), "{said}");
+    for (options, is_told) in [("", false), ("--stats", true)] {
+        let script = format!("ulimit -v 98000; exec {FOREBAY} run {options} -- sh -c 'echo ran; exit 4'");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), &output.stdout[..]), (Some(4), &b"ran\n"[..]), "{said}");
+        assert_eq!(said.contains("no shared memory") && said.contains("ulimit"), is_told, "{said}");
+        assert_eq!(said.is_empty(), !is_told, "{said}");
+    }
 }
 
 #[test]

@@ -39,6 +39,7 @@ pub struct Case {
     before: Vec<OsString>,
     without_root: bool,
     options: Vec<&'static str>,
+    statistics: bool,
     stdin: Option<Vec<u8>>,
     env: Vec<(String, String)>,
     needs: Vec<&'static str>,
@@ -60,6 +61,7 @@ impl Case {
             before: Vec::new(),
             without_root: false,
             options: Vec::new(),
+            statistics: true,
             stdin: None,
             env: Vec::new(),
             needs: Vec::new(),
@@ -71,6 +73,13 @@ impl Case {
             faults: false,
             seconds: 30,
         }
+    }
+
+    /// `forebay run` writes no statistics, so it becomes the command instead of being its parent.
+    #[must_use]
+    pub fn without_statistics(mut self) -> Self {
+        self.statistics = false;
+        self
     }
 
     /// Another name, where one guest serves several cases.
@@ -273,6 +282,7 @@ impl Case {
         let mut outcome = Launch {
             argv: &self.argv,
             options: &self.options,
+            statistics: self.statistics,
             before: &self.before,
             group,
             stdin: self.stdin.as_deref(),

@@ -78,6 +78,8 @@ pub struct Launch<'a> {
     pub argv: &'a [OsString],
     /// Options of `forebay run` before `--`.
     pub options: &'a [&'a str],
+    /// Whether `forebay run` writes its statistics. It stands above the command then instead of beside it.
+    pub statistics: bool,
     /// Commands in front of the whole, as `refuse seccomp --` is.
     pub before: &'a [OsString],
     /// The member list of a control group that all of it becomes a member of.
@@ -113,7 +115,11 @@ impl Launch<'_> {
         command.args(self.before);
         if side == Side::With && !crate::switch("FOREBAY_COMPAT_PLAIN") {
             command.arg(forebay()).arg("run");
-            command.args(self.options).arg("--json").arg(&stats).arg("--");
+            command.args(self.options);
+            if self.statistics {
+                command.arg("--json").arg(&stats);
+            }
+            command.arg("--");
         }
         command.args(self.argv).current_dir(self.cwd);
         environment(&mut command, self.aside);

@@ -9,7 +9,8 @@ macro_rules! commands {
     ($($name:ident: $fixture:expr, [$($argument:expr),+ $(,)?] $(=> $($call:ident($($value:expr),*)).+)?;)+) => {
         $(#[test]
         fn $name() {
-            let _ = Case::new(stringify!($name), [$($argument),+]).setup($fixture) $($(.$call($($value),*))+)? .check();
+            let case = Case::new(stringify!($name), [$($argument),+]).setup($fixture).without_statistics();
+            let _ = case $($(.$call($($value),*))+)? .check();
         })+
     };
 }
@@ -19,8 +20,8 @@ macro_rules! scripts {
     ($($name:ident: $fixture:expr, $shell:literal, $script:expr $(=> $($call:ident($($value:expr),*)).+)?;)+) => {
         $(#[test]
         fn $name() {
-            let _ = Case::new(stringify!($name), [$shell, "-c", $script])
-                .setup($fixture) $($(.$call($($value),*))+)? .check();
+            let case = Case::new(stringify!($name), [$shell, "-c", $script]).setup($fixture).without_statistics();
+            let _ = case $($(.$call($($value),*))+)? .check();
         })+
     };
 }

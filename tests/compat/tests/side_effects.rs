@@ -51,7 +51,7 @@ macro_rules! files {
     ($($name:ident: $guest:literal;)+) => {
         $(#[test]
         fn $name() {
-            let _ = guest($guest, &[]).observer(observe::directory(&["log", "grow"])).check();
+            let _ = guest($guest, &[]).without_statistics().observer(observe::directory(&["log", "grow"])).check();
         })+
     };
 }
@@ -61,7 +61,7 @@ macro_rules! guests {
     ($($name:ident: $guest:literal $(, $argument:expr)*;)+) => {
         $(#[test]
         fn $name() {
-            let _ = guest($guest, &[$($argument),*]).check();
+            let _ = guest($guest, &[$($argument),*]).without_statistics().check();
         })+
     };
 }
@@ -74,7 +74,7 @@ macro_rules! root_guests {
             if !root() {
                 return skip(stringify!($name), "only root may");
             }
-            let _ = guest($guest, &[]).check();
+            let _ = guest($guest, &[]).without_statistics().check();
         })+
     };
 }

@@ -15,7 +15,7 @@ fn data(scratch: &Scratch) {
 fn started_by(name: &str, guest: &str, arguments: &[&str], script: &str) -> Case {
     let mut argv = vec![build(guest).into_os_string(), "data".into()];
     argv.extend(arguments.iter().map(Into::into));
-    Case::new(name, argv).setup(data).before(["bash", "-c", script, "bash"])
+    Case::new(name, argv).setup(data).without_statistics().before(["bash", "-c", script, "bash"])
 }
 
 /// `name: guest, script`.
@@ -101,6 +101,74 @@ fn a_program_may_enter_namespaces() {
         let script = format!("unshare {options} {} data; echo $?", reader.display());
         let _ = Case::new(&format!("enters_{name}"), ["bash", "-c", &script]).setup(data).check();
     }
+}
+
+/// A shell function that starts the command in a process group of its own and reads its number, which the command prints.
+const IN_A_GROUP: &str = "set -m; coproc W { exec \"$@\"; }; exec 3<&${W[0]}; read -ru 3 n; \
+    [ $n = $W_PID ] && echo the process that was started";
+
+/// Each kind of signal is queued, so the program would take two of them twice.
+#[test]
+fn a_signal_to_the_group_arrives_once() {
+    let script = format!(
+        "{IN_A_GROUP}; for s in 3 4 5; do kill -RTMIN+$s -- -$n; read -ru 3 s t; echo $s; done; \
+        kill -TERM -- -$n; cut -d' ' -f1 <&3; wait"
+    );
+    let _ = started_by("signal_to_the_group", "watch_signals", &[], &script).check();
+}
+
+#[test]
+fn a_signal_to_the_process_that_was_started_reaches_the_program() {
+    let script = format!(
+        "{IN_A_GROUP}; for s in RTMIN+3 HUP USR1 WINCH; do kill -$s $n; read -ru 3 s t; echo $s; done; \
+        kill -TERM $n; cut -d' ' -f1 <&3; wait"
+    );
+    let _ = started_by("signal_to_the_process", "watch_signals", &[], &script).check();
+}
+
+#[test]
+fn the_programs_parent_is_the_process_that_started_the_run() {
+    let script = "trap 'echo told' USR1; \"$@\"; echo $?";
+    let program = "[ $PPID = $1 ]; echo $?; kill -USR1 $PPID";
+    let _ = Case::new("the_programs_parent", ["sh", "-c", program, "sh"])
+        .setup(data)
+        .without_statistics()
+        .before(["bash", "-c", &format!("set -- \"$@\" $$; {script}"), "bash"])
+        .check();
+}
+
+/// As it is said of sockets that were opened for a service, and of its watchdog.
+#[test]
+fn variables_that_name_the_process_name_the_program() {
+    let script = "LISTEN_PID=$$ WATCHDOG_PID=$$ exec \"$@\"";
+    let program = "[ $LISTEN_PID = $$ ] && [ $WATCHDOG_PID = $$ ]; echo $?";
+    let _ = Case::new("variables_name_the_process", ["sh", "-c", program])
+        .setup(data)
+        .without_statistics()
+        .before(["bash", "-c", script, "bash"])
+        .check();
+}
+
+/// A reader sees the end of a pipe when the program has closed it, and not when the run ends.
+#[test]
+fn the_supervisor_holds_nothing_of_the_program() {
+    let program = "wc -c < data; exec >&-; read line < out/end";
+    let script = "mkfifo out/end; \"$@\" | { cat; echo end > out/end; }; echo ${PIPESTATUS[*]}";
+    let _ = Case::new("the_supervisor_holds_nothing", ["sh", "-c", program])
+        .setup(data)
+        .without_statistics()
+        .before(["bash", "-c", script, "bash"])
+        .normalise(|outcome| outcome.tree.retain(|path, _| !path.ends_with("end")))
+        .check();
+}
+
+#[test]
+fn the_supervisor_is_no_child_of_the_program() {
+    let program = "import os; open('data', 'rb').read()\ntry: print(os.waitpid(-1, 0))\nexcept ChildProcessError: print('none')";
+    let _ = Case::new("the_supervisor_is_no_child", ["python3", "-c", program])
+        .setup(data)
+        .without_statistics()
+        .check();
 }
 
 /// The other user may have no rights in the directories of the user that started the run.
@@ -201,6 +269,7 @@ fn at_a_terminal(name: &str, keys: &str) -> Case {
     let argv = [build("plain_reader").into_os_string(), "data".into(), "100000".into()];
     Case::new(name, argv)
         .setup(data)
+        .without_statistics()
         .needs(&["python3"])
         .before(["python3", "-c", TERMINAL, keys])
         .seconds(200)

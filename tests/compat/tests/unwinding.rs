@@ -9,7 +9,7 @@ fn data(scratch: &Scratch) {
 }
 
 fn guest(name: &str, guest: &str) -> Case {
-    Case::new(name, [build(guest).into_os_string(), "data".into()]).setup(data)
+    Case::new(name, [build(guest).into_os_string(), "data".into()]).setup(data).without_statistics()
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! Finds the agent's library, and names it to the loader.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     fs::File,
-    os::{fd::AsRawFd, unix::ffi::OsStrExt},
+    os::{
+        fd::{AsRawFd, RawFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
 };
 
@@ -22,10 +25,11 @@ pub fn locate() -> Result<PathBuf, Error> {
 
 /// The agent's library as LD_PRELOAD can name it.
 #[derive(Debug)]
-pub struct Preload {
-    value: OsString,
-    /// Keeps a library open whose own path LD_PRELOAD cannot express.
-    _file: Option<File>,
+pub enum Preload {
+    /// By its path.
+    Path(OsString),
+    /// By a descriptor of the supervisor, where LD_PRELOAD cannot express the path.
+    Descriptor(File),
 }
 
 impl Preload {
@@ -36,17 +40,27 @@ impl Preload {
     pub fn new(path: &Path) -> Result<Self, Error> {
         let missing = |_| Error::Missing { part: AGENT.what, places: vec![path.to_path_buf()] };
         if !path.as_os_str().as_bytes().iter().any(|byte| SPECIAL.contains(byte)) && path.is_absolute() {
-            return Ok(Self { value: path.into(), _file: None });
+            return Ok(Self::Path(path.into()));
         }
-        let file = File::open(path).map_err(missing)?;
-        let value = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-        Ok(Self { value: value.into(), _file: Some(file) })
+        File::open(path).map_err(missing).map(Self::Descriptor)
     }
 
-    /// What stands for the library in LD_PRELOAD.
+    /// What stands for the library in LD_PRELOAD while process `supervisor` has it open.
     #[must_use]
-    pub fn value(&self) -> &OsStr {
-        &self.value
+    pub fn value(&self, supervisor: u32) -> OsString {
+        match self {
+            Self::Path(path) => path.clone(),
+            Self::Descriptor(file) => format!("/proc/{supervisor}/fd/{}", file.as_raw_fd()).into(),
+        }
+    }
+
+    /// What the supervisor keeps open for it.
+    #[must_use]
+    pub fn descriptor(&self) -> Option<RawFd> {
+        match self {
+            Self::Path(_) => None,
+            Self::Descriptor(file) => Some(file.as_raw_fd()),
+        }
     }
 }
 
@@ -56,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_plain_path_is_named_as_it_is() {
-        assert_eq!(Preload::new(Path::new("/usr/lib/a.so")).unwrap().value(), "/usr/lib/a.so");
+        assert_eq!(Preload::new(Path::new("/usr/lib/a.so")).unwrap().value(1), "/usr/lib/a.so");
     }
 
     #[test]
@@ -66,7 +80,7 @@ mod tests {
         let path = folder.join(AGENT.file);
         std::fs::write(&path, "library").unwrap();
         let preload = Preload::new(&path).unwrap();
-        assert_eq!(std::fs::read_to_string(preload.value()).unwrap(), "library");
+        assert_eq!(std::fs::read_to_string(preload.value(std::process::id())).unwrap(), "library");
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(matches!(Preload::new(&path), Err(Error::Missing { .. })));
     }

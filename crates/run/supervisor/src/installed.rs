@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use forebay_linux::process::{StartError, become_other, executed_as, terminated};
+use forebay_linux::process::{StartError, become_other, environment, executed_as, terminated};
 
 use crate::Error;
 
@@ -62,7 +62,7 @@ impl Part {
             Err(error) => return error,
         };
         let arguments: Vec<CString> = arguments.map(|argument| terminated(&argument)).collect();
-        let source = become_other(&terminated(path.as_os_str()), &arguments);
+        let source = become_other(&terminated(path.as_os_str()), &arguments, &environment());
         StartError::NotExecutable { path, is_folder: false, source }.into()
     }
 }

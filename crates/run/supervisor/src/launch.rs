@@ -2,7 +2,8 @@
 //! program starts as it would without forebay.
 
 use std::{
-    ffi::{CString, OsStr},
+    convert::Infallible,
+    ffi::{CStr, CString, OsStr, OsString},
     io,
     os::unix::ffi::OsStrExt,
     path::Path,
@@ -10,13 +11,12 @@ use std::{
 };
 
 use forebay_linux::process::{
-    Life, SHELL, SignalsBlocked, StartError, by_shell, check_executable, environment, start, start_first,
-    terminated,
+    Life, SHELL, SignalsBlocked, StartError, become_other, by_shell, check_executable, environment, start,
+    start_first, terminated,
 };
 use forebay_protocol::layout::Unassisted;
 
 use crate::{
-    Options,
     agent_library::Preload,
     channel::Channel,
     examine::{Examined, examine},
@@ -25,34 +25,67 @@ use crate::{
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
-/// Starts the program and returns its process id.
+/// What a program needs for its agent.
+pub struct Assistance<'a> {
+    /// The memory that the agent shares with the supervisor.
+    pub channel: &'a Channel,
+    /// The agent's library.
+    pub preload: &'a Preload,
+    /// Whether agents patch libc.
+    pub patch: bool,
+    /// The supervisor's process id; asked for when the program turns out to be one that can have an agent. `None` where the
+    /// system has no room for a supervisor.
+    pub supervisor: &'a dyn Fn() -> Option<u32>,
+}
+
+/// Starts the program as a child and returns its process id.
 ///
 /// # Errors
 /// The command was not found, cannot be executed, or the system refuses a process.
 pub fn launch(
-    channel: &Channel,
-    options: &Options,
-    preload: &Preload,
+    command: &[OsString],
+    assistance: &Assistance<'_>,
     signals: &SignalsBlocked,
 ) -> Result<i32, StartError> {
+    let execute = |path: &CStr, arguments: &[CString], environment: &[CString]| {
+        start(path, arguments, environment, signals, Life::Own)
+    };
+    execute_first(command, Some(assistance), &execute)
+}
+
+/// This process becomes the program, with an agent where there is assistance. Returns why it has not.
+pub fn become_program(command: &[OsString], assistance: Option<&Assistance<'_>>) -> StartError {
+    let execute = |path: &CStr, arguments: &[CString], environment: &[CString]| {
+        Err::<Infallible, _>(become_other(path, arguments, environment))
+    };
+    match execute_first(command, assistance, &execute) {
+        Err(error) => error,
+        Ok(never) => match never {},
+    }
+}
+
+type Execute<'a, T> = &'a dyn Fn(&CStr, &[CString], &[CString]) -> io::Result<T>;
+
+fn execute_first<T>(
+    command: &[OsString],
+    assistance: Option<&Assistance<'_>>,
+    execute: Execute<'_, T>,
+) -> Result<T, StartError> {
     let environment = environment();
-    start_first(&options.command, |path, arguments| {
-        let attempt = Attempt { channel, preload, signals, environment: &environment, patch: options.patch };
-        attempt.start(path, arguments)
+    start_first(command, |path, arguments| {
+        Attempt { assistance, execute, environment: &environment }.start(path, arguments)
     })
 }
 
 /// What the attempts to start the files of one command have in common.
-struct Attempt<'a> {
-    channel: &'a Channel,
-    preload: &'a Preload,
-    signals: &'a SignalsBlocked,
+struct Attempt<'a, T> {
+    assistance: Option<&'a Assistance<'a>>,
+    execute: Execute<'a, T>,
     environment: &'a [CString],
-    patch: bool,
 }
 
-impl Attempt<'_> {
-    fn start(&self, path: &Path, arguments: &[CString]) -> io::Result<i32> {
+impl<T> Attempt<'_, T> {
+    fn start(&self, path: &Path, arguments: &[CString]) -> io::Result<T> {
         // Asked first because a file that cannot be executed need not be examined, which opens it.
         check_executable(path)?;
         let examined = examine(path);
@@ -65,32 +98,37 @@ impl Attempt<'_> {
         }
     }
 
-    fn start_examined(&self, path: &Path, arguments: &[CString], examined: &Examined) -> io::Result<i32> {
+    fn start_examined(&self, path: &Path, arguments: &[CString], examined: &Examined) -> io::Result<T> {
         let program = terminated(path.as_os_str());
+        let plainly = || (self.execute)(&program, arguments, self.environment);
+        let Some(assistance) = self.assistance else { return plainly() };
         let reason = match &examined.loader {
-            Ok(loader) => {
-                if self.patch {
-                    patch_table::publish(self.channel.header(), loader);
+            Ok(loader) => match (assistance.supervisor)() {
+                Some(supervisor) => {
+                    if assistance.patch {
+                        patch_table::publish(assistance.channel.header(), loader);
+                    }
+                    let assisted = self.assisted_environment(assistance, supervisor);
+                    match (self.execute)(&program, arguments, &assisted) {
+                        // Our variables may be what was too much.
+                        Err(error) if error.raw_os_error() == Some(libc::E2BIG) => Unassisted::NotExamined,
+                        started => return started,
+                    }
                 }
-                let assisted = self.assisted_environment();
-                match start(&program, arguments, &assisted, self.signals, Life::Own) {
-                    // Our variables may be what was too much.
-                    Err(error) if error.raw_os_error() == Some(libc::E2BIG) => Unassisted::NotExamined,
-                    started => return started,
-                }
-            }
+                None => Unassisted::NotExamined,
+            },
             Err(reason) => *reason,
         };
-        let pid = start(&program, arguments, self.environment, self.signals, Life::Own)?;
-        self.channel.header().processes_unassisted[reason as usize].fetch_add(1, Relaxed);
-        Ok(pid)
+        let started = plainly()?;
+        assistance.channel.header().processes_unassisted[reason as usize].fetch_add(1, Relaxed);
+        Ok(started)
     }
 
     /// The environment with the agent before the user's own preloads and the session's name at the end. The agent
     /// takes both out again.
-    fn assisted_environment(&self) -> Vec<CString> {
+    fn assisted_environment(&self, assistance: &Assistance<'_>, supervisor: u32) -> Vec<CString> {
         let mut environment = self.environment.to_vec();
-        let agent = self.preload.value();
+        let agent = assistance.preload.value(supervisor);
         // The loader takes the last of several.
         match environment.iter_mut().rfind(|entry| entry.as_bytes().starts_with(PRELOAD)) {
             Some(entry) => {
@@ -99,7 +137,7 @@ impl Attempt<'_> {
             }
             None => environment.push(terminated(OsStr::from_bytes(&[PRELOAD, agent.as_bytes()].concat()))),
         }
-        let session = format!("FOREBAY_SESSION={}:{}", std::process::id(), self.channel.descriptor());
+        let session = format!("FOREBAY_SESSION={supervisor}:{}", assistance.channel.descriptor());
         environment.push(terminated(OsStr::new(&session)));
         environment
     }

@@ -1,9 +1,10 @@
-//! The `forebay run` process.
+//! `forebay run`: starts the program with the agent, carries out the hints that may block, and keeps the statistics.
 //!
-//! It starts the program with the agent, carries out the hints that may block, passes signals on, ends as the program ended
-//! and keeps the statistics.
+//! By [`become_program`] the calling process becomes the program. The supervisor is a process beside the program, so signals,
+//! job control and exit status are the program's own. By [`run`] the supervisor is the program's parent: it passes signals on,
+//! ends as the program ended, and has statistics then.
 //!
-//! [`run`] does all of it. The parts, in the order in which a run uses them: `agent_library`, `channel`, `launch` (with
+//! The parts, in the order in which a run uses them: `agent_library`, `channel`, `launch` (with
 //! `examine` and `patch_table`), `watch` (with `executor`, `devices` and `ledger`), [`statistics`].
 #![deny(unsafe_code)]
 
@@ -37,7 +38,9 @@ pub use memory_limits::{MemoryEnd, has_memory_group, has_pressure, has_swap};
 pub use table::terminal_width;
 
 use std::{
+    cell::OnceCell,
     ffi::{OsStr, OsString},
+    io,
     path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Instant,
@@ -47,8 +50,9 @@ use agent_library::Preload;
 use channel::Channel;
 use forebay_linux::{
     kernel_text,
-    process::{ChildUsage, SignalsBlocked},
+    process::{ChildUsage, SignalsBlocked, adopts_orphans, start_beside},
 };
+use launch::Assistance;
 use ledger::Ledger;
 use statistics::{MemoryUse, Statistics};
 
@@ -82,8 +86,53 @@ pub struct Outcome {
     pub statistics: Statistics,
 }
 
-/// Runs a program to its end. The calling thread must be the only one, and the process forebay's alone: its signals
-/// are the program's meanwhile.
+/// Becomes the program, with a supervisor beside it. Returns why the program could not be started; nothing of it has run then.
+///
+/// The calling thread must be the only one.
+#[must_use]
+pub fn become_program(options: &Options) -> Error {
+    let beside = OnceCell::new();
+    let prepared = Preload::new(&options.agent).ok().zip(Channel::create(options.speculate).ok());
+    let Some((preload, channel)) = prepared.map(|(preload, channel)| (preload, Arc::new(channel))) else {
+        return become_program_alone(&options.command);
+    };
+    let supervisor = || *beside.get_or_init(|| stand_beside(&channel, &preload, options).ok());
+    let assistance =
+        Assistance { channel: &channel, preload: &preload, patch: options.patch, supervisor: &supervisor };
+    launch::become_program(&options.command, Some(&assistance)).into()
+}
+
+/// Becomes the program, without agent or supervisor. Returns why the program could not be started.
+#[must_use]
+pub fn become_program_alone(command: &[OsString]) -> Error {
+    launch::become_program(command, None).into()
+}
+
+/// Whether [`become_program`] can hide the supervisor from the program: a process that adopts orphans would get it as a child.
+#[must_use]
+pub fn can_stand_beside() -> bool {
+    !adopts_orphans()
+}
+
+/// Starts the supervisor beside this process, which is about to become the program. Returns the supervisor's process id.
+fn stand_beside(channel: &Arc<Channel>, preload: &Preload, options: &Options) -> io::Result<u32> {
+    let kept: Vec<_> = [channel.descriptor()].into_iter().chain(preload.descriptor()).collect();
+    let number = &channel.header().supervisor_pid;
+    start_beside(
+        &kept,
+        |pid| number.store(pid.unsigned_abs(), Relaxed),
+        |program| {
+            let signals = SignalsBlocked::but_for_children();
+            let mut ledger = Ledger::default();
+            watch::watch_beside(&program, &signals, channel, &mut ledger, options);
+            watch::finish(channel, &mut ledger);
+        },
+    )?;
+    Ok(number.load(Relaxed))
+}
+
+/// Runs a program to its end, as its parent. The calling thread must be the only one, and the process forebay's alone: its
+/// signals are the program's meanwhile.
 ///
 /// # Errors
 /// The program could not be started; nothing of it has run then.
@@ -95,7 +144,10 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
 
     let signals = SignalsBlocked::new();
     let started = Instant::now();
-    let pid = launch::launch(&channel, options, &preload, &signals)?;
+    let supervisor = || Some(std::process::id());
+    let assistance =
+        Assistance { channel: &channel, preload: &preload, patch: options.patch, supervisor: &supervisor };
+    let pid = launch::launch(&options.command, &assistance, &signals)?;
     let ended = watch::watch(pid, &channel, &mut ledger, options)?;
     let elapsed = started.elapsed();
     watch::finish(&channel, &mut ledger);

@@ -1,4 +1,4 @@
-//! Waits for the program: passes signals on, stops and continues with it, and serves the channel meanwhile.
+//! Waits for the program, above it or beside it, and serves the channel meanwhile.
 
 use std::{
     fs,
@@ -9,7 +9,8 @@ use std::{
 
 use forebay_linux::kernel_text;
 use forebay_linux::process::{
-    ChildEnd, ChildState, ChildUsage, child_state, is_for_program, next_signal, reap_orphans, send_signal,
+    Apart, ChildEnd, ChildState, ChildUsage, Neighbour, SignalsBlocked, Woken, child_state, is_for_program,
+    next_signal, reap_orphans, send_signal,
 };
 use forebay_protocol::layout::{SLOT_CLAIMED, SLOT_CLOSED, SLOT_FREE, SLOTS};
 use rustix::{
@@ -63,7 +64,7 @@ pub struct Ended {
     pub crossings: Vec<Crossing>,
 }
 
-/// Waits for the end of the program `pid` and tells how it ended.
+/// Waits for the end of the program `pid`, which is a child, and tells how it ended. Passes signals on, stops and goes on with it.
 ///
 /// # Errors
 /// The kernel does not know it as our child.
@@ -73,22 +74,9 @@ pub fn watch(
     ledger: &mut Ledger,
     options: &Options,
 ) -> Result<Ended, Error> {
-    let mut control = MemoryControl::new(options.memory_control);
-    let mut limits = MemoryLimits::new(channel.header(), options.memory_limit_bytes, pid.unsigned_abs());
-    // In a process of its own: one of its threads may wait for a file system that does not answer, and could not be ended.
-    let mut executor = None;
-    let mut sweep = Sweep::default();
-    let mut leases = Leases::default();
-    let mut faults = Faults::default();
-    let mut readahead = Readahead::default();
-    let mut processors = Processors::new(pid.unsigned_abs());
-    // Processes that have just begun are looked at sooner.
-    let mut round = ROUND_FIRST;
-    let mut timeout = EXECUTOR_DELAY;
-    let mut next_round = Instant::now();
-    let mut is_thin = false;
+    let mut rounds = Rounds::new(pid, channel, ledger, options);
     loop {
-        let arrived = next_signal(Some(timeout));
+        let arrived = next_signal(Some(rounds.timeout));
         if let Some(arrived) = arrived.filter(is_for_program) {
             send_signal(pid, arrived.number, arrived.value);
         }
@@ -98,36 +86,113 @@ pub fn watch(
             Some(ChildState::Stopped) => send_signal(getpid().as_raw_nonzero().get(), libc::SIGSTOP, None),
             Some(ChildState::Ended(end, usage)) => {
                 ffi::expect(OwnCode::Any);
-                return Ok(Ended { end, usage, memory: limits.end(), crossings: control.crossings() });
+                return Ok(Ended {
+                    end,
+                    usage,
+                    memory: rounds.limits.end(),
+                    crossings: rounds.control.crossings(),
+                });
             }
         }
-        // An agent may have sent it, too, and wait for an event to be closed.
-        if arrived.is_some_and(|arrived| arrived.number == libc::SIGCHLD) {
-            faults.look(channel.header());
+        match arrived {
+            None => rounds.look_if_due(),
+            Some(arrived) if arrived.number == libc::SIGCHLD => rounds.look_at_wishes(),
+            Some(_) => {}
         }
-        if arrived.is_none() && Instant::now() >= next_round {
-            reap_orphans(pid);
-            limits.look_if_due(channel.header());
-            processors.look(channel.header());
-            leases.look_if_due(channel.header());
-            executor.get_or_insert_with(|| Executor::start_apart(channel));
-            let is_newly_told = faults.look(channel.header());
-            sweep.run(channel);
-            collect(channel, ledger);
-            control.look(channel, ledger);
-            readahead.look(channel);
-            if !is_thin && limits.are_reached() {
-                ffi::expect(OwnCode::Few);
-                is_thin = true;
-            }
-            round = (round * 2).min(ROUND);
-            timeout = match (is_newly_told, control.is_checking()) {
-                (true, _) => round.min(ROUND_TOLD),
-                (false, true) => round.min(ROUND_CHECK),
-                (false, false) => round,
-            };
-            next_round = Instant::now() + timeout / 2;
+    }
+}
+
+/// Waits beside the program for its end.
+pub fn watch_beside(
+    program: &Neighbour,
+    signals: &SignalsBlocked,
+    channel: &Arc<Channel>,
+    ledger: &mut Ledger,
+    options: &Options,
+) {
+    let mut rounds = Rounds::new(program.pid, channel, ledger, options);
+    loop {
+        match program.wait(signals, rounds.timeout) {
+            Woken::Ended => return,
+            Woken::ByChild => rounds.look_at_wishes(),
+            Woken::Late => rounds.look_if_due(),
         }
+    }
+}
+
+/// What the supervisor does while the program runs.
+struct Rounds<'a> {
+    pid: i32,
+    channel: &'a Arc<Channel>,
+    /// In a process of its own: one of its threads may wait for a file system that does not answer, and could not be ended.
+    executor: Option<Option<Apart>>,
+    ledger: &'a mut Ledger,
+    control: MemoryControl,
+    limits: MemoryLimits,
+    sweep: Sweep,
+    leases: Leases,
+    faults: Faults,
+    readahead: Readahead,
+    processors: Processors,
+    is_thin: bool,
+    /// Processes that have just begun are looked at sooner.
+    round: Duration,
+    timeout: Duration,
+    next: Instant,
+}
+
+impl<'a> Rounds<'a> {
+    fn new(pid: i32, channel: &'a Arc<Channel>, ledger: &'a mut Ledger, options: &Options) -> Self {
+        Self {
+            pid,
+            channel,
+            executor: None,
+            ledger,
+            control: MemoryControl::new(options.memory_control),
+            limits: MemoryLimits::new(channel.header(), options.memory_limit_bytes, pid.unsigned_abs()),
+            sweep: Sweep::default(),
+            leases: Leases::default(),
+            faults: Faults::default(),
+            readahead: Readahead::default(),
+            processors: Processors::new(pid.unsigned_abs()),
+            is_thin: false,
+            round: ROUND_FIRST,
+            timeout: EXECUTOR_DELAY,
+            next: Instant::now(),
+        }
+    }
+
+    /// An agent may wait for an event to be closed.
+    fn look_at_wishes(&mut self) {
+        self.faults.look(self.channel.header());
+    }
+
+    fn look_if_due(&mut self) {
+        if Instant::now() < self.next {
+            return;
+        }
+        let header = self.channel.header();
+        reap_orphans(self.pid);
+        self.limits.look_if_due(header);
+        self.processors.look(header);
+        self.leases.look_if_due(header);
+        self.executor.get_or_insert_with(|| Executor::start_apart(self.channel));
+        let is_newly_told = self.faults.look(header);
+        self.sweep.run(self.channel);
+        collect(self.channel, self.ledger);
+        self.control.look(self.channel, self.ledger);
+        self.readahead.look(self.channel);
+        if !self.is_thin && self.limits.are_reached() {
+            ffi::expect(OwnCode::Few);
+            self.is_thin = true;
+        }
+        self.round = (self.round * 2).min(ROUND);
+        self.timeout = match (is_newly_told, self.control.is_checking()) {
+            (true, _) => self.round.min(ROUND_TOLD),
+            (false, true) => self.round.min(ROUND_CHECK),
+            (false, false) => self.round,
+        };
+        self.next = Instant::now() + self.timeout / 2;
     }
 }
 

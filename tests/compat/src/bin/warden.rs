@@ -5,7 +5,7 @@
 //!
 //! - `status N`: how the command ended, as a shell would say it (128 + signal);
 //! - `timeout`: the warden killed the command after SECONDS;
-//! - `speculator-left MS`: a process named `forebay:spec` was last seen MS after the end of the command;
+//! - `speculator-left MS`: a process of forebay's was last seen MS after the end of the command;
 //! - `speculator-stays`: the warden had to kill that process.
 //!
 //! The warden kills what is left before it ends, so no process outlives a test.
@@ -24,6 +24,9 @@ use nix::unistd::Pid;
 
 /// How long a speculator may take to notice that its original is gone.
 const SPECULATOR_GRACE: Duration = Duration::from_secs(2);
+
+/// Names of a speculator, and of the supervisor.
+const OURS: [&str; 2] = ["forebay:spec", "forebay"];
 
 fn main() {
     let mut arguments = env::args_os().skip(1);
@@ -80,7 +83,7 @@ fn speculators_left(text: &mut String) {
     let mut last_seen = None;
     while ended.elapsed() < SPECULATOR_GRACE {
         reap(None);
-        if !descendants().iter().any(|&pid| name_of(pid) == "forebay:spec") {
+        if !descendants().iter().any(|&pid| OURS.contains(&name_of(pid).as_str())) {
             break;
         }
         last_seen = Some(ended.elapsed());

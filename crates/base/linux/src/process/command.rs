@@ -46,16 +46,16 @@ pub fn start_command(
 ///
 /// # Errors
 /// None was found or could be started, or the system refuses a process.
-pub fn start_first(
+pub fn start_first<T>(
     command: &[OsString],
-    mut start: impl FnMut(&Path, &[CString]) -> io::Result<i32>,
-) -> Result<i32, StartError> {
+    mut start: impl FnMut(&Path, &[CString]) -> io::Result<T>,
+) -> Result<T, StartError> {
     let name = command.first().ok_or(StartError::NoCommand)?;
     let arguments: Vec<CString> = command.iter().map(|argument| terminated(argument)).collect();
     let mut refused = None;
     for path in candidates(name, env::var_os("PATH").as_deref()) {
         match start(&path, &arguments) {
-            Ok(pid) => return Ok(pid),
+            Ok(started) => return Ok(started),
             // As execvp(3): such a directory of PATH is passed over, and remembered when nothing better comes.
             Err(error) => match error.raw_os_error() {
                 Some(libc::ENOENT | libc::ENOTDIR) if stat(&path).is_err() => {}

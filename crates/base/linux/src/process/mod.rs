@@ -4,6 +4,8 @@
 //! program ([`start_first`], [`start_command`]), passes signals on ([`next_signal`], [`is_for_program`]) and reads how the
 //! program's state changed ([`child_state`]). The calling process must have one thread while it blocks signals.
 //!
+//! Or the process becomes the program ([`become_other`]), and a copy of it watches from beside ([`start_beside`]).
+//!
 //! # Invariants
 //!
 //! - The program inherits signal mask, ignored signals and closed standard descriptors as this process got them.
@@ -11,6 +13,7 @@
 //! - The child calls async-signal-safe functions only.
 
 mod apart;
+mod beside;
 mod child;
 mod command;
 mod error;
@@ -20,6 +23,7 @@ mod signals;
 mod start;
 
 pub use apart::{Apart, start_apart};
+pub use beside::{Neighbour, Woken, adopts_orphans, start_beside};
 pub use child::{ChildEnd, ChildState, ChildUsage, child_state, reap_orphans};
 pub use command::{SHELL, by_shell, check_executable, start_command, start_first, terminated};
 pub use error::StartError;

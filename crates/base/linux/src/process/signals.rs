@@ -35,6 +35,30 @@ impl SignalsBlocked {
     }
 }
 
+impl SignalsBlocked {
+    /// Blocks the signals for a process that waits for one of a child ([`receive`]) and for no other.
+    #[must_use]
+    pub fn but_for_children() -> Self {
+        extern "C" fn nothing(_: libc::c_int) {}
+        let blocked = Self::new();
+        // SAFETY: all zeros is a valid sigaction; the handler does nothing.
+        unsafe {
+            let mut action: libc::sigaction = mem::zeroed();
+            action.sa_sigaction = nothing as *const () as usize;
+            libc::sigaction(libc::SIGCHLD, &action, ptr::null_mut());
+        }
+        blocked
+    }
+}
+
+/// The mask of a call that `signal` alone may interrupt.
+pub(super) fn receive(signal: libc::c_int) -> libc::sigset_t {
+    let mut set = waited_for();
+    // SAFETY: the call changes the set only.
+    unsafe { libc::sigdelset(&mut set, signal) };
+    set
+}
+
 impl Default for SignalsBlocked {
     fn default() -> Self {
         Self::new()

@@ -34,9 +34,6 @@ pub fn start(
     inherited: &SignalsBlocked,
     life: Life,
 ) -> io::Result<i32> {
-    let pointers = |strings: &[CString]| -> Vec<*const c_char> {
-        strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
-    };
     let (arguments, environment) = (pointers(arguments), pointers(environment));
     let birth = Birth {
         path: path.as_ptr(),
@@ -74,11 +71,15 @@ pub fn start(
     }
 }
 
-/// Becomes the program at `path`, with the environment and in the state that this process was started in. Returns where
+/// The null-terminated array of these strings.
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+}
+
+/// Becomes the program at `path`, with this environment and in the state that this process was started in. Returns where
 /// that fails, with the reason.
-pub fn become_other(path: &CStr, arguments: &[CString]) -> io::Error {
-    let arguments: Vec<*const c_char> =
-        arguments.iter().map(|argument| argument.as_ptr()).chain([ptr::null()]).collect();
+pub fn become_other(path: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
+    let (arguments, environment) = (pointers(arguments), pointers(environment));
     // SAFETY: all zeros is a valid sigaction; strings and array are terminated and outlive the call.
     unsafe {
         if !sigpipe_is_ignored() {
@@ -91,7 +92,7 @@ pub fn become_other(path: &CStr, arguments: &[CString]) -> io::Error {
                 libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
             }
         }
-        libc::execv(path.as_ptr(), arguments.as_ptr());
+        libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr());
     }
     io::Error::last_os_error()
 }
