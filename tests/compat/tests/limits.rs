@@ -1,10 +1,10 @@
-//! A speculator takes no more memory than its limit, whichever way the program allocates.
+//! Limits: a speculator takes no more memory than its own, and forebay takes nothing of what the program may have.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use forebay_compat::guests::build;
-use forebay_compat::{Case, Scratch, skip, switch};
+use forebay_compat::{Case, Scratch, root, skip, switch};
 
 /// Cold data.
 fn data(scratch: &Scratch) {
@@ -78,4 +78,84 @@ fn copies_of_inherited_memory_are_limited() {
 #[test]
 fn copies_of_shared_memory_are_limited() {
     is_limited("limited_shared", &build("shared_gather"), &["16", "400", "data"], 1_000.0);
+}
+
+/// A command that a shell has put under limits.
+fn limited(name: &str, guest: &str, limits: &str) -> Case {
+    let script = format!("{limits}; \"$@\"; echo status $?");
+    Case::new(name, [build(guest).into_os_string(), "data".into()])
+        .setup(data)
+        .without_statistics()
+        .before(["bash", "-c", &script, "bash"])
+}
+
+#[test]
+fn a_limit_that_leaves_forebay_no_room_changes_nothing() {
+    for (name, limit) in [
+        ("address_space", "-v 60000"),
+        ("more_address_space", "-v 200000"),
+        ("data", "-d 20000"),
+        ("file_size", "-f 0"),
+        ("descriptors", "-n 16"),
+        ("few_descriptors", "-n 5"),
+        ("locked_memory", "-l 0"),
+        ("pending_signals", "-i 0"),
+        ("stack", "-s 256"),
+    ] {
+        let _ = limited(&format!("limit_of_{name}"), "plain_reader", &format!("ulimit {limit}")).check();
+        let _ = limited(&format!("unlimited_{name}"), "fork_child", &format!("ulimit -S {limit}")).check();
+    }
+}
+
+/// The agent would be a part of it.
+#[test]
+fn a_program_has_all_of_its_address_space() {
+    let script = "import mmap
+n, step, kept = 0, 64 << 20, []
+while step >= 65536:
+    try: kept.append(mmap.mmap(-1, step)); n += step
+    except (OSError, MemoryError): step //= 2
+print(n)";
+    let limit = "ulimit -v 900000; exec \"$@\"";
+    let _ = Case::new("all_address_space", ["python3", "-S", "-c", script])
+        .without_statistics()
+        .needs(&["python3", "setarch"])
+        .before(["setarch", "-R", "bash", "-c", limit, "bash"])
+        .check();
+    let _ = Case::new(
+        "all_address_space_of_a_child",
+        ["bash", "-c", limit, "bash", "python3", "-S", "-c", script],
+    )
+    .without_statistics()
+    .needs(&["python3", "setarch"])
+    .before(["setarch", "-R"])
+    .check();
+}
+
+/// A speculator, the supervisor and each of its threads would count.
+#[test]
+fn a_program_has_as_many_processes_as_its_group_may_have() {
+    if !root() {
+        return skip("processes_of_a_group", "only root may");
+    }
+    let group = "g=/sys/fs/cgroup/pids; [ -d $g ] || g=/sys/fs/cgroup; g=$g/forebay-compat-$$; mkdir $g && \
+        echo 40 > $g/pids.max && echo 0 > $g/cgroup.procs || echo no group";
+    let ungroup = "echo 0 > ${g%/*}/cgroup.procs; rmdir $g";
+    let script = format!("{group}; \"$@\"; echo status $?; {ungroup}");
+    let case = Case::new("processes_of_a_group", [build("forks_most").into_os_string(), "data".into()]);
+    let _ = case.setup(data).without_statistics().before(["bash", "-c", &script, "bash"]).check();
+}
+
+#[test]
+fn a_program_has_as_many_processes_as_its_user_may_have() {
+    if !root() {
+        return skip("processes_of_a_user", "only root can be a user that has no other processes");
+    }
+    let script = "ulimit -u 30; exec setpriv --reuid=60123 --clear-groups \"$@\"";
+    let case = Case::new("processes_of_a_user", [build("forks_most").into_os_string(), "data".into()]);
+    let case = case.setup(data).setup(|scratch| {
+        std::fs::set_permissions(scratch.at("data"), std::os::unix::fs::PermissionsExt::from_mode(0o644))
+            .expect("rights");
+    });
+    let _ = case.without_statistics().needs(&["setpriv"]).before(["bash", "-c", script, "bash"]).check();
 }

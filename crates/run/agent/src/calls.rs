@@ -24,6 +24,8 @@ pub enum Class {
     Seek,
     /// Gives a descriptor.
     Opens,
+    /// Copies the process.
+    Fork,
     /// Replaces the program.
     Execute,
     /// Replaces the program, path relative to a descriptor.
@@ -51,7 +53,7 @@ pub const NUMBERS: usize = 512;
 /// The class of each number.
 pub static CLASSES: [Class; NUMBERS] = {
     let mut classes = [Class::Pass; NUMBERS];
-    let table: [(u32, Class); 50] = [
+    let table: [(u32, Class); 51] = [
         (n::__NR_read, Class::Read),
         (n::__NR_pread64, Class::Read),
         (n::__NR_readv, Class::Read),
@@ -83,6 +85,7 @@ pub static CLASSES: [Class; NUMBERS] = {
         (n::__NR_accept4, Class::Opens),
         (n::__NR_epoll_create1, Class::Opens),
         (n::__NR_memfd_create, Class::Opens),
+        (n::__NR_clone, Class::Fork),
         (n::__NR_execve, Class::Execute),
         (n::__NR_execveat, Class::ExecuteAt),
         (n::__NR_exit_group, Class::Exit),

@@ -8,6 +8,9 @@ use crate::call::Call;
 use crate::calls::{self, Class};
 use crate::{exec, fault_watch, faults, original, process, role, session, spawn, speculator, timing};
 
+/// How often a fork is tried again.
+const FORKS_MAX: u32 = 100;
+
 /// Carries out a system call of the program as its role demands.
 ///
 /// # Safety
@@ -77,6 +80,7 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
             Class::PathOpens | Class::PathAtOpens => process::opened(original::look_up(call, class)),
             Class::Opens => process::opened(call.execute()),
             Class::Seek => original::seek(call),
+            Class::Fork => fork_call(call),
             Class::Execute => exec::execute(call, false),
             Class::ExecuteAt => exec::execute(call, true),
             Class::Exit => {
@@ -101,6 +105,27 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
             Class::Memory => memory_call(call),
         }
     }
+}
+
+/// A fork. One that fails for want of a process is made again when forebay has none.
+///
+/// # Safety
+/// The program is making `call`.
+unsafe fn fork_call(call: &Call) -> isize {
+    // SAFETY: the caller's.
+    let mut result = unsafe { call.execute() };
+    if call::is(result, errno::EAGAIN) && session::ask_to_leave() {
+        // The kernel takes a moment to forget those that have ended.
+        for _ in 0..FORKS_MAX {
+            // SAFETY: the caller's.
+            result = unsafe { call.execute() };
+            if !call::is(result, errno::EAGAIN) {
+                break;
+            }
+            process::pause();
+        }
+    }
+    result
 }
 
 /// # Safety
@@ -130,6 +155,7 @@ unsafe fn call_of_forked_child(call: &Call) -> isize {
     // SAFETY: (all arms) the caller's.
     unsafe {
         match class {
+            Class::Fork => return fork_call(call),
             Class::Execute => return exec::execute(call, false),
             Class::ExecuteAt => return exec::execute(call, true),
             Class::Lock | Class::Control | Class::Confine => return classified_in_forked_child(call, class),

@@ -49,7 +49,6 @@ static LENT: Lent = Lent(UnsafeCell::new(MaybeUninit::uninit()));
 static BORROWER: AtomicU32 = AtomicU32::new(0);
 /// How long one waits for another to be gone, which takes a call.
 const BORROW_PAUSES_MAX: u32 = 1000;
-const BORROW_PAUSE_NS: i64 = 100_000;
 
 /// Carries out `execve` or `execveat` with the agent added to the new program's environment.
 ///
@@ -117,9 +116,7 @@ fn borrow() -> bool {
             Err(other) if is_gone(other) && take(other).is_ok() => return true,
             Err(_) => {}
         }
-        let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: BORROW_PAUSE_NS };
-        // SAFETY: the call reads a local.
-        let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };
+        process::pause();
     }
     false
 }
@@ -167,6 +164,10 @@ unsafe fn inject(directory: usize, path: usize, workspace: &mut Workspace) -> Op
         count(Unassisted::NeverStalls);
         return None;
     }
+    if has_limited_memory() {
+        count(Unassisted::Limited);
+        return None;
+    }
     if is_someone_else() {
         count(Unassisted::Privileged);
         return None;
@@ -192,6 +193,16 @@ unsafe fn inject(directory: usize, path: usize, workspace: &mut Workspace) -> Op
 fn is_someone_else() -> bool {
     // SAFETY: no arguments.
     unsafe { sys!(n::__NR_geteuid) != sys!(n::__NR_getuid) || sys!(n::__NR_getegid) != sys!(n::__NR_getgid) }
+}
+
+/// Whether the address space is limited, of which an agent would take a part.
+fn has_limited_memory() -> bool {
+    [n::RLIMIT_AS, n::RLIMIT_DATA].into_iter().any(|resource| {
+        let mut limit = n::rlimit64 { rlim_cur: u64::MAX, rlim_max: u64::MAX };
+        // SAFETY: the call writes to a local.
+        let _ = unsafe { sys!(n::__NR_prlimit64, 0, resource, 0, &raw mut limit) };
+        limit.rlim_cur != u64::MAX
+    })
 }
 
 fn worth_it(header: &Header, key: u64) -> bool {

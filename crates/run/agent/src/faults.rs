@@ -34,7 +34,6 @@ const SIG_IGNORE: usize = 1;
 const ARCH_GET_FS: u32 = 0x1003;
 /// How long the supervisor gets to take its event back.
 const CLOSE_PAUSES_MAX: u32 = 10_000;
-const CLOSE_PAUSE_NS: i64 = 100_000;
 /// Memory that is worth the trouble.
 const BYTES_MIN: usize = 16 << 20;
 
@@ -354,16 +353,14 @@ unsafe fn action_call(call: &Call) -> isize {
 unsafe fn withdraw() {
     let Some(entry) = fault_watch::entry() else { return };
     entry.wish.store(WISH_NEVER, Ordering::SeqCst);
-    let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: CLOSE_PAUSE_NS };
     for paused in 0..CLOSE_PAUSES_MAX {
         if entry.open.load(Ordering::SeqCst) == 0 {
             break;
         }
         if paused == 0 {
-            session::wake_supervisor();
+            let _ = session::wake_supervisor();
         }
-        // SAFETY: the call reads a local.
-        let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };
+        process::pause();
     }
     // SAFETY: the caller's.
     unsafe { give_signal_back() };

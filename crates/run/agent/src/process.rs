@@ -13,6 +13,8 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// Highest descriptor seen.
 static DESCRIPTOR_MAX: AtomicU32 = AtomicU32::new(15);
 
+const PAUSE_NS: i64 = 100_000;
+
 /// This process is the original from now on.
 pub fn begin() {
     PROCESS.store(id(), Relaxed);
@@ -51,4 +53,11 @@ pub fn opened(result: isize) -> isize {
         DESCRIPTOR_MAX.store(result as u32, Relaxed);
     }
     result
+}
+
+/// Sleeps for a moment, 100 us.
+pub fn pause() {
+    let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: PAUSE_NS };
+    // SAFETY: the call reads a local.
+    let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };
 }

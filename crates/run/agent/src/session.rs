@@ -12,6 +12,8 @@ use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::sys;
 
+use crate::process;
+
 static HEADER: AtomicPtr<Header> = AtomicPtr::new(core::ptr::null_mut());
 static SLOT: AtomicPtr<Slot> = AtomicPtr::new(core::ptr::null_mut());
 static SLOT_INDEX: AtomicUsize = AtomicUsize::new(0);
@@ -19,6 +21,9 @@ static SUPERVISOR: AtomicU32 = AtomicU32::new(0);
 static DESCRIPTOR: AtomicU32 = AtomicU32::new(0);
 /// Key of this executable in the header's table of programs; 0 where it has none.
 static PROGRAM_KEY: AtomicU64 = AtomicU64::new(0);
+
+/// How long the supervisor gets to leave.
+const LEAVE_PAUSES_MAX: u32 = 1000;
 
 /// Names a session: `<supervisor's process id>:<its descriptor>:<key of the executable>`.
 #[derive(Clone, Copy)]
@@ -103,21 +108,45 @@ pub fn header() -> Option<&'static Header> {
 }
 
 /// Lets the supervisor look at what was asked of it, now rather than at its next round: it gets the signal that it gets of its
-/// children.
+/// children. Whether there is one.
 #[inline(never)]
-pub fn wake_supervisor() {
+pub fn wake_supervisor() -> bool {
     let mut path = PathBuffer::<32>::new();
     if !(path.push(b"/proc/") && path.push_number(name().supervisor.into())) {
-        return;
+        return false;
     }
     // SAFETY: the path is terminated, and the descriptor, which stands for the process, is this function's.
     unsafe {
         let process = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), n::O_DIRECTORY | n::O_CLOEXEC);
-        if process >= 0 {
-            let _ = sys!(n::__NR_pidfd_send_signal, process, n::SIGCHLD, 0, 0);
-            let _ = sys!(n::__NR_close, process);
+        if process < 0 {
+            return false;
         }
+        let sent = sys!(n::__NR_pidfd_send_signal, process, n::SIGCHLD, 0, 0);
+        let _ = sys!(n::__NR_close, process);
+        sent == 0
     }
+}
+
+/// Rules speculators out for all programs of the session, and waits until they and the supervisor have ended. Whether that has
+/// made room.
+#[cold]
+#[inline(never)]
+pub fn ask_to_leave() -> bool {
+    let Some(header) = header() else { return false };
+    if header.supervisor_pid.load(Ordering::Relaxed) == 0 {
+        return false;
+    }
+    header.enabled.store(0, Ordering::SeqCst);
+    if !wake_supervisor() {
+        return false;
+    }
+    for _ in 0..LEAVE_PAUSES_MAX {
+        if header.supervisor_pid.load(Ordering::Relaxed) == 0 {
+            break;
+        }
+        process::pause();
+    }
+    true
 }
 
 /// This process's slot, if it has one.

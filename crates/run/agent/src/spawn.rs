@@ -338,7 +338,7 @@ fn wait_for_line(slot: &Slot, newest: u32, to_kill: impl Fn(u32) -> bool) {
             }
             return;
         }
-        pause();
+        process::pause();
     }
 }
 
@@ -377,14 +377,8 @@ pub fn wait_for_hints() {
         if session::hints_under_way() == 0 {
             return;
         }
-        pause();
+        process::pause();
     }
-}
-
-fn pause() {
-    let pause = n::__kernel_timespec { tv_sec: 0, tv_nsec: PAUSE_NS };
-    // SAFETY: the call reads a local.
-    let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };
 }
 
 /// # Safety
@@ -418,7 +412,6 @@ const END_MS_MAX: u32 = 900;
 /// `struct sched_param` of a normal process.
 static NO_PRIORITY: i32 = 0;
 /// Time that the executor has to let go of files: reads of a slow device, some of them in line.
-const PAUSE_NS: i64 = 100_000;
 const HINT_PAUSES_MAX: u32 = 10_000;
 /// Time that a checkpoint has to get its process id.
 const STARTING_PAUSES_MAX: u32 = 20;

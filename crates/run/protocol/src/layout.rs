@@ -321,11 +321,13 @@ pub enum Unassisted {
     NotExamined,
     /// A library of it, an address sanitizer, refuses to be loaded after another.
     Sanitized,
+    /// Its address space is limited: the agent would take a part.
+    Limited,
 }
 
 impl Unassisted {
     /// Number of reasons.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 9;
 }
 
 /// Why an agent that was loaded went to Off.

@@ -43,7 +43,7 @@ use crate::{
 };
 
 /// As many reads as a fast device has in flight at once.
-const THREADS_MAX: usize = 128;
+pub const THREADS_MAX: usize = 128;
 /// Threads that stay when there is nothing to do.
 const THREADS_KEPT: usize = 2;
 const STACK_BYTES: usize = 64 << 10;

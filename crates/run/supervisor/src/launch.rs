@@ -115,7 +115,7 @@ impl<T> Attempt<'_, T> {
                         started => return started,
                     }
                 }
-                None => Unassisted::NotExamined,
+                None => Unassisted::Limited,
             },
             Err(reason) => *reason,
         };

@@ -27,6 +27,7 @@ mod patch_table;
 pub mod patches;
 mod processors;
 mod readahead;
+mod room;
 pub mod statistics;
 mod table;
 mod watch;
@@ -91,6 +92,9 @@ pub struct Outcome {
 /// The calling thread must be the only one.
 #[must_use]
 pub fn become_program(options: &Options) -> Error {
+    if !room::is_in_address_space() {
+        return become_program_alone(&options.command);
+    }
     let beside = OnceCell::new();
     let prepared = Preload::new(&options.agent).ok().zip(Channel::create(options.speculate).ok());
     let Some((preload, channel)) = prepared.map(|(preload, channel)| (preload, Arc::new(channel))) else {
@@ -117,18 +121,14 @@ pub fn can_stand_beside() -> bool {
 /// Starts the supervisor beside this process, which is about to become the program. Returns the supervisor's process id.
 fn stand_beside(channel: &Arc<Channel>, preload: &Preload, options: &Options) -> io::Result<u32> {
     let kept: Vec<_> = [channel.descriptor()].into_iter().chain(preload.descriptor()).collect();
-    let number = &channel.header().supervisor_pid;
-    start_beside(
-        &kept,
-        |pid| number.store(pid.unsigned_abs(), Relaxed),
-        |program| {
-            let signals = SignalsBlocked::but_for_children();
-            let mut ledger = Ledger::default();
-            watch::watch_beside(&program, &signals, channel, &mut ledger, options);
-            watch::finish(channel, &mut ledger);
-        },
-    )?;
-    Ok(number.load(Relaxed))
+    let pid = start_beside(&kept, |program| {
+        channel.header().supervisor_pid.store(std::process::id(), Relaxed);
+        let signals = SignalsBlocked::but_for_children();
+        let mut ledger = Ledger::default();
+        watch::watch_beside(&program, &signals, channel, &mut ledger, options);
+        watch::finish(channel, &mut ledger);
+    })?;
+    Ok(pid.unsigned_abs())
 }
 
 /// Runs a program to its end, as its parent. The calling thread must be the only one, and the process forebay's alone: its
@@ -144,7 +144,7 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
 
     let signals = SignalsBlocked::new();
     let started = Instant::now();
-    let supervisor = || Some(std::process::id());
+    let supervisor = || Some(std::process::id()).filter(|_| room::is_in_address_space());
     let assistance =
         Assistance { channel: &channel, preload: &preload, patch: options.patch, supervisor: &supervisor };
     let pid = launch::launch(&options.command, &assistance, &signals)?;

@@ -77,6 +77,8 @@ pub enum Within {
     MqClose = 2,
     /// `pthread_sigmask`, by which programs block signals.
     SignalMask = 3,
+    /// `fork`, where the child goes on on the same stack.
+    Fork = 4,
 }
 
 impl Within {
@@ -86,6 +88,7 @@ impl Within {
             b"syscall" => Self::Syscall,
             b"mq_close" => Self::MqClose,
             b"pthread_sigmask" => Self::SignalMask,
+            b"fork" | b"_Fork" => Self::Fork,
             _ => Self::Other,
         }
     }
@@ -97,6 +100,7 @@ impl Within {
             1 => Some(Self::Syscall),
             2 => Some(Self::MqClose),
             3 => Some(Self::SignalMask),
+            4 => Some(Self::Fork),
             _ => None,
         }
     }

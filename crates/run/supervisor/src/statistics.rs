@@ -76,6 +76,7 @@ pub const UNASSISTED_NAMES: [&str; Unassisted::COUNT] = [
     "never stalls",
     "not examined",
     "address sanitizer",
+    "limited",
 ];
 /// Why an agent went to Off, for people, by [`Off`].
 pub const OFF_NAMES: [&str; Off::COUNT] =

@@ -31,6 +31,7 @@ use crate::{
     memory_limits::{MemoryEnd, MemoryLimits},
     processors::Processors,
     readahead::Readahead,
+    room::Processes,
 };
 
 /// A program that ends sooner is never waited for by more than the main thread.
@@ -75,7 +76,12 @@ pub fn watch(
     options: &Options,
 ) -> Result<Ended, Error> {
     let mut rounds = Rounds::new(pid, channel, ledger, options);
+    let mut has_left = false;
     loop {
+        if !has_left && rounds.is_over() {
+            leave(channel);
+            has_left = true;
+        }
         let arrived = next_signal(Some(rounds.timeout));
         if let Some(arrived) = arrived.filter(is_for_program) {
             send_signal(pid, arrived.number, arrived.value);
@@ -102,7 +108,7 @@ pub fn watch(
     }
 }
 
-/// Waits beside the program for its end.
+/// Waits beside the program for its end, or until there is nothing left to do.
 pub fn watch_beside(
     program: &Neighbour,
     signals: &SignalsBlocked,
@@ -112,6 +118,10 @@ pub fn watch_beside(
 ) {
     let mut rounds = Rounds::new(program.pid, channel, ledger, options);
     loop {
+        if rounds.is_over() {
+            leave(channel);
+            return;
+        }
         match program.wait(signals, rounds.timeout) {
             Woken::Ended => return,
             Woken::ByChild => rounds.look_at_wishes(),
@@ -134,6 +144,9 @@ struct Rounds<'a> {
     faults: Faults,
     readahead: Readahead,
     processors: Processors,
+    processes: Processes,
+    /// Whether there were to be speculators.
+    speculate: bool,
     is_thin: bool,
     /// Processes that have just begun are looked at sooner.
     round: Duration,
@@ -143,6 +156,8 @@ struct Rounds<'a> {
 
 impl<'a> Rounds<'a> {
     fn new(pid: i32, channel: &'a Arc<Channel>, ledger: &'a mut Ledger, options: &Options) -> Self {
+        let processes = Processes::new(pid.unsigned_abs());
+        processes.look(channel.header());
         Self {
             pid,
             channel,
@@ -155,11 +170,18 @@ impl<'a> Rounds<'a> {
             faults: Faults::default(),
             readahead: Readahead::default(),
             processors: Processors::new(pid.unsigned_abs()),
+            processes,
+            speculate: options.speculate,
             is_thin: false,
             round: ROUND_FIRST,
             timeout: EXECUTOR_DELAY,
             next: Instant::now(),
         }
+    }
+
+    /// Whether there will be no speculator again: of this program, or of what it executes.
+    fn is_over(&self) -> bool {
+        self.speculate && self.channel.header().enabled.load(Relaxed) == 0
     }
 
     /// An agent may wait for an event to be closed.
@@ -173,6 +195,7 @@ impl<'a> Rounds<'a> {
         }
         let header = self.channel.header();
         reap_orphans(self.pid);
+        self.processes.look(header);
         self.limits.look_if_due(header);
         self.processors.look(header);
         self.leases.look_if_due(header);
@@ -223,6 +246,18 @@ fn collect(channel: &Channel, ledger: &mut Ledger) {
 fn mark_dead(channel: &Channel, ledger: &mut Ledger, slot: usize) {
     channel.slot(slot).generation.fetch_add(1, Relaxed);
     ledger.mark_dead(slot);
+}
+
+/// There will be no speculator again, maybe because the program needs the processes: all are gone when this returns, and the
+/// agents are told so.
+fn leave(channel: &Channel) {
+    let speculators: Vec<_> = (0..SLOTS).flat_map(|slot| Speculator::of(channel, slot)).collect();
+    speculators.iter().for_each(Speculator::kill);
+    let deadline = Instant::now() + DEATH;
+    for speculator in speculators {
+        speculator.ends_by(deadline);
+    }
+    channel.header().supervisor_pid.store(0, Relaxed);
 }
 
 /// After the program's end: speculators of processes that have ended are gone when this returns, and all figures are

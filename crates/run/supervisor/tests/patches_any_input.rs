@@ -73,8 +73,8 @@ fn table() -> impl Strategy<Value = PatchTable> {
     (vec(any::<u8>(), 1..=32), vec(site, 0..600)).prop_map(|(build_id, sites)| {
         let mut end = 0;
         let sites = sites.into_iter().map(|(gap, displaced, number, within)| {
-            let within =
-                [Within::Other, Within::Syscall, Within::MqClose, Within::SignalMask][usize::from(within)];
+            let within = [Within::Other, Within::Syscall, Within::MqClose, Within::SignalMask, Within::Fork]
+                [usize::from(within)];
             let displaced = Displaced::from_u8(displaced).unwrap();
             let number = if displaced == Displaced::MovEaxNumber { number.or(Some(12)) } else { number };
             let site = Site { offset: end + gap, displaced, number, within };

@@ -52,6 +52,30 @@ impl Folders {
     }
 }
 
+/// Folders of the groups of `controller` that a process is in, and of those around them, for each version the innermost first: by
+/// the texts of `/proc/PID/cgroup` and `/proc/self/mountinfo`.
+pub(super) fn chain(controller: &str, membership: &str, mountinfo: &str) -> Vec<PathBuf> {
+    let mut found = vec![];
+    for line in membership.lines() {
+        // ID:CONTROLLERS:PATH; version 2 names no controllers.
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let unified = controllers.is_empty();
+        if !unified && controllers.split(',').all(|other| other != controller) {
+            continue;
+        }
+        let limits = |hierarchy: &Hierarchy<'_>| {
+            hierarchy.unified == unified
+                && (unified || hierarchy.options().any(|option| option == controller))
+        };
+        let Some(Hierarchy { root, mount, .. }) = Hierarchy::all(mountinfo).find(limits) else { continue };
+        let innermost = mount.join(Path::new(path).strip_prefix(root).unwrap_or(Path::new("")));
+        let around = innermost.ancestors().take_while(|folder| folder.starts_with(mount));
+        found.extend(around.map(Path::to_owned));
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::groups::mounts::Hierarchy;
+use crate::groups::folders::chain;
 use crate::kernel_text;
 
 /// What a group may use: of version 2, then of version 1.
@@ -43,24 +43,7 @@ pub fn of_member(membership: &str) -> Vec<PathBuf> {
 /// The same by the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
 #[must_use]
 pub fn own_of(membership: &str, mountinfo: &str) -> Vec<PathBuf> {
-    let mut found = vec![];
-    for line in membership.lines() {
-        // ID:CONTROLLERS:PATH; version 2 names no controllers.
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
-        let unified = controllers.is_empty();
-        if !unified && controllers.split(',').all(|controller| controller != "memory") {
-            continue;
-        }
-        let limits = |hierarchy: &Hierarchy<'_>| {
-            hierarchy.unified == unified && (unified || hierarchy.options().any(|option| option == "memory"))
-        };
-        let Some(Hierarchy { root, mount, .. }) = Hierarchy::all(mountinfo).find(limits) else { continue };
-        let innermost = mount.join(Path::new(path).strip_prefix(root).unwrap_or(Path::new("")));
-        let around = innermost.ancestors().take_while(|folder| folder.starts_with(mount));
-        found.extend(around.map(Path::to_owned));
-    }
-    found
+    chain("memory", membership, mountinfo)
 }
 
 /// What a group may use; `None` where there is no limit.

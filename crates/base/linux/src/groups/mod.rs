@@ -3,6 +3,7 @@
 mod folders;
 mod memory;
 mod mounts;
+pub mod processes;
 mod statistics;
 
 pub use folders::Folders;

@@ -1,13 +1,17 @@
 //! A process beside this one: no child of it, in no session of its parent's, without anything that it has open.
 
+use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::ptr;
 use std::time::Duration;
 
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::signals::{SignalsBlocked, receive};
+
+const STACK_BYTES: usize = 1 << 20;
 
 /// The process that another one stands beside, from there.
 pub struct Neighbour {
@@ -37,45 +41,66 @@ pub fn adopts_orphans() -> bool {
 }
 
 /// Starts a copy of this process beside it, which carries out `work` and ends. Of what this process has open, the copy keeps the
-/// descriptors `kept`, which are above the standard ones. Returns when all others are closed there.
+/// descriptors `kept`, which are above the standard ones. Returns the copy's process id when all others are closed there.
 ///
-/// A process between the two forks the copy and ends, so that the kernel gives the copy another parent. Its end sends no signal.
-/// This process must have one thread.
+/// A process between the two forks the copy and ends, so that the kernel gives the copy another parent. It borrows the memory of
+/// this process meanwhile, and its end sends no signal. This process must have one thread.
 ///
 /// # Errors
 /// The system refuses a process or a descriptor.
-pub fn start_beside(kept: &[RawFd], told: impl FnOnce(i32), work: impl FnOnce(Neighbour)) -> io::Result<()> {
+pub fn start_beside<F: FnOnce(Neighbour)>(kept: &[RawFd], work: F) -> io::Result<i32> {
     let pid = getpid();
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
-    // SAFETY: without flags the call is a fork whose end sends no signal. This process has one thread, so its copy is whole.
-    let between = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
-    match between {
-        0 => {
-            let neighbour = Neighbour { pid: pid.as_raw_nonzero().get(), handle };
-            let left = leave_everything(kept.iter().copied().chain([neighbour.handle.as_raw_fd()]));
-            let forked = match left {
-                // SAFETY: the copy's copy is whole, too.
-                Ok(()) => unsafe { libc::fork() },
-                Err(_) => -1,
-            };
-            match forked {
-                0 => work(neighbour),
-                1.. => told(forked),
-                _ => {}
-            }
-            // SAFETY: ends the process, whose handlers at exit are those of the process that it is a copy of.
-            unsafe { libc::_exit(i32::from(forked < 0)) }
-        }
-        1.. => {
-            let mut status = 0;
-            // SAFETY: the call writes to a local.
-            while unsafe { libc::waitpid(between as i32, &mut status, libc::__WALL) } < 0
-                && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-            {}
-            if status == 0 { Ok(()) } else { Err(io::ErrorKind::Other.into()) }
-        }
-        _ => Err(io::Error::last_os_error()),
+    let neighbour = Neighbour { pid: pid.as_raw_nonzero().get(), handle };
+    let mut between = Between { kept, work: Some((neighbour, work)), copy: Err(io::ErrorKind::Other.into()) };
+    let mut stack = vec![0u128; STACK_BYTES / size_of::<u128>()];
+    // SAFETY: the process between runs `fork_copy` on a stack of its own, aligned and large enough for the copy's work, too;
+    // CLONE_VFORK keeps this thread, and so `between` and `stack`, in place until it has ended.
+    let started = unsafe {
+        libc::clone(
+            fork_copy::<F>,
+            stack.as_mut_ptr_range().end.cast(),
+            libc::CLONE_VM | libc::CLONE_VFORK,
+            (&raw mut between).cast(),
+        )
+    };
+    if started < 0 {
+        return Err(io::Error::last_os_error());
     }
+    // SAFETY: the call takes no pointer that it writes to.
+    while unsafe { libc::waitpid(started, ptr::null_mut(), libc::__WALL) } < 0
+        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    {}
+    between.copy
+}
+
+/// What the process between needs, and what it leaves.
+struct Between<'a, F> {
+    kept: &'a [RawFd],
+    work: Option<(Neighbour, F)>,
+    copy: io::Result<i32>,
+}
+
+extern "C" fn fork_copy<F: FnOnce(Neighbour)>(between: *mut c_void) -> c_int {
+    // SAFETY: the process that waits passes this, which stays until this one has ended.
+    let between = unsafe { &mut *between.cast::<Between<'_, F>>() };
+    let Some((neighbour, work)) = between.work.take() else { return 1 };
+    let kept = between.kept.iter().copied().chain([neighbour.handle.as_raw_fd()]);
+    between.copy = leave_everything(kept).and_then(|()| {
+        // SAFETY: the one thread of the process that waits is this one, as far as its memory goes, so the copy is whole.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            copy => Ok(copy),
+        }
+    });
+    if matches!(between.copy, Ok(0)) {
+        work(neighbour);
+    } else {
+        // Its descriptor of the handle goes; that of the waiting process stays until that executes another program.
+        drop((neighbour, work));
+    }
+    // SAFETY: ends the process. What is done at the exit of a program is not for its copies.
+    unsafe { libc::_exit(0) }
 }
 
 /// Closes all descriptors but these, and leaves the session and the folder.

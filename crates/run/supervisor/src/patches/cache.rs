@@ -9,10 +9,12 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::process::{Resource, getrlimit};
+
 use super::{BUILD_ID_BYTES_MAX, PatchError, PatchTable, Site, Within, find, image, well_ordered};
 
 /// Changes with the format of the files, and with what [`find`] finds in one and the same library.
-pub const CACHE_VERSION: u32 = 3;
+pub const CACHE_VERSION: u32 = 4;
 
 /// First bytes of a file.
 const MAGIC: [u8; 8] = *b"fbpatch\n";
@@ -124,6 +126,10 @@ fn read(place: &Path, build_id: &[u8]) -> Option<PatchTable> {
 
 /// Writes the file under another name first, so that no process reads half of it.
 fn write(place: &Path, table: &PatchTable) -> io::Result<()> {
+    // To go over a limit of the size of files would end this process by a signal, before the program has run.
+    if getrlimit(Resource::Fsize).current.is_some() {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
     let directory = place.parent().ok_or(io::ErrorKind::InvalidInput)?;
     if !directory.is_dir() {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;

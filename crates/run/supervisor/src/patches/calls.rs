@@ -16,7 +16,7 @@ pub enum Tier {
 }
 
 /// Name and number (x86-64) of each call of interest, and the tier it is in from.
-const CALLS: [(&str, u16, Tier); 59] = [
+const CALLS: [(&str, u16, Tier); 60] = [
     ("read", 0, Tier::Essential),
     ("write", 1, Tier::All),
     ("open", 2, Tier::Essential),
@@ -41,6 +41,7 @@ const CALLS: [(&str, u16, Tier); 59] = [
     ("dup", 32, Tier::Essential),
     ("dup2", 33, Tier::Essential),
     ("sendfile", 40, Tier::Essential),
+    ("clone", CLONE, Tier::Essential),
     ("execve", 59, Tier::Essential),
     ("fcntl", 72, Tier::Essential),
     ("flock", 73, Tier::Essential),
@@ -78,6 +79,8 @@ const CALLS: [(&str, u16, Tier); 59] = [
     ("faccessat2", 439, Tier::Essential),
 ];
 
+/// `clone`.
+const CLONE: u16 = 56;
 /// `rt_sigprocmask`.
 const SIGNAL_MASK: u16 = 14;
 
@@ -97,6 +100,7 @@ pub fn select(table: &PatchTable, tier: Tier) -> Vec<Site> {
         |site: &Site| site.within == Within::MqClose || !compares(site) && site.number.is_some_and(compared);
     let within = |tier: Tier, site: &Site| match site.number {
         // What else makes this call restores a mask that was set there, or is libc itself.
+        Some(CLONE) => site.within == Within::Fork,
         Some(SIGNAL_MASK) => site.within == Within::SignalMask,
         Some(_) if tier < Tier::All && minor(site) => false,
         Some(number) => CALLS.iter().any(|call| call.1 == number && call.2 <= tier),
