@@ -253,6 +253,39 @@ fn a_flock_is_held_exactly_as_long_as_the_program_holds_it() {
 }
 
 #[test]
+fn a_flock_of_a_file_open_for_reading_is_held_as_long() {
+    let case = guest("flock", &["events", "read"]).named("flock_for_reading");
+    let _ = case.observer(observe::lock(LockKind::Flock, "events")).check();
+}
+
+#[test]
+fn a_flock_of_a_mapped_file_is_held_as_long() {
+    let case = guest("flock", &["events", "map"]).named("flock_and_map");
+    let _ = case.observer(observe::lock(LockKind::Flock, "events")).check();
+}
+
+/// Its speculators have open files of their own.
+#[test]
+fn a_program_that_locks_is_forked() {
+    if switch("FOREBAY_COMPAT_PLAIN") {
+        return skip("locks_and_forks", "both sides run without forebay");
+    }
+    let deadline = Instant::now() + Duration::from_secs(60);
+    for arguments in [&["events"][..], &["events", "read"]] {
+        loop {
+            let case = guest("flock", arguments).named("locks_and_forks");
+            let Some(outcome) = case.observer(observe::lock(LockKind::Flock, "events")).check() else {
+                return;
+            };
+            if outcome.figure("forks") > 0.0 && outcome.figure("hints_used") > 0.0 {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{}", outcome.stats);
+        }
+    }
+}
+
+#[test]
 fn a_posix_lock_is_held_exactly_as_long_as_the_program_holds_it() {
     let _ = guest("posix_lock", &["events"]).observer(observe::lock(LockKind::Posix, "events")).check();
 }

@@ -53,7 +53,7 @@ pub const NUMBERS: usize = 512;
 /// The class of each number.
 pub static CLASSES: [Class; NUMBERS] = {
     let mut classes = [Class::Pass; NUMBERS];
-    let table: [(u32, Class); 51] = [
+    let table: [(u32, Class); 52] = [
         (n::__NR_read, Class::Read),
         (n::__NR_pread64, Class::Read),
         (n::__NR_readv, Class::Read),
@@ -91,6 +91,7 @@ pub static CLASSES: [Class; NUMBERS] = {
         (n::__NR_exit_group, Class::Exit),
         (n::__NR_flock, Class::Lock),
         (n::__NR_shmat, Class::Lock),
+        (n::__NR_shmdt, Class::Lock),
         (n::__NR_fcntl, Class::Control),
         (n::__NR_prctl, Class::Confine),
         (n::__NR_seccomp, Class::Confine),

@@ -6,7 +6,7 @@ use forebay_sigsafe::{call, errno, ticks};
 
 use crate::call::Call;
 use crate::calls::{self, Class};
-use crate::{exec, fault_watch, faults, original, process, role, session, spawn, speculator, timing};
+use crate::{exec, fault_watch, faults, held, original, process, role, session, spawn, speculator, timing};
 
 /// How often a fork is tried again.
 const FORKS_MAX: u32 = 100;
@@ -78,7 +78,7 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
             Class::ReadSecond => original::read(call, call.arguments[1]),
             Class::Path | Class::PathAt => original::look_up(call, class),
             Class::PathOpens | Class::PathAtOpens => process::opened(original::look_up(call, class)),
-            Class::Opens => process::opened(call.execute()),
+            Class::Opens => opening_call(call),
             Class::Seek => original::seek(call),
             Class::Fork => fork_call(call),
             Class::Execute => exec::execute(call, false),
@@ -89,15 +89,12 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
                 }
                 call.execute()
             }
-            Class::Lock => {
-                original::disable_everywhere(Off::Unsafe);
-                call.execute()
-            }
+            Class::Lock => lock_call(call),
             Class::Control => original::control(call),
             Class::Confine => original::confine(call),
             Class::Visibility => {
                 if original::shows_copies(call) {
-                    original::disable_everywhere(Off::Unsafe);
+                    original::disable_everywhere(Off::Visible);
                 }
                 call.execute()
             }
@@ -131,13 +128,59 @@ unsafe fn fork_call(call: &Call) -> isize {
 /// # Safety
 /// The program is making `call`.
 unsafe fn memory_call(call: &Call) -> isize {
+    note_mapping(call);
     // SAFETY: the caller's.
     let result = unsafe { faults::memory_call(call) };
     // Before any of them is touched: none can be in a copy yet.
     if asks_for_huge_pages(call) && result > 0 {
-        original::disable_everywhere(Off::Unsafe);
+        original::disable_everywhere(Off::HugePages);
     }
     original::on_mapping(call, result);
+    result
+}
+
+/// Takes note of a mapping of a file, and of a lock of one: no copy of the program shall keep the lock.
+fn note_mapping(call: &Call) {
+    let [_, _, _, flags, descriptor, _] = call.arguments;
+    if call.number as u32 == n::__NR_mmap && flags as u32 & n::MAP_ANONYMOUS == 0 && held::map(descriptor) {
+        original::on_lock();
+    }
+}
+
+/// A lock of an open file, or System V shared memory.
+///
+/// # Safety
+/// The program is making `call`.
+unsafe fn lock_call(call: &Call) -> isize {
+    if call.number as u32 == n::__NR_flock && held::lock(call.arguments[0]) {
+        original::on_lock();
+    }
+    // SAFETY: the caller's.
+    let result = unsafe { call.execute() };
+    if process::is_vfork_child() {
+        return result;
+    }
+    match call.number as u32 {
+        n::__NR_shmat if !(-4095..0).contains(&result) => {
+            held::attached();
+            original::count_off(Off::SystemV);
+        }
+        n::__NR_shmdt if result == 0 => held::detached(),
+        _ => {}
+    }
+    result
+}
+
+/// A call that gives a descriptor.
+///
+/// # Safety
+/// The program is making `call`.
+unsafe fn opening_call(call: &Call) -> isize {
+    // SAFETY: the caller's.
+    let result = process::opened(unsafe { call.execute() });
+    if result >= 0 && matches!(call.number as u32, n::__NR_dup | n::__NR_dup2 | n::__NR_dup3) {
+        held::duplicated(call.arguments[0], result as usize);
+    }
     result
 }
 
@@ -158,7 +201,10 @@ unsafe fn call_of_forked_child(call: &Call) -> isize {
             Class::Fork => return fork_call(call),
             Class::Execute => return exec::execute(call, false),
             Class::ExecuteAt => return exec::execute(call, true),
-            Class::Lock | Class::Control | Class::Confine => return classified_in_forked_child(call, class),
+            Class::Lock => return lock_call(call),
+            Class::Opens => return opening_call(call),
+            Class::Control if original::is_harmless(call) => return original::control(call),
+            Class::Control | Class::Confine => return classified_in_forked_child(call, class),
             Class::Visibility if original::shows_copies(call) => {
                 return classified_in_forked_child(call, class);
             }
@@ -169,6 +215,7 @@ unsafe fn call_of_forked_child(call: &Call) -> isize {
             Class::Memory if asks_for_huge_pages(call) => return classified_in_forked_child(call, class),
             _ => {}
         }
+        note_mapping(call);
         let before = ticks();
         let result = call.execute();
         let slow = ticks().wrapping_sub(before) > timing::stall_ticks_min();

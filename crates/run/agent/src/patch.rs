@@ -25,9 +25,11 @@ pub struct Patched {
     pub sites: usize,
     /// Whether the program's calls on its signals are among them.
     pub signals: bool,
+    /// Whether its mappings of files are.
+    pub mappings: bool,
 }
 
-const NOTHING: Patched = Patched { sites: 0, signals: false };
+const NOTHING: Patched = Patched { sites: 0, signals: false, mappings: false };
 
 /// Patches libc.
 ///
@@ -59,6 +61,7 @@ pub unsafe fn apply(table: &PatchTable, headers: ProgramHeaders) -> Patched {
     }
     let mut count = 0;
     let mut of_signals = [false; OF_SIGNALS.len()];
+    let mut mappings = false;
     for site in sites() {
         // SAFETY: the site lies in the range that was made writable.
         if unsafe { patch(&site) } {
@@ -66,6 +69,7 @@ pub unsafe fn apply(table: &PatchTable, headers: ProgramHeaders) -> Patched {
             let found =
                 of_signals.iter_mut().zip(OF_SIGNALS).filter(|(_, number)| *number == site.number.into());
             found.for_each(|(seen, _)| *seen = true);
+            mappings |= u32::from(site.number) == n::__NR_mmap;
         }
     }
     // SAFETY: as above. Where this is refused the text stays writable, and all goes on.
@@ -75,7 +79,7 @@ pub unsafe fn apply(table: &PatchTable, headers: ProgramHeaders) -> Patched {
         // page table of all of it.
         let _ = sys!(n::__NR_madvise, start, end - start, n::MADV_NOHUGEPAGE);
     }
-    Patched { sites: count, signals: of_signals.iter().all(|seen| *seen) }
+    Patched { sites: count, signals: of_signals.iter().all(|seen| *seen), mappings }
 }
 
 /// A word of the table.

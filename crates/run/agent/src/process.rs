@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::sys;
 
-use crate::role;
+use crate::{held, role};
 
 /// Process that the original's state is of; another one running this code is a vfork child, which only passes through.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -49,6 +49,9 @@ pub fn descriptor_max() -> usize {
 /// Takes note of a call's result that is a descriptor.
 #[inline(always)]
 pub fn opened(result: isize) -> isize {
+    if result >= 0 {
+        held::opened(result as usize);
+    }
     if result > DESCRIPTOR_MAX.load(Relaxed) as isize {
         DESCRIPTOR_MAX.store(result as u32, Relaxed);
     }

@@ -20,7 +20,7 @@ use forebay_sigsafe::{call, sys};
 use crate::call::Call;
 use crate::snapshot::{Circumstances, DESCRIPTORS, Forked, Original, Snapshot, UNKNOWN};
 use crate::status::Status;
-use crate::{attributes, process, residency, session, speculator, trace};
+use crate::{attributes, held, process, residency, session, speculator, trace};
 
 /// Stands for the process id of a speculator that has not said its own yet.
 const STARTING: u32 = 1;
@@ -106,8 +106,8 @@ pub unsafe fn will_stall(call: &Call, descriptor: usize) -> bool {
 }
 
 /// Closes, in the intermediate process's own table, what the speculator must never have: pipes, sockets and the
-/// like, whose readers would miss the end, and files open for writing, which could not be executed. The original waits
-/// meanwhile.
+/// like, whose readers would miss the end, and files open for writing, which could not be executed. Files of a program that
+/// locks are opened anew. The original waits meanwhile.
 extern "C" fn leave_outside(snapshot: &mut Snapshot) {
     // SAFETY: the calls take numbers, locals and terminated paths.
     unsafe {
@@ -117,7 +117,8 @@ extern "C" fn leave_outside(snapshot: &mut Snapshot) {
         snapshot.left_outside = sys!(n::__NR_close_range, snapshot.descriptors, u32::MAX, 0) == 0;
         for (descriptor, known) in snapshot.known.iter().enumerate().take(snapshot.descriptors) {
             let traced = cfg!(feature = "trace") && descriptor == 2;
-            if known.offset == call::EBADF as i64 || (known.readable() && !known.writable()) || traced {
+            let may_stay = known.readable() && !known.writable() && !held::must_reopen();
+            if known.offset == call::EBADF as i64 || may_stay || traced {
                 continue;
             }
             let mut own = -1;

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use forebay_protocol::layout::{Off, feature};
 
 use crate::objects::ProgramHeaders;
-use crate::{environment, faults, interpose, original, patch, role, session, timing};
+use crate::{environment, faults, held, interpose, original, patch, role, session, timing};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -42,6 +42,9 @@ extern "C" fn start(_count: i32, _arguments: *mut *mut u8, environment: *mut *mu
         unsafe { faults::begin_if_large(headers.memory_bytes()) };
     } else {
         faults::rule_out();
+    }
+    if !patched.mappings {
+        held::see_no_mappings();
     }
     if patched.sites == 0 {
         header.missing.fetch_or(feature::PATCHING, Ordering::Relaxed);

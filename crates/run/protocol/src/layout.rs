@@ -342,9 +342,7 @@ pub enum Off {
     NoJail,
     /// fork was refused.
     NoFork,
-    /// The program locks files by description, has huge pages of the system's pool, which would miss those that a copy
-    /// keeps, has its stack in shared memory, adopts orphans or is told of every file that is opened, or a process holds
-    /// leases.
+    /// The program has its stack in shared memory, or a process holds leases.
     Unsafe,
     /// The supervisor switched speculation off.
     Disabled,
@@ -352,11 +350,19 @@ pub enum Off {
     Confined,
     /// The program has more shared memory than a speculator may make private.
     SharedMemory,
+    /// A mapping of the program's refers to an open file that the program has locked: a copy of it would keep the lock.
+    MappedLock,
+    /// The program had System V shared memory attached. There is no fork meanwhile.
+    SystemV,
+    /// The program has huge pages of the system's pool, which would miss those that a copy keeps.
+    HugePages,
+    /// The program adopts orphans, is in another namespace, or is told of forks or of every file that is opened.
+    Visible,
 }
 
 impl Off {
     /// Number of reasons.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 12;
 }
 
 /// Bits of [`Header::missing`].

@@ -79,8 +79,20 @@ pub const UNASSISTED_NAMES: [&str; Unassisted::COUNT] = [
     "limited",
 ];
 /// Why an agent went to Off, for people, by [`Off`].
-pub const OFF_NAMES: [&str; Off::COUNT] =
-    ["no channel", "no slot", "no jail", "no fork", "unsafe", "disabled", "confined", "shared memory"];
+pub const OFF_NAMES: [&str; Off::COUNT] = [
+    "no channel",
+    "no slot",
+    "no jail",
+    "no fork",
+    "unsafe",
+    "disabled",
+    "confined",
+    "shared memory",
+    "mapped lock",
+    "System V memory",
+    "huge pages",
+    "copies visible",
+];
 /// Why memory control turned speculation off, for people, by [`Reason`].
 pub const CONTROL_NAMES: [&str; Reason::COUNT] = ["memory taken", "hints unused", "forks"];
 /// Why the policy of a process disabled speculation, for people; see [`Figures::fork_crossings`].

@@ -7,7 +7,7 @@ use forebay_sigsafe::general as n;
 use forebay_sigsafe::prctl;
 
 use super::eligibility::{disable_everywhere, turn_off};
-use super::end::dismiss;
+use super::end::{dismiss, give_back};
 use super::fork::probe;
 use super::stall::{file_device, stalled};
 use super::track::{Match, compare, used};
@@ -15,7 +15,7 @@ use super::{LIVE, PROBES, slow, visibility};
 use crate::call::Call;
 use crate::calls::Class;
 use crate::snapshot::Spawned;
-use crate::{process, session, signatures, speculator, timing};
+use crate::{held, process, role, session, signatures, speculator, timing};
 
 /// # Safety
 /// `call` is a read of the program's, of `descriptor`.
@@ -156,21 +156,48 @@ fn note_mapping(signature: u64, address: isize) {
     }
 }
 
+/// The program is about to lock an open file that its speculator may have, or to map one that it has locked.
+#[cold]
+pub fn on_lock() {
+    if !role::is_original() || !process::is_own() {
+        return;
+    }
+    if held::maps_locked_file() {
+        disable_everywhere(Off::MappedLock);
+    } else {
+        give_back();
+    }
+}
+
+/// Whether an `fcntl` says nothing that its process must become an original for.
+pub fn is_harmless(call: &Call) -> bool {
+    call.arguments[1] as u32 != n::F_SETLEASE
+}
+
 /// # Safety
 /// `call` is the program's `fcntl`.
 pub unsafe fn control(call: &Call) -> isize {
-    let command = call.arguments[1] as u32;
-    if matches!(command, n::F_OFD_SETLK | n::F_OFD_SETLKW | n::F_SETLEASE) {
-        disable_everywhere(Off::Unsafe);
+    let [descriptor, command, ..] = call.arguments;
+    let command = command as u32;
+    if matches!(command, n::F_OFD_SETLK | n::F_OFD_SETLKW) && held::lock(descriptor) {
+        on_lock();
     }
-    if command == n::F_SETLEASE
-        && let Some(header) = session::header()
-    {
-        header.leases.store(LEASES_SOME, Relaxed);
+    if command == n::F_SETLEASE {
+        disable_everywhere(Off::Unsafe);
+        if let Some(header) = session::header() {
+            header.leases.store(LEASES_SOME, Relaxed);
+        }
     }
     // SAFETY: the caller's.
     let result = unsafe { call.execute() };
-    if matches!(command, n::F_DUPFD | n::F_DUPFD_CLOEXEC) { process::opened(result) } else { result }
+    if !matches!(command, n::F_DUPFD | n::F_DUPFD_CLOEXEC) {
+        return result;
+    }
+    if result >= 0 {
+        let _ = process::opened(result);
+        held::duplicated(descriptor, result as usize);
+    }
+    result
 }
 
 /// # Safety

@@ -18,7 +18,7 @@ use super::{LIVE, OWNER, PROBES, size, visibility};
 use crate::call::Call;
 use crate::snapshot::{Circumstances, Forked, Spawned};
 use crate::spawn::{self, Side};
-use crate::{fault_watch, process, session, speculator, timing, trace};
+use crate::{fault_watch, held, process, session, speculator, timing, trace};
 
 /// Finds out whether a read is about to stall, starting the device on it; if so, a speculator is forked.
 ///
@@ -76,7 +76,7 @@ fn decide(private: &mut Private) -> Result<(&'static Header, &'static Slot, Acco
     let (header, slot) = permit()?;
     let _ = size::weigh(private, size::WEIGHED_US);
     if private.size.has_huge_pages {
-        return Err(Refusal::Unsafe(Off::Unsafe));
+        return Err(Refusal::Unsafe(Off::HugePages));
     }
     let account = session::account().ok_or(Refusal::NotNow)?;
     private.forks.settle_displaced(&account);
@@ -102,6 +102,12 @@ fn permit() -> Result<(&'static Header, &'static Slot), Refusal> {
     if header.enabled.load(Relaxed) == 0 {
         return Err(Refusal::Off(Off::Disabled));
     }
+    if held::maps_locked_file() {
+        return Err(Refusal::Unsafe(Off::MappedLock));
+    }
+    if held::has_segments() {
+        return Err(Refusal::NotNow);
+    }
     if header.leases.load(Relaxed) == LEASES_SOME {
         // What a speculator opens could break one.
         return Err(Refusal::Unsafe(Off::Unsafe));
@@ -111,7 +117,7 @@ fn permit() -> Result<(&'static Header, &'static Slot), Refusal> {
         return Err(Refusal::Unsafe(Off::SharedMemory));
     }
     if visibility::shows_in_surroundings(header) {
-        return Err(Refusal::Unsafe(Off::Unsafe));
+        return Err(Refusal::Unsafe(Off::Visible));
     }
     Ok((header, slot))
 }

@@ -24,7 +24,9 @@ use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 use forebay_protocol::layout::Header;
 
-pub use self::calls::{confine, control, look_up, on_mapping, on_untimed_read, read, seek};
+pub use self::calls::{
+    confine, control, is_harmless, look_up, on_lock, on_mapping, on_untimed_read, read, seek,
+};
 pub use self::eligibility::{count_off, disable_everywhere, is_confined, may_ever_speculate};
 pub use self::end::{give_back, leave_image};
 pub use self::fault::on_fault;

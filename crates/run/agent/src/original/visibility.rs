@@ -48,7 +48,7 @@ pub fn adopts_orphans() {
     if let Some(header) = session::header() {
         header.enabled.store(0, Relaxed);
     }
-    disable_everywhere(Off::Unsafe);
+    disable_everywhere(Off::Visible);
 }
 
 /// Whether what a process is in, and its children would be, is such that a copy of it would show. Looks once.

@@ -16,7 +16,7 @@ pub enum Tier {
 }
 
 /// Name and number (x86-64) of each call of interest, and the tier it is in from.
-const CALLS: [(&str, u16, Tier); 60] = [
+const CALLS: [(&str, u16, Tier); 61] = [
     ("read", 0, Tier::Essential),
     ("write", 1, Tier::All),
     ("open", 2, Tier::Essential),
@@ -43,6 +43,7 @@ const CALLS: [(&str, u16, Tier); 60] = [
     ("sendfile", 40, Tier::Essential),
     ("clone", CLONE, Tier::Essential),
     ("execve", 59, Tier::Essential),
+    ("shmdt", 67, Tier::All),
     ("fcntl", 72, Tier::Essential),
     ("flock", 73, Tier::Essential),
     ("getdents", 78, Tier::All),
