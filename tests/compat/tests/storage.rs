@@ -47,6 +47,7 @@ fn launch(place: &Scratch, side: Side, argv: &[&str]) -> Outcome {
     let launch = Launch {
         argv: &argv,
         options: &[],
+        statistics: true,
         before: &[],
         group: None,
         stdin: None,
