@@ -5,7 +5,7 @@
 //! Waiting and savings are paid into the account, and all that speculations cost is taken out of it, as it happens:
 //!
 //! ```text
-//!     balance = 1/4 ms + sum over waits of (wait / 16) 2^-f + 3/4 of the stall time saved - costs
+//!     balance = 1/4 ms + sum over waits of (wait / 8) 2^-f + 3/4 of the stall time saved - costs
 //! ```
 //!
 //! Costs are what `fork.rs` counts, and the processor time of speculators as far as processors are busy: the supervisor measures
@@ -19,9 +19,9 @@
 //!
 //! # Bound
 //!
-//! * A program that waits for `W` and never gains tries at most `1 + log2(1 + W / (16 stake))` times, up to ten, and then
-//!   once in 2^14 stakes of waiting. It loses `1 + 16 (2^f - 1) < W / stake` allows: at most 1/16 of its waiting.
-//! * After `f` failures it is tried again when it has waited for `16 2^f` stakes, about as long as it had waited so far.
+//! * A program that waits for `W` and never gains tries `1 + log2(1 + W / (8 stake))` times at most, up to ten, and then once in
+//!   2^13 stakes of waiting. It loses at most 1/8 of its waiting, and after `f` failures `f / (8 (2^f - 1))` of it.
+//! * After `f` failures it is tried again when it has waited for `8 2^f` stakes, about as long as it had waited so far.
 //! * After a good phase at most [`BANKED_STAKES`] useless speculations follow each other.
 //!
 //! Processes of one executable share its account: a hundred short processes lose together what one may lose. The words lie in
@@ -148,10 +148,10 @@ impl<'a> Account<'a> {
         self.words.failures.load(Relaxed).min(FAILURES_MAX)
     }
 
-    /// Whether savings pay for the next action, and not only the waiting.
+    /// Whether speculations of the program have saved more than they cost of late.
     #[must_use]
-    pub fn is_proven(&self, stake: u64) -> bool {
-        self.failures() == 0 && self.balance() > signed(stake)
+    pub fn is_proven(&self, displaces: bool) -> bool {
+        self.failures() == 0 && self.cost(displaces).is_some()
     }
 
     /// Adds an income, up to a balance of `most`.

@@ -144,7 +144,7 @@ fn begin_speculation(
         stall_us: stall / ticks_per_us,
         first_checkpoint: makes_checkpoints.then(|| first_price(fork, stall)),
         prices: private.forks.prices(),
-        is_proven: account.is_proven(private.forks.stake(account)),
+        is_proven: account.is_proven(private.forks.size().displaces),
         forked,
     }
 }
