@@ -83,7 +83,7 @@ fn every_side_runs_and_a_missing_package_is_told() {
     let has = |subject: &str, metric: &str| {
         rows.iter().any(|row| (&*row.subject, &*row.metric) == (subject, metric))
     };
-    for (subject, metric) in [("du", "elapsed"), ("sort", "stall_share"), ("corpus", "geometric_mean")] {
+    for (subject, metric) in [("du", "elapsed"), ("sort", "share_stalled"), ("corpus", "geometric_mean")] {
         assert!(has(subject, metric), "{subject} {metric}");
     }
 }

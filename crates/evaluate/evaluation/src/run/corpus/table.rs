@@ -29,6 +29,11 @@ impl Outcome {
             .extend(self.failed.iter().map(|failed| format!("FAILED {}: {}.", failed.case.name, failed.why)));
         parts.extend(self.left_out_sentences());
         parts.push(self.summary_lines());
+        let harmed = self.measured.iter().filter(|measured| measured.speedup() < HARMED);
+        let harmed: Vec<&str> = harmed.map(|measured| measured.case.name).collect();
+        if !harmed.is_empty() {
+            parts.push(format!("Harmed: {}.", harmed.join(", ")));
+        }
         parts.join("\n\n")
     }
 
