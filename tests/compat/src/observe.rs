@@ -166,7 +166,8 @@ pub fn connections(listener: TcpListener) -> impl Fn(&Scratch) -> Finish {
                 if let Err(error) = stream.read_to_string(&mut text) {
                     let _ = write!(text, " ({error})");
                 }
-                let _ = write!(stream, "got {}", text.len());
+                // In one piece: the guest reads once.
+                let _ = stream.write_all(format!("got {}", text.len()).as_bytes());
                 events.push((at, text));
             }
             Err(_) => thread::sleep(Duration::from_micros(300)),

@@ -285,6 +285,19 @@ fn a_program_that_locks_is_forked() {
     }
 }
 
+/// Its speculators have the memory that its children lack.
+#[test]
+fn a_program_that_keeps_memory_from_its_children_is_forked() {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let Some(outcome) = guest("keeps_memory", &[]).check() else { return };
+        if outcome.figure("hints_used") > 60.0 || switch("FOREBAY_COMPAT_PLAIN") {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{}", outcome.stats);
+    }
+}
+
 #[test]
 fn a_posix_lock_is_held_exactly_as_long_as_the_program_holds_it() {
     let _ = guest("posix_lock", &["events"]).observer(observe::lock(LockKind::Posix, "events")).check();

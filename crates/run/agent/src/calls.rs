@@ -43,7 +43,7 @@ pub enum Class {
     Visibility,
     /// Sets what a signal does, where its handler runs, or when.
     Signal,
-    /// Gives memory.
+    /// Gives memory, takes it back, or says what of it children have.
     Memory,
 }
 
@@ -53,7 +53,7 @@ pub const NUMBERS: usize = 512;
 /// The class of each number.
 pub static CLASSES: [Class; NUMBERS] = {
     let mut classes = [Class::Pass; NUMBERS];
-    let table: [(u32, Class); 52] = [
+    let table: [(u32, Class); 54] = [
         (n::__NR_read, Class::Read),
         (n::__NR_pread64, Class::Read),
         (n::__NR_readv, Class::Read),
@@ -103,6 +103,8 @@ pub static CLASSES: [Class; NUMBERS] = {
         (n::__NR_mmap, Class::Memory),
         (n::__NR_mremap, Class::Memory),
         (n::__NR_brk, Class::Memory),
+        (n::__NR_munmap, Class::Memory),
+        (n::__NR_madvise, Class::Memory),
         (n::__NR_rt_sigaction, Class::Signal),
         (n::__NR_rt_sigprocmask, Class::Signal),
         (n::__NR_sigaltstack, Class::Signal),

@@ -6,7 +6,9 @@ use forebay_sigsafe::{call, errno, ticks};
 
 use crate::call::Call;
 use crate::calls::{self, Class};
-use crate::{exec, fault_watch, faults, held, original, process, role, session, spawn, speculator, timing};
+use crate::{
+    exec, fault_watch, faults, held, original, process, role, session, spawn, speculator, timing, unforked,
+};
 
 /// How often a fork is tried again.
 const FORKS_MAX: u32 = 100;
@@ -129,8 +131,10 @@ unsafe fn fork_call(call: &Call) -> isize {
 /// The program is making `call`.
 unsafe fn memory_call(call: &Call) -> isize {
     note_mapping(call);
+    unforked::before(call);
     // SAFETY: the caller's.
     let result = unsafe { faults::memory_call(call) };
+    unforked::after(call, result);
     // Before any of them is touched: none can be in a copy yet.
     if asks_for_huge_pages(call) && result > 0 {
         original::disable_everywhere(Off::HugePages);
@@ -216,8 +220,10 @@ unsafe fn call_of_forked_child(call: &Call) -> isize {
             _ => {}
         }
         note_mapping(call);
+        unforked::before(call);
         let before = ticks();
         let result = call.execute();
+        unforked::after(call, result);
         let slow = ticks().wrapping_sub(before) > timing::stall_ticks_min();
         if slow && class != Class::Pass && class != Class::Exit {
             let _ = begin_forked_child();

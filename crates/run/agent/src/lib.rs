@@ -37,6 +37,7 @@ mod start;
 mod status;
 mod timing;
 mod trace;
+mod unforked;
 mod usage;
 
 /// Nothing here panics: the symbol below exists nowhere, so that a panic path that slips in shows up in the list of

@@ -18,6 +18,9 @@ const PT_NOTE: u32 = 4;
 /// Calls by which a program would find out of signals of ours, or lose them.
 const OF_SIGNALS: [u32; 3] = [n::__NR_rt_sigaction, n::__NR_rt_sigprocmask, n::__NR_sigaltstack];
 
+/// Calls that map, move and unmap memory.
+const OF_MAPPINGS: [u32; 3] = [n::__NR_mmap, n::__NR_mremap, n::__NR_munmap];
+
 /// What came of patching libc.
 #[derive(Clone, Copy)]
 pub struct Patched {
@@ -25,7 +28,7 @@ pub struct Patched {
     pub sites: usize,
     /// Whether the program's calls on its signals are among them.
     pub signals: bool,
-    /// Whether its mappings of files are.
+    /// Whether its calls that map, move and unmap memory are.
     pub mappings: bool,
 }
 
@@ -60,16 +63,13 @@ pub unsafe fn apply(table: &PatchTable, headers: ProgramHeaders) -> Patched {
         return NOTHING;
     }
     let mut count = 0;
-    let mut of_signals = [false; OF_SIGNALS.len()];
-    let mut mappings = false;
+    let (mut of_signals, mut of_mappings) = ([false; OF_SIGNALS.len()], [false; OF_MAPPINGS.len()]);
     for site in sites() {
         // SAFETY: the site lies in the range that was made writable.
         if unsafe { patch(&site) } {
             count += 1;
-            let found =
-                of_signals.iter_mut().zip(OF_SIGNALS).filter(|(_, number)| *number == site.number.into());
-            found.for_each(|(seen, _)| *seen = true);
-            mappings |= u32::from(site.number) == n::__NR_mmap;
+            note(&mut of_signals, OF_SIGNALS, site.number);
+            note(&mut of_mappings, OF_MAPPINGS, site.number);
         }
     }
     // SAFETY: as above. Where this is refused the text stays writable, and all goes on.
@@ -79,7 +79,14 @@ pub unsafe fn apply(table: &PatchTable, headers: ProgramHeaders) -> Patched {
         // page table of all of it.
         let _ = sys!(n::__NR_madvise, start, end - start, n::MADV_NOHUGEPAGE);
     }
-    Patched { sites: count, signals: of_signals.iter().all(|seen| *seen), mappings }
+    let all = |seen: [bool; 3]| seen.iter().all(|seen| *seen);
+    Patched { sites: count, signals: all(of_signals), mappings: all(of_mappings) }
+}
+
+/// Notes which of the calls has this number.
+fn note<const N: usize>(seen: &mut [bool; N], calls: [u32; N], number: u16) {
+    let with_number = seen.iter_mut().zip(calls).filter(|(_, call)| *call == number.into());
+    with_number.for_each(|(seen, _)| *seen = true);
 }
 
 /// A word of the table.

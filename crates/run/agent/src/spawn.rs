@@ -20,7 +20,7 @@ use forebay_sigsafe::{call, sys};
 use crate::call::Call;
 use crate::snapshot::{Circumstances, DESCRIPTORS, Forked, Original, Snapshot, UNKNOWN};
 use crate::status::Status;
-use crate::{attributes, held, process, residency, session, speculator, trace};
+use crate::{attributes, held, process, residency, session, speculator, trace, unforked};
 
 /// Stands for the process id of a speculator that has not said its own yet.
 const STARTING: u32 = 1;
@@ -450,10 +450,12 @@ pub fn fork(slot: &'static Slot, circumstances: &Circumstances) -> Option<Side> 
         let top = STACK.0.get().cast::<u8>().add(STACK_BYTES);
         let mut speculator = 0isize;
         let flags = (n::CLONE_VM | n::CLONE_VFORK | n::CLONE_UNTRACED) as usize;
+        unforked::share();
         let between = forebay_fork(top, flags, &raw mut speculator, (&raw mut *snapshot).cast());
         if between == 0 {
             return Some(Side::Speculator { snapshot });
         }
+        unforked::keep_back();
         if between > 0 {
             while call::is(sys!(n::__NR_wait4, between, 0, n::__WALL, 0), forebay_sigsafe::errno::EINTR) {}
         }

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use forebay_protocol::layout::{Off, feature};
 
 use crate::objects::ProgramHeaders;
-use crate::{environment, faults, held, interpose, original, patch, role, session, timing};
+use crate::{environment, faults, held, interpose, original, patch, role, session, timing, unforked};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -43,7 +43,9 @@ extern "C" fn start(_count: i32, _arguments: *mut *mut u8, environment: *mut *mu
     } else {
         faults::rule_out();
     }
-    if !patched.mappings {
+    if patched.mappings {
+        unforked::begin();
+    } else {
         held::see_no_mappings();
     }
     if patched.sites == 0 {

@@ -16,7 +16,7 @@ pub enum Tier {
 }
 
 /// Name and number (x86-64) of each call of interest, and the tier it is in from.
-const CALLS: [(&str, u16, Tier); 61] = [
+const CALLS: [(&str, u16, Tier); 62] = [
     ("read", 0, Tier::Essential),
     ("write", 1, Tier::All),
     ("open", 2, Tier::Essential),
@@ -38,6 +38,7 @@ const CALLS: [(&str, u16, Tier); 61] = [
     ("access", 21, Tier::Essential),
     ("mremap", 25, Tier::Essential),
     ("shmat", 30, Tier::Essential),
+    ("madvise", 28, Tier::All),
     ("dup", 32, Tier::Essential),
     ("dup2", 33, Tier::Essential),
     ("sendfile", 40, Tier::Essential),
