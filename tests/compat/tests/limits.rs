@@ -151,12 +151,13 @@ fn a_program_has_as_many_processes_as_its_user_may_have() {
     if !root() {
         return skip("processes_of_a_user", "only root can be a user that has no other processes");
     }
-    // No other process is this user's, not even of another run of this test.
-    let script = "ulimit -u 30; exec setpriv --reuid=$((100000 + $$)) --clear-groups \"$@\"";
+    // Tests that run elsewhere have other users.
+    let user = 100_000 + std::process::id();
+    let script = format!("ulimit -u 30; exec setpriv --reuid={user} --clear-groups \"$@\"");
     let case = Case::new("processes_of_a_user", [build("forks_most").into_os_string(), "data".into()]);
     let case = case.setup(data).setup(|scratch| {
         std::fs::set_permissions(scratch.at("data"), std::os::unix::fs::PermissionsExt::from_mode(0o644))
             .expect("rights");
     });
-    let _ = case.without_statistics().needs(&["setpriv"]).before(["bash", "-c", script, "bash"]).check();
+    let _ = case.without_statistics().needs(&["setpriv"]).before(["bash", "-c", &script, "bash"]).check();
 }
