@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use forebay_compat::run::{Launch, Side, find_program};
-use forebay_compat::{Outcome, Scratch, guests::build, scratch, skip, switch};
+use forebay_compat::{Outcome, Scratch, guests::build, root, scratch, skip, switch};
 use forebay_lab::{Error, Profile, SlowDisk, Stats};
 
 /// A remote file system with what `fill` writes to it; says why where there is none.
@@ -39,11 +39,15 @@ fn on(disk: &SlowDisk, test: &str, side: Side, argv: &[&str]) -> (Outcome, Stats
 }
 
 fn launch(place: &Scratch, side: Side, argv: &[&str]) -> Outcome {
+    let cwd = place.path().join("cwd");
+    fs::create_dir(&cwd).expect("make a folder");
+    launch_in(&cwd, place, side, argv)
+}
+
+fn launch_in(cwd: &Path, place: &Scratch, side: Side, argv: &[&str]) -> Outcome {
     let argv: Vec<OsString> = argv.iter().map(Into::into).collect();
-    let [cwd, aside] = ["cwd", "aside"].map(|name| place.path().join(name));
-    for folder in [&cwd, &aside] {
-        fs::create_dir(folder).expect("make a folder");
-    }
+    let aside = place.path().join("aside");
+    fs::create_dir_all(&aside).expect("make a folder");
     let launch = Launch {
         argv: &argv,
         options: &[],
@@ -52,7 +56,7 @@ fn launch(place: &Scratch, side: Side, argv: &[&str]) -> Outcome {
         group: None,
         stdin: None,
         env: &[],
-        cwd: &cwd,
+        cwd,
         aside: &aside,
         seconds: 60,
     };
@@ -371,4 +375,24 @@ fn nothing_is_read_that_the_program_reads_after_a_sleep() {
         assert!(outcome.status == 0 && outcome.figure("forks") > 0.0, "{:?}", outcome.totals());
         assert!(was_asleep && stats.opens <= 2 * FILES, "{stats:?}");
     });
+}
+
+#[test]
+fn a_working_directory_can_be_unmounted_when_forebay_has_ended() {
+    const NAME: &str = "a_working_directory_can_be_unmounted";
+    if !root() || switch("FOREBAY_COMPAT_PLAIN") {
+        return skip(NAME, "only root may mount, and both sides must differ");
+    }
+    let place = Scratch::fresh(scratch::base().join(NAME));
+    for round in 0..20 {
+        let at = place.path().join("mounted");
+        let mounted = Mounted::new(&["-t", "tmpfs", "tmpfs"], &at);
+        // As long as it takes that the supervisor's other processes have just been started, more or less.
+        let pause = format!("sleep 0.00{}", round % 5);
+        let outcome = launch_in(&at, &place, Side::With, &["sh", "-c", &pause]);
+        assert_eq!(outcome.status, 0);
+        let unmounted = Command::new("umount").arg(&at).output().expect("start umount");
+        assert!(unmounted.status.success(), "round {round}: {}", String::from_utf8_lossy(&unmounted.stderr));
+        std::mem::forget(mounted);
+    }
 }
