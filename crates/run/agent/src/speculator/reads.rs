@@ -297,6 +297,19 @@ fn hint_whole(state: &mut State, index: FileIndex) {
     }
 }
 
+/// Hints a range of a placeholder that was not hinted when it was opened.
+fn hint_placeholder(state: &mut State, index: FileIndex, offset: u64, wanted: usize) {
+    if offset + wanted as u64 <= HINTED_AT_OPEN {
+        return;
+    }
+    let mut path = PathBuffer::<{ paths::BYTES }>::new();
+    if let Some(known) = state.descriptors.path(index) {
+        let _ = path.push(known.as_bytes());
+    }
+    let length = wanted.max(CHUNK_BYTES as usize) as u32;
+    let _ = hints::path(state, PathHint::Data, path.as_bytes(), offset, length);
+}
+
 /// Reads from a placeholder.
 ///
 /// # Safety
@@ -309,14 +322,7 @@ unsafe fn unknown(
     wanted: usize,
     offset: u64,
 ) -> (isize, u64) {
-    if offset + wanted as u64 > HINTED_AT_OPEN {
-        let mut path = PathBuffer::<{ paths::BYTES }>::new();
-        if let Some(known) = state.descriptors.path(index) {
-            let _ = path.push(known.as_bytes());
-        }
-        let length = wanted.max(CHUNK_BYTES as usize) as u32;
-        let _ = hints::path(state, PathHint::Data, path.as_bytes(), offset, length);
-    }
+    hint_placeholder(state, index, offset, wanted);
     let (site, strategy) = predict(state, call, SiteKind::Read, detail(offset, wanted));
     let hinted = Some(wanted);
     match strategy {
@@ -444,7 +450,7 @@ pub unsafe fn transfer(state: &mut State, call: &Call, logged: bool) -> isize {
     let (source, offset_at, count) = if sends { (b, c, d) } else { (a, b, e) };
     paths::upgrade(state, source, false);
     let Some((index, file)) = state.descriptors.file(source) else { return call::EBADF };
-    if file.kind != Kind::Regular {
+    if !matches!(file.kind, Kind::Regular | Kind::Unknown) {
         end(state, End::NotEmulated);
     }
     let file = *file;
@@ -455,6 +461,11 @@ pub unsafe fn transfer(state: &mut State, call: &Call, logged: bool) -> isize {
     let copied = (count as u64).min(file.size.saturating_sub(offset)).min(BEGINNING_BYTES);
     let mut mark = 0;
     let mut from = offset;
+    if file.kind == Kind::Unknown {
+        hint_placeholder(state, index, offset, copied as usize);
+        mark = make_mark(Some(copied as usize), None);
+        from += copied;
+    }
     while from < offset + copied {
         let chunk = CHUNK_BYTES.min(offset + copied - from);
         if !kernel::is_resident(file.real as isize, from + chunk - 1) {
