@@ -7,13 +7,15 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_protocol::layout::{Device, file_system};
 use forebay_sigsafe::general as n;
-use forebay_sigsafe::{call, errno, sys};
+use forebay_sigsafe::{call, errno, sys, ticks};
 
 use crate::attributes;
 
 const PAGE: u64 = 4096;
 /// Pages that are asked about together.
 const PAGES: usize = 64;
+/// Requests among which a file system that waits for the data does so twice, as a rule: it may read several files at once.
+const WAITS_AMONG: u64 = 16;
 
 /// Whether a read that must not wait was refused: the kernel, or the file's system, has none.
 pub const fn is_refusal(read: isize) -> bool {
@@ -92,9 +94,11 @@ pub fn request(file: isize, offset: u64, length: u64, device: Option<&Device>) {
     let before = waits();
     // SAFETY: no memory is involved.
     let _ = unsafe { sys!(n::__NR_fadvise64, file, offset, length, n::POSIX_FADV_WILLNEED) };
-    // The first wait may be one for where the data are. Two in a row are those for the data.
+    // A wait may be one for where the data are. Two among few requests are those for the data.
     if waits() == before {
-        forget(device, file_system::ADVICE_WAITED);
+        if ticks().is_multiple_of(WAITS_AMONG) {
+            forget(device, file_system::ADVICE_WAITED);
+        }
     } else if has(device, file_system::ADVICE_WAITED) {
         note(device, file_system::ADVICE_WAITS);
     } else {
