@@ -274,8 +274,8 @@ pub mod file_system {
     pub const ADVICE_WAITS: u32 = 1 << 3;
     /// It did so the last time.
     pub const ADVICE_WAITED: u32 = 1 << 5;
-    /// A request of the executor did not return in time.
-    pub const LATE: u32 = 1 << 4;
+    /// The executor asks it for nothing any more: a request did not return in time, or hints do not pay.
+    pub const CLOSED: u32 = 1 << 4;
 }
 
 /// What is known of one executable in this run.

@@ -32,14 +32,16 @@ pub struct Paths {
     directory: PathBuffer<BYTES>,
     /// Whether cold paths are looked up here or by the executor.
     own_look_ups: OwnLookUps,
-    /// Whether the last file that was found is on a remote file system.
+    /// Whether the last file that was found is on a remote file system, and that is asked for nothing any more.
     on_remote: bool,
+    on_closed: bool,
 }
 
 impl Paths {
     /// A file of this device was found.
     pub fn found_on(&mut self, device: Option<&Device>) {
         self.on_remote = residency::has(device, file_system::REMOTE);
+        self.on_closed = residency::has(device, file_system::CLOSED);
     }
 }
 
@@ -158,6 +160,9 @@ unsafe fn log(state: &mut State, call: &Call, hinted: bool, site: Option<u32>) {
     // SAFETY: the caller's.
     let signature = touch_program(state, || unsafe { signatures::path(call) });
     hints::log(state, signature, make_mark(hinted.then_some(0), site));
+    if state.paths.on_closed {
+        end(state, End::Abandoned);
+    }
     if state.paths.on_remote {
         hints::keep_near(state);
     }
