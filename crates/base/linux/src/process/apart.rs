@@ -1,15 +1,21 @@
 //! A process of this program that works for it and may be left behind: one whose end nothing waits for.
 
-use std::{io, ptr, time::Duration};
+use std::{
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    ptr,
+};
 
 /// A process started by [`start_apart`]. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Apart {
     pid: i32,
+    /// Names it for sure: another process may have its number when it has ended and was waited for.
+    process: OwnedFd,
 }
 
 /// What the kernel gets to end a process that waits for nothing.
-const DEATH: Duration = Duration::from_millis(100);
+const DEATH_MS: i32 = 100;
 
 /// Starts a process that does `work` and is killed when this one ends. The calling thread must be the only one.
 ///
@@ -39,7 +45,15 @@ pub fn start_apart(work: impl FnOnce()) -> io::Result<Apart> {
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
                 libc::_exit(0)
             }
-            pid if pid > 0 => Ok(Apart { pid }),
+            pid if pid > 0 => {
+                let process = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+                if process < 0 {
+                    let error = io::Error::last_os_error();
+                    libc::kill(pid, libc::SIGKILL);
+                    return Err(error);
+                }
+                Ok(Apart { pid, process: OwnedFd::from_raw_fd(process as i32) })
+            }
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -47,16 +61,41 @@ pub fn start_apart(work: impl FnOnce()) -> io::Result<Apart> {
 
 impl Drop for Apart {
     fn drop(&mut self) {
-        // SAFETY: the calls take numbers. The process is this one's child, and waited for here alone or by those who reap all.
+        let process = self.process.as_raw_fd();
+        let mut ended = libc::pollfd { fd: process, events: libc::POLLIN, revents: 0 };
+        // SAFETY: the calls take numbers and a local. The process is this one's child, and has its number until it is waited for.
         unsafe {
-            libc::kill(self.pid, libc::SIGKILL);
-            let give_up = std::time::Instant::now() + DEATH;
-            // One that waits in a file system which does not answer ends later, and is nobody's then.
-            while libc::waitpid(self.pid, ptr::null_mut(), libc::WNOHANG) == 0
-                && std::time::Instant::now() < give_up
-            {
-                std::thread::sleep(Duration::from_micros(100));
+            libc::syscall(libc::SYS_pidfd_send_signal, process, libc::SIGKILL, ptr::null::<u8>(), 0);
+            // One that waits in a file system which does not answer ends later, and is waited for by no process of ours.
+            if libc::poll(&raw mut ended, 1, DEATH_MS) > 0 {
+                libc::waitpid(self.pid, ptr::null_mut(), libc::WNOHANG);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    use super::*;
+
+    /// The descriptor alone says that it is gone: the number may be another process's.
+    #[test]
+    fn a_process_apart_ends_with_its_owner() {
+        static NEVER: AtomicU32 = AtomicU32::new(0);
+        let apart = start_apart(|| {
+            while NEVER.load(SeqCst) == 0 {
+                std::hint::spin_loop();
+            }
+        })
+        .unwrap();
+        let process = apart.process.try_clone().unwrap();
+        let mut ended = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: the call takes a local.
+        assert_eq!(unsafe { libc::poll(&raw mut ended, 1, 0) }, 0);
+        drop(apart);
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::poll(&raw mut ended, 1, 10_000) }, 1);
     }
 }
