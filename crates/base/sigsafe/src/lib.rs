@@ -45,11 +45,28 @@ pub fn thread_pointer() -> usize {
 /// Whether each instruction of this thread traps (the processor's trap flag). So it does in what the thread forks.
 #[must_use]
 pub fn is_stepped() -> bool {
-    const TRAP_FLAG: usize = 1 << 8;
-    let flags: usize;
-    // SAFETY: reads the flags by way of the stack.
-    unsafe {
-        core::arch::asm!("pushfq", "pop {}", out(reg) flags, options(preserves_flags));
-    }
-    flags & TRAP_FLAG != 0
+    const TRAP_FLAG: u64 = 1 << 8;
+    forebay_flags() & TRAP_FLAG != 0
 }
+
+unsafe extern "C" {
+    /// The processor's flags.
+    safe fn forebay_flags() -> u64;
+}
+
+// A push within a function of the compiler's would be unknown to unwinders.
+core::arch::global_asm!(
+    ".text",
+    ".hidden forebay_flags",
+    ".globl forebay_flags",
+    ".type forebay_flags,@function",
+    "forebay_flags:",
+    ".cfi_startproc",
+    "pushfq",
+    ".cfi_adjust_cfa_offset 8",
+    "pop rax",
+    ".cfi_adjust_cfa_offset -8",
+    "ret",
+    ".cfi_endproc",
+    ".size forebay_flags, . - forebay_flags",
+);

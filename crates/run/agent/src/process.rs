@@ -64,30 +64,3 @@ pub fn pause() {
     // SAFETY: the call reads a local.
     let _ = unsafe { sys!(n::__NR_nanosleep, &raw const pause, 0) };
 }
-
-unsafe extern "C" {
-    /// The processor's flags.
-    safe fn forebay_flags() -> u64;
-}
-
-core::arch::global_asm!(
-    ".text",
-    ".hidden forebay_flags",
-    ".globl forebay_flags",
-    ".type forebay_flags,@function",
-    "forebay_flags:",
-    ".cfi_startproc",
-    "pushfq",
-    ".cfi_adjust_cfa_offset 8",
-    "pop rax",
-    ".cfi_adjust_cfa_offset -8",
-    "ret",
-    ".cfi_endproc",
-    ".size forebay_flags, . - forebay_flags",
-);
-
-/// Whether the processor traps after each instruction here: the intermediate process of a fork would run the handler of that.
-pub fn is_stepped() -> bool {
-    const TRAP_FLAG: u64 = 1 << 8;
-    forebay_flags() & TRAP_FLAG != 0
-}

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 
 use forebay_policy::balance::Prices;
 use forebay_protocol::hint_log;
-use forebay_protocol::layout::{CHECKPOINT_STARTING, Slot, file_system};
+use forebay_protocol::layout::{CELL_FREE, CELL_READY, CHECKPOINT_STARTING, Slot, file_system};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::turn::{Held, Turn};
@@ -297,7 +297,10 @@ pub fn hand_over(slot: &Slot, generation: u32) {
 pub fn wait_for_end(slot: &Slot) {
     let newest = NEWEST.swap(0, Relaxed);
     // One that has not said its number yet, or has taken it back, is about to go.
-    wait_for_line(slot, newest, |process| slot.speculator_pid.load(Relaxed) == process);
+    wait_for_line(slot, newest, |process| {
+        slot.speculator_pid.load(Relaxed) == process
+            && slot.checkpoint.pid.load(SeqCst) != CHECKPOINT_STARTING
+    });
 }
 
 /// In a child of the original, which is about to become a program that may want to unmount what the speculator holds:
@@ -357,11 +360,11 @@ fn wait_for(process: u32, to_kill: &impl Fn(u32) -> bool) {
             return;
         }
         if !ended(handle, GRACE_MS) {
-            if to_kill(process) {
-                let _ = sys!(n::__NR_pidfd_send_signal, handle, n::SIGKILL, 0, 0);
-            }
             // To end it needs a processor, which at idle priority it may not get for long; to give it one takes a right.
             let _ = sys!(n::__NR_sched_setscheduler, process, n::SCHED_NORMAL, &raw const NO_PRIORITY);
+            if !ended(handle, SOON_MS) && to_kill(process) {
+                let _ = sys!(n::__NR_pidfd_send_signal, handle, n::SIGKILL, 0, 0);
+            }
             // One that waits for a file system which does not answer ends when that does.
             if !ended(handle, END_MS) && !waits_for_device(process) {
                 let _ = ended(handle, END_MS_MAX);
@@ -374,6 +377,11 @@ fn wait_for(process: u32, to_kill: &impl Fn(u32) -> bool) {
 /// Waits, at the end of the process, until the executor has no file open for it.
 #[inline(never)]
 pub fn wait_for_hints() {
+    // Those that the executor has not taken yet are withdrawn: their speculators are gone.
+    let cells = session::slot().map_or(&[][..], |slot| &slot.paths);
+    for cell in cells {
+        let _ = cell.state.compare_exchange(CELL_READY, CELL_FREE, SeqCst, Relaxed);
+    }
     for _ in 0..HINT_PAUSES_MAX {
         if session::hints_under_way() == 0 {
             return;
@@ -408,6 +416,8 @@ fn waits_for_device(process: u32) -> bool {
 /// Time that an abandoned speculator has to notice, and to be gone once it was killed: on a busy machine that is not at
 /// once.
 const GRACE_MS: u32 = 2;
+/// The same at normal priority: one that is killed while it makes a checkpoint leaves a process that is not known.
+const SOON_MS: u32 = 20;
 const END_MS: u32 = 100;
 const END_MS_MAX: u32 = 900;
 /// `struct sched_param` of a normal process.

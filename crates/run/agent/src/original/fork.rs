@@ -96,7 +96,7 @@ fn decide(private: &mut Private) -> Result<(&'static Header, &'static Slot, Acco
 /// Whether the program, its surroundings and the supervisor permit a copy.
 fn permit() -> Result<(&'static Header, &'static Slot), Refusal> {
     let header = session::header().ok_or(Refusal::NotNow)?;
-    if !may_speculate() || !process::is_own() || process::is_stepped() {
+    if !may_speculate() || !process::is_own() {
         return Err(Refusal::NotNow);
     }
     if header.enabled.load(Relaxed) == 0 {
