@@ -36,7 +36,7 @@ impl SignalsBlocked {
 }
 
 impl SignalsBlocked {
-    /// Blocks the signals for a process that waits for one of a child ([`receive`]) and for no other.
+    /// Blocks the signals for a process that waits for one of a child and for no other.
     #[must_use]
     pub fn but_for_children() -> Self {
         extern "C" fn nothing(_: libc::c_int) {}
