@@ -294,6 +294,8 @@ fn erofs_has_hints() {
 fn is_not_looked_up_as_before(change: &str) {
     /// Files that the program reads before the change.
     const BEFORE: u64 = 40;
+    /// And after it.
+    const AFTER: u64 = 200;
     let test = format!("changes_{change}");
     let number_files = |folder: &Path, count| {
         fs::create_dir_all(folder).expect("make a folder");
@@ -301,7 +303,7 @@ fn is_not_looked_up_as_before(change: &str) {
     };
     let Some(other) = remote(&test, |root| {
         number_files(&root.join("before"), BEFORE);
-        number_files(&root.join("tree"), 100);
+        number_files(&root.join("tree"), AFTER);
         // Open to root alone.
         fs::set_permissions(root.join("tree"), Permissions::from_mode(0o700)).expect("set a mode");
     }) else {
@@ -309,8 +311,8 @@ fn is_not_looked_up_as_before(change: &str) {
     };
     let elsewhere = other.mount_point().strip_prefix("/").expect("an absolute path");
     let Some(disk) = remote(&test, |root| {
-        number_files(&root.join("after"), 100);
-        number_files(&root.join(elsewhere).join("tree"), 100);
+        number_files(&root.join("after"), AFTER);
+        number_files(&root.join(elsewhere).join("tree"), AFTER);
     }) else {
         return;
     };
@@ -327,8 +329,8 @@ fn is_not_looked_up_as_before(change: &str) {
     let [without, with] = [Side::Without, Side::With].map(run);
     assert_eq!((without.0.status, &without.0.stdout), (with.0.status, &with.0.stdout));
     assert!(with.0.figure("forks") > 0.0, "no speculation");
-    // What comes before the change may be opened for the program, too.
-    assert!(with.1.opens <= without.1.opens + BEFORE, "{:?}", with.1);
+    // What comes before the change may be opened for the program, too, by more than one speculation.
+    assert!(with.1.opens <= without.1.opens + 3 * BEFORE, "{:?}", with.1);
 }
 
 #[test]

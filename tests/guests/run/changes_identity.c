@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
     } else if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534)) {
         return 1;
     }
-    for (int number = 0; number < 100; number++) {
+    for (int number = 0; number < 200; number++) {
         take(folder, "after", number);
         take(other, "tree", number);
     }
