@@ -260,19 +260,19 @@ pub fn supersede(slot: &Slot) -> bool {
     let newest = NEWEST.load(Relaxed);
     let is_starting = slot.checkpoint.pid.load(SeqCst) == CHECKPOINT_STARTING;
     if is_starting
-        && [newest, slot.speculator_pid.load(Relaxed)].into_iter().any(|maker| is_of(newest, maker))
+        && [newest, slot.speculator_pid.load(Relaxed)].into_iter().any(|maker| is_left(newest, maker))
     {
         return false;
     }
     let line = [newest, slot.speculator_pid.load(Relaxed), slot.checkpoint.pid.load(Relaxed)];
-    for process in line.into_iter().filter(|&process| is_of(newest, process)) {
+    for process in line.into_iter().filter(|&process| is_left(newest, process)) {
         let remembered = u64::from(newest) << 32 | u64::from(process);
         if EARLIER.iter().any(|earlier| earlier.load(Relaxed) == remembered) {
             continue;
         }
         let place = EARLIER.iter().find(|earlier| {
             let (group, process) = unpacked(earlier.load(Relaxed));
-            !is_of(group, process)
+            !is_left(group, process)
         });
         let Some(place) = place else { return false };
         place.store(remembered, Relaxed);
@@ -350,6 +350,20 @@ fn wait_for_line(slot: &Slot, newest: u32, to_kill: impl Fn(u32) -> bool) {
 fn is_of(newest: u32, process: u32) -> bool {
     // SAFETY: no pointers.
     process > STARTING && unsafe { sys!(n::__NR_getpgid, process) } == newest as isize
+}
+
+/// Whether the process is of that group and still has what it had: one that has ended may wait for long to be reaped.
+fn is_left(group: u32, process: u32) -> bool {
+    if !is_of(group, process) {
+        return false;
+    }
+    // SAFETY: the calls take numbers. The descriptor is closed again before other code can see it.
+    unsafe {
+        let handle = sys!(n::__NR_pidfd_open, process, 0);
+        let is_left = handle >= 0 && !ended(handle, 0);
+        let _ = handle >= 0 && sys!(n::__NR_close, handle) == 0;
+        is_left
+    }
 }
 
 fn wait_for(process: u32, to_kill: &impl Fn(u32) -> bool) {
