@@ -319,6 +319,8 @@ commands! {
     printenv_of_preload: nothing, ["printenv", "LD_PRELOAD", "FOREBAY_SESSION"];
     env_keeps_the_users_preload: nothing, ["env", "LD_PRELOAD=libm.so.6", "sh", "-c", "echo $LD_PRELOAD; env; cat /etc/hostname"];
     env_without_variables: nothing, ["env", "-i", "/usr/bin/env"];
+    env_with_many_variables: nothing, ["bash", "-c", "for i in $(seq 64) $(seq 130 160); do export V$i=$i; sh -c 'env | wc -l'; done; \
+        export LD_PRELOAD=libm.so.6 A= Z=z; sh -c 'env; echo $LD_PRELOAD' | sort"];
     nice_runs: texts, ["nice", "-n", "5", "sh", "-c", "nice; wc long.txt"];
     nohup_runs: texts, ["nohup", "wc", "long.txt"];
     setsid_runs: texts, ["setsid", "-w", "wc", "long.txt"];

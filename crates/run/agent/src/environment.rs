@@ -5,6 +5,7 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
+use forebay_sigsafe::general::{__NR_getpid, __NR_process_vm_readv, iovec};
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::text;
 
@@ -121,9 +122,18 @@ const STRINGS_MAX: usize = 2048;
 const VALUE_MAX: usize = 1024;
 const PAGE: usize = 4096;
 
+/// Entries that one call reads.
+const BATCH: usize = 64;
+/// What is read of each.
+const START: usize = PRELOAD.len();
+
 /// An environment with the variables put back, in a fixed size.
 pub struct Extended {
     entries: [*const u8; ENTRIES_MAX],
+    /// Pointers to some entries, where these begin, and their beginnings.
+    pointers: [u8; BATCH * size_of::<usize>()],
+    remote: [iovec; BATCH],
+    starts: [u8; BATCH * START],
     preload: PathBuffer<STRINGS_MAX>,
     session: PathBuffer<96>,
     /// The program's own value of `LD_PRELOAD`.
@@ -135,6 +145,9 @@ impl Extended {
     pub const fn new() -> Self {
         Self {
             entries: [core::ptr::null(); ENTRIES_MAX],
+            pointers: [0; BATCH * size_of::<usize>()],
+            remote: [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; BATCH],
+            starts: [0; BATCH * START],
             preload: PathBuffer::new(),
             session: PathBuffer::new(),
             value: [0; VALUE_MAX],
@@ -149,28 +162,21 @@ impl Extended {
         let mut value_len = 0;
         let mut place = None;
         let mut fits = self.preload.push(PRELOAD) && self.preload.push(library());
-        loop {
-            if environment == 0 {
-                break;
+        let mut is_whole = environment == 0;
+        while !is_whole {
+            let from = len;
+            (len, is_whole) = self.take_pointers(environment, from)?;
+            let known = self.read_starts(from, len);
+            for index in from..len {
+                if self.is_preload(index, from, known)? {
+                    // The loader takes the last of several.
+                    let value = *self.entries.get(index)? as usize + PRELOAD.len();
+                    let read = peek(value, &mut self.value)?;
+                    let value = self.value.get(..read)?;
+                    value_len = value.iter().position(|&byte| byte == 0)?;
+                    place = Some(index);
+                }
             }
-            let mut pointer = [0u8; size_of::<usize>()];
-            if peek(environment + len * size_of::<usize>(), &mut pointer)? < pointer.len() {
-                return None;
-            }
-            let entry = usize::from_ne_bytes(pointer);
-            if entry == 0 {
-                break;
-            }
-            let mut start = [0u8; PRELOAD.len()];
-            if peek(entry, &mut start)? == start.len() && start == PRELOAD {
-                // The loader takes the last of several.
-                let read = peek(entry + PRELOAD.len(), &mut self.value)?;
-                let value = self.value.get(..read)?;
-                value_len = value.iter().position(|&byte| byte == 0)?;
-                place = Some(len);
-            }
-            *self.entries.get_mut(len)? = entry as *const u8;
-            len += 1;
         }
         if place.is_some() {
             let value = self.value.get(..value_len).unwrap_or_default();
@@ -195,11 +201,56 @@ impl Extended {
         *self.entries.get_mut(len + 1)? = core::ptr::null();
         Some(self.entries.as_ptr())
     }
+
+    /// Takes the next pointers of the environment: how many there are then, and whether these are all.
+    fn take_pointers(&mut self, environment: usize, from: usize) -> Option<(usize, bool)> {
+        let read = peek(environment + from * size_of::<usize>(), &mut self.pointers)?;
+        let pointers = self.pointers.get(..read)?.chunks_exact(size_of::<usize>());
+        if pointers.len() == 0 {
+            return None;
+        }
+        let mut len = from;
+        for pointer in pointers {
+            let entry = usize::from_ne_bytes(pointer.try_into().ok()?);
+            if entry == 0 {
+                return Some((len, true));
+            }
+            *self.entries.get_mut(len)? = entry as *const u8;
+            len += 1;
+        }
+        Some((len, false))
+    }
+
+    /// Reads the beginnings of these entries: of how many, as one that cannot be read ends it.
+    fn read_starts(&mut self, from: usize, to: usize) -> usize {
+        let Some(entries) = self.entries.get(from..to) else { return 0 };
+        for (remote, entry) in self.remote.iter_mut().zip(entries) {
+            *remote = iovec { iov_base: entry.cast_mut().cast(), iov_len: START as u64 };
+        }
+        let count = entries.len().min(BATCH);
+        let local = iovec { iov_base: self.starts.as_mut_ptr().cast(), iov_len: (count * START) as u64 };
+        // SAFETY: the kernel writes to the buffer at most, and says where the other side is bad.
+        let read = unsafe {
+            let process = forebay_sigsafe::sys!(__NR_getpid);
+            let remote = self.remote.as_ptr();
+            forebay_sigsafe::sys!(__NR_process_vm_readv, process, &raw const local, 1, remote, count, 0)
+        };
+        usize::try_from(read).map_or(0, |read| read / START)
+    }
+
+    /// Whether the entry is of the variable, where the beginnings of so many from `from` on are known.
+    fn is_preload(&self, index: usize, from: usize, known: usize) -> Option<bool> {
+        let at = index - from;
+        if at < known {
+            return Some(self.starts.get(at * START..(at + 1) * START)? == PRELOAD);
+        }
+        let mut start = [0u8; START];
+        Some(peek(*self.entries.get(index)? as usize, &mut start)? == START && start == PRELOAD)
+    }
 }
 
 /// Reads what can be read of `[address, address + buffer.len())`, without a fault: how much.
 pub fn peek(address: usize, buffer: &mut [u8]) -> Option<usize> {
-    use forebay_sigsafe::general::{__NR_getpid, __NR_process_vm_readv, iovec};
     let local = iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() as u64 };
     // A page at a time, since a piece is read whole or not at all.
     let first = buffer.len().min(PAGE - address % PAGE);

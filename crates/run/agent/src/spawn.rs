@@ -254,7 +254,8 @@ pub fn may_be_left() -> bool {
     NEWEST.load(Relaxed) != 0
 }
 
-/// Remembers what is left of the newest fork, as another is about to be made; `false` where too much is left for that.
+/// Remembers what is left of the newest fork, as another is about to be made or a checkpoint to take over; `false` where too much
+/// is left for that.
 #[inline(never)]
 pub fn supersede(slot: &Slot) -> bool {
     let newest = NEWEST.load(Relaxed);
@@ -264,7 +265,9 @@ pub fn supersede(slot: &Slot) -> bool {
     {
         return false;
     }
-    let line = [newest, slot.speculator_pid.load(Relaxed), slot.checkpoint.pid.load(Relaxed)];
+    // In this order: a checkpoint that takes over says its number as speculator first, and then is no checkpoint.
+    let checkpoint = slot.checkpoint.pid.load(SeqCst);
+    let line = [newest, checkpoint, slot.speculator_pid.load(SeqCst)];
     for process in line.into_iter().filter(|&process| is_left(newest, process)) {
         let remembered = u64::from(newest) << 32 | u64::from(process);
         if EARLIER.iter().any(|earlier| earlier.load(Relaxed) == remembered) {
@@ -327,7 +330,14 @@ fn wait_for_line(slot: &Slot, newest: u32, to_kill: impl Fn(u32) -> bool) {
         }
     }
     wait_for(newest, &to_kill);
-    let speculator = slot.speculator_pid.load(Relaxed);
+    // As in `supersede`: one that is about to take over is the checkpoint still.
+    let checkpoint = slot.checkpoint.pid.load(SeqCst);
+    let speculator = slot.speculator_pid.load(SeqCst);
+    if is_of(newest, checkpoint) {
+        // SAFETY: the word is in the slot.
+        let _ = unsafe { sys!(n::__NR_futex, &raw const slot.checkpoint.number, n::FUTEX_WAKE, 1) };
+        wait_for(checkpoint, &|_| false);
+    }
     if speculator != newest && is_of(newest, speculator) {
         wait_for(speculator, &to_kill);
     }

@@ -312,6 +312,9 @@ pub fn repair(slot: &Slot, private: &mut Private, is_late: bool) -> bool {
     let Some(first) = CALLS.after(position).filter(|_| futile <= FUTILE_REPAIRS_MAX) else {
         return false;
     };
+    if !spawn::supersede(slot) {
+        return false;
+    }
     trace::tell(
         b"repairs: used, misses, calls",
         &[private.live.used, private.live.track.misses().into(), CALLS.count() - first],

@@ -224,10 +224,10 @@ fn carry_on(state: &mut State) {
     let checkpoint = &state.slot.checkpoint;
     state.generation = checkpoint.call.load(Relaxed);
     // SAFETY: no arguments.
-    state.slot.speculator_pid.store(unsafe { sys!(n::__NR_getpid) } as u32, Relaxed);
+    state.slot.speculator_pid.store(unsafe { sys!(n::__NR_getpid) } as u32, SeqCst);
     state.header.speculators.fetch_add(1, Relaxed);
     checkpoint.number.store(0, Relaxed);
-    checkpoint.pid.store(0, Relaxed);
+    checkpoint.pid.store(0, SeqCst);
     let Checkpoints { page, first_price, .. } = state.checkpoints;
     state.checkpoints = Checkpoints::new(Some(first_price));
     kernel::close(state.descriptors.folder);
