@@ -6,7 +6,7 @@
 //! some microseconds. It may take half of what the waiting for the fault pays into the program's account (`account.rs`):
 //!
 //! ```text
-//!     one fault in    2 * 16 * SIGNAL_US * 2^f / stall    has a signal
+//!     one fault in    2 * WAITED_PART * SIGNAL_US * 2^f / stall    has a signal
 //! ```
 //!
 //! `f` is the number of failures in a row. Where that is more than [`PAUSE_PERIOD`], the process asks for a pause, in which there

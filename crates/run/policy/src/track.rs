@@ -1,8 +1,8 @@
-//! The off-track detector: how many page faults the original has before a live speculation counts as off track.
+//! The off-track detector: how many stalls the original has before a live speculation counts as off track.
 //!
 //! # Model
 //!
-//! Each fault that the speculation did not prevent is a *miss*. Each hinted page that the original used cancels one. So does
+//! Each stall that the speculation did not prevent is a *miss*. Each hint that the original used cancels one. So does
 //! each page that the speculator skipped to get ahead (`lookahead.rs`): the original waited there as expected, so both take the same
 //! course. Skipped pages alone prevent no stall, so they count up to [`LEFT_OUT_MAX`] times the hinted pages.
 //!
@@ -33,7 +33,7 @@ const GRACE_PART: u64 = 100;
 /// What the late ones get, in graces.
 const LATE_GRACES: u64 = 3;
 
-/// How a live speculation stands at a fault that it did not spare the original.
+/// How a live speculation stands at a stall that it did not prevent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
     /// It goes on.
