@@ -82,8 +82,8 @@ pub const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Hints of one device in flight that a stall may wait for, at most. Source: as many as the executor has threads.
 pub const QUEUE_MAX: u64 = 128;
-/// Stalls with an empty queue from which the time of a stall is known.
-pub const STALLS_KNOWN: u32 = 2;
+/// Stalls with an empty queue from which the time of a stall is known. Choice: a program that forks at each stall has no second.
+pub const STALLS_KNOWN: u32 = 1;
 /// Stalls after which a longer past counts no more, as a power of 2.
 pub const STALLS_WEIGHT: u32 = 4;
 /// What one stall may count as, in stalls: a wait of seconds says nothing of those to come.
