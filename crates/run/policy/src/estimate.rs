@@ -21,21 +21,23 @@ pub struct StallTime {
     count: u32,
 }
 
-/// Bits of the word that hold the mean.
+/// Bits of the word that hold the mean: three days in nanoseconds.
 const MEAN_BITS: u32 = 48;
+/// The longest mean.
+const MEAN_MAX: u64 = (1 << MEAN_BITS) - 1;
 
 impl StallTime {
     /// Takes the estimate out of shared memory. Any word is some valid estimate, and 0 is none.
     #[must_use]
     pub fn load(word: &AtomicU64) -> Self {
         let word = word.load(Relaxed);
-        Self { mean: word & ((1 << MEAN_BITS) - 1), count: (word >> MEAN_BITS) as u32 }
+        Self { mean: word & MEAN_MAX, count: (word >> MEAN_BITS) as u32 }
     }
 
     /// Puts it there. Of several processes that do so at once, the last one's stays.
     pub fn store(self, word: &AtomicU64) {
         word.store(
-            self.mean.min((1 << MEAN_BITS) - 1) | u64::from(self.count.min(0xffff)) << MEAN_BITS,
+            self.mean | u64::from(self.count.min(0xffff)) << MEAN_BITS,
             Relaxed,
         );
     }
@@ -43,6 +45,7 @@ impl StallTime {
     /// A stall took `duration` while no hint was in flight on the device.
     pub fn on_stall(&mut self, duration: u64) {
         self.count = self.count.saturating_add(1);
+        let duration = duration.min(MEAN_MAX);
         let counted =
             if self.count == 1 { duration } else { duration.min(self.mean.saturating_mul(STALL_TIMES_MAX)) };
         self.mean = match self.count {
@@ -119,7 +122,7 @@ mod tests {
             let _ = (time.ticks(), time.delay(u64::MAX));
             let kept = AtomicU64::new(0);
             time.store(&kept);
-            assert_eq!(StallTime::load(&kept).ticks(), time.ticks().min((1 << 48) - 1));
+            assert_eq!(StallTime::load(&kept).ticks(), time.ticks());
         }
     }
 }
