@@ -161,7 +161,7 @@ unsafe fn inject(directory: usize, path: usize, workspace: &mut Workspace) -> Op
     let start = workspace.interpreter.get(..read)?.split(|&byte| byte == 0).next()?;
     let key = Signature::call(0).bytes(start).value();
     if !worth_it(header, key) {
-        count(Unassisted::NeverStalls);
+        count(Unassisted::NoGain);
         return None;
     }
     if has_limited_memory() {
@@ -209,6 +209,10 @@ fn worth_it(header: &Header, key: u64) -> bool {
     let Some(program) = forebay_policy::program::program(&header.programs, key) else { return true };
     let (record, inject) = ProgramRecord::decide(program.record.load(Ordering::Relaxed));
     program.record.store(record, Ordering::Relaxed);
+    let launcher = session::name().program_key;
+    if launcher != key {
+        program.launcher.store(launcher, Ordering::Relaxed);
+    }
     inject
 }
 

@@ -5,8 +5,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use forebay_policy::account::Account;
 use forebay_policy::program;
 use forebay_protocol::layout::{
-    HEADER_BYTES, Header, LAYOUT, MAGIC, Off, SLOT_BYTES, SLOT_CLAIMED, SLOT_CLOSED, SLOT_FREE, Slot,
-    slot_offset,
+    HEADER_BYTES, Header, LAYOUT, MAGIC, Off, Program, SLOT_BYTES, SLOT_CLAIMED, SLOT_CLOSED, SLOT_FREE,
+    Slot, slot_offset,
 };
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
@@ -198,11 +198,23 @@ pub fn close() {
     }
 }
 
+/// What all processes of the run share that execute this process's program.
+fn shared_program() -> Option<&'static Program> {
+    let key = name().program_key;
+    header().filter(|_| key != 0).and_then(|header| program::program(&header.programs, key))
+}
+
+/// A speculation of this process saved more than it cost.
+pub fn on_gain() {
+    if let Some(header) = header() {
+        program::on_gain(&header.programs, name().program_key);
+    }
+}
+
 /// The account of this process's program: of all processes of the run that execute it.
 pub fn account() -> Option<Account<'static>> {
     let header = header()?;
-    let program = program::program(&header.programs, name().program_key);
-    let words = match program {
+    let words = match shared_program() {
         Some(program) => &program.account,
         None => &slot()?.account,
     };

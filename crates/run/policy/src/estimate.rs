@@ -36,10 +36,7 @@ impl StallTime {
 
     /// Puts it there. Of several processes that do so at once, the last one's stays.
     pub fn store(self, word: &AtomicU64) {
-        word.store(
-            self.mean | u64::from(self.count.min(0xffff)) << MEAN_BITS,
-            Relaxed,
-        );
+        word.store(self.mean | u64::from(self.count.min(0xffff)) << MEAN_BITS, Relaxed);
     }
 
     /// A stall took `duration` while no hint was in flight on the device.

@@ -235,12 +235,20 @@ impl ForkPolicy {
     }
 
     /// A speculation is over. It saved the original so much stall time; the original copied and the speculators took so many
-    /// pages for it. `taught` where a call site predicts in another way because of it.
-    pub fn on_end(&mut self, account: &Account<'_>, saved: u64, copied: u64, taken: u64, taught: bool) {
+    /// pages for it. `taught` where a call site predicts in another way because of it. Whether it saved more than it cost.
+    pub fn on_end(
+        &mut self,
+        account: &Account<'_>,
+        saved: u64,
+        copied: u64,
+        taken: u64,
+        taught: bool,
+    ) -> bool {
         let cost = self.settle(account, saved, copied, taken);
         let is_off = account.on_outcome(Outcome { saved, cost, displaces: self.size.displaces, taught });
         self.crossings = self.crossings.saturating_add(is_off.into());
         self.crossings_futile = self.crossings_futile.saturating_add((is_off && saved == 0).into());
+        saved > cost
     }
 
     /// A speculation ended because the caller wanted none for a while, which says nothing of the next.

@@ -1,69 +1,69 @@
 //! Which programs get an agent.
 //!
-//! [`ProgramRecord`] saves executables that never stall the loading of an agent. The first [`STARTS_FIRST`] starts get one,
-//! then every 2nd, 4th ... up to every [`STARTS_APART_MAX`]th as long as no stall is reported. After a stall the next
-//! [`STARTS_TRUSTED`] starts get one. [`program_index`] is the order in which the shared table of programs is probed.
+//! [`ProgramRecord`] saves executables that gain nothing the loading of an agent. The first two starts get one,
+//! then every 2nd, 4th ... up to every [`STARTS_APART_MAX`]th as long as no speculation saves more than it costs. After one
+//! that does, the executable is treated as a new one, and so are those that executed it. [`program_index`] is the order in
+//! which the shared table of programs is probed.
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_protocol::layout::{PROGRAMS, Program};
 
-/// Starts of an executable that get an agent before anything is known of it.
-pub const STARTS_FIRST: u64 = 4;
-/// Starts that get an agent after a stall was reported.
-pub const STARTS_TRUSTED: u64 = 64;
-/// Every how manieth start of an executable that never stalls gets an agent, in the end.
+/// Every how manieth start of an executable that gains nothing gets an agent, in the end. Source: a start with an agent takes
+/// as long as half a short process, so it costs those processes a hundredth.
 pub const STARTS_APART_MAX: u64 = 64;
 
 /// What is known of an executable, packed in one word; 0 is nothing.
 ///
-/// Bits 0..8: starts yet to get an agent whatever happens; 8..16: starts to pass over before the next one that
-/// does; 16..24: starts from one that does to the next; bit 63: not new.
+/// Bits 0..8: starts to pass over before the next one that gets an agent; 8..16: starts from one that does to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramRecord {
-    sure: u64,
     pass_over: u64,
     apart: u64,
 }
 
 impl ProgramRecord {
-    const KNOWN: u64 = 1 << 63;
-
     fn unpack(word: u64) -> Self {
-        if word & Self::KNOWN == 0 {
-            return Self { sure: STARTS_FIRST, pass_over: 0, apart: 1 };
-        }
         Self {
-            sure: (word & 0xff).min(STARTS_TRUSTED),
-            pass_over: (word >> 8 & 0xff).min(STARTS_APART_MAX),
-            apart: (word >> 16 & 0xff).clamp(1, STARTS_APART_MAX),
+            pass_over: (word & 0xff).min(STARTS_APART_MAX),
+            apart: (word >> 8 & 0xff).clamp(1, STARTS_APART_MAX),
         }
     }
 
-    fn pack(self) -> u64 {
-        Self::KNOWN | self.sure | self.pass_over << 8 | self.apart << 16
+    const fn pack(self) -> u64 {
+        self.pass_over | self.apart << 8
     }
 
     /// Whether the start of this executable at hand gets an agent, and the record with that start in it.
     #[must_use]
     pub fn decide(word: u64) -> (u64, bool) {
         let mut record = Self::unpack(word);
-        let inject = record.sure > 0 || record.pass_over == 0;
-        if record.sure > 0 {
-            record.sure -= 1;
-        } else if record.pass_over > 0 {
-            record.pass_over -= 1;
-        } else {
-            record.apart = (record.apart * 2).min(STARTS_APART_MAX);
+        let inject = record.pass_over == 0;
+        if inject {
             record.pass_over = record.apart - 1;
+            record.apart = (record.apart * 2).min(STARTS_APART_MAX);
+        } else {
+            record.pass_over -= 1;
         }
         (record.pack(), inject)
     }
+}
 
-    /// The record after a process of this executable stalled.
-    #[must_use]
-    pub fn on_stall(_word: u64) -> u64 {
-        Self { sure: STARTS_TRUSTED, pass_over: 0, apart: 1 }.pack()
+/// Executables that execute each other and share a gain, at most: `make`, a shell, `env` and `timeout` are four.
+pub const LAUNCHERS_MAX: usize = 8;
+
+/// A speculation in a process of this executable saved more than it cost. Only a process with an agent executes another one with
+/// an agent, so the executable that executed it has gained, too.
+pub fn on_gain(programs: &[Program; PROGRAMS], key: u64) {
+    let mut key = key;
+    for _ in 0..LAUNCHERS_MAX {
+        if key == 0 {
+            return;
+        }
+        let Some(program) = program(programs, key) else { return };
+        // The record of a new one.
+        program.record.store(0, Relaxed);
+        key = program.launcher.load(Relaxed);
     }
 }
 

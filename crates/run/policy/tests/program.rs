@@ -1,15 +1,16 @@
 //! The records of programs.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
 use forebay_policy::program::{
-    PROGRAM_PROBES, ProgramRecord, STARTS_APART_MAX, STARTS_FIRST, STARTS_TRUSTED, program, program_index,
+    PROGRAM_PROBES, ProgramRecord, STARTS_APART_MAX, on_gain, program, program_index,
 };
 use forebay_protocol::layout::{Account, PROGRAMS, Program};
 use proptest::prelude::*;
 
-/// Which of the next `starts` starts get an agent, when none stalls.
+/// Which of the next `starts` starts get an agent, when none gains.
 fn starts(word: &mut u64, starts: u64) -> Vec<u64> {
     (0..starts)
         .filter(|_| {
@@ -21,22 +22,45 @@ fn starts(word: &mut u64, starts: u64) -> Vec<u64> {
 }
 
 #[test]
-fn a_program_that_never_stalls_soon_starts_without_an_agent() {
+fn a_program_that_gains_nothing_soon_starts_without_an_agent() {
     let mut word = 0;
-    assert_eq!(starts(&mut word, 40), [0, 1, 2, 3, 4, 6, 10, 18, 34]);
+    assert_eq!(starts(&mut word, 40), [0, 1, 3, 7, 15, 31]);
     let _ = starts(&mut word, 1_000);
     assert_eq!(starts(&mut word, 320).len() as u64, 320 / STARTS_APART_MAX);
 }
 
 #[test]
-fn one_stall_gives_a_program_its_agent_back() {
-    let mut word = 0;
-    let _ = starts(&mut word, 1_000);
-    word = ProgramRecord::on_stall(word);
-    assert_eq!(starts(&mut word, STARTS_TRUSTED).len() as u64, STARTS_TRUSTED);
-    assert!(starts(&mut word, 1_000).len() < 50);
-    let mut fresh = ProgramRecord::on_stall(0);
-    assert!(starts(&mut fresh, 1_000).len() as u64 > STARTS_FIRST + STARTS_TRUSTED - 8);
+fn a_program_that_gains_gets_an_agent_at_its_next_start() {
+    let table = programs();
+    let entry = program(&table, 7).unwrap();
+    for _ in 0..100 {
+        let mut word = entry.record.load(Relaxed);
+        assert_eq!(starts(&mut word, 2), [0, 1]);
+        let _ = starts(&mut word, 1_000);
+        entry.record.store(word, Relaxed);
+        on_gain(&table, 7);
+    }
+}
+
+#[test]
+fn a_gain_is_that_of_the_programs_that_led_to_it_too() {
+    let table = programs();
+    let apart = |key| {
+        let mut word = program(&table, key).unwrap().record.load(Relaxed);
+        starts(&mut word, 2).len() < 2
+    };
+    for key in 1..=4 {
+        let entry = program(&table, key).unwrap();
+        let mut word = 0;
+        let _ = starts(&mut word, 1_000);
+        entry.record.store(word, Relaxed);
+        // 3 executes 2, which executes 1; 4 executes 3, and the other way round.
+        entry.launcher.store(if key == 4 { 3 } else { key + 1 }, Relaxed);
+    }
+    on_gain(&table, 2);
+    assert_eq!([1, 2, 3, 4].map(apart), [true, false, false, false]);
+    on_gain(&table, 0);
+    on_gain(&table, u64::MAX);
 }
 
 fn programs() -> Box<[Program; PROGRAMS]> {
@@ -45,6 +69,7 @@ fn programs() -> Box<[Program; PROGRAMS]> {
             Program {
                 key: AtomicU64::new(0),
                 record: AtomicU64::new(0),
+                launcher: AtomicU64::new(0),
                 account: Account {
                     balance: AtomicI64::new(0),
                     failures: AtomicU32::new(0),
@@ -82,7 +107,7 @@ proptest! {
         let probes: Vec<_> = program_index(key).collect();
         prop_assert_eq!(probes.len(), PROGRAM_PROBES);
         prop_assert!(probes.iter().all(|&index| index < PROGRAMS));
-        let table = Box::new([fill; PROGRAMS].map(|key| Program { key: key.into(), record: fill.into(), account: Account::default() }));
+        let table = Box::new([fill; PROGRAMS].map(|key| Program { key: key.into(), record: fill.into(), launcher: fill.into(), account: Account::default() }));
         prop_assert_eq!(program(&table, key).is_some(), fill == 0 || fill == key.max(1));
     }
 }

@@ -11,7 +11,7 @@ use crate::reasons::Reason;
 /// First word of the header; says that this is Forebay's.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 8;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 9;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;
@@ -285,6 +285,8 @@ pub struct Program {
     pub key: AtomicU64,
     /// State of `forebay_policy::program::ProgramRecord`, packed by it.
     pub record: AtomicU64,
+    /// Key of the executable whose process executed it last; 0 for the program that `forebay run` started, and if unknown.
+    pub launcher: AtomicU64,
     /// What its speculations may cost.
     pub account: Account,
 }
@@ -315,8 +317,8 @@ pub enum Unassisted {
     OtherLibc,
     /// The agent's file cannot be reached from the program's root directory.
     AgentUnreachable,
-    /// Earlier runs of this executable never stalled; it is looked at again now and then.
-    NeverStalls,
+    /// Earlier processes of this executable gained nothing; another one has an agent now and then.
+    NoGain,
     /// The environment was too large to extend, or the file could not be examined.
     NotExamined,
     /// A library of it, an address sanitizer, refuses to be loaded after another.

@@ -73,7 +73,7 @@ pub const UNASSISTED_NAMES: [&str; Unassisted::COUNT] = [
     "other architecture",
     "other C library",
     "agent unreachable",
-    "never stalls",
+    "no gain",
     "not examined",
     "address sanitizer",
     "limited",

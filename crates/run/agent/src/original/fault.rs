@@ -16,7 +16,6 @@ use super::eligibility::{is_held, may_speculate, turn_off};
 use super::fork::fork;
 use super::outcome::{copied_too_much, finish, finish_early, is_due, pages_ahead};
 use super::slow::{self, Private};
-use super::stall::remember_program;
 use super::track::repair;
 use crate::snapshot::Spawned;
 use crate::{fault_watch, process, session, timing, trace, usage};
@@ -119,7 +118,6 @@ fn note(private: &mut Private) -> Option<Spawned> {
     };
     let Measured { now, stalls, duration, work } = measure(private, header);
     timing::on_stall();
-    remember_program();
     slot.counters.stalls.fetch_add(stalls, Relaxed);
     slot.counters.stalls_unattended.fetch_add(stalls - 1, Relaxed);
     slot.counters.stall_ticks.fetch_add(duration.saturating_mul(stalls), Relaxed);

@@ -97,7 +97,9 @@ fn conclude(slot: &Slot, private: &mut Private, was_off_track: bool) {
         trace::tell(b"responsible: site, reward", &[index.into(), reward]);
         taught |= site::outcome(&slot.sites, index, u32::try_from(reward).unwrap_or(u32::MAX));
     }
-    private.forks.on_end(&account, saved, copies, more, taught);
+    if private.forks.on_end(&account, saved, copies, more, taught) {
+        session::on_gain();
+    }
     trace::tell(b"account: saved, failures", &[saved, account.failures().into()]);
     publish(slot, private);
 }

@@ -5,7 +5,6 @@ use core::sync::atomic::Ordering::Relaxed;
 use forebay_policy::estimate::StallTime;
 use forebay_policy::fork::Place;
 use forebay_policy::inflight::InflightLimit;
-use forebay_policy::program::{self, ProgramRecord};
 use forebay_policy::track::Course;
 use forebay_protocol::layout::{Off, Slot};
 use forebay_sigsafe::general as n;
@@ -82,7 +81,6 @@ fn note(private: &mut Private, Period { before, after }: Period, matched: Match,
     }
     let duration = after.wrapping_sub(before);
     timing::on_stall();
-    remember_program();
     let Ok(slot) = session::claim(process::original()) else {
         turn_off(Off::NoSlot);
         return;
@@ -166,16 +164,4 @@ fn learn_device(slot: &Slot, device: u64, duration: u64, matched: Match) -> Opti
     time.on_stall(duration);
     time.store(&entry.stall);
     None
-}
-
-#[inline(never)]
-pub fn remember_program() {
-    let key = session::name().program_key;
-    if key == 0 {
-        return;
-    }
-    let program = session::header().and_then(|header| program::program(&header.programs, key));
-    if let Some(program) = program {
-        program.record.store(ProgramRecord::on_stall(program.record.load(Relaxed)), Relaxed);
-    }
 }
