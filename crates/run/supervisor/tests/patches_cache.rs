@@ -49,6 +49,17 @@ impl Place {
     }
 }
 
+/// And not waited for.
+#[test]
+fn a_fifo_in_the_place_of_a_table_is_replaced() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let place = Place::new();
+    fs::create_dir_all(place.cache()).unwrap();
+    mknodat(CWD, place.entry(), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    assert_eq!(place.get(), place.table);
+    assert_eq!(PatchTable::from_cache(&fs::read(place.entry()).unwrap()), Some(place.table.clone()));
+}
+
 #[test]
 fn a_table_is_kept_for_its_user_only() {
     let place = Place::new();

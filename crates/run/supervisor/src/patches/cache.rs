@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use rustix::process::{Resource, getrlimit};
 
 use super::{BUILD_ID_BYTES_MAX, PatchError, PatchTable, Site, Within, find, image, well_ordered};
@@ -111,8 +112,9 @@ impl Read for Whole<'_> {
 }
 
 fn read(place: &Path, build_id: &[u8]) -> Option<PatchTable> {
-    let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
-    let file = OpenOptions::new().read(true).custom_flags(no_follow).open(place).ok()?;
+    // A FIFO in its place would be waited for.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(place).ok()?;
     let metadata = file.metadata().ok()?;
     let ours = metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o022 == 0;
     let limit = (HEADER_BYTES + SITES_MAX * 8) as u64;
