@@ -5,6 +5,7 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
+use forebay_protocol::executable;
 use forebay_sigsafe::general::{__NR_getpid, __NR_process_vm_readv, iovec};
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::text;
@@ -154,7 +155,7 @@ impl Extended {
         }
     }
 
-    /// Fills it from the program's own; `None` where it does not fit.
+    /// Fills it from the program's own; `None` where it does not fit, or the loader would report the agent.
     ///
     /// The pointers may be bad: it is for the kernel to say so, so they are read through it.
     pub fn fill(&mut self, environment: usize, name: Name) -> Option<*const *const u8> {
@@ -168,7 +169,11 @@ impl Extended {
             (len, is_whole) = self.take_pointers(environment, from)?;
             let known = self.read_starts(from, len);
             for index in from..len {
-                if self.is_preload(index, from, known)? {
+                let start = self.start(index, from, known)?;
+                if executable::asks_for_report(&start) {
+                    return None;
+                }
+                if start == PRELOAD {
                     // The loader takes the last of several.
                     let value = *self.entries.get(index)? as usize + PRELOAD.len();
                     let read = peek(value, &mut self.value)?;
@@ -238,14 +243,15 @@ impl Extended {
         usize::try_from(read).map_or(0, |read| read / START)
     }
 
-    /// Whether the entry is of the variable, where the beginnings of so many from `from` on are known.
-    fn is_preload(&self, index: usize, from: usize, known: usize) -> Option<bool> {
+    /// The beginning of the entry, where those of so many from `from` on are known.
+    fn start(&self, index: usize, from: usize, known: usize) -> Option<[u8; START]> {
         let at = index - from;
         if at < known {
-            return Some(self.starts.get(at * START..(at + 1) * START)? == PRELOAD);
+            return self.starts.get(at * START..(at + 1) * START)?.try_into().ok();
         }
-        let mut start = [0u8; START];
-        Some(peek(*self.entries.get(index)? as usize, &mut start)? == START && start == PRELOAD)
+        let mut start = [0; START];
+        let _ = peek(*self.entries.get(index)? as usize, &mut start)?;
+        Some(start)
     }
 }
 

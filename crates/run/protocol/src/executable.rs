@@ -1,4 +1,4 @@
-//! What an executable file asks of its loader, by its program headers (elf(5)), for 64-bit little-endian files.
+//! What an executable file, and its environment, ask of the loader: by program headers (elf(5)) of 64-bit little-endian files.
 
 /// Bytes of one program header.
 pub const PROGRAM_HEADER_BYTES: usize = 56;
@@ -22,6 +22,14 @@ pub fn needs_to_be_first(
 ) -> bool {
     name_of_first(headers, dynamic, &mut read)
         .is_some_and(|name| SANITIZERS.iter().any(|sanitizer| name.starts_with(sanitizer)))
+}
+
+/// Beginnings of variables by which the loader reports what it loads (ld.so(8)). No other variable of its begins so.
+const REPORTS: [&[u8]; 2] = [b"LD_DEBUG=", b"LD_TRACE_LO"];
+
+/// Whether the environment's entry that begins so asks the loader for a report, in which an agent would be listed.
+pub fn asks_for_report(start: &[u8]) -> bool {
+    REPORTS.iter().any(|report| start.starts_with(report))
 }
 
 fn name_of_first(
@@ -85,6 +93,16 @@ mod tests {
             buffer[..length].copy_from_slice(&rest[..length]);
             length
         })
+    }
+
+    #[test]
+    fn a_report_is_asked_for_by_its_variables_alone() {
+        for entry in ["LD_DEBUG=", "LD_DEBUG=libs", "LD_TRACE_LOADED_OBJECTS=1"] {
+            assert!(asks_for_report(entry.as_bytes()), "{entry}");
+        }
+        for entry in ["LD_DEBUG_OUTPUT=a", "LD_PRELOAD=a", "PATH=LD_DEBUG=", ""] {
+            assert!(!asks_for_report(entry.as_bytes()), "{entry}");
+        }
     }
 
     #[test]

@@ -319,7 +319,7 @@ pub enum Unassisted {
     AgentUnreachable,
     /// Earlier processes of this executable gained nothing; another one has an agent now and then.
     NoGain,
-    /// The environment was too large to extend, or the file could not be examined.
+    /// The environment was too large to extend or asks the loader for a report, or the file could not be examined.
     NotExamined,
     /// A library of it, an address sanitizer, refuses to be loaded after another.
     Sanitized,

@@ -10,6 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
 use crate::{Error, installed::AGENT};
 
 /// What ends a path in LD_PRELOAD, or is replaced in it (ld.so(8)).
@@ -33,16 +35,15 @@ pub enum Preload {
 }
 
 impl Preload {
-    /// Prepares the library at `path`.
-    ///
-    /// # Errors
-    /// It cannot be opened.
-    pub fn new(path: &Path) -> Result<Self, Error> {
-        let missing = |_| Error::Missing { part: AGENT.what, places: vec![path.to_path_buf()] };
-        if !path.as_os_str().as_bytes().iter().any(|byte| SPECIAL.contains(byte)) && path.is_absolute() {
-            return Ok(Self::Path(path.into()));
+    /// Prepares the library at `path`. `None` where this user may not read it: the loader would print a complaint among the
+    /// program's own messages.
+    #[must_use]
+    pub fn new(path: &Path) -> Option<Self> {
+        if path.as_os_str().as_bytes().iter().any(|byte| SPECIAL.contains(byte)) || !path.is_absolute() {
+            return File::open(path).ok().map(Self::Descriptor);
         }
-        File::open(path).map_err(missing).map(Self::Descriptor)
+        accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS).ok()?;
+        Some(Self::Path(path.into()))
     }
 
     /// What stands for the library in LD_PRELOAD while process `supervisor` has it open.
@@ -69,8 +70,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_path_is_named_as_it_is() {
-        assert_eq!(Preload::new(Path::new("/usr/lib/a.so")).unwrap().value(1), "/usr/lib/a.so");
+    fn a_plain_path_is_named_as_it_is_and_must_be_there() {
+        assert!(Preload::new(Path::new("/usr/lib/none.so")).is_none());
+        assert_eq!(Preload::new(Path::new("/proc/self/exe")).unwrap().value(1), "/proc/self/exe");
     }
 
     #[test]
@@ -82,6 +84,6 @@ mod tests {
         let preload = Preload::new(&path).unwrap();
         assert_eq!(std::fs::read_to_string(preload.value(std::process::id())).unwrap(), "library");
         std::fs::remove_dir_all(&folder).unwrap();
-        assert!(matches!(Preload::new(&path), Err(Error::Missing { .. })));
+        assert!(Preload::new(&path).is_none());
     }
 }

@@ -14,7 +14,7 @@ use forebay_linux::process::{
     Life, SHELL, SignalsBlocked, StartError, become_other, by_shell, check_executable, environment, start,
     start_first, terminated,
 };
-use forebay_protocol::layout::Unassisted;
+use forebay_protocol::{executable, layout::Unassisted};
 
 use crate::{
     agent_library::Preload,
@@ -29,8 +29,8 @@ const PRELOAD: &[u8] = b"LD_PRELOAD=";
 pub struct Assistance<'a> {
     /// The memory that the agent shares with the supervisor.
     pub channel: &'a Channel,
-    /// The agent's library.
-    pub preload: &'a Preload,
+    /// The agent's library. `None` where this user may not read it.
+    pub preload: Option<&'a Preload>,
     /// Whether agents patch libc.
     pub patch: bool,
     /// The supervisor's process id; asked for when the program turns out to be one that can have an agent. `None` where the
@@ -102,13 +102,16 @@ impl<T> Attempt<'_, T> {
         let program = terminated(path.as_os_str());
         let plainly = || (self.execute)(&program, arguments, self.environment);
         let Some(assistance) = self.assistance else { return plainly() };
-        let reason = match &examined.loader {
-            Ok(loader) => match (assistance.supervisor)() {
+        let is_reported = self.environment.iter().any(|entry| executable::asks_for_report(entry.as_bytes()));
+        let reason = match (&examined.loader, assistance.preload) {
+            (Ok(_), _) if is_reported => Unassisted::NotExamined,
+            (Ok(loader), Some(preload)) => match (assistance.supervisor)() {
                 Some(supervisor) => {
                     if assistance.patch {
                         patch_table::publish(assistance.channel.header(), loader);
                     }
-                    let assisted = self.assisted_environment(assistance, supervisor);
+                    let agent = preload.value(supervisor);
+                    let assisted = self.assisted_environment(assistance.channel, &agent, supervisor);
                     match (self.execute)(&program, arguments, &assisted) {
                         // Our variables may be what was too much.
                         Err(error) if error.raw_os_error() == Some(libc::E2BIG) => Unassisted::NotExamined,
@@ -117,7 +120,8 @@ impl<T> Attempt<'_, T> {
                 }
                 None => Unassisted::Limited,
             },
-            Err(reason) => *reason,
+            (Ok(_), None) => Unassisted::AgentUnreachable,
+            (Err(reason), _) => *reason,
         };
         let started = plainly()?;
         assistance.channel.header().processes_unassisted[reason as usize].fetch_add(1, Relaxed);
@@ -126,9 +130,8 @@ impl<T> Attempt<'_, T> {
 
     /// The environment with the agent before the user's own preloads and the session's name at the end. The agent
     /// takes both out again.
-    fn assisted_environment(&self, assistance: &Assistance<'_>, supervisor: u32) -> Vec<CString> {
+    fn assisted_environment(&self, channel: &Channel, agent: &OsStr, supervisor: u32) -> Vec<CString> {
         let mut environment = self.environment.to_vec();
-        let agent = assistance.preload.value(supervisor);
         // The loader takes the last of several.
         match environment.iter_mut().rfind(|entry| entry.as_bytes().starts_with(PRELOAD)) {
             Some(entry) => {
@@ -137,7 +140,7 @@ impl<T> Attempt<'_, T> {
             }
             None => environment.push(terminated(OsStr::from_bytes(&[PRELOAD, agent.as_bytes()].concat()))),
         }
-        let session = format!("FOREBAY_SESSION={supervisor}:{}", assistance.channel.descriptor());
+        let session = format!("FOREBAY_SESSION={supervisor}:{}", channel.descriptor());
         environment.push(terminated(OsStr::new(&session)));
         environment
     }

@@ -96,13 +96,17 @@ pub fn become_program(options: &Options) -> Error {
         return become_program_alone(&options.command);
     }
     let beside = OnceCell::new();
-    let prepared = Preload::new(&options.agent).ok().zip(Channel::create(options.speculate).ok());
+    let prepared = Preload::new(&options.agent).zip(Channel::create(options.speculate).ok());
     let Some((preload, channel)) = prepared.map(|(preload, channel)| (preload, Arc::new(channel))) else {
         return become_program_alone(&options.command);
     };
     let supervisor = || *beside.get_or_init(|| stand_beside(&channel, &preload, options).ok());
-    let assistance =
-        Assistance { channel: &channel, preload: &preload, patch: options.patch, supervisor: &supervisor };
+    let assistance = Assistance {
+        channel: &channel,
+        preload: Some(&preload),
+        patch: options.patch,
+        supervisor: &supervisor,
+    };
     launch::become_program(&options.command, Some(&assistance)).into()
 }
 
@@ -137,7 +141,7 @@ fn stand_beside(channel: &Arc<Channel>, preload: &Preload, options: &Options) ->
 /// # Errors
 /// The program could not be started; nothing of it has run then.
 pub fn run(options: &Options) -> Result<Outcome, Error> {
-    let preload = Preload::new(&options.agent)?;
+    let preload = Preload::new(&options.agent);
     let channel = Channel::create(options.speculate).map_err(|source| Error::NoSharedMemory { source })?;
     let channel = Arc::new(channel);
     let mut ledger = Ledger::default();
@@ -145,8 +149,12 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
     let signals = SignalsBlocked::new();
     let started = Instant::now();
     let supervisor = || Some(std::process::id()).filter(|_| room::is_in_address_space());
-    let assistance =
-        Assistance { channel: &channel, preload: &preload, patch: options.patch, supervisor: &supervisor };
+    let assistance = Assistance {
+        channel: &channel,
+        preload: preload.as_ref(),
+        patch: options.patch,
+        supervisor: &supervisor,
+    };
     let pid = launch::launch(&options.command, &assistance, &signals)?;
     let ended = watch::watch(pid, &channel, &mut ledger, options)?;
     let elapsed = started.elapsed();
