@@ -17,6 +17,8 @@
 #![forbid(unsafe_code)]
 
 pub mod case;
+pub mod fixtures;
+mod lines;
 pub mod memory;
 pub mod observe;
 pub mod run;

@@ -2,59 +2,8 @@
 
 use std::process::Command;
 
-use forebay_compat::{Case, Outcome, Scratch};
-
-/// One test a line: `name: fixture, [program, argument...]` with further calls on the case after `=>`.
-macro_rules! commands {
-    ($($name:ident: $fixture:expr, [$($argument:expr),+ $(,)?] $(=> $($call:ident($($value:expr),*)).+)?;)+) => {
-        $(#[test]
-        fn $name() {
-            let case = Case::new(stringify!($name), [$($argument),+]).setup($fixture).without_statistics();
-            let _ = case $($(.$call($($value),*))+)? .check();
-        })+
-    };
-}
-
-/// One test a line, run by a shell: `name: fixture, "script"`.
-macro_rules! scripts {
-    ($($name:ident: $fixture:expr, $shell:literal, $script:expr $(=> $($call:ident($($value:expr),*)).+)?;)+) => {
-        $(#[test]
-        fn $name() {
-            let case = Case::new(stringify!($name), [$shell, "-c", $script]).setup($fixture).without_statistics();
-            let _ = case $($(.$call($($value),*))+)? .check();
-        })+
-    };
-}
-
-/// A few texts, one of them long, and some binary data.
-fn texts(scratch: &Scratch) {
-    scratch
-        .text("a.txt", 400, 1)
-        .text("b.txt", 300, 2)
-        .text("long.txt", 40_000, 3)
-        .noise("data.bin", 1_500_000, 4);
-    scratch.file("empty", "").file("no-newline", "the last line has no end").file("numbers", {
-        let mut lines = String::new();
-        for n in 0..3000_u32 {
-            lines.push_str(&format!("{}\n", n.wrapping_mul(2_654_435_761) % 10_007));
-        }
-        lines
-    });
-}
-
-/// A source tree: directories, many small files, links.
-fn sources(scratch: &Scratch) {
-    for module in 0..12 {
-        for part in 0..8 {
-            let name = format!("src/module{module}/part{part}.txt");
-            scratch.text(&name, 20 + 7 * part, (module * 100 + part) as u64);
-        }
-        std::os::unix::fs::symlink("part0.txt", scratch.at(&format!("src/module{module}/first")))
-            .expect("a link");
-    }
-    scratch.file("src/empty/.keep", "").script("src/run.sh", "#!/bin/sh\necho ran \"$@\"\n");
-    std::fs::hard_link(scratch.at("src/module0/part1.txt"), scratch.at("src/hard")).expect("a hard link");
-}
+use forebay_compat::fixtures::{digits, line_order, nothing, project, sources, texts};
+use forebay_compat::{Case, Outcome, Scratch, commands, scripts};
 
 /// Two versions of a tree.
 fn versions(scratch: &Scratch) {
@@ -63,28 +12,6 @@ fn versions(scratch: &Scratch) {
         scratch.text(&format!("new/f{file}"), 60, if file % 5 == 0 { file + 1000 } else { file });
     }
     scratch.file("new/added", "added\n").file("old/removed", "removed\n");
-}
-
-/// A C project of many units and its makefile.
-fn project(scratch: &Scratch) {
-    let mut main = String::from("#include <stdio.h>\n");
-    for unit in 0..12 {
-        scratch.file(
-            &format!("unit{unit}.c"),
-            format!("#include \"shared.h\"\nint unit{unit}(int x) {{ return x * FACTOR + {unit}; }}\n"),
-        );
-        main.push_str(&format!("int unit{unit}(int);\n"));
-    }
-    main.push_str("int main(void) {\n int x = 1;\n");
-    for unit in 0..12 {
-        main.push_str(&format!(" x = unit{unit}(x) % 10007;\n"));
-    }
-    main.push_str(" printf(\"%d\\n\", x);\n return 0;\n}\n");
-    scratch.file("main.c", main).file("shared.h", "#define FACTOR 31\n").file(
-        "Makefile",
-        "OBJECTS = main.o $(patsubst %.c,%.o,$(wildcard unit*.c))\nprog: $(OBJECTS)\n\t@cc -o $@ $(OBJECTS)\n\
-         %.o: %.c shared.h\n\t@cc -O1 -c -o $@ $<\n",
-    );
 }
 
 /// Fifty object files and an archive member list.
@@ -153,31 +80,7 @@ fn database(scratch: &Scratch) {
     }
 }
 
-fn nothing(_: &Scratch) {}
-
 // What programs themselves leave to chance.
-
-/// `name=ADDRESS`-like texts: replaces every run of digits.
-fn digits(outcome: &mut Outcome) {
-    for text in [&mut outcome.stdout, &mut outcome.stderr] {
-        let mut out = Vec::with_capacity(text.len());
-        for &byte in text.iter() {
-            if !byte.is_ascii_digit() {
-                out.push(byte);
-            } else if out.last() != Some(&b'0') {
-                out.push(b'0');
-            }
-        }
-        *text = out;
-    }
-}
-
-/// Lines in any order.
-fn line_order(outcome: &mut Outcome) {
-    let mut lines: Vec<&[u8]> = outcome.stdout.split_inclusive(|&b| b == b'\n').collect();
-    lines.sort_unstable();
-    outcome.stdout = lines.concat();
-}
 
 /// Git's index holds inode numbers and times; its other files must agree.
 fn without_index(outcome: &mut Outcome) {
@@ -312,6 +215,8 @@ commands! {
     getent_reads_databases: nothing, ["getent", "passwd", "root", "daemon"];
     ldd_prints: nothing, ["sh", "-c", "ldd /bin/sh | sed 's/(0x.*//'"];
     id_prints: nothing, ["id"];
+    the_loader_reports_the_programs_own_libraries: nothing,
+        ["sh", "-c", "LD_TRACE_LOADED_OBJECTS=1 ls | sed 's/(0x.*//'; LD_DEBUG=libs ls 2>&1 | grep 'calling init' | sed 's/.*://'"];
     date_of_a_file: texts, ["date", "-r", "a.txt", "+%s"];
     true_succeeds: nothing, ["true"];
     false_fails: nothing, ["false"];
