@@ -150,6 +150,7 @@ guests! {
     a_stack_that_is_not_forked_leaves_no_core_file: "stack_not_forked";
     who_is_told_of_forks_is_told_of_its_own: "told_of_forks";
     who_watches_files_sees_its_own_accesses: "watches_files";
+    a_program_that_is_told_of_reads_is_told_of_its_own: "told_of_reads";
     a_program_is_executed_from_a_stack_of_a_page: "little_stack_exec";
     bad_pointers_are_bad_addresses: "bad_pointers_exec";
     a_forked_child_finds_signals_as_they_were: "forked_signals";
@@ -161,6 +162,7 @@ guests! {
     interrupted_calls_are_exact: "interrupted", "events";
     a_sandbox_of_the_program_keeps_working: "sandboxed";
     the_strictest_sandbox_keeps_working: "strict_sandbox";
+    a_program_may_give_up_the_clock: "no_clock";
     raw_system_calls_work: "raw_syscalls";
     the_environment_is_the_programs_own: "environment";
     paths_of_every_length_work: "long_paths";
@@ -201,6 +203,13 @@ fn names_are_looked_up_as_without() {
         })
         .cold_names()
         .check();
+}
+
+/// The tracer ends, and tells what it has seen, after the program.
+#[test]
+fn a_tracer_sees_the_programs_own_processes_and_signals() {
+    let wait = "\"$@\"; s=$?; until [ -s out/seen ]; do sleep 0.01; done; exit $s";
+    let _ = guest("seized", &[]).without_statistics().before(["sh", "-c", wait, "sh"]).check();
 }
 
 /// A daemon reads on after the run that started it is over.

@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use forebay_sigsafe::general::{__NR_madvise, __NR_sched_yield, MADV_WIPEONFORK};
+use forebay_sigsafe::general::{__NR_madvise, __NR_sched_yield, MADV_KEEPONFORK, MADV_WIPEONFORK};
 use forebay_sigsafe::sys;
 
 /// Found by a forked child (and before the agent is ready). It stays so until the child first stalls: most execute
@@ -91,4 +91,10 @@ pub fn is_original() -> bool {
 /// Never does anything again in this process.
 pub fn turn_off() {
     PAGE.role.store(OFF, Ordering::Relaxed);
+}
+
+/// The children of this process have its role.
+pub fn keep_in_children() {
+    // SAFETY: the page is a whole page of this library's memory.
+    let _ = unsafe { sys!(__NR_madvise, &raw const PAGE, size_of::<Page>(), MADV_KEEPONFORK) };
 }

@@ -348,7 +348,8 @@ pub enum Off {
     Unsafe,
     /// The supervisor switched speculation off.
     Disabled,
-    /// The program confines itself with seccomp: calls of the agent's own could be its death.
+    /// The program confines itself with seccomp, or gives up the time-stamp counter: the agent's own calls, or looks at the
+    /// counter, could be its death.
     Confined,
     /// The program has more shared memory than a speculator may make private.
     SharedMemory,

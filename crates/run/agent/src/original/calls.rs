@@ -171,7 +171,7 @@ pub fn on_lock() {
 
 /// Whether an `fcntl` says nothing that its process must become an original for.
 pub fn is_harmless(call: &Call) -> bool {
-    call.arguments[1] as u32 != n::F_SETLEASE
+    !matches!(call.arguments[1] as u32, n::F_SETLEASE | n::F_NOTIFY)
 }
 
 /// # Safety
@@ -187,6 +187,9 @@ pub unsafe fn control(call: &Call) -> isize {
         if let Some(header) = session::header() {
             header.leases.store(LEASES_SOME, Relaxed);
         }
+    }
+    if command == n::F_NOTIFY && call.arguments[2] as u32 & n::DN_ACCESS != 0 {
+        disable_everywhere(Off::Visible);
     }
     // SAFETY: the caller's.
     let result = unsafe { call.execute() };
@@ -204,9 +207,11 @@ pub unsafe fn control(call: &Call) -> isize {
 /// `call` is the program's `seccomp` or `prctl`.
 pub unsafe fn confine(call: &Call) -> isize {
     let command = call.arguments[0] as u32;
-    if call.number as u32 == n::__NR_seccomp || command == prctl::PR_SET_SECCOMP {
+    let takes_clock = command == prctl::PR_SET_TSC && call.arguments[1] as u32 == prctl::PR_TSC_SIGSEGV;
+    if call.number as u32 == n::__NR_seccomp || command == prctl::PR_SET_SECCOMP || takes_clock {
         slow::exclusive(dismiss);
         turn_off(Off::Confined);
+        role::keep_in_children();
     }
     if command == prctl::PR_SET_CHILD_SUBREAPER && call.arguments[1] != 0 {
         visibility::adopts_orphans();

@@ -11,7 +11,7 @@ use super::PROBES;
 use super::end::dismiss;
 use super::slow::{Private, exclusive};
 use crate::status::Status;
-use crate::{fault_watch, role, session};
+use crate::{fault_watch, role, session, spawn};
 
 /// No speculator may be, because of something that the program does: a copy of it would keep what it must give back when it
 /// does, such as locks of open files, or huge pages of the system's pool.
@@ -52,10 +52,11 @@ pub fn disable(reason: Off, private: Option<&mut Private>) {
     dismiss(private);
 }
 
-/// The same outside the slow path.
+/// The same outside the slow path. What is hinted is read when this returns.
 pub fn disable_everywhere(reason: Off) {
     if !DISABLED.load(Relaxed) {
         exclusive(|private| disable(reason, private));
+        spawn::wait_for_hints();
     }
 }
 
