@@ -82,6 +82,13 @@ impl Case {
         self
     }
 
+    /// `forebay run` writes its statistics, so it is the command's parent.
+    #[must_use]
+    pub fn with_statistics(mut self) -> Self {
+        self.statistics = true;
+        self
+    }
+
     /// Another name, where one guest serves several cases.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
@@ -177,6 +184,12 @@ impl Case {
     pub fn faults(mut self) -> Self {
         self.faults = true;
         self
+    }
+
+    /// Kills processes while the command runs: `VICTIM:MICROSECONDS`, as the warden takes it.
+    #[must_use]
+    pub fn kill(self, victims: &str) -> Self {
+        self.env("FOREBAY_COMPAT_KILL", victims)
     }
 
     /// Seconds until the command counts as hung.
@@ -298,6 +311,10 @@ impl Case {
             outcome.observed.push_str(&seen);
         }
         outcome.complaints.extend(left_in_shared_memory());
+        // Before it executes the program the command itself writes the cache.
+        if outcome.killed.iter().all(|victim| victim != "command") {
+            outcome.complaints.extend(left_in_the_cache(&aside.path().join("home/.cache/forebay")));
+        }
         if let Some(edit) = self.normalise {
             edit(&mut outcome);
         }
@@ -332,6 +349,15 @@ fn left_in_shared_memory() -> Vec<String> {
         .flatten()
         .filter(|entry| entry.file_name().to_string_lossy().contains("forebay"))
         .map(|entry| format!("left in /dev/shm: {}", entry.file_name().to_string_lossy()))
+        .collect()
+}
+
+/// Files of the cache are written under another name first, which is an extension longer.
+fn left_in_the_cache(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries
+        .filter(|path| path.extension().is_some())
+        .map(|path| format!("left: {}", path.display()))
         .collect()
 }
 

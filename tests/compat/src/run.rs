@@ -40,6 +40,8 @@ pub struct Outcome {
     pub complaints: Vec<String>,
     /// How long after the end a speculator was still seen.
     pub lingered_ms: u64,
+    /// Which victims of [`crate::Case::kill`] the warden has killed.
+    pub killed: Vec<String>,
     /// From start to end.
     pub took: Duration,
 }
@@ -154,11 +156,12 @@ impl Launch<'_> {
         let report = fs::read_to_string(&report).expect("the warden's report");
         let mut status = -1;
         let mut lingered_ms = 0;
-        let mut complaints = Vec::new();
+        let (mut killed, mut complaints) = (Vec::new(), Vec::new());
         for line in report.lines() {
             match line.split_once(' ') {
                 Some(("status", number)) => status = number.parse().expect("a number"),
                 Some(("speculator-left", number)) => lingered_ms = number.parse().expect("a number"),
+                Some(("killed", victim)) => killed.push(victim.to_owned()),
                 _ => complaints.push(line.to_owned()),
             }
         }
@@ -172,6 +175,7 @@ impl Launch<'_> {
             stats: fs::read_to_string(&stats).unwrap_or_default(),
             complaints,
             lingered_ms,
+            killed,
             took,
         }
     }

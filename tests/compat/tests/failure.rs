@@ -9,9 +9,8 @@ use std::{fs, iter, thread};
 
 use forebay_compat::guests::build;
 use forebay_compat::run::Side;
-use forebay_compat::{Case, Outcome, Scratch, long, root, skip, switch};
+use forebay_compat::{Case, Outcome, Scratch, root, skip, switch};
 use forebay_lab::MemoryLimit;
-use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// Cold data, some small files, and a directory for output.
@@ -430,31 +429,6 @@ fn with_full_shared_memory_the_program_runs() {
     let _ = reader("full_shared_memory", 4).before(["unshare", "-m", "sh", "-c", fill, "sh"]).check();
 }
 
-/// Kills processes that carry one name and descend from this test's runs, at moments that differ from try to try.
-fn killed_at_random(name: &'static str, victim: &'static str, check: fn(&Outcome, &Outcome)) {
-    if switch("FOREBAY_COMPAT_PLAIN") {
-        return skip(name, "both sides run without forebay");
-    }
-    let without = reader(name, 12).run(Side::Without);
-    for attempt in 0..if long() { 200 } else { 12 } {
-        let case = reader(name, 12).observer(move |scratch| {
-            let directory = scratch.path().to_owned();
-            let killer = thread::spawn(move || kill_soon(victim, &directory, attempt));
-            Box::new(move |_| format!("killed {}", killer.join().expect("the killer")))
-        });
-        let with = case.run(Side::With);
-        assert!(with.complaints.is_empty(), "attempt {attempt}: {:?}", with.complaints);
-        check(&without, &with);
-    }
-}
-
-/// Waits for a process with the name and working directory, then a little longer, and kills it.
-fn kill_soon(victim: &str, directory: &Path, attempt: u64) -> bool {
-    let Some(pid) = find(victim, directory) else { return false };
-    thread::sleep(Duration::from_micros(attempt * attempt * 37 % 9000));
-    kill(pid, Signal::SIGKILL).is_ok()
-}
-
 /// Waits for a process with the name and working directory.
 fn find(name: &str, directory: &Path) -> Option<Pid> {
     let give_up = Instant::now() + Duration::from_secs(2);
@@ -508,27 +482,6 @@ fn a_speculator_reads_with_the_priority_of_the_program() {
             seen.insert(case.run(Side::With).observed);
         }
     }
-}
-
-#[test]
-fn a_killed_speculator_is_not_missed() {
-    killed_at_random("killed_speculator", "forebay:spec", |without, with| {
-        assert_eq!(without.status, with.status);
-        assert_eq!(without.stdout, with.stdout);
-        assert_eq!(without.stderr, with.stderr);
-        assert_eq!(without.tree, with.tree);
-    });
-}
-
-/// With the supervisor goes the one that the shell waits for, so the status is that of the kill. The program itself
-/// ends with it or goes on alone; what it wrote is the beginning of what it should write.
-#[test]
-fn a_killed_supervisor_leaves_no_wrong_data() {
-    killed_at_random("killed_supervisor", "forebay", |without, with| {
-        assert!(with.status == 137 || with.status == 0, "status {}", with.status);
-        assert!(without.stdout.starts_with(&with.stdout), "{:?}", String::from_utf8_lossy(&with.stdout));
-        assert!(with.stderr.is_empty(), "{}", String::from_utf8_lossy(&with.stderr));
-    });
 }
 
 /// A program that outlives its supervisor runs to its end with the right output.

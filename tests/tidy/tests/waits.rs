@@ -24,7 +24,6 @@ const FIXED: &[(&str, usize, &str)] = &[
         8,
         "pauses of a watch that `Watch` calls in a loop, and the time for stragglers",
     ),
-    ("tests/compat/tests/failure.rs", 1, "a process is killed at a moment that differs from try to try"),
 ];
 
 #[test]

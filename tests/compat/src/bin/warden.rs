@@ -8,7 +8,12 @@
 //! - `speculator-left MS`: a process of forebay's was last seen MS after the end of the command;
 //! - `speculator-stays`: the warden had to kill that process.
 //!
+//! - `killed NAME`: the warden killed that process, as it was asked to.
+//!
 //! The warden kills what is left before it ends, so no process outlives a test.
+//!
+//! `FOREBAY_COMPAT_KILL=VICTIM:MICROSECONDS` asks for a kill that long after the start, or as soon after that as there is a victim:
+//! the `command` itself, or another process of the name VICTIM. Several are separated by commas.
 
 #![forbid(unsafe_code)]
 
@@ -27,6 +32,16 @@ const SPECULATOR_GRACE: Duration = Duration::from_secs(2);
 
 /// Names of a speculator, and of the supervisor.
 const OURS: [&str; 2] = ["forebay:spec", "forebay"];
+/// Name of the executor. It may wait for a file system that does not answer, so it counts only where the warden kills.
+const EXECUTOR: &str = "forebay:hints";
+
+/// What is to be killed, and when.
+const KILL: &str = "FOREBAY_COMPAT_KILL";
+/// The victim that is the command.
+const COMMAND: &str = "command";
+/// Between looks at what runs: with a kill to come, moments count.
+const LOOK: Duration = Duration::from_millis(1);
+const LOOK_TO_KILL: Duration = Duration::from_micros(100);
 
 fn main() {
     let mut arguments = env::args_os().skip(1);
@@ -36,8 +51,10 @@ fn main() {
     nix::sys::prctl::set_child_subreaper(true).expect("become a subreaper");
 
     let started = Instant::now();
+    let mut kills = kills(started);
+    let kills_at_all = !kills.is_empty();
     let mut text = String::new();
-    match Command::new(&program).args(arguments).spawn() {
+    match Command::new(&program).args(arguments).env_remove(KILL).spawn() {
         Err(error) => {
             let _ = writeln!(text, "status 127\nunstarted {error}");
         }
@@ -52,11 +69,12 @@ fn main() {
                 }
                 ended = reap(Some(main));
                 if ended.is_none() {
-                    thread::sleep(Duration::from_millis(1));
+                    kills.retain(|victim| !victim.is_killed(main, &mut text));
+                    thread::sleep(if kills.is_empty() { LOOK } else { LOOK_TO_KILL });
                 }
             }
             let _ = writeln!(text, "status {}", ended.unwrap_or(137));
-            speculators_left(&mut text);
+            ours_left(&mut text, kills_at_all);
         }
     }
     kill_all();
@@ -78,12 +96,52 @@ fn reap(main: Option<Pid>) -> Option<i32> {
     }
 }
 
-fn speculators_left(text: &mut String) {
+/// A process that is to be killed.
+struct Victim {
+    name: String,
+    due: Instant,
+}
+
+/// What the environment asks for.
+fn kills(started: Instant) -> Vec<Victim> {
+    let wanted = env::var(KILL).unwrap_or_default();
+    let victims = wanted.split(',').filter(|victim| !victim.is_empty());
+    victims
+        .map(|victim| {
+            let (name, after) = victim.rsplit_once(':').expect("VICTIM:MICROSECONDS");
+            let after = after.parse().map(Duration::from_micros).expect("a number of microseconds");
+            Victim { name: name.to_owned(), due: started + after }
+        })
+        .collect()
+}
+
+impl Victim {
+    /// Kills it, if it is time and it is there.
+    fn is_killed(&self, command: Pid, text: &mut String) -> bool {
+        if Instant::now() < self.due {
+            return false;
+        }
+        let found = if self.name == COMMAND {
+            Some(command)
+        } else {
+            let is_victim = |pid: &i32| *pid != command.as_raw() && name_of(*pid) == self.name;
+            descendants().into_iter().find(is_victim).map(Pid::from_raw)
+        };
+        let is_killed = found.is_some_and(|pid| kill(pid, Signal::SIGKILL).is_ok());
+        if is_killed {
+            let _ = writeln!(text, "killed {}", self.name);
+        }
+        is_killed
+    }
+}
+
+fn ours_left(text: &mut String, with_executor: bool) {
+    let is_ours = |name: &str| OURS.contains(&name) || with_executor && name == EXECUTOR;
     let ended = Instant::now();
     let mut last_seen = None;
     while ended.elapsed() < SPECULATOR_GRACE {
         reap(None);
-        if !descendants().iter().any(|&pid| OURS.contains(&name_of(pid).as_str())) {
+        if !descendants().iter().any(|&pid| is_ours(&name_of(pid))) {
             break;
         }
         last_seen = Some(ended.elapsed());
@@ -93,6 +151,7 @@ fn speculators_left(text: &mut String) {
         let _ = writeln!(text, "speculator-left {}", after.as_millis());
         if after + Duration::from_millis(50) > SPECULATOR_GRACE {
             text.push_str("speculator-stays\n");
+            describe_all(text);
         }
     }
 }
@@ -101,7 +160,10 @@ fn describe_all(text: &mut String) {
     for pid in descendants() {
         let wait = fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
         let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
-        let _ = writeln!(text, "alive {} pid {pid} in {wait} call {}", name_of(pid), call.trim());
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = stat.rsplit_once(") ").and_then(|(_, tail)| tail.split(' ').next()).unwrap_or_default();
+        let _ =
+            writeln!(text, "alive {} pid {pid} state {state} in {wait} call {}", name_of(pid), call.trim());
     }
 }
 
