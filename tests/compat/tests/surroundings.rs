@@ -117,6 +117,18 @@ fn a_signal_to_the_group_arrives_once() {
     let _ = started_by("signal_to_the_group", "watch_signals", &[], &script).check();
 }
 
+/// Also with statistics, where forebay is of the group: the program has the signal then, and gets none back.
+#[test]
+fn a_signal_of_the_program_to_its_own_group_arrives_once() {
+    // No condition can tell that nothing more comes.
+    let program = "import os, signal as s\ntold = {s.SIGRTMIN + 3}\ns.pthread_sigmask(s.SIG_BLOCK, told)\n\
+                   open('data', 'rb').read()\nos.kill(0, s.SIGRTMIN + 3)\nwhile s.sigtimedwait(told, 0.1): print('told')";
+    for with in [Case::with_statistics, Case::without_statistics] {
+        let case = Case::new("signal_to_its_own_group", ["python3", "-c", program]).setup(data);
+        let _ = with(case).before(["setsid", "-w"]).check();
+    }
+}
+
 #[test]
 fn a_signal_to_the_process_that_was_started_reaches_the_program() {
     let script = format!(
@@ -142,11 +154,10 @@ fn the_programs_parent_is_the_process_that_started_the_run() {
 fn variables_that_name_the_process_name_the_program() {
     let script = "LISTEN_PID=$$ WATCHDOG_PID=$$ exec \"$@\"";
     let program = "[ $LISTEN_PID = $$ ] && [ $WATCHDOG_PID = $$ ]; echo $?";
-    let _ = Case::new("variables_name_the_process", ["sh", "-c", program])
-        .setup(data)
-        .without_statistics()
-        .before(["bash", "-c", script, "bash"])
-        .check();
+    for with in [Case::with_statistics, Case::without_statistics] {
+        let case = Case::new("variables_name_the_process", ["sh", "-c", program]).setup(data);
+        let _ = with(case).before(["bash", "-c", script, "bash"]).check();
+    }
 }
 
 /// A reader sees the end of a pipe when the program has closed it, and not when the run ends.

@@ -83,7 +83,8 @@ pub fn watch(
             has_left = true;
         }
         let arrived = next_signal(Some(rounds.timeout));
-        if let Some(arrived) = arrived.filter(is_for_program) {
+        // What the program sends to its group, it has; what it sends to its parent is not for itself.
+        if let Some(arrived) = arrived.filter(|arrived| is_for_program(arrived) && arrived.sender != pid) {
             send_signal(pid, arrived.number, arrived.value);
         }
         match child_state(pid).map_err(|source| Error::Lost { source })? {

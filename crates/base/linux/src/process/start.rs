@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
 use std::mem;
 use std::ptr;
+use std::slice;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::inherited::{sigpipe_is_ignored, standard_closed};
@@ -11,10 +12,16 @@ use super::signals::SignalsBlocked;
 
 const CHILD_STACK_BYTES: usize = 32 << 10;
 
+/// Variables that name the process that a service's manager has started: see sd_listen_fds(3), sd_watchdog_enabled(3) and
+/// systemd.exec(5).
+const OF_SERVICE: [&str; 3] = ["LISTEN_PID=", "WATCHDOG_PID=", "SYSTEMD_EXEC_PID="];
+/// Digits of a process id at most.
+const DIGITS_MAX: usize = 10;
+
 /// How long a child lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// As it likes.
+    /// As it likes. It stands in the place of this process: variables by which a service's manager names this one name the child.
     Own,
     /// No longer than the thread that starts it.
     OfParent,
@@ -34,7 +41,8 @@ pub fn start(
     inherited: &SignalsBlocked,
     life: Life,
 ) -> io::Result<i32> {
-    let (arguments, environment) = (pointers(arguments), pointers(environment));
+    let (arguments, mut environment) = (pointers(arguments), pointers(environment));
+    let mut named = if life == Life::Own { name_child(&mut environment) } else { vec![] };
     let birth = Birth {
         path: path.as_ptr(),
         arguments: arguments.as_ptr(),
@@ -44,6 +52,8 @@ pub fn start(
         sigchld_ignored: inherited.sigchld_ignored,
         standard_closed: standard_closed(),
         dies_with_parent: life == Life::OfParent,
+        named: named.as_mut_ptr(),
+        named_count: named.len(),
         errno: AtomicI32::new(0),
     };
     let mut stack = vec![0u128; CHILD_STACK_BYTES / size_of::<u128>()];
@@ -68,6 +78,39 @@ pub fn start(
             unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
             Err(io::Error::from_raw_os_error(errno))
         }
+    }
+}
+
+/// An entry of the environment, with room for the child's process id where its value begins.
+struct Named {
+    entry: Vec<u8>,
+    value: usize,
+}
+
+/// Puts entries in the place of those that name this process as a service's.
+fn name_child(environment: &mut [*const c_char]) -> Vec<Named> {
+    let own = std::process::id().to_string();
+    let mut named = Vec::new();
+    for pointer in environment.iter_mut().filter(|pointer| !pointer.is_null()) {
+        // SAFETY: the caller's pointers are of terminated strings.
+        let entry = unsafe { CStr::from_ptr(*pointer) }.to_bytes();
+        let names_this = |name: &&&str| entry.strip_prefix(name.as_bytes()) == Some(own.as_bytes());
+        if let Some(name) = OF_SERVICE.iter().find(names_this) {
+            let mut entry = name.as_bytes().to_vec();
+            entry.resize(name.len() + DIGITS_MAX + 1, 0);
+            *pointer = entry.as_ptr().cast();
+            named.push(Named { entry, value: name.len() });
+        }
+    }
+    named
+}
+
+/// Writes the number, without its leading zeros, and nothing behind it.
+fn write_decimal(mut number: u32, to: &mut [u8]) {
+    let count = (1..DIGITS_MAX as u32).find(|&count| number < 10u32.pow(count)).unwrap_or(DIGITS_MAX as u32);
+    for place in to.iter_mut().take(count as usize).rev() {
+        *place = b'0' + (number % 10) as u8;
+        number /= 10;
     }
 }
 
@@ -107,6 +150,8 @@ struct Birth {
     sigchld_ignored: bool,
     standard_closed: u8,
     dies_with_parent: bool,
+    named: *mut Named,
+    named_count: usize,
     errno: AtomicI32,
 }
 
@@ -131,6 +176,9 @@ extern "C" fn become_program(birth: *mut c_void) -> c_int {
         if birth.dies_with_parent {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         }
+        for named in slice::from_raw_parts_mut(birth.named, birth.named_count) {
+            write_decimal(libc::getpid().unsigned_abs(), &mut named.entry[named.value..]);
+        }
         libc::sigprocmask(libc::SIG_SETMASK, &birth.mask, ptr::null_mut());
         libc::execve(birth.path, birth.arguments, birth.environment);
         birth.errno.store(*libc::__errno_location(), Ordering::Release);
@@ -152,16 +200,41 @@ mod tests {
         start(c"/bin/sh", &arguments, &environment(), &signals, Life::OfParent)
     }
 
-    #[test]
-    fn a_started_program_runs_and_ends() {
-        let pid = start_shell(c"exit 3").unwrap();
+    fn end_of(pid: i32) -> ChildEnd {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             assert!(Instant::now() < deadline, "it has not ended");
             match child_state(pid).unwrap() {
-                Some(ChildState::Ended(end, _)) => return assert_eq!(end, ChildEnd::Exited(3)),
+                Some(ChildState::Ended(end, _)) => return end,
                 _ => thread::sleep(Duration::from_millis(1)),
             }
+        }
+    }
+
+    #[test]
+    fn a_started_program_runs_and_ends() {
+        assert_eq!(end_of(start_shell(c"exit 3").unwrap()), ChildEnd::Exited(3));
+    }
+
+    #[test]
+    fn variables_that_name_this_process_name_the_child() {
+        let own = std::process::id();
+        let entries =
+            [format!("LISTEN_PID={own}"), format!("WATCHDOG_PID={own}"), "SYSTEMD_EXEC_PID=1".into()];
+        let environment: Vec<CString> =
+            environment().into_iter().chain(entries.map(|entry| CString::new(entry).unwrap())).collect();
+        let script = c"[ $LISTEN_PID = $$ ] && [ $WATCHDOG_PID = $$ ] && exit $SYSTEMD_EXEC_PID";
+        let arguments = [c"sh".to_owned(), c"-c".to_owned(), script.to_owned()];
+        let pid = start(c"/bin/sh", &arguments, &environment, &SignalsBlocked::new(), Life::Own).unwrap();
+        assert_eq!(end_of(pid), ChildEnd::Exited(1));
+    }
+
+    #[test]
+    fn numbers_are_written_with_all_their_digits() {
+        for number in [0, 7, 10, 99, 100, 4_194_304, 999_999_999, 1_000_000_000, u32::MAX] {
+            let mut to = [0; DIGITS_MAX + 1];
+            write_decimal(number, &mut to);
+            assert_eq!(CStr::from_bytes_until_nul(&to).unwrap().to_str().unwrap(), number.to_string());
         }
     }
 
