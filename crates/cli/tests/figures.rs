@@ -51,7 +51,6 @@ fn every_figure_of_run_is_explained() {
     // A family is explained by its name, `family/REASON`, and each reason by itself.
     let families = |metric: String| match metric.split_once('/') {
         Some(("missing", _)) => vec!["missing/FEATURE".to_owned()],
-        Some(("control_crossing_at", _)) => vec!["control_crossing_at/N_REASON".to_owned()],
         Some((family, reason)) => vec![format!("{family}/REASON"), reason.to_owned()],
         None => vec![metric],
     };

@@ -1,4 +1,4 @@
-//! Memory control of a whole run: useless speculation is turned off, with a reason, unless an option forbids that.
+//! Useless speculation of a whole run becomes rare, with a reason; trials are made unless an option forbids them.
 
 use std::time::{Duration, Instant};
 
@@ -23,34 +23,29 @@ fn family(outcome: &Outcome, prefix: &str) -> Vec<(String, f64)> {
 }
 
 #[test]
-fn speculation_that_is_for_nothing_goes_off_with_a_reason_where_that_is_wanted() {
+fn speculation_that_is_for_nothing_becomes_rare_with_a_reason_and_without_trials_where_none_are_wanted() {
+    let name =
+        "speculation_that_is_for_nothing_becomes_rare_with_a_reason_and_without_trials_where_none_are_wanted";
     let without = astray("control_off", &["--memory-control", "off"]);
     if switch("FOREBAY_COMPAT_PLAIN") {
-        let name = "speculation_that_is_for_nothing_goes_off_with_a_reason_where_that_is_wanted";
         return skip(name, "both sides run without forebay");
     }
     assert!(without.figure("forks") > 0.0);
-    assert_eq!(family(&without, "control_crossing"), []);
-    assert_eq!(
-        without.figure("threshold_crossings"),
-        family(&without, "fork_crossings/").iter().map(|(_, count)| count).sum::<f64>()
-    );
-    // Speculators run at idle priority: on a busy machine they may do too little harm.
+    assert!(family(&without, "trials/").iter().all(|(_, count)| *count == 0.0), "{:?}", without.totals());
+    assert_eq!(without.figure("savings_believed"), 1.0);
+    // Speculators run at idle priority: on a busy machine none may go astray.
     let patience = Instant::now() + Duration::from_secs(300);
     let with = loop {
         let with = astray("control_on", &["--memory-control", "on"]);
-        if !family(&with, "control_crossings/").is_empty() {
+        if with.figure("threshold_crossings") > 0.0 {
             break with;
         }
         assert!(Instant::now() < patience, "no crossing in five minutes: {:?}", with.totals());
     };
-    let (reasons, moments) = (family(&with, "control_crossings/"), family(&with, "control_crossing_at/"));
+    let reasons = family(&with, "fork_crossings/");
     let crossings: f64 = reasons.iter().map(|(_, count)| count).sum();
-    assert_eq!(crossings, moments.len() as f64, "{reasons:?}, {moments:?}");
-    for (metric, at) in &moments {
-        assert!(*at > 0.0 && *at < with.figure("elapsed"), "{metric} is {at}");
-        let (_, numbered) = metric.split_once('/').expect("a family");
-        let (_, reason) = numbered.split_once('_').expect("a number and a reason");
-        assert!(with.figure(&format!("control_crossings/{reason}")) > 0.0, "{metric} in {reasons:?}");
-    }
+    assert_eq!(crossings, with.figure("threshold_crossings"), "{reasons:?}");
+    // Three hundred processes share what one may lose.
+    assert!(with.figure("forks") < 300.0 / 4.0, "{:?}", with.totals());
+    assert!(family(&with, "trials/").len() == 4 && with.figure("savings_believed").abs() <= 1.0);
 }

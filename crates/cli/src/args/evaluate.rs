@@ -70,7 +70,7 @@ pub struct Speculation {
 /// A published table that can be regenerated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Table {
-    /// Stall time, forks and threshold crossings of programs that swap, by size of memory.
+    /// Stall time, forks and trials of programs that swap, by size of memory.
     #[value(name = "5")]
     MemoryControl,
     /// Memory, minor and major faults, and crashes of speculators.

@@ -218,7 +218,8 @@ pub fn account() -> Option<Account<'static>> {
         Some(program) => &program.account,
         None => &slot()?.account,
     };
-    Some(Account::new(words, header.first_ticks.load(Ordering::Relaxed)))
+    let account = Account::new(words, header.first_ticks.load(Ordering::Relaxed));
+    Some(account.believing(header.savings_believed.load(Ordering::Relaxed)))
 }
 
 /// Hints of this process's speculators that the executor is carrying out.

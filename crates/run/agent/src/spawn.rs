@@ -49,7 +49,7 @@ static SNAPSHOT: Turn<Snapshot> = Turn::new(Snapshot {
     circumstances: Circumstances {
         stall_us: 0,
         first_checkpoint: None,
-        prices: Prices { stall: 0, copy: 0, displaces: false },
+        prices: Prices { stall: 0, worth: 0, copy: 0, displaced: 0 },
         is_proven: false,
         forked: Forked::new(),
     },

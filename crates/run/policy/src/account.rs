@@ -5,11 +5,13 @@
 //! Waiting and savings are paid into the account, and all that speculations cost is taken out of it, as it happens:
 //!
 //! ```text
-//!     balance = 1/4 ms + sum over waits of (wait / 8) 2^-f + 3/4 of the stall time saved - costs
+//!     balance = 1/4 ms + sum over waits of (wait / 8) 2^-f + 3/4 of the savings believed - costs
 //! ```
 //!
-//! Costs are what `fork.rs` counts, and the processor time of speculators as far as processors are busy: the supervisor measures
-//! which part of the time some task waited for one.
+//! Savings are the stall time that hints saved, as far as trials of the whole run (`trial.rs`) have them believed. Where a trial
+//! found harm, that part is negative, and savings that are claimed are costs. Costs are also what `fork.rs` counts, and the
+//! processor time of speculators as far as processors are busy. The supervisor measures which part of the time some task waited
+//! for a processor.
 //!
 //! `f` counts failures in a row. A speculation *fails* when it saved less than it cost, and *succeeds* when it saved twice its
 //! cost; then `f` is 0 again. A failure that changes what a call site predicts is a lesson, and counts a quarter.
@@ -34,14 +36,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use forebay_protocol::layout;
 
 use crate::price::{
-    BANKED_STAKES, COST_WEIGHT, FAILURE, FAILURES_MAX, LESSON, OFF, PROCESSOR_PRICE_MAX, SAVED_QUARTERS,
-    WAITED_PART, WORTH_TIMES, mean,
+    BANKED_STAKES, COST_WEIGHT, FAILURE, FAILURES_MAX, LESSON, OFF, PRICE_ONE, PROCESSOR_PRICE_MAX,
+    SAVED_QUARTERS, WAITED_PART, WORTH_TIMES, mean,
 };
 
 /// What came of a speculation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Stall time that its hints saved.
+    /// Stall time that its hints saved, as far as that is believed.
     pub saved: u64,
     /// What it cost in all.
     pub cost: u64,
@@ -56,13 +58,31 @@ pub struct Outcome {
 pub struct Account<'a> {
     words: &'a layout::Account,
     first: u64,
+    /// The part of savings that is believed, in 1/[`PRICE_ONE`].
+    believed: i64,
 }
 
 impl<'a> Account<'a> {
     /// The account in these words of shared memory; zeros are that of a new program, which may spend `first`.
     #[must_use]
     pub const fn new(words: &'a layout::Account, first: u64) -> Self {
-        Self { words, first }
+        Self { words, first, believed: PRICE_ONE }
+    }
+
+    /// The account where such a part of savings is believed, in 1/[`PRICE_ONE`].
+    #[must_use]
+    pub const fn believing(self, part: i64) -> Self {
+        let believed = if part < -PRICE_ONE || part > PRICE_ONE { PRICE_ONE } else { part };
+        Self { believed, ..self }
+    }
+
+    /// What is believed of `claimed` savings: savings, or else costs.
+    #[must_use]
+    pub fn believed(&self, claimed: u64) -> (u64, u64) {
+        let part = u128::from(claimed) * u128::from(self.believed.unsigned_abs())
+            / u128::from(PRICE_ONE.unsigned_abs());
+        let part = u64::try_from(part).unwrap_or(u64::MAX);
+        if self.believed < 0 { (0, part) } else { (part, 0) }
     }
 
     /// What there is to spend.
@@ -86,7 +106,7 @@ impl<'a> Account<'a> {
         self.pay_in(((waited / WAITED_PART) >> (failures / FAILURE)).saturating_mul(eighths) / 8, stake);
     }
 
-    /// Hints saved the program so much stall time.
+    /// Hints are believed to have saved the program so much stall time.
     pub fn on_saved(&self, saved: u64, stake: u64) {
         self.pay_in(saved / 4 * SAVED_QUARTERS, stake.saturating_mul(BANKED_STAKES));
     }

@@ -6,13 +6,14 @@
 //! takes for itself, and hints for nothing. It begins with some stalls, and each hint adds the stall that it saves:
 //!
 //! ```text
-//!     copied * copy price   <=   (COPIES_STALLS + used) * stall
-//!     taken * own price     <=   (OWN_STALLS + hinted) * stall
+//!     copied * copy price   <=   COPIES_STALLS * stall + used * worth
+//!     taken * own price     <=   OWN_STALLS * stall + hinted * worth
 //!     hinted - used         <=   AHEAD_FREE + used               (AHEAD_PROVEN where savings pay)
 //! ```
 //!
-//! Where memory is short, the copy price is a copy and 1/8 of a stall, and the own price 1/32 of a stall: the pages displace
-//! others. Elsewhere a copied page costs the copy, and a page of the speculator's own costs nothing here.
+//! `worth` is the believed part of a stall (`trial.rs`). Where memory is short, the copy price is a copy and what a displaced page
+//! costs, and the own price 1/[`OWN_PART`] of the latter. Elsewhere a copied page costs the copy, and a page of the speculator's
+//! own costs nothing here.
 //!
 //! The first two end the speculation. The third makes the speculator wait for the original, so the hints under way double each
 //! time that all of them were used.
@@ -21,8 +22,8 @@
 //! [`IDLE_STALLS`] stalls take: a later hint could hardly make up for more.
 
 use crate::price::{
-    AHEAD_FREE, AHEAD_PROVEN, CATCHING_UP, COPIED_PART, COPIES_STALLS, IDLE_STALLS, IDLE_TICKS_MAX,
-    IDLE_TICKS_MIN, OWN_PART, OWN_STALLS, PAGE_US, SHORT_PART, TICK_US,
+    AHEAD_FREE, AHEAD_PROVEN, CATCHING_UP, COPIES_STALLS, IDLE_STALLS, IDLE_TICKS_MAX, IDLE_TICKS_MIN,
+    OWN_PART, OWN_STALLS, PAGE_PRICE_FIRST, PAGE_US, PRICE_ONE, SHORT_PART, TICK_US,
 };
 
 /// What a live speculation pays and earns, in ticks.
@@ -30,23 +31,25 @@ use crate::price::{
 pub struct Prices {
     /// A stall of the original.
     pub stall: u64,
+    /// What of it a used hint is believed to save.
+    pub worth: u64,
     /// A page that the original copies.
     pub copy: u64,
-    /// Memory is short: a page that is taken displaces another one.
-    pub displaces: bool,
+    /// A page that is displaced by one that is taken; 0 where memory is not short.
+    pub displaced: u64,
 }
 
 impl Prices {
     /// What a page costs that the original copies.
     #[must_use]
     pub const fn copied(&self) -> u64 {
-        self.copy.saturating_add(if self.displaces { self.stall / COPIED_PART } else { 0 })
+        self.copy.saturating_add(self.displaced)
     }
 
     /// What a page costs that the speculator takes for itself.
     #[must_use]
     pub const fn own(&self) -> u64 {
-        if self.displaces { self.stall / OWN_PART } else { 0 }
+        self.displaced / OWN_PART
     }
 }
 
@@ -67,17 +70,18 @@ impl Balance {
     /// Whether it covers so many pages that the original has copied.
     #[must_use]
     pub const fn covers_copies(&self, pages: u64) -> bool {
-        self.covers(pages, self.prices.copied(), COPIES_STALLS.saturating_add(self.used))
+        self.covers(pages, self.prices.copied(), COPIES_STALLS, self.used)
     }
 
     /// Whether it covers so many pages of the speculator's own.
     #[must_use]
     pub const fn covers_own(&self, pages: u64) -> bool {
-        self.covers(pages, self.prices.own(), OWN_STALLS.saturating_add(self.hinted))
+        self.covers(pages, self.prices.own(), OWN_STALLS, self.hinted)
     }
 
-    const fn covers(&self, pages: u64, price: u64, stalls: u64) -> bool {
-        pages as u128 * price as u128 <= stalls as u128 * self.prices.stall as u128
+    const fn covers(&self, pages: u64, price: u64, stalls: u64, hints: u64) -> bool {
+        let free = stalls as u128 * self.prices.stall as u128;
+        pages as u128 * price as u128 <= free.saturating_add(hints as u128 * self.prices.worth as u128)
     }
 
     /// Pages that may be hinted and not yet used.
@@ -92,7 +96,7 @@ impl Balance {
 /// take before it hinted anything, if its limit allows that.
 #[must_use]
 pub const fn limit_where_short(pages: u64) -> u64 {
-    const LEAST: u64 = OWN_STALLS * OWN_PART;
+    const LEAST: u64 = OWN_STALLS * OWN_PART * (PRICE_ONE / PAGE_PRICE_FIRST) as u64;
     let part = pages / SHORT_PART;
     let part = if part < LEAST { LEAST } else { part };
     if part < pages { part } else { pages }
@@ -139,8 +143,8 @@ impl Idleness {
 mod tests {
     use super::*;
 
-    const SHORT: Prices = Prices { stall: 1_000, copy: 0, displaces: true };
-    const AMPLE: Prices = Prices { stall: 1_000, copy: 10, displaces: false };
+    const SHORT: Prices = Prices { stall: 1_000, worth: 1_000, copy: 0, displaced: 100 };
+    const AMPLE: Prices = Prices { stall: 1_000, worth: 1_000, copy: 10, displaced: 0 };
 
     fn most(covers: impl Fn(u64) -> bool) -> u64 {
         (0..1_000_000).take_while(|&pages| covers(pages)).count() as u64 - 1
@@ -149,11 +153,11 @@ mod tests {
     #[test]
     fn a_speculation_without_a_used_hint_takes_little() {
         let copies = |prices| most(|pages| Balance { prices, ..Balance::default() }.covers_copies(pages));
-        assert_eq!(copies(SHORT), COPIES_STALLS * COPIED_PART);
+        assert_eq!(copies(SHORT), COPIES_STALLS * 10);
         assert_eq!(copies(AMPLE), COPIES_STALLS * 1_000 / 10);
         assert_eq!(
             most(|pages| Balance { prices: SHORT, ..Balance::default() }.covers_own(pages)),
-            OWN_STALLS * 1_000 / 31
+            OWN_STALLS * 10 * OWN_PART
         );
         assert!(Balance { prices: AMPLE, ..Balance::default() }.covers_own(u64::MAX));
     }
@@ -162,13 +166,15 @@ mod tests {
     fn a_used_hint_pays_for_what_a_stall_takes() {
         let copies =
             |prices, used| most(|pages| Balance { prices, used, ..Balance::default() }.covers_copies(pages));
-        assert_eq!(copies(SHORT, 10) - copies(SHORT, 0), 10 * COPIED_PART);
+        assert_eq!(copies(SHORT, 10) - copies(SHORT, 0), 10 * 10);
+        let half = Prices { worth: SHORT.worth / 2, ..SHORT };
+        assert_eq!(copies(half, 10) - copies(half, 0), 10 * 10 / 2, "as far as it is believed");
         assert_eq!(copies(AMPLE, 10) - copies(AMPLE, 0), 10 * 1_000 / 10);
     }
 
     #[test]
     fn where_memory_is_short_a_speculator_has_a_part_of_its_limit() {
-        let least = OWN_STALLS * OWN_PART;
+        let least = OWN_STALLS * 32;
         assert_eq!(limit_where_short(64 * least), 64 * least / SHORT_PART);
         assert_eq!(limit_where_short(2 * least), least, "enough to begin with");
         assert_eq!(limit_where_short(least / 2), least / 2, "never more than its limit");
@@ -188,7 +194,7 @@ mod tests {
 
     #[test]
     fn no_figures_overflow() {
-        let prices = Prices { stall: u64::MAX, copy: u64::MAX, displaces: true };
+        let prices = Prices { stall: u64::MAX, worth: u64::MAX, copy: u64::MAX, displaced: u64::MAX };
         let balance = Balance { prices, hinted: u64::MAX, used: u64::MAX, is_proven: true };
         assert!(balance.covers_copies(u64::MAX) && balance.covers_own(u64::MAX));
         assert_eq!(balance.ahead_max(), u64::MAX);

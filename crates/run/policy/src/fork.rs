@@ -24,8 +24,8 @@
 use crate::account::{Account, Outcome};
 use crate::balance::Prices;
 use crate::price::{
-    COPIES_FIRST, COPIES_STALLS, FORK_NS, OWN_STALLS, RECENT_WEIGHT, STALL_TIMES_MAX, STRAYED_STALLS, mean,
-    ticks,
+    COPIES_FIRST, COPIES_STALLS, FORK_NS, OWN_STALLS, PRICE_ONE, RECENT_WEIGHT, STALL_TIMES_MAX,
+    STRAYED_STALLS, mean, ticks,
 };
 
 /// Where the original is when a speculator is forked.
@@ -48,8 +48,16 @@ pub struct Size {
     pub fork: u64,
     /// What one copy takes, in ticks.
     pub copy: u64,
-    /// Memory is short: a page that is taken displaces another one.
-    pub displaces: bool,
+    /// What a page costs that another one displaces, in 1/[`PRICE_ONE`] of a stall; 0 where memory is not short.
+    pub displaced: u64,
+}
+
+impl Size {
+    /// Whether memory is short, so that a page that is taken displaces another one.
+    #[must_use]
+    pub const fn displaces(&self) -> bool {
+        self.displaced > 0
+    }
 }
 
 /// The forks of one process.
@@ -96,7 +104,7 @@ impl ForkPolicy {
     pub const fn new(ticks_per_second: u64) -> Self {
         let ticks_per_second = if ticks_per_second == 0 { 1_000_000_000 } else { ticks_per_second };
         Self {
-            size: Size { pages: 0, fork: 0, copy: 0, displaces: false },
+            size: Size { pages: 0, fork: 0, copy: 0, displaced: 0 },
             recent: 0,
             stalls: 0,
             fork_first: ticks(FORK_NS, ticks_per_second),
@@ -137,7 +145,7 @@ impl ForkPolicy {
         } else {
             duration.min(self.recent.saturating_mul(STALL_TIMES_MAX))
         };
-        self.recent = if self.stalls == 0 { counted } else { mean(self.recent, counted, RECENT_WEIGHT) };
+        self.recent = if self.recent == 0 { counted } else { mean(self.recent, counted, RECENT_WEIGHT) };
         self.stalls = self.stalls.saturating_add(1);
     }
 
@@ -181,29 +189,49 @@ impl ForkPolicy {
     #[must_use]
     pub fn stake(&self, account: &Account<'_>) -> u64 {
         let first = || self.fork_first.saturating_add(self.first_pages());
-        let seen = account.cost(self.size.displaces).unwrap_or_else(first);
+        let seen = account.cost(self.size.displaces()).unwrap_or_else(first);
         seen.max(self.size.fork.saturating_sub(self.recent))
     }
 
     /// What pages are taken to cost in the first speculation: where memory is short all that a useless one may take.
     fn first_pages(&self) -> u64 {
-        if self.size.displaces {
+        if self.size.displaces() {
             self.recent.saturating_mul(COPIES_STALLS + OWN_STALLS)
         } else {
             COPIES_FIRST.min(self.size.pages).saturating_mul(self.size.copy)
         }
     }
 
+    /// What the claims of one speculation cost at most, where they are harm: it ends then.
+    const fn harm_max(&self) -> u64 {
+        self.recent.saturating_mul(COPIES_STALLS)
+    }
+
     /// What pages cost that the original copied and that a speculator took.
     fn pages_cost(&self, copied: u64, taken: u64) -> u64 {
-        let prices = self.prices();
+        let prices = Prices { copy: self.size.copy, displaced: self.displaced(), ..Prices::default() };
         copied.saturating_mul(prices.copied()).saturating_add(taken.saturating_mul(prices.own()))
     }
 
     /// What a live speculation pays and earns.
     #[must_use]
-    pub const fn prices(&self) -> Prices {
-        Prices { stall: self.recent, copy: self.size.copy, displaces: self.size.displaces }
+    pub fn prices(&self, account: &Account<'_>) -> Prices {
+        let (worth, _) = account.believed(self.recent);
+        Prices { stall: self.recent, worth, copy: self.size.copy, displaced: self.displaced() }
+    }
+
+    /// What a page costs that another one displaces.
+    fn displaced(&self) -> u64 {
+        let price =
+            u128::from(self.recent) * u128::from(self.size.displaced) / PRICE_ONE.unsigned_abs() as u128;
+        u64::try_from(price).unwrap_or(u64::MAX)
+    }
+
+    /// Whether the live speculation, which claims to have saved so much, harms the program by more than a useless one may cost.
+    #[must_use]
+    pub fn is_harmful(&self, account: &Account<'_>, claimed: u64) -> bool {
+        let (_, lost) = account.believed(claimed);
+        self.live.is_some() && lost > self.harm_max()
     }
 
     /// Whether a stall now would justify a fork.
@@ -234,34 +262,31 @@ impl ForkPolicy {
         self.live.is_some_and(|live| self.stalls >= live.stalls_before.saturating_add(STRAYED_STALLS))
     }
 
-    /// A speculation is over. It saved the original so much stall time; the original copied and the speculators took so many
-    /// pages for it. `taught` where a call site predicts in another way because of it. Whether it saved more than it cost.
+    /// A speculation is over. It claims to have saved the original so much stall time; the original copied and the speculators took
+    /// so many pages for it. `taught` where a call site predicts in another way because of it. Whether it saved more than it cost.
     pub fn on_end(
         &mut self,
         account: &Account<'_>,
-        saved: u64,
+        claimed: u64,
         copied: u64,
         taken: u64,
         taught: bool,
     ) -> bool {
-        let cost = self.settle(account, saved, copied, taken);
-        let is_off = account.on_outcome(Outcome { saved, cost, displaces: self.size.displaces, taught });
+        let (saved, lost) = account.believed(claimed);
+        let cost = self.settle(account, saved, lost.min(self.harm_max()), copied, taken);
+        let displaces = self.size.displaces();
+        let is_off = account.on_outcome(Outcome { saved, cost, displaces, taught });
         self.crossings = self.crossings.saturating_add(is_off.into());
         self.crossings_futile = self.crossings_futile.saturating_add((is_off && saved == 0).into());
         saved > cost
     }
 
-    /// A speculation ended because the caller wanted none for a while, which says nothing of the next.
-    pub fn on_interruption(&mut self, account: &Account<'_>, saved: u64, copied: u64, taken: u64) {
-        self.settle(account, saved, copied, taken);
-    }
-
-    fn settle(&mut self, account: &Account<'_>, saved: u64, copied: u64, taken: u64) -> u64 {
+    fn settle(&mut self, account: &Account<'_>, saved: u64, lost: u64, copied: u64, taken: u64) -> u64 {
         let delay = u64::try_from(core::mem::take(&mut self.delay)).unwrap_or(0);
         self.delayed = self.delayed.saturating_add(delay);
         let pages = self.pages_cost(copied, taken);
-        self.charge(account, pages.saturating_add(delay));
-        if self.size.displaces {
+        self.charge(account, pages.saturating_add(delay).saturating_add(lost));
+        if self.size.displaces() {
             self.displaced = Some((copied.saturating_add(taken), pages));
             self.before = core::mem::take(&mut self.since);
         }
@@ -290,7 +315,7 @@ impl ForkPolicy {
         self.spent
     }
 
-    /// The stall time that they saved it.
+    /// The stall time that they saved it, as far as that is believed.
     #[must_use]
     pub const fn saved(&self) -> u64 {
         self.saved

@@ -38,12 +38,15 @@ pub const COPIES_FIRST: u64 = 256;
 pub const COPIES_STALLS: u64 = 8;
 /// The same for pages of the speculator's own.
 pub const OWN_STALLS: u64 = 8;
-/// Where memory is short, a copied page displaces another one, which costs a stall in so many. Measured: between 1/32 for
-/// programs that use all their pages in turn, and 1/2 for a speech recogniser with three quarters of its memory.
-pub const COPIED_PART: u64 = 8;
-/// The same for a page of the speculator's own, which it gives back at its end. Measured: a speculator takes about a hundred
-/// before it does anything, and as many again after a checkpoint; they must be worth few stalls.
-pub const OWN_PART: u64 = 32;
+/// 1 in prices and parts that trials learn.
+pub const PRICE_ONE: i64 = 1024;
+/// Where memory is short, a copied page displaces another one: what that costs before a trial has found it out, in
+/// 1/[`PRICE_ONE`] of a stall. Measured: between 1/32 for programs that use all their pages in turn, and 1/2 for a speech
+/// recogniser with three quarters of its memory.
+pub const PAGE_PRICE_FIRST: i64 = PRICE_ONE / 8;
+/// A page of the speculator's own costs one part in so many of that, because the speculator gives it back at its end. Measured: a
+/// speculator takes about a hundred before it does anything; they must be worth few stalls.
+pub const OWN_PART: u64 = 4;
 /// Part of its limit of memory that a speculator may have where memory is short. Measured: swapping programs took 5 to 10 % less
 /// time than with all of it.
 pub const SHORT_PART: u64 = 4;
@@ -95,6 +98,22 @@ pub const DELAYED_QUARTERS: u64 = 5;
 pub const RECENT_WEIGHT: u32 = 3;
 /// Unpredicted stalls after which a speculation is judged while it lives.
 pub const STRAYED_STALLS: u64 = 4;
+
+/// Speculating before a first trial, in microseconds. Choice: harm for so long is borne.
+pub const TRIAL_US_MIN: u64 = 500_000;
+/// The program alone that a trial looks at, at least and at most, in microseconds. Choice: a few looks of the supervisor; and what
+/// nobody takes for a hang.
+pub const TRIAL_PAUSE_US: u64 = 80_000;
+/// See [`TRIAL_PAUSE_US`].
+pub const TRIAL_PAUSE_US_MAX: u64 = 1_000_000;
+/// Stalls that it waits for. Source: their sum is known to a quarter.
+pub const TRIAL_STALLS: u64 = 16;
+/// There is no trial where waiting takes less than one part in so many of the time. Choice: so much is not worth a pause.
+pub const TRIAL_EXPOSED_PART: u64 = 64;
+/// Errors of a sum that are noise. Source: one sum in twenty is further off.
+pub const TRIAL_NOISE_TIMES: u128 = 2;
+/// Trials that move nothing become so rare at most, as a power of 2. Choice: some seconds apart.
+pub const TRIAL_APART_DOUBLINGS: u32 = 4;
 
 /// `ns` nanoseconds in ticks.
 #[must_use]

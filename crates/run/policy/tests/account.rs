@@ -5,7 +5,7 @@ mod support;
 use forebay_policy::account::Account;
 use forebay_policy::estimate::StallTime;
 use forebay_policy::fork::{ForkPolicy, Place, Size};
-use forebay_policy::price::{BANKED_STAKES, FIRST_NS, WAITED_PART};
+use forebay_policy::price::{BANKED_STAKES, FIRST_NS, PAGE_PRICE_FIRST, PRICE_ONE, WAITED_PART};
 use forebay_protocol::layout;
 use proptest::prelude::*;
 use support::Chance;
@@ -14,6 +14,8 @@ use support::Chance;
 const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 const US: u64 = 1_000;
+/// Where memory is short, before a trial.
+const SHORT: u64 = PAGE_PRICE_FIRST.unsigned_abs();
 
 /// What a program does for a while.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +57,7 @@ impl Program {
             account: layout::Account::default(),
             devices: vec![],
             chance: Chance(1),
-            size: Size { pages: 1_000, fork, copy: 1_250, displaces: false },
+            size: Size { pages: 1_000, fork, copy: 1_250, displaced: 0 },
             fork,
             hidden,
             now: SECOND,
@@ -236,16 +238,16 @@ fn a_huge_process_forks_only_for_what_pays_it() {
 
 #[test]
 fn where_memory_is_short_a_fork_must_be_worth_what_it_displaces() {
-    let waited_before_the_first = |displaces: bool, stall: u64| {
+    let waited_before_the_first = |displaced: u64, stall: u64| {
         let mut program = Program::new(600 * US, false);
-        program.size.displaces = displaces;
+        program.size.displaced = displaced;
         while program.forks == 0 {
             program.process(&[Phase { reads: 50, stall, ..READS }]);
         }
         program.now - SECOND
     };
     for stall in [70 * US, MS] {
-        let (ample, short) = (waited_before_the_first(false, stall), waited_before_the_first(true, stall));
+        let (ample, short) = (waited_before_the_first(0, stall), waited_before_the_first(SHORT, stall));
         assert!(short > 100 * stall && short > 2 * ample, "{ample} {short}");
         assert!(short < 1_000 * stall, "{short}");
     }
@@ -313,7 +315,7 @@ fn paid_later(stalls_since: u64) -> i64 {
     let words = layout::Account::default();
     let account = Account::new(&words, FIRST_NS);
     let mut policy = ForkPolicy::new(SECOND);
-    policy.expect(Size { pages: 1_000, fork: 0, copy: 0, displaces: true });
+    policy.expect(Size { pages: 1_000, fork: 0, copy: 0, displaced: SHORT });
     policy.on_stall(&account, MS, true, None);
     policy.on_work(100, SECOND);
     policy.on_spawn(&account, 0, Place::Fault);
@@ -334,6 +336,36 @@ fn displaced_pages_cost_the_stalls_that_they_cause_and_no_more_than_one_each() {
     let charged = 100 * MS / 8 + 100 * MS / 32;
     assert_eq!(paid_later(160), (60 * MS - charged / 1_000 * 1_000) as i64);
     assert_eq!(paid_later(10_000), paid_later(300), "200 pages cause 200 stalls at most");
+}
+
+#[test]
+fn savings_count_as_far_as_they_are_believed_and_harm_is_a_cost() {
+    let gained = |part| {
+        let words = layout::Account::default();
+        let account = Account::new(&words, FIRST_NS).believing(part);
+        let mut policy = ForkPolicy::new(SECOND);
+        policy.on_stall(&account, 100 * MS, true, None);
+        policy.on_spawn(&account, 0, Place::Call);
+        let before = account.balance();
+        policy.on_end(&account, 40 * US, 0, 0, false);
+        account.balance() - before
+    };
+    let us = US as i64;
+    assert_eq!([PRICE_ONE, PRICE_ONE / 2, 0].map(gained), [30 * us, 15 * us, 0]);
+    assert_eq!([-PRICE_ONE / 2, -PRICE_ONE].map(gained), [-20 * us, -40 * us]);
+    assert_eq!(gained(i64::MAX), 30 * us, "any word is some belief");
+}
+
+#[test]
+fn a_harmful_speculation_ends_when_it_cost_what_a_useless_one_may() {
+    let words = layout::Account::default();
+    let account = Account::new(&words, FIRST_NS).believing(-PRICE_ONE);
+    let mut policy = ForkPolicy::new(SECOND);
+    policy.on_stall(&account, MS, true, None);
+    assert!(!policy.is_harmful(&account, SECOND), "there is none");
+    policy.on_spawn(&account, 0, Place::Call);
+    assert!(!policy.is_harmful(&account, 8 * MS) && policy.is_harmful(&account, 9 * MS));
+    assert!(!policy.is_harmful(&Account::new(&words, FIRST_NS), SECOND));
 }
 
 #[test]
@@ -395,7 +427,7 @@ proptest! {
         let words = layout::Account::default();
         let account = Account::new(&words, FIRST_NS);
         let mut policy = ForkPolicy::new(SECOND);
-        policy.expect(Size { pages: 1_000, fork: 100 * US, copy: US, displaces: false });
+        policy.expect(Size { pages: 1_000, fork: 100 * US, copy: US, displaced: 0 });
         let (mut waited, mut saved) = (0u64, 0u64);
         for event in events {
             match event {
@@ -452,7 +484,7 @@ proptest! {
                 Event::Pass(ticks) => policy.on_unseen_stalls(&account, ticks, ticks),
                 Event::Stall(ticks, unforeseen, delay) => policy.on_stall(&account, ticks, unforeseen, delay),
                 Event::Fork(cost, hidden) => {
-                    policy.expect(Size { pages: cost, fork: cost, copy: cost, displaces: hidden });
+                    policy.expect(Size { pages: cost, fork: cost, copy: cost, displaced: u64::from(hidden) * cost });
                     policy.on_spawn(&account, cost, if hidden { Place::Read } else { Place::Fault });
                 }
                 Event::End(saved, copied, taken, taught) => {

@@ -6,8 +6,6 @@
 
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 
-use crate::reasons::Reason;
-
 /// First word of the header; says that this is Forebay's.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
@@ -58,12 +56,12 @@ pub struct Header {
     pub supervisor_pid: AtomicU32,
     /// 1 while speculation is wanted at all; 0 sends every agent to its terminal Off state.
     pub enabled: AtomicU32,
-    /// What memory control tells speculators: [`GO`], [`STOP`] or [`HOLD`]; see `forebay_policy::control`.
+    /// What memory control tells speculators: [`GO`], or [`HOLD`] in a trial; see `forebay_policy::trial`.
     pub control: AtomicU32,
-    /// How often it was [`STOP`].
-    pub stops: AtomicU32,
-    /// How often it went off, by [`crate::reasons::Reason`].
-    pub control_crossings: [AtomicU64; Reason::COUNT],
+    /// The part of claimed savings that trials have believed, in 1/1024.
+    pub savings_believed: AtomicI64,
+    /// What a displaced page costs, by trials, in 1/1024 of a stall.
+    pub page_price: AtomicI64,
     /// Ticks of the time-stamp counter in a second.
     pub ticks_per_second: AtomicU64,
     /// A call on a file that takes longer than this may be a stall.
@@ -129,10 +127,8 @@ pub const MEMORY_FULL: u32 = 3;
 
 /// Speculators go on, and may be started.
 pub const GO: u32 = 0;
-/// They end.
-pub const STOP: u32 = 1;
 /// They sleep, and none is started.
-pub const HOLD: u32 = 2;
+pub const HOLD: u32 = 1;
 
 /// Processes whose page faults can be watched at once.
 pub const WATCHED: usize = 128;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use forebay_linux::kernel_text;
-use forebay_policy::price::{FIRST_NS, ticks};
+use forebay_policy::price::{FIRST_NS, PAGE_PRICE_FIRST, PRICE_ONE, ticks};
 use forebay_protocol::layout::{
     CHANNEL_BYTES, HEADER_BYTES, Header, LAYOUT, MAGIC, SLOT_BYTES, SLOT_FREE, SLOTS, Slot, slot_offset,
 };
@@ -89,6 +89,8 @@ impl Channel {
         header.stall_ticks_min.store(ticks_per_second / 1_000_000 * stall_us_min(), Relaxed);
         header.checkpoint_ticks_min.store(ticks_per_second / 1_000_000 * checkpoint_us_min(), Relaxed);
         header.first_ticks.store(ticks(first_ns(), ticks_per_second), Relaxed);
+        header.savings_believed.store(PRICE_ONE, Relaxed);
+        header.page_price.store(PAGE_PRICE_FIRST, Relaxed);
         header.horizon_bytes.store(BYTES_AT_FIRST, Relaxed);
         header.memory_bytes_max.store(BYTES_AT_FIRST, Relaxed);
         header.magic.store(MAGIC, Release);

@@ -34,7 +34,7 @@ mod watch;
 
 pub use error::Error;
 pub use ffi::has_fault_signals;
-pub use memory_control::Crossing;
+pub use memory_control::Trials;
 pub use memory_limits::{MemoryEnd, has_memory_group, has_pressure, has_swap};
 pub use table::terminal_width;
 
@@ -66,7 +66,7 @@ pub struct Options {
     pub agent: PathBuf,
     /// Whether agents may speculate. Without, they are loaded and do nothing: what they cost can be measured.
     pub speculate: bool,
-    /// Whether speculation goes off while it costs more than it gains.
+    /// Whether trials find out what speculation gains.
     pub memory_control: bool,
     /// Memory that a speculator may add, instead of what fits the machine.
     pub memory_limit_bytes: Option<u64>,
@@ -172,7 +172,7 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
         exit_status,
         signal,
         memory: ended.memory,
-        crossings: ended.crossings,
+        trials: ended.trials,
         usage: (options.statistics && total.memory().is_none()).then(|| memory_use(ended.usage)),
         total,
         rows,

@@ -1,4 +1,4 @@
-//! Gives the controller of `forebay_policy::control` samples of the run, and carries out its decisions.
+//! Makes the trials of `forebay_policy::trial`: samples the run, pauses speculation, and tells agents what trials found.
 
 use std::{
     fs,
@@ -7,39 +7,53 @@ use std::{
 };
 
 use forebay_linux::kernel_text::Schedstat;
-use forebay_policy::control::{Change, Controller, Sample};
-use forebay_protocol::{
-    layout::{GO, HOLD, MEMORY_ENOUGH, MEMORY_FULL, MEMORY_SHORT, SLOT_CLAIMED, STOP},
-    reasons::Reason,
-};
+use forebay_policy::price::{OWN_PART, PRICE_ONE};
+use forebay_policy::trial::{Change, Sample, Trial, Verdict};
+use forebay_protocol::layout::{GO, HOLD, Header, MEMORY_ENOUGH, MEMORY_FULL, MEMORY_SHORT, SLOT_CLAIMED};
 
 use crate::{channel::Channel, ledger::Ledger, statistics::Figures};
 
-/// What a fork costs afterwards, in copies of pages, as a part of the fork.
-const COPIES_PART: u64 = 2;
-
-/// How long memory counts as short after it was: longer than between checks, so that a shortage that comes and goes does
-/// not keep the controller from them.
+/// How long memory counts as short after it was: longer than between trials, so that a shortage that comes and goes does not
+/// keep memory control from them.
 const SHORT_LASTS: Duration = Duration::from_secs(20);
 
-/// Crossings whose moments are kept; more are only counted.
-const CROSSINGS_MAX: usize = 64;
-
-/// A threshold crossing of memory control.
+/// What the trials of a run found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Crossing {
-    /// Since the program's start.
-    pub at: Duration,
-    /// Why speculation went off.
-    pub reason: Reason,
+pub struct Trials {
+    /// Trials that found the gain as claimed, less, more, or that were undecided.
+    pub found: [u64; 4],
+    /// The part of claimed savings that was believed at last, in 1/1024.
+    pub believed: i64,
+    /// What a displaced page was taken to cost at last, in 1/1024 of a stall.
+    pub page_price: i64,
+}
+
+impl Default for Trials {
+    fn default() -> Self {
+        let trial = Trial::default();
+        Self { found: [0; 4], believed: trial.believed(), page_price: trial.page_price() }
+    }
+}
+
+impl Trials {
+    /// The part of claimed savings that was believed at last.
+    #[must_use]
+    pub fn savings_believed(&self) -> f64 {
+        self.believed as f64 / PRICE_ONE as f64
+    }
+
+    /// What a displaced page was taken to cost at last, in stalls.
+    #[must_use]
+    pub fn page_price(&self) -> f64 {
+        self.page_price as f64 / PRICE_ONE as f64
+    }
 }
 
 /// Memory control of one run.
 pub struct MemoryControl {
-    controller: Controller,
+    trial: Trial,
     enabled: bool,
-    started: Instant,
-    crossings: Vec<Crossing>,
+    trials: Trials,
     sampled: Instant,
     figures: Figures,
     cpu_us: u64,
@@ -49,13 +63,12 @@ pub struct MemoryControl {
 }
 
 impl MemoryControl {
-    /// A controller that has seen nothing; one that is not `enabled` never will.
+    /// Memory control that has seen nothing; one that is not `enabled` makes no trials.
     pub fn new(enabled: bool) -> Self {
         Self {
-            controller: Controller::default(),
+            trial: Trial::default(),
             enabled,
-            started: Instant::now(),
-            crossings: vec![],
+            trials: Trials::default(),
             sampled: Instant::now(),
             figures: Figures::default(),
             cpu_us: 0,
@@ -64,21 +77,25 @@ impl MemoryControl {
         }
     }
 
-    /// The crossings so far, the first ones of many.
-    pub fn crossings(self) -> Vec<Crossing> {
-        self.crossings
+    /// What the trials found.
+    pub fn trials(&self) -> Trials {
+        self.trials
     }
 
     /// Whether samples are wanted at shorter intervals.
-    pub fn is_checking(&self) -> bool {
-        self.controller.is_checking()
+    pub fn is_pausing(&self) -> bool {
+        self.trial.is_pausing()
     }
 
     /// Takes a sample.
     pub fn look(&mut self, channel: &Channel, ledger: &Ledger) {
-        if !self.enabled {
-            return;
+        if self.enabled {
+            let sample = self.sample(channel, ledger);
+            self.take(channel.header(), &sample);
         }
+    }
+
+    fn sample(&mut self, channel: &Channel, ledger: &Ledger) -> Sample {
         let header = channel.header();
         let mut figures = ledger.closed();
         let mut cpu_us = 0;
@@ -89,43 +106,48 @@ impl MemoryControl {
         }
         let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
         let before = std::mem::replace(&mut self.figures, figures);
-        let stalls = figures.stalls_after().saturating_sub(before.stalls_after());
-        // Those were at some time before.
-        let unattended = figures.stalls_unattended.saturating_sub(before.stalls_unattended);
-        if let Some(mean) = figures.wait_ticks().saturating_sub(before.wait_ticks()).checked_div(stalls) {
+        let more = |of: fn(&Figures) -> u64| of(&figures).saturating_sub(of(&before));
+        let stalls = more(Figures::stalls_after);
+        if let Some(mean) = more(Figures::wait_ticks).checked_div(stalls) {
             self.stall_us = mean / ticks_per_us;
         }
-        let forks_us = figures.resync_ticks.saturating_sub(before.resync_ticks) / ticks_per_us;
-        let sample = Sample {
-            elapsed_us: self.sampled.elapsed().as_micros().try_into().unwrap_or(u64::MAX),
+        // Those that no signal told of were at some time before.
+        let stalls = stalls.saturating_sub(more(|figures| figures.stalls_unattended));
+        let elapsed = std::mem::replace(&mut self.sampled, Instant::now()).elapsed();
+        Sample {
+            elapsed_us: elapsed.as_micros().try_into().unwrap_or(u64::MAX),
             cpu_us: cpu_us.saturating_sub(std::mem::replace(&mut self.cpu_us, cpu_us)),
-            stalls: stalls.saturating_sub(unattended),
-            used: figures.stalls_spared().saturating_sub(before.stalls_spared()),
-            unused: figures.hints_wrong.saturating_sub(before.hints_wrong),
+            stalls,
+            waited_us: stalls.saturating_mul(self.stall_us),
+            used: more(Figures::stalls_spared),
             stall_us: self.stall_us,
-            forks_us: forks_us + forks_us / COPIES_PART,
+            delayed_us: more(|figures| figures.delay_ticks) / ticks_per_us,
+            displaced: more(|figures| figures.copies) + more(|figures| figures.speculator_pages) / OWN_PART,
             speculating: figures.resyncs > before.resyncs
                 || (header.control.load(Relaxed) == GO && header.speculators.load(Relaxed) > 0),
             memory_is_short: self.is_short(header.memory.load(Relaxed)),
-        };
-        self.sampled = Instant::now();
-        match self.controller.on_sample(&sample) {
-            Some(Change::Off(reason)) => {
-                header.stops.fetch_add(1, Relaxed);
-                header.control.store(STOP, Relaxed);
-                header.control_crossings[reason as usize].fetch_add(1, Relaxed);
-                if self.crossings.len() < CROSSINGS_MAX {
-                    self.crossings.push(Crossing { at: self.started.elapsed(), reason });
-                }
-            }
-            Some(Change::Pause) => header.control.store(HOLD, Relaxed),
-            Some(Change::On | Change::Resume) => header.control.store(GO, Relaxed),
-            None => {}
         }
     }
-}
 
-impl MemoryControl {
+    fn take(&mut self, header: &Header, sample: &Sample) {
+        match self.trial.on_sample(sample) {
+            Some(Change::Pause) => header.control.store(HOLD, Relaxed),
+            Some(Change::Resume(verdict)) => {
+                header.control.store(GO, Relaxed);
+                self.trials.found[match verdict {
+                    Verdict::Confirmed => 0,
+                    Verdict::Less => 1,
+                    Verdict::More => 2,
+                    Verdict::Undecided => 3,
+                }] += 1;
+            }
+            None => {}
+        }
+        (self.trials.believed, self.trials.page_price) = (self.trial.believed(), self.trial.page_price());
+        header.savings_believed.store(self.trials.believed, Relaxed);
+        header.page_price.store(self.trials.page_price, Relaxed);
+    }
+
     /// Whether memory is short, was lately, or may be as far as is known.
     fn is_short(&mut self, memory: u32) -> bool {
         if memory == MEMORY_SHORT {
@@ -155,24 +177,56 @@ mod tests {
     }
 
     #[test]
-    fn forks_that_find_nothing_pause_speculation_with_a_reason() {
+    fn agents_are_told_of_pauses_and_of_what_trials_found() {
         let channel = Channel::create(true).unwrap();
-        channel.header().slot_states[0].store(SLOT_CLAIMED, Relaxed);
+        let header = channel.header();
+        let mut control = MemoryControl::new(true);
+        // The device serves twice as fast without speculation, which claims to save half of all stalls.
+        let with = Sample {
+            elapsed_us: 100_000,
+            stalls: 100,
+            waited_us: 100_000,
+            used: 10,
+            stall_us: 1_000,
+            speculating: true,
+            ..Sample::default()
+        };
+        let alone =
+            Sample { elapsed_us: 40_000, stalls: 80, waited_us: 40_000, used: 0, speculating: false, ..with };
+        let mut was_held = false;
+        for _ in 0..100 {
+            let is_held = header.control.load(Relaxed) == HOLD;
+            was_held |= is_held;
+            control.take(header, if is_held { &alone } else { &with });
+        }
+        assert!(was_held);
+        assert!(control.trials().found[1] > 1, "{:?}", control.trials());
+        assert!(control.trials().savings_believed() < 0.0, "{:?}", control.trials());
+        assert_eq!(header.savings_believed.load(Relaxed), control.trials().believed);
+        assert_eq!(header.page_price.load(Relaxed), control.trials().page_price);
+    }
+
+    #[test]
+    fn a_sample_has_what_happened_since_the_last_one() {
+        let channel = Channel::create(true).unwrap();
+        let header = channel.header();
+        header.slot_states[0].store(SLOT_CLAIMED, Relaxed);
         let counters = &channel.slot(0).counters;
         let mut control = MemoryControl::new(true);
-        // Each look is a moment after the one before, and sees another second that forks took.
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while channel.header().control.load(Relaxed) != STOP {
-            assert!(Instant::now() < deadline, "speculation goes on");
-            counters.resyncs.fetch_add(10, Relaxed);
-            counters.resync_ticks.fetch_add(channel.header().ticks_per_second.load(Relaxed), Relaxed);
-            std::thread::sleep(Duration::from_millis(1));
-            control.look(&channel, &Ledger::default());
-        }
-        assert_eq!(channel.header().control_crossings[Reason::Forks as usize].load(Relaxed), 1);
-        let crossings = control.crossings();
-        assert_eq!(crossings.iter().map(|crossing| crossing.reason).collect::<Vec<_>>(), [Reason::Forks]);
-        assert!(crossings[0].at >= Duration::from_millis(1) && crossings[0].at < Duration::from_secs(60));
+        control.sample(&channel, &Ledger::default());
+        counters.stalls.store(30, Relaxed);
+        counters.stalls_unattended.store(10, Relaxed);
+        counters.stall_ticks.store(30 * header.ticks_per_second.load(Relaxed), Relaxed);
+        counters.hints_used.store(7, Relaxed);
+        counters.copies.store(5, Relaxed);
+        counters.speculator_pages.store(3 * OWN_PART, Relaxed);
+        counters.resyncs.store(1, Relaxed);
+        let sample = control.sample(&channel, &Ledger::default());
+        assert_eq!((sample.stalls, sample.used, sample.displaced), (20, 7, 8));
+        assert!((19_000_000..=20_100_000).contains(&sample.waited_us), "{sample:?}");
+        assert!(sample.speculating);
+        let next = control.sample(&channel, &Ledger::default());
+        assert_eq!((next.stalls, next.waited_us, next.used, next.displaced), (0, 0, 0, 0));
     }
 
     #[test]
@@ -188,12 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_is_off_pauses_nothing() {
+    fn memory_control_that_is_off_pauses_nothing() {
         let channel = Channel::create(true).unwrap();
         channel.header().slot_states[0].store(SLOT_CLAIMED, Relaxed);
         let mut control = MemoryControl::new(false);
         channel.slot(0).counters.resync_ticks.store(u64::MAX / 4, Relaxed);
         control.look(&channel, &Ledger::default());
         assert_eq!(channel.header().control.load(Relaxed), GO);
+        assert_eq!(control.trials(), Trials::default());
     }
 }

@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use forebay_protocol::layout::{Counters, End, Header, Off, Unassisted, feature};
-use forebay_protocol::reasons::Reason;
 use forebay_results::Row;
 
-use crate::{Crossing, MemoryEnd};
+use crate::{MemoryEnd, Trials};
 
 /// Statistics of one run.
 #[derive(Clone, Debug, Default)]
@@ -32,10 +31,8 @@ pub struct Statistics {
     pub unassisted: [u64; Unassisted::COUNT],
     /// Agents that went to Off, by [`Off`].
     pub agents_off: [u64; Off::COUNT],
-    /// How often memory control turned speculation off, by [`Reason`].
-    pub control_crossings: [u64; Reason::COUNT],
-    /// The first of these crossings, in their order.
-    pub crossings: Vec<Crossing>,
+    /// What memory control's trials found.
+    pub trials: Trials,
     /// Bits of [`feature`]: what was found missing.
     pub missing: u32,
     /// What the kernel says of the program and of the processes that it waited for. Asked only where no agent measured.
@@ -93,8 +90,8 @@ pub const OFF_NAMES: [&str; Off::COUNT] = [
     "huge pages",
     "copies visible",
 ];
-/// Why memory control turned speculation off, for people, by [`Reason`].
-pub const CONTROL_NAMES: [&str; Reason::COUNT] = ["memory taken", "hints unused", "forks"];
+/// What trials found, for people, by [`Trials::found`].
+pub const TRIAL_NAMES: [&str; 4] = ["as claimed", "less", "more", "undecided"];
 /// Why the policy of a process disabled speculation, for people; see [`Figures::fork_crossings`].
 pub const FORK_NAMES: [&str; 2] = ["useless", "less than it costs"];
 /// How speculators ended, for people, by [`End`].
@@ -169,6 +166,7 @@ figures! {
     crossings,
     crossings_futile,
     fabricated,
+    speculator_pages,
     speculator_reclaims,
     speculator_faults,
     speculator_cpu_us,
@@ -257,7 +255,6 @@ impl Statistics {
         self.assisted = header.processes_assisted.load(Relaxed);
         self.unassisted = read(&header.processes_unassisted);
         self.agents_off = read(&header.agents_off);
-        self.control_crossings = read(&header.control_crossings);
         self.missing = header.missing.load(Relaxed);
         self.ticks_per_second = header.ticks_per_second.load(Relaxed).max(1);
     }
@@ -266,15 +263,6 @@ impl Statistics {
     #[must_use]
     pub fn seconds(&self, ticks: u64) -> f64 {
         ticks as f64 / self.ticks_per_second.max(1) as f64
-    }
-
-    /// How often speculation was turned off because it cost more than it saved: by memory control for all processes, or by
-    /// the policy of one process.
-    #[must_use]
-    pub fn threshold_crossings(&self) -> u64 {
-        self.control_crossings
-            .iter()
-            .fold(self.total.crossings, |sum, crossings| sum.saturating_add(*crossings))
     }
 
     /// Names of the features that were found missing.
@@ -310,14 +298,12 @@ impl Statistics {
         for (name, count) in OFF_NAMES.iter().zip(self.agents_off) {
             run(metric("agents_off", name), "1", count as f64);
         }
-        for (name, count) in CONTROL_NAMES.iter().zip(self.control_crossings) {
-            run(metric("control_crossings", name), "1", count as f64);
+        for (name, count) in TRIAL_NAMES.iter().zip(self.trials.found) {
+            run(metric("trials", name), "1", count as f64);
         }
-        for (index, Crossing { at, reason }) in self.crossings.iter().enumerate() {
-            let name = format!("{}_{}", index + 1, CONTROL_NAMES[*reason as usize]);
-            run(metric("control_crossing_at", &name), "s", at.as_secs_f64());
-        }
-        run("threshold_crossings".into(), "1", self.threshold_crossings() as f64);
+        run("savings_believed".into(), "1", self.trials.savings_believed());
+        run("displaced_page_price".into(), "1", self.trials.page_price());
+        run("threshold_crossings".into(), "1", self.total.crossings as f64);
         for (bit, name) in feature::NAMES.iter().enumerate() {
             run(metric("missing", name), "1", f64::from(self.missing >> bit & 1));
         }
@@ -450,17 +436,24 @@ mod tests {
     #[test]
     fn every_crossing_has_a_reason() {
         let figures = Figures { crossings: 5, crossings_futile: 2, ..Figures::default() };
-        let crossings = vec![Crossing { at: Duration::from_millis(3_200), reason: Reason::HintsUnused }];
-        let mut statistics = Statistics { total: figures, crossings, ..Statistics::default() };
-        statistics.control_crossings[Reason::HintsUnused as usize] = 1;
-        let rows = statistics.rows();
+        let rows = Statistics { total: figures, ..Statistics::default() }.rows();
         let value = |metric: &str| rows.iter().find(|row| row.metric == metric).unwrap().value;
-        let families = ["control_crossings/", "fork_crossings/"];
-        let is_reason = |metric: &str| families.iter().any(|family| metric.starts_with(family));
-        let reasons: f64 = rows.iter().filter(|row| is_reason(&row.metric)).map(|row| row.value).sum();
-        assert_eq!((value("threshold_crossings"), reasons), (6.0, 6.0));
-        assert_eq!((value("fork_crossings/useless"), value("control_crossings/hints_unused")), (2.0, 1.0));
-        assert_eq!(value("control_crossing_at/1_hints_unused"), 3.2);
+        let is_reason = |row: &&Row| row.metric.starts_with("fork_crossings/");
+        let reasons: f64 = rows.iter().filter(is_reason).map(|row| row.value).sum();
+        assert_eq!((value("threshold_crossings"), reasons), (5.0, 5.0));
+        assert_eq!(value("fork_crossings/useless"), 2.0);
+    }
+
+    #[test]
+    fn what_trials_found_is_told() {
+        let trials = Trials { found: [3, 2, 0, 1], believed: -512, page_price: 256 };
+        let rows = Statistics { trials, ..Statistics::default() }.rows();
+        let value = |metric: &str| rows.iter().find(|row| row.metric == metric).unwrap().value;
+        assert_eq!(
+            (value("trials/as_claimed"), value("trials/less"), value("trials/undecided")),
+            (3.0, 2.0, 1.0)
+        );
+        assert_eq!((value("savings_believed"), value("displaced_page_price")), (-0.5, 0.25));
     }
 
     #[test]

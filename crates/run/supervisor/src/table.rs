@@ -5,17 +5,14 @@ use std::fmt::Write;
 
 use forebay_quantity::{bytes, seconds, thousands};
 
-use crate::Crossing;
 use crate::statistics::{
-    CONTROL_NAMES, END_NAMES, FORK_NAMES, Figures, MemoryUse, OFF_NAMES, Statistics, UNASSISTED_NAMES,
+    END_NAMES, FORK_NAMES, Figures, MemoryUse, OFF_NAMES, Statistics, TRIAL_NAMES, UNASSISTED_NAMES,
 };
 
 const WIDTH_DEFAULT: usize = 80;
 const WIDTH_MIN: usize = 40;
 /// Processes listed; the JSON has more.
 const ROWS_MAX: usize = 16;
-/// Moments of crossings listed.
-const MOMENTS_MAX: usize = 8;
 const NAME_WIDTH: usize = 22;
 const GAP: &str = "  ";
 
@@ -165,7 +162,7 @@ impl Statistics {
             "{} results predicted, {} crashes, {} threshold crossings, {} of processor time",
             thousands(total.fabricated),
             thousands(total.crashes()),
-            thousands(self.threshold_crossings()),
+            thousands(total.crossings),
             seconds(total.speculator_cpu_us as f64 / 1e6)
         );
         if total.ends.iter().any(|ends| *ends > 0) {
@@ -193,8 +190,13 @@ impl Statistics {
             );
             details.push(("break-even", break_even));
         }
-        if self.threshold_crossings() > 0 {
-            details.push(("crossings", self.crossings()));
+        if total.crossings > 0 {
+            let mut crossings = thousands(total.crossings);
+            append_reasons(&mut crossings, &FORK_NAMES, &total.fork_crossings());
+            details.push(("crossings", crossings));
+        }
+        if self.trials.found.iter().any(|found| *found > 0) {
+            details.push(("trials", self.trials()));
         }
         if self.agents_off.iter().any(|off| *off > 0) {
             let mut off = thousands(self.agents_off.iter().sum());
@@ -209,31 +211,17 @@ impl Statistics {
 }
 
 impl Statistics {
-    /// Why speculation was turned off: by memory control, with the moments, and by the policies of processes.
-    fn crossings(&self) -> String {
-        let mut parts = Vec::new();
-        let controls: u64 = self.control_crossings.iter().sum();
-        if controls > 0 {
-            let mut part = format!("{} by memory control", thousands(controls));
-            let listed = self.crossings.iter().take(MOMENTS_MAX);
-            let moments: Vec<String> = listed
-                .map(|Crossing { at, reason }| {
-                    format!("{:.1} s ({})", at.as_secs_f64(), CONTROL_NAMES[*reason as usize])
-                })
-                .collect();
-            let _ = write!(part, ", at {}", moments.join(", "));
-            if controls > moments.len() as u64 {
-                part.push_str(" and later; in all");
-                append_reasons(&mut part, &CONTROL_NAMES, &self.control_crossings);
-            }
-            parts.push(part);
-        }
-        if self.total.crossings > 0 {
-            let mut part = format!("{} by the policy of single processes", thousands(self.total.crossings));
-            append_reasons(&mut part, &FORK_NAMES, &self.total.fork_crossings());
-            parts.push(part);
-        }
-        parts.join("; ")
+    /// What trials found of the gain, and what is believed since.
+    fn trials(&self) -> String {
+        let mut trials = thousands(self.trials.found.iter().sum());
+        append_reasons(&mut trials, &TRIAL_NAMES, &self.trials.found);
+        let _ = write!(
+            trials,
+            "; {:.0} % of the savings are believed, a displaced page costs {:.2} stalls",
+            100.0 * self.trials.savings_believed(),
+            self.trials.page_price()
+        );
+        trials
     }
 }
 
@@ -305,12 +293,8 @@ fn faults(count: u64, kind: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use forebay_protocol::reasons::Reason;
-
     use super::*;
-    use crate::{MemoryEnd, statistics::ProcessRow};
+    use crate::{MemoryEnd, Trials, statistics::ProcessRow};
 
     fn busy() -> Statistics {
         let figures = Figures {
@@ -333,8 +317,7 @@ mod tests {
             missing: 0xff,
             signal: Some(9),
             memory: MemoryEnd { kills: 12, limited: true, ..MemoryEnd::default() },
-            control_crossings: [4; CONTROL_NAMES.len()],
-            crossings: vec![Crossing { at: Duration::from_secs(12), reason: Reason::HintsUnused }; 12],
+            trials: Trials { found: [4; TRIAL_NAMES.len()], believed: 768, page_price: 256 },
             ticks_per_second: 1,
             ..Statistics::default()
         }
@@ -354,7 +337,7 @@ mod tests {
     #[test]
     fn everything_that_was_off_is_named() {
         let table = busy().table(400);
-        let crossings = CONTROL_NAMES.iter().chain(&FORK_NAMES);
+        let crossings = TRIAL_NAMES.iter().chain(&FORK_NAMES);
         for name in OFF_NAMES.iter().chain(&UNASSISTED_NAMES).chain(&END_NAMES).chain(crossings) {
             assert!(table.contains(&format!("{name}: ")), "{name} in\n{table}");
         }
@@ -362,20 +345,18 @@ mod tests {
     }
 
     #[test]
-    fn crossings_are_told_with_their_reasons_and_moments() {
+    fn crossings_and_trials_are_told_where_there_were_some() {
         let table = busy().table(400);
-        assert!(table.contains("17 threshold crossings"), "{table}");
+        assert!(table.contains("5 threshold crossings"), "{table}");
+        assert!(table.contains("\ncrossings    5 (useless: 3, less than it costs: 2)\n"), "{table}");
+        assert!(table.contains("\ntrials       16 (as claimed: 4, less: 4, "), "{table}");
         assert!(
-            table.contains("crossings    12 by memory control, at 12.0 s (hints unused), 12.0 s"),
+            table.contains("; 75 % of the savings are believed, a displaced page costs 0.25 stalls"),
             "{table}"
         );
-        assert!(table.contains(" and later; in all (memory taken: 4, "), "{table}");
-        assert!(table.contains("; 5 by the policy of single processes"), "{table}");
-        let crossings = vec![Crossing { at: Duration::from_millis(840), reason: Reason::Forks }];
-        let one = Statistics { control_crossings: [0, 0, 1], crossings, ..Statistics::default() }.table(400);
-        assert!(one.contains("\ncrossings    1 by memory control, at 0.8 s (forks)\n"), "{one}");
         let quiet = Statistics::default().table(400);
         assert!(quiet.contains("0 threshold crossings") && !quiet.contains("\ncrossings"), "{quiet}");
+        assert!(!quiet.contains("\ntrials"), "{quiet}");
     }
 
     #[test]

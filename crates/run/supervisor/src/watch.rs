@@ -27,7 +27,7 @@ use crate::{
     ffi::{self, OwnCode},
     leases::Leases,
     ledger::Ledger,
-    memory_control::{Crossing, MemoryControl},
+    memory_control::{MemoryControl, Trials},
     memory_limits::{MemoryEnd, MemoryLimits},
     processors::Processors,
     readahead::Readahead,
@@ -39,8 +39,8 @@ const EXECUTOR_DELAY: Duration = Duration::from_millis(1);
 /// Between looks at the channel: longer than a hint takes to write, short enough to free slots in time. Each look wakes a
 /// processor, so none comes sooner because a program may begin to fault any time.
 const ROUND: Duration = Duration::from_millis(100);
-/// The same while speculation pauses for memory control to see the program alone.
-const ROUND_CHECK: Duration = Duration::from_millis(40);
+/// The same while speculation pauses for a trial.
+const ROUND_TRIAL: Duration = Duration::from_millis(40);
 /// And once after a process began to be told of its faults: it may have seen already that nothing comes of that.
 const ROUND_TOLD: Duration = Duration::from_millis(20);
 const ROUND_FIRST: Duration = Duration::from_millis(5);
@@ -61,8 +61,8 @@ pub struct Ended {
     pub usage: ChildUsage,
     /// What came of its memory.
     pub memory: MemoryEnd,
-    /// When memory control turned speculation off.
-    pub crossings: Vec<Crossing>,
+    /// What memory control's trials found.
+    pub trials: Trials,
 }
 
 /// Waits for the end of the program `pid`, which is a child, and tells how it ended. Passes signals on, stops and goes on with it.
@@ -97,7 +97,7 @@ pub fn watch(
                     end,
                     usage,
                     memory: rounds.limits.end(),
-                    crossings: rounds.control.crossings(),
+                    trials: rounds.control.trials(),
                 });
             }
         }
@@ -211,9 +211,9 @@ impl<'a> Rounds<'a> {
             self.is_thin = true;
         }
         self.round = (self.round * 2).min(ROUND);
-        self.timeout = match (is_newly_told, self.control.is_checking()) {
+        self.timeout = match (is_newly_told, self.control.is_pausing()) {
             (true, _) => self.round.min(ROUND_TOLD),
-            (false, true) => self.round.min(ROUND_CHECK),
+            (false, true) => self.round.min(ROUND_TRIAL),
             (false, false) => self.round,
         };
         self.next = Instant::now() + self.timeout / 2;

@@ -6,5 +6,7 @@ pub(crate) const MAX_RSS: &str = "max_rss";
 pub(crate) const MINOR_FAULTS: &str = "minor_faults";
 pub(crate) const MAJOR_FAULTS: &str = "major_faults";
 pub(crate) const FORKS: &str = "forks";
-/// How often memory control turned speculation off; a family with one metric a reason.
-pub(crate) const CONTROL_CROSSINGS: &str = "control_crossings";
+/// Trials of memory control that found less saved than was claimed.
+pub(crate) const TRIALS_LESS: &str = "trials/less";
+/// The part of the claimed savings that memory control believed at last.
+pub(crate) const SAVINGS_BELIEVED: &str = "savings_believed";

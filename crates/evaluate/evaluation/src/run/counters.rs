@@ -15,8 +15,8 @@ const TOTAL: &str = "total";
 /// Of these 0 is a result. Of the others, which are many, it says that something did not happen.
 const TOLD_IF_ZERO: [&str; 3] = [metric::STALL_TIME, metric::FORKS, metric::MAJOR_FAULTS];
 
-/// What describes one run and has no median: how it ended, and when something happened.
-const OF_ONE_RUN: [&str; 3] = ["exit_status", "ended_by_signal", "control_crossing_at/"];
+/// What describes one run and has no median: how it ended.
+const OF_ONE_RUN: [&str; 2] = ["exit_status", "ended_by_signal"];
 
 /// What `forebay run` counted over all processes of a run, one value a round.
 #[derive(Clone, Debug, Default)]
@@ -103,14 +103,13 @@ mod tests {
     #[test]
     fn what_describes_one_run_is_not_counted() {
         let row = |metric: &str| Row::once("grep", TOTAL, metric, "1", 1.0);
-        let rows =
-            ["exit_status", "control_crossing_at/1_forks", "control_crossings/forks", metric::FORKS].map(row);
+        let rows = ["exit_status", "ended_by_signal", metric::TRIALS_LESS, metric::FORKS].map(row);
         let report = Report::new("", "", rows.into());
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("statistics");
         fs::write(&file, serde_json::to_string(&report).unwrap()).unwrap();
         let counted: Vec<String> = take_totals(&file).map(|row| row.metric).collect();
-        assert_eq!(counted, ["control_crossings/forks", metric::FORKS]);
+        assert_eq!(counted, [metric::TRIALS_LESS, metric::FORKS]);
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub fn disable_everywhere(reason: Off) {
     }
 }
 
-/// Whether memory control holds speculators back.
+/// Whether speculation pauses for a trial.
 pub fn is_held() -> bool {
     session::header().is_some_and(|header| header.control.load(Relaxed) == HOLD)
 }

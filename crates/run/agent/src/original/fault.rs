@@ -14,7 +14,7 @@ use forebay_sigsafe::ticks;
 use super::LIVE;
 use super::eligibility::{is_held, may_speculate, turn_off};
 use super::fork::fork;
-use super::outcome::{copied_too_much, finish, finish_early, is_due, pages_ahead};
+use super::outcome::{costs_too_much, finish, finish_early, is_due, pages_ahead};
 use super::slow::{self, Private};
 use super::track::repair;
 use crate::snapshot::Spawned;
@@ -167,7 +167,7 @@ fn check_track(slot: &Slot, private: &mut Private, now: u64) {
         private.live.track.forgive();
         return;
     }
-    if private.live.track.is_over(now) && copied_too_much(slot, private) {
+    if private.live.track.is_over(now) && costs_too_much(slot, private) {
         finish_early(slot, private);
         return;
     }

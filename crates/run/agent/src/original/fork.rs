@@ -138,13 +138,13 @@ fn begin_speculation(
         memory_ends: memory_ends(slot),
         mapped: slot.mapped.count(),
     };
-    private.live.begin(forked, header.stops.load(Relaxed), makes_checkpoints);
+    private.live.begin(forked, makes_checkpoints);
     let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     Circumstances {
         stall_us: stall / ticks_per_us,
         first_checkpoint: makes_checkpoints.then(|| first_price(fork, stall)),
-        prices: private.forks.prices(),
-        is_proven: account.is_proven(private.forks.size().displaces),
+        prices: private.forks.prices(account),
+        is_proven: account.is_proven(private.forks.size().displaces()),
         forked,
     }
 }

@@ -86,11 +86,6 @@ fn conclude(slot: &Slot, private: &mut Private, was_off_track: bool) {
     slot.counters.copy_ticks.fetch_add(copy_ticks, Relaxed);
     let Some(account) = session::account() else { return };
     let saved = private.live.saved;
-    if session::header().is_some_and(|header| header.stops.load(Relaxed) != private.live.stops) {
-        private.forks.on_interruption(&account, saved, copies, more);
-        publish(slot, private);
-        return;
-    }
     if was_off_track && let Some(index) = responsible_site(slot, generation) {
         let used = private.live.repairs.gained(used_before).saturating_add(private.live.late / 2);
         let reward = reward(slot, generation, index, used);
@@ -153,9 +148,13 @@ pub fn responsible_site(slot: &Slot, generation: u32) -> Option<u32> {
     last.checked_sub(1)
 }
 
-/// Whether the original copied more pages because of the last fork than what came of that is worth.
-pub fn copied_too_much(slot: &Slot, private: &mut Private) -> bool {
-    let prices = private.forks.prices();
+/// Whether the live speculation harms the original, or the original copied more pages for it than what came of that is worth.
+pub fn costs_too_much(slot: &Slot, private: &mut Private) -> bool {
+    let Some(account) = session::account() else { return false };
+    if private.forks.is_harmful(&account, private.live.saved) {
+        return true;
+    }
+    let prices = private.forks.prices(&account);
     let balance = Balance { prices, used: private.live.used, ..Balance::default() };
     let generation = LIVE.load(Relaxed);
     !balance.covers_copies(copied_pages(slot, private, generation))

@@ -78,7 +78,11 @@ pub fn weigh(private: &mut Private, interval_us: u64) -> bool {
         pages: resident,
         fork: private.size.anonymous_pages.saturating_mul(ticks_of(FORK_PAGE_NS * 1_000)) / 1_000,
         copy: ticks_of(COPY_PAGE_NS),
-        displaces: swapped > 0 && is_short,
+        displaced: if swapped > 0 && is_short {
+            u64::try_from(header.page_price.load(Relaxed)).unwrap_or(0).max(1)
+        } else {
+            0
+        },
     });
     true
 }

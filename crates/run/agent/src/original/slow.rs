@@ -77,8 +77,6 @@ impl Private {
 pub struct Speculation {
     /// How things stood when the original was forked.
     pub forked: Forked,
-    /// Stops of all speculation before that.
-    pub stops: u32,
     /// Hints that spared the original a stall.
     pub used: u64,
     /// The stall time that they saved, and what late hints saved of theirs, in ticks.
@@ -100,7 +98,6 @@ impl Speculation {
     const fn new(ticks_per_second: u64) -> Self {
         Self {
             forked: Forked::new(),
-            stops: 0,
             used: 0,
             saved: 0,
             hits_seen: 0,
@@ -113,11 +110,11 @@ impl Speculation {
         }
     }
 
-    /// Another one begins, after so many stops of all speculation. It makes checkpoints where calls are kept for them.
-    pub fn begin(&mut self, forked: Forked, stops: u32, keeps_calls: bool) {
+    /// Another one begins. It makes checkpoints where calls are kept for them.
+    pub fn begin(&mut self, forked: Forked, keeps_calls: bool) {
         self.track.on_fork();
         let repairs = track::begin(keeps_calls);
-        *self = Self { forked, stops, used: 0, saved: 0, late: 0, misses: 0, told: 0, repairs, ..*self };
+        *self = Self { forked, used: 0, saved: 0, late: 0, misses: 0, told: 0, repairs, ..*self };
     }
 
     /// The original had so many stalls, until `now`, that were not prevented; it waited for so many pages as foreseen.

@@ -131,7 +131,9 @@ fn is_of_no_use(private: &mut Private, now: u64) -> bool {
         return false;
     }
     private.live.on_stalls(now, 1, 0);
-    private.live.track.course(now, false, 0) != Course::Kept
+    let account = session::account();
+    account.is_some_and(|account| private.forks.is_harmful(&account, private.live.saved))
+        || private.live.track.course(now, false, 0) != Course::Kept
 }
 
 /// The live speculation is off track.

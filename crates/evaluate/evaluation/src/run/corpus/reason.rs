@@ -10,6 +10,8 @@ use crate::run::counters::Counters;
 const STALLS_LITTLE: f64 = 0.2;
 /// Fewer stalls than that are not worth a copy.
 const FEW_STALLS: f64 = 30.0;
+/// Savings that are believed less have little effect.
+const BELIEVED_MIN: f64 = 0.5;
 /// The part of the hints, of the stalls or of the ends that counts as most of them.
 const MOST: f64 = 0.5;
 
@@ -40,8 +42,8 @@ pub(super) fn reason(stall_share: f64, counters: &Counters) -> Reason {
         format!("agent off: {}", kinds("agents_off"))
     } else if before < FEW_STALLS {
         format!("the agent saw {before:.0} stalls only")
-    } else if family(metric::CONTROL_CROSSINGS) > 0.0 {
-        format!("paused by memory control: {}", kinds(metric::CONTROL_CROSSINGS))
+    } else if counters.get(metric::SAVINGS_BELIEVED).is_some_and(|part| part.median() < BELIEVED_MIN) {
+        format!("{:.0} % of the savings are believed", 100.0 * of(metric::SAVINGS_BELIEVED))
     } else if family("fork_crossings") > 0.0 {
         format!("paused, forks: {}", kinds("fork_crossings"))
     } else if of(metric::FORKS) == 0.0 {
@@ -99,7 +101,8 @@ mod tests {
             stalling(&[("agents_off/no_jail", 1.0), ("agents_off/shared_memory", 2.0)]),
             "agent off: shared memory"
         );
-        assert_eq!(stalling(&[("control_crossings/forks", 1.0)]), "paused by memory control: forks");
+        assert_eq!(stalling(&[("savings_believed", 0.25)]), "25 % of the savings are believed");
+        assert_eq!(stalling(&[("savings_believed", 1.0)]), "no fork at 100 stalls");
         assert_eq!(stalling(&[]), "no fork at 100 stalls");
         assert_eq!(stalling(&[("forks", 1.0), ("hints_late", 9.0)]), "9 hints late, 0 in time");
         assert_eq!(

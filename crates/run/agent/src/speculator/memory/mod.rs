@@ -121,7 +121,7 @@ pub fn keep_in_bounds(state: &mut State, usage: &n::rusage) {
 
 /// Whether memory is short, so that what this process takes displaces something.
 pub fn is_short(state: &State) -> bool {
-    state.memory.prices.displaces
+    state.memory.prices.displaced > 0
 }
 
 /// Whether it is not worth it, by what the original has copied, that a copy of this process waits to carry on.
