@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use forebay_protocol::layout::{Header, WISH_FEW, WISH_NEVER, WISH_QUIET, WISH_SIGNALS, Watched};
+use forebay_protocol::layout::{Header, WISH_NEVER, Watched};
 
 use crate::session;
 
@@ -28,7 +28,7 @@ pub fn entry() -> Option<&'static Watched> {
 /// The entry is this process's, which has a handler now and wishes to be told.
 pub fn begin(index: u32, entry: &Watched) {
     // An image before this one may have wished otherwise.
-    entry.wish.store(WISH_SIGNALS, Ordering::Relaxed);
+    entry.wish.store(0, Ordering::Relaxed);
     entry.image.fetch_add(1, Ordering::Release);
     ENTRY.store(index, Ordering::Relaxed);
 }
@@ -43,28 +43,13 @@ pub fn is_on() -> bool {
     ENTRY.load(Ordering::Relaxed) != NONE
 }
 
-/// Pauses the signals: they are of no use at present.
-pub fn pause_signals() {
+/// Wishes for a signal at one fault in `period`; not where none are wanted at all.
+pub fn wish_for_one_in(period: u32) {
     if let Some(entry) = entry() {
-        // Not where none are wanted at all.
-        for wish in [WISH_SIGNALS, WISH_FEW] {
-            let _ = entry.wish.compare_exchange(wish, WISH_QUIET, Ordering::Relaxed, Ordering::Relaxed);
+        let wish = entry.wish.load(Ordering::Relaxed);
+        if wish != WISH_NEVER && wish != period {
+            let _ = entry.wish.compare_exchange(wish, period, Ordering::Relaxed, Ordering::Relaxed);
         }
-    }
-}
-
-/// Wishes for a signal at each fault, or at a `few` of them.
-pub fn sample_faults(few: bool) {
-    if let Some(entry) = entry() {
-        let (before, wish) = if few { (WISH_SIGNALS, WISH_FEW) } else { (WISH_FEW, WISH_SIGNALS) };
-        let _ = entry.wish.compare_exchange(before, wish, Ordering::Relaxed, Ordering::Relaxed);
-    }
-}
-
-/// A speculation begins: the signals of its faults are needed, so a pause ends.
-pub fn resume_signals() {
-    if let Some(entry) = entry() {
-        let _ = entry.wish.compare_exchange(WISH_QUIET, WISH_FEW, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 

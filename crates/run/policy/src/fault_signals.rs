@@ -2,77 +2,48 @@
 //!
 //! # Model
 //!
-//! The kernel sends a process a signal for each page fault that waits, so that the process can fork a speculator. A signal takes
-//! some microseconds. It may take half of what the waiting for the fault pays into the program's account (`account.rs`):
+//! The kernel sends a process a signal for a page fault that waits, so that the process can fork a speculator. A signal takes some
+//! microseconds. It may take half of what the waiting for the fault pays into the program's account (`account.rs`):
 //!
 //! ```text
-//!     one fault in    2 * WAITED_PART * SIGNAL_US * 2^f / stall    has a signal
+//!     period  =  2 * WAITED_PART * SIGNAL_US * 2^f / stall
 //! ```
 //!
-//! `f` is the number of failures in a row. Where that is more than [`PAUSE_PERIOD`], the process asks for a pause, in which there
-//! are no signals at all. The supervisor grants it, for longer each time ([`Pauses`]). Of faults without a signal the process
-//! knows later how many there were.
+//! One fault in a period has a signal. `f` is the number of failures in a row; a live speculation counts none, because signals
+//! show whether it is on track. Of faults without a signal the process knows later how many there were.
+//!
+//! The process tells the supervisor the period. An event of the kernel costs each switch to the process, and each from it. So
+//! beyond [`EVENT_PERIOD_MAX`] there is no event until the process has had as many faults as the period says.
 
 use core::time::Duration;
 
-use crate::price::{FAILURE, FEW_PERIOD, PAUSE_MAX, PAUSE_MIN, PAUSE_PERIOD, SIGNAL_US, WAITED_PART};
+use crate::price::{EVENT_PERIOD_MAX, FAILURE, FAILURES_MAX, SIGNAL_US, WAITED_PART};
 
-/// Where signals are sampled, one fault in so many has one.
-pub const FEW: u64 = FEW_PERIOD;
-
-/// Which faults should have a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sampling {
-    /// Each.
-    Each,
-    /// One in [`FEW`].
-    Few,
-    /// None for a while.
-    Pause,
-}
-
-/// Which faults should have a signal, where stalls take `stall_us` each and the account counts so many quarters of failures.
+/// One fault in so many should have a signal, where stalls take `stall_us` each and the account counts so many quarters of
+/// failures.
 #[must_use]
-pub const fn sampling(stall_us: u64, failures: u32) -> Sampling {
-    match period(stall_us, failures) {
-        0..=1 => Sampling::Each,
-        2..=PAUSE_PERIOD => Sampling::Few,
-        _ => Sampling::Pause,
-    }
+pub fn period(stall_us: u64, failures: u32) -> u32 {
+    let cost = (2 * WAITED_PART * SIGNAL_US) << (failures.min(FAILURES_MAX) / FAILURE);
+    u32::try_from(cost.div_ceil(stall_us.max(1))).unwrap_or(u32::MAX - 1).max(1)
 }
 
-const fn period(stall_us: u64, failures: u32) -> u64 {
-    let doublings = failures / FAILURE;
-    let cost = (2 * WAITED_PART * SIGNAL_US) << if doublings > 20 { 20 } else { doublings };
-    cost / if stall_us == 0 { 1 } else { stall_us }
-}
-
-/// Whether a signal for one fault in [`FEW`] is enough, by how many faults waited in a time.
+/// The same by how many faults waited in a time, before the process itself has seen one.
 #[must_use]
-pub fn are_few_enough_of(faults: u64, elapsed: Duration) -> bool {
+pub fn period_of(faults: u64, elapsed: Duration) -> u32 {
     let longest_us = elapsed.as_micros() / u128::from(faults.max(1));
-    sampling(u64::try_from(longest_us).unwrap_or(u64::MAX), 0) != Sampling::Each
+    event_period(period(u64::try_from(longest_us).unwrap_or(u64::MAX), 0))
 }
 
-/// The supervisor's side: how long the next pause takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pauses {
-    next: Duration,
+/// What an event has as its period, where the process wishes for such a period.
+#[must_use]
+pub fn event_period(wish: u32) -> u32 {
+    wish.clamp(1, EVENT_PERIOD_MAX)
 }
 
-impl Default for Pauses {
-    fn default() -> Self {
-        Self { next: PAUSE_MIN }
-    }
-}
-
-impl Pauses {
-    /// The process asks for a pause: how long it takes.
-    pub fn take(&mut self) -> Duration {
-        let pause = self.next;
-        self.next = (pause * 2).min(PAUSE_MAX);
-        pause
-    }
+/// Whether a period is so long that an event costs more than it is worth.
+#[must_use]
+pub const fn is_pause(wish: u32) -> bool {
+    wish > EVENT_PERIOD_MAX
 }
 
 #[cfg(test)]
@@ -82,52 +53,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beside_long_stalls_each_fault_has_a_signal() {
-        assert_eq!(sampling(1_000, 0), Sampling::Each);
-        assert_eq!(sampling(12_000, 16), Sampling::Each);
+    fn the_shorter_the_stalls_the_fewer_the_signals() {
+        assert_eq!([12_000, 1_000, 128, 60, 20, 1].map(|stall_us| period(stall_us, 0)), [1, 1, 1, 3, 7, 128]);
+        assert_eq!(period(0, 0), period(1, 0), "stalls that take no time are short ones");
     }
 
     #[test]
-    fn beside_short_stalls_few_faults_have_one() {
-        assert_eq!(sampling(60, 0), Sampling::Few);
-        assert_eq!(sampling(0, 0), Sampling::Pause, "beside none at all it is a loss");
-    }
-
-    #[test]
-    fn failures_make_signals_rare() {
-        for stall_us in [20, 60, 300, 1_000] {
-            let rarer = (0..80).map(|failures| period(stall_us, failures)).collect::<Vec<_>>();
-            assert!(rarer.is_sorted(), "{rarer:?}");
+    fn each_failure_halves_the_signals() {
+        for stall_us in [1, 20, 60, 300, 1_000] {
+            let periods: Vec<_> =
+                (0..80).step_by(FAILURE as usize).map(|failures| period(stall_us, failures)).collect();
+            assert!(periods.is_sorted(), "{periods:?}");
+            assert!(periods.windows(2).all(|pair| pair[1] <= 2 * pair[0]), "{periods:?}");
         }
-        assert_eq!(sampling(60, 40), Sampling::Pause);
-        assert_eq!(sampling(1_000, 16), Sampling::Few);
+        assert!(is_pause(period(60, FAILURES_MAX)) && !is_pause(period(1_000, 16)));
     }
 
     /// Signals take at most half of what the account gets.
     #[test]
     fn signals_leave_half_of_the_income() {
         for stall_us in 1..2_000 {
-            for failures in (0..40).step_by(4) {
-                let income = |faults: u64| (faults * stall_us / WAITED_PART) >> (failures / FAILURE);
-                let faults = period(stall_us, failures) + 1;
-                assert!(income(faults) + 1 >= SIGNAL_US, "{stall_us} {failures}");
+            for failures in (0..FAILURES_MAX).step_by(FAILURE as usize) {
+                let waited = u64::from(period(stall_us, failures)) * stall_us;
+                assert!(
+                    (waited / WAITED_PART) >> (failures / FAILURE) >= 2 * SIGNAL_US,
+                    "{stall_us} {failures}"
+                );
             }
         }
     }
 
     #[test]
-    fn pauses_get_longer_and_not_for_ever() {
-        let mut pauses = Pauses::default();
-        let milliseconds: Vec<_> = (0..5).map(|_| pauses.take().as_millis()).collect();
-        assert_eq!(milliseconds, [500, 1000, 2000, 2000, 2000]);
-    }
-
-    #[test]
     fn many_faults_in_a_time_are_short_ones() {
         let look = Duration::from_millis(100);
-        assert!(!are_few_enough_of(0, look));
-        assert!(!are_few_enough_of(90, look), "a millisecond each");
-        assert!(are_few_enough_of(2_000, look), "50 us each");
-        assert!(!are_few_enough_of(1_000, look * 10), "they may have been long all the same");
+        assert_eq!([0, 90, 2_000].map(|faults| period_of(faults, look)), [1, 1, 3]);
+        assert_eq!(period_of(1_000, look * 10), 1, "they may have been long all the same");
+        assert_eq!(period_of(u64::MAX, look), EVENT_PERIOD_MAX);
     }
 }

@@ -3,8 +3,6 @@
 //! Where a source says *choice*, the number states what the product promises. Where it says *measured*, the figure comes from a
 //! guest with two processors on Linux 6.18; the costs that a run sees itself replace it (`fork.rs`).
 
-use core::time::Duration;
-
 /// Waiting pays for speculations: one tick in this many, after no failure. Choice: a program that ends just after its first
 /// useless speculation has lost one part in this many of its waiting, and one that gains gains after an eighth of its stalls.
 pub const WAITED_PART: u64 = 8;
@@ -74,14 +72,9 @@ pub const PROCESSOR_PRICE_MAX: u32 = 1024;
 
 /// What the signal of a fault takes with its handler, in microseconds. Measured: 4 us each.
 pub const SIGNAL_US: u64 = 8;
-/// Where fewer faults need a signal, one in so many has one. Choice: the kernel's swap-in brings as many pages at once.
-pub const FEW_PERIOD: u64 = 8;
-/// Where fewer than one in so many needs one, none has one for a while. Choice: a speculator is due within a tenth of a second.
-pub const PAUSE_PERIOD: u64 = 64;
-/// How long signals pause at first, and at most.
-pub const PAUSE_MIN: Duration = Duration::from_millis(500);
-/// See [`PAUSE_MIN`].
-pub const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Where fewer than one fault in so many needs a signal, there is no event for a while. Choice: an event costs each fault what
+/// such a part of a signal does.
+pub const EVENT_PERIOD_MAX: u32 = 64;
 
 /// Hints of one device in flight that a stall may wait for, at most. Source: as many as the executor has threads.
 pub const QUEUE_MAX: u64 = 128;

@@ -140,20 +140,14 @@ pub struct Watched {
     pub pid: AtomicU32,
     /// Incremented by each image of the process.
     pub image: AtomicU32,
-    /// [`WISH_SIGNALS`], [`WISH_FEW`], [`WISH_QUIET`] or [`WISH_NEVER`].
+    /// One fault in so many shall cause a signal: by `forebay_policy::fault_signals`, or 0 before the process knows, or [`WISH_NEVER`].
     pub wish: AtomicU32,
     /// 1 while the supervisor may cause signals.
     pub open: AtomicU32,
 }
 
-/// A signal for each page fault that waited for a device, once there are some.
-pub const WISH_SIGNALS: u32 = 0;
-/// No signal for a while.
-pub const WISH_QUIET: u32 = 1;
 /// No signal again: the program wants it for itself.
-pub const WISH_NEVER: u32 = 2;
-/// A signal for one in a few of them.
-pub const WISH_FEW: u32 = 3;
+pub const WISH_NEVER: u32 = u32::MAX;
 
 /// The supervisor has not looked yet, which takes some milliseconds: no file may be opened but one that is open.
 pub const LEASES_UNKNOWN: u32 = 0;

@@ -13,8 +13,8 @@ use std::{
 
 use forebay_linux::features::has_userfaultfd;
 use forebay_linux::kernel_text::ProcessStat;
-use forebay_policy::fault_signals::{FEW, Pauses, are_few_enough_of};
-use forebay_protocol::layout::{Header, WISH_FEW, WISH_NEVER, WISH_QUIET, WISH_SIGNALS, Watched, feature};
+use forebay_policy::fault_signals::{event_period, is_pause, period_of};
+use forebay_protocol::layout::{Header, WISH_NEVER, Watched, feature};
 use rustix::{
     io::Errno,
     process::{Pid, test_kill_process},
@@ -33,7 +33,6 @@ pub struct Faults(HashMap<usize, Process>);
 struct Process {
     image: u32,
     signals: Signals,
-    quiet: Pauses,
 }
 
 /// Whether there is an event for it. One that causes no signals costs each switch to the process, and each from it, too; so
@@ -42,9 +41,9 @@ enum Signals {
     /// It has not been seen to fault: how many it had, and when.
     NotYet { faults: u64, seen_at: Instant },
     /// One fault in `period` has a signal.
-    OneIn { period: u64, event: OwnedFd },
-    /// It has asked for quiet; before that one in `period` had.
-    Quiet { period: u64, until: Instant },
+    OneIn { period: u32, event: OwnedFd },
+    /// There is no event until it has had so many faults, or wishes otherwise.
+    Pause { until: u64 },
     /// It will get none.
     Refused,
 }
@@ -60,7 +59,7 @@ impl Faults {
             }
             if ended(pid) {
                 self.0.remove(&index);
-                entry.wish.store(WISH_SIGNALS, Relaxed);
+                entry.wish.store(0, Relaxed);
                 entry.open.store(0, Relaxed);
                 entry.pid.store(0, Release);
                 continue;
@@ -82,7 +81,7 @@ impl Faults {
 impl Process {
     fn new(image: u32) -> Self {
         let signals = Signals::NotYet { faults: u64::MAX, seen_at: Instant::now() };
-        Self { image, signals, quiet: Pauses::default() }
+        Self { image, signals }
     }
 
     fn is_told(&self) -> bool {
@@ -106,29 +105,30 @@ impl Process {
                 }
                 // Until the process wishes otherwise, which it can only when it is told of one, and which is seen at the
                 // next look.
-                let few = are_few_enough_of(more, elapsed);
-                self.open(header, entry, pid, if few { FEW } else { 1 });
+                self.open(header, entry, pid, period_of(more, elapsed));
             }
-            Signals::OneIn { period, .. } if wish == WISH_QUIET => {
-                self.signals = Signals::Quiet { period: *period, until: Instant::now() + self.quiet.take() };
+            Signals::OneIn { .. } if is_pause(wish) => {
+                let Some(now) = major_faults(pid) else { return };
+                self.signals = Signals::Pause { until: now.saturating_add(wish.into()) };
                 entry.open.store(0, Release);
             }
             Signals::OneIn { period, event } => {
-                let wanted = if wish == WISH_FEW { FEW } else { 1 };
+                let wanted = event_period(wish);
                 if mem::replace(period, wanted) != wanted {
-                    ffi::signal_one_in(event, wanted);
+                    ffi::signal_one_in(event, wanted.into());
                 }
             }
-            // A quiet ends before its time where the process has been forked meanwhile.
-            Signals::Quiet { period, until } if wish != WISH_QUIET || Instant::now() >= *until => {
-                let period = *period;
-                self.open(header, entry, pid, period);
+            // A pause ends before its time where the process has been forked meanwhile.
+            Signals::Pause { until } => {
+                if !is_pause(wish) || major_faults(pid).is_none_or(|now| now >= *until) {
+                    self.open(header, entry, pid, event_period(wish));
+                }
             }
-            Signals::Quiet { .. } | Signals::Refused => {}
+            Signals::Refused => {}
         }
     }
 
-    fn open(&mut self, header: &Header, entry: &Watched, pid: u32, period: u64) {
+    fn open(&mut self, header: &Header, entry: &Watched, pid: u32, period: u32) {
         if !has_userfaultfd() {
             header.missing.fetch_or(feature::USERFAULTFD, Relaxed);
             self.refuse(entry);
@@ -136,15 +136,12 @@ impl Process {
         }
         // Said before there are any, so that a program that wants the signal waits for us; unless it wants it since we looked.
         entry.open.store(1, SeqCst);
-        let wish = if period == FEW { WISH_FEW } else { WISH_SIGNALS };
-        for before in [WISH_SIGNALS, WISH_QUIET] {
-            let _ = entry.wish.compare_exchange(before, wish, SeqCst, Relaxed);
-        }
-        if entry.wish.load(SeqCst) == WISH_NEVER {
+        let wish = |wish| (wish != WISH_NEVER).then_some(period);
+        if entry.wish.fetch_update(SeqCst, SeqCst, wish).is_err() {
             self.refuse(entry);
             return;
         }
-        match ffi::open_fault_signals(pid, period) {
+        match ffi::open_fault_signals(pid, period.into()) {
             Ok(event) => self.signals = Signals::OneIn { period, event },
             Err(error) => {
                 self.refuse(entry);
@@ -178,6 +175,10 @@ mod tests {
     use super::*;
     use crate::channel::Channel;
 
+    const FEW: u32 = 8;
+    /// Too few for an event.
+    const RARE: u32 = u32::MAX / 2;
+
     /// A process that wants to be told of its faults: this one.
     fn told(header: &Header) -> (Process, &Watched) {
         let entry = &header.watched[0];
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_asks_for_quiet_has_no_event_until_it_is_forked() {
+    fn a_process_that_wishes_for_few_signals_has_no_event_until_it_is_forked() {
         let channel = Channel::create(true).unwrap();
         let header = channel.header();
         let (mut process, entry) = told(header);
@@ -198,28 +199,29 @@ mod tests {
             (entry.open.load(Relaxed), process.is_told())
         };
         if !ffi::has_fault_signals() || !has_userfaultfd() {
-            assert_eq!(look(WISH_FEW), (0, false));
+            assert_eq!(look(FEW), (0, false));
             return;
         }
-        assert_eq!(look(WISH_FEW), (1, true));
-        assert_eq!(look(WISH_QUIET), (0, false));
-        assert_eq!(look(WISH_QUIET), (0, false), "for half a second");
-        assert_eq!(look(WISH_FEW), (1, true), "it has a speculator");
+        assert_eq!(look(FEW), (1, true));
+        assert_eq!(look(FEW / 2), (1, true), "another period");
+        assert_eq!(look(RARE), (0, false));
+        assert_eq!(look(RARE), (0, false), "it has hardly a fault");
+        assert_eq!(look(FEW), (1, true), "it has a speculator");
         assert_eq!(look(WISH_NEVER), (0, false));
-        assert_eq!(look(WISH_SIGNALS), (0, false), "not in this image");
+        assert_eq!(look(0), (0, false), "not in this image");
     }
 
     #[test]
-    fn quiet_ends_by_itself() {
+    fn a_pause_ends_when_the_process_has_had_as_many_faults() {
         let channel = Channel::create(true).unwrap();
         let header = channel.header();
         let (mut process, entry) = told(header);
-        process.signals = Signals::Quiet { period: FEW, until: Instant::now() };
-        entry.wish.store(WISH_QUIET, Relaxed);
+        process.signals = Signals::Pause { until: major_faults(std::process::id()).unwrap() };
+        entry.wish.store(RARE, Relaxed);
         process.look(header, entry, std::process::id());
         let has_event = ffi::has_fault_signals() && has_userfaultfd();
         assert_eq!(entry.open.load(Relaxed) == 1, has_event);
-        assert!(!has_event || entry.wish.load(Relaxed) == WISH_FEW);
+        assert!(!has_event || entry.wish.load(Relaxed) < RARE, "signals come sooner than pauses end");
     }
 
     #[test]

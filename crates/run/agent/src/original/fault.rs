@@ -4,7 +4,7 @@ use core::mem;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use forebay_policy::fault_signals::{Sampling, sampling};
+use forebay_policy::fault_signals::period;
 use forebay_policy::fork::Place;
 use forebay_policy::track::Course;
 use forebay_protocol::layout::{Header, Off, Slot};
@@ -139,20 +139,17 @@ fn note(private: &mut Private) -> Option<Spawned> {
     private.forks.on_signal(&account, ticks_per_second / SIGNAL_PART + handled);
     let ticks_per_us = (ticks_per_second / 1_000_000).max(1);
     let stall_us = private.forks.stall_mean() / ticks_per_us;
-    let sampling = sampling(stall_us, account.failures());
     trace::tell(
         b"account: balance, stake, failures",
         &[account.balance() as u64, private.forks.stake(&account), account.failures().into()],
     );
-    fault_watch::sample_faults(sampling != Sampling::Each);
-    if LIVE.load(Relaxed) != 0 || is_held() {
+    if LIVE.load(Relaxed) != 0 {
+        fault_watch::wish_for_one_in(period(stall_us, 0));
         return None;
     }
-    let is_armed = may_speculate() && private.forks.is_armed(&account);
+    let is_armed = may_speculate() && !is_held() && private.forks.is_armed(&account);
     let Some(spawned) = is_armed.then(|| fork(private, Place::Fault)).flatten() else {
-        if sampling == Sampling::Pause {
-            fault_watch::pause_signals();
-        }
+        fault_watch::wish_for_one_in(period(stall_us, account.failures()));
         return None;
     };
     let after = ticks();

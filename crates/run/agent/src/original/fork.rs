@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::account::Account;
 use forebay_policy::checkpoint::first_price;
+use forebay_policy::fault_signals::period;
 use forebay_policy::fork::Place;
 use forebay_protocol::layout::{Header, LEASES_SOME, Off, Slot};
 use forebay_sigsafe::{thread_pointer, ticks};
@@ -177,7 +178,7 @@ fn carry_out(
     slot.counters.resync_ticks.fetch_add(took, Relaxed);
     OWNER.store(thread_pointer(), Relaxed);
     timing::extend();
-    fault_watch::resume_signals();
+    fault_watch::wish_for_one_in(period(circumstances.stall_us, 0));
     LIVE.store(generation, Relaxed);
     Some(Spawned::Original)
 }

@@ -18,7 +18,7 @@ const COPY_PAGE_NS: u64 = 1_250;
 /// Between looks at the size of the process, before a fork and after.
 pub const WEIGHED_US: u64 = 10_000;
 pub const WEIGHED_AGAIN_US: u64 = 2_000;
-/// How long a process counts as short of memory in a full group after a fault: longer than signals pause.
+/// How long a process counts as short of memory in a full group after a fault that it was told of.
 const SHORT_LASTS_S: u64 = 4;
 
 /// What is known of the size of the process.
