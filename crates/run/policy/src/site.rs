@@ -30,15 +30,16 @@
 //!
 //! # Memory
 //!
-//! A [`SiteTable`] lies in memory that the processes concerned update without locks; updates that race may lose
-//! an outcome. Nothing read from it is trusted: any word is some valid state.
+//! A [`SiteTable`] lies in memory that all processes of a run share. So many short processes of one executable learn as one long
+//! process does. They update it without locks; updates that race may lose an outcome. Nothing read from the table is trusted: any
+//! word is some valid state. Where the table is full, a site takes the place of another one, which is new again later.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_protocol::layout::{CALL_SITES, CallSite};
 
-/// The call sites of one process.
+/// The call sites of a run.
 pub type SiteTable = [CallSite; CALL_SITES];
 
 /// Payoff from which a strategy is worth its speculations.
@@ -46,7 +47,7 @@ pub const BREAK_EVEN: u32 = 3;
 /// Outcomes of a site that pays fairly, from one trial of another strategy to the next.
 pub const RETRY_OUTCOMES: u64 = 64;
 /// Entries of the table that are looked at for one key.
-pub const PROBES: usize = 8;
+const PROBES: usize = 8;
 
 const _: () = assert!(CALL_SITES.is_power_of_two());
 
@@ -123,24 +124,25 @@ impl Kind {
     }
 }
 
-/// The call site with this key and what to make up there. A site that is new claims an entry; `None` means that
-/// there was no room for it, and to wait. The same key is another site for another kind.
+/// The call site with this key and what to make up there. A site that is new claims an entry, or takes another one's. The same key
+/// is another site for another kind.
 #[must_use]
-pub fn lookup(sites: &SiteTable, key: u64, kind: Kind) -> Option<(u32, Strategy)> {
+pub fn lookup(sites: &SiteTable, key: u64, kind: Kind) -> (u32, Strategy) {
     let key = (key ^ kind.number().wrapping_mul(0x9e37_79b9_7f4a_7c15)).max(1);
     let first = (key ^ (key >> 32)) as usize;
-    for probe in 0..PROBES {
-        let index = first.wrapping_add(probe) & (CALL_SITES - 1);
-        let site = &sites[index];
-        if claim(&site.key, key) {
-            let state = State::unpack(site.state.load(Relaxed), kind);
-            if state.fresh {
-                site.state.store(state.pack(), Relaxed);
-            }
-            return Some((index as u32, state.strategy()));
-        }
+    let place = |probe: usize| first.wrapping_add(probe) & (CALL_SITES - 1);
+    let own = (0..PROBES).map(place).find(|&index| claim(&sites[index & (CALL_SITES - 1)].key, key));
+    let index = own.unwrap_or_else(|| place((key >> 48) as usize % PROBES));
+    let site = &sites[index & (CALL_SITES - 1)];
+    if own.is_none() {
+        site.key.store(key, Relaxed);
+        site.state.store(0, Relaxed);
     }
-    None
+    let state = State::unpack(site.state.load(Relaxed), kind);
+    if state.fresh {
+        site.state.store(state.pack(), Relaxed);
+    }
+    (index as u32, state.strategy())
 }
 
 fn claim(entry: &AtomicU64, key: u64) -> bool {

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 /// First word of the header; says that this is Forebay's.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 9;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 10;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;
@@ -42,8 +42,8 @@ pub const PATH_CELLS: usize = 128;
 pub const PATH_BYTES: usize = 488;
 /// Mappings of files that the original has made which are remembered, a power of two.
 pub const MAPPINGS: usize = 16;
-/// Call sites whose value prediction is remembered for one process.
-pub const CALL_SITES: usize = 256;
+/// Call sites whose value prediction is remembered in one run.
+pub const CALL_SITES: usize = 1024;
 
 /// What the supervisor publishes before it starts the program, and what all processes of a run share.
 #[repr(C)]
@@ -109,6 +109,8 @@ pub struct Header {
     pub devices: [Device; DEVICES],
     /// What is known of executables.
     pub programs: [Program; PROGRAMS],
+    /// What is known of their call sites: a `forebay_policy::site::SiteTable`.
+    pub sites: [CallSite; CALL_SITES],
     /// Processes that want to be told of their page faults.
     pub watched: [Watched; WATCHED],
 }
@@ -458,8 +460,6 @@ pub struct Slot {
     pub path_next: AtomicU32,
     /// Hints for the executor.
     pub paths: [PathCell; PATH_CELLS],
-    /// State of `forebay_policy::site::SiteTable`.
-    pub sites: [CallSite; CALL_SITES],
     /// The last predicted value of each generation, or the last that was waited for where none was: site index + 1 in the low
     /// 32 bits, the log position in the high 32.
     pub last_predicted: [AtomicU64; LOGS],

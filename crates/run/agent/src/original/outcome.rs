@@ -90,7 +90,8 @@ fn conclude(slot: &Slot, private: &mut Private, was_off_track: bool) {
         let used = private.live.repairs.gained(used_before).saturating_add(private.live.late / 2);
         let reward = reward(slot, generation, index, used);
         trace::tell(b"responsible: site, reward", &[index.into(), reward]);
-        taught |= site::outcome(&slot.sites, index, u32::try_from(reward).unwrap_or(u32::MAX));
+        let reward = u32::try_from(reward).unwrap_or(u32::MAX);
+        taught |= session::header().is_some_and(|header| site::outcome(&header.sites, index, reward));
     }
     if private.forks.on_end(&account, saved, copies, more, taught) {
         session::on_gain();

@@ -133,7 +133,8 @@ impl Repairs {
                 > before.saturating_mul(4).saturating_add(WORTHWHILE)
         {
             trace::tell(b"penalized: site, reward, gained since", &[site.into(), before, gained]);
-            return site::outcome(&slot.sites, site, u32::try_from(before).unwrap_or(u32::MAX));
+            let reward = u32::try_from(before).unwrap_or(u32::MAX);
+            return session::header().is_some_and(|header| site::outcome(&header.sites, site, reward));
         }
         false
     }

@@ -355,7 +355,7 @@ fn marked_bytes(mark: u64) -> u64 {
     (mark >> MARK_BYTES_SHIFT) & ((1 << (MARK_SITE_SHIFT - MARK_BYTES_SHIFT)) - 1)
 }
 
-/// What to predict at the call site of `call`: the site's index (none where all are taken) and the strategy.
+/// What to predict at the call site of `call`: the site's index and the strategy.
 /// `detail` tells apart uses of one site that are known to differ.
 fn predict(state: &mut State, call: &Call, kind: Kind, detail: u64) -> (Option<u32>, Strategy) {
     let key =
@@ -363,14 +363,13 @@ fn predict(state: &mut State, call: &Call, kind: Kind, detail: u64) -> (Option<u
     strategy_at(state, key, kind, None)
 }
 
-/// As [`predict`], for the site with this key, where a page of memory may be what is asked for.
+/// As [`predict`], for the site with this key, where a page of memory may be what is asked for. No site is responsible where the
+/// strategy is left out this once.
 fn strategy_at(state: &mut State, key: u64, kind: Kind, page: Option<usize>) -> (Option<u32>, Strategy) {
-    let Some((site, strategy)) = site::lookup(&state.slot.sites, key, kind) else {
-        return (None, Strategy::Wait);
-    };
+    let key = Signature::call(key).word(session::name().program_key).value();
+    let (site, strategy) = site::lookup(&state.header.sites, key, kind);
     trace::tell(b"  ahead: site, kind, strategy", &[site.into(), kind as u64, strategy as u64]);
     if strategy != Strategy::Wait && checkpoint::before(state, Some(site), page) {
-        // This once.
         return (None, Strategy::Wait);
     }
     (Some(site), strategy)

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use forebay_protocol::layout::{
-    Account, CALL_SITES, CallSite, Checkpoint, Counters, End, LOG_ENTRIES, LOGS, LogEntry, Mappings,
-    PATH_BYTES, PATH_CELLS, PathCell, Slot, UNCONSUMED_MAX,
+    Account, CALL_SITES, Checkpoint, Counters, End, LOG_ENTRIES, LOGS, LogEntry, Mappings, PATH_BYTES,
+    PATH_CELLS, PathCell, Slot, UNCONSUMED_MAX,
 };
 
 /// A slot as the supervisor leaves it: all zero.
@@ -50,16 +50,10 @@ pub fn slot() -> Box<Slot> {
                 path: [const { AtomicU8::new(0) }; PATH_BYTES],
             }
         }; PATH_CELLS],
-        sites: sites(),
         last_predicted: [const { AtomicU64::new(0) }; LOGS],
         first_predicted: [const { AtomicU64::new(0) }; CALL_SITES],
         pages_before: [const { AtomicU32::new(0) }; CALL_SITES],
     })
-}
-
-/// An empty table of call sites.
-fn sites() -> [CallSite; CALL_SITES] {
-    [const { CallSite { key: AtomicU64::new(0), state: AtomicU64::new(0) } }; CALL_SITES]
 }
 
 fn counters() -> Counters {
