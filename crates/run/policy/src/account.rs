@@ -36,8 +36,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use forebay_protocol::layout;
 
 use crate::price::{
-    BANKED_STAKES, COST_WEIGHT, FAILURE, FAILURES_MAX, LESSON, OFF, PRICE_ONE, PROCESSOR_PRICE_MAX,
-    SAVED_QUARTERS, WAITED_PART, WORTH_TIMES, mean,
+    BANKED_STAKES, FAILURE, FAILURES_MAX, MEAN_WEIGHT, PRICE_ONE, SAVED_QUARTERS, WAITED_PART, WORTH_TIMES,
+    mean,
 };
 
 /// What came of a speculation.
@@ -117,10 +117,10 @@ impl<'a> Account<'a> {
         self.words.balance.fetch_sub(signed(cost), Relaxed);
     }
 
-    /// A speculator ran for so long, while processors had the price `price`, in parts of [`PROCESSOR_PRICE_MAX`].
+    /// A speculator ran for so long, while processors had the price `price`, in 1/[`PRICE_ONE`].
     pub fn on_processor(&self, ran: u64, price: u32) {
-        let price = price.min(PROCESSOR_PRICE_MAX);
-        let cost = u128::from(ran) * u128::from(price) / u128::from(PROCESSOR_PRICE_MAX);
+        let one = PRICE_ONE.unsigned_abs();
+        let cost = u128::from(ran) * u128::from(u64::from(price).min(one)) / u128::from(one);
         self.on_cost(u64::try_from(cost).unwrap_or(u64::MAX));
     }
 
@@ -129,7 +129,7 @@ impl<'a> Account<'a> {
         let Outcome { saved, cost, displaces, taught } = outcome;
         let known = &self.words.costs[usize::from(displaces)];
         known.store(
-            self.cost(displaces).map_or(cost, |before| mean(before, cost, COST_WEIGHT)).max(1),
+            self.cost(displaces).map_or(cost, |before| mean(before, cost, MEAN_WEIGHT)).max(1),
             Relaxed,
         );
         if saved > 0 && saved / WORTH_TIMES >= cost {
@@ -140,7 +140,7 @@ impl<'a> Account<'a> {
             return false;
         }
         let before = self.failures();
-        let after = (before + if taught { LESSON } else { FAILURE }).min(FAILURES_MAX);
+        let after = (before + if taught { 1 } else { FAILURE }).min(FAILURES_MAX);
         self.words.failures.store(after, Relaxed);
         before < OFF && after >= OFF
     }
@@ -154,7 +154,7 @@ impl<'a> Account<'a> {
     /// The last speculation cost so much more, as shows later, where memory is short.
     pub fn on_more_cost(&self, more: u64) {
         let known = &self.words.costs[1];
-        known.store(known.load(Relaxed).saturating_add(more >> COST_WEIGHT), Relaxed);
+        known.store(known.load(Relaxed).saturating_add(more >> MEAN_WEIGHT), Relaxed);
     }
 
     /// The system refused to fork.
@@ -182,6 +182,9 @@ impl<'a> Account<'a> {
         }
     }
 }
+
+/// Quarters of failures from which the statistics say that speculation is off: waiting pays an eighth of what it pays at first.
+const OFF: u32 = 3 * FAILURE;
 
 /// The largest amount: far below the largest number, so that sums of some stay in range.
 const MOST: i64 = 1 << 60;

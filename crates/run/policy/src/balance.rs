@@ -6,8 +6,8 @@
 //! takes for itself, and hints for nothing. It begins with some stalls, and each hint adds the stall that it saves:
 //!
 //! ```text
-//!     copied * copy price   <=   COPIES_STALLS * stall + used * worth
-//!     taken * own price     <=   OWN_STALLS * stall + hinted * worth
+//!     copied * copy price   <=   PAGES_STALLS * stall + used * worth
+//!     taken * own price     <=   PAGES_STALLS * stall + hinted * worth
 //!     hinted - used         <=   AHEAD_FREE + used               (AHEAD_PROVEN where savings pay)
 //! ```
 //!
@@ -22,9 +22,12 @@
 //! [`IDLE_STALLS`] stalls take: a later hint could hardly make up for more.
 
 use crate::price::{
-    AHEAD_FREE, AHEAD_PROVEN, CATCHING_UP, COPIES_STALLS, IDLE_STALLS, IDLE_TICKS_MAX, IDLE_TICKS_MIN,
-    OWN_PART, OWN_STALLS, PAGE_PRICE_FIRST, PAGE_US, PRICE_ONE, SHORT_PART, TICK_US,
+    AHEAD_FREE, BANKED_STAKES, CATCHING_UP, IDLE_STALLS, OWN_PART, PAGE_PRICE_FIRST, PAGE_US, PAGES_STALLS,
+    PRICE_ONE, SHORT_PART, TICK_US,
 };
+
+/// Pages that may be hinted and not yet used where savings pay: for as many speculations as savings can be kept.
+pub const AHEAD_PROVEN: u64 = BANKED_STAKES * AHEAD_FREE;
 
 /// What a live speculation pays and earns, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,13 +73,13 @@ impl Balance {
     /// Whether it covers so many pages that the original has copied.
     #[must_use]
     pub const fn covers_copies(&self, pages: u64) -> bool {
-        self.covers(pages, self.prices.copied(), COPIES_STALLS, self.used)
+        self.covers(pages, self.prices.copied(), PAGES_STALLS, self.used)
     }
 
     /// Whether it covers so many pages of the speculator's own.
     #[must_use]
     pub const fn covers_own(&self, pages: u64) -> bool {
-        self.covers(pages, self.prices.own(), OWN_STALLS, self.hinted)
+        self.covers(pages, self.prices.own(), PAGES_STALLS, self.hinted)
     }
 
     const fn covers(&self, pages: u64, price: u64, stalls: u64, hints: u64) -> bool {
@@ -96,7 +99,7 @@ impl Balance {
 /// take before it hinted anything, if its limit allows that.
 #[must_use]
 pub const fn limit_where_short(pages: u64) -> u64 {
-    const LEAST: u64 = OWN_STALLS * OWN_PART * (PRICE_ONE / PAGE_PRICE_FIRST) as u64;
+    const LEAST: u64 = PAGES_STALLS * OWN_PART * (PRICE_ONE / PAGE_PRICE_FIRST) as u64;
     let part = pages / SHORT_PART;
     let part = if part < LEAST { LEAST } else { part };
     if part < pages { part } else { pages }
@@ -117,8 +120,8 @@ impl Idleness {
     #[must_use]
     pub fn new(stall_us: u64) -> Self {
         let allowed_us = stall_us.saturating_mul(IDLE_STALLS);
-        let allowed_us = allowed_us.clamp(IDLE_TICKS_MIN * TICK_US, IDLE_TICKS_MAX * TICK_US);
-        Self { allowed_us, ticks: 0, hints: 0, pages: 0 }
+        // Less than two ticks cannot be told from one.
+        Self { allowed_us: allowed_us.max(2 * TICK_US), ticks: 0, hints: 0, pages: 0 }
     }
 
     /// What was spent until now does not count: with so many hints, and pages taken.
@@ -135,7 +138,7 @@ impl Idleness {
         let processor_us = self.ticks.saturating_mul(TICK_US);
         let spent_us = processor_us.saturating_add(pages.saturating_sub(self.pages).saturating_mul(PAGE_US));
         let times = if is_catching_up { CATCHING_UP } else { 1 };
-        spent_us > self.allowed_us * times
+        spent_us > self.allowed_us.saturating_mul(times)
     }
 }
 
@@ -153,11 +156,11 @@ mod tests {
     #[test]
     fn a_speculation_without_a_used_hint_takes_little() {
         let copies = |prices| most(|pages| Balance { prices, ..Balance::default() }.covers_copies(pages));
-        assert_eq!(copies(SHORT), COPIES_STALLS * 10);
-        assert_eq!(copies(AMPLE), COPIES_STALLS * 1_000 / 10);
+        assert_eq!(copies(SHORT), PAGES_STALLS * 10);
+        assert_eq!(copies(AMPLE), PAGES_STALLS * 1_000 / 10);
         assert_eq!(
             most(|pages| Balance { prices: SHORT, ..Balance::default() }.covers_own(pages)),
-            OWN_STALLS * 10 * OWN_PART
+            PAGES_STALLS * 10 * OWN_PART
         );
         assert!(Balance { prices: AMPLE, ..Balance::default() }.covers_own(u64::MAX));
     }
@@ -174,7 +177,7 @@ mod tests {
 
     #[test]
     fn where_memory_is_short_a_speculator_has_a_part_of_its_limit() {
-        let least = OWN_STALLS * 32;
+        let least = PAGES_STALLS * 32;
         assert_eq!(limit_where_short(64 * least), 64 * least / SHORT_PART);
         assert_eq!(limit_where_short(2 * least), least, "enough to begin with");
         assert_eq!(limit_where_short(least / 2), least / 2, "never more than its limit");
@@ -212,8 +215,7 @@ mod tests {
     fn a_speculator_that_only_computes_has_the_time_of_twenty_stalls() {
         assert_eq!(ticks(1_000, 0, u64::MAX, false), Some(9));
         assert_eq!(ticks(12_000, 0, u64::MAX, false), Some(97));
-        assert_eq!(ticks(1, 0, u64::MAX, false), Some(IDLE_TICKS_MIN + 1), "never less than this");
-        assert_eq!(ticks(u64::MAX, 0, u64::MAX, false), Some(IDLE_TICKS_MAX + 1), "and never more than that");
+        assert_eq!(ticks(1, 0, u64::MAX, false), Some(3), "never less than this");
         assert_eq!(ticks(1_000, 0, u64::MAX, true), Some(33), "while it catches up");
     }
 

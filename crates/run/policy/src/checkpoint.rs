@@ -16,19 +16,15 @@
 //!
 //! A checkpoint is made only while all of them took less than 1/[`SPENT_PART`] of the speculator's time. The next one counts
 //! with the cost of the last. So checkpoints slow a speculator down by that part at most. The first one is free, unless the
-//! original would have more than [`FREE_STALLS`] stalls meanwhile: the speculator would then be far behind.
+//! original would have more than [`AHEAD_PROVEN`] stalls meanwhile: the speculator would have lost its lead.
 
-/// Values made up without a checkpoint, at most.
-pub const VALUES_MAX: u32 = 256;
-/// Stalls of the original that the first one may take.
-pub const FREE_STALLS: u64 = 64;
-/// What checkpoints may take of a speculator's time, as a part.
-pub const SPENT_PART: u64 = 8;
+use crate::balance::AHEAD_PROVEN;
+use crate::price::{SPENT_PART, VALUES_MAX};
 
 /// What the first checkpoint is taken to cost, in ticks, where a fork takes `fork` and a stall of the original `stall`.
 #[must_use]
 pub const fn first_price(fork: u64, stall: u64) -> u64 {
-    if fork <= stall.saturating_mul(FREE_STALLS) { 0 } else { fork }
+    if fork <= stall.saturating_mul(AHEAD_PROVEN) { 0 } else { fork }
 }
 
 /// The checkpoints of one speculator.

@@ -12,7 +12,8 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::price::{DELAYED_QUARTERS, QUEUE_MAX, STALL_TIMES_MAX, STALLS_KNOWN, STALLS_WEIGHT, mean};
+use crate::inflight::LIMIT_MAX;
+use crate::price::{DELAYED_QUARTERS, MEAN_WEIGHT, STALL_TIMES_MAX, mean};
 
 /// The time of a stall on one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +48,7 @@ impl StallTime {
             if self.count == 1 { duration } else { duration.min(self.mean.saturating_mul(STALL_TIMES_MAX)) };
         self.mean = match self.count {
             1 => counted,
-            count => mean(self.mean, counted, count.ilog2().min(STALLS_WEIGHT)),
+            count => mean(self.mean, counted, count.ilog2().min(MEAN_WEIGHT)),
         };
     }
 
@@ -60,11 +61,12 @@ impl StallTime {
     /// How much longer than alone a stall of `duration` was, if that is known; negative where it was shorter.
     #[must_use]
     pub fn delay(self, duration: u64) -> Option<i64> {
-        if self.count < STALLS_KNOWN {
+        if self.count == 0 {
             return None;
         }
         let usual = self.mean / 4 * DELAYED_QUARTERS;
-        let counted = duration.min(self.mean.saturating_mul(QUEUE_MAX));
+        // No more hints are in flight that it can wait for.
+        let counted = duration.min(self.mean.saturating_mul(LIMIT_MAX.into()));
         i64::try_from(i128::from(counted) - i128::from(usual)).ok()
     }
 }
@@ -105,7 +107,7 @@ mod tests {
         assert!(time.delay(MS).is_some_and(|delay| delay < 0), "a shorter stall makes up for it");
         assert_eq!(
             time.delay(u64::MAX),
-            Some(((QUEUE_MAX - 1) * MS - MS / 4) as i64),
+            Some(((u64::from(LIMIT_MAX) - 1) * MS - MS / 4) as i64),
             "a longer one waits for something else"
         );
         assert_eq!(after([]).delay(100 * MS), None);

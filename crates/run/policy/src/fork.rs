@@ -24,8 +24,7 @@
 use crate::account::{Account, Outcome};
 use crate::balance::Prices;
 use crate::price::{
-    COPIES_FIRST, COPIES_STALLS, FORK_NS, OWN_STALLS, PRICE_ONE, RECENT_WEIGHT, STALL_TIMES_MAX,
-    STRAYED_STALLS, mean, ticks,
+    COPIES_FIRST, FORK_NS, MEAN_WEIGHT, PAGES_STALLS, PRICE_ONE, STALL_TIMES_MAX, STRAYED_STALLS, mean, ticks,
 };
 
 /// Where the original is when a speculator is forked.
@@ -145,7 +144,7 @@ impl ForkPolicy {
         } else {
             duration.min(self.recent.saturating_mul(STALL_TIMES_MAX))
         };
-        self.recent = if self.recent == 0 { counted } else { mean(self.recent, counted, RECENT_WEIGHT) };
+        self.recent = if self.recent == 0 { counted } else { mean(self.recent, counted, MEAN_WEIGHT) };
         self.stalls = self.stalls.saturating_add(1);
     }
 
@@ -196,7 +195,7 @@ impl ForkPolicy {
     /// What pages are taken to cost in the first speculation: where memory is short all that a useless one may take.
     fn first_pages(&self) -> u64 {
         if self.size.displaces() {
-            self.recent.saturating_mul(COPIES_STALLS + OWN_STALLS)
+            self.recent.saturating_mul(2 * PAGES_STALLS)
         } else {
             COPIES_FIRST.min(self.size.pages).saturating_mul(self.size.copy)
         }
@@ -204,7 +203,7 @@ impl ForkPolicy {
 
     /// What the claims of one speculation cost at most, where they are harm: it ends then.
     const fn harm_max(&self) -> u64 {
-        self.recent.saturating_mul(COPIES_STALLS)
+        self.recent.saturating_mul(PAGES_STALLS)
     }
 
     /// What pages cost that the original copied and that a speculator took.
@@ -259,7 +258,7 @@ impl ForkPolicy {
     #[must_use]
     #[inline]
     pub fn judge_due(&self) -> bool {
-        self.live.is_some_and(|live| self.stalls >= live.stalls_before.saturating_add(STRAYED_STALLS))
+        self.live.is_some_and(|live| self.stalls >= live.stalls_before.saturating_add(STRAYED_STALLS.into()))
     }
 
     /// A speculation is over. It claims to have saved the original so much stall time; the original copied and the speculators took

@@ -21,26 +21,22 @@
 //! A speculator that *waits alone*, page by page without another request beside it, waits for what the original waits for. It
 //! never gets a lead.
 
-/// A shorter lead has pages left out, in microseconds.
-pub const LEAD_US_MIN: u32 = 1_000;
-/// Where so many stalls take longer, none is.
-pub const STALLS_MIN: u32 = 4;
-/// From one page that is in memory to the next, in microseconds.
-pub const HINTED_US: u32 = 5;
+use crate::price::{AHEAD_FREE, HINTED_US, LEAD_STALLS_MIN, LEAD_US_MIN};
+
 /// Pages that are remembered: such as take the original longer than the shortest lead that matters.
 const PAGES: usize = 256;
 /// Pages that the original may have left out before one that it came to.
 const SKIPPED: usize = 8;
 
-/// Waits alone, in a row, after which a speculator has no prospect of a lead.
-pub const WAITS_ALONE_MAX: u32 = 32;
+/// Waits alone, in a row, after which a speculator has no prospect of a lead: another one would hint as many pages twice.
+const WAITS_ALONE_MAX: u32 = 2 * AHEAD_FREE as u32;
 
 const _: () = assert!(PAGES as u32 * HINTED_US > LEAD_US_MIN);
 
 /// Whether the lead is of interest where stalls take so long.
 #[must_use]
 pub const fn matters(stall_us: u32) -> bool {
-    stall_us.saturating_mul(STALLS_MIN) <= LEAD_US_MIN
+    stall_us.saturating_mul(LEAD_STALLS_MIN) <= LEAD_US_MIN
 }
 
 /// Pages that the original has not come to, as far as is known.

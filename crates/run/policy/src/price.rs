@@ -1,7 +1,11 @@
-//! Every number of the fork policy and of a live speculation, with its unit and its source.
+//! Every number of the policy, with its unit and its source. The in-flight limit is a model with numbers of its own
+//! (`inflight.rs`).
 //!
 //! Where a source says *choice*, the number states what the product promises. Where it says *measured*, the figure comes from a
-//! guest with two processors on Linux 6.18; the costs that a run sees itself replace it (`fork.rs`).
+//! guest with two processors on Linux 6.18; the costs that a run sees itself replace it (`fork.rs`). What follows from one of these
+//! numbers is derived where it is used.
+
+// The account of a program.
 
 /// Waiting pays for speculations: one tick in this many, after no failure. Choice: a program that ends just after its first
 /// useless speculation has lost one part in this many of its waiting, and one that gains gains after an eighth of its stalls.
@@ -15,29 +19,32 @@ pub const FIRST_NS: u64 = 250_000;
 pub const BANKED_STAKES: u64 = 4;
 /// A speculation succeeds when it saved so many times its cost. Choice: estimates of savings are believed by half.
 pub const WORTH_TIMES: u64 = 2;
-/// Failures, in quarters, that one failure counts for.
+/// Lessons that one failure counts for: failures after which a call site predicts in another way. Choice: a program has a few
+/// dozen such sites, so a lesson in each must be affordable.
 pub const FAILURE: u32 = 4;
-/// The same for a failure after which a call site predicts in another way. Choice: a program has a few dozen such sites, so a
-/// lesson in each must be affordable.
-pub const LESSON: u32 = 1;
-/// Quarters of failures that count at most: waiting pays 2^-10 of what it pays at first. Choice: a program that waits for an
-/// hour and then becomes predictable is found out within seconds.
-pub const FAILURES_MAX: u32 = 40;
-/// Quarters of failures from which the statistics say that speculation is off.
-pub const OFF: u32 = 12;
+/// Failures that count at most: waiting pays 2^-10 of what it pays at first. Choice: a program that waits for an hour and then
+/// becomes predictable is found out within seconds.
+pub const FAILURES_MAX: u32 = 10 * FAILURE;
+/// 1 in prices and parts that are learned or measured.
+pub const PRICE_ONE: i64 = 1024;
+/// The weight of a sample in a mean, as a power of 1/2. Choice: the last few count.
+pub const MEAN_WEIGHT: u32 = 3;
+
+// What a speculation costs.
 
 /// What the fork of a small process takes, in nanoseconds, until the process has been forked. Measured: 73 us for 1 MiB.
 pub const FORK_NS: u64 = 100_000;
-/// The weight of the last speculation in the mean cost of a program's, as a power of 1/2.
-pub const COST_WEIGHT: u32 = 2;
+/// The same for each page of its own. Measured: 16 ms for 1 GiB.
+pub const FORK_PAGE_NS: u64 = 62;
+/// What a copy of a page takes at its first write, in nanoseconds. Measured.
+pub const COPY_PAGE_NS: u64 = 1_250;
 /// Pages that an original is taken to copy for its first speculation. Choice: what a program writes in a millisecond.
 pub const COPIES_FIRST: u64 = 256;
-/// What copies of pages may cost before a hint is used, in stalls. Choice: as much as a few hints save.
-pub const COPIES_STALLS: u64 = 8;
-/// The same for pages of the speculator's own.
-pub const OWN_STALLS: u64 = 8;
-/// 1 in prices and parts that trials learn.
-pub const PRICE_ONE: i64 = 1024;
+/// A fork that takes longer is worth checkpoints, in microseconds. Choice: that of some 32 MiB.
+pub const CHECKPOINT_US_MIN: u64 = 500;
+/// What pages may cost before a hint is used, in stalls: those that the original copies, and those that a speculator takes. Choice:
+/// as much as a few hints save.
+pub const PAGES_STALLS: u64 = 8;
 /// Where memory is short, a copied page displaces another one: what that costs before a trial has found it out, in
 /// 1/[`PRICE_ONE`] of a stall. Measured: between 1/32 for programs that use all their pages in turn, and 1/2 for a speech
 /// recogniser with three quarters of its memory.
@@ -48,64 +55,83 @@ pub const OWN_PART: u64 = 4;
 /// Part of its limit of memory that a speculator may have where memory is short. Measured: swapping programs took 5 to 10 % less
 /// time than with all of it.
 pub const SHORT_PART: u64 = 4;
-
-/// Pages that may be hinted and not yet used, before a hint was used. Measured: enough that a device with a queue is busy.
-pub const AHEAD_FREE: u64 = 16;
-/// The same where savings pay for speculations.
-pub const AHEAD_PROVEN: u64 = 64;
-/// Processor time between ticks of a speculator, in microseconds.
+/// What checkpoints, or looks at memory, may take of a speculator's time, as a part. Choice: it must stay ahead.
+pub const SPENT_PART: u64 = 8;
+/// Processor time between ticks of a speculator, in microseconds. Choice: so many looks cost it nothing.
 pub const TICK_US: u64 = 2_500;
 /// Stalls that a speculator may spend without a hint. Choice: a later hint could hardly make up for more.
 pub const IDLE_STALLS: u64 = 20;
+/// A speculator that has yet to reach the original may spend so many times as much. Choice: it goes through what the original has
+/// in memory.
+pub const CATCHING_UP: u64 = 4;
 /// What a page counts as, that a speculator takes, in microseconds of processor time. Measured: two programs that fill memory at
 /// once take 1 to 2 us a page longer where it comes from the host, and it is the original that waits.
 pub const PAGE_US: u64 = 8;
-/// Bounds of what a speculator may spend without a hint, in ticks.
-pub const IDLE_TICKS_MIN: u64 = 2;
-/// See [`IDLE_TICKS_MIN`].
-pub const IDLE_TICKS_MAX: u64 = 200;
-/// A speculator that has yet to reach the original may spend so many times as much.
-pub const CATCHING_UP: u64 = 4;
 
-/// The price of processor time where some task always waits for a processor.
-pub const PROCESSOR_PRICE_MAX: u32 = 1024;
+// Stalls and their signals.
 
+/// A call on a file that takes longer may be a stall, in microseconds. Choice: well above what a cached read takes, well below a
+/// device.
+pub const STALL_US_MIN: u64 = 20;
+/// What one stall may count as, in mean stalls: a wait of seconds says nothing of those to come. Choice.
+pub const STALL_TIMES_MAX: u64 = 4;
+/// Beside hints in flight a stall is delayed by what it takes more than this many quarters of a stall alone. Choice: one
+/// quarter is within the scatter of a disk.
+pub const DELAYED_QUARTERS: u64 = 5;
+/// Processor time of a page fault that a hint spares besides the wait, in microseconds. Measured.
+pub const FAULT_US: u64 = 20;
 /// What the signal of a fault takes with its handler, in microseconds. Measured: 4 us each.
 pub const SIGNAL_US: u64 = 8;
 /// Where fewer than one fault in so many needs a signal, there is no event for a while. Choice: an event costs each fault what
 /// such a part of a signal does.
 pub const EVENT_PERIOD_MAX: u32 = 64;
 
-/// Hints of one device in flight that a stall may wait for, at most. Source: as many as the executor has threads.
-pub const QUEUE_MAX: u64 = 128;
-/// Stalls with an empty queue from which the time of a stall is known. Choice: a program that forks at each stall has no second.
-pub const STALLS_KNOWN: u32 = 1;
-/// Stalls after which a longer past counts no more, as a power of 2.
-pub const STALLS_WEIGHT: u32 = 4;
-/// What one stall may count as, in stalls: a wait of seconds says nothing of those to come.
-pub const STALL_TIMES_MAX: u64 = 8;
-/// Beside hints in flight a stall is delayed by what it takes more than this many quarters of a stall alone. Choice: one
-/// quarter is within the scatter of a disk.
-pub const DELAYED_QUARTERS: u64 = 5;
-/// The weight of a stall in the mean of a process's recent stalls, as a power of 1/2.
-pub const RECENT_WEIGHT: u32 = 3;
-/// Unpredicted stalls after which a speculation is judged while it lives.
-pub const STRAYED_STALLS: u64 = 4;
+// Whether a speculation is on track, and how far ahead.
+
+/// Stalls in a row that no prediction foresaw, after which a live speculation is off track. Choice: one may be a call that it
+/// skipped.
+pub const STRAYED_STALLS: u32 = 3;
+/// Pages that may be hinted and not yet used, before a hint was used. Measured: enough that a device with a queue is busy.
+pub const AHEAD_FREE: u64 = 16;
+/// Pages left out that count, for each one hinted that the original came to. Choice: a page in four must save a stall.
+pub const LEFT_OUT_MAX: u64 = 3;
+/// How long a speculation has to get on track, in microseconds. Choice: its start and its first faults take less.
+pub const GRACE_US: u64 = 10_000;
+/// Graces that it has to get ahead. Choice.
+pub const LATE_GRACES: u64 = 3;
+/// A shorter lead has pages left out, in microseconds. Measured: a hint takes the kernel hundreds of
+/// microseconds at times, and a fault beside it waits for ticks of the kernel's clock.
+pub const LEAD_US_MIN: u32 = 1_000;
+/// Where so many stalls take longer than that, no page is left out. Choice: it costs more than it gains.
+pub const LEAD_STALLS_MIN: u32 = 4;
+/// From one page that is in memory to the next, in microseconds. Measured.
+pub const HINTED_US: u32 = 5;
+/// Values predicted without a checkpoint, at most. Choice: a checkpoint must not get too far behind.
+pub const VALUES_MAX: u32 = 256;
+
+// What call sites and executables are remembered for.
+
+/// What did not pay is tried again once in so many times: another strategy at a call site that pays, and an agent in an executable
+/// that gains nothing. Choice: a part in so many is lost.
+pub const TIMES_APART: u64 = 64;
+/// The logarithm of the payoff that a strategy is taken to have before it was tried. Choice: it survives one bad end.
+pub const PAYOFF_FIRST: u64 = 3;
+/// The same, of the least payoff that is worth a speculation. Choice: three hints.
+pub const PAYOFF_WORTH: u64 = 2;
+/// The same, of a payoff from which no other strategy is tried. Choice.
+pub const PAYOFF_CONTENT: u64 = 6;
+/// Executables that execute each other and share a gain, at most. Choice: `make`, a shell, `env` and `timeout` are four.
+pub const LAUNCHERS_MAX: usize = 8;
+
+// Trials.
 
 /// Speculating before a first trial, in microseconds. Choice: harm for so long is borne.
 pub const TRIAL_US_MIN: u64 = 500_000;
-/// The program alone that a trial looks at, at least and at most, in microseconds. Choice: a few looks of the supervisor; and what
-/// nobody takes for a hang.
-pub const TRIAL_PAUSE_US: u64 = 80_000;
-/// See [`TRIAL_PAUSE_US`].
-pub const TRIAL_PAUSE_US_MAX: u64 = 1_000_000;
-/// Stalls that it waits for. Source: their sum is known to a quarter.
+/// Stalls that a pause waits for. Source: their sum is known to a quarter.
 pub const TRIAL_STALLS: u64 = 16;
-/// There is no trial where waiting takes less than one part in so many of the time. Choice: so much is not worth a pause.
-pub const TRIAL_EXPOSED_PART: u64 = 64;
 /// Errors of a sum that are noise. Source: one sum in twenty is further off.
 pub const TRIAL_NOISE_TIMES: u128 = 2;
-/// Trials that move nothing become so rare at most, as a power of 2. Choice: some seconds apart.
+/// Trials that confirm the numbers become so rare at most, as a power of 2. Choice: some seconds apart.
 pub const TRIAL_APART_DOUBLINGS: u32 = 4;
 
 /// `ns` nanoseconds in ticks.

@@ -1,7 +1,7 @@
 //! Which programs get an agent.
 //!
 //! [`ProgramRecord`] saves executables that gain nothing the loading of an agent. The first two starts get one,
-//! then every 2nd, 4th ... up to every [`STARTS_APART_MAX`]th as long as no speculation saves more than it costs. After one
+//! then every 2nd, 4th ... up to every [`TIMES_APART`]th as long as no speculation saves more than it costs. After one
 //! that does, the executable is treated as a new one, and so are those that executed it. [`program_index`] is the order in
 //! which the shared table of programs is probed.
 
@@ -9,9 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_protocol::layout::{PROGRAMS, Program};
 
-/// Every how manieth start of an executable that gains nothing gets an agent, in the end. Source: a start with an agent takes
-/// as long as half a short process, so it costs those processes a hundredth.
-pub const STARTS_APART_MAX: u64 = 64;
+use crate::price::{LAUNCHERS_MAX, TIMES_APART};
 
 /// What is known of an executable, packed in one word; 0 is nothing.
 ///
@@ -24,10 +22,7 @@ pub struct ProgramRecord {
 
 impl ProgramRecord {
     fn unpack(word: u64) -> Self {
-        Self {
-            pass_over: (word & 0xff).min(STARTS_APART_MAX),
-            apart: (word >> 8 & 0xff).clamp(1, STARTS_APART_MAX),
-        }
+        Self { pass_over: (word & 0xff).min(TIMES_APART), apart: (word >> 8 & 0xff).clamp(1, TIMES_APART) }
     }
 
     const fn pack(self) -> u64 {
@@ -41,16 +36,13 @@ impl ProgramRecord {
         let inject = record.pass_over == 0;
         if inject {
             record.pass_over = record.apart - 1;
-            record.apart = (record.apart * 2).min(STARTS_APART_MAX);
+            record.apart = (record.apart * 2).min(TIMES_APART);
         } else {
             record.pass_over -= 1;
         }
         (record.pack(), inject)
     }
 }
-
-/// Executables that execute each other and share a gain, at most: `make`, a shell, `env` and `timeout` are four.
-pub const LAUNCHERS_MAX: usize = 8;
 
 /// A speculation in a process of this executable saved more than it cost. Only a process with an agent executes another one with
 /// an agent, so the executable that executed it has gained, too.

@@ -16,7 +16,7 @@
 //!     log2(1 + payoff)      at most 12, a payoff of 4,095
 //! ```
 //!
-//! that starts at 3, a payoff of 7. A strategy breaks even at a payoff of [`BREAK_EVEN`], `v = 2`. Because
+//! that starts at 3, a payoff of 7. A strategy breaks even at a payoff of 3, `v = 2`. Because
 //! of the logarithm one bad end never condemns a site that earned 15 hints or more, and three in a row always do.
 //! For 500 hints these are `v = 9`, then 4.5, 2.2, 1.1. A first use that pays nothing condemns at once.
 //!
@@ -25,7 +25,7 @@
 //! The strategies of a kind are tried in the order of [`Kind::ladder`]. While the present one breaks even it
 //! stays. When it does not, the next that was never tried takes over; when all were, the one with the greatest
 //! value (the earlier of equals). Programs change phase, and a good strategy can have a run of bad
-//! luck. So every [`RETRY_OUTCOMES`] outcomes of a site another strategy is tried for one outcome. That is four times as
+//! luck. So every [`TIMES_APART`] outcomes of a site another strategy is tried for one outcome. That is four times as
 //! often while the present one pays less than 7, eight times while it does not break even, never while it pays 63.
 //!
 //! # Memory
@@ -37,15 +37,13 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use forebay_protocol::layout::{CALL_SITES, CallSite};
+use forebay_protocol::layout::{CALL_SITES, CallSite, LOG_ENTRIES};
+
+use crate::price::{PAYOFF_CONTENT, PAYOFF_FIRST, PAYOFF_WORTH, TIMES_APART};
 
 /// The call sites of a run.
 pub type SiteTable = [CallSite; CALL_SITES];
 
-/// Payoff from which a strategy is worth its speculations.
-pub const BREAK_EVEN: u32 = 3;
-/// Outcomes of a site that pays fairly, from one trial of another strategy to the next.
-pub const RETRY_OUTCOMES: u64 = 64;
 /// Entries of the table that are looked at for one key.
 const PROBES: usize = 8;
 
@@ -199,13 +197,12 @@ impl LastFabricated {
 const LADDER_MAX: usize = 4;
 /// 1 in values: they have 6 fractional bits.
 const ONE: u64 = 1 << 6;
-const VALUE_FIRST: u64 = 3 * ONE;
-const VALUE_BREAK_EVEN: u64 = 2 * ONE;
-const VALUE_MAX: u64 = 12 * ONE;
+const VALUE_FIRST: u64 = PAYOFF_FIRST * ONE;
+const VALUE_BREAK_EVEN: u64 = PAYOFF_WORTH * ONE;
 /// From this value on no other strategy is tried.
-const VALUE_CONTENT: u64 = 6 * ONE;
-
-const _: () = assert!(BREAK_EVEN == 3 && VALUE_BREAK_EVEN == 2 * ONE);
+const VALUE_CONTENT: u64 = PAYOFF_CONTENT * ONE;
+/// What all hints of a log give.
+const VALUE_MAX: u64 = LOG_ENTRIES.ilog2() as u64 * ONE;
 
 /// State of one site. Packed: bits 0..3 the kind's number, 3..5 the present rung of the ladder, 5..9 the rungs
 /// tried, 9 a trial, 10..17 restlessness, 17..19 the rung of the last trial, from 20 on 10 bits for the value
@@ -217,7 +214,7 @@ struct State {
     tried: [bool; LADDER_MAX],
     /// The present rung is only tried for one outcome.
     trial: bool,
-    /// A trial is made when this reaches [`RETRY_OUTCOMES`].
+    /// A trial is made when this reaches [`TIMES_APART`].
     restless: u64,
     last_trial: usize,
     values: [u64; LADDER_MAX],
@@ -233,7 +230,7 @@ impl State {
             rung: (word >> 3 & 3) as usize,
             tried: [false; LADDER_MAX],
             trial: word >> 9 & 1 == 1,
-            restless: (word >> 10 & 0x7f).min(RETRY_OUTCOMES),
+            restless: (word >> 10 & 0x7f).min(TIMES_APART),
             last_trial: (word >> 17 & 3) as usize,
             values: [VALUE_FIRST; LADDER_MAX],
         };
@@ -273,12 +270,12 @@ impl State {
         *value = (*value + log2(u64::from(payoff) + 1).min(VALUE_MAX)) / 2;
         let value = *value;
         self.tried[self.rung & (LADDER_MAX - 1)] = true;
-        self.restless = (self.restless + restlessness(value)).min(RETRY_OUTCOMES);
+        self.restless = (self.restless + restlessness(value)).min(TIMES_APART);
 
         if self.trial {
             self.trial = false;
             self.rung = self.best();
-        } else if self.restless >= RETRY_OUTCOMES {
+        } else if self.restless >= TIMES_APART {
             self.try_another();
         } else if value < VALUE_BREAK_EVEN {
             self.rung = self.untried().unwrap_or_else(|| self.best());

@@ -6,8 +6,8 @@
 //! each page that the speculator skipped to get ahead (`lookahead.rs`): the original waited there as expected, so both take the same
 //! course. Skipped pages alone prevent no stall, so they count up to [`LEFT_OUT_MAX`] times the hinted pages.
 //!
-//! A speculation is *off track* when the misses exceed the price of finding out: twice the time of another fork, but at least 16
-//! and at most 4,096. At half of them its checkpoint may take over, if there is one, because that costs about half as much.
+//! A speculation is *off track* when the misses exceed the price of finding out. That is twice the time of another fork, and at least
+//! [`MISSES_MIN`] stalls. At half of the price its checkpoint may take over, if there is one, because that costs about half as much.
 //!
 //! Misses do not count during a *settling time* of 1/100 s. It follows a fork, with twice the fork's time on top, because the
 //! speculator's page tables need as much work. It also follows a repair, and a stretch without misses.
@@ -18,20 +18,12 @@
 //!
 //! Times are in ticks.
 
-use crate::price::AHEAD_FREE;
+use crate::price::{AHEAD_FREE, GRACE_US, LATE_GRACES, LEFT_OUT_MAX, ticks};
 
-/// Misses after which a speculation may have strayed, at least and at most.
-pub const MISSES_MIN: u32 = 16;
-/// See [`MISSES_MIN`].
-pub const MISSES_MAX: u32 = 4096;
-/// Pages left out that count, for each one hinted that the original came to.
-pub const LEFT_OUT_MAX: u64 = 3;
+/// Misses after which a speculation may have strayed, at least.
+pub const MISSES_MIN: u32 = AHEAD_FREE as u32;
 /// One that has fewer pages ahead of the original is late.
 pub const AHEAD_MIN: u64 = AHEAD_FREE / 2;
-/// The grace, as a part of a second.
-const GRACE_PART: u64 = 100;
-/// What the late ones get, in graces.
-const LATE_GRACES: u64 = 3;
 
 /// How a live speculation stands at a stall that it did not prevent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +78,7 @@ impl Track {
     #[must_use]
     pub const fn new(ticks_per_second: u64) -> Self {
         Self {
-            grace: ticks_per_second / GRACE_PART,
+            grace: ticks(GRACE_US * 1_000, ticks_per_second),
             misses: 0,
             misses_max: MISSES_MIN,
             foreseen: Foreseen { hinted: 0, left_out: 0 },
@@ -109,8 +101,7 @@ impl Track {
     /// The original was forked at a fault, until `now`, which took it `fork`; faults take `stall` each.
     pub fn on_fork_at_fault(&mut self, now: u64, fork: u64, stall: u64) {
         let price = fork.saturating_mul(2);
-        let misses = (price / stall.max(1)).clamp(MISSES_MIN.into(), MISSES_MAX.into());
-        self.misses_max = u32::try_from(misses).unwrap_or(MISSES_MAX);
+        self.misses_max = u32::try_from(price / stall.max(1)).unwrap_or(u32::MAX).max(MISSES_MIN);
         self.is_new = false;
         self.begin(now.saturating_add(price));
     }

@@ -27,10 +27,10 @@
 //!
 //! A trial costs the savings of its pause. It may cost 1/[`WAITED_PART`] of the waiting that it looks into, and half of that after
 //! each trial that confirms the numbers. There is none where nothing is claimed, or where waiting takes below
-//! 1/[`TRIAL_EXPOSED_PART`] of the time. There is none, either, where the noise exceeds the claims and the same part of the waiting.
+//! 1/64 of the time. There is none, either, where the noise exceeds the claims and the same part of the waiting.
 //!
-//! A pause lasts for [`TRIAL_STALLS`] stalls, and for [`TRIAL_PAUSE_US`] at least. It goes on where a number looks wrong by half, or
-//! speculation harmful, but not beyond the noise; for [`TRIAL_PAUSE_US_MAX`] at most. The samples in which the program still uses
+//! A pause lasts for [`TRIAL_STALLS`] stalls, and for [`PAUSE_US`] at least. It goes on where a number looks wrong by half, or
+//! speculation harmful, but not beyond the noise; for [`PAUSE_US_MAX`] at most. The samples in which the program still uses
 //! earlier hints do not count, nor does the first one without a speculator.
 //!
 //! # Bound
@@ -41,9 +41,14 @@
 //! program that waits for `W` has harm for about `1 + log2(W)` trials.
 
 use crate::price::{
-    PAGE_PRICE_FIRST, PRICE_ONE, TRIAL_APART_DOUBLINGS, TRIAL_EXPOSED_PART, TRIAL_NOISE_TIMES,
-    TRIAL_PAUSE_US, TRIAL_PAUSE_US_MAX, TRIAL_STALLS, TRIAL_US_MIN, WAITED_PART,
+    PAGE_PRICE_FIRST, PRICE_ONE, TRIAL_APART_DOUBLINGS, TRIAL_NOISE_TIMES, TRIAL_STALLS, TRIAL_US_MIN,
+    WAITED_PART,
 };
+
+/// What a pause takes at least: as much of the time before it as a trial may cost.
+const PAUSE_US: u64 = TRIAL_US_MIN / WAITED_PART;
+/// And at most: as much as the shortest time before it, twice.
+const PAUSE_US_MAX: u64 = 2 * TRIAL_US_MIN;
 
 /// What happened since the last sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,7 +200,7 @@ impl Trial {
         if elapsed_us < TRIAL_US_MIN << self.confirmed {
             return false;
         }
-        if waited_us < elapsed_us / TRIAL_EXPOSED_PART {
+        if waited_us < elapsed_us / WAITED_PART.pow(2) {
             self.with = Period::default();
             return false;
         }
@@ -205,8 +210,7 @@ impl Trial {
         if claimed_us.max(displaced_us) == 0 || noise > resolved.into() {
             return false;
         }
-        let pause_us =
-            (stall_us * u128::from(TRIAL_STALLS)).clamp(TRIAL_PAUSE_US.into(), TRIAL_PAUSE_US_MAX.into());
+        let pause_us = (stall_us * u128::from(TRIAL_STALLS)).clamp(PAUSE_US.into(), PAUSE_US_MAX.into());
         let cost = u128::from(claimed_us).saturating_mul(pause_us);
         let looked_into = u128::from(waited_us).saturating_mul(u128::from(elapsed_us));
         looked_into >= cost.saturating_mul(u128::from(WAITED_PART << self.confirmed))
@@ -220,8 +224,8 @@ impl Trial {
             alone.add(sample);
         }
         self.pause = Some(Pause { paused_us, has_begun: has_begun || sample.is_alone(), alone });
-        let is_last = paused_us >= TRIAL_PAUSE_US_MAX;
-        let is_seen = alone.elapsed_us >= TRIAL_PAUSE_US && alone.stalls >= TRIAL_STALLS;
+        let is_last = paused_us >= PAUSE_US_MAX;
+        let is_seen = alone.elapsed_us >= PAUSE_US && alone.stalls >= TRIAL_STALLS;
         let verdict = if is_seen || is_last { self.judge(&alone, is_last) } else { None };
         if verdict.is_some() || !is_last {
             return verdict;

@@ -1,6 +1,8 @@
 //! Checkpoints are made where they are of use, and never slow a speculator down by much.
 
-use forebay_policy::checkpoint::{FREE_STALLS, Plan, SPENT_PART, VALUES_MAX, first_price};
+use forebay_policy::balance::AHEAD_PROVEN;
+use forebay_policy::checkpoint::{Plan, first_price};
+use forebay_policy::price::{SPENT_PART, VALUES_MAX};
 
 #[test]
 fn the_first_value_made_up_has_one() {
@@ -48,7 +50,7 @@ fn they_take_no_more_than_their_part_of_the_time() {
 #[test]
 fn where_stalls_are_short_the_first_one_waits_until_it_is_no_great_part() {
     let fork = 7_000;
-    assert_eq!(first_price(fork, fork / FREE_STALLS + 1), 0);
+    assert_eq!(first_price(fork, fork / AHEAD_PROVEN + 1), 0);
     let mut plan = Plan::new(0, first_price(fork, 40));
     assert!(!plan.is_due(0, true));
     assert!(!plan.is_due(SPENT_PART * fork - 1, true));

@@ -4,9 +4,8 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
-use forebay_policy::program::{
-    PROGRAM_PROBES, ProgramRecord, STARTS_APART_MAX, on_gain, program, program_index,
-};
+use forebay_policy::price::TIMES_APART;
+use forebay_policy::program::{PROGRAM_PROBES, ProgramRecord, on_gain, program, program_index};
 use forebay_protocol::layout::{Account, PROGRAMS, Program};
 use proptest::prelude::*;
 
@@ -26,7 +25,7 @@ fn a_program_that_gains_nothing_soon_starts_without_an_agent() {
     let mut word = 0;
     assert_eq!(starts(&mut word, 40), [0, 1, 3, 7, 15, 31]);
     let _ = starts(&mut word, 1_000);
-    assert_eq!(starts(&mut word, 320).len() as u64, 320 / STARTS_APART_MAX);
+    assert_eq!(starts(&mut word, 320).len() as u64, 320 / TIMES_APART);
 }
 
 #[test]
@@ -97,9 +96,9 @@ fn a_program_keeps_its_entry_until_its_places_are_taken() {
 proptest! {
     #[test]
     fn any_record_gives_an_agent_at_least_every_so_many_starts(mut word in any::<u64>()) {
-        prop_assert!(starts(&mut word, STARTS_APART_MAX + 1).len() as u64 >= 1);
+        prop_assert!(starts(&mut word, TIMES_APART + 1).len() as u64 >= 1);
         let _ = starts(&mut word, 1_000);
-        prop_assert!(starts(&mut word, 320).len() as u64 == 320 / STARTS_APART_MAX);
+        prop_assert!(starts(&mut word, 320).len() as u64 == 320 / TIMES_APART);
     }
 
     #[test]

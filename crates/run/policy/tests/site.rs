@@ -4,7 +4,8 @@ mod support;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use forebay_policy::site::{Kind, LastFabricated, RETRY_OUTCOMES, Strategy, lookup, outcome};
+use forebay_policy::price::TIMES_APART;
+use forebay_policy::site::{Kind, LastFabricated, Strategy, lookup, outcome};
 use forebay_protocol::layout::{CALL_SITES, CallSite};
 use proptest::prelude::{Strategy as Values, *};
 use support::Chance;
@@ -114,7 +115,7 @@ fn a_change_of_phase_is_noticed() {
     assert_eq!(used[99], Strategy::Wait);
     let used =
         speculate(&sites, Kind::Open, 200, |strategy| if strategy == Strategy::Wait { 8 } else { 300 });
-    assert!(count(&used, Strategy::Placeholder) > 200 - RETRY_OUTCOMES as usize - 2);
+    assert!(count(&used, Strategy::Placeholder) > 200 - TIMES_APART as usize - 2);
     let used = speculate(&sites, Kind::Open, 200, fatal);
     assert!(count(&used, Strategy::Wait) > 190);
 }

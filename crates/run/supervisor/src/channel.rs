@@ -11,7 +11,7 @@ use std::{
 };
 
 use forebay_linux::kernel_text;
-use forebay_policy::price::{FIRST_NS, PAGE_PRICE_FIRST, PRICE_ONE, ticks};
+use forebay_policy::price::{CHECKPOINT_US_MIN, FIRST_NS, PAGE_PRICE_FIRST, PRICE_ONE, STALL_US_MIN, ticks};
 use forebay_protocol::layout::{
     CHANNEL_BYTES, HEADER_BYTES, Header, LAYOUT, MAGIC, SLOT_BYTES, SLOT_FREE, SLOTS, Slot, slot_offset,
 };
@@ -24,10 +24,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::ffi::{self, Mapping};
 use crate::memory_limits::BYTES_AT_FIRST;
 
-/// A call on a file that takes longer may be a stall: well above what a cached read takes, well below a device.
-const STALL_US_MIN: u64 = 20;
-/// A fork that takes longer is worth checkpoints, so that there need not be another one: that of some 32 MiB.
-const CHECKPOINT_US_MIN: u64 = 500;
 /// Shortest time over which the time-stamp counter is compared with the clock: either is read to some 30 ns.
 const CALIBRATION_NS_MIN: u64 = 50_000;
 

@@ -11,13 +11,16 @@ use std::{
 };
 
 use forebay_linux::kernel_text::{self, Pressure};
-use forebay_policy::price::PROCESSOR_PRICE_MAX;
+use forebay_policy::price::PRICE_ONE;
 use forebay_protocol::layout::Header;
 
 /// Where the kernel tells how long some task of the machine waited for a processor (PSI).
 const PRESSURE: &str = "/proc/pressure/cpu";
 /// Where control groups of processor time are.
 const GROUPS: [&str; 3] = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup"];
+
+/// The price where some task always waits for a processor.
+const PRICE_MAX: u32 = PRICE_ONE as u32;
 
 /// How busy the processors are.
 pub struct Processors {
@@ -41,8 +44,8 @@ impl Processors {
         let pressure = fs::read_to_string(PRESSURE).ok().and_then(|text| Pressure::parse(&text).some_us);
         let throttled = self.quota.as_deref().and_then(throttled_us);
         let waited = grown(&mut self.waited_us, pressure).max(grown(&mut self.throttled_us, throttled));
-        let price = u128::from(waited) * u128::from(PROCESSOR_PRICE_MAX) / elapsed_us;
-        let price = u32::try_from(price).unwrap_or(PROCESSOR_PRICE_MAX).min(PROCESSOR_PRICE_MAX);
+        let price = u128::from(waited) * u128::from(PRICE_MAX) / elapsed_us;
+        let price = u32::try_from(price).unwrap_or(PRICE_MAX).min(PRICE_MAX);
         // The mean of two looks, since the first ones are short.
         header.processor_price.store((header.processor_price.load(Relaxed) + price).div_ceil(2), Relaxed);
     }
@@ -94,12 +97,12 @@ mod tests {
         let mut processors = Processors::new(std::process::id());
         for _ in 0..10 {
             processors.look(channel.header());
-            assert!(channel.header().processor_price.load(Relaxed) <= PROCESSOR_PRICE_MAX);
+            assert!(channel.header().processor_price.load(Relaxed) <= PRICE_MAX);
         }
         // However fast the count grows.
         processors.waited_us = Some(0);
         processors.look(channel.header());
-        assert!(channel.header().processor_price.load(Relaxed) <= PROCESSOR_PRICE_MAX);
+        assert!(channel.header().processor_price.load(Relaxed) <= PRICE_MAX);
     }
 
     #[test]

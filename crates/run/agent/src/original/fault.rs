@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::fault_signals::period;
 use forebay_policy::fork::Place;
+use forebay_policy::price::{FAULT_US, SIGNAL_US};
 use forebay_policy::track::Course;
 use forebay_protocol::layout::{Header, Off, Slot};
 use forebay_sigsafe::general as n;
@@ -19,14 +20,6 @@ use super::slow::{self, Private};
 use super::track::repair;
 use crate::snapshot::Spawned;
 use crate::{fault_watch, process, session, timing, trace, usage};
-
-/// Processor time of a fault that a hint spares besides the wait, as a part of a second.
-const SPARED_PART: u64 = 50_000;
-
-/// What it takes to send a signal and to return from its handler, as a part of a second; and the most that its handler is
-/// taken to have been at work, which may have had to wait for the processor.
-const SIGNAL_PART: u64 = 250_000;
-const HANDLED_PART: u64 = 20_000;
 
 /// What was used until some moment.
 #[derive(Clone, Copy)]
@@ -121,7 +114,8 @@ fn note(private: &mut Private) -> Option<Spawned> {
     slot.counters.stalls.fetch_add(stalls, Relaxed);
     slot.counters.stalls_unattended.fetch_add(stalls - 1, Relaxed);
     slot.counters.stall_ticks.fetch_add(duration.saturating_mul(stalls), Relaxed);
-    let spared = duration + header.ticks_per_second.load(Relaxed) / SPARED_PART;
+    let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
+    let spared = duration + FAULT_US * ticks_per_us;
     settle(slot, private, now, stalls);
     trace::tell(
         b"fault: ticks, misses, used",
@@ -134,10 +128,7 @@ fn note(private: &mut Private) -> Option<Spawned> {
     private.forks.on_work(stalls, work);
     private.forks.on_unseen_stalls(&account, stalls - 1, spared);
     private.forks.on_stall(&account, spared, true, None);
-    let ticks_per_second = header.ticks_per_second.load(Relaxed);
-    let handled = ticks().saturating_sub(now).min(ticks_per_second / HANDLED_PART);
-    private.forks.on_signal(&account, ticks_per_second / SIGNAL_PART + handled);
-    let ticks_per_us = (ticks_per_second / 1_000_000).max(1);
+    private.forks.on_signal(&account, SIGNAL_US * ticks_per_us);
     let stall_us = private.forks.stall_mean() / ticks_per_us;
     trace::tell(
         b"account: balance, stake, failures",

@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use forebay_policy::balance::Balance;
 use forebay_policy::copies;
+use forebay_policy::price::STRAYED_STALLS;
 use forebay_policy::site;
 use forebay_protocol::hint_log::Consumer;
 use forebay_protocol::layout::{End, LOG_ENTRIES, LOGS, Slot};
@@ -13,15 +14,13 @@ use super::slow::Private;
 use super::{LIVE, fault, size, unconsumed};
 use crate::{session, speculator, trace};
 
-/// Stalls in a row that a live speculator may fail to predict.
-const MISSES_MAX: u32 = 3;
 /// Log entries searched for the predicted value that put a speculator off track.
 const BLAME_ENTRIES_MAX: u64 = 64;
 
 /// Whether the live speculation is off track: one stall that it did not predict may be a call that it skipped.
 pub fn is_off_track(slot: &Slot, private: &Private) -> bool {
     let ended = slot.speculator_pid.load(Relaxed) == 0;
-    private.live.misses >= if ended { 1 } else { MISSES_MAX }
+    private.live.misses >= if ended { 1 } else { STRAYED_STALLS }
 }
 
 /// The live speculation is off track: ends it if another one may pay, or if it is unrecoverable.

@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::copies::Faults;
 use forebay_policy::fork::Size;
+use forebay_policy::price::{COPY_PAGE_NS, FORK_PAGE_NS};
 use forebay_protocol::layout::{MEMORY_ENOUGH, MEMORY_FULL};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::ticks;
@@ -12,9 +13,6 @@ use super::slow::Private;
 use crate::status::Status;
 use crate::{session, usage};
 
-/// What a fork takes for each page, and a copy of one at its first write.
-const FORK_PAGE_NS: u64 = 62;
-const COPY_PAGE_NS: u64 = 1_250;
 /// Between looks at the size of the process, before a fork and after.
 pub const WEIGHED_US: u64 = 10_000;
 pub const WEIGHED_AGAIN_US: u64 = 2_000;

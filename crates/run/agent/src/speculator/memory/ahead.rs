@@ -11,8 +11,8 @@ use super::fill::PRESENT;
 use super::pages::{entries, in_core};
 use super::{PAGE, State, balance, drop_pages, is_present, shadows};
 use crate::speculator::{abandoned, end, hints, kernel};
-use forebay_policy::lookahead::{HINTED_US, Lead};
-use forebay_policy::price::AHEAD_FREE;
+use forebay_policy::lookahead::Lead;
+use forebay_policy::price::{AHEAD_FREE, HINTED_US};
 use forebay_protocol::layout::End;
 
 /// Stands for a page that the program has unmapped.

@@ -7,14 +7,13 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::balance::limit_where_short;
+use forebay_policy::price::SPENT_PART;
 use forebay_protocol::layout::End;
 use forebay_sigsafe::{general as n, sys, text, ticks};
 
 use super::PAGE;
 use crate::speculator::{State, end, kernel, usage};
 
-/// Part of the time that counting may take.
-const SPENT_PART: u64 = 8;
 /// Room for `/proc/self/smaps_rollup`.
 const ROLLUP_BYTES: usize = 2048;
 const PAGE_KIB: u64 = 4;
