@@ -1,7 +1,8 @@
 //! Which part of the savings that are claimed is believed, and what a displaced page costs: trials of a whole run find both.
 //!
-//! A process counts what its hints save, but not that speculators evict pages which the program then reads again, or that they
-//! slow a device down for all. Such harm cannot be seen page by page. The program then waits longer for the same work.
+//! Where memory is short, speculators evict pages that the program then reads again. Their hints bring back what they evicted, and
+//! look useful. Such harm cannot be seen page by page. But the program waits longer for the same work. Where memory is ample,
+//! all that speculation costs is measured as it happens (`fork.rs`), and there are no trials.
 //!
 //! # Model
 //!
@@ -16,8 +17,7 @@
 //! displaced page where a price of at most a stall explains the gain. Otherwise it is the *believed* part of the savings, from -1 to
 //! 1. Where the part is negative, each claimed saving is a cost.
 //!
-//! Where memory is short, work is the processor time of the program's own, because evictions may raise its need of the device.
-//! Elsewhere work is that need, since a stall takes processor time itself. The two cases have a believed part each.
+//! Work is the processor time of the program's own, without what its page faults take.
 //!
 //! `n` stalls give their sum an error of one part in the root of `n`. Twice the errors of both sides are the noise, and make the
 //! unknown an interval. The number moves only as far as it has to be within what the last two trials' intervals span. One is not
@@ -41,8 +41,8 @@
 //! program that waits for `W` has harm for about `1 + log2(W)` trials.
 
 use crate::price::{
-    PAGE_PRICE_FIRST, PRICE_ONE, TRIAL_APART_DOUBLINGS, TRIAL_NOISE_TIMES, TRIAL_STALLS, TRIAL_US_MIN,
-    WAITED_PART,
+    FAULT_US, PAGE_PRICE_FIRST, PRICE_ONE, TRIAL_APART_DOUBLINGS, TRIAL_NOISE_TIMES, TRIAL_STALLS,
+    TRIAL_US_MIN, WAITED_PART,
 };
 
 /// What a pause takes at least: as much of the time before it as a trial may cost.
@@ -107,8 +107,7 @@ pub enum Verdict {
 /// The trials of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
-    /// Where memory is ample, and where it is short.
-    believed: [Number; 2],
+    believed: Number,
     page_price: Number,
     memory_is_short: bool,
     /// What the program waited for in all.
@@ -132,7 +131,7 @@ struct Pause {
 impl Default for Trial {
     fn default() -> Self {
         Self {
-            believed: [Number::new(PRICE_ONE); 2],
+            believed: Number::new(PRICE_ONE),
             page_price: Number::new(PAGE_PRICE_FIRST),
             memory_is_short: false,
             waited_us: 0,
@@ -144,10 +143,10 @@ impl Default for Trial {
 }
 
 impl Trial {
-    /// The part of the claimed savings that is believed, in 1/[`PRICE_ONE`].
+    /// The part of the claimed savings that is believed, in 1/[`PRICE_ONE`]. All of them are where memory is ample.
     #[must_use]
     pub const fn believed(&self) -> i64 {
-        self.believed[self.memory_is_short as usize].value
+        if self.memory_is_short { self.believed.value } else { PRICE_ONE }
     }
 
     /// What a displaced page costs, in 1/[`PRICE_ONE`] of a stall.
@@ -164,14 +163,15 @@ impl Trial {
 
     /// Takes a sample; whether that changes anything.
     pub fn on_sample(&mut self, sample: &Sample) -> Option<Change> {
-        if core::mem::replace(&mut self.memory_is_short, sample.memory_is_short) != sample.memory_is_short {
+        self.memory_is_short = sample.memory_is_short;
+        if !sample.memory_is_short {
             self.with = Period::default();
-            self.pause = self.pause.map(|pause| Pause { alone: Period::default(), ..pause });
+            return self.pause.take().map(|_| Change::Resume(Verdict::Undecided));
         }
         self.waited_us = self.waited_us.saturating_add(sample.waited_us);
-        let believed = &mut self.believed[usize::from(self.memory_is_short)];
-        let (is_doubted, is_dear) = (believed.value < PRICE_ONE, self.page_price.value > PAGE_PRICE_FIRST);
-        if is_doubted && believed.forget(PRICE_ONE, self.waited_us)
+        let (is_doubted, is_dear) =
+            (self.believed.value < PRICE_ONE, self.page_price.value > PAGE_PRICE_FIRST);
+        if is_doubted && self.believed.forget(PRICE_ONE, self.waited_us)
             || is_dear && self.page_price.forget(PAGE_PRICE_FIRST, self.waited_us)
         {
             self.confirmed = 0;
@@ -237,18 +237,16 @@ impl Trial {
     /// Compares the program alone with the time since the last trial: the verdict, if that is certain or must not take longer.
     fn judge(&mut self, alone: &Period, is_last: bool) -> Option<Verdict> {
         let with = &self.with;
-        let (gain, noise) = with.gain(alone, self.memory_is_short)?;
+        let (gain, noise) = with.gain(alone)?;
         let charged = gain.saturating_add(with.delayed_us.into());
-        let believed = &mut self.believed[usize::from(self.memory_is_short)];
-        let missing = part(believed.value, with.claimed_us).saturating_sub(charged);
+        let missing = part(self.believed.value, with.claimed_us).saturating_sub(charged);
         let priced = Interval::of(missing, noise, with.displaced_us);
-        let of_pages =
-            self.memory_is_short && with.displaced_us > 0 && priced.least <= PRICE_ONE && priced.most >= 0;
+        let of_pages = with.displaced_us > 0 && priced.least <= PRICE_ONE && priced.most >= 0;
         let (number, interval) = if of_pages {
             (&mut self.page_price, priced.within(0, PRICE_ONE))
         } else {
             let gained = charged.saturating_add(part(self.page_price.value, with.displaced_us));
-            (believed, Interval::of(gained, noise, with.claimed_us).within(-PRICE_ONE, PRICE_ONE))
+            (&mut self.believed, Interval::of(gained, noise, with.claimed_us).within(-PRICE_ONE, PRICE_ONE))
         };
         let side = number.side(&interval);
         let middle = (interval.least + interval.most) / 2;
@@ -351,8 +349,6 @@ struct Period {
     cpu_us: u64,
     stalls: u64,
     waited_us: u64,
-    /// What the program needed of the device.
-    needed: u64,
     claimed_us: u64,
     delayed_us: u64,
     /// What displaced pages cost at a stall each.
@@ -366,14 +362,14 @@ impl Period {
         add(&mut self.cpu_us, sample.cpu_us);
         add(&mut self.stalls, sample.stalls);
         add(&mut self.waited_us, sample.waited_us);
-        add(&mut self.needed, sample.stalls.saturating_add(sample.used));
         add(&mut self.claimed_us, sample.used.saturating_mul(sample.stall_us));
         add(&mut self.delayed_us, sample.delayed_us);
         add(&mut self.displaced_us, sample.displaced.saturating_mul(sample.stall_us));
     }
 
-    const fn work(&self, memory_is_short: bool) -> u64 {
-        if memory_is_short { self.cpu_us } else { self.needed }
+    /// The work of the program itself, which is some part of its processor time: page faults that wait take some, too.
+    fn work(&self) -> u64 {
+        self.cpu_us.saturating_sub(self.stalls.saturating_mul(FAULT_US)).max(self.cpu_us / 8)
     }
 
     const fn stall_us(&self) -> u64 {
@@ -384,8 +380,8 @@ impl Period {
     }
 
     /// By how much less the program waited than it does `alone`, and the noise; `None` where it did nothing alone.
-    fn gain(&self, alone: &Self, memory_is_short: bool) -> Option<(i128, i128)> {
-        let (work, unit) = (self.work(memory_is_short), alone.work(memory_is_short));
+    fn gain(&self, alone: &Self) -> Option<(i128, i128)> {
+        let (work, unit) = (self.work(), alone.work());
         let scaled = |us: u128| us.saturating_mul(work.into()).checked_div(unit.into());
         let usual = scaled(alone.waited_us.into())?;
         // A side without a stall may have missed one by chance, too.

@@ -9,12 +9,12 @@ use std::{
 use forebay_linux::kernel_text::Schedstat;
 use forebay_policy::price::{OWN_PART, PRICE_ONE};
 use forebay_policy::trial::{Change, Sample, Trial, Verdict};
-use forebay_protocol::layout::{GO, HOLD, Header, MEMORY_ENOUGH, MEMORY_FULL, MEMORY_SHORT, SLOT_CLAIMED};
+use forebay_protocol::layout::{GO, HOLD, Header, MEMORY_SHORT, MEMORY_UNKNOWN, SLOT_CLAIMED};
 
 use crate::{channel::Channel, ledger::Ledger, statistics::Figures};
 
 /// How long memory counts as short after it was: longer than between trials, so that a shortage that comes and goes does not
-/// keep memory control from them.
+/// keep memory control from them. Also how long it must be unknown to count as short.
 const SHORT_LASTS: Duration = Duration::from_secs(20);
 
 /// What the trials of a run found.
@@ -54,6 +54,7 @@ pub struct MemoryControl {
     trial: Trial,
     enabled: bool,
     trials: Trials,
+    began: Instant,
     sampled: Instant,
     figures: Figures,
     cpu_us: u64,
@@ -69,6 +70,7 @@ impl MemoryControl {
             trial: Trial::default(),
             enabled,
             trials: Trials::default(),
+            began: Instant::now(),
             sampled: Instant::now(),
             figures: Figures::default(),
             cpu_us: 0,
@@ -148,13 +150,13 @@ impl MemoryControl {
         header.page_price.store(self.trials.page_price, Relaxed);
     }
 
-    /// Whether memory is short, was lately, or may be as far as is known.
+    /// Whether memory is short, was lately, or may be because the kernel does not tell.
     fn is_short(&mut self, memory: u32) -> bool {
         if memory == MEMORY_SHORT {
             self.short_at = Some(Instant::now());
         }
-        !matches!(memory, MEMORY_ENOUGH | MEMORY_FULL)
-            || self.short_at.is_some_and(|at| at.elapsed() < SHORT_LASTS)
+        let lasts = |since: Instant| since.elapsed() < SHORT_LASTS;
+        memory == MEMORY_UNKNOWN && !lasts(self.began) || self.short_at.is_some_and(lasts)
     }
 }
 
@@ -166,7 +168,7 @@ fn processor_time_us(pid: u32) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use forebay_protocol::layout::MEMORY_UNKNOWN;
+    use forebay_protocol::layout::{MEMORY_ENOUGH, MEMORY_FULL};
 
     use super::*;
 
@@ -181,18 +183,27 @@ mod tests {
         let channel = Channel::create(true).unwrap();
         let header = channel.header();
         let mut control = MemoryControl::new(true);
-        // The device serves twice as fast without speculation, which claims to save half of all stalls.
+        // The program waits for half as long for the same work without speculation, which claims to save some stalls.
         let with = Sample {
             elapsed_us: 100_000,
-            stalls: 100,
-            waited_us: 100_000,
-            used: 10,
-            stall_us: 1_000,
+            cpu_us: 20_000,
+            stalls: 800,
+            waited_us: 80_000,
+            used: 100,
+            stall_us: 100,
             speculating: true,
+            memory_is_short: true,
             ..Sample::default()
         };
-        let alone =
-            Sample { elapsed_us: 40_000, stalls: 80, waited_us: 40_000, used: 0, speculating: false, ..with };
+        let alone = Sample {
+            elapsed_us: 40_000,
+            cpu_us: 13_000,
+            stalls: 260,
+            waited_us: 26_000,
+            used: 0,
+            speculating: false,
+            ..with
+        };
         let mut was_held = false;
         for _ in 0..100 {
             let is_held = header.control.load(Relaxed) == HOLD;
@@ -232,13 +243,15 @@ mod tests {
     #[test]
     fn a_shortage_lasts_for_a_while() {
         let mut control = MemoryControl::new(true);
-        assert!(control.is_short(MEMORY_UNKNOWN), "it may be");
+        assert!(!control.is_short(MEMORY_UNKNOWN), "the kernel may yet tell");
         assert!(!control.is_short(MEMORY_ENOUGH));
         assert!(!control.is_short(MEMORY_FULL), "no task has waited");
         assert!(control.is_short(MEMORY_SHORT));
         assert!(control.is_short(MEMORY_ENOUGH), "it may come back");
         control.short_at = Instant::now().checked_sub(SHORT_LASTS);
         assert!(!control.is_short(MEMORY_ENOUGH));
+        control.began = Instant::now().checked_sub(SHORT_LASTS).unwrap();
+        assert!(control.is_short(MEMORY_UNKNOWN), "it does not tell");
     }
 
     #[test]
