@@ -11,7 +11,8 @@
 //! `fork` is what the fork took that no stall hid. `copied` and `taken` are pages that the original copied and that the speculator
 //! took, at the prices of `balance.rs`. `delay` is what stalls took longer while hints were in flight on their device.
 //!
-//! The stake is the mean cost of the program's speculations, and at least what the size of the process makes of a fork. Before the
+//! The stake is the mean cost of the program's speculations, and at least what the size of the process makes of a fork, by how long
+//! its forks took. Before the
 //! first speculation it is the fork of a small process and what `balance.rs` lets a useless speculation take.
 //!
 //! What displaced pages cost shows later. Before another fork the process compares its stalls at page faults since the last
@@ -26,6 +27,11 @@ use crate::balance::Prices;
 use crate::price::{
     COPIES_FIRST, FORK_NS, MEAN_WEIGHT, PAGES_STALLS, PRICE_ONE, STALL_TIMES_MAX, STRAYED_STALLS, mean, ticks,
 };
+
+/// [`PRICE_ONE`], as a number of ticks has it.
+const ONE: u64 = PRICE_ONE.unsigned_abs();
+/// Forks take so many times as long as the size makes of them at most: a longer one waited for something else.
+const PACE_MAX: u64 = 8;
 
 /// Where the original is when a speculator is forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +74,8 @@ pub struct ForkPolicy {
     stalls: u64,
     /// What a fork is taken to cost before there was one.
     fork_first: u64,
+    /// How long forks take against what the size makes of them, in 1/[`PRICE_ONE`].
+    pace: u64,
     /// The speculation that is to be judged: its cost, and the stalls before it.
     live: Option<Live>,
     /// What stalls took longer beside hints, since the last speculation was judged.
@@ -107,6 +115,7 @@ impl ForkPolicy {
             recent: 0,
             stalls: 0,
             fork_first: ticks(FORK_NS, ticks_per_second),
+            pace: ONE,
             live: None,
             delay: 0,
             delayed: 0,
@@ -125,10 +134,20 @@ impl ForkPolicy {
         self.size = size;
     }
 
-    /// What the size of the process makes of a fork.
+    /// What the size of the process makes of a fork, by how long its forks took.
     #[must_use]
-    pub const fn size(&self) -> &Size {
-        &self.size
+    pub fn size(&self) -> Size {
+        let fork = u128::from(self.size.fork) * u128::from(self.pace) / u128::from(ONE);
+        Size { fork: u64::try_from(fork).unwrap_or(u64::MAX), ..self.size }
+    }
+
+    /// A fork took so long. Those of small processes say nothing of the size.
+    fn learn_pace(&mut self, took: u64) {
+        if self.size.fork > self.fork_first {
+            let seen = u128::from(took) * u128::from(ONE) / u128::from(self.size.fork);
+            let seen = u64::try_from(seen).unwrap_or(u64::MAX).clamp(ONE / PACE_MAX, ONE * PACE_MAX);
+            self.pace = mean(self.pace, seen, MEAN_WEIGHT);
+        }
     }
 
     /// The process waited for `duration`. `unforeseen` unless a prefetch for it was under way; `delay` is what it took longer than
@@ -189,7 +208,7 @@ impl ForkPolicy {
     pub fn stake(&self, account: &Account<'_>) -> u64 {
         let first = || self.fork_first.saturating_add(self.first_pages());
         let seen = account.cost(self.size.displaces()).unwrap_or_else(first);
-        seen.max(self.size.fork.saturating_sub(self.recent))
+        seen.max(self.size().fork.saturating_sub(self.recent))
     }
 
     /// What pages are taken to cost in the first speculation: where memory is short all that a useless one may take.
@@ -221,8 +240,7 @@ impl ForkPolicy {
 
     /// What a page costs that another one displaces.
     fn displaced(&self) -> u64 {
-        let price =
-            u128::from(self.recent) * u128::from(self.size.displaced) / PRICE_ONE.unsigned_abs() as u128;
+        let price = u128::from(self.recent) * u128::from(self.size.displaced) / u128::from(ONE);
         u64::try_from(price).unwrap_or(u64::MAX)
     }
 
@@ -245,6 +263,7 @@ impl ForkPolicy {
         // The device works on the read meanwhile.
         let cost = if place == Place::Read { took.saturating_sub(self.recent) } else { took };
         self.live = Some(Live { cost: 0, stalls_before: self.stalls });
+        self.learn_pace(took);
         self.charge(account, cost);
     }
 

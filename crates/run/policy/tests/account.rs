@@ -254,6 +254,26 @@ fn where_memory_is_short_a_fork_must_be_worth_what_it_displaces() {
 }
 
 #[test]
+fn forks_are_expected_to_take_what_they_took() {
+    let words = layout::Account::default();
+    let account = Account::new(&words, FIRST_NS);
+    let size = |fork| Size { pages: 1_000, fork, copy: 0, displaced: 0 };
+    let expected = |took: u64, times: u64| {
+        let mut policy = ForkPolicy::new(SECOND);
+        for _ in 0..times {
+            policy.expect(size(4 * MS));
+            policy.on_spawn(&account, took, Place::Call);
+        }
+        policy.expect(size(4 * MS));
+        policy.size().fork
+    };
+    for took in [MS, 4 * MS, 12 * MS] {
+        assert!(expected(took, 40).abs_diff(took) < took / 8, "{} for {took}", expected(took, 40));
+    }
+    assert!(expected(SECOND, 1) < 8 * MS, "one that waited for something else says little");
+}
+
+#[test]
 fn lessons_come_often_and_cost_little() {
     let words = layout::Account::default();
     let account = Account::new(&words, FIRST_NS);
