@@ -406,8 +406,12 @@ pub fn wait_for_hints() {
     for cell in cells {
         let _ = cell.state.compare_exchange(CELL_READY, CELL_FREE, SeqCst, Relaxed);
     }
-    for _ in 0..HINT_PAUSES_MAX {
+    for pauses in 1..=HINT_PAUSES_MAX {
         if session::hints_under_way() == 0 {
+            return;
+        }
+        // A killed executor finishes nothing: its supervisor sees that, or has been killed, too.
+        if pauses.is_multiple_of(HINT_PAUSES_TO_WAKE) && !session::wake_supervisor() {
             return;
         }
         process::pause();
@@ -448,6 +452,8 @@ const END_MS_MAX: u32 = 900;
 static NO_PRIORITY: i32 = 0;
 /// Time that the executor has to let go of files: reads of a slow device, some of them in line.
 const HINT_PAUSES_MAX: u32 = 10_000;
+/// After these the supervisor is asked to look.
+const HINT_PAUSES_TO_WAKE: u32 = 200;
 /// Time that a checkpoint has to get its process id.
 const STARTING_PAUSES_MAX: u32 = 20;
 

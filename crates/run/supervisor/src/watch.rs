@@ -185,9 +185,13 @@ impl<'a> Rounds<'a> {
         self.speculate && self.channel.header().enabled.load(Relaxed) == 0
     }
 
-    /// An agent may wait for an event to be closed.
+    /// An agent may wait for an event to be closed, or for hints of an executor that was killed.
     fn look_at_wishes(&mut self) {
         self.faults.look(self.channel.header());
+        if self.executor.as_ref().is_some_and(|executor| executor.as_ref().is_some_and(Apart::has_ended)) {
+            self.executor = Some(None);
+            self.channel.header().jobs.iter().for_each(|jobs| jobs.store(0, Relaxed));
+        }
     }
 
     fn look_if_due(&mut self) {

@@ -59,6 +59,16 @@ pub fn start_apart(work: impl FnOnce()) -> io::Result<Apart> {
     }
 }
 
+impl Apart {
+    /// Whether it has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let mut ended = libc::pollfd { fd: self.process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: the call takes a local.
+        unsafe { libc::poll(&raw mut ended, 1, 0) > 0 }
+    }
+}
+
 impl Drop for Apart {
     fn drop(&mut self) {
         let process = self.process.as_raw_fd();
@@ -91,6 +101,7 @@ mod tests {
         })
         .unwrap();
         let process = apart.process.try_clone().unwrap();
+        assert!(!apart.has_ended());
         let mut ended = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: the call takes a local.
         assert_eq!(unsafe { libc::poll(&raw mut ended, 1, 0) }, 0);
