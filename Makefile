@@ -80,7 +80,7 @@ test-long: ## the tests again, with the randomised and the repeated ones at full
 	@scripts/setup test
 	@$(MAKE) --no-print-directory build
 	CARGO="$(CARGO)" FOREBAY_COMPAT_LONG=1 scripts/test
-	CARGO="$(CARGO)" FOREBAY_COMPAT_DISK=cloud FOREBAY_COMPAT_DROP=1 scripts/test compat::
+	CARGO="$(CARGO)" FOREBAY_COMPAT_DISK=ssd-1ms-q128 FOREBAY_COMPAT_DROP=1 scripts/test compat::
 
 check: ## format, lints, licences, documentation, architecture rules, and Miri where it is installed
 	@scripts/setup check

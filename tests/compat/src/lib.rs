@@ -6,7 +6,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `FOREBAY_COMPAT_PLAIN=1` | both sides run without `forebay run`: checks that the cases themselves are repeatable |
-//! | `FOREBAY_COMPAT_DISK=cloud` | scratch directories and swap lie on slow disks of that profile (root only) |
+//! | `FOREBAY_COMPAT_DISK=ssd-1ms-q128` | scratch directories and swap lie on slow disks of that profile (root only) |
 //! | `FOREBAY_COMPAT_LONG=1` | the exhaustive variants, see each test |
 //! | `FOREBAY_COMPAT_DROP=1` | also drop every page and name cache of the machine before a run (root only) |
 //! | `FOREBAY_COMPAT_FIGURES=FILE` | append each case's statistics to the file, one line a case |
