@@ -112,7 +112,7 @@ commands! {
                 close $w; print <$r>; wait; print $? >> 8, "\n"
             }"#] => cold_names();
     ruby_reads_with_threads_and_forks: files,
-        ["ruby", "-rjson", "-rdigest", "-e", r#"
+        ["ruby", "-rjson", "-rdigest/sha2", "-e", r#"
             n = Hash.new(0)
             Dir.glob('src/**/*.txt').sort.each { |f| File.foreach(f) { |l| n[l.split.last] += 1 } }
             puts JSON.generate(n.sort.to_h)
