@@ -2,12 +2,13 @@
 //!
 //! Prints the folder that the disk is mounted on, then reads commands, one a line. `cold` empties all caches of the disk.
 //! `fill` and `slow` switch the latency off and on. `stats` prints
-//! what was served, and `reset` counts from zero. Any other line, or the end of input, removes the disk.
+//! what was served, and `reset` counts from zero. `opens at-once` and `opens forgetful` say what opens are on the profile `remote`:
+//! no request to the other end, or one that empties the cache of a file. Any other line, or the end of input, removes the disk.
 #![forbid(unsafe_code)]
 
 use std::io::{BufRead, stdin};
 
-use forebay_lab::{Profile, SlowDisk};
+use forebay_lab::{Opens, Profile, SlowDisk};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     forebay_lab::cleanup::enter_if_asked();
@@ -26,6 +27,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             "stats" => println!("{:?}", disk.stats()?),
             "reset" => disk.reset_stats()?,
+            said if said.starts_with("opens") => disk.set_opens(Opens {
+                at_once: said.contains("at-once"),
+                keep_data: !said.contains("forgetful"),
+            })?,
             _ => break,
         }
         println!("done");

@@ -23,4 +23,4 @@ mod sys;
 
 pub use error::Error;
 pub use profile::{Latency, Profile, UnknownProfile};
-pub use rig::{MemoryLimit, SlowDevice, SlowDisk, SlowSwap, Stats};
+pub use rig::{MemoryLimit, Opens, SlowDevice, SlowDisk, SlowSwap, Stats};

@@ -22,6 +22,7 @@ pub(crate) mod swap;
 
 pub(crate) use device::Device;
 pub use memory_limit::MemoryLimit;
+pub use remote::Opens;
 pub use slow_device::SlowDevice;
 pub use slow_disk::SlowDisk;
 pub use slow_swap::SlowSwap;

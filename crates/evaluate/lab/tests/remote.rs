@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use forebay_lab::{Error, Profile, SlowDisk};
+use forebay_lab::{Error, Opens, Profile, SlowDisk};
 use forebay_testkit::skip;
 
 const LATENCY: Duration = Duration::from_millis(5);
@@ -95,6 +95,43 @@ fn many_requests_are_served_at_once() {
     });
     let stats = disk.stats().unwrap();
     assert!(stats.in_flight_max > 8, "{stats:?}");
+}
+
+#[test]
+fn opens_are_what_they_are_set_to_be() {
+    let Some(disk) = remote("opens_are_what_they_are_set_to_be") else { return };
+    let path = disk.mount_point().join("data");
+    disk.fill(|_| fs::write(&path, vec![7; 4096])).unwrap().unwrap();
+    // Requests to the other end and reads, of two opens of a file, each with a read.
+    let requests = |opens| {
+        disk.set_opens(opens).unwrap();
+        disk.make_cold().unwrap();
+        let file = File::open(&path).unwrap();
+        disk.reset_stats().unwrap();
+        for file in [file, File::open(&path).unwrap()] {
+            file.read_exact_at(&mut [0; 1], 0).unwrap();
+        }
+        let stats = disk.stats().unwrap();
+        assert_eq!(stats.opens, 1);
+        stats
+    };
+    let kept = requests(Opens { at_once: false, keep_data: true });
+    assert_eq!((kept.reads, kept.in_flight_max), (1, 1));
+    let at_once = requests(Opens { at_once: true, keep_data: true });
+    assert_eq!(at_once.reads, 1);
+    // An open that is answered at once is never under way.
+    disk.reset_stats().unwrap();
+    drop(File::open(&path).unwrap());
+    let stats = disk.stats().unwrap();
+    assert_eq!((stats.opens, stats.in_flight_max), (1, 0));
+    // The second open empties the cache between two reads.
+    disk.set_opens(Opens { at_once: false, keep_data: false }).unwrap();
+    disk.make_cold().unwrap();
+    disk.reset_stats().unwrap();
+    for _ in 0..2 {
+        File::open(&path).unwrap().read_exact_at(&mut [0; 1], 0).unwrap();
+    }
+    assert_eq!(disk.stats().unwrap().reads, 2);
 }
 
 #[test]

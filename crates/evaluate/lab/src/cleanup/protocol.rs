@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::rig::Stats;
+use crate::rig::{Opens, Stats};
 use crate::{Error, Profile};
 
 /// How far up a rig goes.
@@ -30,6 +30,7 @@ pub(crate) enum Order {
     Slow(bool),
     Cold,
     ReadAhead(u32),
+    Opens(Opens),
     Stats,
     ResetStats,
     Stop,
@@ -87,9 +88,12 @@ pub(super) fn encode_order(order: &Order) -> Result<String, Error> {
             })?;
             line(&["start", layer.name(), &profile.to_string(), &size_bytes.to_string(), parent])
         }
-        Order::Slow(on) => line(&["slow", if *on { "on" } else { "off" }]),
+        Order::Slow(on) => line(&["slow", on_or_off(*on)]),
         Order::Cold => line(&["cold"]),
         Order::ReadAhead(kib) => line(&["read-ahead", &kib.to_string()]),
+        Order::Opens(Opens { at_once, keep_data }) => {
+            line(&["opens", on_or_off(*at_once), on_or_off(*keep_data)])
+        }
         Order::Stats => line(&["stats"]),
         Order::ResetStats => line(&["reset-stats"]),
         Order::Stop => line(&["stop"]),
@@ -110,6 +114,9 @@ pub(super) fn decode_order(text: &str) -> Result<Order, Error> {
         ["slow", on @ ("on" | "off")] => Some(Order::Slow(on == "on")),
         ["cold"] => Some(Order::Cold),
         ["read-ahead", kib] => kib.parse().ok().map(Order::ReadAhead),
+        ["opens", at_once @ ("on" | "off"), keep_data @ ("on" | "off")] => {
+            Some(Order::Opens(Opens { at_once: at_once == "on", keep_data: keep_data == "on" }))
+        }
         ["stats"] => Some(Order::Stats),
         ["reset-stats"] => Some(Order::ResetStats),
         ["stop"] => Some(Order::Stop),
@@ -181,6 +188,10 @@ pub(super) fn decode_answer(text: &str) -> Result<Answer, Error> {
     Err(Error::Cleanup(format!("an answer that makes no sense: {text:?}")))
 }
 
+fn on_or_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
 fn line(fields: &[&str]) -> String {
     let cleaned: Vec<String> = fields.iter().map(|field| field.replace(['\t', '\n'], " ")).collect();
     cleaned.join("\t") + "\n"
@@ -198,7 +209,8 @@ mod tests {
             size_bytes: 1 << 40,
             parent: "/tmp/a folder".into(),
         };
-        let others = [Order::Slow(true), Order::Slow(false), Order::ReadAhead(256), Order::ResetStats];
+        let opens = Order::Opens(Opens { at_once: true, keep_data: false });
+        let others = [opens, Order::Slow(true), Order::Slow(false), Order::ReadAhead(256), Order::ResetStats];
         for (layer, _) in Layer::NAMES {
             assert_eq!(Layer::from_name(layer.name()), Some(layer));
         }

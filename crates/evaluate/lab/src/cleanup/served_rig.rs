@@ -48,6 +48,11 @@ impl ServedRig {
                 return started.map_err(|error| without_right(layer, error));
             }
             Order::Slow(on) => self.set_slow(on),
+            Order::Opens(opens) => {
+                let (remote, _) =
+                    self.remote.as_ref().ok_or_else(|| Error::Cleanup("nothing is remote".into()))?;
+                remote.set_opens(opens);
+            }
             Order::Cold => self.make_cold()?,
             Order::ReadAhead(kib) => {
                 if let Some(disk) = &self.disk {

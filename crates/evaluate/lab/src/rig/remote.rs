@@ -39,6 +39,22 @@ const NAME_BYTES_MAX: u32 = 255;
 
 type Answer = Box<dyn FnOnce() + Send>;
 
+/// What an open is to a remote file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opens {
+    /// Nothing is asked of the other end: as in rclone and other mounts of object stores. Else an open takes as long as any request,
+    /// as in sshfs and NFS.
+    pub at_once: bool,
+    /// The kernel keeps a file's data when it is opened again (`FOPEN_KEEP_CACHE`).
+    pub keep_data: bool,
+}
+
+impl Default for Opens {
+    fn default() -> Self {
+        Self { at_once: false, keep_data: true }
+    }
+}
+
 /// Shared by the threads that take requests, the one that answers them, and the one that gives orders.
 #[derive(Debug)]
 pub(crate) struct Remote {
@@ -50,6 +66,7 @@ pub(crate) struct Remote {
     next_handle: AtomicU64,
     counters: Counters,
     in_parallel: u16,
+    opens: Mutex<Opens>,
 }
 
 /// Requests that get no answer for now.
@@ -88,7 +105,13 @@ impl Remote {
             next_handle: AtomicU64::new(1),
             counters: Counters::default(),
             in_parallel: latency.in_parallel.try_into().unwrap_or(u16::MAX),
+            opens: Mutex::default(),
         }
+    }
+
+    /// What opens are from now on.
+    pub(crate) fn set_opens(&self, opens: Opens) {
+        *lock(&self.opens) = opens;
     }
 
     /// Requests that arrive from now on take the latency, or none.
@@ -269,7 +292,12 @@ impl RemoteFiles {
 
     fn opened(&self, inode: INodeNo, handle: FileHandle, reply: ReplyOpen) {
         let held = is_held(self.0.tree().first_name(inode), "open");
-        let flags = FopenFlags::FOPEN_KEEP_CACHE;
+        let opens = *lock(&self.0.opens);
+        let flags = if opens.keep_data { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
+        if opens.at_once && !held {
+            self.0.counters.opens.fetch_add(1, Ordering::Relaxed);
+            return reply.opened(handle, flags);
+        }
         self.0.answer(&self.0.counters.opens, held, move || reply.opened(handle, flags));
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::StatFs;
 
-use super::{SlowDevice, Stats};
+use super::{Opens, SlowDevice, Stats};
 use crate::cleanup::{CleanupProcess, Layer, Order};
 use crate::{Error, Profile, cold};
 
@@ -113,6 +113,15 @@ impl SlowDisk {
     /// When the cleanup process is gone.
     pub fn set_latency(&self, on: bool) -> Result<(), Error> {
         if self.is_local { Ok(()) } else { self.cleanup.ask(Order::Slow(on)).map(drop) }
+    }
+
+    /// What opens of files and folders are from now on, for [`Profile::Remote`]. At first they are requests as all others.
+    ///
+    /// # Errors
+    ///
+    /// When the cleanup process is gone.
+    pub fn set_opens(&self, opens: Opens) -> Result<(), Error> {
+        self.cleanup.ask(Order::Opens(opens)).map(drop)
     }
 }
 
