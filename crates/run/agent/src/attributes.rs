@@ -51,6 +51,11 @@ fn as_stat(known: &n::statx) -> n::stat {
     stat
 }
 
+/// The parts of a device's number.
+pub const fn major_and_minor(device: u64) -> (u32, u32) {
+    ((device >> 8 & 0xfff) as u32, (device & 0xff | device >> 12 & 0xfff00) as u32)
+}
+
 /// The number of a device as `fstat` tells it.
 pub const fn device(major: u32, minor: u32) -> u64 {
     (minor as u64 & 0xff) | (major as u64) << 8 | (minor as u64 & !0xff) << 12

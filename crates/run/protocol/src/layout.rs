@@ -268,6 +268,10 @@ pub mod file_system {
     pub const ADVICE_WAITED: u32 = 1 << 5;
     /// The executor asks it for nothing any more: a request did not return in time, or hints do not pay.
     pub const CLOSED: u32 = 1 << 4;
+    /// It empties a file's cache when the file is opened again: data that is read ahead of an open is lost.
+    pub const FORGETS_DATA: u32 = 1 << 6;
+    /// It keeps that data.
+    pub const KEEPS_DATA: u32 = 1 << 7;
 }
 
 /// What is known of one executable in this run.

@@ -58,6 +58,8 @@ pub struct File {
     pub size: u64,
     /// Names the file, whatever path led to it.
     pub identity: u64,
+    /// The number that the program was told of it in place of the real one; 0 for none.
+    pub number: u64,
     /// How far it is read in sequence.
     pub run: Run,
     /// Directory: the hint for its entries.
@@ -77,6 +79,7 @@ const CLOSED: File = File {
     offset: 0,
     size: 0,
     identity: 0,
+    number: 0,
     run: Run::NONE,
     ticket: None,
     ended: false,

@@ -7,6 +7,7 @@ use forebay_protocol::layout::End;
 use forebay_sigsafe::{call, errno, general as n, memory, sys};
 
 use super::descriptors::Kind;
+use super::told::Claim;
 use super::{State, end, hints, memory as program_pages, paths, touch_program};
 use crate::call::Call;
 
@@ -38,6 +39,12 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
                 let count = touch_program(state, lengths);
                 written(state, a, count, call.number as u32 == n::__NR_writev)
             }
+            n::__NR_mkdir => made_directory(state, n::AT_FDCWD as usize, a),
+            n::__NR_mkdirat => made_directory(state, a, b),
+            n::__NR_unlink | n::__NR_rmdir => removed(state, n::AT_FDCWD as usize, a),
+            n::__NR_unlinkat => removed(state, a, b),
+            n::__NR_rename => renamed(state, [n::AT_FDCWD as usize, a], [n::AT_FDCWD as usize, b]),
+            n::__NR_renameat | n::__NR_renameat2 => renamed(state, [a, b], [c, d]),
             n::__NR_ftruncate => truncated(state, a, b as u64),
             number if is_emulated_as_success(number) => 0,
             n::__NR_nanosleep => slept(state, a),
@@ -101,6 +108,34 @@ unsafe fn slept(state: &mut State, duration: usize) -> isize {
         touch_program(state, || unsafe { (duration as *const n::__kernel_timespec).read_unaligned() });
     if wanted.tv_sec != 0 || wanted.tv_nsec > SLEEP_NS_MAX {
         end(state, End::NotEmulated);
+    }
+    0
+}
+
+/// # Safety
+/// As [`super::call`].
+unsafe fn made_directory(state: &mut State, directory: usize, path: usize) -> isize {
+    // SAFETY: the caller's.
+    let made = unsafe { paths::make(state, directory, path, Claim::Directory) };
+    made.map_or(call::error(errno::EEXIST), |_| 0)
+}
+
+/// # Safety
+/// As [`super::call`].
+unsafe fn removed(state: &mut State, directory: usize, path: usize) -> isize {
+    // SAFETY: the caller's.
+    let _ = unsafe { paths::forget(state, directory, path) };
+    0
+}
+
+/// # Safety
+/// As [`super::call`].
+unsafe fn renamed(state: &mut State, from: [usize; 2], to: [usize; 2]) -> isize {
+    let ([from_directory, from], [to_directory, to]) = (from, to);
+    // SAFETY: the caller's.
+    if let Some(claim) = unsafe { paths::forget(state, from_directory, from) } {
+        // SAFETY: the caller's.
+        let _ = unsafe { paths::tell(state, to_directory, to, claim) };
     }
     0
 }
@@ -177,18 +212,10 @@ const fn is_emulated_as_success(number: u32) -> bool {
             | n::__NR_sync
             | n::__NR_msync
             | n::__NR_truncate
-            | n::__NR_rename
-            | n::__NR_renameat
-            | n::__NR_renameat2
-            | n::__NR_unlink
-            | n::__NR_unlinkat
             | n::__NR_link
             | n::__NR_linkat
             | n::__NR_symlink
             | n::__NR_symlinkat
-            | n::__NR_mkdir
-            | n::__NR_mkdirat
-            | n::__NR_rmdir
             | n::__NR_chmod
             | n::__NR_fchmod
             | n::__NR_fchmodat

@@ -7,6 +7,7 @@
 mod checkpoint;
 mod descriptors;
 mod emulation;
+mod figures;
 mod hints;
 mod jail;
 mod kernel;
@@ -16,6 +17,7 @@ mod paths;
 mod reads;
 mod sequential;
 mod shared;
+mod told;
 
 pub use hints::device;
 pub use jail::{SA_RESTORER, adopt_frame, restorer};
@@ -51,6 +53,7 @@ pub struct State {
     pub descriptors: descriptors::Table,
     pub paths: paths::Paths,
     pub listed: listing::Listed,
+    pub told: told::Told,
     pub stubs: reads::Stubs,
     pub memory: memory::Memory,
     pub checkpoints: checkpoint::Checkpoints,
@@ -282,15 +285,15 @@ unsafe fn dispatch(state: &mut State, call: &Call, logged: bool) -> isize {
                 let result = paths::open_how(state, call);
                 opened(state, call, result)
             }
-            n::__NR_stat => paths::stat(state, call, at, a, b, 0),
-            n::__NR_lstat => paths::stat(state, call, at, a, b, n::AT_SYMLINK_NOFOLLOW),
-            n::__NR_newfstatat => paths::stat(state, call, a, b, c, d as u32),
-            n::__NR_fstat => paths::stat_descriptor(state, a, b),
-            n::__NR_statx => paths::statx(state, call),
-            n::__NR_access => paths::access(state, call, at, a, b),
-            n::__NR_faccessat | n::__NR_faccessat2 => paths::access(state, call, a, b, c),
-            n::__NR_readlink => paths::readlink(state, call, at, a, b, c),
-            n::__NR_readlinkat => paths::readlink(state, call, a, b, c, d),
+            n::__NR_stat => figures::stat(state, call, at, a, b, 0),
+            n::__NR_lstat => figures::stat(state, call, at, a, b, n::AT_SYMLINK_NOFOLLOW),
+            n::__NR_newfstatat => figures::stat(state, call, a, b, c, d as u32),
+            n::__NR_fstat => figures::stat_descriptor(state, a, b),
+            n::__NR_statx => figures::statx(state, call),
+            n::__NR_access => figures::access(state, call, at, a, b),
+            n::__NR_faccessat | n::__NR_faccessat2 => figures::access(state, call, a, b, c),
+            n::__NR_readlink => figures::readlink(state, call, at, a, b, c),
+            n::__NR_readlinkat => figures::readlink(state, call, a, b, c, d),
             n::__NR_chdir => paths::change_directory(state, at, a),
             n::__NR_fchdir => paths::change_directory_to(state, a),
             n::__NR_close => descriptors::close(state, a),

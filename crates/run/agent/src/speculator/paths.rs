@@ -1,9 +1,8 @@
-//! Calls that look a path up: open, stat, access, readlink, chdir.
+//! Paths that are looked up, opened, and made the working directory.
 //!
 //! A path is first looked up as far as that needs no device. A cold one becomes a hint to the executor, and the record of the
 //! call site decides between a predicted result and waiting.
 
-use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::site::{Kind as SiteKind, Strategy};
@@ -13,6 +12,7 @@ use forebay_sigsafe::{call, errno, general as n, sys, text, ticks};
 
 use super::descriptors::{self, File, FileIndex, Kind, SIZE_PREDICTED};
 use super::listing::{self, Entry};
+use super::told::{Claim, Told};
 use super::{State, abandoned, count_predicted, end, hints, kernel, make_mark, predict, touch_program};
 use crate::call::Call;
 use crate::{attributes, residency, signatures};
@@ -20,7 +20,7 @@ use crate::{attributes, residency, signatures};
 /// Room for a path with its terminator.
 pub const BYTES: usize = PATH_BYTES + 1;
 
-const AT: usize = n::AT_FDCWD as usize;
+pub const AT: usize = n::AT_FDCWD as usize;
 const COLD: isize = call::EAGAIN;
 /// Opens that would change something.
 const CHANGING: u32 = n::O_CREAT | n::O_TRUNC;
@@ -35,13 +35,19 @@ pub struct Paths {
     /// Whether the last file that was found is on a remote file system, and that is asked for nothing any more.
     on_remote: bool,
     on_closed: bool,
+    /// Whether that file system loses the data of a file that is opened again.
+    pub forgets_data: bool,
+    /// Its `st_dev`, which the next file probably has.
+    pub device: u64,
 }
 
 impl Paths {
     /// A file of this device was found.
     pub fn found_on(&mut self, device: Option<&Device>) {
+        self.device = device.map_or(self.device, |device| device.id.load(Relaxed).wrapping_sub(1));
         self.on_remote = residency::has(device, file_system::REMOTE);
         self.on_closed = residency::has(device, file_system::CLOSED);
+        self.forgets_data = residency::has(device, file_system::FORGETS_DATA);
     }
 }
 
@@ -89,7 +95,12 @@ unsafe fn target(state: &mut State, directory: usize, path: usize, out: &mut Tar
 ///
 /// # Safety
 /// As [`target`].
-unsafe fn absolute(state: &mut State, directory: usize, path: usize, whole: &mut PathBuffer<BYTES>) -> bool {
+pub unsafe fn absolute(
+    state: &mut State,
+    directory: usize,
+    path: usize,
+    whole: &mut PathBuffer<BYTES>,
+) -> bool {
     // SAFETY: the caller's.
     if touch_program(state, || unsafe { (path as *const u8).read() }) == b'/' {
         // SAFETY: the caller's.
@@ -220,18 +231,20 @@ unsafe fn look_up(state: &mut State, call: &Call, path: &Target, flags: u32) -> 
     if found >= 0 { Found::File(found) } else { Found::Error(found) }
 }
 
-/// A path that was looked up: a descriptor naming the file (to be closed), an error, or a predicted answer.
-enum Found {
+/// A path that was looked up: a descriptor naming the file (to be closed), an error, a predicted answer, or what the program
+/// itself has made there, which may be a directory.
+pub enum Found {
     File(isize),
     Error(isize),
     Predicted(Option<hints::Ticket>),
+    Made { directory: bool },
 }
 
 /// Looks a path up for the call, hinting and predicting where it is cold, and logs it.
 ///
 /// # Safety
 /// As [`target`].
-unsafe fn find(
+pub unsafe fn find(
     state: &mut State,
     call: &Call,
     directory: usize,
@@ -245,6 +258,10 @@ unsafe fn find(
     unsafe {
         if let Err(error) = target(state, directory, path, &mut target_path) {
             return Found::Error(error);
+        }
+        if let Some(found) = made(state, directory, path) {
+            log(state, call, false, None);
+            return found;
         }
         let own = state.paths.own_look_ups.is_fast() && !state.paths.on_remote;
         if !own {
@@ -294,6 +311,89 @@ unsafe fn find(
     }
 }
 
+/// What the program has made at a path, or in a directory that it has made.
+///
+/// # Safety
+/// As [`target`].
+#[inline(never)]
+unsafe fn made(state: &mut State, directory: usize, path: usize) -> Option<Found> {
+    if !state.told.has_made() {
+        return None;
+    }
+    let mut whole = PathBuffer::new();
+    // SAFETY: the caller's.
+    if !unsafe { absolute(state, directory, path, &mut whole) } {
+        return None;
+    }
+    let whole = whole.as_bytes();
+    match state.told.of(whole) {
+        Some(Claim::File) => return Some(Found::Made { directory: false }),
+        Some(Claim::Directory) => return Some(Found::Made { directory: true }),
+        Some(Claim::Predicted) | None => {}
+    }
+    let parent = whole.get(..whole.iter().rposition(|&byte| byte == b'/')?)?;
+    let is_new = state.told.of(parent) == Some(Claim::Directory);
+    is_new.then_some(Found::Error(call::error(errno::ENOENT)))
+}
+
+/// The program makes a file or directory at a path: gives its number, or nothing where something is there already.
+///
+/// # Safety
+/// As [`target`].
+#[inline(never)]
+pub unsafe fn make(state: &mut State, directory: usize, path: usize, claim: Claim) -> Option<u64> {
+    let mut to = Target { directory: 0, path: 0, composed: PathBuffer::new() };
+    // SAFETY: the caller's.
+    unsafe {
+        if target(state, directory, path, &mut to).is_ok() {
+            let found = kernel::find(to.directory, to.path, n::O_NOFOLLOW);
+            if found >= 0 {
+                kernel::close(found);
+                return None;
+            }
+        }
+        Some(tell(state, directory, path, claim).unwrap_or(0))
+    }
+}
+
+/// Takes note of what the program is told of a path, and gives its number.
+///
+/// # Safety
+/// As [`target`].
+#[inline(never)]
+pub unsafe fn tell(state: &mut State, directory: usize, path: usize, claim: Claim) -> Option<u64> {
+    let mut whole = PathBuffer::new();
+    // SAFETY: the caller's.
+    let known = path != 0 && unsafe { absolute(state, directory, path, &mut whole) };
+    known.then(|| state.told.tell(whole.as_bytes(), claim))
+}
+
+/// The program has removed what it may have made at a path.
+///
+/// # Safety
+/// As [`target`].
+#[inline(never)]
+pub unsafe fn forget(state: &mut State, directory: usize, path: usize) -> Option<Claim> {
+    let mut whole = PathBuffer::new();
+    // SAFETY: the caller's.
+    let known = state.told.has_made() && path != 0 && unsafe { absolute(state, directory, path, &mut whole) };
+    if known { state.told.forget(whole.as_bytes()) } else { None }
+}
+
+/// The number that the program was told of a path in place of the real one; 0 for none.
+///
+/// # Safety
+/// As [`target`].
+#[inline(never)]
+pub unsafe fn number(state: &mut State, directory: usize, path: usize) -> u64 {
+    let mut whole = PathBuffer::new();
+    // SAFETY: the caller's.
+    if !state.told.has_any() || !unsafe { absolute(state, directory, path, &mut whole) } {
+        return 0;
+    }
+    state.told.of(whole.as_bytes()).map_or(0, |_| Told::number(whole.as_bytes()))
+}
+
 /// `open` and its kin.
 ///
 /// # Safety
@@ -301,9 +401,14 @@ unsafe fn find(
 pub unsafe fn open(state: &mut State, call: &Call, directory: usize, path: usize, flags: u32) -> isize {
     let writes = flags & n::O_ACCMODE == n::O_WRONLY;
     if writes || flags & CHANGING != 0 || flags & n::O_TMPFILE == n::O_TMPFILE {
+        let mut file = descriptors::opened(Kind::Sink, -1, flags);
+        if flags & n::O_CREAT != 0 && flags & n::O_TMPFILE != n::O_TMPFILE {
+            // SAFETY: the caller's.
+            file.number = unsafe { make(state, directory, path, Claim::File) }.unwrap_or(0);
+        }
         // SAFETY: the caller's.
         unsafe { log(state, call, false, None) };
-        return add(state, descriptors::opened(Kind::Sink, -1, flags));
+        return add(state, file);
     }
     let wants_directory = flags & n::O_DIRECTORY != 0;
     let kept = flags & (n::O_NOFOLLOW | n::O_DIRECTORY);
@@ -312,6 +417,18 @@ pub unsafe fn open(state: &mut State, call: &Call, directory: usize, path: usize
     // SAFETY: the caller's.
     match unsafe { find(state, call, directory, path, kept, SiteKind::Open, hint_kind) } {
         Found::Error(error) => error,
+        Found::Made { directory: true } => {
+            let mut file = descriptors::opened(Kind::UnknownDirectory, -1, flags);
+            file.ended = true;
+            // SAFETY: the caller's.
+            unsafe { add_with_path(state, file, directory, path) }
+        }
+        Found::Made { directory: false } => {
+            let mut file = descriptors::opened(Kind::Sink, -1, flags);
+            // SAFETY: the caller's.
+            file.number = unsafe { number(state, directory, path) };
+            add(state, file)
+        }
         Found::Predicted(ticket) => {
             let kind = if wants_directory { Kind::UnknownDirectory } else { Kind::Unknown };
             let mut file = descriptors::opened(kind, -1, flags);
@@ -334,7 +451,11 @@ pub unsafe fn open(state: &mut State, call: &Call, directory: usize, path: usize
                 Ok(file) if file.kind == Kind::Directory => unsafe {
                     add_with_path(state, file, directory, path)
                 },
-                Ok(file) => add(state, file),
+                Ok(file) => {
+                    // SAFETY: the caller's.
+                    let number = unsafe { number(state, directory, path) };
+                    add(state, File { number, ..file })
+                }
                 Err(error) => error,
             }
         }
@@ -451,8 +572,10 @@ unsafe fn add_with_path(state: &mut State, file: File, directory: usize, path: u
     if known && file.kind == Kind::Directory && !state.listed.descends {
         ticket = hints::path(state, PathHint::Directory, whole.as_bytes(), 0, 0);
     }
+    let claim = if known { state.told.of(whole.as_bytes()) } else { None };
     if let Some((index, file)) = state.descriptors.file(place) {
         file.ticket = ticket;
+        file.number = claim.map_or(0, |_| Told::number(whole.as_bytes()));
         if let Some(path) = state.descriptors.path(index)
             && known
         {
@@ -513,7 +636,8 @@ pub fn upgrade(state: &mut State, descriptor: usize, wait: bool) {
     if let Ok(real) = open_found(state, found, flags)
         && let Some(file) = state.descriptors.at(index)
     {
-        *file = File { references: file.references, offset: file.offset, ticket: file.ticket, ..real };
+        let File { references, offset, ticket, number, .. } = *file;
+        *file = File { references, offset, ticket, number, ..real };
     }
     kernel::close(found);
 }
@@ -531,218 +655,6 @@ fn know_remote(state: &mut State, index: FileIndex, found: isize) -> bool {
         file.device = device;
     }
     true
-}
-
-/// Predicted figures of a file or directory.
-fn predicted_stat(directory: bool) -> n::stat {
-    // SAFETY: a structure of integers, whose zeroes are valid.
-    let mut stat = unsafe { MaybeUninit::<n::stat>::zeroed().assume_init() };
-    stat.st_mode = if directory { n::S_IFDIR | 0o755 } else { n::S_IFREG | 0o644 };
-    stat.st_nlink = if directory { 2 } else { 1 };
-    stat.st_size = SIZE_PREDICTED as _;
-    stat.st_blksize = 4096;
-    stat.st_blocks = (SIZE_PREDICTED / 512) as _;
-    stat.st_ino = ticks();
-    stat
-}
-
-/// # Safety
-/// As [`target`].
-unsafe fn is_empty(state: &mut State, path: usize) -> bool {
-    // SAFETY: the caller's.
-    path == 0 || touch_program(state, || unsafe { (path as *const u8).read() }) == 0
-}
-
-/// `stat`, `lstat` and `newfstatat`.
-///
-/// # Safety
-/// As [`super::call`].
-pub unsafe fn stat(
-    state: &mut State,
-    call: &Call,
-    directory: usize,
-    path: usize,
-    out: usize,
-    flags: u32,
-) -> isize {
-    // SAFETY: the caller's.
-    unsafe {
-        if flags & n::AT_EMPTY_PATH != 0 && is_empty(state, path) {
-            return stat_descriptor(state, directory, out);
-        }
-        let kept = if flags & n::AT_SYMLINK_NOFOLLOW != 0 { n::O_NOFOLLOW } else { 0 };
-        let hint_kind = if kept != 0 { PathHint::LookupNoFollow } else { PathHint::Lookup };
-        match find(state, call, directory, path, kept, SiteKind::Stat, hint_kind) {
-            Found::Error(error) => error,
-            Found::Predicted(_) => {
-                touch_program(state, || (out as *mut n::stat).write_unaligned(predicted_stat(false)));
-                0
-            }
-            Found::File(found) => {
-                let result = told(state, found, out);
-                kernel::close(found);
-                result
-            }
-        }
-    }
-}
-
-/// Tells the program what the kernel knows of an open file.
-///
-/// # Safety
-/// `out` is where the program wants it.
-unsafe fn told(state: &mut State, file: isize, out: usize) -> isize {
-    let Some(stat) = attributes::of(file) else { return call::EBADF };
-    state.paths.found_on(hints::device(state.header, stat.st_dev));
-    // SAFETY: the caller's; garbage ends the speculator.
-    touch_program(state, || unsafe { (out as *mut n::stat).write_unaligned(stat) });
-    0
-}
-
-/// `fstat`.
-///
-/// # Safety
-/// As [`super::call`].
-pub unsafe fn stat_descriptor(state: &mut State, descriptor: usize, out: usize) -> isize {
-    if descriptor as i32 == n::AT_FDCWD {
-        // SAFETY: the caller's.
-        return unsafe { sys!(n::__NR_newfstatat, AT, c".".as_ptr(), out, 0) };
-    }
-    upgrade(state, descriptor, false);
-    let Some((_, file)) = state.descriptors.file(descriptor as u32 as usize) else { return call::EBADF };
-    let file = *file;
-    if file.real >= 0 {
-        if state.descriptors.last_stat.0 == file.real as isize {
-            let stat = state.descriptors.last_stat.1;
-            // SAFETY: the caller's.
-            touch_program(state, || unsafe { (out as *mut n::stat).write_unaligned(stat) });
-            return 0;
-        }
-        // SAFETY: the caller's.
-        return unsafe { told(state, file.real as isize, out) };
-    }
-    let mut stat = predicted_stat(file.kind == Kind::UnknownDirectory);
-    match file.kind {
-        Kind::Unknown if residency::has(hints::entry(state, file.device), file_system::REMOTE) => {
-            stat = known_stat(state, descriptor).unwrap_or(stat);
-        }
-        Kind::Outside => stat.st_mode = n::S_IFIFO | 0o600,
-        Kind::Sink => stat.st_size = file.size as _,
-        _ => {}
-    }
-    // SAFETY: the caller's.
-    touch_program(state, || unsafe { (out as *mut n::stat).write_unaligned(stat) });
-    0
-}
-
-/// What the kernel knows of a placeholder of a remote file system.
-fn known_stat(state: &mut State, descriptor: usize) -> Option<n::stat> {
-    let (index, file) = state.descriptors.file(descriptor as u32 as usize)?;
-    let kept = file.flags & (n::O_NOFOLLOW | n::O_DIRECTORY);
-    let path = state.descriptors.path(index)?.as_ptr() as usize;
-    // SAFETY: the table's own terminated path.
-    let found = unsafe { kernel::find(AT as isize, path, kept) };
-    let stat = attributes::of(found);
-    if found >= 0 {
-        kernel::close(found);
-    }
-    stat
-}
-
-/// `statx`.
-///
-/// # Safety
-/// As [`super::call`].
-pub unsafe fn statx(state: &mut State, call: &Call) -> isize {
-    let [directory, path, flags, mask, out, _] = call.arguments;
-    let flags = flags as u32;
-    // SAFETY: the caller's.
-    unsafe {
-        let empty = flags & n::AT_EMPTY_PATH != 0 && is_empty(state, path);
-        let (real, found) = if empty && directory as i32 != n::AT_FDCWD {
-            upgrade(state, directory, false);
-            match state.descriptors.file(directory as u32 as usize) {
-                Some((_, file)) => (file.real as isize, -1),
-                None => return call::EBADF,
-            }
-        } else {
-            let kept = if flags & n::AT_SYMLINK_NOFOLLOW != 0 { n::O_NOFOLLOW } else { 0 };
-            let hint_kind = if kept != 0 { PathHint::LookupNoFollow } else { PathHint::Lookup };
-            match find(state, call, directory, path, kept, SiteKind::Stat, hint_kind) {
-                Found::Error(error) => return error,
-                Found::Predicted(_) => (-1, -1),
-                Found::File(found) => (found, found),
-            }
-        };
-        if real >= 0 {
-            let result =
-                sys!(n::__NR_statx, real, c"".as_ptr(), n::AT_EMPTY_PATH | n::AT_STATX_DONT_SYNC, mask, out);
-            if found >= 0 {
-                kernel::close(found);
-            }
-            return result;
-        }
-        let mut statx = MaybeUninit::<n::statx>::zeroed().assume_init();
-        statx.stx_mask = n::STATX_BASIC_STATS;
-        statx.stx_mode = (n::S_IFREG | 0o644) as u16;
-        statx.stx_nlink = 1;
-        statx.stx_size = SIZE_PREDICTED;
-        statx.stx_blksize = 4096;
-        touch_program(state, || (out as *mut n::statx).write_unaligned(statx));
-        0
-    }
-}
-
-/// `access` and `faccessat`.
-///
-/// # Safety
-/// As [`super::call`].
-pub unsafe fn access(state: &mut State, call: &Call, directory: usize, path: usize, mode: usize) -> isize {
-    // SAFETY: the caller's.
-    unsafe {
-        match find(state, call, directory, path, 0, SiteKind::Stat, PathHint::Lookup) {
-            Found::Error(error) => error,
-            Found::Predicted(_) => 0,
-            Found::File(found) => {
-                let result = sys!(n::__NR_faccessat2, found, c"".as_ptr(), mode, n::AT_EMPTY_PATH);
-                kernel::close(found);
-                result
-            }
-        }
-    }
-}
-
-/// `readlink` and `readlinkat`.
-///
-/// # Safety
-/// As [`super::call`].
-pub unsafe fn readlink(
-    state: &mut State,
-    call: &Call,
-    directory: usize,
-    path: usize,
-    out: usize,
-    count: usize,
-) -> isize {
-    // SAFETY: the caller's.
-    unsafe {
-        match find(state, call, directory, path, n::O_NOFOLLOW, SiteKind::Stat, PathHint::LookupNoFollow) {
-            Found::Error(error) => error,
-            // Most paths that are asked about are no links.
-            Found::Predicted(_) => call::EINVAL,
-            Found::File(found) => {
-                let is_link =
-                    attributes::of(found).is_some_and(|stat| stat.st_mode & n::S_IFMT == n::S_IFLNK);
-                let result = if is_link {
-                    sys!(n::__NR_readlinkat, found, c"".as_ptr(), out, count)
-                } else {
-                    call::EINVAL
-                };
-                kernel::close(found);
-                result
-            }
-        }
-    }
 }
 
 /// `chdir`: the speculator's working directory is its own.

@@ -322,9 +322,11 @@ unsafe fn unknown(
     wanted: usize,
     offset: u64,
 ) -> (isize, u64) {
-    hint_placeholder(state, index, offset, wanted);
+    let hinted = (!state.paths.forgets_data).then_some(wanted);
+    if hinted.is_some() {
+        hint_placeholder(state, index, offset, wanted);
+    }
     let (site, strategy) = predict(state, call, SiteKind::Read, detail(offset, wanted));
-    let hinted = Some(wanted);
     match strategy {
         Strategy::Wait => {
             let descriptor = call.arguments.first().copied().unwrap_or(usize::MAX);
