@@ -18,6 +18,7 @@ mod environment;
 mod exec;
 mod fault_watch;
 mod faults;
+mod given_up;
 mod held;
 mod interpose;
 mod intrinsics;

@@ -20,7 +20,7 @@ use forebay_sigsafe::{call, sys};
 use crate::call::Call;
 use crate::snapshot::{Circumstances, DESCRIPTORS, Forked, Original, Snapshot, UNKNOWN};
 use crate::status::Status;
-use crate::{attributes, held, process, residency, session, speculator, trace, unforked};
+use crate::{attributes, given_up, held, process, residency, session, speculator, trace, unforked};
 
 /// Stands for the process id of a speculator that has not said its own yet.
 const STARTING: u32 = 1;
@@ -89,6 +89,9 @@ pub unsafe fn will_stall(call: &Call, descriptor: usize) -> bool {
         let wanted = wanted.min(left as usize).min(PROBE_BYTES);
         let vector = n::iovec { iov_base: SCRATCH.0.get().cast(), iov_len: wanted as u64 };
         let device = session::header().and_then(|header| speculator::device(header, stat.st_dev));
+        if given_up::on(stat.st_dev) {
+            return false;
+        }
         if !residency::has(device, file_system::REFUSES_NOWAIT) {
             let read = sys!(n::__NR_preadv2, descriptor, &raw const vector, 1, offset, 0, n::RWF_NOWAIT);
             if !residency::is_refusal(read) {

@@ -54,8 +54,6 @@ use core::sync::atomic::Ordering::Relaxed;
 pub const LIMIT_FIRST: u32 = 4;
 /// Most prefetches in flight on one device.
 pub const LIMIT_MAX: u32 = 256;
-/// At and below this limit a device counts as saturated.
-pub const LIMIT_SATURATED: u32 = 2;
 /// Prefetches in flight for each channel of the device.
 pub const DEPTH_PER_CHANNEL: f64 = 1.75;
 
@@ -171,11 +169,11 @@ impl InflightLimit {
         if self.base == 0 { 0 } else { exp2(self.base) >> 10 }
     }
 
-    /// Whether the device serves so few requests at once that prefetching more than two does not help.
+    /// Estimate of how many requests the device serves at once, once there is one.
     #[must_use]
-    #[inline]
-    pub fn saturated(&self) -> bool {
-        self.suggestions >= SUGGESTIONS_MIN && self.limit() <= LIMIT_SATURATED
+    pub fn serves_at_once(&self) -> Option<u32> {
+        let rounded = (exp2(self.capacity) + 512) >> 10;
+        (self.suggestions >= SUGGESTIONS_MIN).then(|| (rounded as u32).max(1))
     }
 
     /// A prefetch completed `latency_ticks` after it was issued, when `depth_at_issue` requests were

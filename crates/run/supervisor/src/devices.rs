@@ -5,14 +5,14 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt, fs,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::Ordering::{AcqRel, Acquire, Relaxed},
     },
     thread,
     time::Duration,
 };
 
-use forebay_policy::inflight::InflightLimit;
+use forebay_policy::{estimate::StallTime, inflight::InflightLimit, price::REMOTE_WORTH_US};
 use forebay_protocol::layout::{Device, file_system};
 use rustix::fs::minor;
 
@@ -24,11 +24,9 @@ const DEPTH_UNKNOWN: u32 = 16;
 const LATE_TIMES: u64 = 32;
 /// A request is never late before: a machine that is busy delays one by as much.
 const LATE_MIN: Duration = Duration::from_millis(200);
-/// A hint on a FUSE file system is a look-up, an open, a read and a release, which together take it and the executor some 200 us of
-/// processor time (measured with bindfs). A file system that answers a request in less is served no faster by hints.
-const WORTH_US_MIN: u64 = 200;
 /// Requests on a remote file system before it is judged.
 const JUDGED_AFTER: u64 = 32;
+const PAGE_BYTES: u64 = 4096;
 /// Between looks for requests that are late, while any are under way.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -59,6 +57,25 @@ struct Gate {
     waiting: Mutex<Waiting>,
     completed: Condvar,
     begun: Arc<Begun>,
+    /// Size of the file system's blocks, once it was asked for.
+    block_bytes: OnceLock<u64>,
+    sharing: Mutex<Sharing>,
+}
+
+/// Files that share their blocks with others.
+#[derive(Default)]
+struct Sharing {
+    /// Of those under way.
+    bytes: u64,
+    /// The others, by the numbers of their jobs: those that were hinted first come first, as they lie together.
+    waiting: BTreeMap<u64, Arc<Condvar>>,
+}
+
+/// Permission to read a file that shares its blocks with others; dropped when it is read.
+#[derive(Debug)]
+pub struct Share {
+    gate: Arc<Gate>,
+    bytes: u64,
 }
 
 /// Requests under way on one device.
@@ -71,6 +88,35 @@ struct Waiting {
     completed: u64,
     /// The device takes no more.
     closed: bool,
+    /// It is being found out whether the file system keeps data.
+    probing: bool,
+}
+
+/// Whether a remote file system keeps data that is read ahead of an open.
+#[derive(Debug)]
+pub enum Keeping {
+    /// It does.
+    Keeps,
+    /// The next open empties the file's cache.
+    Forgets,
+    /// The caller is to find it out.
+    Unknown(Probe),
+}
+
+/// Permission to find out whether a file system keeps data; others wait while this lives.
+#[derive(Debug)]
+pub struct Probe {
+    gate: Arc<Gate>,
+}
+
+impl Probe {
+    /// It was found out.
+    pub fn tell(&self, is_kept: bool) {
+        let bit = if is_kept { file_system::KEEPS_DATA } else { file_system::FORGETS_DATA };
+        if let Some(entry) = self.gate.entry {
+            entry.file_system.fetch_or(bit, Relaxed);
+        }
+    }
 }
 
 /// How many requests a turn is for.
@@ -96,6 +142,12 @@ pub struct Turn {
     started: u64,
     /// Whether its time is to be taken.
     timed: bool,
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Turn {
@@ -127,7 +179,7 @@ impl Devices {
 
     /// Waits until `device` (`st_dev`) may take one more request. `None` where it takes none any more.
     pub fn turn(&self, device: u64, ticket: &Ticket, requests: Requests) -> Option<Turn> {
-        let gate = lock(&self.gates).entry(device).or_insert_with(|| Arc::new(self.gate(device))).clone();
+        let gate = self.gate_of(device);
         let mut waiting = lock(&gate.waiting);
         while !waiting.closed && waiting.started.len() as u32 >= gate.limit() {
             waiting = gate.completed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
@@ -144,6 +196,65 @@ impl Devices {
         self.begun.add();
         let timed = requests == Requests::One || gate.is_remote();
         Some(Turn { gate, number, depth, started, timed })
+    }
+
+    /// Waits until a file of `size` bytes may be read that may share its blocks with others. `None` for all other files.
+    ///
+    /// A file system of large blocks puts several small files into one, prepares it while its reader waits, and keeps few of them
+    /// (squashfs 3 as a rule). Reading more files side by side than a block holds prepares each block many times.
+    pub fn share(
+        &self,
+        device: u64,
+        job: u64,
+        size: u64,
+        block_bytes: impl FnOnce() -> u64,
+    ) -> Option<Share> {
+        let gate = self.gate_of(device);
+        if gate.is_remote() {
+            return None;
+        }
+        let block = *gate.block_bytes.get_or_init(block_bytes);
+        if block <= PAGE_BYTES || size >= block {
+            return None;
+        }
+        let bytes = size.next_multiple_of(PAGE_BYTES);
+        let mut sharing = lock(&gate.sharing);
+        let turn = Arc::new(Condvar::new());
+        sharing.waiting.insert(job, turn.clone());
+        while sharing.waiting.first_key_value().is_some_and(|(first, _)| *first != job)
+            || sharing.bytes > 0 && sharing.bytes + bytes > block
+        {
+            sharing = turn.wait(sharing).unwrap_or_else(PoisonError::into_inner);
+        }
+        sharing.waiting.remove(&job);
+        sharing.bytes += bytes;
+        sharing.wake_first();
+        drop(sharing);
+        Some(Share { gate, bytes })
+    }
+
+    /// Whether data that is read ahead of an open stays, on a remote file system; the first one that asks is to find that out, and
+    /// others wait for it. `None` where the device takes no more.
+    pub fn keeps_data(&self, device: u64) -> Option<Keeping> {
+        let gate = self.gate_of(device);
+        let mut waiting = lock(&gate.waiting);
+        loop {
+            if waiting.closed {
+                return None;
+            }
+            if gate.has(file_system::FORGETS_DATA) {
+                return Some(Keeping::Forgets);
+            }
+            if gate.has(file_system::KEEPS_DATA) {
+                return Some(Keeping::Keeps);
+            }
+            if !waiting.probing {
+                waiting.probing = true;
+                drop(waiting);
+                return Some(Keeping::Unknown(Probe { gate }));
+            }
+            waiting = gate.completed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Gives up requests that are late by far, for ever.
@@ -163,6 +274,10 @@ impl Devices {
         lock(&self.gates).get(&device).is_some_and(|gate| gate.is_remote())
     }
 
+    fn gate_of(&self, device: u64) -> Arc<Gate> {
+        lock(&self.gates).entry(device).or_insert_with(|| Arc::new(self.gate(device))).clone()
+    }
+
     fn gate(&self, device: u64) -> Gate {
         let header = self.channel.header();
         let id = device.wrapping_add(1);
@@ -173,11 +288,13 @@ impl Devices {
         Gate {
             entry: header.devices.iter().find(claim).filter(|_| id != 0),
             device_ticks_min: header.stall_ticks_min.load(Relaxed),
-            worth_ticks_min: header.ticks_per_second.load(Relaxed) / 1_000_000 * WORTH_US_MIN,
+            worth_ticks_min: header.ticks_per_second.load(Relaxed) / 1_000_000 * REMOTE_WORTH_US,
             depth_max: served_at_once(device).map_or(DEPTH_UNKNOWN, |served| (served / 2).max(1)),
             waiting: Mutex::default(),
             completed: Condvar::new(),
             begun: self.begun.clone(),
+            block_bytes: OnceLock::new(),
+            sharing: Mutex::default(),
         }
     }
 }
@@ -214,8 +331,12 @@ impl Gate {
         }
     }
 
+    fn has(&self, bit: u32) -> bool {
+        self.entry.is_some_and(|entry| entry.file_system.load(Relaxed) & bit != 0)
+    }
+
     fn is_remote(&self) -> bool {
-        self.entry.is_some_and(|entry| entry.file_system.load(Relaxed) & file_system::REMOTE != 0)
+        self.has(file_system::REMOTE)
     }
 
     fn limit(&self) -> u32 {
@@ -234,8 +355,11 @@ impl Gate {
     /// Whether hints pay on a remote file system: it serves several requests at once, and takes longer for one than the hint
     /// takes it and the executor.
     fn pays(&self, limit: &InflightLimit) -> bool {
-        let base = limit.base_ticks();
-        !limit.saturated() && (base == 0 || base >= self.worth_ticks_min)
+        // Of the program's own requests some may be answered by what the file system keeps, and others by another machine.
+        let stall = self.entry.map_or(0, |entry| StallTime::load(&entry.stall).ticks());
+        let request = if stall == 0 { limit.base_ticks() } else { stall };
+        let serves_one = limit.serves_at_once() == Some(1);
+        !serves_one && (request == 0 || request >= self.worth_ticks_min)
     }
 
     /// Nothing waits for requests that are late by far. A remote file system that has one gets no more.
@@ -252,6 +376,29 @@ impl Gate {
         }
         drop(waiting);
         given_up.iter().for_each(Ticket::finish);
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        lock(&self.gate.waiting).probing = false;
+        self.gate.completed.notify_all();
+    }
+}
+
+impl Sharing {
+    fn wake_first(&self) {
+        if let Some((_, first)) = self.waiting.first_key_value() {
+            first.notify_one();
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut sharing = lock(&self.gate.sharing);
+        sharing.bytes -= self.bytes;
+        sharing.wake_first();
     }
 }
 
@@ -391,5 +538,62 @@ mod tests {
         };
         assert!(gate.pays(&InflightLimit::new()) && device(5_000, 64) && device(1_000, 8));
         assert!(!device(40, 64) && !device(5_000, 1));
+    }
+
+    #[test]
+    fn what_the_program_waits_for_tells_whether_hints_pay() {
+        let devices = devices();
+        let ticks_per_us = devices.channel.header().ticks_per_second.load(Relaxed) / 1_000_000;
+        let gate = devices.gate(7);
+        let pays_after = |stalls: &[u64]| {
+            // Look-ups that the file system answers from what it keeps.
+            let mut limit = InflightLimit::new();
+            (0..20).for_each(|_| limit.on_stall(60 * ticks_per_us));
+            let mut time = StallTime::default();
+            stalls.iter().for_each(|us| time.on_stall(us * ticks_per_us));
+            time.store(&gate.entry.unwrap().stall);
+            gate.pays(&limit)
+        };
+        assert!(!pays_after(&[60; 20]) && pays_after(&[60, 20_000, 60, 20_000]));
+    }
+
+    #[test]
+    fn files_that_share_blocks_are_read_a_block_at_a_time() {
+        const BLOCK: u64 = 128 << 10;
+        let devices = devices();
+        assert!(devices.share(8, 0, 5000, || PAGE_BYTES).is_none(), "a block of a page holds one file");
+        assert!(devices.share(7, 0, BLOCK, || BLOCK).is_none(), "a file of a block shares none");
+        let halves = [0, 1].map(|job| devices.share(7, job, BLOCK / 2, || BLOCK).unwrap());
+        thread::scope(|scope| {
+            let (begun, has_begun) = mpsc::channel();
+            let devices = &devices;
+            scope.spawn(move || {
+                let share = devices.share(7, 2, 5000, || BLOCK);
+                begun.send(()).unwrap();
+                drop(share);
+            });
+            assert!(has_begun.recv_timeout(Duration::from_millis(20)).is_err(), "more than a block");
+            drop(halves);
+            has_begun.recv_timeout(Duration::from_secs(60)).unwrap();
+        });
+    }
+
+    #[test]
+    fn one_file_tells_whether_data_is_kept_while_others_wait() {
+        let devices = devices();
+        let Some(Keeping::Unknown(probe)) = devices.keeps_data(7) else { panic!("it is known") };
+        thread::scope(|scope| {
+            let (answered, answer) = mpsc::channel();
+            let devices = &devices;
+            let ask = move || answered.send(matches!(devices.keeps_data(7), Some(Keeping::Forgets))).unwrap();
+            scope.spawn(ask);
+            assert!(answer.recv_timeout(Duration::from_millis(20)).is_err(), "two find it out");
+            probe.tell(false);
+            drop(probe);
+            assert!(answer.recv_timeout(Duration::from_secs(60)).unwrap());
+        });
+        // One that does not find it out leaves it to the next.
+        assert!(matches!(devices.keeps_data(8), Some(Keeping::Unknown(_))));
+        assert!(matches!(devices.keeps_data(8), Some(Keeping::Unknown(_))));
     }
 }

@@ -21,7 +21,7 @@ use std::{
 };
 
 use forebay_linux::{
-    kernel_text,
+    cachestat, kernel_text,
     process::{Apart, start_apart},
 };
 use forebay_protocol::layout::{
@@ -39,7 +39,7 @@ use rustix::{
 
 use crate::{
     channel::Channel,
-    devices::{Devices, Requests, Ticket},
+    devices::{Devices, Keeping, Requests, Ticket},
 };
 
 /// As many reads as a fast device has in flight at once.
@@ -64,6 +64,8 @@ struct Shared {
     channel: Arc<Channel>,
     threads: AtomicUsize,
     busy: AtomicUsize,
+    /// The number of the next job.
+    next_job: AtomicU64,
     /// Where to go on looking for hints in each slot, which are filled in turn.
     cursors: [AtomicUsize; SLOTS],
     /// `st_dev` of what each slot's last hint found, and so probably of the next; [`DEVICE_UNKNOWN`] at first.
@@ -92,6 +94,8 @@ enum Root {
 struct Job {
     slot: usize,
     kind: PathHint,
+    /// In the order in which they were taken.
+    number: u64,
     offset: u64,
     length: u64,
     /// Absolute, without a zero byte inside; terminated by the buffer's zeros.
@@ -110,6 +114,7 @@ impl Executor {
             devices: Devices::new(channel.clone()),
             channel,
             threads: AtomicUsize::new(0),
+            next_job: AtomicU64::new(0),
             busy: AtomicUsize::new(0),
             cursors: [const { AtomicUsize::new(0) }; SLOTS],
             last_devices: [const { AtomicU64::new(DEVICE_UNKNOWN) }; SLOTS],
@@ -191,7 +196,8 @@ impl Shared {
             }
             if cell.state.load(Relaxed) == CELL_READY && self.begin(slot, cell) {
                 self.cursors[slot].store(index + 1, Relaxed);
-                let job = read_cell(&self.channel, slot, cell);
+                let number = self.next_job.fetch_add(1, Relaxed);
+                let job = read_cell(&self.channel, slot, number, cell);
                 // Free as soon as it is copied: the queue is for hints that no thread has yet. A directory's cell is
                 // free when the directory is read, which its speculator waits for.
                 match job {
@@ -262,19 +268,46 @@ impl Shared {
             (PathHint::Data, FileType::RegularFile)
                 if self.channel.header().leases.load(Acquire) == LEASES_NONE =>
             {
-                let end = job.offset.saturating_add(job.length).min(status.stx_size);
-                let file = {
-                    let turn = self.devices.turn(device, &job.ticket, Requests::Some);
-                    let _turn = turn.ok_or(Errno::TIMEDOUT)?;
-                    reopen(&found, OFlags::empty())?
-                };
-                self.read_ahead(file.as_fd(), device, job, end)?;
-                // A read makes the kernel forget the times of a remote file, which a program asks for after it has opened one.
-                let _turn = self.devices.turn(device, &job.ticket, Requests::Some).ok_or(Errno::TIMEDOUT)?;
-                statx(&file, c"", flags, StatxFlags::BASIC_STATS).map(drop)
+                self.bring(job, &found, device, status.stx_size)
             }
             _ => Ok(()),
         }
+    }
+
+    /// Brings a part of a regular file of `size` bytes into memory.
+    fn bring(&self, job: &Job, found: &OwnedFd, device: u64, size: u64) -> Result<(), Errno> {
+        if self.devices.is_remote(device) {
+            return self.bring_from_remote(job, found, device, size);
+        }
+        let block_bytes = || fstatvfs(found).map_or(0, |system| system.f_bsize);
+        let _share = self.devices.share(device, job.number, size, block_bytes);
+        let file = self.reopen_in_turn(job, found, device)?;
+        self.read_ahead(file.as_fd(), device, job, size)
+    }
+
+    fn bring_from_remote(&self, job: &Job, found: &OwnedFd, device: u64, size: u64) -> Result<(), Errno> {
+        let probe = match self.devices.keeps_data(device).ok_or(Errno::TIMEDOUT)? {
+            Keeping::Forgets => return Ok(()),
+            Keeping::Keeps => None,
+            Keeping::Unknown(probe) => Some(probe),
+        };
+        let file = self.reopen_in_turn(job, found, device)?;
+        self.read_ahead(file.as_fd(), device, job, size)?;
+        if let Some(probe) = probe.filter(|_| job.offset < size) {
+            let is_cached = |file: &OwnedFd| cachestat(file).map_or(true, |cached| cached.cached > 0);
+            // Where the next open empties the cache, and that may have been the program's, no other one will find anything there.
+            let is_kept = is_cached(&file) && is_cached(&self.reopen_in_turn(job, found, device)?);
+            probe.tell(is_kept);
+        }
+        // A read makes the kernel forget the times of a remote file, which a program asks for after it has opened one.
+        let _turn = self.devices.turn(device, &job.ticket, Requests::Some).ok_or(Errno::TIMEDOUT)?;
+        statx(&file, c"", AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT, StatxFlags::BASIC_STATS).map(drop)
+    }
+
+    fn reopen_in_turn(&self, job: &Job, found: &OwnedFd, device: u64) -> Result<OwnedFd, Errno> {
+        let turn = self.devices.turn(device, &job.ticket, Requests::Some);
+        let _turn = turn.ok_or(Errno::TIMEDOUT)?;
+        reopen(found, OFlags::empty())
     }
 
     /// Finds what the path names, as the program would, without opening it: O_PATH has no effect on a device or FIFO.
@@ -313,9 +346,10 @@ impl Shared {
         root
     }
 
-    /// Reads `offset..end` of a file into memory, at most the horizon, in pieces that the kernel takes whole.
-    fn read_ahead(&self, file: BorrowedFd<'_>, device: u64, job: &Job, end: u64) -> Result<(), Errno> {
+    /// Reads what the job names of a file of `size` bytes, at most the horizon, in pieces that the kernel takes whole.
+    fn read_ahead(&self, file: BorrowedFd<'_>, device: u64, job: &Job, size: u64) -> Result<(), Errno> {
         let offset = job.offset;
+        let end = offset.saturating_add(job.length).min(size);
         let horizon = self.channel.header().horizon_bytes.load(Relaxed);
         let end = end.min(offset.saturating_add(horizon));
         let mut start = offset;
@@ -401,7 +435,7 @@ fn read_directory(directory: &OwnedFd) -> Result<(), Errno> {
 }
 
 /// A hint out of untrusted memory; `None` where it makes no sense.
-fn read_cell(channel: &Arc<Channel>, slot: usize, cell: &PathCell) -> Option<Job> {
+fn read_cell(channel: &Arc<Channel>, slot: usize, number: u64, cell: &PathCell) -> Option<Job> {
     let kind = PathHint::from_u32(cell.kind.load(Relaxed))?;
     let path_len = usize::try_from(cell.path_len.load(Relaxed)).ok().filter(|length| *length < PATH_BYTES)?;
     let mut path = [0; PATH_BYTES];
@@ -412,7 +446,7 @@ fn read_cell(channel: &Arc<Channel>, slot: usize, cell: &PathCell) -> Option<Job
     let (offset, length) = (cell.offset.load(Relaxed), cell.length.load(Relaxed).into());
     let channel = channel.clone();
     let ticket = Ticket::new(move || finish(&channel, slot, None));
-    absolute.then_some(Job { slot, kind, offset, length, path, path_len, cell: None, ticket })
+    absolute.then_some(Job { slot, kind, number, offset, length, path, path_len, cell: None, ticket })
 }
 
 /// Frees the cells that their writers died over: those that were being written at the last sweep too. Sweeps must be

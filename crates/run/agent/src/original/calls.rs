@@ -15,7 +15,8 @@ use super::{LIVE, PROBES, slow, visibility};
 use crate::call::Call;
 use crate::calls::Class;
 use crate::snapshot::Spawned;
-use crate::{held, process, role, session, signatures, speculator, timing};
+use crate::timing::Period;
+use crate::{given_up, held, process, role, session, signatures, speculator, timing};
 
 /// # Safety
 /// `call` is a read of the program's, of `descriptor`.
@@ -37,7 +38,10 @@ pub unsafe fn read(call: &Call, descriptor: usize) -> isize {
 #[cold]
 pub fn on_untimed_read(call: &Call, descriptor: usize) {
     if let Some(device) = file_device(descriptor) {
-        stalled(None, Match::NoSpeculator, Some(device), is_directory_read(call));
+        let is_given_up = given_up::on(device);
+        if !passes_over(None, is_given_up) {
+            stalled(None, Match::NoSpeculator, Some(device), is_directory_read(call) && !is_given_up);
+        }
     }
 }
 
@@ -65,11 +69,24 @@ unsafe fn read_timed(call: &Call, descriptor: usize) -> isize {
     if slow.is_some()
         && let Some(device) = file_device(descriptor)
     {
-        stalled(slow, matched, Some(device), is_directory_read(call));
+        let is_given_up = given_up::on(device);
+        if !passes_over(slow, is_given_up) {
+            stalled(slow, matched, Some(device), is_directory_read(call) && !is_given_up);
+        }
     } else if let Match::Hinted(stall) = matched {
         used(stall);
     }
     result
+}
+
+/// Whether a stall is counted, and nothing else: where hints have been given up, and no speculation is live.
+fn passes_over(period: Option<Period>, is_given_up: bool) -> bool {
+    let passes = is_given_up && LIVE.load(Relaxed) == 0;
+    if passes && let (Some(slot), Some(Period { before, after })) = (session::slot(), period) {
+        slot.counters.stalls.fetch_add(1, Relaxed);
+        slot.counters.stall_ticks.fetch_add(after.wrapping_sub(before), Relaxed);
+    }
+    passes
 }
 
 /// A stalled directory read cannot be probed, so its speculator is forked after it.
@@ -88,7 +105,11 @@ pub unsafe fn look_up(call: &Call, class: Class) -> isize {
     // SAFETY: the caller's.
     let (result, left) = unsafe { timing::execute(call) };
     if left {
-        stalled(None, Match::NoSpeculator, None, true);
+        // SAFETY: the call has just been made.
+        let is_given_up = unsafe { given_up::after(call, class, result, None) };
+        if !passes_over(None, is_given_up) {
+            stalled(None, Match::NoSpeculator, None, !is_given_up);
+        }
     }
     result
 }
@@ -114,7 +135,11 @@ unsafe fn look_up_timed(call: &Call, class: Class) -> isize {
         }
     }
     if slow.is_some() {
-        stalled(slow, matched, None, true);
+        // SAFETY: the call has just been made.
+        let is_given_up = unsafe { given_up::after(call, class, result, slow) };
+        if !passes_over(slow, is_given_up) {
+            stalled(slow, matched, None, !is_given_up);
+        }
     } else if let Match::Hinted(stall) = matched {
         used(stall);
     }

@@ -1,0 +1,75 @@
+//! File systems on which hints are of no use: a stall there calls for no speculator.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use forebay_policy::estimate::StallTime;
+use forebay_policy::price::REMOTE_WORTH_US;
+use forebay_protocol::layout::file_system;
+use forebay_sigsafe::general as n;
+
+use crate::call::Call;
+use crate::calls::Class;
+use crate::timing::Period;
+use crate::{attributes, residency, session, speculator};
+
+/// Whether hints have been given up on a device, or its own stalls are too short for them.
+pub fn on(device: u64) -> bool {
+    let Some(header) = session::header() else { return true };
+    let Some(device) = speculator::device(header, device) else { return false };
+    let known = |bit| residency::has(Some(device), bit);
+    let stall = StallTime::load(&device.stall).ticks();
+    let worth = header.ticks_per_second.load(Relaxed) / 1_000_000 * REMOTE_WORTH_US;
+    known(file_system::CLOSED) || known(file_system::REMOTE) && (1..worth).contains(&stall)
+}
+
+/// Whether hints have been given up where a look-up led to that has stalled, as far as its result tells. On a remote file system
+/// its time is one of a stall there. On a disk it tells nothing of one request: a look-up may wait for several.
+///
+/// # Safety
+/// The program has just made the call, with this result.
+pub unsafe fn after(call: &Call, class: Class, result: isize, period: Option<Period>) -> bool {
+    // SAFETY: the caller's.
+    let Some(id) = (unsafe { device_of(call, class, result) }) else { return false };
+    let Some(device) = session::header().and_then(|header| speculator::device(header, id)) else {
+        return false;
+    };
+    if !residency::has(Some(device), file_system::REMOTE) {
+        return false;
+    }
+    if let Some(Period { before, after }) = period
+        && device.executing.load(Relaxed) == 0
+    {
+        let mut time = StallTime::load(&device.stall);
+        time.on_stall(after.wrapping_sub(before));
+        time.store(&device.stall);
+    }
+    on(id)
+}
+
+/// # Safety
+/// As [`after`].
+unsafe fn device_of(call: &Call, class: Class, result: isize) -> Option<u64> {
+    if matches!(class, Class::PathOpens | Class::PathAtOpens) {
+        return attributes::of(result).map(|stat| stat.st_dev);
+    }
+    let [_, b, c, _, e, _] = call.arguments;
+    if result != 0 {
+        return None;
+    }
+    let stat = match call.number as u32 {
+        n::__NR_stat | n::__NR_lstat => b as *const n::stat,
+        n::__NR_newfstatat => c as *const n::stat,
+        n::__NR_statx => {
+            let found = e as *const n::statx;
+            // SAFETY: the kernel has just filled it.
+            let (major, minor) = unsafe {
+                let major = (&raw const (*found).stx_dev_major).read_unaligned();
+                (major, (&raw const (*found).stx_dev_minor).read_unaligned())
+            };
+            return Some(attributes::device(major, minor));
+        }
+        _ => return None,
+    };
+    // SAFETY: the kernel has just filled it.
+    Some(unsafe { (&raw const (*stat).st_dev).read_unaligned() })
+}
