@@ -20,6 +20,7 @@ pub mod case;
 pub mod fixtures;
 mod lines;
 pub mod memory;
+pub mod mounted;
 pub mod observe;
 pub mod run;
 pub mod scratch;

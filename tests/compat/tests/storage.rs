@@ -1,15 +1,15 @@
 //! Storage that is no local disk: what the program asks of it stays the same, and hints help there too.
 
-use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use forebay_compat::run::{Launch, Side, find_program};
+use forebay_compat::mounted::{Mounted, launch, launch_in};
+use forebay_compat::run::{Side, find_program};
 use forebay_compat::{Outcome, Scratch, guests::build, root, scratch, skip, switch};
-use forebay_lab::{Error, Profile, SlowDisk, Stats};
+use forebay_lab::{Error, Opens, Profile, SlowDisk, Stats};
 
 /// A remote file system with what `fill` writes to it; says why where there is none.
 fn remote(test: &str, fill: impl FnOnce(&Path)) -> Option<SlowDisk> {
@@ -38,38 +38,12 @@ fn on(disk: &SlowDisk, test: &str, side: Side, argv: &[&str]) -> (Outcome, Stats
     (outcome, disk.stats().expect("what was served"))
 }
 
-fn launch(place: &Scratch, side: Side, argv: &[&str]) -> Outcome {
-    let cwd = place.path().join("cwd");
-    fs::create_dir(&cwd).expect("make a folder");
-    launch_in(&cwd, place, side, argv)
-}
-
-fn launch_in(cwd: &Path, place: &Scratch, side: Side, argv: &[&str]) -> Outcome {
-    let argv: Vec<OsString> = argv.iter().map(Into::into).collect();
-    let aside = place.path().join("aside");
-    fs::create_dir_all(&aside).expect("make a folder");
-    let launch = Launch {
-        argv: &argv,
-        options: &[],
-        statistics: true,
-        before: &[],
-        group: None,
-        stdin: None,
-        env: &[],
-        cwd,
-        aside: &aside,
-        seconds: 60,
-    };
-    let outcome = launch.run(side);
-    assert!(outcome.complaints.is_empty(), "{:?}", outcome.complaints);
-    outcome
-}
-
 /// Both sides: the outcomes are the same, and the statistics of both are told.
 fn compare(disk: &SlowDisk, test: &str, argv: &[&str]) -> ((Outcome, Stats), (Outcome, Stats)) {
     let [without, with] = [Side::Without, Side::With].map(|side| on(disk, test, side, argv));
     assert_eq!(without.0.stdout, with.0.stdout, "{argv:?}");
     assert_eq!((without.0.status, &without.0.stderr), (with.0.status, &with.0.stderr), "{argv:?}");
+    assert_eq!(without.0.tree, with.0.tree, "{argv:?}");
     (without, with)
 }
 
@@ -111,6 +85,43 @@ fn an_original_asks_a_remote_file_system_for_nothing_of_forebay_s_own() {
     let (without, with) = compare(&disk, NAME, &argv);
     // Attributes are kept for a second, in which the program asks for none.
     assert_eq!(without.1.attributes, with.1.attributes, "{:?} {:?}", without.1, with.1);
+}
+
+/// Four folders of forty small files.
+fn small_files(root: &Path) {
+    for folder in 0..4 {
+        let folder = root.join("tree").join(folder.to_string());
+        fs::create_dir_all(&folder).expect("make a folder");
+        for number in 0..40 {
+            let content = format!("{} of {}\n", number, folder.display()).repeat(40);
+            fs::write(folder.join(number.to_string()), content).expect("write a file");
+        }
+    }
+}
+
+#[test]
+fn programs_that_read_a_tree_have_hints_for_most_of_it() {
+    const NAME: &str = "programs_that_read_a_tree_have_hints";
+    const FILES: f64 = 160.0;
+    let Some(disk) = remote(NAME, small_files) else { return };
+    let tree = disk.mount_point().join("tree").display().to_string();
+    for opens in [Opens::default(), Opens { at_once: true, ..Opens::default() }] {
+        disk.set_opens(opens).expect("say what opens are");
+        // A copy checks that what it opens is what it has looked up, and goes on in folders that it makes.
+        for argv in
+            [&["grep", "-rc", "7", &tree][..], &["tar", "cf", "out.tar", &tree], &["cp", "-r", &tree, "copy"]]
+        {
+            let mut seen = String::new();
+            // On a busy machine speculators may have no processor for a while.
+            let is_helped = (0..5).any(|_| {
+                let (_, (with, stats)) = compare(&disk, NAME, argv);
+                let hinted = with.figure("hints_used") + with.figure("hints_late");
+                seen = format!("{:?} {stats:?}", with.totals());
+                hinted > FILES && with.figure("forks") < 16.0
+            });
+            assert!(is_helped, "{opens:?} {argv:?}: {seen}");
+        }
+    }
 }
 
 /// A program that reads 40 files and ends before the next one, for which requests of one kind get no answer.
@@ -172,28 +183,13 @@ fn a_read_that_is_never_answered_holds_nothing_up() {
     ends_before_what_is_held("read");
 }
 
-/// A mount that ends with this.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    /// Mounts, as `mount(8)` is told to.
-    fn new(arguments: &[&str], at: &Path) -> Self {
-        fs::create_dir_all(at).expect("make a folder");
-        let mounted = Command::new("mount").args(arguments).arg(at).output().expect("start mount");
-        assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
-        Self(at.to_owned())
+/// A slow disk; says why where there is none.
+fn slow_disk(test: &str) -> Option<SlowDisk> {
+    if switch("FOREBAY_COMPAT_PLAIN") {
+        skip(test, "both sides run without forebay");
+        return None;
     }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let give_up = Instant::now() + Duration::from_secs(5);
-        let unmount =
-            || Command::new("umount").arg(&self.0).output().is_ok_and(|ended| ended.status.success());
-        while !unmount() && Instant::now() < give_up {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
+    SlowDisk::start(Profile::Ssd1Ms, 512 << 20).map_err(|why| skip(test, why.to_string())).ok()
 }
 
 /// Reads single blocks of a file of a file system on the slow disk: as the file system has no reads that do not wait, hints must
@@ -204,16 +200,10 @@ fn is_helped(
     make: impl FnOnce(&Path, &Path),
     mount: impl Fn(&Path, &Path) -> Mounted,
 ) {
-    if switch("FOREBAY_COMPAT_PLAIN") {
-        return skip(test, "both sides run without forebay");
-    }
     if let Some(tool) = tool.filter(|tool| find_program(tool.as_ref()).is_none()) {
         return skip(test, format!("{tool} is not installed: run `scripts/setup test`"));
     }
-    let disk = match SlowDisk::start(Profile::Ssd1Ms, 512 << 20) {
-        Ok(disk) => disk,
-        Err(why) => return skip(test, why.to_string()),
-    };
+    let Some(disk) = slow_disk(test) else { return };
     let place = Scratch::fresh(scratch::base().join(format!("{test}-source")));
     let source = place.path().join("source");
     fs::create_dir(&source).expect("make a folder");
@@ -254,28 +244,34 @@ fn an_overlay_has_hints() {
     is_helped("an_overlay_has_hints", None, make, mount);
 }
 
-/// Makes an image with a tool and mounts it.
+/// Makes an image of a folder with a tool, which takes the two paths in either order.
+fn make_image(tool: &str, arguments: &[&str], [source, image]: [&Path; 2], image_first: bool) {
+    let paths = if image_first { [image, source] } else { [source, image] };
+    let mut command = Command::new(tool);
+    let (before, after) = if image_first { (arguments, &[][..]) } else { (&[][..], arguments) };
+    let made = command.args(before).args(paths).args(after).output().expect("make an image");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+/// Mounts an image through a loop device.
+fn mount_image(kind: &str, image: &Path, at: &Path) -> Mounted {
+    // Past the cache, so that the loop device serves many requests at once, as the disk below does.
+    let mut attach = Command::new("losetup");
+    attach.args(["--find", "--show", "--read-only", "--direct-io=on"]).arg(image);
+    let attached = attach.output().expect("start losetup");
+    assert!(attached.status.success(), "{}", String::from_utf8_lossy(&attached.stderr));
+    let device = String::from_utf8_lossy(&attached.stdout).trim().to_owned();
+    let mounted = Mounted::new(&["-t", kind, "-o", "ro", &device], at);
+    // The device goes with the mount.
+    let _ = Command::new("losetup").args(["--detach", &device]).status();
+    mounted
+}
+
 fn image_is_helped(test: &str, kind: &str, tool: &str, arguments: &[&str], image_first: bool) {
     let make = |source: &Path, root: &Path| {
-        let (source, image) = (source.to_owned(), root.join("image"));
-        let paths = if image_first { [&image, &source] } else { [&source, &image] };
-        let mut command = Command::new(tool);
-        let (before, after) = if image_first { (arguments, &[][..]) } else { (&[][..], arguments) };
-        let made = command.args(before).args(paths).args(after).output().expect("make an image");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        make_image(tool, arguments, [source, &root.join("image")], image_first);
     };
-    let mount = |root: &Path, at: &Path| {
-        // Past the cache, so that the loop device serves many requests at once, as the disk below does.
-        let mut attach = Command::new("losetup");
-        attach.args(["--find", "--show", "--read-only", "--direct-io=on"]).arg(root.join("image"));
-        let attached = attach.output().expect("start losetup");
-        assert!(attached.status.success(), "{}", String::from_utf8_lossy(&attached.stderr));
-        let device = String::from_utf8_lossy(&attached.stdout).trim().to_owned();
-        let mounted = Mounted::new(&["-t", kind, "-o", "ro", &device], at);
-        // The device goes with the mount.
-        let _ = Command::new("losetup").args(["--detach", &device]).status();
-        mounted
-    };
+    let mount = |root: &Path, at: &Path| mount_image(kind, &root.join("image"), at);
     is_helped(test, Some(tool), make, mount);
 }
 
@@ -283,6 +279,45 @@ fn image_is_helped(test: &str, kind: &str, tool: &str, arguments: &[&str], image
 fn squashfs_has_hints() {
     let options = ["-quiet", "-no-progress", "-noappend"];
     image_is_helped("squashfs_has_hints", "squashfs", "mksquashfs", &options, false);
+}
+
+/// squashfs keeps three blocks that it has unpacked, and puts many small files into one.
+#[test]
+fn files_that_share_a_block_do_not_have_it_read_for_each() {
+    const NAME: &str = "files_that_share_a_block";
+    if find_program("mksquashfs".as_ref()).is_none() {
+        return skip(NAME, "mksquashfs is not installed: run `scripts/setup test`");
+    }
+    let Some(disk) = slow_disk(NAME) else { return };
+    let place = Scratch::fresh(scratch::base().join(format!("{NAME}-source")));
+    for number in 0..600 {
+        place.noise(&format!("source/{}/{number}", number / 50), 4000, number);
+    }
+    let source = place.path().join("source");
+    let make = |root: &Path| {
+        make_image(
+            "mksquashfs",
+            &["-quiet", "-no-progress", "-noappend"],
+            [&source, &root.join("image")],
+            false,
+        )
+    };
+    disk.fill(make).expect("fill the slow disk");
+    let at = place.path().join("mounted");
+    let run = |side| {
+        disk.make_cold().expect("make the disk cold");
+        let mounted = mount_image("squashfs", &disk.mount_point().join("image"), &at);
+        disk.reset_stats().expect("count from zero");
+        let scratch = Scratch::fresh(scratch::base().join(NAME));
+        let outcome = launch(&scratch, side, &["grep", "-rc", "needle", &at.display().to_string()]);
+        let stats = disk.stats().expect("what was served");
+        drop(mounted);
+        (outcome, stats)
+    };
+    let [without, with] = [Side::Without, Side::With].map(run);
+    assert_eq!((without.0.status, &without.0.stdout), (with.0.status, &with.0.stdout));
+    assert!(with.0.figure("forks") > 0.0, "no speculation");
+    assert!(with.1.reads <= without.1.reads * 3 / 2 + 16, "{:?} {:?}", without.1, with.1);
 }
 
 #[test]
@@ -391,7 +426,7 @@ fn a_working_directory_can_be_unmounted_when_forebay_has_ended() {
         let mounted = Mounted::new(&["-t", "tmpfs", "tmpfs"], &at);
         // As long as it takes that the supervisor's other processes have just been started, more or less.
         let pause = format!("sleep 0.00{}", round % 5);
-        let outcome = launch_in(&at, &place, Side::With, &["sh", "-c", &pause]);
+        let outcome = launch_in(&at, &place, Side::With, &[], &["sh", "-c", &pause]);
         assert_eq!(outcome.status, 0);
         let unmounted = Command::new("umount").arg(&at).output().expect("start umount");
         assert!(unmounted.status.success(), "round {round}: {}", String::from_utf8_lossy(&unmounted.stderr));

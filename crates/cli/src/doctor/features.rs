@@ -57,7 +57,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Run,
         name: "RWF_NOWAIT",
-        purpose: "the agent asks with it whether a read would wait",
+        purpose: "the agent asks with it whether a read would wait; without it, as on overlayfs and FUSE, hints cost more",
         remedy: "keep data on ext4, xfs or btrfs",
         need: Need::Optional,
         look: Look::For(has_rwf_nowait),
