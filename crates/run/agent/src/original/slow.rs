@@ -5,11 +5,14 @@
 //! * [`enter`] is the one way to [`Private`]. It gives one entry exclusive use and refuses all others: other threads, signal
 //!   handlers (SIGURG's too, also one that interrupted the entry), and vfork children, which share this memory.
 //! * The entry passes the state down as `&mut`.
+//! * Signals are blocked meanwhile, but for those that an instruction causes. A handler that jumps out of an entry, or that ends
+//!   its thread as the one of a cancellation does, would keep the state in use for ever.
 //! * A speculator is forked within an entry and never leaves it: it has no slow path.
 //! * A forked child in which the state was in use at the fork never becomes an original: see [`super::begin`].
 //! * What calls do outside the slow path is in atomics: [`super::track`].
 
 use core::mem;
+use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::fork::ForkPolicy;
@@ -124,19 +127,64 @@ impl Speculation {
     }
 }
 
-/// Enters the slow path, unless another entry is in.
-#[inline]
-pub fn enter() -> Option<Held<'static, Private>> {
-    let mut private = SLOW.enter(thread_pointer())?;
-    private.catch_up();
-    Some(private)
+/// The state, for the entry that is in. It is given back first, then signals are as they were.
+pub struct Entry {
+    private: Held<'static, Private>,
+    _signals: Blocked,
 }
 
-/// Leaves the slow path; but a speculator, which has just been forked there, keeps it.
+impl Deref for Entry {
+    type Target = Private;
+
+    fn deref(&self) -> &Private {
+        &self.private
+    }
+}
+
+impl DerefMut for Entry {
+    fn deref_mut(&mut self) -> &mut Private {
+        &mut self.private
+    }
+}
+
+/// Signals are blocked until this is dropped; has the mask of before.
+struct Blocked(u64);
+
+/// Signals that an instruction causes: where they are blocked they end the process. A debugger steps by the first, and a
+/// program's own sandbox answers calls by the last.
+const OF_INSTRUCTIONS: [u32; 6] = [n::SIGTRAP, n::SIGSEGV, n::SIGBUS, n::SIGILL, n::SIGFPE, n::SIGSYS];
+
+impl Blocked {
+    fn begin() -> Self {
+        let blocked =
+            OF_INSTRUCTIONS.into_iter().fold(u64::MAX, |blocked, signal| blocked & !(1 << (signal - 1)));
+        let mut mask = 0u64;
+        // SAFETY: the call reads and fills locals.
+        let _ = unsafe { sys!(n::__NR_rt_sigprocmask, n::SIG_BLOCK, &raw const blocked, &raw mut mask, 8) };
+        Self(mask)
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: the call reads the mask that it filled in.
+        let _ = unsafe { sys!(n::__NR_rt_sigprocmask, n::SIG_SETMASK, &raw const self.0, 0, 8) };
+    }
+}
+
+/// Enters the slow path, unless another entry is in.
+pub fn enter() -> Option<Entry> {
+    let signals = Blocked::begin();
+    let mut private = SLOW.enter(thread_pointer())?;
+    private.catch_up();
+    Some(Entry { private, _signals: signals })
+}
+
+/// Leaves the slow path; but a speculator, which has just been forked there, keeps it, and has a mask of signals of its own.
 #[inline]
-pub fn leave(private: Held<'static, Private>, spawned: Option<Spawned>) -> Option<Spawned> {
+pub fn leave(entry: Entry, spawned: Option<Spawned>) -> Option<Spawned> {
     if spawned == Some(Spawned::Speculator) {
-        mem::forget(private);
+        mem::forget(entry);
     }
     spawned
 }
