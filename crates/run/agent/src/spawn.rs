@@ -108,10 +108,32 @@ pub unsafe fn will_stall(call: &Call, descriptor: usize) -> bool {
     }
 }
 
+/// Looks at the descriptors in the intermediate process's own table, which no thread of the program changes.
+#[inline(never)]
+fn look_at_descriptors(snapshot: &mut Snapshot) {
+    snapshot.descriptors = process::descriptor_max().saturating_add(1).min(DESCRIPTORS);
+    for (descriptor, known) in snapshot.known.iter_mut().enumerate().take(snapshot.descriptors) {
+        // SAFETY: no pointers are passed, and an offset that is asked for does not change.
+        known.offset = unsafe { sys!(n::__NR_lseek, descriptor, 0, n::SEEK_CUR) as i64 };
+        let stat = attributes::of(descriptor as isize).filter(|_| known.offset != call::EBADF as i64);
+        let Some(stat) = stat else {
+            known.offset = call::EBADF as i64;
+            continue;
+        };
+        known.mode = stat.st_mode;
+        known.device = stat.st_dev;
+        known.inode = stat.st_ino;
+        known.size = stat.st_size as u64;
+        // SAFETY: the call takes numbers.
+        known.flags = unsafe { sys!(n::__NR_fcntl, descriptor, n::F_GETFL) as u32 };
+    }
+}
+
 /// Closes, in the intermediate process's own table, what the speculator must never have: pipes, sockets and the
 /// like, whose readers would miss the end, and files open for writing, which could not be executed. Files of a program that
-/// locks are opened anew. The original waits meanwhile.
+/// locks are opened anew. The original's thread waits meanwhile.
 extern "C" fn leave_outside(snapshot: &mut Snapshot) {
+    look_at_descriptors(snapshot);
     // SAFETY: the calls take numbers, locals and terminated paths.
     unsafe {
         // The speculator's: one that has no memory where the program's stack is would leave a core file.
@@ -478,10 +500,13 @@ pub fn fork(slot: &'static Slot, circumstances: &Circumstances) -> Option<Side> 
     let header = session::header()?;
     let generation = slot.generation.load(Relaxed).wrapping_add(1).max(1);
     let mut snapshot = SNAPSHOT.enter(FORKING)?;
-    take_snapshot(&mut snapshot, generation);
+    snapshot.generation = generation;
     snapshot.circumstances = *circumstances;
     // SAFETY: the calls fill what they are given, and the intermediate process is gone when the function returns.
     unsafe {
+        snapshot.original.process = sys!(n::__NR_getpid) as u32;
+        snapshot.original.thread = sys!(n::__NR_gettid) as u32;
+        snapshot.original.parent = sys!(n::__NR_getppid) as u32;
         slot.generation.store(generation, Relaxed);
         slot.speculator_pid.store(STARTING, Relaxed);
         slot.flights.store(0, Relaxed);
@@ -511,29 +536,4 @@ pub fn fork(slot: &'static Slot, circumstances: &Circumstances) -> Option<Side> 
         }
     }
     Some(Side::Original { generation })
-}
-
-#[inline(never)]
-fn take_snapshot(snapshot: &mut Snapshot, generation: u32) {
-    snapshot.generation = generation;
-    // SAFETY: no pointers are passed, and an offset that is asked for does not change.
-    unsafe {
-        snapshot.original.process = sys!(n::__NR_getpid) as u32;
-        snapshot.original.thread = sys!(n::__NR_gettid) as u32;
-        snapshot.original.parent = sys!(n::__NR_getppid) as u32;
-        snapshot.descriptors = process::descriptor_max().saturating_add(1).min(DESCRIPTORS);
-        for (descriptor, known) in snapshot.known.iter_mut().enumerate().take(snapshot.descriptors) {
-            known.offset = sys!(n::__NR_lseek, descriptor, 0, n::SEEK_CUR) as i64;
-            let stat = attributes::of(descriptor as isize).filter(|_| known.offset != call::EBADF as i64);
-            let Some(stat) = stat else {
-                known.offset = call::EBADF as i64;
-                continue;
-            };
-            known.mode = stat.st_mode;
-            known.device = stat.st_dev;
-            known.inode = stat.st_ino;
-            known.size = stat.st_size as u64;
-            known.flags = sys!(n::__NR_fcntl, descriptor, n::F_GETFL) as u32;
-        }
-    }
 }
