@@ -273,8 +273,7 @@ pub unsafe fn signal_call(call: &Call) -> isize {
 
 /// Whether this is the main thread of the process that the state here is of. Other threads have stacks and masks of their own.
 fn is_main() -> bool {
-    // SAFETY: no arguments.
-    unsafe { sys!(n::__NR_getpid) == sys!(n::__NR_gettid) && !process::is_vfork_child() }
+    process::is_main_thread() && !process::is_vfork_child()
 }
 
 /// # Safety

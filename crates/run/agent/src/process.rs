@@ -31,6 +31,12 @@ pub fn id() -> u32 {
     unsafe { sys!(n::__NR_getpid) as u32 }
 }
 
+/// Whether the calling thread is its process's main one.
+pub fn is_main_thread() -> bool {
+    // SAFETY: no arguments.
+    unsafe { sys!(n::__NR_getpid) == sys!(n::__NR_gettid) }
+}
+
 /// Whether the original's state is of this process, and not of one whose memory it has.
 pub fn is_own() -> bool {
     id() == original()

@@ -58,8 +58,8 @@ pub struct Forked {
     pub faults: Faults,
     /// Hints for data.
     pub hinted: u64,
-    /// Speculators that had ended because they took too much memory.
-    pub memory_ends: u64,
+    /// Speculators that had ended because of what no predicted value is responsible for.
+    pub excused_ends: u64,
     /// Files that had been mapped while there was a speculation.
     pub mapped: u64,
 }
@@ -68,7 +68,7 @@ impl Forked {
     /// Never.
     pub const fn new() -> Self {
         let faults = Faults { minor: 0, major: 0, pages: 0, ticks: 0 };
-        Self { faults, hinted: 0, memory_ends: 0, mapped: 0 }
+        Self { faults, hinted: 0, excused_ends: 0, mapped: 0 }
     }
 }
 

@@ -16,10 +16,14 @@
 //! that is not there is off track (or was never tracked by the speculator); the log stays as it is, so that a
 //! later call can still match.
 //!
+//! A speculator goes through the work of several threads in an order of its own, so each of them finds its calls amid those of the
+//! others. There the last [`KEPT`] entries before a match stay unread. The original *ticks off* each entry that it finds, by
+//! the signature [`TICKED_OFF`], and `tail` passes those at the front.
+//!
 //! Ordering: the speculator writes an entry, then releases `head`; the original acquires `head`, reads, then
-//! releases `tail`, which the speculator acquires before it writes over an entry. Neither side waits, locks or
-//! uses an atomic read-modify-write. When several threads of the original consume at once, an entry may be
-//! consumed twice or `tail` may fall back a little; nothing worse.
+//! releases `tail`, which the speculator acquires before it writes over an entry. Neither side waits or locks. Threads of the
+//! original consume at once: one of them ticks an entry off, and `tail` never falls back. What they passed over may be
+//! counted twice.
 //!
 //! The memory is not trusted. Positions are masked where they select an entry. An impossible distance between them reads as
 //! an empty log to the original, and as a full one to the speculator.
@@ -33,11 +37,34 @@ use crate::layout::{LOG_ENTRIES, LOGS, LogEntry, Slot, mark};
 pub const WINDOW: u64 = 32;
 
 const _: () = assert!(LOGS.is_power_of_two() && LOG_ENTRIES.is_power_of_two());
-const _: () = assert!((WINDOW as usize) < LOG_ENTRIES);
+/// How many entries before a match stay unread where several threads consume: what the others do meanwhile.
+pub const KEPT: u64 = 256;
+/// The signature of an entry that the original has found.
+const TICKED_OFF: u64 = 0;
+
+const _: () = assert!(((WINDOW + KEPT) as usize) < LOG_ENTRIES);
 
 /// The log has no room: the speculator is as far ahead as it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
+
+/// The threads of the original that consume a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readers {
+    /// One: what it passes over, it does not come back to.
+    One,
+    /// Several, each of which finds its calls among those of the others.
+    Several,
+}
+
+impl Readers {
+    const fn kept(self) -> u64 {
+        match self {
+            Self::One => 0,
+            Self::Several => KEPT,
+        }
+    }
+}
 
 /// What became of the original's search for its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +78,7 @@ pub enum Consumed {
     },
     /// The speculator has not made this call, or not near here.
     Absent {
-        /// The log had no unread entry: the speculator is not ahead at all.
+        /// The speculator is not ahead at all: see [`Consumer::is_empty`].
         empty: bool,
     },
 }
@@ -72,6 +99,11 @@ impl<'a> Log<'a> {
     #[inline]
     fn entry(&self, position: u64) -> &'a LogEntry {
         &self.entries[position as usize & (LOG_ENTRIES - 1)]
+    }
+
+    #[inline]
+    fn is_ticked_off(&self, tail: u64, ahead: u64) -> bool {
+        self.entry(tail.wrapping_add(ahead)).signature.load(Relaxed) == TICKED_OFF
     }
 }
 
@@ -136,6 +168,17 @@ impl<'a> Producer<'a> {
         self.len() == 0
     }
 
+    /// Marks of the unread entries that the original has found behind others, which stay for other threads.
+    pub fn found(&self) -> impl Iterator<Item = u64> {
+        let log = self.0;
+        let tail = log.tail.load(Acquire);
+        let count = unread(log.head.load(Relaxed), tail).unwrap_or(0).min(WINDOW + KEPT);
+        (0..count).filter(move |&ahead| log.is_ticked_off(tail, ahead)).map(move |ahead| {
+            let entry = log.entry(tail.wrapping_add(ahead));
+            entry.mark.load(Relaxed)
+        })
+    }
+
     /// Entries written so far: the position of the next one.
     #[must_use]
     #[inline]
@@ -155,25 +198,29 @@ impl<'a> Consumer<'a> {
         Self(Log::of(slot, generation))
     }
 
-    /// Ticks off the original's call. On a match everything up to it is done with.
+    /// Ticks off the original's call. On a match everything up to it is done with, but for what `readers` may come back to.
     #[must_use]
     #[inline]
-    pub fn consume(&self, signature: u64) -> Consumed {
+    pub fn consume(&self, signature: u64, readers: Readers) -> Consumed {
         let tail = self.0.tail.load(Relaxed);
         let count = unread(self.0.head.load(Acquire), tail).unwrap_or(0);
-        let mut ahead = 0;
-        while ahead < count.min(WINDOW) {
-            let position = tail.wrapping_add(ahead);
-            let entry = self.0.entry(position);
-            if entry.signature.load(Relaxed) == signature {
-                let mark = entry.mark.load(Relaxed);
-                let skipped = if ahead == 0 { 0 } else { self.hinted(tail, ahead) };
-                self.0.tail.store(position.wrapping_add(1), Release);
-                return Consumed::Matched { mark, skipped: skipped as u32 };
-            }
-            ahead += 1;
+        let found = (0..count.min(WINDOW + readers.kept())).find(|&ahead| {
+            let entry = &self.0.entry(tail.wrapping_add(ahead)).signature;
+            entry.load(Relaxed) == signature
+                && signature != TICKED_OFF
+                && entry.compare_exchange(signature, TICKED_OFF, Relaxed, Relaxed).is_ok()
+        });
+        let Some(ahead) = found else {
+            return Consumed::Absent { empty: count == 0 || self.0.is_ticked_off(tail, count - 1) };
+        };
+        let mark = self.0.entry(tail.wrapping_add(ahead)).mark.load(Relaxed);
+        let mut done = ahead.saturating_sub(readers.kept());
+        let skipped = if done == 0 { 0 } else { self.hinted(tail, done) };
+        while done < count && self.0.is_ticked_off(tail, done) {
+            done += 1;
         }
-        Consumed::Absent { empty: count == 0 }
+        let _ = self.0.tail.fetch_max(tail.wrapping_add(done), Release);
+        Consumed::Matched { mark, skipped: skipped as u32 }
     }
 
     /// Gives the log up: returns the hinted entries still unread (wrong hints, at most `LOG_ENTRIES`) and marks
@@ -194,11 +241,13 @@ impl<'a> Consumer<'a> {
         unread(self.0.head.load(Acquire), self.0.tail.load(Relaxed)).unwrap_or(0)
     }
 
-    /// Whether the speculator is not ahead.
+    /// Whether the speculator is not ahead: the original has found its last call.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        let tail = self.0.tail.load(Relaxed);
+        let count = unread(self.0.head.load(Acquire), tail).unwrap_or(0);
+        count == 0 || self.0.is_ticked_off(tail, count - 1)
     }
 
     /// Entries that the original is done with.
@@ -211,7 +260,9 @@ impl<'a> Consumer<'a> {
     fn hinted(&self, from: u64, count: u64) -> u64 {
         let mut hinted = 0;
         for ahead in 0..count {
-            hinted += self.0.entry(from.wrapping_add(ahead)).mark.load(Relaxed) & mark::HINTED;
+            if !self.0.is_ticked_off(from, ahead) {
+                hinted += self.0.entry(from.wrapping_add(ahead)).mark.load(Relaxed) & mark::HINTED;
+            }
         }
         hinted
     }

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 /// First word of the header; says that this is Forebay's.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 10;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 11;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;
@@ -504,7 +504,7 @@ pub struct Mappings {
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Mapped {
-    /// [`crate::signature`] of the call.
+    /// [`crate::signature`] of the call; 0 once the original has found it.
     pub signature: AtomicU64,
     /// What it returned.
     pub address: AtomicU64,
@@ -606,17 +606,19 @@ pub enum End {
     Lifetime,
     /// Its jail could not be built.
     Jail,
+    /// It would have waited for another thread of the original's, which it does not have.
+    Thread,
 }
 
 impl End {
     /// Number of ways.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 9;
 }
 
 /// One tracked call of the speculator.
 #[repr(C)]
 pub struct LogEntry {
-    /// [`crate::signature`] of the call.
+    /// [`crate::signature`] of the call; 0 once the original has found it.
     pub signature: AtomicU64,
     /// Bits of [`mark`], and the byte count of the hint from bit 8 up.
     pub mark: AtomicU64,

@@ -5,7 +5,7 @@ mod support;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 
-use forebay_protocol::hint_log::{Consumed, Consumer, Full, Producer, WINDOW, reset};
+use forebay_protocol::hint_log::{Consumed, Consumer, Full, KEPT, Producer, Readers, WINDOW, reset};
 use forebay_protocol::layout::{LOG_ENTRIES, mark};
 use proptest::prelude::*;
 
@@ -19,9 +19,9 @@ fn calls_are_consumed_in_the_order_they_were_made() {
         producer.push(signature, signature << 8 | mark::HINTED).unwrap();
     }
     assert_eq!((producer.len(), producer.position()), (3, 3));
-    assert_eq!(consumer.consume(1), Consumed::Matched { mark: 1 << 8 | 1, skipped: 0 });
-    assert_eq!(consumer.consume(3), Consumed::Matched { mark: 3 << 8 | 1, skipped: 1 });
-    assert_eq!(consumer.consume(2), Consumed::Absent { empty: true });
+    assert_eq!(consumer.consume(1, Readers::One), Consumed::Matched { mark: 1 << 8 | 1, skipped: 0 });
+    assert_eq!(consumer.consume(3, Readers::One), Consumed::Matched { mark: 3 << 8 | 1, skipped: 1 });
+    assert_eq!(consumer.consume(2, Readers::One), Consumed::Absent { empty: true });
     assert_eq!((consumer.position(), producer.len()), (3, 0));
 }
 
@@ -32,7 +32,7 @@ fn only_hinted_entries_count_as_skipped() {
     for (signature, mark) in [(1, 0), (2, mark::HINTED), (3, mark::PREDICTED), (4, 0)] {
         producer.push(signature, mark).unwrap();
     }
-    assert_eq!(consumer.consume(4), Consumed::Matched { mark: 0, skipped: 1 });
+    assert_eq!(consumer.consume(4, Readers::One), Consumed::Matched { mark: 0, skipped: 1 });
 }
 
 #[test]
@@ -42,9 +42,9 @@ fn a_call_beyond_the_window_is_absent_and_disturbs_nothing() {
     for signature in 0..=WINDOW {
         producer.push(signature + 1, 0).unwrap();
     }
-    assert_eq!(consumer.consume(WINDOW + 1), Consumed::Absent { empty: false });
-    assert_eq!(consumer.consume(1), MATCHED);
-    assert_eq!(consumer.consume(WINDOW + 1), MATCHED);
+    assert_eq!(consumer.consume(WINDOW + 1, Readers::One), Consumed::Absent { empty: false });
+    assert_eq!(consumer.consume(1, Readers::One), MATCHED);
+    assert_eq!(consumer.consume(WINDOW + 1, Readers::One), MATCHED);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_full_log_takes_more_as_soon_as_an_entry_is_consumed() {
         producer.push(signature + 1, 0).unwrap();
     }
     assert_eq!(producer.push(9, 0), Err(Full));
-    assert_eq!(consumer.consume(1), MATCHED);
+    assert_eq!(consumer.consume(1, Readers::One), MATCHED);
     assert_eq!(producer.push(9, 0), Ok(()));
     assert_eq!(producer.push(9, 0), Err(Full));
 }
@@ -76,11 +76,90 @@ fn abandoned_hints_are_counted_once() {
 fn generations_use_logs_in_turn_and_a_reset_log_is_empty() {
     let slot = support::slot();
     Producer::new(&slot, 1).push(7, 0).unwrap();
-    assert_eq!(Consumer::new(&slot, 2).consume(7), Consumed::Absent { empty: true });
+    assert_eq!(Consumer::new(&slot, 2).consume(7, Readers::One), Consumed::Absent { empty: true });
     assert_eq!(Consumer::new(&slot, 5).len(), 1);
     reset(&slot, 5);
-    assert_eq!(Consumer::new(&slot, 1).consume(7), Consumed::Absent { empty: true });
+    assert_eq!(Consumer::new(&slot, 1).consume(7, Readers::One), Consumed::Absent { empty: true });
     assert_eq!(Producer::new(&slot, u32::MAX).position(), 0);
+}
+
+#[test]
+fn several_threads_find_their_calls_in_any_order() {
+    let slot = support::slot();
+    let (producer, consumer) = (Producer::new(&slot, 0), Consumer::new(&slot, 0));
+    for signature in 1..=KEPT {
+        producer.push(signature, mark::HINTED).unwrap();
+    }
+    let hinted = Consumed::Matched { mark: mark::HINTED, skipped: 0 };
+    for signature in (1..=KEPT).rev() {
+        assert_eq!(consumer.consume(signature, Readers::Several), hinted);
+        assert_eq!(consumer.consume(signature, Readers::Several), Consumed::Absent { empty: true }, "again");
+        assert_eq!(consumer.len(), if signature == 1 { 0 } else { KEPT });
+    }
+    assert_eq!(consumer.abandon(), 0);
+}
+
+#[test]
+fn the_speculator_knows_what_was_found_behind_other_entries() {
+    let slot = support::slot();
+    let (producer, consumer) = (Producer::new(&slot, 0), Consumer::new(&slot, 0));
+    for signature in 1..=4 {
+        producer.push(signature, signature << 8).unwrap();
+    }
+    let _ = (consumer.consume(2, Readers::Several), consumer.consume(4, Readers::Several));
+    assert_eq!(producer.found().collect::<Vec<_>>(), [2 << 8, 4 << 8]);
+    let _ = consumer.consume(1, Readers::Several);
+    assert_eq!(producer.found().collect::<Vec<_>>(), [4 << 8]);
+}
+
+#[test]
+fn what_no_thread_comes_for_is_dropped_in_the_end() {
+    let slot = support::slot();
+    let (producer, consumer) = (Producer::new(&slot, 0), Consumer::new(&slot, 0));
+    for signature in 1..=KEPT + 2 {
+        producer.push(signature, mark::HINTED).unwrap();
+    }
+    let passed = |skipped| Consumed::Matched { mark: mark::HINTED, skipped };
+    assert_eq!(consumer.consume(2, Readers::Several), passed(0));
+    assert_eq!(consumer.consume(KEPT + 2, Readers::Several), passed(1));
+    assert_eq!(consumer.position(), 2);
+    assert_eq!(consumer.consume(1, Readers::Several), Consumed::Absent { empty: true });
+    assert_eq!(consumer.abandon(), KEPT - 1);
+}
+
+#[test]
+fn threads_that_consume_at_once_find_each_entry_once() {
+    const CALLS: u64 = 100_000;
+    const THREADS: u64 = 3;
+    let slot = support::slot();
+    let (producer, consumer) = (Producer::new(&slot, 0), Consumer::new(&slot, 0));
+    let found: u64 = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for call in 1..=CALLS {
+                while producer.push(call, call << 8).is_err() {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let readers = (0..THREADS).map(|_| {
+            scope.spawn(|| {
+                // Each looks for all of them, and the one that is behind finds none until it has caught up.
+                let mut found = 0;
+                for call in 1..=CALLS {
+                    while consumer.is_empty() && consumer.position() < CALLS && call > consumer.position() {
+                        std::thread::yield_now();
+                    }
+                    if let Consumed::Matched { mark, .. } = consumer.consume(call, Readers::Several) {
+                        assert_eq!(mark, call << 8);
+                        found += 1;
+                    }
+                }
+                found
+            })
+        });
+        readers.collect::<Vec<_>>().into_iter().map(|reader| reader.join().unwrap()).sum()
+    });
+    assert_eq!(found, CALLS);
 }
 
 #[test]
@@ -98,7 +177,7 @@ fn two_threads_pass_every_entry_whole() {
         });
         for call in 1..=CALLS {
             loop {
-                match consumer.consume(call) {
+                match consumer.consume(call, Readers::One) {
                     Consumed::Matched { mark, skipped } => {
                         assert_eq!((mark, skipped), (call.wrapping_mul(3) << 1, 0));
                         break;
@@ -151,7 +230,7 @@ proptest! {
                         }
                         None => Consumed::Absent { empty: queue.is_empty() },
                     };
-                    prop_assert_eq!(consumer.consume(signature), expected);
+                    prop_assert_eq!(consumer.consume(signature, Readers::One), expected);
                 }
                 Step::Abandon => {
                     let wrong = queue.drain(..).filter(|entry| entry.1 & 1 == 1).count();
@@ -179,12 +258,13 @@ proptest! {
         let (producer, consumer) = (Producer::new(&slot, generation), Consumer::new(&slot, generation));
         prop_assert!(producer.len() <= LOG_ENTRIES as u64);
         prop_assert!(consumer.len() <= LOG_ENTRIES as u64);
-        if let Consumed::Matched { skipped, .. } = consumer.consume(signature) {
+        if let Consumed::Matched { skipped, .. } = consumer.consume(signature, Readers::One) {
             prop_assert!(u64::from(skipped) < WINDOW);
         }
-        if let Consumed::Matched { skipped, .. } = consumer.consume(fill) {
+        if let Consumed::Matched { skipped, .. } = consumer.consume(fill, Readers::One) {
             prop_assert!(u64::from(skipped) < WINDOW);
         }
+        prop_assert!(producer.found().count() as u64 <= WINDOW + KEPT);
         let _ = producer.push(signature, fill);
         prop_assert!(consumer.abandon() <= LOG_ENTRIES as u64);
         reset(&slot, generation);

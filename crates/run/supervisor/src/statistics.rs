@@ -104,6 +104,7 @@ pub const END_NAMES: [&str; End::COUNT] = [
     "memory",
     "lifetime",
     "no jail",
+    "wait for a thread",
 ];
 
 macro_rules! figures {

@@ -15,9 +15,9 @@ use forebay_sigsafe::ticks;
 use super::LIVE;
 use super::eligibility::{is_held, may_speculate, turn_off};
 use super::fork::fork;
-use super::outcome::{costs_too_much, finish, finish_early, is_due, pages_ahead};
+use super::outcome::{costs_too_much, finish, finish_early, finish_if_due, is_due, is_left, pages_ahead};
 use super::slow::{self, Private};
-use super::track::repair;
+use super::track::{is_led, repair};
 use crate::snapshot::Spawned;
 use crate::{fault_watch, process, session, timing, trace, usage};
 
@@ -44,7 +44,7 @@ impl Used {
     }
 }
 
-/// The thread at the last fault that it was told of.
+/// The main thread at the last fault that it was told of.
 #[derive(Clone, Copy)]
 pub struct Seen {
     at: u64,
@@ -71,9 +71,9 @@ impl Seen {
         self.at != 0 && now.saturating_sub(self.at) < within
     }
 
-    /// The original is about to be forked.
+    /// The original is about to be forked in the calling thread. Other threads than the main one are told of no faults.
     pub fn on_fork(&mut self, now: u64) {
-        if self.at == 0 {
+        if self.at == 0 && process::is_main_thread() {
             (self.since, self.used) = (now, Used::now());
         }
     }
@@ -121,8 +121,10 @@ fn note(private: &mut Private) -> Option<Spawned> {
         b"fault: ticks, misses, used",
         &[duration, private.live.track.misses().into(), private.live.used],
     );
-    if LIVE.load(Relaxed) != 0 {
+    if LIVE.load(Relaxed) != 0 && is_led() {
         check_track(slot, private, now);
+    } else if is_left(slot, private, now) {
+        finish_if_due(slot, private);
     }
     let account = session::account()?;
     private.forks.on_work(stalls, work);

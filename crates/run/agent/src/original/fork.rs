@@ -11,7 +11,7 @@ use forebay_protocol::layout::{Header, LEASES_SOME, Off, Slot};
 use forebay_sigsafe::{thread_pointer, ticks};
 
 use super::eligibility::{count_off, disable, may_speculate, turn_off};
-use super::outcome::{is_off_track, memory_ends};
+use super::outcome::{excused_ends, is_off_track};
 use super::size::page_faults;
 use super::slow::{self, Private};
 use super::stall::repair_or_finish;
@@ -27,7 +27,8 @@ use crate::{fault_watch, held, process, session, speculator, timing, trace};
 /// `call` is a read of the program's, of `descriptor`.
 #[cold]
 pub unsafe fn probe(call: &Call, descriptor: usize) -> Option<Spawned> {
-    PROBES.fetch_sub(1, Relaxed);
+    // Threads that count at once may count one for two.
+    PROBES.store(PROBES.load(Relaxed).saturating_sub(1), Relaxed);
     // SAFETY: the caller's.
     if !unsafe { spawn::will_stall(call, descriptor) } {
         return None;
@@ -136,7 +137,7 @@ fn begin_speculation(
     let forked = Forked {
         faults: page_faults(private),
         hinted: slot.counters.hints_data.load(Relaxed),
-        memory_ends: memory_ends(slot),
+        excused_ends: excused_ends(slot),
         mapped: slot.mapped.count(),
     };
     private.live.begin(forked, makes_checkpoints);

@@ -59,6 +59,7 @@ pub fn begin_forked_child(header: &Header) -> bool {
     }
     LIVE.store(0, Relaxed);
     PROBES.store(0, Relaxed);
+    track::begin_process();
     session::forget_slot();
     spawn::forget();
     true

@@ -6,21 +6,51 @@ use forebay_policy::balance::Balance;
 use forebay_policy::copies;
 use forebay_policy::price::STRAYED_STALLS;
 use forebay_policy::site;
+use forebay_policy::track::Course;
 use forebay_protocol::hint_log::Consumer;
 use forebay_protocol::layout::{End, LOG_ENTRIES, LOGS, Slot};
 
+use super::eligibility::is_held;
 use super::size::page_faults;
 use super::slow::Private;
-use super::{LIVE, fault, size, unconsumed};
+use super::{LIVE, fault, size, track, unconsumed};
 use crate::{session, speculator, trace};
 
+/// What a new speculation has to be of use to other threads, as a part of a second.
+const SETTLING_PART: u64 = 100;
 /// Log entries searched for the predicted value that put a speculator off track.
 const BLAME_ENTRIES_MAX: u64 = 64;
 
-/// Whether the live speculation is off track: one stall that it did not predict may be a call that it skipped.
+/// Whether the live speculation is off track: one stall of the led thread that it did not predict may be a call that it skipped, or
+/// work that another thread has taken.
 pub fn is_off_track(slot: &Slot, private: &Private) -> bool {
-    let ended = slot.speculator_pid.load(Relaxed) == 0;
-    private.live.misses >= if ended { 1 } else { STRAYED_STALLS }
+    let is_done = if track::is_shared() { has_nothing_ahead(slot) } else { has_ended(slot) };
+    private.live.misses >= if is_done { 1 } else { STRAYED_STALLS }
+}
+
+fn has_ended(slot: &Slot) -> bool {
+    slot.speculator_pid.load(Relaxed) == 0
+}
+
+/// Whether the live speculator has ended, and its log has nothing that a thread may yet come for.
+fn has_nothing_ahead(slot: &Slot) -> bool {
+    has_ended(slot) && Consumer::new(slot, LIVE.load(Relaxed)).is_empty()
+}
+
+/// Whether the live speculation was forked so lately that it has had no time to be of use to other threads than the led one.
+pub fn is_settling(private: &Private, now: u64) -> bool {
+    let second = session::header().map_or(0, |header| header.ticks_per_second.load(Relaxed));
+    now.saturating_sub(private.live.began_at) < second / SETTLING_PART
+}
+
+/// Whether the live speculation is over, as far as a stall of another thread than the led one tells: that may make no call any
+/// more, and this one may be worth leading. Its stalls have been counted.
+pub fn is_left(slot: &Slot, private: &mut Private, now: u64) -> bool {
+    if LIVE.load(Relaxed) == 0 || is_held() {
+        return false;
+    }
+    has_nothing_ahead(slot)
+        || !is_settling(private, now) && private.live.track.course(now, false, 0) != Course::Kept
 }
 
 /// The live speculation is off track: ends it if another one may pay, or if it is unrecoverable.
@@ -38,8 +68,8 @@ pub fn is_due(private: &Private) -> bool {
 
 /// The live speculation is over: says what came of it.
 pub fn finish(slot: &Slot, private: &mut Private) {
-    let took_too_much = memory_ends(slot) != private.live.forked.memory_ends;
-    conclude(slot, private, !took_too_much);
+    let is_excused = excused_ends(slot) != private.live.forked.excused_ends;
+    conclude(slot, private, !is_excused);
 }
 
 /// The live speculation takes too much, or is late, and ends before it is off track.
@@ -47,9 +77,10 @@ pub fn finish_early(slot: &Slot, private: &mut Private) {
     conclude(slot, private, false);
 }
 
-/// Speculators that ended because they took too much memory.
-pub fn memory_ends(slot: &Slot) -> u64 {
-    slot.counters.ends.get(End::Memory as usize).map_or(0, |ends| ends.load(Relaxed))
+/// Speculators that ended because of what no predicted value is responsible for.
+pub fn excused_ends(slot: &Slot) -> u64 {
+    let ends = [End::Memory, End::Thread].map(|end| slot.counters.ends.get(end as usize));
+    ends.into_iter().flatten().map(|ends| ends.load(Relaxed)).sum()
 }
 
 /// Ends the live speculation: its generation, if there was one.

@@ -80,6 +80,8 @@ impl Private {
 pub struct Speculation {
     /// How things stood when the original was forked.
     pub forked: Forked,
+    /// When that was.
+    pub began_at: u64,
     /// Hints that spared the original a stall.
     pub used: u64,
     /// The stall time that they saved, and what late hints saved of theirs, in ticks.
@@ -101,6 +103,7 @@ impl Speculation {
     const fn new(ticks_per_second: u64) -> Self {
         Self {
             forked: Forked::new(),
+            began_at: 0,
             used: 0,
             saved: 0,
             hits_seen: 0,
@@ -117,7 +120,8 @@ impl Speculation {
     pub fn begin(&mut self, forked: Forked, keeps_calls: bool) {
         self.track.on_fork();
         let repairs = track::begin(keeps_calls);
-        *self = Self { forked, used: 0, saved: 0, late: 0, misses: 0, told: 0, repairs, ..*self };
+        let began_at = ticks();
+        *self = Self { forked, began_at, used: 0, saved: 0, late: 0, misses: 0, told: 0, repairs, ..*self };
     }
 
     /// The original had so many stalls, until `now`, that were not prevented; it waited for so many pages as foreseen.

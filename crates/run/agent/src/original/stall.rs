@@ -12,10 +12,10 @@ use forebay_sigsafe::ticks;
 
 use super::eligibility::{is_held, may_speculate, turn_off};
 use super::fork::fork;
-use super::outcome::{finish_if_due, is_off_track};
+use super::outcome::{finish_if_due, is_left, is_off_track, is_settling};
 use super::slow::{self, Private};
-use super::track::{Match, repair, used};
-use super::{LIVE, OWNER, PROBES, PROBES_MAX};
+use super::track::{Match, is_led, repair, used};
+use super::{LIVE, PROBES, PROBES_MAX};
 use crate::timing::{self, Period};
 use crate::{attributes, process, session, speculator, trace, usage};
 
@@ -98,8 +98,6 @@ fn note(private: &mut Private, Period { before, after }: Period, matched: Match,
     }
     counters.stalls.fetch_add(1, Relaxed);
     counters.stall_ticks.fetch_add(duration, Relaxed);
-    let orphaned =
-        OWNER.load(Relaxed) != forebay_sigsafe::thread_pointer() && slot.speculator_pid.load(Relaxed) == 0;
     trace::tell(
         b"stalled: matched, ticks, armed, alive",
         &[
@@ -113,9 +111,7 @@ fn note(private: &mut Private, Period { before, after }: Period, matched: Match,
     if matched == Match::Mismatch && !is_held() {
         private.live.misses += 1;
     }
-    if orphaned {
-        finish_if_due(slot, private);
-    } else if is_off_track(slot, private) || is_of_no_use(private, after) {
+    if is_over(slot, private, after) {
         repair_or_finish(slot, private);
     }
     private.forks.on_stall(&account, duration, true, delay);
@@ -125,7 +121,20 @@ fn note(private: &mut Private, Period { before, after }: Period, matched: Match,
     }
 }
 
-/// Whether a speculation is live, and the original stalls as if there were none: what it predicts may be right and too late.
+/// Counts a stall that was not prevented. Whether the live speculation is off track or of no use with that: what it predicts
+/// may be right and too late.
+fn is_over(slot: &Slot, private: &mut Private, now: u64) -> bool {
+    if is_led() {
+        return is_off_track(slot, private) || is_of_no_use(private, now);
+    }
+    let counts = LIVE.load(Relaxed) != 0 && !is_held() && !is_settling(private, now);
+    if counts {
+        private.live.on_stalls(now, 1, 0);
+    }
+    is_left(slot, private, now)
+}
+
+/// Whether a speculation is live, and the led thread stalls as if there were none.
 fn is_of_no_use(private: &mut Private, now: u64) -> bool {
     if LIVE.load(Relaxed) == 0 || is_held() {
         return false;

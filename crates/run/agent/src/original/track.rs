@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use forebay_policy::estimate::StallTime;
 use forebay_policy::site;
-use forebay_protocol::hint_log::{self, Consumed, Consumer};
+use forebay_protocol::hint_log::{self, Consumed, Consumer, Readers};
 use forebay_protocol::layout::{Slot, mark};
-use forebay_sigsafe::{general as n, sys, ticks};
+use forebay_sigsafe::{general as n, sys, thread_pointer, ticks};
 
 use super::outcome::{responsible_site, reward};
 use super::slow::Private;
@@ -24,7 +24,7 @@ const FUTILE_REPAIRS_MAX: u32 = 2;
 /// How a call of the original stands to what the speculator predicted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Match {
-    /// No speculator.
+    /// No speculator, or one of another thread, which did not make this call.
     NoSpeculator,
     /// Predicted, and prefetched: the stall that the hint saves takes so many ticks, or 0 where that is unknown.
     Hinted(u64),
@@ -56,6 +56,8 @@ static SAVED: AtomicU64 = AtomicU64::new(0);
 static UNPRICED: AtomicU64 = AtomicU64::new(0);
 /// A call was predicted since the slow path was last entered.
 static HAS_MATCHED: AtomicBool = AtomicBool::new(false);
+/// Whether a thread besides the one that the speculator is a copy of has made calls.
+static IS_SHARED: AtomicBool = AtomicBool::new(false);
 /// Whether the speculator makes checkpoints: then the calls are kept that one would make again.
 static KEEPS_CALLS: AtomicBool = AtomicBool::new(false);
 /// When the original entered a window of a file that it reads in sequence.
@@ -65,10 +67,9 @@ static CALLS: Calls = Calls::new();
 
 /// A hint saved the original a stall of so many ticks; 0 where that is unknown.
 pub fn used(stall: u64) {
-    // By one thread at a time, as a rule: what two of them lose is a figure.
-    HITS.store(hits().wrapping_add(1), Relaxed);
+    HITS.fetch_add(1, Relaxed);
     let sum = if stall == 0 { &UNPRICED } else { &SAVED };
-    sum.store(sum.load(Relaxed).wrapping_add(stall.max(1)), Relaxed);
+    sum.fetch_add(stall.max(1), Relaxed);
     if let Some(slot) = session::slot() {
         slot.counters.hints_used.fetch_add(1, Relaxed);
     }
@@ -82,9 +83,7 @@ pub fn hits() -> u64 {
 /// Stall time that hints saved, ever, where one whose stall is unknown counts as `usual`.
 pub fn saved(usual: u64) -> u64 {
     let unpriced = UNPRICED.swap(0, Relaxed).saturating_mul(usual);
-    let saved = SAVED.load(Relaxed).wrapping_add(unpriced);
-    SAVED.store(saved, Relaxed);
-    saved
+    SAVED.fetch_add(unpriced, Relaxed).wrapping_add(unpriced)
 }
 
 /// Whether a call was predicted since this was last asked.
@@ -231,14 +230,35 @@ impl Calls {
     }
 }
 
+/// A forked child has one thread.
+pub fn begin_process() {
+    IS_SHARED.store(false, Relaxed);
+}
+
+/// Whether the live speculator, if there is one, is a copy of the calling thread: the one that is *led*.
+pub fn is_led() -> bool {
+    OWNER.load(Relaxed) == thread_pointer()
+}
+
+/// Whether threads besides the led one make calls.
+pub fn is_shared() -> bool {
+    IS_SHARED.load(Relaxed)
+}
+
 /// Looks the signature up in the log of the live speculator.
+///
+/// The led thread's calls tell whether the speculator is on track. Another thread may have taken over some of the work that the
+/// speculator went through; what it does besides says nothing.
 pub fn compare(signature: u64) -> Match {
     let generation = LIVE.load(Relaxed);
     let Some(slot) = session::slot() else { return Match::NoSpeculator };
-    if OWNER.load(Relaxed) != forebay_sigsafe::thread_pointer() {
-        return Match::NoSpeculator;
-    }
     let consumer = Consumer::new(slot, generation);
+    if !is_led() {
+        if !is_shared() {
+            IS_SHARED.store(true, Relaxed);
+        }
+        return find(slot, &consumer, signature).unwrap_or(Match::NoSpeculator);
+    }
     let matched = stand(slot, &consumer, signature);
     if KEEPS_CALLS.load(Relaxed) {
         CALLS.push(signature, consumer.position());
@@ -246,35 +266,48 @@ pub fn compare(signature: u64) -> Match {
     matched
 }
 
+fn consume(consumer: &Consumer<'_>, signature: u64) -> Consumed {
+    consumer.consume(signature, if is_shared() { Readers::Several } else { Readers::One })
+}
+
+/// How a call of the led thread stands.
 fn stand(slot: &Slot, consumer: &Consumer<'_>, signature: u64) -> Match {
     while let Some(passed) = AWAITED.front() {
-        match consumer.consume(passed) {
+        match consume(consumer, passed) {
             Consumed::Absent { empty: true } => break,
             _ => AWAITED.pop(),
         }
     }
     trace::tell(b"original: signature, log", &[signature % 100_000, consumer.len()]);
     if AWAITED.is_empty() {
-        match consumer.consume(signature) {
-            Consumed::Matched { mark, skipped } => {
-                slot.counters.hints_wrong.fetch_add(skipped.into(), Relaxed);
-                HAS_MATCHED.store(true, Relaxed);
-                return if mark & mark::HINTED != 0 {
-                    Match::Hinted(stall_of(mark))
-                } else {
-                    Match::Predicted
-                };
-            }
-            Consumed::Absent { empty: false } => {
-                return Match::Mismatch;
-            }
-            Consumed::Absent { empty: true } => {}
+        match find(slot, consumer, signature) {
+            Ok(matched) => return matched,
+            Err(Absent { empty: false }) => return Match::Mismatch,
+            Err(Absent { empty: true }) => {}
         }
     }
     if slot.speculator_pid.load(Relaxed) == 0 || !AWAITED.push(signature) {
         return Match::Mismatch;
     }
     Match::Pending
+}
+
+/// The log does not have a call, or has none at all.
+struct Absent {
+    empty: bool,
+}
+
+/// Finds a call in the log.
+fn find(slot: &Slot, consumer: &Consumer<'_>, signature: u64) -> Result<Match, Absent> {
+    match consume(consumer, signature) {
+        Consumed::Matched { mark, skipped } => {
+            slot.counters.hints_wrong.fetch_add(skipped.into(), Relaxed);
+            HAS_MATCHED.store(true, Relaxed);
+            let is_hinted = mark & mark::HINTED != 0;
+            Ok(if is_hinted { Match::Hinted(stall_of(mark)) } else { Match::Predicted })
+        }
+        Consumed::Absent { empty } => Err(Absent { empty }),
+    }
 }
 
 /// What a hint saves, by the mark of its log entry; 0 where that is unknown.
@@ -294,13 +327,14 @@ fn stall_of(mark: u64) -> u64 {
 /// The live speculation is off track: calls its checkpoint, if there is one that can carry on. That takes the original no
 /// more than a message; it does not wait.
 ///
-/// Where it only `is_late`, no site is responsible.
+/// Where it only `is_late`, no site is responsible. The led thread alone knows which of its calls the checkpoint is behind by.
 pub fn repair(slot: &Slot, private: &mut Private, is_late: bool) -> bool {
     let generation = LIVE.load(Relaxed);
     let (checkpoint, repairs) = (&slot.checkpoint, &mut private.live.repairs);
     let number = checkpoint.number.load(Relaxed);
     let consumer = Consumer::new(slot, generation);
     if !KEEPS_CALLS.load(Relaxed)
+        || !is_led()
         || generation == 0
         || number == 0
         || number >> 16 != generation & 0xffff

@@ -82,17 +82,28 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
             }
             n::__NR_statfs => call::ENOSYS,
             n::__NR_rseq | n::__NR_set_robust_list | n::__NR_membarrier => call::ENOSYS,
-            n::__NR_futex => match b as u32 & FUTEX_COMMANDS {
-                n::FUTEX_WAKE => 0,
-                n::FUTEX_WAIT if touch_program(state, || (a as *const u32).read_volatile()) != c as u32 => {
-                    call::EAGAIN
-                }
-                _ => end(state, End::NotEmulated),
-            },
+            n::__NR_futex => futex(state, a, b as u32 & FUTEX_COMMANDS, c as u32),
 
             n::__NR_exit | n::__NR_exit_group => end(state, End::Finished),
             _ => end(state, End::NotEmulated),
         }
+    }
+}
+
+/// The speculator is alone with its memory: it wakes no thread, and what it waits for does not come.
+///
+/// # Safety
+/// As [`super::call`].
+unsafe fn futex(state: &mut State, word: usize, command: u32, expected: u32) -> isize {
+    match command {
+        n::FUTEX_WAKE | n::FUTEX_WAKE_BITSET => 0,
+        n::FUTEX_WAIT | n::FUTEX_WAIT_BITSET => {
+            // SAFETY: the caller's; garbage ends the speculator.
+            let found = touch_program(state, || unsafe { (word as *const u32).read_volatile() });
+            if found == expected { end(state, End::Thread) } else { call::EAGAIN }
+        }
+        n::FUTEX_LOCK_PI | n::FUTEX_LOCK_PI2 => end(state, End::Thread),
+        _ => end(state, End::NotEmulated),
     }
 }
 

@@ -94,7 +94,10 @@ pub fn log(state: &mut State, signature: u64, mark: u64) {
     while let Err(Full) = producer.push(signature, mark) {
         await_consumption(state);
     }
-    while state.hints.ahead_bytes > state.header.horizon_bytes.load(Relaxed) {
+    while state.hints.ahead_bytes > state.header.horizon_bytes.load(Relaxed)
+        && state.hints.ahead_bytes.saturating_sub(producer.found().map(marked_bytes).sum())
+            > state.header.horizon_bytes.load(Relaxed)
+    {
         await_consumption(state);
     }
 }
@@ -110,8 +113,9 @@ pub fn keep_near(state: &mut State) {
         let elapsed = ticks().wrapping_sub(hints.began_at);
         let kept = state.header.ticks_per_second.load(Relaxed) / 1_000 * KEPT_MS;
         let reached = (u128::from(kept) * u128::from(hints.consumed) / u128::from(elapsed.max(1))) as u64;
-        let position = Producer::new(state.slot, state.generation).position();
-        if position.wrapping_sub(hints.settled) < reached.max(NEAR_MIN) {
+        let producer = Producer::new(state.slot, state.generation);
+        let ahead = producer.position().wrapping_sub(hints.settled);
+        if ahead.saturating_sub(producer.found().count() as u64) < reached.max(NEAR_MIN) {
             return;
         }
         await_consumption(state);
