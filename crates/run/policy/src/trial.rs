@@ -29,8 +29,8 @@
 //! each trial that confirms the numbers. There is none where nothing is claimed, or where waiting takes below
 //! 1/64 of the time. There is none, either, where the noise exceeds the claims and the same part of the waiting.
 //!
-//! A pause lasts for [`TRIAL_STALLS`] stalls, and for [`PAUSE_US`] at least. It goes on where a number looks wrong by half, or
-//! speculation harmful, but not beyond the noise; for [`PAUSE_US_MAX`] at most. The samples in which the program still uses
+//! A pause lasts for [`TRIAL_STALLS`] stalls, and for `PAUSE_US` at least. It goes on where a number looks wrong by half, or
+//! speculation harmful, but not beyond the noise; for `PAUSE_US_MAX` at most. The samples in which the program still uses
 //! earlier hints do not count, nor does the first one without a speculator.
 //!
 //! # Bound

@@ -18,7 +18,7 @@
 //!
 //! A speculator goes through the work of several threads in an order of its own, so each of them finds its calls amid those of the
 //! others. There the last [`KEPT`] entries before a match stay unread. The original *ticks off* each entry that it finds, by
-//! the signature [`TICKED_OFF`], and `tail` passes those at the front.
+//! the signature `TICKED_OFF`, and `tail` passes those at the front.
 //!
 //! Ordering: the speculator writes an entry, then releases `head`; the original acquires `head`, reads, then
 //! releases `tail`, which the speculator acquires before it writes over an entry. Neither side waits or locks. Threads of the
