@@ -410,7 +410,8 @@ fn nothing_is_read_that_the_program_reads_after_a_sleep() {
         let was_asleep = !run.is_finished();
         let outcome = run.join().expect("the run");
         assert!(outcome.status == 0 && outcome.figure("forks") > 0.0, "{:?}", outcome.totals());
-        assert!(was_asleep && stats.opens <= 2 * FILES, "{stats:?}");
+        // Each file before the sleep is opened for the program and for a hint, and one more time to see whether data stays.
+        assert!(was_asleep && stats.opens <= 2 * FILES + 1, "{stats:?}");
     });
 }
 

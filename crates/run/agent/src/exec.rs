@@ -127,16 +127,22 @@ unsafe fn execute_with(call: &Call, at: bool, workspace: &mut Workspace) -> isiz
     let [a, b, c, d, ..] = call.arguments;
     let (directory, path, environment, environment_index) =
         if at { (a, b, d, 3) } else { (n::AT_FDCWD as usize, a, c, 2) };
-    let mut arguments = call.arguments;
     // SAFETY: the program's own pointers, which the kernel would read too.
     if let Some(name) = unsafe { inject(directory, path, workspace) } {
-        match workspace.extended.fill(environment, name) {
-            Some(array) => arguments[environment_index] = array as usize,
-            None => count(Unassisted::NotExamined),
+        if let Some(array) = workspace.extended.fill(environment, name) {
+            let mut arguments = call.arguments;
+            arguments[environment_index] = array as usize;
+            // SAFETY: the program's call but for the environment, which is there until the call returns or the image is gone.
+            let result = unsafe { forebay_sigsafe::syscall(call.number, arguments) };
+            // Our variables may be what was too much.
+            if !call::is(result, errno::E2BIG) {
+                return result;
+            }
         }
+        count(Unassisted::NotExamined);
     }
-    // SAFETY: the program's call but for the environment, which is there until the call returns or the image is gone.
-    unsafe { forebay_sigsafe::syscall(call.number, arguments) }
+    // SAFETY: the program's call.
+    unsafe { forebay_sigsafe::syscall(call.number, call.arguments) }
 }
 
 fn count(reason: Unassisted) {

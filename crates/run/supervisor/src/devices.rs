@@ -554,7 +554,7 @@ mod tests {
             time.store(&gate.entry.unwrap().stall);
             gate.pays(&limit)
         };
-        assert!(!pays_after(&[60; 20]) && pays_after(&[60, 20_000, 60, 20_000]));
+        assert!(!pays_after(&[60; 20]) && pays_after(&[60, 20_000].repeat(5)));
     }
 
     #[test]
