@@ -5,7 +5,7 @@
 //! Waiting and savings are paid into the account, and all that speculations cost is taken out of it, as it happens:
 //!
 //! ```text
-//!     balance = 1/4 ms + sum over waits of (wait / 8) 2^-f + 3/4 of the savings believed - costs
+//!     balance = 1/4 ms + sum over waits of (wait / 16) 2^-f + 3/4 of the savings believed - costs
 //! ```
 //!
 //! Savings are the stall time that hints saved, as far as trials of the whole run (`trial.rs`) have them believed. Where a trial
@@ -21,9 +21,9 @@
 //!
 //! # Bound
 //!
-//! * A program that waits for `W` and never gains tries `1 + log2(1 + W / (8 stake))` times at most, up to ten, and then once in
-//!   2^13 stakes of waiting. It loses at most 1/8 of its waiting, and after `f` failures `f / (8 (2^f - 1))` of it.
-//! * After `f` failures it is tried again when it has waited for `8 2^f` stakes, about as long as it had waited so far.
+//! * A program that waits for `W` and never gains tries `1 + log2(1 + W / (16 stake))` times at most, up to ten, and then once in
+//!   2^14 stakes of waiting. It loses at most 1/16 of its waiting, and after `f` failures `f / (16 (2^f - 1))` of it.
+//! * After `f` failures it is tried again when it has waited for `16 2^f` stakes, about as long as it had waited so far.
 //! * After a good phase at most [`BANKED_STAKES`] useless speculations follow each other.
 //!
 //! Processes of one executable share its account: a hundred short processes lose together what one may lose. The words lie in
