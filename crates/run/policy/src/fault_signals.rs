@@ -54,7 +54,10 @@ mod tests {
 
     #[test]
     fn the_shorter_the_stalls_the_fewer_the_signals() {
-        assert_eq!([12_000, 1_000, 128, 60, 20, 1].map(|stall_us| period(stall_us, 0)), [1, 1, 2, 5, 13, 256]);
+        assert_eq!(
+            [12_000, 1_000, 128, 60, 20, 1].map(|stall_us| period(stall_us, 0)),
+            [1, 1, 2, 5, 13, 256]
+        );
         assert_eq!(period(0, 0), period(1, 0), "stalls that take no time are short ones");
     }
 
