@@ -198,9 +198,11 @@ impl ForkPolicy {
         }
     }
 
-    /// A signal of a fault cost so much.
-    pub fn on_signal(&mut self, account: &Account<'_>, cost: u64) {
-        self.charge(account, cost);
+    /// The process waited for a page, of which a signal told it that cost so much. The cost comes before the income: taken from
+    /// a balance that waiting fills to one stake, it would leave less than a stake for ever.
+    pub fn on_fault(&mut self, account: &Account<'_>, duration: u64, signal: u64) {
+        self.charge(account, signal);
+        self.on_stall(account, duration, true, None);
     }
 
     /// What another speculation is expected to cost.

@@ -4,8 +4,9 @@ mod support;
 
 use forebay_policy::account::Account;
 use forebay_policy::estimate::StallTime;
+use forebay_policy::fault_signals::period;
 use forebay_policy::fork::{ForkPolicy, Place, Size};
-use forebay_policy::price::{BANKED_STAKES, FIRST_NS, PAGE_PRICE_FIRST, PRICE_ONE, WAITED_PART};
+use forebay_policy::price::{BANKED_STAKES, FIRST_NS, PAGE_PRICE_FIRST, PRICE_ONE, SIGNAL_US, WAITED_PART};
 use forebay_protocol::layout;
 use proptest::prelude::*;
 use support::Chance;
@@ -317,8 +318,7 @@ fn signals_of_faults_are_paid_from_what_forks_are_paid_from() {
         let mut forks = 0;
         for _ in 0..20_000 {
             policy.on_unseen_stalls(&account, 7, 20 * US);
-            policy.on_stall(&account, 20 * US, true, None);
-            policy.on_signal(&account, signal);
+            policy.on_fault(&account, 20 * US, signal);
             if policy.is_armed(&account) {
                 policy.on_spawn(&account, 100 * US, Place::Fault);
                 policy.on_end(&account, 0, 0, 0, false);
@@ -328,6 +328,28 @@ fn signals_of_faults_are_paid_from_what_forks_are_paid_from() {
         forks
     };
     assert!(forks(0) > forks(6 * US) && forks(6 * US) <= 3, "{} {}", forks(0), forks(6 * US));
+}
+
+#[test]
+fn a_program_that_is_told_of_each_fault_is_tried_again() {
+    for stall in [200 * US, MS, 12 * MS] {
+        let words = layout::Account::default();
+        let account = Account::new(&words, FIRST_NS);
+        let mut policy = ForkPolicy::new(SECOND);
+        let (mut forks, mut waited) = (0, 0);
+        while waited < 5 * SECOND {
+            let faults = u64::from(period(stall / US, account.failures()));
+            policy.on_unseen_stalls(&account, faults - 1, stall);
+            policy.on_fault(&account, stall, SIGNAL_US * US);
+            waited += faults * stall;
+            if policy.is_armed(&account) {
+                policy.on_spawn(&account, 300 * US, Place::Fault);
+                policy.on_end(&account, 0, 0, 0, false);
+                forks += 1;
+            }
+        }
+        assert!((3..=10).contains(&forks), "{forks} forks for stalls of {stall} ns");
+    }
 }
 
 /// A useless speculation where memory is short; then so many stalls for the same work. What the account paid later.
