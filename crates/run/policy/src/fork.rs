@@ -167,12 +167,6 @@ impl ForkPolicy {
         self.stalls = self.stalls.saturating_add(1);
     }
 
-    /// There were `count` more stalls that had no signal, of `duration` each.
-    pub fn on_unseen_stalls(&mut self, account: &Account<'_>, count: u64, duration: u64) {
-        account.on_wait(duration.saturating_mul(count), self.stake(account));
-        self.stalls = self.stalls.saturating_add(count);
-    }
-
     /// There were `stalls` at page faults while the program itself worked for `work`.
     pub const fn on_work(&mut self, stalls: u64, work: u64) {
         if self.live.is_none() {
@@ -198,10 +192,13 @@ impl ForkPolicy {
         }
     }
 
-    /// The process waited for a page, of which a signal told it that cost so much. The cost comes before the income: taken from
-    /// a balance that waiting fills to one stake, it would leave less than a stake for ever.
-    pub fn on_fault(&mut self, account: &Account<'_>, duration: u64, signal: u64) {
+    /// The process waited for `count` pages, `duration` for each, and a signal told it of the last one. The cost of the signal comes
+    /// before the income: taken from a balance that waiting fills to one stake, it would leave less than a stake for ever.
+    pub fn on_faults(&mut self, account: &Account<'_>, count: u64, duration: u64, signal: u64) {
         self.charge(account, signal);
+        let untold = count.saturating_sub(1);
+        account.on_wait(duration.saturating_mul(untold), self.stake(account));
+        self.stalls = self.stalls.saturating_add(untold);
         self.on_stall(account, duration, true, None);
     }
 

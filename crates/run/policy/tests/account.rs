@@ -317,8 +317,7 @@ fn signals_of_faults_are_paid_from_what_forks_are_paid_from() {
         let mut policy = ForkPolicy::new(SECOND);
         let mut forks = 0;
         for _ in 0..20_000 {
-            policy.on_unseen_stalls(&account, 7, 20 * US);
-            policy.on_fault(&account, 20 * US, signal);
+            policy.on_faults(&account, 8, 20 * US, signal);
             if policy.is_armed(&account) {
                 policy.on_spawn(&account, 100 * US, Place::Fault);
                 policy.on_end(&account, 0, 0, 0, false);
@@ -332,15 +331,14 @@ fn signals_of_faults_are_paid_from_what_forks_are_paid_from() {
 
 #[test]
 fn a_program_that_is_told_of_each_fault_is_tried_again() {
-    for stall in [200 * US, MS, 12 * MS] {
+    for stall in [20 * US, 200 * US, MS, 12 * MS] {
         let words = layout::Account::default();
         let account = Account::new(&words, FIRST_NS);
         let mut policy = ForkPolicy::new(SECOND);
         let (mut forks, mut waited) = (0, 0);
         while waited < 5 * SECOND {
             let faults = u64::from(period(stall / US, account.failures()));
-            policy.on_unseen_stalls(&account, faults - 1, stall);
-            policy.on_fault(&account, stall, SIGNAL_US * US);
+            policy.on_faults(&account, faults, stall, SIGNAL_US * US);
             waited += faults * stall;
             if policy.is_armed(&account) {
                 policy.on_spawn(&account, 300 * US, Place::Fault);
@@ -523,7 +521,7 @@ proptest! {
         let mut policy = ForkPolicy::new(rate);
         for event in events {
             match event {
-                Event::Pass(ticks) => policy.on_unseen_stalls(&account, ticks, ticks),
+                Event::Pass(ticks) => policy.on_faults(&account, ticks, ticks, ticks),
                 Event::Stall(ticks, unforeseen, delay) => policy.on_stall(&account, ticks, unforeseen, delay),
                 Event::Fork(cost, hidden) => {
                     policy.expect(Size { pages: cost, fork: cost, copy: cost, displaced: u64::from(hidden) * cost });

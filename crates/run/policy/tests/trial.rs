@@ -97,8 +97,7 @@ impl Simulation {
         self.alone_us += cpu_us * program.us_per_ms(false) / 1_000;
         self.speculating_us += if speculating { step_us } else { 0 };
         if stalls > 0 {
-            self.policy.on_unseen_stalls(&account, stalls - 1, program.stall_us * US);
-            self.policy.on_stall(&account, program.stall_us * US, true, None);
+            self.policy.on_faults(&account, stalls, program.stall_us * US, 0);
         }
         if let Some((claimed, steps)) = &mut self.live
             && speculating

@@ -128,8 +128,7 @@ fn note(private: &mut Private) -> Option<Spawned> {
     }
     let account = session::account()?;
     private.forks.on_work(stalls, work);
-    private.forks.on_unseen_stalls(&account, stalls - 1, spared);
-    private.forks.on_fault(&account, spared, SIGNAL_US * ticks_per_us);
+    private.forks.on_faults(&account, stalls, spared, SIGNAL_US * ticks_per_us);
     let stall_us = private.forks.stall_mean() / ticks_per_us;
     trace::tell(
         b"account: balance, stake, failures",
