@@ -537,13 +537,15 @@ fn hints_in_a_mapping_to_come_are_judged() {
     loop {
         // On a busy machine speculations fail at first, so the first program may spend more. The second one may what users may.
         let used = on_a_busy_device(&disk, NAME, &[], "1000000").figure("hints_used");
-        let chased = on_a_busy_device(&disk, NAME, &["--chased"], "250").figure("hints_data");
-        if used >= READS / 2.0 && chased < READS / 4.0 {
+        let outcome = on_a_busy_device(&disk, NAME, &["--chased"], "250");
+        let (chased, forks) = (outcome.figure("hints_data"), outcome.figure("forks"));
+        // The first page that a speculator foretells is one that the program reaches as soon: it spares nothing.
+        if used >= READS / 2.0 && chased < READS / 4.0 && forks < READS / 40.0 {
             return;
         }
         assert!(
             Instant::now() < patience,
-            "in two minutes no run like this: {used} hints of use in one, {chased} of none in the other"
+            "in two minutes no run like this: {used} hints of use in one, {chased} of none after {forks} forks in the other"
         );
     }
 }

@@ -144,6 +144,7 @@ fn note(private: &mut Private) -> Option<Spawned> {
         return None;
     };
     let after = ticks();
+    private.live.on_start_abreast();
     private.live.track.on_fork_at_fault(after, after.saturating_sub(now), private.forks.stall_mean());
     Some(spawned)
 }
@@ -166,6 +167,7 @@ fn check_track(slot: &Slot, private: &mut Private, now: u64) {
         return;
     };
     if may_speculate() && repair(slot, private, is_late) {
+        private.live.on_start_abreast();
         private.live.track.on_repair(now, private.forks.size().fork);
     } else if is_lost && is_due(private) {
         // No predicted value is responsible for its being late.
@@ -219,7 +221,6 @@ pub fn take_foreseen(slot: &Slot, private: &mut Private) -> u64 {
     };
     let hinted = new(&slot.pages_used, &mut seen.pages_used);
     let left_out = new(&slot.pages_skipped, &mut seen.pages_skipped);
-    private.live.used += hinted;
-    private.live.saved += hinted.saturating_mul(private.forks.stall_mean());
+    private.live.on_pages(hinted, private.forks.stall_mean());
     left_out
 }

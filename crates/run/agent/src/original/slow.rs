@@ -90,6 +90,8 @@ pub struct Speculation {
     hits_seen: u64,
     saved_seen: u64,
     pub late: u64,
+    /// Hinted pages that the original reaches as soon as the speculator: the first one after both went on from the same fault.
+    abreast: u64,
     /// Stalled calls that were not predicted since the last one that was.
     pub misses: u32,
     /// Finds out, by stalls that were not prevented, whether the speculation is off track.
@@ -109,6 +111,7 @@ impl Speculation {
             hits_seen: 0,
             saved_seen: 0,
             late: 0,
+            abreast: 0,
             misses: 0,
             track: Track::new(ticks_per_second),
             told: 0,
@@ -121,7 +124,21 @@ impl Speculation {
         self.track.on_fork();
         let repairs = track::begin(keeps_calls);
         let began_at = ticks();
-        *self = Self { forked, began_at, used: 0, saved: 0, late: 0, misses: 0, told: 0, repairs, ..*self };
+        let (used, saved, late, abreast, misses, told) = (0, 0, 0, 0, 0, 0);
+        *self = Self { forked, began_at, used, saved, late, abreast, misses, told, repairs, ..*self };
+    }
+
+    /// Original and speculator go on from the same fault.
+    pub const fn on_start_abreast(&mut self) {
+        self.abreast = 1;
+    }
+
+    /// The original has reached so many more hinted pages. Without a hint each would have taken it `stall`.
+    pub fn on_pages(&mut self, pages: u64, stall: u64) {
+        let abreast = self.abreast.min(pages);
+        self.abreast -= abreast;
+        self.used += pages;
+        self.saved = self.saved.saturating_add((pages - abreast).saturating_mul(stall));
     }
 
     /// The original had so many stalls, until `now`, that were not prevented; it waited for so many pages as foreseen.

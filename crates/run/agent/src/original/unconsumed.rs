@@ -29,6 +29,5 @@ pub fn settle(slot: &Slot, private: &mut Private, generation: u32) {
     slot.counters.hints_used.fetch_add(used, Relaxed);
     slot.pages_used.fetch_add(used, Relaxed);
     private.faults.take_used(used);
-    private.live.used += used;
-    private.live.saved += used.saturating_mul(private.forks.stall_mean());
+    private.live.on_pages(used, private.forks.stall_mean());
 }
