@@ -51,6 +51,12 @@ fn mapping(guest: &str) -> Case {
     Case::new(guest, [build(guest).into_os_string(), "data".into()]).setup(blocks).faults()
 }
 
+/// Threads that wait for pages of the cold mapped file, and do something else besides.
+fn threads(way: &str) -> Case {
+    let argv = [build("mapped_threads").into_os_string(), "data".into(), way.into()];
+    Case::new(&format!("mapped_threads_{way}"), argv).setup(blocks).faults()
+}
+
 macro_rules! guests {
     ($($name:ident: $case:expr;)+) => {
         $(#[test]
@@ -81,6 +87,11 @@ guests! {
     a_thread_that_blocks_signals_sees_none_of_its_faults: mapping("blocked_signals");
     nor_does_one_that_was_started_so:
         mapping("blocked_signals").named("started_with_blocked_signals").before(["env", "--block-signal"]);
+    threads_may_wait_for_mapped_pages: threads("touch");
+    threads_have_the_signal_stacks_that_they_make: threads("stack");
+    threads_that_block_signals_see_none_of_their_faults: threads("block");
+    threads_may_end_amid_their_faults: threads("end");
+    threads_get_the_signals_that_the_program_handles: threads("handle");
     writes_to_mapped_files_happen_once_or_never: mapping("mapped_writes");
     mapped_files_may_change_and_shrink: mapping("mapped_changes");
     mapped_files_may_be_moved_and_doubled_and_locked: mapping("mapped_moves");
@@ -318,6 +329,7 @@ takes_place! {
     speculation_takes_place_at_swapped_pages("swapped"): 100.0 hints_used of swapping("swap_effects", &[]);
     speculation_takes_place_at_pages_of_a_heap("heap"): 100.0 hints_used of swapping("swap_heap", &[]);
     speculation_takes_place_at_mapped_pages("mapped"): 100.0 hints_used of mapping("mapped_changes");
+    speculation_takes_place_at_pages_of_threads("threads"): 100.0 hints_used of threads("touch");
     speculation_takes_place_where_registers_hold_no_addresses("calls"): 100.0 hints_used of mapping("mapped_calls");
     speculation_takes_place_at_mapped_pages_that_move("moves"): 100.0 hints_used of mapping("mapped_moves");
     /// A speculator's stacks grow as the program's do: hints come from beyond the first page.

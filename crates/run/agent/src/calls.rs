@@ -45,6 +45,8 @@ pub enum Class {
     Signal,
     /// Gives memory, takes it back, or says what of it children have.
     Memory,
+    /// A thread of libc's makes it when it starts.
+    Thread,
 }
 
 /// Numbers below this have a class of their own.
@@ -53,7 +55,7 @@ pub const NUMBERS: usize = 512;
 /// The class of each number.
 pub static CLASSES: [Class; NUMBERS] = {
     let mut classes = [Class::Pass; NUMBERS];
-    let table: [(u32, Class); 54] = [
+    let table: [(u32, Class); 55] = [
         (n::__NR_read, Class::Read),
         (n::__NR_pread64, Class::Read),
         (n::__NR_readv, Class::Read),
@@ -108,6 +110,7 @@ pub static CLASSES: [Class; NUMBERS] = {
         (n::__NR_rt_sigaction, Class::Signal),
         (n::__NR_rt_sigprocmask, Class::Signal),
         (n::__NR_sigaltstack, Class::Signal),
+        (n::__NR_rseq, Class::Thread),
     ];
     let mut index = 0;
     while index < table.len() {

@@ -7,7 +7,8 @@ use forebay_sigsafe::{call, errno, ticks};
 use crate::call::Call;
 use crate::calls::{self, Class};
 use crate::{
-    exec, fault_watch, faults, held, original, process, role, session, spawn, speculator, timing, unforked,
+    exec, fault_threads, fault_watch, faults, held, original, process, role, session, spawn, speculator,
+    timing, unforked,
 };
 
 /// How often a fork is tried again.
@@ -26,9 +27,24 @@ pub unsafe fn dispatch(call: &Call) -> isize {
         // SAFETY: above.
         role::SPECULATOR => unsafe { speculator::call(call) },
         // SAFETY: above.
-        role::OFF => unsafe { call.execute() },
+        role::OFF => unsafe { call_of_bystander(call) },
         // SAFETY: above.
         _ => unsafe { call_of_forked_child(call) },
+    }
+}
+
+/// Carries out a call where the agent is off. A stack of the agent's for signals may still be there.
+///
+/// # Safety
+/// The program is making `call`.
+unsafe fn call_of_bystander(call: &Call) -> isize {
+    // SAFETY: the caller's.
+    unsafe {
+        if call.number as u32 == n::__NR_sigaltstack {
+            fault_threads::stack_call(call)
+        } else {
+            call.execute()
+        }
     }
 }
 
@@ -102,6 +118,11 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
             }
             Class::Signal => faults::signal_call(call),
             Class::Memory => memory_call(call),
+            Class::Thread => {
+                let result = call.execute();
+                fault_threads::begin_thread();
+                result
+            }
         }
     }
 }
@@ -216,6 +237,7 @@ unsafe fn call_of_forked_child(call: &Call) -> isize {
             Class::Signal if fault_watch::is_on() && call.number as u32 != n::__NR_rt_sigprocmask => {
                 return classified_in_forked_child(call, class);
             }
+            Class::Signal if call.number as u32 == n::__NR_sigaltstack => return call_of_bystander(call),
             Class::Memory if asks_for_huge_pages(call) => return classified_in_forked_child(call, class),
             _ => {}
         }

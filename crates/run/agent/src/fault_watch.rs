@@ -2,11 +2,13 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use forebay_protocol::layout::{Header, WISH_NEVER, Watched};
+use forebay_protocol::layout::{Header, WATCHED_THREADS, WISH_NEVER, Watched, WatchedThread};
 
-use crate::session;
+use crate::{process, session};
 
 const NONE: u32 = u32::MAX;
+/// How long the supervisor gets to take an event back.
+const CLOSE_PAUSES_MAX: u32 = 10_000;
 
 /// This process's entry in the header.
 static ENTRY: AtomicU32 = AtomicU32::new(NONE);
@@ -25,8 +27,16 @@ pub fn entry() -> Option<&'static Watched> {
     session::header()?.watched.get(ENTRY.load(Ordering::Relaxed) as usize)
 }
 
-/// The entry is this process's, which has a handler now and wishes to be told.
-pub fn begin(index: u32, entry: &Watched) {
+/// What the header has for this process's threads, if it wishes for signals.
+pub fn threads() -> Option<&'static [WatchedThread; WATCHED_THREADS]> {
+    session::header()?.watched_threads.get(ENTRY.load(Ordering::Relaxed) as usize)
+}
+
+/// The entry is this process's, which has a handler now and wishes to be told. No thread has joined yet.
+pub fn begin(header: &Header, index: u32, entry: &Watched) {
+    for thread in header.watched_threads.get(index as usize).into_iter().flatten() {
+        thread.ready.store(0, Ordering::Relaxed);
+    }
     // An image before this one may have wished otherwise.
     entry.wish.store(0, Ordering::Relaxed);
     entry.image.fetch_add(1, Ordering::Release);
@@ -57,5 +67,18 @@ pub fn wish_for_one_in(period: u32) {
 pub fn turn_off() {
     if let Some(entry) = entry() {
         entry.wish.store(WISH_NEVER, Ordering::Relaxed);
+    }
+}
+
+/// Waits until the supervisor has taken events back.
+pub fn wait_until(are_closed: impl Fn() -> bool) {
+    for paused in 0..CLOSE_PAUSES_MAX {
+        if are_closed() {
+            break;
+        }
+        if paused == 0 {
+            let _ = session::wake_supervisor();
+        }
+        process::pause();
     }
 }

@@ -1,15 +1,16 @@
 //! Signals at page faults of the original that waited for a device.
 //!
-//! After each such fault the kernel sends the main thread a signal, from an event that the supervisor opens (its `faults.rs`)
-//! once there are some. A program with less than [`BYTES_MIN`] of memory gets no event.
+//! After each such fault the kernel sends the thread a signal, from an event that the supervisor opens (its `faults.rs`) once
+//! there are some. A program with less than [`BYTES_MIN`] of memory gets no event. Which threads can be told of their faults:
+//! [`fault_threads`].
 //!
 //! The signal is SIGURG, which the kernel ignores where its handler is gone. A program that handles SIGURG itself gets it, and
 //! faults go unnoticed. The program sees neither the agent's handler nor the stack of that handler.
 //!
 //! A blocked signal would be pending: `sigpending`, `sigtimedwait`, a signalfd and calls that open the mask would show it. So
-//! there is no event of a thread that has blocked SIGURG once: its mask of that moment may return in many ways.
+//! there is no event of a thread that has blocked SIGURG once: its mask of that moment may return in many ways. Where the main
+//! thread has, there is none of the process: a signal of the program's own could be meant to wait for that thread.
 
-use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,60 +18,22 @@ use forebay_protocol::layout::{Header, WISH_NEVER};
 use forebay_sigsafe::{general as n, sys};
 
 use crate::call::Call;
+use crate::fault_signal::{Action, Blocked, NO_ACTION, SIGNAL};
 use crate::snapshot::Spawned;
-use crate::{environment, fault_watch, original, process, role, session, speculator};
+use crate::{
+    environment, fault_signal, fault_threads, fault_watch, original, process, role, session, speculator,
+};
 
-const SIGNAL: u32 = n::SIGURG;
 /// What the kernel says of a signal that a descriptor caused (siginfo's `si_code`).
 const POLL_IN: i32 = 1;
-const STACK_BYTES: usize = 32 << 10;
-/// What the program's alternate stack must have, so that our signal fits besides a handler of the program's that runs
-/// there (each has a frame of 3 KiB and more), and so that it fits where only handlers do that end the program.
-const ROOM_BYTES_MIN: usize = 24 << 10;
-const ROOM_ALONE_BYTES_MIN: usize = 8 << 10;
-const SIGNALS: u32 = 64;
-const SS_DISABLE: i32 = 2;
-const SIG_IGNORE: usize = 1;
 const ARCH_GET_FS: u32 = 0x1003;
-/// How long the supervisor gets to take its event back.
-const CLOSE_PAUSES_MAX: u32 = 10_000;
 /// Memory that is worth the trouble.
 const BYTES_MIN: usize = 16 << 20;
 
-#[repr(C, align(16))]
-struct Stack(UnsafeCell<[u8; STACK_BYTES]>);
-
-// SAFETY: used by the kernel as the main thread's signal stack only. No reference to it is ever made.
-unsafe impl Sync for Stack {}
-
-static STACK: Stack = Stack(UnsafeCell::new([0; STACK_BYTES]));
 /// Memory that the program has, mapped or in its heap, until it is enough.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 /// End of the heap, as the program knows it.
 static HEAP_END: AtomicUsize = AtomicUsize::new(0);
-/// Bytes of the main thread's alternate stack.
-static ROOM: AtomicUsize = AtomicUsize::new(0);
-/// Of the main thread.
-static THREAD_POINTER: AtomicUsize = AtomicUsize::new(0);
-
-/// What `rt_sigaction` takes.
-#[repr(C)]
-struct Action {
-    handler: usize,
-    flags: u64,
-    restorer: usize,
-    mask: u64,
-}
-
-const NO_ACTION: Action = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
-
-/// What `sigaltstack` takes.
-#[repr(C)]
-struct SignalStack {
-    address: usize,
-    flags: i32,
-    size: usize,
-}
 
 /// `mmap`, `mremap` and `brk` of the program.
 ///
@@ -93,6 +56,7 @@ pub unsafe fn memory_call(call: &Call) -> isize {
         // SAFETY: the caller's.
         unsafe { begin_if_large(bytes) };
     }
+    fault_threads::join();
     result
 }
 
@@ -101,44 +65,53 @@ pub fn rule_out() {
     MAPPED.store(BYTES_MIN, Ordering::Relaxed);
 }
 
+/// The program starts, with so much memory.
+///
+/// # Safety
+/// The program's only thread calls.
+pub unsafe fn begin_program(bytes: usize) {
+    fault_signal::note_blocked(Blocked::now() != Blocked::No);
+    // SAFETY: the caller's.
+    unsafe { begin_if_large(bytes) };
+}
+
 /// Begins when the program has `more` memory, and enough with that.
 ///
 /// # Safety
 /// A thread of the program calls.
-pub unsafe fn begin_if_large(more: usize) {
+unsafe fn begin_if_large(more: usize) {
     let bytes = MAPPED.load(Ordering::Relaxed).saturating_add(more);
     if bytes >= BYTES_MIN {
         let Some(header) = session::header() else { return };
-        if !original::may_ever_speculate(header) {
+        if !original::may_ever_speculate(header) || process::is_vfork_child() {
             return;
         }
-        // SAFETY: no arguments.
-        let (process, thread) = unsafe { (sys!(n::__NR_getpid), sys!(n::__NR_gettid)) };
-        if process != thread || process::is_vfork_child() {
-            // The main thread will come by.
+        if fault_signal::was_ever_blocked() && !process::is_main_thread() {
+            // The main thread, which alone knows its mask, will come by.
             return;
         }
-        // SAFETY: this is it.
-        unsafe { begin(header, process as u32) };
+        if MAPPED.swap(bytes, Ordering::Relaxed) >= BYTES_MIN {
+            // Another thread has begun just now.
+            return;
+        }
+        // SAFETY: the caller's.
+        unsafe { begin(header, process::id()) };
     }
     MAPPED.store(bytes, Ordering::Relaxed);
 }
 
-/// Wishes for signals, if the program's main thread can handle them.
+/// Wishes for signals, if the program can do without them.
 ///
 /// # Safety
-/// The main thread calls.
+/// A thread of the program calls: the main one, or none has ever blocked the signal.
 unsafe fn begin(header: &Header, process: u32) {
-    // SAFETY: (all) the calls read and fill locals, and the stack is a static.
+    // SAFETY: (all) the calls read and fill locals.
     unsafe {
         let mut action = MaybeUninit::<Action>::zeroed();
         if sys!(n::__NR_rt_sigaction, SIGNAL, 0, action.as_mut_ptr(), 8) < 0
             || ![0, handler()].contains(&action.assume_init().handler)
-            || is_blocked()
+            || Blocked::now() != Blocked::No
         {
-            return;
-        }
-        if !offer_stack() {
             return;
         }
         let Some((index, entry)) = fault_watch::claim(header, process) else { return };
@@ -149,58 +122,10 @@ unsafe fn begin(header: &Header, process: u32) {
             mask: u64::MAX,
         };
         if sys!(n::__NR_rt_sigaction, SIGNAL, &raw const action, 0, 8) == 0 {
-            THREAD_POINTER.store(forebay_sigsafe::thread_pointer(), Ordering::Relaxed);
-            fault_watch::begin(index, entry);
+            fault_watch::begin(header, index, entry);
+            let _ = fault_threads::join_anew();
         }
     }
-}
-
-/// Sees to it that there is a stack for the signal: ours, where the program has none of its own. Whether it has room
-/// enough.
-///
-/// # Safety
-/// The main thread calls.
-unsafe fn offer_stack() -> bool {
-    // SAFETY: (all) the calls read and fill locals, and the stack is a static.
-    unsafe {
-        let mut stack = MaybeUninit::<SignalStack>::zeroed();
-        if sys!(n::__NR_sigaltstack, 0, stack.as_mut_ptr()) < 0 {
-            return false;
-        }
-        let stack = stack.assume_init();
-        let mut room = stack.size;
-        if stack.flags & SS_DISABLE != 0 {
-            let own = SignalStack { address: STACK.0.get() as usize, flags: 0, size: STACK_BYTES };
-            if sys!(n::__NR_sigaltstack, &raw const own, 0) < 0 {
-                return false;
-            }
-            room = STACK_BYTES;
-        }
-        ROOM.store(room, Ordering::Relaxed);
-    }
-    has_room()
-}
-
-/// Whether the signal fits on the main thread's alternate stack, whatever else runs there.
-fn has_room() -> bool {
-    let room = ROOM.load(Ordering::Relaxed);
-    room >= ROOM_BYTES_MIN || (room >= ROOM_ALONE_BYTES_MIN && !handlers_return_to_stack())
-}
-
-/// Whether a handler of the program's runs on the alternate stack that may return: one of a signal that is not a fault.
-fn handlers_return_to_stack() -> bool {
-    (1..=SIGNALS).any(|signal| {
-        let mut action = MaybeUninit::<Action>::zeroed();
-        // SAFETY: the call fills a local, whose zeroes are valid too.
-        let action = unsafe {
-            let _ = sys!(n::__NR_rt_sigaction, signal, 0, action.as_mut_ptr(), 8);
-            action.assume_init()
-        };
-        action.handler > SIG_IGNORE
-            && action.handler != handler()
-            && action.flags & u64::from(n::SA_ONSTACK) != 0
-            && ![n::SIGSEGV, n::SIGBUS, n::SIGILL, n::SIGFPE].contains(&signal)
-    })
 }
 
 /// A forked child has no events and needs an entry of its own, if its parent had one.
@@ -208,6 +133,7 @@ pub fn begin_forked_child(header: &Header, process: u32) {
     if !fault_watch::forget() {
         return;
     }
+    fault_threads::begin_forked_child();
     // SAFETY: a forked child has one thread, which is its main one.
     unsafe {
         if original::may_ever_speculate(header) {
@@ -222,37 +148,25 @@ fn handler() -> usize {
     on_signal as *const () as usize
 }
 
-/// Whether the main thread has the pointer that it began with: a program may use the register for something else meanwhile.
+/// Whether the thread has the pointer that it joined with: a program may use the register for something else meanwhile.
 fn is_own_thread_pointer() -> bool {
     let mut pointer = 0usize;
     // SAFETY: the call writes to a local.
     let result = unsafe { sys!(n::__NR_arch_prctl, ARCH_GET_FS, &raw mut pointer) };
-    result == 0 && pointer == THREAD_POINTER.load(Ordering::Relaxed)
+    result == 0 && fault_threads::has(pointer)
 }
 
 extern "C" fn on_signal(_signal: i32, info: *const i32, context: *mut u8) {
     // SAFETY: the kernel passes the reason in the third word of the information, and the interrupted registers.
     unsafe {
         if info.add(2).read() == POLL_IN
-            && is_own_thread_pointer()
             && role::is_original()
+            && is_own_thread_pointer()
             && original::on_fault() == Some(Spawned::Speculator)
         {
             speculator::adopt_frame(context);
         }
     }
-}
-
-/// Whether the calling thread blocks the signal.
-fn is_blocked() -> bool {
-    let mut mask = u64::MAX;
-    // SAFETY: the call writes to a local.
-    let _ = unsafe { sys!(n::__NR_rt_sigprocmask, n::SIG_BLOCK, 0, &raw mut mask, 8) };
-    mask & bit(SIGNAL) != 0
-}
-
-const fn bit(signal: u32) -> u64 {
-    1 << (signal - 1)
 }
 
 /// Calls of the program on its signals: it shall not see what we did to them.
@@ -263,61 +177,50 @@ pub unsafe fn signal_call(call: &Call) -> isize {
     // SAFETY: (all arms) the caller's.
     unsafe {
         match call.number as u32 {
-            n::__NR_sigaltstack => stack_call(call),
-            _ if !fault_watch::is_on() => call.execute(),
+            n::__NR_sigaltstack => fault_threads::stack_call(call),
             n::__NR_rt_sigprocmask => mask_call(call),
+            _ if !fault_watch::is_on() => call.execute(),
             _ => action_call(call),
         }
     }
 }
 
-/// Whether this is the main thread of the process that the state here is of. Other threads have stacks and masks of their own.
-fn is_main() -> bool {
-    process::is_main_thread() && !process::is_vfork_child()
-}
-
-/// # Safety
-/// The program is making `call`, a `sigaltstack`.
-unsafe fn stack_call(call: &Call) -> isize {
-    let [new, old, ..] = call.arguments;
-    // SAFETY: the caller's.
-    let result = unsafe { call.execute() };
-    // SAFETY: (all) what the kernel has written can be written again.
-    unsafe {
-        if result == 0 && new != 0 && fault_watch::is_on() && is_main() && !offer_stack() {
-            withdraw();
-        }
-        let old = old as *mut SignalStack;
-        if result == 0 && !old.is_null() && (*old).address == STACK.0.get() as usize {
-            old.write(SignalStack { address: 0, flags: SS_DISABLE, size: 0 });
-        }
-    }
-    result
-}
-
 /// # Safety
 /// The program is making `call`, an `rt_sigprocmask`.
 unsafe fn mask_call(call: &Call) -> isize {
-    let [how, new, ..] = call.arguments;
-    // While the signal is not pending yet.
-    if new != 0 && how as u32 != n::SIG_UNBLOCK && asks_to_block(new) && is_main() {
+    let [how, new, old, ..] = call.arguments;
+    let may_block = new != 0 && how as u32 != n::SIG_UNBLOCK;
+    if !fault_watch::is_on() {
         // SAFETY: the caller's.
-        unsafe { withdraw() };
+        let result = unsafe { call.execute() };
+        // SAFETY: what the kernel has just read can be read.
+        let set = || unsafe { (new as *const u64).read_unaligned() };
+        if may_block && result == 0 && (new == old || Blocked::by(set()) == Blocked::ByProgram) {
+            fault_signal::note_blocked(true);
+        }
+        return result;
+    }
+    // While the signal is not pending yet.
+    if may_block && asks_to_block(new) && !process::is_vfork_child() {
+        fault_signal::note_blocked(true);
+        if process::is_main_thread() {
+            // SAFETY: the caller's.
+            unsafe { withdraw() };
+        } else {
+            fault_threads::leave();
+        }
     }
     // SAFETY: the caller's.
-    unsafe { call.execute() }
+    let result = unsafe { call.execute() };
+    fault_threads::join();
+    result
 }
 
-/// Whether the signal is in a set of the program's. libc blocks all for itself at times, and gives the program no occasion to
-/// see one: its sets have signals that no program can block through it.
+/// Whether the signal is in a set of the program's.
 fn asks_to_block(set: usize) -> bool {
-    const OF_LIBC: u64 = bit(32) | bit(33);
     let mut bytes = [0u8; 8];
-    if environment::peek(set, &mut bytes) != Some(bytes.len()) {
-        return false;
-    }
-    let set = u64::from_ne_bytes(bytes);
-    set & bit(SIGNAL) != 0 && set & OF_LIBC != OF_LIBC
+    environment::peek(set, &mut bytes) == Some(bytes.len())
+        && Blocked::by(u64::from_ne_bytes(bytes)) == Blocked::ByProgram
 }
 
 /// # Safety
@@ -329,7 +232,8 @@ unsafe fn action_call(call: &Call) -> isize {
         if signal as u32 != SIGNAL {
             let result = call.execute();
             // A vfork child has handlers of its own.
-            if result == 0 && new != 0 && !has_room() && !process::is_vfork_child() {
+            let fits = || fault_signal::has_room(fault_threads::smallest_room());
+            if result == 0 && new != 0 && !fits() && !process::is_vfork_child() {
                 withdraw();
             }
             return result;
@@ -352,15 +256,7 @@ unsafe fn action_call(call: &Call) -> isize {
 unsafe fn withdraw() {
     let Some(entry) = fault_watch::entry() else { return };
     entry.wish.store(WISH_NEVER, Ordering::SeqCst);
-    for paused in 0..CLOSE_PAUSES_MAX {
-        if entry.open.load(Ordering::SeqCst) == 0 {
-            break;
-        }
-        if paused == 0 {
-            let _ = session::wake_supervisor();
-        }
-        process::pause();
-    }
+    fault_watch::wait_until(|| entry.open.load(Ordering::SeqCst) == 0);
     // SAFETY: the caller's.
     unsafe { give_signal_back() };
     let _ = fault_watch::forget();

@@ -16,6 +16,8 @@ mod dispatch;
 mod entry;
 mod environment;
 mod exec;
+mod fault_signal;
+mod fault_threads;
 mod fault_watch;
 mod faults;
 mod given_up;

@@ -39,7 +39,7 @@ extern "C" fn start(_count: i32, _arguments: *mut *mut u8, environment: *mut *mu
     let patched = unsafe { patch::apply(&header.patches, headers) };
     if patched.signals {
         // SAFETY: the program's own headers; this runs in its main thread.
-        unsafe { faults::begin_if_large(headers.memory_bytes()) };
+        unsafe { faults::begin_program(headers.memory_bytes()) };
     } else {
         faults::rule_out();
     }

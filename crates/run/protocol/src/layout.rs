@@ -9,12 +9,12 @@ use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 /// First word of the header; says that this is Forebay's.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 11;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 12;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;
 /// Room for the header, a whole number of pages.
-pub const HEADER_BYTES: usize = 64 << 10;
+pub const HEADER_BYTES: usize = 128 << 10;
 /// Room for one slot, a whole number of pages.
 pub const SLOT_BYTES: usize = 384 << 10;
 /// Size of the whole memory object.
@@ -113,6 +113,8 @@ pub struct Header {
     pub sites: [CallSite; CALL_SITES],
     /// Processes that want to be told of their page faults.
     pub watched: [Watched; WATCHED],
+    /// Threads of each of these processes.
+    pub watched_threads: [[WatchedThread; WATCHED_THREADS]; WATCHED],
 }
 
 /// Unconsumed page hints that an ended speculator tells.
@@ -146,6 +148,18 @@ pub struct Watched {
     pub wish: AtomicU32,
     /// 1 while the supervisor may cause signals.
     pub open: AtomicU32,
+}
+
+/// Threads of one process that can be told of their page faults at once. The supervisor picks those that fault most.
+pub const WATCHED_THREADS: usize = 32;
+
+/// A thread that has a stack for the signal of a page fault, and does not block that signal.
+#[repr(C)]
+pub struct WatchedThread {
+    /// Thread id in the low 32 bits, and above it a number that no other thread had here; 0 while there is none.
+    pub ready: AtomicU64,
+    /// The same while the supervisor may cause signals.
+    pub open: AtomicU64,
 }
 
 /// No signal again: the program wants it for itself.

@@ -1,11 +1,12 @@
-//! Asks the kernel to send a process a signal after each page fault that waited for a device.
+//! Asks the kernel to send threads of a process a signal after each of their page faults that waited for a device.
 //!
 //! The supervisor owns the events, so the program finds no descriptor that it did not open. They end when the process
 //! executes another program. Most processes have no such faults: one gets an event only after its agent saw a fault.
 
 use std::{
+    cmp::Reverse,
     collections::HashMap,
-    fs, mem,
+    fs, io, mem,
     os::fd::OwnedFd,
     sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst},
     time::Instant,
@@ -14,7 +15,7 @@ use std::{
 use forebay_linux::features::has_userfaultfd;
 use forebay_linux::kernel_text::ProcessStat;
 use forebay_policy::fault_signals::{event_period, is_pause, period_of};
-use forebay_protocol::layout::{Header, WISH_NEVER, Watched, feature};
+use forebay_protocol::layout::{Header, WATCHED_THREADS, WISH_NEVER, Watched, WatchedThread, feature};
 use rustix::{
     io::Errno,
     process::{Pid, test_kill_process},
@@ -24,6 +25,13 @@ use crate::ffi;
 
 /// Faults between two looks that are worth an event.
 const FAULTS_MIN: u64 = 4;
+/// Threads of a process that have events.
+const EVENTS_MAX: usize = 8;
+/// How many times as many faults as a thread with an event another one must have had to take its place.
+const BUSIER: u64 = 2;
+
+/// SIGURG in a set of signals. A blocked one would be seen; libc blocks all for a moment at times.
+const SIGNAL: u64 = 1 << (libc::SIGURG - 1);
 
 /// The processes that want to be told of their faults.
 #[derive(Default)]
@@ -33,19 +41,30 @@ pub struct Faults(HashMap<usize, Process>);
 struct Process {
     image: u32,
     signals: Signals,
+    threads: [Thread; WATCHED_THREADS],
 }
 
-/// Whether there is an event for it. One that causes no signals costs each switch to the process, and each from it, too; so
-/// there is none while none are wanted.
+/// Whether there are events for it. Those that cause no signals cost each switch to the process, and each from it, too; so
+/// there are none while none are wanted.
 enum Signals {
     /// It has not been seen to fault: how many it had, and when.
     NotYet { faults: u64, seen_at: Instant },
-    /// One fault in `period` has a signal.
-    OneIn { period: u32, event: OwnedFd },
+    /// One fault in `period` has a signal. How many it had.
+    OneIn { period: u32, faults: u64 },
     /// There is no event until it has had so many faults, or wishes otherwise.
     Pause { until: u64 },
     /// It will get none.
     Refused,
+}
+
+/// A thread of a process.
+#[derive(Default)]
+struct Thread {
+    /// Its name in the header.
+    name: u64,
+    /// How many faults it had.
+    faults: u64,
+    event: Option<OwnedFd>,
 }
 
 impl Faults {
@@ -57,9 +76,11 @@ impl Faults {
             if pid == 0 {
                 continue;
             }
+            let told = &header.watched_threads[index];
             if ended(pid) {
                 self.0.remove(&index);
                 entry.wish.store(0, Relaxed);
+                told.iter().for_each(|thread| thread.open.store(0, Relaxed));
                 entry.open.store(0, Relaxed);
                 entry.pid.store(0, Release);
                 continue;
@@ -67,32 +88,34 @@ impl Faults {
             let image = entry.image.load(Acquire);
             let process = self.0.entry(index).or_insert_with(|| Process::new(image));
             if process.image != image {
+                process.close(entry, told);
                 *process = Process::new(image);
-                entry.open.store(0, Relaxed);
             }
             let was_told = process.is_told();
-            process.look(header, entry, pid);
+            process.look(header, entry, told, pid);
             is_newly_told |= process.is_told() && !was_told;
         }
         is_newly_told
     }
 }
 
+type Told = [WatchedThread; WATCHED_THREADS];
+
 impl Process {
     fn new(image: u32) -> Self {
         let signals = Signals::NotYet { faults: u64::MAX, seen_at: Instant::now() };
-        Self { image, signals }
+        Self { image, signals, threads: Default::default() }
     }
 
     fn is_told(&self) -> bool {
         matches!(self.signals, Signals::OneIn { .. })
     }
 
-    fn look(&mut self, header: &Header, entry: &Watched, pid: u32) {
+    fn look(&mut self, header: &Header, entry: &Watched, told: &Told, pid: u32) {
         let wish = entry.wish.load(SeqCst);
         // Without userfaultfd speculators wait for the same pages as the program, and spare it none.
         if wish == WISH_NEVER || header.missing.load(Relaxed) & feature::USERFAULTFD != 0 {
-            self.refuse(entry);
+            self.refuse(entry, told);
             return;
         }
         match &mut self.signals {
@@ -105,57 +128,148 @@ impl Process {
                 }
                 // Until the process wishes otherwise, which it can only when it is told of one, and which is seen at the
                 // next look.
-                self.open(header, entry, pid, period_of(more, elapsed));
+                self.begin(header, entry, told, pid, period_of(more, elapsed));
             }
             Signals::OneIn { .. } if is_pause(wish) => {
                 let Some(now) = major_faults(pid) else { return };
                 self.signals = Signals::Pause { until: now.saturating_add(wish.into()) };
-                entry.open.store(0, Release);
+                self.close(entry, told);
             }
-            Signals::OneIn { period, event } => {
+            Signals::OneIn { period, .. } => {
                 let wanted = event_period(wish);
                 if mem::replace(period, wanted) != wanted {
-                    ffi::signal_one_in(event, wanted.into());
+                    let events = self.threads.iter().filter_map(|thread| thread.event.as_ref());
+                    events.for_each(|event| ffi::signal_one_in(event, wanted.into()));
                 }
+                self.look_at_threads(header, entry, told, pid);
             }
             // A pause ends before its time where the process has been forked meanwhile.
             Signals::Pause { until } => {
                 if !is_pause(wish) || major_faults(pid).is_none_or(|now| now >= *until) {
-                    self.open(header, entry, pid, event_period(wish));
+                    self.begin(header, entry, told, pid, event_period(wish));
                 }
             }
             Signals::Refused => {}
         }
     }
 
-    fn open(&mut self, header: &Header, entry: &Watched, pid: u32, period: u32) {
+    /// Tells the threads of the process of one fault in `period`.
+    fn begin(&mut self, header: &Header, entry: &Watched, told: &Told, pid: u32, period: u32) {
         if !has_userfaultfd() {
             header.missing.fetch_or(feature::USERFAULTFD, Relaxed);
-            self.refuse(entry);
+            self.refuse(entry, told);
             return;
         }
         // Said before there are any, so that a program that wants the signal waits for us; unless it wants it since we looked.
         entry.open.store(1, SeqCst);
         let wish = |wish| (wish != WISH_NEVER).then_some(period);
         if entry.wish.fetch_update(SeqCst, SeqCst, wish).is_err() {
-            self.refuse(entry);
+            self.refuse(entry, told);
             return;
         }
-        match ffi::open_fault_signals(pid, period.into()) {
-            Ok(event) => self.signals = Signals::OneIn { period, event },
-            Err(error) => {
-                self.refuse(entry);
+        self.signals = Signals::OneIn { period, faults: 0 };
+        self.look_at_threads(header, entry, told, pid);
+    }
+
+    /// Opens events of those threads that have had most faults since this was last done, and closes those of threads that have
+    /// left, or have had few where there are too many.
+    fn look_at_threads(&mut self, header: &Header, entry: &Watched, told: &Told, pid: u32) {
+        let mut are_all_told = true;
+        for (thread, told) in self.threads.iter_mut().zip(told) {
+            let name = told.ready.load(SeqCst);
+            if thread.name != name {
+                *thread = Thread { name, ..Thread::default() };
+                told.open.store(0, Release);
+            }
+            are_all_told &= name == 0 || thread.event.is_some();
+        }
+        let Signals::OneIn { period, faults } = &mut self.signals else { return };
+        let period = u64::from(*period);
+        let Some(now) = major_faults(pid).filter(|_| !are_all_told) else { return };
+        if now.saturating_sub(mem::replace(faults, now)) < FAULTS_MIN {
+            return;
+        }
+        let busiest = self.busiest(|thread| stat_of(pid, thread));
+        self.open_events(header, entry, told, busiest, period);
+    }
+
+    /// Has those threads told, which have all events that there are. The others are not told when this returns.
+    fn open_events(
+        &mut self,
+        header: &Header,
+        entry: &Watched,
+        told: &Told,
+        busiest: Vec<usize>,
+        period: u64,
+    ) {
+        for index in busiest {
+            let thread = &mut self.threads[index];
+            if thread.event.is_some() {
+                continue;
+            }
+            match thread.open(&told[index], period) {
+                Ok(event) => thread.event = event,
                 // It may just have ended.
-                if error.raw_os_error() != Some(Errno::SRCH.raw_os_error()) {
+                Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {}
+                Err(_) => {
                     header.missing.fetch_or(feature::PERF_EVENTS, Relaxed);
+                    self.refuse(entry, told);
+                    return;
                 }
             }
         }
+        let without = self.threads.iter().zip(told).filter(|(thread, _)| thread.event.is_none());
+        without.for_each(|(_, told)| told.open.store(0, Release));
     }
 
-    fn refuse(&mut self, entry: &Watched) {
-        self.signals = Signals::Refused;
+    /// The threads that should have an event, by what is known of each. All others have none when this returns.
+    fn busiest(&mut self, stat_of: impl Fn(u32) -> Option<ProcessStat>) -> Vec<usize> {
+        let mut ranked = Vec::new();
+        for (index, thread) in self.threads.iter_mut().enumerate().filter(|(_, thread)| thread.name != 0) {
+            let Some(stat) = stat_of(thread.id()) else {
+                thread.event = None;
+                continue;
+            };
+            let now = stat.own.major_faults;
+            let more = now.saturating_sub(mem::replace(&mut thread.faults, now));
+            if thread.event.is_some() {
+                ranked.push((Reverse(more.saturating_mul(BUSIER)), index));
+            } else if more >= FAULTS_MIN && stat.blocked_signals & SIGNAL == 0 {
+                ranked.push((Reverse(more), index));
+            }
+        }
+        ranked.sort_unstable();
+        for (_, index) in ranked.iter().skip(EVENTS_MAX) {
+            self.threads[*index].event = None;
+        }
+        ranked.into_iter().take(EVENTS_MAX).map(|(_, index)| index).collect()
+    }
+
+    fn close(&mut self, entry: &Watched, told: &Told) {
+        for (thread, told) in self.threads.iter_mut().zip(told) {
+            *thread = Thread::default();
+            told.open.store(0, Release);
+        }
         entry.open.store(0, Release);
+    }
+
+    fn refuse(&mut self, entry: &Watched, told: &Told) {
+        self.signals = Signals::Refused;
+        self.close(entry, told);
+    }
+}
+
+impl Thread {
+    fn id(&self) -> u32 {
+        self.name as u32
+    }
+
+    /// An event that tells it of one fault in `period`; none where it has left meanwhile.
+    fn open(&self, told: &WatchedThread, period: u64) -> io::Result<Option<OwnedFd>> {
+        // In the same order as for the process.
+        told.open.store(self.name, SeqCst);
+        let stays = told.ready.load(SeqCst) == self.name;
+        stays.then(|| ffi::open_fault_signals(self.id(), period)).transpose()
     }
 }
 
@@ -170,8 +284,14 @@ fn major_faults(pid: u32) -> Option<u64> {
     Some(ProcessStat::parse(&stat)?.own.major_faults)
 }
 
+fn stat_of(pid: u32, thread: u32) -> Option<ProcessStat> {
+    ProcessStat::parse(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?)
+}
+
 #[cfg(test)]
 mod tests {
+    use forebay_linux::kernel_text::Usage;
+
     use super::*;
     use crate::channel::Channel;
 
@@ -184,7 +304,7 @@ mod tests {
         let entry = &header.watched[0];
         entry.pid.store(std::process::id(), Relaxed);
         let mut process = Process::new(0);
-        process.open(header, entry, std::process::id(), FEW);
+        process.begin(header, entry, &header.watched_threads[0], std::process::id(), FEW);
         (process, entry)
     }
 
@@ -195,10 +315,10 @@ mod tests {
         let (mut process, entry) = told(header);
         let mut look = |wish| {
             entry.wish.store(wish, Relaxed);
-            process.look(header, entry, std::process::id());
+            process.look(header, entry, &header.watched_threads[0], std::process::id());
             (entry.open.load(Relaxed), process.is_told())
         };
-        if !ffi::has_fault_signals() || !has_userfaultfd() {
+        if !has_userfaultfd() {
             assert_eq!(look(FEW), (0, false));
             return;
         }
@@ -218,10 +338,9 @@ mod tests {
         let (mut process, entry) = told(header);
         process.signals = Signals::Pause { until: major_faults(std::process::id()).unwrap() };
         entry.wish.store(RARE, Relaxed);
-        process.look(header, entry, std::process::id());
-        let has_event = ffi::has_fault_signals() && has_userfaultfd();
-        assert_eq!(entry.open.load(Relaxed) == 1, has_event);
-        assert!(!has_event || entry.wish.load(Relaxed) < RARE, "signals come sooner than pauses end");
+        process.look(header, entry, &header.watched_threads[0], std::process::id());
+        assert_eq!(entry.open.load(Relaxed) == 1, has_userfaultfd());
+        assert!(!has_userfaultfd() || entry.wish.load(Relaxed) < RARE, "signals come sooner than pauses end");
     }
 
     #[test]
@@ -233,6 +352,91 @@ mod tests {
         let (process, _) = told(header);
         assert!(matches!(process.signals, Signals::Refused));
         assert_eq!(entry.open.load(Relaxed), 0);
+    }
+
+    /// What `/proc` could say of a thread.
+    fn stat(faults: u64, blocked_signals: u64) -> Option<ProcessStat> {
+        let own = Usage { major_faults: faults, ..Usage::default() };
+        Some(ProcessStat { own, blocked_signals, ..ProcessStat::default() })
+    }
+
+    /// Threads with these ids, all of them ready.
+    fn with_threads(ids: impl IntoIterator<Item = u32>) -> Process {
+        let mut process = Process::new(0);
+        for (thread, id) in process.threads.iter_mut().zip(ids) {
+            thread.name = 1 << 32 | u64::from(id);
+        }
+        process
+    }
+
+    #[test]
+    fn threads_that_fault_most_have_events() {
+        let mut process = with_threads(1..=20);
+        let chosen = process.busiest(|id| stat(100 + u64::from(id), 0));
+        assert_eq!(chosen, (12..20).rev().collect::<Vec<_>>());
+        assert!(process.busiest(|id| stat(100 + u64::from(id), 0)).is_empty(), "none has had more since");
+    }
+
+    #[test]
+    fn threads_that_block_the_signal_and_those_that_have_ended_have_none() {
+        let mut process = with_threads(1..=3);
+        let of = |id| if id == 1 { None } else { stat(10, if id == 2 { SIGNAL } else { !SIGNAL }) };
+        assert_eq!(process.busiest(of), [2]);
+    }
+
+    #[test]
+    fn a_thread_keeps_its_event_until_others_are_busier_by_far() {
+        let mut process = with_threads(1..=20);
+        for thread in &mut process.threads[..EVENTS_MAX] {
+            thread.event = fs::File::open("/dev/null").ok().map(Into::into);
+        }
+        let chosen = process.busiest(|id| stat(if id <= 8 { 6 } else { 10 }, 0));
+        assert!(chosen.iter().all(|index| *index < EVENTS_MAX), "{chosen:?}");
+        let chosen = process.busiest(|id| stat(if id == 20 { 100 } else { 15 }, 0));
+        assert_eq!(chosen.first(), Some(&19));
+        let events = process.threads.iter().filter(|thread| thread.event.is_some()).count();
+        assert_eq!((chosen.len(), events), (EVENTS_MAX, EVENTS_MAX - 1), "one has made room");
+    }
+
+    #[test]
+    fn a_thread_is_told_until_it_leaves() {
+        let channel = Channel::create(true).unwrap();
+        let header = channel.header();
+        let (mut process, entry) = told(header);
+        let told = &header.watched_threads[0];
+        let own = rustix::thread::gettid().as_raw_nonzero().get() as u64;
+        let mut look = |name: u64| {
+            told[1].ready.store(name, Relaxed);
+            process.look(header, entry, told, std::process::id());
+            let known = process.threads[1].name;
+            process.open_events(header, entry, told, vec![1], FEW.into());
+            (known, told[1].open.load(Relaxed))
+        };
+        if !ffi::has_fault_signals() || !has_userfaultfd() {
+            return;
+        }
+        let (first, second) = (1 << 32 | own, 2 << 32 | own);
+        assert_eq!(look(first), (first, first));
+        assert_eq!(look(second), (second, second), "a thread that took its place");
+        let ended = 3 << 32 | u64::from(u32::MAX >> 1);
+        assert_eq!(look(ended), (ended, 0));
+        assert_eq!(look(second), (second, second));
+        told[1].ready.store(0, Relaxed);
+        process.open_events(header, entry, told, vec![], FEW.into());
+        process.look(header, entry, told, std::process::id());
+        assert_eq!(told[1].open.load(Relaxed), 0, "it has left");
+    }
+
+    #[test]
+    fn a_thread_that_leaves_while_its_event_is_opened_gets_none() {
+        let channel = Channel::create(true).unwrap();
+        let header = channel.header();
+        let (mut process, entry) = told(header);
+        let told = &header.watched_threads[0];
+        process.threads[1].name = 1 << 32 | 1;
+        process.open_events(header, entry, told, vec![1], FEW.into());
+        assert!(process.threads[1].event.is_none());
+        assert_eq!(told[1].open.load(Relaxed), 0);
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub struct ProcessStat {
     pub own: Usage,
     /// Of children that have ended and were waited for, and of theirs.
     pub reaped: Usage,
+    /// Signals that it blocks, of the first 31: a bit each.
+    pub blocked_signals: u64,
     /// Ticks that it waited for disks; 0 unless the kernel accounts for delays.
     pub disk_wait: u64,
 }
@@ -55,6 +57,7 @@ impl ProcessStat {
                 minor_faults: field(11)?,
                 major_faults: field(13)?,
             },
+            blocked_signals: field(32)?,
             disk_wait: field(42)?,
         })
     }
@@ -85,12 +88,20 @@ mod tests {
     #[test]
     fn a_process_whose_name_looks_like_fields_is_read_right() {
         let text = "21833 (a) R 1 (b) S 21831 21831 18910 0 -1 4194304 122 30 4 5 60 7 80 9 20 0 1 0 8074002 3133440 \
-            416 18446744073709551615 94217960275968 94217960295849 140730271804080 0 0 0 0 0 0 0 0 0 17 1 0 0 55 0 0 \
+            416 18446744073709551615 94217960275968 94217960295849 140730271804080 0 0 0 65536 4096 2 0 0 0 17 1 0 0 55 0 0 \
             94217960311856 94217960313472 94218744426496 140730271807972 140730271808040 140730271808040 \
             140730271809515 0\n";
         let own = Usage { user: 60, system: 7, minor_faults: 122, major_faults: 4 };
         let reaped = Usage { user: 80, system: 9, minor_faults: 30, major_faults: 5 };
-        let stat = ProcessStat { state: 'S', parent: 21831, started: 8_074_002, own, reaped, disk_wait: 55 };
+        let stat = ProcessStat {
+            state: 'S',
+            parent: 21831,
+            started: 8_074_002,
+            own,
+            reaped,
+            blocked_signals: 1 << 16,
+            disk_wait: 55,
+        };
         assert_eq!(ProcessStat::parse(text), Some(stat));
         assert_eq!(ProcessStat::parse("21833 (cat) R 1 2"), None);
         assert_eq!(ProcessStat::parse(""), None);

@@ -8,7 +8,7 @@ use forebay_policy::fault_signals::period;
 use forebay_policy::fork::Place;
 use forebay_policy::price::{FAULT_US, SIGNAL_US};
 use forebay_policy::track::Course;
-use forebay_protocol::layout::{Header, Off, Slot};
+use forebay_protocol::layout::{Header, Off, Slot, WATCHED_THREADS};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::ticks;
 
@@ -19,63 +19,102 @@ use super::outcome::{costs_too_much, finish, finish_early, finish_if_due, is_due
 use super::slow::{self, Private};
 use super::track::{is_led, repair};
 use crate::snapshot::Spawned;
-use crate::{fault_watch, process, session, timing, trace, usage};
+use crate::{fault_threads, fault_watch, process, session, timing, trace, usage};
 
-/// What was used until some moment.
+/// What threads had used when they were last told of a fault.
+pub struct Seen {
+    /// When the last of them was.
+    at: u64,
+    threads: [Used; WATCHED_THREADS],
+    /// The main thread when the process began.
+    began: Used,
+    /// What of all threads' processor time was their own work.
+    work_us: u64,
+    pages_used: u64,
+    pages_skipped: u64,
+}
+
+/// What a thread had used at some moment.
 #[derive(Clone, Copy)]
 struct Used {
-    /// Processor time of the thread, and what of all threads' was their own work.
+    /// Its name among the threads that are told of faults, which no other has.
+    thread: u64,
+    /// The moment: when it was told of a fault, or was forked before it was told of any; 0 for the beginning of the thread.
+    since: u64,
+    is_told: bool,
+    /// Its processor time.
     cpu_us: u64,
-    work_us: u64,
-    /// Page faults of the thread that waited.
+    /// Its page faults that waited.
     faults: u64,
 }
 
 impl Used {
-    fn now() -> Self {
-        let microseconds =
-            |time: n::__kernel_old_timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
-        let (own, all) = (usage::of(n::RUSAGE_THREAD as i32), usage::of(n::RUSAGE_SELF as i32));
+    const NOTHING: Self = Self { thread: 0, since: 0, is_told: false, cpu_us: 0, faults: 0 };
+
+    /// What the calling thread, of that name, has used until now.
+    fn until(now: u64, thread: u64, is_told: bool) -> Self {
+        let usage = usage::of(n::RUSAGE_THREAD as i32);
         Self {
-            cpu_us: microseconds(own.ru_utime) + microseconds(own.ru_stime),
-            work_us: microseconds(all.ru_utime),
-            faults: own.ru_majflt as u64,
+            thread,
+            since: now,
+            is_told,
+            cpu_us: microseconds(usage.ru_utime) + microseconds(usage.ru_stime),
+            faults: usage.ru_majflt as u64,
         }
     }
 }
 
-/// The main thread at the last fault that it was told of.
-#[derive(Clone, Copy)]
-pub struct Seen {
-    at: u64,
-    /// When `used` was taken: then, or at a fork before any; 0 for the beginning of the process.
-    since: u64,
-    used: Used,
-    pages_used: u64,
-    pages_skipped: u64,
+const fn microseconds(time: n::__kernel_old_timeval) -> u64 {
+    time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64
+}
+
+fn work_us() -> u64 {
+    microseconds(usage::of(n::RUSAGE_SELF as i32).ru_utime)
 }
 
 impl Seen {
     pub const fn new() -> Self {
         Self {
             at: 0,
-            since: 0,
-            used: Used { cpu_us: 0, work_us: 0, faults: 0 },
+            threads: [Used::NOTHING; WATCHED_THREADS],
+            began: Used::NOTHING,
+            work_us: 0,
             pages_used: 0,
             pages_skipped: 0,
         }
     }
 
-    /// Whether the thread was told of a fault in so many ticks before `now`.
+    /// Whether a thread was told of a fault in so many ticks before `now`.
     pub const fn was_told_of_one(&self, now: u64, within: u64) -> bool {
         self.at != 0 && now.saturating_sub(self.at) < within
     }
 
-    /// The original is about to be forked in the calling thread. Other threads than the main one are told of no faults.
+    /// The original is about to be forked in the calling thread.
     pub fn on_fork(&mut self, now: u64) {
-        if self.at == 0 && process::is_main_thread() {
-            (self.since, self.used) = (now, Used::now());
+        if self.at == 0 {
+            self.work_us = work_us();
         }
+        if let Some((place, thread)) = fault_threads::own()
+            && let Some(used) = self.threads.get_mut(place)
+            && !(used.is_told && used.thread == thread)
+        {
+            *used = Used::until(now, thread, false);
+        }
+    }
+
+    /// The calling thread is told of a fault: what it had used at the one before, and what it has used now.
+    fn on_fault(&mut self, now: u64) -> (Used, Used) {
+        self.at = now;
+        let (place, thread) = fault_threads::own().unwrap_or_default();
+        let used = Used::until(now, thread, true);
+        let place = self.threads.get_mut(place);
+        let before = place.map_or(Used::NOTHING, |place| mem::replace(place, used));
+        let before = match before.thread == thread {
+            true => before,
+            false if process::is_main_thread() => self.began,
+            false => Used::NOTHING,
+        };
+        (before, used)
     }
 
     /// So many pages used are known of already.
@@ -84,12 +123,16 @@ impl Seen {
     }
 
     /// A process begins: what was used before is none of its own.
-    pub fn begin_process() -> Self {
-        Self { used: Used::now(), ..Self::new() }
+    pub fn begin_process(&mut self) {
+        self.at = 0;
+        self.threads.fill(Used::NOTHING);
+        self.began = Used::until(0, 0, false);
+        self.work_us = work_us();
+        (self.pages_used, self.pages_skipped) = (0, 0);
     }
 }
 
-/// The main thread waited for a page of its memory. Which side this is, if that led to a fork.
+/// A thread waited for a page of its memory. Which side this is, if that led to a fork.
 pub fn on_fault() -> Option<Spawned> {
     if !process::is_own() {
         return None;
@@ -190,14 +233,14 @@ struct Measured {
 }
 
 fn measure(private: &mut Private, header: &Header) -> Measured {
-    let before = private.faults;
-    let (now, used) = (ticks(), Used::now());
-    let Used { cpu_us, work_us, faults } = used;
-    private.faults = Seen { at: now, since: now, used, ..before };
-    let stalls = faults.saturating_sub(before.used.faults).max(1);
+    let now = ticks();
+    let (before, used) = private.faults.on_fault(now);
+    let worked_us = work_us();
+    let worked_before_us = mem::replace(&mut private.faults.work_us, worked_us);
+    let stalls = used.faults.saturating_sub(before.faults).max(1);
     let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
-    let busy = cpu_us.saturating_sub(before.used.cpu_us).saturating_mul(ticks_per_us);
-    let work = work_us.saturating_sub(before.used.work_us).saturating_mul(ticks_per_us);
+    let busy = used.cpu_us.saturating_sub(before.cpu_us).saturating_mul(ticks_per_us);
+    let work = worked_us.saturating_sub(worked_before_us).saturating_mul(ticks_per_us);
     let away = now.saturating_sub(before.since).saturating_sub(busy) / stalls;
     let shortest = timing::stall_ticks_min();
     let longest = header.ticks_per_second.load(Relaxed) / 10;

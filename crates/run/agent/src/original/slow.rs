@@ -34,7 +34,7 @@ const WAIT_PART: u64 = 20;
 pub struct Private {
     pub forks: ForkPolicy,
     pub live: Speculation,
-    /// What was known of the thread at the last page fault that it was told of.
+    /// What was known of threads at the last page faults that they were told of.
     pub faults: fault::Seen,
     pub size: size::Known,
     pub waits: Waits,
@@ -61,7 +61,7 @@ impl Private {
         self.live.track = Track::new(ticks_per_second);
         self.size = size::Known::new();
         self.started = ticks();
-        self.faults = fault::Seen::begin_process();
+        self.faults.begin_process();
     }
 
     /// Takes what calls outside the slow path have found out.

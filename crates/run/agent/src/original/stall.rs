@@ -16,8 +16,9 @@ use super::outcome::{finish_if_due, is_left, is_off_track, is_settling};
 use super::slow::{self, Private};
 use super::track::{Match, is_led, repair, used};
 use super::{LIVE, PROBES, PROBES_MAX};
+use crate::snapshot::Spawned;
 use crate::timing::{self, Period};
-use crate::{attributes, process, session, speculator, trace, usage};
+use crate::{attributes, fault_threads, process, session, speculator, trace, usage};
 
 /// How much longer than a stall at least a call must take to count when nothing is known of its thread.
 const FIRST_STALL_FACTOR: u64 = 8;
@@ -68,7 +69,9 @@ pub fn stalled(period: Option<Period>, matched: Match, device: Option<u64>, late
     note(&mut private, period, matched, device);
     let forks = late_fork && PROBES.load(Relaxed) != 0 && LIVE.load(Relaxed) == 0;
     let spawned = if forks { fork(&mut private, Place::Call) } else { None };
-    let _ = slow::leave(private, spawned);
+    if slow::leave(private, spawned) != Some(Spawned::Speculator) {
+        fault_threads::join();
+    }
 }
 
 #[inline(never)]

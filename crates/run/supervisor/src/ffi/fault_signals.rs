@@ -44,12 +44,12 @@ const OWNER_THREAD: c_int = 0;
 const F_SETSIG: c_int = 10;
 const F_SETOWN_EX: c_int = 15;
 
-/// Has the kernel send the main thread of `pid` SIGURG after one in `period` of its page faults in user mode that waited for
-/// a device, until the descriptor is closed or the process executes another program.
+/// Has the kernel send a thread SIGURG after one in `period` of its page faults in user mode that waited for a device, until the
+/// descriptor is closed or the process executes another program.
 ///
 /// # Errors
 /// The kernel has no such events, or forbids them.
-pub fn open_fault_signals(pid: u32, period: u64) -> io::Result<OwnedFd> {
+pub fn open_fault_signals(thread: u32, period: u64) -> io::Result<OwnedFd> {
     let attributes = EventAttributes {
         kind: EVENT_SOFTWARE,
         size: size_of::<EventAttributes>() as u32,
@@ -59,11 +59,11 @@ pub fn open_fault_signals(pid: u32, period: u64) -> io::Result<OwnedFd> {
         wakeup_events: 1,
         ..EventAttributes::default()
     };
-    let owner = Owner { kind: OWNER_THREAD, id: pid as c_int };
+    let owner = Owner { kind: OWNER_THREAD, id: thread as c_int };
     // SAFETY: the calls read the structures, whose size the first is told; the descriptor is a new one.
     unsafe {
         let event =
-            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, pid, -1, -1, EVENT_CLOEXEC);
+            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, thread, -1, -1, EVENT_CLOEXEC);
         if event < 0 {
             return Err(io::Error::last_os_error());
         }

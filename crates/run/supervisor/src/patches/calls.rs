@@ -16,7 +16,7 @@ pub enum Tier {
 }
 
 /// Name and number (x86-64) of each call of interest, and the tier it is in from.
-const CALLS: [(&str, u16, Tier); 62] = [
+const CALLS: [(&str, u16, Tier); 63] = [
     ("read", 0, Tier::Essential),
     ("write", 1, Tier::All),
     ("open", 2, Tier::Essential),
@@ -77,6 +77,7 @@ const CALLS: [(&str, u16, Tier); 62] = [
     ("seccomp", 317, Tier::Essential),
     ("preadv2", 327, Tier::All),
     ("statx", 332, Tier::Essential),
+    ("rseq", 334, Tier::Essential),
     ("openat2", 437, Tier::All),
     ("faccessat2", 439, Tier::Essential),
 ];

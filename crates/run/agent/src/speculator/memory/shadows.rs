@@ -3,7 +3,7 @@
 use core::mem::MaybeUninit;
 
 use forebay_protocol::layout::{End, feature};
-use forebay_sigsafe::{general as n, ioctl, sys};
+use forebay_sigsafe::{general as n, ioctl, sys, thread_pointer};
 
 use super::pages::{Wanted, is_cached, scan};
 use super::{PAGE, ahead, open_all};
@@ -141,11 +141,14 @@ impl Shadows {
 pub fn relocate_all(state: &mut State) {
     let Ok(list) = List::read() else { return };
     let stack = &raw const list as usize;
+    // A thread besides the main one has what is its own at the end of its stack, whatever stack this runs on.
+    let is_main = state.original.thread == state.original.process;
+    let other_stack = if is_main { stack } else { thread_pointer() };
     for mapping in list.mappings().flatten() {
         if mapping.has(0, b'r')
             && !mapping.has(2, b'x')
             && mapping.has(3, b'p')
-            && !(mapping.start..mapping.end).contains(&stack)
+            && ![stack, other_stack].iter().any(|own| (mapping.start..mapping.end).contains(own))
             && !(SHADOWS_START..SHADOWS_END).contains(&mapping.start)
             && !is_own(&mapping)
         {
