@@ -1,5 +1,5 @@
 /* Threads touch pages of a cold mapped file, each in an order of its own, and make no call. What else happens is named by an
- * argument: they block signals amid their faults, or end amid them, or the program handles SIGURG from some round on. */
+ * argument: they block signals amid their faults, or fork, or end, or the program handles SIGURG from some round on. */
 #include "faulting.h"
 #include <poll.h>
 
@@ -65,6 +65,20 @@ static void look_for_signals(void)
         wrong++;
 }
 
+/* A copy of the thread, alone in its process, waits for pages as well. */
+static void fork_and_touch(unsigned state, long self)
+{
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) {
+        change_stacks(self);
+        touched(&state, self, TOUCHES);
+        _exit(wrong != 0);
+    }
+    if (waitpid(child, &status, 0) != child || status != 0)
+        wrong++;
+}
+
 static void *on_thread(void *argument)
 {
     long self = (long)argument;
@@ -79,6 +93,8 @@ static void *on_thread(void *argument)
         sums[self] = sums[self] * 31 + touched(&state, self, TOUCHES / 2);
         if (is_way("stack"))
             change_stacks(self);
+        if (is_way("fork"))
+            fork_and_touch(state + 1, self);
         sums[self] = sums[self] * 31 + touched(&state, self, TOUCHES / 2);
         if (is_way("block") && round >= LONG_ROUNDS / 2)
             look_for_signals();

@@ -27,24 +27,9 @@ pub unsafe fn dispatch(call: &Call) -> isize {
         // SAFETY: above.
         role::SPECULATOR => unsafe { speculator::call(call) },
         // SAFETY: above.
-        role::OFF => unsafe { call_of_bystander(call) },
+        role::OFF => unsafe { faults::bystander_call(call) },
         // SAFETY: above.
         _ => unsafe { call_of_forked_child(call) },
-    }
-}
-
-/// Carries out a call where the agent is off. A stack of the agent's for signals may still be there.
-///
-/// # Safety
-/// The program is making `call`.
-unsafe fn call_of_bystander(call: &Call) -> isize {
-    // SAFETY: the caller's.
-    unsafe {
-        if call.number as u32 == n::__NR_sigaltstack {
-            fault_threads::stack_call(call)
-        } else {
-            call.execute()
-        }
     }
 }
 
@@ -237,7 +222,7 @@ unsafe fn call_of_forked_child(call: &Call) -> isize {
             Class::Signal if fault_watch::is_on() && call.number as u32 != n::__NR_rt_sigprocmask => {
                 return classified_in_forked_child(call, class);
             }
-            Class::Signal if call.number as u32 == n::__NR_sigaltstack => return call_of_bystander(call),
+            Class::Signal => return faults::bystander_call(call),
             Class::Memory if asks_for_huge_pages(call) => return classified_in_forked_child(call, class),
             _ => {}
         }
@@ -258,7 +243,7 @@ unsafe fn call_of_forked_child(call: &Call) -> isize {
 /// The program is making `call`.
 unsafe fn classified_in_forked_child(call: &Call, class: Class) -> isize {
     // SAFETY: the caller's.
-    unsafe { if begin_forked_child() { classified(call, class) } else { call.execute() } }
+    unsafe { if begin_forked_child() { classified(call, class) } else { faults::bystander_call(call) } }
 }
 
 fn opens(class: Class) -> bool {

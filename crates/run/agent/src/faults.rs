@@ -226,8 +226,8 @@ fn asks_to_block(set: usize) -> bool {
 /// # Safety
 /// The program is making `call`, an `rt_sigaction`.
 unsafe fn action_call(call: &Call) -> isize {
-    let [signal, new, old, ..] = call.arguments;
-    // SAFETY: (all) the caller's; what the kernel has written can be written again, and what it has read be read.
+    let [signal, new, ..] = call.arguments;
+    // SAFETY: (all) the caller's.
     unsafe {
         if signal as u32 != SIGNAL {
             let result = call.execute();
@@ -238,17 +238,43 @@ unsafe fn action_call(call: &Call) -> isize {
             }
             return result;
         }
-        if new != 0 {
-            if !process::is_vfork_child() {
-                withdraw();
-            }
-            return call.execute();
+        if new != 0 && !process::is_vfork_child() {
+            withdraw();
         }
+        executed_action_call(call)
+    }
+}
+
+/// Makes an `rt_sigaction`, and shows the program no handler of the agent's.
+///
+/// # Safety
+/// The program is making `call`.
+unsafe fn executed_action_call(call: &Call) -> isize {
+    let [signal, _, old, ..] = call.arguments;
+    // SAFETY: (all) the caller's; what the kernel has written can be written again.
+    unsafe {
         let result = call.execute();
-        if result == 0 && old != 0 && (old as *const Action).read().handler == handler() {
+        let shows = || (old as *const Action).read().handler == handler();
+        if signal as u32 == SIGNAL && result == 0 && old != 0 && shows() {
             (old as *mut Action).write(NO_ACTION);
         }
         result
+    }
+}
+
+/// A call of a process on its signals that is told of no faults, and may have a handler and a stack from one that is: itself
+/// earlier, or its parent.
+///
+/// # Safety
+/// The program is making `call`.
+pub unsafe fn bystander_call(call: &Call) -> isize {
+    // SAFETY: (all arms) the caller's.
+    unsafe {
+        match call.number as u32 {
+            n::__NR_sigaltstack => fault_threads::stack_call(call),
+            n::__NR_rt_sigaction => executed_action_call(call),
+            _ => call.execute(),
+        }
     }
 }
 
