@@ -92,6 +92,8 @@ guests! {
     threads_that_block_signals_see_none_of_their_faults: threads("block");
     threads_may_end_amid_their_faults: threads("end");
     threads_may_fork_amid_their_faults: threads("fork");
+    threads_may_execute_amid_their_faults: threads("exec");
+    threads_that_were_started_with_blocked_signals_see_none: threads("born");
     threads_get_the_signals_that_the_program_handles: threads("handle");
     writes_to_mapped_files_happen_once_or_never: mapping("mapped_writes");
     mapped_files_may_change_and_shrink: mapping("mapped_changes");

@@ -1,5 +1,5 @@
 /* Threads touch pages of a cold mapped file, each in an order of its own, and make no call. What else happens is named by an
- * argument: they block signals amid their faults, or fork, or end, or the program handles SIGURG from some round on. */
+ * argument: they block signals amid their faults, or were started so, or fork, execute, or end; or the program handles SIGURG. */
 #include "faulting.h"
 #include <poll.h>
 
@@ -11,6 +11,7 @@ static pthread_barrier_t together;
 static unsigned sums[THREADS];
 static _Atomic int urged, wrong;
 static const char *way;
+static int started_blocked;
 
 static int is_way(const char *name)
 {
@@ -95,8 +96,12 @@ static void *on_thread(void *argument)
             change_stacks(self);
         if (is_way("fork"))
             fork_and_touch(state + 1, self);
+        if (is_way("exec") && self == 0 && round == LONG_ROUNDS / 2) {
+            execl("/proc/self/exe", "mapped_threads", "data", "touch", NULL);
+            die("execl");
+        }
         sums[self] = sums[self] * 31 + touched(&state, self, TOUCHES / 2);
-        if (is_way("block") && round >= LONG_ROUNDS / 2)
+        if (started_blocked || (is_way("block") && round >= LONG_ROUNDS / 2))
             look_for_signals();
         if (is_way("handle") && round >= LONG_ROUNDS / 2)
             pthread_kill(pthread_self(), SIGURG);
@@ -154,8 +159,16 @@ int main(int argc, char **argv)
         end_amid_faults(fd);
     pthread_t threads[THREADS];
     pthread_barrier_init(&together, NULL, THREADS + 1);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+#if __GLIBC_PREREQ(2, 32)
+    sigset_t all;
+    sigfillset(&all);
+    if (is_way("born"))
+        started_blocked = pthread_attr_setsigmask_np(&attributes, &all) == 0;
+#endif
     for (long self = 0; self < THREADS; self++)
-        pthread_create(&threads[self], NULL, on_thread, (void *)self);
+        pthread_create(&threads[self], &attributes, on_thread, (void *)self);
     for (int round = 0; round < LONG_ROUNDS; round++) {
         struct sigaction action = {.sa_handler = on_urge, .sa_flags = SA_RESTART};
         if (is_way("handle") && round == LONG_ROUNDS / 2)
