@@ -19,6 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("vm", &["linux", "sigsafe"]),
     ("protocol", &[]),
     ("policy", &["protocol"]),
+    ("profile", &[]),
     ("agent", &["policy", "protocol", "sigsafe"]),
     ("supervisor", &["linux", "policy", "protocol", "quantity", "results"]),
     ("coherence", &[]),
@@ -71,6 +72,7 @@ const OF_TESTS: &[&str] = &["compat", "testkit", "tidy"];
 const PURE: &[&str] = &[
     "crates/base/linux/src/kernel_text",
     "crates/run/policy/src",
+    "crates/run/profile/src",
     "crates/run/protocol/src",
     "crates/share/coherence/src",
     "crates/serve/rtsp/src",

@@ -1,0 +1,7 @@
+//! The reader of access profiles, their plans, and what they learn.
+#![no_main]
+
+#[path = "../../crates/run/profile/tests/profile_bodies/mod.rs"]
+mod profile_bodies;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| profile_bodies::bytes(data));
