@@ -21,7 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("policy", &["protocol"]),
     ("profile", &[]),
     ("agent", &["policy", "protocol", "sigsafe"]),
-    ("supervisor", &["linux", "policy", "protocol", "quantity", "results"]),
+    ("supervisor", &["linux", "policy", "profile", "protocol", "quantity", "results"]),
     ("coherence", &[]),
     ("ucx-sys", &[]),
     ("launch", &["linux"]),

@@ -26,6 +26,7 @@ mod memory_limits;
 mod patch_table;
 pub mod patches;
 mod processors;
+pub mod profiles;
 mod readahead;
 mod room;
 pub mod statistics;
