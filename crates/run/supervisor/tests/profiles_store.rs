@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use forebay_profile::{Command, Kind, Need, Origin, Profile, Scope, format};
+use forebay_profile::{Command, Kind, Level, Need, Origin, Profile, Scope, format};
 use forebay_supervisor::profiles::store::{PROFILES_MAX, Store};
 use forebay_testkit::skip;
 use tempfile::TempDir;
@@ -269,4 +269,37 @@ fn writers_at_once_leave_a_whole_profile() {
     let names: Vec<_> =
         fs::read_dir(place.store.path()).unwrap().map(|one| one.unwrap().file_name()).collect();
     assert_eq!(names, [OsStr::new(&kept.key().name())]);
+}
+
+#[test]
+fn a_run_teaches_all_profiles_of_its_command_and_the_most_specific_one_is_used() {
+    let place = Place::new();
+    let scopes = |arguments: &[&[u8]]| {
+        let command = Command { program: b"/usr/bin/tool", arguments, directory: b"/work" };
+        Scope::of(&command, |_| false)
+    };
+    let need = |path: &str| Need { at_us: 1, path: path.into(), kind: Kind::Missing, range: 0..0 };
+    let teach = |arguments: &[&[u8]], needs: &[Need]| {
+        let origin = Origin::new(&[b"tool", arguments[0], arguments[1]], b"/work");
+        place.store.teach(&scopes(arguments), &origin, needs, |_| None, 7);
+    };
+    let found = |arguments: &[&[u8]]| place.store.most_specific(&scopes(arguments));
+    assert_eq!(found(&[b"sub", b"-a"]), None);
+    teach(&[b"sub", b"-a"], &[need("/etc/tool"), need("/work/a")]);
+    assert_eq!(place.files(), 3);
+    teach(&[b"sub", b"-b"], &[need("/etc/tool"), need("/work/b")]);
+    assert_eq!(place.files(), 4);
+    let paths = |profile: Profile| {
+        let paths = profile.entries().iter().map(|entry| String::from_utf8(entry.path.clone()).unwrap());
+        (profile.key().level, profile.runs(), paths.collect::<Vec<_>>())
+    };
+    let own = |arguments: &[&[u8]]| paths(found(arguments).unwrap());
+    let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+    assert_eq!(own(&[b"sub", b"-a"]), (Level::Whole, 1, words(&["/etc/tool", "/work/a"])));
+    assert_eq!(own(&[b"sub", b"-b"]), (Level::Whole, 1, words(&["/etc/tool", "/work/b"])));
+    assert_eq!(own(&[b"sub", b"-c"]), (Level::Subject, 2, words(&["/etc/tool"])));
+    assert_eq!(own(&[b"other"]), (Level::Program, 2, words(&["/etc/tool"])));
+    assert_eq!(found(&[b"other"]).unwrap().origin().command()[2], b"-b", "the latest command");
+    teach(&[b"third", b"-c"], &[need("/work/c")]);
+    assert_eq!(place.files(), 5, "a profile that knows nothing was kept");
 }

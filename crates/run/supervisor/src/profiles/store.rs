@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use forebay_profile::format::{self, BYTES_MAX, FormatError};
-use forebay_profile::{Key, Profile};
+use forebay_profile::{Identity, Key, Need, Origin, Profile, Scope};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::process::{Resource, getegid, geteuid, getgid, getrlimit, getuid};
 
@@ -97,6 +97,37 @@ impl Store {
             drop_least_recently_used(folder.as_fd());
         }
         Ok(())
+    }
+
+    /// The most specific profile of a command that is kept. `scopes` are the command's.
+    #[must_use]
+    pub fn most_specific(&self, scopes: &[Scope]) -> Option<Profile> {
+        scopes.iter().find_map(|scope| self.get(&scope.key))
+    }
+
+    /// Teaches all profiles of a command what one run needed. One that cannot be kept is left as it is.
+    pub fn teach(
+        &self,
+        scopes: &[Scope],
+        origin: &Origin,
+        needs: &[Need],
+        identity_of: impl Fn(&[u8]) -> Option<Identity>,
+        now_s: u64,
+    ) {
+        if self.is_off() {
+            return;
+        }
+        for scope in scopes {
+            let known = self.get(&scope.key).map(|profile| profile.recorded_from(origin.clone()));
+            let before = known.unwrap_or_else(|| Profile::new(scope.key, origin.clone()));
+            let admitted = needs.iter().filter(|need| scope.admits(&need.path));
+            let runs = before.runs();
+            let after = before.learn(admitted, &identity_of, now_s);
+            if after.runs() != runs {
+                // A full disk costs the next run its profile, and this run nothing.
+                let _ = self.put(&after);
+            }
+        }
     }
 
     /// All profiles, one read after the other. None of them is marked as used.
