@@ -117,7 +117,7 @@ fn ranges_that_no_file_can_have_are_left_out() {
 /// The need of each number.
 type Shape = &'static dyn Fn(u32) -> Need;
 
-/// A hundred thousand needs, in each of the shapes that are hardest to keep small.
+/// Up to a hundred thousand needs, in each of the shapes that are hardest to keep small.
 #[test]
 fn a_profile_stays_within_a_mebibyte_and_keeps_what_is_needed_first() {
     let shapes: [(&str, u32, Shape); 4] = [
