@@ -101,6 +101,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/run/supervisor/src/ffi/lease_list.rs",
     "crates/run/supervisor/src/ffi/mapping.rs",
     "crates/run/supervisor/src/ffi/own_code.rs",
+    "crates/run/supervisor/src/ffi/thread_usage.rs",
     "crates/evaluate/lab/src/sys.rs",
 ];
 

@@ -13,7 +13,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::inflight::LIMIT_MAX;
-use crate::price::{DELAYED_QUARTERS, MEAN_WEIGHT, STALL_TIMES_MAX, mean};
+use crate::price::{DELAYED_QUARTERS, MEAN_WEIGHT, PRICE_ONE, STALL_TIMES_MAX, mean};
 
 /// The time of a stall on one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,9 +71,48 @@ impl StallTime {
     }
 }
 
+/// Hints of which not each one spares a stall: what many of them name is read at once, for the first of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spared {
+    /// Parts of a stall that are left over, in 1/[`PRICE_ONE`].
+    parts: u64,
+}
+
+impl Spared {
+    /// None yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { parts: 0 }
+    }
+
+    /// So many more hints were used, where `read` of `steps` made the device read. The stalls that they spared.
+    pub fn add(&mut self, used: u64, read: u64, steps: u64) -> u64 {
+        const ONE: u64 = PRICE_ONE.unsigned_abs();
+        let part = u128::from(read.min(steps)) * u128::from(ONE);
+        let part = part.checked_div(steps.into()).unwrap_or(ONE.into());
+        let parts = part * u128::from(used) + u128::from(self.parts.min(ONE));
+        self.parts = (parts % u128::from(ONE)) as u64;
+        u64::try_from(parts / u128::from(ONE)).unwrap_or(u64::MAX)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hints_spare_as_many_stalls_as_made_the_device_read() {
+        let spared = |read, steps| {
+            let mut spared = Spared::new();
+            (0..1_000).map(|_| spared.add(1, read, steps)).sum::<u64>()
+        };
+        assert_eq!(
+            [(0, 0), (7, 7), (1, 2), (0, 9), (9, 1)].map(|(read, steps)| spared(read, steps)),
+            [1_000, 1_000, 500, 0, 1_000]
+        );
+        assert!((330..=334).contains(&spared(1, 3)));
+        assert_eq!(Spared { parts: u64::MAX }.add(u64::MAX, u64::MAX, u64::MAX), u64::MAX);
+    }
 
     const MS: u64 = 1_000_000;
 

@@ -538,7 +538,8 @@ pub struct Counters {
     pub stall_ticks: AtomicU64,
     /// Hints that the original consumed without waiting.
     pub hints_used: AtomicU64,
-    /// Those of them that spared no stall of their own: pages next to each other, which the kernel brings together.
+    /// Those of them that spared no stall of their own: pages next to each other, which the kernel brings together, and what the
+    /// executor found in memory.
     pub hints_clustered: AtomicU64,
     /// Hints that the original consumed but had to wait for.
     pub hints_late: AtomicU64,
@@ -550,6 +551,10 @@ pub struct Counters {
     pub hints_path: AtomicU64,
     /// Hints dropped because the executor's queue was full.
     pub hints_dropped: AtomicU64,
+    /// Look-ups, listings and reads that the executor made for path hints.
+    pub steps: AtomicU64,
+    /// Those of them that made a device read: the others found what had been read for another one.
+    pub steps_read: AtomicU64,
     /// Hints in the log of a speculator that was given up, beyond what the original consumed.
     pub hints_wrong: AtomicU64,
     /// Bytes that data hints asked for.

@@ -40,6 +40,7 @@ use rustix::{
 use crate::{
     channel::Channel,
     devices::{Devices, Keeping, Requests, Ticket},
+    ffi,
 };
 
 /// As many reads as a fast device has in flight at once.
@@ -252,7 +253,7 @@ impl Shared {
         let (found, status) = {
             let device = self.last_devices[job.slot].load(Relaxed);
             let _turn = self.devices.turn(device, &job.ticket, Requests::Some).ok_or(Errno::TIMEDOUT)?;
-            let found = self.look_up(job)?;
+            let found = self.step(job, device, || self.look_up(job))?;
             let status = statx(&found, c"", flags, StatxFlags::BASIC_STATS)?;
             (found, status)
         };
@@ -263,15 +264,28 @@ impl Shared {
             (PathHint::Directory, FileType::Directory) if !self.devices.is_remote(device) => {
                 let turn = self.devices.turn(device, &job.ticket, Requests::Some);
                 let _turn = turn.ok_or(Errno::TIMEDOUT)?;
-                read_directory(&reopen(&found, OFlags::DIRECTORY)?)
+                self.step(job, device, || read_directory(&reopen(&found, OFlags::DIRECTORY)?))
             }
             (PathHint::Data, FileType::RegularFile)
                 if self.channel.header().leases.load(Acquire) == LEASES_NONE =>
             {
-                self.bring(job, &found, device, status.stx_size)
+                self.step(job, device, || self.bring(job, &found, device, status.stx_size))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Carries a step of the job out, and counts whether the device had to read for it. A remote file system always has to, and a
+    /// device that is not known yet counts as one.
+    fn step<T>(&self, job: &Job, device: u64, act: impl FnOnce() -> T) -> T {
+        let counters = &self.channel.slot(job.slot).counters;
+        let before = ffi::blocks_read();
+        let result = act();
+        let may_be_remote = device == DEVICE_UNKNOWN || self.devices.is_remote(device);
+        let has_read = may_be_remote || ffi::blocks_read() != before;
+        counters.steps_read.fetch_add(has_read.into(), Relaxed);
+        counters.steps.fetch_add(1, Relaxed);
+        result
     }
 
     /// Brings a part of a regular file of `size` bytes into memory.

@@ -5,6 +5,7 @@ mod fault_signals;
 mod lease_list;
 mod mapping;
 mod own_code;
+mod thread_usage;
 
 pub use self::{
     clock::{simultaneous, simultaneous_at_start, ticks},
@@ -12,4 +13,5 @@ pub use self::{
     lease_list::{has_looked, start_looking_for_leases},
     mapping::Mapping,
     own_code::{OwnCode, expect},
+    thread_usage::blocks_read,
 };

@@ -15,6 +15,7 @@ use core::mem;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::Relaxed;
 
+use forebay_policy::estimate::Spared;
 use forebay_policy::fork::ForkPolicy;
 use forebay_policy::track::{Foreseen, Track};
 use forebay_sigsafe::general as n;
@@ -67,9 +68,12 @@ impl Private {
     /// Takes what calls outside the slow path have found out.
     fn catch_up(&mut self) {
         let live = &mut self.live;
-        let (hits, saved) = (track::hits(), track::saved(self.forks.stall_mean()));
-        live.used += hits.wrapping_sub(mem::replace(&mut live.hits_seen, hits));
-        live.saved += saved.wrapping_sub(mem::replace(&mut live.saved_seen, saved));
+        let now = track::Used::now();
+        let before = mem::replace(&mut live.used_seen, now);
+        let executed = now.executed.wrapping_sub(before.executed);
+        let spared = if executed == 0 { 0 } else { live.spared_by_executor(executed) };
+        live.used += now.hits.wrapping_sub(before.hits) + spared;
+        live.saved += now.saved.wrapping_sub(before.saved) + spared.saturating_mul(self.forks.stall_mean());
         if track::take_match() {
             live.misses = 0;
         }
@@ -86,9 +90,9 @@ pub struct Speculation {
     pub used: u64,
     /// The stall time that they saved, and what late hints saved of theirs, in ticks.
     pub saved: u64,
-    /// What [`track::hits`] and [`track::saved`] were when these were last brought up to date.
-    hits_seen: u64,
-    saved_seen: u64,
+    /// What was used when these were last brought up to date, and what of a stall was left over then.
+    used_seen: track::Used,
+    spared: Spared,
     pub late: u64,
     /// Hinted pages that the original reaches as soon as the speculator: the first one after both went on from the same fault.
     abreast: u64,
@@ -108,8 +112,8 @@ impl Speculation {
             began_at: 0,
             used: 0,
             saved: 0,
-            hits_seen: 0,
-            saved_seen: 0,
+            used_seen: track::Used::NONE,
+            spared: Spared::new(),
             late: 0,
             abreast: 0,
             misses: 0,
@@ -139,6 +143,15 @@ impl Speculation {
         self.abreast -= abreast;
         self.used += pages;
         self.saved = self.saved.saturating_add((pages - abreast).saturating_mul(stall));
+    }
+
+    /// So many more hints were used that the executor carried out: the stalls that they spared.
+    fn spared_by_executor(&mut self, used: u64) -> u64 {
+        let Some(counters) = session::slot().map(|slot| &slot.counters) else { return used };
+        let (read, steps) = (counters.steps_read.load(Relaxed), counters.steps.load(Relaxed));
+        let spared = self.spared.add(used, read, steps);
+        counters.hints_clustered.fetch_add(used.saturating_sub(spared), Relaxed);
+        spared
     }
 
     /// The original had so many stalls, until `now`, that were not prevented; it waited for so many pages as foreseen.

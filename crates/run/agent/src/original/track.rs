@@ -49,11 +49,11 @@ impl Match {
     }
 }
 
-/// Matched calls that were hinted, ever, and the stall time that this saved as far as it is known.
+/// Matched calls whose hints were given to a device, ever, and the stall time that this saved.
 static HITS: AtomicU64 = AtomicU64::new(0);
 static SAVED: AtomicU64 = AtomicU64::new(0);
-/// Those of which it is not known.
-static UNPRICED: AtomicU64 = AtomicU64::new(0);
+/// Those whose hints were given to the executor. What each of them saved is not known.
+static EXECUTED: AtomicU64 = AtomicU64::new(0);
 /// A call was predicted since the slow path was last entered.
 static HAS_MATCHED: AtomicBool = AtomicBool::new(false);
 /// Whether a thread besides the one that the speculator is a copy of has made calls.
@@ -67,23 +67,33 @@ static CALLS: Calls = Calls::new();
 
 /// A hint saved the original a stall of so many ticks; 0 where that is unknown.
 pub fn used(stall: u64) {
-    HITS.fetch_add(1, Relaxed);
-    let sum = if stall == 0 { &UNPRICED } else { &SAVED };
-    sum.fetch_add(stall.max(1), Relaxed);
+    if stall == 0 {
+        EXECUTED.fetch_add(1, Relaxed);
+    } else {
+        HITS.fetch_add(1, Relaxed);
+        SAVED.fetch_add(stall, Relaxed);
+    }
     if let Some(slot) = session::slot() {
         slot.counters.hints_used.fetch_add(1, Relaxed);
     }
 }
 
-/// Hints that spared the original a stall, ever.
-pub fn hits() -> u64 {
-    HITS.load(Relaxed)
+/// Hints that were used, ever.
+#[derive(Clone, Copy)]
+pub struct Used {
+    /// Those that spared the original a stall each, and the stall time that this saved.
+    pub hits: u64,
+    pub saved: u64,
+    /// Those that the executor carried out.
+    pub executed: u64,
 }
 
-/// Stall time that hints saved, ever, where one whose stall is unknown counts as `usual`.
-pub fn saved(usual: u64) -> u64 {
-    let unpriced = UNPRICED.swap(0, Relaxed).saturating_mul(usual);
-    SAVED.fetch_add(unpriced, Relaxed).wrapping_add(unpriced)
+impl Used {
+    pub const NONE: Self = Self { hits: 0, saved: 0, executed: 0 };
+
+    pub fn now() -> Self {
+        Self { hits: HITS.load(Relaxed), saved: SAVED.load(Relaxed), executed: EXECUTED.load(Relaxed) }
+    }
 }
 
 /// Whether a call was predicted since this was last asked.

@@ -68,6 +68,8 @@ fn counters() -> Counters {
         hints_data: AtomicU64::new(0),
         hints_path: AtomicU64::new(0),
         hints_dropped: AtomicU64::new(0),
+        steps: AtomicU64::new(0),
+        steps_read: AtomicU64::new(0),
         hints_wrong: AtomicU64::new(0),
         bytes_hinted: AtomicU64::new(0),
         resyncs: AtomicU64::new(0),
