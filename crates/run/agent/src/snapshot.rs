@@ -56,6 +56,8 @@ pub struct Circumstances {
 #[derive(Clone, Copy)]
 pub struct Forked {
     pub faults: Faults,
+    /// Processor time of the process, in ticks.
+    pub processor: u64,
     /// Hints for data.
     pub hinted: u64,
     /// Speculators that had ended because of what no predicted value is responsible for.
@@ -67,8 +69,8 @@ pub struct Forked {
 impl Forked {
     /// Never.
     pub const fn new() -> Self {
-        let faults = Faults { minor: 0, major: 0, pages: 0, ticks: 0 };
-        Self { faults, hinted: 0, excused_ends: 0, mapped: 0 }
+        let faults = Faults { minor: 0, written: 0, major: 0, pages: 0, ticks: 0 };
+        Self { faults, processor: 0, hinted: 0, excused_ends: 0, mapped: 0 }
     }
 }
 

@@ -9,9 +9,7 @@
 //! ```
 //!
 //! Savings are the stall time that hints saved, as far as trials of the whole run (`trial.rs`) have them believed. Where a trial
-//! found harm, that part is negative, and savings that are claimed are costs. Costs are also what `fork.rs` counts, and the
-//! processor time of speculators as far as processors are busy. The supervisor measures which part of the time some task waited
-//! for a processor.
+//! found harm, that part is negative, and savings that are claimed are costs. All other costs are what `fork.rs` counts.
 //!
 //! `f` counts failures in a row. A speculation *fails* when it saved less than it cost, and *succeeds* when it saved twice its
 //! cost; then `f` is 0 again. A failure that changes what a call site predicts is a lesson, and counts a quarter.
@@ -47,6 +45,8 @@ pub struct Outcome {
     pub saved: u64,
     /// What it cost in all.
     pub cost: u64,
+    /// What of that another one is expected to cost, whatever comes of it.
+    pub expected: u64,
     /// Memory was short.
     pub displaces: bool,
     /// A call site predicts in another way because of it.
@@ -117,19 +117,12 @@ impl<'a> Account<'a> {
         self.words.balance.fetch_sub(signed(cost), Relaxed);
     }
 
-    /// A speculator ran for so long, while processors had the price `price`, in 1/[`PRICE_ONE`].
-    pub fn on_processor(&self, ran: u64, price: u32) {
-        let one = PRICE_ONE.unsigned_abs();
-        let cost = u128::from(ran) * u128::from(u64::from(price).min(one)) / u128::from(one);
-        self.on_cost(u64::try_from(cost).unwrap_or(u64::MAX));
-    }
-
     /// A speculation is over, and its cost is taken already. Whether speculation is off from now on, as statistics have it.
     pub fn on_outcome(&self, outcome: Outcome) -> bool {
-        let Outcome { saved, cost, displaces, taught } = outcome;
+        let Outcome { saved, cost, expected, displaces, taught } = outcome;
         let known = &self.words.costs[usize::from(displaces)];
         known.store(
-            self.cost(displaces).map_or(cost, |before| mean(before, cost, MEAN_WEIGHT)).max(1),
+            self.cost(displaces).map_or(expected, |before| mean(before, expected, MEAN_WEIGHT)).max(1),
             Relaxed,
         );
         if saved > 0 && saved / WORTH_TIMES >= cost {
@@ -151,9 +144,10 @@ impl<'a> Account<'a> {
         Some(self.words.costs[usize::from(displaces)].load(Relaxed)).filter(|cost| *cost > 0)
     }
 
-    /// The last speculation cost so much more, as shows later, where memory is short.
-    pub fn on_more_cost(&self, more: u64) {
-        let known = &self.words.costs[1];
+    /// The last speculation cost so much more, as shows after its outcome.
+    pub fn on_more_cost(&self, more: u64, displaces: bool) {
+        self.on_cost(more);
+        let known = &self.words.costs[usize::from(displaces)];
         known.store(known.load(Relaxed).saturating_add(more >> MEAN_WEIGHT), Relaxed);
     }
 

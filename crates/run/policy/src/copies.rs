@@ -10,11 +10,11 @@
 //! ```
 //!
 //! So the estimate counts first writes, whether the page is copied or not. After the speculator's end the kernel copies no
-//! page, so callers ask for the count until then.
+//! page: the count until then is that of copies, and the rest are faults without a copy.
 //!
 //! `ahead` and `churn` are measured before the fork, when nothing was copied, from the minor faults that did not make the
 //! memory grow. Up to 7 of them for each major fault count as read ahead. The others are memory that the program frees and
-//! takes again all the time.
+//! takes again all the time. First writes after earlier forks are none of them.
 
 /// Pages that the kernel reads ahead at most when one is waited for (`page-cluster` 3).
 const AHEAD_MAX: u64 = 7;
@@ -24,6 +24,8 @@ const AHEAD_MAX: u64 = 7;
 pub struct Faults {
     /// Those that did not wait.
     pub minor: u64,
+    /// Those of them that are known to be first writes after forks.
+    pub written: u64,
     /// Those that did.
     pub major: u64,
     /// Pages of its own, in memory or swapped out.
@@ -32,10 +34,10 @@ pub struct Faults {
     pub ticks: u64,
 }
 
-/// Pages copied between `fork` and `now`, while the process came to so many that were `hinted`.
+/// First writes between `fork` and `now`, while the process came to so many pages that were `hinted`.
 #[must_use]
-pub fn copied(fork: &Faults, now: &Faults, hinted: u64) -> u64 {
-    let again = fork.minor.saturating_sub(fork.pages);
+pub fn first_writes(fork: &Faults, now: &Faults, hinted: u64) -> u64 {
+    let again = fork.minor.saturating_sub(fork.pages).saturating_sub(fork.written);
     let ahead = again.min(fork.major.saturating_mul(AHEAD_MAX));
     let others = hinted
         .saturating_add(now.pages.saturating_sub(fork.pages))
@@ -55,7 +57,7 @@ mod tests {
     use super::*;
 
     /// A process that has touched all of its memory, and waits a lot.
-    const FORK: Faults = Faults { minor: 10_000, major: 100, pages: 10_000, ticks: 1_000 };
+    const FORK: Faults = Faults { minor: 10_000, written: 0, major: 100, pages: 10_000, ticks: 1_000 };
 
     fn later(minor: u64, major: u64, pages: u64) -> Faults {
         Faults {
@@ -63,18 +65,19 @@ mod tests {
             major: FORK.major + major,
             pages: FORK.pages + pages,
             ticks: 2 * FORK.ticks,
+            ..FORK
         }
     }
 
     #[test]
     fn first_touches_long_ago_hide_no_copies() {
-        assert_eq!(copied(&FORK, &later(3_000, 0, 0), 0), 3_000);
+        assert_eq!(first_writes(&FORK, &later(3_000, 0, 0), 0), 3_000);
     }
 
     #[test]
     fn growth_and_pages_hinted_are_no_copies() {
-        assert_eq!(copied(&FORK, &later(3_000, 0, 2_000), 300), 700);
-        assert_eq!(copied(&FORK, &later(3_000, 0, 3_000), 300), 0);
+        assert_eq!(first_writes(&FORK, &later(3_000, 0, 2_000), 300), 700);
+        assert_eq!(first_writes(&FORK, &later(3_000, 0, 3_000), 300), 0);
     }
 
     #[test]
@@ -82,23 +85,30 @@ mod tests {
         let sequential = Faults { minor: 10_700, ..FORK };
         let scattered = Faults { minor: 10_100, ..FORK };
         let after = |fork: &Faults| Faults { minor: fork.minor + 500, major: fork.major + 50, ..*fork };
-        assert_eq!(copied(&sequential, &after(&sequential), 0), 150);
-        assert_eq!(copied(&scattered, &after(&scattered), 0), 450);
+        assert_eq!(first_writes(&sequential, &after(&sequential), 0), 150);
+        assert_eq!(first_writes(&scattered, &after(&scattered), 0), 450);
     }
 
     #[test]
     fn memory_given_back_and_taken_again_is_no_copy() {
         let fork = Faults { minor: 15_000, major: 0, ..FORK };
         let now = Faults { minor: 20_000, ticks: 2 * fork.ticks, ..fork };
-        assert_eq!(copied(&fork, &now, 0), 0);
-        assert_eq!(copied(&fork, &Faults { minor: 20_400, ..now }, 0), 400);
+        assert_eq!(first_writes(&fork, &now, 0), 0);
+        assert_eq!(first_writes(&fork, &Faults { minor: 20_400, ..now }, 0), 400);
+    }
+
+    #[test]
+    fn first_writes_after_earlier_forks_hide_none() {
+        let fork = Faults { minor: 15_000, written: 5_000, major: 0, ..FORK };
+        let now = Faults { minor: 18_000, ticks: 2 * fork.ticks, ..fork };
+        assert_eq!(first_writes(&fork, &now, 0), 3_000);
     }
 
     #[test]
     fn a_process_without_a_past_is_no_trouble() {
-        assert_eq!(copied(&Faults::default(), &FORK, 0), 0);
-        let most = Faults { minor: u64::MAX, major: u64::MAX, pages: u64::MAX, ticks: u64::MAX };
-        assert_eq!(copied(&Faults::default(), &most, u64::MAX), 0);
-        assert_eq!(copied(&most, &FORK, 0), 0);
+        assert_eq!(first_writes(&Faults::default(), &FORK, 0), 0);
+        let most = Faults { minor: u64::MAX, written: 7, major: u64::MAX, pages: u64::MAX, ticks: u64::MAX };
+        assert_eq!(first_writes(&Faults::default(), &most, u64::MAX), 0);
+        assert_eq!(first_writes(&most, &FORK, 0), 0);
     }
 }

@@ -5,18 +5,21 @@
 //! A fork may be made when the program's account (`account.rs`) covers its stake, the expected cost. A speculation costs
 //!
 //! ```text
-//!     fork + copied * copy price + taken * own price + delay
+//!     fork + copied * copy price + taken * own price + ran * processor price + delay + ended
 //! ```
 //!
 //! `fork` is what the fork took that no stall hid. `copied` and `taken` are pages that the original copied and that the speculator
-//! took, at the prices of `balance.rs`. `delay` is what stalls took longer while hints were in flight on their device.
+//! took, at the prices of `balance.rs`. `ran` is the processor time of speculators ([`Ran`]). `delay` is what
+//! stalls took longer while hints were in flight on their device. `ended` is what the original spent on the end of the speculation.
 //!
 //! The stake is the mean cost of the program's speculations, and at least what the size of the process makes of a fork, by how long
-//! its forks took. Before the
+//! its forks took. The processor time of those that gained is left out: the longer they gain, the more they run. Before the
 //! first speculation it is the fork of a small process and what `balance.rs` lets a useless speculation take.
 //!
 //! What displaced pages cost shows later. Before another fork the process compares its stalls at page faults since the last
 //! speculation with those before it, for the same work of its own. The difference, at most one stall for each page, is a cost too.
+//! So are first writes after the end of the speculation: the kernel handles a fault for each, without a copy.
+//! And so is what the original waits for until a speculator is gone, where its program ends or executes another one.
 //!
 //! All costs are taken out of the account as they happen. A speculation is judged by the same figures when it ends.
 //!
@@ -25,7 +28,8 @@
 use crate::account::{Account, Outcome};
 use crate::balance::Prices;
 use crate::price::{
-    COPIES_FIRST, FORK_NS, MEAN_WEIGHT, PAGES_STALLS, PRICE_ONE, STALL_TIMES_MAX, STRAYED_STALLS, mean, ticks,
+    BESIDE_PRICE, COPIES_FIRST, FIRST_WRITE_PART, FORK_NS, MEAN_WEIGHT, PAGES_STALLS, PRICE_ONE,
+    STALL_TIMES_MAX, STRAYED_STALLS, mean, ticks,
 };
 
 /// [`PRICE_ONE`], as a number of ticks has it.
@@ -62,6 +66,39 @@ impl Size {
     #[must_use]
     pub const fn displaces(&self) -> bool {
         self.displaced > 0
+    }
+}
+
+/// What a speculation took, besides the original's time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Took {
+    /// Pages that the original copied.
+    pub copied: u64,
+    /// Pages that its speculators took.
+    pub taken: u64,
+    /// Processor time of its speculators.
+    pub ran: Ran,
+}
+
+/// Processor time of speculators, and how dear that was. They run on time that nothing else wants, at idle priority. But where
+/// processors are busy, caches and quotas are shared. And a processor that is busy besides the original's slows the original down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// So many ticks.
+    pub ticks: u64,
+    /// Which part of the time some task waited for a processor, in 1/[`PRICE_ONE`].
+    pub busy: u32,
+    /// Which part of the time the original itself ran, in 1/[`PRICE_ONE`].
+    pub beside: u64,
+}
+
+impl Ran {
+    /// What it cost the original, in ticks.
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        let price = u64::from(self.busy).saturating_add(self.beside.min(ONE) * BESIDE_PRICE / ONE).min(ONE);
+        let cost = u128::from(self.ticks) * u128::from(price) / u128::from(ONE);
+        u64::try_from(cost).unwrap_or(u64::MAX)
     }
 }
 
@@ -185,9 +222,13 @@ impl ForkPolicy {
         let missed = self.since.stalls.saturating_sub(usual).min(pages);
         let more = missed.saturating_mul(self.recent).saturating_sub(charged);
         self.displaced = None;
+        self.on_more_cost(account, more);
+    }
+
+    /// The last speculation cost so much more, as shows after its end.
+    pub fn on_more_cost(&mut self, account: &Account<'_>, more: u64) {
         if more > 0 {
-            account.on_cost(more);
-            account.on_more_cost(more);
+            account.on_more_cost(more, self.size.displaces());
             self.spent = self.spent.saturating_add(more);
         }
     }
@@ -200,6 +241,16 @@ impl ForkPolicy {
         account.on_wait(duration.saturating_mul(untold), self.stake(account));
         self.stalls = self.stalls.saturating_add(untold);
         self.on_stall(account, duration, true, None);
+    }
+
+    /// Since the last speculation was judged, the original has first written to so many more pages of those that were forked.
+    pub fn on_first_writes(&mut self, account: &Account<'_>, pages: u64) {
+        self.on_more_cost(account, pages.saturating_mul(self.size.copy / FIRST_WRITE_PART));
+    }
+
+    /// The process did something that is only done for speculations, such as a look at its size, which took so long.
+    pub fn on_upkeep(&mut self, account: &Account<'_>, took: u64) {
+        self.charge(account, took);
     }
 
     /// What another speculation is expected to cost.
@@ -225,9 +276,9 @@ impl ForkPolicy {
     }
 
     /// What pages cost that the original copied and that a speculator took.
-    fn pages_cost(&self, copied: u64, taken: u64) -> u64 {
+    fn pages_cost(&self, took: Took) -> u64 {
         let prices = Prices { copy: self.size.copy, displaced: self.displaced(), ..Prices::default() };
-        copied.saturating_mul(prices.copied()).saturating_add(taken.saturating_mul(prices.own()))
+        took.copied.saturating_mul(prices.copied()).saturating_add(took.taken.saturating_mul(prices.own()))
     }
 
     /// What a live speculation pays and earns.
@@ -279,32 +330,27 @@ impl ForkPolicy {
         self.live.is_some_and(|live| self.stalls >= live.stalls_before.saturating_add(STRAYED_STALLS.into()))
     }
 
-    /// A speculation is over. It claims to have saved the original so much stall time; the original copied and the speculators took
-    /// so many pages for it. `taught` where a call site predicts in another way because of it. Whether it saved more than it cost.
-    pub fn on_end(
-        &mut self,
-        account: &Account<'_>,
-        claimed: u64,
-        copied: u64,
-        taken: u64,
-        taught: bool,
-    ) -> bool {
+    /// A speculation is over. It claims to have saved the original so much stall time, and took what `took` says. `taught` where a
+    /// call site predicts in another way because of it. Whether it saved more than it cost.
+    pub fn on_end(&mut self, account: &Account<'_>, claimed: u64, took: Took, taught: bool) -> bool {
         let (saved, lost) = account.believed(claimed);
-        let cost = self.settle(account, saved, lost.min(self.harm_max()), copied, taken);
+        let cost = self.settle(account, saved, lost.min(self.harm_max()), took);
         let displaces = self.size.displaces();
-        let is_off = account.on_outcome(Outcome { saved, cost, displaces, taught });
+        let expected = if saved > cost { cost.saturating_sub(took.ran.cost()) } else { cost };
+        let is_off = account.on_outcome(Outcome { saved, cost, expected, displaces, taught });
         self.crossings = self.crossings.saturating_add(is_off.into());
         self.crossings_futile = self.crossings_futile.saturating_add((is_off && saved == 0).into());
         saved > cost
     }
 
-    fn settle(&mut self, account: &Account<'_>, saved: u64, lost: u64, copied: u64, taken: u64) -> u64 {
+    fn settle(&mut self, account: &Account<'_>, saved: u64, lost: u64, took: Took) -> u64 {
         let delay = u64::try_from(core::mem::take(&mut self.delay)).unwrap_or(0);
         self.delayed = self.delayed.saturating_add(delay);
-        let pages = self.pages_cost(copied, taken);
-        self.charge(account, pages.saturating_add(delay).saturating_add(lost));
+        let pages = self.pages_cost(took);
+        let others = delay.saturating_add(lost).saturating_add(took.ran.cost());
+        self.charge(account, pages.saturating_add(others));
         if self.size.displaces() {
-            self.displaced = Some((copied.saturating_add(taken), pages));
+            self.displaced = Some((took.copied.saturating_add(took.taken), pages));
             self.before = core::mem::take(&mut self.since);
         }
         account.on_saved(saved, self.stake(account));

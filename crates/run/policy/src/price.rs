@@ -43,6 +43,8 @@ pub const FORK_NS: u64 = 100_000;
 pub const FORK_PAGE_NS: u64 = 62;
 /// What a copy of a page takes at its first write, in nanoseconds. Measured.
 pub const COPY_PAGE_NS: u64 = 1_250;
+/// A first write to a page that no speculator shares any more takes one part in so many of a copy: a fault, and no copy. Measured.
+pub const FIRST_WRITE_PART: u64 = 3;
 /// Pages that an original is taken to copy for its first speculation. Choice: what a program writes in a millisecond.
 pub const COPIES_FIRST: u64 = 256;
 /// A fork that takes longer is worth checkpoints, in microseconds. Choice: that of some 32 MiB.
@@ -69,6 +71,9 @@ pub const IDLE_STALLS: u64 = 20;
 /// A speculator that has yet to reach the original may spend so many times as much. Choice: it goes through what the original has
 /// in memory.
 pub const CATCHING_UP: u64 = 4;
+/// What processor time of a speculator costs an original that runs at the same time, in 1/[`PRICE_ONE`]: they share caches, and
+/// often a core. Measured: an interpreter takes 1.1 to 1.7 of its processor time while the other processor of a guest is busy.
+pub const BESIDE_PRICE: u64 = 256;
 /// What a page counts as, that a speculator takes, in microseconds of processor time. Measured: two programs that fill memory at
 /// once take 1 to 2 us a page longer where it comes from the host, and it is the original that waits.
 pub const PAGE_US: u64 = 8;

@@ -5,8 +5,10 @@ mod support;
 use forebay_policy::account::Account;
 use forebay_policy::estimate::StallTime;
 use forebay_policy::fault_signals::period;
-use forebay_policy::fork::{ForkPolicy, Place, Size};
-use forebay_policy::price::{BANKED_STAKES, FIRST_NS, PAGE_PRICE_FIRST, PRICE_ONE, SIGNAL_US, WAITED_PART};
+use forebay_policy::fork::{ForkPolicy, Place, Ran, Size, Took};
+use forebay_policy::price::{
+    BANKED_STAKES, BESIDE_PRICE, FIRST_NS, PAGE_PRICE_FIRST, PRICE_ONE, SIGNAL_US, WAITED_PART,
+};
 use forebay_protocol::layout;
 use proptest::prelude::*;
 use support::Chance;
@@ -31,9 +33,28 @@ struct Phase {
     delay: u64,
     /// Pages that the original copies for a speculation.
     copied: u64,
+    /// Processor time of a speculation, while the original computes.
+    ran: u64,
 }
 
-const READS: Phase = Phase { reads: 20_000, compute: 20 * US, stall: MS, right: 0, delay: 0, copied: 20 };
+const READS: Phase =
+    Phase { reads: 20_000, compute: 20 * US, stall: MS, right: 0, delay: 0, copied: 20, ran: 0 };
+
+impl Phase {
+    /// What a speculation takes, besides the original's time.
+    fn took(&self) -> Took {
+        Took { ran: beside(self.ran), ..pages(self.copied, 100) }
+    }
+}
+
+fn pages(copied: u64, taken: u64) -> Took {
+    Took { copied, taken, ..Took::default() }
+}
+
+/// Processor time of a speculation, all of it while the original ran and nothing waited for a processor.
+fn beside(ticks: u64) -> Ran {
+    Ran { ticks, busy: 0, beside: PRICE_ONE.unsigned_abs() }
+}
 
 /// A program, of one or more processes in turn, that computes and then needs data, again and again.
 struct Program {
@@ -100,7 +121,8 @@ impl Program {
             let is_over = ahead.is_some() && (policy.judge_due() || policy.is_armed(&account));
             if is_over {
                 ahead = None;
-                policy.on_end(&account, std::mem::take(&mut used) * device.ticks(), phase.copied, 100, false);
+                policy.on_end(&account, std::mem::take(&mut used) * device.ticks(), phase.took(), false);
+                self.now += phase.took().ran.cost();
             }
             let waited = stall + queue;
             let delay = if queue > 0 { device.delay(waited) } else { None };
@@ -283,7 +305,7 @@ fn lessons_come_often_and_cost_little() {
     while forks < 14 {
         if policy.is_armed(&account) {
             policy.on_spawn(&account, 75 * US, Place::Read);
-            policy.on_end(&account, 0, 20, 0, true);
+            policy.on_end(&account, 0, pages(20, 0), true);
             forks += 1;
         }
         stalls += 1;
@@ -320,7 +342,7 @@ fn signals_of_faults_are_paid_from_what_forks_are_paid_from() {
             policy.on_faults(&account, 8, 20 * US, signal);
             if policy.is_armed(&account) {
                 policy.on_spawn(&account, 100 * US, Place::Fault);
-                policy.on_end(&account, 0, 0, 0, false);
+                policy.on_end(&account, 0, Took::default(), false);
                 forks += 1;
             }
         }
@@ -342,7 +364,7 @@ fn a_program_that_is_told_of_each_fault_is_tried_again() {
             waited += faults * stall;
             if policy.is_armed(&account) {
                 policy.on_spawn(&account, 300 * US, Place::Fault);
-                policy.on_end(&account, 0, 0, 0, false);
+                policy.on_end(&account, 0, Took::default(), false);
                 forks += 1;
             }
         }
@@ -359,7 +381,7 @@ fn paid_later(stalls_since: u64) -> i64 {
     policy.on_stall(&account, MS, true, None);
     policy.on_work(100, SECOND);
     policy.on_spawn(&account, 0, Place::Fault);
-    policy.on_end(&account, 0, 100, 100, false);
+    policy.on_end(&account, 0, pages(100, 100), false);
     policy.on_work(stalls_since, SECOND);
     let before = account.balance();
     policy.settle_displaced(&account);
@@ -387,7 +409,7 @@ fn savings_count_as_far_as_they_are_believed_and_harm_is_a_cost() {
         policy.on_stall(&account, 100 * MS, true, None);
         policy.on_spawn(&account, 0, Place::Call);
         let before = account.balance();
-        policy.on_end(&account, 40 * US, 0, 0, false);
+        policy.on_end(&account, 40 * US, Took::default(), false);
         account.balance() - before
     };
     let us = US as i64;
@@ -410,14 +432,51 @@ fn a_harmful_speculation_ends_when_it_cost_what_a_useless_one_may() {
 
 #[test]
 fn processor_time_costs_as_much_as_processors_are_busy() {
-    let cost = |price| {
-        let words = layout::Account::default();
-        let account = Account::new(&words, FIRST_NS);
-        let before = account.balance();
-        account.on_processor(MS, price);
-        before - account.balance()
-    };
-    assert_eq!([0, 512, 1_024, u32::MAX].map(cost), [0, MS as i64 / 2, MS as i64, MS as i64]);
+    let cost = |busy| Ran { ticks: MS, busy, beside: 0 }.cost();
+    assert_eq!([0, 512, 1_024, u32::MAX].map(cost), [0, MS / 2, MS, MS]);
+    let beside = |beside| Ran { ticks: MS, busy: 0, beside }.cost();
+    let whole = MS * BESIDE_PRICE / 1_024;
+    assert_eq!([0, 512, 1_024, u64::MAX].map(beside), [0, whole / 2, whole, whole]);
+    assert_eq!(Ran { ticks: u64::MAX, busy: u32::MAX, beside: u64::MAX }.cost(), u64::MAX);
+}
+
+#[test]
+fn a_speculation_that_computes_beside_the_program_must_be_worth_that() {
+    let phase = |ran| Phase { reads: 4_000, copied: 0, ran, ..READS };
+    let (idle, busy) = (program(75 * US, true, &[phase(0)]), program(75 * US, true, &[phase(20 * MS)]));
+    assert!(busy.forks < idle.forks && busy.ratio() < 1.02, "{} {} {}", busy.forks, idle.forks, busy.ratio());
+    let useful = program(75 * US, true, &[Phase { right: 500, ..phase(20 * MS) }]);
+    assert!(useful.ratio() < 0.1, "{}", useful.ratio());
+}
+
+#[test]
+fn a_speculation_that_gained_for_long_does_not_put_the_next_one_off() {
+    let (short, long) = [MS, 80 * MS]
+        .map(|ran| Phase { reads: 4_000, right: 200, ran, ..READS })
+        .map(|phase| {
+            let mut useful = program(75 * US, true, &[phase]);
+            let forks = useful.forks;
+            useful.process(&[Phase { right: 0, reads: 400, ..phase }]);
+            (forks, useful.forks - forks)
+        })
+        .into();
+    assert_eq!(short.0, long.0);
+    assert!(long.1 <= BANKED_STAKES + 6, "{}", long.1);
+}
+
+#[test]
+fn what_shows_after_a_speculation_is_expected_of_the_next() {
+    let words = layout::Account::default();
+    let account = Account::new(&words, FIRST_NS);
+    let mut policy = ForkPolicy::new(SECOND);
+    policy.on_stall(&account, MS, true, None);
+    for _ in 0..40 {
+        policy.on_spawn(&account, 100 * US, Place::Call);
+        policy.on_end(&account, 0, Took::default(), false);
+        policy.on_more_cost(&account, MS);
+    }
+    assert_eq!(policy.spent(), 40 * (MS + 100 * US));
+    assert!(policy.stake(&account) > MS, "{}", policy.stake(&account));
 }
 
 #[derive(Clone, Debug)]
@@ -455,8 +514,16 @@ fn wild() -> impl Strategy<Value = Event> {
 fn phase() -> impl Strategy<Value = Phase> {
     let stall = prop_oneof![10 * US..200 * US, 200 * US..15 * MS];
     let right = prop_oneof![3 => Just(0u64), 1 => 0..5u64, 1 => 0..500u64];
-    (1..2_000u64, 0..2 * MS, stall, right, 0..3 * MS, 0..600u64).prop_map(
-        |(reads, compute, stall, right, delay, copied)| Phase { reads, compute, stall, right, delay, copied },
+    (1..2_000u64, 0..2 * MS, stall, right, 0..3 * MS, 0..600u64, 0..20 * MS).prop_map(
+        |(reads, compute, stall, right, delay, copied, ran)| Phase {
+            reads,
+            compute,
+            stall,
+            right,
+            delay,
+            copied,
+            ran,
+        },
     )
 }
 
@@ -485,7 +552,7 @@ proptest! {
                 }
                 Event::End(gain, copied, taken, taught) => {
                     saved += gain;
-                    policy.on_end(&account, gain, copied, taken, taught);
+                    policy.on_end(&account, gain, pages(copied, taken), taught);
                 }
             }
         }
@@ -503,8 +570,9 @@ proptest! {
         (0..processes).for_each(|_| program.process(&phases));
         let waited: u64 = phases.iter().map(|phase| phase.reads * phase.stall).sum::<u64>() * processes;
         let lost = program.now.saturating_sub(program.alone);
-        // One speculation may take more than its stake: its fork, its copies, and a few delayed stalls.
-        let overrun = phases.iter().map(|phase| 4 * phase.delay + phase.copied * 1_250).max().unwrap_or(0) + fork;
+        // One speculation may take more than its stake: its fork, its copies, its processor time, and a few delayed stalls.
+        let taken = |phase: &Phase| 4 * phase.delay + phase.copied * 1_250 + phase.took().ran.cost();
+        let overrun = phases.iter().map(taken).max().unwrap_or(0) + fork;
         // The stalls of the simulation scatter by a quarter.
         let bound = waited / WAITED_PART * 5 / 4 + MS / 4 + (BANKED_STAKES + 2) * overrun;
         prop_assert!(lost <= bound, "{lost} of {waited}, bound {bound}");
@@ -528,7 +596,7 @@ proptest! {
                     policy.on_spawn(&account, cost, if hidden { Place::Read } else { Place::Fault });
                 }
                 Event::End(saved, copied, taken, taught) => {
-                    let _ = policy.on_end(&account, saved, copied, taken, taught);
+                    let _ = policy.on_end(&account, saved, pages(copied, taken), taught);
                 }
             }
             let _ = (policy.is_armed(&account), policy.judge_due(), policy.crossings(), policy.saved());

@@ -3,7 +3,7 @@
 mod support;
 
 use forebay_policy::account::Account;
-use forebay_policy::fork::{ForkPolicy, Place, Size};
+use forebay_policy::fork::{ForkPolicy, Place, Size, Took};
 use forebay_policy::price::{FAULT_US, FIRST_NS, PAGE_PRICE_FIRST, PRICE_ONE};
 use forebay_policy::trial::{Change, Sample, Trial, Verdict};
 use forebay_protocol::layout;
@@ -106,7 +106,12 @@ impl Simulation {
             *steps += 1;
             // One whose hints are never used is off track.
             if used == 0 || *steps >= program.life || self.policy.is_harmful(&account, *claimed) {
-                self.policy.on_end(&account, *claimed, 10, 10, false);
+                self.policy.on_end(
+                    &account,
+                    *claimed,
+                    Took { copied: 10, taken: 10, ..Took::default() },
+                    false,
+                );
                 self.live = None;
             }
         }

@@ -3,10 +3,10 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_protocol::layout::Slot;
-use forebay_sigsafe::general as n;
+use forebay_sigsafe::{general as n, ticks};
 
 use super::PROBES;
-use super::outcome::{abandon, finish};
+use super::outcome::{abandon, finish, settle_end};
 use super::slow::{self, Private};
 use crate::{process, session, spawn, usage};
 
@@ -29,13 +29,15 @@ pub fn dismiss(private: Option<&mut Private>) {
     let Some(slot) = session::slot() else { return };
     // The program's memory ends, so what these pages were good for stays unknown.
     slot.unconsumed_count.store(0, Relaxed);
-    match private {
-        Some(private) => finish(slot, private),
-        None => {
-            let _ = abandon(slot);
-        }
-    }
+    let Some(private) = private else {
+        let _ = abandon(slot);
+        spawn::wait_for_end(slot);
+        return;
+    };
+    finish(slot, private);
+    let begun = ticks();
     spawn::wait_for_end(slot);
+    settle_end(slot, private, ticks().saturating_sub(begun));
 }
 
 /// Ends the speculator, and waits until what it has open is closed, also by the executor.

@@ -58,18 +58,14 @@ impl Used {
             thread,
             since: now,
             is_told,
-            cpu_us: microseconds(usage.ru_utime) + microseconds(usage.ru_stime),
+            cpu_us: usage::processor_us(&usage),
             faults: usage.ru_majflt as u64,
         }
     }
 }
 
-const fn microseconds(time: n::__kernel_old_timeval) -> u64 {
-    time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64
-}
-
 fn work_us() -> u64 {
-    microseconds(usage::of(n::RUSAGE_SELF as i32).ru_utime)
+    usage::microseconds(usage::of(n::RUSAGE_SELF as i32).ru_utime)
 }
 
 impl Seen {

@@ -11,8 +11,8 @@ use forebay_protocol::layout::{Header, LEASES_SOME, Off, Slot};
 use forebay_sigsafe::{thread_pointer, ticks};
 
 use super::eligibility::{count_off, disable, may_speculate, turn_off};
-use super::outcome::{excused_ends, is_off_track};
-use super::size::page_faults;
+use super::outcome::{excused_ends, is_off_track, settle_first_writes};
+use super::size::{page_faults, processor_ticks};
 use super::slow::{self, Private};
 use super::stall::repair_or_finish;
 use super::{LIVE, OWNER, PROBES, size, visibility};
@@ -56,10 +56,11 @@ enum Refusal {
 #[inline(never)]
 pub fn fork(private: &mut Private, place: Place) -> Option<Spawned> {
     PROBES.store(0, Relaxed);
+    let before = ticks();
     match decide(private) {
         Ok((header, slot, account)) => {
             let circumstances = begin_speculation(private, header, slot, &account);
-            carry_out(private, slot, &account, &circumstances, place)
+            carry_out(private, slot, &account, &circumstances, Begun { before, place })
         }
         Err(Refusal::NotNow) => None,
         Err(Refusal::Off(reason)) => {
@@ -81,6 +82,7 @@ fn decide(private: &mut Private) -> Result<(&'static Header, &'static Slot, Acco
         return Err(Refusal::Unsafe(Off::HugePages));
     }
     let account = session::account().ok_or(Refusal::NotNow)?;
+    settle_first_writes(slot, private, &account);
     private.forks.settle_displaced(&account);
     if !private.forks.is_armed(&account) {
         return Err(Refusal::NotNow);
@@ -134,14 +136,15 @@ fn begin_speculation(
 ) -> Circumstances {
     let (stall, fork) = (private.forks.stall_mean(), private.forks.size().fork);
     let makes_checkpoints = fork > header.checkpoint_ticks_min.load(Relaxed);
+    let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     let forked = Forked {
         faults: page_faults(private),
+        processor: processor_ticks(ticks_per_us),
         hinted: slot.counters.hints_data.load(Relaxed),
         excused_ends: excused_ends(slot),
         mapped: slot.mapped.count(),
     };
     private.live.begin(forked, makes_checkpoints);
-    let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     Circumstances {
         stall_us: stall / ticks_per_us,
         first_checkpoint: makes_checkpoints.then(|| first_price(fork, stall)),
@@ -151,14 +154,20 @@ fn begin_speculation(
     }
 }
 
+/// Where and when the original began with a fork: to find out whether it may be made is a part of it.
+#[derive(Clone, Copy)]
+struct Begun {
+    before: u64,
+    place: Place,
+}
+
 fn carry_out(
     private: &mut Private,
     slot: &'static Slot,
     account: &Account<'_>,
     circumstances: &Circumstances,
-    place: Place,
+    Begun { before, place }: Begun,
 ) -> Option<Spawned> {
-    let before = ticks();
     let side = spawn::fork(slot, circumstances);
     if let Some(Side::Speculator { snapshot }) = side {
         speculator::begin(slot, &snapshot);

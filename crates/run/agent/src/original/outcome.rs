@@ -1,17 +1,22 @@
 //! The outcome of a speculation, for the fork policy and for the call site whose predicted value ended it.
 
+use core::mem;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use forebay_policy::account::Account;
 use forebay_policy::balance::Balance;
 use forebay_policy::copies;
-use forebay_policy::price::STRAYED_STALLS;
+use forebay_policy::fork::{Ran, Took};
+use forebay_policy::price::{PRICE_ONE, STRAYED_STALLS};
 use forebay_policy::site;
 use forebay_policy::track::Course;
 use forebay_protocol::hint_log::Consumer;
 use forebay_protocol::layout::{End, LOG_ENTRIES, LOGS, Slot};
+use forebay_sigsafe::ticks;
 
 use super::eligibility::is_held;
-use super::size::page_faults;
+use super::size::{page_faults, processor_ticks};
 use super::slow::Private;
 use super::{LIVE, fault, size, track, unconsumed};
 use crate::{session, speculator, trace};
@@ -96,6 +101,7 @@ pub fn abandon(slot: &Slot) -> Option<u32> {
 
 #[inline(never)]
 fn conclude(slot: &Slot, private: &mut Private, was_off_track: bool) {
+    let begun = ticks();
     let Some(generation) = abandon(slot) else { return };
     let _ = fault::take_foreseen(slot, private);
     // What came after the speculator's end says nothing of the values that it predicted.
@@ -108,9 +114,13 @@ fn conclude(slot: &Slot, private: &mut Private, was_off_track: bool) {
     trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
     let _ = size::weigh(private, size::WEIGHED_AGAIN_US);
     let copies = copied_pages(slot, private, generation);
+    private.live.copied = Some(copies);
     trace::tell(b"copied pages", &[copies]);
-    let taken = slot.counters.speculator_pages.load(Relaxed);
-    let more = taken.saturating_sub(core::mem::replace(&mut private.speculator_pages, taken));
+    let took = Took {
+        copied: copies,
+        taken: since(&slot.counters.speculator_pages, &mut private.charged.pages),
+        ran: ran(slot, private),
+    };
     slot.counters.copies.fetch_add(copies, Relaxed);
     let copy_ticks = copies.saturating_mul(private.forks.size().copy);
     slot.counters.copy_ticks.fetch_add(copy_ticks, Relaxed);
@@ -123,11 +133,50 @@ fn conclude(slot: &Slot, private: &mut Private, was_off_track: bool) {
         let reward = u32::try_from(reward).unwrap_or(u32::MAX);
         taught |= session::header().is_some_and(|header| site::outcome(&header.sites, index, reward));
     }
-    if private.forks.on_end(&account, saved, copies, more, taught) {
+    private.forks.on_upkeep(&account, ticks().saturating_sub(begun));
+    if private.forks.on_end(&account, saved, took, taught) {
         session::on_gain();
     }
     trace::tell(b"account: saved, failures", &[saved, account.failures().into()]);
     publish(slot, private);
+}
+
+/// By how much a counter has grown since it was last looked at. That of another slot begins at 0.
+fn since(counter: &AtomicU64, before: &mut u64) -> u64 {
+    let now = counter.load(Relaxed);
+    now.checked_sub(mem::replace(before, now)).unwrap_or(now)
+}
+
+/// Processor time of speculators that has not been charged yet, beside what the original ran since the last fork.
+fn ran(slot: &Slot, private: &mut Private) -> Ran {
+    let us = since(&slot.counters.speculator_cpu_us, &mut private.charged.cpu_us);
+    let Some(header) = session::header() else { return Ran::default() };
+    let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
+    let own = processor_ticks(ticks_per_us).saturating_sub(private.live.forked.processor);
+    let elapsed = ticks().saturating_sub(private.live.began_at).max(1);
+    Ran {
+        ticks: us.saturating_mul(ticks_per_us),
+        busy: header.processor_price.load(Relaxed),
+        beside: own.saturating_mul(PRICE_ONE.unsigned_abs()) / elapsed,
+    }
+}
+
+/// Charges what the last fork, whose speculation is over, has cost since then: first writes to pages that were not copied.
+pub fn settle_first_writes(slot: &Slot, private: &mut Private, account: &Account<'_>) {
+    let Some(copied) = private.live.copied.take() else { return };
+    let written = first_writes(slot, private);
+    trace::tell(b"copied, written first", &[copied, written]);
+    private.charged.first_writes = private.charged.first_writes.saturating_add(written);
+    private.forks.on_first_writes(account, written.saturating_sub(copied));
+}
+
+/// The process waited so long for the end of its speculators. That, and what they have used since the speculation was judged,
+/// are costs of the last speculation.
+pub fn settle_end(slot: &Slot, private: &mut Private, waited: u64) {
+    let Some(account) = session::account() else { return };
+    settle_first_writes(slot, private, &account);
+    let more = ran(slot, private).cost().saturating_add(waited);
+    private.forks.on_more_cost(&account, more);
 }
 
 /// Tells what speculations cost and saved so far, as far as that is not counted elsewhere.
@@ -197,8 +246,14 @@ pub fn costs_too_much(slot: &Slot, private: &mut Private) -> bool {
 /// Pages that the original copied because of the last fork: until the speculator, of that generation, ended, if it has told.
 #[inline(never)]
 fn copied_pages(slot: &Slot, private: &Private, generation: u32) -> u64 {
-    let hinted = slot.counters.hints_data.load(Relaxed).saturating_sub(private.live.forked.hinted);
-    let until_now = copies::copied(&private.live.forked.faults, &page_faults(private), hinted);
+    let until_now = first_writes(slot, private);
     let told = slot.pages_copied.load(Relaxed);
     if (told >> 32) as u32 == generation { until_now.min(of_generation(told, generation)) } else { until_now }
+}
+
+/// Pages that the original has first written to since the last fork.
+#[inline(never)]
+fn first_writes(slot: &Slot, private: &Private) -> u64 {
+    let hinted = slot.counters.hints_data.load(Relaxed).saturating_sub(private.live.forked.hinted);
+    copies::first_writes(&private.live.forked.faults, &page_faults(private), hinted)
 }

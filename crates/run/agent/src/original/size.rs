@@ -40,10 +40,17 @@ pub fn page_faults(private: &Private) -> Faults {
     let usage = usage::of(n::RUSAGE_SELF as i32);
     Faults {
         minor: usage.ru_minflt as u64,
+        written: private.charged.first_writes,
         major: usage.ru_majflt as u64,
         pages: private.size.anonymous_pages,
         ticks: ticks().saturating_sub(private.started),
     }
+}
+
+/// Processor time of the process so far, in ticks.
+#[inline(never)]
+pub fn processor_ticks(ticks_per_us: u64) -> u64 {
+    usage::processor_us(&usage::of(n::RUSAGE_SELF as i32)).saturating_mul(ticks_per_us)
 }
 
 /// Tells the policy what the process's size makes of a fork, unless that was done in the last `interval_us`. Whether it was done now.

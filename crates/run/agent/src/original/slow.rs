@@ -39,8 +39,7 @@ pub struct Private {
     pub faults: fault::Seen,
     pub size: size::Known,
     pub waits: Waits,
-    /// Pages that ended speculators had taken.
-    pub speculator_pages: u64,
+    pub charged: Charged,
     /// When this process began.
     pub started: u64,
 }
@@ -51,9 +50,22 @@ static SLOW: Turn<Private> = Turn::new(Private {
     faults: fault::Seen::new(),
     size: size::Known::new(),
     waits: Waits::new(),
-    speculator_pages: 0,
+    charged: Charged::new(),
     started: 0,
 });
+
+/// What was charged for speculations: pages and processor time that speculators took, and first writes after forks.
+pub struct Charged {
+    pub pages: u64,
+    pub cpu_us: u64,
+    pub first_writes: u64,
+}
+
+impl Charged {
+    const fn new() -> Self {
+        Self { pages: 0, cpu_us: 0, first_writes: 0 }
+    }
+}
 
 impl Private {
     /// A process begins.
@@ -61,6 +73,7 @@ impl Private {
         self.forks = ForkPolicy::new(ticks_per_second);
         self.live.track = Track::new(ticks_per_second);
         self.size = size::Known::new();
+        self.charged = Charged::new();
         self.started = ticks();
         self.faults.begin_process();
     }
@@ -103,6 +116,8 @@ pub struct Speculation {
     /// Used hints that `track` was told of.
     told: u64,
     pub repairs: Repairs,
+    /// Pages that the original copied for it, once it is over; `None` where what came later is charged, too.
+    pub copied: Option<u64>,
 }
 
 impl Speculation {
@@ -120,6 +135,7 @@ impl Speculation {
             track: Track::new(ticks_per_second),
             told: 0,
             repairs: Repairs::new(),
+            copied: None,
         }
     }
 
@@ -128,8 +144,8 @@ impl Speculation {
         self.track.on_fork();
         let repairs = track::begin(keeps_calls);
         let began_at = ticks();
-        let (used, saved, late, abreast, misses, told) = (0, 0, 0, 0, 0, 0);
-        *self = Self { forked, began_at, used, saved, late, abreast, misses, told, repairs, ..*self };
+        let (used, saved, late, abreast, misses, told, copied) = (0, 0, 0, 0, 0, 0, None);
+        *self = Self { forked, began_at, used, saved, late, abreast, misses, told, repairs, copied, ..*self };
     }
 
     /// Original and speculator go on from the same fault.

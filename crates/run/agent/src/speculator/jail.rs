@@ -223,6 +223,7 @@ fn start_timer() -> bool {
 /// In a copy of a speculator, which has its jail but not its timer: starts that.
 pub fn start_ticking(state: &mut State) -> bool {
     was_busy_otherwise(state);
+    super::TOLD_US.store(0, Relaxed);
     start_timer()
 }
 
@@ -308,6 +309,7 @@ fn tick(state: &mut State) {
         end(state, End::Abandoned);
     }
     let usage = super::usage();
+    super::tell_processor_time(state.slot, &usage);
     memory::keep_in_bounds(state, &usage);
     let is_catching_up = memory::is_catching_up(state);
     if state.idleness.on_tick(state.hints.issued, usage.ru_minflt as u64, is_catching_up) {

@@ -25,6 +25,7 @@ pub use memory::{is_of_file, is_present, page_map};
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::balance::Idleness;
@@ -163,19 +164,23 @@ fn leave(header: &Header, slot: &Slot, is_newest: bool, usage: &n::rusage, how: 
     counters.speculator_footprint_bytes.fetch_max((usage.ru_maxrss as u64) << 10, Relaxed);
     counters.speculator_reclaims.fetch_add(usage.ru_minflt as u64, Relaxed);
     counters.speculator_faults.fetch_add(usage.ru_majflt as u64, Relaxed);
-    let us = |time: n::__kernel_old_timeval| (time.tv_sec as u64) * 1_000_000 + time.tv_usec as u64;
-    let cpu_us = us(usage.ru_utime) + us(usage.ru_stime);
-    counters.speculator_cpu_us.fetch_add(cpu_us, Relaxed);
-    if let Some(account) = session::account() {
-        let ticks = cpu_us.saturating_mul(header.ticks_per_second.load(Relaxed) / 1_000_000);
-        account.on_processor(ticks, header.processor_price.load(Relaxed));
-    }
+    tell_processor_time(slot, usage);
     if is_newest {
         slot.flights.store(0, Relaxed);
         slot.speculator_pid.store(0, Relaxed);
     }
     header.speculators.fetch_sub(1, Relaxed);
     kernel::exit()
+}
+
+/// Processor time of this process that the original knows of, in microseconds.
+static TOLD_US: AtomicU64 = AtomicU64::new(0);
+
+/// Tells the original of the processor time since it was last told.
+fn tell_processor_time(slot: &Slot, usage: &n::rusage) {
+    let now = usage::processor_us(usage);
+    let more = now.saturating_sub(TOLD_US.swap(now, Relaxed));
+    slot.counters.speculator_cpu_us.fetch_add(more, Relaxed);
 }
 
 /// What this process has used of the machine.

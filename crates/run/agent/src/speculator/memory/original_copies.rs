@@ -91,18 +91,18 @@ impl Copies {
         let (minor, major) = faults(copies.stat)?;
         let ticks = before.ticks.saturating_add(now.wrapping_sub(copies.began));
         let hinted = state.slot.counters.hints_data.load(Relaxed).saturating_sub(hinted);
-        Some(Self { before, now: Faults { minor, major, pages: before.pages, ticks }, hinted })
+        Some(Self { before, now: Faults { minor, major, ticks, ..before }, hinted })
     }
 
     /// If it has not grown meanwhile.
     fn at_most(&self) -> u64 {
-        copies::copied(&self.before, &self.now, self.hinted)
+        copies::first_writes(&self.before, &self.now, self.hinted)
     }
 
     /// `None` where that cannot be known now.
     fn without_growth(&self, state: &State) -> Option<u64> {
         let pages = Status::read_from(state.memory.copies.status)?.anonymous_pages();
-        Some(copies::copied(&self.before, &Faults { pages, ..self.now }, self.hinted))
+        Some(copies::first_writes(&self.before, &Faults { pages, ..self.now }, self.hinted))
     }
 }
 
