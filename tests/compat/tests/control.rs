@@ -6,7 +6,7 @@ use forebay_compat::guests::build;
 use forebay_compat::{Case, Outcome, skip, switch};
 
 /// Each process may try anew what was for nothing in all others; together they would lose much.
-const SCRIPT: &str = "for i in $(seq 300); do $0 data 10; done";
+const SCRIPT: &str = "for i in $(seq 300); do $0 data 100; done";
 const FILE_BYTES: usize = 16 << 20;
 
 fn astray(name: &str, options: &[&'static str]) -> Outcome {
@@ -47,5 +47,7 @@ fn speculation_that_is_for_nothing_becomes_rare_with_a_reason_and_without_trials
     assert_eq!(crossings, with.figure("threshold_crossings"), "{reasons:?}");
     // Three hundred processes share what one may lose.
     assert!(with.figure("forks") < 300.0 / 4.0, "{:?}", with.totals());
-    assert!(with.figure("savings_believed").abs() <= 1.0);
+    // Nothing else but a trial changes what is believed.
+    let trials: f64 = family(&with, "trials/").iter().map(|(_, count)| count).sum();
+    assert!(trials > 0.0 || with.figure("savings_believed") == 1.0, "{:?}", with.totals());
 }
