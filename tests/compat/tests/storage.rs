@@ -192,6 +192,9 @@ fn slow_disk(test: &str) -> Option<SlowDisk> {
     SlowDisk::start(Profile::Ssd1Ms, 512 << 20).map_err(|why| skip(test, why.to_string())).ok()
 }
 
+/// Runs in which hints are looked for.
+const TRIES: usize = 30;
+
 /// Reads single blocks of a file of a file system on the slow disk: as the file system has no reads that do not wait, hints must
 /// be made in another way. `make` puts the file system on the disk, and `mount` mounts it.
 fn is_helped(
@@ -221,10 +224,16 @@ fn is_helped(
         drop(mounted);
         outcome
     };
-    let [without, with] = [Side::Without, Side::With].map(run);
-    assert_eq!((without.status, &without.stdout), (with.status, &with.stdout));
-    let used = with.figure("hints_used");
-    assert!(used > 200.0, "of 400 reads {used} had hints: {:?}", with.totals());
+    let without = run(Side::Without);
+    // A speculator runs on idle processors only: beside other tests there may be none for as long as the program takes.
+    let is_helped = (0..TRIES).any(|_| {
+        let with = run(Side::With);
+        assert_eq!((without.status, &without.stdout), (with.status, &with.stdout));
+        let used = with.figure("hints_used");
+        println!("of 400 reads {used} had hints: {:?}", with.totals());
+        used > 200.0
+    });
+    assert!(is_helped, "hardly any hints in {TRIES} runs");
 }
 
 #[test]
