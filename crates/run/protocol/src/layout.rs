@@ -1,4 +1,4 @@
-//! The memory object that the supervisor creates and every agent maps: one [`Header`], then [`SLOTS`] [`Slot`]s.
+//! The memory object that the supervisor creates and every agent maps: one [`Header`], one [`AccessLog`], then [`SLOTS`] [`Slot`]s.
 //!
 //! Every field is an atomic, and all-zero is a valid state. Neither side trusts what it reads, because a speculator that is
 //! off track can write here. So indices are bounded where they are used, and no word of this memory is followed as an
@@ -6,24 +6,30 @@
 
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 
+use crate::access_log::AccessLog;
+
 /// First word of the header; says that this is Forebay's.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 12;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 13;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;
 /// Room for the header, a whole number of pages.
 pub const HEADER_BYTES: usize = 128 << 10;
+/// Room for the access log behind it, a whole number of pages. They take memory when they are written to.
+pub const ACCESS_LOG_BYTES: usize = 8 << 20;
+/// Size of what every agent maps: header and access log.
+pub const SHARED_BYTES: usize = HEADER_BYTES + ACCESS_LOG_BYTES;
 /// Room for one slot, a whole number of pages.
 pub const SLOT_BYTES: usize = 384 << 10;
 /// Size of the whole memory object.
-pub const CHANNEL_BYTES: usize = HEADER_BYTES + SLOTS * SLOT_BYTES;
+pub const CHANNEL_BYTES: usize = SHARED_BYTES + SLOTS * SLOT_BYTES;
 
 /// Byte offset of slot `index` in the memory object.
 #[must_use]
 pub const fn slot_offset(index: usize) -> usize {
-    HEADER_BYTES + index * SLOT_BYTES
+    SHARED_BYTES + index * SLOT_BYTES
 }
 
 /// Patch sites that fit the header.
@@ -717,5 +723,6 @@ pub struct CallSite {
 }
 
 const _: () = assert!(core::mem::size_of::<Header>() <= HEADER_BYTES);
+const _: () = assert!(core::mem::size_of::<AccessLog>() <= ACCESS_LOG_BYTES);
 const _: () = assert!(core::mem::size_of::<Slot>() <= SLOT_BYTES);
 const _: () = assert!(LOG_ENTRIES.is_power_of_two());

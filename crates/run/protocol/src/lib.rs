@@ -7,6 +7,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod access_log;
 pub mod executable;
 pub mod hint_log;
 pub mod layout;
