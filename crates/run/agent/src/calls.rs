@@ -22,6 +22,8 @@ pub enum Class {
     PathAtOpens,
     /// Moves the offset of a descriptor.
     Seek,
+    /// Changes the working directory, or the root directory.
+    Folder,
     /// Gives a descriptor.
     Opens,
     /// Copies the process.
@@ -55,7 +57,7 @@ pub const NUMBERS: usize = 512;
 /// The class of each number.
 pub static CLASSES: [Class; NUMBERS] = {
     let mut classes = [Class::Pass; NUMBERS];
-    let table: [(u32, Class); 55] = [
+    let table: [(u32, Class); 58] = [
         (n::__NR_read, Class::Read),
         (n::__NR_pread64, Class::Read),
         (n::__NR_readv, Class::Read),
@@ -79,6 +81,9 @@ pub static CLASSES: [Class; NUMBERS] = {
         (n::__NR_openat, Class::PathAtOpens),
         (n::__NR_openat2, Class::PathAtOpens),
         (n::__NR_lseek, Class::Seek),
+        (n::__NR_chdir, Class::Folder),
+        (n::__NR_fchdir, Class::Folder),
+        (n::__NR_chroot, Class::Folder),
         (n::__NR_dup, Class::Opens),
         (n::__NR_dup2, Class::Opens),
         (n::__NR_dup3, Class::Opens),

@@ -7,8 +7,8 @@ use forebay_sigsafe::{call, errno, ticks};
 use crate::call::Call;
 use crate::calls::{self, Class};
 use crate::{
-    exec, fault_threads, fault_watch, faults, held, original, process, role, session, spawn, speculator,
-    timing, unforked,
+    accesses, exec, fault_threads, fault_watch, faults, held, mapped_pages, original, process, role, session,
+    spawn, speculator, timing, unforked,
 };
 
 /// How often a fork is tried again.
@@ -83,6 +83,11 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
             Class::PathOpens | Class::PathAtOpens => process::opened(original::look_up(call, class)),
             Class::Opens => opening_call(call),
             Class::Seek => original::seek(call),
+            Class::Folder => {
+                let result = call.execute();
+                accesses::made(call, class, result);
+                result
+            }
             Class::Fork => fork_call(call),
             Class::Execute => exec::execute(call, false),
             Class::ExecuteAt => exec::execute(call, true),
@@ -90,6 +95,7 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
                 if original::leave_image() {
                     spawn::wait_for_hints();
                 }
+                mapped_pages::record_at_exit();
                 call.execute()
             }
             Class::Lock => lock_call(call),
@@ -190,6 +196,9 @@ unsafe fn opening_call(call: &Call) -> isize {
     let result = process::opened(unsafe { call.execute() });
     if result >= 0 && matches!(call.number as u32, n::__NR_dup | n::__NR_dup2 | n::__NR_dup3) {
         held::duplicated(call.arguments[0], result as usize);
+        accesses::duplicated(call.arguments[0], result as usize);
+    } else {
+        accesses::opened_other(result);
     }
     result
 }
@@ -231,6 +240,7 @@ unsafe fn call_of_forked_child(call: &Call) -> isize {
         let before = ticks();
         let result = call.execute();
         unforked::after(call, result);
+        accesses::made(call, class, result);
         let slow = ticks().wrapping_sub(before) > timing::stall_ticks_min();
         if slow && class != Class::Pass && class != Class::Exit {
             let _ = begin_forked_child();

@@ -18,7 +18,7 @@ use forebay_sigsafe::errno;
 
 use crate::call::Call;
 use crate::calls::{self, Class};
-use crate::{dispatch, original, role, timing};
+use crate::{accesses, dispatch, original, role, timing};
 
 /// What the stub of a site has to know.
 #[repr(C)]
@@ -74,6 +74,8 @@ extern "C" fn failed(call: &Call, result: isize) -> isize {
 
 /// A read that was made, with this result, and during which the thread left its processor.
 extern "C" fn made(call: &Call, result: isize) -> isize {
+    // SAFETY: the registers are those of a system call that the program has just made.
+    unsafe { accesses::read(call, result) };
     original::on_untimed_read(call, call.arguments[0]);
     result
 }

@@ -14,7 +14,7 @@ use forebay_sigsafe::{call, errno, sys};
 
 use crate::call::Call;
 use crate::environment::{self, Extended};
-use crate::{original, process, role, session, spawn};
+use crate::{accesses, mapped_pages, original, process, role, session, spawn};
 
 /// A chain of `#!` lines is followed this far, as by the kernel.
 const INTERPRETERS_MAX: usize = 5;
@@ -58,6 +58,7 @@ pub unsafe fn execute(call: &Call, at: bool) -> isize {
     let vfork_child = process::is_vfork_child();
     if role::is_original() && !vfork_child {
         let _ = original::leave_image();
+        mapped_pages::record_at_exec();
     } else {
         spawn::end_that_of_parent();
     }
@@ -165,8 +166,13 @@ unsafe fn inject(directory: usize, path: usize, workspace: &mut Workspace) -> Op
     // The pointer may be bad, which is for the kernel to say.
     let read = environment::peek(path, &mut workspace.interpreter)?;
     let start = workspace.interpreter.get(..read)?.split(|&byte| byte == 0).next()?;
+    if start.len() < read {
+        // SAFETY: the copy is terminated.
+        unsafe { accesses::executes(directory, start.as_ptr()) };
+    }
     let key = Signature::call(0).bytes(start).value();
-    if !worth_it(header, key) {
+    // With a process that has no agent the recording would end, for all that it executes, too.
+    if !(worth_it(header, key) || accesses::is_on() && launches(header, key)) {
         count(Unassisted::NoGain);
         return None;
     }
@@ -220,6 +226,11 @@ fn worth_it(header: &Header, key: u64) -> bool {
         program.launcher.store(launcher, Ordering::Relaxed);
     }
     inject
+}
+
+/// Whether a process of this executable has executed another one.
+fn launches(header: &Header, key: u64) -> bool {
+    header.programs.iter().any(|program| program.launcher.load(Ordering::Relaxed) == key)
 }
 
 /// Whether a library can be preloaded into the program; `Err(None)` where it cannot be started at all.

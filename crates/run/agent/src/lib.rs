@@ -9,6 +9,7 @@
 #![no_std]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod accesses;
 mod attributes;
 mod call;
 mod calls;
@@ -24,6 +25,7 @@ mod given_up;
 mod held;
 mod interpose;
 mod intrinsics;
+mod mapped_pages;
 mod mounts;
 mod objects;
 mod original;

@@ -14,6 +14,8 @@ const DT_DEBUG: isize = 21;
 pub struct ProgramHeaders {
     pub address: usize,
     pub count: usize,
+    /// The path that was executed, terminated; null where the kernel does not tell.
+    pub program: *const u8,
 }
 
 impl ProgramHeaders {

@@ -1,12 +1,13 @@
-//! The memory that the supervisor shares with this process: the header always, a slot from the first stall on.
+//! The memory that the supervisor shares with this process: header and access log always, a slot from the first stall on.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use forebay_policy::account::Account;
 use forebay_policy::program;
+use forebay_protocol::access_log::AccessLog;
 use forebay_protocol::layout::{
-    HEADER_BYTES, Header, LAYOUT, MAGIC, Off, Program, SLOT_BYTES, SLOT_CLAIMED, SLOT_CLOSED, SLOT_FREE,
-    Slot, slot_offset,
+    HEADER_BYTES, Header, LAYOUT, MAGIC, Off, Program, SHARED_BYTES, SLOT_BYTES, SLOT_CLAIMED, SLOT_CLOSED,
+    SLOT_FREE, Slot, slot_offset,
 };
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
@@ -60,12 +61,12 @@ pub fn name() -> Name {
     }
 }
 
-/// Maps the header; `false` where there is no such session or it is of another build.
+/// Maps header and access log; `false` where there is no such session or it is of another build.
 pub fn attach(name: Name) -> bool {
     SUPERVISOR.store(name.supervisor, Ordering::Relaxed);
     DESCRIPTOR.store(name.descriptor, Ordering::Relaxed);
     PROGRAM_KEY.store(name.program_key, Ordering::Relaxed);
-    let Some(address) = map(0, HEADER_BYTES) else { return false };
+    let Some(address) = map(0, SHARED_BYTES) else { return false };
     let header = address as *mut Header;
     // SAFETY: the mapping is as large as a header, stays for ever, and every field is an atomic.
     let fields = unsafe { &*header };
@@ -105,6 +106,13 @@ fn map(offset: usize, bytes: usize) -> Option<usize> {
 pub fn header() -> Option<&'static Header> {
     // SAFETY: null or the mapping of `attach`, which is never unmapped.
     unsafe { HEADER.load(Ordering::Relaxed).as_ref() }
+}
+
+/// The access log, once attached.
+pub fn access_log() -> Option<&'static AccessLog> {
+    let header = HEADER.load(Ordering::Relaxed);
+    // SAFETY: `attach` maps the log behind the header, for ever, and every field is an atomic.
+    (!header.is_null()).then(|| unsafe { &*header.cast::<u8>().add(HEADER_BYTES).cast::<AccessLog>() })
 }
 
 /// Lets the supervisor look at what was asked of it, now rather than at its next round: it gets the signal that it gets of its

@@ -5,7 +5,9 @@ use core::sync::atomic::Ordering;
 use forebay_protocol::layout::{Off, feature};
 
 use crate::objects::ProgramHeaders;
-use crate::{environment, faults, held, interpose, original, patch, role, session, timing, unforked};
+use crate::{
+    accesses, environment, faults, held, interpose, original, patch, role, session, timing, unforked,
+};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -33,6 +35,8 @@ extern "C" fn start(_count: i32, _arguments: *mut *mut u8, environment: *mut *mu
     if !original::begin(header) || !role::begin_original() {
         return;
     }
+    // SAFETY: the kernel's string, or null.
+    unsafe { accesses::begin(headers.program) };
     // SAFETY: constructors run when the loader has done its work and before the program could start a thread.
     unsafe { timing::find_sequences(headers) };
     // SAFETY: as above.
@@ -57,11 +61,12 @@ extern "C" fn start(_count: i32, _arguments: *mut *mut u8, environment: *mut *mu
 
 const AT_PHDR: usize = 3;
 const AT_PHNUM: usize = 5;
+const AT_EXECFN: usize = 31;
 
 /// # Safety
 /// `environment` is the array that the kernel made, with the auxiliary vector behind it.
 unsafe fn program_headers(environment: *mut *mut u8) -> Option<ProgramHeaders> {
-    let mut headers = ProgramHeaders { address: 0, count: 0 };
+    let mut headers = ProgramHeaders { address: 0, count: 0, program: core::ptr::null() };
     // SAFETY: the caller's; the vector ends with a zero entry.
     unsafe {
         let mut at = environment;
@@ -73,6 +78,7 @@ unsafe fn program_headers(environment: *mut *mut u8) -> Option<ProgramHeaders> {
             match *vector {
                 [AT_PHDR, value] => headers.address = value,
                 [AT_PHNUM, value] => headers.count = value,
+                [AT_EXECFN, value] => headers.program = value as *const u8,
                 _ => {}
             }
             vector = vector.add(1);

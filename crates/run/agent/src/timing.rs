@@ -7,6 +7,8 @@
 //! * *Timed*: for [`WINDOW_MIN`] calls at first and after each stall, and while there is a speculator or a read to probe.
 //!   Where stalls keep coming soon after the window expired, the next one is longer.
 //!
+//! What an access profile learns from makes a window longer, too ([`attend`]): reads outside of windows are not looked at.
+//!
 //! `entry.rs` has the untimed way too, for reads. Threads without a registered sequence are always timed.
 
 use core::ffi::CStr;
@@ -25,6 +27,8 @@ pub static SEQUENCE_OFFSET: AtomicUsize = AtomicUsize::new(0);
 pub static TIMED: AtomicU32 = AtomicU32::new(WINDOW_MIN);
 /// What the above is set to by the next stall.
 static WINDOW: AtomicU32 = AtomicU32::new(WINDOW_MIN);
+/// Windows that have begun.
+static WINDOWS: AtomicU32 = AtomicU32::new(1);
 
 const WINDOW_MIN: u32 = 1 << 10;
 const WINDOW_MAX: u32 = 1 << 20;
@@ -104,7 +108,33 @@ pub fn is_on() -> bool {
 
 /// Calls are looked at closely for another while.
 pub fn extend() {
-    TIMED.store(WINDOW.load(Relaxed), Relaxed);
+    open(TIMED.load(Relaxed), WINDOW.load(Relaxed));
+}
+
+/// The next `calls` calls are looked at closely, at least.
+pub fn attend(calls: u32) {
+    let left = TIMED.load(Relaxed);
+    if left < calls {
+        open(left, calls);
+    }
+}
+
+/// The number of this window, in which no call goes by unseen; `None` outside of windows.
+pub fn window() -> Option<u32> {
+    (TIMED.load(Relaxed) != 0).then(|| WINDOWS.load(Relaxed))
+}
+
+/// The window has so many calls left now.
+fn open(left: u32, calls: u32) {
+    if left == 0 {
+        WINDOWS.store(WINDOWS.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+    TIMED.store(calls, Relaxed);
+}
+
+/// Whether so few calls are left of this window, or none.
+pub fn is_about_to_lapse(calls: u32) -> bool {
+    TIMED.load(Relaxed) < calls
 }
 
 /// There was a stall, attended to or not.

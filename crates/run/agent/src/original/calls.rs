@@ -16,7 +16,7 @@ use crate::call::Call;
 use crate::calls::Class;
 use crate::snapshot::Spawned;
 use crate::timing::Period;
-use crate::{given_up, held, process, role, session, signatures, speculator, timing};
+use crate::{accesses, given_up, held, process, role, session, signatures, speculator, timing};
 
 /// # Safety
 /// `call` is a read of the program's, of `descriptor`.
@@ -28,6 +28,8 @@ pub unsafe fn read(call: &Call, descriptor: usize) -> isize {
     }
     // SAFETY: the caller's.
     let (result, left) = unsafe { timing::execute(call) };
+    // SAFETY: the call has just been made.
+    unsafe { accesses::read(call, result) };
     if left {
         on_untimed_read(call, descriptor);
     }
@@ -66,6 +68,8 @@ unsafe fn read_timed(call: &Call, descriptor: usize) -> isize {
     }
     // SAFETY: the caller's.
     let (result, slow) = unsafe { timing::execute_timed(call) };
+    // SAFETY: the call has just been made.
+    unsafe { accesses::read(call, result) };
     if slow.is_some()
         && let Some(device) = file_device(descriptor)
     {
@@ -104,6 +108,8 @@ pub unsafe fn look_up(call: &Call, class: Class) -> isize {
     }
     // SAFETY: the caller's.
     let (result, left) = unsafe { timing::execute(call) };
+    // SAFETY: the call has just been made.
+    unsafe { accesses::looked_up(call, class, result) };
     if left {
         // SAFETY: the call has just been made.
         let is_given_up = unsafe { given_up::after(call, class, result, None) };
@@ -120,6 +126,8 @@ pub unsafe fn look_up(call: &Call, class: Class) -> isize {
 unsafe fn look_up_timed(call: &Call, class: Class) -> isize {
     // SAFETY: the caller's.
     let (result, slow) = unsafe { timing::execute_timed(call) };
+    // SAFETY: the call has just been made.
+    unsafe { accesses::looked_up(call, class, result) };
     let mut matched = Match::NoSpeculator;
     // A call on the descriptor itself is none on a path.
     let on_path =
@@ -153,7 +161,9 @@ pub unsafe fn seek(call: &Call) -> isize {
         signatures::seek(call);
     }
     // SAFETY: the caller's.
-    unsafe { call.execute() }
+    let result = unsafe { call.execute() };
+    accesses::sought(call, result);
+    result
 }
 
 /// Takes note of a mapping that the original has made.
@@ -224,6 +234,7 @@ pub unsafe fn control(call: &Call) -> isize {
     if result >= 0 {
         let _ = process::opened(result);
         held::duplicated(descriptor, result as usize);
+        accesses::duplicated(descriptor, result as usize);
     }
     result
 }

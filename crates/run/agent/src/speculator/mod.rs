@@ -22,6 +22,7 @@ mod told;
 pub use hints::device;
 pub use jail::{SA_RESTORER, adopt_frame, restorer};
 pub use memory::{is_of_file, is_present, page_map};
+pub use shared::{List, Mapping};
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;

@@ -16,7 +16,7 @@ pub enum Tier {
 }
 
 /// Name and number (x86-64) of each call of interest, and the tier it is in from.
-const CALLS: [(&str, u16, Tier); 63] = [
+const CALLS: [(&str, u16, Tier); 66] = [
     ("read", 0, Tier::Essential),
     ("write", 1, Tier::All),
     ("open", 2, Tier::Essential),
@@ -49,6 +49,8 @@ const CALLS: [(&str, u16, Tier); 63] = [
     ("flock", 73, Tier::Essential),
     ("getdents", 78, Tier::All),
     ("getcwd", 79, Tier::All),
+    ("chdir", 80, Tier::Essential),
+    ("fchdir", 81, Tier::Essential),
     ("rename", 82, Tier::All),
     ("rmdir", 84, Tier::Essential),
     ("creat", 85, Tier::All),
@@ -56,6 +58,7 @@ const CALLS: [(&str, u16, Tier); 63] = [
     ("readlink", 89, Tier::Essential),
     ("sigaltstack", 131, Tier::Essential),
     ("prctl", 157, Tier::Essential),
+    ("chroot", 161, Tier::All),
     ("umount2", 166, Tier::Essential),
     ("getdents64", 217, Tier::Essential),
     ("fadvise64", 221, Tier::All),
