@@ -12,6 +12,7 @@ use std::{
 
 use forebay_linux::kernel_text;
 use forebay_policy::price::{CHECKPOINT_US_MIN, FIRST_NS, PAGE_PRICE_FIRST, PRICE_ONE, STALL_US_MIN, ticks};
+use forebay_protocol::access_log::AccessLog;
 use forebay_protocol::layout::{
     CHANNEL_BYTES, HEADER_BYTES, Header, LAYOUT, MAGIC, SLOT_BYTES, SLOT_FREE, SLOTS, Slot, slot_offset,
 };
@@ -96,6 +97,11 @@ impl Channel {
     /// The header.
     pub fn header(&self) -> &'static Header {
         self.mapping.header()
+    }
+
+    /// What the programs of the run looked up and read.
+    pub fn access_log(&self) -> &'static AccessLog {
+        self.mapping.access_log()
     }
 
     /// Slot `index`, below [`SLOTS`].

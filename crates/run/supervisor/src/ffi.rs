@@ -1,6 +1,7 @@
 //! The calls that have no safe wrapper elsewhere, one concern a file.
 
 mod clock;
+mod fault_samples;
 mod fault_signals;
 mod lease_list;
 mod mapping;
@@ -9,6 +10,7 @@ mod thread_usage;
 
 pub use self::{
     clock::{simultaneous, simultaneous_at_start, ticks},
+    fault_samples::{Ring, open_fault_samples},
     fault_signals::{has_fault_signals, open_fault_signals, signal_one_in},
     lease_list::{has_looked, start_looking_for_leases},
     mapping::Mapping,

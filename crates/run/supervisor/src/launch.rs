@@ -21,6 +21,7 @@ use crate::{
     channel::Channel,
     examine::{Examined, examine},
     patch_table,
+    profiles::Recording,
 };
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
@@ -36,6 +37,8 @@ pub struct Assistance<'a> {
     /// The supervisor's process id; asked for when the program turns out to be one that can have an agent. `None` where the
     /// system has no room for a supervisor.
     pub supervisor: &'a dyn Fn() -> Option<u32>,
+    /// What is recorded of the run. A program that can have no agent has a supervisor for this, too.
+    pub recording: Option<&'a Recording>,
 }
 
 /// Starts the program as a child and returns its process id.
@@ -123,6 +126,9 @@ impl<T> Attempt<'_, T> {
             (Ok(_), None) => Unassisted::AgentUnreachable,
             (Err(reason), _) => *reason,
         };
+        if let Some(recording) = assistance.recording.filter(|_| (assistance.supervisor)().is_some()) {
+            recording.wait_for_recorder(assistance.channel);
+        }
         let started = plainly()?;
         assistance.channel.header().processes_unassisted[reason as usize].fetch_add(1, Relaxed);
         Ok(started)

@@ -37,6 +37,7 @@ pub use error::Error;
 pub use ffi::has_fault_signals;
 pub use memory_control::Trials;
 pub use memory_limits::{MemoryEnd, has_memory_group, has_pressure, has_swap};
+pub use profiles::{Kind, Need, Recorded};
 pub use table::terminal_width;
 
 use std::{
@@ -56,6 +57,7 @@ use forebay_linux::{
 };
 use launch::Assistance;
 use ledger::Ledger;
+use profiles::{Recorder, Recording};
 use statistics::{MemoryUse, Statistics};
 
 /// What to run and how.
@@ -93,6 +95,19 @@ pub struct Outcome {
 /// The calling thread must be the only one.
 #[must_use]
 pub fn become_program(options: &Options) -> Error {
+    become_watched_program(options, None)
+}
+
+/// As [`become_program`]. At the program's end the supervisor calls `keep` with what the run needed of file systems.
+#[must_use]
+pub fn become_recorded_program(options: &Options, keep: Keep<'_>) -> Error {
+    become_watched_program(options, Some(keep))
+}
+
+/// What is done with what was recorded of a run.
+pub type Keep<'a> = &'a dyn Fn(Recorded);
+
+fn become_watched_program(options: &Options, keep: Option<Keep<'_>>) -> Error {
     if !room::is_in_address_space() {
         return become_program_alone(&options.command);
     }
@@ -101,12 +116,15 @@ pub fn become_program(options: &Options) -> Error {
     let Some((preload, channel)) = prepared.map(|(preload, channel)| (preload, Arc::new(channel))) else {
         return become_program_alone(&options.command);
     };
-    let supervisor = || *beside.get_or_init(|| stand_beside(&channel, &preload, options).ok());
+    let recording = keep.map(|_| Recording::prepare(&channel));
+    let recorded = recording.as_ref().zip(keep);
+    let supervisor = || *beside.get_or_init(|| stand_beside(&channel, &preload, recorded, options).ok());
     let assistance = Assistance {
         channel: &channel,
         preload: Some(&preload),
         patch: options.patch,
         supervisor: &supervisor,
+        recording: recording.as_ref(),
     };
     launch::become_program(&options.command, Some(&assistance)).into()
 }
@@ -124,14 +142,25 @@ pub fn can_stand_beside() -> bool {
 }
 
 /// Starts the supervisor beside this process, which is about to become the program. Returns the supervisor's process id.
-fn stand_beside(channel: &Arc<Channel>, preload: &Preload, options: &Options) -> io::Result<u32> {
-    let kept: Vec<_> = [channel.descriptor()].into_iter().chain(preload.descriptor()).collect();
+fn stand_beside(
+    channel: &Arc<Channel>,
+    preload: &Preload,
+    recorded: Option<(&Recording, Keep<'_>)>,
+    options: &Options,
+) -> io::Result<u32> {
+    let events = recorded.iter().flat_map(|(recording, _)| recording.descriptors());
+    let kept: Vec<_> = [channel.descriptor()].into_iter().chain(preload.descriptor()).chain(events).collect();
     let pid = start_beside(&kept, |program| {
         channel.header().supervisor_pid.store(std::process::id(), Relaxed);
+        let mut recorder = recorded
+            .map(|(recording, _)| Recorder::start(recording, channel, u32::try_from(program.pid).ok()));
         let signals = SignalsBlocked::but_for_children();
         let mut ledger = Ledger::default();
-        watch::watch_beside(&program, &signals, channel, &mut ledger, options);
+        watch::watch_beside(&program, &signals, channel, &mut ledger, recorder.as_mut(), options);
         watch::finish(channel, &mut ledger);
+        if let (Some(recorder), Some((_, keep))) = (recorder, recorded) {
+            keep(recorder.finish(channel));
+        }
     })?;
     Ok(pid.unsigned_abs())
 }
@@ -142,10 +171,24 @@ fn stand_beside(channel: &Arc<Channel>, preload: &Preload, options: &Options) ->
 /// # Errors
 /// The program could not be started; nothing of it has run then.
 pub fn run(options: &Options) -> Result<Outcome, Error> {
+    run_watched(options, None)
+}
+
+/// As [`run`]. At the program's end `keep` is called with what the run needed of file systems.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_recorded(options: &Options, keep: Keep<'_>) -> Result<Outcome, Error> {
+    run_watched(options, Some(keep))
+}
+
+fn run_watched(options: &Options, keep: Option<Keep<'_>>) -> Result<Outcome, Error> {
     let preload = Preload::new(&options.agent);
     let channel = Channel::create(options.speculate).map_err(|source| Error::NoSharedMemory { source })?;
     let channel = Arc::new(channel);
     let mut ledger = Ledger::default();
+    let recording = keep.map(|_| Recording::prepare(&channel));
+    let mut recorder = recording.as_ref().map(|recording| Recorder::start(recording, &channel, None));
 
     let signals = SignalsBlocked::new();
     let started = Instant::now();
@@ -155,9 +198,10 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
         preload: preload.as_ref(),
         patch: options.patch,
         supervisor: &supervisor,
+        recording: recording.as_ref(),
     };
     let pid = launch::launch(&options.command, &assistance, &signals)?;
-    let ended = watch::watch(pid, &channel, &mut ledger, options)?;
+    let ended = watch::watch(pid, &channel, &mut ledger, recorder.as_mut(), options)?;
     let elapsed = started.elapsed();
     watch::finish(&channel, &mut ledger);
     drop(signals);
@@ -180,6 +224,9 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
         ..Statistics::default()
     };
     statistics.read_header(channel.header());
+    if let (Some(recorder), Some(keep)) = (recorder, keep) {
+        keep(recorder.finish(&channel));
+    }
     Ok(Outcome { exit_status, signal, statistics })
 }
 

@@ -30,6 +30,7 @@ use crate::{
     memory_control::{MemoryControl, Trials},
     memory_limits::{MemoryEnd, MemoryLimits},
     processors::Processors,
+    profiles::Recorder,
     readahead::Readahead,
     room::Processes,
 };
@@ -73,9 +74,10 @@ pub fn watch(
     pid: i32,
     channel: &Arc<Channel>,
     ledger: &mut Ledger,
+    recorder: Option<&mut Recorder>,
     options: &Options,
 ) -> Result<Ended, Error> {
-    let mut rounds = Rounds::new(pid, channel, ledger, options);
+    let mut rounds = Rounds::new(pid, channel, ledger, recorder, options);
     let mut has_left = false;
     loop {
         if !has_left && rounds.is_over() {
@@ -115,9 +117,10 @@ pub fn watch_beside(
     signals: &SignalsBlocked,
     channel: &Arc<Channel>,
     ledger: &mut Ledger,
+    recorder: Option<&mut Recorder>,
     options: &Options,
 ) {
-    let mut rounds = Rounds::new(program.pid, channel, ledger, options);
+    let mut rounds = Rounds::new(program.pid, channel, ledger, recorder, options);
     loop {
         if rounds.is_over() {
             leave(channel);
@@ -138,6 +141,7 @@ struct Rounds<'a> {
     /// In a process of its own: one of its threads may wait for a file system that does not answer, and could not be ended.
     executor: Option<Option<Apart>>,
     ledger: &'a mut Ledger,
+    recorder: Option<&'a mut Recorder>,
     control: MemoryControl,
     limits: MemoryLimits,
     sweep: Sweep,
@@ -156,7 +160,13 @@ struct Rounds<'a> {
 }
 
 impl<'a> Rounds<'a> {
-    fn new(pid: i32, channel: &'a Arc<Channel>, ledger: &'a mut Ledger, options: &Options) -> Self {
+    fn new(
+        pid: i32,
+        channel: &'a Arc<Channel>,
+        ledger: &'a mut Ledger,
+        recorder: Option<&'a mut Recorder>,
+        options: &Options,
+    ) -> Self {
         let processes = Processes::new(pid.unsigned_abs());
         processes.look(channel.header());
         Self {
@@ -164,6 +174,7 @@ impl<'a> Rounds<'a> {
             channel,
             executor: None,
             ledger,
+            recorder,
             control: MemoryControl::new(options.memory_control),
             limits: MemoryLimits::new(channel.header(), options.memory_limit_bytes, pid.unsigned_abs()),
             sweep: Sweep::default(),
@@ -210,6 +221,9 @@ impl<'a> Rounds<'a> {
         collect(self.channel, self.ledger);
         self.control.look(self.channel, self.ledger);
         self.readahead.look(self.channel);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.look();
+        }
         if !self.is_thin && self.limits.are_reached() {
             ffi::expect(OwnCode::Few);
             self.is_thin = true;

@@ -11,7 +11,8 @@ use std::{
     ptr,
 };
 
-use forebay_protocol::layout::{CHANNEL_BYTES, Header, SLOTS, Slot, slot_offset};
+use forebay_protocol::access_log::AccessLog;
+use forebay_protocol::layout::{CHANNEL_BYTES, HEADER_BYTES, Header, SLOTS, Slot, slot_offset};
 
 /// The channel's memory object, mapped shared for the rest of the process's life.
 #[derive(Clone, Copy)]
@@ -52,6 +53,12 @@ impl Mapping {
         // SAFETY: the mapping starts with room for a header, is page aligned, cannot shrink (sealed), is never
         // unmapped, and every field is an atomic for which any bytes are valid.
         unsafe { &*self.0.cast::<Header>() }
+    }
+
+    /// The access log.
+    pub fn access_log(self) -> &'static AccessLog {
+        // SAFETY: as for the header; the log lies behind it, a whole number of pages inside the mapping.
+        unsafe { &*self.0.byte_add(HEADER_BYTES).cast::<AccessLog>() }
     }
 
     /// Slot `index`.

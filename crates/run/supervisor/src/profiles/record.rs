@@ -1,0 +1,278 @@
+//! Records what a run needs, from two sources: the access log that agents write, and the kernel's samples of page faults.
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    os::fd::{AsRawFd, OwnedFd, RawFd},
+    rc::Rc,
+    sync::atomic::Ordering::{Acquire, Relaxed, Release},
+    time::{Duration, Instant},
+};
+
+use forebay_protocol::access_log::{
+    AccessLog, Cursor, Outcome, PATH_BYTES_MAX, Record, TIME_SHIFT, Use, wanted,
+};
+
+use super::{
+    fault_samples::{FaultSamples, Found},
+    needs::{Kind, Needs, Recorded},
+};
+use crate::{channel::Channel, ffi};
+
+/// How long a program that can have no agent waits for its faults to be watched before it begins.
+const WATCH: Duration = Duration::from_millis(20);
+const WATCH_ROUND: Duration = Duration::from_micros(20);
+/// Without a fault for so long, faults are watched no longer: while they are, each switch between processes costs more.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// What is prepared in the process that becomes the program, or starts it, before it does.
+pub struct Recording {
+    clock: Clock,
+    /// The recorder takes them, in its process.
+    events: RefCell<Vec<OwnedFd>>,
+}
+
+/// The start of the run.
+#[derive(Clone, Copy)]
+struct Clock {
+    raw_ns: u64,
+    ticks_per_second: u64,
+}
+
+impl Recording {
+    /// Has agents of this channel write down what their programs need, and the kernel sample the faults of what this process and
+    /// its children execute.
+    #[must_use]
+    pub fn prepare(channel: &Channel) -> Self {
+        let log = channel.access_log();
+        let (ticks, raw_ns) = ffi::simultaneous();
+        log.since.store(ticks, Relaxed);
+        log.wanted.store(wanted::ACCESSES | wanted::MAPPED, Relaxed);
+        let ticks_per_second = channel.header().ticks_per_second.load(Relaxed);
+        // Without them, what agents see is recorded.
+        let events = ffi::open_fault_samples().unwrap_or_default().into();
+        Self { clock: Clock { raw_ns, ticks_per_second }, events }
+    }
+
+    /// Descriptors that a supervisor beside the program keeps.
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        self.events.borrow().iter().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// Waits, before this process becomes a program that can have no agent, until the [`Recorder`] of another one watches its
+    /// faults. Not for long.
+    pub fn wait_for_recorder(&self, channel: &Channel) {
+        let deadline = Instant::now() + WATCH;
+        while !self.events.borrow().is_empty()
+            && channel.access_log().watched.load(Acquire) == 0
+            && Instant::now() < deadline
+        {
+            std::thread::sleep(WATCH_ROUND);
+        }
+    }
+}
+
+/// Collects what a run needs.
+pub struct Recorder {
+    clock: Clock,
+    faults: Option<FaultSamples>,
+    found: Found,
+    last_fault: Instant,
+}
+
+impl Recorder {
+    /// Begins, in the supervisor. The program may have begun in `process`.
+    #[must_use]
+    pub fn start(recording: &Recording, channel: &Channel, process: Option<u32>) -> Self {
+        let events = Some(recording.events.take()).filter(|events| !events.is_empty());
+        let mut faults = events.and_then(|events| FaultSamples::new(&events).ok());
+        if let (Some(faults), Some(process)) = (&mut faults, process) {
+            faults.begin_with(process, recording.clock.raw_ns);
+        }
+        channel.access_log().watched.store(1, Release);
+        Self { clock: recording.clock, faults, found: Found::default(), last_fault: Instant::now() }
+    }
+
+    /// Takes what the kernel has no more room for. The access log has room for all.
+    pub fn look(&mut self) {
+        let Some(faults) = &mut self.faults else { return };
+        if faults.look() {
+            self.last_fault = Instant::now();
+        } else if self.last_fault.elapsed() > QUIET {
+            self.stop_watching();
+        }
+    }
+
+    fn stop_watching(&mut self) {
+        if let Some(faults) = self.faults.take() {
+            self.found = faults.finish();
+        }
+    }
+
+    /// All that was recorded.
+    #[must_use]
+    pub fn finish(mut self, channel: &Channel) -> Recorded {
+        self.stop_watching();
+        let mut needs = Needs::default();
+        let Found { faults, executed, lost } = self.found;
+        for fault in faults {
+            needs.add(self.clock.of_ns(fault.at_ns), &fault.path, Kind::Mapped, fault.range);
+        }
+        for program in executed {
+            needs.add(self.clock.of_ns(program.at_ns), &program.path, Kind::Executed, 0..0);
+        }
+        read_log(channel.access_log(), self.clock, &mut needs);
+        Recorded { needs: needs.finish(), lost }
+    }
+}
+
+impl Clock {
+    /// Microseconds since the start.
+    fn of_ns(self, raw_ns: u64) -> u32 {
+        u32::try_from(raw_ns.saturating_sub(self.raw_ns) / 1000).unwrap_or(u32::MAX)
+    }
+
+    /// The same from what the access log has.
+    fn of_log(self, at: u32) -> u32 {
+        let ticks = u128::from(at) << TIME_SHIFT;
+        u32::try_from(ticks * 1_000_000 / u128::from(self.ticks_per_second.max(1))).unwrap_or(u32::MAX)
+    }
+}
+
+/// A path that other records begin at.
+#[derive(Clone)]
+struct Name {
+    path: Rc<[u8]>,
+    /// So many of its bytes lead through no symbolic link: `..` behind them is the folder above.
+    resolved: usize,
+}
+
+fn read_log(log: &AccessLog, clock: Clock, needs: &mut Needs) {
+    let mut names: HashMap<u32, Name> = HashMap::new();
+    let mut cursor = Cursor::default();
+    let mut bytes = [0; PATH_BYTES_MAX];
+    while let Some((place, record)) = cursor.next(log, &mut bytes) {
+        match record {
+            Record::Path { outcome, at, base, path } => {
+                let root = Name { path: (*b"/").into(), resolved: 1 };
+                let base = if base == 0 { Some(&root) } else { names.get(&base) };
+                let Some(mut name) = base.and_then(|base| joined(base, path)) else { continue };
+                let kind = match outcome {
+                    Outcome::Named => None,
+                    Outcome::Found => Some(Kind::LookUp),
+                    Outcome::Missing => Some(Kind::Missing),
+                    Outcome::Link => Some(Kind::Link),
+                    Outcome::Executed => Some(Kind::Executed),
+                };
+                match kind {
+                    // The kernel's own.
+                    None => name.resolved = name.path.len(),
+                    Some(kind) => needs.add(clock.of_log(at), &name.path, kind, 0..0),
+                }
+                names.insert(place, name);
+            }
+            Record::Range { used, at, file, start, end, is_unfinished } => {
+                let Some(name) = names.get(&file) else { continue };
+                let end = if is_unfinished { u64::MAX } else { end };
+                let (kind, range) = match used {
+                    Use::Read => (Kind::Read, start..end),
+                    Use::Mapped => (Kind::Mapped, start..end),
+                    Use::Listed => (Kind::Directory, 0..0),
+                };
+                needs.add(clock.of_log(at), &name.path, kind, range);
+            }
+        }
+    }
+}
+
+/// A path that begins at another one, without `.`, and without `..` as far as that is safe. `None` where it is too long.
+fn joined(base: &Name, path: &[u8]) -> Option<Name> {
+    let is_absolute = path.starts_with(b"/");
+    let mut joined = if is_absolute { b"/".to_vec() } else { base.path.to_vec() };
+    let mut resolved = if is_absolute { 1 } else { base.resolved };
+    for part in path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".") {
+        if part == b".." && joined.len() <= resolved {
+            let above = joined.iter().rposition(|byte| *byte == b'/').unwrap_or(0).max(1);
+            joined.truncate(above);
+            resolved = above;
+            continue;
+        }
+        if joined.last() != Some(&b'/') {
+            joined.push(b'/');
+        }
+        joined.extend_from_slice(part);
+    }
+    (joined.len() < LONGEST).then(|| Name { path: joined.into(), resolved })
+}
+
+/// The longest path that the kernel takes, with its terminator.
+const LONGEST: usize = libc::PATH_MAX as usize;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(path: &str, resolved: usize) -> Name {
+        Name { path: path.as_bytes().into(), resolved }
+    }
+
+    #[test]
+    fn dots_are_removed_where_no_link_can_be_in_the_way() {
+        let folder = || name("/a/b", 4);
+        let cases = [
+            ("c/./d//e/", "/a/b/c/d/e"),
+            ("../c", "/a/c"),
+            ("../../../c", "/c"),
+            ("..", "/a"),
+            ("c/../d", "/a/b/c/../d"),
+            ("/x/.", "/x"),
+            ("/", "/"),
+            ("/..", "/"),
+            ("/x/../y", "/x/../y"),
+            (".", "/a/b"),
+        ];
+        for (path, expected) in cases {
+            let joined = joined(&folder(), path.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8_lossy(&joined.path), expected, "{path}");
+        }
+        let through_link = joined(&name("/a/link", 2), b"../c").unwrap();
+        assert_eq!(&*through_link.path, b"/a/link/../c");
+        assert!(joined(&folder(), &[b'x'; 5000]).is_none());
+    }
+
+    /// A log in which all of a run is: a folder, files found and missing from there, ranges.
+    #[test]
+    fn paths_begin_where_their_records_say() {
+        let channel = Channel::create(false).unwrap();
+        let log = channel.access_log();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), [1; 5000]).unwrap();
+        let path = std::os::unix::ffi::OsStrExt::as_bytes(folder.path().as_os_str());
+        let base = log.append_path(Outcome::Named, 0, 0, path).unwrap();
+        let file = log.append_path(Outcome::Found, 1, base, b"./file").unwrap();
+        log.append_path(Outcome::Missing, 2, base, b"none").unwrap();
+        log.append_path(Outcome::Missing, 3, 77, b"of-no-folder").unwrap();
+        log.append_range(Use::Read, 4, file, 0, 10).unwrap();
+        let last = log.append_range(Use::Read, 5, file, 4096, 4097).unwrap();
+        log.extend(last, 4100);
+        log.mark(last, true);
+        log.append_range(Use::Read, 6, 9999, 0, 10).unwrap();
+        let needs = Recorder::start(&Recording::unwatched(), &channel, None).finish(&channel).needs;
+        let found: Vec<_> =
+            needs.iter().map(|need| (&need.path[path.len()..], need.kind, need.range.clone())).collect();
+        let expected = [
+            (&b"/file"[..], Kind::LookUp, 0..0),
+            (b"/none", Kind::Missing, 0..0),
+            (b"/file", Kind::Read, 0..10),
+            (b"/file", Kind::Read, 4096..5000),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    impl Recording {
+        /// Without faults.
+        fn unwatched() -> Self {
+            Self { clock: Clock { raw_ns: 0, ticks_per_second: 1 << 20 }, events: RefCell::default() }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What a run needs of file systems is recorded: all of it, once, the same whether it is in memory or not.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use forebay_compat::guests::{Kind, build_as};
+use forebay_compat::{Scratch, root, scratch, skip};
+use forebay_testkit::artifacts;
+
+/// How long the supervisor beside a program gets to write the needs down.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What `accesses` maps two pages of.
+const MAPPED_BYTES: usize = 2 << 20;
+const TOUCHED: [u64; 2] = [0x1_0000, 0x18_0000];
+
+/// Where the supervisor is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Above,
+    Beside,
+}
+
+/// What is in memory as a program starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Warm,
+    Cold,
+}
+
+/// Kind, path in the folder, and range.
+type Need = (String, String, Range<u64>);
+
+/// A folder with the guest and its files, gone in the end.
+struct Folder {
+    above: Scratch,
+    files: Scratch,
+}
+
+impl Folder {
+    fn new(kind: Kind) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        fs::create_dir_all(scratch::base()).expect("make a directory");
+        let base = scratch::base().canonicalize().expect("a path without links");
+        let above = Scratch::fresh(base.join(format!("records-{number}")));
+        let files = Scratch::fresh(above.at("files"));
+        fs::copy(build_as("accesses", kind), files.at("accesses")).expect("copy the guest");
+        files.noise("data", 300_000, 1).noise("sub/inner", 5_000, 2).noise("sub/relative", 50, 3);
+        files.noise("small", 50, 4).noise("forked", 50, 5).noise("executed", 50, 6);
+        files.noise("mapped", MAPPED_BYTES, 7).noise("long", 1 << 20, 8).noise("turns", 600_000, 9);
+        files.file("list/one", "1").file("list/two", "2");
+        for number in 0..4 {
+            files.noise(&format!("thread{number}"), 9_000, number);
+        }
+        std::os::unix::fs::symlink("data", files.at("link")).expect("make a link");
+        Self { above, files }
+    }
+
+    /// What the guest needs in a mode, of the folder.
+    #[track_caller]
+    fn needs(&self, mode: &str, place: Place, state: State) -> Vec<Need> {
+        self.files.settle(true);
+        if state == State::Warm {
+            read_all(self.files.path());
+        }
+        let output = self.above.at("needs");
+        let _ = fs::remove_file(&output);
+        let mut command = Command::new(example());
+        command.arg(artifacts::agent().expect("build the agent")).arg(&output);
+        command.arg(if place == Place::Above { "above" } else { "beside" });
+        command.args([&self.files.at("accesses"), Path::new(mode), self.files.path()]);
+        let ended = command.status().expect("start the example");
+        assert!(ended.success(), "{mode}, {place:?}, {state:?}: {ended}");
+        let deadline = Instant::now() + PATIENCE;
+        while !output.exists() {
+            assert!(Instant::now() < deadline, "no needs were written");
+            thread::sleep(Duration::from_millis(1));
+        }
+        let text = fs::read_to_string(&output).expect("read the needs");
+        text.lines().filter_map(|line| self.need(line)).collect()
+    }
+
+    /// `Kind START END MICROSECONDS PATH`, if it is of the folder.
+    fn need(&self, line: &str) -> Option<Need> {
+        let parts: Vec<&str> = line.splitn(5, ' ').collect();
+        let [kind, start, end, _, path] = parts[..] else { panic!("{line}") };
+        let number = |text: &str| text.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
+        let inner = Path::new(path).strip_prefix(self.files.path()).ok()?;
+        Some((kind.to_owned(), inner.display().to_string(), number(start)..number(end)))
+    }
+}
+
+fn read_all(folder: &Path) {
+    for entry in fs::read_dir(folder).expect("list a directory").flatten() {
+        if entry.path().is_dir() { read_all(&entry.path()) } else { drop(fs::read(entry.path())) }
+    }
+}
+
+/// The program that writes down what a command needs.
+fn example() -> PathBuf {
+    artifacts::example("forebay-supervisor", "needs").expect("build the example")
+}
+
+fn without_mappings(needs: &[Need]) -> BTreeSet<(&str, &str, u64, u64)> {
+    let unmapped = needs.iter().filter(|(kind, ..)| kind != "Mapped");
+    unmapped.map(|(kind, path, range)| (&**kind, &**path, range.start, range.end)).collect()
+}
+
+/// All needs of `accesses all` but those of mapped pages.
+fn expected() -> BTreeSet<(&'static str, &'static str, u64, u64)> {
+    let bare =
+        |kind, paths: &[&'static str]| paths.iter().map(|path| (kind, *path, 0, 0)).collect::<Vec<_>>();
+    let mut all = bare("Missing", &["missing", "no-program", "sub/none", "sub/nothing"]);
+    all.extend(bare("LookUp", &["", "data", "list", "list/one", "mapped", "small", "forked", "executed"]));
+    all.extend(bare("LookUp", &["sub", "sub/inner", "sub/relative"]));
+    all.extend(bare("LookUp", &["thread0", "thread1", "thread2", "thread3"]));
+    all.extend(bare("Link", &["link"]));
+    all.extend(bare("Directory", &["list"]));
+    all.extend(bare("Executed", &["accesses"]));
+    let read = |path, start, end| ("Read", path, start, end);
+    all.extend(
+        [(0, 1_000), (4_096, 4_296), (100_000, 100_020), (200_000, 200_050)].map(|(a, b)| read("data", a, b)),
+    );
+    all.extend([read("data", 250_000, 250_007), read("sub/inner", 0, 5_000), read("sub/relative", 0, 3)]);
+    all.extend([read("small", 0, 4), read("forked", 0, 5), read("executed", 0, 6)]);
+    all.extend([read("thread0", 0, 10), read("thread1", 1_000, 1_010)]);
+    all.extend([read("thread2", 2_000, 2_010), read("thread3", 3_000, 3_010)]);
+    all.into_iter().collect()
+}
+
+/// Whether each touched page of the mapped file is in a range.
+fn has_touched_pages(needs: &[Need]) -> bool {
+    TOUCHED.iter().all(|page| {
+        let mut mapped = needs.iter().filter(|(kind, path, _)| kind == "Mapped" && path == "mapped");
+        mapped.any(|(.., range)| range.contains(page) && range.end >= page + 4096)
+    })
+}
+
+#[test]
+fn a_run_s_needs_are_recorded_warm_and_cold_from_above_and_beside() {
+    let folder = Folder::new(Kind::Program);
+    for (place, state) in [
+        (Place::Above, State::Cold),
+        (Place::Above, State::Warm),
+        (Place::Beside, State::Cold),
+        (Place::Beside, State::Warm),
+    ] {
+        let needs = folder.needs("all", place, state);
+        assert_eq!(without_mappings(&needs), expected(), "{place:?}, {state:?}");
+        assert!(has_touched_pages(&needs), "{place:?}, {state:?}: {needs:?}");
+        assert!(needs.iter().any(|(kind, path, _)| kind == "Mapped" && path == "accesses"), "{needs:?}");
+    }
+}
+
+#[test]
+fn a_static_program_s_cold_pages_are_recorded() {
+    if !root()
+        && fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").map_or(true, |text| text.trim() > "2")
+    {
+        return skip("a_static_program_s_cold_pages_are_recorded", "the kernel tells this user of no faults");
+    }
+    let folder = Folder::new(Kind::Static);
+    for place in [Place::Above, Place::Beside] {
+        let needs = folder.needs("map", place, State::Cold);
+        assert!(has_touched_pages(&needs), "{place:?}: {needs:?}");
+        assert!(needs.contains(&("Executed".into(), "accesses".into(), 0..0)), "{place:?}: {needs:?}");
+    }
+}
+
+#[test]
+fn a_read_in_sequence_is_one_need_however_long() {
+    let folder = Folder::new(Kind::Program);
+    for state in [State::Warm, State::Cold] {
+        let needs = folder.needs("sequence", Place::Above, state);
+        let read: Vec<_> = needs
+            .iter()
+            .filter(|(kind, ..)| kind == "Read")
+            .map(|(_, path, range)| (&**path, range.clone()))
+            .collect();
+        let found: BTreeSet<_> = read.iter().map(|(path, range)| (*path, range.start, range.end)).collect();
+        let expected = [("long", 0, 1 << 20), ("turns", 0, 81_920), ("turns", 400_000, 481_920)];
+        assert_eq!(found, expected.into(), "{state:?}");
+    }
+}
+
+#[test]
+fn a_program_that_executes_others_is_recorded_each_time() {
+    let folder = Folder::new(Kind::Program);
+    fs::hard_link(folder.files.at("accesses"), folder.files.at("launcher")).expect("make a second name");
+    let needs = folder.needs("launch", Place::Above, State::Warm);
+    for round in 0..8 {
+        assert!(needs.contains(&("Missing".into(), format!("launched-{round}"), 0..0)), "{round}: {needs:?}");
+    }
+}
+
+#[test]
+fn processes_that_are_killed_spoil_nothing_of_others() {
+    let folder = Folder::new(Kind::Program);
+    let needs = folder.needs("killed", Place::Above, State::Warm);
+    for (kind, path, _) in needs.iter().filter(|(kind, ..)| kind == "Missing") {
+        let parts: Vec<&str> = path.split('-').collect();
+        let is_whole = match parts[..] {
+            ["killed", child, number] => child.parse::<u32>().is_ok() && number.parse::<u32>().is_ok(),
+            ["after"] => true,
+            _ => false,
+        };
+        assert!(is_whole, "{kind} {path}");
+    }
+    assert!(needs.contains(&("Missing".into(), "after".into(), 0..0)), "{needs:?}");
+}
+
+#[test]
+fn a_full_log_ends_the_recording_and_nothing_else() {
+    let folder = Folder::new(Kind::Program);
+    let needs = folder.needs("many", Place::Above, State::Warm);
+    let missing = needs.iter().filter(|(kind, ..)| kind == "Missing").count();
+    assert!((50_000..=100_000).contains(&missing), "{missing}");
+}
