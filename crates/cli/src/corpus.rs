@@ -31,6 +31,9 @@ pub struct Corpus {
     /// Put forebay's own files on the disk, too; they are in memory without this option
     #[arg(long)]
     pub forebay_cold: bool,
+    /// Record each program in one run first, and replay its access profile
+    #[arg(long)]
+    pub second_run: bool,
     /// Folder with packages of Python (python, a virtual environment) and of Node (node)
     #[arg(long, value_name = "DIR", default_value = "target/corpus")]
     pub tools: PathBuf,
@@ -70,6 +73,7 @@ pub fn run(args: &Corpus) -> anyhow::Result<ExitCode> {
         cases,
         runs: args.runs.into(),
         forebay_cold: args.forebay_cold,
+        second_run: args.second_run,
         tools: args.tools.clone(),
         forebay: this_program()?,
         agent: AGENT.find().ok(),

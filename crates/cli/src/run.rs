@@ -67,6 +67,7 @@ fn options(args: Run) -> Result<Options, Error> {
         memory_limit_bytes: args.memory_limit,
         statistics: args.stats || args.json.is_some(),
         patch,
+        profile: !args.no_profile,
     })
 }
 

@@ -126,6 +126,9 @@ pub struct Run {
     /// Intercept libc's functions instead of patching its system calls; misses the reads that libc makes internally
     #[arg(long)]
     pub no_patching: bool,
+    /// Neither replay what earlier runs needed nor record what this one needs
+    #[arg(long)]
+    pub no_profile: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<OsString>,
@@ -145,6 +148,7 @@ impl Run {
             memory_limit: None,
             no_speculation: false,
             no_patching: false,
+            no_profile: false,
             command: vec![],
         };
         let mut given = Vec::new();
@@ -168,10 +172,13 @@ impl Run {
             }
             given.push(option.to_owned());
             match option {
-                "--stats" | "--no-speculation" | "--no-patching" if value.is_some() => return None,
+                "--stats" | "--no-speculation" | "--no-patching" | "--no-profile" if value.is_some() => {
+                    return None;
+                }
                 "--stats" => run.stats = true,
                 "--no-speculation" => run.no_speculation = true,
                 "--no-patching" => run.no_patching = true,
+                "--no-profile" => run.no_profile = true,
                 "--json" => run.json = Some(plain(value, &mut arguments)?.into()),
                 "--memory-control" => {
                     run.memory_control = on_or_off(plain(value, &mut arguments)?.to_str()?)?;
@@ -340,6 +347,7 @@ mod tests {
             "--memory-limit",
             "64M",
             "--no-patching",
+            "--no-profile",
             "--help",
             "ls",
             "-x",

@@ -46,6 +46,7 @@ fn outcome(test: &str, last: &str, names: &[&str]) -> Option<Outcome> {
         cases,
         runs: 1,
         forebay_cold: false,
+        second_run: false,
         tools: "absent".into(),
         forebay,
         agent: None,

@@ -19,6 +19,7 @@ pub mod inflight;
 pub mod lookahead;
 pub mod price;
 pub mod program;
+pub mod replay;
 pub mod site;
 pub mod track;
 pub mod trial;

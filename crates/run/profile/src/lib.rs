@@ -4,6 +4,7 @@
 //! [`Scope::of`] names the profiles of a command, [`format`](mod@format) is how a profile is kept, and [`Plan`] is what a replay fetches.
 #![forbid(unsafe_code)]
 
+mod foretold;
 pub mod format;
 pub mod key;
 pub mod need;
@@ -13,6 +14,7 @@ pub mod plan;
 pub mod profile;
 mod spans;
 
+pub use foretold::Foretold;
 pub use key::{Command, Key, Level, Scope};
 pub use need::{Identity, Kind, Kinds, Need};
 pub use pack::Pack;

@@ -98,6 +98,12 @@ impl Plan {
         Self { entries: profile.entries, steps: steps.into_iter() }
     }
 
+    /// Paths of the remaining steps, with what each does.
+    pub(crate) fn rest(&self) -> impl Iterator<Item = (&[u8], &Act)> {
+        let path = |number: usize| self.entries.get(number).map_or(&[][..], |entry| &entry.path);
+        self.steps.as_slice().iter().map(move |(number, _, act)| (path(*number), act))
+    }
+
     /// Bytes that its remaining steps fetch, if no file has changed.
     #[must_use]
     pub fn bytes(&self) -> u64 {

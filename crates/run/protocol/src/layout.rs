@@ -95,6 +95,8 @@ pub struct Header {
     pub speculators: AtomicU32,
     /// Whether a process on the machine holds a lease on a file: [`LEASES_UNKNOWN`], [`LEASES_NONE`] or [`LEASES_SOME`].
     pub leases: AtomicU32,
+    /// What is known of the replay of an access profile.
+    pub replay: Replay,
     /// Inode of the supervisor's namespace of processes; 0 where it cannot be known.
     pub pid_namespace: AtomicU64,
     /// seccomp filters that the supervisor itself runs under, which are no reason for an agent to stay away.
@@ -121,6 +123,36 @@ pub struct Header {
     pub watched: [Watched; WATCHED],
     /// Threads of each of these processes.
     pub watched_threads: [[WatchedThread; WATCHED_THREADS]; WATCHED],
+}
+
+/// How a replay goes on.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Replay {
+    /// One of [`replay`].
+    pub state: AtomicU32,
+    /// Steps of it.
+    pub steps: AtomicU64,
+    /// Those that are done.
+    pub done: AtomicU64,
+    /// Those that asked a device.
+    pub waited: AtomicU64,
+    /// Those whose file has changed.
+    pub changed: AtomicU64,
+    /// Data that was brought into memory, or was found there.
+    pub bytes: AtomicU64,
+}
+
+/// States of a replay.
+pub mod replay {
+    /// There is none.
+    pub const NONE: u32 = 0;
+    /// Its steps are being carried out, and no speculator is started.
+    pub const ON: u32 = 1;
+    /// All are carried out that are to be.
+    pub const OVER: u32 = 2;
+    /// The program needs other things than were foretold.
+    pub const STOPPED: u32 = 3;
 }
 
 /// Unconsumed page hints that an ended speculator tells.

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         memory_limit_bytes: None,
         statistics: false,
         patch: true,
+        profile: false,
     };
     let keep = |recorded: Recorded| {
         let lines: Vec<u8> = recorded.needs.iter().flat_map(line).collect();

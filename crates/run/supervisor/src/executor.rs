@@ -1,47 +1,35 @@
-//! Carries out the hints that may block: path lookups, directories, and data of files that a speculator could only name.
+//! Carries out the hints that may block, and replays: path lookups, directories, and data of files.
 //!
 //! The executor is a process beside the supervisor. It starts with two threads, and another one starts while all are busy. They
 //! end with the supervisor, even one that waits for a file system that does not answer.
 
+mod cells;
+mod fetch;
+mod replay;
+mod roots;
+
+pub use cells::Sweep;
+
 use std::{
-    collections::HashMap,
-    fs,
-    mem::MaybeUninit,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    os::unix::fs::MetadataExt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{
-            AtomicU64, AtomicUsize,
-            Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+            AtomicUsize,
+            Ordering::{AcqRel, Acquire, SeqCst},
         },
     },
     thread,
     time::Duration,
 };
 
-use forebay_linux::{
-    cachestat, kernel_text,
-    process::{Apart, start_apart},
-};
-use forebay_protocol::layout::{
-    CELL_FREE, CELL_READY, CELL_TAKEN, CELL_WRITING, LEASES_NONE, LEASES_UNKNOWN, PATH_BYTES, PATH_CELLS,
-    PathCell, PathHint, SLOT_CLAIMED, SLOTS,
-};
-use rustix::{
-    fs::{
-        Advice, AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, StatVfsMountFlags, StatxFlags,
-        fadvise, fstatvfs, makedev, open, openat2, statx,
-    },
-    io::{Errno, pread},
-    thread::futex,
-};
+use forebay_linux::process::{Apart, start_apart};
+use forebay_profile::Identity;
+use rustix::{io::Errno, thread::futex};
 
-use crate::{
-    channel::Channel,
-    devices::{Devices, Keeping, Requests, Ticket},
-    ffi,
-};
+use crate::{channel::Channel, devices::Ticket};
+use cells::Cells;
+use fetch::{Done, Fetcher};
+use replay::Replay;
 
 /// As many reads as a fast device has in flight at once.
 pub const THREADS_MAX: usize = 128;
@@ -51,11 +39,6 @@ const STACK_BYTES: usize = 64 << 10;
 /// A thread that has nothing to do for so long looks around, in case a wake-up was lost with its sender, and ends if it
 /// is one of many.
 const IDLE: Duration = Duration::from_millis(500);
-const DEVICE_UNKNOWN: u64 = u64::MAX;
-/// Most of a directory that is read.
-const DIRECTORY_BYTES_MAX: usize = 1 << 20;
-/// The kernel cuts a longer readahead short (`read_ahead_kb`).
-const CHUNK_BYTES: u64 = 128 << 10;
 
 /// The pool of threads.
 #[derive(Clone)]
@@ -65,85 +48,106 @@ struct Shared {
     channel: Arc<Channel>,
     threads: AtomicUsize,
     busy: AtomicUsize,
-    /// The number of the next job.
-    next_job: AtomicU64,
-    /// Where to go on looking for hints in each slot, which are filled in turn.
-    cursors: [AtomicUsize; SLOTS],
-    /// `st_dev` of what each slot's last hint found, and so probably of the next; [`DEVICE_UNKNOWN`] at first.
-    last_devices: [AtomicU64; SLOTS],
-    /// Root directories of the processes that have slots, as of their last forks.
-    roots: Mutex<HashMap<Asking, Root>>,
-    devices: Devices,
+    cells: Cells,
+    replay: Replay,
+    fetcher: Fetcher,
 }
 
-/// A process that hints are made for: its slot, its number, and its newest speculator's generation, since it may change its root
-/// and its user between two.
-type Asking = (usize, u32, u32);
-
-/// The directory that a process's absolute paths start at.
-#[derive(Clone)]
-enum Root {
-    /// The supervisor's own.
-    Ours,
-    /// Another, or another mount namespace's.
-    Theirs(Arc<OwnedFd>),
-    /// The process has not this one's rights: nothing is looked up for it.
-    Barred,
+/// What is to be brought into memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// Absolute, without a zero byte.
+    pub path: Arc<[u8]>,
+    /// What is wanted of it.
+    pub wanted: Wanted,
 }
 
-/// A hint, taken out of its cell.
+/// What is wanted of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// What it names, or that it names nothing.
+    LookUp {
+        /// Through a last link.
+        follow: bool,
+    },
+    /// The entries of a directory.
+    Directory,
+    /// Where a link leads.
+    Link,
+    /// A part of a regular file.
+    Data {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+        /// The file that is expected. Of one that has changed nothing is wanted, or only the beginning.
+        expected: Option<Expected>,
+    },
+}
+
+/// A file as it was when a run needed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// What tells it.
+    pub identity: Identity,
+    /// Whether the beginning is wanted if the file has changed.
+    pub beginning_if_changed: bool,
+}
+
+/// A request, whichever part of forebay made it.
 struct Job {
-    slot: usize,
-    kind: PathHint,
-    /// In the order in which they were taken.
+    origin: Origin,
+    /// In the order in which they are to be carried out.
     number: u64,
-    offset: u64,
-    length: u64,
-    /// Absolute, without a zero byte inside; terminated by the buffer's zeros.
-    path: [u8; PATH_BYTES],
-    path_len: usize,
-    /// The cell to free when the job is done.
-    cell: Option<usize>,
+    path: Arc<[u8]>,
+    wanted: Wanted,
     /// What its requests are known by.
     ticket: Ticket,
 }
 
+/// What made a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// The speculator of this slot.
+    Slot(usize),
+    /// This step of the replay.
+    Replay(usize),
+}
+
 impl Executor {
-    /// A pool for `channel`, without a thread.
-    pub fn new(channel: Arc<Channel>) -> Self {
+    /// A pool for `channel` and a replay of these steps, without a thread.
+    pub fn new(channel: Arc<Channel>, steps: Vec<Fetch>) -> Self {
         Self(Arc::new(Shared {
-            devices: Devices::new(channel.clone()),
+            cells: Cells::new(channel.clone()),
+            replay: Replay::new(channel.clone(), steps),
+            fetcher: Fetcher::new(channel.clone()),
             channel,
             threads: AtomicUsize::new(0),
-            next_job: AtomicU64::new(0),
             busy: AtomicUsize::new(0),
-            cursors: [const { AtomicUsize::new(0) }; SLOTS],
-            last_devices: [const { AtomicU64::new(DEVICE_UNKNOWN) }; SLOTS],
-            roots: Mutex::default(),
         }))
     }
 
     /// Starts a pool in a process of its own, which ends with this one; none where the system refuses a process.
-    pub fn start_apart(channel: &Arc<Channel>) -> Option<Apart> {
+    pub fn start_apart(channel: &Arc<Channel>, steps: Vec<Fetch>) -> Option<Apart> {
         let work = || {
             // Without a name it is only harder to find.
             let _ = rustix::thread::set_name(c"forebay:hints");
-            let executor = Self::new(channel.clone());
+            let executor = Self::new(channel.clone(), steps);
             executor.start();
-            executor.0.devices.watch();
+            executor.0.fetcher.watch();
         };
         start_apart(work).ok()
     }
 
     /// Starts the first thread; it starts the others as they are needed.
     pub fn start(&self) {
-        if self.0.threads.load(Relaxed) == 0 {
+        if self.0.threads.load(Acquire) == 0 {
             grow(&self.0);
         }
     }
 }
 
-/// Adds a thread; without one more the hints only wait longer.
+/// Adds a thread; without one more the jobs only wait longer.
 fn grow(shared: &Arc<Shared>) {
     if shared.threads.fetch_add(1, AcqRel) >= THREADS_MAX {
         shared.threads.fetch_sub(1, AcqRel);
@@ -163,10 +167,14 @@ fn work(shared: &Arc<Shared>) {
         let rung = header.doorbell.load(Acquire);
         while let Some(job) = shared.take() {
             let busy = shared.busy.fetch_add(1, AcqRel) + 1;
-            if busy == shared.threads.load(Acquire) && shared.has_ready() {
-                grow(shared);
+            if shared.has_ready() {
+                if busy == shared.threads.load(Acquire) { grow(shared) } else { shared.wake_one() }
             }
-            shared.carry_out(&job);
+            let done = shared.fetcher.carry_out(&job);
+            if let Origin::Replay(step) = job.origin {
+                shared.replay.on_done(step, done);
+            }
+            job.ticket.finish();
             shared.busy.fetch_sub(1, AcqRel);
         }
         header.sleepers.fetch_add(1, SeqCst);
@@ -180,332 +188,45 @@ fn work(shared: &Arc<Shared>) {
 }
 
 impl Shared {
-    /// The next hint of any slot.
+    /// The next job: hints first, since a program is about to need them.
     fn take(&self) -> Option<Job> {
-        self.channel.slots_in(SLOT_CLAIMED).find_map(|slot| self.take_from(slot))
-    }
-
-    fn take_from(&self, slot: usize) -> Option<Job> {
-        let cells = &self.channel.slot(slot).paths;
-        let cursor = self.cursors[slot].load(Relaxed);
-        let may_open_files = self.channel.header().leases.load(Acquire) != LEASES_UNKNOWN;
-        for step in 0..PATH_CELLS {
-            let index = (cursor + step) % PATH_CELLS;
-            let cell = &cells[index];
-            if !may_open_files && cell.kind.load(Relaxed) == PathHint::Data as u32 {
-                continue;
-            }
-            if cell.state.load(Relaxed) == CELL_READY && self.begin(slot, cell) {
-                self.cursors[slot].store(index + 1, Relaxed);
-                let number = self.next_job.fetch_add(1, Relaxed);
-                let job = read_cell(&self.channel, slot, number, cell);
-                // Free as soon as it is copied: the queue is for hints that no thread has yet. A directory's cell is
-                // free when the directory is read, which its speculator waits for.
-                match job {
-                    Some(mut job) if job.kind == PathHint::Directory => {
-                        job.cell = Some(index);
-                        let channel = self.channel.clone();
-                        job.ticket = Ticket::new(move || finish(&channel, slot, Some(index)));
-                        return Some(job);
-                    }
-                    _ => cell.state.store(CELL_FREE, Release),
-                }
-                if job.is_some() {
-                    return job;
-                }
-                finish(&self.channel, slot, None);
-            }
-        }
-        None
-    }
-
-    /// Takes a cell, unless another thread has or the process is about to end: it waits for the job then.
-    fn begin(&self, slot: usize, cell: &PathCell) -> bool {
-        self.channel.header().jobs[slot].fetch_add(1, SeqCst);
-        let taken = self.channel.header().slot_states[slot].load(SeqCst) == SLOT_CLAIMED
-            && cell.state.compare_exchange(CELL_READY, CELL_TAKEN, Acquire, Relaxed).is_ok();
-        if !taken {
-            finish(&self.channel, slot, None);
-        }
-        taken
+        self.cells.take().or_else(|| self.replay.take())
     }
 
     fn has_ready(&self) -> bool {
-        let ready = |slot| {
-            let cells = &self.channel.slot(slot).paths;
-            let waits = |cell: &PathCell| {
-                cell.kind.load(Relaxed) == PathHint::Data as u32
-                    && self.channel.header().leases.load(Relaxed) == LEASES_UNKNOWN
-            };
-            cells.iter().any(|cell| cell.state.load(Relaxed) == CELL_READY && !waits(cell))
-        };
-        self.channel.slots_in(SLOT_CLAIMED).any(ready)
+        self.cells.has_ready() || self.replay.has_ready()
     }
 
-    /// Hints are advice: whatever fails, the program finds out itself.
-    fn carry_out(&self, job: &Job) {
-        let _ = self.try_carry_out(job);
-        job.ticket.finish();
-    }
-
-    fn try_carry_out(&self, job: &Job) -> Result<(), Errno> {
-        let flags = AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
-        let (found, status) = {
-            let device = self.last_devices[job.slot].load(Relaxed);
-            let _turn = self.devices.turn(device, &job.ticket, Requests::Some).ok_or(Errno::TIMEDOUT)?;
-            let found = self.step(job, device, || self.look_up(job))?;
-            let status = statx(&found, c"", flags, StatxFlags::BASIC_STATS)?;
-            (found, status)
-        };
-        let device = makedev(status.stx_dev_major, status.stx_dev_minor);
-        self.last_devices[job.slot].store(device, Relaxed);
-        match (job.kind, FileType::from_raw_mode(status.stx_mode.into())) {
-            // The kernel keeps no names of a remote file system that a listing gave to another descriptor.
-            (PathHint::Directory, FileType::Directory) if !self.devices.is_remote(device) => {
-                let turn = self.devices.turn(device, &job.ticket, Requests::Some);
-                let _turn = turn.ok_or(Errno::TIMEDOUT)?;
-                self.step(job, device, || read_directory(&reopen(&found, OFlags::DIRECTORY)?))
-            }
-            (PathHint::Data, FileType::RegularFile)
-                if self.channel.header().leases.load(Acquire) == LEASES_NONE =>
-            {
-                self.step(job, device, || self.bring(job, &found, device, status.stx_size))
-            }
-            _ => Ok(()),
+    /// Wakes a thread that has nothing to do, if there is one.
+    fn wake_one(&self) {
+        let header = self.channel.header();
+        if header.sleepers.load(SeqCst) > 0 {
+            header.doorbell.fetch_add(1, SeqCst);
+            // A thread that is not woken looks around by itself.
+            let _ = futex::wake(&header.doorbell, futex::Flags::empty(), 1);
         }
     }
-
-    /// Carries a step of the job out, and counts whether the device had to read for it. A remote file system always has to, and a
-    /// device that is not known yet counts as one.
-    fn step<T>(&self, job: &Job, device: u64, act: impl FnOnce() -> T) -> T {
-        let counters = &self.channel.slot(job.slot).counters;
-        let before = ffi::blocks_read();
-        let result = act();
-        let may_be_remote = device == DEVICE_UNKNOWN || self.devices.is_remote(device);
-        let has_read = may_be_remote || ffi::blocks_read() != before;
-        counters.steps_read.fetch_add(has_read.into(), Relaxed);
-        counters.steps.fetch_add(1, Relaxed);
-        result
-    }
-
-    /// Brings a part of a regular file of `size` bytes into memory.
-    fn bring(&self, job: &Job, found: &OwnedFd, device: u64, size: u64) -> Result<(), Errno> {
-        if self.devices.is_remote(device) {
-            return self.bring_from_remote(job, found, device, size);
-        }
-        let block_bytes = || fstatvfs(found).map_or(0, |system| system.f_bsize);
-        let _share = self.devices.share(device, job.number, size, block_bytes);
-        let file = self.reopen_in_turn(job, found, device)?;
-        self.read_ahead(file.as_fd(), device, job, size)
-    }
-
-    fn bring_from_remote(&self, job: &Job, found: &OwnedFd, device: u64, size: u64) -> Result<(), Errno> {
-        let probe = match self.devices.keeps_data(device).ok_or(Errno::TIMEDOUT)? {
-            Keeping::Forgets => return Ok(()),
-            Keeping::Keeps => None,
-            Keeping::Unknown(probe) => Some(probe),
-        };
-        let file = self.reopen_in_turn(job, found, device)?;
-        self.read_ahead(file.as_fd(), device, job, size)?;
-        if let Some(probe) = probe.filter(|_| job.offset < size) {
-            let is_cached = |file: &OwnedFd| cachestat(file).map_or(true, |cached| cached.cached > 0);
-            // Where the next open empties the cache, and that may have been the program's, no other one will find anything there.
-            let is_kept = is_cached(&file) && is_cached(&self.reopen_in_turn(job, found, device)?);
-            probe.tell(is_kept);
-        }
-        // A read makes the kernel forget the times of a remote file, which a program asks for after it has opened one.
-        let _turn = self.devices.turn(device, &job.ticket, Requests::Some).ok_or(Errno::TIMEDOUT)?;
-        statx(&file, c"", AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT, StatxFlags::BASIC_STATS).map(drop)
-    }
-
-    fn reopen_in_turn(&self, job: &Job, found: &OwnedFd, device: u64) -> Result<OwnedFd, Errno> {
-        let turn = self.devices.turn(device, &job.ticket, Requests::Some);
-        let _turn = turn.ok_or(Errno::TIMEDOUT)?;
-        reopen(found, OFlags::empty())
-    }
-
-    /// Finds what the path names, as the program would, without opening it: O_PATH has no effect on a device or FIFO.
-    fn look_up(&self, job: &Job) -> Result<OwnedFd, Errno> {
-        let mut flags = OFlags::PATH | OFlags::CLOEXEC;
-        if job.kind == PathHint::LookupNoFollow {
-            flags |= OFlags::NOFOLLOW;
-        }
-        let path = &job.path[..job.path_len];
-        // Links like /proc/self/cwd would lead into this process instead of the program's.
-        let resolve = ResolveFlags::NO_MAGICLINKS;
-        match self.root_of(job.slot) {
-            Root::Ours => openat2(CWD, path, flags, Mode::empty(), resolve),
-            Root::Barred => {
-                self.channel.slot(job.slot).counters.hints_dropped.fetch_add(1, Relaxed);
-                Err(Errno::PERM)
-            }
-            Root::Theirs(root) => openat2(root, path, flags, Mode::empty(), resolve | ResolveFlags::IN_ROOT),
-        }
-    }
-
-    fn root_of(&self, slot: usize) -> Root {
-        let asking = |slot: usize| {
-            let of = self.channel.slot(slot);
-            (slot, of.pid.load(Relaxed), of.generation.load(Relaxed))
-        };
-        let asks = asking(slot);
-        if let Some(root) = lock(&self.roots).get(&asks) {
-            return root.clone();
-        }
-        let root = find_root(asks.1);
-        let mut roots = lock(&self.roots);
-        // Nothing is kept of what was before.
-        roots.retain(|known, _| asking(known.0) == *known);
-        roots.insert(asks, root.clone());
-        root
-    }
-
-    /// Reads what the job names of a file of `size` bytes, at most the horizon, in pieces that the kernel takes whole.
-    fn read_ahead(&self, file: BorrowedFd<'_>, device: u64, job: &Job, size: u64) -> Result<(), Errno> {
-        let offset = job.offset;
-        let end = offset.saturating_add(job.length).min(size);
-        let horizon = self.channel.header().horizon_bytes.load(Relaxed);
-        let end = end.min(offset.saturating_add(horizon));
-        let mut start = offset;
-        while start < end {
-            let length = CHUNK_BYTES.min(end - start);
-            let turn = self.devices.turn(device, &job.ticket, Requests::One);
-            let _turn = turn.ok_or(Errno::TIMEDOUT)?;
-            fadvise(file, start, length.try_into().ok(), Advice::WillNeed)?;
-            // Waits for the piece, so that its time is known and no more of them are under way than the device likes.
-            let _ = pread(file, &mut [0u8; 1], start + length - 1);
-            start += length;
-        }
-        Ok(())
-    }
-}
-
-/// A job is done with: nothing waits for it from now on.
-fn finish(channel: &Channel, slot: usize, cell: Option<usize>) {
-    if let Some(cell) = cell {
-        channel.slot(slot).paths[cell].state.store(CELL_FREE, Release);
-    }
-    channel.header().jobs[slot].fetch_sub(1, SeqCst);
-}
-
-fn find_root(pid: u32) -> Root {
-    let identity = |process: &str| {
-        let root = fs::metadata(format!("/proc/{process}/root/")).ok()?;
-        let mounts = fs::read_link(format!("/proc/{process}/ns/mnt")).ok()?;
-        Some((root.dev(), root.ino(), mounts))
-    };
-    let process = pid.to_string();
-    if rights(&process) != rights("self") {
-        return Root::Barred;
-    }
-    if identity(&process) == identity("self") {
-        return Root::Ours;
-    }
-    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::DIRECTORY;
-    match open(format!("/proc/{process}/root"), flags, Mode::empty()) {
-        Ok(root) => Root::Theirs(Arc::new(root)),
-        Err(_) => Root::Ours,
-    }
-}
-
-/// What a process may look up: its users, groups and capabilities.
-fn rights(process: &str) -> Option<[String; 4]> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let field = |name| kernel_text::field(&status, name).map(str::to_owned);
-    // Of the first two those of file systems decide, which come last.
-    Some([field("Uid")?, field("Gid")?, field("Groups")?, field("CapEff")?])
-}
-
-/// Opens a regular file or directory for reading: without blocking, and where allowed without a trace in its times.
-fn reopen(found: &OwnedFd, extra: OFlags) -> Result<OwnedFd, Errno> {
-    use std::os::fd::AsRawFd;
-    let path = format!("/proc/self/fd/{}", found.as_raw_fd());
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | extra;
-    match open(&path, flags | OFlags::NOATIME, Mode::empty()) {
-        // Only the owner may ask for that.
-        Err(Errno::PERM) if keeps_every_access(found) => Err(Errno::PERM),
-        Err(Errno::PERM) => open(&path, flags, Mode::empty()),
-        opened => opened,
-    }
-}
-
-/// Whether each read of a file changes its access time, so that one of the executor's would show.
-fn keeps_every_access(found: &OwnedFd) -> bool {
-    let rare = StatVfsMountFlags::NOATIME | StatVfsMountFlags::RELATIME | StatVfsMountFlags::RDONLY;
-    fstatvfs(found).is_ok_and(|system| !system.f_flag.intersects(rare))
-}
-
-fn read_directory(directory: &OwnedFd) -> Result<(), Errno> {
-    let mut buffer = [MaybeUninit::uninit(); 16 << 10];
-    let mut entries = RawDir::new(directory, &mut buffer);
-    let mut bytes = 0;
-    while let Some(entry) = entries.next() {
-        bytes += entry?.file_name().count_bytes();
-        if bytes > DIRECTORY_BYTES_MAX {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// A hint out of untrusted memory; `None` where it makes no sense.
-fn read_cell(channel: &Arc<Channel>, slot: usize, number: u64, cell: &PathCell) -> Option<Job> {
-    let kind = PathHint::from_u32(cell.kind.load(Relaxed))?;
-    let path_len = usize::try_from(cell.path_len.load(Relaxed)).ok().filter(|length| *length < PATH_BYTES)?;
-    let mut path = [0; PATH_BYTES];
-    for (to, from) in path[..path_len].iter_mut().zip(&cell.path) {
-        *to = from.load(Relaxed);
-    }
-    let absolute = path[..path_len].first() == Some(&b'/') && !path[..path_len].contains(&0);
-    let (offset, length) = (cell.offset.load(Relaxed), cell.length.load(Relaxed).into());
-    let channel = channel.clone();
-    let ticket = Ticket::new(move || finish(&channel, slot, None));
-    absolute.then_some(Job { slot, kind, number, offset, length, path, path_len, cell: None, ticket })
-}
-
-/// Frees the cells that their writers died over: those that were being written at the last sweep too. Sweeps must be
-/// further apart than any write takes.
-#[derive(Default)]
-pub struct Sweep(HashMap<usize, u128>);
-
-const _: () = assert!(PATH_CELLS <= u128::BITS as usize);
-
-impl Sweep {
-    /// Looks at all cells.
-    pub fn run(&mut self, channel: &Channel) {
-        let before = std::mem::take(&mut self.0);
-        for slot in channel.slots_in(SLOT_CLAIMED) {
-            let old = before.get(&slot).copied().unwrap_or(0);
-            let mut writing = 0u128;
-            for (index, cell) in channel.slot(slot).paths.iter().enumerate() {
-                if cell.state.load(Relaxed) != CELL_WRITING {
-                    continue;
-                }
-                if old & 1 << index == 0 {
-                    writing |= 1 << index;
-                } else {
-                    // Unless it was finished just now.
-                    let _ = cell.state.compare_exchange(CELL_WRITING, CELL_FREE, Relaxed, Relaxed);
-                }
-            }
-            if writing != 0 {
-                self.0.insert(slot, writing);
-            }
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_linux::cachestat;
+    use forebay_policy::replay::FIRST;
+    use forebay_protocol::layout::{
+        CELL_FREE, CELL_READY, CELL_WRITING, LEASES_NONE, LEASES_UNKNOWN, PATH_CELLS, PathHint, SLOT_CLAIMED,
+        replay as replay_state,
+    };
+    use rustix::fs::{Advice, CWD, FileType, Mode, OFlags, fadvise, open};
     use std::{
+        fs,
+        os::unix::{ffi::OsStrExt, fs::MetadataExt},
         path::{Path, PathBuf},
         process,
-        sync::atomic::AtomicU32,
+        sync::atomic::{
+            AtomicU32,
+            Ordering::{Relaxed, Release},
+        },
         time::Instant,
     };
 
@@ -525,11 +246,10 @@ mod tests {
             channel.slot(3).pid.store(process::id(), Relaxed);
             channel.header().slot_states[3].store(SLOT_CLAIMED, Relaxed);
             channel.header().leases.store(LEASES_NONE, Relaxed);
-            Self { executor: Executor::new(channel.clone()), channel, folder }
+            Self { executor: Executor::new(channel.clone(), Vec::new()), channel, folder }
         }
 
         fn hint(&self, cell: usize, kind: PathHint, path: &Path) {
-            use std::os::unix::ffi::OsStrExt;
             let cell = &self.channel.slot(3).paths[cell];
             let bytes = path.as_os_str().as_bytes();
             for (to, from) in cell.path.iter().zip(bytes) {
@@ -625,6 +345,117 @@ mod tests {
         cells[3].kind.store(77, Relaxed);
         assert!(fixture.executor.0.take().is_none());
         assert!(cells.iter().all(|cell| cell.state.load(Relaxed) == CELL_FREE));
+    }
+
+    fn data(path: &Path, length: u64, expected: Option<Expected>) -> Fetch {
+        Fetch { path: bytes(path), wanted: Wanted::Data { offset: 0, length, expected } }
+    }
+
+    fn bytes(path: &Path) -> Arc<[u8]> {
+        path.as_os_str().as_bytes().into()
+    }
+
+    /// A file that is not in memory.
+    fn cold_file(folder: &Path, name: &str, bytes: usize) -> PathBuf {
+        let path = folder.join(name);
+        fs::write(&path, vec![1; bytes]).unwrap();
+        let file = fs::File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        path
+    }
+
+    fn cached_pages(path: &Path) -> u64 {
+        cachestat(fs::File::open(path).unwrap()).map_or(0, |cached| cached.cached)
+    }
+
+    /// Carries a replay out to its end.
+    fn replay(fixture: &Fixture, steps: Vec<Fetch>) -> Executor {
+        let executor = Executor::new(fixture.channel.clone(), steps);
+        executor.start();
+        let state = &fixture.channel.header().replay.state;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while state.load(Acquire) == replay_state::ON {
+            assert!(Instant::now() < deadline, "the replay goes on");
+            thread::sleep(Duration::from_millis(1));
+        }
+        executor
+    }
+
+    #[test]
+    fn a_replay_brings_all_of_its_files_into_memory() {
+        let fixture = Fixture::new();
+        let files: Vec<PathBuf> =
+            (0..20).map(|number| cold_file(&fixture.folder, &format!("{number}"), 300 << 10)).collect();
+        let missing =
+            Fetch { path: bytes(&fixture.folder.join("missing")), wanted: Wanted::LookUp { follow: true } };
+        let folder = Fetch { path: bytes(&fixture.folder), wanted: Wanted::Directory };
+        let steps = [missing, folder].into_iter().chain(files.iter().map(|file| data(file, 300 << 10, None)));
+        replay(&fixture, steps.collect());
+        let figures = &fixture.channel.header().replay;
+        assert_eq!(figures.state.load(Relaxed), replay_state::OVER);
+        assert_eq!(figures.steps.load(Relaxed), 2 + 20 * 3);
+        // A file system in memory makes no step wait, so that only samples of the later ones are carried out.
+        for file in &files[..(FIRST - 2) / 3] {
+            assert_eq!(cached_pages(file), 75, "{}", file.display());
+        }
+    }
+
+    #[test]
+    fn of_a_file_that_has_changed_only_the_beginning_is_read() {
+        let fixture = Fixture::new();
+        let file = cold_file(&fixture.folder, "file", 300 << 10);
+        let identity = Identity { dev: 0, ino: 1, size: 2, mtime_ns: 3 };
+        let other = Expected { identity, beginning_if_changed: true };
+        replay(&fixture, vec![data(&file, 300 << 10, Some(other))]);
+        let figures = &fixture.channel.header().replay;
+        assert_eq!(figures.changed.load(Relaxed), 3);
+        assert_eq!(figures.bytes.load(Relaxed), 4 << 10);
+    }
+
+    #[test]
+    fn neither_a_fifo_nor_nonsense_holds_a_replay_up() {
+        let fixture = Fixture::new();
+        let fifo = fixture.folder.join("fifo");
+        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let wanted = [
+            Wanted::Directory,
+            Wanted::Link,
+            Wanted::LookUp { follow: false },
+            Wanted::Data { offset: u64::MAX, length: u64::MAX, expected: None },
+            Wanted::Data { offset: 0, length: 1, expected: None },
+        ];
+        let paths = [fifo.as_path(), Path::new("/"), Path::new("/proc/self/cwd/x"), Path::new("/dev/tty")];
+        let steps = paths
+            .iter()
+            .flat_map(|path| wanted.iter().map(|wanted| Fetch { path: bytes(path), wanted: wanted.clone() }));
+        replay(&fixture, steps.collect());
+        assert_eq!(open(&fifo, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).unwrap_err(), Errno::NXIO);
+    }
+
+    #[test]
+    fn a_replay_opens_no_file_while_a_lease_may_exist_and_none_after_it_was_stopped() {
+        let fixture = Fixture::new();
+        let file = cold_file(&fixture.folder, "file", 4 << 10);
+        let header = fixture.channel.header();
+        header.leases.store(LEASES_UNKNOWN, Relaxed);
+        let executor = Executor::new(fixture.channel.clone(), vec![data(&file, 4 << 10, None)]);
+        assert!(executor.0.take().is_none() && !executor.0.has_ready());
+        header.leases.store(LEASES_NONE, Relaxed);
+        assert!(executor.0.has_ready());
+        header.replay.state.store(replay_state::STOPPED, Relaxed);
+        assert!(executor.0.take().is_none() && !executor.0.has_ready());
+    }
+
+    #[test]
+    fn a_step_that_takes_too_long_is_not_waited_for() {
+        let fixture = Fixture::new();
+        let executor = Executor::new(fixture.channel.clone(), vec![data(&fixture.folder, 4 << 10, None)]);
+        let job = executor.0.take().unwrap();
+        let state = &fixture.channel.header().replay.state;
+        assert_eq!(state.load(Relaxed), replay_state::ON);
+        job.ticket.finish();
+        assert_eq!(state.load(Relaxed), replay_state::OVER);
     }
 
     #[test]

@@ -34,11 +34,19 @@ pub struct Assistance<'a> {
     pub preload: Option<&'a Preload>,
     /// Whether agents patch libc.
     pub patch: bool,
-    /// The supervisor's process id; asked for when the program turns out to be one that can have an agent. `None` where the
-    /// system has no room for a supervisor.
-    pub supervisor: &'a dyn Fn() -> Option<u32>,
+    /// The supervisor's process id; asked for when the program turns out to be one that can have an agent, or is recorded, with
+    /// the executable and its arguments. `None` where the system has no room for a supervisor.
+    pub supervisor: &'a dyn Fn(&Path, &[CString]) -> Option<u32>,
     /// What is recorded of the run. A program that can have no agent has a supervisor for this, too.
     pub recording: Option<&'a Recording>,
+}
+
+impl Assistance<'_> {
+    fn wait_for_recorder(&self) {
+        if let Some(recording) = self.recording {
+            recording.wait_for_recorder(self.channel);
+        }
+    }
 }
 
 /// Starts the program as a child and returns its process id.
@@ -105,16 +113,18 @@ impl<T> Attempt<'_, T> {
         let program = terminated(path.as_os_str());
         let plainly = || (self.execute)(&program, arguments, self.environment);
         let Some(assistance) = self.assistance else { return plainly() };
+        let supervisor = || (assistance.supervisor)(path, arguments);
         let is_reported = self.environment.iter().any(|entry| executable::asks_for_report(entry.as_bytes()));
         let reason = match (&examined.loader, assistance.preload) {
             (Ok(_), _) if is_reported => Unassisted::NotExamined,
-            (Ok(loader), Some(preload)) => match (assistance.supervisor)() {
+            (Ok(loader), Some(preload)) => match supervisor() {
                 Some(supervisor) => {
                     if assistance.patch {
                         patch_table::publish(assistance.channel.header(), loader);
                     }
                     let agent = preload.value(supervisor);
                     let assisted = self.assisted_environment(assistance.channel, &agent, supervisor);
+                    assistance.wait_for_recorder();
                     match (self.execute)(&program, arguments, &assisted) {
                         // Our variables may be what was too much.
                         Err(error) if error.raw_os_error() == Some(libc::E2BIG) => Unassisted::NotExamined,
@@ -126,8 +136,8 @@ impl<T> Attempt<'_, T> {
             (Ok(_), None) => Unassisted::AgentUnreachable,
             (Err(reason), _) => *reason,
         };
-        if let Some(recording) = assistance.recording.filter(|_| (assistance.supervisor)().is_some()) {
-            recording.wait_for_recorder(assistance.channel);
+        if assistance.recording.is_some() && reason != Unassisted::Privileged && supervisor().is_some() {
+            assistance.wait_for_recorder();
         }
         let started = plainly()?;
         assistance.channel.header().processes_unassisted[reason as usize].fetch_add(1, Relaxed);

@@ -35,14 +35,15 @@ mod watch;
 
 pub use error::Error;
 pub use ffi::has_fault_signals;
+pub use forebay_profile::{Kind, Need};
 pub use memory_control::Trials;
 pub use memory_limits::{MemoryEnd, has_memory_group, has_pressure, has_swap};
-pub use profiles::{Kind, Need, Recorded};
+pub use profiles::{Keep, ProfileFigures, Recorded, Store as ProfileStore};
 pub use table::terminal_width;
 
 use std::{
     cell::OnceCell,
-    ffi::{OsStr, OsString},
+    ffi::{CString, OsStr, OsString},
     io,
     path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -57,7 +58,10 @@ use forebay_linux::{
 };
 use launch::Assistance;
 use ledger::Ledger;
-use profiles::{Recorder, Recording};
+use profiles::{
+    Recording,
+    learning::{Learning, Profiling, Started},
+};
 use statistics::{MemoryUse, Statistics};
 
 /// What to run and how.
@@ -77,6 +81,8 @@ pub struct Options {
     pub statistics: bool,
     /// Whether agents patch libc. Without, they interpose its functions, as where it cannot be patched.
     pub patch: bool,
+    /// Whether what earlier runs needed is replayed, and what this one needs is recorded.
+    pub profile: bool,
 }
 
 /// How a run ended.
@@ -95,19 +101,16 @@ pub struct Outcome {
 /// The calling thread must be the only one.
 #[must_use]
 pub fn become_program(options: &Options) -> Error {
-    become_watched_program(options, None)
+    become_watched_program(options, &Profiling::of(options.profile))
 }
 
 /// As [`become_program`]. At the program's end the supervisor calls `keep` with what the run needed of file systems.
 #[must_use]
 pub fn become_recorded_program(options: &Options, keep: Keep<'_>) -> Error {
-    become_watched_program(options, Some(keep))
+    become_watched_program(options, &Profiling::kept_by(keep))
 }
 
-/// What is done with what was recorded of a run.
-pub type Keep<'a> = &'a dyn Fn(Recorded);
-
-fn become_watched_program(options: &Options, keep: Option<Keep<'_>>) -> Error {
+fn become_watched_program(options: &Options, profiling: &Profiling<'_>) -> Error {
     if !room::is_in_address_space() {
         return become_program_alone(&options.command);
     }
@@ -116,9 +119,12 @@ fn become_watched_program(options: &Options, keep: Option<Keep<'_>>) -> Error {
     let Some((preload, channel)) = prepared.map(|(preload, channel)| (preload, Arc::new(channel))) else {
         return become_program_alone(&options.command);
     };
-    let recording = keep.map(|_| Recording::prepare(&channel));
-    let recorded = recording.as_ref().zip(keep);
-    let supervisor = || *beside.get_or_init(|| stand_beside(&channel, &preload, recorded, options).ok());
+    let recording = profiling.is_on().then(|| Recording::prepare(&channel));
+    let supervisor = |path: &Path, arguments: &[CString]| {
+        let profiles = recording.as_ref().zip(Started::new(path, arguments));
+        let stand = || stand_beside(&channel, &preload, options, profiling, profiles).ok();
+        *beside.get_or_init(stand)
+    };
     let assistance = Assistance {
         channel: &channel,
         preload: Some(&preload),
@@ -145,22 +151,24 @@ pub fn can_stand_beside() -> bool {
 fn stand_beside(
     channel: &Arc<Channel>,
     preload: &Preload,
-    recorded: Option<(&Recording, Keep<'_>)>,
     options: &Options,
+    profiling: &Profiling<'_>,
+    profiles: Option<(&Recording, Started)>,
 ) -> io::Result<u32> {
-    let events = recorded.iter().flat_map(|(recording, _)| recording.descriptors());
+    let events = profiles.iter().flat_map(|(recording, _)| recording.descriptors());
     let kept: Vec<_> = [channel.descriptor()].into_iter().chain(preload.descriptor()).chain(events).collect();
     let pid = start_beside(&kept, |program| {
         channel.header().supervisor_pid.store(std::process::id(), Relaxed);
-        let mut recorder = recorded
-            .map(|(recording, _)| Recorder::start(recording, channel, u32::try_from(program.pid).ok()));
         let signals = SignalsBlocked::but_for_children();
         let mut ledger = Ledger::default();
-        watch::watch_beside(&program, &signals, channel, &mut ledger, recorder.as_mut(), options);
+        let begin = |(recording, started): (&Recording, Started)| {
+            Learning::begin(profiling, &started, recording, channel, u32::try_from(program.pid).ok())
+        };
+        let (mut learning, steps) = profiles.map(begin).unzip();
+        let profiles = learning.as_mut().zip(steps);
+        watch::watch_beside(&program, &signals, channel, &mut ledger, options, profiles);
         watch::finish(channel, &mut ledger);
-        if let (Some(recorder), Some((_, keep))) = (recorder, recorded) {
-            keep(recorder.finish(channel));
-        }
+        learning.map(|learning| learning.finish(channel));
     })?;
     Ok(pid.unsigned_abs())
 }
@@ -171,7 +179,7 @@ fn stand_beside(
 /// # Errors
 /// The program could not be started; nothing of it has run then.
 pub fn run(options: &Options) -> Result<Outcome, Error> {
-    run_watched(options, None)
+    run_watched(options, &Profiling::of(options.profile))
 }
 
 /// As [`run`]. At the program's end `keep` is called with what the run needed of file systems.
@@ -179,20 +187,26 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
 /// # Errors
 /// As [`run`].
 pub fn run_recorded(options: &Options, keep: Keep<'_>) -> Result<Outcome, Error> {
-    run_watched(options, Some(keep))
+    run_watched(options, &Profiling::kept_by(keep))
 }
 
-fn run_watched(options: &Options, keep: Option<Keep<'_>>) -> Result<Outcome, Error> {
+fn run_watched(options: &Options, profiling: &Profiling<'_>) -> Result<Outcome, Error> {
     let preload = Preload::new(&options.agent);
     let channel = Channel::create(options.speculate).map_err(|source| Error::NoSharedMemory { source })?;
     let channel = Arc::new(channel);
     let mut ledger = Ledger::default();
-    let recording = keep.map(|_| Recording::prepare(&channel));
-    let mut recorder = recording.as_ref().map(|recording| Recorder::start(recording, &channel, None));
+    let recording = profiling.is_on().then(|| Recording::prepare(&channel));
 
     let signals = SignalsBlocked::new();
     let started = Instant::now();
-    let supervisor = || Some(std::process::id()).filter(|_| room::is_in_address_space());
+    let profiles = OnceCell::new();
+    let supervisor = |path: &Path, arguments: &[CString]| {
+        let begin = |(recording, started): (&Recording, Started)| {
+            Learning::begin(profiling, &started, recording, &channel, None)
+        };
+        profiles.get_or_init(|| recording.as_ref().zip(Started::new(path, arguments)).map(begin));
+        Some(std::process::id()).filter(|_| room::is_in_address_space())
+    };
     let assistance = Assistance {
         channel: &channel,
         preload: preload.as_ref(),
@@ -201,9 +215,11 @@ fn run_watched(options: &Options, keep: Option<Keep<'_>>) -> Result<Outcome, Err
         recording: recording.as_ref(),
     };
     let pid = launch::launch(&options.command, &assistance, &signals)?;
-    let ended = watch::watch(pid, &channel, &mut ledger, recorder.as_mut(), options)?;
+    let (mut learning, steps) = profiles.into_inner().flatten().unzip();
+    let ended = watch::watch(pid, &channel, &mut ledger, options, learning.as_mut().zip(steps))?;
     let elapsed = started.elapsed();
     watch::finish(&channel, &mut ledger);
+    let profile = learning.map(|learning| learning.finish(&channel));
     drop(signals);
 
     let (total, rows) = ledger.close();
@@ -218,15 +234,13 @@ fn run_watched(options: &Options, keep: Option<Keep<'_>>) -> Result<Outcome, Err
         signal,
         memory: ended.memory,
         trials: ended.trials,
+        profile,
         usage: (options.statistics && total.memory().is_none()).then(|| memory_use(ended.usage)),
         total,
         rows,
         ..Statistics::default()
     };
     statistics.read_header(channel.header());
-    if let (Some(recorder), Some(keep)) = (recorder, keep) {
-        keep(recorder.finish(&channel));
-    }
     Ok(Outcome { exit_status, signal, statistics })
 }
 

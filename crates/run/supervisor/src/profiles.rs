@@ -1,11 +1,14 @@
-//! Access profiles: what a run needs of file systems, recorded for the next one, and where they are kept.
+//! Access profiles: what a run needs of file systems is recorded, kept for the next run, and replayed there.
 //!
 //! What a profile is and what it learns is in `forebay_profile`.
 
 mod fault_samples;
+pub(crate) mod learning;
 mod needs;
 mod record;
 pub mod store;
 
-pub use self::needs::{Kind, Need, Recorded};
+pub use self::learning::{Keep, ProfileFigures};
+pub use self::needs::Recorded;
 pub use self::record::{Recorder, Recording};
+pub use self::store::Store;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use forebay_protocol::layout::{Counters, End, Header, Off, Unassisted, feature};
 use forebay_results::Row;
 
-use crate::{MemoryEnd, Trials};
+use crate::{MemoryEnd, Trials, profiles::ProfileFigures};
 
 /// Statistics of one run.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +33,8 @@ pub struct Statistics {
     pub agents_off: [u64; Off::COUNT],
     /// What memory control's trials found.
     pub trials: Trials,
+    /// What profiles did; `None` where none were used or taught.
+    pub profile: Option<ProfileFigures>,
     /// Bits of [`feature`]: what was found missing.
     pub missing: u32,
     /// What the kernel says of the program and of the processes that it waited for. Asked only where no agent measured.
@@ -307,6 +309,17 @@ impl Statistics {
         run("threshold_crossings".into(), "1", self.total.crossings as f64);
         for (bit, name) in feature::NAMES.iter().enumerate() {
             run(metric("missing", name), "1", f64::from(self.missing >> bit & 1));
+        }
+        if let Some(profile) = &self.profile {
+            run("profile_needs".into(), "1", profile.needs as f64);
+            run("profile_foretold".into(), "1", profile.foretold as f64);
+            run("profile_steps".into(), "1", profile.steps as f64);
+            run("profile_steps_done".into(), "1", profile.done as f64);
+            run("profile_steps_waited".into(), "1", profile.waited as f64);
+            run("profile_steps_changed".into(), "1", profile.changed as f64);
+            run("profile_bytes".into(), "B", profile.bytes as f64);
+            run("profile_bytes_unused".into(), "B", profile.bytes_unused as f64);
+            run("profile_stopped".into(), "1", f64::from(u8::from(profile.is_stopped)));
         }
         self.push_figures(&mut rows, (&self.program, "total"), &self.total, self.memory_use());
         for process in &self.rows {

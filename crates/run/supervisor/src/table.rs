@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use forebay_quantity::{bytes, seconds, thousands};
 
+use crate::profiles::ProfileFigures;
 use crate::statistics::{
     END_NAMES, FORK_NAMES, Figures, MemoryUse, OFF_NAMES, Statistics, TRIAL_NAMES, UNASSISTED_NAMES,
 };
@@ -176,6 +177,9 @@ impl Statistics {
             ("speculators", speculators),
             ("program", memory(self.memory_use())),
         ];
+        if let Some(profile) = &self.profile {
+            details.push(("profile", told_of(profile)));
+        }
         if total.resyncs > 0 {
             details.push(("copies", memory(total.speculator_memory())));
             let break_even = format!(
@@ -223,6 +227,25 @@ impl Statistics {
         );
         trials
     }
+}
+
+/// What a profile was worth.
+fn told_of(profile: &ProfileFigures) -> String {
+    let needs = format!("{} of {} needs foretold", thousands(profile.foretold), thousands(profile.needs));
+    if profile.steps == 0 {
+        return needs;
+    }
+    let stopped = if profile.is_stopped { ", stopped" } else { "" };
+    format!(
+        "{needs}; {} of {} steps replayed{stopped}, {} of them waited; {} ahead of the program, {} of them unused, {} of \
+         changed files",
+        thousands(profile.done),
+        thousands(profile.steps),
+        thousands(profile.waited),
+        bytes(profile.bytes as f64),
+        bytes(profile.bytes_unused as f64),
+        thousands(profile.changed)
+    )
 }
 
 /// Appends ` (reason: count, ...)` for the counts that are not 0.

@@ -12,7 +12,7 @@ use forebay_linux::process::{
     Apart, ChildEnd, ChildState, ChildUsage, Neighbour, SignalsBlocked, Woken, child_state, is_for_program,
     next_signal, reap_orphans, send_signal,
 };
-use forebay_protocol::layout::{SLOT_CLAIMED, SLOT_CLOSED, SLOT_FREE, SLOTS};
+use forebay_protocol::layout::{SLOT_CLAIMED, SLOT_CLOSED, SLOT_FREE, SLOTS, replay};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -22,7 +22,7 @@ use rustix::{
 use crate::{
     Error, Options,
     channel::Channel,
-    executor::{Executor, Sweep},
+    executor::{Executor, Fetch, Sweep},
     faults::Faults,
     ffi::{self, OwnCode},
     leases::Leases,
@@ -30,7 +30,7 @@ use crate::{
     memory_control::{MemoryControl, Trials},
     memory_limits::{MemoryEnd, MemoryLimits},
     processors::Processors,
-    profiles::Recorder,
+    profiles::learning::Learning,
     readahead::Readahead,
     room::Processes,
 };
@@ -74,10 +74,10 @@ pub fn watch(
     pid: i32,
     channel: &Arc<Channel>,
     ledger: &mut Ledger,
-    recorder: Option<&mut Recorder>,
     options: &Options,
+    profiles: Option<Profiles<'_, '_>>,
 ) -> Result<Ended, Error> {
-    let mut rounds = Rounds::new(pid, channel, ledger, recorder, options);
+    let mut rounds = Rounds::new(pid, channel, ledger, options, profiles);
     let mut has_left = false;
     loop {
         if !has_left && rounds.is_over() {
@@ -117,13 +117,17 @@ pub fn watch_beside(
     signals: &SignalsBlocked,
     channel: &Arc<Channel>,
     ledger: &mut Ledger,
-    recorder: Option<&mut Recorder>,
     options: &Options,
+    profiles: Option<Profiles<'_, '_>>,
 ) {
-    let mut rounds = Rounds::new(program.pid, channel, ledger, recorder, options);
+    let mut rounds = Rounds::new(program.pid, channel, ledger, options, profiles);
+    let mut has_left = false;
     loop {
-        if rounds.is_over() {
+        if !has_left && rounds.is_over() {
             leave(channel);
+            has_left = true;
+        }
+        if has_left && rounds.learning.is_none() {
             return;
         }
         match program.wait(signals, rounds.timeout) {
@@ -134,14 +138,16 @@ pub fn watch_beside(
     }
 }
 
+/// The profiles of a run, and what they foretell.
+pub type Profiles<'a, 'k> = (&'a mut Learning<'k>, Vec<Fetch>);
+
 /// What the supervisor does while the program runs.
-struct Rounds<'a> {
+struct Rounds<'a, 'k> {
     pid: i32,
     channel: &'a Arc<Channel>,
     /// In a process of its own: one of its threads may wait for a file system that does not answer, and could not be ended.
     executor: Option<Option<Apart>>,
     ledger: &'a mut Ledger,
-    recorder: Option<&'a mut Recorder>,
     control: MemoryControl,
     limits: MemoryLimits,
     sweep: Sweep,
@@ -150,6 +156,7 @@ struct Rounds<'a> {
     readahead: Readahead,
     processors: Processors,
     processes: Processes,
+    learning: Option<&'a mut Learning<'k>>,
     /// Whether there were to be speculators.
     speculate: bool,
     is_thin: bool,
@@ -159,22 +166,23 @@ struct Rounds<'a> {
     next: Instant,
 }
 
-impl<'a> Rounds<'a> {
+impl<'a, 'k> Rounds<'a, 'k> {
     fn new(
         pid: i32,
         channel: &'a Arc<Channel>,
         ledger: &'a mut Ledger,
-        recorder: Option<&'a mut Recorder>,
         options: &Options,
+        profiles: Option<Profiles<'a, 'k>>,
     ) -> Self {
         let processes = Processes::new(pid.unsigned_abs());
         processes.look(channel.header());
-        Self {
+        let (learning, steps) =
+            profiles.map_or((None, Vec::new()), |(learning, steps)| (Some(learning), steps));
+        let mut rounds = Self {
             pid,
             channel,
             executor: None,
             ledger,
-            recorder,
             control: MemoryControl::new(options.memory_control),
             limits: MemoryLimits::new(channel.header(), options.memory_limit_bytes, pid.unsigned_abs()),
             sweep: Sweep::default(),
@@ -183,12 +191,18 @@ impl<'a> Rounds<'a> {
             readahead: Readahead::default(),
             processors: Processors::new(pid.unsigned_abs()),
             processes,
+            learning,
             speculate: options.speculate,
             is_thin: false,
             round: ROUND_FIRST,
             timeout: EXECUTOR_DELAY,
             next: Instant::now(),
+        };
+        if !steps.is_empty() {
+            rounds.leases.look_if_due(channel.header());
+            rounds.executor = Some(Executor::start_apart(channel, steps));
         }
+        rounds
     }
 
     /// Whether there will be no speculator again: of this program, or of what it executes.
@@ -202,6 +216,7 @@ impl<'a> Rounds<'a> {
         if self.executor.as_ref().is_some_and(|executor| executor.as_ref().is_some_and(Apart::has_ended)) {
             self.executor = Some(None);
             self.channel.header().jobs.iter().for_each(|jobs| jobs.store(0, Relaxed));
+            self.channel.header().replay.state.store(replay::OVER, Relaxed);
         }
     }
 
@@ -215,14 +230,14 @@ impl<'a> Rounds<'a> {
         self.limits.look_if_due(header);
         self.processors.look(header);
         self.leases.look_if_due(header);
-        self.executor.get_or_insert_with(|| Executor::start_apart(self.channel));
+        self.executor.get_or_insert_with(|| Executor::start_apart(self.channel, Vec::new()));
         let is_newly_told = self.faults.look(header);
         self.sweep.run(self.channel);
         collect(self.channel, self.ledger);
         self.control.look(self.channel, self.ledger);
         self.readahead.look(self.channel);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.look();
+        if let Some(learning) = &mut self.learning {
+            learning.look(self.channel);
         }
         if !self.is_thin && self.limits.are_reached() {
             ffi::expect(OwnCode::Few);

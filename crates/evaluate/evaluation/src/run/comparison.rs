@@ -247,14 +247,19 @@ impl<'a> Comparison<'a> {
     fn assisted(&self, plain: &Invocation, statistics: &Path) -> Invocation {
         let head =
             [self.bench.forebay.as_os_str(), "run".as_ref(), "--json".as_ref(), statistics.as_os_str()];
-        plain.behind(head.into_iter().chain(["--".as_ref()]))
+        plain.behind(head.into_iter().chain(["--no-profile".as_ref(), "--".as_ref()]))
     }
 
     /// Cold is the data, on every side alike: programs and libraries, Forebay's own among them, are read before the
     /// clock starts.
     fn warm_executables(&self) -> Result<(), Error> {
         let Bench { forebay, scratch, interrupt, .. } = *self.bench;
-        let assisted = self.workload.idle.behind([forebay.as_os_str(), "run".as_ref(), "--".as_ref()]);
+        let assisted = self.workload.idle.behind([
+            forebay.as_os_str(),
+            "run".as_ref(),
+            "--no-profile".as_ref(),
+            "--".as_ref(),
+        ]);
         for invocation in [&self.workload.idle, &assisted] {
             invocation.run(scratch, RUN_LIMIT, interrupt)?;
         }

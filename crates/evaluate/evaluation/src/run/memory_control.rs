@@ -230,7 +230,12 @@ impl Bench<'_> {
     /// Reads what `forebay run` itself takes, so that no size of memory pays for it.
     fn warm_forebay(&self) -> Result<(), Error> {
         let nothing = Invocation::new(self.scratch, ["true"]);
-        let assisted = nothing.behind([self.forebay.as_os_str(), "run".as_ref(), "--".as_ref()]);
+        let assisted = nothing.behind([
+            self.forebay.as_os_str(),
+            "run".as_ref(),
+            "--no-profile".as_ref(),
+            "--".as_ref(),
+        ]);
         assisted.run(self.scratch, self.run_limit, self.interrupt).map(drop)
     }
 
@@ -358,7 +363,7 @@ impl<'a> Trial<'a> {
             Speculation::Controlled => "on",
         };
         let run = [self.bench.forebay.as_os_str(), "run".as_ref(), "--json".as_ref(), statistics.as_os_str()];
-        let options = ["--memory-control", control, "--"].map(AsRef::as_ref);
+        let options = ["--no-profile", "--memory-control", control, "--"].map(AsRef::as_ref);
         self.swapper.invocation.behind(run.into_iter().chain(options))
     }
 }

@@ -7,7 +7,7 @@ use forebay_policy::account::Account;
 use forebay_policy::checkpoint::first_price;
 use forebay_policy::fault_signals::period;
 use forebay_policy::fork::Place;
-use forebay_protocol::layout::{Header, LEASES_SOME, Off, Slot};
+use forebay_protocol::layout::{Header, LEASES_SOME, Off, Slot, replay};
 use forebay_sigsafe::{thread_pointer, ticks};
 
 use super::eligibility::{count_off, disable, may_speculate, turn_off};
@@ -105,6 +105,10 @@ fn permit() -> Result<(&'static Header, &'static Slot), Refusal> {
     }
     if header.enabled.load(Relaxed) == 0 {
         return Err(Refusal::Off(Off::Disabled));
+    }
+    if header.replay.state.load(Relaxed) == replay::ON {
+        // What is foretold is under way, and a speculator would ask for the same.
+        return Err(Refusal::NotNow);
     }
     if held::maps_locked_file() {
         return Err(Refusal::Unsafe(Off::MappedLock));

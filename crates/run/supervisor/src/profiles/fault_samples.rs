@@ -79,6 +79,13 @@ impl FaultSamples {
         self.records.has_faults
     }
 
+    /// The faults that are known.
+    pub fn so_far(&self) -> impl Iterator<Item = &Fault> {
+        let records = &self.records;
+        let is_own = |(process, _): &&(u32, Fault)| !records.speculators.contains(process);
+        records.faults.iter().filter(is_own).map(|(_, fault)| fault)
+    }
+
     /// The faults, in no order.
     #[must_use]
     pub fn finish(mut self) -> Found {

@@ -4,39 +4,8 @@ use std::{
     cmp::Reverse, collections::HashMap, ffi::OsStr, ops::Range, os::unix::ffi::OsStrExt, path::Path, rc::Rc,
 };
 
+use forebay_profile::{Kind, Need};
 use rustix::fs::{Access, AtFlags, CWD, FileType, Stat, accessat, statat};
-
-/// What something was needed for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// A range of a file was read.
-    Read,
-    /// A range of a file is mapped, and was in memory.
-    Mapped,
-    /// A directory's entries were read.
-    Directory,
-    /// A path was looked up and found.
-    LookUp,
-    /// A path was looked up and not found.
-    Missing,
-    /// A symbolic link's contents were read.
-    Link,
-    /// A program was executed.
-    Executed,
-}
-
-/// Something that a run needed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Need {
-    /// When, since the start of the run.
-    pub at_us: u32,
-    /// Absolute. Symbolic links are not resolved, so a `..` behind a name that may be a link stays.
-    pub path: Vec<u8>,
-    /// What for.
-    pub kind: Kind,
-    /// Bytes; empty where there are no data.
-    pub range: Range<u64>,
-}
 
 /// What was recorded of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,6 +41,24 @@ impl Needs {
             let part = Part { at_us, kind, start: range.start, end: range.end };
             self.0.entry(Rc::clone(path)).or_default().push(part);
         }
+    }
+
+    /// So many of them that were needed first.
+    #[must_use]
+    pub fn first(self, count: usize) -> Vec<Need> {
+        let need = |path: &Rc<[u8]>, part: Part| Need {
+            at_us: part.at_us,
+            path: path.to_vec(),
+            kind: part.kind,
+            range: part.start..part.end,
+        };
+        let of_path = |(path, parts): (Rc<[u8]>, Vec<Part>)| {
+            parts.into_iter().map(move |part| need(&path, part)).collect::<Vec<_>>()
+        };
+        let mut needs: Vec<Need> = self.0.into_iter().flat_map(of_path).collect();
+        needs.sort_by_key(|need| need.at_us);
+        needs.truncate(count);
+        needs
     }
 
     /// Those that this user could need again, in the order in which they were needed.

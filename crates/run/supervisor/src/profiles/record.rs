@@ -9,13 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use forebay_profile::{Kind, Need};
 use forebay_protocol::access_log::{
     AccessLog, Cursor, Outcome, PATH_BYTES_MAX, Record, TIME_SHIFT, Use, wanted,
 };
 
 use super::{
     fault_samples::{FaultSamples, Found},
-    needs::{Kind, Needs, Recorded},
+    needs::{Needs, Recorded},
 };
 use crate::{channel::Channel, ffi};
 
@@ -107,6 +108,17 @@ impl Recorder {
         if let Some(faults) = self.faults.take() {
             self.found = faults.finish();
         }
+    }
+
+    /// So many needs that were recorded so far, the first ones; fewer where there are not as many. Some may not be met again.
+    #[must_use]
+    pub fn first_needs(&self, channel: &Channel, count: usize) -> Vec<Need> {
+        let mut needs = Needs::default();
+        for fault in self.faults.iter().flat_map(FaultSamples::so_far) {
+            needs.add(self.clock.of_ns(fault.at_ns), &fault.path, Kind::Mapped, fault.range.clone());
+        }
+        read_log(channel.access_log(), self.clock, &mut needs);
+        needs.first(count)
     }
 
     /// All that was recorded.

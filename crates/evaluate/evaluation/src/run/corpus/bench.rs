@@ -36,6 +36,8 @@ const IN_MEMORY: &str = "/forebay";
 const ON_DISK: &str = "/usr/local/bin";
 /// Where forebay keeps what it learns of C libraries.
 const CACHE: &str = "/mnt/.cache/forebay";
+/// Where forebay keeps its access profiles, beside its own files.
+const PROFILES: &str = "/forebay/state";
 /// The trace of the calls that name files, among the data.
 const TRACE: &str = "/mnt/.trace";
 /// A program that does nothing.
@@ -101,7 +103,7 @@ impl Bench<'_> {
     fn read_own_files(&self) -> Result<(), Error> {
         let folder = self.own_folder();
         let files = fs::read_dir(&folder).map_err(Error::file("list", &folder))?;
-        for file in files.flatten().map(|file| file.path()) {
+        for file in files.flatten().map(|file| file.path()).filter(|file| file.is_file()) {
             let read = fs::File::open(&file).and_then(|mut file| io::copy(&mut file, &mut io::sink()));
             read.map_err(Error::file("read", &file))?;
         }
@@ -117,7 +119,8 @@ impl Bench<'_> {
         }
         let variables =
             [("PATH", PATH.join(":")), ("HOME", DATA.into()), ("LC_ALL", "C".into()), ("TZ", "UTC".into())];
-        let own = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
+        let variables = variables.into_iter().chain([("XDG_STATE_HOME", PROFILES.into())]);
+        let own = variables.map(|(name, value)| (name.into(), value.into()));
         let more = case.environment.iter().map(|(name, value)| (name.into(), resolve(value)));
         let environment = own.chain(more).collect();
         let disk = SlowDisk::start(self.options.profile, ROOM_BYTES)?;
@@ -221,9 +224,20 @@ impl Prepared<'_> {
         Ok(())
     }
 
-    /// Lets forebay learn this root's C library, as it has on a machine where it has run before.
+    /// Lets forebay learn this root's C library, as it has on a machine where it has run before. For a second run it also records
+    /// the first one.
     pub(super) fn introduce(&self) -> Result<(), Error> {
-        self.succeed_in(&self.cold_root(), &self.assisted(&[NOTHING.into()]))
+        self.succeed_in(&self.cold_root(), &self.assisted(&[NOTHING.into()]))?;
+        if self.bench.options.second_run {
+            self.disk.fill(|_| self.restore())??;
+            self.disk.make_cold()?;
+            self.bench.read_own_files()?;
+            let ran = self.run_in(&self.cold_root(), &self.assisted(&self.command))?;
+            if ran.result.status.code() != Some(self.case.status) {
+                return Err(self.failed(&ran));
+            }
+        }
+        Ok(())
     }
 
     /// `command` under forebay.
@@ -231,9 +245,10 @@ impl Prepared<'_> {
         let folder = if self.bench.options.forebay_cold { ON_DISK } else { IN_MEMORY };
         let own = Path::new(folder).join(self.bench.options.forebay.file_name().unwrap_or_default());
         let statistics = Path::new(IN_MEMORY).join(STATISTICS);
-        let head: [&OsStr; 5] =
-            [own.as_ref(), "run".as_ref(), "--json".as_ref(), statistics.as_ref(), "--".as_ref()];
-        head.into_iter().map(OsStr::to_owned).chain(command.iter().cloned()).collect()
+        let head: [&OsStr; 4] = [own.as_ref(), "run".as_ref(), "--json".as_ref(), statistics.as_ref()];
+        let profile = (!self.bench.options.second_run).then_some(OsStr::new("--no-profile"));
+        let head = head.into_iter().chain(profile).chain([OsStr::new("--")]);
+        head.map(OsStr::to_owned).chain(command.iter().cloned()).collect()
     }
 
     /// Runs `command` in `root`, timed from its execution on.

@@ -42,6 +42,8 @@ pub struct Options {
     pub runs: usize,
     /// Forebay's own files are on the disk, too.
     pub forebay_cold: bool,
+    /// Whether each program was recorded once, and its profile is replayed. Without, there are no profiles.
+    pub second_run: bool,
     /// Has packages of Python and Node.
     pub tools: PathBuf,
     /// The `forebay` program.

@@ -1,0 +1,303 @@
+//! Carries out one job: looks a path up, lists a directory, reads a link, or brings a part of a file into memory.
+
+use std::{
+    mem::MaybeUninit,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Relaxed},
+        },
+    },
+};
+
+use forebay_linux::cachestat;
+use forebay_profile::Identity;
+use forebay_protocol::layout::{LEASES_NONE, SLOTS};
+use rustix::{
+    fs::{
+        Advice, AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, StatVfsMountFlags, Statx,
+        StatxFlags, fadvise, fstatvfs, makedev, open, openat2, readlinkat_raw, statx,
+    },
+    io::{Errno, pread},
+};
+
+use super::{
+    Expected, Job, Origin, Wanted,
+    roots::{Root, Roots},
+};
+use crate::{
+    channel::Channel,
+    devices::{Devices, Keeping, Requests},
+    ffi,
+};
+
+const DEVICE_UNKNOWN: u64 = u64::MAX;
+/// Most of a directory that is read.
+const DIRECTORY_BYTES_MAX: usize = 1 << 20;
+/// The kernel cuts a longer readahead short (`read_ahead_kb`).
+pub const CHUNK_BYTES: u64 = 128 << 10;
+/// What is read of a file that has changed since it was expected.
+const CHANGED_BYTES: u64 = 4 << 10;
+
+/// What came of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// A device was asked.
+    pub waited: bool,
+    /// The file is another one than was expected.
+    pub is_changed: bool,
+    /// Data that is in memory now.
+    pub bytes: u64,
+}
+
+/// Carries jobs out.
+pub struct Fetcher {
+    channel: Arc<Channel>,
+    /// What is in memory is found sooner.
+    device_ticks_min: u64,
+    /// `st_dev` of what the last job of each slot found, and the last step of a replay, and so probably of the next;
+    /// [`DEVICE_UNKNOWN`] at first.
+    last_devices: [AtomicU64; SLOTS + 1],
+    roots: Roots,
+    devices: Devices,
+}
+
+impl Fetcher {
+    /// Where `channel` has places for devices.
+    pub fn new(channel: Arc<Channel>) -> Self {
+        Self {
+            devices: Devices::new(channel.clone()),
+            device_ticks_min: channel.header().stall_ticks_min.load(Relaxed),
+            last_devices: [const { AtomicU64::new(DEVICE_UNKNOWN) }; SLOTS + 1],
+            roots: Roots::default(),
+            channel,
+        }
+    }
+
+    /// Gives up requests that are late by far, for ever.
+    pub fn watch(&self) {
+        self.devices.watch();
+    }
+
+    /// Jobs are advice: whatever fails, the program finds out itself.
+    pub fn carry_out(&self, job: &Job) -> Done {
+        let mut done = Done::default();
+        let _ = self.try_carry_out(job, &mut done);
+        done
+    }
+
+    fn try_carry_out(&self, job: &Job, done: &mut Done) -> Result<(), Errno> {
+        let (found, status) = self.find(job, done)?;
+        let device = makedev(status.stx_dev_major, status.stx_dev_minor);
+        match (&job.wanted, FileType::from_raw_mode(status.stx_mode.into())) {
+            // The kernel keeps no names of a remote file system that a listing gave to another descriptor.
+            (Wanted::Directory, FileType::Directory) if !self.devices.is_remote(device) => {
+                let turn = self.devices.turn(device, &job.ticket, Requests::Some);
+                let _turn = turn.ok_or(Errno::TIMEDOUT)?;
+                self.step(job, device, done, || read_directory(&reopen(&found, OFlags::DIRECTORY)?))
+            }
+            (Wanted::Link, FileType::Symlink) => self.step(job, device, done, || {
+                let mut target = [MaybeUninit::<u8>::uninit(); 4096];
+                readlinkat_raw(&found, c"", &mut target[..]).map(drop)
+            }),
+            (Wanted::Data { .. }, FileType::RegularFile)
+                if self.channel.header().leases.load(Acquire) == LEASES_NONE =>
+            {
+                self.bring(job, &found, device, &status, done)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the path names, and what is known of it.
+    fn find(&self, job: &Job, done: &mut Done) -> Result<(OwnedFd, Statx), Errno> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
+        let last = &self.last_devices[match job.origin {
+            Origin::Slot(slot) => slot,
+            Origin::Replay(_) => SLOTS,
+        }];
+        let device = last.load(Relaxed);
+        let _turn = self.devices.turn(device, &job.ticket, Requests::Some).ok_or(Errno::TIMEDOUT)?;
+        let (found, status) = self.step(job, device, done, || {
+            let found = self.look_up(job)?;
+            let status = statx(&found, c"", flags, StatxFlags::BASIC_STATS)?;
+            Ok((found, status))
+        })?;
+        last.store(makedev(status.stx_dev_major, status.stx_dev_minor), Relaxed);
+        Ok((found, status))
+    }
+
+    /// Carries a step of the job out, and takes note whether the device had to read for it. A request to a remote file system, and
+    /// to a device that is not known yet, is told by its time alone.
+    fn step<T>(&self, job: &Job, device: u64, done: &mut Done, act: impl FnOnce() -> T) -> T {
+        let (started, before) = (ffi::ticks(), ffi::blocks_read());
+        let result = act();
+        let may_be_remote = device == DEVICE_UNKNOWN || self.devices.is_remote(device);
+        let is_slow = || ffi::ticks().saturating_sub(started) >= self.device_ticks_min;
+        let has_read = ffi::blocks_read() != before || may_be_remote && is_slow();
+        if let Origin::Slot(slot) = job.origin {
+            let counters = &self.channel.slot(slot).counters;
+            counters.steps_read.fetch_add(has_read.into(), Relaxed);
+            counters.steps.fetch_add(1, Relaxed);
+        }
+        done.waited |= has_read;
+        result
+    }
+
+    /// Finds what the path names, as the program would, without opening it: O_PATH has no effect on a device or FIFO.
+    fn look_up(&self, job: &Job) -> Result<OwnedFd, Errno> {
+        let mut flags = OFlags::PATH | OFlags::CLOEXEC;
+        if matches!(job.wanted, Wanted::LookUp { follow: false } | Wanted::Link) {
+            flags |= OFlags::NOFOLLOW;
+        }
+        let path = &job.path[..];
+        // Links like /proc/self/cwd would lead into this process instead of the program's.
+        let resolve = ResolveFlags::NO_MAGICLINKS;
+        let root = match job.origin {
+            Origin::Slot(slot) => self.roots.of(&self.channel, slot),
+            Origin::Replay(_) => Root::Ours,
+        };
+        match (root, job.origin) {
+            (Root::Ours, _) => openat2(CWD, path, flags, Mode::empty(), resolve),
+            (Root::Theirs(root), _) => {
+                openat2(root, path, flags, Mode::empty(), resolve | ResolveFlags::IN_ROOT)
+            }
+            (Root::Barred, Origin::Slot(slot)) => {
+                self.channel.slot(slot).counters.hints_dropped.fetch_add(1, Relaxed);
+                Err(Errno::PERM)
+            }
+            (Root::Barred, Origin::Replay(_)) => Err(Errno::PERM),
+        }
+    }
+
+    /// Brings a part of a regular file into memory.
+    fn bring(
+        &self,
+        job: &Job,
+        found: &OwnedFd,
+        device: u64,
+        status: &Statx,
+        done: &mut Done,
+    ) -> Result<(), Errno> {
+        let Wanted::Data { offset, length, expected } = &job.wanted else { return Ok(()) };
+        let changed = expected.filter(|expected| !expected.identity.is_unchanged(&identity_of(status)));
+        done.is_changed = changed.is_some();
+        let (offset, length) = match changed {
+            None => (*offset, *length),
+            Some(Expected { beginning_if_changed: true, .. }) => (0, CHANGED_BYTES),
+            Some(_) => return Ok(()),
+        };
+        let end = offset.saturating_add(length).min(status.stx_size);
+        let horizon = self.channel.header().horizon_bytes.load(Relaxed);
+        let part = Part { device, offset, end: end.min(offset.saturating_add(horizon)) };
+        if self.devices.is_remote(device) {
+            return self.bring_from_remote(job, found, &part, done);
+        }
+        let block_bytes = || fstatvfs(found).map_or(0, |system| system.f_bsize);
+        let _share = self.devices.share(device, job.number, status.stx_size, block_bytes);
+        let file = self.reopen_in_turn(job, found, device)?;
+        self.read_ahead(file.as_fd(), &part, job, done)
+    }
+
+    fn bring_from_remote(
+        &self,
+        job: &Job,
+        found: &OwnedFd,
+        part: &Part,
+        done: &mut Done,
+    ) -> Result<(), Errno> {
+        let device = part.device;
+        let probe = match self.devices.keeps_data(device).ok_or(Errno::TIMEDOUT)? {
+            Keeping::Forgets => return Ok(()),
+            Keeping::Keeps => None,
+            Keeping::Unknown(probe) => Some(probe),
+        };
+        let file = self.reopen_in_turn(job, found, device)?;
+        self.read_ahead(file.as_fd(), part, job, done)?;
+        if let Some(probe) = probe.filter(|_| part.offset < part.end) {
+            let is_cached = |file: &OwnedFd| cachestat(file).map_or(true, |cached| cached.cached > 0);
+            // Where the next open empties the cache, and that may have been the program's, no other one will find anything there.
+            let is_kept = is_cached(&file) && is_cached(&self.reopen_in_turn(job, found, device)?);
+            probe.tell(is_kept);
+        }
+        // A read makes the kernel forget the times of a remote file, which a program asks for after it has opened one.
+        let _turn = self.devices.turn(device, &job.ticket, Requests::Some).ok_or(Errno::TIMEDOUT)?;
+        statx(&file, c"", AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT, StatxFlags::BASIC_STATS).map(drop)
+    }
+
+    fn reopen_in_turn(&self, job: &Job, found: &OwnedFd, device: u64) -> Result<OwnedFd, Errno> {
+        let turn = self.devices.turn(device, &job.ticket, Requests::Some);
+        let _turn = turn.ok_or(Errno::TIMEDOUT)?;
+        reopen(found, OFlags::empty())
+    }
+
+    /// Reads a part of a file, in pieces that the kernel takes whole.
+    fn read_ahead(&self, file: BorrowedFd<'_>, part: &Part, job: &Job, done: &mut Done) -> Result<(), Errno> {
+        let mut start = part.offset;
+        while start < part.end {
+            let length = CHUNK_BYTES.min(part.end - start);
+            let turn = self.devices.turn(part.device, &job.ticket, Requests::One);
+            let _turn = turn.ok_or(Errno::TIMEDOUT)?;
+            self.step(job, part.device, done, || {
+                fadvise(file, start, length.try_into().ok(), Advice::WillNeed)?;
+                // Waits for the piece, so that its time is known and no more of them are under way than the device likes.
+                let _ = pread(file, &mut [0u8; 1], start + length - 1);
+                Ok::<(), Errno>(())
+            })?;
+            start += length;
+            done.bytes += length;
+        }
+        Ok(())
+    }
+}
+
+/// What is to be read of a file.
+struct Part {
+    device: u64,
+    offset: u64,
+    end: u64,
+}
+
+/// What tells this file from another one, and from what it was.
+fn identity_of(status: &Statx) -> Identity {
+    let mtime = &status.stx_mtime;
+    Identity {
+        dev: makedev(status.stx_dev_major, status.stx_dev_minor),
+        ino: status.stx_ino,
+        size: status.stx_size,
+        mtime_ns: mtime.tv_sec.saturating_mul(1_000_000_000).saturating_add(mtime.tv_nsec.into()),
+    }
+}
+
+/// Opens a regular file or directory for reading: without blocking, and where allowed without a trace in its times.
+fn reopen(found: &OwnedFd, extra: OFlags) -> Result<OwnedFd, Errno> {
+    let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | extra;
+    match open(&path, flags | OFlags::NOATIME, Mode::empty()) {
+        // Only the owner may ask for that.
+        Err(Errno::PERM) if keeps_every_access(found) => Err(Errno::PERM),
+        Err(Errno::PERM) => open(&path, flags, Mode::empty()),
+        opened => opened,
+    }
+}
+
+/// Whether each read of a file changes its access time, so that one of the executor's would show.
+fn keeps_every_access(found: &OwnedFd) -> bool {
+    let rare = StatVfsMountFlags::NOATIME | StatVfsMountFlags::RELATIME | StatVfsMountFlags::RDONLY;
+    fstatvfs(found).is_ok_and(|system| !system.f_flag.intersects(rare))
+}
+
+fn read_directory(directory: &OwnedFd) -> Result<(), Errno> {
+    let mut buffer = [MaybeUninit::uninit(); 16 << 10];
+    let mut entries = RawDir::new(directory, &mut buffer);
+    let mut bytes = 0;
+    while let Some(entry) = entries.next() {
+        bytes += entry?.file_name().count_bytes();
+        if bytes > DIRECTORY_BYTES_MAX {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! The steps of a replay, handed out as jobs.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::Ordering::{Acquire, Relaxed},
+};
+
+use forebay_policy::replay::Pace;
+use forebay_protocol::layout::{GO, LEASES_UNKNOWN, replay};
+
+use super::{Done, Expected, Fetch, Job, Origin, Wanted, fetch::CHUNK_BYTES};
+use crate::{channel::Channel, devices::Ticket};
+
+/// Jobs of replays come after all hints.
+const NUMBER_FIRST: u64 = 1 << 63;
+
+/// A replay.
+#[derive(Clone)]
+pub struct Replay(Arc<Inner>);
+
+struct Inner {
+    channel: Arc<Channel>,
+    steps: Vec<Fetch>,
+    progress: Mutex<Progress>,
+}
+
+struct Progress {
+    pace: Pace,
+    /// Steps that have been taken, and are neither done nor given up.
+    under_way: usize,
+}
+
+impl Replay {
+    /// Of these steps, in this order.
+    pub fn new(channel: Arc<Channel>, steps: Vec<Fetch>) -> Self {
+        let steps: Vec<Fetch> = steps.into_iter().flat_map(in_chunks).collect();
+        let progress = Progress { pace: Pace::new(steps.len()), under_way: 0 };
+        let figures = &channel.header().replay;
+        figures.steps.store(steps.len() as u64, Relaxed);
+        figures.state.store(if steps.is_empty() { replay::OVER } else { replay::ON }, Relaxed);
+        Self(Arc::new(Inner { channel, steps, progress: Mutex::new(progress) }))
+    }
+
+    /// The next step.
+    pub fn take(&self) -> Option<Job> {
+        if !self.is_on() {
+            return None;
+        }
+        let mut progress = self.0.progress();
+        let mut pace = progress.pace.clone();
+        let step = pace.take()?;
+        let fetch = &self.0.steps[step];
+        if !self.may_take(fetch) {
+            return None;
+        }
+        progress.pace = pace;
+        progress.under_way += 1;
+        drop(progress);
+        let inner = self.0.clone();
+        Some(Job {
+            origin: Origin::Replay(step),
+            number: NUMBER_FIRST + step as u64,
+            wanted: fetch.wanted.clone(),
+            path: fetch.path.clone(),
+            ticket: Ticket::new(move || inner.leave()),
+        })
+    }
+
+    /// Whether there is one.
+    pub fn has_ready(&self) -> bool {
+        let next = || self.0.progress().pace.clone().take();
+        self.is_on() && next().is_some_and(|step| self.may_take(&self.0.steps[step]))
+    }
+
+    /// A step is done. Its ticket is told after this.
+    pub fn on_done(&self, step: usize, done: Done) {
+        let figures = &self.0.channel.header().replay;
+        figures.done.fetch_add(1, Relaxed);
+        figures.waited.fetch_add(done.waited.into(), Relaxed);
+        figures.changed.fetch_add(done.is_changed.into(), Relaxed);
+        figures.bytes.fetch_add(done.bytes, Relaxed);
+        self.0.progress().pace.on_done(step, done.waited);
+    }
+
+    fn is_on(&self) -> bool {
+        self.0.channel.header().replay.state.load(Relaxed) == replay::ON
+            && self.0.channel.header().control.load(Relaxed) == GO
+    }
+
+    /// No file is opened while a lease may exist that this would break.
+    fn may_take(&self, fetch: &Fetch) -> bool {
+        matches!(fetch.wanted, Wanted::LookUp { .. } | Wanted::Link)
+            || self.0.channel.header().leases.load(Acquire) != LEASES_UNKNOWN
+    }
+}
+
+impl Inner {
+    /// A step is done, or takes too long to be waited for.
+    fn leave(&self) {
+        let mut progress = self.progress();
+        progress.under_way -= 1;
+        if progress.under_way == 0 && !progress.pace.has_next() {
+            let state = &self.channel.header().replay.state;
+            // It may have been stopped.
+            let _ = state.compare_exchange(replay::ON, replay::OVER, Relaxed, Relaxed);
+        }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A step for each piece that the kernel takes whole, so that the pieces of a large file are under way at the same time.
+fn in_chunks(fetch: Fetch) -> Vec<Fetch> {
+    let Wanted::Data { offset: first, length, expected } = fetch.wanted else { return vec![fetch] };
+    let end = first.saturating_add(length);
+    let chunk = |offset: u64| {
+        let expected = expected.map(|expected| Expected {
+            beginning_if_changed: expected.beginning_if_changed && offset == first,
+            ..expected
+        });
+        let wanted = Wanted::Data { offset, length: CHUNK_BYTES.min(end - offset), expected };
+        Fetch { path: fetch.path.clone(), wanted }
+    };
+    std::iter::successors(Some(first), |offset| offset.checked_add(CHUNK_BYTES))
+        .take_while(|offset| *offset < end)
+        .map(chunk)
+        .collect()
+}
