@@ -65,6 +65,12 @@ impl Folder {
     /// What the guest needs in a mode, of the folder.
     #[track_caller]
     fn needs(&self, mode: &str, place: Place, state: State) -> Vec<Need> {
+        self.needs_of(&[&self.files.at("accesses"), Path::new(mode), self.files.path()], place, state)
+    }
+
+    /// What a command needs of the folder.
+    #[track_caller]
+    fn needs_of(&self, argv: &[&Path], place: Place, state: State) -> Vec<Need> {
         self.files.settle(true);
         if state == State::Warm {
             read_all(self.files.path());
@@ -74,9 +80,8 @@ impl Folder {
         let mut command = Command::new(example());
         command.arg(artifacts::agent().expect("build the agent")).arg(&output);
         command.arg(if place == Place::Above { "above" } else { "beside" });
-        command.args([&self.files.at("accesses"), Path::new(mode), self.files.path()]);
-        let ended = command.status().expect("start the example");
-        assert!(ended.success(), "{mode}, {place:?}, {state:?}: {ended}");
+        let ended = command.args(argv).output().expect("start the example");
+        assert!(ended.status.success(), "{argv:?}, {place:?}, {state:?}: {ended:?}");
         let deadline = Instant::now() + PATIENCE;
         while !output.exists() {
             assert!(Instant::now() < deadline, "no needs were written");
@@ -197,6 +202,24 @@ fn a_program_that_executes_others_is_recorded_each_time() {
     for round in 0..8 {
         assert!(needs.contains(&("Missing".into(), format!("launched-{round}"), 0..0)), "{round}: {needs:?}");
     }
+}
+
+#[test]
+fn a_walk_that_goes_back_up_is_recorded_under_the_names_of_its_folders() {
+    let folder = Folder::new(Kind::Program);
+    for number in 0..5 {
+        folder.files.file(&format!("walk/{number}/deep/deeper/file"), "x");
+    }
+    let walk = folder.files.at("walk");
+    let needs = folder.needs_of(&[Path::new("du"), Path::new("-a"), &walk], Place::Above, State::Cold);
+    let found = |kind: &str| needs.iter().filter(|(of, ..)| of == kind).map(|(_, path, _)| &**path).collect();
+    let (listed, looked_up): (BTreeSet<&str>, BTreeSet<&str>) = (found("Directory"), found("LookUp"));
+    let below = (0..5).flat_map(|number| {
+        ["", "/deep", "/deep/deeper", "/deep/deeper/file"].map(|path| format!("walk/{number}{path}"))
+    });
+    let all: BTreeSet<String> = below.chain(["walk".to_owned()]).collect();
+    assert_eq!(looked_up, all.iter().map(|path| &**path).collect());
+    assert_eq!(listed, all.iter().map(|path| &**path).filter(|path| !path.ends_with("file")).collect());
 }
 
 #[test]

@@ -247,8 +247,21 @@ unsafe fn note_look_up(log: &AccessLog, call: &Call, class: Class, result: isize
     // SAFETY: the kernel has just read the path.
     let place = unsafe { place_of(log, outcome, directory, path as *const u8) };
     if let (Class::PathOpens | Class::PathAtOpens, Ok(descriptor)) = (class, usize::try_from(result)) {
-        opened(descriptor, place);
+        // The kernel names the folder above, whichever links led here. It does so when the descriptor is used.
+        // SAFETY: as above.
+        let leads_above = unsafe { is_parent(path as *const u8) };
+        opened(descriptor, place.filter(|_| !leads_above));
     }
+}
+
+/// Whether a path is `..`.
+///
+/// # Safety
+/// The path is terminated.
+unsafe fn is_parent(path: *const u8) -> bool {
+    // SAFETY: the caller's.
+    let word = unsafe { word_at(path) };
+    word & 0xff_ffff == u64::from(u32::from_le_bytes(*b"..\0\0"))
 }
 
 /// A path was opened.
