@@ -92,6 +92,9 @@ pub enum FormatError {
     /// An empty range, or one beyond the end of its file.
     #[error("the profile has a range that is empty or beyond the end of its file")]
     NotARange,
+    /// A pack with what packs leave out.
+    #[error("the pack has more than a pack has: a key, a working directory, or inodes")]
+    NotPacked,
     /// A time before the start of the run, or over an hour after it.
     #[error("the profile has a time that no run can have")]
     NotATime,

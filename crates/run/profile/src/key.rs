@@ -54,6 +54,18 @@ impl Level {
     pub fn from_number(number: u8) -> Option<Self> {
         [Self::Program, Self::Subject, Self::Whole].get(usize::from(number)).copied()
     }
+
+    /// What all runs that share a profile of this level have in common of a command line, which begins with the program's name.
+    #[must_use]
+    pub fn common(self, command: &[Vec<u8>]) -> &[Vec<u8>] {
+        let arguments: Vec<&[u8]> = command.iter().skip(1).map(Vec::as_slice).collect();
+        let words = match self {
+            Self::Whole => command.len(),
+            Self::Subject => subject(&arguments).map_or(command.len(), |at| at + 2),
+            Self::Program => 1,
+        };
+        command.get(..words).unwrap_or(command)
+    }
 }
 
 /// What a profile is kept under.

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use crate::cost::Costs;
 use crate::format::{self, FormatError};
 use crate::key::{Key, Level};
 use crate::need::{Identity, Kind};
@@ -12,6 +13,9 @@ use crate::path::{self, absolute};
 use crate::plan::Plan;
 use crate::profile::{Entry, Origin, Profile};
 use crate::spans::{PAGE_BYTES, Span, Touched, Uses, overlay};
+
+/// The key of all packs.
+const KEY: Key = Key { level: Level::Whole, digest: [0; 32] };
 
 /// A profile whose paths begin at a root that is not known yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,8 +45,7 @@ impl Pack {
 
     fn new(origin: Origin, runs: u32, last_use_s: u64, mut entries: Vec<Entry>) -> Self {
         entries.sort_by_cached_key(|entry| path::order(&entry.path));
-        let key = Key { level: Level::Whole, digest: [0; 32] };
-        let mut profile = Profile { key, origin, runs, last_use_s, entries };
+        let mut profile = Profile { key: KEY, origin, runs, last_use_s, entries };
         profile.fit();
         Self(profile)
     }
@@ -98,6 +101,12 @@ impl Pack {
         Plan::new(profile)
     }
 
+    /// What a cold start pays for what it has, with paths that begin at its root.
+    #[must_use]
+    pub fn costs(&self) -> Costs {
+        Costs::of(&self.0)
+    }
+
     /// What it has, with paths that begin at its root.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
@@ -122,8 +131,19 @@ impl Pack {
     ///
     /// What is wrong with them.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        format::decode_as(&format::PACK_MAGIC, bytes).map(Self)
+        let profile = format::decode_as(&format::PACK_MAGIC, bytes)?;
+        if is_packed(&profile) { Ok(Self(profile)) } else { Err(FormatError::NotPacked) }
     }
+}
+
+/// Whether a profile has nothing of the machine and the runs that it was recorded in.
+fn is_packed(profile: &Profile) -> bool {
+    let is_plain = |entry: &Entry| {
+        entry.uses == Uses::LAST
+            && entry.identity.is_none_or(|identity| identity.dev == 0 && identity.ino == 0)
+            && entry.spans.iter().all(|span| span.uses == Uses::LAST)
+    };
+    profile.key == KEY && profile.origin.directory.is_empty() && profile.entries.iter().all(is_plain)
 }
 
 /// What two packs know of one path.

@@ -4,7 +4,7 @@ mod profile_bodies;
 mod support;
 
 use forebay_profile::format::{self, FormatError, decode, encode};
-use forebay_profile::{Identity, Kind, Need, Profile};
+use forebay_profile::{Identity, Kind, Need, Pack, Profile};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -54,6 +54,18 @@ proptest! {
     #[test]
     fn whatever_was_needed_a_profile_is_read_back(profile in profile()) {
         profile_bodies::profile_holds(profile);
+    }
+
+    #[test]
+    fn whatever_was_needed_a_pack_is_read_back_and_damage_does_no_harm(profile in profile(), places in damage()) {
+        let pack = Pack::of(profile, b"/");
+        profile_bodies::pack_holds(&pack);
+        let mut body = pack.encode()[16..].to_vec();
+        for (place, value) in places {
+            let at = place.index(body.len());
+            body[at] = value;
+        }
+        profile_bodies::bytes(&body);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 mod support;
 
 use forebay_profile::format::{self, FormatError};
-use forebay_profile::{Act, Identity, Kind, Need, Pack, Step};
+use forebay_profile::{Act, Cost, Identity, Kind, Level, Need, Pack, Step};
 use support::*;
 
 fn pack(needs: &[Need]) -> Pack {
@@ -88,4 +88,42 @@ fn a_profile_is_no_pack_and_a_pack_no_profile() {
     let profile = empty(WHOLE).learn(&[look_up(1, "/app/a")], |_| None, 1);
     assert_eq!(Pack::decode(&format::encode(&profile)), Err(FormatError::OtherKind));
     assert_eq!(format::decode(&Pack::of(profile, b"/app").encode()), Err(FormatError::OtherKind));
+}
+
+#[test]
+fn what_tells_of_the_machine_is_no_pack() {
+    let profile = empty(WHOLE).learn(&[read(1, "/app/a", 0..1)], all_of(MIB), 1);
+    let mut bytes = format::encode(&profile);
+    bytes[..8].copy_from_slice(&format::PACK_MAGIC);
+    assert_eq!(Pack::decode(&bytes), Err(FormatError::NotPacked));
+}
+
+#[test]
+fn a_cold_start_pays_for_each_path_and_each_piece_of_data() {
+    let needs = [
+        read(1, "/app/long", 0..MIB),
+        need(1, "/app/lib/x", Kind::Mapped, 0..4 * KIB),
+        need(1, "/app/lib/x", Kind::Mapped, 512 * KIB..516 * KIB),
+        need(1, "/app/lib", Kind::Directory, 0..0),
+        missing(1, "/app/y"),
+    ];
+    let costs = pack(&needs).costs();
+    let cost = |requests, bytes| Cost { requests, bytes };
+    assert_eq!((costs.paths, costs.depth, costs.total), (4, 2, cost(14, MIB + 8 * KIB)));
+    let of = |kind| costs.kinds.iter().find(|(other, _)| *other == kind).map(|(_, cost)| *cost);
+    assert_eq!(of(Kind::Read), Some(cost(8, MIB)));
+    assert_eq!(of(Kind::Mapped), Some(cost(2, 8 * KIB)));
+    assert_eq!((of(Kind::Directory), of(Kind::Missing)), (Some(cost(1, 0)), Some(cost(1, 0))));
+    assert_eq!(costs.folders, [(b"/".to_vec(), cost(11, MIB)), (b"/lib".to_vec(), cost(3, 8 * KIB))]);
+    assert_eq!(costs.files[0].0, b"/long");
+}
+
+#[test]
+fn a_general_profile_is_known_by_the_words_that_its_runs_share() {
+    let command: Vec<Vec<u8>> = ["git", "-v", "status", "-s"].map(|word| word.as_bytes().to_vec()).into();
+    assert_eq!(Level::Program.common(&command).len(), 1);
+    assert_eq!(Level::Subject.common(&command).len(), 3);
+    assert_eq!(Level::Whole.common(&command).len(), 4);
+    assert!(Level::Program.common(&[]).is_empty());
+    assert_eq!(Level::Subject.common(&command[..2]).len(), 2);
 }

@@ -1,7 +1,7 @@
 //! What must hold for any bytes, for property tests and for fuzzing.
 
-use forebay_profile::format::{BYTES_MAX, ITEMS_MAX, MAGIC, VERSION, decode, encode};
-use forebay_profile::{Act, Identity, Kind, Need, Plan, Profile, path};
+use forebay_profile::format::{BYTES_MAX, ITEMS_MAX, MAGIC, PACK_MAGIC, VERSION, decode, encode};
+use forebay_profile::{Act, Identity, Kind, Need, Pack, Plan, Profile, path};
 
 /// Longest piece of a file that a plan fetches at once.
 const PIECE_BYTES_MAX: u64 = 16 << 20;
@@ -12,14 +12,17 @@ pub fn bytes(data: &[u8]) {
     if let Ok(profile) = whole {
         profile_holds(profile);
     }
-    if let Ok(profile) = decode(&with_head(data)) {
+    if let Ok(profile) = decode(&with_head(&MAGIC, data)) {
         profile_holds(profile);
+    }
+    for pack in [Pack::decode(data), Pack::decode(&with_head(&PACK_MAGIC, data))].into_iter().flatten() {
+        pack_holds(&pack);
     }
 }
 
 /// A body behind the head that belongs to it.
-pub fn with_head(body: &[u8]) -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
+pub fn with_head(magic: &[u8; 8], body: &[u8]) -> Vec<u8> {
+    let mut bytes = magic.to_vec();
     bytes.extend(VERSION.to_le_bytes());
     bytes.extend(crc32fast::hash(body).to_le_bytes());
     bytes.extend(body);
@@ -46,6 +49,20 @@ pub fn profile_holds(profile: Profile) {
     let bytes = encode(&learned);
     assert!(bytes.len() <= BYTES_MAX);
     assert_eq!(decode(&bytes), Ok(learned));
+}
+
+/// What holds for each pack that is read: the way there and back, its steps below a root, its costs, and merging it.
+pub fn pack_holds(pack: &Pack) {
+    assert_eq!(Pack::decode(&pack.encode()).as_ref(), Ok(pack));
+    let steps = pack.clone().plan(b"/root").take(10 * ITEMS_MAX);
+    assert!(
+        steps.into_iter().all(|step| step.path.starts_with(b"/root/") && path::is_proper(&step.path[5..]))
+    );
+    let costs = pack.costs();
+    assert_eq!(costs.paths as usize, pack.entries().len());
+    assert_eq!(costs.kinds.iter().map(|(_, cost)| cost.requests).sum::<u64>(), costs.total.requests);
+    let cut = pack.clone().merge(pack.clone()).cut_off(costs.total.bytes / 2);
+    assert_eq!(Pack::decode(&cut.encode()), Ok(cut));
 }
 
 fn plan_holds(profile: &Profile) {
