@@ -56,15 +56,23 @@ impl Sink {
     /// # Errors
     /// Writing fails.
     pub fn write_text(self, text: &str) -> Result<(), SinkError> {
+        self.write_bytes(text.as_bytes())
+    }
+
+    /// Writes `bytes` over whatever the file held.
+    ///
+    /// # Errors
+    /// Writing fails.
+    pub fn write_bytes(self, bytes: &[u8]) -> Result<(), SinkError> {
         match self.0 {
             Destination::Stdout => {
                 let mut out = io::stdout().lock();
-                out.write_all(text.as_bytes())
+                out.write_all(bytes)
                     .and_then(|()| out.flush())
                     .map_err(|source| SinkError { path: "-".into(), source })
             }
             Destination::File { path, mut file, .. } => {
-                replace(&mut file, text.as_bytes()).map_err(|source| SinkError { path, source })
+                replace(&mut file, bytes).map_err(|source| SinkError { path, source })
             }
         }
     }

@@ -24,6 +24,8 @@ pub const WAITS_MIN: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Pace {
     steps: usize,
+    /// Steps that are carried out in any case.
+    first: usize,
     /// The next step in order.
     next: usize,
     /// The next sample.
@@ -36,12 +38,18 @@ impl Pace {
     /// Of so many steps.
     #[must_use]
     pub const fn new(steps: usize) -> Self {
-        Self { steps, next: 0, sample: FIRST, score: 0 }
+        Self { steps, first: FIRST, next: 0, sample: FIRST, score: 0 }
+    }
+
+    /// Of so many steps, all of which are carried out.
+    #[must_use]
+    pub const fn of_all(steps: usize) -> Self {
+        Self { steps, first: steps, next: 0, sample: steps, score: 0 }
     }
 
     /// The step to carry out next. `None` where there is none for now.
     pub fn take(&mut self) -> Option<usize> {
-        let in_order = self.next < FIRST || self.is_needed();
+        let in_order = self.next < self.first || self.is_needed();
         let step = if in_order { self.next } else { self.sample.max(self.next) };
         if step >= self.steps {
             return None;
@@ -59,7 +67,7 @@ impl Pace {
         if waited {
             self.score = (self.score + APART).min(2 * WAITS_MIN * APART);
         } else {
-            if step >= FIRST && !self.is_needed() {
+            if step >= self.first && !self.is_needed() {
                 self.next = self.next.max(step + 1);
             }
             self.score = self.score.saturating_sub(1);
@@ -119,6 +127,18 @@ mod tests {
             let most = FIRST.min(steps) + steps.saturating_sub(FIRST).div_ceil(APART);
             assert_eq!(done.len(), most, "{steps}");
         }
+    }
+
+    #[test]
+    fn where_all_steps_are_wanted_each_is_carried_out_once() {
+        let mut pace = Pace::of_all(500);
+        let mut taken = Vec::new();
+        while let Some(step) = pace.take() {
+            taken.push(step);
+            pace.on_done(step, step % 3 == 0);
+        }
+        assert_eq!(taken, (0..500).collect::<Vec<_>>());
+        assert!(!pace.has_next());
     }
 
     #[test]

@@ -5,12 +5,14 @@
 
 mod cells;
 mod fetch;
+mod kernel_files;
 mod replay;
 mod roots;
 
 pub use cells::Sweep;
 
 use std::{
+    os::fd::OwnedFd,
     sync::{
         Arc,
         atomic::{
@@ -23,6 +25,7 @@ use std::{
 };
 
 use forebay_linux::process::{Apart, start_apart};
+use forebay_policy::replay::Pace;
 use forebay_profile::Identity;
 use rustix::{io::Errno, thread::futex};
 
@@ -30,6 +33,7 @@ use crate::{channel::Channel, devices::Ticket};
 use cells::Cells;
 use fetch::{Done, Fetcher};
 use replay::Replay;
+use roots::Root;
 
 /// As many reads as a fast device has in flight at once.
 pub const THREADS_MAX: usize = 128;
@@ -117,10 +121,19 @@ enum Origin {
 impl Executor {
     /// A pool for `channel` and a replay of these steps, without a thread.
     pub fn new(channel: Arc<Channel>, steps: Vec<Fetch>) -> Self {
+        Self::of(channel.clone(), Replay::new(channel, steps, Pace::new), Root::Ours)
+    }
+
+    /// A pool that carries out all of these steps below `root`, which no path leads out of. Without a thread.
+    pub fn below(root: OwnedFd, channel: Arc<Channel>, steps: Vec<Fetch>) -> Self {
+        Self::of(channel.clone(), Replay::new(channel, steps, Pace::of_all), Root::Theirs(Arc::new(root)))
+    }
+
+    fn of(channel: Arc<Channel>, replay: Replay, root: Root) -> Self {
         Self(Arc::new(Shared {
             cells: Cells::new(channel.clone()),
-            replay: Replay::new(channel.clone(), steps),
-            fetcher: Fetcher::new(channel.clone()),
+            replay,
+            fetcher: Fetcher::new(channel.clone(), root),
             channel,
             threads: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),

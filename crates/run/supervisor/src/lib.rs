@@ -5,7 +5,7 @@
 //! ends as the program ended, and has statistics then.
 //!
 //! The parts, in the order in which a run uses them: `agent_library`, `channel`, `launch` (with
-//! `examine` and `patch_table`), `watch` (with `executor`, `devices` and `ledger`), [`statistics`].
+//! `examine` and `patch_table`), `watch` (with `executor`, `devices` and `ledger`), [`statistics`]. [`warm`] uses the executor alone.
 #![deny(unsafe_code)]
 
 pub mod agent_library;
@@ -31,6 +31,7 @@ mod readahead;
 mod room;
 pub mod statistics;
 mod table;
+pub mod warm;
 mod watch;
 
 pub use error::Error;

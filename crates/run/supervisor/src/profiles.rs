@@ -2,12 +2,14 @@
 //!
 //! What a profile is and what it learns is in `forebay_profile`.
 
+mod command;
 mod fault_samples;
 pub(crate) mod learning;
 mod needs;
 mod record;
 pub mod store;
 
+pub use self::command::{profile_of, scopes_of};
 pub use self::learning::{Keep, ProfileFigures};
 pub use self::needs::Recorded;
 pub use self::record::{Recorder, Recording};

@@ -24,7 +24,7 @@ use rustix::{
 };
 
 use super::{
-    Expected, Job, Origin, Wanted,
+    Expected, Job, Origin, Wanted, kernel_files,
     roots::{Root, Roots},
 };
 use crate::{
@@ -61,17 +61,20 @@ pub struct Fetcher {
     /// [`DEVICE_UNKNOWN`] at first.
     last_devices: [AtomicU64; SLOTS + 1],
     roots: Roots,
+    /// Where the paths of a replay begin.
+    replay_root: Root,
     devices: Devices,
 }
 
 impl Fetcher {
-    /// Where `channel` has places for devices.
-    pub fn new(channel: Arc<Channel>) -> Self {
+    /// Where `channel` has places for devices. Paths of a replay begin at `replay_root`.
+    pub fn new(channel: Arc<Channel>, replay_root: Root) -> Self {
         Self {
             devices: Devices::new(channel.clone()),
             device_ticks_min: channel.header().stall_ticks_min.load(Relaxed),
             last_devices: [const { AtomicU64::new(DEVICE_UNKNOWN) }; SLOTS + 1],
             roots: Roots::default(),
+            replay_root,
             channel,
         }
     }
@@ -91,6 +94,9 @@ impl Fetcher {
     fn try_carry_out(&self, job: &Job, done: &mut Done) -> Result<(), Errno> {
         let (found, status) = self.find(job, done)?;
         let device = makedev(status.stx_dev_major, status.stx_dev_minor);
+        if matches!(job.origin, Origin::Replay(_)) && kernel_files::are_in(&found) {
+            return Ok(());
+        }
         match (&job.wanted, FileType::from_raw_mode(status.stx_mode.into())) {
             // The kernel keeps no names of a remote file system that a listing gave to another descriptor.
             (Wanted::Directory, FileType::Directory) if !self.devices.is_remote(device) => {
@@ -157,7 +163,7 @@ impl Fetcher {
         let resolve = ResolveFlags::NO_MAGICLINKS;
         let root = match job.origin {
             Origin::Slot(slot) => self.roots.of(&self.channel, slot),
-            Origin::Replay(_) => Root::Ours,
+            Origin::Replay(_) => self.replay_root.clone(),
         };
         match (root, job.origin) {
             (Root::Ours, _) => openat2(CWD, path, flags, Mode::empty(), resolve),

@@ -31,10 +31,10 @@ struct Progress {
 }
 
 impl Replay {
-    /// Of these steps, in this order.
-    pub fn new(channel: Arc<Channel>, steps: Vec<Fetch>) -> Self {
+    /// Of these steps, in this order, at the pace that suits their number.
+    pub fn new(channel: Arc<Channel>, steps: Vec<Fetch>, pace: fn(usize) -> Pace) -> Self {
         let steps: Vec<Fetch> = steps.into_iter().flat_map(in_chunks).collect();
-        let progress = Progress { pace: Pace::new(steps.len()), under_way: 0 };
+        let progress = Progress { pace: pace(steps.len()), under_way: 0 };
         let figures = &channel.header().replay;
         figures.steps.store(steps.len() as u64, Relaxed);
         figures.state.store(if steps.is_empty() { replay::OVER } else { replay::ON }, Relaxed);

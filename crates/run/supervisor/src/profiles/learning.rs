@@ -26,7 +26,7 @@ use crate::{
 /// Needs by which a replay is judged.
 const JUDGED_NEEDS: usize = 64;
 /// Part of the available memory that a replay may fill.
-const MEMORY_PART: u64 = 4;
+pub const MEMORY_PART: u64 = 4;
 
 /// A command that is about to be executed.
 pub struct Started {
@@ -41,6 +41,21 @@ impl Started {
         let directory = env::current_dir().ok()?;
         let program = directory.join(path).into_os_string().into_encoded_bytes();
         Some(Self { program, arguments: arguments.to_vec(), directory })
+    }
+
+    /// Its profiles, the most specific first.
+    pub fn scopes(&self) -> Vec<Scope> {
+        let words = self.words();
+        let command = Command {
+            program: &self.program,
+            arguments: words.get(1..).unwrap_or_default(),
+            directory: self.directory.as_os_str().as_bytes(),
+        };
+        Scope::of(&command, |path| fs::metadata(path_of(path)).is_ok_and(|found| found.is_file()))
+    }
+
+    fn words(&self) -> Vec<&[u8]> {
+        self.arguments.iter().map(|word| word.as_bytes()).collect()
     }
 }
 
@@ -116,21 +131,13 @@ impl<'a> Learning<'a> {
         process: Option<u32>,
     ) -> (Self, Vec<Fetch>) {
         let recorder = Recorder::start(recording, channel, process);
-        let arguments: Vec<&[u8]> = started.arguments.iter().map(|word| word.as_bytes()).collect();
-        let directory = started.directory.as_os_str().as_bytes();
-        let command = Command {
-            program: &started.program,
-            arguments: arguments.get(1..).unwrap_or_default(),
-            directory,
-        };
-        let is_file = |path: &[u8]| fs::metadata(path_of(path)).is_ok_and(|found| found.is_file());
-        let scopes = Scope::of(&command, is_file);
+        let scopes = started.scopes();
         let store = profiling.store.clone();
         let profile = store.as_ref().and_then(|store| store.most_specific(&scopes));
         let plan = profile.map(Plan::new);
         let foretold = plan.as_ref().map(Foretold::of).unwrap_or_default();
         let steps = plan.map(|plan| within_memory(plan, available_bytes() / MEMORY_PART)).unwrap_or_default();
-        let origin = Origin::new(&arguments, directory);
+        let origin = Origin::new(&started.words(), started.directory.as_os_str().as_bytes());
         (Self { store, keep: profiling.keep, scopes, origin, foretold, recorder, is_judged: false }, steps)
     }
 
@@ -187,7 +194,7 @@ fn figures(channel: &Channel, foretold: &Foretold, needs: &[Need]) -> ProfileFig
 }
 
 /// The steps, in the order in which they are needed, as far as their data fits.
-fn within_memory(plan: Plan, bytes_max: u64) -> Vec<Fetch> {
+pub fn within_memory(plan: Plan, bytes_max: u64) -> Vec<Fetch> {
     let mut steps: Vec<Step> = plan.collect();
     steps.sort_by_key(|step| step.at_us);
     let mut room = bytes_max;
@@ -214,12 +221,12 @@ fn fetch(step: Step) -> Fetch {
     Fetch { path: step.path.into(), wanted }
 }
 
-fn available_bytes() -> u64 {
+pub fn available_bytes() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     kernel_text::bytes(&text, "MemAvailable").unwrap_or(0)
 }
 
-fn identity_of(path: &[u8]) -> Option<Identity> {
+pub fn identity_of(path: &[u8]) -> Option<Identity> {
     let found = fs::metadata(path_of(path)).ok()?;
     let mtime_ns = found.mtime().checked_mul(1_000_000_000)?.checked_add(found.mtime_nsec())?;
     found.is_file().then_some(Identity { dev: found.dev(), ino: found.ino(), size: found.size(), mtime_ns })

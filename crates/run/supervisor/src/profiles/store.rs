@@ -130,6 +130,14 @@ impl Store {
         }
     }
 
+    /// The profile that is kept under `key`, also while profiles are off. It is not marked as used.
+    #[must_use]
+    pub fn look_up(&self, key: &Key) -> Option<Profile> {
+        let folder = self.open()?;
+        let name = CString::new(key.name()).ok()?;
+        read(folder.as_fd(), &name, &open_profile(folder.as_fd(), &name)?)
+    }
+
     /// All profiles, one read after the other. None of them is marked as used.
     pub fn profiles(&self) -> impl Iterator<Item = Profile> + use<> {
         let folder = self.open();
