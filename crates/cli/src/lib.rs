@@ -7,6 +7,7 @@
 
 mod args;
 mod corpus;
+mod costs;
 mod demo;
 mod doctor;
 mod evaluate;
@@ -14,6 +15,7 @@ mod experiment;
 mod meter;
 mod millipage;
 mod pages;
+mod profile;
 mod report;
 mod results;
 mod run;
@@ -21,6 +23,7 @@ mod serve;
 mod server;
 mod share;
 mod streaming;
+mod warm;
 
 use std::env;
 use std::process::ExitCode;
@@ -28,17 +31,20 @@ use std::process::ExitCode;
 use clap::{Parser, error::ErrorKind};
 use forebay_supervisor::installed::COMMANDS;
 
-use args::{Cli, Command, Run};
+use args::{Cli, Command, Run, Warm};
 
 /// Exit status of an invalid command line.
 const USAGE: u8 = 2;
 /// Exit status of failures of forebay itself.
 const FAILURE: u8 = 1;
 
-/// `forebay`: executes a valid command line of `run`, and leaves every other one to `forebay-commands`.
+/// `forebay`: executes a valid command line of `run` or `warm`, and leaves every other one to `forebay-commands`.
 pub fn front() -> ExitCode {
     if let Some(run) = Run::quickly(env::args_os().skip(1)) {
         return run::run(run);
+    }
+    if let Some(warm) = Warm::quickly(env::args_os().skip(1)) {
+        return ended(warm::run(&warm));
     }
     run::complain(&COMMANDS.execute(env::args_os()));
     failure().into()
@@ -57,6 +63,8 @@ pub fn all() -> ExitCode {
     let done = match cli.command {
         // The exit status is that of the program.
         Command::Run(run) => return run::run(run),
+        Command::Profile(profile) => profile::run(profile),
+        Command::Warm(warm) => warm::run(&warm),
         Command::Share(share) => return share::share(share),
         Command::Serve(serve) => serve::run(serve),
         Command::Demo(demo) => demo::run(&demo),
@@ -66,6 +74,10 @@ pub fn all() -> ExitCode {
         Command::Completions(completions) => pages::completions(&completions),
         Command::Man(man) => pages::man(&man),
     };
+    ended(done)
+}
+
+fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
         Ok(status) => status,
         Err(error) => {

@@ -56,7 +56,8 @@ pub fn run(args: Run) -> ExitCode {
     }
 }
 
-fn options(args: Run) -> Result<Options, Error> {
+/// How a command line is run.
+pub fn options(args: Run) -> Result<Options, Error> {
     let agent = agent_library::locate()?;
     let (speculate, patch) = (!args.no_speculation, !args.no_patching);
     Ok(Options {

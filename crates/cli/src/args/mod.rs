@@ -1,9 +1,11 @@
 //! The command line: every option, once. Help, completions and man pages are made from this.
 
 mod evaluate;
+mod profile;
 pub(crate) mod renamed;
 mod report;
 mod serve;
+mod warm;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -17,8 +19,10 @@ use serde::Serialize;
 
 use crate::experiment::Output;
 pub use evaluate::{Chosen, Evaluate, Host, Model, Multiview, Overhead, Projection, Speculation, Table};
+pub use profile::{Forget, List, Merge, Pack, Profile, Show};
 pub use report::Report;
 pub use serve::Serve;
+pub use warm::Warm;
 
 /// Run programs that wait for data faster, share memory between processes, stream media files
 #[derive(Debug, Parser)]
@@ -34,6 +38,8 @@ const EXAMPLES: &str = concat!(
 Examples:
   forebay run -- grep -r needle src
   forebay run --stats -- ld @objects -o program
+  forebay profile pack -- ./program > app.profile
+  forebay warm --wait app.profile
   forebay share -n 4 -- ./program
   forebay serve films
   forebay demo
@@ -48,6 +54,11 @@ Documentation: ",
 pub enum Command {
     /// Run an unmodified program, and prefetch the data that it would wait for
     Run(Run),
+    /// Show, remove and pack what earlier runs needed (access profiles)
+    #[command(subcommand)]
+    Profile(Profile),
+    /// Bring what a program will need into memory, from a pack or a profile
+    Warm(Warm),
     /// Run a program as several processes (hosts) that share memory
     Share(Share),
     /// Stream the media files of a folder over RTSP
@@ -134,14 +145,10 @@ pub struct Run {
     pub command: Vec<OsString>,
 }
 
-impl Run {
-    /// What the full parser makes of a command line (without the program's name) that starts with `run` and has valid
-    /// options of `run` alone; `None` for any other. The full parser takes a tenth of the time that `forebay run` may
-    /// add to a program, and megabytes of memory.
-    pub fn quickly(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
-        let mut arguments = arguments.peekable();
-        arguments.next_if(|command| command == "run")?;
-        let mut run = Self {
+impl Default for Run {
+    /// Without options.
+    fn default() -> Self {
+        Self {
             stats: false,
             json: None,
             memory_control: true,
@@ -150,7 +157,18 @@ impl Run {
             no_patching: false,
             no_profile: false,
             command: vec![],
-        };
+        }
+    }
+}
+
+impl Run {
+    /// What the full parser makes of a command line (without the program's name) that starts with `run` and has valid
+    /// options of `run` alone; `None` for any other. The full parser takes a tenth of the time that `forebay run` may
+    /// add to a program, and megabytes of memory.
+    pub fn quickly(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
+        let mut arguments = arguments.peekable();
+        arguments.next_if(|command| command == "run")?;
+        let mut run = Self::default();
         let mut given = Vec::new();
         loop {
             let argument = arguments.next()?;
