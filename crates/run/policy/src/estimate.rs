@@ -1,4 +1,4 @@
-//! How long a stall on one device takes while no hint is in flight there.
+//! How long a stall on one device takes while no hint is in flight there, and how long a page fault takes.
 //!
 //! # Model
 //!
@@ -71,6 +71,31 @@ impl StallTime {
     }
 }
 
+/// How long the page faults of a process take. The kernel tells no more than how long a thread was away from its processor, how often
+/// it gave the processor up, and how many faults it had. A fault that waits gives the processor up once. So where a thread did so
+/// more often it waited for something else, too, and its faults took what others did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultTime(StallTime);
+
+impl FaultTime {
+    /// None is known.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(StallTime { mean: 0, count: 0 })
+    }
+
+    /// A thread had so many faults, and gave its processor up `yields` times, for `away` in all. What each fault took, if that is
+    /// known.
+    pub fn on_faults(&mut self, faults: u64, yields: u64, away: u64) -> Option<u64> {
+        let most = away.checked_div(faults)?;
+        if yields <= faults {
+            self.0.on_stall(most);
+            return Some(most);
+        }
+        Some(self.0.ticks()).filter(|mean| *mean > 0).map(|mean| mean.min(most))
+    }
+}
+
 /// Hints of which not each one spares a stall: what many of them name is read at once, for the first of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spared {
@@ -115,6 +140,19 @@ mod tests {
     }
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn what_a_thread_waits_for_between_its_faults_is_no_part_of_them() {
+        let mut time = FaultTime::new();
+        assert_eq!(time.on_faults(1, 2, 101 * MS), None, "nothing is known");
+        assert_eq!(time.on_faults(4, 4, 4 * MS), Some(MS));
+        for _ in 0..1_000 {
+            assert_eq!(time.on_faults(1, 2, 101 * MS), Some(MS));
+        }
+        assert_eq!(time.on_faults(2, 3, MS), Some(MS / 2), "no more than it was away");
+        assert_eq!(time.on_faults(1, 1, 3 * MS), Some(3 * MS), "they may take longer now");
+        assert_eq!(time.on_faults(0, 0, MS), None);
+    }
 
     fn after(durations: impl IntoIterator<Item = u64>) -> StallTime {
         let mut time = StallTime::default();
