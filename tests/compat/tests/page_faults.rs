@@ -532,6 +532,45 @@ fn on_a_busy_device(disk: &SlowDisk, name: &'static str, options: &[&str], first
     outcome
 }
 
+/// What a thread does between two faults is no wait for a page: an account would be paid for it, and would pay for forks.
+#[test]
+fn rests_between_faults_are_no_stalls() {
+    const NAME: &str = "rests";
+    const READS: u32 = 150;
+    const RESTS: u32 = 60;
+    const REST: Duration = Duration::from_millis(50);
+    if switch("FOREBAY_COMPAT_PLAIN") {
+        return skip(NAME, "both sides run without forebay");
+    }
+    let disk = match SlowDisk::start(Profile::Ssd1Ms, 256 << 20) {
+        Ok(disk) => disk,
+        Err(why) => return skip(NAME, why.to_string()),
+    };
+    let place = Scratch::fresh(scratch::base().join(NAME));
+    let data = place.noise("data", 64 << 20, 3).at("data");
+    let copied = disk.fill(|folder| std::fs::copy(data, folder.join("data")));
+    let _ = copied.expect("fill the slow disk").expect("copy the data");
+    let patience = Instant::now() + Duration::from_secs(120);
+    loop {
+        disk.make_cold().expect("empty the caches of the slow disk");
+        let mut argv = vec![build(NAME).into_os_string(), disk.mount_point().join("data").into()];
+        argv.extend([READS, RESTS, REST.as_micros() as u32].map(|number| number.to_string().into()));
+        let outcome = Case::new(NAME, argv).run(Side::With);
+        assert!(outcome.complaints.is_empty(), "{:?}", outcome.complaints);
+        // It was told of its faults, and of those between rests.
+        let (stalls, counted) = (outcome.figure("stalls_before"), outcome.figure("stall_time"));
+        let are_told = stalls >= f64::from(READS + RESTS) * 0.9;
+        // On a busy machine the faults themselves may take long.
+        if are_told && counted < (RESTS * REST).as_secs_f64() / 2.0 {
+            return;
+        }
+        assert!(
+            Instant::now() < patience,
+            "in two minutes no run like this: {counted} s are counted for {stalls} stalls"
+        );
+    }
+}
+
 /// Hints of pages are judged in mappings that the speculator made, too: of those that nothing comes of there are few, and
 /// those that the program comes to are known to be used.
 #[test]

@@ -90,7 +90,8 @@ pub const STALL_TIMES_MAX: u64 = 4;
 pub const DELAYED_QUARTERS: u64 = 5;
 /// Processor time of a page fault that a hint spares besides the wait, in microseconds. Measured.
 pub const FAULT_US: u64 = 20;
-/// What the signal of a fault takes with its handler, in microseconds. Measured: 4 us each.
+/// What the signal of a fault takes with its handler, in microseconds, besides what the kernel takes to cause it. Measured: 4 us
+/// each. Each machine measures the rest itself (`fault_signals.rs`).
 pub const SIGNAL_US: u64 = 8;
 /// Where fewer than one fault in so many needs a signal, there is no event for a while. Measured: an event that is open costs a
 /// fault two switches of 0.2 us, which is what a signal for one fault in so many does.

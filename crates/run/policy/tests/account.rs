@@ -359,7 +359,7 @@ fn a_program_that_is_told_of_each_fault_is_tried_again() {
         let mut policy = ForkPolicy::new(SECOND);
         let (mut forks, mut waited) = (0, 0);
         while waited < 5 * SECOND {
-            let faults = u64::from(period(stall / US, account.failures()));
+            let faults = u64::from(period(stall / US, SIGNAL_US as u32, account.failures()));
             policy.on_faults(&account, faults, stall, SIGNAL_US * US);
             waited += faults * stall;
             if policy.is_armed(&account) {

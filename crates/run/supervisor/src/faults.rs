@@ -14,7 +14,7 @@ use std::{
 
 use forebay_linux::features::has_userfaultfd;
 use forebay_linux::kernel_text::ProcessStat;
-use forebay_policy::fault_signals::{event_period, is_pause, period_of};
+use forebay_policy::fault_signals::{event_period, is_pause, period_of, price_us};
 use forebay_protocol::layout::{Header, WATCHED_THREADS, WISH_NEVER, Watched, WatchedThread, feature};
 use rustix::{
     io::Errno,
@@ -128,7 +128,8 @@ impl Process {
                 }
                 // Until the process wishes otherwise, which it can only when it is told of one, and which is seen at the
                 // next look.
-                self.begin(header, entry, told, pid, period_of(more, elapsed));
+                let period = period_of(more, elapsed, signal_us(header));
+                self.begin(header, entry, told, pid, period);
             }
             Signals::OneIn { .. } if is_pause(wish) => {
                 let Some(now) = major_faults(pid) else { return };
@@ -271,6 +272,14 @@ impl Thread {
         let stays = told.ready.load(SeqCst) == self.name;
         stays.then(|| ffi::open_fault_signals(self.id(), period)).transpose()
     }
+}
+
+/// What a signal takes on this machine, which is measured for the first process that gets any.
+fn signal_us(header: &Header) -> u32 {
+    if header.signal_us.load(Relaxed) == 0 {
+        header.signal_us.store(price_us(ffi::fault_signal_time().unwrap_or_default()), Relaxed);
+    }
+    header.signal_us.load(Relaxed)
 }
 
 fn ended(pid: u32) -> bool {
@@ -437,6 +446,14 @@ mod tests {
         process.open_events(header, entry, told, vec![1], FEW.into());
         assert!(process.threads[1].event.is_none());
         assert_eq!(told[1].open.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn what_a_signal_takes_is_measured_once() {
+        let channel = Channel::create(true).unwrap();
+        let measured = signal_us(channel.header());
+        assert!(measured >= price_us(std::time::Duration::ZERO), "{measured}");
+        assert_eq!(signal_us(channel.header()), measured);
     }
 
     #[test]

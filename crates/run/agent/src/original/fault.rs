@@ -4,7 +4,8 @@ use core::mem;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use forebay_policy::fault_signals::period;
+use forebay_policy::estimate::FaultTime;
+use forebay_policy::fault_signals;
 use forebay_policy::fork::Place;
 use forebay_policy::price::{FAULT_US, SIGNAL_US};
 use forebay_policy::track::Course;
@@ -26,6 +27,7 @@ pub struct Seen {
     /// When the last of them was.
     at: u64,
     threads: [Used; WATCHED_THREADS],
+    time: FaultTime,
     /// The main thread when the process began.
     began: Used,
     /// What of all threads' processor time was their own work.
@@ -46,10 +48,12 @@ struct Used {
     cpu_us: u64,
     /// Its page faults that waited.
     faults: u64,
+    /// How often it gave its processor up.
+    yields: u64,
 }
 
 impl Used {
-    const NOTHING: Self = Self { thread: 0, since: 0, is_told: false, cpu_us: 0, faults: 0 };
+    const NOTHING: Self = Self { thread: 0, since: 0, is_told: false, cpu_us: 0, faults: 0, yields: 0 };
 
     /// What the calling thread, of that name, has used until now.
     fn until(now: u64, thread: u64, is_told: bool) -> Self {
@@ -60,6 +64,7 @@ impl Used {
             is_told,
             cpu_us: usage::processor_us(&usage),
             faults: usage.ru_majflt as u64,
+            yields: usage.ru_nvcsw as u64,
         }
     }
 }
@@ -73,6 +78,7 @@ impl Seen {
         Self {
             at: 0,
             threads: [Used::NOTHING; WATCHED_THREADS],
+            time: FaultTime::new(),
             began: Used::NOTHING,
             work_us: 0,
             pages_used: 0,
@@ -95,6 +101,15 @@ impl Seen {
             && !(used.is_told && used.thread == thread)
         {
             *used = Used::until(now, thread, false);
+        }
+    }
+
+    /// The original has been forked in the calling thread at a fault: that is no part of the next one.
+    pub fn on_forked(&mut self, now: u64) {
+        if let Some((place, thread)) = fault_threads::own()
+            && let Some(used) = self.threads.get_mut(place)
+        {
+            *used = Used::until(now, thread, true);
         }
     }
 
@@ -122,6 +137,7 @@ impl Seen {
     pub fn begin_process(&mut self) {
         self.at = 0;
         self.threads.fill(Used::NOTHING);
+        self.time = FaultTime::new();
         self.began = Used::until(0, 0, false);
         self.work_us = work_us();
         (self.pages_used, self.pages_skipped) = (0, 0);
@@ -167,7 +183,7 @@ fn note(private: &mut Private) -> Option<Spawned> {
     }
     let account = session::account()?;
     private.forks.on_work(stalls, work);
-    private.forks.on_faults(&account, stalls, spared, SIGNAL_US * ticks_per_us);
+    private.forks.on_faults(&account, stalls, spared, u64::from(signal_us()) * ticks_per_us);
     let stall_us = private.forks.stall_mean() / ticks_per_us;
     trace::tell(
         b"account: balance, stake, failures",
@@ -183,9 +199,23 @@ fn note(private: &mut Private) -> Option<Spawned> {
         return None;
     };
     let after = ticks();
+    if spawned == Spawned::Original {
+        private.faults.on_forked(after);
+    }
     private.live.on_start_abreast();
     private.live.track.on_fork_at_fault(after, after.saturating_sub(now), private.forks.stall_mean());
     Some(spawned)
+}
+
+/// What a signal takes on this machine.
+fn signal_us() -> u32 {
+    let measured = session::header().map_or(0, |header| header.signal_us.load(Relaxed));
+    measured.max(SIGNAL_US as u32)
+}
+
+/// One fault in so many should have a signal; see there.
+pub fn period(stall_us: u64, failures: u32) -> u32 {
+    fault_signals::period(stall_us, signal_us(), failures)
 }
 
 /// A speculation is live, and did not spare the original this fault: repairs it, or ends it, if it is off track.
@@ -222,7 +252,7 @@ fn check_track(slot: &Slot, private: &mut Private, now: u64) {
 struct Measured {
     now: u64,
     stalls: u64,
-    /// How long each took: what the thread was not on a processor.
+    /// How long each took.
     duration: u64,
     /// How long the threads of the process were at their own work.
     work: u64,
@@ -237,11 +267,13 @@ fn measure(private: &mut Private, header: &Header) -> Measured {
     let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     let busy = used.cpu_us.saturating_sub(before.cpu_us).saturating_mul(ticks_per_us);
     let work = worked_us.saturating_sub(worked_before_us).saturating_mul(ticks_per_us);
-    let away = now.saturating_sub(before.since).saturating_sub(busy) / stalls;
+    let away = now.saturating_sub(before.since).saturating_sub(busy);
+    let yields = used.yields.saturating_sub(before.yields);
     let shortest = timing::stall_ticks_min();
     let longest = header.ticks_per_second.load(Relaxed) / 10;
-    let known = if before.since == 0 { private.forks.stall_mean() } else { away };
-    Measured { now, stalls, duration: known.min(longest).max(shortest), work }
+    let known = if before.since == 0 { None } else { private.faults.time.on_faults(stalls, yields, away) };
+    let duration = known.unwrap_or_else(|| private.forks.stall_mean());
+    Measured { now, stalls, duration: duration.min(longest).max(shortest), work }
 }
 
 /// Counts the pages that the original has reached since the last count, and the faults.

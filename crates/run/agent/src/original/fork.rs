@@ -5,7 +5,6 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::account::Account;
 use forebay_policy::checkpoint::first_price;
-use forebay_policy::fault_signals::period;
 use forebay_policy::fork::Place;
 use forebay_protocol::layout::{Header, LEASES_SOME, Off, Slot, replay};
 use forebay_sigsafe::{thread_pointer, ticks};
@@ -15,7 +14,7 @@ use super::outcome::{excused_ends, is_off_track, settle_first_writes};
 use super::size::{page_faults, processor_ticks};
 use super::slow::{self, Private};
 use super::stall::repair_or_finish;
-use super::{LIVE, OWNER, PROBES, size, visibility};
+use super::{LIVE, OWNER, PROBES, fault, size, visibility};
 use crate::call::Call;
 use crate::snapshot::{Circumstances, Forked, Spawned};
 use crate::spawn::{self, Side};
@@ -192,7 +191,7 @@ fn carry_out(
     slot.counters.resync_ticks.fetch_add(took, Relaxed);
     OWNER.store(thread_pointer(), Relaxed);
     timing::extend();
-    fault_watch::wish_for_one_in(period(circumstances.stall_us, 0));
+    fault_watch::wish_for_one_in(fault::period(circumstances.stall_us, 0));
     LIVE.store(generation, Relaxed);
     Some(Spawned::Original)
 }
