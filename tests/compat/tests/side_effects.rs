@@ -410,6 +410,26 @@ fn a_file_system_is_free_when_the_program_has_ended() {
         .check();
 }
 
+/// Also where profiles are replayed and recorded: by a short program, again and again, with and without a profile.
+#[test]
+fn a_file_system_is_free_when_a_recorded_program_has_ended() {
+    if !root() {
+        return skip("a_file_system_is_free_when_a_recorded_program_has_ended", "only root may mount");
+    }
+    let runs = if long() { 300 } else { 30 };
+    let script = format!(
+        "mkdir disk && truncate -s 24M image && mkfs.ext4 -q image && mount -o loop image disk && \
+         for n in 1 2 3 4 5 6 7 8; do cp out/file disk/$n; done; umount disk; \
+         for i in $(seq {runs}); do mount -o loop image disk && cd disk && cat 1 2 3 4 5 6 7 8 | cksum; cd ..; \
+           umount disk && echo free || {{ umount -l disk; echo busy; }}; done; rm -r image disk"
+    );
+    let script = format!("unshare -m sh -c '{script}'");
+    let _ = Case::new("umount_after_recording", ["sh", "-c", &script])
+        .setup(victims)
+        .needs(&["mkfs.ext4", "unshare"])
+        .check();
+}
+
 /// Also by a program that a shell starts which has itself stalled in there, and with hints under way for a program that
 /// ended early.
 #[test]

@@ -83,8 +83,7 @@ fn an_original_asks_a_remote_file_system_for_nothing_of_forebay_s_own() {
     let data = disk.mount_point().join("data");
     let argv = [&reader, &data].map(|path| path.to_str().expect("a path in UTF-8"));
     let (without, with) = compare(&disk, NAME, &argv);
-    // Attributes are kept for a second, in which the program asks for none. The profile has those of its end.
-    assert!(with.1.attributes <= without.1.attributes + 1, "{:?} {:?}", without.1, with.1);
+    assert_eq!(with.1.attributes, without.1.attributes, "{:?} {:?}", without.1, with.1);
 }
 
 /// Four folders of forty small files.

@@ -85,12 +85,12 @@ fn write(sink: Sink, pack: Pack) -> anyhow::Result<()> {
 fn record(args: &Packing) -> anyhow::Result<(Outcome, Profile)> {
     let options = run::options(Run { command: args.command.clone(), ..Run::default() })?;
     let ours = args.output.is_none().then(turn_output).transpose()?;
-    let needed = RefCell::new(Vec::new());
+    let needed = RefCell::new(Recorded::default());
     // The agent belongs to the recording.
     let agent = options.agent.as_os_str().as_bytes();
     let keep = |mut recorded: Recorded| {
         recorded.needs.retain(|need| need.path != agent);
-        *needed.borrow_mut() = recorded.needs;
+        *needed.borrow_mut() = recorded;
     };
     let outcome = run_recorded(&options, &keep);
     if let Some(ours) = ours {

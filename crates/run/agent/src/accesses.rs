@@ -8,12 +8,15 @@
 //! the record that names its file. Forked children inherit that. Two descriptors of one open file, or calls that are not
 //! seen, can make a wrong range. That costs a useless prefetch at most, because the supervisor cuts ranges at the file's end.
 //!
+//! What a file is, is recorded with the first of its opens or uses, from what the kernel has in memory. So no file system is
+//! asked at the end of the run. A file that changes during the run is what it was when it was used.
+//!
 //! Everything is an atomic word, so threads, signal handlers and vfork children record at any time.
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
-use forebay_protocol::access_log::{AccessLog, Entry, Outcome, PATH_BYTES_MAX, Use, wanted};
+use forebay_protocol::access_log::{AccessLog, Attributes, Entry, Outcome, PATH_BYTES_MAX, Use, wanted};
 use forebay_protocol::signature::Signature;
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
@@ -22,7 +25,7 @@ use forebay_sigsafe::{call, errno, sys, ticks};
 
 use crate::call::Call;
 use crate::calls::Class;
-use crate::{process, session, timing};
+use crate::{attributes, process, session, timing};
 
 /// The log; null while nothing is recorded.
 static LOG: AtomicPtr<AccessLog> = AtomicPtr::new(core::ptr::null_mut());
@@ -93,7 +96,7 @@ pub unsafe fn begin(program: *const u8) {
     LOG.store(core::ptr::from_ref(log).cast_mut(), Relaxed);
     if !program.is_null() {
         // SAFETY: the caller's.
-        let _ = unsafe { place_of(log, Outcome::Executed, n::AT_FDCWD as usize, program) };
+        unsafe { executed(log, n::AT_FDCWD as usize, program) };
     }
 }
 
@@ -219,8 +222,30 @@ fn changed_folder(call: &Call) {
 pub unsafe fn executes(directory: usize, path: *const u8) {
     if let Some(log) = log() {
         // SAFETY: the caller's.
-        let _ = unsafe { place_of(log, Outcome::Executed, directory, path) };
+        unsafe { executed(log, directory, path) };
     }
+}
+
+/// # Safety
+/// `path` is terminated.
+unsafe fn executed(log: &AccessLog, directory: usize, path: *const u8) {
+    // SAFETY: the caller's.
+    let place = unsafe { place_of(log, Outcome::Executed, directory, path) };
+    let Some(Place { place, .. }) = place.filter(Place::is_first) else { return };
+    // SAFETY: the caller's.
+    let found = unsafe { sys!(n::__NR_openat, directory, path, n::O_PATH | n::O_CLOEXEC) };
+    let is_missing = call::is(found, errno::ENOENT) || call::is(found, errno::ENOTDIR);
+    if is_missing {
+        // SAFETY: the caller's.
+        let _ = unsafe { place_of(log, Outcome::Missing, directory, path) };
+    }
+    with_closed(found, |file| {
+        // A program of more rights is left out.
+        let is_plain = |stat: &n::stat| stat.st_mode & (n::S_ISUID | n::S_ISGID) == 0;
+        if let Some(found) = attributes::of(file).filter(is_plain) {
+            record_file(log, place, &found);
+        }
+    });
 }
 
 /// # Safety
@@ -233,8 +258,11 @@ unsafe fn note_look_up(log: &AccessLog, call: &Call, class: Class, result: isize
         _ => (n::AT_FDCWD as usize, a),
     };
     let reads_link = matches!(call.number as u32, n::__NR_readlink | n::__NR_readlinkat);
+    let opens = matches!(class, Class::PathOpens | Class::PathAtOpens);
     let outcome = match result {
         0.. if reads_link => Outcome::Link,
+        // SAFETY: the caller's.
+        0.. if opens && unsafe { has_made(call) } => Outcome::Made,
         0.. => Outcome::Found,
         _ if call.may_have_faulted(result) => return,
         call::EINVAL if reads_link => Outcome::Found,
@@ -246,11 +274,11 @@ unsafe fn note_look_up(log: &AccessLog, call: &Call, class: Class, result: isize
     }
     // SAFETY: the kernel has just read the path.
     let place = unsafe { place_of(log, outcome, directory, path as *const u8) };
-    if let (Class::PathOpens | Class::PathAtOpens, Ok(descriptor)) = (class, usize::try_from(result)) {
+    if let (true, Ok(descriptor)) = (opens, usize::try_from(result)) {
         // The kernel names the folder above, whichever links led here. It does so when the descriptor is used.
         // SAFETY: as above.
         let leads_above = unsafe { is_parent(path as *const u8) };
-        opened(descriptor, place.filter(|_| !leads_above));
+        opened(log, descriptor, place.filter(|_| !leads_above));
     }
 }
 
@@ -264,10 +292,28 @@ unsafe fn is_parent(path: *const u8) -> bool {
     word & 0xff_ffff == u64::from(u32::from_le_bytes(*b"..\0\0"))
 }
 
+/// Whether a call that opened a path has made its file: the path was missing.
+///
+/// # Safety
+/// The kernel has just made the call, and opened the path.
+unsafe fn has_made(call: &Call) -> bool {
+    const EXCLUSIVE: u64 = n::O_CREAT as u64 | n::O_EXCL as u64;
+    let [_, b, c, ..] = call.arguments;
+    let flags = match call.number as u32 {
+        n::__NR_open => b as u64,
+        n::__NR_openat => c as u64,
+        // SAFETY: the kernel has just read the structure, whose first word has the flags.
+        n::__NR_openat2 => unsafe { (c as *const u64).read_unaligned() },
+        _ => 0,
+    };
+    flags & EXCLUSIVE == EXCLUSIVE
+}
+
 /// A path was opened.
-fn opened(descriptor: usize, place: Option<Place<'_>>) {
-    if place.is_some_and(|Place { entry, place }| entry.opens(place)) {
+fn opened(log: &AccessLog, descriptor: usize, place: Option<Place<'_>>) {
+    if let Some(Place { place, .. }) = place.filter(Place::is_first) {
         timing::attend(ATTENTION_CALLS);
+        identify(log, place, descriptor as isize);
     }
     if let Some(descriptor) = DESCRIPTORS.get(descriptor) {
         descriptor.name.store(place.map_or(0, |place| place.place), Relaxed);
@@ -439,7 +485,11 @@ fn name_of(log: &AccessLog, descriptor: usize) -> Option<u32> {
     let mut text = TEXT.enter(READER)?;
     // SAFETY: a terminated path, and a buffer as large as the call is told.
     let length = unsafe { sys!(n::__NR_readlink, link.as_ptr(), text.as_mut_ptr(), PATH_BYTES_MAX) };
-    name(log, text.get(..usize::try_from(length).ok()?)?)
+    let named = name(log, text.get(..usize::try_from(length).ok()?)?)?;
+    if named.is_first() {
+        identify(log, named.place, descriptor as isize);
+    }
+    Some(named.place)
 }
 
 /// Place of the record that names the working directory.
@@ -457,18 +507,65 @@ fn name_folder(log: &AccessLog) -> Option<u32> {
     // SAFETY: a buffer as large as the call is told.
     let length = unsafe { sys!(n::__NR_getcwd, text.as_mut_ptr(), PATH_BYTES_MAX) };
     // With its terminator.
-    let place = name(log, text.get(..usize::try_from(length).ok()?.checked_sub(1)?)?)?;
+    let Place { place, .. } = name(log, text.get(..usize::try_from(length).ok()?.checked_sub(1)?)?)?;
     FOLDER.store(place, Relaxed);
     Some(place)
 }
 
+/// Records the path of a file that is mapped.
+pub fn name_of_mapped(log: &AccessLog, path: &[u8]) -> Option<u32> {
+    let named = name(log, path)?;
+    if named.is_first()
+        && let Some(mut text) = TEXT.enter(READER)
+        && let Some((bytes, [end, ..])) = text.split_at_mut_checked(path.len())
+    {
+        bytes.iter_mut().zip(path).for_each(|(to, from)| *to = *from);
+        *end = 0;
+        let flags = u64::from(n::O_PATH | n::O_CLOEXEC);
+        // Only what the kernel has in memory: neither a device nor a server is asked.
+        let how = n::open_how { flags, mode: 0, resolve: n::RESOLVE_CACHED.into() };
+        let (directory, bytes) = (n::AT_FDCWD, size_of::<n::open_how>());
+        // SAFETY: a terminated path, and a structure as large as the call is told.
+        let found = unsafe { sys!(n::__NR_openat2, directory, text.as_ptr(), &raw const how, bytes) };
+        with_closed(found, |file| identify(log, named.place, file));
+    }
+    Some(named.place)
+}
+
+/// Records what the file of a descriptor is.
+fn identify(log: &AccessLog, place: u32, descriptor: isize) {
+    if let Some(found) = attributes::of(descriptor) {
+        record_file(log, place, &found);
+    }
+}
+
+/// Records what a file is, if it is a regular one.
+fn record_file(log: &AccessLog, place: u32, found: &n::stat) {
+    if found.st_mode & n::S_IFMT == n::S_IFREG {
+        let mtime_ns = (found.st_mtime as i64).saturating_mul(1_000_000_000);
+        let mtime_ns = mtime_ns.saturating_add(found.st_mtime_nsec as i64);
+        let (dev, ino, size) = (found.st_dev, found.st_ino, found.st_size as u64);
+        log.append_attributes(place, &Attributes { dev, ino, size, mtime_ns });
+    }
+}
+
+/// Acts on a file that was opened, where it was, and closes it.
+fn with_closed(opened: isize, act: impl FnOnce(isize)) {
+    if opened >= 0 {
+        act(opened);
+        // SAFETY: the descriptor is the caller's.
+        let _ = unsafe { sys!(n::__NR_close, opened) };
+    }
+}
+
 /// Records what the kernel calls a file: of pipes and the like, and of folders that cannot be reached, that is no absolute path.
-pub fn name(log: &AccessLog, path: &[u8]) -> Option<u32> {
+fn name<'a>(log: &'a AccessLog, path: &[u8]) -> Option<Place<'a>> {
     if path.first() != Some(&b'/') || path.len() > PATH_BYTES_MAX {
         return None;
     }
     let entry = Entry::new(&log.paths, Signature::call(Outcome::Named as u64).bytes(path).value());
-    entry.place().or_else(|| kept(entry, log.append_path(Outcome::Named, now(log), 0, path)))
+    let place = entry.place().or_else(|| kept(entry, log.append_path(Outcome::Named, now(log), 0, path)))?;
+    Some(Place { entry, place })
 }
 
 /// Keeps the place of a new record. Where the log had none left, this process records no more.
@@ -489,6 +586,13 @@ fn now(log: &AccessLog) -> u32 {
 struct Place<'a> {
     entry: Entry<'a>,
     place: u32,
+}
+
+impl Place<'_> {
+    /// Whether its file has not been used before, as far as that is known.
+    fn is_first(&self) -> bool {
+        self.entry.opens(self.place)
+    }
 }
 
 /// Where the outcome of looking a path up is recorded. `None` for an empty path, which stands for the descriptor, and for what

@@ -54,7 +54,7 @@ fn record(log: &AccessLog, began: u32) {
         let mut named: (&[u8], Option<u32>) = (b"", None);
         for mapping in list.mappings().filter_map(Result::ok).filter(is_of_file) {
             if mapping.path != named.0 {
-                named = (mapping.path, accesses::name(log, mapping.path));
+                named = (mapping.path, accesses::name_of_mapped(log, mapping.path));
             }
             let Some(file) = named.1 else { continue };
             if !record_mapping(log, began, file, pages, &mapping) {

@@ -6,10 +6,12 @@
 //!   word 0  kind (8 bits), words (16 bits), bytes of the path (16 bits); written last, and 0 until then
 //!   word 1  time in units of 2^TIME_SHIFT ticks since the start of the run (low half), base or file (high half)
 //!   path:   the bytes of the path, eight a word       range: first byte; byte behind the last, with the mark UNFINISHED
+//!   file:   device; inode; bytes; time of modification
 //! ```
 //!
 //! A record has a *place*, the index of its first word + 1. Records name each other by it: a relative path names the record of
 //! the folder that it begins at, and a range that of its file. So a reader needs to know nothing of processes and descriptors.
+//! Attributes of a regular file name its path, too. They are those of the time of use, and no reader asks a file system for them.
 //!
 //! Ordering: a writer reserves its words by a compare-and-swap of `head`, fills them, and releases word 0. A reader acquires
 //! it. A writer that is killed in between leaves a hole, behind which the reader goes on at the next block. The range of a record
@@ -42,6 +44,7 @@ pub const UNFINISHED: u64 = 1 << 63;
 /// Words before the path or range of a record.
 const HEAD_WORDS: usize = 2;
 const RANGE_WORDS: usize = HEAD_WORDS + 2;
+const FILE_WORDS: usize = HEAD_WORDS + 4;
 /// How often a writer tries to reserve its words while others do.
 const RESERVATIONS_MAX: u32 = 1000;
 
@@ -86,6 +89,8 @@ pub enum Outcome {
     Link,
     /// It was executed, or was to be.
     Executed,
+    /// It was not there, and was made.
+    Made,
 }
 
 /// What a record with a range says of it.
@@ -100,8 +105,23 @@ pub enum Use {
     Listed,
 }
 
+/// Attributes of a regular file.
+const FILE: u8 = 32;
 /// Fills the rest of a block that the next record does not fit.
 const FILLER: u8 = 255;
+
+/// What tells a regular file from another one, and from what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Device of the file system.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Time of the last change of the data, in nanoseconds since 1970.
+    pub mtime_ns: i64,
+}
 
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +151,13 @@ pub enum Record<'a> {
         end: u64,
         /// See [`UNFINISHED`].
         is_unfinished: bool,
+    },
+    /// Attributes of a regular file as it was used.
+    File {
+        /// Place of the record that names the file.
+        file: u32,
+        /// The attributes.
+        attributes: Attributes,
     },
 }
 
@@ -177,6 +204,20 @@ impl<W: AsRef<[AtomicU64]>> AccessLog<W> {
         last.store(end & !UNFINISHED, Relaxed);
         publish(head, used as u8, RANGE_WORDS, 0, at, file);
         Some(place as u32 + 1)
+    }
+
+    /// Appends attributes of the file that the record at `file` names. Without room they are left out.
+    #[inline]
+    pub fn append_attributes(&self, file: u32, attributes: &Attributes) {
+        let Attributes { dev, ino, size, mtime_ns } = *attributes;
+        let Some(place) = self.reserve(FILE_WORDS) else { return };
+        let words = self.words.as_ref().get(place..).and_then(|words| words.split_at_checked(FILE_WORDS));
+        if let Some((head, body)) = words.and_then(|(words, _)| words.split_at_checked(HEAD_WORDS)) {
+            for (word, value) in body.iter().zip([dev, ino, size, mtime_ns.cast_unsigned()]) {
+                word.store(value, Relaxed);
+            }
+            publish(head, FILE, FILE_WORDS, 0, 0, file);
+        }
     }
 
     /// The range of the record at `place` goes up to `end`, at least. Threads that extend it at once may lose one extension.
@@ -302,7 +343,7 @@ const fn head_word(kind: u8, words: usize, path_bytes: usize) -> u64 {
 }
 
 impl Outcome {
-    const ALL: [Self; 5] = [Self::Named, Self::Found, Self::Missing, Self::Link, Self::Executed];
+    const ALL: [Self; 6] = [Self::Named, Self::Found, Self::Missing, Self::Link, Self::Executed, Self::Made];
 }
 
 impl Use {
@@ -358,6 +399,7 @@ impl Cursor {
 enum Parts<'a> {
     Path { outcome: Outcome, second: u64, bytes: usize, body: &'a [AtomicU64] },
     Range { used: Use, second: u64, start: u64, end: u64 },
+    File { second: u64, attributes: Attributes },
 }
 
 impl<'a> Parts<'a> {
@@ -368,6 +410,12 @@ impl<'a> Parts<'a> {
             let [start, end] = body else { return None };
             let (start, end) = (start.load(Relaxed), end.load(Relaxed));
             return (start <= end & !UNFINISHED).then_some(Self::Range { used, second, start, end });
+        }
+        if kind == FILE {
+            let [dev, ino, size, mtime_ns] = body else { return None };
+            let [dev, ino, size, mtime_ns] = [dev, ino, size, mtime_ns].map(|word| word.load(Relaxed));
+            let attributes = Attributes { dev, ino, size, mtime_ns: mtime_ns.cast_signed() };
+            return Some(Self::File { second, attributes });
         }
         let outcome = Outcome::ALL.into_iter().find(|outcome| *outcome as u8 == kind)?;
         let fits = bytes <= PATH_BYTES_MAX && bytes.div_ceil(8) == body.len();
@@ -384,6 +432,7 @@ impl<'a> Parts<'a> {
                 end: end & !UNFINISHED,
                 is_unfinished: end & UNFINISHED != 0,
             },
+            Self::File { second, attributes } => Record::File { file: (second >> 32) as u32, attributes },
             Self::Path { outcome, second, bytes, body } => {
                 for (chunk, word) in path.chunks_exact_mut(8).zip(body) {
                     chunk.copy_from_slice(&word.load(Relaxed).to_le_bytes());

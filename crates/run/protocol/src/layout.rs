@@ -133,6 +133,8 @@ pub struct Header {
 pub struct Replay {
     /// One of [`replay`].
     pub state: AtomicU32,
+    /// Steps that are being carried out.
+    pub under_way: AtomicU32,
     /// Steps of it.
     pub steps: AtomicU64,
     /// Those that are done.
@@ -153,7 +155,7 @@ pub mod replay {
     pub const ON: u32 = 1;
     /// All are carried out that are to be.
     pub const OVER: u32 = 2;
-    /// The program needs other things than were foretold.
+    /// The program needs other things than were foretold, or would be told of what a replay opens. It never goes on.
     pub const STOPPED: u32 = 3;
 }
 

@@ -5,11 +5,15 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use forebay_protocol::access_log::{
-    AccessLog, BLOCK_WORDS, Cursor, Entry, Outcome, PATH_BYTES_MAX, PATHS, RANGES, Record, UNFINISHED, Use,
+    AccessLog, Attributes, BLOCK_WORDS, Cursor, Entry, Outcome, PATH_BYTES_MAX, PATHS, RANGES, Record,
+    UNFINISHED, Use,
 };
 use proptest::prelude::*;
 
 type Log = AccessLog<Vec<AtomicU64>>;
+
+/// Words of a record with attributes.
+const FILE_WORDS: u32 = 6;
 
 fn log(blocks: usize) -> Log {
     let word = || AtomicU64::new(0);
@@ -23,6 +27,7 @@ fn log(blocks: usize) -> Log {
 enum Written {
     Path(Outcome, u32, u32, Vec<u8>),
     Range(Use, u32, u32, u64, u64, bool),
+    File(u32, Attributes),
 }
 
 impl From<Record<'_>> for Written {
@@ -32,6 +37,7 @@ impl From<Record<'_>> for Written {
             Record::Range { used, at, file, start, end, is_unfinished } => {
                 Self::Range(used, at, file, start, end, is_unfinished)
             }
+            Record::File { file, attributes } => Self::File(file, attributes),
         }
     }
 }
@@ -55,12 +61,18 @@ fn append(log: &Log, record: &Written) -> Option<u32> {
             log.mark(place, *is_unfinished);
             Some(place)
         }
+        Written::File(file, attributes) => {
+            let at = log.head.load(Relaxed);
+            log.append_attributes(*file, attributes);
+            let head = log.head.load(Relaxed);
+            (head != at).then(|| head as u32 - FILE_WORDS + 1)
+        }
     }
 }
 
 fn any_record() -> impl Strategy<Value = Written> {
-    use Outcome::{Executed, Found, Link, Missing, Named};
-    let outcome = prop::sample::select(vec![Named, Found, Missing, Link, Executed]);
+    use Outcome::{Executed, Found, Link, Made, Missing, Named};
+    let outcome = prop::sample::select(vec![Named, Found, Missing, Link, Executed, Made]);
     let path = prop_oneof![
         4 => prop::collection::vec(any::<u8>(), 0..60),
         1 => prop::collection::vec(any::<u8>(), 0..=PATH_BYTES_MAX),
@@ -73,6 +85,9 @@ fn any_record() -> impl Strategy<Value = Written> {
         (used, any::<u32>(), any::<u32>(), range, any::<bool>()).prop_map(
             |(used, at, file, (start, end), open)| { Written::Range(used, at, file, start, end, open) }
         ),
+        (any::<u32>(), any::<[u64; 3]>(), any::<i64>()).prop_map(|(file, [dev, ino, size], mtime_ns)| {
+            Written::File(file, Attributes { dev, ino, size, mtime_ns })
+        }),
     ]
 }
 
@@ -114,6 +129,7 @@ proptest! {
         log.mark(place % 1100, true);
         let _ = log.append_path(Outcome::Found, 0, 0, b"path");
         let _ = log.append_range(Use::Read, 0, 0, 1, 2);
+        log.append_attributes(0, &Attributes { dev: 1, ino: 2, size: 3, mtime_ns: 4 });
     }
 }
 

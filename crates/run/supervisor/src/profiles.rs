@@ -4,6 +4,7 @@
 
 mod command;
 mod fault_samples;
+mod files;
 pub(crate) mod learning;
 mod needs;
 mod record;

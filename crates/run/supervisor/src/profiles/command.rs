@@ -3,12 +3,9 @@
 use std::{ffi::OsString, os::unix::ffi::OsStrExt};
 
 use forebay_linux::process::{StartError, check_executable, start_first};
-use forebay_profile::{Key, Level, Need, Origin, Profile, Scope};
+use forebay_profile::{Key, Level, Origin, Profile, Scope};
 
-use super::{
-    learning::{Started, identity_of},
-    store::Store,
-};
+use super::{Recorded, learning::Started, store::Store};
 
 /// The profiles that a run of the command would use, the most specific first.
 ///
@@ -23,10 +20,11 @@ pub fn scopes_of(command: &[OsString]) -> Result<Vec<Scope>, StartError> {
 
 /// What one run of the command needed, as a profile of that run alone. `now_s` is in seconds since 1970.
 #[must_use]
-pub fn profile_of(command: &[OsString], needs: &[Need], now_s: u64) -> Profile {
+pub fn profile_of(command: &[OsString], recorded: &Recorded, now_s: u64) -> Profile {
     let words: Vec<&[u8]> = command.iter().map(|word| word.as_bytes()).collect();
     let key = Key { level: Level::Whole, digest: [0; 32] };
-    Profile::new(key, Origin::new(&words, b"")).learn(needs, identity_of, now_s)
+    let identity_of = |path: &[u8]| recorded.identities.get(path).copied();
+    Profile::new(key, Origin::new(&words, b"")).learn(&recorded.needs, identity_of, now_s)
 }
 
 impl Store {

@@ -1,6 +1,7 @@
 //! Pages that a run waited for, in any program and thread, from the first instruction on.
 //!
-//! The kernel samples the addresses of major faults. Its records of mappings tell which file an address is of.
+//! The kernel samples the addresses of major faults. Its records of mappings tell which file an address is of. What a file is,
+//! is looked up while the program runs: a file system may be unmounted as soon as the program has ended.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -10,6 +11,7 @@ use std::{
     rc::Rc,
 };
 
+use super::files::{Files, Mounts};
 use crate::ffi::Ring;
 
 /// A range of a file that a process waited for.
@@ -38,6 +40,7 @@ pub struct FaultSamples {
     rings: Vec<Ring>,
     bytes: Vec<u8>,
     records: Records,
+    files: Files,
 }
 
 impl FaultSamples {
@@ -47,7 +50,7 @@ impl FaultSamples {
     /// The kernel refuses memory for their records.
     pub fn new(events: &[OwnedFd]) -> std::io::Result<Self> {
         let rings = events.iter().map(Ring::new).collect::<Result<_, _>>()?;
-        Ok(Self { rings, bytes: Vec::new(), records: Records::default() })
+        Ok(Self { rings, bytes: Vec::new(), records: Records::default(), files: Files::default() })
     }
 
     /// Takes note of the program that has begun in a process before its faults were watched, and of its mappings.
@@ -76,6 +79,7 @@ impl FaultSamples {
             self.records.parse(&self.bytes);
         }
         self.records.digest_older();
+        self.records.used.drain(..).for_each(|path| self.files.look(&path));
         self.records.has_faults
     }
 
@@ -86,11 +90,15 @@ impl FaultSamples {
         records.faults.iter().filter(is_own).map(|(_, fault)| fault)
     }
 
-    /// The faults, in no order.
+    /// The faults, in no order. Beside a program that may have ended, no file system is looked at that may be unmounted.
     #[must_use]
-    pub fn finish(mut self) -> Found {
+    pub fn finish(mut self, is_beside: bool) -> Found {
         let _ = self.look();
-        self.records.finish()
+        let mut found = self.records.finish();
+        let mounts = (is_beside && !found.used.is_empty()).then(Mounts::now);
+        let stays = |path: &Rc<[u8]>| mounts.as_ref().is_none_or(|mounts| !mounts.are_above(path));
+        found.used.drain(..).filter(stays).for_each(|path| self.files.look(&path));
+        Found { files: self.files, ..found }
     }
 }
 
@@ -103,6 +111,10 @@ pub struct Found {
     pub executed: Vec<Fault>,
     /// Records that the kernel had no room for.
     pub lost: u64,
+    /// What of the files is known.
+    pub files: Files,
+    /// Files that have been used and not been looked up.
+    used: Vec<Rc<[u8]>>,
 }
 
 /// What a record says.
@@ -150,6 +162,8 @@ struct Records {
     speculators: HashSet<u32>,
     faults: Vec<(u32, Fault)>,
     executed: Vec<Fault>,
+    /// Files of new faults and programs.
+    used: Vec<Rc<[u8]>>,
     lost: u64,
     /// Whether there was a fault since the last look.
     has_faults: bool,
@@ -250,6 +264,7 @@ impl Records {
             Event::Maps { addresses, offset, path } => {
                 let state = self.processes.entry(process).or_default();
                 if state.is_new && is_file(&path) && self.executed.len() < FAULTS_MAX {
+                    self.used.push(Rc::clone(&path));
                     self.executed.push(Fault { at_ns, path: Rc::clone(&path), range: 0..0 });
                     state.is_new = false;
                 }
@@ -260,6 +275,7 @@ impl Records {
                 if let Some(state) = self.processes.get(&process).filter(|_| is_kept)
                     && let Some((path, range)) = state.read_around(address)
                 {
+                    self.used.push(Rc::clone(&path));
                     self.faults.push((process, Fault { at_ns, path, range }));
                 }
             }
@@ -270,7 +286,7 @@ impl Records {
         self.newest_ns = u64::MAX;
         self.digest_older();
         let faults = self.faults.into_iter().map(|(_, fault)| fault).collect();
-        Found { faults, executed: self.executed, lost: self.lost }
+        Found { faults, executed: self.executed, lost: self.lost, files: Files::default(), used: self.used }
     }
 }
 

@@ -7,14 +7,14 @@ use std::{
     env,
     ffi::{CString, OsStr},
     fs,
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::atomic::Ordering::Relaxed,
     time::SystemTime,
 };
 
 use forebay_linux::kernel_text;
-use forebay_profile::{Act, Command, Foretold, Identity, Need, Origin, Plan, Scope, Step};
+use forebay_profile::{Act, Command, Foretold, Need, Origin, Plan, Scope, Step};
 use forebay_protocol::layout::replay;
 
 use super::{Recorded, Recorder, Recording, store::Store};
@@ -168,6 +168,7 @@ impl<'a> Learning<'a> {
         if let Some(store) = store {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             let now_s = now.map_or(0, |now| now.as_secs());
+            let identity_of = |path: &[u8]| recorded.identities.get(path).copied();
             store.teach(&scopes, &origin, &recorded.needs, identity_of, now_s);
         }
         if let Some(keep) = keep {
@@ -189,7 +190,7 @@ fn figures(channel: &Channel, foretold: &Foretold, needs: &[Need]) -> ProfileFig
         changed: replay.changed.load(Relaxed),
         bytes,
         bytes_unused: foretold.unused_bytes(needs).min(bytes),
-        is_stopped: replay.state.load(Relaxed) == replay::STOPPED,
+        is_stopped: replay.steps.load(Relaxed) > 0 && replay.state.load(Relaxed) == replay::STOPPED,
     }
 }
 
@@ -224,12 +225,6 @@ fn fetch(step: Step) -> Fetch {
 pub fn available_bytes() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     kernel_text::bytes(&text, "MemAvailable").unwrap_or(0)
-}
-
-pub fn identity_of(path: &[u8]) -> Option<Identity> {
-    let found = fs::metadata(path_of(path)).ok()?;
-    let mtime_ns = found.mtime().checked_mul(1_000_000_000)?.checked_add(found.mtime_nsec())?;
-    found.is_file().then_some(Identity { dev: found.dev(), ino: found.ino(), size: found.size(), mtime_ns })
 }
 
 fn path_of(path: &[u8]) -> &Path {

@@ -1,17 +1,20 @@
 //! What a run needed: each path, kind and range once, by when it was needed first.
+//!
+//! What a file is, is known from the time of its use. Nothing is asked of a file system here.
 
-use std::{
-    cmp::Reverse, collections::HashMap, ffi::OsStr, ops::Range, os::unix::ffi::OsStrExt, path::Path, rc::Rc,
-};
+use std::{cmp::Reverse, collections::HashMap, ops::Range, rc::Rc};
 
-use forebay_profile::{Kind, Need};
-use rustix::fs::{Access, AtFlags, CWD, FileType, Stat, accessat, statat};
+use forebay_profile::{Identity, Kind, Need};
+
+use super::files::Files;
 
 /// What was recorded of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// What the run needed and this user can need again, in the order in which it was needed first.
+    /// What the run needed and a later one may need again, in the order in which it was needed first.
     pub needs: Vec<Need>,
+    /// The files with data among it, as they were when they were used.
+    pub identities: HashMap<Vec<u8>, Identity>,
     /// Page faults and mappings that are not in it, because the kernel had no room for their records.
     pub lost: u64,
 }
@@ -30,17 +33,44 @@ struct Part {
     end: u64,
 }
 
+/// What is known of a path.
+#[derive(Debug, Default)]
+struct Known {
+    parts: Vec<Part>,
+    /// The file as it was used first, if it is a regular one.
+    identity: Option<Identity>,
+    /// When the run made it.
+    made_us: Option<u32>,
+}
+
 /// Collects needs.
 #[derive(Debug, Default)]
-pub struct Needs(HashMap<Rc<[u8]>, Vec<Part>>);
+pub struct Needs(HashMap<Rc<[u8]>, Known>);
 
 impl Needs {
     /// Adds one. An end of `u64::MAX` is the file's.
     pub fn add(&mut self, at_us: u32, path: &Rc<[u8]>, kind: Kind, range: Range<u64>) {
-        if is_recordable(path) {
-            let part = Part { at_us, kind, start: range.start, end: range.end };
-            self.0.entry(Rc::clone(path)).or_default().push(part);
+        if let Some(known) = self.of(path) {
+            known.parts.push(Part { at_us, kind, start: range.start, end: range.end });
         }
+    }
+
+    /// Adds what a regular file was when it was used.
+    pub fn add_identity(&mut self, path: &Rc<[u8]>, identity: Identity) {
+        if let Some(known) = self.of(path) {
+            known.identity.get_or_insert(identity);
+        }
+    }
+
+    /// The run itself has made a file, so its later needs of that are none.
+    pub fn add_made(&mut self, at_us: u32, path: &Rc<[u8]>) {
+        if let Some(known) = self.of(path) {
+            known.made_us = Some(known.made_us.map_or(at_us, |before| before.min(at_us)));
+        }
+    }
+
+    fn of(&mut self, path: &Rc<[u8]>) -> Option<&mut Known> {
+        is_recordable(path).then(|| self.0.entry(Rc::clone(path)).or_default())
     }
 
     /// So many of them that were needed first.
@@ -52,8 +82,8 @@ impl Needs {
             kind: part.kind,
             range: part.start..part.end,
         };
-        let of_path = |(path, parts): (Rc<[u8]>, Vec<Part>)| {
-            parts.into_iter().map(move |part| need(&path, part)).collect::<Vec<_>>()
+        let of_path = |(path, known): (Rc<[u8]>, Known)| {
+            known.parts.into_iter().map(move |part| need(&path, part)).collect::<Vec<_>>()
         };
         let mut needs: Vec<Need> = self.0.into_iter().flat_map(of_path).collect();
         needs.sort_by_key(|need| need.at_us);
@@ -61,16 +91,21 @@ impl Needs {
         needs
     }
 
-    /// Those that this user could need again, in the order in which they were needed.
+    /// Those that a later run may have again, in the order in which they were needed. `files` are known besides.
     #[must_use]
-    pub fn finish(self) -> Vec<Need> {
-        let mut needs: Vec<Need> =
-            self.0.into_iter().flat_map(|(path, parts)| checked(&path, parts)).collect();
-        needs.sort_by(|a, b| {
+    pub fn finish(self, files: &Files, lost: u64) -> Recorded {
+        let mut needs = Vec::new();
+        let mut identities = HashMap::new();
+        for (path, known) in self.0 {
+            let known = Known { identity: known.identity.or_else(|| files.get(&path)), ..known };
+            identities.extend(known.identity.map(|identity| (path.to_vec(), identity)));
+            needs.extend(known.needs(&path));
+        }
+        needs.sort_unstable_by(|a: &Need, b: &Need| {
             (a.at_us, &a.path, a.kind, a.range.start).cmp(&(b.at_us, &b.path, b.kind, b.range.start))
         });
         needs.truncate(NEEDS_MAX);
-        needs
+        Recorded { needs, identities, lost }
     }
 }
 
@@ -81,147 +116,114 @@ fn is_recordable(path: &[u8]) -> bool {
     path.starts_with(b"/") && !path.contains(&0) && !VIRTUAL.into_iter().any(is_below)
 }
 
-/// What of a path's needs can be met again.
-fn checked(path: &[u8], parts: Vec<Part>) -> Vec<Need> {
-    let file = File::at(Path::new(OsStr::from_bytes(path)));
-    let mut kept: Vec<Part> = parts.into_iter().filter_map(|part| file.cut(part)).collect();
-    // Of what begins at the same byte, the longest comes first, and of those the earliest.
-    kept.sort_by_key(|part| (part.kind, part.start, Reverse(part.end), part.at_us));
-    let mut needs: Vec<Need> = Vec::new();
-    for Part { at_us, kind, start, end } in kept {
-        match needs.last_mut() {
-            Some(last) if last.kind == kind && end <= last.range.end => last.at_us = last.at_us.min(at_us),
-            _ => needs.push(Need { at_us, path: path.to_vec(), kind, range: start..end }),
+impl Known {
+    /// Each kind and range once.
+    fn needs(self, path: &[u8]) -> Vec<Need> {
+        let Self { parts, identity, made_us } = self;
+        let is_own =
+            |part: &Part| part.kind != Kind::Missing && made_us.is_some_and(|made| part.at_us >= made);
+        let kept = parts.into_iter().filter(|part| !is_own(part)).filter_map(|part| part.cut(identity));
+        let mut kept: Vec<Part> = kept.collect();
+        // Of what begins at the same byte, the longest comes first, and of those the earliest.
+        kept.sort_unstable_by_key(|part| (part.kind, part.start, Reverse(part.end), part.at_us));
+        let mut needs: Vec<Need> = Vec::new();
+        for Part { at_us, kind, start, end } in kept {
+            match needs.last_mut() {
+                Some(last) if last.kind == kind && end <= last.range.end => {
+                    last.at_us = last.at_us.min(at_us);
+                }
+                _ => needs.push(Need { at_us, path: path.to_vec(), kind, range: start..end }),
+            }
         }
+        needs
     }
-    needs
 }
 
-/// What a path leads to now.
-struct File<'a> {
-    path: &'a Path,
-    found: Option<Stat>,
-    itself: Option<Stat>,
-}
-
-impl<'a> File<'a> {
-    fn at(path: &'a Path) -> Self {
-        // Attributes that the kernel has are good enough, so that no other machine is asked.
-        let flags = AtFlags::NO_AUTOMOUNT;
-        let itself = statat(CWD, path, flags | AtFlags::SYMLINK_NOFOLLOW).ok();
-        let is_link = itself.is_some_and(|stat| kind_of(&stat) == FileType::Symlink);
-        Self { path, found: if is_link { statat(CWD, path, flags).ok() } else { itself }, itself }
-    }
-
-    fn is(&self, kind: FileType) -> bool {
-        self.found.as_ref().is_some_and(|stat| kind_of(stat) == kind)
-    }
-
-    fn can_be(&self, access: Access) -> bool {
-        accessat(CWD, self.path, access, AtFlags::EACCESS).is_ok()
-    }
-
-    /// The part of a need that can be met again.
-    fn cut(&self, part: Part) -> Option<Part> {
-        let bare = |kind| Part { kind, start: 0, end: 0, ..part.clone() };
-        match part.kind {
+impl Part {
+    /// The part of it that the file has. Data is of regular files alone.
+    fn cut(self, identity: Option<Identity>) -> Option<Self> {
+        match self.kind {
             Kind::Read | Kind::Mapped => {
-                let size =
-                    self.found.filter(|_| self.is(FileType::RegularFile) && self.can_be(Access::READ_OK))?;
-                let end = part.end.min(u64::try_from(size.st_size).ok()?);
-                (part.start < end).then_some(Part { end, ..part })
+                let end = self.end.min(identity?.size);
+                (self.start < end).then_some(Self { end, ..self })
             }
-            Kind::Directory => {
-                (self.is(FileType::Directory) && self.can_be(Access::READ_OK)).then(|| bare(part.kind))
-            }
-            Kind::Executed if self.itself.is_none() => Some(bare(Kind::Missing)),
-            Kind::Executed => {
-                let is_plain = |stat: &Stat| stat.st_mode & (libc::S_ISUID | libc::S_ISGID) == 0;
-                let may_be = self.is(FileType::RegularFile) && self.found.as_ref().is_some_and(is_plain);
-                (may_be && self.can_be(Access::EXEC_OK)).then(|| bare(part.kind))
-            }
-            Kind::LookUp => {
-                let is_file = |stat: &Stat| {
-                    matches!(kind_of(stat), FileType::RegularFile | FileType::Directory | FileType::Symlink)
-                };
-                self.itself.as_ref().is_some_and(is_file).then(|| bare(part.kind))
-            }
-            Kind::Link => {
-                let is_link = |stat: &Stat| kind_of(stat) == FileType::Symlink;
-                self.itself.as_ref().is_some_and(is_link).then(|| bare(part.kind))
-            }
-            Kind::Missing => Some(bare(part.kind)),
+            Kind::Executed => identity.map(|_| self),
+            Kind::Directory | Kind::LookUp | Kind::Missing | Kind::Link => Some(self),
         }
     }
-}
-
-fn kind_of(stat: &Stat) -> FileType {
-    FileType::from_raw_mode(stat.st_mode)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
-    /// A file of 1,000 bytes and a link to it. What was needed of them, of `names`, is left of these needs.
+    const FILE: Identity = Identity { dev: 1, ino: 2, size: 1000, mtime_ns: 3 };
+
+    /// What is left of these needs, in the order of time. `/file` is a regular file.
     fn kept(parts: &[(&str, Kind, Range<u64>)]) -> Vec<(String, Kind, Range<u64>)> {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("file"), [7; 1000]).unwrap();
-        std::os::unix::fs::symlink("file", folder.path().join("link")).unwrap();
         let mut needs = Needs::default();
-        for (at_us, (name, kind, range)) in (0..).zip(parts) {
-            let path = if name.starts_with('/') { name.into() } else { folder.path().join(name) };
-            needs.add(at_us, &path.as_os_str().as_bytes().into(), *kind, range.clone());
+        needs.add_identity(&b"/file"[..].into(), FILE);
+        for (at_us, (path, kind, range)) in (0..).zip(parts) {
+            needs.add(at_us, &path.as_bytes().into(), *kind, range.clone());
         }
-        let name = |need: &Need| {
-            let path = Path::new(OsStr::from_bytes(&need.path));
-            path.strip_prefix(folder.path()).unwrap_or(path).display().to_string()
-        };
-        needs.finish().into_iter().map(|need| (name(&need), need.kind, need.range.clone())).collect()
+        needs.add_made(4, &b"/made"[..].into());
+        let recorded = needs.finish(&Files::default(), 0);
+        assert!(recorded.identities.get(&b"/file"[..]).is_none_or(|identity| *identity == FILE));
+        let path = |need: &Need| String::from_utf8(need.path.clone()).unwrap();
+        recorded.needs.iter().map(|need| (path(need), need.kind, need.range.clone())).collect()
     }
 
     #[test]
     fn a_range_ends_with_its_file_and_counts_once() {
         let all = [
-            ("file", Kind::Read, 100..200),
-            ("file", Kind::Read, 0..u64::MAX),
-            ("file", Kind::Read, 1000..2000),
-            ("file", Kind::Mapped, 0..500),
-            ("file", Kind::Mapped, 600..700),
+            ("/file", Kind::Read, 100..200),
+            ("/file", Kind::Read, 0..u64::MAX),
+            ("/file", Kind::Read, 1000..2000),
+            ("/file", Kind::Mapped, 0..500),
+            ("/file", Kind::Mapped, 600..700),
         ];
         let expected = [
-            ("file".to_owned(), Kind::Read, 0..1000),
-            ("file".to_owned(), Kind::Mapped, 0..500),
-            ("file".to_owned(), Kind::Mapped, 600..700),
+            ("/file".to_owned(), Kind::Read, 0..1000),
+            ("/file".to_owned(), Kind::Mapped, 0..500),
+            ("/file".to_owned(), Kind::Mapped, 600..700),
         ];
         assert_eq!(kept(&all), expected);
     }
 
     #[test]
-    fn what_cannot_be_needed_again_is_dropped() {
+    fn data_is_of_regular_files_and_nothing_is_of_virtual_ones() {
         let all = [
-            ("gone", Kind::LookUp, 0..0),
-            ("gone", Kind::Read, 0..9),
-            ("file", Kind::Directory, 0..0),
-            ("file", Kind::Link, 0..0),
-            ("file", Kind::Executed, 0..0),
+            ("/fifo", Kind::LookUp, 0..0),
+            ("/fifo", Kind::Read, 0..9),
+            ("/fifo", Kind::Executed, 0..0),
+            ("/file", Kind::Executed, 0..0),
             ("/proc/self/status", Kind::LookUp, 0..0),
             ("/dev/null", Kind::LookUp, 0..0),
             ("relative", Kind::Missing, 0..0),
             ("/processes", Kind::Missing, 0..0),
-            ("link", Kind::Link, 0..0),
-            ("link", Kind::LookUp, 0..0),
-            ("gone", Kind::Executed, 0..0),
+        ];
+        let names: Vec<(String, Kind)> = kept(&all).into_iter().map(|(name, kind, _)| (name, kind)).collect();
+        let expected = [("/fifo", Kind::LookUp), ("/file", Kind::Executed), ("/processes", Kind::Missing)];
+        assert_eq!(names, expected.map(|(name, kind)| (name.to_owned(), kind)));
+    }
+
+    #[test]
+    fn what_the_run_makes_is_needed_no_more_from_then_on() {
+        let all = [
+            ("/made", Kind::Missing, 0..0),
+            ("/made", Kind::LookUp, 0..0),
+            ("/other", Kind::LookUp, 0..0),
+            ("/other", Kind::Link, 0..0),
+            ("/made", Kind::LookUp, 0..0),
+            ("/made", Kind::Read, 0..9),
+            ("/made", Kind::Directory, 0..0),
         ];
         let names: Vec<(String, Kind)> = kept(&all).into_iter().map(|(name, kind, _)| (name, kind)).collect();
         let expected = [
-            ("relative", Kind::Missing),
-            ("/processes", Kind::Missing),
-            ("link", Kind::Link),
-            ("link", Kind::LookUp),
-            ("gone", Kind::Missing),
+            ("/made", Kind::Missing),
+            ("/made", Kind::LookUp),
+            ("/other", Kind::LookUp),
+            ("/other", Kind::Link),
         ];
         assert_eq!(names, expected.map(|(name, kind)| (name.to_owned(), kind)));
     }

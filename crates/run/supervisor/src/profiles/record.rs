@@ -9,9 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use forebay_profile::{Kind, Need};
+use forebay_profile::{Identity, Kind, Need};
 use forebay_protocol::access_log::{
-    AccessLog, Cursor, Outcome, PATH_BYTES_MAX, Record, TIME_SHIFT, Use, wanted,
+    AccessLog, Attributes, Cursor, Outcome, PATH_BYTES_MAX, Record, TIME_SHIFT, Use, wanted,
 };
 
 use super::{
@@ -79,6 +79,7 @@ pub struct Recorder {
     faults: Option<FaultSamples>,
     found: Found,
     last_fault: Instant,
+    is_beside: bool,
 }
 
 impl Recorder {
@@ -91,7 +92,8 @@ impl Recorder {
             faults.begin_with(process, recording.clock.raw_ns);
         }
         channel.access_log().watched.store(1, Release);
-        Self { clock: recording.clock, faults, found: Found::default(), last_fault: Instant::now() }
+        let (found, last_fault) = (Found::default(), Instant::now());
+        Self { clock: recording.clock, faults, found, last_fault, is_beside: process.is_some() }
     }
 
     /// Takes what the kernel has no more room for. The access log has room for all.
@@ -106,7 +108,7 @@ impl Recorder {
 
     fn stop_watching(&mut self) {
         if let Some(faults) = self.faults.take() {
-            self.found = faults.finish();
+            self.found = faults.finish(self.is_beside);
         }
     }
 
@@ -126,7 +128,7 @@ impl Recorder {
     pub fn finish(mut self, channel: &Channel) -> Recorded {
         self.stop_watching();
         let mut needs = Needs::default();
-        let Found { faults, executed, lost } = self.found;
+        let Found { faults, executed, lost, files, .. } = self.found;
         for fault in faults {
             needs.add(self.clock.of_ns(fault.at_ns), &fault.path, Kind::Mapped, fault.range);
         }
@@ -134,7 +136,7 @@ impl Recorder {
             needs.add(self.clock.of_ns(program.at_ns), &program.path, Kind::Executed, 0..0);
         }
         read_log(channel.access_log(), self.clock, &mut needs);
-        Recorded { needs: needs.finish(), lost }
+        needs.finish(&files, lost)
     }
 }
 
@@ -171,6 +173,11 @@ fn read_log(log: &AccessLog, clock: Clock, needs: &mut Needs) {
                 let Some(mut name) = base.and_then(|base| joined(base, path)) else { continue };
                 let kind = match outcome {
                     Outcome::Named => None,
+                    Outcome::Made => {
+                        needs.add_made(clock.of_log(at), &name.path);
+                        names.insert(place, name);
+                        continue;
+                    }
                     Outcome::Found => Some(Kind::LookUp),
                     Outcome::Missing => Some(Kind::Missing),
                     Outcome::Link => Some(Kind::Link),
@@ -192,6 +199,11 @@ fn read_log(log: &AccessLog, clock: Clock, needs: &mut Needs) {
                     Use::Listed => (Kind::Directory, 0..0),
                 };
                 needs.add(clock.of_log(at), &name.path, kind, range);
+            }
+            Record::File { file, attributes: Attributes { dev, ino, size, mtime_ns } } => {
+                if let Some(name) = names.get(&file) {
+                    needs.add_identity(&name.path, Identity { dev, ino, size, mtime_ns });
+                }
             }
         }
     }
@@ -257,13 +269,12 @@ mod tests {
     fn paths_begin_where_their_records_say() {
         let channel = Channel::create(false).unwrap();
         let log = channel.access_log();
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("file"), [1; 5000]).unwrap();
-        let path = std::os::unix::ffi::OsStrExt::as_bytes(folder.path().as_os_str());
+        let path = b"/folder";
         let base = log.append_path(Outcome::Named, 0, 0, path).unwrap();
         let file = log.append_path(Outcome::Found, 1, base, b"./file").unwrap();
         log.append_path(Outcome::Missing, 2, base, b"none").unwrap();
         log.append_path(Outcome::Missing, 3, 77, b"of-no-folder").unwrap();
+        log.append_attributes(file, &Attributes { dev: 1, ino: 2, size: 5000, mtime_ns: 3 });
         log.append_range(Use::Read, 4, file, 0, 10).unwrap();
         let last = log.append_range(Use::Read, 5, file, 4096, 4097).unwrap();
         log.extend(last, 4100);
