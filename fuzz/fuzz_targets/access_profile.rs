@@ -1,4 +1,4 @@
-//! The reader of access profiles, their plans, and what they learn.
+//! The reader of access profiles and packs, their plans and costs, and what profiles learn.
 #![no_main]
 
 #[path = "../../crates/run/profile/tests/profile_bodies/mod.rs"]
