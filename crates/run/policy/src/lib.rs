@@ -21,5 +21,6 @@ pub mod price;
 pub mod program;
 pub mod replay;
 pub mod site;
+pub mod storm;
 pub mod track;
 pub mod trial;

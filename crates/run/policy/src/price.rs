@@ -145,6 +145,14 @@ pub const TRIAL_NOISE_TIMES: u128 = 2;
 /// Trials that confirm the numbers become so rare at most, as a power of 2. Choice: some seconds apart.
 pub const TRIAL_APART_DOUBLINGS: u32 = 4;
 
+// Streams of files that programs fault through.
+
+/// Areas of a file that have been touched in part, from which the touches are spread over the file. Choice: what is read in sequence has
+/// touched one in part, and two when the last page of one is missing.
+pub const STORM_AREAS_MIN: usize = 4;
+/// Processor time of a page that is streamed, in nanoseconds. Measured: 4 GiB that are read ahead take a processor 2 s.
+pub const STREAM_PAGE_NS: u64 = 2_000;
+
 /// `ns` nanoseconds in ticks.
 #[must_use]
 pub const fn ticks(ns: u64, ticks_per_second: u64) -> u64 {
