@@ -237,7 +237,7 @@ impl<'a, 'k> Rounds<'a, 'k> {
         self.control.look(self.channel, self.ledger);
         self.readahead.look(self.channel);
         if let Some(learning) = &mut self.learning {
-            learning.look(self.channel);
+            learning.look(self.channel, self.pid.unsigned_abs());
         }
         if !self.is_thin && self.limits.are_reached() {
             ffi::expect(OwnCode::Few);

@@ -142,8 +142,8 @@ impl<'a> Learning<'a> {
     }
 
     /// Takes what the kernel has no more room for, and judges the replay when that is due.
-    pub fn look(&mut self, channel: &Channel) {
-        self.recorder.look();
+    pub fn look(&mut self, channel: &Channel, pid: u32) {
+        self.recorder.look(pid);
         let state = &channel.header().replay.state;
         if self.is_judged || state.load(Relaxed) != replay::ON {
             return;

@@ -3,16 +3,20 @@
 use std::{
     cell::RefCell,
     collections::HashMap,
+    fs,
     os::fd::{AsRawFd, OwnedFd, RawFd},
     rc::Rc,
     sync::atomic::Ordering::{Acquire, Relaxed, Release},
     time::{Duration, Instant},
 };
 
+use forebay_linux::kernel_text::ProcessStat;
 use forebay_profile::{Identity, Kind, Need};
 use forebay_protocol::access_log::{
     AccessLog, Attributes, Cursor, Outcome, PATH_BYTES_MAX, Record, TIME_SHIFT, Use, wanted,
 };
+
+use rustix::param::clock_ticks_per_second;
 
 use super::{
     fault_samples::{FaultSamples, Found},
@@ -24,7 +28,9 @@ use crate::{channel::Channel, ffi};
 const WATCH: Duration = Duration::from_millis(20);
 const WATCH_ROUND: Duration = Duration::from_micros(20);
 /// Without a fault for so long, faults are watched no longer: while they are, each switch between processes costs more.
-const QUIET: Duration = Duration::from_millis(500);
+const QUIET: Duration = Duration::from_secs(10);
+/// The same by the processor time of the program. One that waits for a device may fault again when it has what it waits for.
+const QUIET_USED: Duration = Duration::from_millis(500);
 
 /// What is prepared in the process that becomes the program, or starts it, before it does.
 pub struct Recording {
@@ -79,6 +85,8 @@ pub struct Recorder {
     faults: Option<FaultSamples>,
     found: Found,
     last_fault: Instant,
+    /// Processor time of the program at that time.
+    used: Duration,
     is_beside: bool,
 }
 
@@ -92,16 +100,23 @@ impl Recorder {
             faults.begin_with(process, recording.clock.raw_ns);
         }
         channel.access_log().watched.store(1, Release);
-        let (found, last_fault) = (Found::default(), Instant::now());
-        Self { clock: recording.clock, faults, found, last_fault, is_beside: process.is_some() }
+        Self {
+            clock: recording.clock,
+            faults,
+            found: Found::default(),
+            last_fault: Instant::now(),
+            used: Duration::ZERO,
+            is_beside: process.is_some(),
+        }
     }
 
-    /// Takes what the kernel has no more room for. The access log has room for all.
-    pub fn look(&mut self) {
+    /// Takes what the kernel has no more room for, of the program `pid`. The access log has room for all.
+    pub fn look(&mut self, pid: u32) {
         let Some(faults) = &mut self.faults else { return };
+        let used = processor_time(pid).unwrap_or(self.used);
         if faults.look() {
-            self.last_fault = Instant::now();
-        } else if self.last_fault.elapsed() > QUIET {
+            (self.last_fault, self.used) = (Instant::now(), used);
+        } else if self.last_fault.elapsed() > QUIET || used.saturating_sub(self.used) > QUIET_USED {
             self.stop_watching();
         }
     }
@@ -138,6 +153,13 @@ impl Recorder {
         read_log(channel.access_log(), self.clock, &mut needs);
         needs.finish(&files, lost)
     }
+}
+
+/// What the program has used of processors, with the processes that it has waited for.
+fn processor_time(pid: u32) -> Option<Duration> {
+    let stat = ProcessStat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+    let ticks = [stat.own, stat.reaped].iter().map(|usage| usage.user + usage.system).sum::<u64>();
+    Some(Duration::from_millis(ticks * 1000 / clock_ticks_per_second()))
 }
 
 impl Clock {
