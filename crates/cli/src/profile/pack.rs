@@ -96,7 +96,7 @@ fn record(args: &Packing) -> anyhow::Result<(Outcome, Profile)> {
     if let Some(ours) = ours {
         dup2_stdout(ours)?;
     }
-    Ok((outcome?, profile_of(&args.command, &needed.into_inner(), list::now_s())))
+    Ok((outcome?, profile_of(&args.command, &needed.borrow(), list::now_s())))
 }
 
 /// Lets standard output be standard error, and returns what it was.
