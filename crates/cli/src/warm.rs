@@ -68,6 +68,10 @@ pub fn run(warm: &Warm) -> anyhow::Result<ExitCode> {
         sink.map(|sink| write(sink, &explained)).transpose()?;
         return Ok(ExitCode::SUCCESS);
     }
+    // Descriptors are opened anew there, and the memory that is available is told there.
+    if !Path::new("/proc/self/fd").exists() {
+        bail!("there is no /proc here; mount it with: mount -t proc proc /proc");
+    }
     let warming = Warming::new(source.plan(), opened, warm.even_if_changed);
     if !warm.wait {
         warming.begin().context("cannot start a process that fetches; use --wait")?;
