@@ -121,13 +121,10 @@ pub fn watch_beside(
     profiles: Option<Profiles<'_, '_>>,
 ) {
     let mut rounds = Rounds::new(program.pid, channel, ledger, options, profiles);
-    let mut has_left = false;
     loop {
-        if !has_left && rounds.is_over() {
+        if rounds.is_over() {
+            // Also where it learns: the program may need the process that this is.
             leave(channel);
-            has_left = true;
-        }
-        if has_left && rounds.learning.is_none() {
             return;
         }
         match program.wait(signals, rounds.timeout) {
