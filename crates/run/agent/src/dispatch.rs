@@ -103,6 +103,9 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
             Class::Confine => original::confine(call),
             Class::Visibility => {
                 if original::shows_copies(call) {
+                    if original::watches_files(call) {
+                        original::stop_replay();
+                    }
                     original::disable_everywhere(Off::Visible);
                 }
                 call.execute()

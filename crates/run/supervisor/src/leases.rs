@@ -9,11 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use forebay_protocol::layout::{Header, LEASES_SOME, LEASES_UNKNOWN};
+use forebay_protocol::layout::{Header, LEASES_SOME, LEASES_UNKNOWN, replay};
 
 use crate::ffi;
 
-/// Between looks while there are speculators.
+/// Between looks while there are speculators, or a replay.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// What a new process gets to leave the working directory on a busy machine.
 const LEAVING: Duration = Duration::from_millis(50);
@@ -33,8 +33,8 @@ impl Leases {
         }
         self.looking = None;
         let first = header.leases.load(Relaxed) == LEASES_UNKNOWN;
-        let again = header.speculators.load(Relaxed) > 0
-            && self.looked.is_none_or(|looked| looked.elapsed() > INTERVAL);
+        let opens = header.speculators.load(Relaxed) > 0 || header.replay.state.load(Relaxed) == replay::ON;
+        let again = opens && self.looked.is_none_or(|looked| looked.elapsed() > INTERVAL);
         if !first && !again {
             return;
         }

@@ -224,6 +224,7 @@ pub unsafe fn control(call: &Call) -> isize {
         }
     }
     if command == n::F_NOTIFY && call.arguments[2] as u32 & n::DN_ACCESS != 0 {
+        visibility::stop_replay();
         disable_everywhere(Off::Visible);
     }
     // SAFETY: the caller's.

@@ -5,9 +5,9 @@
 
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use forebay_protocol::layout::{Header, Off};
+use forebay_protocol::layout::{self, Header, Off};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::ioctl::UFFDIO_API;
 use forebay_sigsafe::{sys, text};
@@ -19,6 +19,9 @@ use crate::{environment, process, session};
 
 /// The name of a namespace, such as `pid:[4026531836]`.
 const NAME_BYTES: usize = 32;
+
+/// How long a replay's last steps are waited for. The executor may have been killed.
+const REPLAY_PAUSES_MAX: u32 = 1000;
 
 /// Process that was looked at.
 static LOOKED_AT: AtomicU32 = AtomicU32::new(0);
@@ -41,6 +44,25 @@ fn asks_to_be_told_of_forks(api: usize) -> bool {
     let mut features = [0u8; 8];
     let read = environment::peek(api.wrapping_add(offset_of!(n::uffdio_api, features)), &mut features);
     read == Some(features.len()) && u64::from_ne_bytes(features) & u64::from(n::UFFD_FEATURE_EVENT_FORK) != 0
+}
+
+/// Whether the program asks to be told of what is opened and read.
+pub fn watches_files(call: &Call) -> bool {
+    matches!(call.number as u32, n::__NR_inotify_add_watch | n::__NR_fanotify_init)
+}
+
+/// The program is about to watch files: a replay ends, and nothing of it is under way when this returns.
+pub fn stop_replay() {
+    let Some(replay) = session::header().map(|header| &header.replay) else { return };
+    for state in [layout::replay::NONE, layout::replay::ON] {
+        let _ = replay.state.compare_exchange(state, layout::replay::STOPPED, SeqCst, SeqCst);
+    }
+    for _ in 0..REPLAY_PAUSES_MAX {
+        if replay.under_way.load(SeqCst) == 0 {
+            return;
+        }
+        process::pause();
+    }
 }
 
 /// This process adopts the orphans of all that it started, and of all that they start.

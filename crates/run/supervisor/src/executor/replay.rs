@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
-    atomic::Ordering::{Acquire, Relaxed},
+    atomic::Ordering::{Acquire, Relaxed, SeqCst},
 };
 
 use forebay_policy::replay::Pace;
@@ -37,7 +37,9 @@ impl Replay {
         let progress = Progress { pace: pace(steps.len()), under_way: 0 };
         let figures = &channel.header().replay;
         figures.steps.store(steps.len() as u64, Relaxed);
-        figures.state.store(if steps.is_empty() { replay::OVER } else { replay::ON }, Relaxed);
+        let state = if steps.is_empty() { replay::OVER } else { replay::ON };
+        // The program may have stopped it already.
+        let _ = figures.state.fetch_update(SeqCst, Relaxed, |now| (now != replay::STOPPED).then_some(state));
         Self(Arc::new(Inner { channel, steps, progress: Mutex::new(progress) }))
     }
 
@@ -51,6 +53,13 @@ impl Replay {
         let step = pace.take()?;
         let fetch = &self.0.steps[step];
         if !self.may_take(fetch) {
+            return None;
+        }
+        // An agent that stops the replay waits for what is under way then.
+        let figures = &self.0.channel.header().replay;
+        figures.under_way.fetch_add(1, SeqCst);
+        if !self.is_on() {
+            figures.under_way.fetch_sub(1, SeqCst);
             return None;
         }
         progress.pace = pace;
@@ -79,11 +88,12 @@ impl Replay {
         figures.waited.fetch_add(done.waited.into(), Relaxed);
         figures.changed.fetch_add(done.is_changed.into(), Relaxed);
         figures.bytes.fetch_add(done.bytes, Relaxed);
+        figures.under_way.fetch_sub(1, SeqCst);
         self.0.progress().pace.on_done(step, done.waited);
     }
 
     fn is_on(&self) -> bool {
-        self.0.channel.header().replay.state.load(Relaxed) == replay::ON
+        self.0.channel.header().replay.state.load(SeqCst) == replay::ON
             && self.0.channel.header().control.load(Relaxed) == GO
     }
 
