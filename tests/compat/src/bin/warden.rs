@@ -74,7 +74,7 @@ fn main() {
                 }
             }
             let _ = writeln!(text, "status {}", ended.unwrap_or(137));
-            ours_left(&mut text, kills_at_all);
+            ours_left(&mut text, kills, kills_at_all);
         }
     }
     kill_all();
@@ -135,7 +135,9 @@ impl Victim {
     }
 }
 
-fn ours_left(text: &mut String, with_executor: bool) {
+/// Waits for what is forebay's to end, and kills of it what is to be killed later than the command has ended.
+fn ours_left(text: &mut String, mut kills: Vec<Victim>, with_executor: bool) {
+    kills.retain(|victim| victim.name != COMMAND);
     let is_ours = |name: &str| OURS.contains(&name) || with_executor && name == EXECUTOR;
     let ended = Instant::now();
     let mut last_seen = None;
@@ -145,7 +147,8 @@ fn ours_left(text: &mut String, with_executor: bool) {
             break;
         }
         last_seen = Some(ended.elapsed());
-        thread::sleep(Duration::from_millis(1));
+        kills.retain(|victim| !victim.is_killed(nix::unistd::getpid(), text));
+        thread::sleep(if kills.is_empty() { LOOK } else { LOOK_TO_KILL });
     }
     if let Some(after) = last_seen {
         let _ = writeln!(text, "speculator-left {}", after.as_millis());
