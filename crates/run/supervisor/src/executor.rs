@@ -1,4 +1,4 @@
-//! Carries out the hints that may block, and replays: path lookups, directories, and data of files.
+//! Carries out the hints that may block, replays and streams: path lookups, directories, and data of files.
 //!
 //! The executor is a process beside the supervisor. It starts with two threads, and another one starts while all are busy. They
 //! end with the supervisor, even one that waits for a file system that does not answer.
@@ -8,6 +8,7 @@ mod fetch;
 mod kernel_files;
 mod replay;
 mod roots;
+mod stream;
 
 pub use cells::Sweep;
 
@@ -34,6 +35,7 @@ use cells::Cells;
 use fetch::{Done, Fetcher};
 use replay::Replay;
 use roots::Root;
+use stream::Stream;
 
 /// As many reads as a fast device has in flight at once.
 pub const THREADS_MAX: usize = 128;
@@ -54,6 +56,7 @@ struct Shared {
     busy: AtomicUsize,
     cells: Cells,
     replay: Replay,
+    stream: Stream,
     fetcher: Fetcher,
 }
 
@@ -116,6 +119,8 @@ enum Origin {
     Slot(usize),
     /// This step of the replay.
     Replay(usize),
+    /// A process that faults through this file.
+    Stream { process: u32, inode: u64 },
 }
 
 impl Executor {
@@ -133,6 +138,7 @@ impl Executor {
         Self(Arc::new(Shared {
             cells: Cells::new(channel.clone()),
             replay,
+            stream: Stream::new(channel.clone()),
             fetcher: Fetcher::new(channel.clone(), root),
             channel,
             threads: AtomicUsize::new(0),
@@ -184,8 +190,10 @@ fn work(shared: &Arc<Shared>) {
                 if busy == shared.threads.load(Acquire) { grow(shared) } else { shared.wake_one() }
             }
             let done = shared.fetcher.carry_out(&job);
-            if let Origin::Replay(step) = job.origin {
-                shared.replay.on_done(step, done);
+            match job.origin {
+                Origin::Slot(_) => {}
+                Origin::Replay(step) => shared.replay.on_done(step, done),
+                Origin::Stream { .. } => shared.stream.on_done(done),
             }
             job.ticket.finish();
             shared.busy.fetch_sub(1, AcqRel);
@@ -203,21 +211,26 @@ fn work(shared: &Arc<Shared>) {
 impl Shared {
     /// The next job: hints first, since a program is about to need them.
     fn take(&self) -> Option<Job> {
-        self.cells.take().or_else(|| self.replay.take())
+        self.cells.take().or_else(|| self.replay.take()).or_else(|| self.stream.take())
     }
 
     fn has_ready(&self) -> bool {
-        self.cells.has_ready() || self.replay.has_ready()
+        self.cells.has_ready() || self.replay.has_ready() || self.stream.has_ready()
     }
 
     /// Wakes a thread that has nothing to do, if there is one.
     fn wake_one(&self) {
-        let header = self.channel.header();
-        if header.sleepers.load(SeqCst) > 0 {
-            header.doorbell.fetch_add(1, SeqCst);
-            // A thread that is not woken looks around by itself.
-            let _ = futex::wake(&header.doorbell, futex::Flags::empty(), 1);
-        }
+        wake(&self.channel);
+    }
+}
+
+/// Wakes a thread of the channel's executor, if one sleeps.
+pub fn wake(channel: &Channel) {
+    let header = channel.header();
+    if header.sleepers.load(SeqCst) > 0 {
+        header.doorbell.fetch_add(1, SeqCst);
+        // A thread that is not woken looks around by itself.
+        let _ = futex::wake(&header.doorbell, futex::Flags::empty(), 1);
     }
 }
 

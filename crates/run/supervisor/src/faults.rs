@@ -68,8 +68,9 @@ struct Thread {
 }
 
 impl Faults {
-    /// Looks at all of them; whether one is told of its faults that was not before.
-    pub fn look(&mut self, header: &Header) -> bool {
+    /// Looks at all of them; whether one is told of its faults that was not before. The process whose faults are `spared` is told
+    /// of none.
+    pub fn look(&mut self, header: &Header, spared: Option<u32>) -> bool {
         let mut is_newly_told = false;
         for (index, entry) in header.watched.iter().enumerate() {
             let pid = entry.pid.load(Acquire);
@@ -90,6 +91,11 @@ impl Faults {
             if process.image != image {
                 process.close(entry, told);
                 *process = Process::new(image);
+            }
+            if spared == Some(pid) && !matches!(process.signals, Signals::Refused) {
+                process.close(entry, told);
+                *process = Process::new(image);
+                continue;
             }
             let was_told = process.is_told();
             process.look(header, entry, told, pid);
@@ -338,6 +344,19 @@ mod tests {
         assert_eq!(look(FEW), (1, true), "it has a speculator");
         assert_eq!(look(WISH_NEVER), (0, false));
         assert_eq!(look(0), (0, false), "not in this image");
+    }
+
+    #[test]
+    fn a_process_whose_faults_are_spared_is_told_of_none() {
+        let channel = Channel::create(true).unwrap();
+        let header = channel.header();
+        let own = std::process::id();
+        let (process, entry) = told(header);
+        let mut faults = Faults(HashMap::from([(0, process)]));
+        assert_eq!(entry.open.load(Relaxed) == 1, has_userfaultfd());
+        faults.look(header, Some(own));
+        assert_eq!(entry.open.load(Relaxed), 0);
+        assert!(!faults.look(header, Some(own)));
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub mod profiles;
 mod readahead;
 mod room;
 pub mod statistics;
+mod storms;
 mod table;
 pub mod warm;
 mod watch;
@@ -40,6 +41,7 @@ pub use forebay_profile::{Kind, Need};
 pub use memory_control::Trials;
 pub use memory_limits::{MemoryEnd, has_memory_group, has_pressure, has_swap};
 pub use profiles::{Keep, ProfileFigures, Recorded, Store as ProfileStore};
+pub use storms::StreamFigures;
 pub use table::terminal_width;
 
 use std::{
@@ -235,6 +237,7 @@ fn run_watched(options: &Options, profiling: &Profiling<'_>) -> Result<Outcome, 
         signal,
         memory: ended.memory,
         trials: ended.trials,
+        streams: ended.streams,
         profile,
         usage: (options.statistics && total.memory().is_none()).then(|| memory_use(ended.usage)),
         total,

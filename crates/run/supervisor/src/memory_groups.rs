@@ -74,6 +74,11 @@ impl MemoryGroups {
         self.chain.iter().filter_map(|group| groups::limit_bytes(group)).min()
     }
 
+    /// The least that one of them has left; `None` where there is no limit.
+    pub fn left_bytes(&self) -> Option<u64> {
+        self.chain.iter().filter_map(|group| groups::left_bytes(group)).min()
+    }
+
     /// Whether one of them has little left.
     pub fn are_full(&self) -> bool {
         self.chain.iter().any(|group| groups::is_full(group))

@@ -18,6 +18,8 @@ use crate::memory_groups::MemoryGroups;
 /// Until it is known.
 pub const BYTES_AT_FIRST: u64 = 64 << 20;
 const SHARE: u64 = 8;
+/// Part of what there is that streams of one file may fill.
+const STREAM_PART: u64 = 4;
 const HORIZON_BYTES_MAX: u64 = 256 << 20;
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// Between looks: both figures change.
@@ -116,6 +118,12 @@ impl MemoryLimits {
         let is_new = self.began.elapsed() < INTERVAL;
         self.was_full = self.was_full || is_new && self.groups.are_full();
         self.was_full
+    }
+
+    /// Bytes that a stream may fill, of what the machine and the program's groups have left now.
+    pub fn stream_bytes(&self) -> u64 {
+        let available = Memory::read().map(|memory| memory.available_bytes);
+        available.into_iter().chain(self.groups.left_bytes()).min().unwrap_or(0) / STREAM_PART
     }
 
     /// The program has ended.

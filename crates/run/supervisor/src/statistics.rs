@@ -6,7 +6,7 @@ use std::time::Duration;
 use forebay_protocol::layout::{Counters, End, Header, Off, Unassisted, feature};
 use forebay_results::Row;
 
-use crate::{MemoryEnd, Trials, profiles::ProfileFigures};
+use crate::{MemoryEnd, StreamFigures, Trials, profiles::ProfileFigures};
 
 /// Statistics of one run.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +35,8 @@ pub struct Statistics {
     pub trials: Trials,
     /// What profiles did; `None` where none were used or taught.
     pub profile: Option<ProfileFigures>,
+    /// What streams did of files that the program faulted through.
+    pub streams: StreamFigures,
     /// Bits of [`feature`]: what was found missing.
     pub missing: u32,
     /// What the kernel says of the program and of the processes that it waited for. Asked only where no agent measured.
@@ -310,6 +312,9 @@ impl Statistics {
         for (bit, name) in feature::NAMES.iter().enumerate() {
             run(metric("missing", name), "1", f64::from(self.missing >> bit & 1));
         }
+        run("stream_files".into(), "1", self.streams.files as f64);
+        run("stream_bytes".into(), "B", self.streams.bytes as f64);
+        run("stream_bytes_used".into(), "B", self.streams.bytes_used as f64);
         if let Some(profile) = &self.profile {
             run("profile_needs".into(), "1", profile.needs as f64);
             run("profile_foretold".into(), "1", profile.foretold as f64);

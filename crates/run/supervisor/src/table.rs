@@ -180,6 +180,15 @@ impl Statistics {
         if let Some(profile) = &self.profile {
             details.push(("profile", told_of(profile)));
         }
+        if self.streams.files > 0 {
+            let streams = format!(
+                "{} of large mapped files, {} read, about {} of them used",
+                thousands(self.streams.files),
+                bytes(self.streams.bytes as f64),
+                bytes(self.streams.bytes_used as f64)
+            );
+            details.push(("streams", streams));
+        }
         if total.resyncs > 0 {
             details.push(("copies", memory(total.speculator_memory())));
             let break_even = format!(

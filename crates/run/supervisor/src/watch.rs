@@ -33,6 +33,7 @@ use crate::{
     profiles::learning::Learning,
     readahead::Readahead,
     room::Processes,
+    storms::{Storms, StreamFigures},
 };
 
 /// A program that ends sooner is never waited for by more than the main thread.
@@ -64,6 +65,8 @@ pub struct Ended {
     pub memory: MemoryEnd,
     /// What memory control's trials found.
     pub trials: Trials,
+    /// What streams did.
+    pub streams: StreamFigures,
 }
 
 /// Waits for the end of the program `pid`, which is a child, and tells how it ended. Passes signals on, stops and goes on with it.
@@ -100,6 +103,7 @@ pub fn watch(
                     usage,
                     memory: rounds.limits.end(),
                     trials: rounds.control.trials(),
+                    streams: rounds.storms.figures(channel.header()),
                 });
             }
         }
@@ -150,6 +154,7 @@ struct Rounds<'a, 'k> {
     sweep: Sweep,
     leases: Leases,
     faults: Faults,
+    storms: Storms,
     readahead: Readahead,
     processors: Processors,
     processes: Processes,
@@ -185,6 +190,7 @@ impl<'a, 'k> Rounds<'a, 'k> {
             sweep: Sweep::default(),
             leases: Leases::default(),
             faults: Faults::default(),
+            storms: Storms::default(),
             readahead: Readahead::default(),
             processors: Processors::new(pid.unsigned_abs()),
             processes,
@@ -209,7 +215,7 @@ impl<'a, 'k> Rounds<'a, 'k> {
 
     /// An agent may wait for an event to be closed, or for hints of an executor that was killed.
     fn look_at_wishes(&mut self) {
-        self.faults.look(self.channel.header());
+        self.faults.look(self.channel.header(), self.storms.spared());
         if self.executor.as_ref().is_some_and(|executor| executor.as_ref().is_some_and(Apart::has_ended)) {
             self.executor = Some(None);
             self.channel.header().jobs.iter().for_each(|jobs| jobs.store(0, Relaxed));
@@ -229,7 +235,8 @@ impl<'a, 'k> Rounds<'a, 'k> {
         self.processors.look(header);
         self.leases.look_if_due(header);
         self.executor.get_or_insert_with(|| Executor::start_apart(self.channel, Vec::new()));
-        let is_newly_told = self.faults.look(header);
+        let soon = self.look_at_storms();
+        let is_newly_told = self.faults.look(header, self.storms.spared());
         self.sweep.run(self.channel);
         collect(self.channel, self.ledger);
         self.control.look(self.channel, self.ledger);
@@ -247,7 +254,16 @@ impl<'a, 'k> Rounds<'a, 'k> {
             (false, true) => self.round.min(ROUND_TRIAL),
             (false, false) => self.round,
         };
+        self.timeout = soon.map_or(self.timeout, |soon| soon.min(self.timeout));
         self.next = Instant::now() + self.timeout / 2;
+    }
+
+    /// When to look at storms again, if that is soon.
+    fn look_at_storms(&mut self) -> Option<Duration> {
+        if !self.speculate {
+            return None;
+        }
+        self.storms.look(self.pid.unsigned_abs(), self.channel, &self.limits)
     }
 }
 

@@ -95,7 +95,8 @@ pub fn free_bytes() -> Option<u64> {
 }
 
 /// What of the limit of a group is free, or could be at once.
-fn left_bytes(group: &Path) -> Option<u64> {
+#[must_use]
+pub fn left_bytes(group: &Path) -> Option<u64> {
     let limit = LIMITS.iter().find_map(|name| number(group, name))?;
     let used = USED.iter().find_map(|name| number(group, name))?;
     let unused = statistic(group, UNUSED).unwrap_or(0);

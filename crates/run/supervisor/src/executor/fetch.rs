@@ -59,9 +59,9 @@ pub struct Fetcher {
     channel: Arc<Channel>,
     /// What is in memory is found sooner.
     device_ticks_min: u64,
-    /// `st_dev` of what the last job of each slot found, and the last step of a replay, and so probably of the next;
+    /// `st_dev` of what the last job of each slot found, the last step of a replay and the last piece of a stream, and so probably of the next;
     /// [`DEVICE_UNKNOWN`] at first.
-    last_devices: [AtomicU64; SLOTS + 1],
+    last_devices: [AtomicU64; SLOTS + 2],
     roots: Roots,
     /// Where the paths of a replay begin.
     replay_root: Root,
@@ -74,7 +74,7 @@ impl Fetcher {
         Self {
             devices: Devices::new(channel.clone()),
             device_ticks_min: channel.header().stall_ticks_min.load(Relaxed),
-            last_devices: [const { AtomicU64::new(DEVICE_UNKNOWN) }; SLOTS + 1],
+            last_devices: [const { AtomicU64::new(DEVICE_UNKNOWN) }; SLOTS + 2],
             roots: Roots::default(),
             replay_root,
             channel,
@@ -125,6 +125,7 @@ impl Fetcher {
         let last = &self.last_devices[match job.origin {
             Origin::Slot(slot) => slot,
             Origin::Replay(_) => SLOTS,
+            Origin::Stream { .. } => SLOTS + 1,
         }];
         let device = last.load(Relaxed);
         let _turn = self.devices.turn(device, &job.ticket, Requests::Some).ok_or(Errno::TIMEDOUT)?;
@@ -166,6 +167,7 @@ impl Fetcher {
         let root = match job.origin {
             Origin::Slot(slot) => self.roots.of(&self.channel, slot),
             Origin::Replay(_) => self.replay_root.clone(),
+            Origin::Stream { process, .. } => self.roots.of_process(process),
         };
         match (root, job.origin) {
             (Root::Ours, _) => openat2(CWD, path, flags, Mode::empty(), resolve),
@@ -176,7 +178,7 @@ impl Fetcher {
                 self.channel.slot(slot).counters.hints_dropped.fetch_add(1, Relaxed);
                 Err(Errno::PERM)
             }
-            (Root::Barred, Origin::Replay(_)) => Err(Errno::PERM),
+            (Root::Barred, Origin::Replay(_) | Origin::Stream { .. }) => Err(Errno::PERM),
         }
     }
 
@@ -190,6 +192,12 @@ impl Fetcher {
         done: &mut Done,
     ) -> Result<(), Errno> {
         let Wanted::Data { offset, length, expected } = &job.wanted else { return Ok(()) };
+        if let Origin::Stream { inode, .. } = job.origin {
+            if inode != status.stx_ino {
+                return Ok(());
+            }
+            self.channel.header().stream.device.store(device.wrapping_add(1), Relaxed);
+        }
         let changed = expected.filter(|expected| !expected.identity.is_unchanged(&identity_of(status)));
         done.is_changed = changed.is_some();
         let (offset, length) = match changed {

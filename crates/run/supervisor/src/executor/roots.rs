@@ -27,9 +27,12 @@ pub enum Root {
     Barred,
 }
 
-/// Those of the processes that have slots, as of their last forks.
+/// Those of the processes that have slots, as of their last forks, and of the process that a file is streamed for.
 #[derive(Default)]
-pub struct Roots(Mutex<HashMap<Asking, Root>>);
+pub struct Roots {
+    of_slots: Mutex<HashMap<Asking, Root>>,
+    of_process: Mutex<Option<(u32, Root)>>,
+}
 
 impl Roots {
     /// The root of the process that has the slot.
@@ -38,7 +41,7 @@ impl Roots {
             let of = channel.slot(slot);
             (slot, of.pid.load(Relaxed), of.generation.load(Relaxed))
         };
-        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || self.of_slots.lock().unwrap_or_else(PoisonError::into_inner);
         let asks = asking(slot);
         if let Some(root) = known().get(&asks) {
             return root.clone();
@@ -48,6 +51,17 @@ impl Roots {
         // Nothing is kept of what was before.
         known.retain(|known, _| asking(known.0) == *known);
         known.insert(asks, root.clone());
+        root
+    }
+
+    /// The root of a process, of which it is asked again and again.
+    pub fn of_process(&self, process: u32) -> Root {
+        let mut known = self.of_process.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, root)) = known.as_ref().filter(|(known, _)| *known == process) {
+            return root.clone();
+        }
+        let root = find_root(process);
+        *known = Some((process, root.clone()));
         root
     }
 }
