@@ -509,7 +509,10 @@ mod tests {
         let mut turns: Vec<Turn> = (0..2).map(|_| turn(&devices, 7)).collect();
         let before = InflightLimit::load(&entry.limit);
         // So long the device takes at least.
-        thread::sleep(Duration::from_millis(2));
+        let since = ffi::ticks();
+        while ffi::ticks() - since < 2 * turns[0].gate.device_ticks_min {
+            std::hint::spin_loop();
+        }
         turns.iter_mut().for_each(Turn::leave_untimed);
         drop(turns);
         assert_eq!(InflightLimit::load(&entry.limit), before);
