@@ -474,6 +474,26 @@ mod tests {
     }
 
     #[test]
+    fn look_ups_do_not_wait_for_what_is_known_of_leases() {
+        let fixture = Fixture::new();
+        let file = cold_file(&fixture.folder, "file", 4 << 10);
+        let look_up = |name: &str| Fetch {
+            path: bytes(&fixture.folder.join(name)),
+            wanted: Wanted::LookUp { follow: true },
+        };
+        let header = fixture.channel.header();
+        header.leases.store(LEASES_UNKNOWN, Relaxed);
+        let steps = vec![data(&file, 4 << 10, None), look_up("a"), look_up("b")];
+        let executor = Executor::new(fixture.channel.clone(), steps);
+        let taken = || executor.0.take().map(|job| job.origin);
+        assert_eq!([taken(), taken(), taken()], [Some(Origin::Replay(1)), Some(Origin::Replay(2)), None]);
+        assert!(!executor.0.has_ready());
+        header.leases.store(LEASES_NONE, Relaxed);
+        assert!(executor.0.has_ready());
+        assert_eq!([taken(), taken()], [Some(Origin::Replay(0)), None]);
+    }
+
+    #[test]
     fn a_step_that_takes_too_long_is_not_waited_for() {
         let fixture = Fixture::new();
         let executor = Executor::new(fixture.channel.clone(), vec![data(&fixture.folder, 4 << 10, None)]);

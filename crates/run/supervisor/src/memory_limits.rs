@@ -69,7 +69,9 @@ impl MemoryLimits {
         if let Some(bytes) = wanted_bytes {
             header.memory_bytes_max.store(bytes, Relaxed);
         }
-        let groups = MemoryGroups::new(pid);
+        let mut groups = MemoryGroups::new(pid);
+        // What the kernel kills before the first look counts, too.
+        groups.look();
         Self {
             wanted_bytes,
             groups,
@@ -128,7 +130,7 @@ impl MemoryLimits {
 
     /// The program has ended.
     pub fn end(&self) -> MemoryEnd {
-        let kills = if self.looked.is_some() { self.groups.kills() } else { 0 };
+        let kills = self.groups.kills();
         let was_short = self.was_full || kills > 0;
         let missed = if was_short && !has_swap() { feature::SWAP } else { 0 };
         // Version 1 says so of no limit too, with more than any machine has.

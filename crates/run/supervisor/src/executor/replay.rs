@@ -1,8 +1,11 @@
 //! The steps of a replay, handed out as jobs.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::Ordering::{Acquire, Relaxed, SeqCst},
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::Ordering::{Acquire, Relaxed, SeqCst},
+    },
 };
 
 use forebay_policy::replay::Pace;
@@ -26,6 +29,8 @@ struct Inner {
 
 struct Progress {
     pace: Pace,
+    /// Steps whose turn has come, and that must wait.
+    postponed: VecDeque<usize>,
     /// Steps that have been taken, and are neither done nor given up.
     under_way: usize,
 }
@@ -34,7 +39,7 @@ impl Replay {
     /// Of these steps, in this order, at the pace that suits their number.
     pub fn new(channel: Arc<Channel>, steps: Vec<Fetch>, pace: fn(usize) -> Pace) -> Self {
         let steps: Vec<Fetch> = steps.into_iter().flat_map(in_chunks).collect();
-        let progress = Progress { pace: pace(steps.len()), under_way: 0 };
+        let progress = Progress { pace: pace(steps.len()), postponed: VecDeque::new(), under_way: 0 };
         let figures = &channel.header().replay;
         figures.steps.store(steps.len() as u64, Relaxed);
         let state = if steps.is_empty() { replay::OVER } else { replay::ON };
@@ -49,23 +54,18 @@ impl Replay {
             return None;
         }
         let mut progress = self.0.progress();
-        let mut pace = progress.pace.clone();
-        let step = pace.take()?;
-        let fetch = &self.0.steps[step];
-        if !self.may_take(fetch) {
-            return None;
-        }
+        let step = progress.next(|step| self.may_take(step))?;
         // An agent that stops the replay waits for what is under way then.
         let figures = &self.0.channel.header().replay;
         figures.under_way.fetch_add(1, SeqCst);
         if !self.is_on() {
             figures.under_way.fetch_sub(1, SeqCst);
+            progress.postponed.push_front(step);
             return None;
         }
-        progress.pace = pace;
         progress.under_way += 1;
         drop(progress);
-        let inner = self.0.clone();
+        let (inner, fetch) = (self.0.clone(), &self.0.steps[step]);
         Some(Job {
             origin: Origin::Replay(step),
             number: NUMBER_FIRST + step as u64,
@@ -77,8 +77,7 @@ impl Replay {
 
     /// Whether there is one.
     pub fn has_ready(&self) -> bool {
-        let next = || self.0.progress().pace.clone().take();
-        self.is_on() && next().is_some_and(|step| self.may_take(&self.0.steps[step]))
+        self.is_on() && self.0.progress().may_have_next(|step| self.may_take(step))
     }
 
     /// A step is done. Its ticket is told after this.
@@ -98,9 +97,34 @@ impl Replay {
     }
 
     /// No file is opened while a lease may exist that this would break.
-    fn may_take(&self, fetch: &Fetch) -> bool {
-        matches!(fetch.wanted, Wanted::LookUp { .. } | Wanted::Link)
+    fn may_take(&self, step: usize) -> bool {
+        matches!(self.0.steps[step].wanted, Wanted::LookUp { .. } | Wanted::Link)
             || self.0.channel.header().leases.load(Acquire) != LEASES_UNKNOWN
+    }
+}
+
+impl Progress {
+    /// The next step that may be taken. Those that may not are postponed: the kernel takes several milliseconds to tell of leases,
+    /// and look-ups need not wait for that.
+    fn next(&mut self, may_take: impl Fn(usize) -> bool) -> Option<usize> {
+        if self.postponed.front().is_some_and(|step| may_take(*step)) {
+            return self.postponed.pop_front();
+        }
+        while let Some(step) = self.pace.take() {
+            if may_take(step) {
+                return Some(step);
+            }
+            self.postponed.push_back(step);
+        }
+        None
+    }
+
+    fn may_have_next(&self, may_take: impl Fn(usize) -> bool) -> bool {
+        self.postponed.front().is_some_and(|step| may_take(*step)) || self.pace.has_next()
+    }
+
+    fn is_over(&self) -> bool {
+        self.under_way == 0 && self.postponed.is_empty() && !self.pace.has_next()
     }
 }
 
@@ -109,7 +133,7 @@ impl Inner {
     fn leave(&self) {
         let mut progress = self.progress();
         progress.under_way -= 1;
-        if progress.under_way == 0 && !progress.pace.has_next() {
+        if progress.is_over() {
             let state = &self.channel.header().replay.state;
             // It may have been stopped.
             let _ = state.compare_exchange(replay::ON, replay::OVER, Relaxed, Relaxed);
