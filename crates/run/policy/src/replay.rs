@@ -6,8 +6,8 @@
 //! in any case. A score between 0 and twice [`WAITS_MIN`] grows by 1 with each step that waits, and falls by 1/[`APART`] with
 //! each one that does not.
 //!
-//! * While the score is below [`WAITS_MIN`], one step in [`APART`] is carried out, as a sample. The steps before a sample that did
-//!   not wait are taken to be in memory.
+//! * While the score is below [`WAITS_MIN`], one step in [`APART`] is carried out, as a sample, one sample at a time. The steps
+//!   before a sample that did not wait are taken to be in memory.
 //! * From then on all steps are carried out, in order, from the last such sample on.
 //!
 //! So a replay of `n` steps whose data is in memory carries out `FIRST + n / APART` of them. One that is needed starts in order,
@@ -30,6 +30,8 @@ pub struct Pace {
     next: usize,
     /// The next sample.
     sample: usize,
+    /// The sample that is being carried out.
+    sampled: Option<usize>,
     /// In 1/[`APART`].
     score: usize,
 }
@@ -38,32 +40,40 @@ impl Pace {
     /// Of so many steps.
     #[must_use]
     pub const fn new(steps: usize) -> Self {
-        Self { steps, first: FIRST, next: 0, sample: FIRST, score: 0 }
+        Self { steps, first: FIRST, next: 0, sample: FIRST, sampled: None, score: 0 }
     }
 
     /// Of so many steps, all of which are carried out.
     #[must_use]
     pub const fn of_all(steps: usize) -> Self {
-        Self { steps, first: steps, next: 0, sample: steps, score: 0 }
+        Self { steps, first: steps, next: 0, sample: steps, sampled: None, score: 0 }
     }
 
     /// The step to carry out next. `None` where there is none for now.
     pub fn take(&mut self) -> Option<usize> {
-        let in_order = self.next < self.first || self.is_needed();
+        let in_order = self.is_in_order();
         let step = if in_order { self.next } else { self.sample.max(self.next) };
-        if step >= self.steps {
+        if step >= self.steps || !in_order && self.sampled.is_some() {
             return None;
         }
         if in_order {
             self.next = step + 1;
         } else {
             self.sample = step + APART;
+            self.sampled = Some(step);
         }
         Some(step)
     }
 
+    /// Whether the next step is the next one in order, and no sample.
+    #[must_use]
+    pub const fn is_in_order(&self) -> bool {
+        self.next < self.first || self.is_needed()
+    }
+
     /// A step is done. `waited` where a device was asked.
     pub fn on_done(&mut self, step: usize, waited: bool) {
+        self.sampled = self.sampled.filter(|sampled| *sampled != step);
         if waited {
             self.score = (self.score + APART).min(2 * WAITS_MIN * APART);
         } else {
@@ -139,6 +149,14 @@ mod tests {
         }
         assert_eq!(taken, (0..500).collect::<Vec<_>>());
         assert!(!pace.has_next());
+    }
+
+    #[test]
+    fn what_is_in_memory_at_the_end_hides_nothing_before_it() {
+        let cold = |step: usize| (40..600).contains(&step);
+        let done = replay(700, 128, cold);
+        let found = done.keys().filter(|step| cold(**step)).count();
+        assert!(found >= 560 - WAITS_MIN * APART, "{found}");
     }
 
     #[test]

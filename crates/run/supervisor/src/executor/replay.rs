@@ -104,23 +104,34 @@ impl Replay {
 }
 
 impl Progress {
-    /// The next step that may be taken. Those that may not are postponed: the kernel takes several milliseconds to tell of leases,
-    /// and look-ups need not wait for that.
+    /// The next step that may be taken. Those in order that may not are postponed: the kernel takes several milliseconds to tell of
+    /// leases, and look-ups need not wait for that.
     fn next(&mut self, may_take: impl Fn(usize) -> bool) -> Option<usize> {
         if self.postponed.front().is_some_and(|step| may_take(*step)) {
             return self.postponed.pop_front();
         }
-        while let Some(step) = self.pace.take() {
+        loop {
+            let mut pace = self.pace.clone();
+            let step = pace.take()?;
+            let is_in_order = self.pace.is_in_order();
+            if may_take(step) || is_in_order {
+                self.pace = pace;
+            }
             if may_take(step) {
                 return Some(step);
             }
+            if !is_in_order {
+                return None;
+            }
             self.postponed.push_back(step);
         }
-        None
     }
 
+    /// Whether [`Self::next`] may have one.
     fn may_have_next(&self, may_take: impl Fn(usize) -> bool) -> bool {
-        self.postponed.front().is_some_and(|step| may_take(*step)) || self.pace.has_next()
+        let is_next = |step| may_take(step) || self.pace.is_in_order();
+        self.postponed.front().is_some_and(|step| may_take(*step))
+            || self.pace.clone().take().is_some_and(is_next)
     }
 
     fn is_over(&self) -> bool {
