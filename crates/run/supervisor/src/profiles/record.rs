@@ -3,8 +3,10 @@
 use std::{
     cell::RefCell,
     collections::HashMap,
-    fs,
+    fs::{self, File},
+    io::IoSliceMut,
     os::fd::{AsRawFd, OwnedFd, RawFd},
+    path::Path,
     rc::Rc,
     sync::atomic::Ordering::{Acquire, Relaxed, Release},
     time::{Duration, Instant},
@@ -16,7 +18,10 @@ use forebay_protocol::access_log::{
     AccessLog, Attributes, Cursor, Outcome, PATH_BYTES_MAX, Record, TIME_SHIFT, Use, wanted,
 };
 
-use rustix::param::clock_ticks_per_second;
+use rustix::{
+    io::{ReadWriteFlags, preadv2},
+    param::clock_ticks_per_second,
+};
 
 use super::{
     fault_samples::{FaultSamples, Found},
@@ -47,8 +52,7 @@ struct Clock {
 }
 
 impl Recording {
-    /// Has agents of this channel write down what their programs need, and the kernel sample the faults of what this process and
-    /// its children execute.
+    /// Has agents of this channel write down what their programs need.
     #[must_use]
     pub fn prepare(channel: &Channel) -> Self {
         let log = channel.access_log();
@@ -56,9 +60,16 @@ impl Recording {
         log.since.store(ticks, Relaxed);
         log.wanted.store(wanted::ACCESSES | wanted::MAPPED, Relaxed);
         let ticks_per_second = channel.header().ticks_per_second.load(Relaxed);
-        // Without them, what agents see is recorded.
-        let events = ffi::open_fault_samples().unwrap_or_default().into();
-        Self { clock: Clock { raw_ns, ticks_per_second }, events }
+        Self { clock: Clock { raw_ns, ticks_per_second }, events: RefCell::default() }
+    }
+
+    /// Has the kernel sample the faults of what this process and its children execute, unless the program at `path` is in memory.
+    /// To open the first event of a second takes the kernel some 10 ms.
+    pub fn watch_if_cold(&self, path: &Path) {
+        if self.events.borrow().is_empty() && !ends_in_memory(path) {
+            // Without them, what agents see is recorded.
+            *self.events.borrow_mut() = ffi::open_fault_samples().unwrap_or_default();
+        }
     }
 
     /// Descriptors that a supervisor beside the program keeps.
@@ -153,6 +164,14 @@ impl Recorder {
         read_log(channel.access_log(), self.clock, &mut needs);
         needs.finish(&files, lost)
     }
+}
+
+/// Whether the last byte of a file is in memory. Its beginning was read to see what it is.
+fn ends_in_memory(path: &Path) -> bool {
+    let last = |file: &File| file.metadata().ok()?.len().checked_sub(1);
+    let Ok(file) = File::open(path) else { return true };
+    let Some(last) = last(&file) else { return true };
+    preadv2(&file, &mut [IoSliceMut::new(&mut [0])], last, ReadWriteFlags::NOWAIT).is_ok()
 }
 
 /// What the program has used of processors, with the processes that it has waited for.
