@@ -99,6 +99,10 @@ impl<T> Attempt<'_, T> {
     fn start(&self, path: &Path, arguments: &[CString]) -> io::Result<T> {
         // Asked first because a file that cannot be executed need not be examined, which opens it.
         check_executable(path)?;
+        // To examine it brings a part of it into memory.
+        if let Some(recording) = self.assistance.and_then(|assistance| assistance.recording) {
+            recording.watch_if_cold(path);
+        }
         let examined = examine(path);
         match self.start_examined(path, arguments, &examined) {
             Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) && examined.is_text => {

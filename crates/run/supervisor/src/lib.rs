@@ -125,7 +125,6 @@ fn become_watched_program(options: &Options, profiling: &Profiling<'_>) -> Error
     let recording = profiling.is_on().then(|| Recording::prepare(&channel));
     let supervisor = |path: &Path, arguments: &[CString]| {
         let stand = || {
-            recording.iter().for_each(|recording| recording.watch_if_cold(path));
             let profiles = recording.as_ref().zip(Started::new(path, arguments));
             stand_beside(&channel, &preload, options, profiling, profiles).ok()
         };
@@ -208,7 +207,6 @@ fn run_watched(options: &Options, profiling: &Profiling<'_>) -> Result<Outcome, 
     let profiles = OnceCell::new();
     let supervisor = |path: &Path, arguments: &[CString]| {
         let begin = |(recording, started): (&Recording, Started)| {
-            recording.watch_if_cold(path);
             Learning::begin(profiling, &started, recording, &channel, None)
         };
         profiles.get_or_init(|| recording.as_ref().zip(Started::new(path, arguments)).map(begin));

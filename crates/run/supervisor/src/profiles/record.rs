@@ -66,7 +66,7 @@ impl Recording {
     /// Has the kernel sample the faults of what this process and its children execute, unless the program at `path` is in memory.
     /// To open the first event of a second takes the kernel some 10 ms.
     pub fn watch_if_cold(&self, path: &Path) {
-        if self.events.borrow().is_empty() && !ends_in_memory(path) {
+        if self.events.borrow().is_empty() && !begins_in_memory(path) {
             // Without them, what agents see is recorded.
             *self.events.borrow_mut() = ffi::open_fault_samples().unwrap_or_default();
         }
@@ -166,12 +166,10 @@ impl Recorder {
     }
 }
 
-/// Whether the last byte of a file is in memory. Its beginning was read to see what it is.
-fn ends_in_memory(path: &Path) -> bool {
-    let last = |file: &File| file.metadata().ok()?.len().checked_sub(1);
+/// Whether the beginning of a file is in memory, as far as it can be told.
+fn begins_in_memory(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return true };
-    let Some(last) = last(&file) else { return true };
-    preadv2(&file, &mut [IoSliceMut::new(&mut [0])], last, ReadWriteFlags::NOWAIT).is_ok()
+    preadv2(&file, &mut [IoSliceMut::new(&mut [0])], 0, ReadWriteFlags::NOWAIT).is_ok()
 }
 
 /// What the program has used of processors, with the processes that it has waited for.
