@@ -22,12 +22,14 @@ mod lines;
 pub mod memory;
 pub mod mounted;
 pub mod observe;
+pub mod repeat;
 pub mod run;
 pub mod scratch;
 pub mod tree;
 
 pub use case::Case;
 pub use forebay_testkit::{guests, long, skip, switch};
+pub use repeat::{comes_to, in_some_run};
 pub use run::Outcome;
 pub use scratch::Scratch;
 

@@ -53,6 +53,15 @@ impl Outcome {
         self.totals().into_iter().find(|(name, _)| name == metric).map_or(0.0, |(_, value)| value)
     }
 
+    /// This, if it is as wanted.
+    ///
+    /// # Errors
+    ///
+    /// Where it is not: all its figures.
+    pub fn wanted(self, is_wanted: impl FnOnce(&Self) -> bool) -> Result<Self, String> {
+        if is_wanted(&self) { Ok(self) } else { Err(format!("{:?}", self.totals())) }
+    }
+
     /// All figures of the whole run that are not 0.
     #[must_use]
     pub fn totals(&self) -> Vec<(String, f64)> {

@@ -1,9 +1,7 @@
 //! Useless speculation of a whole run becomes rare, with a reason; trials are made unless an option forbids them.
 
-use std::time::{Duration, Instant};
-
 use forebay_compat::guests::build;
-use forebay_compat::{Case, Outcome, skip, switch};
+use forebay_compat::{Case, Outcome, in_some_run, skip, switch};
 
 /// Each process may try anew what was for nothing in all others; together they would lose much.
 const SCRIPT: &str = "for i in $(seq 32); do $0 data 300; done";
@@ -33,15 +31,10 @@ fn speculation_that_is_for_nothing_becomes_rare_with_a_reason_and_without_trials
     }
     assert!(family(&without, "trials/").iter().all(|(_, count)| *count == 0.0), "{:?}", without.totals());
     assert_eq!(without.figure("savings_believed"), 1.0);
-    // Speculators run at idle priority: on a busy machine none may go astray.
-    let patience = Instant::now() + Duration::from_secs(300);
-    let with = loop {
-        let with = astray("control_on", &["--memory-control", "on"]);
-        if with.figure("threshold_crossings") > 0.0 {
-            break with;
-        }
-        assert!(Instant::now() < patience, "no crossing in five minutes: {:?}", with.totals());
-    };
+    let with = in_some_run(|| {
+        astray("control_on", &["--memory-control", "on"])
+            .wanted(|with| with.figure("threshold_crossings") > 0.0)
+    });
     let reasons = family(&with, "fork_crossings/");
     let crossings: f64 = reasons.iter().map(|(_, count)| count).sum();
     assert_eq!(crossings, with.figure("threshold_crossings"), "{reasons:?}");

@@ -9,7 +9,7 @@ use std::{fs, iter, thread};
 
 use forebay_compat::guests::build;
 use forebay_compat::run::Side;
-use forebay_compat::{Case, Outcome, Scratch, root, skip, switch};
+use forebay_compat::{Case, Outcome, Scratch, comes_to, in_some_run, root, skip, switch};
 use forebay_lab::MemoryLimit;
 use nix::unistd::Pid;
 
@@ -64,9 +64,6 @@ fn refuse(features: &str) -> [OsString; 2] {
     [build("refuse").into_os_string(), features.into()]
 }
 
-/// How long a speculation is waited for that comes to what is missing: on a busy machine it may take many tries.
-const PATIENCE: Duration = Duration::from_secs(300);
-
 /// What the statistics name as missing.
 fn missing(outcome: &Outcome) -> BTreeSet<String> {
     let totals = outcome.totals().into_iter();
@@ -87,32 +84,21 @@ fn refused(feature: &str, named: &[&str], case: fn(&str) -> Case) {
         let _ = case(&name).before(refuse(feature)).check();
         return;
     }
-    let patience = Instant::now() + PATIENCE;
-    let control = loop {
-        let Some(outcome) = case(&format!("with_{feature}")).check() else { return };
-        if outcome.figure("forks") > 0.0 {
-            break missing(&outcome);
-        }
-        assert!(Instant::now() < patience, "nothing is speculated in five minutes: {:?}", outcome.totals());
-    };
+    let forks = |outcome: &Outcome| outcome.figure("forks");
+    let Some(control) = comes_to(&format!("with_{feature}"), 1.0, forks, || case(&name)) else { return };
+    let control = missing(&control);
     if let Some(lacking) = named.iter().find(|name| control.contains(**name)) {
         return skip(&name, format!("this machine has no {lacking} anyway"));
     }
     let expected: BTreeSet<String> =
         control.into_iter().chain(named.iter().map(|name| (*name).into())).collect();
-    loop {
-        let Some(outcome) = case(&name).before(refuse(feature)).check() else { return };
+    in_some_run(|| {
+        let Some(outcome) = case(&name).before(refuse(feature)).check() else { return Ok(()) };
         let found = missing(&outcome);
         assert!(found.is_subset(&expected), "{found:?} are named, beyond {expected:?}");
-        if found == expected {
-            return;
-        }
-        assert!(
-            Instant::now() < patience,
-            "in five minutes only {found:?} of {expected:?}: {:?}",
-            outcome.totals()
-        );
-    }
+        let all = || format!("only {found:?} of {expected:?}: {:?}", outcome.totals());
+        if found == expected { Ok(()) } else { Err(all()) }
+    });
 }
 
 /// `refuse FEATURES` below `forebay run`: a program that confines itself is left alone, and counted as such.
@@ -188,15 +174,12 @@ fn what_cannot_be_told_of_memory_is_named() {
     }
     // What is missing is known after the supervisor's first look, which a short run may end before.
     let figures = |name: &str, script: &str, is_expected: &dyn Fn(&BTreeSet<String>) -> bool| {
-        let patience = Instant::now() + PATIENCE;
-        loop {
+        in_some_run(|| {
             let outcome = reader(name, 4).before(with_mounts(script)).check().expect("unshare");
             let found = missing(&outcome);
-            if outcome.figure("stalls_before") > 0.0 && is_expected(&found) {
-                return found;
-            }
-            assert!(Instant::now() < patience, "{found:?} of {:?}", outcome.totals());
-        }
+            let is_known = |outcome: &Outcome| outcome.figure("stalls_before") > 0.0 && is_expected(&found);
+            outcome.wanted(is_known).map(|outcome| missing(&outcome))
+        })
     };
     let all = figures("with_all_of_memory", ":", &|_| true);
     for (name, script, named) in
@@ -276,22 +259,18 @@ fn forks_that_the_system_refuses_are_tried_ever_more_seldom() {
             "only root may become another user, and both sides run without forebay",
         );
     }
-    let patience = Instant::now() + PATIENCE;
-    loop {
+    let _ = in_some_run(|| {
         let mapped = [build("mapped").into_os_string(), "data".into(), "6000".into()];
         let limited = ["bash", "-c", "ulimit -u 0 && exec \"$@\"", "bash"].map(OsString::from);
         let case = Case::new("no_more_processes", limited.into_iter().chain(mapped));
         // As users have it.
         let case = case.env("FOREBAY_FIRST_US", "250");
         let case = case.setup(mapped_data).normalise(without_seconds).without_root();
-        let Some(outcome) = case.check() else { return };
+        let Some(outcome) = case.check() else { return Ok(None) };
         let tried = outcome.figure("agents_off/no_fork");
         assert!(tried <= 40.0, "{:?}", outcome.totals());
-        if tried >= 1.0 {
-            return;
-        }
-        assert!(Instant::now() < patience, "nothing is tried in five minutes: {:?}", outcome.totals());
-    }
+        outcome.wanted(|_| tried >= 1.0).map(Some)
+    });
 }
 
 /// Without a memory object there is nothing to share: the supervisor says so in one sentence, and what it does then
@@ -455,10 +434,7 @@ fn a_speculator_reads_with_the_priority_of_the_program() {
     for (class, wanted) in
         [(None, "best-effort"), (Some("-c2 -n6"), "best-effort: prio 6"), (Some("-c3"), "idle")]
     {
-        let patience = Instant::now() + Duration::from_secs(180);
-        let mut seen = BTreeSet::<String>::new();
-        while !seen.iter().any(|seen| seen.starts_with(wanted)) {
-            assert!(Instant::now() < patience, "{class:?}: {seen:?}");
+        in_some_run(|| {
             let mut case = reader(name, 12).observer(move |scratch| {
                 let directory = scratch.path().to_owned();
                 let watcher = thread::spawn(move || {
@@ -479,8 +455,9 @@ fn a_speculator_reads_with_the_priority_of_the_program() {
             if let Some(class) = class {
                 case = case.before(iter::once("ionice").chain(class.split(' ')));
             }
-            seen.insert(case.run(Side::With).observed);
-        }
+            let seen = case.run(Side::With).observed;
+            if seen.starts_with(wanted) { Ok(()) } else { Err(format!("{class:?}: {seen}")) }
+        });
     }
 }
 

@@ -3,11 +3,10 @@
 
 use std::net::{TcpListener, UdpSocket};
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
 
 use forebay_compat::guests::{Kind, build, build_as};
 use forebay_compat::observe::{self, LockKind, SignalTarget};
-use forebay_compat::{Case, Scratch, long, root, skip, switch};
+use forebay_compat::{Case, Scratch, comes_to, long, root, skip, switch};
 
 /// Blocks of the file that every guest reads.
 const BLOCKS: u32 = 2048;
@@ -279,32 +278,16 @@ fn a_program_that_locks_is_forked() {
     if switch("FOREBAY_COMPAT_PLAIN") {
         return skip("locks_and_forks", "both sides run without forebay");
     }
-    let deadline = Instant::now() + Duration::from_secs(60);
     for arguments in [&["events"][..], &["events", "read"]] {
-        loop {
-            let case = guest("flock", arguments).named("locks_and_forks");
-            let Some(outcome) = case.observer(observe::lock(LockKind::Flock, "events")).check() else {
-                return;
-            };
-            if outcome.figure("forks") > 0.0 && outcome.figure("hints_used") > 0.0 {
-                break;
-            }
-            assert!(Instant::now() < deadline, "{}", outcome.stats);
-        }
+        let case = || guest("flock", arguments).observer(observe::lock(LockKind::Flock, "events"));
+        let _ = comes_to("locks_and_forks", 1.0, |outcome| outcome.figure("hints_used"), case);
     }
 }
 
 /// Its speculators have the memory that its children lack.
 #[test]
 fn a_program_that_keeps_memory_from_its_children_is_forked() {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        let Some(outcome) = guest("keeps_memory", &[]).check() else { return };
-        if outcome.figure("hints_used") > 60.0 || switch("FOREBAY_COMPAT_PLAIN") {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{}", outcome.stats);
-    }
+    takes_place("keeps_memory", "keeps_memory");
 }
 
 #[test]
@@ -503,19 +486,8 @@ fn speculation_takes_place_where_contents_tell_how_much_is_read() {
 
 /// More hints are used than by luck, of 160 cold reads that the guest makes.
 fn takes_place(name: &str, program: &str) {
-    if switch("FOREBAY_COMPAT_PLAIN") {
-        return skip(name, "both sides run without forebay");
-    }
-    // It runs at idle priority: on a busy machine it may take many tries.
-    let patience = Instant::now() + Duration::from_secs(120);
-    let mut most = 0.0_f64;
-    while most <= 40.0 && Instant::now() < patience {
-        let Some(statistics) = guest(program, &[]).named(&format!("{program}_takes_place")).check() else {
-            return;
-        };
-        most = most.max(statistics.figure("hints_used"));
-    }
-    assert!(most > 40.0, "in two minutes no more than {most} of 160 cold reads were hinted in time");
+    // Of 160 cold reads.
+    let _ = comes_to(name, 41.0, |outcome| outcome.figure("hints_used"), || guest(program, &[]));
 }
 
 /// The guests whose races are worth many tries, many times over.

@@ -2,10 +2,9 @@
 
 use std::fs;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 use forebay_compat::guests::build;
-use forebay_compat::{Case, Outcome, skip, switch};
+use forebay_compat::{Case, Outcome, comes_to, skip};
 use forebay_lab::{Profile, SlowDisk};
 
 /// Files of the pool.
@@ -38,19 +37,6 @@ fn on_pool(name: &str, way: &str, disk: &Rc<SlowDisk>) -> Case {
     })
 }
 
-/// As often as it takes on a busy machine, until a run comes to that figure. No run differs in anything from a run alone.
-fn comes_to(name: &str, wanted: f64, figure: impl Fn(&Outcome) -> f64, case: impl Fn() -> Case) {
-    if switch("FOREBAY_COMPAT_PLAIN") {
-        return skip(name, "both sides run without forebay");
-    }
-    let patience = Instant::now() + Duration::from_secs(120);
-    let mut most = 0.0_f64;
-    while most < wanted && Instant::now() < patience {
-        most = most.max(figure(&case().check().expect("a guest")));
-    }
-    assert!(most >= wanted, "in two minutes no more than {most} in a run");
-}
-
 /// Hints that were used, beyond those that were for nothing.
 fn of_use(outcome: &Outcome) -> f64 {
     outcome.figure("hints_used") - outcome.figure("hints_unused")
@@ -60,14 +46,14 @@ fn of_use(outcome: &Outcome) -> f64 {
 fn threads_that_share_a_list_use_hints() {
     let name = "threads_that_share_a_list_use_hints";
     let Some(disk) = pool(name) else { return };
-    comes_to(name, FILES as f64 / 6.0, of_use, || on_pool(name, "shared", &disk));
+    let _ = comes_to(name, FILES as f64 / 6.0, of_use, || on_pool(name, "shared", &disk));
 }
 
 #[test]
 fn threads_with_lists_of_their_own_use_hints() {
     let name = "threads_with_lists_of_their_own_use_hints";
     let Some(disk) = pool(name) else { return };
-    comes_to(name, FILES as f64 / 6.0, of_use, || on_pool(name, "own", &disk));
+    let _ = comes_to(name, FILES as f64 / 6.0, of_use, || on_pool(name, "own", &disk));
 }
 
 /// A thread that was cancelled while its stall was attended to would leave none of the later stalls to the others.
@@ -75,7 +61,7 @@ fn threads_with_lists_of_their_own_use_hints() {
 fn cancelled_threads_leave_speculation_to_the_others() {
     let name = "cancelled_threads_leave_speculation_to_the_others";
     let stalls = |outcome: &Outcome| outcome.figure("stalls_before");
-    comes_to(name, 500.0, stalls, || {
+    let _ = comes_to(name, 500.0, stalls, || {
         let argv = [build("thread_cancels").into_os_string(), "data".into()];
         Case::new(name, argv).seconds(60).setup(|scratch| {
             scratch.noise("data", 8 << 20, 9);

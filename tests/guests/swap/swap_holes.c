@@ -2,7 +2,7 @@
  * yet, so only the others are waited for. */
 #include "faulting.h"
 
-enum { SPAN = 2 * MEMORY, WAITS = 300, FIRSTS = 2 };
+enum { SPAN = 2 * MEMORY, WAITS = 300, FIRSTS = 10 };
 
 int main(void)
 {
