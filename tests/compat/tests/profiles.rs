@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use forebay_compat::case::{NOBODY, compare};
 use forebay_compat::guests::{Kind, build, build_as};
 use forebay_compat::run::{Side, find_program};
-use forebay_compat::{Case, Outcome, Scratch, long, root, scratch, skip, switch};
+use forebay_compat::{Case, Outcome, Scratch, in_some_run, long, root, scratch, skip, switch};
 use forebay_profile::format;
 
 /// Runs of the program for which forebay's processes are killed.
@@ -383,4 +383,39 @@ fn a_daemon_outlives_its_recorded_run() {
     for round in 0..3 {
         assert_same(&alone, &case().run(Side::With), &format!("round {round}"));
     }
+}
+
+/// A run that needs what its profile has, all of it in memory, has nothing to teach. One that needs something else does.
+#[test]
+fn a_known_run_leaves_its_profile_as_it_is() {
+    const NAME: &str = "known_run";
+    if switch("FOREBAY_COMPAT_PLAIN") {
+        return skip(NAME, "both sides run without forebay");
+    }
+    let state = State::new(NAME);
+    let path = state.path().to_str().expect("a path in UTF-8").to_owned();
+    // Beside the scratch directory, which each run finds cold.
+    let warm = Scratch::fresh(scratch::base().join(format!("{NAME}-files")));
+    data(&warm);
+    let script = format!("cat '{}'/*", warm.at("small").display());
+    let run = || {
+        let case = Case::new(NAME, ["sh", "-c", &script]).env("XDG_STATE_HOME", &path).without_statistics();
+        assert_eq!(case.run(Side::With).status, 0);
+        let profiles =
+            state.files().into_iter().filter_map(|file| format::decode(&fs::read(file).ok()?).ok());
+        profiles.map(|profile| profile.runs()).sum::<u32>()
+    };
+    let mut before = run();
+    assert!(before > 0, "nothing was recorded");
+    // A busy machine makes steps wait that are in memory.
+    in_some_run(|| {
+        let runs = run();
+        let seen = format!("{before} runs have taught before it, {runs} with it");
+        let is_same = std::mem::replace(&mut before, runs) == runs;
+        if is_same { Ok(()) } else { Err(seen) }
+    });
+    for number in 0..60 {
+        warm.text(&format!("small/new{number}"), 50, number);
+    }
+    assert!(run() > before, "other files have taught nothing");
 }

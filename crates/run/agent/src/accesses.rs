@@ -119,7 +119,12 @@ pub fn log_of_pages() -> Option<(&'static AccessLog, u32)> {
 #[inline(always)]
 fn log() -> Option<&'static AccessLog> {
     // SAFETY: null or the session's log, which is never unmapped.
-    unsafe { LOG.load(Relaxed).as_ref() }
+    let log = unsafe { LOG.load(Relaxed).as_ref() }?;
+    if log.wanted.load(Relaxed) & wanted::ACCESSES == 0 {
+        stop();
+        return None;
+    }
+    Some(log)
 }
 
 /// A call of this class was made.

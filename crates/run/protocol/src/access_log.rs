@@ -59,7 +59,7 @@ pub mod wanted {
 /// The log of a run. Tests have shorter ones.
 #[repr(C)]
 pub struct AccessLog<W = [AtomicU64; WORDS]> {
-    /// Bits of [`wanted`]. The supervisor sets them before it starts the program.
+    /// Bits of [`wanted`]. The supervisor sets them before it starts the program, and may clear them when it knows enough.
     pub wanted: AtomicU64,
     /// The time-stamp counter at the start of the run.
     pub since: AtomicU64,

@@ -104,7 +104,7 @@ pub struct Outcome {
 /// The calling thread must be the only one.
 #[must_use]
 pub fn become_program(options: &Options) -> Error {
-    become_watched_program(options, &Profiling::of(options.profile))
+    become_watched_program(options, &Profiling::of(options))
 }
 
 /// As [`become_program`]. At the program's end the supervisor calls `keep` with what the run needed of file systems.
@@ -173,7 +173,7 @@ fn stand_beside(
         let profiles = learning.as_mut().zip(steps);
         watch::watch_beside(&program, &signals, channel, &mut ledger, options, profiles);
         watch::finish(channel, &mut ledger);
-        learning.map(|learning| learning.finish(channel));
+        let _ = learning.and_then(|learning| learning.finish(channel));
     })?;
     Ok(pid.unsigned_abs())
 }
@@ -184,7 +184,7 @@ fn stand_beside(
 /// # Errors
 /// The program could not be started; nothing of it has run then.
 pub fn run(options: &Options) -> Result<Outcome, Error> {
-    run_watched(options, &Profiling::of(options.profile))
+    run_watched(options, &Profiling::of(options))
 }
 
 /// As [`run`]. At the program's end `keep` is called with what the run needed of file systems.
@@ -224,7 +224,7 @@ fn run_watched(options: &Options, profiling: &Profiling<'_>) -> Result<Outcome, 
     let ended = watch::watch(pid, &channel, &mut ledger, options, learning.as_mut().zip(steps))?;
     let elapsed = started.elapsed();
     watch::finish(&channel, &mut ledger);
-    let profile = learning.map(|learning| learning.finish(&channel));
+    let profile = learning.and_then(|learning| learning.finish(&channel));
     drop(signals);
 
     let (total, rows) = ledger.close();

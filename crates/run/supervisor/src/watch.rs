@@ -228,6 +228,9 @@ impl<'a, 'k> Rounds<'a, 'k> {
         if Instant::now() < self.next {
             return;
         }
+        // First, because the kernel takes some milliseconds for others of these.
+        let pid = self.pid.unsigned_abs();
+        let to_judge = self.learning.as_mut().and_then(|learning| learning.look(self.channel, pid));
         let header = self.channel.header();
         reap_orphans(self.pid);
         self.processes.look(header);
@@ -241,9 +244,6 @@ impl<'a, 'k> Rounds<'a, 'k> {
         collect(self.channel, self.ledger);
         self.control.look(self.channel, self.ledger);
         self.readahead.look(self.channel);
-        if let Some(learning) = &mut self.learning {
-            learning.look(self.channel, self.pid.unsigned_abs());
-        }
         if !self.is_thin && self.limits.are_reached() {
             ffi::expect(OwnCode::Few);
             self.is_thin = true;
@@ -254,7 +254,7 @@ impl<'a, 'k> Rounds<'a, 'k> {
             (false, true) => self.round.min(ROUND_TRIAL),
             (false, false) => self.round,
         };
-        self.timeout = soon.map_or(self.timeout, |soon| soon.min(self.timeout));
+        self.timeout = [soon, to_judge].into_iter().flatten().fold(self.timeout, Duration::min);
         self.next = Instant::now() + self.timeout / 2;
     }
 

@@ -2,6 +2,10 @@
 //!
 //! Replay and recording take place beside the program, which waits for neither. A replay stops when less than half of the first
 //! [`JUDGED_NEEDS`] needs were foretold.
+//!
+//! A run is *known* when its first [`KNOWN_NEEDS`] needs were foretold and fewer than [`WAITS_MIN`] steps of its replay had to
+//! wait. Of a known run nothing more is recorded, and its profiles stay as they are. A profile that was taught longer than
+//! [`TAUGHT`] ago is taught anew.
 
 use std::{
     env,
@@ -10,21 +14,29 @@ use std::{
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::atomic::Ordering::Relaxed,
-    time::SystemTime,
+    time::{Duration, Instant, SystemTime},
 };
 
 use forebay_linux::kernel_text;
+use forebay_policy::replay::WAITS_MIN;
 use forebay_profile::{Act, Command, Foretold, Need, Origin, Plan, Scope, Step};
 use forebay_protocol::layout::replay;
 
 use super::{Recorded, Recorder, Recording, store::Store};
 use crate::{
+    Options,
     channel::Channel,
     executor::{Expected, Fetch, Wanted},
 };
 
 /// Needs by which a replay is judged.
 const JUDGED_NEEDS: usize = 64;
+/// Needs by which a run is known. Choice: what a program needs before it begins its work.
+const KNOWN_NEEDS: usize = 256;
+/// One in so many of them may be new: names that differ from run to run.
+const NEW_PART: usize = 16;
+/// For so long a known run tells a profile nothing.
+const TAUGHT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Part of the available memory that a replay may fill.
 pub const MEMORY_PART: u64 = 4;
 
@@ -90,18 +102,20 @@ pub type Keep<'a> = &'a dyn Fn(Recorded);
 pub struct Profiling<'a> {
     store: Option<Store>,
     keep: Option<Keep<'a>>,
+    wants_figures: bool,
 }
 
 impl<'a> Profiling<'a> {
     /// For the profiles of this user, if there are any and they are wanted.
-    pub fn of(is_wanted: bool) -> Self {
-        let store = is_wanted.then(Store::of_user).flatten();
-        Self { store: store.filter(|store| !store.is_off()), keep: None }
+    pub fn of(options: &Options) -> Self {
+        let store = options.profile.then(Store::of_user).flatten();
+        let store = store.filter(|store| !store.is_off());
+        Self { store, wants_figures: options.statistics, ..Self::default() }
     }
 
     /// For the caller.
-    pub const fn kept_by(keep: Keep<'a>) -> Self {
-        Self { store: None, keep: Some(keep) }
+    pub fn kept_by(keep: Keep<'a>) -> Self {
+        Self { keep: Some(keep), ..Self::default() }
     }
 
     /// Whether it is.
@@ -114,11 +128,23 @@ impl<'a> Profiling<'a> {
 pub struct Learning<'a> {
     store: Option<Store>,
     keep: Option<Keep<'a>>,
+    wants_figures: bool,
     scopes: Vec<Scope>,
     origin: Origin,
-    foretold: Foretold,
+    expectation: Expectation,
     recorder: Recorder,
+    begun: Instant,
     is_judged: bool,
+    /// Whether the run is known, once that is decided.
+    is_known: Option<bool>,
+}
+
+/// What the profile foretells of the run.
+#[derive(Default)]
+struct Expectation {
+    foretold: Foretold,
+    /// Whether a known run has nothing to tell the profile.
+    is_fresh: bool,
 }
 
 impl<'a> Learning<'a> {
@@ -132,50 +158,96 @@ impl<'a> Learning<'a> {
     ) -> (Self, Vec<Fetch>) {
         let recorder = Recorder::start(recording, channel, process);
         let scopes = started.scopes();
-        let store = profiling.store.clone();
+        let Profiling { store, keep, wants_figures } = profiling;
         let profile = store.as_ref().and_then(|store| store.most_specific(&scopes));
+        let is_fresh = profile.as_ref().is_some_and(|profile| is_fresh(profile.last_use_s(), now_s()));
         let plan = profile.map(Plan::new);
         let foretold = plan.as_ref().map(Foretold::of).unwrap_or_default();
         let steps = plan.map(|plan| within_memory(plan, available_bytes() / MEMORY_PART)).unwrap_or_default();
         let origin = Origin::new(&started.words(), started.directory.as_os_str().as_bytes());
-        (Self { store, keep: profiling.keep, scopes, origin, foretold, recorder, is_judged: false }, steps)
+        let learning = Self {
+            store: store.clone(),
+            keep: *keep,
+            wants_figures: *wants_figures,
+            scopes,
+            origin,
+            expectation: Expectation { foretold, is_fresh },
+            recorder,
+            begun: Instant::now(),
+            is_judged: steps.is_empty(),
+            // Figures are of the whole run.
+            is_known: (*wants_figures || !is_fresh).then_some(false),
+        };
+        (learning, steps)
     }
 
-    /// Takes what the kernel has no more room for, and judges the replay when that is due.
-    pub fn look(&mut self, channel: &Channel, pid: u32) {
+    /// Takes what the kernel has no more room for, and judges the replay and the run when that is due. When to look again, if that
+    /// is soon: a known run should be recorded for a small part of its time.
+    pub fn look(&mut self, channel: &Channel, pid: u32) -> Option<Duration> {
         self.recorder.look(pid);
-        let state = &channel.header().replay.state;
-        if self.is_judged || state.load(Relaxed) != replay::ON {
-            return;
+        if self.is_judged && self.is_known.is_some() {
+            return None;
         }
-        let needs = self.recorder.first_needs(channel, JUDGED_NEEDS);
-        if needs.len() < JUDGED_NEEDS {
-            return;
+        let needs = self.recorder.first_needs(channel, KNOWN_NEEDS);
+        if let (false, Some(first)) = (self.is_judged, needs.get(..JUDGED_NEEDS)) {
+            self.is_judged = true;
+            if 2 * self.expectation.count(first) < first.len() {
+                // It may just be over.
+                let state = &channel.header().replay.state;
+                let _ = state.compare_exchange(replay::ON, replay::STOPPED, Relaxed, Relaxed);
+            }
         }
-        self.is_judged = true;
-        let foretold = needs.iter().filter(|need| self.foretold.has(need)).count();
-        if 2 * foretold < JUDGED_NEEDS {
-            // It may just be over.
-            let _ = state.compare_exchange(replay::ON, replay::STOPPED, Relaxed, Relaxed);
+        if self.is_known.is_none() && needs.len() == KNOWN_NEEDS {
+            let is_known = self.expectation.is_all(channel, &needs);
+            self.is_known = Some(is_known);
+            if is_known {
+                self.recorder.stop(channel);
+            }
         }
+        self.is_known.is_none().then(|| self.begun.elapsed())
     }
 
-    /// The run is over: teaches its profiles.
-    pub fn finish(self, channel: &Channel) -> ProfileFigures {
-        let Self { store, keep, scopes, origin, foretold, recorder, .. } = self;
+    /// The run is over: teaches its profiles, unless it is known. Its figures, where they are wanted.
+    pub fn finish(self, channel: &Channel) -> Option<ProfileFigures> {
+        let Self { store, keep, wants_figures, scopes, origin, expectation, recorder, is_known, .. } = self;
+        if is_known == Some(true) {
+            return None;
+        }
         let recorded = recorder.finish(channel);
-        let figures = figures(channel, &foretold, &recorded.needs);
-        if let Some(store) = store {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            let now_s = now.map_or(0, |now| now.as_secs());
+        let figures = wants_figures.then(|| figures(channel, &expectation.foretold, &recorded.needs));
+        let is_known = is_known.is_none() && expectation.is_all(channel, &recorded.needs);
+        if let Some(store) = store.filter(|_| !is_known) {
             let identity_of = |path: &[u8]| recorded.identities.get(path).copied();
-            store.teach(&scopes, &origin, &recorded.needs, identity_of, now_s);
+            store.teach(&scopes, &origin, &recorded.needs, identity_of, now_s());
         }
         if let Some(keep) = keep {
             keep(recorded);
         }
         figures
     }
+}
+
+impl Expectation {
+    /// How many of these needs were foretold.
+    fn count(&self, needs: &[Need]) -> usize {
+        needs.iter().filter(|need| self.foretold.has(need)).count()
+    }
+
+    /// Whether the profile has what the run needs, and that was in memory.
+    fn is_all(&self, channel: &Channel, needs: &[Need]) -> bool {
+        let new = needs.len() - self.count(needs);
+        let waited = channel.header().replay.waited.load(Relaxed);
+        self.is_fresh && new <= needs.len() / NEW_PART && waited < WAITS_MIN as u64
+    }
+}
+
+/// Whether a profile that was taught then has nothing to learn from a known run now.
+fn is_fresh(taught_s: u64, now_s: u64) -> bool {
+    now_s.checked_sub(taught_s).is_some_and(|age_s| age_s < TAUGHT.as_secs())
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs())
 }
 
 fn figures(channel: &Channel, foretold: &Foretold, needs: &[Need]) -> ProfileFigures {
@@ -229,4 +301,16 @@ pub fn available_bytes() -> u64 {
 
 fn path_of(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_is_fresh_for_a_day_and_never_in_the_future() {
+        let taught_s = 1_000_000;
+        assert!(is_fresh(taught_s, taught_s) && is_fresh(taught_s, taught_s + 86_399));
+        assert!(!is_fresh(taught_s, taught_s + 86_400) && !is_fresh(taught_s, taught_s - 1));
+    }
 }

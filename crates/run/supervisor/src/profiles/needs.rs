@@ -45,14 +45,23 @@ struct Known {
 
 /// Collects needs.
 #[derive(Debug, Default)]
-pub struct Needs(HashMap<Rc<[u8]>, Known>);
+pub struct Needs {
+    paths: HashMap<Rc<[u8]>, Known>,
+    added: usize,
+}
 
 impl Needs {
     /// Adds one. An end of `u64::MAX` is the file's.
     pub fn add(&mut self, at_us: u32, path: &Rc<[u8]>, kind: Kind, range: Range<u64>) {
         if let Some(known) = self.of(path) {
             known.parts.push(Part { at_us, kind, start: range.start, end: range.end });
+            self.added += 1;
         }
+    }
+
+    /// How many were added.
+    pub const fn added(&self) -> usize {
+        self.added
     }
 
     /// Adds what a regular file was when it was used.
@@ -70,7 +79,7 @@ impl Needs {
     }
 
     fn of(&mut self, path: &Rc<[u8]>) -> Option<&mut Known> {
-        is_recordable(path).then(|| self.0.entry(Rc::clone(path)).or_default())
+        is_recordable(path).then(|| self.paths.entry(Rc::clone(path)).or_default())
     }
 
     /// So many of them that were needed first.
@@ -85,7 +94,7 @@ impl Needs {
         let of_path = |(path, known): (Rc<[u8]>, Known)| {
             known.parts.into_iter().map(move |part| need(&path, part)).collect::<Vec<_>>()
         };
-        let mut needs: Vec<Need> = self.0.into_iter().flat_map(of_path).collect();
+        let mut needs: Vec<Need> = self.paths.into_iter().flat_map(of_path).collect();
         needs.sort_by_key(|need| need.at_us);
         needs.truncate(count);
         needs
@@ -96,7 +105,7 @@ impl Needs {
     pub fn finish(self, files: &Files, lost: u64) -> Recorded {
         let mut needs = Vec::new();
         let mut identities = HashMap::new();
-        for (path, known) in self.0 {
+        for (path, known) in self.paths {
             let known = Known { identity: known.identity.or_else(|| files.get(&path)), ..known };
             identities.extend(known.identity.map(|identity| (path.to_vec(), identity)));
             needs.extend(known.needs(&path));

@@ -132,20 +132,27 @@ impl Recorder {
         }
     }
 
+    /// Nothing more is recorded of the run.
+    pub fn stop(&mut self, channel: &Channel) {
+        channel.access_log().wanted.store(0, Relaxed);
+        self.stop_watching();
+    }
+
     fn stop_watching(&mut self) {
         if let Some(faults) = self.faults.take() {
             self.found = faults.finish(self.is_beside);
         }
     }
 
-    /// So many needs that were recorded so far, the first ones; fewer where there are not as many. Some may not be met again.
+    /// About so many needs that were recorded so far, of the first ones; fewer where there are not as many. Some may not be met
+    /// again.
     #[must_use]
     pub fn first_needs(&self, channel: &Channel, count: usize) -> Vec<Need> {
         let mut needs = Needs::default();
         for fault in self.faults.iter().flat_map(FaultSamples::so_far) {
             needs.add(self.clock.of_ns(fault.at_ns), &fault.path, Kind::Mapped, fault.range.clone());
         }
-        read_log(channel.access_log(), self.clock, &mut needs);
+        read_log(channel.access_log(), self.clock, &mut needs, count);
         needs.first(count)
     }
 
@@ -161,7 +168,7 @@ impl Recorder {
         for program in executed {
             needs.add(self.clock.of_ns(program.at_ns), &program.path, Kind::Executed, 0..0);
         }
-        read_log(channel.access_log(), self.clock, &mut needs);
+        read_log(channel.access_log(), self.clock, &mut needs, usize::MAX);
         needs.finish(&files, lost)
     }
 }
@@ -200,11 +207,15 @@ struct Name {
     resolved: usize,
 }
 
-fn read_log(log: &AccessLog, clock: Clock, needs: &mut Needs) {
+/// Adds what is recorded, until so many more needs are found.
+fn read_log(log: &AccessLog, clock: Clock, needs: &mut Needs, count: usize) {
+    let count = needs.added().saturating_add(count);
     let mut names: HashMap<u32, Name> = HashMap::new();
     let mut cursor = Cursor::default();
     let mut bytes = [0; PATH_BYTES_MAX];
-    while let Some((place, record)) = cursor.next(log, &mut bytes) {
+    while needs.added() < count
+        && let Some((place, record)) = cursor.next(log, &mut bytes)
+    {
         match record {
             Record::Path { outcome, at, base, path } => {
                 let root = Name { path: (*b"/").into(), resolved: 1 };
