@@ -13,6 +13,7 @@ use forebay_compat::case::{NOBODY, compare};
 use forebay_compat::guests::{Kind, build, build_as};
 use forebay_compat::run::{Side, find_program};
 use forebay_compat::{Case, Outcome, Scratch, in_some_run, long, root, scratch, skip, switch};
+use forebay_lab::{Profile, SlowDisk};
 use forebay_profile::format;
 
 /// Runs of the program for which forebay's processes are killed.
@@ -383,6 +384,37 @@ fn a_daemon_outlives_its_recorded_run() {
     for round in 0..3 {
         assert_same(&alone, &case().run(Side::With), &format!("round {round}"));
     }
+}
+
+/// Look-ups tell how many requests a device serves at once, as reads do.
+#[test]
+fn a_replay_of_look_ups_asks_a_device_for_many_at_once() {
+    const NAME: &str = "replayed_look_ups";
+    if switch("FOREBAY_COMPAT_PLAIN") {
+        return skip(NAME, "both sides run without forebay");
+    }
+    let disk = match SlowDisk::start(Profile::Ssd1Ms, 512 << 20) {
+        Ok(disk) => disk,
+        Err(why) => return skip(NAME, why.to_string()),
+    };
+    let fill = |root: &Path| {
+        for folder in (0..200).map(|number| root.join("tree").join(number.to_string())) {
+            fs::create_dir_all(&folder).expect("make a folder");
+            (0..25).for_each(|number| fs::write(folder.join(number.to_string()), "x").expect("write a file"));
+        }
+    };
+    disk.fill(fill).expect("fill the slow disk");
+    let state = State::new(NAME);
+    let path = state.path().to_str().expect("a path in UTF-8").to_owned();
+    let tree = disk.mount_point().join("tree").display().to_string();
+    in_some_run(|| {
+        disk.make_cold().expect("empty the caches of the slow disk");
+        disk.reset_stats().expect("count from zero");
+        let case = Case::new(NAME, ["find", &tree, "-size", "+1"]).env("XDG_STATE_HOME", &path);
+        assert_eq!(case.run(Side::With).status, 0);
+        let at_once = disk.stats().expect("what was served").in_flight_max;
+        if at_once >= 24 { Ok(()) } else { Err(format!("no more than {at_once} requests at once")) }
+    });
 }
 
 /// A run that needs what its profile has, all of it in memory, has nothing to teach. One that needs something else does.

@@ -119,15 +119,6 @@ impl Probe {
     }
 }
 
-/// How many requests a turn is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Requests {
-    /// One, whose time tells of the device.
-    One,
-    /// As many as it takes. On a remote file system that is one.
-    Some,
-}
-
 /// What waits for a job: told once, when the job is done or given up.
 #[derive(Clone)]
 pub struct Ticket(Arc<Mutex<Option<Finish>>>);
@@ -140,8 +131,8 @@ pub struct Turn {
     number: u64,
     depth: u32,
     started: u64,
-    /// Whether its time is to be taken.
-    timed: bool,
+    /// Whether its time tells of the device.
+    is_timed: bool,
 }
 
 impl fmt::Debug for Gate {
@@ -178,7 +169,7 @@ impl Devices {
     }
 
     /// Waits until `device` (`st_dev`) may take one more request. `None` where it takes none any more.
-    pub fn turn(&self, device: u64, ticket: &Ticket, requests: Requests) -> Option<Turn> {
+    pub fn turn(&self, device: u64, ticket: &Ticket) -> Option<Turn> {
         let gate = self.gate_of(device);
         let mut waiting = lock(&gate.waiting);
         while !waiting.closed && waiting.started.len() as u32 >= gate.limit() {
@@ -194,8 +185,8 @@ impl Devices {
         gate.tell(depth);
         drop(waiting);
         self.begun.add();
-        let timed = requests == Requests::One || gate.is_remote();
-        Some(Turn { gate, number, depth, started, timed })
+        let is_timed = gate.is_remote();
+        Some(Turn { gate, number, depth, started, is_timed })
     }
 
     /// Waits until a file of `size` bytes may be read that may share its blocks with others. `None` for all other files.
@@ -403,15 +394,17 @@ impl Drop for Share {
 }
 
 impl Turn {
-    /// The device answered a part of the request from memory: its time tells nothing. That of another machine does.
-    pub fn leave_untimed(&mut self) {
-        self.timed = self.gate.is_remote();
+    /// The device was asked for what was needed, so its time tells of the device. That of another machine always does.
+    ///
+    /// A look-up may ask several times. Then the device seems to serve fewer requests at once than it does.
+    pub fn take_time(&mut self) {
+        self.is_timed = true;
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let elapsed = if self.timed { ffi::ticks().saturating_sub(self.started) } else { 0 };
+        let elapsed = if self.is_timed { ffi::ticks().saturating_sub(self.started) } else { 0 };
         let mut waiting = lock(&self.gate.waiting);
         if let Some(entry) = self.gate.entry.filter(|_| elapsed >= self.gate.device_ticks_min) {
             let mut limit = InflightLimit::load(&entry.limit);
@@ -442,7 +435,9 @@ mod tests {
     use std::{sync::mpsc, thread, time::Duration};
 
     fn turn(devices: &Devices, device: u64) -> Turn {
-        devices.turn(device, &Ticket::new(|| ()), Requests::One).unwrap()
+        let mut turn = devices.turn(device, &Ticket::new(|| ())).unwrap();
+        turn.take_time();
+        turn
     }
 
     fn devices() -> Devices {
@@ -506,14 +501,13 @@ mod tests {
     fn a_request_that_memory_answered_in_part_teaches_nothing() {
         let devices = devices();
         let entry = &devices.channel.header().devices[0];
-        let mut turns: Vec<Turn> = (0..2).map(|_| turn(&devices, 7)).collect();
+        let turns: Vec<Turn> = (0..2).filter_map(|_| devices.turn(7, &Ticket::new(|| ()))).collect();
         let before = InflightLimit::load(&entry.limit);
         // So long the device takes at least.
         let since = ffi::ticks();
         while ffi::ticks() - since < 2 * turns[0].gate.device_ticks_min {
             std::hint::spin_loop();
         }
-        turns.iter_mut().for_each(Turn::leave_untimed);
         drop(turns);
         assert_eq!(InflightLimit::load(&entry.limit), before);
     }
@@ -523,17 +517,17 @@ mod tests {
         let devices = devices();
         let (given_up, was_given_up) = mpsc::channel();
         let ticket = Ticket::new(move || given_up.send(()).unwrap());
-        let turn = devices.turn(7, &ticket, Requests::Some).unwrap();
+        let turn = devices.turn(7, &ticket).unwrap();
         let gate = devices.gate(7);
         gate.entry.unwrap().file_system.store(file_system::REMOTE, Relaxed);
         thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 let ticket = Ticket::new(|| ());
                 // As many as it takes until one has to wait.
-                std::iter::from_fn(|| devices.turn(7, &ticket, Requests::Some)).collect::<Vec<_>>().len()
+                std::iter::from_fn(|| devices.turn(7, &ticket)).collect::<Vec<_>>().len()
             });
             turn.gate.give_up_late(u64::MAX);
-            assert!(was_given_up.try_recv().is_err() && devices.turn(8, &ticket, Requests::One).is_some());
+            assert!(was_given_up.try_recv().is_err() && devices.turn(8, &ticket).is_some());
             let deadline = std::time::Instant::now() + Duration::from_secs(10);
             while was_given_up.try_recv().is_err() {
                 assert!(std::time::Instant::now() < deadline, "the request was not given up");

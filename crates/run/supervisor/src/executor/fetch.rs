@@ -10,6 +10,7 @@ use std::{
             Ordering::{Acquire, Relaxed},
         },
     },
+    time::{Duration, Instant},
 };
 
 use forebay_linux::cachestat;
@@ -29,7 +30,7 @@ use super::{
 };
 use crate::{
     channel::Channel,
-    devices::{Devices, Keeping, Requests},
+    devices::{Devices, Keeping, Turn},
     ffi,
 };
 
@@ -46,19 +47,25 @@ const CHANGED_BYTES: u64 = 4 << 10;
 /// What came of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// A device was asked.
-    pub waited: bool,
+    /// How long a device was waited for, if one was asked.
+    pub waited: Option<Duration>,
     /// The file is another one than was expected.
     pub is_changed: bool,
     /// Data that is in memory now.
     pub bytes: u64,
 }
 
+/// What agents take for a stall.
+fn device_wait_min(channel: &Channel) -> Duration {
+    let (ticks, per_second) = (&channel.header().stall_ticks_min, &channel.header().ticks_per_second);
+    Duration::from_micros(ticks.load(Relaxed).saturating_mul(1_000_000) / per_second.load(Relaxed).max(1))
+}
+
 /// Carries jobs out.
 pub struct Fetcher {
     channel: Arc<Channel>,
     /// What is in memory is found sooner.
-    device_ticks_min: u64,
+    device_wait_min: Duration,
     /// `st_dev` of what the last job of each slot found, the last step of a replay and the last piece of a stream, and so probably of the next;
     /// [`DEVICE_UNKNOWN`] at first.
     last_devices: [AtomicU64; SLOTS + 2],
@@ -73,7 +80,7 @@ impl Fetcher {
     pub fn new(channel: Arc<Channel>, replay_root: Root) -> Self {
         Self {
             devices: Devices::new(channel.clone()),
-            device_ticks_min: channel.header().stall_ticks_min.load(Relaxed),
+            device_wait_min: device_wait_min(&channel),
             last_devices: [const { AtomicU64::new(DEVICE_UNKNOWN) }; SLOTS + 2],
             roots: Roots::default(),
             replay_root,
@@ -102,9 +109,9 @@ impl Fetcher {
         match (&job.wanted, FileType::from_raw_mode(status.stx_mode.into())) {
             // The kernel keeps no names of a remote file system that a listing gave to another descriptor.
             (Wanted::Directory, FileType::Directory) if !self.devices.is_remote(device) => {
-                let turn = self.devices.turn(device, &job.ticket, Requests::Some);
-                let _turn = turn.ok_or(Errno::TIMEDOUT)?;
-                self.step(job, device, done, || read_directory(&reopen(&found, OFlags::DIRECTORY)?))
+                let mut turn = self.devices.turn(device, &job.ticket).ok_or(Errno::TIMEDOUT)?;
+                let list = || read_directory(&reopen(&found, OFlags::DIRECTORY)?);
+                self.timed_step(job, device, done, &mut turn, list)
             }
             (Wanted::Link, FileType::Symlink) => self.step(job, device, done, || {
                 let mut target = [MaybeUninit::<u8>::uninit(); 4096];
@@ -128,8 +135,8 @@ impl Fetcher {
             Origin::Stream { .. } => SLOTS + 1,
         }];
         let device = last.load(Relaxed);
-        let _turn = self.devices.turn(device, &job.ticket, Requests::Some).ok_or(Errno::TIMEDOUT)?;
-        let (found, status) = self.step(job, device, done, || {
+        let mut turn = self.devices.turn(device, &job.ticket).ok_or(Errno::TIMEDOUT)?;
+        let (found, status) = self.timed_step(job, device, done, &mut turn, || {
             let found = self.look_up(job)?;
             let status = statx(&found, c"", flags, StatxFlags::BASIC_STATS)?;
             Ok((found, status))
@@ -138,20 +145,39 @@ impl Fetcher {
         Ok((found, status))
     }
 
+    /// As [`Self::step`]. Where the device has read for it, the time of the turn is taken.
+    fn timed_step<T>(
+        &self,
+        job: &Job,
+        device: u64,
+        done: &mut Done,
+        turn: &mut Turn,
+        act: impl FnOnce() -> T,
+    ) -> T {
+        let before = ffi::blocks_read();
+        let result = self.step(job, device, done, act);
+        if ffi::blocks_read() != before {
+            turn.take_time();
+        }
+        result
+    }
+
     /// Carries a step of the job out, and takes note whether the device had to read for it. A request to a remote file system, and
     /// to a device that is not known yet, is told by its time alone.
     fn step<T>(&self, job: &Job, device: u64, done: &mut Done, act: impl FnOnce() -> T) -> T {
-        let (started, before) = (ffi::ticks(), ffi::blocks_read());
+        let (started, before) = (Instant::now(), ffi::blocks_read());
         let result = act();
         let may_be_remote = device == DEVICE_UNKNOWN || self.devices.is_remote(device);
-        let is_slow = || ffi::ticks().saturating_sub(started) >= self.device_ticks_min;
+        let is_slow = || started.elapsed() >= self.device_wait_min;
         let has_read = ffi::blocks_read() != before || may_be_remote && is_slow();
         if let Origin::Slot(slot) = job.origin {
             let counters = &self.channel.slot(slot).counters;
             counters.steps_read.fetch_add(has_read.into(), Relaxed);
             counters.steps.fetch_add(1, Relaxed);
         }
-        done.waited |= has_read;
+        if has_read {
+            done.waited = Some(done.waited.unwrap_or_default() + started.elapsed());
+        }
         result
     }
 
@@ -239,13 +265,12 @@ impl Fetcher {
             probe.tell(is_kept);
         }
         // A read makes the kernel forget the times of a remote file, which a program asks for after it has opened one.
-        let _turn = self.devices.turn(device, &job.ticket, Requests::Some).ok_or(Errno::TIMEDOUT)?;
+        let _turn = self.devices.turn(device, &job.ticket).ok_or(Errno::TIMEDOUT)?;
         statx(&file, c"", AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT, StatxFlags::BASIC_STATS).map(drop)
     }
 
     fn reopen_in_turn(&self, job: &Job, found: &OwnedFd, device: u64) -> Result<OwnedFd, Errno> {
-        let turn = self.devices.turn(device, &job.ticket, Requests::Some);
-        let _turn = turn.ok_or(Errno::TIMEDOUT)?;
+        let _turn = self.devices.turn(device, &job.ticket).ok_or(Errno::TIMEDOUT)?;
         reopen(found, OFlags::empty())
     }
 
@@ -254,8 +279,7 @@ impl Fetcher {
         let mut start = part.offset;
         while start < part.end {
             let length = CHUNK_BYTES.min(part.end - start);
-            let turn = self.devices.turn(part.device, &job.ticket, Requests::One);
-            let mut turn = turn.ok_or(Errno::TIMEDOUT)?;
+            let mut turn = self.devices.turn(part.device, &job.ticket).ok_or(Errno::TIMEDOUT)?;
             let before = ffi::blocks_read();
             self.step(job, part.device, done, || {
                 fadvise(file, start, length.try_into().ok(), Advice::WillNeed)?;
@@ -264,8 +288,8 @@ impl Fetcher {
                 Ok::<(), Errno>(())
             })?;
             // Its end may have been in memory, and was not waited for.
-            if ffi::blocks_read().saturating_sub(before) < (length / BLOCK_BYTES).cast_signed() {
-                turn.leave_untimed();
+            if ffi::blocks_read().saturating_sub(before) >= (length / BLOCK_BYTES).cast_signed() {
+                turn.take_time();
             }
             start += length;
             done.bytes += length;

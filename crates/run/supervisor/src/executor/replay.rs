@@ -84,11 +84,13 @@ impl Replay {
     pub fn on_done(&self, step: usize, done: Done) {
         let figures = &self.0.channel.header().replay;
         figures.done.fetch_add(1, Relaxed);
-        figures.waited.fetch_add(done.waited.into(), Relaxed);
+        figures.waited.fetch_add(done.waited.is_some().into(), Relaxed);
         figures.changed.fetch_add(done.is_changed.into(), Relaxed);
         figures.bytes.fetch_add(done.bytes, Relaxed);
         figures.under_way.fetch_sub(1, SeqCst);
-        self.0.progress().pace.on_done(step, done.waited);
+        let waited_us =
+            done.waited.map_or(0, |waited| u32::try_from(waited.as_micros()).unwrap_or(u32::MAX).max(1));
+        self.0.progress().pace.on_done(step, waited_us);
     }
 
     fn is_on(&self) -> bool {

@@ -77,7 +77,7 @@ impl Stream {
 
     /// A piece is done.
     pub fn on_done(&self, done: Done) {
-        let read = if done.waited { done.bytes } else { 0 };
+        let read = if done.waited.is_some() { done.bytes } else { 0 };
         self.channel.header().stream.bytes.fetch_add(read, Relaxed);
     }
 

@@ -3,8 +3,8 @@
 //! Replay and recording take place beside the program, which waits for neither. A replay stops when less than half of the first
 //! [`JUDGED_NEEDS`] needs were foretold.
 //!
-//! A run is *known* when its first [`KNOWN_NEEDS`] needs were foretold and fewer than [`WAITS_MIN`] steps of its replay had to
-//! wait. Of a known run nothing more is recorded, and its profiles stay as they are. A profile that was taught longer than
+//! A run is *known* when its first [`KNOWN_NEEDS`] needs were foretold and at most [`WAITS_MAX`] steps of its replay had
+//! to wait. Of a known run nothing more is recorded, and its profiles stay as they are. A profile that was taught longer than
 //! [`TAUGHT`] ago is taught anew.
 
 use std::{
@@ -18,7 +18,6 @@ use std::{
 };
 
 use forebay_linux::kernel_text;
-use forebay_policy::replay::WAITS_MIN;
 use forebay_profile::{Act, Command, Foretold, Need, Origin, Plan, Scope, Step};
 use forebay_protocol::layout::replay;
 
@@ -35,6 +34,8 @@ const JUDGED_NEEDS: usize = 64;
 const KNOWN_NEEDS: usize = 256;
 /// One in so many of them may be new: names that differ from run to run.
 const NEW_PART: usize = 16;
+/// So many steps may have to wait: for a folder that is new in each run.
+const WAITS_MAX: u64 = 3;
 /// For so long a known run tells a profile nothing.
 const TAUGHT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Part of the available memory that a replay may fill.
@@ -237,7 +238,7 @@ impl Expectation {
     fn is_all(&self, channel: &Channel, needs: &[Need]) -> bool {
         let new = needs.len() - self.count(needs);
         let waited = channel.header().replay.waited.load(Relaxed);
-        self.is_fresh && new <= needs.len() / NEW_PART && waited < WAITS_MIN as u64
+        self.is_fresh && new <= needs.len() / NEW_PART && waited <= WAITS_MAX
     }
 }
 
