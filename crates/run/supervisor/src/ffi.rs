@@ -1,6 +1,7 @@
 //! The calls that have no safe wrapper elsewhere, one concern a file.
 
 mod clock;
+mod events;
 mod fault_samples;
 mod fault_signals;
 mod lease_list;

@@ -3,52 +3,19 @@
 //!
 //! # Safety
 //! Each function here is safe to call: it takes owned descriptors, and a ring is read within its mapping.
-#![allow(unsafe_code, reason = "perf_event_open(2), and a mapping that the kernel writes to")]
+#![allow(unsafe_code, reason = "a mapping that the kernel writes to, and sysconf(3)")]
 
 use std::{
     ffi::{c_int, c_void},
     io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsRawFd, OwnedFd},
     ptr,
     sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release},
 };
 
-/// `struct perf_event_attr` (perf_event_open(2)), up to what PERF_ATTR_SIZE_VER5 has.
-#[repr(C)]
-#[derive(Default)]
-struct EventAttributes {
-    kind: u32,
-    size: u32,
-    event: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    bits: u64,
-    wakeup_events: u32,
-    breakpoint: u32,
-    more: [u64; 4],
-    stack: u32,
-    clock: i32,
-    rest: [u64; 2],
-}
+use super::events::{Counted, Event, Faults, bit};
 
-const EVENT_SOFTWARE: u32 = 1;
-const EVENT_PAGE_FAULTS_MAJOR: u64 = 6;
 const SAMPLE_TID_TIME_ADDRESS: u64 = 1 << 1 | 1 << 2 | 1 << 3;
-const DISABLED: u64 = 1 << 0;
-const INHERIT: u64 = 1 << 1;
-const EXCLUDE_KERNEL: u64 = 1 << 5;
-const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
-const MMAP: u64 = 1 << 8;
-const COMM: u64 = 1 << 9;
-const ENABLE_ON_EXEC: u64 = 1 << 12;
-const TASK: u64 = 1 << 13;
-const MMAP_DATA: u64 = 1 << 17;
-const SAMPLE_ID_ALL: u64 = 1 << 18;
-const MMAP2: u64 = 1 << 23;
-const COMM_EXEC: u64 = 1 << 24;
-const USE_CLOCK: u64 = 1 << 25;
-const EVENT_CLOEXEC: u64 = 1 << 3;
 
 /// Each process has an event for each processor, which a fork copies and a switch looks at: beyond so many, forks would take
 /// too long.
@@ -73,37 +40,30 @@ pub fn open_fault_samples() -> io::Result<Vec<OwnedFd>> {
         events.collect()
     };
     // Those in the kernel, as it copies to a mapped file, take a right.
-    open_all(EXCLUDE_HYPERVISOR).or_else(|_| open_all(EXCLUDE_HYPERVISOR | EXCLUDE_KERNEL))
+    open_all(bit::EXCLUDE_HYPERVISOR).or_else(|_| open_all(bit::EXCLUDE_HYPERVISOR | bit::EXCLUDE_KERNEL))
 }
 
 fn open(processor: c_int, without: u64) -> io::Result<OwnedFd> {
-    let attributes = EventAttributes {
-        kind: EVENT_SOFTWARE,
-        size: size_of::<EventAttributes>() as u32,
-        event: EVENT_PAGE_FAULTS_MAJOR,
-        sample_period: 1,
+    let event = Event {
+        faults: Faults::Major,
+        period: 1,
         sample_type: SAMPLE_TID_TIME_ADDRESS,
-        bits: DISABLED
-            | INHERIT
+        bits: bit::DISABLED
+            | bit::INHERIT
             | without
-            | MMAP
-            | COMM
-            | ENABLE_ON_EXEC
-            | TASK
-            | MMAP_DATA
-            | SAMPLE_ID_ALL
-            | MMAP2
-            | COMM_EXEC
-            | USE_CLOCK,
+            | bit::MMAP
+            | bit::COMM
+            | bit::ENABLE_ON_EXEC
+            | bit::TASK
+            | bit::MMAP_DATA
+            | bit::SAMPLE_ID_ALL
+            | bit::MMAP2
+            | bit::COMM_EXEC
+            | bit::USE_CLOCK,
+        wakeup_events: 0,
         clock: libc::CLOCK_MONOTONIC_RAW,
-        ..EventAttributes::default()
     };
-    // SAFETY: the call reads the structure, whose size it is told; the descriptor is a new one.
-    unsafe {
-        let event =
-            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, 0, processor, -1, EVENT_CLOEXEC);
-        if event < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(event as c_int)) }
-    }
+    event.open(Counted::OnProcessor(processor))
 }
 
 /// Where the kernel puts the records of an event. The event lives as long as this, whether its descriptor is closed or not.

@@ -2,38 +2,18 @@
 //!
 //! # Safety
 //! Each function here is safe to call: it takes numbers and owned descriptors.
-#![allow(unsafe_code, reason = "perf_event_open(2) and fcntl(2) with structures of ours")]
+#![allow(unsafe_code, reason = "fcntl(2) and ioctl(2) with values of ours, and pages of our own")]
 
 use std::{
     ffi::c_int,
     io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsRawFd, OwnedFd},
     ptr,
     time::{Duration, Instant},
 };
 
-/// The parts of `struct perf_event_attr` in use (perf_event_open(2)).
-#[repr(C)]
-#[derive(Default)]
-struct EventAttributes {
-    kind: u32,
-    size: u32,
-    event: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    bits: u64,
-    wakeup_events: u32,
-    rest: [u32; 15],
-}
+use super::events::{CALLER, Counted, Event, Faults, bit};
 
-const EVENT_SOFTWARE: u32 = 1;
-const EVENT_PAGE_FAULTS_MINOR: u64 = 5;
-const EVENT_PAGE_FAULTS_MAJOR: u64 = 6;
-const EXCLUDE_KERNEL: u64 = 1 << 5;
-const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
-const REMOVE_ON_EXEC: u64 = 1 << 36;
-const EVENT_CLOEXEC: u64 = 1 << 3;
 const EVENT_PERIOD: libc::Ioctl = 0x4008_2404;
 
 /// Whom a descriptor's signals go to (fcntl(2)).
@@ -53,7 +33,7 @@ const F_SETOWN_EX: c_int = 15;
 /// # Errors
 /// The kernel has no such events, or forbids them.
 pub fn open_fault_signals(thread: u32, period: u64) -> io::Result<OwnedFd> {
-    let event = open(EVENT_PAGE_FAULTS_MAJOR, thread, period)?;
+    let event = open(Faults::Major, thread, period)?;
     let owner = Owner { kind: OWNER_THREAD, id: thread as c_int };
     // SAFETY: the call reads the structure.
     if unsafe { libc::fcntl(event.as_raw_fd(), F_SETOWN_EX, &raw const owner) } < 0 {
@@ -64,22 +44,16 @@ pub fn open_fault_signals(thread: u32, period: u64) -> io::Result<OwnedFd> {
 }
 
 /// Opens an event of a thread's faults.
-fn open(kind: u64, thread: u32, period: u64) -> io::Result<OwnedFd> {
-    let attributes = EventAttributes {
-        kind: EVENT_SOFTWARE,
-        size: size_of::<EventAttributes>() as u32,
-        event: kind,
-        sample_period: period,
-        bits: EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR | REMOVE_ON_EXEC,
+fn open(faults: Faults, thread: u32, period: u64) -> io::Result<OwnedFd> {
+    let event = Event {
+        faults,
+        period,
+        sample_type: 0,
+        bits: bit::EXCLUDE_KERNEL | bit::EXCLUDE_HYPERVISOR | bit::REMOVE_ON_EXEC,
         wakeup_events: 1,
-        ..EventAttributes::default()
+        clock: 0,
     };
-    // SAFETY: the call reads the structure, whose size it is told; the descriptor is a new one.
-    unsafe {
-        let event =
-            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, thread, -1, -1, EVENT_CLOEXEC);
-        if event < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(event as c_int)) }
-    }
+    event.open(Counted::Thread(thread))
 }
 
 /// Has the event cause signals, if it has an owner.
@@ -105,7 +79,7 @@ const PAGE: usize = 4096;
 /// The kernel has no such events, or forbids them, or gives no memory.
 pub fn fault_signal_time() -> io::Result<Duration> {
     let without = fault_time()?;
-    let event = open(EVENT_PAGE_FAULTS_MINOR, 0, 1)?;
+    let event = open(Faults::Minor, CALLER, 1)?;
     begin(&event)?;
     Ok(fault_time()?.saturating_sub(without))
 }
