@@ -31,11 +31,12 @@ const TINY: Scale = Scale {
     steps: 3,
 };
 
-/// Takes the options of `forebay run`, leaves statistics, and then does `$last`.
+/// Takes the options of `forebay run`, leaves statistics, and then does `last`.
 fn stand_in(last: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("forebay");
     let script = r#"#!/bin/sh
+options=$*
 while [ "$1" != -- ]; do
     if [ "$1" = --json ]; then statistics=$2; fi
     shift
@@ -251,23 +252,59 @@ fn a_program_that_shares_memory_is_projected_and_the_projection_checked() {
     }
 }
 
+const SMALL: overhead::Size = overhead::Size {
+    files: 20,
+    passes: 2,
+    objects: 6,
+    summed_bytes: 1 << 20,
+    text_bytes: 1 << 16,
+    turns: 1_000,
+    processes: 3,
+};
+
 #[test]
 fn overhead_is_measured_in_pairs() {
     let (_folder, forebay) = stand_in(r#"exec "$@""#);
-    let size = overhead::Size {
-        files: 20,
-        passes: 2,
-        objects: 6,
-        summed_bytes: 1 << 20,
-        text_bytes: 1 << 16,
-        turns: 1_000,
-        processes: 3,
-    };
-    let options = overhead::Options { pairs: 3, start_pairs: 5, size, forebay };
+    let options = overhead::Options { pairs: 3, start_pairs: 5, size: SMALL, forebay };
     let outcome = overhead::run(&options, &mut |_| ()).unwrap();
     assert!(outcome.identical(), "{}", outcome.table());
-    assert!(outcome.cases.iter().all(|case| case.overhead().values().len() >= 3));
-    assert!(outcome.rows().iter().any(|row| row.subject == "start of /bin/true" && row.metric == "extra"));
+    let rows = outcome.rows();
+    for case in &outcome.cases {
+        let runs = if case.name == "start of /bin/true" { 5 } else { 3 };
+        for (side, metric) in [
+            ("warm/original", "elapsed"),
+            ("warm/forebay", "elapsed"),
+            ("warm/forebay", "overhead"),
+            ("warm/forebay", "extra"),
+            ("warm/profiles", "elapsed"),
+            ("warm/profiles", "overhead"),
+            ("warm/profiles", "extra"),
+            ("warm/control", "overhead"),
+        ] {
+            let is_this = |row: &&Row| (&*row.subject, &*row.case, &*row.metric) == (case.name, side, metric);
+            let row = rows.iter().find(is_this);
+            assert_eq!(row.map(|row| row.runs), Some(runs), "{} {side} {metric}", case.name);
+        }
+    }
+}
+
+#[test]
+fn overhead_is_measured_without_profiles_and_with_profiles_of_its_own() {
+    let (folder, forebay) = stand_in(
+        r#"case $options in "run --no-profile -- "*) side=without;; "run -- "*) side=with;; esac
+echo "$side $XDG_STATE_HOME" >> "${0%/*}/runs"
+exec "$@""#,
+    );
+    let options = overhead::Options { pairs: 1, start_pairs: 1, size: SMALL, forebay };
+    let outcome = overhead::run(&options, &mut |_| ()).unwrap();
+    assert!(outcome.identical(), "{}", outcome.table());
+    let runs = fs::read_to_string(folder.path().join("runs")).unwrap();
+    let (without, with): (Vec<_>, Vec<_>) = runs.lines().partition(|run| run.starts_with("without "));
+    assert_eq!(without.len(), with.len());
+    let state = with[0].strip_prefix("with /").expect("a folder of profiles");
+    let user_state = std::env::var("XDG_STATE_HOME").unwrap_or_default();
+    assert_ne!(format!("/{state}"), user_state);
+    assert!(with.iter().all(|run| run.strip_prefix("with /") == Some(state)), "{runs}");
 }
 
 #[test]

@@ -23,33 +23,38 @@ const INTERRUPT_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 
 /// How much of standard error an error message quotes, in bytes.
 const STDERR_QUOTED: usize = 600;
 
-/// A command line and the folder it is run in.
+/// A command line, the folder it is run in, and what its environment has besides ours.
 #[derive(Clone, Debug)]
 pub(crate) struct Invocation {
     pub(crate) arguments: Vec<OsString>,
     pub(crate) folder: PathBuf,
+    variables: Vec<(&'static str, OsString)>,
 }
 
 impl Invocation {
     pub(crate) fn new<A: AsRef<OsStr>>(folder: &Path, arguments: impl IntoIterator<Item = A>) -> Self {
         let arguments = arguments.into_iter().map(|argument| argument.as_ref().to_owned()).collect();
-        Self { arguments, folder: folder.to_owned() }
+        Self { arguments, folder: folder.to_owned(), variables: Vec::new() }
+    }
+
+    /// The same with one more variable in its environment.
+    pub(crate) fn with_variable(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.variables.push((name, value.into()));
+        self
     }
 
     /// The same command line behind another program and its arguments.
     pub(crate) fn behind<A: AsRef<OsStr>>(&self, prefix: impl IntoIterator<Item = A>) -> Self {
         let prefix = prefix.into_iter().map(|argument| argument.as_ref().to_owned());
-        Self {
-            arguments: prefix.chain(self.arguments.iter().cloned()).collect(),
-            folder: self.folder.clone(),
-        }
+        Self { arguments: prefix.chain(self.arguments.iter().cloned()).collect(), ..self.clone() }
     }
 
     /// Runs it with nothing on standard input and the POSIX locale. Standard output and error go to unnamed files in
     /// `scratch`. A program that outlives `limit` is killed together with its process group.
     pub(crate) fn run(&self, scratch: &Path, limit: Duration, interrupt: &Interrupt) -> Result<Ran, Error> {
         let mut command = Command::new(&self.arguments[0]);
-        command.args(&self.arguments[1..]).current_dir(&self.folder).env("LC_ALL", "C").stdin(Stdio::null());
+        command.args(&self.arguments[1..]).current_dir(&self.folder).stdin(Stdio::null());
+        command.env("LC_ALL", "C").envs(self.variables.iter().map(|(name, value)| (name, value)));
         let started = Started::new(command, self.to_string(), scratch)?;
         started.finish(limit, interrupt)
     }
@@ -264,10 +269,13 @@ mod tests {
     fn a_program_that_outlives_its_limit_is_ended_with_its_children() {
         let folder = tempfile::tempdir().unwrap();
         let started = Instant::now();
-        let error =
-            shell("sleep 30 & sleep 30").run(folder.path(), Duration::from_millis(200), &Interrupt::watch());
+        let error = shell("sleep 600 & sleep 600").run(
+            folder.path(),
+            Duration::from_millis(200),
+            &Interrupt::watch(),
+        );
         assert!(matches!(error, Err(Error::TimedOut { .. })), "{error:?}");
-        assert!(started.elapsed() < Duration::from_secs(10));
+        assert!(started.elapsed() < Duration::from_secs(300));
     }
 
     #[test]

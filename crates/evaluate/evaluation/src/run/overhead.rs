@@ -1,8 +1,10 @@
 //! The cost of Forebay where it cannot help: programs whose data is in memory, programs that only compute, and the start of
 //! processes.
 //!
+//! Forebay runs without access profiles, and with them: then it replays the profile of the run before, and records.
+//!
 //! A pair takes the best of a few runs of each side, in turn, because other work on the machine only adds time. A control
-//! runs beside each pair, without Forebay: it tells what difference the machine can resolve.
+//! is one more side without Forebay: it tells what difference the machine can resolve.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -25,6 +27,34 @@ const RUN_LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs of each side of which a pair takes the best.
 const BEST_OF: usize = 3;
+
+/// How a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// Alone.
+    Original,
+    /// With Forebay, which neither replays nor records.
+    Forebay,
+    /// With Forebay as it is by default.
+    Profiles,
+    /// Alone once more.
+    Control,
+}
+
+/// Sides.
+const SIDES: usize = 4;
+
+impl Side {
+    /// In the order of turn 0; each later turn has those that follow in the order of declaration. In four turns each side
+    /// runs once behind each other one (a balanced Latin square): what a run leaves to the next one is no side's alone.
+    const IN_TURN: [Self; SIDES] = [Self::Original, Self::Forebay, Self::Control, Self::Profiles];
+    const ALL: [Self; SIDES] = [Self::Original, Self::Forebay, Self::Profiles, Self::Control];
+
+    /// The sides in the order of a turn.
+    fn of_turn(turn: usize) -> [Self; SIDES] {
+        Self::IN_TURN.map(|side| Self::ALL[(side as usize + turn) % SIDES])
+    }
+}
 
 /// Python as the system has it: what is first on the path may be a script that looks for another.
 const PYTHON: &str = "/usr/bin/python3";
@@ -88,8 +118,10 @@ pub struct Case {
     pub name: &'static str,
     /// Elapsed seconds without, one value a pair.
     pub without_s: Series,
-    /// Elapsed seconds with, one value a pair.
+    /// Elapsed seconds with, but without access profiles, one value a pair.
     pub with_s: Series,
+    /// Elapsed seconds with access profiles, one value a pair.
+    pub profiles_s: Series,
     /// Elapsed seconds without once more, one value a pair.
     pub control_s: Series,
     /// Whether output and exit status were the same in every run.
@@ -102,6 +134,11 @@ impl Case {
         excess(&self.with_s, &self.without_s)
     }
 
+    /// The same with access profiles.
+    pub fn overhead_of_profiles(&self) -> Series {
+        excess(&self.profiles_s, &self.without_s)
+    }
+
     /// The control over without less one, pair by pair: what differs though nothing does.
     pub fn noise(&self) -> Series {
         excess(&self.control_s, &self.without_s)
@@ -110,6 +147,11 @@ impl Case {
     /// Seconds more with than without, pair by pair.
     pub fn extra_s(&self) -> Series {
         self.with_s.per_round_difference(&self.without_s)
+    }
+
+    /// The same with access profiles.
+    pub fn extra_of_profiles_s(&self) -> Series {
+        self.profiles_s.per_round_difference(&self.without_s)
     }
 }
 
@@ -140,29 +182,41 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     let mut steps = Steps::new(planned.iter().map(|planned| planned.pairs).sum(), progress);
     let mut cases = Vec::new();
     for Planned { name, plain, pairs } in planned {
-        let assisted = plain.behind([options.forebay.as_os_str(), "run".as_ref(), "--".as_ref()]);
-        let run = |invocation: &Invocation| invocation.run(scratch.path(), RUN_LIMIT, &interrupt);
-        // Puts programs and data into memory, and settles what the result has to be.
-        let expected: RunResult = run(&plain)?.result;
-        run(&assisted)?;
+        // The user's own profiles are neither used nor changed, and on no side is the environment another one.
+        let plain = plain.with_variable("XDG_STATE_HOME", scratch.path().join("state"));
+        let forebay = |arguments: &[&str]| {
+            let head = [options.forebay.as_os_str(), "run".as_ref()];
+            plain.behind(head.into_iter().chain(arguments.iter().map(AsRef::as_ref)))
+        };
+        let (without_profiles, with_profiles) = (forebay(&["--no-profile", "--"]), forebay(&["--"]));
+        let run = |side| {
+            let invocation = match side {
+                Side::Original | Side::Control => &plain,
+                Side::Forebay => &without_profiles,
+                Side::Profiles => &with_profiles,
+            };
+            invocation.run(scratch.path(), RUN_LIMIT, &interrupt)
+        };
+        // Puts programs and data into memory, settles what the result has to be, and makes a profile.
+        let expected: RunResult = run(Side::Original)?.result;
         let mut identical = true;
-        let mut series = [(); 3].map(|()| Series::default());
-        let sides = [&plain, &assisted, &plain];
+        for side in [Side::Forebay, Side::Profiles] {
+            identical &= run(side)?.result == expected;
+        }
+        let mut series = [(); SIDES].map(|()| Series::default());
         for pair in 0..pairs {
             steps.begin(format!("{name}: pair {} of {pairs}", pair + 1));
-            let mut best = [f64::INFINITY; 3];
-            for turn in 0..BEST_OF * sides.len() {
-                // Each side comes first, second and third equally often.
-                let side = (turn + turn / sides.len() + pair) % sides.len();
-                let ran = run(sides[side])?;
+            let mut best = [f64::INFINITY; SIDES];
+            for side in (pair..pair + BEST_OF).flat_map(Side::of_turn) {
+                let ran = run(side)?;
                 identical &= ran.result == expected;
-                best[side] = best[side].min(ran.elapsed.as_secs_f64());
+                let best_s = &mut best[side as usize];
+                *best_s = best_s.min(ran.elapsed.as_secs_f64());
             }
             series.iter_mut().zip(best).for_each(|(series, best_s)| series.push(best_s));
         }
-        let [without_s, with_s, control_s] = series;
-        let case = Case { name, without_s, with_s, control_s, identical };
-        cases.push(case);
+        let [without_s, with_s, profiles_s, control_s] = series;
+        cases.push(Case { name, without_s, with_s, profiles_s, control_s, identical });
     }
     steps.end();
     Ok(Outcome { cases, skipped })
@@ -228,7 +282,7 @@ fn plan(
 }
 
 impl Outcome {
-    /// Rows by the result schema, cases `without` and `with`.
+    /// Rows by the result schema, the side last in the case.
     pub fn rows(&self) -> Vec<Row> {
         self.cases
             .iter()
@@ -241,6 +295,9 @@ impl Outcome {
                     row("warm/forebay", "elapsed", "s", case.with_s.clone()),
                     row("warm/forebay", "overhead", "1", case.overhead()),
                     row("warm/forebay", "extra", "s", case.extra_s()),
+                    row("warm/profiles", "elapsed", "s", case.profiles_s.clone()),
+                    row("warm/profiles", "overhead", "1", case.overhead_of_profiles()),
+                    row("warm/profiles", "extra", "s", case.extra_of_profiles_s()),
                     row("warm/control", "overhead", "1", case.noise()),
                 ]
             })
@@ -260,8 +317,10 @@ impl Outcome {
             "without",
             "with",
             "overhead (middle half)",
+            "with profiles (middle half)",
             "control (middle half)",
             "time added",
+            "with profiles",
             "pairs",
             "output identical",
         ];
@@ -272,8 +331,10 @@ impl Outcome {
                 seconds(case.without_s.median()),
                 seconds(case.with_s.median()),
                 with_middle_half(&overhead),
+                with_middle_half(&case.overhead_of_profiles()),
                 with_middle_half(&case.noise()),
                 seconds(case.extra_s().median()),
+                seconds(case.extra_of_profiles_s().median()),
                 overhead.values().len().to_string(),
                 yes_no(case.identical),
             ]
@@ -295,6 +356,8 @@ fn share(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -303,12 +366,27 @@ mod tests {
             name: "case",
             without_s: [1.0, 2.0, 4.0].into_iter().collect(),
             with_s: [1.5, 3.0, 4.0].into_iter().collect(),
+            profiles_s: [2.0, 3.0, 3.0].into_iter().collect(),
             control_s: [1.0, 2.5, 3.0].into_iter().collect(),
             identical: true,
         };
         assert_eq!(case.overhead().values(), [0.5, 0.5, 0.0]);
         assert_eq!(case.extra_s().values(), [0.5, 1.0, 0.0]);
+        assert_eq!(case.overhead_of_profiles().values(), [1.0, 0.5, -0.25]);
+        assert_eq!(case.extra_of_profiles_s().values(), [1.0, 1.0, -1.0]);
         assert_eq!(case.noise().values(), [0.0, 0.25, -0.25]);
+    }
+
+    #[test]
+    fn in_four_turns_each_side_runs_at_each_place_and_once_behind_each_other_one() {
+        let turns: Vec<_> = (0..SIDES).map(Side::of_turn).collect();
+        for place in 0..SIDES {
+            let mut at_place: Vec<usize> = turns.iter().map(|turn| turn[place] as usize).collect();
+            at_place.sort_unstable();
+            assert_eq!(at_place, [0, 1, 2, 3]);
+        }
+        let behind = turns.iter().flat_map(|turn| turn.windows(2).map(|two| (two[0] as u8, two[1] as u8)));
+        assert_eq!(behind.collect::<BTreeSet<_>>().len(), SIDES * (SIDES - 1));
     }
 
     #[test]

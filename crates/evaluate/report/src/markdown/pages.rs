@@ -170,7 +170,8 @@ time above 1 is a loss.",
         title: "forebay run: programs that forebay cannot help",
         about: "\
 All data are in memory, or the program only computes or starts processes. Overhead is the time that forebay adds, as
-a share of the time without it. The control compares two runs without forebay, which tells the scatter of the machine.",
+a share of the time without it. With profiles, forebay also replays the access profile of the run before and records the
+run, as it does by default. The control compares two runs without forebay, which tells the scatter of the machine.",
         sections: &[Section {
             heading: "Programs",
                 with: "forebay evaluate overhead",
@@ -178,9 +179,12 @@ a share of the time without it. The control compares two runs without forebay, w
             shape: Shape::Sides(&[
                 on("original", "original", "elapsed"),
                 on("forebay", "forebay", "elapsed"),
+                on("with profiles", "profiles", "elapsed"),
                 on("overhead", "forebay", "overhead"),
+                on("overhead with profiles", "profiles", "overhead"),
                 on("control", "control", "overhead"),
                 on("added time", "forebay", "extra"),
+                on("added with profiles", "profiles", "extra"),
             ]),
         }],
     },
