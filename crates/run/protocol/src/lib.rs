@@ -11,5 +11,4 @@ pub mod access_log;
 pub mod executable;
 pub mod hint_log;
 pub mod layout;
-mod mappings;
 pub mod signature;

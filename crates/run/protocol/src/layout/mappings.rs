@@ -5,11 +5,35 @@
 //! speculator looks there for its own. Of several with one signature the newest counts. One that is torn, or forgotten
 //! because there were many after it, makes for a wrong judgement at worst.
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
-use crate::layout::{MAPPINGS, Mappings};
+/// Mappings of files that the original has made which are remembered, a power of two.
+pub const MAPPINGS: usize = 16;
 
 const _: () = assert!(MAPPINGS.is_power_of_two());
+
+/// Mappings of files, the last of them: the `n`th is `ring[n % MAPPINGS]`.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Mappings {
+    /// How many there were.
+    pub count: AtomicU64,
+    /// The last of them.
+    pub ring: [Mapped; MAPPINGS],
+}
+
+/// A mapping of a file.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Mapped {
+    /// [`crate::signature`] of the call; 0 once the original has found it.
+    pub signature: AtomicU64,
+    /// What it returned.
+    pub address: AtomicU64,
+}
 
 impl Mappings {
     /// The original has made a mapping. One thread of it writes.
