@@ -1,5 +1,8 @@
 //! Routes a call of the program: by this process's role, and in the original by the class of the call.
 
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+
 use forebay_protocol::layout::Off;
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{call, errno, ticks};
@@ -11,8 +14,9 @@ use crate::{
     spawn, speculator, timing, unforked,
 };
 
-/// How often a fork is tried again.
-const FORKS_MAX: u32 = 100;
+/// How often this process may yet try again to make a process or a thread that the system has refused. Threads that count at once
+/// may count one for two.
+static TRIES: AtomicU32 = AtomicU32::new(2000);
 
 /// Carries out a system call of the program as its role demands.
 ///
@@ -26,6 +30,8 @@ pub unsafe fn dispatch(call: &Call) -> isize {
         role::ORIGINAL => unsafe { call_of_original(call) },
         // SAFETY: above.
         role::SPECULATOR => unsafe { speculator::call(call) },
+        // SAFETY: above.
+        role::OFF if calls::class(call.number) == Class::Fork => unsafe { fork_call(call) },
         // SAFETY: above.
         role::OFF => unsafe { faults::bystander_call(call) },
         // SAFETY: above.
@@ -128,18 +134,26 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
 unsafe fn fork_call(call: &Call) -> isize {
     // SAFETY: the caller's.
     let mut result = unsafe { call.execute() };
-    if call::is(result, errno::EAGAIN) && session::ask_to_leave() {
-        // The kernel takes a moment to forget those that have ended.
-        for _ in 0..FORKS_MAX {
-            // SAFETY: the caller's.
-            result = unsafe { call.execute() };
-            if !call::is(result, errno::EAGAIN) {
-                break;
-            }
-            process::pause();
-        }
+    while call::is(result, errno::EAGAIN) && makes_room() {
+        // SAFETY: the caller's.
+        result = unsafe { call.execute() };
     }
     result
+}
+
+/// Makes room for a process or a thread of the program, where forebay has any: whether to try again.
+#[cold]
+pub fn makes_room() -> bool {
+    let left = TRIES.load(Relaxed);
+    if left == 0 {
+        return false;
+    }
+    TRIES.store(left - 1, Relaxed);
+    if !session::ask_to_leave() {
+        // The kernel takes a moment to forget those that have ended.
+        process::pause();
+    }
+    true
 }
 
 /// # Safety

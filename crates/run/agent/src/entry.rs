@@ -7,13 +7,16 @@
 //! * the red zone below rsp;
 //! * the flags of the comparison, at sites that had one.
 //!
+//! One site is different: the child that `clone3` starts goes on there on a stack of its own. Its stub keeps nothing on the stack and
+//! has the way back in memory.
+//!
 //! Then the program goes on behind the site. The stubs carry unwind information that makes them look like a call from the
 //! site. Thread cancellation, debuggers and profilers unwind through them.
 
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicUsize};
 
-use forebay_protocol::layout::{Displaced, PATCH_SITES};
+use forebay_protocol::layout::{CLONE3, Displaced, PATCH_SITES};
 use forebay_sigsafe::errno;
 
 use crate::call::Call;
@@ -38,11 +41,22 @@ static SITES: [Site; PATCH_SITES] =
 unsafe extern "C" {
     /// The first stub; the others follow at [`STUB_BYTES`] each.
     fn forebay_stubs();
+    fn forebay_clone3();
 }
 
 const STUB_BYTES: usize = 32;
 /// The instruction with which a stub begins, for sites that have loaded the call's number.
 const LOAD_BYTES: usize = 6;
+
+/// Where the child of `clone3` goes on, and its parent.
+static CLONE3_ORIGIN: AtomicUsize = AtomicUsize::new(0);
+
+/// Connects the site of `clone3`, and gives its stub; `None` where another site has it.
+pub fn clone3_stub(origin: usize) -> Option<usize> {
+    use core::sync::atomic::Ordering::Relaxed;
+    let is_first = CLONE3_ORIGIN.compare_exchange(0, origin, Relaxed, Relaxed).is_ok();
+    is_first.then_some(forebay_clone3 as *const () as usize)
+}
 
 /// Where the site `index` goes to.
 pub fn stub(index: usize, displaced: Displaced) -> usize {
@@ -70,6 +84,11 @@ extern "C" fn make(call: &Call, _: isize) -> isize {
 extern "C" fn failed(call: &Call, result: isize) -> isize {
     // SAFETY: the registers are those of a system call that the program has made, and that had no effect.
     unsafe { dispatch::on_failure(call, result) }
+}
+
+/// `clone3` failed for want of a process or a thread: whether to make it again.
+extern "C" fn clone3_failed() -> bool {
+    dispatch::makes_room()
 }
 
 /// A read that was made, with this result, and during which the thread left its processor.
@@ -308,4 +327,66 @@ core::arch::global_asm!(
     full = const errno::ENOSPC,
     not_empty = const errno::ENOTEMPTY,
     quota = const errno::EDQUOT,
+);
+
+// The call is made with all registers as they were, rsp too. The child goes on behind it with a stack of which nothing is known, so
+// no caller is told from there on. Only the parent sees a failure.
+core::arch::global_asm!(
+    ".text",
+    ".p2align 5",
+    ".hidden forebay_clone3",
+    ".globl forebay_clone3",
+    ".type forebay_clone3,@function",
+    "forebay_clone3:",
+    ".cfi_startproc",
+    "mov eax, {number}",
+    "syscall",
+    ".cfi_remember_state",
+    ".cfi_undefined rip",
+    "cmp rax, -{again}",
+    "je 3f",
+    "2:",
+    "jmp [rip + {origin}]",
+    "3:",
+    ".cfi_restore_state",
+    "lea rsp, [rsp - 128]",
+    ".cfi_adjust_cfa_offset 128",
+    "push rbp",
+    ".cfi_adjust_cfa_offset 8",
+    ".cfi_offset rbp, -144",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "push rdi",
+    "push rsi",
+    "push rdx",
+    "push r8",
+    "push r9",
+    "push r10",
+    "sub rsp, 512",
+    "and rsp, -16",
+    "fxsave [rsp]",
+    "call {failed}",
+    "fxrstor [rsp]",
+    "lea rsp, [rbp - 48]",
+    "pop r10",
+    "pop r9",
+    "pop r8",
+    "pop rdx",
+    "pop rsi",
+    "pop rdi",
+    "pop rbp",
+    ".cfi_def_cfa rsp, 136",
+    ".cfi_restore rbp",
+    "lea rsp, [rsp + 128]",
+    ".cfi_def_cfa rsp, 8",
+    "test al, al",
+    "jnz forebay_clone3",
+    "mov rax, -{again}",
+    "jmp 2b",
+    ".cfi_endproc",
+    ".size forebay_clone3, . - forebay_clone3",
+    number = const CLONE3,
+    again = const errno::EAGAIN,
+    origin = sym CLONE3_ORIGIN,
+    failed = sym clone3_failed,
 );

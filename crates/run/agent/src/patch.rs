@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use forebay_protocol::layout::{Displaced, PatchTable, SITE_BYTES_MAX};
+use forebay_protocol::layout::{CLONE3, Displaced, PatchTable, SITE_BYTES_MAX};
 use forebay_sigsafe::elf::{Elf_Ehdr, Elf_Phdr};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::sys;
@@ -108,7 +108,12 @@ impl Site {
 /// The site is in writable memory, and no other thread runs.
 unsafe fn patch(site: &Site) -> bool {
     let length = site.displaced.site_len();
-    let stub = entry::stub(site.index, site.displaced);
+    let origin = site.address + length;
+    let stub = match site.number {
+        CLONE3 => entry::clone3_stub(origin),
+        _ => Some(entry::stub(site.index, site.displaced)),
+    };
+    let Some(stub) = stub else { return false };
     let Ok(distance) = i32::try_from((stub as isize).wrapping_sub(site.address as isize + 5)) else {
         return false;
     };
@@ -118,7 +123,7 @@ unsafe fn patch(site: &Site) -> bool {
         if !bytes.iter().eq(site.displaced.site_code(site.number).iter().take(length)) {
             return false;
         }
-        entry::connect(site.index, site.address + length, site.displaced, site.number);
+        entry::connect(site.index, origin, site.displaced, site.number);
         let to = site.address as *mut u8;
         to.write(JUMP);
         to.add(1).cast::<i32>().write_unaligned(distance);

@@ -23,8 +23,8 @@ static DESCRIPTOR: AtomicU32 = AtomicU32::new(0);
 /// Key of this executable in the header's table of programs; 0 where it has none.
 static PROGRAM_KEY: AtomicU64 = AtomicU64::new(0);
 
-/// How long the supervisor gets to leave.
-const LEAVE_PAUSES_MAX: u32 = 1000;
+/// How long the supervisor gets to leave, in all.
+static LEAVE_PAUSES: AtomicU32 = AtomicU32::new(1000);
 
 /// Names a session: `<supervisor's process id>:<its descriptor>:<key of the executable>`.
 #[derive(Clone, Copy)]
@@ -148,10 +148,12 @@ pub fn ask_to_leave() -> bool {
     if !wake_supervisor() {
         return false;
     }
-    for _ in 0..LEAVE_PAUSES_MAX {
-        if header.supervisor_pid.load(Ordering::Relaxed) == 0 {
-            break;
+    while header.supervisor_pid.load(Ordering::Relaxed) != 0 {
+        let left = LEAVE_PAUSES.load(Ordering::Relaxed);
+        if left == 0 {
+            return false;
         }
+        LEAVE_PAUSES.store(left - 1, Ordering::Relaxed);
         process::pause();
     }
     true

@@ -28,7 +28,7 @@ pub use self::{
         PathCell, PathHint, mark,
     },
     mappings::{MAPPINGS, Mapped, Mappings},
-    patch_table::{Displaced, NUMBER_UNKNOWN, PATCH_SITES, PatchTable, SITE_BYTES_MAX},
+    patch_table::{CLONE3, Displaced, NUMBER_UNKNOWN, PATCH_SITES, PatchTable, SITE_BYTES_MAX},
     programs::{Account, CALL_SITES, CallSite, PROGRAMS, Program},
     replay::Replay,
     slot::{CHECKPOINT_STARTING, Checkpoint, Slot, UNCONSUMED_MAX},

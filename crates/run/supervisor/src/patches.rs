@@ -10,6 +10,9 @@
 //! any. [`find`] proves all this as far as code without source allows, and leaves a site out when in doubt. A site left out
 //! hides some calls from the agent; a wrong site would break the program.
 //!
+//! The call that starts a thread or a process on a stack of its own ([`layout::CLONE3`]) is made behind the end of its function's
+//! description. That site is taken where the function ends with the load of the number.
+//!
 //! Control may arrive at these places, in all executable memory of the file:
 //!
 //! - targets of branches and calls, and addresses that an instruction takes relative to itself,

@@ -2,7 +2,7 @@
 
 mod patches_library;
 
-use forebay_protocol::layout::Displaced;
+use forebay_protocol::layout::{CLONE3, Displaced};
 use forebay_supervisor::patches::{Census, PatchError, Site, Tier, Within, examine, find, select};
 use patches_library::{BUILD_ID, Library, TEXT};
 
@@ -426,4 +426,28 @@ fn errors_tell_what_was_found() {
         find(&file[..file.len() - 1]),
         Err(PatchError::Malformed { what: "section headers", .. })
     ));
+}
+
+/// `mov eax, NUMBER` at the end of a function, and behind it `syscall; test rax, rax; ret`, which nothing describes.
+fn parted(number: u16) -> Library {
+    let [low, high] = number.to_le_bytes();
+    Library::new().function(&[0xb8, low, high, 0, 0]).loose(&[0x0f, 0x05, 0x48, 0x85, 0xc0, 0xc3])
+}
+
+#[test]
+fn the_call_that_starts_a_child_on_another_stack_is_found_behind_its_function() {
+    let found = Site { displaced: Displaced::MovEaxNumber, ..site(0, Some(CLONE3)) };
+    let table = find(&parted(CLONE3).file()).unwrap();
+    assert_eq!(table.sites, [found]);
+    assert_eq!(select(&table, Tier::Essential), [found]);
+    for inside in [1, 5, 6] {
+        assert_eq!(sites(&parted(CLONE3).pointer(inside)), [], "code may arrive at byte {inside}");
+    }
+    assert_eq!(census(&parted(12)).outside, 1, "another call");
+    let apart =
+        Library::new().function(&[0xb8, 0xb3, 1, 0, 0]).loose(&[0x90, 0x0f, 0x05, 0x48, 0x85, 0xc0, 0xc3]);
+    assert_eq!(sites(&apart), [], "the number is not loaded just before");
+    let behind =
+        Library::new().function(&[0xc3]).loose(&[0xb8, 0xb3, 1, 0, 0, 0x0f, 0x05, 0x48, 0x85, 0xc0, 0xc3]);
+    assert_eq!(sites(&behind), [], "no function has the load");
 }

@@ -273,7 +273,7 @@ extern "C" fn on_fatal(signal: i32, info: *const u8, context: *mut Context) {
     end(state, End::Signal);
 }
 
-/// A call that came from elsewhere than a patched site.
+/// A call that came from elsewhere than a patched site, or from one that leaves the call to its stub.
 extern "C" fn on_call(_signal: i32, _info: *const u8, context: *mut Context) {
     // SAFETY: the kernel passes the interrupted registers.
     unsafe {
@@ -582,6 +582,8 @@ unsafe fn filter_calls() -> Result<(), Refused> {
         filter.when(n::__NR_write, ALLOW);
     }
     filter.allow_with_arguments();
+    // The stub of this call makes it for the program.
+    filter.when(n::__NR_clone3, TRAP);
     filter.finish(ERROR);
 
     #[repr(C)]

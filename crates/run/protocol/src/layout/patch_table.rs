@@ -22,6 +22,8 @@ pub struct PatchTable {
 
 /// Stands for a system call number that only shows at run time.
 pub const NUMBER_UNKNOWN: u64 = 0xfff;
+/// The call that starts a child on a stack of its own: what is on the stack at its site is not there behind it, in the child.
+pub const CLONE3: u16 = 435;
 /// Bytes of the longest patch site.
 pub const SITE_BYTES_MAX: usize = 8;
 

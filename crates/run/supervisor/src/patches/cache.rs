@@ -15,7 +15,7 @@ use rustix::process::{Resource, getrlimit};
 use super::{BUILD_ID_BYTES_MAX, PatchError, PatchTable, Site, Within, find, image, well_ordered};
 
 /// Changes with the format of the files, and with what [`find`] finds in one and the same library.
-pub const CACHE_VERSION: u32 = 4;
+pub const CACHE_VERSION: u32 = 5;
 
 /// First bytes of a file.
 const MAGIC: [u8; 8] = *b"fbpatch\n";

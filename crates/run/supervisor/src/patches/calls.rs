@@ -1,6 +1,6 @@
 //! Which system calls are worth redirecting.
 
-use forebay_protocol::layout::Displaced;
+use forebay_protocol::layout::{CLONE3, Displaced};
 
 use super::{PatchTable, Site, Within, pages};
 
@@ -16,7 +16,7 @@ pub enum Tier {
 }
 
 /// Name and number (x86-64) of each call of interest, and the tier it is in from.
-const CALLS: [(&str, u16, Tier); 66] = [
+const CALLS: [(&str, u16, Tier); 67] = [
     ("read", 0, Tier::Essential),
     ("write", 1, Tier::All),
     ("open", 2, Tier::Essential),
@@ -81,6 +81,7 @@ const CALLS: [(&str, u16, Tier); 66] = [
     ("preadv2", 327, Tier::All),
     ("statx", 332, Tier::Essential),
     ("rseq", 334, Tier::Essential),
+    ("clone3", CLONE3, Tier::Essential),
     ("openat2", 437, Tier::All),
     ("faccessat2", 439, Tier::Essential),
 ];

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use forebay_protocol::layout::{Displaced, NUMBER_UNKNOWN};
+use forebay_protocol::layout::{CLONE3, Displaced, NUMBER_UNKNOWN};
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register, RflagsBits};
 
 use super::arrivals::Arrivals;
@@ -142,6 +142,8 @@ struct Survey<'data> {
     entries: Arrivals,
     /// Jumps out of a function: its index and the target.
     exits: Vec<(u32, u64)>,
+    /// The last instruction of the last function.
+    last: Instruction,
     census: Census,
 }
 
@@ -153,7 +155,14 @@ impl<'data> Survey<'data> {
         }
         let entries = arrivals.clone();
         let functions = Vec::with_capacity(image.functions.len());
-        Self { functions, arrivals, entries, exits: Vec::new(), census: Census::default() }
+        Self {
+            functions,
+            arrivals,
+            entries,
+            exits: Vec::new(),
+            last: Instruction::default(),
+            census: Census::default(),
+        }
     }
 
     /// Decodes one segment: its functions, and whatever is between them for the sake of its jumps.
@@ -184,9 +193,18 @@ impl<'data> Survey<'data> {
             if instruction.code() == Code::Syscall {
                 self.census.syscalls += 1;
                 let behind = &code[(instruction.next_ip() - address) as usize..];
-                if let Some(candidate) = Candidate::new(&instruction, &before, behind) {
-                    self.census.displaceable[candidate.displaced as usize] += 1;
-                    self.census.outside += 1;
+                let is_first = instruction.ip() == address;
+                let before = if is_first { self.last } else { before };
+                let Some(candidate) = Candidate::new(&instruction, &before, behind) else { continue };
+                self.census.displaceable[candidate.displaced as usize] += 1;
+                let starts_child = candidate.number == Some(CLONE3) && instruction.len() == SYSCALL_LEN;
+                let parted = self.functions.last_mut().filter(|last| is_first && last.range.end == address);
+                match parted {
+                    // The description of the function ends before the call, because it would be wrong in the child.
+                    Some(function) if starts_child && overwrites_flags(behind) => {
+                        function.candidates.push(candidate)
+                    }
+                    _ => self.census.outside += 1,
                 }
             }
         }
@@ -234,6 +252,7 @@ impl<'data> Survey<'data> {
                 _ => {}
             }
         }
+        self.last = instruction;
         self.functions.push(Surveyed { range, code, doubt, candidates, jumps_by_value });
     }
 
