@@ -1,9 +1,10 @@
 //! Whether what a run needs was foretold.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use crate::need::Need;
+use crate::path;
 use crate::plan::{Act, Plan};
 use crate::spans::PAGE_BYTES;
 
@@ -31,6 +32,12 @@ impl Foretold {
         self.0.get(&need.path).is_some_and(|ranges| {
             need.range.is_empty() || ranges.iter().any(|range| overlap(range, &need.range) > 0)
         })
+    }
+
+    /// The folders in which something is foretold.
+    #[must_use]
+    pub fn folders(&self) -> HashSet<&[u8]> {
+        self.0.keys().map(|path| path::split(path).0).collect()
     }
 
     /// Bytes that are fetched and that none of these needs touches the page of.

@@ -10,7 +10,7 @@ use crate::key::{Key, Level};
 use crate::need::{Identity, Kind, Kinds, Need};
 use crate::path;
 use crate::plan::PIECE_PAGES_MAX;
-use crate::spans::{self, Span, Touched, Uses, pages_of};
+use crate::spans::{self, PAGE_BYTES, Span, Touched, Uses, pages_of};
 
 /// What runs of a command needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +118,23 @@ impl Profile {
     #[must_use]
     pub fn offers(&self, uses: Uses) -> bool {
         self.key.level == Level::Whole || self.runs < 2 || uses.in_both()
+    }
+
+    /// What a replay brings into memory, as needs, each with its file if it has data.
+    pub fn foretold(&self) -> impl Iterator<Item = (Need, Option<Identity>)> {
+        let offered = self.entries.iter().filter(|entry| self.offers(entry.uses));
+        offered.flat_map(|entry| {
+            let need = move |at_us, kind, range| Need { at_us, path: entry.path.clone(), kind, range };
+            let without_data = [Kind::Directory, Kind::LookUp, Kind::Missing, Kind::Link, Kind::Executed];
+            let kinds = without_data.into_iter().filter(|kind| entry.kinds.has(*kind));
+            let data = [Kind::Read, Kind::Mapped].into_iter().find(|kind| entry.kinds.has(*kind));
+            let spans = entry.spans.iter().filter(|span| self.offers(span.uses)).map(move |span| {
+                let bytes = span.pages.start * PAGE_BYTES..span.pages.end * PAGE_BYTES;
+                need(span.first_us, data.unwrap_or(Kind::Executed), bytes)
+            });
+            let all = kinds.map(move |kind| need(entry.first_us, kind, 0..0)).chain(spans);
+            all.map(|need| (need, entry.identity))
+        })
     }
 
     /// With what one more run needed. A run that needed nothing teaches nothing.

@@ -143,9 +143,14 @@ impl<T> Attempt<'_, T> {
         if assistance.recording.is_some() && reason != Unassisted::Privileged && supervisor().is_some() {
             assistance.wait_for_recorder();
         }
-        let started = plainly()?;
-        assistance.channel.header().processes_unassisted[reason as usize].fetch_add(1, Relaxed);
-        Ok(started)
+        // Told before, because this process may become the program.
+        let count = &assistance.channel.header().processes_unassisted[reason as usize];
+        count.fetch_add(1, Relaxed);
+        let started = plainly();
+        if started.is_err() {
+            count.fetch_sub(1, Relaxed);
+        }
+        started
     }
 
     /// The environment with the agent before the user's own preloads and the session's name at the end. The agent

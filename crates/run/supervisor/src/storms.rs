@@ -4,7 +4,7 @@
 //! their counts, and page maps of those that fault show where. `forebay_policy::storm` decides, and the executor reads. One file
 //! is read ahead at a time.
 
-mod family;
+pub(crate) mod family;
 mod mapped;
 
 use std::{

@@ -87,7 +87,7 @@ pub fn watch(
             leave(channel);
             has_left = true;
         }
-        let arrived = next_signal(Some(rounds.timeout));
+        let arrived = next_signal(Some(rounds.until_next()));
         // What the program sends to its group, it has; what it sends to its parent is not for itself.
         if let Some(arrived) = arrived.filter(|arrived| is_for_program(arrived) && arrived.sender != pid) {
             send_signal(pid, arrived.number, arrived.value);
@@ -131,7 +131,7 @@ pub fn watch_beside(
             leave(channel);
             return;
         }
-        match program.wait(signals, rounds.timeout) {
+        match program.wait(signals, rounds.until_next()) {
             Woken::Ended => return,
             Woken::ByChild => rounds.look_at_wishes(),
             Woken::Late => rounds.look_if_due(),
@@ -211,6 +211,13 @@ impl<'a, 'k> Rounds<'a, 'k> {
     /// Whether there will be no speculator again: of this program, or of what it executes.
     fn is_over(&self) -> bool {
         self.speculate && self.channel.header().enabled.load(Relaxed) == 0
+    }
+
+    /// How long to wait for the program. What it waits for itself is looked at before.
+    fn until_next(&mut self) -> Duration {
+        let pid = self.pid.unsigned_abs();
+        let waits = self.learning.as_mut().and_then(|learning| learning.look_at_waits(self.channel, pid));
+        waits.map_or(self.timeout, |due| due.min(self.timeout))
     }
 
     /// An agent may wait for an event to be closed, or for hints of an executor that was killed.

@@ -1,9 +1,17 @@
 //! What files are that no agent has told of. Nothing is asked of a device or server, and no file is opened.
 
-use std::{collections::HashMap, ffi::OsStr, fs, os::unix::ffi::OsStrExt, path::PathBuf, rc::Rc};
+use std::{
+    collections::HashMap,
+    ffi::OsStr,
+    fs,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::PathBuf,
+    rc::Rc,
+};
 
 use forebay_profile::Identity;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, makedev, openat2, statx};
+use rustix::io::Errno;
 
 /// Identities of regular files, by path; nothing for what is none.
 #[derive(Debug, Default)]
@@ -24,11 +32,44 @@ impl Files {
     }
 }
 
+/// What is known of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    There,
+    Missing,
+    /// The kernel would have to ask.
+    Unknown,
+}
+
+/// Whether there is something at a path.
+pub fn presence(path: &[u8]) -> Presence {
+    match opened(path) {
+        Ok(_) => Presence::There,
+        Err(Errno::NOENT | Errno::NOTDIR) => Presence::Missing,
+        Err(_) => Presence::Unknown,
+    }
+}
+
+/// Whether a later run may find at a path what an earlier one found, as far as the kernel has it in memory.
+pub fn may_be_same(path: &[u8], was_missing: bool, identity: Option<Identity>) -> bool {
+    match (presence(path), identity) {
+        (Presence::Unknown, _) => true,
+        (Presence::Missing, _) => was_missing,
+        (Presence::There, None) => !was_missing,
+        (Presence::There, Some(identity)) => {
+            identity_of(path).is_some_and(|found| identity.is_unchanged(&found))
+        }
+    }
+}
+
+fn opened(path: &[u8]) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED | ResolveFlags::NO_MAGICLINKS)
+}
+
 /// What a regular file is that the kernel has in memory; no program of another user's rights.
 fn identity_of(path: &[u8]) -> Option<Identity> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::CACHED | ResolveFlags::NO_MAGICLINKS;
-    let found = openat2(CWD, path, flags, Mode::empty(), resolve).ok()?;
+    let found = opened(path).ok()?;
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let status = statx(&found, c"", flags, StatxFlags::BASIC_STATS).ok()?;
     let mode = u32::from(status.stx_mode);

@@ -18,10 +18,16 @@ use std::{
 };
 
 use forebay_linux::kernel_text;
-use forebay_profile::{Act, Command, Foretold, Need, Origin, Plan, Scope, Step};
+use forebay_profile::{
+    Act, Command, Foretold, Identity, Kind, Need, Origin, Plan, Profile, Scope, Step, path::split,
+};
 use forebay_protocol::layout::replay;
 
-use super::{Recorded, Recorder, Recording, store::Store};
+use super::{
+    Recorded, Recorder, Recording,
+    files::{Mounts, may_be_same},
+    store::Store,
+};
 use crate::{
     Options,
     channel::Channel,
@@ -192,7 +198,12 @@ impl<'a> Learning<'a> {
         let needs = self.recorder.first_needs(channel, KNOWN_NEEDS);
         if let (false, Some(first)) = (self.is_judged, needs.get(..JUDGED_NEEDS)) {
             self.is_judged = true;
-            if 2 * self.expectation.count(first) < first.len() {
+            // What is foretold in time, a program without an agent is not seen to wait for: the rest is judged by its folders.
+            let folders = self.recorder.bytes_read_unseen().map(|_| self.expectation.foretold.folders());
+            let is_near = |need: &Need| folders.as_ref().is_some_and(|all| all.contains(split(&need.path).0));
+            let near =
+                first.iter().filter(|need| self.expectation.foretold.has(need) || is_near(need)).count();
+            if 2 * near < first.len() {
                 // It may just be over.
                 let state = &channel.header().replay.state;
                 let _ = state.compare_exchange(replay::ON, replay::STOPPED, Relaxed, Relaxed);
@@ -208,15 +219,27 @@ impl<'a> Learning<'a> {
         self.is_known.is_none().then(|| self.begun.elapsed())
     }
 
+    /// Looks at what processes without an agent wait for. How long until that is due again, if it will be.
+    pub fn look_at_waits(&mut self, channel: &Channel, pid: u32) -> Option<Duration> {
+        (self.is_known != Some(true)).then(|| self.recorder.look_at_waits(channel, pid))
+    }
+
     /// The run is over: teaches its profiles, unless it is known. Its figures, where they are wanted.
     pub fn finish(self, channel: &Channel) -> Option<ProfileFigures> {
         let Self { store, keep, wants_figures, scopes, origin, expectation, recorder, is_known, .. } = self;
         if is_known == Some(true) {
             return None;
         }
-        let recorded = recorder.finish(channel);
-        let figures = wants_figures.then(|| figures(channel, &expectation.foretold, &recorded.needs));
+        let (unseen, is_beside) = (recorder.bytes_read_unseen(), recorder.is_beside());
+        let mut recorded = recorder.finish(channel);
         let is_known = is_known.is_none() && expectation.is_all(channel, &recorded.needs);
+        let is_stopped = channel.header().replay.state.load(Relaxed) == replay::STOPPED;
+        if let Some(bytes_read) = unseen.filter(|_| !is_known && !is_stopped)
+            && let Some(profile) = store.as_ref().and_then(|store| store.most_specific(&scopes))
+        {
+            assume(&profile, bytes_read, is_beside, &mut recorded);
+        }
+        let figures = wants_figures.then(|| figures(channel, &expectation.foretold, &recorded.needs));
         if let Some(store) = store.filter(|_| !is_known) {
             let identity_of = |path: &[u8]| recorded.identities.get(path).copied();
             store.teach(&scopes, &origin, &recorded.needs, identity_of, now_s());
@@ -249,6 +272,26 @@ fn is_fresh(taught_s: u64, now_s: u64) -> bool {
 
 fn now_s() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs())
+}
+
+/// A program without an agent is not seen to use what is in memory. One that has read at least half as many bytes as its profile
+/// foretold is taken to have needed all of that, as far as it is still there.
+fn assume(profile: &Profile, bytes_read: u64, is_beside: bool, recorded: &mut Recorded) {
+    let foretold: Vec<(Need, Option<Identity>)> = profile.foretold().collect();
+    let read = foretold.iter().filter(|(need, _)| need.kind == Kind::Read);
+    if bytes_read < read.map(|(need, _)| need.range.end - need.range.start).sum::<u64>() / 2 {
+        return;
+    }
+    let mounts = is_beside.then(Mounts::now);
+    for (need, identity) in foretold {
+        let is_free = mounts.as_ref().is_some_and(|mounts| mounts.are_above(&need.path));
+        if is_free || may_be_same(&need.path, need.kind == Kind::Missing, identity) {
+            if let Some(identity) = identity {
+                recorded.identities.entry(need.path.clone()).or_insert(identity);
+            }
+            recorded.needs.push(need);
+        }
+    }
 }
 
 fn figures(channel: &Channel, foretold: &Foretold, needs: &[Need]) -> ProfileFigures {

@@ -26,6 +26,7 @@ use rustix::{
 use super::{
     fault_samples::{FaultSamples, Found},
     needs::{Needs, Recorded},
+    waits::Waits,
 };
 use crate::{channel::Channel, ffi};
 
@@ -95,6 +96,7 @@ pub struct Recorder {
     clock: Clock,
     faults: Option<FaultSamples>,
     found: Found,
+    waits: Waits,
     last_fault: Instant,
     /// Processor time of the program at that time.
     used: Duration,
@@ -115,6 +117,7 @@ impl Recorder {
             clock: recording.clock,
             faults,
             found: Found::default(),
+            waits: Waits::new(),
             last_fault: Instant::now(),
             used: Duration::ZERO,
             is_beside: process.is_some(),
@@ -138,6 +141,11 @@ impl Recorder {
         self.stop_watching();
     }
 
+    /// Looks at what processes without an agent wait for, if that is due. How long until it is due again.
+    pub fn look_at_waits(&mut self, channel: &Channel, pid: u32) -> Duration {
+        self.waits.look(channel, pid)
+    }
+
     fn stop_watching(&mut self) {
         if let Some(faults) = self.faults.take() {
             self.found = faults.finish(self.is_beside);
@@ -152,6 +160,7 @@ impl Recorder {
         for fault in self.faults.iter().flat_map(FaultSamples::so_far) {
             needs.add(self.clock.of_ns(fault.at_ns), &fault.path, Kind::Mapped, fault.range.clone());
         }
+        self.add_waits(&mut needs);
         read_log(channel.access_log(), self.clock, &mut needs, count);
         needs.first(count)
     }
@@ -161,6 +170,7 @@ impl Recorder {
     pub fn finish(mut self, channel: &Channel) -> Recorded {
         self.stop_watching();
         let mut needs = Needs::default();
+        self.add_waits(&mut needs);
         let Found { faults, executed, lost, files, .. } = self.found;
         for fault in faults {
             needs.add(self.clock.of_ns(fault.at_ns), &fault.path, Kind::Mapped, fault.range);
@@ -170,6 +180,27 @@ impl Recorder {
         }
         read_log(channel.access_log(), self.clock, &mut needs, usize::MAX);
         needs.finish(&files, lost)
+    }
+}
+
+impl Recorder {
+    /// Bytes that the program has read, which only what it waited for is known of; `None` for one with an agent.
+    pub fn bytes_read_unseen(&self) -> Option<u64> {
+        self.waits.bytes_read()
+    }
+
+    /// Whether the supervisor is beside the program, which may have ended.
+    pub const fn is_beside(&self) -> bool {
+        self.is_beside
+    }
+
+    fn add_waits(&self, needs: &mut Needs) {
+        for wait in self.waits.so_far() {
+            needs.add(self.clock.of_ns(wait.at_ns), &wait.path, wait.kind, wait.range.clone());
+            if let Some(identity) = self.waits.identity_of(&wait.path) {
+                needs.add_identity(&wait.path, identity);
+            }
+        }
     }
 }
 
@@ -197,6 +228,11 @@ impl Clock {
         let ticks = u128::from(at) << TIME_SHIFT;
         u32::try_from(ticks * 1_000_000 / u128::from(self.ticks_per_second.max(1))).unwrap_or(u32::MAX)
     }
+}
+
+/// A path that begins in a folder that the kernel has named.
+pub(super) fn joined_to(folder: &Rc<[u8]>, path: &[u8]) -> Option<Rc<[u8]>> {
+    joined(&Name { path: Rc::clone(folder), resolved: folder.len() }, path).map(|name| name.path)
 }
 
 /// A path that other records begin at.

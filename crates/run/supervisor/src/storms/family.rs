@@ -31,7 +31,8 @@ pub fn major_faults(first: impl Iterator<Item = u32>) -> HashMap<u32, u64> {
     faults
 }
 
-fn children(process: u32) -> Vec<u32> {
+/// The children of a process.
+pub fn children(process: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return vec![] };
     let of_thread =
         |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children")).unwrap_or_default();
