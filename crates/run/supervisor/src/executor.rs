@@ -30,7 +30,10 @@ use forebay_policy::replay::Pace;
 use forebay_profile::Identity;
 use rustix::{io::Errno, thread::futex};
 
-use crate::{channel::Channel, devices::Ticket};
+use crate::{
+    channel::Channel,
+    devices::{FORETOLD_DEPTH, Ticket},
+};
 use cells::Cells;
 use fetch::{Done, Fetcher};
 use replay::Replay;
@@ -135,11 +138,12 @@ impl Executor {
     }
 
     fn of(channel: Arc<Channel>, replay: Replay, root: Root) -> Self {
+        let depth_first = if replay.is_empty() { 0 } else { FORETOLD_DEPTH };
         Self(Arc::new(Shared {
             cells: Cells::new(channel.clone()),
             replay,
             stream: Stream::new(channel.clone()),
-            fetcher: Fetcher::new(channel.clone(), root),
+            fetcher: Fetcher::new(channel.clone(), root, depth_first),
             channel,
             threads: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),

@@ -76,10 +76,10 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// Where `channel` has places for devices. Paths of a replay begin at `replay_root`.
-    pub fn new(channel: Arc<Channel>, replay_root: Root) -> Self {
+    /// Where `channel` has places for devices. Paths of a replay begin at `replay_root`. `depth_first` is as in [`Devices::new`].
+    pub fn new(channel: Arc<Channel>, replay_root: Root, depth_first: u32) -> Self {
         Self {
-            devices: Devices::new(channel.clone()),
+            devices: Devices::new(channel.clone(), depth_first),
             device_wait_min: device_wait_min(&channel),
             last_devices: [const { AtomicU64::new(DEVICE_UNKNOWN) }; SLOTS + 2],
             roots: Roots::default(),

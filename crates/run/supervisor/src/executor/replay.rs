@@ -48,6 +48,11 @@ impl Replay {
         Self(Arc::new(Inner { channel, steps, progress: Mutex::new(progress) }))
     }
 
+    /// Whether it has no steps.
+    pub fn is_empty(&self) -> bool {
+        self.0.steps.is_empty()
+    }
+
     /// The next step.
     pub fn take(&self) -> Option<Job> {
         if !self.is_on() {
