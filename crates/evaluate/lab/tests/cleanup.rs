@@ -11,11 +11,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use forebay_lab::{Error, MemoryLimit, Profile, SlowDevice, SlowDisk, SlowSwap};
-use forebay_testkit::skip;
+use forebay_testkit::{skip, with_default_signals};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 const BYTES: u64 = 64 << 20;
-const PATIENCE: Duration = Duration::from_secs(8);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How the owner shall end, and what it shall own: `LAYER END`.
 const ROLE: &str = "RIG_OWNER_ROLE";
 /// In front of what the owner prints, to tell it from what the test harness prints.
@@ -128,7 +128,7 @@ fn can_have_a_rig(test: &str) -> bool {
 
 /// Starts an owner in a process group of its own and waits until it has its rig.
 fn start_owner(role: &str) -> (Child, Traces) {
-    let mut owner = Command::new(std::env::current_exe().unwrap())
+    let mut owner = with_default_signals(std::env::current_exe().unwrap())
         .args(["--exact", "owner", "--nocapture"])
         .env(ROLE, role)
         .process_group(0)

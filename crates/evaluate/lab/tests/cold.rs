@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_lab::cold::{self, Extent};
 use forebay_lab::{Profile, SlowDisk};
@@ -36,7 +36,9 @@ fn what_a_program_has_mapped_stays_and_is_reported() {
     let mut running = Command::new(&program).arg("60").spawn().unwrap();
     // On a busy machine it may not have begun yet.
     let stat = format!("/proc/{}/stat", running.id());
+    let begun = Instant::now();
     while !fs::read_to_string(&stat).unwrap().contains(") S ") {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not begin");
         std::thread::sleep(Duration::from_millis(1));
     }
     let report = cold::evict(&[&program], Extent::Data).unwrap();

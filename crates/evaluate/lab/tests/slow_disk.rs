@@ -13,6 +13,8 @@ use forebay_testkit::skip;
 
 const MIB: u64 = 1 << 20;
 const BLOCK_BYTES: usize = 4096;
+/// How long other programs may keep this machine from a measurement of what the disk allows.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Says why and returns nothing where there can be no rig.
 fn disk(test: &str, profile: Profile) -> Option<SlowDisk> {
@@ -57,6 +59,18 @@ impl DirectReader {
     }
 }
 
+/// Measures until a time is below `bound`: other programs only add to it. Each time is returned by `measure`.
+fn comes_below(bound: Duration, what: &str, mut measure: impl FnMut() -> Duration) {
+    let begun = Instant::now();
+    loop {
+        let time = measure();
+        if time < bound {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{what}: {time:?}, and not below {bound:?}");
+    }
+}
+
 /// The time of `count` reads by `readers` threads.
 fn time_parallel_reads(path: &Path, readers: usize, count: usize) -> Duration {
     let start = Instant::now();
@@ -85,20 +99,27 @@ fn a_lone_read_takes_the_latency_and_parallel_ones_share_it() {
         let latency = Duration::from_millis(latency_ms);
 
         let mut reader = DirectReader::open(&path);
-        // The fastest of many: the machine may be busy with other tests.
         let mut fastest = || (0..50).map(|number| reader.read(number)).min().unwrap();
-        let alone = fastest();
-        assert!(alone >= latency && alone < latency * 3 / 2, "{profile}: {alone:?} alone");
+        comes_below(latency * 3 / 2, &format!("{profile}: alone"), || {
+            let alone = fastest();
+            assert!(alone >= latency, "{profile}: {alone:?} alone");
+            alone
+        });
 
         let count = 16 * in_parallel.min(32) as usize;
         let one_by_one = latency * count as u32;
-        let together = time_parallel_reads(&path, 32, count);
-        assert!(together >= one_by_one / in_parallel.min(32), "{profile}: {together:?} for {count} reads");
-        assert!(in_parallel == 1 || together < one_by_one / 2, "{profile}: {together:?} for {count} reads");
+        let bound = if in_parallel == 1 { Duration::MAX } else { one_by_one / 2 };
+        comes_below(bound, &format!("{profile}: {count} reads"), || {
+            let together = time_parallel_reads(&path, 32, count);
+            assert!(
+                together >= one_by_one / in_parallel.min(32),
+                "{profile}: {together:?} for {count} reads"
+            );
+            together
+        });
 
         disk.device().unwrap().set_latency(false).unwrap();
-        let fast = fastest();
-        assert!(fast < latency / 2, "{profile}: {fast:?} without latency");
+        comes_below(latency / 2, &format!("{profile}: without latency"), fastest);
     }
 }
 
@@ -110,9 +131,9 @@ fn a_read_of_the_fastest_takes_its_latency() {
     let mut reader = DirectReader::open(&path);
     let mut fastest = || (0..50).map(|number| reader.read(number)).min().unwrap();
     let alone = fastest();
+    assert!(alone >= latency, "{alone:?} alone");
     disk.device().unwrap().set_latency(false).unwrap();
-    let fast = fastest();
-    assert!(alone >= latency && fast < alone, "{alone:?} alone, {fast:?} without latency");
+    comes_below(alone, "without latency", fastest);
 }
 
 #[test]
@@ -210,7 +231,7 @@ fn reads_without_waiting_start_the_read() {
         rustix::io::preadv2(&file, &mut buffers, 8 * MIB, rustix::io::ReadWriteFlags::NOWAIT)
     };
     // The first may find the file's map of blocks cold instead of the data.
-    let give_up = Instant::now() + Duration::from_secs(2);
+    let give_up = Instant::now() + PATIENCE;
     assert_eq!(read(), Err(rustix::io::Errno::AGAIN));
     while read().is_err() {
         assert!(Instant::now() < give_up, "the data never comes");

@@ -305,13 +305,26 @@ mod tests {
 
     const MOMENT: Duration = Duration::from_millis(50);
 
+    /// Measures for longer and longer, until other programs have left time for something.
+    fn in_time<T: std::fmt::Debug>(measure: impl Fn(Duration) -> T, is_something: impl Fn(&T) -> bool) {
+        let mut said = vec![];
+        for time in (0..10).map(|doubled| MOMENT * (1 << doubled)) {
+            let measured = measure(time);
+            if is_something(&measured) {
+                return;
+            }
+            said.push(measured);
+        }
+        panic!("{said:?}");
+    }
+
     #[test]
     fn every_way_carries_something() {
         let processors = Processors::of_this_machine();
         for way in [Way::Sendmmsg, Way::Segmented { packets: 14 }, Way::Tcp { packets: 14 }] {
             for receivers in [1, MESSAGES_MAX, 3 * MESSAGES_MAX + 1] {
-                let bits = bits_per_second(way, 1_400, receivers, processors, MOMENT).unwrap();
-                assert!(bits > 1e6, "{way:?} to {receivers}: {bits}");
+                let bits = |time| bits_per_second(way, 1_400, receivers, processors, time).unwrap();
+                in_time(bits, |bits| *bits > 1e6);
             }
         }
     }
@@ -327,7 +340,10 @@ mod tests {
 
     #[test]
     fn no_timer_is_early() {
-        let late = timer_lateness(Processors::of_this_machine().server, MOMENT).unwrap();
-        assert!(late.samples > 0 && late.p50 <= late.p99 && late.p99 <= late.max, "{late:?}");
+        let late = |time| timer_lateness(Processors::of_this_machine().server, time).unwrap();
+        in_time(late, |late| {
+            assert!(late.p50 <= late.p99 && late.p99 <= late.max, "{late:?}");
+            late.samples > 0
+        });
     }
 }
