@@ -10,8 +10,9 @@ const LIST: &str = "FOREBAY_TEST_SKIPS";
 const REFERENCE: &str = "FOREBAY_TEST_REFERENCE";
 
 /// What the reference machine lacks: a part of the reported reason, and why it cannot be had there.
-const ALLOWED: [(&str, &str); 2] = [
+const ALLOWED: [(&str, &str); 3] = [
     ("openRTSP is not on the PATH", "the distribution has no package of live555's player"),
+    ("other programs take the processors all the time", "the machine is shared with other work"),
     ("pocketsphinx_batch is not installed", "its models take 24 MB, and are for a single row of a table"),
 ];
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use forebay_evaluation::Profile;
 use forebay_evaluation::servers::server::{self, Finding, Limit, Options, Outcome, Verdict};
@@ -52,26 +53,36 @@ fn run(
     (outcome.verdicts().remove(0).0, table)
 }
 
-/// Runs in which a fault is looked for: other programs can hold a server up for several runs in a row.
+/// Runs that may miss a fault on a machine without other work: other programs can hold a server up unseen.
 const ATTEMPTS_MAX: u32 = 10;
+/// How long a fault is looked for while other programs take the processors.
+const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Measures until the verdict is this one. A run in which other programs took the processors says nothing of the server.
 #[track_caller]
 fn assert_named(
     limit: Limit,
     diagnose: impl Fn(u32) -> (Verdict, String),
     besides: impl Fn(&Verdict) -> bool,
 ) {
-    let (mut said, mut is_crowded) = (vec![], true);
-    for attempt in 1..=ATTEMPTS_MAX {
-        let (verdict, table) = diagnose(attempt);
+    let (mut said, begun) = (vec![], Instant::now());
+    for attempt in 1.. {
+        let (verdict, table) = diagnose(attempt.min(ATTEMPTS_MAX));
         if verdict.limit == limit && besides(&verdict) {
             return;
         }
-        is_crowded &= verdict.limit == Limit::Processor && others_percent(&verdict) >= CROWDED_PERCENT;
+        if verdict.limit == Limit::Processor && others_percent(&verdict) >= CROWDED_PERCENT {
+            if begun.elapsed() > PATIENCE {
+                return skip(
+                    &format!("{limit:?} is named"),
+                    "other programs take the processors all the time",
+                );
+            }
+            continue;
+        }
         said.push(format!("{verdict:?}\n{table}"));
+        assert!(said.len() < ATTEMPTS_MAX as usize, "{limit:?} was not found: {}", said.join("\n"));
     }
-    // The processors that others took each time are a limit, too, and the verdict names it.
-    assert!(is_crowded, "{limit:?} was not found: {}", said.join("\n"));
 }
 
 /// Other programs that take so much of the processors are what limits.
