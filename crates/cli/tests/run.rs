@@ -387,13 +387,13 @@ fn the_first_process_of_a_namespace_reaps_orphans() {
 
 #[test]
 fn forebay_returns_when_the_program_does_and_not_when_its_children_do() {
-    let started = Instant::now();
-    let mut child = forebay(&["--", "sh", "-c", "sleep 5 >/dev/null 2>&1 & echo $!"]);
+    let mut child = forebay(&["--", "sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"]);
     let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
     let status = child.wait().unwrap();
-    assert!(started.elapsed() < Duration::from_secs(4) && status.signal().is_none());
+    assert!(status.signal().is_none());
     let mut sleeper = String::new();
     child.stdout.take().unwrap().read_to_string(&mut sleeper).unwrap();
     let pid = rustix::process::Pid::from_raw(sleeper.trim().parse().unwrap()).unwrap();
+    // It still sleeps: there is a process to end.
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
 }

@@ -209,7 +209,7 @@ fn clients_are_told_when_the_server_ends() {
 fn rtp_over_udp_comes_from_the_announced_port_and_only_while_the_client_lives() {
     let name = "rtp_over_udp_comes_from_the_announced_port_and_only_while_the_client_lives";
     let Some(folder) = Folder::new(name) else { return };
-    folder.encode(30, H264, "a.mp4");
+    folder.encode(2, H264, "a.mp4");
     let timeout = Duration::from_secs(2);
     let server =
         Server::with(Settings { session_timeout: timeout, ..Settings::new(folder.root().to_owned()) });
@@ -226,21 +226,19 @@ fn rtp_over_udp_comes_from_the_announced_port_and_only_while_the_client_lives() 
     let ports = rtp.local_addr().expect("an address").port();
     let mut client = server.connect();
     let transport = format!("Transport: RTP/AVP;unicast;client_port={ports}-{}\r\n", ports + 1);
-    let response = client.ask("SETUP", "a.mp4/trackID=0", &transport);
+    let response = client.ask("SETUP", "a.mp4?loop/trackID=0", &transport);
     let session = response.get("Session").split(';').next().expect("a session").to_owned();
     let announced =
         response.get("Transport").split("server_port=").nth(1).and_then(|rest| rest.split('-').next());
     let announced: u16 = announced.expect("a port").parse().expect("a port");
-    client.ask("PLAY", "a.mp4", &format!("Session: {session}\r\n"));
+    client.ask("PLAY", "a.mp4?loop", &format!("Session: {session}\r\n"));
     let mut buffer = [0; 2000];
     let (_, from) = rtp.recv_from(&mut buffer).expect("a packet");
     assert_eq!(from.port(), announced);
     let (_, from) = rtcp.recv_from(&mut buffer).expect("a report");
     assert_eq!(from.port(), announced + 1);
-    // The client is silent, so packets end long before the film does.
-    let begun = std::time::Instant::now();
+    // The client is silent, so packets end. The film does not.
     until("the session ends", || server.metric("forebay_sessions") == 0);
-    assert!(begun.elapsed() < Duration::from_secs(25), "packets did not stop");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use forebay_server::Settings;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use support::{Client, Folder, LIMIT, Server, until};
 
@@ -120,7 +121,9 @@ fn a_client_that_cannot_be_reached_any_more_is_given_up() {
     };
     address("add");
     films.encode(2, LARGE, "a.mp4");
-    let server = Server::start(films.root());
+    // Sessions end by themselves long after the patience of this test, and connections never.
+    let session_timeout = 10 * LIMIT;
+    let server = Server::with(Settings { session_timeout, ..Settings::new(films.root().to_owned()) });
     let mut client = client_on(&server, AWAY);
     let session = client.set_up("a.mp4?loop", 0, "");
     client.send("PLAY", "a.mp4?loop", &format!("Session: {session}\r\n"));
@@ -129,7 +132,6 @@ fn a_client_that_cannot_be_reached_any_more_is_given_up() {
     let begun = Instant::now();
     // The connection that asks for the number is the other one.
     until("the connection is given up", || server.metric("forebay_connections") == 1);
-    // Sessions would end by themselves after a minute, and connections never.
-    assert!((10..55).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() >= Duration::from_secs(10), "{:?}", begun.elapsed());
     assert_eq!((server.metric("forebay_sessions"), server.metric("forebay_backlog_bytes")), (0, 0));
 }

@@ -10,10 +10,13 @@ use forebay_server::{Settings, User};
 use futures::StreamExt;
 use retina::client::{Credentials, PlayOptions, Session, SessionOptions, SetupOptions, Transport};
 use retina::codec::{CodecItem, FrameFormat, aac};
-use support::{Folder, H264, Server, payload, units};
+use support::{Folder, H264, LIMIT, Server, payload, units};
 
 /// As files and players here have it: pictures behind start codes, sound without anything.
 const FORMAT: FrameFormat = FrameFormat { aac_framing: aac::Framing::Raw, ..FrameFormat::SIMPLE };
+
+/// After all pictures: long enough for what else there is, on a machine that does much else too.
+const REST: Duration = Duration::from_secs(5);
 
 struct Watched {
     /// With their places in the presentation.
@@ -21,7 +24,13 @@ struct Watched {
     sound: Vec<u8>,
 }
 
-async fn watch(url: &str, user: Option<Credentials>, transport: Transport) -> Result<Watched, retina::Error> {
+/// Plays what has so many pictures.
+async fn watch(
+    url: &str,
+    pictures: usize,
+    user: Option<Credentials>,
+    transport: Transport,
+) -> Result<Watched, retina::Error> {
     let url = url::Url::parse(url).expect("a URL");
     let mut session = Session::describe(url, SessionOptions::default().creds(user)).await?;
     for track in 0..session.streams().len() {
@@ -30,9 +39,10 @@ async fn watch(url: &str, user: Option<Credentials>, transport: Transport) -> Re
     }
     let mut demuxed = session.play(PlayOptions::default()).await?.demuxed()?;
     let mut watched = Watched { pictures: Vec::new(), sound: Vec::new() };
-    // retina sees no end over UDP: the film is over when nothing has come for so long, on a machine that does much else too.
-    let silence = Duration::from_secs(8);
-    while let Ok(Some(item)) = tokio::time::timeout(silence, demuxed.next()).await {
+    loop {
+        // retina sees no end over UDP: when all pictures have come, the film is over when nothing has come for some time.
+        let silence = if watched.pictures.len() < pictures { LIMIT } else { REST };
+        let Ok(Some(item)) = tokio::time::timeout(silence, demuxed.next()).await else { return Ok(watched) };
         match item? {
             CodecItem::VideoFrame(frame) => {
                 assert_eq!(frame.loss(), 0);
@@ -45,7 +55,6 @@ async fn watch(url: &str, user: Option<Credentials>, transport: Transport) -> Re
             _ => {}
         }
     }
-    Ok(watched)
 }
 
 fn over_both(check: impl Fn(&str, Transport) + Sync) {
@@ -68,7 +77,7 @@ fn a_client_in_rust_gets_every_sample_over_tcp_and_udp() {
     let input = format!("-i {}", file.display());
     let (pictures, sound) = (payload(&input, "0:v"), payload(&input, "0:a"));
     over_both(|name, transport| {
-        let watched = runtime().block_on(watch(&server.url("a.mp4"), None, transport)).expect("it plays");
+        let watched = runtime().block_on(watch(&server.url("a.mp4"), 50, None, transport)).expect("it plays");
         let places: Vec<i64> = watched.pictures.iter().map(|picture| picture.0).collect();
         let expected: Vec<i64> = (0..50).map(|number| 3600 * number).collect();
         assert_eq!(places, expected, "{name}");
@@ -92,7 +101,7 @@ fn a_client_in_rust_says_who_it_is() {
             let who = password
                 .map(|password| Credentials { username: "ada".to_owned(), password: password.to_owned() });
             let url = server.url("a.mp4");
-            match runtime().block_on(watch(&url, who, transport.clone())) {
+            match runtime().block_on(watch(&url, 25, who, transport.clone())) {
                 Ok(watched) => {
                     assert!(is_known, "{password:?} over {name}");
                     assert_eq!(watched.pictures.len(), 25, "{name}");

@@ -4,32 +4,31 @@
 mod support;
 
 use std::net::UdpSocket;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use support::{Folder, H264, Server};
 
 #[test]
 fn clients_of_udp_are_told_when_the_server_ends() {
     let Some(films) = Folder::new("clients_of_udp_are_told_when_the_server_ends") else { return };
-    films.encode(20, H264, "a.mp4");
+    films.encode(2, H264, "a.mp4");
     let server = Server::start(films.root());
     let bind = || UdpSocket::bind("127.0.0.1:0").expect("a port");
     let (rtp, rtcp) = (bind(), bind());
     let [to, reports] = [&rtp, &rtcp].map(|socket| socket.local_addr().expect("an address").port());
     let mut client = server.connect();
     let transport = format!("Transport: RTP/AVP;unicast;client_port={to}-{reports}\r\n");
-    let response = client.ask("SETUP", "a.mp4/trackID=0", &transport);
+    let response = client.ask("SETUP", "a.mp4?loop/trackID=0", &transport);
     let session = response.get("Session").split(';').next().expect("a session").to_owned();
-    client.ask("PLAY", "a.mp4", &format!("Session: {session}\r\n"));
+    client.ask("PLAY", "a.mp4?loop", &format!("Session: {session}\r\n"));
     for socket in [&rtp, &rtcp] {
         socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
     }
     let mut packet = [0; 2000];
     rtp.recv(&mut packet).expect("a packet");
     let ssrc: [u8; 4] = packet[8..12].try_into().expect("a source");
-    let begun = Instant::now();
+    // The film has no end.
     drop(server);
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     let bye = std::iter::repeat_with(|| {
         let count = rtcp.recv(&mut packet).expect("a goodbye");
         packet[..count].to_vec()
