@@ -14,6 +14,7 @@ mod fork;
 mod outcome;
 mod size;
 mod slow;
+mod speculation;
 mod stall;
 mod track;
 mod unconsumed;

@@ -161,22 +161,29 @@ fn ran(slot: &Slot, private: &mut Private) -> Ran {
     }
 }
 
-/// Charges what the last fork, whose speculation is over, has cost since then: first writes to pages that were not copied.
-pub fn settle_first_writes(slot: &Slot, private: &mut Private, account: &Account<'_>) {
-    let Some(copied) = private.live.copied.take() else { return };
-    let written = first_writes(slot, private);
-    trace::tell(b"copied, written first", &[copied, written]);
-    private.charged.first_writes = private.charged.first_writes.saturating_add(written);
-    private.forks.on_first_writes(account, written.saturating_sub(copied));
+/// Charges what the last speculation, which is over, has cost since its end, before another one: first writes, and stalls at pages
+/// that it displaced.
+pub fn settle_last(slot: &Slot, private: &mut Private, account: &Account<'_>) {
+    settle_first_writes(slot, private, account);
+    private.forks.settle_displaced(account);
 }
 
-/// The process waited so long for the end of its speculators. That, and what they have used since the speculation was judged,
-/// are costs of the last speculation.
+/// The image ends. What the last speculation has cost since its end is charged, what its speculators have used since it was judged,
+/// and the time that the process `waited` for their end.
 pub fn settle_end(slot: &Slot, private: &mut Private, waited: u64) {
     let Some(account) = session::account() else { return };
     settle_first_writes(slot, private, &account);
     let more = ran(slot, private).cost().saturating_add(waited);
     private.forks.on_more_cost(&account, more);
+}
+
+/// First writes to pages that were not copied.
+fn settle_first_writes(slot: &Slot, private: &mut Private, account: &Account<'_>) {
+    let Some(copied) = private.live.copied.take() else { return };
+    let written = first_writes(slot, private);
+    trace::tell(b"copied, written first", &[copied, written]);
+    private.charged.first_writes = private.charged.first_writes.saturating_add(written);
+    private.forks.on_first_writes(account, written.saturating_sub(copied));
 }
 
 /// Tells what speculations cost and saved so far, as far as that is not counted elsewhere.

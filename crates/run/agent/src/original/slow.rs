@@ -15,18 +15,17 @@ use core::mem;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::Relaxed;
 
-use forebay_policy::estimate::Spared;
 use forebay_policy::fork::ForkPolicy;
-use forebay_policy::track::{Foreseen, Track};
+use forebay_policy::track::Track;
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::turn::{Held, Turn};
 use forebay_sigsafe::{sys, thread_pointer, ticks};
 
+use super::speculation::{Charged, Speculation};
 use super::stall::Waits;
-use super::track::{self, Repairs};
 use super::{fault, size};
 use crate::session;
-use crate::snapshot::{Forked, Spawned};
+use crate::snapshot::Spawned;
 
 /// Part of a second that a thread waits for another one that is about to fork.
 const WAIT_PART: u64 = 20;
@@ -54,19 +53,6 @@ static SLOW: Turn<Private> = Turn::new(Private {
     started: 0,
 });
 
-/// What was charged for speculations: pages and processor time that speculators took, and first writes after forks.
-pub struct Charged {
-    pub pages: u64,
-    pub cpu_us: u64,
-    pub first_writes: u64,
-}
-
-impl Charged {
-    const fn new() -> Self {
-        Self { pages: 0, cpu_us: 0, first_writes: 0 }
-    }
-}
-
 impl Private {
     /// A process begins.
     pub fn begin(&mut self, ticks_per_second: u64) {
@@ -76,104 +62,6 @@ impl Private {
         self.charged = Charged::new();
         self.started = ticks();
         self.faults.begin_process();
-    }
-
-    /// Takes what calls outside the slow path have found out.
-    fn catch_up(&mut self) {
-        let live = &mut self.live;
-        let now = track::Used::now();
-        let before = mem::replace(&mut live.used_seen, now);
-        let executed = now.executed.wrapping_sub(before.executed);
-        let spared = if executed == 0 { 0 } else { live.spared_by_executor(executed) };
-        live.used += now.hits.wrapping_sub(before.hits) + spared;
-        live.saved += now.saved.wrapping_sub(before.saved) + spared.saturating_mul(self.forks.stall_mean());
-        if track::take_match() {
-            live.misses = 0;
-        }
-    }
-}
-
-/// What came of the live speculation so far.
-pub struct Speculation {
-    /// How things stood when the original was forked.
-    pub forked: Forked,
-    /// When that was.
-    pub began_at: u64,
-    /// Hints that spared the original a stall.
-    pub used: u64,
-    /// The stall time that they saved, and what late hints saved of theirs, in ticks.
-    pub saved: u64,
-    /// What was used when these were last brought up to date, and what of a stall was left over then.
-    used_seen: track::Used,
-    spared: Spared,
-    pub late: u64,
-    /// Hinted pages that the original reaches as soon as the speculator: the first one after both went on from the same fault.
-    abreast: u64,
-    /// Stalled calls that were not predicted since the last one that was.
-    pub misses: u32,
-    /// Finds out, by stalls that were not prevented, whether the speculation is off track.
-    pub track: Track,
-    /// Used hints that `track` was told of.
-    told: u64,
-    pub repairs: Repairs,
-    /// Pages that the original copied for it, once it is over; `None` where what came later is charged, too.
-    pub copied: Option<u64>,
-}
-
-impl Speculation {
-    const fn new(ticks_per_second: u64) -> Self {
-        Self {
-            forked: Forked::new(),
-            began_at: 0,
-            used: 0,
-            saved: 0,
-            used_seen: track::Used::NONE,
-            spared: Spared::new(),
-            late: 0,
-            abreast: 0,
-            misses: 0,
-            track: Track::new(ticks_per_second),
-            told: 0,
-            repairs: Repairs::new(),
-            copied: None,
-        }
-    }
-
-    /// Another one begins. It makes checkpoints where calls are kept for them.
-    pub fn begin(&mut self, forked: Forked, keeps_calls: bool) {
-        self.track.on_fork();
-        let repairs = track::begin(keeps_calls);
-        let began_at = ticks();
-        let (used, saved, late, abreast, misses, told, copied) = (0, 0, 0, 0, 0, 0, None);
-        *self = Self { forked, began_at, used, saved, late, abreast, misses, told, repairs, copied, ..*self };
-    }
-
-    /// Original and speculator go on from the same fault.
-    pub const fn on_start_abreast(&mut self) {
-        self.abreast = 1;
-    }
-
-    /// The original has reached so many more hinted pages. Without a hint each would have taken it `stall`.
-    pub fn on_pages(&mut self, pages: u64, stall: u64) {
-        let abreast = self.abreast.min(pages);
-        self.abreast -= abreast;
-        self.used += pages;
-        self.saved = self.saved.saturating_add((pages - abreast).saturating_mul(stall));
-    }
-
-    /// So many more hints were used that the executor carried out: the stalls that they spared.
-    fn spared_by_executor(&mut self, used: u64) -> u64 {
-        let Some(counters) = session::slot().map(|slot| &slot.counters) else { return used };
-        let (read, steps) = (counters.steps_read.load(Relaxed), counters.steps.load(Relaxed));
-        let spared = self.spared.add(used, read, steps);
-        counters.hints_clustered.fetch_add(used.saturating_sub(spared), Relaxed);
-        spared
-    }
-
-    /// The original had so many stalls, until `now`, that were not prevented; it waited for so many pages as foreseen.
-    pub fn on_stalls(&mut self, now: u64, stalls: u64, left_out: u64) {
-        let hinted = self.used.saturating_sub(mem::replace(&mut self.told, self.used));
-        self.track.on_stalls(now, stalls, Foreseen { hinted, left_out });
     }
 }
 
@@ -226,7 +114,8 @@ impl Drop for Blocked {
 pub fn enter() -> Option<Entry> {
     let signals = Blocked::begin();
     let mut private = SLOW.enter(thread_pointer())?;
-    private.catch_up();
+    let stall = private.forks.stall_mean();
+    private.live.catch_up(stall);
     Some(Entry { private, _signals: signals })
 }
 

@@ -92,8 +92,7 @@ fn note(private: &mut Private, Period { before, after }: Period, matched: Match,
     let counters = &slot.counters;
     if let Match::Hinted(stall) = matched {
         let stall = if stall == 0 { private.forks.stall_mean() } else { stall };
-        private.live.late += 1;
-        private.live.saved += stall.saturating_sub(duration);
+        private.live.on_late(duration, stall);
         counters.hints_late.fetch_add(1, Relaxed);
         counters.late_ticks.fetch_add(duration, Relaxed);
         private.forks.on_stall(&account, duration, false, None);
