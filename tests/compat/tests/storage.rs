@@ -188,6 +188,24 @@ fn slow_disk(test: &str) -> Option<SlowDisk> {
     SlowDisk::start(Profile::Ssd1Ms, 512 << 20).map_err(|why| skip(test, why.to_string())).ok()
 }
 
+/// Each would have an account of its own that pays for a first speculation.
+#[test]
+fn children_that_a_program_forks_have_its_account() {
+    const NAME: &str = "children_that_a_program_forks_have_its_account";
+    const CHILDREN: u32 = 60;
+    let Some(disk) = slow_disk(NAME) else { return };
+    let place = Scratch::fresh(scratch::base().join(format!("{NAME}-source")));
+    let data = place.noise("data", 48 << 20, 7).at("data");
+    let copied = disk.fill(|root| fs::copy(data, root.join("data")));
+    let _ = copied.expect("fill the slow disk").expect("copy the data");
+    let [guest, data] = [build("reads_in_children"), disk.mount_point().join("data")];
+    let [guest, data] = [guest, data].map(|path| path.display().to_string());
+    let (outcome, _) = on(&disk, NAME, Side::With, &[&guest, &data, &CHILDREN.to_string()]);
+    let (stalls, forks) = (outcome.figure("stalls_before"), outcome.figure("forks"));
+    assert!(stalls >= f64::from(CHILDREN), "{:?}", outcome.totals());
+    assert!(forks >= 1.0 && forks <= f64::from(CHILDREN) / 3.0, "{forks} forks for nothing");
+}
+
 /// Reads single blocks of a file of a file system on the slow disk: as the file system has no reads that do not wait, hints must
 /// be made in another way. `make` puts the file system on the disk, and `mount` mounts it.
 fn is_helped(

@@ -20,7 +20,7 @@ static SLOT: AtomicPtr<Slot> = AtomicPtr::new(core::ptr::null_mut());
 static SLOT_INDEX: AtomicUsize = AtomicUsize::new(0);
 static SUPERVISOR: AtomicU32 = AtomicU32::new(0);
 static DESCRIPTOR: AtomicU32 = AtomicU32::new(0);
-/// Key of this executable in the header's table of programs; 0 where it has none.
+/// Key of this executable in the header's table of programs; 0 for the one that the run started.
 static PROGRAM_KEY: AtomicU64 = AtomicU64::new(0);
 
 /// How long the supervisor gets to leave, in all.
@@ -208,10 +208,10 @@ pub fn close() {
     }
 }
 
-/// What all processes of the run share that execute this process's program.
+/// What all processes of the run share that execute this process's program. The one that the run started has an entry, too: those
+/// that it forks are as many accounts otherwise.
 fn shared_program() -> Option<&'static Program> {
-    let key = name().program_key;
-    header().filter(|_| key != 0).and_then(|header| program::program(&header.programs, key))
+    header().and_then(|header| program::program(&header.programs, name().program_key))
 }
 
 /// A speculation of this process saved more than it cost.
