@@ -188,6 +188,42 @@ fn slow_disk(test: &str) -> Option<SlowDisk> {
     SlowDisk::start(Profile::Ssd1Ms, 512 << 20).map_err(|why| skip(test, why.to_string())).ok()
 }
 
+/// Look-ups of files, some in each of many folders: the device reads once for those of a folder. The hints that were used, and the
+/// stalls that they are taken to have spared, where at least `wanted` hints were used.
+fn looked_up(disk: &SlowDisk, test: &str, files: u32, wanted: f64) -> (f64, f64) {
+    let path = |folder, file| disk.mount_point().join(format!("{folder}/inner/{file}")).display().to_string();
+    let paths: Vec<_> =
+        (0..FOLDERS).flat_map(|folder| (0..files).map(move |file| path(folder, file))).collect();
+    let argv: Vec<_> = ["stat", "-c", "%s"].into_iter().chain(paths.iter().map(String::as_str)).collect();
+    let outcome = in_some_run(|| {
+        let (outcome, _) = on(disk, test, Side::With, &argv);
+        outcome.wanted(|it| it.figure("hints_used") >= wanted)
+    });
+    let spared = outcome.figure("stalls_before") - outcome.figure("stalls_after");
+    (outcome.figure("hints_used"), spared)
+}
+
+const FOLDERS: u32 = 300;
+const FILES: u32 = 16;
+
+#[test]
+fn hints_spare_as_many_stalls_as_made_the_device_read() {
+    const NAME: &str = "hints_spare_as_many_stalls_as_made_the_device_read";
+    let Some(disk) = slow_disk(NAME) else { return };
+    let fill = |root: &Path| {
+        for folder in 0..FOLDERS {
+            let folder = root.join(format!("{folder}/inner"));
+            fs::create_dir_all(&folder).expect("make a folder");
+            (0..FILES).for_each(|file| fs::write(folder.join(file.to_string()), "x").expect("write a file"));
+        }
+    };
+    disk.fill(fill).expect("fill the slow disk");
+    let (used, spared) = looked_up(&disk, NAME, 1, 50.0);
+    assert!(spared >= used / 2.0, "{spared} stalls by {used} hints that had the device read");
+    let (used, spared) = looked_up(&disk, NAME, FILES, 300.0);
+    assert!(spared <= used / 4.0, "{spared} stalls by {used} hints, most of which read what others had read");
+}
+
 /// Each would have an account of its own that pays for a first speculation.
 #[test]
 fn children_that_a_program_forks_have_its_account() {
