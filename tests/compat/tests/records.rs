@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use forebay_compat::guests::{Kind, build_as};
-use forebay_compat::{Scratch, root, scratch, skip};
+use forebay_compat::{Scratch, in_some_run, root, scratch, skip};
+use forebay_lab::{Profile, SlowDisk};
 use forebay_testkit::artifacts;
 
 /// How long the supervisor beside a program gets to write the needs down.
@@ -19,11 +20,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MAPPED_BYTES: usize = 2 << 20;
 const TOUCHED: [u64; 2] = [0x1_0000, 0x18_0000];
 
+/// Files on a slow disk.
+const FILES: usize = 200;
+
 /// Where the supervisor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Above,
     Beside,
+    /// Above, and profiles are kept and used.
+    Replayed,
 }
 
 /// What is in memory as a program starts.
@@ -75,20 +81,40 @@ impl Folder {
         if state == State::Warm {
             read_all(self.files.path());
         }
+        self.recorded(argv, place).lines().filter_map(|line| self.need(line)).collect()
+    }
+
+    /// All that a command needs, without the times.
+    #[track_caller]
+    fn lines_of(&self, argv: &[&Path], place: Place) -> BTreeSet<String> {
+        let without_time = |line: &str| {
+            let parts: Vec<&str> = line.splitn(5, ' ').collect();
+            [parts[0], parts[1], parts[2], parts[4]].join(" ")
+        };
+        self.recorded(argv, place).lines().map(without_time).collect()
+    }
+
+    /// What is written down of a run.
+    #[track_caller]
+    fn recorded(&self, argv: &[&Path], place: Place) -> String {
         let output = self.above.at("needs");
         let _ = fs::remove_file(&output);
         let mut command = Command::new(example());
         command.arg(artifacts::agent().expect("build the agent")).arg(&output);
-        command.arg(if place == Place::Above { "above" } else { "beside" });
+        command.env("XDG_STATE_HOME", self.above.at("state"));
+        command.arg(match place {
+            Place::Above => "above",
+            Place::Beside => "beside",
+            Place::Replayed => "replayed",
+        });
         let ended = command.args(argv).output().expect("start the example");
-        assert!(ended.status.success(), "{argv:?}, {place:?}, {state:?}: {ended:?}");
+        assert!(ended.status.success(), "{argv:?}, {place:?}: {ended:?}");
         let deadline = Instant::now() + PATIENCE;
         while !output.exists() {
             assert!(Instant::now() < deadline, "no needs were written");
             thread::sleep(Duration::from_millis(1));
         }
-        let text = fs::read_to_string(&output).expect("read the needs");
-        text.lines().filter_map(|line| self.need(line)).collect()
+        fs::read_to_string(&output).expect("read the needs")
     }
 
     /// `Kind START END MICROSECONDS PATH`, if it is of the folder.
@@ -176,6 +202,62 @@ fn a_static_program_s_cold_pages_are_recorded() {
         assert!(has_touched_pages(&needs), "{place:?}: {needs:?}");
         assert!(needs.contains(&("Executed".into(), "accesses".into(), 0..0)), "{place:?}: {needs:?}");
     }
+}
+
+/// It has no agent, so what it waits for is recorded: under the names of its files, and no others.
+#[test]
+fn what_a_static_program_waits_for_is_recorded() {
+    const NAME: &str = "what_a_static_program_waits_for_is_recorded";
+    let Some((disk, files)) = slow_files(NAME) else { return };
+    let folder = Folder::new(Kind::Static);
+    let program = folder.files.at("accesses");
+    for place in [Place::Above, Place::Beside] {
+        in_some_run(|| {
+            disk.make_cold().expect("empty the caches of the slow disk");
+            let argv = [&program, Path::new("files"), &files];
+            let lines = folder.lines_of(&argv, place);
+            let read = |number: &usize| {
+                lines.contains(&format!("Read 0 3000 {}", files.join(number.to_string()).display()))
+            };
+            let of_disk = lines.iter().filter(|line| line.contains(&*files.to_string_lossy()));
+            let found = (0..FILES).filter(read).count();
+            for line in of_disk {
+                let path = Path::new(line.splitn(4, ' ').nth(3).expect("a path"));
+                assert!(path.exists() || line.starts_with("Missing"), "{line}");
+            }
+            if found >= FILES / 2 { Ok(()) } else { Err(format!("{place:?}: {found} reads: {lines:?}")) }
+        });
+    }
+}
+
+#[test]
+fn what_a_static_program_waited_for_is_replayed() {
+    let Some((disk, files)) = slow_files("what_a_static_program_waited_for_is_replayed") else {
+        return;
+    };
+    let folder = Folder::new(Kind::Static);
+    let program = folder.files.at("accesses");
+    let steps_waited = || -> usize {
+        disk.make_cold().expect("empty the caches of the slow disk");
+        let text = folder.recorded(&[&program, Path::new("files"), &files], Place::Replayed);
+        text.parse().expect("a number of steps")
+    };
+    in_some_run(|| match steps_waited() {
+        waited if waited >= FILES / 2 => Ok(()),
+        waited => Err(format!("{waited} steps waited")),
+    });
+}
+
+/// A slow disk with a folder of small files.
+fn slow_files(name: &str) -> Option<(SlowDisk, PathBuf)> {
+    let disk = SlowDisk::start(Profile::Ssd1Ms, 64 << 20).map_err(|why| skip(name, why.to_string())).ok()?;
+    let files = disk.mount_point().join("files");
+    let made = disk.fill(|_| {
+        fs::create_dir(&files)?;
+        (0..FILES).try_for_each(|number| fs::write(files.join(number.to_string()), [7; 3_000]))
+    });
+    made.expect("fill the slow disk").expect("write the files");
+    Some((disk, files))
 }
 
 #[test]

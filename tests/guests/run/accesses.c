@@ -177,6 +177,19 @@ static void sequence(void) {
     close(other);
 }
 
+/* All files of the folder. */
+static void all_files(void) {
+    DIR *list = opendir(folder);
+    need(list != 0, "list");
+    for (struct dirent *entry; (entry = readdir(list)) != 0;) {
+        if (entry->d_name[0] == '.') continue;
+        int fd = opened(openat(dirfd(list), entry->d_name, O_RDONLY), entry->d_name);
+        while (read(fd, buffer, sizeof buffer) > 0) {}
+        close(fd);
+    }
+    closedir(list);
+}
+
 static void run(const char *program, const char *mode, const char *number) {
     char *const arguments[] = {"accesses", (char *)mode, (char *)folder, (char *)number, 0};
     pid_t child = fork();
@@ -227,6 +240,8 @@ int main(int count, char **arguments) {
         launch();
     } else if (strcmp(mode, "link") == 0) {
         link_of_chain(arguments[3]);
+    } else if (strcmp(mode, "files") == 0) {
+        all_files();
     } else if (strcmp(mode, "sequence") == 0) {
         sequence();
     }

@@ -10,7 +10,7 @@ use crate::key::{Key, Level};
 use crate::need::{Identity, Kind, Kinds, Need};
 use crate::path;
 use crate::plan::PIECE_PAGES_MAX;
-use crate::spans::{self, PAGE_BYTES, Span, Touched, Uses, pages_of};
+use crate::spans::{self, Span, Touched, Uses, pages_of};
 
 /// What runs of a command needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,29 +120,24 @@ impl Profile {
         self.key.level == Level::Whole || self.runs < 2 || uses.in_both()
     }
 
-    /// What a replay brings into memory, as needs, each with its file if it has data.
-    pub fn foretold(&self) -> impl Iterator<Item = (Need, Option<Identity>)> {
-        let offered = self.entries.iter().filter(|entry| self.offers(entry.uses));
-        offered.flat_map(|entry| {
-            let need = move |at_us, kind, range| Need { at_us, path: entry.path.clone(), kind, range };
-            let without_data = [Kind::Directory, Kind::LookUp, Kind::Missing, Kind::Link, Kind::Executed];
-            let kinds = without_data.into_iter().filter(|kind| entry.kinds.has(*kind));
-            let data = [Kind::Read, Kind::Mapped].into_iter().find(|kind| entry.kinds.has(*kind));
-            let spans = entry.spans.iter().filter(|span| self.offers(span.uses)).map(move |span| {
-                let bytes = span.pages.start * PAGE_BYTES..span.pages.end * PAGE_BYTES;
-                need(span.first_us, data.unwrap_or(Kind::Executed), bytes)
-            });
-            let all = kinds.map(move |kind| need(entry.first_us, kind, 0..0)).chain(spans);
-            all.map(|need| (need, entry.identity))
-        })
-    }
-
     /// With what one more run needed. A run that needed nothing teaches nothing.
     ///
     /// `identity_of` says what a file is now that the run has ended; nothing if it is gone. `now_s` is in seconds since 1970.
     #[must_use]
     pub fn learn<'need>(
+        self,
+        needs: impl IntoIterator<Item = &'need Need>,
+        identity_of: impl Fn(&[u8]) -> Option<Identity>,
+        now_s: u64,
+    ) -> Self {
+        self.learn_seen(true, needs, identity_of, now_s)
+    }
+
+    /// As [`Self::learn`]. Of a run of which not all needs were seen (`sees_all`), nothing is forgotten.
+    #[must_use]
+    pub fn learn_seen<'need>(
         mut self,
+        sees_all: bool,
         needs: impl IntoIterator<Item = &'need Need>,
         identity_of: impl Fn(&[u8]) -> Option<Identity>,
         now_s: u64,
@@ -159,12 +154,13 @@ impl Profile {
         let mut entries = Vec::with_capacity(self.entries.len().max(run.len()));
         for entry in self.entries {
             entries.extend(match run.remove(entry.path.as_slice()) {
-                Some(seen) => seen.onto(entry, &identity_of),
-                None => entry.unused(),
+                Some(seen) => seen.onto(entry, sees_all, &identity_of),
+                None if sees_all => entry.unused(),
+                None => Some(entry),
             });
         }
         for (path, seen) in run {
-            entries.extend(seen.onto(Entry::unknown(path.to_vec()), &identity_of));
+            entries.extend(seen.onto(Entry::unknown(path.to_vec()), sees_all, &identity_of));
         }
         entries.sort_by_cached_key(|entry| path::order(&entry.path));
         self.entries = entries;
@@ -282,15 +278,21 @@ impl Seen {
     }
 
     /// What is known of the path after this run. Nothing where the file is gone.
-    fn onto(self, before: Entry, identity_of: impl Fn(&[u8]) -> Option<Identity>) -> Option<Entry> {
+    fn onto(
+        self,
+        before: Entry,
+        sees_all: bool,
+        identity_of: impl Fn(&[u8]) -> Option<Identity>,
+    ) -> Option<Entry> {
         let identity =
             if self.touched.is_empty() { before.identity } else { Some(identity_of(&before.path)?) };
         let is_known = !before.kinds.is_empty();
         let is_same = !self.kinds.has(Kind::Missing)
             && before.identity.zip(identity).is_some_and(|(before, now)| before.is_unchanged(&now));
         // A run that finds a mapped file in memory may see no fault of it.
-        let sees_all = !before.kinds.has(Kind::Mapped) || self.kinds.has(Kind::Mapped);
-        let keeps_mapped = is_same && !sees_all;
+        let sees_mapped = !before.kinds.has(Kind::Mapped) || self.kinds.has(Kind::Mapped);
+        let keeps_mapped = is_same && !sees_mapped;
+        let sees_all = sees_all && sees_mapped;
         let mut spans = spans::overlay(if is_same { &before.spans } else { &[] }, &self.touched, sees_all);
         spans::cut_off(&mut spans, identity.map_or(0, |identity| identity.pages()));
         let entry = Entry {

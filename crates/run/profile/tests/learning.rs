@@ -181,3 +181,23 @@ fn ten_thousand_failed_look_ups_are_small() {
     let bytes = format::encode(&profile).len();
     assert!(bytes <= 220_000, "{bytes} bytes");
 }
+
+#[test]
+fn a_run_that_was_seen_in_part_forgets_nothing() {
+    let first = empty(WHOLE).learn(&[read(1, "/f", 0..MIB), look_up(2, "/g")], all_of(4 * MIB), 1);
+    let seen_in_part =
+        |profile: Profile| profile.learn_seen(false, &[read(1, "/f", 2 * MIB..3 * MIB)], all_of(4 * MIB), 2);
+    let later = (0..5).fold(first.clone(), |profile, _| seen_in_part(profile));
+    let paths =
+        |profile: &Profile| profile.entries().iter().map(|entry| entry.path.clone()).collect::<Vec<_>>();
+    assert_eq!(paths(&later), paths(&first));
+    let pages = |profile: &Profile| {
+        profile
+            .entries()
+            .iter()
+            .flat_map(|entry| &entry.spans)
+            .map(|span| span.pages.end - span.pages.start)
+            .sum::<u64>()
+    };
+    assert_eq!(pages(&later), 2 * pages(&first));
+}

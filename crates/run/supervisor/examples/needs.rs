@@ -1,11 +1,13 @@
 //! Runs a program and writes what it needed of file systems to a file, a line a need:
-//! `needs AGENT OUTPUT beside|above|unrecorded COMMAND...`. `beside` becomes the program, `above` is its parent, and `unrecorded`
-//! becomes it and writes nothing.
+//! `needs AGENT OUTPUT beside|above|unrecorded|replayed COMMAND...`. `beside` becomes the program, `above` is its parent, and
+//! `unrecorded` becomes it and writes nothing. `replayed` uses the user's profiles, and writes how many steps waited.
 #![forbid(unsafe_code)]
 
 use std::{env, ffi::OsString, fs, path::PathBuf, process::ExitCode};
 
-use forebay_supervisor::{Need, Options, Recorded, become_program, become_recorded_program, run_recorded};
+use forebay_supervisor::{
+    Need, Options, Recorded, become_program, become_recorded_program, run, run_recorded,
+};
 
 fn main() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
@@ -33,6 +35,12 @@ fn main() -> ExitCode {
     match place.to_str() {
         Some("beside") => panic!("{:?}", become_recorded_program(&options, &keep)),
         Some("unrecorded") => panic!("{:?}", become_program(&options)),
+        Some("replayed") => {
+            let outcome = run(&Options { profile: true, ..options }).expect("the program starts");
+            let waited = outcome.statistics.profile.map_or(0, |profile| profile.waited);
+            fs::write(output, waited.to_string()).expect("the figure is written");
+            return ExitCode::from(outcome.exit_status);
+        }
         _ => {}
     }
     let outcome = run_recorded(&options, &keep).expect("the program starts");

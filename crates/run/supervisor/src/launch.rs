@@ -15,6 +15,7 @@ use forebay_linux::process::{
     start_first, terminated,
 };
 use forebay_protocol::{executable, layout::Unassisted};
+use rustix::process::{PTracer, Pid, getpid, set_ptracer};
 
 use crate::{
     agent_library::Preload,
@@ -140,7 +141,11 @@ impl<T> Attempt<'_, T> {
             (Ok(_), None) => Unassisted::AgentUnreachable,
             (Err(reason), _) => *reason,
         };
-        if assistance.recording.is_some() && reason != Unassisted::Privileged && supervisor().is_some() {
+        if assistance.recording.is_some()
+            && reason != Unassisted::Privileged
+            && let Some(supervisor) = supervisor()
+        {
+            may_be_looked_at_by(supervisor);
             assistance.wait_for_recorder();
         }
         // Told before, because this process may become the program.
@@ -168,5 +173,14 @@ impl<T> Attempt<'_, T> {
         let session = format!("FOREBAY_SESSION={supervisor}:{}", channel.descriptor());
         environment.push(terminated(OsStr::new(&session)));
         environment
+    }
+}
+
+/// Lets the supervisor see what this process waits for when it has become the program. Yama allows that to ancestors alone.
+fn may_be_looked_at_by(supervisor: u32) {
+    let supervisor = i32::try_from(supervisor).ok().and_then(Pid::from_raw);
+    if let Some(supervisor) = supervisor.filter(|pid| *pid != getpid()) {
+        // Refused where there is no Yama, which asks for nothing then.
+        let _ = set_ptracer(PTracer::ProcessID(supervisor));
     }
 }

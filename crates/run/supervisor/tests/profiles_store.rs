@@ -281,7 +281,7 @@ fn a_run_teaches_all_profiles_of_its_command_and_the_most_specific_one_is_used()
     let need = |path: &str| Need { at_us: 1, path: path.into(), kind: Kind::Missing, range: 0..0 };
     let teach = |arguments: &[&[u8]], needs: &[Need]| {
         let origin = Origin::new(&[b"tool", arguments[0], arguments[1]], b"/work");
-        place.store.teach(&scopes(arguments), &origin, needs, |_| None, 7);
+        place.store.teach(&scopes(arguments), &origin, true, needs, |_| None, 7);
     };
     let found = |arguments: &[&[u8]]| place.store.most_specific(&scopes(arguments));
     assert_eq!(found(&[b"sub", b"-a"]), None);

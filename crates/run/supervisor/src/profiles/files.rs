@@ -50,18 +50,6 @@ pub fn presence(path: &[u8]) -> Presence {
     }
 }
 
-/// Whether a later run may find at a path what an earlier one found, as far as the kernel has it in memory.
-pub fn may_be_same(path: &[u8], was_missing: bool, identity: Option<Identity>) -> bool {
-    match (presence(path), identity) {
-        (Presence::Unknown, _) => true,
-        (Presence::Missing, _) => was_missing,
-        (Presence::There, None) => !was_missing,
-        (Presence::There, Some(identity)) => {
-            identity_of(path).is_some_and(|found| identity.is_unchanged(&found))
-        }
-    }
-}
-
 fn opened(path: &[u8]) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED | ResolveFlags::NO_MAGICLINKS)

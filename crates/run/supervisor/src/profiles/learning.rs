@@ -18,16 +18,10 @@ use std::{
 };
 
 use forebay_linux::kernel_text;
-use forebay_profile::{
-    Act, Command, Foretold, Identity, Kind, Need, Origin, Plan, Profile, Scope, Step, path::split,
-};
+use forebay_profile::{Act, Command, Foretold, Need, Origin, Plan, Scope, Step, path::split};
 use forebay_protocol::layout::replay;
 
-use super::{
-    Recorded, Recorder, Recording,
-    files::{Mounts, may_be_same},
-    store::Store,
-};
+use super::{Recorded, Recorder, Recording, store::Store};
 use crate::{
     Options,
     channel::Channel,
@@ -199,7 +193,7 @@ impl<'a> Learning<'a> {
         if let (false, Some(first)) = (self.is_judged, needs.get(..JUDGED_NEEDS)) {
             self.is_judged = true;
             // What is foretold in time, a program without an agent is not seen to wait for: the rest is judged by its folders.
-            let folders = self.recorder.bytes_read_unseen().map(|_| self.expectation.foretold.folders());
+            let folders = self.recorder.has_no_agent().then(|| self.expectation.foretold.folders());
             let is_near = |need: &Need| folders.as_ref().is_some_and(|all| all.contains(split(&need.path).0));
             let near =
                 first.iter().filter(|need| self.expectation.foretold.has(need) || is_near(need)).count();
@@ -230,19 +224,14 @@ impl<'a> Learning<'a> {
         if is_known == Some(true) {
             return None;
         }
-        let (unseen, is_beside) = (recorder.bytes_read_unseen(), recorder.is_beside());
-        let mut recorded = recorder.finish(channel);
-        let is_known = is_known.is_none() && expectation.is_all(channel, &recorded.needs);
         let is_stopped = channel.header().replay.state.load(Relaxed) == replay::STOPPED;
-        if let Some(bytes_read) = unseen.filter(|_| !is_known && !is_stopped)
-            && let Some(profile) = store.as_ref().and_then(|store| store.most_specific(&scopes))
-        {
-            assume(&profile, bytes_read, is_beside, &mut recorded);
-        }
+        let sees_all = is_stopped || !recorder.has_no_agent();
+        let recorded = recorder.finish(channel);
+        let is_known = is_known.is_none() && expectation.is_all(channel, &recorded.needs);
         let figures = wants_figures.then(|| figures(channel, &expectation.foretold, &recorded.needs));
         if let Some(store) = store.filter(|_| !is_known) {
             let identity_of = |path: &[u8]| recorded.identities.get(path).copied();
-            store.teach(&scopes, &origin, &recorded.needs, identity_of, now_s());
+            store.teach(&scopes, &origin, sees_all, &recorded.needs, identity_of, now_s());
         }
         if let Some(keep) = keep {
             keep(recorded);
@@ -272,26 +261,6 @@ fn is_fresh(taught_s: u64, now_s: u64) -> bool {
 
 fn now_s() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs())
-}
-
-/// A program without an agent is not seen to use what is in memory. One that has read at least half as many bytes as its profile
-/// foretold is taken to have needed all of that, as far as it is still there.
-fn assume(profile: &Profile, bytes_read: u64, is_beside: bool, recorded: &mut Recorded) {
-    let foretold: Vec<(Need, Option<Identity>)> = profile.foretold().collect();
-    let read = foretold.iter().filter(|(need, _)| need.kind == Kind::Read);
-    if bytes_read < read.map(|(need, _)| need.range.end - need.range.start).sum::<u64>() / 2 {
-        return;
-    }
-    let mounts = is_beside.then(Mounts::now);
-    for (need, identity) in foretold {
-        let is_free = mounts.as_ref().is_some_and(|mounts| mounts.are_above(&need.path));
-        if is_free || may_be_same(&need.path, need.kind == Kind::Missing, identity) {
-            if let Some(identity) = identity {
-                recorded.identities.entry(need.path.clone()).or_insert(identity);
-            }
-            recorded.needs.push(need);
-        }
-    }
 }
 
 fn figures(channel: &Channel, foretold: &Foretold, needs: &[Need]) -> ProfileFigures {

@@ -184,14 +184,9 @@ impl Recorder {
 }
 
 impl Recorder {
-    /// Bytes that the program has read, which only what it waited for is known of; `None` for one with an agent.
-    pub fn bytes_read_unseen(&self) -> Option<u64> {
-        self.waits.bytes_read()
-    }
-
-    /// Whether the supervisor is beside the program, which may have ended.
-    pub const fn is_beside(&self) -> bool {
-        self.is_beside
+    /// Whether the program has no agent: it is seen to need only what it waits for.
+    pub fn has_no_agent(&self) -> bool {
+        self.waits.are_of_first()
     }
 
     fn add_waits(&self, needs: &mut Needs) {

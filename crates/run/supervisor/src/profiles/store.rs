@@ -105,11 +105,12 @@ impl Store {
         scopes.iter().find_map(|scope| self.get(&scope.key))
     }
 
-    /// Teaches all profiles of a command what one run needed. One that cannot be kept is left as it is.
+    /// Teaches all profiles of a command what one run needed, as far as that was seen. One that cannot be kept is left as it is.
     pub fn teach(
         &self,
         scopes: &[Scope],
         origin: &Origin,
+        sees_all: bool,
         needs: &[Need],
         identity_of: impl Fn(&[u8]) -> Option<Identity>,
         now_s: u64,
@@ -122,7 +123,7 @@ impl Store {
             let before = known.unwrap_or_else(|| Profile::new(scope.key, origin.clone()));
             let admitted = needs.iter().filter(|need| scope.admits(&need.path));
             let runs = before.runs();
-            let after = before.learn(admitted, &identity_of, now_s);
+            let after = before.learn_seen(sees_all, admitted, &identity_of, now_s);
             if after.runs() != runs {
                 // A full disk costs the next run its profile, and this run nothing.
                 let _ = self.put(&after);

@@ -4,7 +4,7 @@
 //! device or a server. What is in memory is not seen.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     fs::{self, File},
     ops::Range,
     os::unix::{
@@ -18,7 +18,7 @@ use std::{
 
 use forebay_linux::kernel_text;
 use forebay_profile::{Identity, Kind};
-use forebay_protocol::layout::{SLOT_CLAIMED, Unassisted};
+use forebay_protocol::layout::{SLOT_CLAIMED, SLOT_CLOSED, Unassisted};
 use rustix::process::geteuid;
 
 use super::{
@@ -30,7 +30,7 @@ use crate::{channel::Channel, ffi, storms::family};
 
 /// Looks take at most this part of a processor.
 const COST_PART: u32 = 8;
-/// While nothing waits, a pause is this part of the time since something did. So looks become few.
+/// While nothing new is waited for, a pause is this part of the time since something was. So looks become few.
 const QUIET_PART: u32 = 8;
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
@@ -39,6 +39,8 @@ const FAMILY: Duration = Duration::from_millis(5);
 /// Processes, and threads of each, that are looked at, at most.
 const PROCESSES_MAX: usize = 256;
 const THREADS_MAX: usize = 256;
+/// Look-ups whose outcome is asked for, at most.
+const OPEN_MAX: usize = 64;
 /// What the kernel reads for the first read of a file in sequence, by default.
 const READ_AHEAD_BYTES: u64 = 128 << 10;
 
@@ -66,10 +68,8 @@ pub struct Waits {
     /// Where among `found` look-ups are of which the outcome is not known.
     open: Vec<usize>,
     files: Files,
-    /// What the processes have read by calls, by their numbers.
-    read: HashMap<u32, u64>,
     /// Whether the program that was started is among them.
-    is_first_among: bool,
+    is_first_among: Option<bool>,
     last_wait: Instant,
     next: Instant,
 }
@@ -86,8 +86,7 @@ impl Waits {
             known: HashSet::new(),
             open: Vec::new(),
             files: Files::default(),
-            read: HashMap::new(),
-            is_first_among: false,
+            is_first_among: None,
             last_wait: now,
             next: now,
         }
@@ -108,16 +107,13 @@ impl Waits {
         if began >= self.family_until {
             self.family = without_agent(channel, first);
             self.family.retain(|process| !self.refused.contains(process));
-            self.is_first_among |= self.family.contains(&first);
-            let read = self.family.iter().filter_map(|process| Some((*process, bytes_read(*process)?)));
-            self.read.extend(read);
+            self.is_first_among.get_or_insert(self.family.contains(&first));
             self.family_until = began + FAMILY;
         }
-        let mut is_any = false;
-        for process in self.family.clone() {
-            is_any |= self.look_at(process);
-        }
-        if is_any {
+        let known = self.found.len();
+        self.family.clone().into_iter().for_each(|process| self.look_at(process));
+        // A long wait is new once, such as that for a terminal.
+        if self.found.len() > known {
             self.last_wait = began;
         }
         let quiet = (began - self.last_wait) / QUIET_PART;
@@ -126,10 +122,8 @@ impl Waits {
         pause
     }
 
-    /// Whether a thread of the process waits.
-    fn look_at(&mut self, process: u32) -> bool {
-        let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return false };
-        let mut is_any = false;
+    fn look_at(&mut self, process: u32) {
+        let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return };
         for thread in threads.flatten().take(THREADS_MAX) {
             let place = thread.path().join("syscall");
             let text = match fs::read_to_string(&place) {
@@ -146,11 +140,9 @@ impl Waits {
             };
             // It may have gone on meanwhile.
             if fs::read_to_string(&place).is_ok_and(|now| now == text) {
-                is_any = true;
                 self.add(path, kind, range);
             }
         }
-        is_any
     }
 
     fn add(&mut self, path: Rc<[u8]>, kind: Kind, range: Range<u64>) {
@@ -177,6 +169,7 @@ impl Waits {
             }
             presence == Presence::Unknown
         });
+        self.open.drain(..self.open.len().saturating_sub(OPEN_MAX));
     }
 
     /// What was waited for.
@@ -184,9 +177,9 @@ impl Waits {
         self.found.iter()
     }
 
-    /// Bytes that the program has read by calls, from memory or not; `None` for one with an agent.
-    pub fn bytes_read(&self) -> Option<u64> {
-        self.is_first_among.then(|| self.read.values().sum())
+    /// Whether the program that was started has no agent.
+    pub fn are_of_first(&self) -> bool {
+        self.is_first_among == Some(true)
     }
 
     /// The file as it was when it was read.
@@ -209,7 +202,8 @@ fn without_agent(channel: &Channel, first: u32) -> Vec<u32> {
         let slot = channel.slot(slot);
         [&slot.pid, &slot.speculator_pid, &slot.checkpoint.pid].map(|number| number.load(Relaxed))
     };
-    let assisted: HashSet<u32> = channel.slots_in(SLOT_CLAIMED).flat_map(of_slot).collect();
+    let slots = channel.slots_in(SLOT_CLAIMED).chain(channel.slots_in(SLOT_CLOSED));
+    let assisted: HashSet<u32> = slots.flat_map(of_slot).collect();
     let view = |process: &str| {
         let link = |name: &str| fs::read_link(format!("/proc/{process}/{name}")).ok();
         Some((link("root")?, link("ns/mnt")?))
@@ -308,12 +302,6 @@ fn read(
     Some((path, Kind::Read, start..start.saturating_add(count)))
 }
 
-/// What a process has read by calls.
-fn bytes_read(process: u32) -> Option<u64> {
-    let about = fs::read_to_string(format!("/proc/{process}/io")).ok()?;
-    kernel_text::field(&about, "rchar")?.parse().ok()
-}
-
 /// The file that a link of the process leads to, if it has a name.
 fn link(process: u32, name: &str) -> Option<Rc<[u8]>> {
     let path = fs::read_link(format!("/proc/{process}/{name}")).ok()?.into_os_string().into_vec();
@@ -329,4 +317,44 @@ fn text(process: u32, address: u64) -> Option<Vec<u8>> {
     let end = bytes.iter().position(|byte| *byte == 0).filter(|end| *end > 0)?;
     bytes.truncate(end);
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_read_where_a_thread_waits_in_one() {
+        let call = Call::parse("0 0x3 0x7ffc0000 0x1000 0x0 0x0 0x0 0x7ffc1000 0x401000\n").unwrap();
+        assert_eq!((call.number, call.arguments), (libc::SYS_read, [3, 0x7ffc_0000, 0x1000, 0, 0, 0]));
+        for text in ["running\n", "-1 0x7ffc1000 0x401000\n", "", "0 0x3", "0 3 4 5 6 7 8"] {
+            assert!(Call::parse(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_in_memory_ends_at_its_terminator() {
+        let own = std::process::id();
+        let path = c"/a/path";
+        assert_eq!(text(own, path.as_ptr() as u64).as_deref(), Some(&b"/a/path"[..]));
+        assert_eq!(text(own, c"".as_ptr() as u64), None);
+        assert_eq!(text(own, 0), None);
+    }
+
+    #[test]
+    fn a_run_in_which_all_processes_have_agents_is_not_looked_at() {
+        let channel = Channel::create(false).unwrap();
+        let mut waits = Waits::new();
+        assert_eq!(waits.look(&channel, std::process::id()), PAUSE_MAX);
+        assert_eq!((waits.so_far().count(), waits.are_of_first()), (0, false));
+    }
+
+    #[test]
+    fn a_program_without_an_agent_is_told_from_others() {
+        let channel = Channel::create(false).unwrap();
+        channel.header().processes_unassisted[Unassisted::Static as usize].store(1, Relaxed);
+        let mut waits = Waits::new();
+        let _ = waits.look(&channel, std::process::id());
+        assert!(waits.are_of_first());
+    }
 }
