@@ -345,11 +345,19 @@ fn phases() -> Case {
 #[test]
 fn unused_pages_count_as_no_hints() {
     const WAITS_MAX: f64 = 1_200.0;
-    let used = |outcome: &Outcome| outcome.figure("hints_used");
-    let case = || swapping("swap_holes", &[]);
-    let Some(outcome) = comes_to("unused_pages_count_as_no_hints", 50.0, used, case) else { return };
-    let waits = outcome.figure("stalls_before");
-    assert!(waits < WAITS_MAX + 100.0, "{waits} waits, those included that were spared");
+    const HINTS: f64 = 200.0;
+    let name = "unused_pages_count_as_no_hints";
+    if switch("FOREBAY_COMPAT_PLAIN") {
+        return skip(name, "both sides run without forebay");
+    }
+    let mut used = 0.0;
+    in_some_run(|| {
+        let Some(outcome) = swapping("swap_holes", &[]).named(name).check() else { return Ok(()) };
+        let waits = outcome.figure("stalls_before");
+        assert!(waits < WAITS_MAX + 100.0, "{waits} waits, those included that were spared");
+        used += outcome.figure("hints_used");
+        if used >= HINTS { Ok(()) } else { Err(format!("{used} hints were used in all")) }
+    });
 }
 
 /// Huge pages that the machine has for programs, for as long as this lives.
@@ -488,7 +496,10 @@ fn of_others_files_no_more_is_read_than_is_touched() {
         let argv = [build("mapped").into_os_string(), data.clone().into(), "3000".into()];
         let outcome = Case::new(NAME, argv).without_root().run(side);
         assert!(outcome.complaints.is_empty(), "{:?}", outcome.complaints);
-        (outcome.figure("hints_used"), cold::resident_pages(&data).ok().flatten().expect("a number of pages"))
+        let resident = cold::resident_pages(&data).ok().flatten().expect("a number of pages");
+        // What a stream reads ahead is judged elsewhere.
+        let streamed = outcome.figure("stream_bytes") as u64 / 4096;
+        (outcome.figure("hints_used"), resident.saturating_sub(streamed))
     };
     let (_, alone) = run(Side::Without);
     in_some_run(|| {
