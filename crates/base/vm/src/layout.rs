@@ -122,6 +122,19 @@ impl Array {
         })
     }
 
+    /// Views that it is used in, each with the pages there.
+    pub fn areas(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
+        let array = *self;
+        let views = array.per_page.clamp(1, array.minipages.max(1));
+        (0..views).map(move |view| {
+            let pages = match array.per_page {
+                0 => array.minipages * array.minipage_bytes.div_ceil(PAGE_BYTES),
+                per_page => array.minipages.saturating_sub(view).div_ceil(per_page),
+            };
+            (view, array.page..array.page + pages)
+        })
+    }
+
     /// From one minipage to the next on its page.
     const fn stride(&self) -> usize {
         self.minipage_bytes.next_multiple_of(ALIGNMENT)

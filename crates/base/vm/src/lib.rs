@@ -31,10 +31,10 @@ mod scan;
 mod views;
 mod words;
 
-pub use object::{Object, free_bytes, free_swap_bytes};
+pub use object::{Object, ObjectName, free_bytes, free_swap_bytes};
 pub use protection::{Allowed, Mprotect, Protection, UserFaults, protection};
 pub use scan::{Element, Through};
-pub use views::Views;
+pub use views::{Mapping, Views};
 pub use words::{HUGE_PAGE_BYTES, Pages, Words};
 
 /// Bytes of a page.

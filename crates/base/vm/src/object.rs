@@ -1,10 +1,13 @@
 //! Memory without an address.
 
+use std::fmt;
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::str::FromStr;
 
 use forebay_linux::kernel_text;
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, fallocate, fstat, ftruncate, memfd_create, open};
+use rustix::io::Errno;
 
 use crate::{Error, PAGE_BYTES};
 
@@ -25,7 +28,7 @@ fn meminfo(name: &str) -> Option<u64> {
     kernel_text::bytes(&fs::read_to_string("/proc/meminfo").ok()?, name)
 }
 
-/// A memory object, all of whose pages exist. It is gone with its last descriptor and mapping.
+/// A memory object. It is gone with its last descriptor and mapping.
 #[derive(Debug)]
 pub struct Object {
     memory: OwnedFd,
@@ -33,21 +36,60 @@ pub struct Object {
 }
 
 impl Object {
-    /// One of `bytes`, rounded up to whole pages, full of zeros.
+    /// One of `bytes`, rounded up to whole pages, full of zeros. All of its pages exist.
     ///
     /// # Errors
     /// There is not that much memory.
     pub fn new(bytes: usize) -> Result<Self, Error> {
+        let object = Self::sparse(bytes)?;
+        let bytes = object.bytes;
+        // A fault on a page that exists is a minor one, which can be held back; and memory runs out here, not later.
+        fallocate(&object.memory, FallocateFlags::empty(), 0, bytes as u64)
+            .map_err(|source| Error::Object { bytes, source: source.into() })?;
+        Ok(object)
+    }
+
+    /// The same, but its pages exist from their first use on.
+    ///
+    /// # Errors
+    /// The kernel has no such object.
+    pub fn sparse(bytes: usize) -> Result<Self, Error> {
         let bytes = bytes.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
-        let allocate = || {
+        let create = || {
             let memory = memfd_create("forebay", MemfdFlags::CLOEXEC)?;
             ftruncate(&memory, bytes as u64)?;
-            // A fault on a page that exists is a minor one, which can be held back; and memory runs out here, not later.
-            fallocate(&memory, FallocateFlags::empty(), 0, bytes as u64)?;
             Ok(memory)
         };
-        let memory =
-            allocate().map_err(|source: rustix::io::Errno| Error::Object { bytes, source: source.into() })?;
+        let memory = create().map_err(|source: Errno| Error::Object { bytes, source: source.into() })?;
+        Ok(Self { memory, bytes })
+    }
+
+    /// By what another process of this user opens it, while this process has it.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn name(&self) -> Result<ObjectName, Error> {
+        let told = fstat(&self.memory);
+        let told = told.map_err(|source| Error::Object { bytes: self.bytes, source: source.into() })?;
+        let (process, descriptor) = (std::process::id(), self.memory.as_raw_fd());
+        Ok(ObjectName { process, descriptor, inode: told.st_ino, bytes: self.bytes })
+    }
+
+    /// The object that another process has named.
+    ///
+    /// # Errors
+    /// That process is gone, out of sight, or does not let this one.
+    pub fn named(name: &ObjectName) -> Result<Self, Error> {
+        let bytes = name.bytes;
+        let find = || {
+            let path = format!("/proc/{}/fd/{}", name.process, name.descriptor);
+            let memory = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+            let told = fstat(&memory)?;
+            // The number may be that of another process where another namespace gave it.
+            let is_it = told.st_ino == name.inode && told.st_size as u64 == bytes as u64;
+            if is_it { Ok(memory) } else { Err(Errno::NOENT) }
+        };
+        let memory = find().map_err(|source: Errno| Error::Object { bytes, source: source.into() })?;
         Ok(Self { memory, bytes })
     }
 
@@ -55,6 +97,39 @@ impl Object {
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
+    }
+}
+
+/// Where an object is: a process that has it, the descriptor there, and the object's number and size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectName {
+    process: u32,
+    descriptor: i32,
+    inode: u64,
+    bytes: usize,
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} {}", self.process, self.descriptor, self.inode, self.bytes)
+    }
+}
+
+impl FromStr for ObjectName {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        fn number<T: FromStr>(text: &str) -> Result<T, ()> {
+            text.parse().map_err(|_| ())
+        }
+        let words: Vec<&str> = text.split(' ').collect();
+        let [process, descriptor, inode, bytes] = words[..] else { return Err(()) };
+        Ok(Self {
+            process: number(process)?,
+            descriptor: number(descriptor)?,
+            inode: number(inode)?,
+            bytes: number(bytes)?,
+        })
     }
 }
 

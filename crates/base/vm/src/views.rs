@@ -109,6 +109,48 @@ impl Drop for Views {
     }
 }
 
+/// All of an object at one address, readable and writable, for as long as the process lives. A child that is forked does not
+/// have it.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapping {
+    address: usize,
+    bytes: usize,
+}
+
+impl Mapping {
+    /// Maps `object` anywhere.
+    ///
+    /// # Errors
+    /// Nowhere is room.
+    pub fn new(object: &Object) -> Result<Self, Error> {
+        let bytes = object.bytes();
+        let error =
+            |source: rustix::io::Errno| Error::Views { views: 0, bytes, at: None, source: source.into() };
+        let (protection, flags) =
+            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::NORESERVE);
+        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing; the advice is about that mapping.
+        let address = unsafe {
+            let address =
+                mmap(ptr::null_mut(), bytes, protection, flags, object.as_fd(), 0).map_err(error)?;
+            madvise(address, bytes, Advice::LinuxDontFork).map_err(error)?;
+            address as usize
+        };
+        Ok(Self { address, bytes })
+    }
+
+    /// Its first byte.
+    #[must_use]
+    pub const fn address(&self) -> usize {
+        self.address
+    }
+
+    /// Its size.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 /// Takes an area of the address space.
 fn reserve(bytes: usize, at: Option<usize>) -> rustix::io::Result<usize> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;

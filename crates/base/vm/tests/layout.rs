@@ -56,6 +56,15 @@ proptest! {
                             let one_by_one = (first..count).map(|index| array.place(index));
                             prop_assert!(array.places(first..count).eq(one_by_one));
                         }
+                        let last = array.first + array.minipages as u32;
+                        let minipages = (array.first..last).map(|index| layout.place(index).unwrap());
+                        let used: HashSet<_> = minipages
+                            .flat_map(|place| place.pages().map(move |page| (place.view, page)))
+                            .collect();
+                        let areas = array.areas().flat_map(|(view, pages)| pages.map(move |page| (view, page)));
+                        let areas: Vec<_> = areas.collect();
+                        prop_assert_eq!(areas.len(), used.len());
+                        prop_assert_eq!(areas.into_iter().collect::<HashSet<_>>(), used);
                         let starts = (0..count).map(|index| array.place(index).offset);
                         prop_assert!(starts.collect::<Vec<_>>().windows(2).all(|two| two[0] + bytes <= two[1]));
                         live.extend(array.first..array.first + array.minipages as u32);

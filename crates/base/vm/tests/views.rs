@@ -4,7 +4,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use forebay_vm::fault::{Fault, Serve, serve};
-use forebay_vm::{Allowed, Element, Mprotect, Object, PAGE_BYTES, Protection, Through, UserFaults, Views};
+use forebay_vm::{
+    Allowed, Element, Mapping, Mprotect, Object, ObjectName, PAGE_BYTES, Protection, Through, UserFaults,
+    Views,
+};
 
 /// Version of the kernel.
 fn kernel() -> (u32, u32) {
@@ -50,6 +53,27 @@ fn views_are_mapped_where_they_are_wanted_or_not_at_all() {
     assert!(error.contains("cannot map 2 views of 4096 bytes at 0x"), "{error}");
     drop(views);
     Views::map(&object, 2, Some(at)).unwrap();
+}
+
+#[test]
+fn an_object_is_found_by_its_name_and_nothing_else_is() {
+    let object = Object::sparse(2 * PAGE_BYTES).unwrap();
+    let name: ObjectName = object.name().unwrap().to_string().parse().unwrap();
+    let (one, other) =
+        (Mapping::new(&object).unwrap(), Mapping::new(&Object::named(&name).unwrap()).unwrap());
+    assert_eq!((one.bytes(), other.bytes()), (2 * PAGE_BYTES, 2 * PAGE_BYTES));
+    write(one.address() + PAGE_BYTES, 7);
+    assert_eq!(read(other.address() + PAGE_BYTES), 7);
+    // The descriptor is there, and is of another object.
+    let text = name.to_string();
+    let words: Vec<&str> = text.split(' ').collect();
+    let mistaken = [words[0], words[1], "1", words[3]].join(" ").parse().unwrap();
+    assert!(Object::named(&mistaken).is_err());
+    for text in ["", "1 2 3", "1 2 3 4 5", "a b c d"] {
+        assert!(text.parse::<ObjectName>().is_err(), "{text}");
+    }
+    drop(object);
+    assert!(Object::named(&name).is_err());
 }
 
 #[test]

@@ -49,7 +49,9 @@ mod lock;
 mod message;
 pub mod trace;
 mod wire;
+mod words;
 
 pub use host::{Counts, Effects, Host};
 pub use message::{Access, Barrier, HostId, Lock, Message, Minipage, Waiter, Want};
 pub use wire::MESSAGE_BYTES;
+pub use words::{BarrierWord, LockWord};
