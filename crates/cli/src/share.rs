@@ -27,6 +27,7 @@ pub fn share(args: Share) -> ExitCode {
         views: args.views.map(Into::into),
         bytes: args.size,
         transport: args.transport,
+        separate: args.separate,
     };
     match job::run(&job, &mut |sentence| complain(&sentence)) {
         Ok(ended) => {

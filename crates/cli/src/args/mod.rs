@@ -259,6 +259,9 @@ pub struct Share {
     /// Transport of messages between hosts: shared memory, TCP, or what UCX chooses
     #[arg(long, value_name = "WHAT", default_value = "auto", value_parser = ["shm", "tcp", "auto"])]
     pub transport: String,
+    /// Give each host a memory of its own, and keep the copies equal by messages, on one machine too
+    #[arg(long)]
+    pub separate: bool,
     /// Print the counters of each host to standard error when all hosts have ended
     #[arg(long)]
     pub stats: bool,
@@ -272,8 +275,11 @@ pub struct Share {
 
 const SHARE_HELP: &str = "\
 The program calls forebay's library (C, Rust or Python) to join the other
-hosts and to allocate memory that all hosts share. The output of the hosts is
-passed on unchanged. When one host fails, forebay ends the others.
+hosts and to allocate memory that all hosts share. Hosts on one machine map one
+memory: an access costs no more than in a program with threads. --separate and
+--transport are for tests and measurements of memory that messages keep equal.
+The output of the hosts is passed on unchanged. When one host fails, forebay
+ends the others.
 
 Exit status:
   0: all hosts ended with 0. Otherwise it is that of the first host that fails,
@@ -284,7 +290,8 @@ Exit status:
 
 Examples:
   forebay share -n 4 -- ./program input
-  forebay share -n 2 --size 1G --views 16 --transport shm -- ./program
+  forebay share -n 2 --size 1G --views 16 -- ./program
+  forebay share -n 2 --separate --transport shm -- ./program
   forebay share -n 2 --stats --json counters.json -- ./program";
 
 /// Options of `forebay demo`.

@@ -137,15 +137,15 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Share,
         name: "UCX",
-        purpose: "it carries messages between hosts; without it a job has one host",
+        purpose: "it carries messages between machines; without it all hosts of a job are on one machine",
         remedy: "install it with: apt install libucx0",
-        need: Need::Required,
+        need: Need::Optional,
         look: Look::For(|| has_library("libucp.so.0")),
     },
     Feature {
         job: Job::Share,
         name: "userfaultfd",
-        purpose: "it protects minipages; without it forebay uses mprotect, which is slower and splits mappings",
+        purpose: "it protects minipages between machines; without it forebay uses mprotect, which is slower and splits mappings",
         remedy: "run a kernel built with CONFIG_USERFAULTFD (Linux 5.19 or later), in a container whose profile allows the call",
         need: Need::Optional,
         look: Look::For(has_userfaultfd),

@@ -5,8 +5,9 @@
  * job of one host. What is allocated is at the same address on all hosts, so pointers into it can be shared too.
  * Link with -lforebay; see forebay_share(3).
  *
- * Consistency: sequential between hosts. A thread that reads sees what a thread of any host wrote last. The unit that is
- * shared is a minipage: a row or a chunk of rows as allocated here, whatever else is on its page.
+ * Consistency: hosts on one machine map one memory, and see stores as threads do. Between machines memory is sequentially
+ * consistent. Order conflicting accesses by locks, barriers or atomic operations. The unit that is shared between machines
+ * is a minipage: a row or a chunk of rows as allocated here, whatever else is on its page.
  *
  * Errors: functions that return int return 0 or a number on success, -1 on failure; those that return a pointer return
  * NULL. forebay_error() tells why. A host that is lost ends the job: calls that wait fail, and the process ends with
@@ -98,7 +99,8 @@ int forebay_unlock(uint32_t lock);
  * The following want `bytes` bytes from `start` on, within a row, a chunk or an allocation, and act on whole minipages.
  * Any thread.
  *
- * forebay_prefetch asks for them, to be read or written soon, and does not wait. forebay_push sends them to all hosts,
+ * On one machine there is nothing to fetch, and no system call fails so. Between machines, and with forebay share
+ * --separate: forebay_prefetch asks for them, to be read or written soon, and does not wait. forebay_push sends them to all hosts,
  * which can read them then without waiting. forebay_touch waits until this host may read or write them, and changes
  * nothing: for system calls, which fail with EFAULT where a page of their buffer is not there. What was touched stays
  * until another host wants it.

@@ -61,12 +61,21 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What it prints as so many hosts; alone for 0.
+/// What it prints as so many hosts, with one memory and with memories of their own; alone for 0.
 fn prints(hosts: usize, program: &Path, arguments: &[&str]) -> String {
     let count = hosts.to_string();
-    let share: &[&str] = if hosts == 0 { &[] } else { &["-n", &count] };
+    let together: &[&str] = if hosts == 0 { &[] } else { &["-n", &count] };
+    let printed = prints_with(together, program, arguments);
+    if hosts > 0 {
+        let separate = [together, &["--separate"]].concat();
+        assert_eq!(prints_with(&separate, program, arguments), printed);
+    }
+    printed
+}
+
+fn prints_with(share: &[&str], program: &Path, arguments: &[&str]) -> String {
     let output = run(share, program, arguments);
-    assert!(output.status.success(), "{hosts} hosts: {}: {}", output.status, said(&output));
+    assert!(output.status.success(), "{share:?}: {}: {}", output.status, said(&output));
     String::from_utf8(output.stdout).unwrap()
 }
 

@@ -47,6 +47,8 @@ pub struct Job {
     pub bytes: Option<u64>,
     /// What messages go over: `shm`, `tcp` or `auto`.
     pub transport: String,
+    /// Each host has a memory of its own.
+    pub separate: bool,
 }
 
 /// How a job ended.
@@ -103,6 +105,9 @@ fn start(job: &Job, rank: usize, socket: &UnixStream, signals: &SignalsBlocked) 
     set(format!("{}={rank}", environment::RANK));
     set(format!("{}={}", environment::HOSTS, job.hosts));
     set(format!("{}={}", environment::TRANSPORT, job.transport));
+    if job.separate {
+        set(format!("{}=1", environment::SEPARATE));
+    }
     job.views.iter().for_each(|views| set(format!("{}={views}", environment::VIEWS)));
     job.bytes.iter().for_each(|bytes| set(format!("{}={bytes}", environment::SIZE)));
     for text in UCX {

@@ -34,6 +34,8 @@ pub mod environment {
     pub const SIZE: &str = "FOREBAY_SHARE_SIZE";
     /// What messages go over: `shm`, `tcp` or `auto`.
     pub const TRANSPORT: &str = "FOREBAY_SHARE_TRANSPORT";
+    /// 1 if each host has a memory of its own, also where hosts are on one machine.
+    pub const SEPARATE: &str = "FOREBAY_SHARE_SEPARATE";
     /// Seconds after which a host that says nothing is lost, instead of 5. More than the longest stop in a debugger, say.
     pub const SILENCE: &str = "FOREBAY_SHARE_SILENCE";
 }

@@ -1,28 +1,33 @@
 //! Millipage: memory that processes share by plain loads and stores, as threads do, with coherence for parts as small
 //! as a few bytes.
 //!
-//! Each process, a *host*, has its own copy of the memory, in several views ([`forebay_vm`]). [`forebay_coherence`]
+//! Hosts are processes. Those of a job on one machine map one memory, and nothing is fetched. Locks and barriers are words
+//! of a *board*, which is memory too. Elsewhere, and where that is asked for, what follows holds.
+//!
+//! Each host has its own copy of the memory, in several views ([`forebay_vm`]). [`forebay_coherence`]
 //! decides which copy may be read or written. This crate joins the two: a thread that lacks the right for an access
 //! faults, waits in the fault, and continues when the minipage has arrived. A *progress thread* serves the fault. A
 //! thread that waits at a barrier or for a lock does that work itself meanwhile.
 //!
 //! # Consistency
 //!
-//! Memory is sequentially consistent between hosts, for all programs: a read returns the value that a thread of any
-//! host wrote last. Threads of one host share its copy with the processor's own memory order, where a store may be seen
-//! after later loads of its thread. Atomic operations ([`Row::atomic`]) are never reordered so. The order of two
+//! Between machines memory is sequentially consistent, for all programs: a read returns the value that a thread of any
+//! host wrote last. Hosts on one machine, and threads of one host, share memory with the processor's own memory order,
+//! where a store may be seen after later loads of its thread. Atomic operations ([`Row::atomic`]) are never reordered so.
+//! A program that orders conflicting accesses is sequentially consistent everywhere. The order of two
 //! unsynchronised writes to the same place is not predictable; take a [`Host::lock`], or separate them by a
 //! [`Host::barrier`].
 //!
 //! # System calls
 //!
-//! The kernel does not fault for a system call: a call whose buffer is absent fails with `EFAULT`. [`Row::touch`]
+//! Between machines, the kernel does not fault for a system call: a call whose buffer is absent fails with `EFAULT`. [`Row::touch`]
 //! fetches the buffer first; it stays until another host wants it.
 //!
 //! # Forks
 //!
 //! A child that a host forks is no host, and has no shared memory. An access there ends the child with SIGSEGV.
 
+mod board;
 mod doorbell;
 mod engine;
 mod fault_slots;
@@ -36,7 +41,7 @@ pub mod transport;
 mod usage;
 
 pub use forebay_coherence::Counts;
-pub use host::{EXIT_LOST, Granularity, Host, Options, in_process};
+pub use host::{EXIT_LOST, Granularity, Host, Options, in_process, in_process_together};
 pub use join::join;
 pub use process::Process;
 pub use shared::{Row, Rows, Value, Vectors};
@@ -82,6 +87,14 @@ pub enum Error {
     /// No thread of this host has the lock.
     #[error("lock {0} was not locked by this host")]
     NotLocked(u32),
+    /// The names of locks stay.
+    #[error(
+        "a job has used {limit} different locks already, which is all that there can be; use fewer numbers"
+    )]
+    TooManyLocks {
+        /// How many there can be.
+        limit: usize,
+    },
     /// Another host cannot be reached.
     #[error("lost host {host} ({reason})")]
     Lost {
@@ -195,11 +208,11 @@ pub enum Error {
     },
     /// Not enough memory for all.
     #[error(
-        "{hosts} hosts with {bytes} bytes of shared memory each do not fit: this machine, or the control group, has {free} bytes free; share less"
+        "{}: this machine, or the control group, has {free} bytes free; share less", too_much(*.memories, *.bytes)
     )]
     Full {
-        /// On this machine.
-        hosts: usize,
+        /// On this machine: one, or one for each host.
+        memories: usize,
         /// Of each.
         bytes: usize,
         /// What the kernel can give.
@@ -228,4 +241,11 @@ pub enum Error {
     /// The kernel does not let us wait.
     #[error("cannot wait for messages: {0}")]
     Wait(std::io::Error),
+}
+
+fn too_much(memories: usize, bytes: usize) -> String {
+    match memories {
+        1 => format!("{bytes} bytes of shared memory do not fit"),
+        hosts => format!("{hosts} hosts with {bytes} bytes of shared memory each do not fit"),
+    }
 }

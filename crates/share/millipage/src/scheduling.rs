@@ -4,7 +4,7 @@
 //! also finishes its work before a thread that it wakes runs. A progress thread that is preempted right after a wake-up
 //! would lose some milliseconds: it is not asleep then, so no message wakes it.
 
-use std::mem;
+use std::{mem, ptr};
 
 /// The shortest that the kernel grants (sched_setattr(2)).
 const SLICE_NS: u64 = 100_000;
@@ -37,6 +37,19 @@ pub fn spawn_at_priority<R>(start: impl FnOnce() -> R) -> R {
         set(before);
     });
     started
+}
+
+/// Does what starts threads that no signal of the program is delivered to: a handler could wait for what its thread does.
+pub fn without_signals<R>(start: impl FnOnce() -> R) -> R {
+    // SAFETY: zeros are a value of both sets, and the calls fill or read them.
+    unsafe {
+        let (mut all, mut before) = (mem::zeroed(), mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let started = start();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
+        started
+    }
 }
 
 /// Where the thread's policy is another than these two, the user chose it, and it stays.

@@ -210,10 +210,11 @@ impl<T: Pod> Row<T> {
         self.minipages().for_each(|minipage| self.shared.push(minipage));
     }
 
-    /// More than one only where those are pages.
+    /// More than one only where those are pages. None where there is nothing to fetch.
     fn minipages(&self) -> impl Iterator<Item = u32> {
         let mut last = None;
-        let minipages = self.byte_of_each_page().filter_map(|byte| self.shared.minipage(byte as usize));
+        let bytes = (!self.shared.is_together()).then(|| self.byte_of_each_page());
+        let minipages = bytes.into_iter().flatten().filter_map(|byte| self.shared.minipage(byte as usize));
         minipages.filter(move |minipage| last.replace(*minipage) != Some(*minipage))
     }
 

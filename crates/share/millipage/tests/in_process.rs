@@ -1,20 +1,37 @@
-//! Hosts in one process, each with a computing thread.
+//! Hosts in one process, each with a computing thread: with memories of their own, and with one memory.
 
 use std::{
     fs::File,
     io::Read,
-    sync::atomic::Ordering::SeqCst,
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
 };
 
 use forebay_coherence::MESSAGE_BYTES;
-use forebay_millipage::{Error, Granularity, Host, Options, Placement, Usage, in_process};
+use forebay_millipage::{
+    Counts, Error, Granularity, Host, Options, Placement, Traffic, Usage, in_process, in_process_together,
+};
 
+/// Hosts of both kinds.
 fn each(hosts: u16, options: Options, act: impl Fn(&Host) + Sync) {
-    let hosts = in_process(hosts, options).unwrap();
+    all(&in_process(hosts, options).unwrap(), &act);
+    all(&in_process_together(hosts, options).unwrap(), &act);
+}
+
+/// Hosts with memories of their own.
+fn each_separate(hosts: u16, options: Options, act: impl Fn(&Host) + Sync) {
+    all(&in_process(hosts, options).unwrap(), &act);
+}
+
+/// Hosts with one memory.
+fn each_together(hosts: u16, options: Options, act: impl Fn(&Host) + Sync) {
+    all(&in_process_together(hosts, options).unwrap(), &act);
+}
+
+fn all(hosts: &[Host], act: &(impl Fn(&Host) + Sync)) {
     thread::scope(|scope| {
-        for host in &hosts {
+        for host in hosts {
             scope.spawn(|| act(host));
         }
     });
@@ -83,7 +100,7 @@ fn a_lock_makes_a_sum_exact() {
 /// Store buffering: with sequential consistency not both can read the old value.
 #[test]
 fn stores_are_seen_before_later_loads() {
-    each(2, SMALL, |host| {
+    each_separate(2, SMALL, |host| {
         let flags = host.rows::<u64>(2, 1, Placement::Cyclic).unwrap();
         let seen = host.rows::<u64>(2, 1, Placement::Cyclic).unwrap();
         let (mine, other) = (usize::from(host.rank()), usize::from(1 - host.rank()));
@@ -133,7 +150,7 @@ fn rows_of_several_pages_travel_whole() {
 
 #[test]
 fn a_host_tells_what_it_did_and_where_its_time_went() {
-    each(2, SMALL, |host| {
+    each_separate(2, SMALL, |host| {
         let rows = host.rows::<u64>(4, 32, Placement::On(0)).unwrap();
         let begun = Instant::now();
         let _ = host.take_usage();
@@ -161,7 +178,7 @@ fn a_host_tells_what_it_did_and_where_its_time_went() {
 #[test]
 fn chunks_are_shared_at_a_time_and_rows_keep_their_places() {
     for granularity in [Granularity::Fine, Granularity::Page] {
-        each(2, Options { granularity, ..SMALL }, |host| {
+        each_separate(2, Options { granularity, ..SMALL }, |host| {
             // The last chunk is not full; in pages, rows begin on one and end on the next.
             let rows = host.rows_in_chunks::<u32>(50, 75, 7, Placement::Blocks).unwrap();
             for index in host.block(50) {
@@ -259,7 +276,7 @@ fn hosts_that_call_different_things_are_told() {
 /// A system call into a row: where this host may not write it fails, and never writes elsewhere.
 #[test]
 fn system_calls_need_a_touch_and_say_so() {
-    each(2, SMALL, |host| {
+    each_separate(2, SMALL, |host| {
         let rows = host.rows::<u8>(2, 64, Placement::On(0)).unwrap();
         host.barrier().unwrap();
         if host.rank() == 1 {
@@ -304,5 +321,136 @@ fn several_threads_of_a_host_fault_at_the_same_time() {
             .sum();
         assert!((200..=400).contains(&sum), "{sum}");
         host.barrier().unwrap();
+    });
+}
+
+#[test]
+fn hosts_with_one_memory_do_not_fault_and_send_nothing() {
+    each_together(3, SMALL, |host| {
+        let rows = host.rows_in_chunks::<u32>(50, 75, 7, Placement::Copies).unwrap();
+        rows.row(3).push();
+        rows.row(4).prefetch_for_writing();
+        for round in 1..20 {
+            for index in host.block(50) {
+                (0..75).for_each(|column| {
+                    rows.row(index).set(column, (round * 1_000 + index * 75 + column) as u32)
+                });
+            }
+            host.barrier().unwrap();
+            for index in 0..50 {
+                for column in 0..75 {
+                    assert_eq!(rows.row(index).get(column), (round * 1_000 + index * 75 + column) as u32);
+                }
+            }
+            host.barrier().unwrap();
+        }
+        host.lock(5).unwrap();
+        host.unlock(5).unwrap();
+        let usage = host.take_usage();
+        assert_eq!((usage.counts, usage.traffic), (Counts::default(), Traffic::default()));
+        assert!(usage.times.barriers > Duration::ZERO && usage.times.locks > Duration::ZERO, "{usage:?}");
+        assert_eq!(usage.times.read_faults + usage.times.write_faults, Duration::ZERO);
+    });
+}
+
+/// A system call into a row needs nothing first where there is one memory.
+#[test]
+fn system_calls_reach_one_memory() {
+    each_together(2, SMALL, |host| {
+        let row = host.rows::<u8>(2, 64, Placement::On(0)).unwrap().row(1);
+        if host.rank() == 1 {
+            // SAFETY: the row's memory is mapped; no other thread uses it now.
+            let buffer = unsafe { std::slice::from_raw_parts_mut(row.as_ptr(), row.len()) };
+            assert_eq!(File::open("/proc/self/maps").unwrap().read(buffer).unwrap(), 64);
+        }
+        host.barrier().unwrap();
+        assert_eq!(row.get(12), b'-');
+        host.barrier().unwrap();
+    });
+}
+
+#[test]
+fn thousands_of_locks_are_apart() {
+    const LOCKS: u32 = 5_000;
+    each_together(2, SMALL, |host| {
+        let number =
+            |index: u32| if index.is_multiple_of(2) { index } else { index.wrapping_mul(0x9e37_79b9) };
+        let sums = host.rows_in_chunks::<u32>(LOCKS as usize, 1, 4_096, Placement::On(0)).unwrap();
+        // All at the same time: one that was another one could not be taken.
+        if host.rank() == 0 {
+            (0..LOCKS).for_each(|index| host.lock(number(index)).unwrap());
+            (0..LOCKS).for_each(|index| host.unlock(number(index)).unwrap());
+        }
+        host.barrier().unwrap();
+        for index in 0..LOCKS {
+            host.lock(number(index)).unwrap();
+            let sum = sums.row(index as usize);
+            sum.set(0, sum.get(0) + 1);
+            host.unlock(number(index)).unwrap();
+        }
+        host.barrier().unwrap();
+        assert!((0..LOCKS as usize).all(|index| sums.row(index).get(0) == 2));
+        for lock in [u32::MAX, 7, 1 << 20] {
+            host.barrier().unwrap();
+            if host.rank() == 1 {
+                host.lock(lock).unwrap();
+            }
+            host.barrier().unwrap();
+            assert_eq!(host.unlock(lock).is_ok(), host.rank() == 1, "lock {lock} of host {}", host.rank());
+            assert!(matches!(host.unlock(lock), Err(Error::NotLocked(_))));
+        }
+        host.barrier().unwrap();
+    });
+}
+
+/// A host that takes a lock again and again, until another one has had it.
+#[test]
+fn a_lock_that_is_always_wanted_is_had_by_all() {
+    each(2, SMALL, |host| {
+        let flag = host.value::<u64>(Placement::On(0)).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        if host.rank() == 1 {
+            host.lock(1).unwrap();
+            flag.set(1);
+            host.unlock(1).unwrap();
+        } else {
+            loop {
+                host.lock(1).unwrap();
+                let is_set = flag.get() == 1;
+                host.unlock(1).unwrap();
+                if is_set {
+                    break;
+                }
+                assert!(Instant::now() < deadline, "the other host never has the lock");
+            }
+        }
+        host.barrier().unwrap();
+    });
+}
+
+#[test]
+fn a_second_thread_at_a_barrier_is_told() {
+    let is_told = AtomicBool::new(false);
+    each(2, SMALL, |host| {
+        is_told.store(false, SeqCst);
+        host.barrier().unwrap();
+        if host.rank() == 1 {
+            // Not before a thread of the other host has been told.
+            while !is_told.load(SeqCst) {
+                thread::yield_now();
+            }
+            return host.barrier().unwrap();
+        }
+        let arrive = || {
+            let arrived = host.barrier();
+            is_told.store(true, SeqCst);
+            arrived
+        };
+        let both = thread::scope(|scope| {
+            let both = [scope.spawn(arrive), scope.spawn(arrive)];
+            both.map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(both.iter().filter(|arrived| arrived.is_ok()).count(), 1, "{both:?}");
+        assert!(both.iter().any(|arrived| matches!(arrived, Err(Error::BarrierTaken(0)))), "{both:?}");
     });
 }

@@ -1,5 +1,9 @@
-//! Sequential consistency between hosts, by the small programs that distinguish it from weaker models. Each program
-//! runs many times with random delays; a result that no interleaving of its accesses explains must never appear.
+//! Sequential consistency between hosts with memories of their own, by the small programs that distinguish it from weaker
+//! models. Each program runs many times with random delays; a result that no interleaving of its accesses explains must
+//! never appear.
+//!
+//! Hosts with one memory have the processor's order: a store may wait in a buffer while later loads of its thread pass it.
+//! Where stores are atomic operations, such hosts are sequentially consistent too.
 //!
 //! `FOREBAY_COMPAT_LONG=1` runs each a million times.
 
@@ -20,7 +24,7 @@ use std::{
 };
 
 use chance::{Deadline, Dice};
-use forebay_millipage::{Granularity, Host, Options, Placement, Row, in_process};
+use forebay_millipage::{Granularity, Host, Options, Placement, Row, in_process, in_process_together};
 use forebay_testkit::long;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -59,6 +63,17 @@ enum Lie {
     OnePage,
 }
 
+/// What hosts have, and how threads store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sharing {
+    /// A memory for each host.
+    Separate,
+    /// One memory.
+    Together,
+    /// One memory, and all stores are atomic operations.
+    TogetherAtomic,
+}
+
 /// Adds all outcomes of interleavings.
 fn interleave(rest: &[&[Op]], memory: [u64; 2], outcome: &Outcome, all: &mut BTreeSet<Outcome>) {
     if rest.iter().all(|ops| ops.is_empty()) {
@@ -76,10 +91,69 @@ fn interleave(rest: &[&[Op]], memory: [u64; 2], outcome: &Outcome, all: &mut BTr
     }
 }
 
-fn allowed(program: Program) -> BTreeSet<Outcome> {
+/// A processor with store buffers: what each thread has yet to do and has stored, and what memory holds.
+#[derive(Clone)]
+struct Buffered<'a> {
+    rest: Vec<&'a [Op]>,
+    buffers: Vec<Vec<(usize, u64)>>,
+    memory: [u64; 2],
+    outcome: Outcome,
+}
+
+impl Buffered<'_> {
+    /// Adds all outcomes. Stores leave each buffer in their order, at any time.
+    fn interleave(&self, all: &mut BTreeSet<Outcome>) {
+        if self.rest.iter().all(|ops| ops.is_empty()) {
+            all.insert(self.outcome.clone());
+        }
+        for thread in 0..self.rest.len() {
+            if !self.buffers[thread].is_empty() {
+                let mut next = self.clone();
+                let (variable, value) = next.buffers[thread].remove(0);
+                next.memory[variable] = value;
+                next.interleave(all);
+            }
+            let Some((op, others)) = self.rest[thread].split_first() else { continue };
+            let mut next = self.clone();
+            next.rest[thread] = others;
+            match *op {
+                Write(variable, value) => next.buffers[thread].push((variable, value)),
+                Read(variable) => {
+                    let own = self.buffers[thread].iter().rfind(|(stored, _)| *stored == variable);
+                    next.outcome[thread].push(own.map_or(self.memory[variable], |(_, value)| *value));
+                }
+            }
+            next.interleave(all);
+        }
+    }
+}
+
+fn allowed(program: Program, sharing: Sharing) -> BTreeSet<Outcome> {
     let mut all = BTreeSet::new();
-    interleave(program, [0; 2], &vec![vec![]; program.len()], &mut all);
+    let (memory, outcome) = ([0; 2], vec![vec![]; program.len()]);
+    match sharing {
+        Sharing::Separate | Sharing::TogetherAtomic => interleave(program, memory, &outcome, &mut all),
+        Sharing::Together => {
+            let buffers = vec![vec![]; program.len()];
+            Buffered { rest: program.to_vec(), buffers, memory, outcome }.interleave(&mut all);
+        }
+    }
     all
+}
+
+#[test]
+fn a_buffered_store_is_passed_by_later_loads_and_by_nothing_else() {
+    let differs = |program| allowed(program, Sharing::Together) != allowed(program, Sharing::Separate);
+    assert!(differs(STORE_BUFFERING));
+    for program in [
+        MESSAGE_PASSING,
+        LOAD_BUFFERING,
+        INDEPENDENT_READS_OF_INDEPENDENT_WRITES,
+        COHERENCE_OF_READS,
+        COHERENCE_OF_WRITES,
+    ] {
+        assert!(!differs(program), "{program:?}");
+    }
 }
 
 /// Where threads meet, all at nearly the same time.
@@ -105,10 +179,13 @@ impl Meeting {
 /// Each round has values of its own, so that nothing has to be made 0.
 const VALUES: u64 = 4;
 
-fn perform(ops: &[Op], rows: &[Row<u64>; 2], round: u64, dice: &mut Dice) -> Vec<u64> {
+fn perform(ops: &[Op], rows: &[Row<u64>; 2], sharing: Sharing, round: u64, dice: &mut Dice) -> Vec<u64> {
     let mut seen = vec![];
     for op in ops {
         match *op {
+            Write(variable, value) if sharing == Sharing::TogetherAtomic => {
+                rows[variable].atomic(0).swap(round * VALUES + value, SeqCst);
+            }
             Write(variable, value) => rows[variable].set(0, round * VALUES + value),
             Read(variable) => {
                 let value = rows[variable].get(0);
@@ -130,13 +207,20 @@ fn rounds_and_batches() -> (u64, u64) {
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Runs a program so many `rounds`, each thread on one of `hosts` in turn. All outcomes that came.
-fn run(program: Program, lie: Lie, hosts: usize, seed: u64, rounds: u64) -> BTreeSet<Outcome> {
+fn run(
+    program: Program,
+    (lie, sharing): (Lie, Sharing),
+    hosts: usize,
+    seed: u64,
+    rounds: u64,
+) -> BTreeSet<Outcome> {
     let granularity = if lie == Lie::OnePage { Granularity::Page } else { Granularity::Fine };
     let chunk = if lie == Lie::Together { 2 } else { 1 };
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let _deadline = Deadline::new(format!("{program:?}, {lie:?}, seed {seed}"), Duration::from_secs(300));
-    let hosts =
-        in_process(hosts as u16, Options { bytes: 1 << 14, views: 2, at: None, granularity }).unwrap();
+    let what = format!("{program:?}, {lie:?}, {sharing:?}, seed {seed}");
+    let _deadline = Deadline::new(what, Duration::from_secs(300));
+    let start = if sharing == Sharing::Separate { in_process } else { in_process_together };
+    let hosts = start(hosts as u16, Options { bytes: 1 << 14, views: 2, at: None, granularity }).unwrap();
     let place = |host: &Host| {
         let rows = host.rows_in_chunks(2, 1, chunk, Placement::Cyclic).unwrap();
         [rows.row(0), rows.row(1)]
@@ -154,7 +238,7 @@ fn run(program: Program, lie: Lie, hosts: usize, seed: u64, rounds: u64) -> BTre
             }
             meeting.meet(2 * round as usize - 1);
             dice.wait();
-            let seen = perform(program[thread], &rows, round, &mut dice);
+            let seen = perform(program[thread], &rows, sharing, round, &mut dice);
             meeting.meet(2 * round as usize);
             seen
         };
@@ -172,10 +256,16 @@ fn run(program: Program, lie: Lie, hosts: usize, seed: u64, rounds: u64) -> BTre
 
 /// None comes but those that are allowed; and of these at least so many, or the program was no race.
 fn only_allowed_outcomes(program: Program, at_least: usize) {
+    for sharing in [Sharing::Separate, Sharing::Together, Sharing::TogetherAtomic] {
+        only_allowed(program, sharing, at_least);
+    }
+}
+
+fn only_allowed(program: Program, sharing: Sharing, at_least: usize) {
     let (rounds, batches) = rounds_and_batches();
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    let allowed = allowed(program);
+    let allowed = allowed(program, sharing);
     let mut all = BTreeSet::new();
     // On a busy machine threads may take turns for long.
     for batch in 1..=batches + 100 {
@@ -183,13 +273,13 @@ fn only_allowed_outcomes(program: Program, at_least: usize) {
             break;
         }
         for lie in [Lie::Apart, Lie::Together, Lie::OnePage] {
-            let came = run(program, lie, program.len(), batch, rounds);
+            let came = run(program, (lie, sharing), program.len(), batch, rounds);
             let forbidden: Vec<_> = came.difference(&allowed).collect();
-            assert!(forbidden.is_empty(), "{program:?}, {lie:?}: {forbidden:?}");
+            assert!(forbidden.is_empty(), "{program:?}, {lie:?}, {sharing:?}: {forbidden:?}");
             all.extend(came);
         }
     }
-    assert!(all.len() >= at_least, "{program:?}: no more than {all:?} of {allowed:?}");
+    assert!(all.len() >= at_least, "{program:?}, {sharing:?}: no more than {all:?} of {allowed:?}");
 }
 
 #[test]
@@ -228,7 +318,8 @@ fn writes_of_both_variables_are_in_one_order() {
 #[test]
 fn a_load_that_overtakes_a_store_is_caught() {
     const OVERTAKEN: Program = &[&[Read(1), Write(0, 1)], &[Read(0), Write(1, 1)]];
-    let allowed = allowed(STORE_BUFFERING);
-    let caught = (1..=100).any(|seed| !run(OVERTAKEN, Lie::Apart, 2, seed, 500).is_subset(&allowed));
+    let allowed = allowed(STORE_BUFFERING, Sharing::Separate);
+    let way = (Lie::Apart, Sharing::Separate);
+    let caught = (1..=100).any(|seed| !run(OVERTAKEN, way, 2, seed, 500).is_subset(&allowed));
     assert!(caught, "no store was overtaken by a load");
 }

@@ -5,25 +5,48 @@ mod support;
 use std::{fs, process::Command, thread};
 
 use forebay_lab::MemoryLimit;
-use forebay_launch::environment::{SILENCE, SIZE, TRANSPORT, VIEWS};
+use forebay_launch::environment::{SEPARATE, SILENCE, SIZE, TRANSPORT, VIEWS};
 use forebay_testkit::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use support::Job;
 
-const BOTH: [&str; 2] = ["shm", "tcp"];
+/// How hosts share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sharing {
+    /// By one memory.
+    Together,
+    /// By memories of their own and messages over this transport.
+    Separate(&'static str),
+}
+use Sharing::{Separate, Together};
+
+const ALL: [Sharing; 3] = [Together, Separate("shm"), Separate("tcp")];
+
+impl Sharing {
+    fn set(self, command: &mut Command) {
+        match self {
+            Together => command.env_remove(SEPARATE),
+            Separate(transport) => command.env(SEPARATE, "1").env(TRANSPORT, transport),
+        };
+    }
+}
 
 /// The seconds of silence after which hosts are lost here, so that tests do not wait for long.
 const SILENCE_SECONDS: &str = "2";
 
 #[test]
 fn contents_of_all_sizes_arrive() {
-    for transport in BOTH {
-        Job::start(2, &["check"], |_, command| {
-            command.env(TRANSPORT, transport);
-        })
-        .end_well();
+    for sharing in ALL {
+        Job::start(2, &["check"], |_, command| sharing.set(command)).end_well();
     }
-    Job::start(3, &["check", "2"], |_, _| {}).end_well();
+    for sharing in [Together, Separate("auto")] {
+        Job::start(3, &["check", "2"], |_, command| sharing.set(command)).end_well();
+    }
+}
+
+#[test]
+fn many_hosts_share_one_memory() {
+    Job::start(24, &["check", "1"], |_, command| Together.set(command)).end_well();
 }
 
 #[test]
@@ -34,29 +57,70 @@ fn a_process_without_a_launcher_is_a_job_of_one() {
 
 #[test]
 fn hosts_find_each_other_under_mpirun() {
-    let mut mpirun = Command::new("mpirun");
-    mpirun
-        .args(["--oversubscribe", "-n", "3", "-x", "FOREBAY_SHARE_VIEWS=8"])
-        .arg(support::example("sharing"))
-        .args(["check", "1"]);
-    mpirun.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    match mpirun.output() {
-        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
-        Err(error) => skip("hosts_find_each_other_under_mpirun", &error),
+    for separate in ["0", "1"] {
+        let separate = format!("{SEPARATE}={separate}");
+        let mut mpirun = Command::new("mpirun");
+        mpirun
+            .args(["--oversubscribe", "-n", "3", "-x", "FOREBAY_SHARE_VIEWS=8", "-x", &separate])
+            .arg(support::example("sharing"))
+            .args(["check", "1"]);
+        mpirun.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        match mpirun.output() {
+            Ok(output) => {
+                assert!(output.status.success(), "{separate}: {}", String::from_utf8_lossy(&output.stderr))
+            }
+            Err(error) => return skip("hosts_find_each_other_under_mpirun", &error),
+        }
+    }
+}
+
+/// Maps of memory objects, by their inodes.
+fn objects(process: u32) -> Vec<String> {
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
+    let ours = maps.lines().filter(|line| line.contains("/memfd:forebay"));
+    let mut inodes: Vec<String> = ours.map(|line| line.split_whitespace().nth(4).unwrap().into()).collect();
+    inodes.sort();
+    inodes.dedup();
+    inodes
+}
+
+#[test]
+fn hosts_on_one_machine_map_the_same_objects_and_open_no_network() {
+    for sharing in [Together, Separate("auto")] {
+        let mut job = Job::start(3, &["wait", "late"], |_, command| sharing.set(command));
+        job.told(2);
+        let pids: Vec<u32> = job.0.iter().map(|process| process.child.id()).collect();
+        let all: Vec<_> = pids.iter().map(|pid| objects(*pid)).collect();
+        assert!(all.iter().all(|objects| !objects.is_empty()), "{all:?}");
+        assert_eq!(all.iter().all(|objects| *objects == all[0]), sharing == Together, "{all:?}");
+        let uses_ucx =
+            |pid: &u32| fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().contains("libucp");
+        assert_eq!(pids.iter().any(uses_ucx), sharing != Together);
+        job.0.iter_mut().for_each(|process| process.child.kill().unwrap());
+        (0..3).for_each(|host| drop(job.end(host)));
     }
 }
 
 /// The last host is done something to while the others wait `place`: each of them ends, and names it.
-fn lose_the_last(transport: &str, place: &str, lose: Signal) {
+fn lose_the_last(sharing: Sharing, place: &str, lose: Signal) {
     let mut job = Job::start(3, &["wait", place], |_, command| {
-        command.env(TRANSPORT, transport).env(SILENCE, SILENCE_SECONDS);
+        sharing.set(command);
+        command.env(SILENCE, SILENCE_SECONDS);
     });
     let last = job.told(2);
     kill_process(Pid::from_raw(last.parse().unwrap()).unwrap(), lose).unwrap();
     for host in 0..2 {
         let (status, _, stderr) = job.end(host);
-        let case = format!("{transport} {place} {lose:?} host {host}: {status:?} {stderr}");
+        let case = format!("{sharing:?} {place} {lose:?} host {host}: {status:?} {stderr}");
         assert!(stderr.contains("lost host 2"), "{case}");
+        if sharing == Together {
+            let why = if lose == Signal::KILL {
+                "its process has ended"
+            } else {
+                "nothing was heard of it for too long"
+            };
+            assert!(stderr.contains(&format!("lost host 2 ({why})")), "{case}");
+        }
         let expected: &[i32] = match place {
             "fault" | "computing" => &[70],
             // Who comes very late has been ended.
@@ -69,9 +133,9 @@ fn lose_the_last(transport: &str, place: &str, lose: Signal) {
 
 #[test]
 fn a_host_that_is_killed_is_missed_wherever_the_others_are() {
-    for transport in BOTH {
+    for sharing in ALL {
         for place in ["fault", "barrier", "late", "lock", "computing"] {
-            lose_the_last(transport, place, Signal::KILL);
+            lose_the_last(sharing, place, Signal::KILL);
         }
     }
 }
@@ -79,9 +143,11 @@ fn a_host_that_is_killed_is_missed_wherever_the_others_are() {
 #[test]
 fn a_host_that_is_stopped_is_missed() {
     thread::scope(|scope| {
-        for (transport, place) in [("shm", "fault"), ("tcp", "lock"), ("tcp", "fault"), ("shm", "computing")]
-        {
-            scope.spawn(move || lose_the_last(transport, place, Signal::STOP));
+        let separate = [("shm", "fault"), ("tcp", "lock"), ("tcp", "fault"), ("shm", "computing")];
+        let separate = separate.map(|(transport, place)| (Separate(transport), place));
+        let together = ["fault", "lock", "barrier", "computing"].map(|place| (Together, place));
+        for (sharing, place) in separate.into_iter().chain(together) {
+            scope.spawn(move || lose_the_last(sharing, place, Signal::STOP));
         }
     });
 }
@@ -93,15 +159,18 @@ fn nothing_is_left_in_shared_memory() {
         // Segments have the names of the processes in them, if any, or belong to no living process.
         names.filter(|path| pids.iter().any(|pid| path.to_string_lossy().contains(&pid.to_string()))).count()
     };
-    let mut job = Job::start(3, &["wait", "fault"], |_, command| {
-        command.env(TRANSPORT, "shm").env(SILENCE, SILENCE_SECONDS);
-    });
-    let pids: Vec<u32> = job.0.iter().map(|process| process.child.id()).collect();
-    job.told(2);
-    assert_eq!(ours(&pids), 0, "while they run");
-    job.0.iter_mut().for_each(|process| process.child.kill().unwrap());
-    (0..3).for_each(|host| drop(job.end(host)));
-    assert_eq!(ours(&pids), 0, "afterwards");
+    for sharing in [Together, Separate("shm")] {
+        let mut job = Job::start(3, &["wait", "fault"], |_, command| {
+            sharing.set(command);
+            command.env(SILENCE, SILENCE_SECONDS);
+        });
+        let pids: Vec<u32> = job.0.iter().map(|process| process.child.id()).collect();
+        job.told(2);
+        assert_eq!(ours(&pids), 0, "while they run");
+        job.0.iter_mut().for_each(|process| process.child.kill().unwrap());
+        (0..3).for_each(|host| drop(job.end(host)));
+        assert_eq!(ours(&pids), 0, "afterwards");
+    }
 }
 
 /// All hosts end with 1, and say this.
@@ -127,6 +196,10 @@ fn hosts_that_are_not_started_alike_are_told_which_differs() {
         command.env(TRANSPORT, if rank == 2 { "tcp" } else { "auto" });
     };
     all_refuse(3, transport, &["host 2 has transport tcp, host 0 has auto"]);
+    let separate = |rank: u16, command: &mut Command| {
+        command.env(SEPARATE, if rank == 1 { "1" } else { "0" });
+    };
+    all_refuse(3, separate, &["host 1 has separate memories, host 0 has machines"]);
 }
 
 #[test]
@@ -137,7 +210,13 @@ fn what_cannot_be_had_is_an_error_on_all_hosts() {
         }
     };
     all_refuse(2, set(VIEWS, "257"), &["there can be 1 to 256 views, not 257"]);
-    all_refuse(2, set(SIZE, "1125899906842624"), &["2 hosts with 1125899906842624 bytes", "do not fit"]);
+    all_refuse(2, set(SIZE, "1125899906842624"), &["1125899906842624 bytes of shared memory do not fit"]);
+    let separate = |rank: u16, command: &mut Command| {
+        set(SIZE, "1125899906842624")(rank, command);
+        Separate("auto").set(command);
+    };
+    all_refuse(2, separate, &["2 hosts with 1125899906842624 bytes of shared memory each do not fit"]);
+    all_refuse(2, set(SEPARATE, "2"), &["FOREBAY_SHARE_SEPARATE is '2', and should be 0 or 1"]);
     all_refuse(
         2,
         set(TRANSPORT, "pigeon"),
@@ -165,13 +244,18 @@ fn more_memory_than_a_control_group_allows_is_refused() {
             .arg("check");
         command
     };
-    let share = |size: &'static str| {
+    let share = |size: &'static str, sharing: Sharing| {
         Job::of(vec![host(), host()], move |_, command| {
             command.env(SIZE, size);
+            sharing.set(command);
         })
     };
-    refused(share("67108864"), &["2 hosts with 67108864 bytes", "ended before all had joined"]);
-    share("16777216").end_well();
+    let separate = Separate("auto");
+    refused(share("67108864", separate), &["2 hosts with 67108864 bytes", "ended before all had joined"]);
+    share("16777216", separate).end_well();
+    // One memory is there once.
+    refused(share("134217728", Together), &["134217728 bytes of shared memory do not fit"]);
+    share("67108864", Together).end_well();
 }
 
 #[test]
@@ -217,7 +301,8 @@ fn hosts_in_networks_of_their_own_share_and_miss_each_other_when_the_link_is_dow
     let start = |arguments: &[&str]| {
         let commands = (0..2).map(|_| in_a_network_of_its_own(arguments)).collect();
         Job::linked(commands, |_, command| {
-            command.env(TRANSPORT, "tcp").env(SILENCE, SILENCE_SECONDS);
+            Separate("tcp").set(command);
+            command.env(SILENCE, SILENCE_SECONDS);
         })
     };
     start(&["check", "1"]).end_well();
@@ -229,4 +314,28 @@ fn hosts_in_networks_of_their_own_share_and_miss_each_other_when_the_link_is_dow
     assert!(stderr.contains("lost host 1"), "{stderr}");
     let (_, _, stderr) = job.end(1);
     assert!(stderr.contains("lost host 0"), "{stderr}");
+}
+
+/// A host that cannot open the memory of the others has one of its own, and so have all.
+#[test]
+fn hosts_that_do_not_see_each_other_share_by_messages() {
+    const TEST: &str = "hosts_that_do_not_see_each_other_share_by_messages";
+    if !rustix::process::geteuid().is_root() {
+        return skip(TEST, "namespaces of processes need root");
+    }
+    let host = |namespaces: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(namespaces).arg(support::example("sharing"));
+        command
+    };
+    let hidden: &[&str] = &["--pid", "--fork", "--kill-child", "--mount-proc"];
+    for hosts in [[hidden, hidden], [&[], hidden]] {
+        let mut job = Job::of(hosts.map(host).into(), |_, command| {
+            command.args(["check", "1"]).env(TRANSPORT, "tcp");
+        });
+        for host in 0..2 {
+            let (status, stdout, stderr) = job.end(host);
+            assert_eq!((status, &*stderr), (Some(0), ""), "{stdout}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::thread;
 
 use forebay_coherence::trace::{Event, Shared, Trace};
-use forebay_millipage::{Error, Granularity, Host, Options, Placement, in_process};
+use forebay_millipage::{Error, Granularity, Host, Options, Placement, in_process, in_process_together};
 
 const SMALL: Options = Options { bytes: 1 << 20, views: 16, at: None, granularity: Granularity::Fine };
 const ROOM: usize = 10_000;
@@ -78,4 +78,12 @@ fn a_trace_that_would_not_be_whole_is_none() {
     assert!(why(&host).contains("several threads"));
     host.record(2);
     assert_eq!(host.trace().unwrap().hosts.len(), 1);
+}
+
+#[test]
+fn hosts_with_one_memory_have_no_trace_of_faults() {
+    let host = in_process_together(1, SMALL).unwrap().remove(0);
+    host.record(ROOM);
+    let error = host.trace().unwrap_err().to_string();
+    assert!(error.contains("start them by forebay share --separate"), "{error}");
 }

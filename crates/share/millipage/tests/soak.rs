@@ -1,7 +1,7 @@
 //! Processes that share at random (the example `soak`) under disturbance: busy processors, migration between
 //! processors, low priority, and short stops.
 //!
-//! `FOREBAY_COMPAT_LONG=1` runs for ten minutes, half of them with messages over TCP.
+//! `FOREBAY_COMPAT_LONG=1` runs for fifteen minutes: with one memory, and with messages over shared memory and over TCP.
 
 mod chance;
 mod support;
@@ -16,7 +16,7 @@ use std::{
 };
 
 use chance::Dice;
-use forebay_launch::environment::TRANSPORT;
+use forebay_launch::environment::{SEPARATE, TRANSPORT};
 use forebay_testkit::long;
 use rustix::{
     process::{Pid, Signal, kill_process, setpriority_process},
@@ -32,12 +32,13 @@ const GROWTH_FILES: u64 = 4;
 #[test]
 fn hosts_under_random_pressure_find_what_they_should() {
     let seconds = if long() { 300 } else { 4 };
-    for (transport, seed) in [("shm", 1), ("tcp", 2)] {
+    for (transport, separate, seed) in [("auto", "0", 3), ("shm", "1", 1), ("tcp", "1", 2)] {
         let seed = if long() { seed + u64::from(std::process::id()) } else { seed };
         eprintln!("{transport}, seed {seed}");
         let command = || {
             let mut command = Command::new(support::example("soak"));
-            command.args([seconds.to_string(), seed.to_string()]).env(TRANSPORT, transport);
+            command.args([seconds.to_string(), seed.to_string()]);
+            command.env(TRANSPORT, transport).env(SEPARATE, separate);
             command
         };
         let mut job = Job::of((0..HOSTS).map(|_| command()).collect(), |_, _| {});

@@ -63,11 +63,16 @@ fn package() -> &'static Path {
 
 /// Runs Python with these arguments under `forebay share` as so many hosts; alone for 0.
 fn run(hosts: usize, arguments: &[&str]) -> Output {
+    run_with(&["-n", &hosts.to_string()][..if hosts > 0 { 2 } else { 0 }], arguments)
+}
+
+/// The same with these options; alone without any.
+fn run_with(share: &[&str], arguments: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", PATIENCE]).env("PYTHONPATH", package());
     command.env("PYTHONDONTWRITEBYTECODE", "1");
-    if hosts > 0 {
-        command.arg(artifacts::forebay().unwrap()).args(["share", "-n", &hosts.to_string(), "--"]);
+    if !share.is_empty() {
+        command.arg(artifacts::forebay().unwrap()).arg("share").args(share).arg("--");
     }
     command.arg(python()).args(arguments).output().unwrap()
 }
@@ -86,6 +91,8 @@ fn arrays_are_shared_as_documented() {
         // Python 3.12 and later warn of the fork that is among the checks.
         prints(hosts, &["-W", "ignore", checks]);
     }
+    let output = run_with(&["-n", "3", "--separate"], &["-W", "ignore", checks]);
+    assert!(output.status.success(), "{}: {}", output.status, said(&output));
 }
 
 #[test]

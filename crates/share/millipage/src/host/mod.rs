@@ -2,6 +2,7 @@
 
 mod calls;
 mod progress;
+mod watch;
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -24,22 +25,25 @@ use forebay_coherence::trace::{Event, Trace};
 use forebay_coherence::{Access, Barrier, Counts, HostId, Lock, Minipage};
 use forebay_sigsafe::{general as n, sys};
 use forebay_vm::{
-    Object, PAGE_BYTES, Views,
+    Allowed, Mapping, Mprotect, Object, PAGE_BYTES, Protection, Views,
     fault::{Fault, Serve, Served, serve},
     layout::{Array, Grain, Layout, Vpages},
     protection,
 };
 
+pub use watch::Vitals;
+
 use crate::{
     Error, Placement,
+    board::Board,
     doorbell::Doorbell,
     engine::{Ended, Engine, Memory, Wait},
     fault_slots::FaultSlots,
     join::Meeting,
     recorder::Recorder,
-    scheduling::set_batch,
+    scheduling::{set_batch, without_signals},
     shared::{Row, Rows, Value},
-    transport::{Transport, local},
+    transport::{Closed, Transport, local},
     usage::{Activity, Clock, Usage},
 };
 
@@ -98,7 +102,16 @@ pub struct Host {
     progress: Option<JoinHandle<()>>,
     /// None within a process of several.
     meeting: Option<Meeting>,
-    _served: Served,
+    /// None where no access can fault.
+    _served: Option<Served>,
+}
+
+/// How a host is joined to the others.
+pub enum Bond {
+    /// All hosts are on one machine, and map one memory.
+    Board(Board, Vitals),
+    /// Each host has a memory of its own. Messages keep those equal.
+    Transport(Box<dyn Transport>),
 }
 
 /// What a host begins with.
@@ -107,7 +120,7 @@ pub struct Start {
     pub hosts: u16,
     pub granularity: Granularity,
     pub views: Views,
-    pub transport: Box<dyn Transport>,
+    pub bond: Bond,
     pub doorbell: Arc<Doorbell>,
     /// Where it met the others; none within a process of several.
     pub meeting: Option<Meeting>,
@@ -118,6 +131,8 @@ pub struct Shared {
     me: HostId,
     hosts: u16,
     memory: Memory,
+    /// Where all hosts map one memory.
+    board: Option<Board>,
     vpages: Arc<Vpages>,
     granularity: Granularity,
     fault_slots: FaultSlots,
@@ -154,16 +169,38 @@ pub fn in_process(hosts: u16, options: Options) -> Result<Vec<Host>, Error> {
         let object = Object::new(options.bytes)?;
         let views = Views::map(&object, options.granularity.views(options.views), options.at)?;
         let me = HostId(host as u16);
-        let (granularity, transport) = (options.granularity, Box::new(end));
-        Host::begin(Start { me, hosts, granularity, views, transport, doorbell, meeting: None })
+        let (granularity, bond) = (options.granularity, Bond::Transport(Box::new(end)));
+        Host::begin(Start { me, hosts, granularity, views, bond, doorbell, meeting: None })
     })
     .collect()
 }
 
+/// The same, but hosts as they are on one machine, with one memory.
+///
+/// # Errors
+/// As for [`in_process`].
+pub fn in_process_together(hosts: u16, options: Options) -> Result<Vec<Host>, Error> {
+    let object = Object::new(options.bytes)?;
+    let board = Mapping::new(&Object::sparse(Board::bytes(hosts))?)?;
+    let host = |me| {
+        let views = Views::map(&object, options.granularity.views(options.views), None)?;
+        let doorbell = Doorbell::new().map_err(|errno| Error::Wait(errno.into()))?;
+        let bond = Bond::Board(Board::new(board, me, hosts), Vitals::none());
+        let (granularity, doorbell) = (options.granularity, Arc::new(doorbell));
+        Host::begin(Start { me, hosts, granularity, views, bond, doorbell, meeting: None })
+    };
+    (0..hosts).map(HostId).map(host).collect()
+}
+
 impl Host {
     pub(crate) fn begin(start: Start) -> Result<Self, Error> {
-        let Start { me, hosts, granularity, views, transport, doorbell, meeting } = start;
-        let protection = protection(&views)?;
+        let Start { me, hosts, granularity, views, bond, doorbell, meeting } = start;
+        let (board, vitals, transport) = match bond {
+            Bond::Board(board, vitals) => (Some(board), Some(vitals), Box::new(Closed) as Box<dyn Transport>),
+            Bond::Transport(transport) => (None, None, transport),
+        };
+        let protection: Box<dyn Protection> =
+            if board.is_some() { Box::new(Mprotect::new(&views)?) } else { protection(&views)? };
         let layout = Layout::new(views.bytes() / PAGE_BYTES, views.count());
         let (area, signal) =
             (views.base()..views.base() + views.count() * views.bytes(), protection.signal());
@@ -173,6 +210,7 @@ impl Host {
             me,
             hosts,
             memory: Memory { views, protection },
+            board,
             vpages,
             granularity,
             fault_slots: FaultSlots::new(),
@@ -189,11 +227,21 @@ impl Host {
             told: AtomicBool::new(false),
             recorder: OnceLock::new(),
         }));
-        let served = serve(area, signal, shared)?;
         let builder = thread::Builder::new().name(format!("millipage {}", me.0));
-        let progress = builder.spawn(move || shared.make_progress()).map_err(Error::Wait)?;
-        set_batch();
-        Ok(Self { shared, progress: Some(progress), meeting, _served: served })
+        let (served, progress) = match vitals {
+            // No host can lose a thread of its own process.
+            Some(_) if hosts == 1 || meeting.is_none() => (None, None),
+            Some(vitals) => (None, Some(without_signals(|| builder.spawn(move || shared.watch(vitals))))),
+            None => {
+                let served = serve(area, signal, shared)?;
+                (Some(served), Some(without_signals(|| builder.spawn(move || shared.make_progress()))))
+            }
+        };
+        if served.is_some() {
+            set_batch();
+        }
+        let progress = progress.transpose().map_err(Error::Wait)?;
+        Ok(Self { shared, progress, meeting, _served: served })
     }
 
     /// Which host this is, from 0.
@@ -286,6 +334,9 @@ impl Host {
     pub fn lock(&self, lock: u32) -> Result<(), Error> {
         let shared = self.shared;
         shared.recorded(Event::Lock(lock), || {
+            if let Some(board) = &shared.board {
+                return shared.outcome(board.lock(lock)?, "lock()");
+            }
             let wait = {
                 let mut engine = shared.engine();
                 let (waiter, wait) = engine.begin_call();
@@ -305,6 +356,9 @@ impl Host {
     pub fn unlock(&self, lock: u32) -> Result<(), Error> {
         let shared = self.shared;
         let had = shared.recorded(Event::Unlock(lock), || {
+            if let Some(board) = &shared.board {
+                return board.unlock(lock);
+            }
             shared
                 .engine()
                 .act(&shared.memory, &shared.fault_slots, |machine, acts| machine.unlock(Lock(lock), acts))
@@ -325,7 +379,13 @@ impl Host {
     /// It was not the only one, there was more than there was room for, or nothing was to be recorded.
     pub fn trace(&self) -> Result<Trace, Error> {
         let recorder = self.shared.recorder.get().ok_or_else(|| "call record() first".to_owned());
-        let trace = recorder.and_then(Recorder::trace);
+        let has_faults = |recorder| match self.shared.board {
+            Some(_) => {
+                Err("hosts with one memory do not fault; start them by forebay share --separate".into())
+            }
+            None => Ok(recorder),
+        };
+        let trace = recorder.and_then(has_faults).and_then(Recorder::trace);
         trace.map_err(|why| Error::NoTrace { host: self.rank(), why })
     }
 
@@ -353,6 +413,11 @@ impl Host {
     fn leave_together(&mut self) -> Result<(), Error> {
         let Some(meeting) = self.meeting.take() else { return Ok(()) };
         let shared = self.shared;
+        if let Some(board) = &shared.board {
+            shared.outcome(board.leave(), "leave()")?;
+            meeting.leave(&shared.engine().all_usage(&shared.clock));
+            return Ok(());
+        }
         let wait = {
             let mut engine = shared.engine();
             let (waiter, wait) = engine.begin_call();
@@ -427,6 +492,11 @@ impl Shared {
         bytes > 0
     }
 
+    /// Whether all hosts map one memory, so that there is nothing to fetch.
+    pub const fn is_together(&self) -> bool {
+        self.board.is_some()
+    }
+
     /// Asks for a minipage before a thread accesses it.
     pub fn prefetch(&self, minipage: u32, access: Access) {
         let for_writing = access == Access::Write;
@@ -473,6 +543,10 @@ impl Shared {
             Granularity::Page => Grain::Page,
         };
         let array = engine.layout.allocate_array(count, bytes, grain)?;
+        if self.board.is_some() {
+            self.open(&array)?;
+            return Ok(array);
+        }
         for index in 0..array.minipages {
             let home = home(placement, index, array.minipages, self.hosts);
             let minipage = match placement {
@@ -492,12 +566,29 @@ impl Shared {
         Ok(array)
     }
 
+    /// Lets this host's threads use all of an array.
+    fn open(&self, array: &Array) -> Result<(), Error> {
+        let Memory { views, protection } = &self.memory;
+        for (view, pages) in array.areas() {
+            let address = views.address(view, pages.start * PAGE_BYTES);
+            protection.set(address, pages.len() * PAGE_BYTES, Allowed::Writing).map_err(|source| {
+                let (count, bytes) = (views.count(), views.bytes());
+                forebay_vm::Error::Views { views: count, bytes, at: Some(address), source }
+            })?;
+        }
+        Ok(())
+    }
+
     /// Waits at a barrier where all hosts should say the same.
     fn meet(&self, barrier: Barrier, word: u64, call: &str) -> Result<(), Error> {
         self.recorded(Event::Barrier(barrier.0), || self.arrive(barrier, word, call))
     }
 
     fn arrive(&self, barrier: Barrier, word: u64, call: &str) -> Result<(), Error> {
+        if let Some(board) = &self.board {
+            let ended = board.arrive(digest(&(barrier.0, word))).ok_or(Error::BarrierTaken(barrier.0))?;
+            return self.outcome(ended, call);
+        }
         let wait = {
             let mut engine = self.engine();
             let (waiter, wait) = engine.begin_call();
@@ -523,6 +614,10 @@ impl Shared {
             self.hand_over();
             ended
         });
+        self.outcome(ended, call)
+    }
+
+    fn outcome(&self, ended: Ended, call: &str) -> Result<(), Error> {
         match ended {
             Ended::Well => Ok(()),
             Ended::Disagreed => {
@@ -568,6 +663,9 @@ impl Shared {
 
     fn lost(&self) -> Error {
         self.told.store(true, Relaxed);
+        if let Some((host, reason)) = self.board.as_ref().and_then(Board::loss) {
+            return Error::Lost { host: host.0, reason: reason.into() };
+        }
         match self.engine().failure() {
             Some(Error::Lost { host, reason }) => Error::Lost { host: *host, reason: reason.clone() },
             Some(failure) => Error::Ended { failure: failure.to_string() },

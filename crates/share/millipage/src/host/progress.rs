@@ -67,7 +67,7 @@ impl Shared {
     }
 
     /// Nothing is served any more: a thread in a fault can never go on.
-    fn fail(&self, failure: &str) {
+    pub(super) fn fail(&self, failure: &str) {
         if !self.is_process {
             return self.fault_slots.close();
         }

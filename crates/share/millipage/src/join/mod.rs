@@ -1,8 +1,9 @@
 //! How a process becomes a host. It finds the other hosts, and agrees with them on the job's terms, on one address for
-//! the memory, and on the hosts' network addresses. Each step is one round, in which a failure on one host is an error
-//! on all.
+//! the memory, and on one memory or the hosts' network addresses. Each step is one round, in which a failure on one host
+//! is an error on all.
 
 mod meeting;
+mod one_memory;
 mod pmix;
 mod terms;
 
@@ -19,10 +20,11 @@ pub use terms::Whereabouts;
 use crate::{
     Error, Host, Options,
     doorbell::Doorbell,
-    host::Start,
+    host::{Bond, Start, Vitals},
     transport::{Transport, Ucx, Wire, Worker, liveness::SILENCE, local},
 };
 
+const SEPARATE_WANTED: &str = "0 or 1";
 /// Addresses that are tried before the hosts give up.
 const ATTEMPTS: usize = 16;
 
@@ -31,7 +33,8 @@ const ATTEMPTS: usize = 16;
 /// this.
 ///
 /// The variables `FOREBAY_SHARE_SIZE` (bytes) and `FOREBAY_SHARE_VIEWS`, which `forebay share --size` and `--views` set, take
-/// the places of the options, and `FOREBAY_SHARE_TRANSPORT` says what messages go over: `shm`, `tcp` or `auto`.
+/// the places of the options, and `FOREBAY_SHARE_TRANSPORT` says what messages go over: `shm`, `tcp` or `auto`. Hosts that are
+/// all on one machine map one memory and send no messages, unless `FOREBAY_SHARE_SEPARATE` is 1.
 ///
 /// The memory is at the same address on all hosts, so pointers into it can be shared.
 ///
@@ -51,22 +54,39 @@ pub fn join(options: Options) -> Result<Host, Error> {
     let (me, hosts) = (meeting.me, meeting.hosts);
     let (terms, all) = meeting.agree(terms(options), Terms::to_bytes)?;
     let places = terms.compare(&all)?;
-    let hosts_here = places.iter().filter(|place| place.on_this_machine).count();
-    let (object, _) = meeting.agree(memory(&terms, hosts_here), |_| vec![])?;
-    let views = map(&object, &terms, &mut meeting)?;
     let doorbell = Arc::new(Doorbell::new().map_err(|errno| Error::Wait(errno.into()))?);
-    let transport: Box<dyn Transport> = if hosts == 1 {
-        Box::new(local(slice::from_ref(&doorbell)).remove(0))
-    } else {
-        let worker = Worker::new(terms.wire).and_then(|worker| Ok((worker.address()?, worker)));
-        let ((_, worker), addresses) = meeting.agree(worker, |(address, _)| address.clone())?;
-        let ucx = Ucx::new(worker, me, &addresses, &places, terms.silence);
-        let (ucx, _) = meeting.agree(ucx, |_| vec![])?;
-        Box::new(ucx)
+    let (views, bond) = match one_memory::agree(&terms, &places, &mut meeting)? {
+        Some((object, board)) => {
+            let vitals = Vitals::of(me, &places, terms.silence);
+            (map(&object, &terms, &mut meeting)?, Bond::Board(board, vitals))
+        }
+        None => {
+            let hosts_here = places.iter().filter(|place| place.on_this_machine).count();
+            let (object, _) = meeting.agree(memory(&terms, hosts_here), |_| vec![])?;
+            let views = map(&object, &terms, &mut meeting)?;
+            (views, Bond::Transport(transport(&terms, &places, &doorbell, &mut meeting)?))
+        }
     };
     meeting.met();
     let granularity = options.granularity;
-    Host::begin(Start { me, hosts, granularity, views, transport, doorbell, meeting: Some(meeting) })
+    Host::begin(Start { me, hosts, granularity, views, bond, doorbell, meeting: Some(meeting) })
+}
+
+/// The way to all hosts, at these places.
+fn transport(
+    terms: &Terms,
+    places: &[Whereabouts],
+    doorbell: &Arc<Doorbell>,
+    meeting: &mut Meeting,
+) -> Result<Box<dyn Transport>, Error> {
+    if meeting.hosts == 1 {
+        return Ok(Box::new(local(slice::from_ref(doorbell)).remove(0)));
+    }
+    let worker = Worker::new(terms.wire).and_then(|worker| Ok((worker.address()?, worker)));
+    let ((_, worker), addresses) = meeting.agree(worker, |(address, _)| address.clone())?;
+    let ucx = Ucx::new(worker, meeting.me, &addresses, places, terms.silence);
+    let (ucx, _) = meeting.agree(ucx, |_| vec![])?;
+    Ok(Box::new(ucx))
 }
 
 fn terms(options: Options) -> Result<Terms, Error> {
@@ -74,11 +94,17 @@ fn terms(options: Options) -> Result<Terms, Error> {
     let views = variable(environment::VIEWS, "a number of views")?.unwrap_or(options.views);
     let silence = variable(environment::SILENCE, "a number of seconds")?.map_or(SILENCE, Duration::from_secs);
     let wire = wire()?;
+    let separate = variable::<u8>(environment::SEPARATE, SEPARATE_WANTED)?.unwrap_or(0);
+    if separate > 1 {
+        let (name, value) = (environment::SEPARATE, separate.to_string());
+        return Err(Error::Variable { name, value, wanted: SEPARATE_WANTED });
+    }
     if views == 0 || views > VIEWS_MAX {
         return Err(Error::ViewCount { wanted: views, most: VIEWS_MAX });
     }
     let granularity = options.granularity;
-    Ok(Terms { bytes, views: granularity.views(views), granularity, at: options.at, wire, silence })
+    let (views, separate) = (granularity.views(views), separate == 1);
+    Ok(Terms { bytes, views, granularity, at: options.at, wire, separate, silence })
 }
 
 /// What messages go over.
@@ -89,14 +115,14 @@ pub fn wire() -> Result<Wire, Error> {
     Ok(variable::<Wire>(environment::TRANSPORT, "shm, tcp or auto")?.unwrap_or_default())
 }
 
-/// The memory object, if there is memory for those of all hosts `here`.
+/// A memory object, if there is memory for so many `here`.
 fn memory(terms: &Terms, here: usize) -> Result<Object, Error> {
     // What a group is short of can be swapped too.
     let of_group = forebay_linux::groups::free_bytes().map(|bytes| bytes + free_swap_bytes().unwrap_or(0));
     let free = free_bytes().into_iter().chain(of_group).min();
     let wanted = (terms.bytes as u64).saturating_mul(here as u64);
     if free.is_some_and(|free| wanted > free) {
-        return Err(Error::Full { hosts: here, bytes: terms.bytes, free: free.unwrap_or(0) });
+        return Err(Error::Full { memories: here, bytes: terms.bytes, free: free.unwrap_or(0) });
     }
     Ok(Object::new(terms.bytes)?)
 }

@@ -7,7 +7,7 @@ use rustix::process::{Pid, getpid};
 use crate::{Error, Granularity, transport::Wire};
 
 /// What hosts say to each other while they join, and afterwards. Another one has another number.
-const PROTOCOL: u32 = 1;
+const PROTOCOL: u32 = 2;
 
 /// How much is shared, how, and over what.
 pub struct Terms {
@@ -16,6 +16,8 @@ pub struct Terms {
     pub granularity: Granularity,
     pub at: Option<usize>,
     pub wire: Wire,
+    /// Each host has a memory of its own, wherever it is.
+    pub separate: bool,
     /// After which a host that says nothing is lost. Each host has its own.
     pub silence: Duration,
 }
@@ -31,6 +33,7 @@ impl Terms {
             format!("views {}", self.views),
             format!("granularity {:?}", self.granularity),
             format!("transport {}", self.wire),
+            format!("separate {}", if self.separate { "memories" } else { "machines" }),
             format!("address {at}"),
             format!("{MACHINE}{}", machine()),
             format!("{PROCESS}{} {}", processes(), getpid()),
@@ -100,7 +103,7 @@ mod tests {
 
     fn terms(bytes: usize, wire: Wire) -> Terms {
         let granularity = Granularity::Fine;
-        Terms { bytes, views: 4, granularity, at: None, wire, silence: Duration::ZERO }
+        Terms { bytes, views: 4, granularity, at: None, wire, separate: false, silence: Duration::ZERO }
     }
 
     #[test]

@@ -1,9 +1,16 @@
 //! Detects lost hosts. A connection reports a process that ended, but not a stopped process or a broken link. So every
-//! host sends every other host a message now and then, and silence counts as a loss.
+//! host sends every other host a message now and then, and silence counts as a loss. On one machine a host also sees
+//! processes end.
 
-use std::time::Duration;
+use std::{os::fd::OwnedFd, time::Duration};
 
 use forebay_coherence::HostId;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{PidfdFlags, pidfd_open},
+};
+
+use crate::join::Whereabouts;
 
 /// How often the time is looked at.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -13,6 +20,11 @@ const TICK_MAX: Duration = Duration::from_millis(300);
 const QUIET: Duration = Duration::from_millis(800);
 /// A host that has not been heard for so long is lost, unless the environment says otherwise.
 pub const SILENCE: Duration = Duration::from_secs(5);
+
+/// Why a host is lost whose process was seen to end.
+pub const ENDED: &str = "its process has ended";
+/// Why a host is lost that has been silent.
+pub const SILENT: &str = "nothing was heard of it for too long";
 
 /// For how long each host has not been heard, and not been talked to.
 #[derive(Debug)]
@@ -56,8 +68,38 @@ impl Liveness {
 
     /// One that has been silent for too long.
     pub fn lost(&self) -> Option<HostId> {
-        let lost = self.unheard.iter().position(|unheard| *unheard >= self.silence)?;
-        Some(HostId(lost as u16))
+        self.all_lost().next()
+    }
+
+    /// All that have.
+    pub fn all_lost(&self) -> impl Iterator<Item = HostId> {
+        let hosts = (0..self.unheard.len()).filter(|host| self.unheard[*host] >= self.silence);
+        hosts.map(|host| HostId(host as u16))
+    }
+}
+
+/// The processes of hosts that this one can see end. Each is held so that its number cannot become that of another one.
+pub struct Processes(Vec<(HostId, OwnedFd)>);
+
+impl Processes {
+    /// Those of the hosts at these places, by rank.
+    pub fn of(places: &[Whereabouts]) -> Self {
+        let held = |(host, place): (usize, &Whereabouts)| {
+            let process = pidfd_open(place.process?, PidfdFlags::empty()).ok()?;
+            Some((HostId(host as u16), process))
+        };
+        Self(places.iter().enumerate().filter_map(held).collect())
+    }
+
+    /// The hosts whose processes have ended.
+    pub fn ended(&self) -> Vec<HostId> {
+        let mut files: Vec<_> =
+            self.0.iter().map(|(_, process)| PollFd::new(process, PollFlags::IN)).collect();
+        if poll(&mut files, Some(&Timespec::default())).is_err() {
+            return vec![];
+        }
+        let ended = self.0.iter().zip(&files).filter(|(_, file)| !file.revents().is_empty());
+        ended.map(|((host, _), _)| *host).collect()
     }
 }
 

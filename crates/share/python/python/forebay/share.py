@@ -1,13 +1,16 @@
 """NumPy arrays in memory that processes share as if they were threads.
 
 Every process that ``forebay share -n N -- python PROGRAM`` starts becomes a host by `join()`; a program started alone is
-a job of one host. Hosts allocate arrays together, and compute with them by plain NumPy: what is not there, or may not be
-written, is fetched in the access, unseen. Memory is sequentially consistent between hosts.
+a job of one host. Hosts allocate arrays together, and compute with them by plain NumPy.
 
-What is shared at a time is a *part* of an array: a row or an element, or a chunk of neighbours. It has a protection of its
+Hosts on one machine map one memory, and see stores as threads do. Between machines, and with ``forebay share --separate``,
+what is not there, or may not be written, is fetched in the access, unseen; memory is sequentially consistent. Order
+conflicting accesses by locks or barriers.
+
+What is shared at a time between machines is a *part* of an array: a row or an element, or a chunk of neighbours. It has a protection of its
 own, whatever else is on its page, so hosts that write to different parts do not disturb each other.
 
-System calls do not fetch. ``file.readinto(row)``, ``row.tofile(file)`` and the like fail with ``EFAULT`` ("Bad address")
+System calls do not fetch between machines. ``file.readinto(row)``, ``row.tofile(file)`` and the like fail with ``EFAULT`` ("Bad address")
 where part of the buffer is not there: call `Host.touch` first, or copy.
 
 Threads: any thread may call any method; one thread of each host at a time allocates, or waits at a barrier. Calls that

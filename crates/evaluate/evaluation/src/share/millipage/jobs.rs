@@ -43,7 +43,7 @@ impl Jobs {
     /// Has so many hosts carry a task out together. What they tell, by rank.
     pub(super) fn share(&self, hosts: u16, transport: &str, task: &Task) -> Result<Vec<Report>, Error> {
         let hosts = hosts.to_string();
-        let share = ["share", "-n", &hosts, "--transport", transport, "--"].map(Into::into);
+        let share = ["share", "-n", &hosts, "--separate", "--transport", transport, "--"].map(Into::into);
         let before = [self.forebay.clone().into_os_string()].into_iter().chain(share);
         self.report(Invocation::new(self.scratch.path(), self.workload_with(task)?).behind(before))
     }

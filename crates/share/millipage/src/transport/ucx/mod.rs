@@ -9,7 +9,7 @@ mod worker;
 use std::{
     cell::{Cell, RefCell},
     ffi::c_void,
-    os::fd::{BorrowedFd, OwnedFd},
+    os::fd::BorrowedFd,
     ptr, slice,
     time::{Duration, Instant},
 };
@@ -18,14 +18,9 @@ use forebay_coherence::{HostId, MESSAGE_BYTES, Message};
 use forebay_ucx_sys as ucx;
 use forebay_ucx_sys::{Begun, Ucp, ucp_ep_h, ucs_status_t};
 
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    process::{PidfdFlags, pidfd_open},
-};
-
 use super::{
     Contents, Sink, Transport,
-    liveness::{Liveness, TICK},
+    liveness::{ENDED, Liveness, Processes, SILENT, TICK},
 };
 use crate::{Error, join::Whereabouts};
 pub use ping_pong::ping_pong;
@@ -63,8 +58,7 @@ pub struct Ucx {
     /// What an endpoint's callback is told: its rank.
     ranks: Box<[Rank]>,
     liveness: Liveness,
-    /// Those of hosts that this one can see end.
-    processes: Vec<(HostId, OwnedFd)>,
+    processes: Processes,
     /// A host is lost: what is under way to it will not get there.
     is_broken: bool,
     next_tick: Instant,
@@ -157,7 +151,7 @@ impl Ucx {
             ranks,
             liveness,
             is_broken: false,
-            processes: places.iter().enumerate().filter_map(held).collect(),
+            processes: Processes::of(places),
             next_tick: now,
             last_tick: now,
         };
@@ -288,25 +282,11 @@ impl Ucx {
         for host in untold {
             self.say(host, Said::Here, NOTHING)?;
         }
-        if let Some(host) = self.ended() {
-            return Err(Error::Lost { host: host.0, reason: "its process has ended".into() });
-        }
-        match self.liveness.lost() {
-            Some(host) => {
-                let reason = "nothing was heard of it for too long".into();
-                Err(Error::Lost { host: host.0, reason })
-            }
+        let ended = self.processes.ended().first().map(|host| (*host, ENDED));
+        match ended.or_else(|| Some((self.liveness.lost()?, SILENT))) {
+            Some((host, reason)) => Err(Error::Lost { host: host.0, reason: reason.into() }),
             None => Ok(()),
         }
-    }
-
-    /// A host whose process has ended.
-    fn ended(&self) -> Option<HostId> {
-        let mut files: Vec<_> =
-            self.processes.iter().map(|(_, process)| PollFd::new(process, PollFlags::IN)).collect();
-        poll(&mut files, Some(&Timespec::default())).ok()?;
-        let ended = files.iter().position(|file| !file.revents().is_empty())?;
-        Some(self.processes[ended].0)
     }
 
     fn lost(&self, host: HostId, status: ucs_status_t) -> Error {
@@ -379,12 +359,6 @@ impl Drop for Ucx {
         // What was under way is called off, which callbacks are told.
         while self.worker.progress() > 0 {}
     }
-}
-
-/// The process of a host, held so that its number cannot come to mean another one.
-fn held((host, place): (usize, &Whereabouts)) -> Option<(HostId, OwnedFd)> {
-    let process = pidfd_open(place.process?, PidfdFlags::empty()).ok()?;
-    Some((HostId(host as u16), process))
 }
 
 /// A message has come, or its beginning: the data may be with it, or still with the sender.
