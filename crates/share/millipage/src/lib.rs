@@ -114,7 +114,7 @@ pub enum Error {
     },
     /// UCX is missing.
     #[error(
-        "hosts in several processes need UCX, and {file} cannot be loaded ({reason}); install it: apt-get install libucx0"
+        "hosts on several machines, or with memories of their own, need UCX, and {file} cannot be loaded ({reason}); install it: apt-get install libucx0"
     )]
     NoUcx {
         /// What is loaded.

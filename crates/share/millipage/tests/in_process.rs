@@ -454,3 +454,26 @@ fn a_second_thread_at_a_barrier_is_told() {
         assert!(both.iter().any(|arrived| matches!(arrived, Err(Error::BarrierTaken(0)))), "{both:?}");
     });
 }
+
+#[test]
+fn hosts_that_make_calls_of_different_kinds_are_told() {
+    each_together(2, SMALL, |host| {
+        let told = match host.rank() {
+            0 => host.barrier(),
+            _ => host.rows::<u8>(4, 8, Placement::Cyclic).map(|_| ()),
+        };
+        let told = told.unwrap_err().to_string();
+        assert!(told.contains("another host called something else"), "{told}");
+        host.barrier().unwrap();
+    });
+}
+
+#[test]
+fn a_lock_too_many_is_refused_and_the_others_stay() {
+    let host = in_process_together(1, SMALL).unwrap().remove(0);
+    let (lock, refused) =
+        (0..).find_map(|lock| Some((lock, host.lock(lock).and_then(|()| host.unlock(lock)).err()?))).unwrap();
+    assert!(matches!(refused, Error::TooManyLocks { limit } if limit == lock as usize), "{lock}: {refused}");
+    host.lock(17).unwrap();
+    host.unlock(17).unwrap();
+}

@@ -43,8 +43,8 @@ const ATTEMPTS: usize = 16;
 /// from a call within another second, or has a thread in a fault that can never be served, says so on standard error, and ends
 /// with status [`crate::EXIT_LOST`].
 ///
-/// The calling thread, and threads and processes that it starts from then on, are scheduled as `SCHED_BATCH` where they were
-/// ordinary ones: they have as much of the processor, but do not interrupt the thread that serves other hosts.
+/// Where hosts have memories of their own, the calling thread, and threads and processes that it starts from then on, are
+/// scheduled as `SCHED_BATCH` where they were ordinary ones: they have as much of the processor, but do not interrupt the thread that serves other hosts.
 ///
 /// # Errors
 /// The hosts were not started alike, one of them cannot join, or they do not come together within two minutes; then all
