@@ -1,4 +1,4 @@
-//! Explores every order of messages and thread steps of a few hosts.
+//! Explores every order of messages and thread steps of a few hosts, and of machines with several threads each.
 
 mod support;
 
@@ -11,8 +11,17 @@ use support::{
 
 /// Goes through all worlds that can come of this one. How many there are.
 fn explore(programs: &[&[Op]]) -> usize {
+    explore_from(World::new(programs, 2))
+}
+
+/// The same for machines with several threads each.
+fn explore_machines(machines: &[&[&[Op]]]) -> usize {
+    explore_from(World::of_machines(machines, 2))
+}
+
+fn explore_from(world: World) -> usize {
     let mut known = HashSet::new();
-    let mut open = vec![World::new(programs, 2)];
+    let mut open = vec![world];
     while let Some(world) = open.pop() {
         let steps = world.steps();
         assert!(!steps.is_empty() || world.is_finished(), "nothing can happen any more: {world:#?}");
@@ -73,4 +82,22 @@ fn hosts_leave_together_whatever_the_others_wait_for() {
     explore(&[&[Leave], &[BrokenBarrier(1), Leave], &[BrokenBarrier(1), BrokenBarrier(2), Leave]]);
     // A lock that no host releases.
     explore(&[&[Lock(1), Leave], &[Lock(1), Leave]]);
+}
+
+#[test]
+fn threads_of_a_machine_share_its_copy_and_its_requests() {
+    for other in [Read(0), Write(0), Read(1), Write(1), Push(0), Prefetch(1)] {
+        explore_machines(&[&[&[Write(0), Read(1)], &[Read(0), Write(1)]], &[&[other], &[Write(0)]]]);
+    }
+    let two_each: &[&[Op]] = &[&[Read(0), Write(0)], &[Write(0), Read(0)]];
+    explore_machines(&[two_each, &[&[Write(0)], &[Read(0)]]]);
+    explore_machines(&[&[&[Write(1)], &[Read(1)]], &[&[Write(1)], &[Write(1)]], &[&[Read(1)]]]);
+}
+
+#[test]
+fn threads_of_machines_have_a_lock_one_at_a_time() {
+    let critical: &[Op] = &[Lock(1), Write(0), Unlock(1)];
+    explore_machines(&[&[critical, critical], &[critical]]);
+    let short: &[Op] = &[Lock(0), Unlock(0)];
+    explore_machines(&[&[short, short], &[short, short]]);
 }

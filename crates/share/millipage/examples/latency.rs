@@ -1,7 +1,7 @@
 //! Measures what a fetch, a barrier and a lock cost two hosts, in microseconds: medians and 90 % quantiles. The first
 //! host measures.
 //!
-//! `forebay share -n 2 --transport shm -- target/release/examples/latency`
+//! `forebay share -n 2 --separate --transport shm -- target/release/examples/latency`
 
 use std::{
     env,

@@ -1,4 +1,5 @@
-//! Simulated hosts, with a thread and a memory each, and a network that delivers messages in any order.
+//! Simulated machines, with a memory and one or several threads each, and a network that delivers messages in any order. To
+//! the protocol a machine is a host, whichever processes its threads are of.
 
 use std::collections::BTreeSet;
 
@@ -42,6 +43,8 @@ struct InFlight {
 pub struct World {
     hosts: Vec<Host>,
     threads: Vec<Thread>,
+    /// The host of each thread.
+    host_of: Vec<usize>,
     /// What each thread has yet to do, the next thing last.
     programs: Vec<Vec<Op>>,
     memories: Vec<Vec<u8>>,
@@ -49,7 +52,7 @@ pub struct World {
     latest: Vec<u8>,
     /// Sorted, so that equal worlds are equal.
     network: Vec<InFlight>,
-    /// Who is between lock and unlock.
+    /// Threads between lock and unlock.
     inside: BTreeSet<(u32, usize)>,
 }
 
@@ -65,7 +68,7 @@ struct Wanted<'a> {
     me: HostId,
     memory: &'a [u8],
     sent: Vec<InFlight>,
-    woken: Option<bool>,
+    woken: Vec<(Waiter, bool)>,
 }
 
 impl Effects for Wanted<'_> {
@@ -79,19 +82,25 @@ impl Effects for Wanted<'_> {
 
     fn protect(&mut self, _: Minipage, _: Access) {}
 
-    fn wake(&mut self, _: Waiter) {
-        self.woken = Some(true);
+    fn wake(&mut self, waiter: Waiter) {
+        self.woken.push((waiter, true));
     }
 
-    fn pass(&mut self, _: Waiter, agreed: bool) {
-        self.woken = Some(agreed);
+    fn pass(&mut self, waiter: Waiter, agreed: bool) {
+        self.woken.push((waiter, agreed));
     }
 }
 
 impl World {
-    /// Even minipages are owned by their managers, odd ones are shared at first.
+    /// Hosts with one thread each. Even minipages are owned by their managers, odd ones are shared at first.
     pub fn new(programs: &[&[Op]], minipages: u32) -> Self {
-        let count = programs.len();
+        let each: Vec<_> = programs.iter().map(std::slice::from_ref).collect();
+        Self::of_machines(&each, minipages)
+    }
+
+    /// Hosts with so many threads each.
+    pub fn of_machines(machines: &[&[&[Op]]], minipages: u32) -> Self {
+        let count = machines.len();
         let mut hosts: Vec<_> = (0..count).map(|host| Host::new(HostId(host as u16), count as u16)).collect();
         for host in &mut hosts {
             for minipage in 0..minipages {
@@ -103,10 +112,16 @@ impl World {
                 };
             }
         }
+        let threads = machines.iter().enumerate();
+        let threads =
+            threads.flat_map(|(host, programs)| programs.iter().map(move |program| (host, program)));
+        let (host_of, programs): (Vec<_>, Vec<Vec<Op>>) =
+            threads.map(|(host, program)| (host, program.iter().rev().copied().collect())).unzip();
         Self {
             hosts,
-            threads: vec![Thread::Ready; count],
-            programs: programs.iter().map(|program| program.iter().rev().copied().collect()).collect(),
+            threads: vec![Thread::Ready; programs.len()],
+            host_of,
+            programs,
             memories: vec![vec![0; minipages as usize]; count],
             latest: vec![0; minipages as usize],
             network: vec![],
@@ -116,12 +131,12 @@ impl World {
 
     /// All that can happen.
     pub fn steps(&self) -> Vec<Step> {
-        let runs = (0..self.hosts.len()).filter(|host| self.can_run(*host)).map(Step::Run);
+        let runs = (0..self.threads.len()).filter(|thread| self.can_run(*thread)).map(Step::Run);
         (0..self.network.len()).map(Step::Deliver).chain(runs).collect()
     }
 
-    fn can_run(&self, host: usize) -> bool {
-        self.threads[host] != Thread::Waiting && !self.programs[host].is_empty()
+    fn can_run(&self, thread: usize) -> bool {
+        self.threads[thread] != Thread::Waiting && !self.programs[thread].is_empty()
     }
 
     /// Whether all threads have done all that they had to.
@@ -135,7 +150,7 @@ impl World {
     pub fn take(&mut self, step: Step) {
         match step {
             Step::Deliver(index) => self.deliver(index),
-            Step::Run(host) => self.run(host),
+            Step::Run(thread) => self.run(thread),
         }
         for host in &mut self.hosts {
             host.take_counts();
@@ -156,10 +171,11 @@ impl World {
         self.with(to.index(), |host, effects| host.receive(from, message, effects));
     }
 
-    fn run(&mut self, host: usize) {
-        let op = *self.programs[host].last().unwrap();
-        if let Thread::Woken { agreed } = self.threads[host] {
-            self.threads[host] = Thread::Ready;
+    fn run(&mut self, thread: usize) {
+        let host = self.host_of[thread];
+        let op = *self.programs[thread].last().unwrap();
+        if let Thread::Woken { agreed } = self.threads[thread] {
+            self.threads[thread] = Thread::Ready;
             assert_eq!(agreed, !matches!(op, Op::BrokenBarrier(_)), "{op:?}");
             match op {
                 Op::Read(minipage) | Op::Write(minipage) => {
@@ -168,44 +184,44 @@ impl World {
                 }
                 Op::Lock(lock) => {
                     let others = self.inside.iter().filter(|(inside, _)| *inside == lock).count();
-                    assert_eq!(others, 0, "two hosts have lock {lock}");
-                    self.inside.insert((lock, host));
+                    assert_eq!(others, 0, "two threads have lock {lock}");
+                    self.inside.insert((lock, thread));
                 }
                 _ => {}
             }
-            self.programs[host].pop();
+            self.programs[thread].pop();
             return;
         }
-        let waiter = Waiter(host as u64);
+        let waiter = Waiter(thread as u64);
         match op {
             Op::Read(minipage) | Op::Write(minipage) => {
                 let access = if matches!(op, Op::Write(_)) { Access::Write } else { Access::Read };
                 if self.hosts[host].access(Minipage(minipage)) >= access {
-                    return self.touch(host, minipage as usize, access);
+                    return self.touch(thread, minipage as usize, access);
                 }
-                self.wait(host, |machine, effects| {
+                self.wait(thread, |machine, effects| {
                     machine.fault(Minipage(minipage), access, waiter, effects)
                 });
             }
-            Op::Lock(lock) => self.wait(host, |machine, effects| machine.lock(Lock(lock), waiter, effects)),
-            Op::Barrier(barrier) | Op::BrokenBarrier(barrier) => self.wait(host, |machine, effects| {
+            Op::Lock(lock) => self.wait(thread, |machine, effects| machine.lock(Lock(lock), waiter, effects)),
+            Op::Barrier(barrier) | Op::BrokenBarrier(barrier) => self.wait(thread, |machine, effects| {
                 assert!(machine.arrive(Barrier(barrier), 5, waiter, effects));
             }),
             Op::Leave => {
-                self.inside.retain(|(_, inside)| *inside != host);
-                self.wait(host, |machine, effects| machine.leave(waiter, effects));
+                self.inside.retain(|(_, inside)| self.host_of[*inside] != host);
+                self.wait(thread, |machine, effects| machine.leave(waiter, effects));
             }
             Op::Unlock(lock) => {
-                self.programs[host].pop();
-                assert!(self.inside.remove(&(lock, host)));
+                self.programs[thread].pop();
+                assert!(self.inside.remove(&(lock, thread)));
                 self.with(host, |machine, effects| assert!(machine.unlock(Lock(lock), effects)));
             }
             Op::Push(minipage) => {
-                self.programs[host].pop();
+                self.programs[thread].pop();
                 self.with(host, |machine, effects| machine.push(Minipage(minipage), effects));
             }
             Op::Prefetch(minipage) => {
-                self.programs[host].pop();
+                self.programs[thread].pop();
                 self.with(host, |machine, effects| {
                     machine.prefetch(Minipage(minipage), Access::Read, effects)
                 });
@@ -214,9 +230,10 @@ impl World {
     }
 
     /// The access itself: reading finds what was written last.
-    fn touch(&mut self, host: usize, minipage: usize, access: Access) {
+    fn touch(&mut self, thread: usize, minipage: usize, access: Access) {
+        let host = self.host_of[thread];
         if access == Access::Write {
-            let value = (host * 32 + self.programs[host].len()) as u8;
+            let value = (thread * 32 + self.programs[thread].len()) as u8;
             self.memories[host][minipage] = value;
             self.latest[minipage] = value;
         }
@@ -224,22 +241,23 @@ impl World {
             self.memories[host][minipage], self.latest[minipage],
             "an old value of minipage {minipage}"
         );
-        self.programs[host].pop();
+        self.programs[thread].pop();
     }
 
-    fn wait(&mut self, host: usize, act: impl FnOnce(&mut Host, &mut Wanted<'_>)) {
-        self.threads[host] = Thread::Waiting;
-        self.with(host, act);
+    fn wait(&mut self, thread: usize, act: impl FnOnce(&mut Host, &mut Wanted<'_>)) {
+        self.threads[thread] = Thread::Waiting;
+        self.with(self.host_of[thread], act);
     }
 
     fn with(&mut self, host: usize, act: impl FnOnce(&mut Host, &mut Wanted<'_>)) {
         let mut wanted =
-            Wanted { me: HostId(host as u16), memory: &self.memories[host], sent: vec![], woken: None };
+            Wanted { me: HostId(host as u16), memory: &self.memories[host], sent: vec![], woken: vec![] };
         act(&mut self.hosts[host], &mut wanted);
         let Wanted { sent, woken, .. } = wanted;
-        if let Some(agreed) = woken {
-            assert_eq!(self.threads[host], Thread::Waiting, "woken without having waited");
-            self.threads[host] = Thread::Woken { agreed };
+        for (Waiter(thread), agreed) in woken {
+            let state = &mut self.threads[thread as usize];
+            assert_eq!(*state, Thread::Waiting, "woken without having waited");
+            *state = Thread::Woken { agreed };
         }
         self.network.extend(sent);
         self.network.sort_unstable();
