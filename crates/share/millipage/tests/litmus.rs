@@ -198,9 +198,13 @@ fn perform(ops: &[Op], rows: &[Row<u64>; 2], sharing: Sharing, round: u64, dice:
 }
 
 /// Rounds between which hosts and variables stay the same, and how often there are others: each host that there was keeps a few
-/// descriptors for as long as the process lives.
-fn rounds_and_batches() -> (u64, u64) {
-    if long() { (4_000, 88) } else { (500, 2) }
+/// descriptors, or some mappings, for as long as the process lives.
+fn rounds_and_batches(sharing: Sharing) -> (u64, u64) {
+    match (long(), sharing) {
+        (true, Sharing::Separate) => (4_000, 88),
+        (true, _) => (16_000, 22),
+        (false, _) => (500, 2),
+    }
 }
 
 /// Programs run one after the other: more threads than processors are no race.
@@ -262,7 +266,7 @@ fn only_allowed_outcomes(program: Program, at_least: usize) {
 }
 
 fn only_allowed(program: Program, sharing: Sharing, at_least: usize) {
-    let (rounds, batches) = rounds_and_batches();
+    let (rounds, batches) = rounds_and_batches(sharing);
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let allowed = allowed(program, sharing);
