@@ -457,7 +457,7 @@ fn a_second_thread_at_a_barrier_is_told() {
 
 #[test]
 fn hosts_that_make_calls_of_different_kinds_are_told() {
-    each_together(2, SMALL, |host| {
+    each(2, SMALL, |host| {
         let told = match host.rank() {
             0 => host.barrier(),
             _ => host.rows::<u8>(4, 8, Placement::Cyclic).map(|_| ()),

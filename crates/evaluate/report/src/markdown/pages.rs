@@ -192,8 +192,8 @@ run, as it does by default. The control compares two runs without forebay, which
         name: "share",
         title: "forebay share: processes that share memory",
         about: "\
-Hosts are processes on one machine. The costs are those of a fault, a barrier, a lock, and of a minipage of 128 or
-4096 bytes that another host has. Five programs are compared with their sequential form, and two with the same program
+Hosts are processes on one machine, each with a memory of its own (`--separate`) as on several machines. The costs are
+those of a fault, a barrier, a lock, and of a minipage of 128 or 4096 bytes that another host has. Five programs are compared with their sequential form, and two with the same program
 written for MPI. A time over that of MPI above 1 is a loss.",
         sections: &[
             Section {

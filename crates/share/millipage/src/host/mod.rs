@@ -51,8 +51,10 @@ use crate::{
 const SPIN: Duration = Duration::from_micros(30);
 /// Exit status of a process that ends because a host is lost.
 pub const EXIT_LOST: i32 = 70;
-/// The barrier that collective calls meet at; programs have the others.
+/// What a recorded meeting of collective calls is called; barriers of programs have the other numbers.
 const COLLECTIVE: Barrier = Barrier(u32::MAX);
+/// Where all hosts meet, whatever they call: so hosts that make calls of different kinds meet too, and learn it.
+const MEETING: Barrier = Barrier(0);
 
 /// How much is shared, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -585,15 +587,16 @@ impl Shared {
     }
 
     fn arrive(&self, barrier: Barrier, word: u64, call: &str) -> Result<(), Error> {
+        let word = digest(&(barrier.0, word));
         if let Some(board) = &self.board {
-            let ended = board.arrive(digest(&(barrier.0, word))).ok_or(Error::BarrierTaken(barrier.0))?;
+            let ended = board.arrive(word).ok_or(Error::BarrierTaken(barrier.0))?;
             return self.outcome(ended, call);
         }
         let wait = {
             let mut engine = self.engine();
             let (waiter, wait) = engine.begin_call();
             let arrived = engine.act(&self.memory, &self.fault_slots, |machine, acts| {
-                machine.arrive(barrier, word, waiter, acts)
+                machine.arrive(MEETING, word, waiter, acts)
             });
             if !arrived {
                 engine.end_call(waiter);
