@@ -96,7 +96,7 @@ impl Default for Options {
 }
 
 /// One host of several that share memory. They leave together ([`Host::leave`]), which dropping it does too. To touch shared
-/// memory after having left is SIGBUS where this host has no copy.
+/// memory after having left is SIGBUS where hosts have memories of their own and this one has no copy.
 ///
 /// Hosts within one process ([`in_process`]) do not wait for each other: they leave behind a barrier.
 pub struct Host {
