@@ -256,7 +256,7 @@ pub struct Share {
     /// Size of the shared memory, such as 64M [default: what the program asks for]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
-    /// Transport of messages between machines: shared memory, TCP, or what UCX chooses
+    /// Transport of messages where hosts have memories of their own: shared memory, TCP, or what UCX chooses
     #[arg(long, value_name = "WHAT", default_value = "auto", value_parser = ["shm", "tcp", "auto"])]
     pub transport: String,
     /// Give each host a memory of its own, and keep the copies equal by messages, on one machine too
