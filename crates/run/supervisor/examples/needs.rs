@@ -36,7 +36,8 @@ fn main() -> ExitCode {
         Some("beside") => panic!("{:?}", become_recorded_program(&options, &keep)),
         Some("unrecorded") => panic!("{:?}", become_program(&options)),
         Some("replayed") => {
-            let outcome = run(&Options { profile: true, ..options }).expect("the program starts");
+            let options = Options { profile: true, statistics: true, ..options };
+            let outcome = run(&options).expect("the program starts");
             let waited = outcome.statistics.profile.map_or(0, |profile| profile.waited);
             fs::write(output, waited.to_string()).expect("the figure is written");
             return ExitCode::from(outcome.exit_status);
