@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -44,7 +45,20 @@ impl Drop for Mounted {
         while !unmount() && Instant::now() < give_up {
             std::thread::sleep(Duration::from_millis(10));
         }
+        // A server may unmount once more as it ends, and that would be the next file system here.
+        let give_up = Instant::now() + Duration::from_secs(20);
+        while is_served(&self.0) && Instant::now() < give_up {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
+}
+
+/// Whether a process lives that was started with this path.
+fn is_served(at: &Path) -> bool {
+    let path = at.as_os_str().as_bytes();
+    let processes = fs::read_dir("/proc").expect("list processes").flatten();
+    let commands = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    commands.into_iter().any(|command| command.split(|byte| *byte == 0).any(|word| word == path))
 }
 
 /// Runs a command in a new folder of `place`.
