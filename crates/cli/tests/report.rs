@@ -17,7 +17,7 @@ const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
 const INSPECTION: &str = include_str!("report/inspection.html");
 /// No browser takes longer, however busy the machine is.
 const BROWSER_LIMIT: Duration = Duration::from_secs(240);
-const PAGE_BYTES_MAX: u64 = 9 << 18;
+const PAGE_BYTES_MAX: u64 = 10 << 18;
 
 fn report(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(FOREBAY)

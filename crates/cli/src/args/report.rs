@@ -44,8 +44,8 @@ confidence. The interval is computed from the values of all runs, or from their
 extremes. Each side needs three runs.
 
 --markdown makes these pages, as far as there are results for them: run-files,
-run-corpus, run-swap, overhead, share, serve, servers and machine. Each table
-stands below the command that measured it.
+run-corpus, run-corpus-second, run-swap, overhead, share, serve, servers and
+machine. Each table stands below the command that measured it.
 
 Examples:
   forebay report results/*.json -o page.html

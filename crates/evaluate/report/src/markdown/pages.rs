@@ -46,6 +46,26 @@ const fn of(heading: &'static str, metric: &'static str) -> Column {
     Column { heading, metric, side: None }
 }
 
+/// What all command lines of the corpus come to.
+const TOTALS_OF_CORPUS: Shape = Shape::Sides(&[
+    on("geometric mean", "forebay", "geometric_mean"),
+    on("helped", "forebay", "share_helped"),
+    on("harmed", "forebay", "share_harmed"),
+    on("mean of those that stall", "forebay", "stalled_geometric_mean"),
+    on("helped of those", "forebay", "share_stalled_helped"),
+]);
+
+/// Each of them.
+const LINES_OF_CORPUS: Shape = Shape::Sides(&[
+    on("alone", "original", "elapsed"),
+    on("with forebay", "forebay", "elapsed"),
+    on("warm", "warm", "elapsed"),
+    on("speedup", "forebay", "speedup"),
+    on("worst run", "forebay", "worst_run"),
+    on("stall", "forebay", "share_stalled"),
+    on("output identical", "forebay", "output_identical"),
+]);
+
 impl Section {
     /// Whether `command` measured it.
     pub(super) fn is_of(&self, command: &str) -> bool {
@@ -120,28 +140,37 @@ longest with forebay, as a multiple of the median time alone.",
             Section {
                 heading: "All together",
                 with: "forebay evaluate corpus",
-                without: &["--only"],
-                shape: Shape::Sides(&[
-                    on("geometric mean", "forebay", "geometric_mean"),
-                    on("helped", "forebay", "share_helped"),
-                    on("harmed", "forebay", "share_harmed"),
-                    on("mean of those that stall", "forebay", "stalled_geometric_mean"),
-                    on("helped of those", "forebay", "share_stalled_helped"),
-                ]),
+                without: &["--only", "--second-run"],
+                shape: TOTALS_OF_CORPUS,
             },
             Section {
                 heading: "Command lines",
                 with: "forebay evaluate corpus",
+                without: &["--only", "--second-run"],
+                shape: LINES_OF_CORPUS,
+            },
+        ],
+    },
+    Page {
+        name: "run-corpus-second",
+        title: "forebay run: a corpus of real programs, second runs",
+        about: "\
+Each command line has its data, its program and its libraries on the disk, all of them cold. Forebay has recorded one run
+before. Each runs alone and with forebay, in turn, and once more with everything in memory (warm). Speedup is the time
+alone over the time with forebay, round by round. Stall is the share of the time alone that is gone when everything is
+in memory. The worst run is the longest with forebay, as a multiple of the median time alone.",
+        sections: &[
+            Section {
+                heading: "All together",
+                with: "forebay evaluate corpus --second-run",
                 without: &["--only"],
-                shape: Shape::Sides(&[
-                    on("alone", "original", "elapsed"),
-                    on("with forebay", "forebay", "elapsed"),
-                    on("warm", "warm", "elapsed"),
-                    on("speedup", "forebay", "speedup"),
-                    on("worst run", "forebay", "worst_run"),
-                    on("stall", "forebay", "share_stalled"),
-                    on("output identical", "forebay", "output_identical"),
-                ]),
+                shape: TOTALS_OF_CORPUS,
+            },
+            Section {
+                heading: "Command lines",
+                with: "forebay evaluate corpus --second-run",
+                without: &["--only"],
+                shape: LINES_OF_CORPUS,
             },
         ],
     },
