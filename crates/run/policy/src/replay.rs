@@ -76,12 +76,16 @@ impl Pace {
 
     /// A step is done. It has waited so many microseconds for a device, or 0 if none was asked.
     pub fn on_done(&mut self, step: usize, waited_us: u32) {
-        self.sampled = self.sampled.filter(|sampled| *sampled != step);
-        if waited_us > 0 {
-            self.credit_us = self.credit_us.saturating_add(waited_us).min(CREDIT_US_MAX);
-        } else if step >= self.first && !self.is_needed() {
+        self.on_part_done(step, waited_us);
+        if waited_us == 0 && step >= self.first && !self.is_needed() {
             self.next = self.next.max(step + 1);
         }
+    }
+
+    /// A part of a step is done, which waited so long. If it did not wait, that tells nothing of the steps before.
+    pub fn on_part_done(&mut self, step: usize, waited_us: u32) {
+        self.sampled = self.sampled.filter(|sampled| *sampled != step);
+        self.credit_us = self.credit_us.saturating_add(waited_us).min(CREDIT_US_MAX);
     }
 
     /// Whether all steps are to be carried out.

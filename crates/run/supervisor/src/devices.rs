@@ -96,6 +96,8 @@ struct Waiting {
     closed: bool,
     /// It is being found out whether the file system keeps data.
     probing: bool,
+    /// Threads that wait for any change of this.
+    threads: usize,
 }
 
 /// Whether a remote file system keeps data that is read ahead of an open.
@@ -179,7 +181,7 @@ impl Devices {
         let gate = self.gate_of(device);
         let mut waiting = lock(&gate.waiting);
         while !waiting.closed && waiting.started.len() as u32 >= gate.limit() {
-            waiting = gate.completed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            waiting = gate.wait(waiting);
         }
         if waiting.closed {
             return None;
@@ -250,7 +252,7 @@ impl Devices {
                 drop(waiting);
                 return Some(Keeping::Unknown(Probe { gate }));
             }
-            waiting = gate.completed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            waiting = gate.wait(waiting);
         }
     }
 
@@ -306,8 +308,12 @@ fn served_at_once(device: u64) -> Option<u32> {
 
 impl Begun {
     fn add(&self) {
-        *lock(&self.count) += 1;
-        self.changed.notify_one();
+        let mut count = lock(&self.count);
+        *count += 1;
+        // Each notice is a system call.
+        if *count == 1 {
+            self.changed.notify_one();
+        }
     }
 
     fn remove(&self) {
@@ -323,6 +329,13 @@ impl Begun {
 }
 
 impl Gate {
+    fn wait<'a>(&'a self, mut waiting: MutexGuard<'a, Waiting>) -> MutexGuard<'a, Waiting> {
+        waiting.threads += 1;
+        waiting = self.completed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        waiting.threads -= 1;
+        waiting
+    }
+
     fn tell(&self, depth: u32) {
         if let Some(entry) = self.entry {
             entry.executing.store(depth, Relaxed);
@@ -429,9 +442,10 @@ impl Drop for Turn {
         waiting.started.remove(&self.number);
         self.gate.tell(waiting.started.len() as u32);
         self.gate.begun.remove();
-        // Two, so that a limit that has grown is used up.
-        self.gate.completed.notify_one();
-        self.gate.completed.notify_one();
+        // Two, so that a limit that has grown is used up. Each notice is a system call.
+        for _ in 0..waiting.threads.min(2) {
+            self.gate.completed.notify_one();
+        }
     }
 }
 

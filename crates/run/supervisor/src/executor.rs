@@ -120,8 +120,8 @@ struct Job {
 enum Origin {
     /// The speculator of this slot.
     Slot(usize),
-    /// This step of the replay.
-    Replay(usize),
+    /// This step of the replay, or a look-up of its file before it.
+    Replay { step: usize, is_whole: bool },
     /// A process that faults through this file.
     Stream { process: u32, inode: u64 },
 }
@@ -196,7 +196,7 @@ fn work(shared: &Arc<Shared>) {
             let done = shared.fetcher.carry_out(&job);
             match job.origin {
                 Origin::Slot(_) => {}
-                Origin::Replay(step) => shared.replay.on_done(step, done),
+                Origin::Replay { step, is_whole } => shared.replay.on_done(step, is_whole, done),
                 Origin::Stream { .. } => shared.stream.on_done(done),
             }
             job.ticket.finish();
@@ -470,7 +470,11 @@ mod tests {
         let header = fixture.channel.header();
         header.leases.store(LEASES_UNKNOWN, Relaxed);
         let executor = Executor::new(fixture.channel.clone(), vec![data(&file, 4 << 10, None)]);
+        let job = executor.0.take().unwrap();
+        assert_eq!(job.wanted, Wanted::LookUp { follow: true });
+        let _ = executor.0.fetcher.carry_out(&job);
         assert!(executor.0.take().is_none() && !executor.0.has_ready());
+        assert_eq!(cached_pages(&file), 0);
         header.leases.store(LEASES_NONE, Relaxed);
         assert!(executor.0.has_ready());
         header.replay.state.store(replay_state::STOPPED, Relaxed);
@@ -490,11 +494,12 @@ mod tests {
         let steps = vec![data(&file, 4 << 10, None), look_up("a"), look_up("b")];
         let executor = Executor::new(fixture.channel.clone(), steps);
         let taken = || executor.0.take().map(|job| job.origin);
-        assert_eq!([taken(), taken(), taken()], [Some(Origin::Replay(1)), Some(Origin::Replay(2)), None]);
-        assert!(!executor.0.has_ready());
+        let replay = |step, is_whole| Some(Origin::Replay { step, is_whole });
+        assert_eq!([taken(), taken(), taken()], [replay(0, false), replay(1, true), replay(2, true)]);
+        assert!(taken().is_none() && !executor.0.has_ready());
         header.leases.store(LEASES_NONE, Relaxed);
         assert!(executor.0.has_ready());
-        assert_eq!([taken(), taken()], [Some(Origin::Replay(0)), None]);
+        assert_eq!([taken(), taken()], [replay(0, true), None]);
     }
 
     #[test]

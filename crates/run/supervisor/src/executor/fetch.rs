@@ -103,7 +103,7 @@ impl Fetcher {
     fn try_carry_out(&self, job: &Job, done: &mut Done) -> Result<(), Errno> {
         let (found, status) = self.find(job, done)?;
         let device = makedev(status.stx_dev_major, status.stx_dev_minor);
-        if matches!(job.origin, Origin::Replay(_)) && kernel_files::are_in(&found) {
+        if matches!(job.origin, Origin::Replay { .. }) && kernel_files::are_in(&found) {
             return Ok(());
         }
         match (&job.wanted, FileType::from_raw_mode(status.stx_mode.into())) {
@@ -113,10 +113,13 @@ impl Fetcher {
                 let list = || read_directory(&reopen(&found, OFlags::DIRECTORY)?);
                 self.timed_step(job, device, done, &mut turn, list)
             }
-            (Wanted::Link, FileType::Symlink) => self.step(job, device, done, || {
-                let mut target = [MaybeUninit::<u8>::uninit(); 4096];
-                readlinkat_raw(&found, c"", &mut target[..]).map(drop)
-            }),
+            (Wanted::Link, FileType::Symlink) => {
+                let read = || {
+                    let mut target = [MaybeUninit::<u8>::uninit(); 4096];
+                    readlinkat_raw(&found, c"", &mut target[..]).map(drop)
+                };
+                self.step(job, device, done, read).0
+            }
             (Wanted::Data { .. }, FileType::RegularFile)
                 if self.channel.header().leases.load(Acquire) == LEASES_NONE =>
             {
@@ -131,7 +134,7 @@ impl Fetcher {
         let flags = AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
         let last = &self.last_devices[match job.origin {
             Origin::Slot(slot) => slot,
-            Origin::Replay(_) => SLOTS,
+            Origin::Replay { .. } => SLOTS,
             Origin::Stream { .. } => SLOTS + 1,
         }];
         let device = last.load(Relaxed);
@@ -154,22 +157,22 @@ impl Fetcher {
         turn: &mut Turn,
         act: impl FnOnce() -> T,
     ) -> T {
-        let before = ffi::blocks_read();
-        let result = self.step(job, device, done, act);
-        if ffi::blocks_read() != before {
+        let (result, blocks) = self.step(job, device, done, act);
+        if blocks != 0 {
             turn.take_time();
         }
         result
     }
 
-    /// Carries a step of the job out, and takes note whether the device had to read for it. A request to a remote file system, and
-    /// to a device that is not known yet, is told by its time alone.
-    fn step<T>(&self, job: &Job, device: u64, done: &mut Done, act: impl FnOnce() -> T) -> T {
+    /// Carries a step of the job out, and takes note whether the device had to read for it. Also how many blocks that were. A
+    /// request to a remote file system, and to a device that is not known yet, is told by its time alone.
+    fn step<T>(&self, job: &Job, device: u64, done: &mut Done, act: impl FnOnce() -> T) -> (T, i64) {
         let (started, before) = (Instant::now(), ffi::blocks_read());
         let result = act();
+        let blocks = ffi::blocks_read() - before;
         let may_be_remote = device == DEVICE_UNKNOWN || self.devices.is_remote(device);
         let is_slow = || started.elapsed() >= self.device_wait_min;
-        let has_read = ffi::blocks_read() != before || may_be_remote && is_slow();
+        let has_read = blocks != 0 || may_be_remote && is_slow();
         if let Origin::Slot(slot) = job.origin {
             let counters = &self.channel.slot(slot).counters;
             counters.steps_read.fetch_add(has_read.into(), Relaxed);
@@ -178,7 +181,7 @@ impl Fetcher {
         if has_read {
             done.waited = Some(done.waited.unwrap_or_default() + started.elapsed());
         }
-        result
+        (result, blocks)
     }
 
     /// Finds what the path names, as the program would, without opening it: O_PATH has no effect on a device or FIFO.
@@ -192,7 +195,7 @@ impl Fetcher {
         let resolve = ResolveFlags::NO_MAGICLINKS;
         let root = match job.origin {
             Origin::Slot(slot) => self.roots.of(&self.channel, slot),
-            Origin::Replay(_) => self.replay_root.clone(),
+            Origin::Replay { .. } => self.replay_root.clone(),
             Origin::Stream { process, .. } => self.roots.of_process(process),
         };
         match (root, job.origin) {
@@ -204,7 +207,7 @@ impl Fetcher {
                 self.channel.slot(slot).counters.hints_dropped.fetch_add(1, Relaxed);
                 Err(Errno::PERM)
             }
-            (Root::Barred, Origin::Replay(_) | Origin::Stream { .. }) => Err(Errno::PERM),
+            (Root::Barred, Origin::Replay { .. } | Origin::Stream { .. }) => Err(Errno::PERM),
         }
     }
 
@@ -280,15 +283,15 @@ impl Fetcher {
         while start < part.end {
             let length = CHUNK_BYTES.min(part.end - start);
             let mut turn = self.devices.turn(part.device, &job.ticket).ok_or(Errno::TIMEDOUT)?;
-            let before = ffi::blocks_read();
-            self.step(job, part.device, done, || {
+            let (read, blocks) = self.step(job, part.device, done, || {
                 fadvise(file, start, length.try_into().ok(), Advice::WillNeed)?;
                 // Waits for the piece, so that its time is known and no more of them are under way than the device likes.
                 let _ = pread(file, &mut [0u8; 1], start + length - 1);
                 Ok::<(), Errno>(())
-            })?;
+            });
+            read?;
             // Its end may have been in memory, and was not waited for.
-            if ffi::blocks_read().saturating_sub(before) >= (length / BLOCK_BYTES).cast_signed() {
+            if blocks >= (length / BLOCK_BYTES).cast_signed() {
                 turn.take_time();
             }
             start += length;

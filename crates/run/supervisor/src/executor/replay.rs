@@ -35,6 +35,13 @@ struct Progress {
     under_way: usize,
 }
 
+/// What to do next.
+struct Turn {
+    step: usize,
+    /// Or its file is only looked up.
+    is_whole: bool,
+}
+
 impl Replay {
     /// Of these steps, in this order, at the pace that suits their number.
     pub fn new(channel: Arc<Channel>, steps: Vec<Fetch>, pace: fn(usize) -> Pace) -> Self {
@@ -59,22 +66,24 @@ impl Replay {
             return None;
         }
         let mut progress = self.0.progress();
-        let step = progress.next(|step| self.may_take(step))?;
+        let Turn { step, is_whole } = progress.next(|step| self.may_take(step))?;
         // An agent that stops the replay waits for what is under way then.
         let figures = &self.0.channel.header().replay;
         figures.under_way.fetch_add(1, SeqCst);
         if !self.is_on() {
             figures.under_way.fetch_sub(1, SeqCst);
-            progress.postponed.push_front(step);
+            if is_whole {
+                progress.postponed.push_front(step);
+            }
             return None;
         }
         progress.under_way += 1;
         drop(progress);
         let (inner, fetch) = (self.0.clone(), &self.0.steps[step]);
         Some(Job {
-            origin: Origin::Replay(step),
+            origin: Origin::Replay { step, is_whole },
             number: NUMBER_FIRST + step as u64,
-            wanted: fetch.wanted.clone(),
+            wanted: if is_whole { fetch.wanted.clone() } else { Wanted::LookUp { follow: true } },
             path: fetch.path.clone(),
             ticket: Ticket::new(move || inner.leave()),
         })
@@ -85,17 +94,18 @@ impl Replay {
         self.is_on() && self.0.progress().may_have_next(|step| self.may_take(step))
     }
 
-    /// A step is done. Its ticket is told after this.
-    pub fn on_done(&self, step: usize, done: Done) {
+    /// A step is done, or a file is looked up whose step must wait. The ticket is told after this.
+    pub fn on_done(&self, step: usize, is_whole: bool, done: Done) {
         let figures = &self.0.channel.header().replay;
-        figures.done.fetch_add(1, Relaxed);
+        figures.done.fetch_add(is_whole.into(), Relaxed);
         figures.waited.fetch_add(done.waited.is_some().into(), Relaxed);
         figures.changed.fetch_add(done.is_changed.into(), Relaxed);
         figures.bytes.fetch_add(done.bytes, Relaxed);
         figures.under_way.fetch_sub(1, SeqCst);
         let waited_us =
             done.waited.map_or(0, |waited| u32::try_from(waited.as_micros()).unwrap_or(u32::MAX).max(1));
-        self.0.progress().pace.on_done(step, waited_us);
+        let pace = &mut self.0.progress().pace;
+        if is_whole { pace.on_done(step, waited_us) } else { pace.on_part_done(step, waited_us) }
     }
 
     fn is_on(&self) -> bool {
@@ -111,34 +121,23 @@ impl Replay {
 }
 
 impl Progress {
-    /// The next step that may be taken. Those in order that may not are postponed: the kernel takes several milliseconds to tell of
-    /// leases, and look-ups need not wait for that.
-    fn next(&mut self, may_take: impl Fn(usize) -> bool) -> Option<usize> {
+    /// The next step. Of one that may not be taken the file is looked up, and the rest is postponed: the kernel takes several
+    /// milliseconds to tell of leases, and look-ups need not wait for that.
+    fn next(&mut self, may_take: impl Fn(usize) -> bool) -> Option<Turn> {
         if self.postponed.front().is_some_and(|step| may_take(*step)) {
-            return self.postponed.pop_front();
+            return self.postponed.pop_front().map(|step| Turn { step, is_whole: true });
         }
-        loop {
-            let mut pace = self.pace.clone();
-            let step = pace.take()?;
-            let is_in_order = self.pace.is_in_order();
-            if may_take(step) || is_in_order {
-                self.pace = pace;
-            }
-            if may_take(step) {
-                return Some(step);
-            }
-            if !is_in_order {
-                return None;
-            }
+        let step = self.pace.take()?;
+        let is_whole = may_take(step);
+        if !is_whole {
             self.postponed.push_back(step);
         }
+        Some(Turn { step, is_whole })
     }
 
     /// Whether [`Self::next`] may have one.
     fn may_have_next(&self, may_take: impl Fn(usize) -> bool) -> bool {
-        let is_next = |step| may_take(step) || self.pace.is_in_order();
-        self.postponed.front().is_some_and(|step| may_take(*step))
-            || self.pace.clone().take().is_some_and(is_next)
+        self.postponed.front().is_some_and(|step| may_take(*step)) || self.pace.has_next()
     }
 
     fn is_over(&self) -> bool {

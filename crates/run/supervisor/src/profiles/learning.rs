@@ -8,6 +8,7 @@
 //! [`TAUGHT`] ago is taught anew.
 
 use std::{
+    collections::HashMap,
     env,
     ffi::{CString, OsStr},
     fs,
@@ -25,6 +26,7 @@ use super::{Recorded, Recorder, Recording, store::Store};
 use crate::{
     Options,
     channel::Channel,
+    devices::FORETOLD_DEPTH,
     executor::{Expected, Fetch, Wanted},
 };
 
@@ -290,7 +292,24 @@ pub fn within_memory(plan: Plan, bytes_max: u64) -> Vec<Fetch> {
         room > 0
     };
     steps.retain(|step| fits(step));
+    leave_out_look_ups(&mut steps);
     steps.into_iter().map(fetch).collect()
+}
+
+/// Drops the look-up of each file whose data is among the steps that are under way with it: these look it up, too.
+fn leave_out_look_ups(steps: &mut Vec<Step>) {
+    let is_data = |step: &Step| matches!(step.act, Act::Data { .. });
+    let mut data_at = HashMap::new();
+    for (at, step) in steps.iter().enumerate().rev().filter(|(_, step)| is_data(step)) {
+        data_at.insert(step.path.clone(), at);
+    }
+    let mut at = 0;
+    steps.retain(|step| {
+        let here = at;
+        at += 1;
+        let soon = here + FORETOLD_DEPTH as usize;
+        step.act != Act::LookUp || data_at.get(&step.path).is_none_or(|data| *data >= soon)
+    });
 }
 
 fn fetch(step: Step) -> Fetch {
@@ -319,6 +338,30 @@ fn path_of(path: &[u8]) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_profile::Identity;
+
+    fn step(path: &str, at_us: u32, act: Act) -> Step {
+        Step { path: path.into(), at_us, act }
+    }
+
+    #[test]
+    fn a_file_is_looked_up_apart_only_where_its_data_is_needed_much_later() {
+        let data = |path: &str, at_us| {
+            let identity = Identity { dev: 1, ino: 1, size: 1, mtime_ns: 0 };
+            step(path, at_us, Act::Data { identity, range: 0..1, first_block_if_changed: false })
+        };
+        let look_up = |path: &str, at_us| step(path, at_us, Act::LookUp);
+        let between = (0..FORETOLD_DEPTH).map(|at| look_up(&format!("missing {at}"), 5));
+        let mut steps = vec![look_up("soon", 0), data("soon", 1), look_up("later", 2), look_up("never", 3)];
+        steps.extend(between);
+        steps.extend([data("later", 6), data("soon", 7), look_up("soon", 8)]);
+        let count = steps.len();
+        leave_out_look_ups(&mut steps);
+        assert_eq!(steps.len(), count - 2);
+        let looked_up = |path: &str| steps.contains(&look_up(path, 2)) || steps.contains(&look_up(path, 3));
+        assert!(looked_up("later") && looked_up("never"));
+        assert!(!steps.iter().any(|step| step.act == Act::LookUp && step.path == b"soon"));
+    }
 
     #[test]
     fn a_profile_is_fresh_for_a_day_and_never_in_the_future() {
