@@ -81,6 +81,7 @@ pub fn run(args: &Corpus) -> anyhow::Result<ExitCode> {
     let measured = |outcome: corpus::Outcome| Measured {
         table: outcome.table(),
         rows: outcome.rows(),
+        statements: vec![],
         agrees: outcome.agrees(),
         stopped: outcome.stopped,
     };

@@ -48,6 +48,7 @@ fn compare(
     let measured = |outcome: speculation::Outcome| Measured {
         table: table(&outcome),
         rows: outcome.rows(),
+        statements: vec![],
         agrees: outcome.identical(),
         stopped: outcome.stopped,
     };
@@ -64,6 +65,7 @@ fn show_memory_control(args: &Speculation) -> anyhow::Result<ExitCode> {
     let measured = |outcome: memory_control::Outcome| Measured {
         table: outcome.table(),
         rows: outcome.rows(),
+        statements: vec![],
         agrees: outcome.identical(),
         stopped: outcome.stopped,
     };

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use forebay_evaluation::{Error, Progress};
-use forebay_results::{Row, Sink};
+use forebay_results::{Row, Sink, Statement};
 use forebay_supervisor::installed::FRONT;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -35,6 +35,8 @@ pub struct Measured {
     pub table: String,
     /// For machines.
     pub rows: Vec<Row>,
+    /// What follows from the rows, in words.
+    pub statements: Vec<Statement>,
     /// Whether what had to be the same on all sides was.
     pub agrees: bool,
     /// Why there is not all of it.
@@ -44,7 +46,7 @@ pub struct Measured {
 impl Measured {
     /// All of an experiment without sides that must agree.
     pub fn all(table: String, rows: Vec<Row>) -> Self {
-        Self { table, rows, agrees: true, stopped: None }
+        Self { table, rows, statements: vec![], agrees: true, stopped: None }
     }
 }
 
@@ -69,7 +71,7 @@ pub fn carry_out(
         tell(&format!("forebay: {error}; what had been measured by then is shown"));
     }
     let any = !measured.rows.is_empty();
-    opened.write(measured.rows)?;
+    opened.write_with(measured.rows, measured.statements)?;
     Ok(verdict(any && measured.agrees && measured.stopped.is_none()))
 }
 
@@ -117,11 +119,19 @@ impl Opened<'_> {
     /// # Errors
     /// Writing fails. What can be written is, whatever else cannot.
     pub fn write(self, rows: Vec<Row>) -> anyhow::Result<()> {
+        self.write_with(rows, Vec::new())
+    }
+
+    /// The same, with what follows from the rows.
+    ///
+    /// # Errors
+    /// Writing fails. What can be written is, whatever else cannot.
+    pub fn write_with(self, rows: Vec<Row>, statements: Vec<Statement>) -> anyhow::Result<()> {
         if rows.is_empty() {
             self.discard();
             return Ok(());
         }
-        let report = results::report(rows);
+        let report = results::report(rows).with_statements(statements);
         let written = self.json.map_or(Ok(()), |sink| sink.write(&report));
         let drawn = self.folder.map_or(Ok(()), |folder| report::draw(folder, report));
         written.map_err(Into::into).and(drawn)

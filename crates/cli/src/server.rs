@@ -75,6 +75,7 @@ pub fn run(args: &Server) -> anyhow::Result<ExitCode> {
     let measured = |outcome: Outcome| Measured {
         table: outcome.table(),
         rows: outcome.rows(),
+        statements: outcome.statements(),
         agrees: true,
         stopped: outcome.stopped,
     };

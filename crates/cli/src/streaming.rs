@@ -154,6 +154,7 @@ pub fn run(args: &Streaming) -> anyhow::Result<ExitCode> {
     let measured = |outcome: Outcome| Measured {
         table: outcome.table(),
         rows: outcome.rows(),
+        statements: vec![],
         agrees: true,
         stopped: outcome.stopped,
     };

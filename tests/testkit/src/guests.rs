@@ -8,7 +8,7 @@ use std::{env, fs};
 use crate::artifacts;
 
 /// The folders of `tests/guests`, one a product. A guest's name is unique among all of them.
-const FOLDERS: [&str; 4] = ["run", "swap", "share", "bench"];
+const FOLDERS: [&str; 5] = ["run", "swap", "share", "bench", "evaluate"];
 
 const FLAGS: [&str; 10] = [
     "-O1",

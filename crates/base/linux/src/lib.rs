@@ -3,10 +3,12 @@
 //! - [`kernel_text`] reads what `/proc` and control groups contain. Functions of text, without input or output.
 //! - [`groups`] finds control groups and reads their limits.
 //! - [`process`] starts programs in the state that this process was started in, and passes signals on.
+//! - [`connections()`] lists connections with what the kernel counts of each.
 //! - [`cachestat()`] and [`features`] are kernel calls without a wrapper elsewhere.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod cachestat;
+mod connections;
 pub mod features;
 pub mod groups;
 pub mod kernel_text;
@@ -14,4 +16,5 @@ pub mod process;
 mod reason;
 
 pub use cachestat::{CacheStat, cachestat, has_cachestat};
+pub use connections::{Connection, Protocol, State as ConnectionState, Traffic, connections, unix_peers};
 pub use reason::reason;

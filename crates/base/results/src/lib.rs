@@ -36,6 +36,36 @@ pub struct Report {
     pub host: Host,
     /// Results.
     pub rows: Vec<Row>,
+    /// What follows from the results, in words; empty where nothing was concluded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub statements: Vec<Statement>,
+}
+
+/// A conclusion, or a reason for one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Statement {
+    /// What it is about, as in [`Row::subject`].
+    pub subject: String,
+    /// Under which condition, as in [`Row::case`].
+    pub case: String,
+    /// Which kind of statement this is.
+    pub kind: StatementKind,
+    /// In words.
+    pub text: String,
+}
+
+/// What a statement says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StatementKind {
+    /// What limits.
+    Limit,
+    /// Why that limits; the deciding reason stands first.
+    Reason,
+    /// What is odd besides.
+    Finding,
+    /// What could not be decided.
+    Undecided,
 }
 
 impl Report {
@@ -48,7 +78,14 @@ impl Report {
             command: command.into(),
             host: Host::detect(),
             rows,
+            statements: Vec::new(),
         }
+    }
+
+    /// The same report with statements.
+    #[must_use]
+    pub fn with_statements(self, statements: Vec<Statement>) -> Self {
+        Self { statements, ..self }
     }
 }
 
@@ -165,6 +202,22 @@ mod tests {
         assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
         assert_eq!((report.rows[0].value, report.rows[0].min, report.rows[0].max), (2.0, 1.0, 3.0));
         assert_eq!(report.rows[0].values, [3.0, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn statements_survive_the_round_trip_and_leave_no_trace_where_there_are_none() {
+        let statement = Statement {
+            subject: "nginx".into(),
+            case: "8 clients".into(),
+            kind: StatementKind::Limit,
+            text: "dependency 127.0.0.1:5432".into(),
+        };
+        let report = Report::new("abc", "forebay evaluate", vec![]);
+        assert!(!serde_json::to_string(&report).unwrap().contains("statements"));
+        let report = report.with_statements(vec![statement]);
+        let text = serde_json::to_string(&report).unwrap();
+        assert!(text.contains("\"kind\":\"limit\""), "{text}");
+        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
     }
 
     #[test]

@@ -1,28 +1,22 @@
 //! Servers with a known fault each: the verdict names it.
 #![forbid(unsafe_code)]
 
+mod support;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use forebay_evaluation::Profile;
-use forebay_evaluation::servers::server::{self, Finding, Limit, Options, Outcome, Verdict};
+use forebay_evaluation::servers::server::{Finding, Limit, Verdict};
 use forebay_lab::{MemoryLimit, SlowDevice, SlowDisk, SlowSwap};
 use forebay_testkit::{artifacts, skip};
+use support::{Planted, assert_named, turn};
 
 /// Of statfs(2).
 const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
-/// One server at a time: they would take each other's processors.
-static TURN: Mutex<()> = Mutex::new(());
-
-fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What comes of a server with this fault, which may have a file, under a load of eight clients.
+/// What is said of a server with this fault, which may have a file, under a load of eight clients.
 fn diagnose(attempt: u32, fault: &str, file: Option<&Path>, settings: &[&str]) -> (Verdict, String) {
     run(attempt, fault, file, settings, false)
 }
@@ -34,64 +28,10 @@ fn run(
     settings: &[&str],
     simulate: bool,
 ) -> (Verdict, String) {
-    // Where other programs leave few of the processors, a server takes longer until the fault is all that it does.
-    let (seconds, warm_up) = (attempt, f64::from(attempt) * 0.3);
     let program = artifacts::example("forebay-evaluation", "faulty_server").unwrap();
-    let file = file.map(|file| format!(", {:?}", file.to_str().unwrap())).unwrap_or_default();
-    let description = format!(
-        "title = \"{fault}\"\nruns = 1\nseconds = {seconds}\nwarm_up = {warm_up}\n[any]\nname = \"{fault}\"\n\
-         server = [{:?}, {fault:?}, \"{{port}}\"{file}]\nurl = \"http://127.0.0.1:{{port}}/\"\n",
-        program.to_str().unwrap()
-    );
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("experiment.toml");
-    fs::write(&path, description).unwrap();
-    let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
-    let options = Options { simulate, ..Options::read(&path, &settings).unwrap() };
-    let outcome: Outcome = server::run(&options, &mut |_| ()).unwrap();
-    let table = outcome.table();
-    (outcome.verdicts().remove(0).0, table)
-}
-
-/// Runs that may miss a fault on a machine without other work: other programs can hold a server up unseen.
-const ATTEMPTS_MAX: u32 = 10;
-/// How long a fault is looked for while other programs take the processors.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Measures until the verdict is this one. A run in which other programs took the processors says nothing of the server.
-#[track_caller]
-fn assert_named(
-    limit: Limit,
-    diagnose: impl Fn(u32) -> (Verdict, String),
-    besides: impl Fn(&Verdict) -> bool,
-) {
-    let (mut said, begun) = (vec![], Instant::now());
-    for attempt in 1.. {
-        let (verdict, table) = diagnose(attempt.min(ATTEMPTS_MAX));
-        if verdict.limit == limit && besides(&verdict) {
-            return;
-        }
-        if verdict.limit == Limit::Processor && others_percent(&verdict) >= CROWDED_PERCENT {
-            if begun.elapsed() > PATIENCE {
-                return skip(
-                    &format!("{limit:?} is named"),
-                    "other programs take the processors all the time",
-                );
-            }
-            continue;
-        }
-        said.push(format!("{verdict:?}\n{table}"));
-        assert!(said.len() < ATTEMPTS_MAX as usize, "{limit:?} was not found: {}", said.join("\n"));
-    }
-}
-
-/// Other programs that take so much of the processors are what limits.
-const CROWDED_PERCENT: f64 = 40.0;
-
-/// What other programs took of the machine's processors, by the verdict's evidence.
-fn others_percent(verdict: &Verdict) -> f64 {
-    let told = verdict.evidence.iter().find_map(|sentence| sentence.split_once(", others "));
-    told.and_then(|(_, share)| share.split_whitespace().next()?.parse().ok()).unwrap_or(0.0)
+    let mut server = vec![program.to_str().unwrap(), fault, "{port}"];
+    server.extend(file.map(|file| file.to_str().unwrap()));
+    Planted { name: fault, server: &server, settings, simulate }.run(attempt)
 }
 
 #[test]

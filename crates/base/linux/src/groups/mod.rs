@@ -4,6 +4,7 @@ mod folders;
 mod memory;
 mod mounts;
 pub mod processes;
+pub mod quota;
 mod statistics;
 
 pub use folders::Folders;

@@ -11,42 +11,60 @@ pub enum Activity {
     Fault,
     /// It waits for a file in a system call.
     Disk,
-    /// It waits for another thread: a lock, or work.
+    /// It waits for a lock, or for work, together with others.
     Lock,
+    /// It waits for the address space of its process, which each change of it locks.
+    AddressSpace,
+    /// It waits for another thread, alone: a lock that only two want, or a pool that parks each thread apart.
+    Parked,
     /// It waits until what it sends is taken.
     Send,
     /// It sleeps for a time of its own choice.
     Asleep,
+    /// It waits for another program: a server that it asked, or a process at the end of a pipe.
+    Other,
     /// It waits for requests, or for what cannot be told.
     Idle,
 }
 
-/// The system call that a thread waits in.
+/// The system call that a thread waits in, by what that waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// None: it waits in a page fault.
     None,
-    /// For another thread.
-    Futex,
+    /// For another thread, on a word at this address.
+    Futex(u64),
+    /// For a lock of the kernel's: of files, or of the address space where it changes that.
+    Lock,
+    /// It changes the address space.
+    AddressSpace,
     /// To send.
     Send,
     /// For a time.
     Sleep,
-    /// For anything else.
+    /// For a file.
+    File,
+    /// For another program.
     Other,
+    /// For anything else.
+    Unknown,
 }
 
 impl Activity {
-    /// By the letter of its state and the call, where that may be known.
+    /// By the letter of its state and the call, where that may be known. `crowded` tells of a futex whether others wait there.
     #[must_use]
-    pub fn of(state: char, call: Option<Call>) -> Self {
+    pub fn of(state: char, call: Option<Call>, crowded: impl Fn(u64) -> bool) -> Self {
         match (state, call) {
             ('R', _) => Self::Processor,
+            ('D' | 'S', Some(Call::AddressSpace)) => Self::AddressSpace,
+            ('D' | 'S', Some(Call::Lock)) => Self::Lock,
             ('D', Some(Call::None)) => Self::Fault,
-            ('D', _) => Self::Disk,
-            ('S', Some(Call::Futex)) => Self::Lock,
+            ('D', _) | ('S', Some(Call::File)) => Self::Disk,
+            ('S', Some(Call::Futex(address))) if crowded(address) => Self::Lock,
+            ('S', Some(Call::Futex(_))) => Self::Parked,
             ('S', Some(Call::Send)) => Self::Send,
             ('S', Some(Call::Sleep)) => Self::Asleep,
+            ('S', Some(Call::Other)) => Self::Other,
             _ => Self::Idle,
         }
     }
@@ -63,10 +81,16 @@ pub struct Threads {
     pub disk: f64,
     /// [`Activity::Lock`].
     pub lock: f64,
+    /// [`Activity::AddressSpace`].
+    pub address_space: f64,
+    /// [`Activity::Parked`].
+    pub parked: f64,
     /// [`Activity::Send`].
     pub send: f64,
     /// [`Activity::Asleep`].
     pub asleep: f64,
+    /// [`Activity::Other`].
+    pub other: f64,
     /// [`Activity::Idle`].
     pub idle: f64,
 }
@@ -81,24 +105,47 @@ impl Threads {
             fault: mean(self.fault),
             disk: mean(self.disk),
             lock: mean(self.lock),
+            address_space: mean(self.address_space),
+            parked: mean(self.parked),
             send: mean(self.send),
             asleep: mean(self.asleep),
+            other: mean(self.other),
             idle: mean(self.idle),
         }
+    }
+
+    /// Adds a thread that stands for `weight` threads.
+    pub fn add(&mut self, activity: Activity, weight: f64) {
+        *match activity {
+            Activity::Processor => &mut self.processor,
+            Activity::Fault => &mut self.fault,
+            Activity::Disk => &mut self.disk,
+            Activity::Lock => &mut self.lock,
+            Activity::AddressSpace => &mut self.address_space,
+            Activity::Parked => &mut self.parked,
+            Activity::Send => &mut self.send,
+            Activity::Asleep => &mut self.asleep,
+            Activity::Other => &mut self.other,
+            Activity::Idle => &mut self.idle,
+        } += weight;
     }
 
     /// All of them.
     #[must_use]
     pub fn number(self) -> f64 {
-        self.busy() + self.idle
+        self.busy() + self.parked + self.other + self.idle
     }
 
-    /// Those that wait for each other, or sleep, more than they do without a load: a pool without work does too.
+    /// Those that wait for each other or for others, or sleep, more than they do without a load: a pool without work does too.
     #[must_use]
     pub(crate) fn beyond(self, at_rest: Self) -> Self {
-        let lock = (self.lock - at_rest.lock).max(0.0);
-        let asleep = (self.asleep - at_rest.asleep).max(0.0);
-        Self { lock, asleep, idle: self.idle + (self.lock - lock) + (self.asleep - asleep), ..self }
+        let more = |loaded: f64, at_rest: f64| (loaded - at_rest).max(0.0);
+        let lock = more(self.lock, at_rest.lock);
+        let parked = more(self.parked, at_rest.parked);
+        let asleep = more(self.asleep, at_rest.asleep);
+        let other = more(self.other, at_rest.other);
+        let gone = self.lock - lock + self.parked - parked + self.asleep - asleep + self.other - other;
+        Self { lock, parked, asleep, other, idle: self.idle + gone, ..self }
     }
 
     /// No more of them wait for a lock than have something to do; the others wait for work.
@@ -108,23 +155,45 @@ impl Threads {
         Self { lock, idle: self.idle + self.lock - lock, ..self }
     }
 
-    /// Those that are not idle.
+    /// Those that do something that has a name of its own.
     pub(crate) fn busy(self) -> f64 {
-        self.processor + self.fault + self.disk + self.lock + self.send + self.asleep
+        self.processor + self.fault + self.disk + self.lock + self.address_space + self.send + self.asleep
     }
 }
 
 impl AddAssign<Activity> for Threads {
     fn add_assign(&mut self, activity: Activity) {
-        *match activity {
-            Activity::Processor => &mut self.processor,
-            Activity::Fault => &mut self.fault,
-            Activity::Disk => &mut self.disk,
-            Activity::Lock => &mut self.lock,
-            Activity::Send => &mut self.send,
-            Activity::Asleep => &mut self.asleep,
-            Activity::Idle => &mut self.idle,
-        } += 1.0;
+        self.add(activity, 1.0);
+    }
+}
+
+/// How long threads that wait for events are ready to wait, counted by powers of two of a millisecond.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Timeouts([f64; Self::STEPS]);
+
+impl Timeouts {
+    const STEPS: usize = 17;
+
+    /// Adds a thread that waits for events until so many seconds have passed at most.
+    pub fn add(&mut self, seconds: f64, weight: f64) {
+        let step = (seconds.max(0.0) * 1e3).log2().ceil().clamp(0.0, (Self::STEPS - 1) as f64);
+        self.0[step as usize] += weight;
+    }
+
+    /// These sums, over so many samples.
+    #[must_use]
+    pub fn mean_of(self, samples: u32) -> Self {
+        Self(self.0.map(|sum| sum / f64::from(samples.max(1))))
+    }
+
+    /// Threads that wait for at most `seconds`, beyond those that do so at rest.
+    #[must_use]
+    pub fn within(&self, seconds: f64, at_rest: &Self) -> f64 {
+        let ends = |step: &(usize, f64)| 2f64.powi(step.0 as i32) * 1e-3 <= seconds.max(1e-3);
+        let all = |of: &Self| {
+            of.0.iter().copied().enumerate().filter(ends).map(|(_, threads)| threads).sum::<f64>()
+        };
+        (all(self) - all(at_rest)).max(0.0)
     }
 }
 
@@ -132,11 +201,27 @@ impl AddAssign<Activity> for Threads {
 mod tests {
     use super::*;
 
+    fn alone(state: char, call: Option<Call>) -> Activity {
+        Activity::of(state, call, |_| false)
+    }
+
     #[test]
     fn a_wait_for_memory_is_told_from_one_for_a_file_by_the_call() {
-        assert_eq!(Activity::of('D', Some(Call::None)), Activity::Fault);
-        assert_eq!(Activity::of('D', Some(Call::Other)), Activity::Disk);
-        assert_eq!(Activity::of('S', None), Activity::Idle);
+        assert_eq!(alone('D', Some(Call::None)), Activity::Fault);
+        assert_eq!(alone('D', Some(Call::Unknown)), Activity::Disk);
+        assert_eq!(alone('S', None), Activity::Idle);
+    }
+
+    #[test]
+    fn what_changes_the_address_space_waits_for_no_disk() {
+        assert_eq!(alone('D', Some(Call::AddressSpace)), Activity::AddressSpace);
+        assert_eq!(alone('D', Some(Call::Lock)), Activity::Lock);
+    }
+
+    #[test]
+    fn threads_that_wait_at_one_word_wait_for_a_lock() {
+        assert_eq!(Activity::of('S', Some(Call::Futex(8)), |address| address == 8), Activity::Lock);
+        assert_eq!(Activity::of('S', Some(Call::Futex(9)), |address| address == 8), Activity::Parked);
     }
 
     #[test]
@@ -144,5 +229,15 @@ mod tests {
         let at_rest = Threads { lock: 50.0, ..Threads::default() };
         let loaded = Threads { lock: 40.0, processor: 2.0, ..Threads::default() }.beyond(at_rest);
         assert_eq!((loaded.lock, loaded.idle, loaded.busy()), (0.0, 40.0, 2.0));
+    }
+
+    #[test]
+    fn timeouts_that_a_server_has_at_rest_pace_no_requests() {
+        let (mut loaded, mut at_rest) = (Timeouts::default(), Timeouts::default());
+        [0.0005, 0.003, 60.0].into_iter().for_each(|seconds| loaded.add(seconds, 1.0));
+        at_rest.add(0.003, 1.0);
+        assert_eq!(loaded.within(0.01, &Timeouts::default()), 2.0);
+        assert_eq!(loaded.within(0.01, &at_rest), 1.0);
+        assert_eq!(loaded.within(0.002, &at_rest), 1.0);
     }
 }

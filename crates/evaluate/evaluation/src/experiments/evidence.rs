@@ -2,7 +2,7 @@
 
 use forebay_results::Tier;
 
-use crate::experiments::Threads;
+use crate::experiments::{Clients, Dependency, Threads, Timeouts};
 
 /// What was measured. What is `None` nobody could tell.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,12 +27,34 @@ pub struct Evidence {
     pub threads: Option<Threads>,
     /// What they did before the load.
     pub threads_at_rest: Threads,
+    /// Threads that were ever seen at something else than waiting for work.
+    pub threads_at_work: Option<f64>,
+    /// The share of the looks in which the busiest thread was on a processor or waited for one.
+    pub busiest_thread: Option<f64>,
+    /// Of the looks in which any thread was, the share in which only one was.
+    pub one_at_a_time: Option<f64>,
+    /// How long threads that wait for events are ready to wait.
+    pub timeouts: Timeouts,
+    /// The same before the load.
+    pub timeouts_at_rest: Timeouts,
+    /// Connections from clients; `None` where the kernel does not list them.
+    pub clients: Option<Clients>,
+    /// Other servers that it asks.
+    pub dependencies: Vec<Dependency>,
+    /// What else it waits for that has a name, where that tells no more.
+    pub leads: Vec<String>,
+    /// What its control groups allow it of the processors.
+    pub quota: Option<Throttled>,
+    /// The disk that it used most.
+    pub disk: Option<DiskQueue>,
     /// Processor time of the server.
     pub processor_s: Option<f64>,
     /// Of this in the kernel.
     pub system_s: Option<f64>,
     /// Processor time of all that ran on the machine.
     pub machine_processor_s: Option<f64>,
+    /// Its page faults that did not wait.
+    pub minor_faults: Option<f64>,
     /// Its page faults that waited.
     pub major_faults: Option<f64>,
     /// Pages that came back which memory had had no room for.
@@ -41,6 +63,8 @@ pub struct Evidence {
     pub page_back_s: Option<f64>,
     /// Bytes that came from disks.
     pub disk_read_bytes: Option<f64>,
+    /// Bytes that went to disks.
+    pub disk_written_bytes: Option<f64>,
     /// Bytes that there are to be served, again and again.
     pub served_of_bytes: Option<f64>,
     /// Time in which tasks waited for memory, in seconds (PSI).
@@ -55,6 +79,28 @@ pub struct Evidence {
     pub misses: Option<Misses>,
     /// What the machine can do.
     pub ceilings: Option<Ceilings>,
+}
+
+/// A quota of processor time that ran out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Throttled {
+    /// Processors that the quota allows.
+    pub processors: f64,
+    /// The share of the periods in which it ran out.
+    pub share: f64,
+}
+
+/// A disk, and how many of its requests were under way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiskQueue {
+    /// Such as `sda`.
+    pub name: String,
+    /// Its requests under way, on the average.
+    pub under_way: f64,
+    /// The share of the time in which it had any.
+    pub busy: f64,
+    /// Bytes that it moved.
+    pub bytes: f64,
 }
 
 /// Clients of forebay's own.
@@ -90,8 +136,11 @@ pub struct Ceilings {
     pub memory_bytes_per_s: f64,
 }
 
-/// Growth is what goes on: the second half of the time has this share of the first half's, at least.
-const GOES_ON: f64 = 1.0 / 3.0;
+/// Growth is what goes on: the second half of the time has this share of the first half's, at least. A cache that fills slows
+/// down, because more and more is found in it.
+const GOES_ON: f64 = 0.75;
+/// The same for a server that waits for memory: such waits slow down whatever grows.
+const GOES_ON_WAITING: f64 = 1.0 / 3.0;
 const PAGE_BYTES: f64 = 4096.0;
 /// Less growth than this is a cache that fills, or a pool.
 const GROWTH_BYTES_MIN: f64 = (4u32 << 20) as f64;
@@ -103,7 +152,12 @@ impl Evidence {
     pub(crate) fn growth_per_request(&self) -> Option<f64> {
         let (first, last) = (self.held_bytes.first()?, self.held_bytes.last()?);
         let middle = self.held_bytes[self.held_bytes.len() / 2];
-        let goes_on = last - middle >= GOES_ON * (middle - first) && last - first >= GROWTH_BYTES_MIN;
+        let share = if self.comes_back() || self.major_faults.is_some_and(|faults| faults > self.seconds) {
+            GOES_ON_WAITING
+        } else {
+            GOES_ON
+        };
+        let goes_on = last - middle >= share * (middle - first) && last - first >= GROWTH_BYTES_MIN;
         (goes_on && self.requests > 0.0).then(|| (last - first) / self.requests)
     }
 
@@ -143,8 +197,44 @@ impl Evidence {
         let (misses, ceilings) = (self.misses?, self.ceilings?);
         let found_later = (misses.first - misses.last).max(0.0);
         let stall_s = found_later * ceilings.cache_s + misses.last * ceilings.memory_s;
-        let request_s = self.processor_s? / self.requests;
+        // What the kernel takes is no part of what a simulation saw.
+        let request_s = self.processor_s? * (1.0 - self.unseen_share()) / self.requests;
         (request_s > 0.0).then(|| stall_s / request_s)
+    }
+
+    /// The share of its processor time that a simulation does not see: what the kernel does for it.
+    pub(crate) fn unseen_share(&self) -> f64 {
+        let simulated = self.misses.is_some_and(|misses| misses.tier == Tier::Simulated);
+        let share = self.system_s.zip(self.processor_s).map_or(0.0, |(system, all)| system / all);
+        if simulated { share.clamp(0.0, 1.0) } else { 0.0 }
+    }
+
+    /// Requests under way: counted by clients of forebay's own, or else as many as there are connections.
+    pub(crate) fn under_way(&self) -> Option<f64> {
+        let connections = self.clients.map(|clients| clients.connections).filter(|number| *number > 0.0);
+        self.in_flight.or(connections.filter(|_| self.generator.is_none()))
+    }
+
+    /// Requests that are known to wait for nothing of the server's: for their clients, or for another server.
+    pub(crate) fn elsewhere(&self) -> f64 {
+        let others = self.dependencies.iter().filter(|one| !one.own).map(|one| one.waiting).sum::<f64>();
+        let clients = self.clients.map_or(0.0, |clients| clients.sending + clients.untaken);
+        (others + clients).min(self.under_way().unwrap_or(0.0))
+    }
+
+    /// How long a request takes, in seconds, by how many are under way.
+    pub(crate) fn latency_s(&self) -> f64 {
+        self.under_way().unwrap_or(0.0) * self.seconds / self.requests.max(1.0)
+    }
+
+    /// The dependency that most requests wait for.
+    pub(crate) fn latest_dependency(&self) -> Option<&Dependency> {
+        self.dependencies.iter().max_by(|one, other| one.waiting.total_cmp(&other.waiting))
+    }
+
+    /// Processors without anything to do, on the average.
+    pub(crate) fn idle_processors(&self) -> Option<f64> {
+        self.machine_processor_s.map(|used_s| (self.processors - used_s / self.seconds).max(0.0))
     }
 }
 
@@ -178,9 +268,23 @@ mod tests {
     }
 
     #[test]
+    fn what_grows_slower_because_it_waits_for_memory_still_grows() {
+        let held_bytes = [10.0, 30.0, 40.0].map(|mebibytes| mebibytes * 1_048_576.0).to_vec();
+        let waiting = Evidence {
+            held_bytes,
+            requests: 10.0,
+            seconds: 1.0,
+            major_faults: Some(50.0),
+            ..Evidence::default()
+        };
+        assert!(waiting.growth_per_request().is_some());
+    }
+
+    #[test]
     fn growth_that_goes_on_is_no_cache_that_fills() {
         assert_eq!(holding(&[10.0, 20.0, 30.0]), Some(20.0 * 1024.0));
         assert_eq!(holding(&[10.0, 30.0, 30.0]), None);
+        assert_eq!(holding(&[10.0, 30.0, 42.0]), None);
         assert_eq!(holding(&[10.0, 10.5, 11.0]), None);
         assert_eq!(holding(&[]), None);
     }

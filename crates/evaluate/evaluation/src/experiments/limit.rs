@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use forebay_quantity::percent;
+
 /// Where the answers are held up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
@@ -9,6 +11,10 @@ pub enum Limit {
     Nothing,
     /// It computes, or waits for a processor.
     Processor,
+    /// One of its threads computes all the time, and processors have nothing to do.
+    OneThread,
+    /// Its control groups allow it no more processor time.
+    Quota,
     /// It waits for caches.
     Cache,
     /// Memory delivers no more.
@@ -17,8 +23,12 @@ pub enum Limit {
     VirtualMemory,
     /// It waits for files.
     Disk,
-    /// It waits for the network, or nobody does anything.
+    /// What it sends is not taken as fast as it sends.
     Network,
+    /// Another server answers late.
+    Dependency,
+    /// All that could begin with a request wait.
+    Workers,
     /// Its threads wait for each other.
     Lock,
     /// It sleeps.
@@ -34,11 +44,15 @@ impl fmt::Display for Limit {
         formatter.pad(match self {
             Self::Nothing => "nothing",
             Self::Processor => "processor",
+            Self::OneThread => "one thread",
+            Self::Quota => "processor quota",
             Self::Cache => "cache",
             Self::MainMemory => "main memory",
             Self::VirtualMemory => "virtual memory",
             Self::Disk => "disk",
             Self::Network => "network",
+            Self::Dependency => "dependency",
+            Self::Workers => "workers",
             Self::Lock => "lock",
             Self::Sleep => "its own sleep",
             Self::LoadGenerator => "load generator",
@@ -55,10 +69,19 @@ pub enum Finding {
         /// So much for each request.
         bytes_per_request: f64,
     },
-    /// It reads or writes little at a time, and the kernel takes most of its processor time.
+    /// It reads or writes little at a time, many times for each request, and the kernel takes most of its processor time.
     SmallCalls {
+        /// So many for each request.
+        calls_per_request: f64,
         /// So much for each call.
         bytes_per_call: f64,
+    },
+    /// It asks the kernel for new memory again and again.
+    NewMemory {
+        /// Page faults for each request.
+        faults_per_request: f64,
+        /// The share of its processor time that they take at least.
+        share: f64,
     },
 }
 
@@ -68,13 +91,19 @@ impl fmt::Display for Finding {
             Self::Growth { bytes_per_request } => {
                 write!(
                     formatter,
-                    "its memory grows by {bytes_per_request:.0} B for each request and goes on growing: a leak"
+                    "its memory grows by {bytes_per_request:.0} B for each request and grows on at the same pace: a leak"
                 )
             }
-            Self::SmallCalls { bytes_per_call } => write!(
+            Self::SmallCalls { calls_per_request, bytes_per_call } => write!(
                 formatter,
-                "it reads and writes {bytes_per_call:.0} B for each call, and the kernel takes most of its processor time: \
-                 its buffers are too small"
+                "it reads and writes {calls_per_request:.0} times for each request, {bytes_per_call:.0} B for each call, and \
+                 the kernel takes most of its processor time: its buffers are too small"
+            ),
+            Self::NewMemory { faults_per_request, share } => write!(
+                formatter,
+                "each request touches {faults_per_request:.0} pages of new memory, which takes at least {} of its processor \
+                 time: it gives memory back and asks for it again",
+                percent(*share)
             ),
         }
     }

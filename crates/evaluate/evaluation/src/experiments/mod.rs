@@ -13,17 +13,19 @@ mod evidence;
 mod levels;
 mod limit;
 mod shipped;
+mod sockets;
 mod trial;
 mod verdict;
 
-pub use activity::{Activity, Call, Threads};
+pub use activity::{Activity, Call, Threads, Timeouts};
 pub use description::{
     Any, Attached, Connections, Description, Error, Router, RouterLayout, RtspServer, Streaming, Web,
     WebServer,
 };
-pub use evidence::{Ceilings, Evidence, Generator, Misses};
+pub use evidence::{Ceilings, DiskQueue, Evidence, Generator, Misses, Throttled};
 pub use levels::{Amount, Levels, Memory, Rate};
 pub use limit::{Finding, Limit};
 pub use shipped::{SHIPPED, Shipped, shipped};
+pub use sockets::{Clients, Dependency, Sockets};
 pub use trial::{Level, Load, Server, Trial};
 pub use verdict::Verdict;

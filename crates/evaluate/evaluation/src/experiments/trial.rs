@@ -28,6 +28,21 @@ impl Trial {
     pub fn case(&self) -> String {
         self.levels.iter().map(|level| level.shown.as_str()).collect::<Vec<_>>().join("/")
     }
+
+    /// The same with half of its clients; `None` where it has no two, or they keep to a schedule.
+    #[must_use]
+    pub fn with_half_the_clients(&self) -> Option<Self> {
+        let mut trial = self.clone();
+        let (Load::Documents { clients, rate, .. } | Load::Address { clients, rate, .. }) = &mut trial.load
+        else {
+            return None;
+        };
+        if *rate != Rate::Most || *clients < 2 {
+            return None;
+        }
+        *clients /= 2;
+        Some(trial)
+    }
 }
 
 /// A level of a factor.
@@ -307,6 +322,22 @@ fn bytes_of(memory: Memory) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_of_the_clients_are_some_and_keep_to_no_schedule() {
+        let load = |clients, rate| Load::Address { url: "u".into(), clients, rate };
+        let trial = |clients, rate| Trial {
+            subject: "s".into(),
+            levels: vec![],
+            server: Server::Command(vec!["s".into()]),
+            load: load(clients, rate),
+            memory_bytes: None,
+        };
+        let half = trial(9, Rate::Most).with_half_the_clients().map(|trial| trial.load);
+        assert_eq!(half, Some(load(4, Rate::Most)));
+        assert_eq!(trial(1, Rate::Most).with_half_the_clients(), None);
+        assert_eq!(trial(9, Rate::PerSecond(5.0)).with_half_the_clients(), None);
+    }
 
     #[test]
     fn every_combination_is_tried_once_with_the_servers_side_by_side() {

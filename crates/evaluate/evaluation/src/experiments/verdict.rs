@@ -3,23 +3,33 @@
 //! The base is the activity of the server's threads while requests are under way. The threads' waits name a resource; the
 //! counters decide what the wait means. A disk that reads again what memory had no room for means too little memory, not a
 //! slow disk. A processor that mostly waits for caches is not too slow. All decisions are ratios, so other work on the
-//! machine changes them little.
+//! machine changes them little. Where no evidence has a half of the requests, the verdict is that this is not known.
+
+mod elsewhere;
+#[cfg(test)]
+mod tests;
+mod words;
 
 use crate::experiments::evidence::REFAULTS_MIN;
-use crate::experiments::{Evidence, Finding, Limit, Threads};
+use crate::experiments::{Evidence, Finding, Generator, Limit, Threads};
 use forebay_quantity::percent;
+use words::{circumstances, findings, listed};
 
 /// What limits a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// Where the answers are held up.
     pub limit: Limit,
+    /// What is called so, where the limit is one of several: the address of a dependency, the name of a disk.
+    pub name: Option<String>,
     /// By what it was decided: figures in words, the deciding one first.
     pub evidence: Vec<String>,
     /// What is odd besides.
     pub findings: Vec<Finding>,
     /// What could not be decided, and what it would take.
     pub undecided: Vec<String>,
+    /// Whether fewer clients would tell a wait for each other from a wait of each request's own.
+    pub(crate) asks_for_fewer_clients: bool,
 }
 
 /// A device is behind a lock where this share of the threads that do not wait for the lock wait for the device.
@@ -28,8 +38,17 @@ const HOLDERS_WAIT: f64 = 0.5;
 const HOLDERS_MIN: f64 = 0.25;
 /// A schedule is kept from this share of its requests on.
 const KEPT_UP: f64 = 0.98;
-/// A server is held up elsewhere where fewer of the threads that could be busy are.
-const BUSY_MIN: f64 = 0.25;
+/// A server is held up elsewhere where fewer of the threads that could be busy are, and what has this share of the requests
+/// limits.
+const MOST: f64 = 0.5;
+/// A thread computes all the time from this share of the looks on.
+const THREAD_FULL: f64 = 0.75;
+/// Threads compute in turn where this share of the looks finds no second one that does.
+const IN_TURN: f64 = 0.85;
+/// Processors have nothing to do where so much of one has, on the average.
+const IDLE_PROCESSOR: f64 = 0.2;
+/// A quota limits that ran out in this share of its periods.
+const THROTTLED: f64 = 0.5;
 /// A load generator is at its limit from this share of its time on.
 const GENERATOR_FULL: f64 = 0.8;
 /// The same, where the server has much to do as well.
@@ -46,10 +65,11 @@ const MISSED: f64 = 0.4;
 const MEMORY_FULL: f64 = 0.6;
 /// More memory limits no more where it makes the server less faster than this.
 const FASTER: f64 = 1.2;
-/// Calls are small below this.
-const SMALL_CALL_BYTES: f64 = 512.0;
-/// The kernel takes most of the processor time from this share on.
-const SYSTEM_MOST: f64 = 0.5;
+/// The first words on a wait without a cause.
+const WAITS: &str = "it waits, for what is not known";
+/// Half the clients get as many answers, or half as many: below and above this ratio of the rates.
+const AS_MANY: f64 = 0.8;
+const HALF_AS_MANY: f64 = 0.65;
 
 impl Verdict {
     /// What `evidence` says.
@@ -57,9 +77,11 @@ impl Verdict {
     pub fn of(evidence: &Evidence) -> Self {
         let mut verdict = Self {
             limit: Limit::Undecided,
+            name: None,
             evidence: vec![],
             findings: findings(evidence),
             undecided: vec![],
+            asks_for_fewer_clients: false,
         };
         if evidence.requests < 1.0 {
             verdict.undecided.push("nothing was answered; look at what the server says".into());
@@ -98,29 +120,91 @@ impl Verdict {
         verdict
     }
 
+    /// What `evidence` says, where it is known what the server does with `clients` of its clients, about half of them: as many
+    /// answers mean that requests wait for each other, and half as many that each has a wait of its own.
+    #[must_use]
+    pub fn knowing_fewer_clients(self, evidence: &Evidence, with_fewer: &Evidence) -> Self {
+        let (Some(all), Some(fewer)) = (evidence.in_flight, with_fewer.in_flight) else { return self };
+        let rate = |evidence: &Evidence| evidence.requests / evidence.seconds;
+        let (clients, rates) = (fewer / all, rate(with_fewer) / rate(evidence));
+        if !self.asks_for_fewer_clients || !rates.is_finite() || !(0.3..=0.7).contains(&clients) {
+            return self;
+        }
+        let mut verdict = self;
+        let sentence = format!(
+            "with {fewer:.1} instead of {all:.1} requests under way it answers {} as many",
+            percent(rates)
+        );
+        verdict.evidence.insert(0, sentence);
+        if rates >= AS_MANY {
+            verdict
+                .evidence
+                .insert(1, "so the requests wait for each other, and one goes on at a time".into());
+            verdict.limit = Limit::Lock;
+            verdict.undecided.clear();
+        } else if rates <= HALF_AS_MANY {
+            verdict.evidence.insert(1, "so each request has a wait of its own, beside the others".into());
+        } else {
+            verdict.limit = Limit::Undecided;
+            verdict.undecided.push("whether requests wait for each other: fewer clients do not tell".into());
+        }
+        verdict
+    }
+
+    /// What limits, with its name if it has one.
+    #[must_use]
+    pub fn limit_with_name(&self) -> String {
+        let name = self.name.as_ref().map(|name| format!(" {name}"));
+        format!("{}{}", self.limit, name.unwrap_or_default())
+    }
+
+    /// The head of a verdict that names no limit.
+    #[must_use]
+    pub fn undecided_in_words(&self) -> String {
+        let waits = self.undecided.iter().any(|what| what.starts_with(WAITS));
+        if waits { WAITS.to_owned() } else { "what limits is not decidable".to_owned() }
+    }
+
     fn decide(&mut self, evidence: &Evidence) -> Limit {
         if let Some(intended) = evidence.intended.filter(|intended| evidence.requests >= KEPT_UP * intended) {
             self.says(format!("{:.0} of {intended:.0} requests were answered in time", evidence.requests));
             return Limit::Nothing;
         }
+        if let Some(quota) = evidence.quota.filter(|quota| quota.share >= THROTTLED) {
+            self.says(format!(
+                "its control group allows it {:.2} processors, which ran out in {} of the periods",
+                quota.processors,
+                percent(quota.share)
+            ));
+            return Limit::Quota;
+        }
         let Some(threads) = evidence.threads else {
             return self.decide_without_threads(evidence);
         };
-        let threads =
-            threads.beyond(evidence.threads_at_rest).behind_locks_at_most(evidence.in_flight.unwrap_or(0.0));
-        // Where nobody knows how many requests are under way, as many as keep the processors busy.
-        let could_be = evidence.in_flight.unwrap_or(evidence.processors).min(threads.number());
+        let in_threads = (evidence.under_way().unwrap_or(0.0) - evidence.elsewhere()).max(0.0);
+        let threads = threads.beyond(evidence.threads_at_rest).behind_locks_at_most(in_threads);
+        // Where it is not known how many requests are under way, as many as keep the processors busy.
+        let could_be = evidence.under_way().unwrap_or(evidence.processors);
+        let could_be = could_be.min(evidence.threads_at_work.unwrap_or(f64::INFINITY)).min(threads.number());
         let could_be = could_be.max(f64::MIN_POSITIVE);
-        let generator = evidence.generator.map(|generator| generator.share(evidence.seconds));
-        let busy = threads.busy() / could_be;
-        if busy < BUSY_MIN {
-            return self.held_up_elsewhere(evidence, busy, generator);
+        let generator = generator_share(evidence);
+        // More threads than there are processors cannot run at a time, and no more than one of those that take turns.
+        let at_a_time = if in_turn(evidence, threads) { 1.0 } else { could_be.min(evidence.processors) };
+        let computing = own_processor(evidence, threads.processor) / at_a_time;
+        let busy = (threads.busy() / could_be).max(computing).min(1.0);
+        let waits_elsewhere = evidence.under_way().map_or(0.0, |requests| evidence.elsewhere() / requests);
+        if busy < MOST || waits_elsewhere > busy {
+            return self.held_up_elsewhere(evidence, threads, busy, generator);
         }
         let machine_s = evidence.machine_processor_s.unwrap_or(0.0);
         let own_s = evidence.processor_s.unwrap_or(0.0) + load_s(evidence);
         let (limit, share) = match most(evidence, threads) {
             // Whoever waits for another one then waits for its processor time.
-            (Limit::Lock, share) if takes_more_than_load(evidence, own_s) => (Limit::Processor, share),
+            (Limit::Lock, share)
+                if takes_more_than_load(evidence, own_s) && threads.lock >= threads.address_space =>
+            {
+                (Limit::Processor, share)
+            }
             most => most,
         };
         let under_way = evidence.in_flight.map(|requests| format!("with {requests:.1} requests under way, "));
@@ -143,7 +227,7 @@ impl Verdict {
                 ));
                 Limit::LoadGenerator
             }
-            Limit::Processor => self.processor_or_caches(evidence),
+            Limit::Processor => self.computes(evidence, threads),
             Limit::VirtualMemory | Limit::Disk => {
                 self.memory_or_disk(evidence, threads);
                 limit
@@ -168,7 +252,7 @@ impl Verdict {
                 .into(),
         );
         match used {
-            Some(used) if used > 1.0 - BUSY_MIN => self.processor_or_caches(evidence),
+            Some(used) if used > SERVER_FULL => self.processor_or_caches(evidence),
             _ => Limit::Undecided,
         }
     }
@@ -182,46 +266,42 @@ impl Verdict {
             return self.processor_or_caches(evidence);
         }
         self.undecided
-            .push("what holds the packets up: the processors have time left, and nobody counts how long packets wait".into());
+            .push("what holds the packets up: the processors have time left, and the kernel does not count how long packets wait".into());
         Limit::Undecided
     }
 
-    fn held_up_elsewhere(&mut self, evidence: &Evidence, busy: f64, generator: Option<f64>) -> Limit {
-        let under_way =
-            evidence.in_flight.map(|requests| format!("{requests:.1} requests were under way, but "));
-        self.says(format!(
-            "{}those of its threads that could be busy were idle for {}",
-            under_way.unwrap_or_default(),
-            percent(1.0 - busy)
-        ));
-        let machine_s = evidence.machine_processor_s.unwrap_or(0.0);
-        match generator {
-            Some(share) if share >= GENERATOR_FULL && takes_more_than_load(evidence, machine_s) => {
-                self.says(
-                    "the server and the load together had all of the machine's processors, the server more"
-                        .into(),
-                );
-                self.processor_or_caches(evidence)
-            }
-            Some(share) if share >= GENERATOR_FULL => {
-                self.says(format!("the load generator ran or wanted to for {}", percent(share)));
-                Limit::LoadGenerator
-            }
-            Some(share) if evidence.in_flight.is_some() => {
-                self.says(format!("the load generator ran or wanted to for {} only", percent(share)));
-                Limit::Network
-            }
-            Some(_) => {
-                self.undecided
-                    .push("whether the server's own pace or the network holds it up: both look idle".into());
-                Limit::Undecided
-            }
-            None => {
-                self.undecided
-                    .push("whether the network or the load holds it up: the load is not forebay's".into());
-                Limit::Undecided
-            }
+    /// It computes: on all processors, on one, or in turn.
+    fn computes(&mut self, evidence: &Evidence, threads: Threads) -> Limit {
+        let limit = self.processor_or_caches(evidence);
+        let (Some(busiest), Some(idle)) = (evidence.busiest_thread, evidence.idle_processors()) else {
+            return limit;
+        };
+        let used = evidence.processor_s.unwrap_or(0.0) / evidence.seconds;
+        let has_others =
+            evidence.under_way().is_some_and(|requests| requests >= 1.5) && evidence.processors >= 2.0;
+        if limit != Limit::Processor || !has_others || idle < IDLE_PROCESSOR || used > 1.0 + IDLE_PROCESSOR {
+            return limit;
         }
+        if busiest >= THREAD_FULL && busiest >= THREAD_FULL * threads.processor {
+            self.evidence.insert(
+                0,
+                format!(
+                    "one thread computed in {} of the looks, while {idle:.1} processors were idle",
+                    percent(busiest)
+                ),
+            );
+            return Limit::OneThread;
+        }
+        if in_turn(evidence, threads) {
+            self.evidence.insert(
+                0,
+                format!(
+                    "its threads compute one at a time, in turn, while {idle:.1} processors were idle: a lock"
+                ),
+            );
+            return Limit::Lock;
+        }
+        limit
     }
 
     fn processor_or_caches(&mut self, evidence: &Evidence) -> Limit {
@@ -237,14 +317,23 @@ impl Verdict {
             return Limit::Processor;
         };
         let (misses, ceilings) = (evidence.misses.expect("a share"), evidence.ceilings.expect("a share"));
+        let unseen = evidence.unseen_share();
         self.says(format!(
-            "cache misses explain {} of its processor time ({:.0} of the first level and {:.0} of the last for each request, {})",
+            "cache misses explain {} of its processor time{} ({:.0} of the first level and {:.0} of the last for each request, {})",
             percent(share.min(1.0)),
+            if unseen > 0.0 { " outside of the kernel" } else { "" },
             misses.first,
             misses.last,
             misses.tier
         ));
-        if share < MISSED {
+        if unseen >= MOST {
+            self.undecided.push(format!(
+                "what caches cost: the kernel takes {} of its processor time, and the simulation does not see the kernel",
+                percent(unseen)
+            ));
+            return Limit::Processor;
+        }
+        if share * (1.0 - unseen) < MISSED {
             return Limit::Processor;
         }
         const LINE_BYTES: f64 = 64.0;
@@ -295,6 +384,27 @@ fn takes_more_than_load(evidence: &Evidence, used_s: f64) -> bool {
     full && evidence.processor_s.unwrap_or(0.0) >= load_s(evidence)
 }
 
+/// The share of its time that the load generator ran, or wanted to and could not because of server or load.
+fn generator_share(evidence: &Evidence) -> Option<f64> {
+    let generator = evidence.generator?;
+    let queued_s = generator.queued_s * own_share(evidence);
+    Some(Generator { queued_s, ..generator }.share(evidence.seconds))
+}
+
+/// The share that server and load have of the processor time that the machine used.
+fn own_share(evidence: &Evidence) -> f64 {
+    let own_s = evidence.processor_s.map(|server_s| server_s + load_s(evidence));
+    let of_all = own_s.zip(evidence.machine_processor_s);
+    of_all.map_or(1.0, |(own_s, machine_s)| (own_s / machine_s.max(f64::MIN_POSITIVE)).min(1.0))
+}
+
+/// Whether several threads compute all the time, and never two of them at once.
+fn in_turn(evidence: &Evidence, threads: Threads) -> bool {
+    evidence.one_at_a_time.is_some_and(|share| share >= IN_TURN)
+        && threads.processor >= THREAD_FULL
+        && evidence.threads_at_work.is_some_and(|at_work| at_work >= 2.0)
+}
+
 fn load_s(evidence: &Evidence) -> f64 {
     evidence.generator.map_or(0.0, |generator| generator.processor_s)
 }
@@ -314,7 +424,7 @@ fn most(evidence: &Evidence, threads: Threads) -> (Limit, f64) {
         (Limit::Processor, own_processor(evidence, threads.processor)),
         (Limit::VirtualMemory, memory),
         (Limit::Disk, disk),
-        (Limit::Lock, threads.lock),
+        (Limit::Lock, threads.lock + threads.address_space),
         (Limit::Network, threads.send),
         (Limit::Sleep, threads.asleep),
     ];
@@ -327,330 +437,16 @@ fn most(evidence: &Evidence, threads: Threads) -> (Limit, f64) {
         shares.iter().filter(|(limit, _)| *limit != Limit::Lock).map(|(_, threads)| threads).sum();
     if limit == Limit::Lock && memory + disk >= HOLDERS_WAIT * rest && memory + disk >= HOLDERS_MIN {
         let (device, _) = largest(&shares[1..3]);
-        return (device, (memory + disk + threads.lock) / threads.busy());
+        return (device, (memory + disk + threads.lock + threads.address_space) / threads.busy());
     }
     (limit, most / threads.busy())
 }
 
 /// Threads that run, or wait for a processor, without those that wait for one because of what else the machine does.
 fn own_processor(evidence: &Evidence, on_or_for: f64) -> f64 {
-    let (Some(server_s), Some(machine_s)) = (evidence.processor_s, evidence.machine_processor_s) else {
+    let Some(server_s) = evidence.processor_s.filter(|_| evidence.machine_processor_s.is_some()) else {
         return on_or_for;
     };
     let running = (server_s / evidence.seconds).min(on_or_for);
-    let own = ((server_s + load_s(evidence)) / machine_s.max(f64::MIN_POSITIVE)).min(1.0);
-    running + (on_or_for - running) * own
-}
-
-fn listed(threads: Threads) -> String {
-    let named = [
-        (threads.processor, "on or for a processor"),
-        (threads.fault, "for pages"),
-        (threads.disk, "for files"),
-        (threads.lock, "for each other"),
-        (threads.send, "to send"),
-        (threads.asleep, "asleep"),
-    ];
-    let told = named.iter().filter(|(threads, _)| *threads >= 0.05);
-    told.map(|(threads, what)| format!("{threads:.1} {what}")).collect::<Vec<_>>().join(", ")
-}
-
-fn findings(evidence: &Evidence) -> Vec<Finding> {
-    let growth = evidence.growth_per_request().map(|bytes_per_request| Finding::Growth { bytes_per_request });
-    let bytes_per_call = evidence.call_bytes.zip(evidence.calls).map(|(bytes, calls)| bytes / calls);
-    let system = evidence.system_s.zip(evidence.processor_s).map(|(system, all)| system / all);
-    let small = bytes_per_call
-        .filter(|bytes| *bytes < SMALL_CALL_BYTES && system.is_some_and(|share| share >= SYSTEM_MOST))
-        .map(|bytes_per_call| Finding::SmallCalls { bytes_per_call });
-    growth.into_iter().chain(small).collect()
-}
-
-/// What belongs to every verdict.
-fn circumstances(evidence: &Evidence) -> Vec<String> {
-    let all_s = evidence.seconds * evidence.processors;
-    let mut told = Vec::new();
-    if let Some(used_s) = evidence.processor_s.filter(|_| !evidence.in_kernel) {
-        let others = evidence.machine_processor_s.map(|machine_s| {
-            let generator_s = load_s(evidence);
-            let rest = (machine_s - used_s - generator_s).max(0.0);
-            format!(", the load {}, others {}", percent(generator_s / all_s), percent(rest / all_s))
-        });
-        told.push(format!(
-            "of the machine's processors the server used {}{}",
-            percent(used_s / all_s),
-            others.unwrap_or_default()
-        ));
-    }
-    if let Some(pressure_s) =
-        evidence.memory_pressure_s.filter(|pressure_s| *pressure_s > 0.01 * evidence.seconds)
-    {
-        told.push(format!(
-            "tasks waited for memory for {} of the time",
-            percent(pressure_s / evidence.seconds)
-        ));
-    }
-    told
-}
-
-#[cfg(test)]
-mod tests {
-    use forebay_results::Tier;
-
-    use super::*;
-    use crate::experiments::{Ceilings, Generator, Misses};
-
-    /// Eight clients, ten seconds, two processors; the rest is what the server's threads do.
-    fn evidence(threads: Threads) -> Evidence {
-        Evidence {
-            seconds: 10.0,
-            processors: 2.0,
-            requests: 10_000.0,
-            bytes: 1e8,
-            in_flight: Some(8.0),
-            generator: Some(Generator { threads: 1.0, processor_s: 2.0, queued_s: 0.0 }),
-            threads: Some(threads),
-            processor_s: Some(10.0),
-            system_s: Some(1.0),
-            major_faults: Some(0.0),
-            ..Evidence::default()
-        }
-    }
-
-    fn limit(threads: Threads) -> Limit {
-        Verdict::of(&evidence(threads)).limit
-    }
-
-    const NONE: Threads =
-        Threads { processor: 0.0, fault: 0.0, disk: 0.0, lock: 0.0, send: 0.0, asleep: 0.0, idle: 8.0 };
-
-    #[test]
-    fn what_most_threads_wait_for_is_the_limit() {
-        assert_eq!(limit(Threads { processor: 4.0, ..NONE }), Limit::Processor);
-        assert_eq!(limit(Threads { fault: 6.0, processor: 1.0, ..NONE }), Limit::VirtualMemory);
-        assert_eq!(limit(Threads { disk: 6.0, processor: 1.0, ..NONE }), Limit::Disk);
-        assert_eq!(limit(Threads { lock: 7.0, asleep: 1.0, ..NONE }), Limit::Lock);
-        assert_eq!(limit(Threads { send: 6.0, ..NONE }), Limit::Network);
-        assert_eq!(limit(Threads { asleep: 6.0, ..NONE }), Limit::Sleep);
-    }
-
-    #[test]
-    fn an_idle_server_with_requests_under_way_is_held_up_elsewhere() {
-        let idle = evidence(Threads { processor: 0.2, ..NONE });
-        assert_eq!(Verdict::of(&idle).limit, Limit::Network);
-        let busy = Some(Generator { threads: 1.0, processor_s: 6.0, queued_s: 3.0 });
-        assert_eq!(Verdict::of(&Evidence { generator: busy, ..idle.clone() }).limit, Limit::LoadGenerator);
-        let full = Evidence { generator: busy, machine_processor_s: Some(19.0), ..idle.clone() };
-        assert_eq!(Verdict::of(&full).limit, Limit::Processor);
-        let verdict = Verdict::of(&Evidence { generator: None, ..idle });
-        assert_eq!((verdict.limit, verdict.undecided.len()), (Limit::Undecided, 1));
-    }
-
-    #[test]
-    fn threads_of_a_pool_that_wait_for_work_wait_for_no_lock() {
-        let threads = Threads { lock: 48.0, processor: 2.0, ..NONE };
-        let threads_at_rest = Threads { lock: 50.0, ..NONE };
-        let evidence = Evidence { threads_at_rest, ..evidence(threads) };
-        assert_eq!(Verdict::of(&evidence).limit, Limit::Processor);
-    }
-
-    #[test]
-    fn threads_that_share_processors_without_time_left_wait_for_them_first() {
-        let threads = Threads { lock: 5.0, processor: 2.0, ..NONE };
-        assert_eq!(limit(threads), Limit::Lock);
-        let full = Evidence { processor_s: Some(17.0), ..evidence(threads) };
-        assert_eq!(Verdict::of(&full).limit, Limit::Processor);
-    }
-
-    #[test]
-    fn a_disk_that_brings_back_what_memory_had_is_too_little_memory() {
-        let waiting = evidence(Threads { disk: 6.0, ..NONE });
-        let again = Evidence { refaults: Some(900.0), disk_read_bytes: Some(4_096_000.0), ..waiting.clone() };
-        assert_eq!(Verdict::of(&again).limit, Limit::VirtualMemory);
-        let first = Evidence { refaults: Some(100.0), disk_read_bytes: Some(4_096_000.0), ..waiting };
-        assert_eq!(Verdict::of(&first).limit, Limit::Disk);
-    }
-
-    #[test]
-    fn no_more_threads_wait_for_a_lock_than_requests_are_under_way() {
-        let many = evidence(Threads { lock: 28.0, processor: 0.1, ..NONE });
-        assert_eq!(Verdict::of(&many).limit, Limit::Lock);
-        // Of streams nobody knows: what looks like a lock may be a wait for the next frame.
-        assert_eq!(Verdict::of(&Evidence { in_flight: None, ..many }).limit, Limit::Undecided);
-    }
-
-    #[test]
-    fn those_that_wait_for_one_that_waits_for_memory_wait_for_memory() {
-        assert_eq!(limit(Threads { lock: 7.0, fault: 0.9, processor: 0.1, ..NONE }), Limit::VirtualMemory);
-        assert_eq!(limit(Threads { lock: 7.0, disk: 0.9, processor: 0.1, ..NONE }), Limit::Disk);
-        assert_eq!(limit(Threads { lock: 7.0, processor: 0.9, disk: 0.1, ..NONE }), Limit::Lock);
-    }
-
-    #[test]
-    fn what_else_the_machine_does_is_no_limit_of_the_server() {
-        let queued = evidence(Threads { fault: 3.0, processor: 4.0, ..NONE });
-        assert_eq!(Verdict::of(&queued).limit, Limit::Processor);
-        let others = Evidence { processor_s: Some(1.0), machine_processor_s: Some(20.0), ..queued };
-        assert_eq!(Verdict::of(&others).limit, Limit::VirtualMemory);
-    }
-
-    #[test]
-    fn more_memory_that_makes_it_faster_shows_that_memory_limits() {
-        let computing = evidence(Threads { processor: 4.0, ..NONE });
-        let short = Evidence { refaults: Some(20_000.0), requests: 5_000.0, ..computing.clone() };
-        let with_more = Verdict::knowing(&short, &computing);
-        assert_eq!(with_more.limit, Limit::VirtualMemory, "{with_more:?}");
-        let hardly_faster = Evidence { requests: 5_500.0, ..computing.clone() };
-        assert_eq!(Verdict::knowing(&short, &hardly_faster).limit, Limit::Processor);
-        // What does not come back has nothing to do with memory.
-        let never_back = Evidence { refaults: Some(10.0), ..short };
-        assert_eq!(Verdict::knowing(&never_back, &computing).limit, Limit::Processor);
-        // Nobody is any number of times as fast as one that answers nothing.
-        let nothing = Evidence { requests: 0.0, ..never_back };
-        assert_eq!(Verdict::knowing(&nothing, &computing).limit, Limit::Undecided);
-    }
-
-    #[test]
-    fn an_estimate_is_not_believed_where_the_difference_was_measured() {
-        // By the estimate bringing pages back takes all of the processor time.
-        let computing = evidence(Threads { processor: 4.0, ..NONE });
-        let short = Evidence {
-            refaults: Some(20_000.0),
-            page_back_s: Some(1e-3),
-            disk_read_bytes: Some(20_000.0 * 4096.0),
-            ..computing.clone()
-        };
-        assert_eq!(Verdict::of(&short).limit, Limit::VirtualMemory);
-        assert_eq!(Verdict::knowing(&short, &computing).limit, Limit::Processor);
-    }
-
-    /// Apache with documents of 10 KiB to 16 clients, of which 24 and 16 MiB of memory have room for a part.
-    #[test]
-    fn every_run_of_a_server_that_thrashes_on_a_fast_disk_lacks_memory() {
-        let run = |requests, processor_s, read_bytes, page_back_us, threads: Threads| Evidence {
-            seconds: 3.0,
-            processors: 2.0,
-            requests,
-            bytes: requests * 10_240.0,
-            in_flight: Some(15.8),
-            generator: Some(Generator { threads: 1.0, processor_s: 0.4, queued_s: 2.2 }),
-            threads: Some(threads),
-            threads_at_rest: Threads { lock: 64.0, idle: 5.0, ..NONE },
-            processor_s: Some(processor_s),
-            machine_processor_s: Some(5.95),
-            refaults: Some(requests * 0.3),
-            disk_read_bytes: Some(read_bytes * requests),
-            served_of_bytes: Some(67_112_960.0),
-            page_back_s: Some(page_back_us * 1e-6),
-            ..Evidence::default()
-        };
-        let on_processors = |processor, disk| Threads { processor, disk, lock: 54.0, idle: 4.5, ..NONE };
-        let with_all =
-            Evidence { page_back_s: None, ..run(66_066.0, 3.6, 1.0, 0.0, on_processors(6.0, 0.0)) };
-        let short = [
-            run(33_465.0, 3.73, 9_369.0, 9.6, on_processors(6.5, 1.5)),
-            run(36_834.0, 3.68, 9_339.0, 7.5, on_processors(8.0, 0.75)),
-            run(39_558.0, 3.85, 9_356.0, 12.7, on_processors(6.0, 0.0)),
-            run(38_832.0, 3.50, 9_393.0, 7.6, on_processors(22.0, 0.0)),
-            run(30_981.0, 3.02, 10_697.0, 10.0, on_processors(7.33, 5.33)),
-            run(27_198.0, 2.81, 10_551.0, 8.3, on_processors(11.0, 0.5)),
-        ];
-        let by_themselves = short.iter().filter(|run| Verdict::of(run).limit == Limit::VirtualMemory).count();
-        assert!(by_themselves < short.len(), "an estimate would do");
-        for run in &short {
-            let verdict = Verdict::knowing(run, &with_all);
-            assert_eq!(verdict.limit, Limit::VirtualMemory, "{verdict:?}");
-            assert!(verdict.evidence[0].starts_with("with more memory it answers"), "{verdict:?}");
-        }
-        assert_eq!(Verdict::of(&with_all).limit, Limit::Processor);
-    }
-
-    #[test]
-    fn a_processor_that_is_busy_bringing_pages_back_lacks_memory() {
-        let computing = evidence(Threads { processor: 4.0, ..NONE });
-        // 20,000 pages at 100 us are 2 of the 10 seconds: without them it would be 1.25 times as fast.
-        let short = Evidence {
-            refaults: Some(20_000.0),
-            page_back_s: Some(100e-6),
-            disk_read_bytes: Some(20_000.0 * 4096.0),
-            ..computing
-        };
-        assert_eq!(Verdict::of(&short).limit, Limit::VirtualMemory, "{:?}", Verdict::of(&short));
-        let others = [
-            // Faster by 1.11 only.
-            Evidence { page_back_s: Some(50e-6), ..short.clone() },
-            Evidence { page_back_s: None, ..short.clone() },
-            // Most was never in memory: more memory would change little.
-            Evidence { disk_read_bytes: Some(60_000.0 * 4096.0), ..short.clone() },
-            Evidence { refaults: Some(900.0), ..short },
-        ];
-        for other in others {
-            assert_eq!(Verdict::of(&other).limit, Limit::Processor, "{other:?}");
-        }
-    }
-
-    #[test]
-    fn pages_of_files_that_memory_never_had_are_the_disks() {
-        let faults = evidence(Threads { fault: 6.0, ..NONE });
-        let first = Evidence {
-            refaults: Some(0.0),
-            major_faults: Some(1_000.0),
-            disk_read_bytes: Some(4_096_000.0),
-            ..faults
-        };
-        assert_eq!(Verdict::of(&first).limit, Limit::Disk);
-    }
-
-    #[test]
-    fn caches_and_memory_are_told_from_the_processor_by_misses_only() {
-        let computing = evidence(Threads { processor: 4.0, ..NONE });
-        assert_eq!(Verdict::of(&computing).undecided.len(), 1);
-        let ceilings = Some(Ceilings { cache_s: 10e-9, memory_s: 100e-9, memory_bytes_per_s: 10e9 });
-        let with = |first, last, requests| {
-            let misses = Some(Misses { first, last, tier: Tier::Simulated });
-            Verdict::of(&Evidence { misses, ceilings, requests, ..computing.clone() })
-        };
-        // A request takes 1 ms of processor time; 5,000 misses of memory are half of that.
-        assert_eq!(with(5_000.0, 5_000.0, 10_000.0).limit, Limit::Cache);
-        assert_eq!(with(5_000.0, 0.0, 10_000.0).limit, Limit::Processor);
-        assert!(with(5_000.0, 0.0, 10_000.0).undecided.is_empty());
-        // A hundred thousand lines for each of ten thousand requests in ten seconds are 6.4 GB/s.
-        assert_eq!(with(100_000.0, 100_000.0, 10_000.0).limit, Limit::MainMemory);
-    }
-
-    #[test]
-    fn a_schedule_that_is_kept_has_no_limit() {
-        let kept = Evidence { intended: Some(10_050.0), ..evidence(Threads { processor: 4.0, ..NONE }) };
-        assert_eq!(Verdict::of(&kept).limit, Limit::Nothing);
-        assert_ne!(Verdict::of(&Evidence { intended: Some(20_000.0), ..kept }).limit, Limit::Nothing);
-    }
-
-    #[test]
-    fn growth_and_small_calls_are_found_beside_the_limit() {
-        let held_bytes = [10.0, 30.0, 50.0].map(|mebibytes| mebibytes * 1_048_576.0).to_vec();
-        let odd = Evidence {
-            held_bytes,
-            system_s: Some(8.0),
-            calls: Some(1e6),
-            call_bytes: Some(32e6),
-            ..evidence(Threads { processor: 4.0, ..NONE })
-        };
-        let found = Verdict::of(&odd).findings;
-        assert!(matches!(found[..], [Finding::Growth { .. }, Finding::SmallCalls { .. }]), "{found:?}");
-        assert!(found[0].to_string().contains("4194 B"), "{}", found[0]);
-    }
-
-    #[test]
-    fn nothing_is_decided_where_nothing_was_answered_or_nothing_can_be_seen() {
-        let nothing = Evidence { requests: 0.0, ..evidence(NONE) };
-        assert_eq!(Verdict::of(&nothing).limit, Limit::Undecided);
-        let blind = Evidence { threads: None, processor_s: Some(1.0), ..evidence(NONE) };
-        let verdict = Verdict::of(&blind);
-        assert_eq!((verdict.limit, verdict.undecided.len()), (Limit::Undecided, 1));
-        let computing = Evidence { processor_s: Some(19.0), ..blind };
-        assert_eq!(Verdict::of(&computing).limit, Limit::Processor);
-        let kernel = Evidence { in_kernel: true, ..computing };
-        assert_eq!(Verdict::of(&kernel).limit, Limit::Processor);
-        let with_time = Evidence { processor_s: Some(10.0), ..kernel };
-        assert_eq!(Verdict::of(&with_time).limit, Limit::Undecided);
-    }
+    running + (on_or_for - running) * own_share(evidence)
 }

@@ -4,6 +4,7 @@
 
 mod ceilings;
 mod clients;
+mod disks;
 mod http;
 mod measure;
 mod meters;
@@ -78,6 +79,8 @@ pub struct Cell {
     runs: Vec<Run>,
     /// A run to compare with, where memory was limited and nothing else that was measured tells what that costs.
     with_all_memory: Option<Run>,
+    /// A run with half the clients, where that tells what the requests wait for.
+    with_fewer_clients: Option<Run>,
 }
 
 /// What was measured.
@@ -103,7 +106,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     let cells: Vec<Cell> = description
         .trials()
         .into_iter()
-        .map(|trial| Cell { trial, runs: vec![], with_all_memory: None })
+        .map(|trial| Cell { trial, runs: vec![], with_all_memory: None, with_fewer_clients: None })
         .collect();
     // A file that is none is told before anything is measured.
     let host = options.host.as_deref().map(read_host).transpose()?;
@@ -133,6 +136,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     let mut steps = Steps::new(outcome.cells.len() * passes, progress);
     let stopped = experiment.run(&mut outcome.cells, &mut steps).and_then(|()| {
         experiment.compare_with_all_memory(&mut outcome.cells, &mut steps)?;
+        experiment.compare_with_fewer_clients(&mut outcome.cells, &mut steps)?;
         experiment.account_for_misses(&mut outcome.cells, options.simulate, ceilings, &mut steps)
     });
     steps.end();
@@ -242,6 +246,25 @@ impl Experiment<'_> {
             steps.add(format!("{}, {} (with all memory, to compare)", cell.trial.subject, cell.trial.case()));
             let trial = Trial { memory_bytes: None, ..cell.trial.clone() };
             cells[number].with_all_memory = Some(self.bench(&trial, |bench| bench.measure(&trial))?);
+        }
+        Ok(())
+    }
+
+    /// Runs with half the clients what waits for a thing that has no name: requests that wait for each other are then as many.
+    fn compare_with_fewer_clients(&mut self, cells: &mut [Cell], steps: &mut Steps<'_>) -> Result<(), Error> {
+        for number in 0..cells.len() {
+            let cell = &cells[number];
+            let asking = cell.runs.iter().filter(|run| run.asks_for_fewer_clients()).count();
+            let Some(trial) = cell.trial.with_half_the_clients().filter(|_| asking * 2 > cell.runs.len())
+            else {
+                continue;
+            };
+            steps.add(format!(
+                "{}, {} (with half the clients, to compare)",
+                cell.trial.subject,
+                cell.trial.case()
+            ));
+            cells[number].with_fewer_clients = Some(self.bench(&trial, |bench| bench.measure(&trial))?);
         }
         Ok(())
     }

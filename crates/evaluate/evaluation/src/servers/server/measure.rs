@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::experiments::{
-    Ceilings, Description, Evidence, Generator, Limit, Load, Misses, RouterLayout, Server, Threads, Trial,
+    Ceilings, Dependency, Description, Evidence, Generator, Limit, Load, Misses, RouterLayout, Server, Trial,
     Verdict,
 };
 use forebay_counters::{Meter, Options as Counting, Reading, Refused, Target as Counted};
@@ -88,6 +88,11 @@ impl Run {
     fn serving_of(&mut self, bytes: f64) {
         self.evidence.served_of_bytes = Some(bytes);
         self.verdict = Verdict::of(&self.evidence);
+    }
+
+    /// Whether fewer clients would tell more.
+    pub(super) fn asks_for_fewer_clients(&self) -> bool {
+        self.verdict.asks_for_fewer_clients
     }
 
     /// The verdict again, with what it takes to bring a page back.
@@ -250,9 +255,10 @@ impl Bench<'_> {
             machine,
             seen: Seen::default(),
             refused,
+            disk: None,
             late_s: 0.0,
         };
-        let all = evidence(&counts, Threads::default(), seconds);
+        let all = evidence(&counts, &Seen::default(), seconds);
         let evidence = Evidence {
             requests: bytes_per_s / bytes as f64 * seconds,
             bytes: bytes_per_s * seconds,
@@ -282,7 +288,7 @@ impl Bench<'_> {
                 Ok((viewed.map_err(|error| error.to_string())?, woken_us))
             };
             let ((viewed, woken_us), counts) = self.under_load(&mut target, view)?;
-            let mut run = of_viewers(&viewed, &counts, at_rest, self.description.seconds);
+            let mut run = of_viewers(&viewed, &counts, &at_rest, self.description.seconds);
             run.figures.extend(woken_us.map(|us| Figure::new(WAKE_UP, "s", us / 1e6)));
             return Ok(run);
         }
@@ -290,25 +296,26 @@ impl Bench<'_> {
             Some(clients) => {
                 let ask = |window, stop: &AtomicBool| clients.run(window, stop);
                 let (answers, counts) = self.under_load(&mut target, ask)?;
-                let mut run = of_clients(&answers, &counts, at_rest, self.description.seconds);
+                let mut run = of_clients(&answers, &counts, &at_rest, self.description.seconds);
                 if let Load::Documents { bytes, .. } = trial.load {
                     let documents = self.documents.map_or(0, |documents| documents.paths.len());
                     run.serving_of(documents as f64 * bytes as f64);
                 }
                 Ok(run)
             }
-            None => self.with_command(&trial.load, &mut target, at_rest),
+            None => self.with_command(&trial.load, &mut target, &at_rest),
         }
     }
 
     /// What the threads do without a load, once there are no more of them than a moment ago: pools take their time.
-    fn at_rest(&self, target: &mut Target) -> Result<Threads, Error> {
-        let mut before = Threads::default();
+    fn at_rest(&self, target: &mut Target) -> Result<Seen, Error> {
+        let number = |seen: &Seen| seen.threads.unwrap_or_default().number().round();
+        let mut before = Seen::default();
         for _ in 0..AT_REST_LOOKS_MAX {
             let observer = Observer::start(target.scope.clone());
             self.wait_until(Instant::now() + AT_REST, target)?;
-            let now = observer.stop().threads.unwrap_or_default();
-            if now.number().round() == before.number().round() {
+            let now = observer.stop();
+            if number(&now) == number(&before) {
                 return Ok(now);
             }
             before = now;
@@ -372,7 +379,7 @@ impl Bench<'_> {
     }
 
     /// A load of somebody else's, from its start to its end.
-    fn with_command(&self, load: &Load, target: &mut Target, at_rest: Threads) -> Result<Run, Error> {
+    fn with_command(&self, load: &Load, target: &mut Target, at_rest: &Seen) -> Result<Run, Error> {
         let Load::Command { arguments, transactions_after } = load else {
             unreachable!("all other loads have clients of forebay's own");
         };
@@ -413,7 +420,7 @@ fn number_after(text: &str, label: &str) -> Option<f64> {
     rest[..end].trim_end_matches('.').parse().ok()
 }
 
-fn of_clients(answers: &Answers, counts: &Counts, at_rest: Threads, seconds: f64) -> Run {
+fn of_clients(answers: &Answers, counts: &Counts, at_rest: &Seen, seconds: f64) -> Run {
     let evidence = Evidence {
         requests: answers.requests as f64,
         bytes: answers.bytes as f64,
@@ -452,7 +459,7 @@ fn gather(address: SocketAddr, clients: u16, media: u16) -> Result<Crowd, String
     gathered.first_failure.map_or(Ok(crowd), Err)
 }
 
-fn of_viewers(viewed: &Viewed, counts: &Counts, at_rest: Threads, seconds: f64) -> Run {
+fn of_viewers(viewed: &Viewed, counts: &Counts, at_rest: &Seen, seconds: f64) -> Run {
     // In time all of it plays as long as the clock runs.
     let intended = (viewed.played_s > 0.0)
         .then(|| viewed.packets as f64 * seconds * f64::from(viewed.playing) / viewed.played_s);
@@ -478,7 +485,7 @@ fn of_viewers(viewed: &Viewed, counts: &Counts, at_rest: Threads, seconds: f64) 
 }
 
 /// What the counters say, whoever made the load.
-fn evidence(counts: &Counts, threads_at_rest: Threads, seconds: f64) -> Evidence {
+fn evidence(counts: &Counts, at_rest: &Seen, seconds: f64) -> Evidence {
     let refaults = ["refaulted_file_pages", "refaulted_anonymous_pages"];
     let of_server = |names: &[&str]| total(&counts.server, names, seconds);
     let of_machine = |names: &[&str]| total(&counts.machine, names, seconds);
@@ -487,14 +494,26 @@ fn evidence(counts: &Counts, threads_at_rest: Threads, seconds: f64) -> Evidence
         seconds,
         processors: std::thread::available_parallelism().map_or(1.0, |processors| processors.get() as f64),
         threads: counts.seen.threads,
-        threads_at_rest,
+        threads_at_rest: at_rest.threads.unwrap_or_default(),
+        threads_at_work: counts.seen.threads_at_work,
+        busiest_thread: counts.seen.busiest_thread,
+        one_at_a_time: counts.seen.one_at_a_time,
+        timeouts: counts.seen.timeouts,
+        timeouts_at_rest: at_rest.timeouts,
+        clients: counts.seen.clients,
+        dependencies: Dependency::beyond(counts.seen.dependencies.clone(), &at_rest.dependencies),
+        leads: counts.seen.leads.clone(),
+        quota: counts.seen.quota,
+        disk: counts.disk.clone(),
         // `/proc` tells hundredths of a second, and cuts them off.
         processor_s: of_server(&["task_time"]).or_else(|| of_server(&["cpu_user", "cpu_system"])),
         system_s: of_server(&["cpu_system"]),
         machine_processor_s: of_machine(&["cpu_user", "cpu_system", "cpu_interrupts", "cpu_soft_interrupts"]),
+        minor_faults: of_server(&["minor_faults"]),
         major_faults: of_server(&["major_faults"]),
         refaults: of_group(&refaults).or_else(|| of_machine(&refaults)),
         disk_read_bytes: of_server(&["disk_read_bytes"]),
+        disk_written_bytes: of_server(&["disk_written_bytes"]),
         memory_pressure_s: of_group(&["memory_pressure_some"])
             .or_else(|| of_machine(&["memory_pressure_some"])),
         calls: counts.seen.calls.map(|calls| calls.number),

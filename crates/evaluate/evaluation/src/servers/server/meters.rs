@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use forebay_counters::{Files, Meter, Options as Counting, Readings, Ready, Refused, Target as Counted};
 
+use super::disks::Disks;
 use super::observer::{Observer, Scope, Seen};
 use super::target::Target;
 use crate::Error;
+use crate::experiments::DiskQueue;
 
 /// What several counters grew by in so many seconds; `None` where there is none of them. Meters start and stop one after the
 /// other, so that what they counted is of a little more.
@@ -21,6 +23,7 @@ pub(super) struct Meters {
     server: Meter,
     group: Option<Meter>,
     machine: Meter,
+    disks: Disks,
     observer: Observer,
 }
 
@@ -30,6 +33,8 @@ pub(super) struct Counts {
     pub(super) group: Option<Readings>,
     pub(super) machine: Readings,
     pub(super) seen: Seen,
+    /// The disk that was asked most.
+    pub(super) disk: Option<DiskQueue>,
     pub(super) refused: Vec<Refused>,
     /// How much later than the load they began, or ended.
     pub(super) late_s: f64,
@@ -65,6 +70,7 @@ impl Opened {
             server: self.server.start()?,
             group: self.group.and_then(|group| group.start().ok()),
             machine: self.machine.start()?,
+            disks: Disks::now(),
             observer: Observer::start(self.scope),
         })
     }
@@ -80,6 +86,7 @@ impl Meters {
             server: self.server.stop(),
             group: self.group.map(Meter::stop),
             machine: self.machine.stop(),
+            disk: Disks::now().most_asked_since(&self.disks),
             seen: self.observer.stop(),
             refused,
             late_s: 0.0,

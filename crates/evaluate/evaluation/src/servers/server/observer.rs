@@ -1,25 +1,36 @@
-//! What a server's threads do, looked at again and again: where they wait, and what memory the server holds.
+//! What a server does, looked at again and again: where its threads wait, where its connections lead, what memory it holds.
 //!
-//! It takes at most a hundredth of a processor: looks that take longer are made more seldom.
+//! Looks at threads take at most a hundredth of a processor, and looks at connections a fiftieth: those that take longer are
+//! made more seldom.
 
-use std::collections::BTreeSet;
-use std::fs;
+mod ends;
+mod waits;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use forebay_linux::groups::quota::{self, Quota};
 use forebay_linux::kernel_text;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::experiments::{Activity, Call, Threads};
+use crate::experiments::{Activity, Call, Clients, Dependency, Threads, Throttled, Timeouts};
+use ends::{Ends, Lead};
+use waits::{Waits, timer_s};
 
 /// The shortest time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// So many times the time that a look takes lie between two.
 const PAUSE: u32 = 100;
+/// The same for looks at connections.
+const PAUSE_OF_CONNECTIONS: u32 = 50;
 /// How often the processes are looked for, and what they hold.
 const LIST_EVERY: Duration = Duration::from_millis(250);
-/// No more threads than this are looked at.
+/// No more threads than this are looked at in one look.
 const THREADS_MAX: usize = 256;
 
 /// Whose threads.
@@ -67,6 +78,21 @@ impl Scope {
 pub(super) struct Seen {
     /// `None` where the kernel does not tell.
     pub(super) threads: Option<Threads>,
+    /// Threads that were ever seen at something; `None` where not all were looked at.
+    pub(super) threads_at_work: Option<f64>,
+    /// The share of the looks in which the busiest thread was on a processor or waited for one.
+    pub(super) busiest_thread: Option<f64>,
+    /// Of the looks in which any thread was, the share in which only one was.
+    pub(super) one_at_a_time: Option<f64>,
+    /// How long threads that wait for events are ready to wait.
+    pub(super) timeouts: Timeouts,
+    /// `None` where the kernel does not list connections.
+    pub(super) clients: Option<Clients>,
+    pub(super) dependencies: Vec<Dependency>,
+    /// What it is connected to without TCP.
+    pub(super) leads: Vec<String>,
+    /// Of the group whose quota ran out most often.
+    pub(super) quota: Option<Throttled>,
     /// Memory that is in no file, swapped or not, in bytes, at even distances of time.
     pub(super) held_bytes: Vec<f64>,
     /// Calls that read or write; `None` where that may not be seen.
@@ -89,6 +115,7 @@ impl Observer {
                 let begun = Instant::now();
                 looks.look();
                 let pause = (begun.elapsed() * PAUSE).max(LOOK_EVERY);
+                looks.look_at_connections();
                 if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
                     return looks.seen();
                 }
@@ -103,6 +130,18 @@ impl Observer {
     }
 }
 
+/// A thread, by its process and its own number.
+type Thread = (u32, u32);
+
+/// Threads that wait for the same.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waiting {
+    /// Over all looks.
+    sum: f64,
+    /// In one look.
+    most: f64,
+}
+
 struct Looks {
     scope: Scope,
     processes: Vec<u32>,
@@ -110,6 +149,23 @@ struct Looks {
     sums: Threads,
     samples: u32,
     hidden: bool,
+    /// In how many looks a thread was on a processor, or waited for one.
+    running: BTreeMap<Thread, u32>,
+    at_work: BTreeSet<Thread>,
+    /// Looks that found some thread running, and those that found one only.
+    with_any: u32,
+    with_one: u32,
+    /// There were more threads than are looked at.
+    in_part: bool,
+    timeouts: Timeouts,
+    ends: Ends,
+    /// When the connections are looked at again.
+    connections_due: Option<Instant>,
+    sees_connections: bool,
+    /// Threads that wait for another program without a TCP connection, by its name: in this look, and in all.
+    waiting_now: BTreeMap<String, f64>,
+    waiting_for: BTreeMap<String, Waiting>,
+    quotas: BTreeMap<PathBuf, (Quota, Quota)>,
     held_bytes: Vec<f64>,
     calls: Option<(Calls, Calls)>,
 }
@@ -123,6 +179,18 @@ impl Looks {
             sums: Threads::default(),
             samples: 0,
             hidden: false,
+            running: BTreeMap::new(),
+            at_work: BTreeSet::new(),
+            with_any: 0,
+            with_one: 0,
+            in_part: false,
+            timeouts: Timeouts::default(),
+            ends: Ends::default(),
+            connections_due: None,
+            sees_connections: false,
+            waiting_now: BTreeMap::new(),
+            waiting_for: BTreeMap::new(),
+            quotas: BTreeMap::new(),
             held_bytes: vec![],
             calls: None,
         }
@@ -132,44 +200,216 @@ impl Looks {
         if self.listed.is_none_or(|listed| listed.elapsed() >= LIST_EVERY) {
             self.list();
         }
-        self.samples += 1;
-        let threads = self
+        let threads: Vec<Thread> = self
             .processes
             .iter()
-            .flat_map(|&process| tasks(process).into_iter().map(move |task| (process, task)));
-        for (process, task) in threads.take(THREADS_MAX) {
-            let stat = kernel_text::ProcessStat::parse(&read(process, &format!("task/{task}/stat")));
-            let Some(state) = stat.map(|stat| stat.state) else { continue };
-            let call =
-                (state != 'R').then(|| fs::read_to_string(format!("/proc/{process}/task/{task}/syscall")));
-            let call = call.map(|text| text.map(|text| waits_in(&text)));
-            let running = call.as_ref().is_some_and(|text| matches!(text, Ok(Waits::Not)));
-            self.hidden |= call.as_ref().is_some_and(|text| {
-                text.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
-            });
-            let call = call.and_then(Result::ok).and_then(|waits| match waits {
-                Waits::In(call) => Some(call),
-                Waits::Not => None,
-            });
-            self.sums += if running { Activity::Processor } else { Activity::of(state, call) };
+            .flat_map(|&process| tasks(process).into_iter().map(move |task| (process, task)))
+            .collect();
+        // Of many threads each look takes others.
+        let begin = self.samples as usize * THREADS_MAX % threads.len().max(1);
+        let number = threads.len().min(THREADS_MAX);
+        let weight = threads.len() as f64 / number.max(1) as f64;
+        self.in_part |= number < threads.len();
+        self.samples += 1;
+        let looked_at = threads.iter().cycle().skip(begin).take(number);
+        let moments: Vec<(Thread, char, Waits)> = looked_at
+            .filter_map(|&thread| self.moment(thread).map(|(state, waits)| (thread, state, waits)))
+            .collect();
+        let mut at_word: BTreeMap<(u32, u64), u32> = BTreeMap::new();
+        for ((process, _), _, waits) in &moments {
+            if let Waits::In(Call::Futex(address)) = waits {
+                *at_word.entry((*process, *address)).or_default() += 1;
+            }
         }
+        let mut running = 0;
+        for (thread, state, waits) in moments {
+            let crowded = |address| at_word.get(&(thread.0, address)).is_some_and(|threads| *threads > 1);
+            let call = self.call(thread.0, state, &waits, weight);
+            let activity = if waits == Waits::Not && state != 'Z' {
+                Activity::Processor
+            } else {
+                Activity::of(state, call, crowded)
+            };
+            self.sums.add(activity, weight);
+            if activity == Activity::Processor {
+                running += 1;
+                *self.running.entry(thread).or_default() += 1;
+            }
+            if !matches!(activity, Activity::Idle | Activity::Parked) {
+                self.at_work.insert(thread);
+            }
+        }
+        self.with_any += u32::from(running > 0);
+        self.with_one += u32::from(running == 1);
+        for (name, threads) in std::mem::take(&mut self.waiting_now) {
+            let waiting = self.waiting_for.entry(name).or_default();
+            waiting.sum += threads;
+            waiting.most = waiting.most.max(threads);
+        }
+    }
+
+    /// The state of a thread, and what it waits in; `None` where it has ended.
+    fn moment(&mut self, (process, task): Thread) -> Option<(char, Waits)> {
+        let text = read(process, &format!("task/{task}/stat"));
+        let state = kernel_text::ProcessStat::parse(&text)?.state;
+        if state == 'R' {
+            return Some((state, Waits::Not));
+        }
+        // Threads by which the kernel carries out what a ring of requests asks for.
+        if text.contains("(iou-") {
+            return Some((state, Waits::In(Call::Unknown)));
+        }
+        let waits = match fs::read_to_string(format!("/proc/{process}/task/{task}/syscall")) {
+            Ok(text) => Waits::parse(&text, File::open(format!("/proc/{process}/mem")).ok().as_ref()),
+            Err(error) => {
+                self.hidden |= error.kind() == std::io::ErrorKind::PermissionDenied;
+                Waits::In(Call::Unknown)
+            }
+        };
+        let in_kernel_lock = state == 'D' && waits == Waits::In(Call::None) && {
+            let place = read(process, &format!("task/{task}/wchan"));
+            place.starts_with("rwsem_") || place.starts_with("down_")
+        };
+        Some((state, if in_kernel_lock { Waits::In(Call::AddressSpace) } else { waits }))
+    }
+
+    /// What the call of a thread waits for, where its descriptors lead.
+    fn call(&mut self, process: u32, state: char, waits: &Waits, weight: f64) -> Option<Call> {
+        let lead = match waits {
+            Waits::Not => return None,
+            Waits::In(call) => return Some(*call),
+            _ if state != 'S' => return Some(Call::Unknown),
+            Waits::On(descriptor) => self.ends.lead(process, *descriptor),
+            Waits::OnAny(descriptors, timeout) => {
+                self.note_timeout(*timeout, weight);
+                let leads = descriptors.iter().map(|descriptor| self.ends.lead(process, *descriptor));
+                let leads: Vec<Lead> = leads.collect();
+                // One that a client may wake waits for clients.
+                let other = |lead: &&Lead| matches!(lead, Lead::Server | Lead::Named(_));
+                match leads.iter().find(other) {
+                    Some(lead) if !leads.contains(&Lead::Client) => lead.clone(),
+                    _ => Lead::Unknown,
+                }
+            }
+            Waits::Events(epoll, timeout) => {
+                let timer = epoll.and_then(|epoll| self.timer_of(process, epoll));
+                let sooner = [*timeout, timer].into_iter().flatten().reduce(f64::min);
+                self.note_timeout(sooner, weight);
+                Lead::Unknown
+            }
+        };
+        if let Lead::Named(name) = &lead {
+            *self.waiting_now.entry(name.clone()).or_default() += weight;
+        }
+        Some(lead.call())
+    }
+
+    fn note_timeout(&mut self, timeout: Option<f64>, weight: f64) {
+        if let Some(seconds) = timeout.filter(|seconds| *seconds > 0.0) {
+            self.timeouts.add(seconds, weight);
+        }
+    }
+
+    /// The seconds until the next timer of a set of descriptors fires.
+    fn timer_of(&self, process: u32, epoll: u64) -> Option<f64> {
+        let timers = self.ends.timers(process);
+        if timers.is_empty() {
+            return None;
+        }
+        let text = read(process, &format!("fdinfo/{epoll}"));
+        let members = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("tfd:")?.split_whitespace().next()?.parse::<u64>().ok());
+        let set = members.filter(|member| timers.contains(member));
+        set.filter_map(|timer| timer_s(process, timer)).reduce(f64::min)
+    }
+
+    /// Looks at the connections, where it is time, and adds what the threads waited for that has none.
+    fn look_at_connections(&mut self) {
+        let begun = Instant::now();
+        if self.connections_due.is_some_and(|due| due > begun) {
+            return;
+        }
+        if self.connections_due.is_none() {
+            self.sees_connections = enter_network_of(self.processes.first().copied());
+        }
+        if self.sees_connections {
+            self.ends.look(&self.processes);
+        }
+        self.connections_due = Some(Instant::now() + begun.elapsed() * PAUSE_OF_CONNECTIONS);
     }
 
     fn list(&mut self) {
         self.processes = self.scope.processes();
         self.listed = Some(Instant::now());
+        self.ends.forget_names();
         let all = || self.processes.iter();
         self.held_bytes.push(all().map(|&process| held_bytes(&read(process, "status"))).sum());
         let calls = all().filter_map(|&process| Calls::parse(&read(process, "io"))).reduce(Calls::plus);
         self.calls = calls.map(|now| (self.calls.map_or(now, |(first, _)| first), now));
+        let groups: BTreeSet<PathBuf> = all().flat_map(|&process| quota::limiting(process)).collect();
+        for group in groups {
+            let Some(now) = quota::of(&group) else { continue };
+            let first = self.quotas.get(&group).map_or(now, |(first, _)| *first);
+            self.quotas.insert(group, (first, now));
+        }
     }
 
     fn seen(mut self) -> Seen {
         self.list();
-        let threads = (!self.hidden && self.samples > 0).then(|| self.sums.mean_of(self.samples));
-        let calls = self.calls.map(|(first, last)| last.minus(first));
-        Seen { threads, held_bytes: self.held_bytes, calls }
+        self.look_at_connections();
+        let whole = |value: f64| Some(value).filter(|_| !self.in_part && !self.hidden && self.samples > 0);
+        let samples = f64::from(self.samples.max(1));
+        let busiest = self.running.values().max().copied().unwrap_or(0);
+        let mut seen = Seen {
+            threads: (!self.hidden && self.samples > 0).then(|| self.sums.mean_of(self.samples)),
+            threads_at_work: whole(self.at_work.len() as f64),
+            busiest_thread: whole(f64::from(busiest) / samples),
+            one_at_a_time: whole(f64::from(self.with_one) / f64::from(self.with_any))
+                .filter(|_| self.with_any > 0),
+            timeouts: self.timeouts.mean_of(self.samples),
+            quota: throttled(self.quotas.values()),
+            held_bytes: self.held_bytes,
+            calls: self.calls.map(|(first, last)| last.minus(first)),
+            ..Seen::default()
+        };
+        if self.sees_connections && self.ends.is_complete() {
+            if let Some((clients, dependencies)) = self.ends.sockets.means() {
+                (seen.clients, seen.dependencies) = (Some(clients), dependencies);
+            }
+            seen.leads = self.ends.leads();
+        }
+        seen.dependencies.extend(self.waiting_for.into_iter().map(|(name, threads)| Dependency {
+            name,
+            connections: threads.most,
+            waiting: threads.sum / samples,
+            own: false,
+        }));
+        seen
     }
+}
+
+/// The quota that ran out in the largest share of its periods.
+fn throttled<'a>(quotas: impl Iterator<Item = &'a (Quota, Quota)>) -> Option<Throttled> {
+    let shares = quotas.filter_map(|(first, last)| {
+        let periods = last.periods - first.periods;
+        let share = (last.throttled - first.throttled) / periods;
+        (periods > 0.0).then_some(Throttled { processors: last.processors, share })
+    });
+    shares.max_by(|one, other| one.share.total_cmp(&other.share))
+}
+
+/// Puts this thread into the network namespace of the process; whether it is in that one.
+fn enter_network_of(process: Option<u32>) -> bool {
+    let Some(process) = process else { return false };
+    let path = format!("/proc/{process}/ns/net");
+    let (Ok(own), Ok(its)) = (fs::read_link("/proc/thread-self/ns/net"), fs::read_link(&path)) else {
+        return false;
+    };
+    own == its
+        || File::open(path).is_ok_and(|namespace| {
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).is_ok()
+        })
 }
 
 fn tasks(process: u32) -> Vec<u32> {
@@ -180,33 +420,6 @@ fn tasks(process: u32) -> Vec<u32> {
 /// A file of a process; nothing where it has ended.
 fn read(process: u32, name: &str) -> String {
     fs::read_to_string(format!("/proc/{process}/{name}")).unwrap_or_default()
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
-    In(Call),
-    /// It runs by now.
-    Not,
-}
-
-/// What a thread waits in (proc_pid_syscall(5)).
-fn waits_in(syscall: &str) -> Waits {
-    let Some(Ok(number)) = syscall.split_whitespace().next().map(str::parse::<i64>) else {
-        return Waits::Not;
-    };
-    Waits::In(match number {
-        -1 => Call::None,
-        libc::SYS_futex | libc::SYS_futex_waitv => Call::Futex,
-        libc::SYS_write
-        | libc::SYS_writev
-        | libc::SYS_sendto
-        | libc::SYS_sendmsg
-        | libc::SYS_sendmmsg
-        | libc::SYS_sendfile
-        | libc::SYS_splice => Call::Send,
-        libc::SYS_nanosleep | libc::SYS_clock_nanosleep => Call::Sleep,
-        _ => Call::Other,
-    })
 }
 
 /// Anonymous memory and what of it is swapped out (proc_pid_status(5)).
@@ -262,14 +475,6 @@ impl Schedstat {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn waits_are_told_by_the_call() {
-        assert_eq!(waits_in("running"), Waits::Not);
-        assert_eq!(waits_in(&format!("{} 0x0 0x0", libc::SYS_futex)), Waits::In(Call::Futex));
-        assert_eq!(waits_in("-1 0x7ffc 0x7f1a"), Waits::In(Call::None));
-        assert_eq!(waits_in(&format!("{} 0x5", libc::SYS_epoll_pwait)), Waits::In(Call::Other));
-    }
 
     #[test]
     fn memory_that_is_swapped_out_is_still_held() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::experiments::{Limit, Verdict};
-use forebay_results::{Row, Spread, median};
+use forebay_results::{Row, Spread, Statement, StatementKind, median};
 
 use super::measure::{Figure, Run};
 use super::{Cell, Outcome};
@@ -53,9 +53,15 @@ impl Cell {
 
     /// What most runs say that limits the server here, and how many of them do, knowing a run with more memory, if there is one.
     fn said(&self, with_more_memory: Option<&Run>) -> Option<(Verdict, usize)> {
-        let verdict = |run: &Run| match with_more_memory {
-            Some(more) => Verdict::knowing(&run.evidence, &more.evidence),
-            None => run.verdict.clone(),
+        let verdict = |run: &Run| {
+            let verdict = match with_more_memory {
+                Some(more) => Verdict::knowing(&run.evidence, &more.evidence),
+                None => run.verdict.clone(),
+            };
+            match &self.with_fewer_clients {
+                Some(fewer) => verdict.knowing_fewer_clients(&run.evidence, &fewer.evidence),
+                None => verdict,
+            }
         };
         let mut verdicts: Vec<(f64, Verdict)> =
             self.runs.iter().map(|run| (speed(run), verdict(run))).collect();
@@ -125,7 +131,7 @@ impl Outcome {
         let rows = self.cells.iter().zip(self.verdicts()).map(|(cell, (verdict, _))| {
             let figures =
                 shown.iter().map(|(_, metric, show)| cell.median(metric).map_or_else(|| "-".into(), show));
-            let limit = with_limit.then(|| verdict.limit.to_string());
+            let limit = with_limit.then(|| verdict.limit_with_name());
             [cell.trial.subject.clone(), cell.trial.case()].into_iter().chain(figures).chain(limit).collect()
         });
         render(&head.collect::<Vec<_>>(), rows)
@@ -142,6 +148,26 @@ impl Outcome {
             .collect()
     }
 
+    /// What limits the server in each cell and why, in words.
+    #[must_use]
+    pub fn statements(&self) -> Vec<Statement> {
+        let of_cell = |(cell, (verdict, _)): (&Cell, (Verdict, usize))| {
+            let says = |kind, text: String| Statement {
+                subject: cell.trial.subject.clone(),
+                case: cell.trial.case(),
+                kind,
+                text,
+            };
+            let mut statements = vec![says(StatementKind::Limit, verdict.limit_with_name())];
+            let findings = verdict.findings.iter().map(ToString::to_string);
+            statements.extend(verdict.evidence.into_iter().map(|text| says(StatementKind::Reason, text)));
+            statements.extend(findings.map(|text| says(StatementKind::Finding, text)));
+            statements.extend(verdict.undecided.into_iter().map(|text| says(StatementKind::Undecided, text)));
+            statements
+        };
+        self.cells.iter().zip(self.verdicts()).flat_map(of_cell).collect()
+    }
+
     fn reasons(&self) -> String {
         let mut text = String::new();
         for (cell, (verdict, agreed)) in self.cells.iter().zip(self.verdicts()) {
@@ -150,13 +176,11 @@ impl Outcome {
             } else {
                 String::new()
             };
-            let _ = writeln!(
-                text,
-                "{}, {}: {} limits{of}.",
-                cell.trial.subject,
-                cell.trial.case(),
-                verdict.limit
-            );
+            let says = match verdict.limit {
+                Limit::Undecided => verdict.undecided_in_words(),
+                _ => format!("{} limits", verdict.limit_with_name()),
+            };
+            let _ = writeln!(text, "{}, {}: {says}{of}.", cell.trial.subject, cell.trial.case());
             let findings = verdict.findings.iter().map(ToString::to_string);
             for line in verdict.evidence.iter().cloned().chain(findings) {
                 let _ = writeln!(text, "  - {line}");
@@ -254,7 +278,7 @@ mod tests {
             .into_iter()
             .map(|trial| {
                 let runs = [36e3, 38e3, 40e3].map(|requests| run(requests, 400e6)).into();
-                Cell { trial, runs, with_all_memory: None }
+                Cell { trial, runs, with_all_memory: None, with_fewer_clients: None }
             })
             .collect();
         cells[0].with_all_memory = Some(run(requests_with_all, 0.0));

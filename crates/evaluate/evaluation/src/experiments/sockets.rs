@@ -1,0 +1,318 @@
+//! Where the requests of a server are, by its connections: before it, behind it, or with another server that it asks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use core::net::SocketAddr;
+
+use forebay_linux::{Connection, ConnectionState, Traffic};
+
+/// Connections from clients, on the average over some looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Clients {
+    /// All of them.
+    pub connections: f64,
+    /// The server has not accepted these.
+    pub not_accepted: f64,
+    /// It has accepted these, and not read what they ask.
+    pub unread: f64,
+    /// Answers that the server has written are still on its side.
+    pub sending: f64,
+    /// Of those, the ones whose client has no room.
+    pub client_full: f64,
+    /// Answers lie with the client, which has not read them.
+    pub untaken: f64,
+}
+
+/// Another server that this one asks, on the average over some looks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Dependency {
+    /// Its address, or what else tells it from others.
+    pub name: String,
+    /// Connections to it, or the most threads that waited for it at a time.
+    pub connections: f64,
+    /// Of those, the ones whose answer is due.
+    pub waiting: f64,
+    /// Whether it is a part of the server that is measured.
+    pub own: bool,
+}
+
+/// Sums over looks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sockets {
+    looks: f64,
+    clients: Clients,
+    dependencies: BTreeMap<String, Asked>,
+}
+
+/// Sums of one dependency.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Asked {
+    connections: f64,
+    waiting: f64,
+    own: bool,
+}
+
+/// A fact of one connection: what it says of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    NotAccepted,
+    Unread,
+    Untaken,
+    Sending { client_full: bool },
+    Elsewhere,
+}
+
+impl Sockets {
+    /// Adds a look at all connections of the machine, of which the server has those with the inodes that `is_own` knows.
+    pub fn add(&mut self, all: &[Connection], is_own: impl Fn(u32) -> bool) {
+        self.looks += 1.0;
+        let own = |one: &Connection| one.inode != 0 && is_own(one.inode);
+        let listening = |one: &&Connection| one.state == ConnectionState::Listening && own(one);
+        let ports: BTreeSet<u16> = all.iter().filter(listening).map(|one| one.local.port()).collect();
+        let ends: BTreeMap<(SocketAddr, SocketAddr), &Connection> =
+            all.iter().map(|one| ((one.local, one.remote), one)).collect();
+        let is_connection = |one: &&Connection| one.state != ConnectionState::Listening;
+        for one in all.iter().filter(is_connection) {
+            let other_end = ends.get(&(one.remote, one.local)).copied();
+            let other_is_own = other_end.is_some_and(own);
+            let accepted = ports.contains(&one.local.port()) && !ports.contains(&one.remote.port());
+            if accepted && (one.inode == 0 || own(one)) {
+                // What asks itself is no client.
+                if !other_is_own && one.state == ConnectionState::Established {
+                    self.clients.add(Place::of(one, other_end));
+                }
+            } else if own(one) {
+                self.asks(one, ports.contains(&one.remote.port()) && other_is_own);
+            }
+        }
+    }
+
+    fn asks(&mut self, one: &Connection, own: bool) {
+        let waits = match one.state {
+            ConnectionState::Connecting => true,
+            ConnectionState::Established => one.unread == 0 && one.traffic.is_some_and(is_due),
+            _ => return,
+        };
+        let asked = self.dependencies.entry(one.remote.to_string()).or_default();
+        asked.own |= own;
+        asked.connections += 1.0;
+        asked.waiting += f64::from(u8::from(waits));
+    }
+
+    /// What was seen, on the average; `None` before the first look.
+    #[must_use]
+    pub fn means(&self) -> Option<(Clients, Vec<Dependency>)> {
+        if self.looks == 0.0 {
+            return None;
+        }
+        let mean = |sum: f64| sum / self.looks;
+        let Clients { connections, not_accepted, unread, sending, client_full, untaken } = self.clients;
+        let clients = Clients {
+            connections: mean(connections),
+            not_accepted: mean(not_accepted),
+            unread: mean(unread),
+            sending: mean(sending),
+            client_full: mean(client_full),
+            untaken: mean(untaken),
+        };
+        let dependency = |(name, asked): (&String, &Asked)| Dependency {
+            name: name.clone(),
+            connections: mean(asked.connections),
+            waiting: mean(asked.waiting),
+            own: asked.own,
+        };
+        Some((clients, self.dependencies.iter().map(dependency).collect()))
+    }
+}
+
+impl Dependency {
+    /// Those of `loaded` with what waits beyond that `at_rest`: a connection may wait for news all the time.
+    #[must_use]
+    pub fn beyond(loaded: Vec<Self>, at_rest: &[Self]) -> Vec<Self> {
+        let less = |one: Self| {
+            let rest = at_rest.iter().find(|rest| rest.name == one.name).map_or(0.0, |rest| rest.waiting);
+            let gone = rest.min(one.waiting);
+            Self { waiting: one.waiting - gone, connections: one.connections - gone, ..one }
+        };
+        loaded.into_iter().map(less).collect()
+    }
+}
+
+impl Clients {
+    /// Requests that the server has not begun with.
+    #[must_use]
+    pub fn before(&self) -> f64 {
+        self.not_accepted + self.unread
+    }
+
+    fn add(&mut self, place: Place) {
+        self.connections += 1.0;
+        match place {
+            Place::NotAccepted => self.not_accepted += 1.0,
+            Place::Unread => self.unread += 1.0,
+            Place::Untaken => self.untaken += 1.0,
+            Place::Sending { client_full } => {
+                self.sending += 1.0;
+                self.client_full += f64::from(u8::from(client_full));
+            }
+            Place::Elsewhere => {}
+        }
+    }
+}
+
+impl Place {
+    /// By the server's end, and by the client's where that is on this machine.
+    fn of(end: &Connection, client: Option<&Connection>) -> Self {
+        let traffic = end.traffic.unwrap_or_default();
+        let on_the_way = traffic.not_sent > 0 || traffic.unacknowledged > 0;
+        // The acknowledgement of what the client has not read yet may come with its next request.
+        let untaken = traffic.not_sent == 0 && client.is_some_and(|client| client.unread > 0);
+        match () {
+            () if end.inode == 0 => Self::NotAccepted,
+            () if end.unread > 0 => Self::Unread,
+            () if untaken => Self::Untaken,
+            () if on_the_way => Self::Sending { client_full: traffic.receiver_full_us * 2 > traffic.busy_us },
+            () => Self::Elsewhere,
+        }
+    }
+}
+
+/// Whether the last that happened on a connection is that its program sent something. An answer acknowledges what it
+/// answers, so what is not acknowledged is not answered. An acknowledgement after the last data is for a later question.
+fn is_due(traffic: Traffic) -> bool {
+    if traffic.segments_sent == 0 {
+        return false;
+    }
+    traffic.segments_received == 0
+        || traffic.unacknowledged > 0
+        || traffic.not_sent > 0
+        || traffic.acknowledged_ago < traffic.received_ago
+        || traffic.sent_ago < traffic.received_ago
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: u16 = 80;
+    const BACK_END: u16 = 5432;
+
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    fn listener(port: u16, inode: u32) -> Connection {
+        let (state, traffic) = (ConnectionState::Listening, None);
+        Connection { state, local: at(port), remote: at(0), inode, unread: 0, traffic }
+    }
+
+    fn end(local: u16, remote: u16, inode: u32, traffic: Traffic) -> Connection {
+        let (local, remote, traffic) = (at(local), at(remote), Some(traffic));
+        Connection { state: ConnectionState::Established, local, remote, inode, unread: 0, traffic }
+    }
+
+    /// Its segments were sent and received in turn, and nothing is under way.
+    const QUIET: Traffic = Traffic {
+        unacknowledged: 0,
+        not_sent: 0,
+        sent_ago: 8,
+        received_ago: 8,
+        acknowledged_ago: 8,
+        segments_received: 5,
+        segments_sent: 5,
+        busy_us: 100,
+        receiver_full_us: 0,
+    };
+
+    /// The server's sockets have inodes below 100.
+    fn look(connections: &[Connection]) -> (Clients, Vec<Dependency>) {
+        let mut sockets = Sockets::default();
+        let mut all = vec![listener(SERVER, 1)];
+        all.extend(connections);
+        sockets.add(&all, |inode| inode < 100);
+        sockets.means().unwrap()
+    }
+
+    #[test]
+    fn a_clients_connection_tells_where_its_request_is() {
+        let unread = Connection { unread: 90, ..end(SERVER, 4001, 2, QUIET) };
+        let held = Traffic { not_sent: 700, unacknowledged: 1, ..QUIET };
+        let full = Traffic { receiver_full_us: 90, ..held };
+        let (clients, dependencies) = look(&[
+            unread,
+            end(SERVER, 4000, 0, QUIET),
+            end(SERVER, 4002, 3, held),
+            end(SERVER, 4003, 4, full),
+            end(SERVER, 4004, 5, QUIET),
+            Connection { unread: 10, ..end(4005, SERVER, 901, QUIET) },
+            end(SERVER, 4005, 6, Traffic { unacknowledged: 1, ..QUIET }),
+        ]);
+        let expected = Clients {
+            connections: 6.0,
+            not_accepted: 1.0,
+            unread: 1.0,
+            sending: 2.0,
+            client_full: 1.0,
+            untaken: 1.0,
+        };
+        assert_eq!(clients, expected);
+        assert_eq!((dependencies, clients.before()), (vec![], 2.0));
+    }
+
+    #[test]
+    fn an_answer_is_due_where_the_last_that_happened_is_a_question() {
+        let traffic = |changed: fn(&mut Traffic)| {
+            let mut traffic = QUIET;
+            changed(&mut traffic);
+            traffic
+        };
+        for due in [
+            traffic(|one| one.unacknowledged = 1),
+            traffic(|one| one.sent_ago = 2),
+            traffic(|one| one.acknowledged_ago = 4),
+            traffic(|one| one.segments_received = 0),
+        ] {
+            assert!(is_due(due), "{due:?}");
+        }
+        for not_due in [
+            QUIET,
+            traffic(|one| one.received_ago = 2),
+            traffic(|one| (one.segments_sent, one.segments_received) = (0, 0)),
+        ] {
+            assert!(!is_due(not_due), "{not_due:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_asked_is_named_and_an_answer_that_lies_there_is_not_waited_for() {
+        let asking = Traffic { unacknowledged: 1, ..QUIET };
+        let connecting =
+            Connection { state: ConnectionState::Connecting, ..end(4013, BACK_END, 13, Traffic::default()) };
+        let (_, dependencies) = look(&[
+            end(4010, BACK_END, 10, asking),
+            Connection { unread: 30, ..end(4011, BACK_END, 11, asking) },
+            end(4012, BACK_END, 12, QUIET),
+            connecting,
+            // Of another program.
+            end(4014, BACK_END, 990, asking),
+        ]);
+        let name = format!("127.0.0.1:{BACK_END}");
+        assert_eq!(dependencies, [Dependency { name, connections: 4.0, waiting: 2.0, own: false }]);
+    }
+
+    #[test]
+    fn a_server_that_asks_itself_is_no_client_of_its_own() {
+        let asking = Traffic { unacknowledged: 1, ..QUIET };
+        let (clients, dependencies) =
+            look(&[listener(9000, 20), end(4020, 9000, 21, asking), end(9000, 4020, 22, QUIET)]);
+        assert_eq!(clients, Clients::default());
+        assert!(dependencies.len() == 1 && dependencies[0].own, "{dependencies:?}");
+    }
+
+    #[test]
+    fn what_waits_for_news_without_a_load_waits_for_no_answer() {
+        let waiting = |waiting| Dependency { name: "a".into(), connections: 4.0, waiting, own: false };
+        let beyond = Dependency::beyond(vec![waiting(3.0)], &[waiting(1.0)]);
+        assert_eq!((beyond[0].waiting, beyond[0].connections), (2.0, 3.0));
+    }
+}

@@ -1,0 +1,182 @@
+//! Servers whose threads have nothing to do while requests are under way: what else holds the requests up.
+//!
+//! Each cause has its share of the requests, counted by itself. One that has a half of them is named.
+
+use forebay_quantity::percent;
+
+use super::{GENERATOR_FULL, MOST, REFAULTED, Verdict, WAITS, load_s, own_share, takes_more_than_load};
+use crate::experiments::{Dependency, DiskQueue, Evidence, Limit, Threads};
+
+/// A pool of connections is taken where this share of it waits.
+const POOL_TAKEN: f64 = 0.85;
+/// And where so few of the requests have a connection.
+const POOL_SMALL: f64 = 0.6;
+/// A disk is at its limit where it has something to do for this share of the time.
+const DISK_FULL: f64 = 0.8;
+/// A disk's work is the server's where the server moved this share of its bytes.
+const DISK_OWN: f64 = 0.5;
+/// Timers pace the requests where so many threads wait for one, which is no longer than this many times a request.
+const TIMERS_MIN: f64 = 0.5;
+const TIMER_PER_REQUEST: f64 = 2.0;
+/// So few requests at a time are turns that server and load take.
+const FEW: f64 = 2.5;
+
+impl Verdict {
+    pub(super) fn held_up_elsewhere(
+        &mut self,
+        evidence: &Evidence,
+        threads: Threads,
+        busy: f64,
+        generator: Option<f64>,
+    ) -> Limit {
+        let under_way =
+            evidence.under_way().map(|requests| format!("{requests:.1} requests were under way, but "));
+        self.says(format!(
+            "{}those of its threads that could be busy were idle for {}",
+            under_way.unwrap_or_default(),
+            percent(1.0 - busy)
+        ));
+        let machine_s = evidence.machine_processor_s.unwrap_or(0.0);
+        let ours = own_share(evidence) >= MOST;
+        match generator {
+            Some(_) if ours && takes_more_than_load(evidence, machine_s) => {
+                self.says(
+                    "the server and the load together had all of the machine's processors, the server more"
+                        .into(),
+                );
+                return self.processor_or_caches(evidence);
+            }
+            Some(share) if share >= GENERATOR_FULL => {
+                self.says(format!("the load generator ran or wanted to for {}", percent(share)));
+                return Limit::LoadGenerator;
+            }
+            _ => {}
+        }
+        let Some(requests) = evidence.under_way().filter(|requests| *requests > 0.0) else {
+            self.undecided.push("how many requests were under way, and where they were held up".into());
+            return Limit::Undecided;
+        };
+        self.clients(evidence, requests)
+            .or_else(|| self.asks_another(evidence, requests))
+            .or_else(|| self.waits_for_a_disk(evidence, requests))
+            .or_else(|| self.takes_turns(evidence, requests))
+            .or_else(|| self.waits_for_a_timer(evidence, requests))
+            .unwrap_or_else(|| self.waits_unknown(evidence, threads))
+    }
+
+    /// Answers that the clients have not taken.
+    fn clients(&mut self, evidence: &Evidence, requests: f64) -> Option<Limit> {
+        let clients = evidence.clients?;
+        if clients.untaken >= MOST * requests {
+            self.says(format!("{:.1} answers lie with the load, which has not read them", clients.untaken));
+            return Some(Limit::LoadGenerator);
+        }
+        if clients.sending < MOST * requests {
+            return None;
+        }
+        self.says(format!("{:.1} answers were written and not delivered", clients.sending));
+        if clients.client_full >= MOST * clients.sending {
+            self.says(format!("of those {:.1} had a client without room for more", clients.client_full));
+        }
+        Some(Limit::Network)
+    }
+
+    /// Requests that wait for another server, or for a connection to it.
+    fn asks_another(&mut self, evidence: &Evidence, requests: f64) -> Option<Limit> {
+        let asked: &Dependency = evidence.latest_dependency()?;
+        let before = evidence.clients.map_or(0.0, |clients| clients.before());
+        let waits = format!("{:.1} requests wait for the answer of {}", asked.waiting, asked.name);
+        if asked.waiting >= MOST * requests {
+            self.says(waits);
+            self.name = Some(asked.name.clone());
+            return Some(Limit::Dependency);
+        }
+        let taken = asked.waiting >= POOL_TAKEN * asked.connections && asked.waiting >= POOL_TAKEN;
+        if !taken || asked.connections > POOL_SMALL * requests {
+            return None;
+        }
+        self.says(waits);
+        self.says(format!(
+            "those are all {:.0} that may ask it at a time, and {:.1} requests wait until one of them is free",
+            asked.connections.ceil(),
+            (requests - asked.waiting).max(before)
+        ));
+        self.name = Some(format!("that ask {}", asked.name));
+        Some(Limit::Workers)
+    }
+
+    /// Reads and writes of a disk that no thread waits for, as those of io_uring.
+    fn waits_for_a_disk(&mut self, evidence: &Evidence, requests: f64) -> Option<Limit> {
+        let disk: &DiskQueue = evidence.disk.as_ref()?;
+        let moved = evidence.disk_read_bytes.unwrap_or(0.0) + evidence.disk_written_bytes.unwrap_or(0.0);
+        let own = moved > 0.0 && moved >= DISK_OWN * disk.bytes;
+        if !own || (disk.under_way < MOST * requests && disk.busy < DISK_FULL) {
+            return None;
+        }
+        self.says(format!(
+            "disk {} had {:.1} requests under way and was busy for {}; each answer moved {:.0} B",
+            disk.name,
+            disk.under_way,
+            percent(disk.busy),
+            moved / evidence.requests
+        ));
+        let again = evidence.refault_share().unwrap_or(0.0);
+        if again >= REFAULTED {
+            self.says(format!("{} of what was read from disks had been in memory before", percent(again)));
+            return Some(Limit::VirtualMemory);
+        }
+        self.name = Some(disk.name.clone());
+        Some(Limit::Disk)
+    }
+
+    /// So few clients that each waits while the other end computes.
+    fn takes_turns(&mut self, evidence: &Evidence, requests: f64) -> Option<Limit> {
+        let both_s = evidence.processor_s? + evidence.generator.map(|_| load_s(evidence))?;
+        if requests > FEW || both_s < MOST * requests * evidence.seconds {
+            return None;
+        }
+        self.says(format!(
+            "server and load computed for {} of the time of each request, in turn: more clients would get more",
+            percent(both_s / (requests * evidence.seconds))
+        ));
+        Some(Limit::LoadGenerator)
+    }
+
+    /// Threads that wait for events until a time of their own choice, which is about as long as a request takes.
+    fn waits_for_a_timer(&mut self, evidence: &Evidence, requests: f64) -> Option<Limit> {
+        evidence.in_flight?;
+        let longest_s = TIMER_PER_REQUEST * evidence.latency_s();
+        let paced = evidence.timeouts.within(longest_s, &evidence.timeouts_at_rest);
+        if paced < TIMERS_MIN {
+            return None;
+        }
+        self.says(format!(
+            "{paced:.1} of its threads wait for a timer of their own, of at most {:.1} ms",
+            longest_s * 1e3
+        ));
+        self.asks_for_fewer_clients = requests >= 1.5;
+        Some(Limit::Sleep)
+    }
+
+    /// What is known of a wait whose cause is not.
+    fn waits_unknown(&mut self, evidence: &Evidence, threads: Threads) -> Limit {
+        let before = evidence.clients.map_or(0.0, |clients| clients.before());
+        let mut seen = Vec::new();
+        if before >= 0.05 {
+            seen.push(format!("{before:.1} requests lie before it"));
+        }
+        if let Some(asked) = evidence.latest_dependency().filter(|asked| asked.waiting >= 0.05) {
+            seen.push(format!("{:.1} wait for {}", asked.waiting, asked.name));
+        }
+        if threads.parked >= 0.05 {
+            seen.push(format!("{:.1} of its threads wait for other threads, each alone", threads.parked));
+        }
+        if !evidence.leads.is_empty() {
+            seen.push(format!("it also has {}", evidence.leads.join(", ")));
+        }
+        let seen = if seen.is_empty() { String::new() } else { format!("; {}", seen.join("; ")) };
+        self.undecided.push(format!("{WAITS}{seen}"));
+        self.asks_for_fewer_clients = evidence.in_flight.is_some_and(|requests| requests >= 1.5);
+        Limit::Undecided
+    }
+}

@@ -1,0 +1,82 @@
+//! Sentences about what was measured.
+
+use forebay_quantity::percent;
+
+use super::load_s;
+use crate::experiments::{Evidence, Finding, Threads};
+
+/// Calls are small below this.
+const SMALL_CALL_BYTES: f64 = 512.0;
+/// And many for each request from here on.
+const MANY_CALLS: f64 = 32.0;
+/// The kernel takes most of the processor time from this share on.
+const SYSTEM_MOST: f64 = 0.5;
+/// A page fault takes no less than this on any machine: entering the kernel, and clearing a page.
+const FAULT_S: f64 = 0.25e-6;
+/// Page faults are worth a word from this share of the processor time on.
+const FAULTS_SHARE: f64 = 0.15;
+
+pub(super) fn listed(threads: Threads) -> String {
+    let named = [
+        (threads.processor, "on or for a processor"),
+        (threads.fault, "for pages"),
+        (threads.disk, "for files"),
+        (threads.lock, "for each other"),
+        (threads.address_space, "for the address space, which mmap and munmap lock"),
+        (threads.send, "to send"),
+        (threads.asleep, "asleep"),
+    ];
+    let told = named.iter().filter(|(threads, _)| *threads >= 0.05);
+    told.map(|(threads, what)| format!("{threads:.1} {what}")).collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn findings(evidence: &Evidence) -> Vec<Finding> {
+    let growth = evidence.growth_per_request().map(|bytes_per_request| Finding::Growth { bytes_per_request });
+    let system = evidence.system_s.zip(evidence.processor_s).map(|(system, all)| system / all);
+    let in_kernel = system.is_some_and(|share| share >= SYSTEM_MOST);
+    let small = evidence.call_bytes.zip(evidence.calls).map(|(bytes, calls)| Finding::SmallCalls {
+        calls_per_request: calls / evidence.requests.max(1.0),
+        bytes_per_call: bytes / calls.max(1.0),
+    });
+    let small = small.filter(|found| match found {
+        Finding::SmallCalls { calls_per_request, bytes_per_call } => {
+            in_kernel && *calls_per_request >= MANY_CALLS && *bytes_per_call < SMALL_CALL_BYTES
+        }
+        _ => false,
+    });
+    let new_memory =
+        evidence.minor_faults.zip(evidence.processor_s).map(|(faults, processor_s)| Finding::NewMemory {
+            faults_per_request: faults / evidence.requests.max(1.0),
+            share: (faults * FAULT_S / processor_s.max(f64::MIN_POSITIVE)).min(1.0),
+        });
+    let new_memory = new_memory
+        .filter(|found| matches!(found, Finding::NewMemory { share, .. } if *share >= FAULTS_SHARE && growth.is_none()));
+    growth.into_iter().chain(small).chain(new_memory).collect()
+}
+
+/// What belongs to every verdict.
+pub(super) fn circumstances(evidence: &Evidence) -> Vec<String> {
+    let all_s = evidence.seconds * evidence.processors;
+    let mut told = Vec::new();
+    if let Some(used_s) = evidence.processor_s.filter(|_| !evidence.in_kernel) {
+        let others = evidence.machine_processor_s.map(|machine_s| {
+            let generator_s = load_s(evidence);
+            let rest = (machine_s - used_s - generator_s).max(0.0);
+            format!(", the load {}, others {}", percent(generator_s / all_s), percent(rest / all_s))
+        });
+        told.push(format!(
+            "of the machine's processors the server used {}{}",
+            percent(used_s / all_s),
+            others.unwrap_or_default()
+        ));
+    }
+    if let Some(pressure_s) =
+        evidence.memory_pressure_s.filter(|pressure_s| *pressure_s > 0.01 * evidence.seconds)
+    {
+        told.push(format!(
+            "tasks waited for memory for {} of the time",
+            percent(pressure_s / evidence.seconds)
+        ));
+    }
+    told
+}

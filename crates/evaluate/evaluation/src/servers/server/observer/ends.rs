@@ -1,0 +1,214 @@
+//! Where the descriptors of a server lead: to its clients, to other servers, to files and timers.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
+
+use forebay_linux::{Connection, ConnectionState, Protocol, connections, unix_peers};
+
+use crate::experiments::{Call, Sockets};
+
+/// Descriptors and sockets of the server, as of the last look.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    /// Sockets of the server.
+    own: BTreeSet<u32>,
+    /// Sockets that were looked for among the server's, whether it has them or not.
+    known: BTreeSet<u32>,
+    /// Processes with timer descriptors, and those.
+    timers: BTreeMap<u32, Vec<u64>>,
+    listed: Vec<Connection>,
+    /// Ports that the server listens on.
+    ports: BTreeSet<u16>,
+    /// Names of what sockets without a TCP connection lead to; `None` before anything asked for them.
+    names: Option<HashMap<u32, String>>,
+    pub(super) sockets: Sockets,
+    /// Whether the kernel lists connections, and the descriptors may be seen.
+    hidden: bool,
+}
+
+/// What a descriptor leads to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Lead {
+    /// To a client, or to one that may come.
+    Client,
+    /// To another server, by its TCP connection.
+    Server,
+    /// To another program, by this name.
+    Named(String),
+    /// To a file.
+    File,
+    /// To nothing that tells what is waited for.
+    Unknown,
+}
+
+impl Lead {
+    pub(super) fn call(&self) -> Call {
+        match self {
+            Self::Server | Self::Named(_) => Call::Other,
+            Self::File => Call::File,
+            Self::Client | Self::Unknown => Call::Unknown,
+        }
+    }
+}
+
+impl Ends {
+    /// Looks at all connections, and at the descriptors of `processes` where one is not known yet.
+    pub(super) fn look(&mut self, processes: &[u32]) {
+        let Ok(listed) = connections(Protocol::Tcp) else {
+            self.hidden = true;
+            return;
+        };
+        self.listed = listed;
+        let is_new = |one: &Connection| one.inode != 0 && !self.known.contains(&one.inode);
+        if self.listed.iter().any(is_new) {
+            self.list(processes);
+        }
+        let listening =
+            |one: &&Connection| one.state == ConnectionState::Listening && self.own.contains(&one.inode);
+        self.ports = self.listed.iter().filter(listening).map(|one| one.local.port()).collect();
+        let own = &self.own;
+        self.sockets.add(&self.listed, |inode| own.contains(&inode));
+    }
+
+    fn list(&mut self, processes: &[u32]) {
+        self.own.clear();
+        self.timers.clear();
+        for &process in processes {
+            let Ok(descriptors) = fs::read_dir(format!("/proc/{process}/fd")) else {
+                // One that has ended has none.
+                self.hidden |= fs::exists(format!("/proc/{process}/fd")).unwrap_or(true);
+                continue;
+            };
+            for descriptor in descriptors.flatten() {
+                let Ok(link) = fs::read_link(descriptor.path()) else { continue };
+                let Some(link) = link.to_str() else { continue };
+                if let Some(inode) = socket_of(link) {
+                    self.own.insert(inode);
+                } else if link == "anon_inode:[timerfd]" {
+                    let name = descriptor.file_name();
+                    let number = name.to_str().and_then(|name| name.parse::<u64>().ok());
+                    self.timers.entry(process).or_default().extend(number);
+                }
+            }
+        }
+        self.known.clear();
+        self.known.extend(self.listed.iter().map(|one| one.inode));
+        self.known.extend(&self.own);
+    }
+
+    /// Where a descriptor of a process leads.
+    pub(super) fn lead(&mut self, process: u32, descriptor: u64) -> Lead {
+        let path = PathBuf::from(format!("/proc/{process}/fd/{descriptor}"));
+        let Ok(link) = fs::read_link(&path) else { return Lead::Unknown };
+        let link = link.to_string_lossy();
+        if let Some(inode) = socket_of(&link) {
+            return self.lead_of_socket(inode);
+        }
+        if link.starts_with("pipe:") {
+            return Lead::Named("a process at the other end of a pipe".into());
+        }
+        match fs::metadata(&path).map(|metadata| metadata.file_type()) {
+            Ok(kind) if kind.is_file() => Lead::File,
+            Ok(kind) if kind.is_fifo() => Lead::Named(link.into_owned()),
+            _ => Lead::Unknown,
+        }
+    }
+
+    fn lead_of_socket(&mut self, inode: u32) -> Lead {
+        if let Some(one) = self.listed.iter().find(|one| one.inode == inode) {
+            let is_client = one.state == ConnectionState::Listening || self.ports.contains(&one.local.port());
+            return if is_client { Lead::Client } else { Lead::Server };
+        }
+        match self.names().get(&inode) {
+            Some(name) => Lead::Named(name.clone()),
+            // A connection that is younger than the list, or a socket whose other end has no name.
+            None => Lead::Unknown,
+        }
+    }
+
+    fn names(&mut self) -> &HashMap<u32, String> {
+        self.names.get_or_insert_with(|| {
+            let unix = unix_peers().unwrap_or_default();
+            let unix = unix.into_iter().map(|(inode, path)| (inode, path.display().to_string()));
+            let datagrams = connections(Protocol::Udp).unwrap_or_default();
+            let name = |remote: SocketAddr| format!("{remote} (UDP)");
+            unix.chain(datagrams.into_iter().map(|one| (one.inode, name(one.remote)))).collect()
+        })
+    }
+
+    /// Names may have changed meanwhile.
+    pub(super) fn forget_names(&mut self) {
+        self.names = None;
+    }
+
+    /// The timer descriptors of a process.
+    pub(super) fn timers(&self, process: u32) -> &[u64] {
+        self.timers.get(&process).map_or(&[], Vec::as_slice)
+    }
+
+    /// What the server is connected to without TCP, in words.
+    pub(super) fn leads(&mut self) -> Vec<String> {
+        self.forget_names();
+        let own = std::mem::take(&mut self.own);
+        let mut found: BTreeMap<&str, usize> = BTreeMap::new();
+        for (_, name) in self.names().iter().filter(|(inode, _)| own.contains(inode)) {
+            *found.entry(name).or_default() += 1;
+        }
+        let word = |(name, number): (&str, usize)| match number {
+            1 => format!("a connection to {name}"),
+            _ => format!("{number} connections to {name}"),
+        };
+        found.into_iter().map(word).collect()
+    }
+
+    /// Whether all could be seen.
+    pub(super) fn is_complete(&self) -> bool {
+        !self.hidden
+    }
+}
+
+fn socket_of(link: &str) -> Option<u32> {
+    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    #[test]
+    fn descriptors_lead_to_clients_servers_names_and_files() {
+        let process = std::process::id();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let (listener, elsewhere) =
+            (TcpListener::bind("127.0.0.1:0").unwrap(), UnixListener::bind(&path).unwrap());
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let asking = UnixStream::connect(&path).unwrap();
+        let _answering = elsewhere.accept().unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"x").unwrap();
+        let (pipe, _writer) = std::io::pipe().unwrap();
+
+        let mut ends = Ends::default();
+        ends.look(&[process]);
+        let mut lead = |of: &dyn AsRawFd| ends.lead(process, of.as_raw_fd() as u64);
+        assert_eq!(lead(&listener), Lead::Client);
+        assert_eq!(lead(&accepted), Lead::Client);
+        assert_eq!(lead(&client), Lead::Server);
+        assert_eq!(lead(&asking), Lead::Named(path.display().to_string()));
+        assert_eq!(lead(&file), Lead::File);
+        assert!(matches!(lead(&pipe), Lead::Named(_)));
+        assert!(ends.is_complete());
+        let words = format!("a connection to {}", path.display());
+        assert!(ends.leads().contains(&words), "{words}");
+    }
+}

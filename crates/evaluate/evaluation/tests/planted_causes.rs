@@ -1,0 +1,308 @@
+//! Servers with a known cause of their speed each, in C, Python and Go and with nginx as a proxy: the verdict names it.
+#![forbid(unsafe_code)]
+
+mod support;
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use forebay_evaluation::Profile;
+use forebay_evaluation::servers::server::{Finding, Limit, Verdict};
+use forebay_lab::{SlowDevice, SlowDisk};
+use forebay_testkit::{artifacts, guests, skip};
+use support::{Planted, assert_named, turn};
+
+/// How long a late server takes for each answer.
+const LATE: Duration = Duration::from_millis(10);
+
+/// Sources of the servers that no C compiler makes.
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/guests/evaluate");
+/// Where `scripts/setup` unpacks nginx, if no package manager installed it.
+const UNPACKED_NGINX: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../target/nginx/usr/sbin/nginx");
+
+/// What is said of Python's server with this cause.
+fn python<'a>(cause: &'a str, place: &'a str) -> impl Fn(u32) -> (Verdict, String) + 'a {
+    move |attempt| {
+        let program = format!("{SOURCES}/planted.py");
+        let server = ["python3", &program, cause, "{port}", place];
+        Planted { name: cause, server: &server, settings: &[], simulate: false }.run(attempt)
+    }
+}
+
+/// The server in Go; `None`, and said, where Go is not installed.
+fn go_server(test: &str) -> Option<PathBuf> {
+    let server = Path::new(env!("CARGO_TARGET_TMPDIR")).join("planted-go");
+    let unfinished = server.with_extension(std::process::id().to_string());
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&unfinished)
+        .arg(format!("{SOURCES}/planted.go"))
+        .env("GOFLAGS", "-p=1")
+        .output();
+    match built {
+        Ok(built) => {
+            assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+            fs::rename(unfinished, &server).unwrap();
+            Some(server)
+        }
+        Err(_) => {
+            skip(test, "go is not installed: run `scripts/setup test`");
+            None
+        }
+    }
+}
+
+/// What is said of a program's server with this cause.
+fn program<'a>(program: &'a Path, cause: &'a str, place: &'a str) -> impl Fn(u32) -> (Verdict, String) + 'a {
+    move |attempt| {
+        let server = [program.to_str().unwrap(), cause, "{port}", place];
+        Planted { name: cause, server: &server, settings: &[], simulate: false }.run(attempt)
+    }
+}
+
+/// Answers each request late, for as long as the test process lives.
+fn answer_late(mut stream: impl Read + Write) -> io::Result<()> {
+    let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let length = stream.read(&mut buffer)?;
+        if length == 0 {
+            return Ok(());
+        }
+        request.extend_from_slice(&buffer[..length]);
+        if request.ends_with(b"\r\n\r\n") {
+            thread::sleep(LATE);
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")?;
+            if String::from_utf8_lossy(&request).contains("close") {
+                return Ok(());
+            }
+            request.clear();
+        }
+    }
+}
+
+/// The port of a server that answers late.
+fn late_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(|| answer_late(stream));
+        }
+    });
+    port.to_string()
+}
+
+#[track_caller]
+fn assert_late(port: &str, diagnose: impl Fn(u32) -> (Verdict, String)) {
+    let named = |verdict: &Verdict| verdict.name.as_deref() == Some(&format!("127.0.0.1:{port}"));
+    assert_named(Limit::Dependency, diagnose, named);
+}
+
+#[test]
+fn a_sleep_in_an_event_loop_is_a_sleep() {
+    let _turn = turn();
+    assert_named(Limit::Sleep, python("sleep", ""), |verdict| verdict.undecided.is_empty());
+}
+
+#[test]
+fn a_lock_in_an_event_loop_is_a_lock() {
+    let _turn = turn();
+    assert_named(Limit::Lock, python("lock", ""), |verdict| verdict.undecided.is_empty());
+}
+
+#[test]
+fn an_event_loop_that_blocks_is_asleep() {
+    let _turn = turn();
+    assert_named(Limit::Sleep, python("block", ""), |_| true);
+}
+
+#[test]
+fn an_event_loop_that_computes_is_one_thread() {
+    let _turn = turn();
+    assert_named(Limit::OneThread, python("compute", ""), |_| true);
+}
+
+#[test]
+fn an_event_loop_that_asks_a_late_server_names_that() {
+    let _turn = turn();
+    let port = late_server();
+    assert_late(&port, python("ask", &port));
+}
+
+#[test]
+fn two_workers_that_wait_for_a_late_server_are_all_taken() {
+    let _turn = turn();
+    let port = late_server();
+    let named = |verdict: &Verdict| verdict.evidence.iter().any(|reason| reason.contains(&port));
+    assert_named(Limit::Workers, python("pool", &port), named);
+}
+
+#[test]
+fn a_late_server_that_cannot_be_looked_at_is_no_limit_but_a_lead() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("late");
+    let listener = UnixListener::bind(&path).unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(|| answer_late(stream));
+        }
+    });
+    let path = path.to_str().unwrap();
+    let lead = |verdict: &Verdict| verdict.undecided.iter().any(|what| what.contains(path));
+    assert_named(Limit::Undecided, python("ask-unix", path), lead);
+}
+
+#[test]
+fn a_lock_between_goroutines_is_a_lock_whether_they_sleep_or_compute() {
+    let _turn = turn();
+    let test = "a_lock_between_goroutines_is_a_lock_whether_they_sleep_or_compute";
+    let Some(server) = go_server(test) else { return };
+    assert_named(Limit::Lock, program(&server, "lock", ""), |_| true);
+    assert_named(Limit::Lock, program(&server, "compute-in-turn", ""), |_| true);
+}
+
+#[test]
+fn goroutines_that_sleep_are_asleep() {
+    let _turn = turn();
+    let Some(server) = go_server("goroutines_that_sleep_are_asleep") else { return };
+    assert_named(Limit::Sleep, program(&server, "sleep", ""), |_| true);
+}
+
+#[test]
+fn goroutines_that_ask_a_late_server_name_that() {
+    let _turn = turn();
+    let Some(server) = go_server("goroutines_that_ask_a_late_server_name_that") else { return };
+    let port = late_server();
+    assert_late(&port, program(&server, "ask", &port));
+}
+
+#[test]
+fn a_proxy_of_a_late_server_names_that() {
+    let _turn = turn();
+    let nginx = ["/usr/sbin/nginx", UNPACKED_NGINX].map(Path::new);
+    let Some(nginx) = nginx.into_iter().find(|program| program.is_file()) else {
+        return skip(
+            "a_proxy_of_a_late_server_names_that",
+            "nginx is not installed: run `scripts/setup test`",
+        );
+    };
+    let port = late_server();
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    // The port of the proxy is known when it is started.
+    let configuration = format!(
+        "daemon off; worker_processes 1; pid {place}/pid; error_log {place}/errors;\n\
+         events {{ worker_connections 256; }}\n\
+         http {{ access_log off; proxy_temp_path {place}; client_body_temp_path {place}; fastcgi_temp_path {place};\n\
+         uwsgi_temp_path {place}; scgi_temp_path {place};\n\
+         server {{ listen 127.0.0.1:PORT; keepalive_requests 1000000;\n\
+         location / {{ proxy_pass http://127.0.0.1:{port}; }} }} }}\n"
+    );
+    let template = folder.path().join("template");
+    fs::write(&template, configuration).unwrap();
+    let script =
+        format!("sed s/PORT/$0/ {place}/template > {place}/conf && exec {} -c {place}/conf", nginx.display());
+    let server = ["sh", "-c", &script, "{port}"];
+    assert_late(&port, |attempt| {
+        Planted { name: "proxy", server: &server, settings: &[], simulate: false }.run(attempt)
+    });
+}
+
+#[test]
+fn threads_that_give_memory_back_for_each_request_wait_for_no_disk() {
+    let _turn = turn();
+    let server = guests::build("planted");
+    let new_memory =
+        |verdict: &Verdict| verdict.findings.iter().any(|found| matches!(found, Finding::NewMemory { .. }));
+    assert_named(Limit::Lock, program(&server, "unmap", ""), new_memory);
+}
+
+#[test]
+fn a_lock_beside_hundreds_of_idle_threads_is_a_lock() {
+    let _turn = turn();
+    let server = guests::build("planted");
+    assert_named(Limit::Lock, program(&server, "many", ""), |_| true);
+}
+
+#[test]
+fn a_slow_disk_behind_a_ring_of_requests_is_the_disk() {
+    let _turn = turn();
+    if let Err(why) = SlowDevice::supported() {
+        return skip("a_slow_disk_behind_a_ring_of_requests_is_the_disk", &why);
+    }
+    let server = guests::build("planted");
+    let disk = SlowDisk::start(Profile::Ssd1Ms, 64 << 20).unwrap();
+    let file = disk.mount_point().join("data");
+    disk.fill(|_| fs::write(&file, vec![7; 32 << 20])).unwrap().unwrap();
+    let named = |verdict: &Verdict| verdict.name.as_ref().is_some_and(|name| name.starts_with("loop"));
+    assert_named(Limit::Disk, program(&server, "ring", file.to_str().unwrap()), named);
+}
+
+#[test]
+fn a_quota_of_processor_time_is_named() {
+    let _turn = turn();
+    let Some(group) = Group::with_quota() else {
+        return skip("a_quota_of_processor_time_is_named", "no control group can be made");
+    };
+    let server = artifacts::example("forebay-evaluation", "faulty_server").unwrap();
+    let script =
+        format!("echo $$ > {}/cgroup.procs && exec {} busy-loop $0", group.0.display(), server.display());
+    let server = ["sh", "-c", &script, "{port}"];
+    let diagnose =
+        |attempt| Planted { name: "quota", server: &server, settings: &[], simulate: false }.run(attempt);
+    assert_named(Limit::Quota, diagnose, |_| true);
+}
+
+/// A control group that may use a fifth of a processor.
+struct Group(PathBuf);
+
+impl Group {
+    fn with_quota() -> Option<Self> {
+        let name = format!("forebay-quota-{}", std::process::id());
+        let old = Path::new("/sys/fs/cgroup/cpu").join(&name);
+        if fs::create_dir(&old).is_ok() {
+            let group = Self(old);
+            fs::write(group.0.join("cpu.cfs_quota_us"), "20000").ok()?;
+            return Some(group);
+        }
+        let group = Self(Path::new("/sys/fs/cgroup").join(&name));
+        fs::create_dir(&group.0).ok()?;
+        fs::write(group.0.join("cpu.max"), "20000 100000").ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The processes have ended, and may not have gone yet.
+        let begun = std::time::Instant::now();
+        while fs::remove_dir(&self.0).is_err() && begun.elapsed() < Duration::from_secs(10) {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn a_bounded_cache_that_is_full_soon_is_no_leak() {
+    let _turn = turn();
+    let server = guests::build("planted");
+    let grows =
+        |verdict: &Verdict| verdict.findings.iter().any(|found| matches!(found, Finding::Growth { .. }));
+    let (verdict, table) = program(&server, "cache", "")(2);
+    assert!(!grows(&verdict), "{table}");
+}
+
+#[test]
+fn small_answers_have_no_small_buffers() {
+    let _turn = turn();
+    let server = guests::build("planted");
+    let (verdict, table) = program(&server, "small", "")(1);
+    assert!(verdict.findings.is_empty(), "{table}");
+}

@@ -1,0 +1,86 @@
+//! Runs of servers with a planted cause, and what is said of them.
+
+use std::fs;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use forebay_evaluation::servers::server::{self, Limit, Options, Outcome, Verdict};
+use forebay_testkit::skip;
+
+/// One server at a time: they would take each other's processors.
+static TURN: Mutex<()> = Mutex::new(());
+
+pub fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A server with a cause that is known.
+pub struct Planted<'a> {
+    pub name: &'a str,
+    /// Its command line, with `{port}` in it.
+    pub server: &'a [&'a str],
+    pub settings: &'a [&'a str],
+    pub simulate: bool,
+}
+
+impl Planted<'_> {
+    /// What is said of it under a load of eight clients, and the table.
+    pub fn run(&self, attempt: u32) -> (Verdict, String) {
+        // Where other programs leave few of the processors, a server takes longer until the cause is all that it does.
+        let (seconds, warm_up) = (attempt, f64::from(attempt) * 0.3);
+        let Self { name, server, .. } = self;
+        let description = format!(
+            "title = \"{name}\"\nruns = 1\nseconds = {seconds}\nwarm_up = {warm_up}\n[any]\nname = \"{name}\"\n\
+             server = {server:?}\nurl = \"http://127.0.0.1:{{port}}/\"\n",
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("experiment.toml");
+        fs::write(&path, description).unwrap();
+        let settings: Vec<String> = self.settings.iter().map(|setting| (*setting).to_owned()).collect();
+        let options = Options { simulate: self.simulate, ..Options::read(&path, &settings).unwrap() };
+        let outcome: Outcome = server::run(&options, &mut |_| ()).unwrap();
+        let table = outcome.table();
+        (outcome.verdicts().remove(0).0, table)
+    }
+}
+
+/// Runs that may miss a cause on a machine without other work: other programs can hold a server up unseen.
+const ATTEMPTS_MAX: u32 = 10;
+/// How long a cause is looked for while other programs take the processors.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Measures until the verdict is this one. A run in which other programs took the processors says nothing of the server.
+#[track_caller]
+pub fn assert_named(
+    limit: Limit,
+    diagnose: impl Fn(u32) -> (Verdict, String),
+    besides: impl Fn(&Verdict) -> bool,
+) {
+    let (mut said, begun) = (vec![], Instant::now());
+    for attempt in 1.. {
+        let (verdict, table) = diagnose(attempt.min(ATTEMPTS_MAX));
+        if verdict.limit == limit && besides(&verdict) {
+            return;
+        }
+        if verdict.limit == Limit::Processor && others_percent(&verdict) >= CROWDED_PERCENT {
+            if begun.elapsed() > PATIENCE {
+                return skip(
+                    &format!("{limit:?} is named"),
+                    "other programs take the processors all the time",
+                );
+            }
+            continue;
+        }
+        said.push(format!("{verdict:?}\n{table}"));
+        assert!(said.len() < ATTEMPTS_MAX as usize, "{limit:?} was not found: {}", said.join("\n"));
+    }
+}
+
+/// Other programs that take so much of the processors are what limits.
+const CROWDED_PERCENT: f64 = 40.0;
+
+/// What other programs took of the machine's processors, by the verdict's evidence.
+fn others_percent(verdict: &Verdict) -> f64 {
+    let told = verdict.evidence.iter().find_map(|sentence| sentence.split_once(", others "));
+    told.and_then(|(_, share)| share.split_whitespace().next()?.parse().ok()).unwrap_or(0.0)
+}

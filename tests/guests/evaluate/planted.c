@@ -1,0 +1,213 @@
+// A web server with one planted cause of its speed: planted CAUSE PORT [FILE].
+//
+// small: one thread with epoll and answers of 2 bytes. ring: the same, and each answer waits for a page of FILE, which a ring
+// of requests reads past the page cache. Else a thread for each connection: unmap gives memory back for each request, many has
+// 300 idle threads beside those that share a lock, cache keeps 32 MiB at most.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/io_uring.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { CONNECTIONS = 4096, ENTRIES = 256, PAGE = 4096, UNMAPPED = 8 << 20, KEPT = 64 << 10, KEPT_MAX = 512 };
+
+static const char *cause;
+static const char ANSWER[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char *kept[KEPT_MAX];
+static unsigned long requests;
+
+static void fail(const char *what) {
+    perror(what);
+    exit(1);
+}
+
+static int listening(int port) {
+    int on = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, 512)) fail("listen");
+    return listener;
+}
+
+/// Whether a whole request has come; -1 where the client has gone.
+static int asked(int client) {
+    char buffer[4096];
+    ssize_t length = read(client, buffer, sizeof buffer);
+    if (length <= 0) return -1;
+    return length >= 4 && !memcmp(buffer + length - 4, "\r\n\r\n", 4);
+}
+
+static void answer(int client) {
+    // The client may have gone meanwhile.
+    if (send(client, ANSWER, sizeof ANSWER - 1, MSG_NOSIGNAL) < 0) return;
+}
+
+// Connections with a thread each.
+
+static void work(void) {
+    if (!strcmp(cause, "unmap")) {
+        char *memory = mmap(0, UNMAPPED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        if (memory == MAP_FAILED) fail("mmap");
+        munmap(memory, UNMAPPED);
+    } else if (!strcmp(cause, "many")) {
+        pthread_mutex_lock(&lock);
+        usleep(2000);
+        pthread_mutex_unlock(&lock);
+    } else if (!strcmp(cause, "cache")) {
+        pthread_mutex_lock(&lock);
+        char **place = &kept[requests++ % KEPT_MAX];
+        free(*place);
+        *place = malloc(KEPT);
+        memset(*place, 1, KEPT);
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+static void *serve(void *argument) {
+    int client = (int)(long)argument, whole;
+    while ((whole = asked(client)) >= 0)
+        if (whole) {
+            work();
+            answer(client);
+        }
+    close(client);
+    return 0;
+}
+
+static void *idle(void *argument) {
+    pause();
+    return argument;
+}
+
+static void serve_by_threads(int listener) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 256 << 10);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    for (int number = 0; !strcmp(cause, "many") && number < 300; number++)
+        if (pthread_create(&thread, &attributes, idle, 0)) fail("thread");
+    for (;;) {
+        int client = accept(listener, 0, 0);
+        if (client >= 0 && pthread_create(&thread, &attributes, serve, (void *)(long)client)) fail("thread");
+    }
+}
+
+// Connections of one thread.
+
+struct ring {
+    int ring, event, file;
+    off_t pages;
+    unsigned *tail, *mask, *array, *done_head, *done_tail, *done_mask;
+    struct io_uring_sqe *entries;
+    struct io_uring_cqe *done;
+    char *pages_read;
+};
+
+static struct ring ring;
+
+static void open_ring(const char *path) {
+    struct io_uring_params params = {0};
+    ring.file = open(path, O_RDONLY | O_DIRECT);
+    if (ring.file < 0) fail(path);
+    ring.pages = lseek(ring.file, 0, SEEK_END) / PAGE;
+    ring.ring = syscall(SYS_io_uring_setup, ENTRIES, &params);
+    if (ring.ring < 0) fail("io_uring_setup");
+    int protection = PROT_READ | PROT_WRITE;
+    char *asked = mmap(0, params.sq_off.array + params.sq_entries * sizeof(unsigned), protection, MAP_SHARED, ring.ring,
+                       IORING_OFF_SQ_RING);
+    char *done = mmap(0, params.cq_off.cqes + params.cq_entries * sizeof(struct io_uring_cqe), protection, MAP_SHARED,
+                      ring.ring, IORING_OFF_CQ_RING);
+    ring.entries = mmap(0, params.sq_entries * sizeof(struct io_uring_sqe), protection, MAP_SHARED, ring.ring,
+                        IORING_OFF_SQES);
+    if (asked == MAP_FAILED || done == MAP_FAILED || ring.entries == MAP_FAILED) fail("mmap");
+    ring.tail = (unsigned *)(asked + params.sq_off.tail);
+    ring.mask = (unsigned *)(asked + params.sq_off.ring_mask);
+    ring.array = (unsigned *)(asked + params.sq_off.array);
+    ring.done_head = (unsigned *)(done + params.cq_off.head);
+    ring.done_tail = (unsigned *)(done + params.cq_off.tail);
+    ring.done_mask = (unsigned *)(done + params.cq_off.ring_mask);
+    ring.done = (struct io_uring_cqe *)(done + params.cq_off.cqes);
+    ring.pages_read = aligned_alloc(PAGE, (size_t)CONNECTIONS * PAGE);
+    ring.event = eventfd(0, EFD_NONBLOCK);
+    if (syscall(SYS_io_uring_register, ring.ring, IORING_REGISTER_EVENTFD, &ring.event, 1)) fail("io_uring_register");
+}
+
+static void read_page_for(int client) {
+    unsigned tail = *ring.tail, place = tail & *ring.mask;
+    ring.entries[place] = (struct io_uring_sqe){
+        .opcode = IORING_OP_READ,
+        .fd = ring.file,
+        .addr = (unsigned long)(ring.pages_read + (size_t)client * PAGE),
+        .len = PAGE,
+        .off = (requests++ * 7919 % ring.pages) * PAGE,
+        .user_data = client,
+    };
+    ring.array[place] = place;
+    __atomic_store_n(ring.tail, tail + 1, __ATOMIC_RELEASE);
+    if (syscall(SYS_io_uring_enter, ring.ring, 1, 0, 0, 0, 0) != 1) fail("io_uring_enter");
+}
+
+static void answer_what_was_read(void) {
+    unsigned long events;
+    if (read(ring.event, &events, sizeof events) < 0) return;
+    while (*ring.done_head != __atomic_load_n(ring.done_tail, __ATOMIC_ACQUIRE)) {
+        struct io_uring_cqe done = ring.done[*ring.done_head & *ring.done_mask];
+        __atomic_store_n(ring.done_head, *ring.done_head + 1, __ATOMIC_RELEASE);
+        if (done.res != PAGE) fprintf(stderr, "read %d\n", done.res);
+        answer((int)done.user_data);
+    }
+}
+
+static void serve_by_events(int listener, int with_ring) {
+    int events = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = listener}, came[64];
+    epoll_ctl(events, EPOLL_CTL_ADD, listener, &event);
+    if (with_ring) {
+        event.data.fd = ring.event;
+        epoll_ctl(events, EPOLL_CTL_ADD, ring.event, &event);
+    }
+    for (;;) {
+        int number = epoll_wait(events, came, 64, -1);
+        for (int place = 0; place < number; place++) {
+            int from = came[place].data.fd, whole;
+            if (from == listener) {
+                int client = accept(listener, 0, 0), on = 1;
+                if (client < 0 || client >= CONNECTIONS) fail("accept");
+                setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+                event.data.fd = client;
+                epoll_ctl(events, EPOLL_CTL_ADD, client, &event);
+            } else if (with_ring && from == ring.event) {
+                answer_what_was_read();
+            } else if ((whole = asked(from)) < 0) {
+                close(from);
+            } else if (whole && with_ring) {
+                read_page_for(from);
+            } else if (whole) {
+                answer(from);
+            }
+        }
+    }
+}
+
+int main(int count, char **arguments) {
+    if (count < 3) return 2;
+    cause = arguments[1];
+    int listener = listening(atoi(arguments[2])), with_ring = !strcmp(cause, "ring");
+    if (with_ring) open_ring(arguments[3]);
+    if (with_ring || !strcmp(cause, "small")) serve_by_events(listener, with_ring);
+    serve_by_threads(listener);
+}
