@@ -58,6 +58,10 @@ pub struct Traffic {
     pub segments_received: u32,
     /// Segments with data that were sent.
     pub segments_sent: u32,
+    /// Bytes that came.
+    pub received: u64,
+    /// Bytes that were sent, each once; `None` where the kernel does not count them.
+    pub sent: Option<u64>,
     /// Microseconds in which there was something to send.
     pub busy_us: u64,
     /// Microseconds of those in which the other end had no room.
@@ -213,6 +217,8 @@ impl Traffic {
             not_sent: word(144),
             segments_received: word(152),
             segments_sent: word(156),
+            received: long(128),
+            sent: (info.len() >= 216).then(|| long(200).saturating_sub(long(208))),
             busy_us: long(168),
             receiver_full_us: long(176),
         }
@@ -285,7 +291,8 @@ mod tests {
             assert_eq!((asking.local, asking.remote), (answering.remote, answering.local));
             assert_eq!((asking.state, answering.unread, asking.unread), (State::Established, 8, 0));
             assert_eq!(asking.traffic.unwrap().segments_sent, 1);
-            assert_eq!(answering.traffic.unwrap().segments_received, 1);
+            let received = answering.traffic.unwrap();
+            assert_eq!((received.segments_received, received.received), (1, 8));
         }
     }
 

@@ -51,16 +51,16 @@ pub enum Call {
 }
 
 impl Activity {
-    /// By the letter of its state and the call, where that may be known. `crowded` tells of a futex whether others wait there.
+    /// By the letter of its state and the call, where that may be known. Whether others wait at the same word is told later:
+    /// see [`Threads::parked_together`].
     #[must_use]
-    pub fn of(state: char, call: Option<Call>, crowded: impl Fn(u64) -> bool) -> Self {
+    pub fn of(state: char, call: Option<Call>) -> Self {
         match (state, call) {
             ('R', _) => Self::Processor,
             ('D' | 'S', Some(Call::AddressSpace)) => Self::AddressSpace,
             ('D' | 'S', Some(Call::Lock)) => Self::Lock,
             ('D', Some(Call::None)) => Self::Fault,
             ('D', _) | ('S', Some(Call::File)) => Self::Disk,
-            ('S', Some(Call::Futex(address))) if crowded(address) => Self::Lock,
             ('S', Some(Call::Futex(_))) => Self::Parked,
             ('S', Some(Call::Send)) => Self::Send,
             ('S', Some(Call::Sleep)) => Self::Asleep,
@@ -130,6 +130,12 @@ impl Threads {
         } += weight;
     }
 
+    /// So many of those that were parked wait at words where others wait too: for a lock.
+    pub fn parked_together(&mut self, threads: f64) {
+        self.parked -= threads;
+        self.lock += threads;
+    }
+
     /// All of them.
     #[must_use]
     pub fn number(self) -> f64 {
@@ -153,6 +159,13 @@ impl Threads {
     pub(crate) fn behind_locks_at_most(self, with_work: f64) -> Self {
         let lock = self.lock.min(with_work);
         Self { lock, idle: self.idle + self.lock - lock, ..self }
+    }
+
+    /// No more of them sleep on behalf of requests; the others are idle.
+    #[must_use]
+    pub(crate) fn asleep_at_most(self, threads: f64) -> Self {
+        let asleep = self.asleep.min(threads);
+        Self { asleep, idle: self.idle + self.asleep - asleep, ..self }
     }
 
     /// Those that do something that has a name of its own.
@@ -201,27 +214,25 @@ impl Timeouts {
 mod tests {
     use super::*;
 
-    fn alone(state: char, call: Option<Call>) -> Activity {
-        Activity::of(state, call, |_| false)
-    }
-
     #[test]
     fn a_wait_for_memory_is_told_from_one_for_a_file_by_the_call() {
-        assert_eq!(alone('D', Some(Call::None)), Activity::Fault);
-        assert_eq!(alone('D', Some(Call::Unknown)), Activity::Disk);
-        assert_eq!(alone('S', None), Activity::Idle);
+        assert_eq!(Activity::of('D', Some(Call::None)), Activity::Fault);
+        assert_eq!(Activity::of('D', Some(Call::Unknown)), Activity::Disk);
+        assert_eq!(Activity::of('S', None), Activity::Idle);
     }
 
     #[test]
     fn what_changes_the_address_space_waits_for_no_disk() {
-        assert_eq!(alone('D', Some(Call::AddressSpace)), Activity::AddressSpace);
-        assert_eq!(alone('D', Some(Call::Lock)), Activity::Lock);
+        assert_eq!(Activity::of('D', Some(Call::AddressSpace)), Activity::AddressSpace);
+        assert_eq!(Activity::of('D', Some(Call::Lock)), Activity::Lock);
     }
 
     #[test]
     fn threads_that_wait_at_one_word_wait_for_a_lock() {
-        assert_eq!(Activity::of('S', Some(Call::Futex(8)), |address| address == 8), Activity::Lock);
-        assert_eq!(Activity::of('S', Some(Call::Futex(9)), |address| address == 8), Activity::Parked);
+        assert_eq!(Activity::of('S', Some(Call::Futex(8))), Activity::Parked);
+        let mut threads = Threads { parked: 5.0, ..Threads::default() };
+        threads.parked_together(4.0);
+        assert_eq!((threads.parked, threads.lock), (1.0, 4.0));
     }
 
     #[test]

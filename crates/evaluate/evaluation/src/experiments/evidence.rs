@@ -33,6 +33,8 @@ pub struct Evidence {
     pub busiest_thread: Option<f64>,
     /// Of the looks in which any thread was, the share in which only one was.
     pub one_at_a_time: Option<f64>,
+    /// How long threads that sleep do; `None` where that cannot be told.
+    pub sleeps: Option<Timeouts>,
     /// How long threads that wait for events are ready to wait.
     pub timeouts: Timeouts,
     /// The same before the load.

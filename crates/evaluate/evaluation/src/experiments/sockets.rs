@@ -164,8 +164,10 @@ impl Place {
     /// By the server's end, and by the client's where that is on this machine.
     fn of(end: &Connection, client: Option<&Connection>) -> Self {
         let traffic = end.traffic.unwrap_or_default();
-        let on_the_way = traffic.not_sent > 0 || traffic.unacknowledged > 0;
-        // The acknowledgement of what the client has not read yet may come with its next request.
+        // The acknowledgement of what has come may be sent with the next request only.
+        let arrived = client.and_then(|client| client.traffic).zip(traffic.sent);
+        let arrived = arrived.is_some_and(|(client, sent)| client.received >= sent);
+        let on_the_way = traffic.not_sent > 0 || (traffic.unacknowledged > 0 && !arrived);
         let untaken = traffic.not_sent == 0 && client.is_some_and(|client| client.unread > 0);
         match () {
             () if end.inode == 0 => Self::NotAccepted,
@@ -222,6 +224,8 @@ mod tests {
         segments_sent: 5,
         busy_us: 100,
         receiver_full_us: 0,
+        received: 500,
+        sent: Some(5_000),
     };
 
     /// The server's sockets have inodes below 100.
@@ -244,11 +248,14 @@ mod tests {
             end(SERVER, 4002, 3, held),
             end(SERVER, 4003, 4, full),
             end(SERVER, 4004, 5, QUIET),
+            // The client has what was sent, and has not said so.
+            end(SERVER, 4006, 7, Traffic { unacknowledged: 1, ..QUIET }),
+            end(4006, SERVER, 902, Traffic { received: 5_000, ..QUIET }),
             Connection { unread: 10, ..end(4005, SERVER, 901, QUIET) },
             end(SERVER, 4005, 6, Traffic { unacknowledged: 1, ..QUIET }),
         ]);
         let expected = Clients {
-            connections: 6.0,
+            connections: 7.0,
             not_accepted: 1.0,
             unread: 1.0,
             sending: 2.0,

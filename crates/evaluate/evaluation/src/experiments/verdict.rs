@@ -11,7 +11,7 @@ mod tests;
 mod words;
 
 use crate::experiments::evidence::REFAULTS_MIN;
-use crate::experiments::{Evidence, Finding, Generator, Limit, Threads};
+use crate::experiments::{Evidence, Finding, Generator, Limit, Threads, Timeouts};
 use forebay_quantity::percent;
 use words::{circumstances, findings, listed};
 
@@ -67,6 +67,8 @@ const MEMORY_FULL: f64 = 0.6;
 const FASTER: f64 = 1.2;
 /// The first words on a wait without a cause.
 const WAITS: &str = "it waits, for what is not known";
+/// A wait for a time is a request's where it is no longer than this many times a request.
+const TIMER_PER_REQUEST: f64 = 2.0;
 /// Half the clients get as many answers, or half as many: below and above this ratio of the rates.
 const AS_MANY: f64 = 0.8;
 const HALF_AS_MANY: f64 = 0.65;
@@ -183,6 +185,7 @@ impl Verdict {
         };
         let in_threads = (evidence.under_way().unwrap_or(0.0) - evidence.elsewhere()).max(0.0);
         let threads = threads.beyond(evidence.threads_at_rest).behind_locks_at_most(in_threads);
+        let threads = threads.asleep_at_most(asleep_for_requests(evidence));
         // Where it is not known how many requests are under way, as many as keep the processors busy.
         let could_be = evidence.under_way().unwrap_or(evidence.processors);
         let could_be = could_be.min(evidence.threads_at_work.unwrap_or(f64::INFINITY)).min(threads.number());
@@ -232,13 +235,11 @@ impl Verdict {
                 self.memory_or_disk(evidence, threads);
                 limit
             }
-            _ => {
-                if share < 0.5 {
-                    self.undecided
-                        .push(format!("{limit} has the largest share, but only {}", percent(share)));
-                }
-                limit
+            _ if share < MOST => {
+                self.undecided.push(format!("{limit} has the largest share, but only {}", percent(share)));
+                Limit::Undecided
             }
+            _ => limit,
         }
     }
 
@@ -391,11 +392,25 @@ fn generator_share(evidence: &Evidence) -> Option<f64> {
     Some(Generator { queued_s, ..generator }.share(evidence.seconds))
 }
 
+/// Whether server and load wait most of the time: then fewer clients tell what they wait for.
+fn mostly_waits(evidence: &Evidence, threads: Threads) -> bool {
+    let wants = evidence.generator.map_or(0.0, |generator| generator.share(evidence.seconds));
+    threads.processor < MOST && wants < MOST
+}
+
 /// The share that server and load have of the processor time that the machine used.
 fn own_share(evidence: &Evidence) -> f64 {
     let own_s = evidence.processor_s.map(|server_s| server_s + load_s(evidence));
     let of_all = own_s.zip(evidence.machine_processor_s);
     of_all.map_or(1.0, |(own_s, machine_s)| (own_s / machine_s.max(f64::MIN_POSITIVE)).min(1.0))
+}
+
+/// Threads that sleep no longer than requests take: another one sleeps for a purpose of its own.
+fn asleep_for_requests(evidence: &Evidence) -> f64 {
+    let known = evidence.sleeps.filter(|_| evidence.in_flight.is_some());
+    known.map_or(f64::INFINITY, |sleeps| {
+        sleeps.within(TIMER_PER_REQUEST * evidence.latency_s(), &Timeouts::default())
+    })
 }
 
 /// Whether several threads compute all the time, and never two of them at once.

@@ -4,7 +4,10 @@
 
 use forebay_quantity::percent;
 
-use super::{GENERATOR_FULL, MOST, REFAULTED, Verdict, WAITS, load_s, own_share, takes_more_than_load};
+use super::{
+    GENERATOR_FULL, MOST, REFAULTED, TIMER_PER_REQUEST, Verdict, WAITS, load_s, mostly_waits, own_share,
+    takes_more_than_load,
+};
 use crate::experiments::{Dependency, DiskQueue, Evidence, Limit, Threads};
 
 /// A pool of connections is taken where this share of it waits.
@@ -15,9 +18,8 @@ const POOL_SMALL: f64 = 0.6;
 const DISK_FULL: f64 = 0.8;
 /// A disk's work is the server's where the server moved this share of its bytes.
 const DISK_OWN: f64 = 0.5;
-/// Timers pace the requests where so many threads wait for one, which is no longer than this many times a request.
+/// Timers pace the requests where so many threads wait for one.
 const TIMERS_MIN: f64 = 0.5;
-const TIMER_PER_REQUEST: f64 = 2.0;
 /// So few requests at a time are turns that server and load take.
 const FEW: f64 = 2.5;
 
@@ -60,7 +62,7 @@ impl Verdict {
             .or_else(|| self.asks_another(evidence, requests))
             .or_else(|| self.waits_for_a_disk(evidence, requests))
             .or_else(|| self.takes_turns(evidence, requests))
-            .or_else(|| self.waits_for_a_timer(evidence, requests))
+            .or_else(|| self.waits_for_a_timer(evidence, threads, requests))
             .unwrap_or_else(|| self.waits_unknown(evidence, threads))
     }
 
@@ -143,7 +145,7 @@ impl Verdict {
     }
 
     /// Threads that wait for events until a time of their own choice, which is about as long as a request takes.
-    fn waits_for_a_timer(&mut self, evidence: &Evidence, requests: f64) -> Option<Limit> {
+    fn waits_for_a_timer(&mut self, evidence: &Evidence, threads: Threads, requests: f64) -> Option<Limit> {
         evidence.in_flight?;
         let longest_s = TIMER_PER_REQUEST * evidence.latency_s();
         let paced = evidence.timeouts.within(longest_s, &evidence.timeouts_at_rest);
@@ -154,7 +156,7 @@ impl Verdict {
             "{paced:.1} of its threads wait for a timer of their own, of at most {:.1} ms",
             longest_s * 1e3
         ));
-        self.asks_for_fewer_clients = requests >= 1.5;
+        self.asks_for_fewer_clients = requests >= 1.5 && mostly_waits(evidence, threads);
         Some(Limit::Sleep)
     }
 
@@ -176,7 +178,8 @@ impl Verdict {
         }
         let seen = if seen.is_empty() { String::new() } else { format!("; {}", seen.join("; ")) };
         self.undecided.push(format!("{WAITS}{seen}"));
-        self.asks_for_fewer_clients = evidence.in_flight.is_some_and(|requests| requests >= 1.5);
+        let several = evidence.in_flight.is_some_and(|requests| requests >= 1.5);
+        self.asks_for_fewer_clients = several && mostly_waits(evidence, threads);
         Limit::Undecided
     }
 }

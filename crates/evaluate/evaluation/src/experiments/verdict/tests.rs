@@ -398,6 +398,18 @@ fn what_waits_for_an_unknown_thing_is_not_guessed_but_told_from_a_lock() {
 }
 
 #[test]
+fn fewer_clients_tell_nothing_of_a_server_that_computes() {
+    let computing = idle(|evidence| {
+        evidence.threads = Some(Threads { processor: 0.6, idle: 1.4, ..NONE });
+        evidence.threads_at_work = Some(2.0);
+    });
+    let fewer = Evidence { in_flight: Some(4.0), ..computing.clone() };
+    let verdict = Verdict::of(&computing);
+    assert_eq!(verdict.limit, Limit::Undecided);
+    assert_eq!(verdict.knowing_fewer_clients(&computing, &fewer).limit, Limit::Undecided);
+}
+
+#[test]
 fn a_verdict_that_was_not_in_question_stays() {
     let late = idle(|evidence| evidence.dependencies = asked(7.5, 8.0));
     let fewer = Evidence { in_flight: Some(4.0), ..late.clone() };
@@ -487,4 +499,17 @@ fn a_simulation_that_sees_little_of_the_time_decides_nothing() {
     };
     assert_eq!((with(1.0).limit, with(7.0).limit), (Limit::Cache, Limit::Processor));
     assert!(with(7.0).undecided[0].contains("does not see the kernel"), "{:?}", with(7.0));
+}
+
+#[test]
+fn a_thread_that_sleeps_longer_than_requests_take_does_not_serve_them() {
+    let asleep = |seconds: f64| {
+        let mut sleeps = Timeouts::default();
+        sleeps.add(seconds, 1.0);
+        let mut evidence = evidence(Threads { asleep: 1.0, processor: 0.3, ..NONE });
+        (evidence.in_flight, evidence.sleeps, evidence.processor_s) = (Some(1.0), Some(sleeps), Some(1.0));
+        Verdict::of(&evidence).limit
+    };
+    // A request takes 1 ms.
+    assert_eq!((asleep(0.001), asleep(0.010)), (Limit::Sleep, Limit::Undecided));
 }

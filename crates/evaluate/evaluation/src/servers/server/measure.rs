@@ -498,6 +498,7 @@ fn evidence(counts: &Counts, at_rest: &Seen, seconds: f64) -> Evidence {
         threads_at_work: counts.seen.threads_at_work,
         busiest_thread: counts.seen.busiest_thread,
         one_at_a_time: counts.seen.one_at_a_time,
+        sleeps: Some(counts.seen.sleeps),
         timeouts: counts.seen.timeouts,
         timeouts_at_rest: at_rest.timeouts,
         clients: counts.seen.clients,

@@ -31,7 +31,7 @@ const PAUSE_OF_CONNECTIONS: u32 = 50;
 /// How often the processes are looked for, and what they hold.
 const LIST_EVERY: Duration = Duration::from_millis(250);
 /// No more threads than this are looked at in one look.
-const THREADS_MAX: usize = 256;
+const THREADS_MAX: usize = 128;
 
 /// Whose threads.
 #[derive(Clone, Debug)]
@@ -84,6 +84,8 @@ pub(super) struct Seen {
     pub(super) busiest_thread: Option<f64>,
     /// Of the looks in which any thread was, the share in which only one was.
     pub(super) one_at_a_time: Option<f64>,
+    /// How long threads that sleep do.
+    pub(super) sleeps: Timeouts,
     /// How long threads that wait for events are ready to wait.
     pub(super) timeouts: Timeouts,
     /// `None` where the kernel does not list connections.
@@ -112,9 +114,8 @@ impl Observer {
         let thread = thread::spawn(move || {
             let mut looks = Looks::new(scope);
             loop {
-                let begun = Instant::now();
-                looks.look();
-                let pause = (begun.elapsed() * PAUSE).max(LOOK_EVERY);
+                let took = looks.look();
+                let pause = (took * PAUSE).max(LOOK_EVERY);
                 looks.look_at_connections();
                 if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
                     return looks.seen();
@@ -132,6 +133,14 @@ impl Observer {
 
 /// A thread, by its process and its own number.
 type Thread = (u32, u32);
+
+/// Threads that were seen to wait at one word.
+#[derive(Clone, Debug, Default)]
+struct Word {
+    threads: BTreeSet<Thread>,
+    /// How many of them, over all looks.
+    sum: f64,
+}
 
 /// Threads that wait for the same.
 #[derive(Clone, Copy, Debug, Default)]
@@ -152,11 +161,14 @@ struct Looks {
     /// In how many looks a thread was on a processor, or waited for one.
     running: BTreeMap<Thread, u32>,
     at_work: BTreeSet<Thread>,
+    /// By the process and the address.
+    words: BTreeMap<(u32, u64), Word>,
     /// Looks that found some thread running, and those that found one only.
     with_any: u32,
     with_one: u32,
     /// There were more threads than are looked at.
     in_part: bool,
+    sleeps: Timeouts,
     timeouts: Timeouts,
     ends: Ends,
     /// When the connections are looked at again.
@@ -181,6 +193,8 @@ impl Looks {
             hidden: false,
             running: BTreeMap::new(),
             at_work: BTreeSet::new(),
+            words: BTreeMap::new(),
+            sleeps: Timeouts::default(),
             with_any: 0,
             with_one: 0,
             in_part: false,
@@ -196,7 +210,9 @@ impl Looks {
         }
     }
 
-    fn look(&mut self) {
+    /// Looks at the threads; the processor time that this took.
+    fn look(&mut self) -> Duration {
+        let begun = Schedstat::of_this_thread();
         if self.listed.is_none_or(|listed| listed.elapsed() >= LIST_EVERY) {
             self.list();
         }
@@ -205,38 +221,37 @@ impl Looks {
             .iter()
             .flat_map(|&process| tasks(process).into_iter().map(move |task| (process, task)))
             .collect();
-        // Of many threads each look takes others.
-        let begin = self.samples as usize * THREADS_MAX % threads.len().max(1);
-        let number = threads.len().min(THREADS_MAX);
-        let weight = threads.len() as f64 / number.max(1) as f64;
-        self.in_part |= number < threads.len();
+        // Of many threads each look takes others, at even distances.
+        let distance = threads.len().div_ceil(THREADS_MAX).max(1);
+        let begin = self.samples as usize % distance;
+        self.in_part |= distance > 1;
         self.samples += 1;
-        let looked_at = threads.iter().cycle().skip(begin).take(number);
+        let weight = distance as f64;
+        let looked_at = threads.iter().skip(begin).step_by(distance);
         let moments: Vec<(Thread, char, Waits)> = looked_at
             .filter_map(|&thread| self.moment(thread).map(|(state, waits)| (thread, state, waits)))
             .collect();
-        let mut at_word: BTreeMap<(u32, u64), u32> = BTreeMap::new();
-        for ((process, _), _, waits) in &moments {
-            if let Waits::In(Call::Futex(address)) = waits {
-                *at_word.entry((*process, *address)).or_default() += 1;
-            }
-        }
         let mut running = 0;
         for (thread, state, waits) in moments {
-            let crowded = |address| at_word.get(&(thread.0, address)).is_some_and(|threads| *threads > 1);
             let call = self.call(thread.0, state, &waits, weight);
             let activity = if waits == Waits::Not && state != 'Z' {
                 Activity::Processor
             } else {
-                Activity::of(state, call, crowded)
+                Activity::of(state, call)
             };
             self.sums.add(activity, weight);
             if activity == Activity::Processor {
                 running += 1;
                 *self.running.entry(thread).or_default() += 1;
             }
-            if !matches!(activity, Activity::Idle | Activity::Parked) {
-                self.at_work.insert(thread);
+            match call {
+                Some(Call::Futex(address)) if activity == Activity::Parked => {
+                    let word = self.words.entry((thread.0, address)).or_default();
+                    word.threads.insert(thread);
+                    word.sum += weight;
+                }
+                _ if activity == Activity::Idle => {}
+                _ => drop(self.at_work.insert(thread)),
             }
         }
         self.with_any += u32::from(running > 0);
@@ -246,6 +261,7 @@ impl Looks {
             waiting.sum += threads;
             waiting.most = waiting.most.max(threads);
         }
+        Duration::from_secs_f64(Schedstat::of_this_thread().since(begun).ran_s.max(0.0))
     }
 
     /// The state of a thread, and what it waits in; `None` where it has ended.
@@ -278,6 +294,10 @@ impl Looks {
         let lead = match waits {
             Waits::Not => return None,
             Waits::In(call) => return Some(*call),
+            Waits::Asleep(seconds) => {
+                self.sleeps.add(seconds.unwrap_or(0.0), weight);
+                return Some(Call::Sleep);
+            }
             _ if state != 'S' => return Some(Call::Unknown),
             Waits::On(descriptor) => self.ends.lead(process, *descriptor),
             Waits::OnAny(descriptors, timeout) => {
@@ -326,17 +346,18 @@ impl Looks {
 
     /// Looks at the connections, where it is time, and adds what the threads waited for that has none.
     fn look_at_connections(&mut self) {
-        let begun = Instant::now();
-        if self.connections_due.is_some_and(|due| due > begun) {
+        if self.connections_due.is_some_and(|due| due > Instant::now()) {
             return;
         }
+        let begun = Schedstat::of_this_thread();
         if self.connections_due.is_none() {
             self.sees_connections = enter_network_of(self.processes.first().copied());
         }
         if self.sees_connections {
             self.ends.look(&self.processes);
         }
-        self.connections_due = Some(Instant::now() + begun.elapsed() * PAUSE_OF_CONNECTIONS);
+        let took = Duration::from_secs_f64(Schedstat::of_this_thread().since(begun).ran_s.max(0.0));
+        self.connections_due = Some(Instant::now() + took * PAUSE_OF_CONNECTIONS);
     }
 
     fn list(&mut self) {
@@ -358,6 +379,10 @@ impl Looks {
     fn seen(mut self) -> Seen {
         self.list();
         self.look_at_connections();
+        for word in self.words.values().filter(|word| word.threads.len() > 1) {
+            self.sums.parked_together(word.sum);
+            self.at_work.extend(&word.threads);
+        }
         let whole = |value: f64| Some(value).filter(|_| !self.in_part && !self.hidden && self.samples > 0);
         let samples = f64::from(self.samples.max(1));
         let busiest = self.running.values().max().copied().unwrap_or(0);
@@ -367,6 +392,7 @@ impl Looks {
             busiest_thread: whole(f64::from(busiest) / samples),
             one_at_a_time: whole(f64::from(self.with_one) / f64::from(self.with_any))
                 .filter(|_| self.with_any > 0),
+            sleeps: self.sleeps.mean_of(self.samples),
             timeouts: self.timeouts.mean_of(self.samples),
             quota: throttled(self.quotas.values()),
             held_bytes: self.held_bytes,

@@ -10,6 +10,8 @@ use crate::experiments::Call;
 pub(super) enum Waits {
     /// In a call that tells what for.
     In(Call),
+    /// For so many seconds, where that can be told.
+    Asleep(Option<f64>),
     /// On a descriptor.
     On(u64),
     /// On any of these descriptors, for so many seconds at most.
@@ -59,7 +61,10 @@ impl Waits {
             | libc::SYS_mprotect
             | libc::SYS_madvise
             | libc::SYS_brk => Self::In(Call::AddressSpace),
-            libc::SYS_nanosleep | libc::SYS_clock_nanosleep => Self::In(Call::Sleep),
+            libc::SYS_nanosleep => Self::Asleep(time_at(memory, argument(0))),
+            // An absolute time says nothing of how long that is.
+            libc::SYS_clock_nanosleep if argument(1) != 0 => Self::Asleep(None),
+            libc::SYS_clock_nanosleep => Self::Asleep(time_at(memory, argument(2))),
             libc::SYS_write
             | libc::SYS_writev
             | libc::SYS_sendto
@@ -90,7 +95,7 @@ impl Waits {
 /// A wait for none of no descriptors is a sleep.
 fn polled(memory: Option<&File>, place: u64, number: u64, timeout: Option<f64>) -> Waits {
     if number == 0 {
-        return Waits::In(Call::Sleep);
+        return Waits::Asleep(timeout);
     }
     let mut bytes = [0; POLLED_BYTES * POLLED_MAX as usize];
     let bytes = &mut bytes[..POLLED_BYTES * number.min(POLLED_MAX) as usize];
@@ -106,7 +111,7 @@ fn polled(memory: Option<&File>, place: u64, number: u64, timeout: Option<f64>) 
 }
 
 fn selected(number: u64, timeout: Option<f64>) -> Waits {
-    if number == 0 { Waits::In(Call::Sleep) } else { Waits::Events(None, timeout) }
+    if number == 0 { Waits::Asleep(timeout) } else { Waits::Events(None, timeout) }
 }
 
 /// Less than nothing is for ever.
@@ -162,7 +167,7 @@ mod tests {
             Waits::Events(Some(4), Some(0.009))
         );
         assert_eq!(waits(libc::SYS_epoll_pwait, "0x4 0x7f 0x80 0xffffffff"), Waits::Events(Some(4), None));
-        assert_eq!(waits(libc::SYS_ppoll, "0x0 0x0 0x0"), Waits::In(Call::Sleep));
+        assert_eq!(waits(libc::SYS_ppoll, "0x0 0x0 0x0"), Waits::Asleep(None));
     }
 
     #[test]
@@ -173,6 +178,8 @@ mod tests {
         memory.write_all_at(&[2i64.to_ne_bytes(), 500_000_000i64.to_ne_bytes()].concat(), 128).unwrap();
         let text = format!("{} 0x40 0x2 0x80 0x0", libc::SYS_ppoll);
         assert_eq!(Waits::parse(&text, Some(&memory)), Waits::OnAny(vec![7, 9], Some(2.5)));
+        let text = format!("{} 0x80 0x0", libc::SYS_nanosleep);
+        assert_eq!(Waits::parse(&text, Some(&memory)), Waits::Asleep(Some(2.5)));
     }
 
     #[test]
