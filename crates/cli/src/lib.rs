@@ -24,6 +24,7 @@ mod server;
 mod share;
 mod streaming;
 mod warm;
+mod why;
 
 use std::env;
 use std::process::ExitCode;

@@ -11,7 +11,9 @@ use forebay_quantity::size;
 
 use super::renamed;
 use crate::experiment::Output;
-use crate::{corpus::Corpus, meter::Meter, millipage::Millipage, server::Server, streaming::Streaming};
+use crate::{
+    corpus::Corpus, meter::Meter, millipage::Millipage, server::Server, streaming::Streaming, why::Why,
+};
 
 /// The experiments of `forebay evaluate`.
 #[derive(Debug, Subcommand)]
@@ -36,6 +38,8 @@ pub enum Evaluate {
     Host(Host),
     /// Measure a real server under load, and name what limits it
     Server(Server),
+    /// Take doses of processor time, memory and a dependency's speed from a server, and name what binds
+    Why(Why),
     /// Compare streaming servers under thousands of clients: throughput, lateness and cost
     Streaming(Streaming),
     /// Run the clients of streaming, in a process of their own

@@ -18,12 +18,17 @@ pub struct Quota {
     pub throttled: f64,
 }
 
+/// The groups of the processor around process `pid`, for each version the innermost first.
+#[must_use]
+pub fn around(pid: u32) -> Vec<PathBuf> {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    chain("cpu", &read(&format!("/proc/{pid}/cgroup")), &read("/proc/self/mountinfo"))
+}
+
 /// The groups around process `pid` that have a quota of processor time.
 #[must_use]
 pub fn limiting(pid: u32) -> Vec<PathBuf> {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let around = chain("cpu", &read(&format!("/proc/{pid}/cgroup")), &read("/proc/self/mountinfo"));
-    around.into_iter().filter(|group| of(group).is_some()).collect()
+    around(pid).into_iter().filter(|group| of(group).is_some()).collect()
 }
 
 /// The quota of a group; `None` where it has none.

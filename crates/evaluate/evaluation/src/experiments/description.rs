@@ -143,6 +143,8 @@ pub struct Any {
     pub cgroup: Option<PathBuf>,
     /// The port that it listens on, where that is not for forebay to choose.
     pub port: Option<u16>,
+    /// Address of a server that it asks, such as `127.0.0.1:5432`, for `{dependency}` and `{dependency_port}` in command lines.
+    pub dependency: Option<String>,
     /// Address that is asked for over HTTP, for clients of forebay's own; or `load`.
     pub url: Option<String>,
     /// Command line of a load, which is done when it ends.

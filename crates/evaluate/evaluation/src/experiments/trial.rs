@@ -134,6 +134,12 @@ impl Description {
         web.chain(streaming).chain(router).chain(any).collect()
     }
 
+    /// The address of a server that this one asks, where it is given.
+    #[must_use]
+    pub fn dependency(&self) -> Option<&str> {
+        self.any.as_ref()?.dependency.as_deref()
+    }
+
     /// The port that the server listens on, where it is given.
     #[must_use]
     pub fn port(&self) -> Option<u16> {

@@ -160,9 +160,12 @@ impl Verdict {
         format!("{}{}", self.limit, name.unwrap_or_default())
     }
 
-    /// The head of a verdict that names no limit.
+    /// The verdict in one clause.
     #[must_use]
-    pub fn undecided_in_words(&self) -> String {
+    pub fn limit_in_words(&self) -> String {
+        if self.limit != Limit::Undecided {
+            return format!("{} limits", self.limit_with_name());
+        }
         let waits = self.undecided.iter().any(|what| what.starts_with(WAITS));
         if waits { WAITS.to_owned() } else { "what limits is not decidable".to_owned() }
     }

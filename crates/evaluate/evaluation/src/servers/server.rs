@@ -12,12 +12,15 @@ mod observer;
 mod pages;
 mod predicted;
 pub(crate) mod process;
+mod processors;
+mod proxy;
 mod report;
 mod router;
 mod simulation;
 pub(crate) mod streaming;
 mod target;
 pub(crate) mod web;
+mod why;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -31,10 +34,11 @@ use crate::harness::prediction::{Costs, read_host};
 use crate::harness::progress::Steps;
 use crate::servers::mediamtx;
 use crate::{Error, Progress, scratch_folder};
-use measure::{Bench, Run};
+use measure::{Bench, Given, Run};
 use web::Documents;
 
-pub use crate::experiments::{Finding, Limit, SHIPPED, Verdict};
+pub use crate::experiments::{Finding, Limit, Resource, SHIPPED, Verdict};
+pub use why::{Answer, Why, why};
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -124,14 +128,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     if options.simulate {
         simulation::valgrind()?;
     }
-    let scratch = scratch_folder()?;
-    let mut experiment = Experiment {
-        description,
-        interrupt: &interrupt,
-        forebay: &options.forebay,
-        scratch,
-        documents: BTreeMap::new(),
-    };
+    let mut experiment = Experiment::new(options, &interrupt)?;
     let passes = usize::from(description.runs) + usize::from(options.simulate);
     let mut steps = Steps::new(outcome.cells.len() * passes, progress);
     let stopped = experiment.run(&mut outcome.cells, &mut steps).and_then(|()| {
@@ -208,9 +205,21 @@ struct Experiment<'a> {
     scratch: TempDir,
     /// By the size of each, or the bits of each second, and by the size or the number of all.
     documents: BTreeMap<(u64, u64), Documents>,
+    given: Given,
 }
 
-impl Experiment<'_> {
+impl<'a> Experiment<'a> {
+    fn new(options: &'a Options, interrupt: &'a Interrupt) -> Result<Self, Error> {
+        Ok(Self {
+            description: &options.description,
+            interrupt,
+            forebay: &options.forebay,
+            scratch: scratch_folder()?,
+            documents: BTreeMap::new(),
+            given: Given::default(),
+        })
+    }
+
     /// The rounds go over all combinations, so that what drifts drifts for all.
     fn run(&mut self, cells: &mut [Cell], steps: &mut Steps<'_>) -> Result<(), Error> {
         for round in 1..=self.description.runs {
@@ -252,8 +261,7 @@ impl Experiment<'_> {
 
     /// Runs with half the clients what waits for a thing that has no name: requests that wait for each other are then as many.
     fn compare_with_fewer_clients(&mut self, cells: &mut [Cell], steps: &mut Steps<'_>) -> Result<(), Error> {
-        for number in 0..cells.len() {
-            let cell = &cells[number];
+        for cell in cells {
             let asking = cell.runs.iter().filter(|run| run.asks_for_fewer_clients()).count();
             let Some(trial) = cell.trial.with_half_the_clients().filter(|_| asking * 2 > cell.runs.len())
             else {
@@ -264,7 +272,7 @@ impl Experiment<'_> {
                 cell.trial.subject,
                 cell.trial.case()
             ));
-            cells[number].with_fewer_clients = Some(self.bench(&trial, |bench| bench.measure(&trial))?);
+            cell.with_fewer_clients = Some(self.bench(&trial, |bench| bench.measure(&trial))?);
         }
         Ok(())
     }
@@ -317,6 +325,7 @@ impl Experiment<'_> {
             documents: documents.as_ref(),
             forebay: self.forebay,
             interrupt: self.interrupt,
+            given: self.given,
         })
     }
 

@@ -62,7 +62,8 @@ pub fn assert_named(
         if verdict.limit == limit && besides(&verdict) {
             return;
         }
-        if verdict.limit == Limit::Processor && others_percent(&verdict) >= CROWDED_PERCENT {
+        let says_little = matches!(verdict.limit, Limit::Processor | Limit::Undecided);
+        if says_little && others_percent(&verdict) >= CROWDED_PERCENT {
             if begun.elapsed() > PATIENCE {
                 return skip(
                     &format!("{limit:?} is named"),

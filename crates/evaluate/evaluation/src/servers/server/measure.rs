@@ -44,6 +44,10 @@ const RAMP_PER_SECOND: f64 = 200.0;
 /// Later packets are late, in seconds.
 const LATE_S: f64 = 0.1;
 const PAGE_BYTES: f64 = 4096.0;
+/// What the group of the server used of memory, with its page cache.
+pub(super) const MEMORY_USED: &str = "memory_used";
+/// How long its dependency takes for an answer.
+pub(super) const DEPENDENCY_ANSWERS: &str = "dependency_answers_after";
 /// How long a thread of ours sleeps again and again beside a server of streams, and what it takes to be woken, as a figure: a
 /// processor is as fast, and as fast awake, as it is just then.
 const ASLEEP: Duration = Duration::from_micros(SLEEP_US as u64);
@@ -58,6 +62,16 @@ pub(super) struct Bench<'a> {
     /// The command, which is a server too.
     pub(super) forebay: &'a Path,
     pub(super) interrupt: &'a Interrupt,
+    pub(super) given: Given,
+}
+
+/// What a server is given in this run; by default all that there is, and its dependency as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Given {
+    /// So many processors.
+    pub(super) processors: Option<f64>,
+    /// Its dependency behind a proxy, and so much later.
+    pub(super) dependency_later: Option<Duration>,
 }
 
 /// What came of a run.
@@ -87,6 +101,13 @@ impl Run {
     /// The verdict again, with how much there is to be served.
     fn serving_of(&mut self, bytes: f64) {
         self.evidence.served_of_bytes = Some(bytes);
+        self.verdict = Verdict::of(&self.evidence);
+    }
+
+    /// The verdict again, with what is behind the proxy in place of the proxy.
+    fn behind_proxy(&mut self, proxy: &str, dependency: &str) {
+        let of_proxy = self.evidence.dependencies.iter_mut().filter(|one| one.name == proxy);
+        of_proxy.for_each(|one| one.name = dependency.to_owned());
         self.verdict = Verdict::of(&self.evidence);
     }
 
@@ -163,6 +184,8 @@ impl Run {
                 Tier::Hardware,
             ));
         }
+        let used = counts.group.as_ref().and_then(|group| group.get("memory_bytes"));
+        figures.extend(used.map(|bytes| Figure::new(MEMORY_USED, "B", bytes)));
         if let Some(pages) = counts.server.get("resident_pages") {
             figures.push(Figure::new("resident", "B", pages * PAGE_BYTES));
         }
@@ -297,6 +320,11 @@ impl Bench<'_> {
                 let ask = |window, stop: &AtomicBool| clients.run(window, stop);
                 let (answers, counts) = self.under_load(&mut target, ask)?;
                 let mut run = of_clients(&answers, &counts, &at_rest, self.description.seconds);
+                let answers_s = target.dependency_answers_after_s();
+                run.figures.extend(answers_s.map(|seconds| Figure::new(DEPENDENCY_ANSWERS, "s", seconds)));
+                if let Some((proxy, dependency)) = target.proxy_address().zip(self.description.dependency()) {
+                    run.behind_proxy(&proxy.to_string(), dependency);
+                }
                 if let Load::Documents { bytes, .. } = trial.load {
                     let documents = self.documents.map_or(0, |documents| documents.paths.len());
                     run.serving_of(documents as f64 * bytes as f64);

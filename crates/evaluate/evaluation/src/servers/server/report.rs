@@ -176,10 +176,7 @@ impl Outcome {
             } else {
                 String::new()
             };
-            let says = match verdict.limit {
-                Limit::Undecided => verdict.undecided_in_words(),
-                _ => format!("{} limits", verdict.limit_with_name()),
-            };
+            let says = verdict.limit_in_words();
             let _ = writeln!(text, "{}, {}: {says}{of}.", cell.trial.subject, cell.trial.case());
             let findings = verdict.findings.iter().map(ToString::to_string);
             for line in verdict.evidence.iter().cloned().chain(findings) {

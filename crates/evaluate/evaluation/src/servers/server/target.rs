@@ -16,6 +16,8 @@ use super::http::Url;
 use super::measure::Bench;
 use super::observer::Scope;
 use super::process::{Process, check_free, free_port};
+use super::processors::ProcessorGroup;
+use super::proxy::Proxy;
 use super::web::{self, Documents};
 use crate::Error;
 use crate::servers::mediamtx;
@@ -31,7 +33,10 @@ pub(super) struct Target {
     feeds: Vec<Process>,
     /// The processes go before their group.
     process: Option<Process>,
+    _processors: Option<ProcessorGroup>,
     group: Option<MemoryLimit>,
+    /// What its dependency is behind.
+    proxy: Option<Proxy>,
     pub(super) scope: Scope,
     port: u16,
 }
@@ -49,7 +54,9 @@ impl Target {
             return Ok(Self {
                 feeds: Vec::new(),
                 process: None,
+                _processors: None,
                 group: None,
+                proxy: None,
                 scope: scope_of(attached)?,
                 port: port.unwrap_or(0),
             });
@@ -59,7 +66,11 @@ impl Target {
             Some(port) => check_free(port).map(|()| port)?,
         };
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let line = command_line(trial, bench, folder, address)?;
+        let dependency = bench.description.dependency().map(resolved).transpose()?;
+        let later = dependency.zip(bench.given.dependency_later);
+        let proxy = later.map(|(dependency, later)| Proxy::start(dependency, later)).transpose()?;
+        let dependency = proxy.as_ref().map(Proxy::address).or(dependency);
+        let line = command_line(trial, bench, folder, address, dependency)?;
         let line: Vec<OsString> = wrapper.iter().cloned().chain(line).collect();
         let group = group_for(trial)?;
         if let (Some(documents), Some(_)) = (bench.documents, trial.memory_bytes) {
@@ -76,7 +87,12 @@ impl Target {
             }
             _ => Vec::new(),
         };
-        Ok(Self { scope: Scope::Tree(process.id()), feeds, process: Some(process), group, port })
+        let scope = Scope::Tree(process.id());
+        let folder = group.as_ref().map(MemoryLimit::folder);
+        let processors = bench.given.processors;
+        let processors =
+            processors.map(|number| ProcessorGroup::start(&scope, folder, number)).transpose()?;
+        Ok(Self { scope, feeds, process: Some(process), _processors: processors, group, proxy, port })
     }
 
     /// What is counted of it: its processes, and the group where that tells more.
@@ -115,6 +131,16 @@ impl Target {
         Ok(Some(Clients { address, authority: url.authority, paths, number, rate, connections }))
     }
 
+    /// How long its dependency takes for an answer without what it is made later by; `None` where that is not measured.
+    pub(super) fn dependency_answers_after_s(&self) -> Option<f64> {
+        self.proxy.as_ref().and_then(Proxy::answers_after_s)
+    }
+
+    /// What the server takes for its dependency, where that is behind a proxy.
+    pub(super) fn proxy_address(&self) -> Option<SocketAddr> {
+        self.proxy.as_ref().map(Proxy::address)
+    }
+
     /// Where a server that forebay started listens.
     pub(super) fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
@@ -144,6 +170,7 @@ fn command_line(
     bench: &Bench<'_>,
     folder: &Path,
     address: SocketAddr,
+    dependency: Option<SocketAddr>,
 ) -> Result<Vec<OsString>, Error> {
     let (documents, port) = (bench.documents, address.port());
     match (&trial.server, &trial.load) {
@@ -156,10 +183,22 @@ fn command_line(
             super::streaming::command_line(*server, media, address, folder, bench.forebay)
         }
         (Server::Command(line), _) => {
-            Ok(line.iter().map(|word| word.replace("{port}", &port.to_string()).into()).collect())
+            let filled = |word: &String| {
+                let word = word.replace("{port}", &port.to_string());
+                let Some(dependency) = dependency else { return word };
+                let word = word.replace("{dependency}", &dependency.to_string());
+                word.replace("{dependency_port}", &dependency.port().to_string())
+            };
+            Ok(line.iter().map(|word| filled(word).into()).collect())
         }
         _ => unreachable!("a description has no other pairs"),
     }
+}
+
+fn resolved(address: &str) -> Result<SocketAddr, Error> {
+    let mut found = address.to_socket_addrs().into_iter().flatten();
+    let unknown = || Error::Load(format!("dependency = \"{address}\" is no address; give HOST:PORT"));
+    found.next().ok_or_else(unknown)
 }
 
 /// A group for each run: nothing is left of what an earlier one was charged for. It also counts what the server alone
