@@ -10,7 +10,7 @@ use forebay_evaluation::run::corpus::{self, Case};
 use forebay_supervisor::installed::AGENT;
 
 use crate::args::renamed;
-use crate::experiment::{Measured, Output, carry_out, tell, this_program};
+use crate::experiment::{Measured, Output, carry_out, print, tell, this_program};
 
 /// Options of `forebay evaluate corpus`.
 #[derive(Debug, Args)]
@@ -65,7 +65,7 @@ fn case(name: &str) -> Result<&'static Case, String> {
 pub fn run(args: &Corpus) -> anyhow::Result<ExitCode> {
     let cases = if args.only.is_empty() { corpus::all().iter().collect() } else { args.only.clone() };
     if args.list {
-        args.output.show(&corpus::list(&cases, &args.tools));
+        print(&corpus::list(&cases, &args.tools))?;
         return Ok(ExitCode::SUCCESS);
     }
     let options = corpus::Options {

@@ -12,7 +12,7 @@ use forebay_evaluation::{
 
 use crate::args::{Chosen, Evaluate, Host, Model, Multiview, Overhead, Projection, Speculation, Table};
 use crate::experiment::{Measured, carry_out, this_program};
-use crate::{corpus, meter, millipage, report, server, streaming, why};
+use crate::{corpus, meter, millipage, report, results, server, streaming, why};
 
 /// Runs the experiment.
 pub fn run(args: Evaluate) -> anyhow::Result<ExitCode> {
@@ -109,8 +109,11 @@ fn swapping(chosen: &Chosen) -> anyhow::Result<SwappingProgram> {
 fn measure_overhead(args: &Overhead) -> anyhow::Result<ExitCode> {
     let options = overhead::Options { pairs: args.pairs.into(), ..overhead::Options::new(this_program()?) };
     let measured = |outcome: overhead::Outcome| Measured {
+        table: outcome.table(),
+        rows: outcome.rows(),
+        statements: Vec::new(),
         agrees: outcome.identical(),
-        ..Measured::all(outcome.table(), outcome.rows())
+        stopped: outcome.stopped,
     };
     carry_out(&args.output, |progress| overhead::run(&options, progress).map(measured))
 }
@@ -122,7 +125,8 @@ fn measure_views(args: &Multiview) -> anyhow::Result<ExitCode> {
     if !args.sizes_bytes.is_empty() {
         options.sizes_bytes.clone_from(&args.sizes_bytes);
     }
-    let measured = |outcome: multiview::Outcome| Measured::all(outcome.table(), outcome.rows());
+    let measured =
+        |outcome: multiview::Outcome| Measured::all(outcome.table(), outcome.rows()).until(outcome.stopped);
     carry_out(&args.output, |progress| multiview::run(&options, progress).map(measured))
 }
 
@@ -140,8 +144,11 @@ fn project(args: &Projection) -> anyhow::Result<ExitCode> {
         options.latencies_ns = args.latencies_us.iter().map(|us| u64::from(*us) * 1_000).collect();
     }
     let measured = |outcome: projection::Outcome| Measured {
+        table: outcome.table(),
+        rows: outcome.rows(),
+        statements: Vec::new(),
         agrees: outcome.programs.iter().all(|program| !program.cells.is_empty()),
-        ..Measured::all(outcome.table(), outcome.rows())
+        stopped: outcome.stopped,
     };
     carry_out(&args.output, |progress| projection::run(&options, progress).map(measured))
 }
@@ -167,8 +174,9 @@ fn ask_model(args: &Model) -> anyhow::Result<ExitCode> {
         }
     };
     let opened = args.output.open()?;
-    args.output.show(&table);
-    opened.write(rows)?;
+    let shown = opened.show(&table);
+    opened.write(results::report(rows))?;
+    shown?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -180,6 +188,7 @@ fn measure_host(args: &Host) -> anyhow::Result<ExitCode> {
         check: args.check,
     };
     let measured = |outcome: host::Outcome| Measured {
+        statements: Vec::new(),
         agrees: !outcome.interrupted,
         ..Measured::all(outcome.table(), outcome.rows())
     };

@@ -2,21 +2,25 @@
 
 use std::env;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use forebay_evaluation::{Error, Progress};
-use forebay_results::{Row, Sink, Statement};
+use forebay_results::{Report, Row, Sink, Statement};
 use forebay_supervisor::installed::FRONT;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::surroundings::Surroundings;
 use crate::{FAILURE, report, results};
 
 /// Steps of the bar.
 const STEPS: u64 = 1000;
+/// Where there is no terminal, a line tells how far an experiment is, no more often than this.
+const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Where results go besides the terminal.
 #[derive(Debug, Default, PartialEq, Eq, Args)]
@@ -48,6 +52,11 @@ impl Measured {
     pub fn all(table: String, rows: Vec<Row>) -> Self {
         Self { table, rows, statements: vec![], agrees: true, stopped: None }
     }
+
+    /// The same of an experiment that `stopped` ended early, if anything did.
+    pub fn until(self, stopped: Option<Error>) -> Self {
+        Self { stopped, ..self }
+    }
 }
 
 /// Measures under a progress bar, then shows and writes what there is.
@@ -59,6 +68,8 @@ pub fn carry_out(
     experiment: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<Measured, Error>,
 ) -> anyhow::Result<ExitCode> {
     let opened = output.open()?;
+    let warn = |what: &str| tell(&format!("forebay: {what}"));
+    let surroundings = Surroundings::look(warn);
     let measured = match with_bar(experiment) {
         Ok(measured) => measured,
         Err(error) => {
@@ -66,12 +77,15 @@ pub fn carry_out(
             return Err(error).context("nothing was measured");
         }
     };
-    output.show(&measured.table);
+    let others_cpu = surroundings.end(warn);
+    let shown = opened.show(&measured.table);
     if let Some(error) = &measured.stopped {
         tell(&format!("forebay: {error}; what had been measured by then is shown"));
     }
     let any = !measured.rows.is_empty();
-    opened.write_with(measured.rows, measured.statements)?;
+    let report = results::report(measured.rows).with_statements(measured.statements);
+    opened.write(Report { others_cpu, ..report })?;
+    shown?;
     Ok(verdict(any && measured.agrees && measured.stopped.is_none()))
 }
 
@@ -93,16 +107,6 @@ impl Output {
         }
         Ok(opened)
     }
-
-    /// Prints the table where it does not get into the way of JSON.
-    pub fn show(&self, table: &str) {
-        if self.json.as_deref() == Some(Path::new("-")) {
-            tell(table);
-        } else {
-            // The reader may have shut the pipe; the results are written all the same.
-            let _ = writeln!(io::stdout(), "{table}");
-        }
-    }
 }
 
 /// Destinations of results that can be written.
@@ -114,24 +118,27 @@ pub struct Opened<'a> {
 }
 
 impl Opened<'_> {
-    /// Writes `rows` and their figures. Without rows nothing is left.
+    /// Prints the table where it does not get into the way of JSON.
     ///
     /// # Errors
-    /// Writing fails. What can be written is, whatever else cannot.
-    pub fn write(self, rows: Vec<Row>) -> anyhow::Result<()> {
-        self.write_with(rows, Vec::new())
+    /// Standard output cannot be written.
+    pub fn show(&self, table: &str) -> anyhow::Result<()> {
+        if self.json.as_ref().is_some_and(Sink::is_stdout) {
+            tell(table);
+            return Ok(());
+        }
+        print(table)
     }
 
-    /// The same, with what follows from the rows.
+    /// Writes the results and their figures. Without rows nothing is left.
     ///
     /// # Errors
     /// Writing fails. What can be written is, whatever else cannot.
-    pub fn write_with(self, rows: Vec<Row>, statements: Vec<Statement>) -> anyhow::Result<()> {
-        if rows.is_empty() {
+    pub fn write(self, report: Report) -> anyhow::Result<()> {
+        if report.rows.is_empty() {
             self.discard();
             return Ok(());
         }
-        let report = results::report(rows).with_statements(statements);
         let written = self.json.map_or(Ok(()), |sink| sink.write(&report));
         let drawn = self.folder.map_or(Ok(()), |folder| report::draw(folder, report));
         written.map_err(Into::into).and(drawn)
@@ -139,7 +146,6 @@ impl Opened<'_> {
 
     /// Removes what opening created.
     pub fn discard(self) {
-        self.json.into_iter().for_each(Sink::discard);
         if let Some(folder) = self.folder.filter(|_| self.made) {
             // Best effort: an empty folder does no harm.
             let _ = fs::remove_dir(folder);
@@ -159,12 +165,50 @@ pub fn with_bar<T>(
     let style = ProgressStyle::with_template("{bar:30} {percent:>3}% {elapsed}, {eta} left {wide_msg}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(STEPS).with_style(style);
+    let mut lines = (!io::stderr().is_terminal()).then(Lines::default);
     let done = experiment(&mut |progress| {
+        if let Some(line) = lines.as_mut().and_then(|lines| lines.line(&progress, Instant::now())) {
+            tell(&line);
+        }
         bar.set_position((progress.share.clamp(0.0, 1.0) * STEPS as f64) as u64);
         bar.set_message(progress.doing);
     });
     bar.finish_and_clear();
     done
+}
+
+/// What is told of progress where no terminal shows a bar.
+#[derive(Default)]
+struct Lines {
+    last: Option<Instant>,
+}
+
+impl Lines {
+    /// A line, unless there was one lately. A short experiment has none.
+    fn line(&mut self, progress: &Progress, now: Instant) -> Option<String> {
+        let last = *self.last.get_or_insert(now);
+        if now.duration_since(last) < LINE_EVERY {
+            return None;
+        }
+        self.last = Some(now);
+        Some(format!("forebay: {:.0} % done: {}", progress.share * 100.0, progress.doing))
+    }
+}
+
+/// Prints text and a new line to standard output. That a reader such as head(1) has seen enough is no error.
+///
+/// # Errors
+/// Standard output cannot be written, as when a disk is full.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => {
+            let reason = forebay_results::reason(&error);
+            bail!("cannot write to standard output ({reason}); send it to a place with room")
+        }
+        Ok(()) => Ok(()),
+    }
 }
 
 /// Prints a line to standard error, which may be a shut pipe as well.
@@ -175,4 +219,23 @@ pub fn tell(line: &str) {
 /// A difference between the sides, or nothing to compare, is a failure.
 fn verdict(agrees: bool) -> ExitCode {
     if agrees { ExitCode::SUCCESS } else { FAILURE.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_told_in_lines_now_and_then() {
+        let (mut lines, begin) = (Lines::default(), Instant::now());
+        let mut told = |seconds, share| {
+            let progress = Progress { share, doing: "a run".to_owned() };
+            lines.line(&progress, begin + Duration::from_secs(seconds))
+        };
+        assert_eq!(told(0, 0.0), None);
+        assert_eq!(told(9, 0.2), None);
+        assert_eq!(told(10, 0.25), Some("forebay: 25 % done: a run".to_owned()));
+        assert_eq!(told(19, 0.3), None);
+        assert_eq!(told(25, 0.5), Some("forebay: 50 % done: a run".to_owned()));
+    }
 }

@@ -23,6 +23,7 @@ mod serve;
 mod server;
 mod share;
 mod streaming;
+mod surroundings;
 mod warm;
 mod why;
 

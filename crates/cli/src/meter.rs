@@ -13,6 +13,7 @@ use forebay_evaluation::machine::meter::{self, Event, Lines, Subject, overhead};
 use forebay_supervisor::terminal_width;
 
 use crate::experiment::{Measured, Output, carry_out, tell};
+use crate::results;
 
 /// Options of `forebay evaluate meter`.
 #[derive(Debug, Args)]
@@ -86,7 +87,9 @@ pub fn run(args: &Meter) -> anyhow::Result<ExitCode> {
     let sampling = Options { interval: args.interval, hardware: args.hardware, files: args.files() };
     if args.overhead {
         let options = overhead::Options { sampling, ..overhead::Options::new() };
-        let measured = |outcome: overhead::Outcome| Measured::all(outcome.table(), outcome.rows());
+        let measured = |outcome: overhead::Outcome| {
+            Measured::all(outcome.table(), outcome.rows()).until(outcome.stopped)
+        };
         return carry_out(&args.output, |progress| overhead::run(&options, progress).map(measured));
     }
     let opened = args.output.open()?;
@@ -118,12 +121,14 @@ pub fn run(args: &Meter) -> anyhow::Result<ExitCode> {
     };
     let table = meter::table(&outcome, width);
     // Standard output is the program's.
-    if outcome.status.is_some() {
+    let shown = if outcome.status.is_some() {
         tell(&table);
+        Ok(())
     } else {
-        args.output.show(&table);
-    }
-    opened.write(outcome.rows())?;
+        opened.show(&table)
+    };
+    opened.write(results::report(outcome.rows()))?;
+    shown?;
     Ok(outcome.status.map_or(ExitCode::SUCCESS, exit_code))
 }
 

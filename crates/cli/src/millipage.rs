@@ -72,8 +72,7 @@ enum Figure {
 const HELP: &str = "\
 Each measurement starts processes by forebay share, each bound to a processor.
 More processes than processors take turns, which the table marks. Each run's
-result is compared with that of the sequential program. The table says which of
-the wanted figures were missed.
+result is compared with that of the sequential program.
 
 All need UCX (apt-get install libucx0). --peers needs mpicc and mpirun
 (apt-get install libopenmpi-dev openmpi-bin).
@@ -120,7 +119,7 @@ fn measure(
         }
         choose(&mut options.hosts);
         let outcome = costs::run(&options, progress)?;
-        return Ok(Measured::all(outcome.table(), outcome.rows()));
+        return Ok(Measured::all(outcome.table(), outcome.rows()).until(outcome.stopped));
     }
     if experiment.false_sharing {
         let mut options = false_sharing::Options::new(setting);
@@ -128,20 +127,26 @@ fn measure(
             options.milliseconds = 20;
         }
         let outcome = false_sharing::run(&options, progress)?;
-        return Ok(Measured::all(outcome.table(), outcome.rows()));
+        return Ok(Measured::all(outcome.table(), outcome.rows()).until(outcome.stopped));
     }
     if experiment.chunking {
         let outcome =
             chunking::run(&chunking::Options { size, ..chunking::Options::new(setting) }, progress)?;
         let agrees = outcome.is_right();
-        return Ok(Measured { agrees, ..Measured::all(outcome.table(), outcome.rows()) });
+        return Ok(Measured {
+            agrees,
+            ..Measured::all(outcome.table(), outcome.rows()).until(outcome.stopped)
+        });
     }
     if experiment.peers {
         let mut options = peers::Options { size, ..peers::Options::new(setting) };
         choose(&mut options.hosts);
         let outcome = peers::run(&options, progress)?;
         let agrees = outcome.is_right();
-        return Ok(Measured { agrees, ..Measured::all(outcome.table(), outcome.rows()) });
+        return Ok(Measured {
+            agrees,
+            ..Measured::all(outcome.table(), outcome.rows()).until(outcome.stopped)
+        });
     }
     let mut options = programs::Options { size, ..programs::Options::new(setting) };
     choose(&mut options.hosts);
@@ -150,5 +155,5 @@ fn measure(
     }
     let outcome = programs::run(&options, progress)?;
     let agrees = outcome.is_right();
-    Ok(Measured { agrees, ..Measured::all(outcome.table(), outcome.rows()) })
+    Ok(Measured { agrees, ..Measured::all(outcome.table(), outcome.rows()).until(outcome.stopped) })
 }

@@ -5,27 +5,50 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use forebay_report::{MarkdownPage, Results, Run, figure::Figure};
+use forebay_quantity::number;
+use forebay_report::{Change, Comparison, LEAST_EFFECT, MarkdownPage, Results, Run, Verdict, figure::Figure};
 use forebay_results::{Report as Measured, Row, Sink, reason};
 
-use crate::args::Report;
+use crate::args::{FailOn, Report};
+use crate::experiment::tell;
+
+/// Exit status where a comparison fails by `--fail-on`.
+const CHANGED: u8 = 3;
 
 /// Makes everything that was asked for, and writes nothing where that cannot be.
 pub fn run(args: &Report) -> anyhow::Result<ExitCode> {
     let before = read(&args.results, args.keep_going)?;
-    let made = match &args.compare {
-        None => Made::of_results(&before),
-        Some(after) => Made::of_comparison(&before, &read(std::slice::from_ref(after), args.keep_going)?)?,
+    let mut failed = Vec::new();
+    let made = if args.compare.is_empty() {
+        Made::of_results(&before)
+    } else {
+        let after = read(&args.compare, args.keep_going)?;
+        let comparison = forebay_report::compare(&before, &after, args.least.unwrap_or(LEAST_EFFECT))?;
+        failed = args.fail_on.map_or_else(Vec::new, |fail_on| failures(&comparison, fail_on));
+        Made::of_comparison(&before, &after, &comparison)
     };
     let mut sinks = Vec::new();
-    if let Err(error) = prepare(args, &made, &mut sinks) {
-        sinks.into_iter().for_each(|(sink, _)| sink.discard());
-        return Err(error);
-    }
+    prepare(args, &made, &mut sinks)?;
     for (sink, text) in sinks {
         sink.write_text(text)?;
     }
-    Ok(ExitCode::SUCCESS)
+    failed.iter().for_each(|line| tell(line));
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { CHANGED.into() })
+}
+
+/// A line on each change that makes the comparison fail.
+fn failures(comparison: &Comparison, fail_on: FailOn) -> Vec<String> {
+    let (share, changes) = match fail_on {
+        FailOn::Worse(share) => (share, comparison.decided(share, |verdict| verdict == Verdict::Worse)),
+        FailOn::Change(share) => (share, comparison.decided(share, Verdict::is_decided)),
+    };
+    let line = |change: &&Change| {
+        let Row { subject, case, metric, unit, .. } = &change.before;
+        let (before, after) = (number(change.before.value), number(change.after.value));
+        let verdict = change.judged(share).name();
+        format!("forebay: {subject}, {case}: {metric} is {verdict}: {after} {unit}, before {before} {unit}")
+    };
+    changes.iter().map(line).collect()
 }
 
 /// Writes the figures of what this command measured to `folder`.
@@ -50,8 +73,18 @@ pub fn rows_of(path: &PathBuf) -> anyhow::Result<Vec<Row>> {
 fn prepare<'a>(args: &Report, made: &'a Made, sinks: &mut Vec<(Sink, &'a str)>) -> anyhow::Result<()> {
     for (path, text) in [(&args.output, &made.page), (&args.csv, &made.csv), (&args.json, &made.json)] {
         if let Some(path) = path {
-            sinks.push((Sink::open(path)?, text));
+            let sink = Sink::open(path)?;
+            if sinks.iter().any(|(other, _)| other.is_with(&sink)) {
+                bail!(
+                    "two outputs go to '{}', where they would mix; give each a place of its own",
+                    path.display()
+                );
+            }
+            sinks.push((sink, text));
         }
+    }
+    if args.markdown.as_deref() == Some(Path::new("-")) && sinks.iter().any(|(sink, _)| sink.is_stdout()) {
+        bail!("two outputs go to standard output, where they would mix; give each a place of its own");
     }
     args.svg.as_ref().map_or(Ok(()), |folder| write_figures(folder, &made.figures))?;
     args.markdown.as_ref().map_or(Ok(()), |folder| write_pages(folder, &made.pages))
@@ -98,16 +131,15 @@ impl Made {
         }
     }
 
-    fn of_comparison(before: &Results, after: &Results) -> anyhow::Result<Self> {
-        let comparison = forebay_report::compare(before, after)?;
-        let figures = forebay_report::comparison_figures(&comparison);
-        Ok(Self {
-            page: forebay_report::comparison_page(before, after, &comparison),
-            csv: forebay_report::comparison_csv(&comparison),
+    fn of_comparison(before: &Results, after: &Results, comparison: &Comparison) -> Self {
+        let figures = forebay_report::comparison_figures(comparison);
+        Self {
+            page: forebay_report::comparison_page(before, after, comparison),
+            csv: forebay_report::comparison_csv(comparison),
             json: String::new(),
             figures: figures.into_iter().map(|figure| ("change".to_owned(), figure)).collect(),
             pages: Vec::new(),
-        })
+        }
     }
 }
 

@@ -43,7 +43,6 @@ pub fn run(args: Run) -> ExitCode {
             outcome.exit_status.into()
         }
         Err(error) => {
-            sink.into_iter().for_each(Sink::discard);
             complain(&error);
             let error = match error {
                 // The program needs none of it.

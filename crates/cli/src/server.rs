@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use forebay_evaluation::servers::server::{Options, Outcome, SHIPPED, run as measure};
 
-use crate::experiment::{Measured, Output, carry_out, this_program};
+use crate::experiment::{Measured, Output, carry_out, print, this_program};
 
 /// Options of `forebay evaluate server`.
 #[derive(Debug, Args)]
@@ -58,14 +58,15 @@ Examples:
 /// Carries the experiment out.
 pub fn run(args: &Server) -> anyhow::Result<ExitCode> {
     if args.list {
-        SHIPPED.iter().for_each(|shipped| println!("{:10} {}", shipped.name, shipped.title()));
+        let lines = SHIPPED.iter().map(|shipped| format!("{:10} {}", shipped.name, shipped.title()));
+        print(&lines.collect::<Vec<_>>().join("\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(name) = &args.print {
         let Some(shipped) = SHIPPED.iter().find(|shipped| shipped.name == name) else {
             bail!("unknown experiment '{name}'; --list prints the included ones");
         };
-        print!("{}", shipped.text);
+        print(shipped.text.trim_end())?;
         return Ok(ExitCode::SUCCESS);
     }
     let experiment = args.experiment.as_deref().context("name an experiment")?;

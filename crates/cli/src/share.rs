@@ -40,7 +40,6 @@ pub fn share(args: Share) -> ExitCode {
             ended.exit_status.into()
         }
         Err(error) => {
-            sink.into_iter().for_each(forebay_results::Sink::discard);
             complain(&error);
             error.exit_status().into()
         }

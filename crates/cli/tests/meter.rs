@@ -85,6 +85,22 @@ fn results_are_rows_that_say_where_they_are_from() {
 }
 
 #[test]
+fn the_memory_of_a_short_program_is_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("meter.json");
+    // Larger than this command, and over long before the first interval.
+    let arguments =
+        ["--interval", "1h", "--json", path.to_str().unwrap(), "--", "python3", "-c", "bytearray(96 << 20)"];
+    assert_eq!(output(&arguments).0, Some(0));
+    let report: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let row = |metric: &str| report["rows"].as_array().unwrap().iter().find(|row| row["metric"] == metric);
+    let max_rss = row("max_rss").expect("its peak is told")["value"].as_f64().unwrap();
+    assert!((96e6..256e6).contains(&max_rss), "{max_rss}");
+    // What the shell had that became the program is not the program's.
+    assert_eq!(row("resident_pages"), None);
+}
+
+#[test]
 fn what_runs_already_is_measured_as_long_as_asked_or_until_it_ends() {
     let (status, stdout, stderr) = output(&["--machine", "--for", "200ms", "--interval", "50ms", "--every"]);
     assert_eq!(status, Some(0));

@@ -183,10 +183,63 @@ fn a_comparison_has_a_page_and_lines() {
     let arguments =
         ["before.json", "--compare", "after.json", "-o", "changes.html", "--csv", "-", "--svg", "figures"];
     let lines = String::from_utf8(made(folder.path(), &arguments).stdout).unwrap();
-    assert_eq!(lines.matches(",more,").count(), 3, "{lines}");
+    assert_eq!(lines.matches(",worse,").count(), 3, "{lines}");
     let page = fs::read_to_string(folder.path().join("changes.html")).unwrap();
-    assert!(page.contains("3 values are more than before"), "{page}");
+    assert!(page.contains("3 values are worse than before by 5"), "{page}");
     assert!(folder.path().join("figures/change-ratio-of-elapsed.svg").is_file());
+}
+
+#[test]
+fn a_comparison_fails_where_that_is_asked_for() {
+    let folder = before_and_after();
+    let status = |fail_on: &str| {
+        let output = report(folder.path(), &["before.json", "--compare", "after.json", "--fail-on", fail_on]);
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, said) = status("worse:5%");
+    assert_eq!((code, said.lines().count()), (Some(3), 3), "{said}");
+    assert!(said.contains("elapsed is worse: "), "{said}");
+    assert_eq!(status("worse:900%"), (Some(0), String::new()));
+    let (code, said) = status("better:5%");
+    assert!(code == Some(2) && said.contains("such as worse:5%"), "{said}");
+    // The other way round all is better.
+    let turned = ["after.json", "--compare", "before.json", "--fail-on"];
+    assert_eq!(report(folder.path(), &[&turned[..], &["worse:5%"]].concat()).status.code(), Some(0));
+    assert_eq!(report(folder.path(), &[&turned[..], &["change:5%"]].concat()).status.code(), Some(3));
+}
+
+#[test]
+fn several_files_of_a_side_are_its_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let sample =
+        |value: f64| row("ld", "local/warm", &[value, value * 1.001, value * 1.002]).of_samples(None);
+    for (number, scatter) in [0.9, 1.0, 1.1].into_iter().enumerate() {
+        write(&folder, &format!("b{number}.json"), vec![sample(scatter)]);
+        write(&folder, &format!("same{number}.json"), vec![sample(scatter * 1.01)]);
+        write(&folder, &format!("a{number}.json"), vec![sample(scatter * 2.0)]);
+    }
+    let verdict = |before: &[&str], after: &[&str]| {
+        let after = after.iter().flat_map(|file| ["--compare", file]);
+        let arguments: Vec<&str> = before.iter().copied().chain(after).chain(["--csv", "-"]).collect();
+        let lines = String::from_utf8(made(folder.path(), &arguments).stdout).unwrap();
+        lines.lines().nth(1).unwrap().split(',').rev().nth(1).unwrap().to_owned()
+    };
+    let before = ["b0.json", "b1.json", "b2.json"];
+    assert_eq!(verdict(&before, &["a0.json", "a1.json", "a2.json"]), "worse");
+    assert_eq!(verdict(&before, &["same0.json", "same1.json", "same2.json"]), "cannot tell");
+    assert_eq!(verdict(&before[..1], &["a0.json"]), "cannot tell");
+}
+
+#[test]
+fn two_outputs_do_not_go_to_one_place() {
+    let folder = before_and_after();
+    for both in
+        [["-o", "-", "--csv", "-"], ["-o", "x", "--csv", "./x"], ["--csv", "-", "--json", "/dev/stdout"]]
+    {
+        let said = refusal(folder.path(), &[&["before.json"][..], &both].concat());
+        assert!(said.contains("where they would mix"), "{both:?}: {said}");
+        assert!(!folder.path().join("x").exists());
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -119,13 +120,69 @@ fn what_was_measured_is_kept_when_a_server_fails() {
 #[test]
 fn a_load_of_somebody_elses_is_read() {
     let (server, _) = working();
-    let load = "load = [\"sh\", \"-c\", \"sleep 0.5; echo Requests/sec: 1200.5\"]\n";
+    let load =
+        "load = [\"sh\", \"-c\", \"sleep 0.5; echo Requests/sec:; echo 7; echo Requests/sec: 1.2005e+03\"]\n";
     let trial = Trial::new(&format!("server = {server}\n{load}transactions_after = \"Requests/sec:\"\n"));
     let output = trial.run(&[]);
     assert!(output.status.success(), "{output:?}");
     let rows = trial.results().rows;
     let transactions = rows.iter().find(|row| row.metric == "transactions").unwrap();
     assert!((transactions.value - 1200.5).abs() < 0.01, "{transactions:?}");
+}
+
+/// A server of the test's own, which closes each connection with what `answer` gives for its number; to be attached to.
+fn answering(answer: impl Fn(usize) -> &'static str + Send + 'static) -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            let mut head = [0; 4096];
+            let _ = stream.read(&mut head);
+            let _ = stream.write_all(answer(number).as_bytes());
+        }
+    });
+    format!("pid = {}\nport = {port}\n{URL}", std::process::id())
+}
+
+#[test]
+fn failed_requests_are_among_the_results() {
+    let good = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    let bad = "HTTP/1.1 500 Oh No\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    let trial = Trial::new(&answering(move |number| if number % 4 == 0 { bad } else { good }));
+    let output = trial.run(&["--set", "clients=1", "--set", "seconds=1"]);
+    assert!(output.status.success(), "{output:?}");
+    let rows = trial.results().rows;
+    let value = |metric: &str| rows.iter().find(|row| row.metric == metric).unwrap().value;
+    let (good, failed) = (value("transactions"), value("failed"));
+    assert!(failed > 0.0 && failed < good, "{failed} of {good}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("the server answers 500"), "{output:?}");
+}
+
+#[test]
+fn a_server_that_answers_nothing_is_a_failure() {
+    let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let message = Trial::new(&format!("pid = {}\nport = {port}\n{URL}", std::process::id())).refusal(&[]);
+    assert!(message.contains("the server answered no request within 0.3 s"), "{message}");
+    let refusing = answering(|_| "HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    let message = Trial::new(&refusing).refusal(&[]);
+    assert!(message.contains("no request succeeded") && message.contains("answers 503"), "{message}");
+}
+
+#[test]
+fn requests_that_cannot_be_are_told_before_anything_is_started() {
+    for (any, says) in [
+        ("server = [\"touch\", \"started\"]\nurl = \"ftp://127.0.0.1/\"\n", "give http://HOST:PORT/PATH"),
+        (&format!("server = [\"touch\", \"started\"]\n{URL}method = \"GE T\"\n"), "no method of HTTP"),
+        (&format!("server = [\"touch\", \"started\"]\n{URL}headers = {{ \"a b\" = \"c\" }}\n"), "no header"),
+        ("server = [\"x\"]\nload = [\"y\"]\nmethod = \"POST\"\n", "give url instead of load"),
+    ] {
+        let trial = Trial::new(any);
+        let message = trial.refusal(&[]);
+        assert!(message.contains(says), "{message}");
+        assert!(!trial.folder.path().join("started").exists());
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! comparisons and pages need no knowledge of the experiment. [`Report::read`] reads files of schema 1 too.
 #![forbid(unsafe_code)]
 
+mod direction;
 mod host;
 mod read;
 mod schema1;
@@ -11,7 +12,9 @@ mod sink;
 mod spread;
 
 use std::fmt;
+use std::time::SystemTime;
 
+pub use direction::Direction;
 pub use forebay_linux::reason;
 pub use host::Host;
 pub use read::ReadError;
@@ -34,6 +37,12 @@ pub struct Report {
     pub command: String,
     /// Machine that was measured.
     pub host: Host,
+    /// When the rows were there, in UTC, e.g. `2026-01-31T12:00:00Z`; empty in older results.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub date: String,
+    /// Share of all processors' time that other programs used meanwhile, where that was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_cpu: Option<f64>,
     /// Results.
     pub rows: Vec<Row>,
     /// What follows from the results, in words; empty where nothing was concluded.
@@ -77,6 +86,8 @@ impl Report {
             revision: revision.into(),
             command: command.into(),
             host: Host::detect(),
+            date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            others_cpu: None,
             rows,
             statements: Vec::new(),
         }
@@ -113,6 +124,17 @@ pub struct Row {
     /// The value of each run, where they are more than `min` and `max` tell; empty in older results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<f64>,
+    /// Whether the values agreed when they were enough, where that was judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<bool>,
+    /// Whether the values are samples within one run of the command, which do not tell how runs differ.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub of_one_run: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl Row {
@@ -149,6 +171,8 @@ impl Row {
             runs: spread.runs,
             tier: Tier::Software,
             values: if spread.values.len() > 2 { spread.values } else { Vec::new() },
+            settled: None,
+            of_one_run: false,
         }
     }
 
@@ -156,6 +180,13 @@ impl Row {
     #[must_use]
     pub fn with_tier(mut self, tier: Tier) -> Self {
         self.tier = tier;
+        self
+    }
+
+    /// The same row of samples within one run, which agreed or did not.
+    #[must_use]
+    pub fn of_samples(mut self, settled: Option<bool>) -> Self {
+        (self.of_one_run, self.settled) = (true, settled);
         self
     }
 }

@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use crate::{Report, SCHEMA, schema1};
 
+/// Commands whose values are all samples within one run.
+const SAMPLING: [&str; 2] = ["forebay evaluate host", "forebay evaluate meter "];
+
 /// A value is no report that can be read.
 #[derive(Debug)]
 pub enum ReadError {
@@ -43,6 +46,10 @@ impl Report {
         }
         let mut report =
             Self::deserialize(value).map_err(|error| ReadError::NotResults(error.to_string()))?;
+        // These had no mark before there was one.
+        if SAMPLING.iter().any(|command| report.command.starts_with(command)) {
+            report.rows.iter_mut().for_each(|row| row.of_one_run = true);
+        }
         if schema == 1 {
             schema1::rename(&mut report);
             report.schema = SCHEMA;
@@ -71,6 +78,14 @@ mod tests {
         let row = &report.rows[0];
         let names = [row.subject.as_str(), row.case.as_str(), row.metric.as_str()];
         assert_eq!((report.schema, names), (SCHEMA, ["random-reads", "raid-12ms-q4/forebay", "forks"]));
+    }
+
+    #[test]
+    fn samples_of_one_run_are_told_from_runs() {
+        let mut host = value(SCHEMA);
+        host["command"] = json!("forebay evaluate host --quick");
+        assert!(Report::read(host).unwrap().rows[0].of_one_run);
+        assert!(!Report::read(value(SCHEMA)).unwrap().rows[0].of_one_run);
     }
 
     #[test]

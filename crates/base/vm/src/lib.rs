@@ -35,7 +35,7 @@ pub use object::{Object, ObjectName, free_bytes, free_swap_bytes};
 pub use protection::{Allowed, Mprotect, Protection, UserFaults, protection};
 pub use scan::{Element, Through};
 pub use views::{Mapping, Views};
-pub use words::{HUGE_PAGE_BYTES, Pages, Words};
+pub use words::{HUGE_PAGE_BYTES, Pages, Ring, Words};
 
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
 use std::slice;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
@@ -89,6 +89,46 @@ impl Words {
     }
 }
 
+/// A ring of pointers through memory. Each load tells the address of the next one, and nothing is computed in between.
+#[derive(Debug)]
+pub struct Ring {
+    /// Nobody else has these, so no other word is ever in the ring.
+    words: Words,
+    at: *const AtomicU64,
+}
+
+// SAFETY: the pointer leads into the words, which go along.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Links the words of these numbers, in this order, and the last one to the first.
+    ///
+    /// # Panics
+    /// There is none, or one that is not there.
+    #[must_use]
+    pub fn new(words: Words, order: &[u32]) -> Self {
+        let address = |place: u32| (&raw const words[place as usize]).expose_provenance() as u64;
+        for (place, next) in order.iter().zip(order.iter().cycle().skip(1)) {
+            words[*place as usize].store(address(*next), Relaxed);
+        }
+        let at = &raw const words[order[0] as usize];
+        Self { words, at }
+    }
+
+    /// Goes on by so many words, and tells the number of the one that it arrives at.
+    pub fn follow(&mut self, loads: usize) -> usize {
+        let mut at = self.at;
+        for _ in 0..loads {
+            // SAFETY: the first word, and each that a word in the ring leads to, is a word of the mapping: `new` linked them, and
+            // nothing changes them later.
+            let next = unsafe { (*at).load(Relaxed) };
+            at = ptr::with_exposed_provenance(next as usize);
+        }
+        self.at = at;
+        (at.addr() - self.words.base.addr()) / WORD_BYTES
+    }
+}
+
 fn map_file(file: BorrowedFd<'_>, bytes: usize) -> rustix::io::Result<*mut std::ffi::c_void> {
     // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
     unsafe { mmap(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE, file, 0) }
@@ -126,6 +166,18 @@ mod tests {
             words[words.len() - 1].store(7, Relaxed);
             assert_eq!((words[0].load(Relaxed), words[words.len() - 1].load(Relaxed)), (0, 7));
         }
+    }
+
+    #[test]
+    fn a_ring_leads_to_every_place_once_before_it_begins_again() {
+        let order: Vec<u32> = (0..1000).map(|line| line * 7 % 1000 * 8).collect();
+        let mut ring = Ring::new(Words::zeroed(1 << 20, Pages::Small).unwrap(), &order);
+        let mut seen: Vec<usize> = (0..1000).map(|_| ring.follow(1)).collect();
+        assert_eq!(seen[..2], [order[1] as usize, order[2] as usize]);
+        assert_eq!((seen[999], ring.follow(2000)), (order[0] as usize, order[0] as usize));
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 1000);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::experiment::Output;
 pub use evaluate::{Chosen, Evaluate, Host, Model, Multiview, Overhead, Projection, Speculation, Table};
 pub use profile::{Forget, List, Merge, Pack, Profile, Show};
-pub use report::Report;
+pub use report::{FailOn, Report};
 pub use serve::Serve;
 pub use warm::Warm;
 

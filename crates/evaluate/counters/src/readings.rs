@@ -108,7 +108,7 @@ impl Readings {
                 }
                 Kind::Level => spread(|_| 1.0).map(|level| Row::of(subject, case, name, unit, level)),
             };
-            rows.extend(more.map(|row| row.with_tier(counter.tier)));
+            rows.extend(more.map(|row| row.with_tier(counter.tier).of_samples(None)));
         }
         rows.push(Row::once(subject, case, "meter_cpu", "s", self.own_cpu_seconds));
         rows.push(Row::once(subject, case, "elapsed", "s", self.seconds));

@@ -56,7 +56,7 @@ fn costs_are_told_for_both_transports_beside_the_messages_that_they_need() {
         assert!((of("2 hosts", "read_128_over_messages") / ratio - 1.0).abs() < 1e-9);
     }
     let table = outcome.table();
-    assert!(table.contains("204") && table.contains("Barrier of two, shm"), "{table}");
+    assert!(table.contains("204") && !table.contains("wanted"), "{table}");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn neighbours_fault_only_where_the_page_is_shared_as_a_whole() {
         assert_eq!(faults("each on a page of its own"), 0.0);
         assert!(faults("neighbours, the page shared as a whole") > 0.0);
     }
-    assert!(outcome.table().contains("wanted at least 50x"));
+    assert!(!outcome.table().contains("wanted"));
 }
 
 #[test]

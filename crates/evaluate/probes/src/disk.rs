@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn a_folder_that_cannot_be_used_is_named_with_a_remedy() {
-        let setting = Setting { quick: true, folder: "/proc/self".into(), bytes_max: 1 << 20 };
+        let setting =
+            Setting { quick: true, folder: "/proc/self".into(), bytes_max: 1 << 20, stream_bytes: 64 << 10 };
         let refusal = cases(&setting).unwrap_err().to_string();
         assert!(refusal.contains("'/proc/self'") && refusal.contains("--dir"), "{refusal}");
     }

@@ -129,7 +129,8 @@ mod tests {
 
     #[test]
     fn a_folder_that_cannot_be_written_is_named() {
-        let setting = Setting { quick: true, folder: "/proc".into(), bytes_max: 1 << 20 };
+        let setting =
+            Setting { quick: true, folder: "/proc".into(), bytes_max: 1 << 20, stream_bytes: 64 << 10 };
         let refusal = cases(&setting).unwrap_err().to_string();
         assert!(refusal.contains("'/proc'") && refusal.contains("--dir"), "{refusal}");
     }

@@ -4,9 +4,8 @@
 //! of each of many small pages is visited, beside as many lines that lie together.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use forebay_vm::{HUGE_PAGE_BYTES, PAGE_BYTES, Pages, Words};
+use forebay_vm::{HUGE_PAGE_BYTES, PAGE_BYTES, Pages, Ring, Words};
 
 use crate::memory::{Passes, check_free};
 use crate::{Case, Error, Setting, size};
@@ -76,54 +75,29 @@ fn case_of(
     pages: Pages,
     places: impl Fn() -> Vec<u32> + 'static,
 ) -> Case {
-    let mut chase: Option<(Words, usize)> = None;
+    let mut chase: Option<Ring> = None;
     let mut passes = Passes::default();
     Case::new(subject, case, LATENCY, move || {
         if chase.is_none() {
             let words = Words::zeroed(bytes.next_multiple_of(HUGE_PAGE_BYTES), pages)?;
-            let places = places();
-            link(&words, &places);
+            let mut order = places();
+            fastrand::Rng::with_seed(1).shuffle(&mut order);
+            let mut ring = Ring::new(words, &order);
             // Once around, so that what can be in a cache is.
-            let begin = follow(&words, places[0] as usize, places.len());
-            chase = Some((words, begin));
+            black_box(ring.follow(order.len()));
+            chase = Some(ring);
         }
-        let (words, at) = chase.as_mut().expect("it was made above");
-        let seconds = passes.seconds(&mut || *at = follow(words, *at, LOADS));
+        let ring = chase.as_mut().expect("it was made above");
+        let seconds = passes.seconds(&mut || {
+            black_box(ring.follow(LOADS));
+        });
         Ok(seconds * 1e9 / LOADS as f64)
     })
-}
-
-/// Makes one ring of all `places`, in random order: the word at each tells the next.
-fn link(words: &[AtomicU64], places: &[u32]) {
-    let mut order = places.to_vec();
-    fastrand::Rng::with_seed(1).shuffle(&mut order);
-    for (place, next) in order.iter().zip(order.iter().cycle().skip(1)) {
-        words[*place as usize].store(u64::from(*next), Relaxed);
-    }
-}
-
-fn follow(words: &[AtomicU64], mut at: usize, loads: usize) -> usize {
-    for _ in 0..loads {
-        at = words[at].load(Relaxed) as usize;
-    }
-    black_box(at)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_ring_comes_to_every_place_once_before_it_begins_again() {
-        let words = Words::zeroed(1 << 20, Pages::Small).unwrap();
-        let places: Vec<u32> = (0..1000).map(|line| line * 8).collect();
-        link(&words, &places);
-        let mut seen: Vec<usize> = (1..=1000).map(|loads| follow(&words, 0, loads)).collect();
-        assert_eq!(seen[999], 0);
-        seen.sort_unstable();
-        seen.dedup();
-        assert_eq!(seen.len(), 1000);
-    }
 
     #[test]
     fn sizes_are_whole_pages_that_grow_to_the_largest() {

@@ -124,6 +124,8 @@ pub struct Setting {
     pub folder: PathBuf,
     /// The largest working set.
     pub bytes_max: usize,
+    /// Each array of a stream.
+    pub stream_bytes: usize,
 }
 
 /// One quantity.
@@ -261,7 +263,12 @@ mod tests {
     #[test]
     fn every_case_of_every_probe_has_positive_values_and_a_name_of_its_own() {
         let folder = tempfile::tempdir().unwrap();
-        let setting = Setting { quick: true, folder: folder.path().to_owned(), bytes_max: 4 << 20 };
+        let setting = Setting {
+            quick: true,
+            folder: folder.path().to_owned(),
+            bytes_max: 4 << 20,
+            stream_bytes: 1 << 20,
+        };
         let mut names = std::collections::BTreeSet::new();
         for probe in Probe::ALL {
             let cases = match probe.cases(&setting) {

@@ -4,13 +4,14 @@
 //! blocks; plain loops work on arrays of numbers. The bytes of the words loaded, stored or copied count, those of a copy
 //! once. Other bytes of a cache line do not count.
 //!
-//! The lines of a stream are those of J. D. McCalpin, "Memory Bandwidth and Machine Balance in Current High Performance
+//! The lines of a stream are by one processor, and by all of them at once, each with a part of the arrays. They are those of J. D. McCalpin, "Memory Bandwidth and Machine Balance in Current High Performance
 //! Computers", 1995, which counts each array that a loop names.
 
 use std::cell::RefCell;
 use std::hint::black_box;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use forebay_vm::{Pages, Words, free_bytes};
@@ -91,12 +92,12 @@ fn copy<const STRIDE: usize>(from: &[AtomicU64], to: &[AtomicU64]) {
 
 /// Surfaces of loads, stores and copies, curves of blocks, and the four lines of a stream.
 pub fn cases(setting: &Setting) -> Result<Vec<Case>, Error> {
-    check_free(setting.bytes_max)?;
+    check_free(setting.bytes_max.max(STREAM_ARRAYS * setting.stream_bytes))?;
     let words = Words::zeroed(setting.bytes_max, Pages::Small)?;
     words.chunks(512).for_each(|page| page[0].store(1, Relaxed));
     let mut cases = surfaces(setting, &Rc::new(words));
     cases.extend(blocks(setting));
-    cases.extend(streams(setting.bytes_max));
+    cases.extend(streams(setting.stream_bytes));
     Ok(cases)
 }
 
@@ -176,27 +177,52 @@ fn blocks(setting: &Setting) -> Vec<Case> {
     cases
 }
 
-/// Three arrays that together are the largest working set.
-fn streams(bytes_max: usize) -> Vec<Case> {
-    let count = bytes_max / 3 / size_of::<f64>();
+/// What a line of a stream does with its arrays.
+type StreamPass = fn(&mut [f64], &mut [f64], &mut [f64]);
+
+/// A line of a stream: its name, how many arrays it names, and what it does.
+type StreamLine = (&'static str, usize, StreamPass);
+
+const STREAM_LINES: [StreamLine; 4] = [
+    ("copy", 2, |a, _, c| c.iter_mut().zip(&*a).for_each(|(c, a)| *c = *a)),
+    ("scale", 2, |_, b, c| b.iter_mut().zip(&*c).for_each(|(b, c)| *b = 3.0 * c)),
+    ("add", 3, |a, b, c| c.iter_mut().zip(&*a).zip(&*b).for_each(|((c, a), b)| *c = a + b)),
+    ("triad", 3, |a, b, c| a.iter_mut().zip(&*b).zip(&*c).for_each(|((a, b), c)| *a = b + 3.0 * c)),
+];
+const STREAM_ARRAYS: usize = 3;
+
+/// By one processor, and by all where there are more.
+fn streams(array_bytes: usize) -> Vec<Case> {
+    let count = array_bytes / size_of::<f64>();
+    let processors = thread::available_parallelism().map_or(1, usize::from);
     let arrays: Arrays = Rc::default();
-    let case = |name: &str, named: usize, pass: fn(&mut [f64], &mut [f64], &mut [f64])| {
+    let case = |(name, named, line): StreamLine, threads: usize| {
         let (arrays, mut passes) = (Rc::clone(&arrays), Passes::default());
-        Case::new("memory stream", name, THROUGHPUT, move || {
+        let case = if threads == 1 { name.to_owned() } else { format!("{name}/{threads} processors") };
+        Case::new("memory stream", case, THROUGHPUT, move || {
             let mut arrays = arrays.borrow_mut();
-            arrays.resize_with(3, || vec![1.0; count]);
+            arrays.resize_with(STREAM_ARRAYS, || vec![1.0; count]);
             let [a, b, c] = &mut arrays[..] else { unreachable!("there are three") };
-            Ok(passes.mb_s(named * count * size_of::<f64>(), &mut || {
-                pass(black_box(a), black_box(b), black_box(c))
+            Ok(passes.mb_s(named * count * size_of::<f64>(), &mut || match threads {
+                1 => line(black_box(a), black_box(b), black_box(c)),
+                _ => by_parts(threads, line, [&mut *a, &mut *b, &mut *c]),
             }))
         })
     };
-    vec![
-        case("copy", 2, |a, _, c| c.iter_mut().zip(&*a).for_each(|(c, a)| *c = *a)),
-        case("scale", 2, |_, b, c| b.iter_mut().zip(&*c).for_each(|(b, c)| *b = 3.0 * c)),
-        case("add", 3, |a, b, c| c.iter_mut().zip(&*a).zip(&*b).for_each(|((c, a), b)| *c = a + b)),
-        case("triad", 3, |a, b, c| a.iter_mut().zip(&*b).zip(&*c).for_each(|((a, b), c)| *a = b + 3.0 * c)),
-    ]
+    let by = |threads| STREAM_LINES.map(|line| case(line, threads));
+    let by_all = (processors > 1).then(|| by(processors));
+    by(1).into_iter().chain(by_all.into_iter().flatten()).collect()
+}
+
+/// A line of a stream, each thread with its part of all arrays.
+fn by_parts(threads: usize, line: StreamPass, [a, b, c]: [&mut [f64]; STREAM_ARRAYS]) {
+    let part = a.len().div_ceil(threads);
+    thread::scope(|scope| {
+        let parts = a.chunks_mut(part).zip(b.chunks_mut(part)).zip(c.chunks_mut(part));
+        for ((a, b), c) in parts {
+            scope.spawn(move || line(black_box(a), black_box(b), black_box(c)));
+        }
+    });
 }
 
 /// Half of what is free is the others'.
@@ -272,8 +298,22 @@ mod tests {
     }
 
     #[test]
+    fn all_parts_of_a_stream_are_worked_on_by_any_number_of_threads() {
+        for threads in [1, 2, 3, 7] {
+            let [mut a, mut b, mut c] = [vec![1.0; 1000], vec![2.0; 1000], vec![0.0; 1000]];
+            for (_, _, line) in STREAM_LINES {
+                by_parts(threads, line, [&mut a, &mut b, &mut c]);
+            }
+            // c = a = 1, b = 3c = 3, c = a + b = 4, a = b + 3c = 15.
+            assert_eq!((a, b, c), (vec![15.0; 1000], vec![3.0; 1000], vec![4.0; 1000]), "{threads}");
+        }
+    }
+
+    #[test]
     fn working_sets_end_at_the_largest() {
-        let sets = |quick, bytes_max| working_sets(&Setting { quick, folder: "/".into(), bytes_max });
+        let sets = |quick, bytes_max| {
+            working_sets(&Setting { quick, folder: "/".into(), bytes_max, stream_bytes: bytes_max })
+        };
         assert_eq!(sets(false, 20 << 10), [4 << 10, 8 << 10, 16 << 10, 20 << 10]);
         assert_eq!(sets(true, 256 << 10), [4 << 10, 32 << 10, 256 << 10]);
     }

@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_change_has_both_values_and_what_can_be_said() {
         let results = results(&["a"]);
-        let text = comparison_csv(&crate::compare(&results, &results).unwrap());
+        let text = comparison_csv(&crate::compare(&results, &results, crate::LEAST_EFFECT).unwrap());
         assert!(text.contains("\na,a/b,elapsed,s,0.25,0.25,1.0,1.0,1.0,0.0,the same,software\n"), "{text}");
     }
 }

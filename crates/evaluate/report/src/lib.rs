@@ -22,7 +22,7 @@ mod section;
 mod space;
 mod summary;
 
-pub use compare::{Change, Comparison, NothingInCommon, Verdict, compare};
+pub use compare::{Change, Comparison, LEAST_EFFECT, NothingInCommon, Verdict, compare};
 pub use draw::svg;
 pub use export::{comparison_csv, csv, json};
 pub use interval::Ratio;

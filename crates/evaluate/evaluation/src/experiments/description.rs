@@ -145,8 +145,19 @@ pub struct Any {
     pub port: Option<u16>,
     /// Address of a server that it asks, such as `127.0.0.1:5432`, for `{dependency}` and `{dependency_port}` in command lines.
     pub dependency: Option<String>,
-    /// Address that is asked for over HTTP, for clients of forebay's own; or `load`.
+    /// Address that is asked for over HTTP or HTTPS, for clients of forebay's own; or `load`.
     pub url: Option<String>,
+    /// Method of the requests for `url`: `GET`, or `POST` where there is a body.
+    pub method: Option<String>,
+    /// Headers of the requests for `url`.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// Body of the requests for `url`.
+    #[serde(default)]
+    pub body: String,
+    /// Whether a connection for `url` serves one request or many.
+    #[serde(default)]
+    pub connections: Connections,
     /// Command line of a load, which is done when it ends.
     pub load: Option<Vec<String>>,
     /// What the load prints before its transactions a second; without it a load is one transaction.
@@ -226,6 +237,9 @@ pub enum Error {
     /// `[any]` has no load, or two.
     #[error("[any] has either url (for clients of forebay's own) or load (a command line)")]
     Loads,
+    /// A request is described, and `load` makes requests of its own.
+    #[error("method, headers, body and connections are of forebay's own clients; give url instead of load")]
+    RequestsOfLoad,
     /// A command line is empty.
     #[error("a command line has at least the program")]
     NoCommand,
@@ -268,6 +282,10 @@ impl Any {
         }
         if self.url.is_some() == self.load.is_some() {
             return Err(Error::Loads);
+        }
+        let asks = self.method.is_some() || !self.headers.is_empty() || !self.body.is_empty();
+        if self.url.is_none() && (asks || self.connections != Connections::default()) {
+            return Err(Error::RequestsOfLoad);
         }
         if [&self.server, &self.load].into_iter().flatten().any(Vec::is_empty) {
             return Err(Error::NoCommand);
@@ -365,6 +383,7 @@ mod tests {
             ("url = \"u\"", "one of server"),
             ("pid = 1\ncgroup = \"/x\"\nurl = \"u\"", "one of server"),
             ("pid = 1", "either url"),
+            ("pid = 1\nload = [\"x\"]\nbody = \"b\"", "give url"),
             ("server = []\nurl = \"u\"", "at least the program"),
             ("pid = 1\nurl = \"u\"\nmemory = [\"1M\"]", "forebay starts"),
         ] {

@@ -29,5 +29,5 @@ pub use levels::{Amount, Levels, Memory, Rate};
 pub use limit::{Finding, Limit};
 pub use shipped::{SHIPPED, Shipped, shipped};
 pub use sockets::{Clients, Dependency, Sockets};
-pub use trial::{Level, Load, Server, Trial};
+pub use trial::{Asked, Level, Load, Server, Trial};
 pub use verdict::Verdict;

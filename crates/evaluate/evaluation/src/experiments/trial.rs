@@ -93,12 +93,16 @@ pub enum Load {
     },
     /// One address, with `{port}` in it.
     Address {
-        /// An `http://` one.
+        /// An `http://` or `https://` one.
         url: String,
+        /// With what.
+        asked: Asked,
         /// Who asks for it.
         clients: u16,
         /// How often.
         rate: Rate,
+        /// Over which connections.
+        connections: Connections,
     },
     /// Media, each played from its beginning.
     Media {
@@ -121,6 +125,24 @@ pub enum Load {
         /// What it prints before its transactions a second.
         transactions_after: Option<String>,
     },
+}
+
+/// What a request has besides its address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Such as `POST`.
+    pub method: String,
+    /// By their names.
+    pub headers: BTreeMap<String, String>,
+    /// Empty where there is none.
+    pub body: String,
+}
+
+/// What asks for a document.
+impl Default for Asked {
+    fn default() -> Self {
+        Self { method: "GET".to_owned(), headers: BTreeMap::new(), body: String::new() }
+    }
 }
 
 impl Description {
@@ -260,9 +282,13 @@ impl Any {
                             levels,
                             server: self.target(filled),
                             load: match (&self.url, &self.load) {
-                                (Some(url), _) => {
-                                    Load::Address { url: fill(url, &factors, clients), clients, rate }
-                                }
+                                (Some(url), _) => Load::Address {
+                                    url: fill(url, &factors, clients),
+                                    asked: self.asked(|text| fill(text, &factors, clients)),
+                                    clients,
+                                    rate,
+                                    connections: self.connections,
+                                },
                                 (None, load) => Load::Command {
                                     arguments: filled(load.as_deref().unwrap_or_default()),
                                     transactions_after: self.transactions_after.clone(),
@@ -275,6 +301,12 @@ impl Any {
             }
         }
         trials
+    }
+
+    fn asked(&self, filled: impl Fn(&str) -> String) -> Asked {
+        let method = self.method.as_deref().unwrap_or(if self.body.is_empty() { "GET" } else { "POST" });
+        let headers = self.headers.iter().map(|(name, value)| (name.clone(), filled(value)));
+        Asked { method: filled(method), headers: headers.collect(), body: filled(&self.body) }
     }
 
     fn target(&self, filled: impl Fn(&[String]) -> Vec<String>) -> Server {
@@ -373,5 +405,25 @@ mod tests {
             Load::Command { arguments: words(&["ask", "-c", "3"]), transactions_after: None }
         );
         assert_eq!(trials[1].case(), "cache off/3 clients");
+    }
+
+    #[test]
+    fn requests_have_what_is_described_with_levels_filled_in() {
+        let described = |lines: &str| {
+            let text = format!(
+                "title = \"t\"\n[any]\nname = \"n\"\npid = 1\nurl = \"http://[::1]/{{kind}}\"\n{lines}\n\
+                 [any.factors]\nkind = [\"a\"]\n"
+            );
+            let load = Description::read(&text, &[]).unwrap().trials().remove(0).load;
+            let Load::Address { url, asked, connections, .. } = load else { panic!("{load:?}") };
+            (url, asked, connections)
+        };
+        assert_eq!(described(""), ("http://[::1]/a".into(), Asked::default(), Connections::Kept));
+        let (_, asked, connections) =
+            described("connections = \"new\"\nbody = \"{kind}!\"\nheaders = { A = \"{kind}\" }");
+        let headers = [("A".to_owned(), "a".to_owned())].into();
+        assert_eq!(asked, Asked { method: "POST".into(), headers, body: "a!".into() });
+        assert_eq!(connections, Connections::New);
+        assert_eq!(described("method = \"PUT\"\nbody = \"b\"").1.method, "PUT");
     }
 }

@@ -36,6 +36,14 @@ impl Interrupt {
     }
 }
 
+/// Why an experiment ended early, which is an error only where it has measured nothing.
+pub(crate) fn kept(ended: Result<(), Error>, has_measured: bool) -> Result<Option<Error>, Error> {
+    match ended {
+        Err(error) if !has_measured => Err(error),
+        ended => Ok(ended.err()),
+    }
+}
+
 impl Drop for Interrupt {
     fn drop(&mut self) {
         for handler in self.handlers.drain(..) {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use forebay_results::Row;
 
 use crate::harness::command::{Invocation, RunResult};
-use crate::harness::interrupt::Interrupt;
+use crate::harness::interrupt::{Interrupt, kept};
 use crate::harness::progress::Steps;
 use crate::harness::statistics::Series;
 use crate::harness::table::{render, yes_no};
@@ -129,6 +129,11 @@ pub struct Case {
 }
 
 impl Case {
+    fn new(name: &'static str) -> Self {
+        let [without_s, with_s, profiles_s, control_s] = [(); SIDES].map(|()| Series::default());
+        Self { name, without_s, with_s, profiles_s, control_s, identical: true }
+    }
+
     /// With over without less one, pair by pair: 0.01 is one per cent.
     pub fn overhead(&self) -> Series {
         excess(&self.with_s, &self.without_s)
@@ -160,12 +165,14 @@ fn excess(some: &Series, base: &Series) -> Series {
 }
 
 /// What was measured.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Outcome {
     /// One entry a program.
     pub cases: Vec<Case>,
     /// Programs left out, and why.
     pub skipped: Vec<String>,
+    /// Why not all of it was.
+    pub stopped: Option<Error>,
 }
 
 /// Runs every pair. Nothing is left behind, however it ends.
@@ -181,45 +188,60 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
 
     let mut steps = Steps::new(planned.iter().map(|planned| planned.pairs).sum(), progress);
     let mut cases = Vec::new();
-    for Planned { name, plain, pairs } in planned {
-        // The user's own profiles are neither used nor changed, and on no side is the environment another one.
-        let plain = plain.with_variable("XDG_STATE_HOME", scratch.path().join("state"));
-        let forebay = |arguments: &[&str]| {
-            let head = [options.forebay.as_os_str(), "run".as_ref()];
-            plain.behind(head.into_iter().chain(arguments.iter().map(AsRef::as_ref)))
-        };
-        let (without_profiles, with_profiles) = (forebay(&["--no-profile", "--"]), forebay(&["--"]));
-        let run = |side| {
-            let invocation = match side {
-                Side::Original | Side::Control => &plain,
-                Side::Forebay => &without_profiles,
-                Side::Profiles => &with_profiles,
-            };
-            invocation.run(scratch.path(), RUN_LIMIT, &interrupt)
-        };
-        // Puts programs and data into memory, settles what the result has to be, and makes a profile.
-        let expected: RunResult = run(Side::Original)?.result;
-        let mut identical = true;
-        for side in [Side::Forebay, Side::Profiles] {
-            identical &= run(side)?.result == expected;
-        }
-        let mut series = [(); SIDES].map(|()| Series::default());
-        for pair in 0..pairs {
-            steps.begin(format!("{name}: pair {} of {pairs}", pair + 1));
-            let mut best = [f64::INFINITY; SIDES];
-            for side in (pair..pair + BEST_OF).flat_map(Side::of_turn) {
-                let ran = run(side)?;
-                identical &= ran.result == expected;
-                let best_s = &mut best[side as usize];
-                *best_s = best_s.min(ran.elapsed.as_secs_f64());
-            }
-            series.iter_mut().zip(best).for_each(|(series, best_s)| series.push(best_s));
-        }
-        let [without_s, with_s, profiles_s, control_s] = series;
-        cases.push(Case { name, without_s, with_s, profiles_s, control_s, identical });
-    }
+    let ended = planned.into_iter().try_for_each(|planned| {
+        let mut case = Case::new(planned.name);
+        let ended = compare(&planned, options, scratch.path(), &interrupt, &mut steps, &mut case);
+        cases.extend(Some(case).filter(|case| !case.without_s.values().is_empty()));
+        ended
+    });
     steps.end();
-    Ok(Outcome { cases, skipped })
+    let stopped = kept(ended, !cases.is_empty())?;
+    Ok(Outcome { cases, skipped, stopped })
+}
+
+/// Runs the pairs of one program.
+fn compare(
+    Planned { name, plain, pairs }: &Planned,
+    options: &Options,
+    scratch: &Path,
+    interrupt: &Interrupt,
+    steps: &mut Steps<'_>,
+    case: &mut Case,
+) -> Result<(), Error> {
+    // The user's own profiles are neither used nor changed, and on no side is the environment another one.
+    let plain = plain.clone().with_variable("XDG_STATE_HOME", scratch.join("state"));
+    let forebay = |arguments: &[&str]| {
+        let head = [options.forebay.as_os_str(), "run".as_ref()];
+        plain.behind(head.into_iter().chain(arguments.iter().map(AsRef::as_ref)))
+    };
+    let (without_profiles, with_profiles) = (forebay(&["--no-profile", "--"]), forebay(&["--"]));
+    let run = |side| {
+        let invocation = match side {
+            Side::Original | Side::Control => &plain,
+            Side::Forebay => &without_profiles,
+            Side::Profiles => &with_profiles,
+        };
+        invocation.run(scratch, RUN_LIMIT, interrupt)
+    };
+    // Puts programs and data into memory, settles what the result has to be, and makes a profile.
+    let expected: RunResult = run(Side::Original)?.result;
+    for side in [Side::Forebay, Side::Profiles] {
+        case.identical &= run(side)?.result == expected;
+    }
+    for pair in 0..*pairs {
+        steps.begin(format!("{name}: pair {} of {pairs}", pair + 1));
+        let mut best = [f64::INFINITY; SIDES];
+        for side in (pair..pair + BEST_OF).flat_map(Side::of_turn) {
+            let ran = run(side)?;
+            case.identical &= ran.result == expected;
+            let best_s = &mut best[side as usize];
+            *best_s = best_s.min(ran.elapsed.as_secs_f64());
+        }
+        let Case { without_s, with_s, profiles_s, control_s, .. } = &mut *case;
+        let series = [without_s, with_s, profiles_s, control_s];
+        series.into_iter().zip(best).for_each(|(series, best_s)| series.push(best_s));
+    }
+    Ok(())
 }
 
 struct Planned {

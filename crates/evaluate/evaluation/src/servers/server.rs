@@ -2,10 +2,12 @@
 //!
 //! [`experiments`](crate::experiments) describes experiments and decides verdicts; this module carries them out.
 
+mod asking;
 mod ceilings;
 mod clients;
 mod disks;
 mod http;
+mod load_output;
 mod measure;
 mod meters;
 mod observer;
@@ -19,6 +21,7 @@ mod router;
 mod simulation;
 pub(crate) mod streaming;
 mod target;
+mod tls;
 pub(crate) mod web;
 mod why;
 
@@ -166,6 +169,9 @@ fn check_installed(trial: &Trial) -> Result<(), Error> {
     }
     if let Server::Forwarding(_) = &trial.server {
         router::check()?;
+    }
+    if let Load::Address { url, asked, .. } = &trial.load {
+        http::check(&url.replace("{port}", "80"), asked).map_err(Error::Load)?;
     }
     if trial.memory_bytes.is_some() {
         forebay_lab::MemoryLimit::supported()?;

@@ -11,7 +11,6 @@ mod kernels;
 mod mpi;
 pub mod peers;
 pub mod programs;
-mod targets;
 
 use std::path::PathBuf;
 

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use forebay_vm::{Element, Object, PAGE_BYTES, Through, Views};
 
-use crate::harness::interrupt::Interrupt;
+use crate::harness::interrupt::{Interrupt, kept};
 use crate::harness::progress::Steps;
 use crate::harness::statistics::Series;
 use crate::{Error, Progress};
@@ -56,13 +56,15 @@ impl Default for Options {
 }
 
 /// What was measured.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Outcome {
     /// One entry for each size and kind of element.
     pub curves: Vec<Curve>,
     /// What could not be measured, and why: a sentence each.
     pub refused: Vec<String>,
     limits: Limits,
+    /// Why not all of it was.
+    pub stopped: Option<Error>,
 }
 
 /// One object, read by one kind of element.
@@ -122,7 +124,7 @@ fn measure(options: &Options, limits: Limits, progress: &mut dyn FnMut(Progress)
     let counts = || counts().take_while(|views| *views <= options.views_max.min(VIEWS_LIMIT));
     let mut steps = Steps::new(options.sizes_bytes.len() * counts().count(), progress);
     let (mut curves, mut refused) = (Vec::new(), Vec::new());
-    for &bytes in &options.sizes_bytes {
+    for &bytes in options.sizes_bytes.iter().take_while(|_| interrupt.check().is_ok()) {
         let mut pair = [Element::Byte, Element::Word].map(|element| Curve { bytes, element, points: vec![] });
         for views in counts() {
             steps.begin(format!("{} through {views} views", report::size(bytes)));
@@ -133,12 +135,15 @@ fn measure(options: &Options, limits: Limits, progress: &mut dyn FnMut(Progress)
                 refused.push(why);
                 break;
             }
-            interrupt.check()?;
+            if interrupt.check().is_err() {
+                break;
+            }
         }
         curves.extend(pair.into_iter().filter(|curve| !curve.points.is_empty()));
     }
     steps.end();
-    Ok(Outcome { curves, refused, limits })
+    let stopped = kept(interrupt.check(), !curves.is_empty())?;
+    Ok(Outcome { curves, refused, limits, stopped })
 }
 
 /// Adds a point to each curve of an object that its parts are large enough for. A sentence on why not.
@@ -177,7 +182,9 @@ fn read(
                 series.push(seconds(through, passes));
             }
         }
-        curve.points.push(point);
+        if !point.one_view_s.values().is_empty() && !point.all_views_s.values().is_empty() {
+            curve.points.push(point);
+        }
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::projection::{Costs, Network, Projection, Trace, project};
 use forebay_millipage::{Host, in_process};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::harness::interrupt::Interrupt;
+use crate::harness::interrupt::{Interrupt, kept};
 use crate::harness::progress::Steps;
 use crate::harness::statistics::Series;
 use crate::share::millipage::{Kernel, Size};
@@ -61,12 +61,14 @@ impl Default for Options {
 }
 
 /// What was projected.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Outcome {
     /// What things take on this machine.
     pub costs: Costs,
     /// One entry for each program.
     pub programs: Vec<Projected>,
+    /// Why not all of it was.
+    pub stopped: Option<Error>,
 }
 
 /// What was projected of a program.
@@ -108,15 +110,19 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     let mut steps = Steps::new(1 + options.kernels.len() * (options.hosts.len() + 2), progress);
     steps.begin("measuring what faults and messages take");
     let calibration = calibration::measure()?;
-    let programs = options.kernels.iter().map(|&kernel| {
-        interrupt.check()?;
-        one(kernel, &calibration, options, &interrupt, &mut steps)
+    let mut programs = Vec::new();
+    let ended = options.kernels.iter().try_for_each(|&kernel| {
+        let mut projected = one(kernel, &calibration, options, &interrupt, &mut steps)?;
+        let ended = on_more(&mut projected, &calibration.costs, options, &interrupt, &mut steps);
+        programs.push(projected);
+        ended
     });
-    let programs = programs.collect::<Result<_, _>>()?;
     steps.end();
-    Ok(Outcome { costs: calibration.costs, programs })
+    let stopped = kept(ended, !programs.is_empty())?;
+    Ok(Outcome { costs: calibration.costs, programs, stopped })
 }
 
+/// Runs a program on two hosts, measured and projected, and records it on one.
 fn one(
     kernel: Kernel,
     Calibration { costs, local }: &Calibration,
@@ -135,7 +141,19 @@ fn one(
     }
     steps.begin(format!("recording {kernel} on one host"));
     let alone = projected(&recorded::record(1, program)?, costs, local)?;
-    let (mut cells, mut refused) = (Vec::new(), Vec::new());
+    let (cells, refused) = (Vec::new(), Vec::new());
+    Ok(Projected { kernel, alone, cells, measured_s, projected_s, refused })
+}
+
+/// Records a program on each number of hosts, and projects it to each network.
+fn on_more(
+    Projected { kernel, cells, refused, .. }: &mut Projected,
+    costs: &Costs,
+    options: &Options,
+    interrupt: &Interrupt,
+    steps: &mut Steps<'_>,
+) -> Result<(), Error> {
+    let program = kernel.program(options.size);
     for &hosts in &options.hosts {
         interrupt.check()?;
         steps.begin(format!("recording {kernel} on {hosts} hosts"));
@@ -150,7 +168,7 @@ fn one(
             Err(error) => refused.push(format!("{hosts} hosts: {error}; give fewer --hosts.")),
         }
     }
-    Ok(Projected { kernel, alone, cells, measured_s, projected_s, refused })
+    Ok(())
 }
 
 fn projected(trace: &Trace, costs: &Costs, network: &Network) -> Result<Projection, Error> {

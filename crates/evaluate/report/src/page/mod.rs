@@ -213,6 +213,10 @@ fn run_facts(run: &Run) -> Markup {
             dt { "Revision" } dd { code { (report.revision) } }
             dt { "Machine" } dd { (summary::machine(&report.host)) }
             dt { "Values" } dd { (summary::grouped(report.rows.len())) ", " (runs) }
+            @if !report.date.is_empty() { dt { "Date" } dd { (report.date) } }
+            @if let Some(share) = report.others_cpu {
+                dt { "Other programs" } dd { "used " (forebay_quantity::percent(share)) " of the processors meanwhile" }
+            }
             dt { "File" } dd { code { (run.file) } }
         }
     }

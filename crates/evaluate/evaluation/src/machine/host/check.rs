@@ -382,7 +382,12 @@ mod tests {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
-        let setting = Setting { quick: false, folder: folder.path().into(), bytes_max: 1 << 20 };
+        let setting = Setting {
+            quick: false,
+            folder: folder.path().into(),
+            bytes_max: 1 << 20,
+            stream_bytes: 64 << 10,
+        };
         let tool = Tool { command: "sysbench memory --memory-total-size=16M --time=1 run", ..TOOLS[0] };
         let comparison = compare(&tool, &setting, &Interrupt::watch()).unwrap();
         assert_eq!((comparison.ours.runs, comparison.theirs.runs), (3, 3));

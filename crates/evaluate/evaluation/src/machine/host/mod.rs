@@ -85,6 +85,8 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         quick: options.quick,
         folder: options.folder.clone(),
         bytes_max: bytes_max(options.quick, &machine::caches()),
+        // What a last cache holds of an array is no matter for a stream, however quick.
+        stream_bytes: bytes_max(false, &machine::caches()),
     };
     let interrupt = Interrupt::watch();
     Ok(measure(options, &setting, &interrupt, progress))
@@ -183,14 +185,18 @@ fn time(probe: Probe, quick: bool) -> Duration {
     Duration::from_millis(if quick { ms / 3 } else { ms })
 }
 
+impl Measured {
+    fn row(&self) -> Row {
+        let Self { subject, case, metric, unit, settled, .. } = self;
+        Row::of(subject, case, *metric, *unit, settled.values.clone()).of_samples(Some(settled.settled))
+    }
+}
+
 impl Outcome {
     /// The rows for machines.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
-        let measured = self
-            .measured
-            .iter()
-            .map(|one| Row::of(&one.subject, &one.case, one.metric, one.unit, one.settled.values.clone()));
+        let measured = self.measured.iter().map(Measured::row);
         let found = self.found.rows();
         measured.chain(found).chain(self.comparisons.iter().flat_map(Comparison::rows)).collect()
     }
@@ -208,7 +214,12 @@ mod tests {
     fn probes_are_made_in_order_and_progress_grows() {
         let folder = tempfile::tempdir().unwrap();
         let mut shares = Vec::new();
-        let setting = Setting { quick: true, folder: folder.path().into(), bytes_max: 256 << 10 };
+        let setting = Setting {
+            quick: true,
+            folder: folder.path().into(),
+            bytes_max: 256 << 10,
+            stream_bytes: 64 << 10,
+        };
         let options = options(&[Probe::Calls, Probe::Memory], folder.path());
         let outcome =
             measure(&options, &setting, &Interrupt::watch(), &mut |progress| shares.push(progress.share));
@@ -228,7 +239,12 @@ mod tests {
     #[test]
     fn an_interrupt_keeps_what_was_measured() {
         let folder = tempfile::tempdir().unwrap();
-        let setting = Setting { quick: true, folder: folder.path().into(), bytes_max: 256 << 10 };
+        let setting = Setting {
+            quick: true,
+            folder: folder.path().into(),
+            bytes_max: 256 << 10,
+            stream_bytes: 64 << 10,
+        };
         let interrupt = Interrupt::watch();
         let outcome = measure(
             &options(&[Probe::Calls, Probe::Memory], folder.path()),
@@ -247,7 +263,8 @@ mod tests {
     #[test]
     fn what_cannot_be_measured_is_told_and_the_rest_is_measured() {
         let folder = tempfile::tempdir().unwrap();
-        let setting = Setting { quick: true, folder: "/proc".into(), bytes_max: 1 << 45 };
+        let setting =
+            Setting { quick: true, folder: "/proc".into(), bytes_max: 1 << 45, stream_bytes: 64 << 10 };
         let options = options(&[Probe::Memory, Probe::Faults, Probe::Calls], folder.path());
         let outcome = measure(&options, &setting, &Interrupt::watch(), &mut |_| ());
         assert_eq!((outcome.refused.len(), outcome.measured.len()), (2, 3), "{outcome:?}");

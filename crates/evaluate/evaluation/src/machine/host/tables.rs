@@ -5,7 +5,7 @@ use forebay_quantity::{bytes, number, percent};
 
 use super::found::Beside;
 use super::{Comparison, Measured, Outcome};
-use crate::harness::table::render;
+use crate::harness::table::{render, render_named_by};
 
 /// Columns of the table of memory: subject, stride (none for blocks), heading.
 const COLUMNS: [(&str, &str, &str); 8] = [
@@ -114,17 +114,17 @@ impl Outcome {
         if lines.is_empty() {
             String::new()
         } else {
-            render(&["what", "case", "median", "least", "largest", "runs"], lines)
+            render_named_by(2, &["what", "case", "median", "least", "largest", "runs"], lines)
         }
     }
 
     fn lines(&self) -> String {
+        let cost = |value: f64, digits: usize, unit: &str| {
+            if value > 0.0 { format!("{value:.digits$} {unit}") } else { "nothing measurable".to_owned() }
+        };
         let says = |(way, line): &(String, forebay_probes::Line)| {
-            format!(
-                "{way}: {:.2} us for each, and {:.3} ns for each byte of it.",
-                line.each,
-                line.per_byte * 1e3
-            )
+            let (each, per_byte) = (cost(line.each, 2, "us"), cost(line.per_byte * 1e3, 3, "ns"));
+            format!("{way}: {each} for each, and {per_byte} for each byte of it.")
         };
         self.found.packets.iter().map(says).collect::<Vec<_>>().join("\n")
     }
@@ -134,7 +134,7 @@ impl Outcome {
             return String::new();
         }
         let lines = self.comparisons.iter().map(Comparison::line);
-        let table = render(&["what", "tool", "ours", "theirs", "ratio"], lines);
+        let table = render_named_by(2, &["what", "tool", "ours", "theirs", "ratio"], lines);
         let remarks: Vec<String> = self.comparisons.iter().filter_map(Comparison::remark).collect();
         std::iter::once(table).chain(remarks).collect::<Vec<_>>().join("\n")
     }
@@ -142,7 +142,11 @@ impl Outcome {
 
 fn line(one: &Measured) -> Vec<String> {
     let values = &one.settled.values;
-    let shown = |value: f64| format!("{} {}", number(value), one.unit);
+    // A cost that is the difference of two measurements may come out as less than nothing.
+    let shown = |value: f64| match value {
+        value if value < 0.0 => "none found".to_owned(),
+        value => format!("{} {}", number(value), one.unit),
+    };
     let runs = if one.settled.settled {
         values.runs.to_string()
     } else {

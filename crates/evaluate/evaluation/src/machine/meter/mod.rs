@@ -9,13 +9,15 @@ use std::ffi::OsString;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use forebay_counters::{Counter, Interval, Meter, Readings, Refused, Target};
+use forebay_counters::{Counter, Interval, Kind, Meter, Readings, Refused, Target};
 use forebay_results::{Row, Tier};
 
 use crate::Error;
 use crate::harness::interrupt::Interrupt;
+use crate::harness::metric;
 use program::{Ending, Program};
 
+pub use program::MaxRss;
 pub use simulate::{ACCESSES_DEFAULT, Simulation};
 pub use table::{Lines, table};
 
@@ -70,6 +72,8 @@ pub struct Outcome {
     pub simulation: Option<Simulation>,
     /// How the command ended.
     pub status: Option<ExitStatus>,
+    /// What the largest process of the command had in memory at most.
+    pub max_rss: Option<MaxRss>,
     /// Whether it was ended by SIGINT, SIGTERM or SIGHUP, which is how one ends it that has no end.
     pub interrupted: bool,
 }
@@ -82,6 +86,9 @@ impl Outcome {
             let Counter { name, unit, .. } = &reading.counter;
             let row = Row::once(&self.subject, "meter/simulated", name.as_ref(), *unit, reading.value);
             rows.push(row.with_tier(Tier::Simulated));
+        }
+        if let Some(MaxRss::Bytes(bytes) | MaxRss::AtMost(bytes)) = self.max_rss {
+            rows.push(Row::once(&self.subject, "meter", metric::MAX_RSS, "B", bytes as f64).of_samples(None));
         }
         rows
     }
@@ -126,9 +133,13 @@ pub fn run(options: &Options, told: &mut dyn FnMut(Event<'_>)) -> Result<Outcome
         program.end(&mut ending)?;
     }
     let mut refused = meter.refused().to_vec();
-    let readings = meter.stop();
+    let mut readings = meter.stop();
+    if program.is_some() {
+        forget_before_start(&mut readings);
+    }
     readings.intervals.iter().skip(over).for_each(tell);
-    let status = program.map(Program::status).transpose()?;
+    let ended = program.map(Program::ended).transpose()?;
+    let (status, max_rss) = ended.map(|ended| (ended.status, ended.max_rss)).unzip();
     let simulation = match (&options.subject, options.simulated_accesses) {
         (Subject::Command(command), Some(accesses)) if !interrupted => {
             let simulated = simulate::run(command, accesses, &interrupt, told);
@@ -136,7 +147,25 @@ pub fn run(options: &Options, told: &mut dyn FnMut(Event<'_>)) -> Result<Outcome
         }
         _ => None,
     };
-    Ok(Outcome { subject: options.subject.name(), readings, refused, simulation, status, interrupted })
+    Ok(Outcome {
+        subject: options.subject.name(),
+        readings,
+        refused,
+        simulation,
+        status,
+        max_rss,
+        interrupted,
+    })
+}
+
+/// Levels of a program that ended before they were looked at again are those of the shell that it was at first.
+fn forget_before_start(readings: &mut Readings) {
+    for (index, reading) in readings.readings.iter_mut().enumerate() {
+        let was_seen = readings.intervals.iter().any(|interval| interval.values[index].is_finite());
+        if reading.counter.kind == Kind::Level && !was_seen {
+            (reading.value, reading.min, reading.max) = (f64::NAN, f64::NAN, f64::NAN);
+        }
+    }
 }
 
 /// What was counted is told all the same.

@@ -12,7 +12,7 @@ use forebay_counters::{Meter, Target};
 use forebay_results::{Row, Spread};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::harness::interrupt::Interrupt;
+use crate::harness::interrupt::{Interrupt, kept};
 use crate::harness::progress::Steps;
 use crate::harness::statistics::Series;
 use crate::harness::table::render;
@@ -52,7 +52,7 @@ impl Default for Options {
 }
 
 /// What was measured.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Outcome {
     /// Requests per second without the meter, one value a pair.
     pub without: Series,
@@ -62,6 +62,8 @@ pub struct Outcome {
     pub control: Series,
     /// Processor time of sampling, as a share of one processor's.
     pub own_share: Series,
+    /// Why not all of it was.
+    pub stopped: Option<Error>,
 }
 
 impl Outcome {
@@ -123,11 +125,11 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     let interrupt = Interrupt::watch();
     let mut outcome = Outcome::default();
     let mut steps = Steps::new(options.pairs * 3, progress);
-    for pair in 0..options.pairs {
-        // Each side is as often first, second and last.
-        for turn in 0..3 {
+    let mut measure = || {
+        for run in 0..options.pairs * 3 {
             interrupt.check()?;
-            match (pair + turn) % 3 {
+            // Each side is as often first, second and last.
+            match (run / 3 + run % 3) % 3 {
                 0 => {
                     steps.begin("without");
                     outcome.without.push(throughput(options.run)?);
@@ -144,8 +146,11 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
                 }
             }
         }
-    }
+        Ok(())
+    };
+    let ended = measure();
     steps.end();
+    outcome.stopped = kept(ended, !outcome.with.values().is_empty() && !outcome.without.values().is_empty())?;
     Ok(outcome)
 }
 
@@ -242,6 +247,7 @@ mod tests {
             with: series(990.0),
             control: series(1005.0),
             own_share: series(0.001),
+            stopped: None,
         };
         assert!((outcome.overhead().median() - 0.01).abs() < 1e-12);
         assert!(

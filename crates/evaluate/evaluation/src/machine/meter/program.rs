@@ -1,12 +1,16 @@
 //! A program that is measured from its first instruction to its last.
 
 use std::ffi::OsString;
+use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use forebay_counters::Target;
+use forebay_linux::kernel_text;
+use forebay_linux::process::{ChildEnd, ChildState, child_state};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid};
@@ -28,7 +32,28 @@ const END_LIMIT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Program {
     name: String,
-    child: Child,
+    /// `None` once it was waited for.
+    child: Option<Child>,
+    pid: u32,
+    /// What this process had in memory at most when it started the program, and what the program's account begins with.
+    floor_bytes: u64,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    pub(super) status: ExitStatus,
+    /// What the largest of its processes had in memory at most.
+    pub(super) max_rss: MaxRss,
+}
+
+/// The most that a process had in memory (`ru_maxrss` of getrusage(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaxRss {
+    /// This many bytes.
+    Bytes(u64),
+    /// No more than this: the account of a program begins with what the process had that started it.
+    AtMost(u64),
 }
 
 impl Program {
@@ -41,7 +66,8 @@ impl Program {
         let mut shell = Command::new("sh");
         shell.args(["-c", STOPS_FIRST, "forebay"]).args(command);
         let child = shell.spawn().map_err(|source| Error::Start { command: name.clone(), source })?;
-        let program = Self { name, child };
+        let floor_bytes = peak_of_this_process();
+        let program = Self { name, pid: child.id(), child: Some(child), floor_bytes };
         let deadline = Instant::now() + STOP_LIMIT;
         while !program.has_stopped()? {
             interrupt.check()?;
@@ -54,13 +80,13 @@ impl Program {
     }
 
     pub(super) fn id(&self) -> u32 {
-        self.child.id()
+        self.pid
     }
 
     fn has_stopped(&self) -> Result<bool, Error> {
         let wanted =
             WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        let changed = waitid(WaitId::Pid(Pid::from_child(&self.child)), wanted);
+        let changed = waitid(WaitId::Pid(self.number()?), wanted);
         Ok(changed.map_err(|errno| self.lost(errno))?.is_some())
     }
 
@@ -84,12 +110,28 @@ impl Program {
 
     /// It is not yet waited for, so its number cannot be another's.
     fn send(&self, signal: Signal) -> Result<(), Error> {
-        kill_process(Pid::from_child(&self.child), signal).map_err(|errno| self.lost(errno))
+        kill_process(self.number()?, signal).map_err(|errno| self.lost(errno))
+    }
+
+    fn number(&self) -> Result<Pid, Error> {
+        self.child.as_ref().map(Pid::from_child).ok_or_else(|| self.lost(Errno::CHILD))
     }
 
     /// How it ended, once it has.
-    pub(super) fn status(mut self) -> Result<ExitStatus, Error> {
-        self.child.wait().map_err(|source| Error::Start { command: self.name.clone(), source })
+    pub(super) fn ended(mut self) -> Result<Ended, Error> {
+        let state = child_state(self.pid as i32)
+            .map_err(|source| Error::Start { command: self.name.clone(), source })?;
+        let Some(ChildState::Ended(end, usage)) = state else {
+            return Err(Error::TimedOut { command: self.name.clone(), limit: END_LIMIT });
+        };
+        self.child = None;
+        let status = match end {
+            ChildEnd::Exited(status) => ExitStatus::from_raw(i32::from(status) << 8),
+            ChildEnd::Killed(signal) => ExitStatus::from_raw(signal),
+        };
+        let bytes = usage.max_rss_bytes;
+        let max_rss = if bytes > self.floor_bytes { MaxRss::Bytes(bytes) } else { MaxRss::AtMost(bytes) };
+        Ok(Ended { status, max_rss })
     }
 
     fn lost(&self, errno: Errno) -> Error {
@@ -99,9 +141,17 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
+}
+
+/// The most that this process has had in memory.
+fn peak_of_this_process() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    kernel_text::bytes(&status, "VmHWM").unwrap_or(u64::MAX)
 }
 
 /// The end of a process, or that of something that has none.

@@ -3,8 +3,8 @@
 use forebay_counters::{Counter, Interval, Kind, Reading, Refused};
 use forebay_results::Tier;
 
-use super::Outcome;
-use crate::harness::table::render;
+use super::{MaxRss, Outcome};
+use crate::harness::table::render_within;
 use forebay_quantity::{bytes, number, percent, seconds};
 
 /// Below this width there is no place for the extremes.
@@ -21,7 +21,7 @@ pub fn table(outcome: &Outcome, width: usize) -> String {
     for tier in Tier::ALL {
         let (still, moved): (Vec<&Reading>, Vec<&Reading>) = all
             .iter()
-            .filter(|reading| reading.counter.tier == tier)
+            .filter(|reading| reading.counter.tier == tier && !reading.value.is_nan())
             .partition(|reading| reading.value == 0.0 && reading.max <= 0.0);
         if moved.is_empty() && still.is_empty() {
             continue;
@@ -34,6 +34,13 @@ pub fn table(outcome: &Outcome, width: usize) -> String {
     }
     for note in outcome.simulation.iter().flat_map(|simulation| &simulation.notes) {
         wrap(&mut text, &format!("simulated: {note}"), width);
+    }
+    if let Some(max_rss) = outcome.max_rss {
+        let largest = match max_rss {
+            MaxRss::Bytes(largest) => bytes(largest as f64),
+            MaxRss::AtMost(largest) => format!("no more than {}", bytes(largest as f64)),
+        };
+        wrap(&mut text, &format!("max_rss: the largest process had {largest} in memory at its peak"), width);
     }
     write_refused(&mut text, &outcome.refused, width);
     let own = readings.own_share() * 100.0;
@@ -65,7 +72,7 @@ fn of_tier(tier: Tier, readings: &[&Reading], seconds: f64, width: usize) -> Str
         cells.truncate(columns);
         cells
     });
-    render(&header[..columns], rows)
+    render_within(width, 1, &header[..columns], rows.collect())
 }
 
 /// Why what could not be counted could not: each reason once.
@@ -213,6 +220,7 @@ mod tests {
                 notes: vec!["pages of 4 KiB".to_owned()],
             }),
             status: None,
+            max_rss: Some(MaxRss::Bytes(64 << 20)),
             interrupted: false,
         }
     }
@@ -229,6 +237,7 @@ mod tests {
             "1.50 s",
             "75 %",
             "1,234,567",
+            "max_rss: the largest process had 64 MiB in memory",
             "none of: major_faults, swapped_in_pages",
             "not counted (hardware): cycles, instructions: this processor",
             "0.05 % of one",

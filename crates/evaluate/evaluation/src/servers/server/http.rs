@@ -1,117 +1,202 @@
-//! What of HTTP/1.1 a client needs that asks for documents (RFC 9112): the answer's head, and where its body ends.
+//! Requests over HTTP/1.1 (RFC 9112), in clear or over TLS: hyper speaks the protocol.
 
-/// The most that the head of an answer may take, in bytes.
-const HEAD_BYTES_MAX: usize = 64 << 10;
-const HEADERS_MAX: usize = 64;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{SocketAddr, TcpStream as Blocking, ToSocketAddrs};
+use std::pin::{Pin, pin};
 
-/// An address that is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Url {
-    /// Name or number of the host, and the port.
-    pub(super) authority: String,
-    /// From the first slash on.
-    pub(super) path: String,
+use crate::experiments::Asked;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{Builder, Connection, SendRequest};
+use hyper::header::{CONNECTION, HOST, HeaderName, HeaderValue, USER_AGENT};
+use hyper::{Method, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::tls;
+
+/// What a client reads at once, at most.
+const READ_BYTES_MAX: usize = 128 << 10;
+
+/// A request, to be made again and again.
+pub(super) type Request = hyper::Request<Full<Bytes>>;
+
+/// Where requests go.
+#[derive(Clone)]
+pub(super) struct Site {
+    address: SocketAddr,
+    /// The host, and the port where the URL has one.
+    authority: String,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
-impl Url {
-    /// Of `http://HOST:PORT/PATH`; a sentence where it is something else.
-    pub(super) fn parse(url: &str) -> Result<Self, String> {
-        let rest = url.strip_prefix("http://").filter(|rest| !rest.is_empty());
-        let rest = rest.ok_or_else(|| {
-            format!("'{url}' is no address for clients of forebay; give http://HOST:PORT/PATH")
-        })?;
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let port = if authority.contains(':') { "" } else { ":80" };
-        let path = if path.is_empty() { "/" } else { path };
-        Ok(Self { authority: format!("{authority}{port}"), path: path.to_owned() })
-    }
-}
-
-/// The request for `path`.
-pub(super) fn request(authority: &str, path: &str, close: bool) -> Vec<u8> {
-    let connection = if close { "Connection: close\r\n" } else { "" };
-    format!("GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: forebay\r\n{connection}\r\n")
-        .into_bytes()
-}
-
-/// An answer that is on its way.
-#[derive(Debug, Default)]
-pub(super) struct Incoming {
-    /// As long as it is not complete.
-    head: Vec<u8>,
-    answer: Option<Answer>,
-    /// Bytes of the body so far.
-    bytes: u64,
-}
-
-/// What the head says.
+/// An answer that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Answer {
-    status: u16,
-    length: Option<u64>,
-    keeps: bool,
-}
-
-/// An answer that has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Answered {
+pub(super) struct Answer {
     pub(super) status: u16,
     /// Of the body.
     pub(super) bytes: u64,
-    /// Whether the connection serves another request.
-    pub(super) keeps: bool,
 }
 
-impl Incoming {
-    /// Takes what came; the answer where it is complete now.
-    pub(super) fn take(&mut self, came: &[u8]) -> Result<Option<Answered>, String> {
-        if self.answer.is_some() {
-            self.bytes += came.len() as u64;
-        } else {
-            self.head.extend_from_slice(came);
-            self.read_head()?;
-        }
-        let complete = self.answer.filter(|answer| answer.length.is_some_and(|length| self.bytes >= length));
-        Ok(complete.map(|answer| self.end(answer)))
-    }
+/// Why there is no answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The connection broke, or there was none.
+    Broken(String),
+    /// The server speaks another protocol.
+    NotHttp(String),
+}
 
-    /// The other side has closed; the answer where that is how it ends.
-    pub(super) fn closed(&mut self) -> Option<Answered> {
-        let answer = self.answer.filter(|answer| answer.length.is_none())?;
-        Some(Answered { keeps: false, ..self.end(answer) })
-    }
+/// Reads `http://HOST:PORT/PATH` or `https://HOST:PORT/PATH`; a sentence where it is something else.
+pub(super) fn url(text: &str) -> Result<Uri, String> {
+    let uri = text.parse::<Uri>().ok();
+    let uri = uri.filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some());
+    uri.ok_or_else(|| {
+        format!("'{text}' is no address for clients of forebay; give http://HOST:PORT/PATH or https://HOST:PORT/PATH")
+    })
+}
 
-    fn end(&mut self, answer: Answer) -> Answered {
-        let ended = std::mem::take(self);
-        Answered { status: answer.status, bytes: ended.bytes, keeps: answer.keeps }
-    }
+/// A sentence where no such requests can be made.
+pub(super) fn check(text: &str, asked: &Asked) -> Result<(), String> {
+    let url = url(text)?;
+    request("localhost", url.path_and_query().map_or("/", |path| path.as_str()), asked, false).map(|_| ())
+}
 
-    fn read_head(&mut self) -> Result<(), String> {
-        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-        let mut response = httparse::Response::new(&mut headers);
-        let parsed =
-            response.parse(&self.head).map_err(|error| format!("the answer is no HTTP/1.1: {error}"))?;
-        let httparse::Status::Complete(length) = parsed else {
-            let fits = self.head.len() <= HEAD_BYTES_MAX;
-            return if fits { Ok(()) } else { Err("the head of the answer is longer than 64 KiB".into()) };
+impl Site {
+    /// The site of a URL, by the first of its addresses that takes connections.
+    pub(super) fn of(url: &Uri) -> Result<Self, String> {
+        let host = url.host().unwrap_or_default();
+        let is_tls = url.scheme_str() == Some("https");
+        let port = url.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let name = host.trim_start_matches('[').trim_end_matches(']');
+        let found: Vec<SocketAddr> = (name, port).to_socket_addrs().into_iter().flatten().collect();
+        let first = found.first().ok_or_else(|| format!("the host {name} has no address"))?;
+        let address = match found.len() {
+            1 => *first,
+            _ => Blocking::connect(&found[..]).and_then(|stream| stream.peer_addr()).unwrap_or(*first),
         };
-        let header = |name: &str| {
-            let found = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
-            found.map(|header| String::from_utf8_lossy(header.value).trim().to_ascii_lowercase())
+        let tls = if is_tls { Some((tls::connector(), tls::name(name)?)) } else { None };
+        let authority = url.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        Ok(Self { address, authority, tls })
+    }
+
+    /// The request for `path`, as `asked`.
+    pub(super) fn request(&self, path: &str, asked: &Asked, close: bool) -> Result<Request, String> {
+        request(&self.authority, path, asked, close)
+    }
+
+    /// A new connection.
+    pub(super) async fn connect(&self) -> Result<Line, Failure> {
+        let stream = TcpStream::connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        let stream: Box<dyn Stream> = match &self.tls {
+            None => Box::new(stream),
+            Some((connector, name)) => Box::new(connector.connect(name.clone(), stream).await?),
         };
-        if header("transfer-encoding").is_some() {
-            return Err(
-                "the answer comes in chunks of unknown number, which forebay's clients do not read; use load"
-                    .into(),
-            );
+        let mut builder = Builder::new();
+        let (sender, connection) =
+            builder.max_buf_size(READ_BYTES_MAX).handshake(TokioIo::new(stream)).await?;
+        Ok(Line { sender, driver: Driver(Some(Box::pin(connection))) })
+    }
+}
+
+/// The request for `path` of `authority`, as `asked`.
+fn request(authority: &str, path: &str, asked: &Asked, close: bool) -> Result<Request, String> {
+    let mut request = hyper::Request::new(Full::from(asked.body.clone()));
+    *request.method_mut() = Method::from_bytes(asked.method.as_bytes())
+        .map_err(|_| format!("'{}' is no method of HTTP; give one such as POST", asked.method))?;
+    *request.uri_mut() =
+        path.parse().map_err(|error| format!("'{path}' is no path of a request ({error})"))?;
+    let headers = request.headers_mut();
+    for (name, value) in &asked.headers {
+        let header = name.parse::<HeaderName>().ok().zip(value.parse::<HeaderValue>().ok());
+        let (name, value) = header.ok_or_else(|| format!("'{name}: {value}' is no header of a request"))?;
+        headers.insert(name, value);
+    }
+    let authority = authority.parse().map_err(|_| format!("'{authority}' is no host"))?;
+    headers.entry(HOST).or_insert(authority);
+    headers.entry(USER_AGENT).or_insert(HeaderValue::from_static("forebay"));
+    if close {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(request)
+}
+
+/// What a connection reads and writes.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// A connection.
+pub(super) struct Line {
+    sender: SendRequest<Full<Bytes>>,
+    driver: Driver,
+}
+
+impl Line {
+    /// Whether it takes another request. The server may have closed it.
+    pub(super) async fn is_ready(&mut self) -> bool {
+        self.driver.until(self.sender.ready()).await.is_ok()
+    }
+
+    /// Makes a request, and reads its answer to the end.
+    pub(super) async fn exchange(&mut self, request: Request) -> Result<Answer, Failure> {
+        let answer = self.driver.until(self.sender.send_request(request)).await?;
+        let status = answer.status().as_u16();
+        let mut body = answer.into_body();
+        let mut bytes = 0;
+        while let Some(frame) = self.driver.until(body.frame()).await {
+            bytes += frame?.data_ref().map_or(0, Bytes::len) as u64;
         }
-        let connection = header("connection").unwrap_or_default();
-        let keeps = response.version == Some(1) && connection != "close";
-        let length_told = header("content-length").and_then(|length| length.parse().ok());
-        self.answer = Some(Answer { status: response.code.unwrap_or(0), length: length_told, keeps });
-        self.bytes = (self.head.len() - length) as u64;
-        self.head.clear();
-        Ok(())
+        Ok(Answer { status, bytes })
+    }
+}
+
+/// The part of a connection that reads and writes; none once it is over, so that whatever waits for it is told.
+struct Driver(Option<Pin<Box<Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>>>>);
+
+impl Driver {
+    /// What comes of `work`, which waits for what the connection reads and writes.
+    async fn until<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            if self.0.as_mut().is_some_and(|connection| connection.as_mut().poll(context).is_ready()) {
+                self.0 = None;
+            }
+            work.as_mut().poll(context)
+        })
+        .await
+    }
+}
+
+const CLOSED: &str = "the server closed the connection";
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return Self::Broken(CLOSED.to_owned());
+        }
+        Self::Broken(forebay_results::reason(&error))
+    }
+}
+
+impl From<hyper::Error> for Failure {
+    fn from(error: hyper::Error) -> Self {
+        if error.is_parse() {
+            return Self::NotHttp(format!("the answer is no HTTP/1.1 ({error})"));
+        }
+        if error.is_incomplete_message() || error.is_canceled() {
+            return Self::Broken(CLOSED.to_owned());
+        }
+        let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<io::Error>());
+        match source {
+            Some(source) if source.kind() == io::ErrorKind::UnexpectedEof => Self::Broken(CLOSED.to_owned()),
+            Some(source) => Self::Broken(forebay_results::reason(source)),
+            None => Self::Broken(error.to_string()),
+        }
     }
 }
 
@@ -119,38 +204,52 @@ impl Incoming {
 mod tests {
     use super::*;
 
-    const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    fn site(text: &str) -> Site {
+        Site::of(&url(text).unwrap()).unwrap()
+    }
 
     #[test]
-    fn an_answer_ends_where_its_length_says_however_it_comes() {
-        for split in 0..ANSWER.len() {
-            let mut incoming = Incoming::default();
-            assert_eq!(incoming.take(&ANSWER[..split]), Ok(None), "{split}");
-            let answered = incoming.take(&ANSWER[split..]).unwrap();
-            assert_eq!(answered, Some(Answered { status: 200, bytes: 5, keeps: true }), "{split}");
+    fn addresses_have_a_scheme_and_a_host() {
+        let of = |text| (site(text).address.to_string(), site(text).authority);
+        assert_eq!(of("http://127.0.0.1:81/a/b"), ("127.0.0.1:81".into(), "127.0.0.1:81".into()));
+        assert_eq!(of("http://[::1]/"), ("[::1]:80".into(), "[::1]".into()));
+        assert_eq!(of("https://[::1]:8443"), ("[::1]:8443".into(), "[::1]:8443".into()));
+        assert_eq!(of("https://127.0.0.1"), ("127.0.0.1:443".into(), "127.0.0.1".into()));
+        for nonsense in ["", "127.0.0.1", "ftp://127.0.0.1/", "http://", "/index.html", "http://a b/"] {
+            assert!(url(nonsense).unwrap_err().contains("give http://"), "{nonsense}");
         }
     }
 
     #[test]
-    fn an_answer_without_a_length_ends_with_the_connection() {
-        let mut incoming = Incoming::default();
-        assert_eq!(incoming.take(b"HTTP/1.0 404 Not Found\r\n\r\nno"), Ok(None));
-        assert_eq!(incoming.closed(), Some(Answered { status: 404, bytes: 2, keeps: false }));
-        assert_eq!(Incoming::default().closed(), None);
+    fn a_host_without_an_address_is_named() {
+        let error = Site::of(&url("http://no-such-host.invalid/").unwrap()).map(|_| ()).unwrap_err();
+        assert_eq!(error, "the host no-such-host.invalid has no address");
     }
 
     #[test]
-    fn what_is_no_answer_is_told() {
-        assert!(Incoming::default().take(b"220 smtp ready\r\n").unwrap_err().contains("no HTTP"));
-        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-        assert!(Incoming::default().take(chunked).unwrap_err().contains("use load"));
+    fn a_request_has_what_is_asked_and_what_every_request_needs() {
+        let asked = Asked {
+            method: "PUT".into(),
+            headers: [("X-One".into(), "1".into()), ("host".into(), "example.org".into())].into(),
+            body: "{}".into(),
+        };
+        let request = site("http://127.0.0.1:81/").request("/a?b=c", &asked, true).unwrap();
+        assert_eq!((request.method().as_str(), request.uri().to_string()), ("PUT", "/a?b=c".into()));
+        let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+        let headers = ["x-one", "host", "user-agent", "connection"].map(header);
+        assert_eq!(headers, [Some("1"), Some("example.org"), Some("forebay"), Some("close")]);
     }
 
     #[test]
-    fn addresses_have_a_host_a_port_and_a_path() {
-        let url = |authority: &str, path: &str| Ok(Url { authority: authority.into(), path: path.into() });
-        assert_eq!(Url::parse("http://127.0.0.1:80/a/b"), url("127.0.0.1:80", "/a/b"));
-        assert_eq!(Url::parse("http://localhost"), url("localhost:80", "/"));
-        assert!(Url::parse("https://localhost/").unwrap_err().contains("give http://"));
+    fn what_no_request_can_have_is_told() {
+        let site = site("http://127.0.0.1:81/");
+        let refused = |path: &str, method: &str, header: &str| {
+            let headers = [(header.to_owned(), "1".to_owned())].into();
+            let asked = Asked { method: method.into(), headers, body: String::new() };
+            site.request(path, &asked, false).map(|_| ()).unwrap_err()
+        };
+        assert!(refused("/", "PO ST", "a").contains("'PO ST' is no method"));
+        assert!(refused("/", "GET", "a b").contains("'a b: 1' is no header"));
+        assert!(refused("/ /", "GET", "a").contains("'/ /' is no path"));
     }
 }

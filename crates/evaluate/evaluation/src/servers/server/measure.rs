@@ -16,6 +16,7 @@ use forebay_results::Tier;
 use forebay_stream_clients::{Crowd, Order, Outcome as Viewed, Start, Transport};
 
 use super::clients::{Answers, Window};
+use super::load_output::number_after;
 use super::meters::{Counts, Opened, total};
 use super::observer::{Observer, Seen};
 use super::process::Process;
@@ -319,6 +320,7 @@ impl Bench<'_> {
             Some(clients) => {
                 let ask = |window, stop: &AtomicBool| clients.run(window, stop);
                 let (answers, counts) = self.under_load(&mut target, ask)?;
+                check_answered(&answers, self.description.seconds)?;
                 let mut run = of_clients(&answers, &counts, &at_rest, self.description.seconds);
                 let answers_s = target.dependency_answers_after_s();
                 run.figures.extend(answers_s.map(|seconds| Figure::new(DEPENDENCY_ANSWERS, "s", seconds)));
@@ -425,11 +427,11 @@ impl Bench<'_> {
         }
         let seconds = begun.elapsed().as_secs_f64();
         let counts = meters.stop();
-        let said = process.words();
         let transactions = match transactions_after {
             None => 1.0,
             Some(label) => {
-                number_after(&said, label).ok_or_else(|| {
+                number_after(&process.said()?, label).ok_or_else(|| {
+                    let said = process.words();
                     Error::Load(format!("the load prints no number behind '{label}', but: {said}"))
                 })? * seconds
             }
@@ -439,13 +441,17 @@ impl Bench<'_> {
     }
 }
 
-/// The first number behind a label.
-fn number_after(text: &str, label: &str) -> Option<f64> {
-    let rest = &text[text.find(label)? + label.len()..];
-    let begin = rest.find(|char: char| char.is_ascii_digit())?;
-    let rest = &rest[begin..];
-    let end = rest.find(|char: char| !char.is_ascii_digit() && char != '.').unwrap_or(rest.len());
-    rest[..end].trim_end_matches('.').parse().ok()
+/// An error where no request was answered well: there is no latency then, and nothing to judge.
+fn check_answered(answers: &Answers, seconds: f64) -> Result<(), Error> {
+    if answers.requests > 0 {
+        return Ok(());
+    }
+    Err(Error::Load(match &answers.first_error {
+        Some(first) => format!("no request succeeded within {seconds} s; the first failed because {first}"),
+        None => format!(
+            "the server answered no request within {seconds} s; look at what it does, or give more seconds"
+        ),
+    }))
 }
 
 fn of_clients(answers: &Answers, counts: &Counts, at_rest: &Seen, seconds: f64) -> Run {
@@ -461,10 +467,11 @@ fn of_clients(answers: &Answers, counts: &Counts, at_rest: &Seen, seconds: f64) 
     let latencies = latencies.map(|(metric, share)| {
         Figure::new(metric, "s", answers.latency_ns.value_at_quantile(share) as f64 / 1e9)
     });
+    let failed = Figure::new("failed", "1/s", answers.errors as f64 / seconds);
     let trouble = answers.first_error.as_ref();
     let trouble =
         trouble.map(|first| format!("{} requests failed, the first because {first}", answers.errors));
-    Run::of(evidence, counts, latencies.to_vec(), trouble)
+    Run::of(evidence, counts, latencies.into_iter().chain([failed]).collect(), trouble)
 }
 
 /// Has so many play over UDP, each from the beginning of one of the files. A sentence where one of them cannot.
@@ -549,18 +556,5 @@ fn evidence(counts: &Counts, at_rest: &Seen, seconds: f64) -> Evidence {
         call_bytes: counts.seen.calls.map(|calls| calls.bytes),
         held_bytes: counts.seen.held_bytes.clone(),
         ..Evidence::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_number_is_found_behind_its_label() {
-        assert_eq!(number_after("Latency 5ms\nRequests/sec:  1234.50\n", "Requests/sec:"), Some(1234.5));
-        assert_eq!(number_after("done in 3.", "done in"), Some(3.0));
-        assert_eq!(number_after("done", "done"), None);
-        assert_eq!(number_after("", "x"), None);
     }
 }

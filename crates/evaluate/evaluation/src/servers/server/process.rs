@@ -98,7 +98,8 @@ impl Process {
 
     /// All that it said.
     pub(crate) fn said(&self) -> Result<String, Error> {
-        fs::read_to_string(&self.said).map_err(Error::file("read", &self.said))
+        let bytes = fs::read(&self.said).map_err(Error::file("read", &self.said))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// The end of what it said.

@@ -8,14 +8,14 @@ use forebay_results::{Row, Spread, Statement, StatementKind, median};
 
 use super::measure::{Figure, Run};
 use super::{Cell, Outcome};
-use crate::harness::table::render;
+use crate::harness::table::render_named_by;
 use forebay_quantity::{bytes, number, percent, seconds};
 
 /// A column of the table: its head, the figure that it shows, and how.
 type Column = (&'static str, &'static str, fn(f64) -> String);
 
 /// What was served, and how.
-const SERVED: [Column; 11] = [
+const SERVED: [Column; 12] = [
     ("requests/s", "transactions", number),
     ("Mbit/s", "throughput", number),
     ("p50", "latency_p50", seconds),
@@ -23,6 +23,7 @@ const SERVED: [Column; 11] = [
     ("late p99", "lateness_p99", seconds),
     ("jitter", "jitter", seconds),
     ("lost/s", "lost", number),
+    ("failed/s", "failed", number),
     ("CPU", "cpu", of_hundred),
     ("major faults/s", "major_faults", number),
     ("switches/s", "context_switches", number),
@@ -134,7 +135,7 @@ impl Outcome {
             let limit = with_limit.then(|| verdict.limit_with_name());
             [cell.trial.subject.clone(), cell.trial.case()].into_iter().chain(figures).chain(limit).collect()
         });
-        render(&head.collect::<Vec<_>>(), rows)
+        render_named_by(2, &head.collect::<Vec<_>>(), rows)
     }
 
     /// Results by the schema.

@@ -6,13 +6,13 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::experiments::{Attached, Connections, Load, Rate, RtspServer, Server, Trial};
+use crate::experiments::{Asked, Attached, Connections, Load, RtspServer, Server, Trial};
 use forebay_counters as counters;
 use forebay_lab::{MemoryLimit, cold};
 use forebay_results::Host;
 
 use super::clients::Clients;
-use super::http::Url;
+use super::http::{self, Site};
 use super::measure::Bench;
 use super::observer::Scope;
 use super::process::{Process, check_free, free_port};
@@ -113,22 +113,25 @@ impl Target {
         load: &Load,
         documents: Option<&Documents>,
     ) -> Result<Option<Clients>, Error> {
-        let (url, paths, number, rate, connections): (_, _, u16, Rate, Connections) = match load {
+        let (url, paths, asked, number, rate, connections) = match load {
             Load::Documents { clients, rate, connections, .. } => {
                 let paths = documents.map(|documents| documents.paths.clone()).unwrap_or_default();
-                (format!("http://127.0.0.1:{}/", self.port), Some(paths), *clients, *rate, *connections)
+                let url = format!("http://127.0.0.1:{}/", self.port);
+                (url, Some(paths), &Asked::default(), *clients, *rate, *connections)
             }
-            Load::Address { url, clients, rate } => {
-                (self.with_port(url), None, *clients, *rate, Connections::default())
+            Load::Address { url, asked, clients, rate, connections } => {
+                (self.with_port(url), None, asked, *clients, *rate, *connections)
             }
             Load::Command { .. } | Load::Media { .. } | Load::Messages { .. } => return Ok(None),
         };
-        let url = Url::parse(&url).map_err(Error::Load)?;
-        let mut addresses = url.authority.to_socket_addrs().into_iter().flatten();
-        let address =
-            addresses.next().ok_or_else(|| Error::Load(format!("nobody knows {}", url.authority)))?;
-        let paths = paths.unwrap_or_else(|| vec![url.path]);
-        Ok(Some(Clients { address, authority: url.authority, paths, number, rate, connections }))
+        let url = http::url(&url).map_err(Error::Load)?;
+        let site = Site::of(&url).map_err(Error::Load)?;
+        let path = url.path_and_query().map_or("/", |path| path.as_str());
+        let paths = paths.unwrap_or_else(|| vec![path.to_owned()]);
+        let close = connections == Connections::New;
+        let requests = paths.iter().map(|path| site.request(path, asked, close));
+        let requests = requests.collect::<Result<_, _>>().map_err(Error::Load)?;
+        Ok(Some(Clients { site, requests, number, rate, connections }))
     }
 
     /// How long its dependency takes for an answer without what it is made later by; `None` where that is not measured.

@@ -6,6 +6,7 @@ use forebay_share_workload::{Program, Task};
 use super::kernels::{agrees, elapsed_s, sum};
 use super::programs::FINE;
 use super::{Kernel, Measured, Setting, Size, jobs::Jobs, metric};
+use crate::harness::interrupt::kept;
 use crate::harness::progress::Steps;
 use crate::harness::table::{render, yes_no};
 use crate::{Error, Progress};
@@ -33,11 +34,13 @@ impl Options {
 }
 
 /// What was measured.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Outcome {
     transport: String,
     molecules: usize,
     levels: Vec<Level>,
+    /// Why not all of it was.
+    pub stopped: Option<Error>,
 }
 
 /// A chunking level.
@@ -66,8 +69,9 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         .map(|chunk| Level { chunk: *chunk, measured: Measured::default(), is_right: true })
         .collect();
     let mut steps = Steps::new(setting.runs * levels.len(), progress);
-    for _ in 0..setting.runs {
-        for level in &mut levels {
+    let mut measure = || {
+        for level in (0..setting.runs).flat_map(|_| 0..chunks.len()) {
+            let level = &mut levels[level];
             steps.begin(format!("{} molecules at a time", level.chunk));
             let program = Program::Water { side, steps: turns, chunk: level.chunk };
             let reports = jobs.share(HOSTS, &setting.transport, &Task::Program { program, share: FINE })?;
@@ -75,9 +79,13 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
             COUNTS.iter().for_each(|name| level.measured.push(name, sum(&reports, name)));
             level.is_right &= agrees(&reports, &sequential);
         }
-    }
+        Ok(())
+    };
+    let ended = measure();
     steps.end();
-    Ok(Outcome { transport: setting.transport.clone(), molecules: side * side * side, levels })
+    levels.retain(|level| level.measured.get("elapsed").is_some());
+    let stopped = kept(ended, !levels.is_empty())?;
+    Ok(Outcome { transport: setting.transport.clone(), molecules: side * side * side, levels, stopped })
 }
 
 impl Outcome {

@@ -3,13 +3,13 @@
 use forebay_results::Row;
 use forebay_share_workload::{Lie, Task};
 
-use super::{Setting, jobs::Jobs, kernels::sum, targets};
+use super::{Setting, jobs::Jobs, kernels::sum};
+use crate::harness::interrupt::kept;
 use crate::harness::progress::Steps;
 use crate::harness::statistics::Series;
 use crate::harness::table::render;
 use crate::{Error, Progress};
 use forebay_quantity::times;
-use targets::{Wanted, verdict};
 
 /// Each way to lie, with its name: the first is compared with the others.
 const LIES: [(Lie, &str); 3] = [
@@ -37,11 +37,13 @@ impl Options {
 }
 
 /// What was measured.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Outcome {
     transport: String,
     /// One entry for each pause.
     paces: Vec<Pace>,
+    /// Why not all of it was.
+    pub stopped: Option<Error>,
 }
 
 /// Two processes that write so often.
@@ -73,8 +75,9 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     let mut steps = Steps::new(setting.runs * pauses_us.len() * LIES.len(), progress);
     let mut paces: Vec<Pace> =
         pauses_us.iter().map(|pause_us| Pace { pause_us: *pause_us, ..Pace::default() }).collect();
-    for _ in 0..setting.runs {
-        for pace in &mut paces {
+    let mut measure = || {
+        for pace in (0..setting.runs).flat_map(|_| 0..pauses_us.len()) {
+            let pace = &mut paces[pace];
             for (side, (lie, name)) in pace.sides.iter_mut().zip(LIES) {
                 steps.begin(format!("{name}, a write each {} us", pace.pause_us));
                 let task = Task::Neighbours { lie, pause_us: pace.pause_us, milliseconds: *milliseconds };
@@ -84,12 +87,21 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
                 side.faults.push(sum(&reports, "write faults") * 1e3 / *milliseconds as f64);
             }
         }
-    }
+        Ok(())
+    };
+    let ended = measure();
     steps.end();
-    Ok(Outcome { transport: setting.transport.clone(), paces })
+    paces.retain(Pace::is_measured);
+    let stopped = kept(ended, !paces.is_empty())?;
+    Ok(Outcome { transport: setting.transport.clone(), paces, stopped })
 }
 
 impl Pace {
+    /// Whether each side has run.
+    fn is_measured(&self) -> bool {
+        self.sides.iter().all(|side| !side.rate.values().is_empty())
+    }
+
     /// How often as fast neighbours are as objects on pages of their own, and as on a page that is shared as a whole.
     fn ratios(&self) -> [Series; 2] {
         let [neighbours, others @ ..] = &self.sides;
@@ -124,25 +136,7 @@ impl Outcome {
         let header = ["objects", "million writes/s", "ns a write", "faults/s", "neighbours are faster by"];
         let note =
             format!("Two processes, each writing to its own object of 64 bytes, over {}.", self.transport);
-        [note, render(&header, lines), self.verdicts().join("\n")].join("\n\n")
-    }
-
-    fn verdicts(&self) -> Vec<String> {
-        let of_pace = |pace: &Pace| {
-            let [of_own, of_whole] = pace.ratios().map(|ratio| ratio.median());
-            let what = |words: &str| format!("{}, {words}", pace.name());
-            [
-                verdict(&what("neighbours against pages of their own"), of_own, Wanted::AtLeast(0.9), "x"),
-                verdict(&what("neighbours against a whole page"), of_whole, Wanted::AtLeast(50.0), "x"),
-                verdict(
-                    &what("a write on a whole page"),
-                    pace.write_ratio().median(),
-                    Wanted::AtLeast(50.0),
-                    "x as long",
-                ),
-            ]
-        };
-        self.paces.iter().flat_map(of_pace).collect()
+        [note, render(&header, lines)].join("\n\n")
     }
 
     /// Rows by the result schema: cases `TRANSPORT/PACE/SIDE`.

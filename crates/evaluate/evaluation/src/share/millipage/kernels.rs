@@ -69,14 +69,6 @@ impl Kernel {
             (Self::Tsp, Size::Quick) => Program::Tsp { cities: 10, level: 4, seed: 1 },
         }
     }
-
-    /// The least speedup of two processes that is wanted.
-    pub(super) const fn wanted_speedup(self) -> f64 {
-        match self {
-            Self::Water => 1.5,
-            _ => 1.8,
-        }
-    }
 }
 
 impl fmt::Display for Kernel {

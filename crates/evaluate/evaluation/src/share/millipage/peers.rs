@@ -7,13 +7,13 @@ use forebay_share_workload::Task;
 use super::kernels::{agrees, elapsed_s};
 use super::mpi::{KERNELS, Mpi};
 use super::programs::FINE;
-use super::{Kernel, Setting, Size, jobs::Jobs, targets};
+use super::{Kernel, Setting, Size, jobs::Jobs};
+use crate::harness::interrupt::kept;
 use crate::harness::progress::Steps;
 use crate::harness::statistics::Series;
 use crate::harness::table::{render, times_spread, yes_no};
 use crate::{Error, Progress};
 use forebay_quantity::seconds;
-use targets::{TOO_LITTLE, Wanted, verdict};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -34,11 +34,12 @@ impl Options {
 }
 
 /// What was measured.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Outcome {
     transport: String,
-    size: Size,
     pairs: Vec<Pair>,
+    /// Why not all of it was.
+    pub stopped: Option<Error>,
 }
 
 /// A program both ways.
@@ -79,8 +80,10 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         })
         .collect();
     let mut steps = Steps::new(setting.runs * pairs.len() * 2, progress);
-    for _ in 0..setting.runs {
-        for pair in &mut pairs {
+    let count = pairs.len();
+    let mut measure = || {
+        for pair in (0..setting.runs).flat_map(|_| 0..count) {
+            let pair = &mut pairs[pair];
             let program = pair.kernel.program(*size);
             steps.begin(format!("{}, {} processes", pair.kernel, pair.hosts));
             let shared =
@@ -91,9 +94,13 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
             pair.mpi_s.push(elapsed_s(&peers));
             pair.is_same &= peers.iter().all(|peer| agrees(&shared, peer)) && !peers.is_empty();
         }
-    }
+        Ok(())
+    };
+    let ended = measure();
     steps.end();
-    Ok(Outcome { transport: setting.transport.clone(), size: *size, pairs })
+    pairs.retain(|pair| !pair.mpi_s.values().is_empty());
+    let stopped = kept(ended, !pairs.is_empty())?;
+    Ok(Outcome { transport: setting.transport.clone(), pairs, stopped })
 }
 
 impl Outcome {
@@ -116,20 +123,8 @@ impl Outcome {
         [
             format!("Shared memory over {}, and OpenMPI as it comes.", self.transport),
             render(&["program", "shared memory", "MPI one-sided", "ours over theirs", "same result"], rows),
-            self.verdicts().join("\n"),
         ]
         .join("\n\n")
-    }
-
-    fn verdicts(&self) -> Vec<String> {
-        if self.size == Size::Quick {
-            return vec![TOO_LITTLE.to_owned()];
-        }
-        let of = |pair: &Pair| {
-            let what = format!("{} with {} over MPI one-sided", pair.kernel, pair.hosts);
-            verdict(&what, pair.ratio().median(), Wanted::AtMost(1.3), "x")
-        };
-        self.pairs.iter().map(of).collect()
     }
 
     /// Rows by the result schema: subjects are the programs, cases `TRANSPORT/N` and `mpi/N`.

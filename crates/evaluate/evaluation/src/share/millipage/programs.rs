@@ -5,13 +5,13 @@ use forebay_results::Row;
 use forebay_share_workload::{Report, Share, Task};
 
 use super::kernels::{agrees, elapsed_s, sum};
-use super::{Kernel, Measured, Setting, Size, jobs::Jobs, metric, targets};
+use super::{Kernel, Measured, Setting, Size, jobs::Jobs, metric};
+use crate::harness::interrupt::kept;
 use crate::harness::progress::Steps;
 use crate::harness::statistics::Series;
 use crate::harness::table::{render, times_spread, yes_no};
 use crate::{Error, Progress};
 use forebay_quantity::{percent, seconds};
-use targets::{TOO_LITTLE, Wanted, verdict};
 
 /// Minipages that can share a page.
 pub(super) const FINE: Share = Share { pages: false, views: 16 };
@@ -61,13 +61,14 @@ impl Options {
 }
 
 /// What was measured.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Outcome {
     transport: String,
-    size: Size,
     processors: usize,
     /// One entry a program.
     kernels: Vec<Compared>,
+    /// Why not all of it was.
+    pub stopped: Option<Error>,
 }
 
 /// A program on all its sides.
@@ -147,16 +148,19 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     let pages = PAGES_HOSTS.into_iter().filter(|few| hosts.contains(few)).map(|hosts| (hosts, PAGES));
     let sides: Vec<_> = fine.chain(pages).collect();
     let mut steps = Steps::new(kernels.len() * setting.runs * (sides.len() + 2), progress);
-    let mut all = Vec::new();
-    for &kernel in kernels {
-        let program = kernel.program(*size);
-        let mut compared = Compared {
-            kernel,
-            sequential_s: Series::default(),
-            two_sequential_s: Series::default(),
-            sides: sides.iter().map(|(hosts, share)| Side::new(*hosts, *share)).collect(),
-        };
-        for _ in 0..setting.runs {
+    let unmeasured = |kernel: &Kernel| Compared {
+        kernel: *kernel,
+        sequential_s: Series::default(),
+        two_sequential_s: Series::default(),
+        sides: sides.iter().map(|(hosts, share)| Side::new(*hosts, *share)).collect(),
+    };
+    let mut all: Vec<Compared> = kernels.iter().map(unmeasured).collect();
+    let mut measure = || {
+        let count = all.len();
+        for compared in (0..count).flat_map(|kernel| (0..setting.runs).map(move |_| kernel)) {
+            let compared = &mut all[compared];
+            let kernel = compared.kernel;
+            let program = kernel.program(*size);
             steps.begin(format!("{kernel}, sequential"));
             let sequential = jobs.alone(&Task::Sequential(program))?;
             compared.sequential_s.push(sequential.figure("elapsed"));
@@ -169,11 +173,15 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
                 side.add(&jobs.share(side.hosts, &setting.transport, &task)?, &sequential);
             }
         }
-        all.push(compared);
-    }
+        Ok(())
+    };
+    let ended = measure();
     steps.end();
+    all.iter_mut().for_each(|compared| compared.sides.retain(|side| !side.elapsed_s.values().is_empty()));
+    all.retain(|compared| !compared.two_sequential_s.values().is_empty());
+    let stopped = kept(ended, !all.is_empty())?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    Ok(Outcome { transport: setting.transport.clone(), size: *size, processors, kernels: all })
+    Ok(Outcome { transport: setting.transport.clone(), processors, kernels: all, stopped })
 }
 
 impl Outcome {
@@ -206,7 +214,7 @@ impl Outcome {
              larger than theirs.",
             self.transport, self.processors
         );
-        [note, render(&header, lines), self.verdicts().join("\n")].join("\n\n")
+        [note, render(&header, lines)].join("\n\n")
     }
 
     fn line(&self, compared: &Compared, side: &Side) -> Vec<String> {
@@ -221,32 +229,6 @@ impl Outcome {
         line.extend([count("requests"), count("competing requests")]);
         line.extend([format!("{:.1}", side.measured.median("bytes") / 1e6), yes_no(side.is_right)]);
         line
-    }
-
-    fn verdicts(&self) -> Vec<String> {
-        if self.size == Size::Quick {
-            return vec![TOO_LITTLE.to_owned()];
-        }
-        let mut verdicts = Vec::new();
-        for compared in &self.kernels {
-            let kernel = compared.kernel;
-            if let Some(two) = compared.side(2, FINE) {
-                let wanted = Wanted::AtLeast(kernel.wanted_speedup());
-                let speedup = compared.speedup(two).median();
-                verdicts.push(verdict(
-                    &format!("Speedup of {kernel} by two processes"),
-                    speedup,
-                    wanted,
-                    "x",
-                ));
-            }
-            if let (Some(fine), Some(pages)) = (compared.side(1, FINE), compared.side(1, PAGES)) {
-                let ratio = fine.elapsed_s.per_round_ratio(&pages.elapsed_s).median();
-                let what = format!("What views cost {kernel}, one process");
-                verdicts.push(verdict(&what, (ratio - 1.0) * 100.0, Wanted::AtMost(5.0), " %"));
-            }
-        }
-        verdicts
     }
 
     /// Rows by the result schema: subjects are the programs, cases `TRANSPORT/SIDE`.

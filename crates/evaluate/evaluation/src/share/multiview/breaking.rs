@@ -2,6 +2,7 @@
 
 use super::limits::{Cache, ENTRY_BYTES, Limits};
 use super::{Curve, vpages};
+use crate::harness::statistics::Series;
 
 /// The most that the overhead is on its plateau. The published one was below 4 %.
 pub const PLATEAU: f64 = 0.05;
@@ -24,6 +25,35 @@ pub enum Cause {
     Unknown,
 }
 
+/// Where one curve breaks, if that can be told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Found {
+    /// There.
+    Break(Break),
+    /// It stays on its plateau.
+    Plateau,
+    /// The control scatters by this share: with one view both sides are the same, and yet differ.
+    Scattered(f64),
+}
+
+impl Found {
+    /// That of a curve.
+    pub fn of(curve: &Curve, limits: &Limits) -> Self {
+        let control = curve.points.iter().find(|point| point.views == 1);
+        let scatter = control.map_or(0.0, |point| scatter(&point.overhead()));
+        if scatter > PLATEAU {
+            return Self::Scattered(scatter);
+        }
+        Break::of(curve, limits).map_or(Self::Plateau, Self::Break)
+    }
+}
+
+/// How far from nothing half of the rounds of a control are, at most.
+fn scatter(control: &Series) -> f64 {
+    let (low, high) = control.middle_half();
+    low.abs().max(high.abs())
+}
+
 /// Where one curve breaks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Break {
@@ -37,7 +67,7 @@ pub struct Break {
 
 impl Break {
     /// That of a curve; `None` where it never leaves its plateau.
-    pub fn of(curve: &Curve, limits: &Limits) -> Option<Self> {
+    fn of(curve: &Curve, limits: &Limits) -> Option<Self> {
         let overheads: Vec<f64> = curve.points.iter().map(|point| point.overhead().median()).collect();
         let views = curve.points[breaking_point(&overheads)?].views;
         let vpages = vpages(curve.bytes, views);
@@ -58,7 +88,10 @@ fn cause(vpages: usize, caches: &[Cache]) -> Cause {
 
 #[cfg(test)]
 mod tests {
+    use forebay_vm::Element;
+
     use super::*;
+    use crate::share::multiview::Point;
 
     #[test]
     fn a_curve_breaks_where_it_leaves_its_plateau_for_good() {
@@ -72,6 +105,26 @@ mod tests {
         ] {
             assert_eq!(breaking_point(overheads), place, "{overheads:?}");
         }
+    }
+
+    #[test]
+    fn where_the_control_scatters_nothing_is_told() {
+        let series = |values: &[f64]| values.iter().copied().collect::<Series>();
+        let point = |views, all: &[f64]| Point {
+            views,
+            all_views_s: series(all),
+            one_view_s: series(&[1.0, 1.0, 1.0, 1.0]),
+        };
+        let curve = |control: &[f64]| Curve {
+            bytes: 1 << 20,
+            element: Element::Byte,
+            points: vec![point(1, control), point(2, &[1.0; 4]), point(4, &[1.5; 4])],
+        };
+        let limits = Limits { mappings_max: 65_530, available_bytes: usize::MAX, caches: vec![] };
+        let found = |control| Found::of(&curve(control), &limits);
+        assert!(matches!(found(&[0.99, 1.0, 1.01, 1.3]), Found::Break(Break { views: 4, .. })));
+        let Found::Scattered(scatter) = found(&[0.77, 0.78, 1.0, 1.23]) else { panic!() };
+        assert!((scatter - 0.23).abs() < 1e-9, "{scatter}");
     }
 
     #[test]

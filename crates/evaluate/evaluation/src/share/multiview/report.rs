@@ -4,7 +4,7 @@ use forebay_quantity::{bytes, exact_bytes};
 use forebay_results::{Row, median};
 use forebay_vm::Element;
 
-use super::breaking::{Break, Cause, PLATEAU};
+use super::breaking::{Break, Cause, Found, PLATEAU};
 use super::limits::{Cache, ENTRY_BYTES};
 use super::{Curve, Outcome, Point, vpages};
 use crate::harness::table::render;
@@ -68,7 +68,7 @@ impl Outcome {
                 });
                 let costs: Vec<f64> =
                     costs.map(|(curve, point)| point.visit_s(curve.bytes).median()).collect();
-                median(&costs).map(|seconds| format!("{:.1} ns", seconds * 1e9))
+                median(&costs).map(cost_ns)
             };
             let cells = ELEMENTS.map(cost);
             smallest = largest;
@@ -82,10 +82,13 @@ impl Outcome {
     /// A sentence on each curve.
     fn breaks(&self) -> Vec<String> {
         let curves = ELEMENTS.iter().flat_map(|element| self.of(*element));
-        let breaks: Vec<(&Curve, Option<Break>)> =
-            curves.map(|curve| (curve, Break::of(curve, &self.limits))).collect();
-        let of_tlb = breaks.iter().filter_map(|(_, found)| found.filter(|found| found.cause == Cause::Tlb));
-        let tlb_vpages = of_tlb.map(|found| found.vpages).min();
+        let breaks: Vec<(&Curve, Found)> =
+            curves.map(|curve| (curve, Found::of(curve, &self.limits))).collect();
+        let of_tlb = breaks.iter().filter_map(|(_, found)| match found {
+            Found::Break(found) if found.cause == Cause::Tlb => Some(found.vpages),
+            _ => None,
+        });
+        let tlb_vpages = of_tlb.min();
         breaks.into_iter().map(|(curve, found)| sentence(curve, found, tlb_vpages)).collect()
     }
 
@@ -107,7 +110,7 @@ impl Outcome {
                     rows.extend(series.spread().map(|spread| Row::of(&subject, &case, metric, unit, spread)));
                 }
             }
-            if let Some(Break { views, vpages, .. }) = Break::of(curve, &self.limits) {
+            if let Found::Break(Break { views, vpages, .. }) = Found::of(curve, &self.limits) {
                 let mut once = |metric, unit, value: usize| {
                     rows.push(Row::once(&subject, size(curve.bytes), metric, unit, value as f64));
                 };
@@ -126,11 +129,24 @@ fn overhead(point: &Point) -> String {
     format!("{middle} % ({least} - {most})")
 }
 
-fn sentence(curve: &Curve, found: Option<Break>, tlb_vpages: Option<usize>) -> String {
+/// A cost that was measured as a difference. Where that is nothing or less, none was found.
+fn cost_ns(seconds: f64) -> String {
+    if seconds > 0.0 { format!("{:.1} ns", seconds * 1e9) } else { "none found".to_owned() }
+}
+
+fn sentence(curve: &Curve, found: Found, tlb_vpages: Option<usize>) -> String {
     let read = format!("{} {}", size(curve.bytes), name(curve.element));
-    let Some(Break { views, vpages: in_use, cause }) = found else {
-        let most = curve.points.last().map_or(0, |point| point.views);
-        return format!("{read}: within {:.0} % up to {most} views.", PLATEAU * 100.0);
+    let most = curve.points.last().map_or(0, |point| point.views);
+    let Break { views, vpages: in_use, cause } = match found {
+        Found::Break(found) => found,
+        Found::Plateau => return format!("{read}: within {:.0} % up to {most} views.", PLATEAU * 100.0),
+        Found::Scattered(scatter) => {
+            return format!(
+                "{read}: no breaking point can be told, as the two sides differ by up to {:.0} % with one view, where they are \
+                 the same; measure when less goes on.",
+                scatter * 100.0
+            );
+        }
     };
     let entries = bytes((in_use * ENTRY_BYTES) as f64);
     let why = match cause {
@@ -186,7 +202,7 @@ mod tests {
         let caches = [(48 << 10, 1), (2 << 20, 2)].map(|(bytes, level)| Cache { bytes, level }).to_vec();
         let limits = Limits { mappings_max: 65_530, available_bytes: usize::MAX, caches };
         let curves = [64 << 10, 512 << 10, 1 << 20, 16 << 20].map(|bytes| curve(bytes, Element::Byte));
-        Outcome { curves: curves.to_vec(), refused: vec!["4 GiB: no room.".into()], limits }
+        Outcome { curves: curves.to_vec(), refused: vec!["4 GiB: no room.".into()], limits, stopped: None }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use forebay_results::{Row, Tier};
 use super::{Cell, MEASURED_HOSTS, Outcome, Projected};
 use crate::harness::metric;
 use crate::harness::statistics::Series;
-use crate::harness::table::render;
+use crate::harness::table::render_named_by;
 use forebay_quantity::{bytes, seconds, times};
 
 const NOTE: &str = "PROJECTED, not measured: programs recorded here with as many hosts within one process, run again in simulated time by what faults and messages take here. What one host reads or writes without \
@@ -64,7 +64,7 @@ impl Projected {
             low * 100.0,
             high * 100.0
         );
-        let table = render(&header, [alone].into_iter().chain(cells));
+        let table = render_named_by(2, &header, [alone].into_iter().chain(cells));
         let mut parts = vec![table, checked];
         parts.extend(self.refused.iter().map(|why| format!("Left out: {why}")));
         parts.join("\n\n")
