@@ -1,6 +1,6 @@
 //! `forebay serve`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use forebay_server::{Serving, Settings};
@@ -42,13 +42,27 @@ fn settings(args: &Serve) -> forebay_server::Result<Settings> {
     set(&mut settings.folder, &args.folder);
     set(&mut settings.udp_ports, &args.udp_ports);
     set(&mut settings.memory_bytes, &args.memory);
+    set(&mut settings.late, &args.late);
     set(&mut settings.buffers, &args.buffers.map(usize::from));
     set(&mut settings.readers, &args.readers.map(usize::from));
     settings.buffer_bytes = args.buffer_size.or(settings.buffer_bytes);
     settings.status = args.status.or(settings.status);
+    settings.follow_links |= args.follow_links;
+    settings.cache = args.cache.clone().or(settings.cache).or_else(cache_folder);
+    settings.access_log = args.access_log.clone().or(settings.access_log);
     settings.run_as = args.user.clone().or(settings.run_as);
     if !args.listen.is_empty() {
         settings.listen.clone_from(&args.listen);
     }
     Ok(settings)
+}
+
+/// Where this user's programs keep what they can make again: what systemd gives a service, or the folder of the desktop.
+fn cache_folder() -> Option<PathBuf> {
+    let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    // A service has several folders at times.
+    let of_service = folder("CACHE_DIRECTORY")
+        .filter(|path| path.is_absolute() && !path.as_os_str().as_encoded_bytes().contains(&b':'));
+    let of_user = || folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache")));
+    of_service.or_else(|| of_user().filter(|path| path.is_absolute()).map(|path| path.join("forebay")))
 }

@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use forebay_quantity::size;
-use forebay_server::config::{address, ports};
+use forebay_server::config::{address, memory, ports, seconds};
 
 /// Options of `forebay serve`.
 #[derive(Debug, Args)]
@@ -33,12 +34,24 @@ pub struct Serve {
     /// Size of each buffer, such as 256K [default: the size that saves the most disk time]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub buffer_size: Option<u64>,
-    /// Memory for the buffers of all sessions [default: 72M]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    /// Memory for the buffers of all sessions, at least 16K [default: 72M]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub memory: Option<u64>,
+    /// Leave out pictures that wait longer than this for a slow client on TCP; sound may wait twice as long [default: 2]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub late: Option<Duration>,
     /// Threads that read files [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub readers: Option<u16>,
+    /// Serve links that lead out of DIR, such as to other disks
+    #[arg(long)]
+    pub follow_links: bool,
+    /// Keep the indices of large files here for the next start [default: $XDG_CACHE_HOME/forebay]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+    /// Add a line for each session to this file, in the Common Log Format
+    #[arg(long, value_name = "FILE")]
+    pub access_log: Option<PathBuf>,
     /// Show a status page at http://ADDRESS/, and metrics for Prometheus at http://ADDRESS/metrics
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub status: Option<SocketAddr>,
@@ -50,10 +63,12 @@ pub struct Serve {
 const SERVE_HELP: &str = r#"The server streams every file of DIR and its subfolders at
 rtsp://HOST:8554/PATH. It reads MP4, MOV, Matroska, WebM, MPEG transport
 streams, raw H.264, H.265, AAC and MP3, and playlists of them (.m3u). It skips
-names that begin with a dot, and links that lead out of DIR.
+names that begin with a dot and, without --follow-links, links that lead out of
+DIR.
 
 A URL may end with ?loop (start again at the end), with ?start=SECONDS (skip
-the beginning), or with both, joined by &.
+the beginning), with ?end=SECONDS (skip the rest), or with several of them,
+joined by &.
 
 A settings file has the names of the options, and more: users, limits and TLS.
 Its relative paths start at its own folder.

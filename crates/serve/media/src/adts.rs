@@ -12,6 +12,7 @@ use forebay_rtsp::packetise::Format;
 
 use crate::error::{Error, Result};
 use crate::index::{Builder, Entry, SAMPLES_MAX};
+use crate::kind;
 use crate::media::{Found, Track};
 use crate::sound;
 use crate::source::Source;
@@ -19,6 +20,8 @@ use crate::time::TimeBase;
 
 const HEADER_BYTES: usize = 7;
 const FRAME_SAMPLES: i64 = 1024;
+/// The longest frame that a header can tell of.
+const FRAME_BYTES_MAX: u64 = 1 << 13;
 
 /// How far damage may go.
 const GARBAGE_BYTES_MAX: u64 = 1 << 20;
@@ -50,11 +53,13 @@ impl Header {
     }
 }
 
-/// Whether a frame begins here, and another one, or nothing, after it.
-pub(crate) fn is_frame(source: &mut Source, at: u64) -> Result<bool> {
-    let Some(header) = Header::read(source, at)? else { return Ok(false) };
-    let next = at + header.bytes;
-    Ok(next >= source.bytes() || Header::read(source, next)?.is_some_and(|next| next.config == header.config))
+/// Where the first frame begins, if frames follow each other from `from` on.
+pub(crate) fn first_frame(source: &mut Source, from: u64) -> Result<Option<u64>> {
+    kind::first_frame(source, from, FRAME_BYTES_MAX, |source, at, before: Option<[u8; 2]>| {
+        let header = Header::read(source, at)?;
+        let like = header.filter(|header| before.is_none_or(|before| before == header.config));
+        Ok(like.map(|header| (header.config, at + header.bytes)))
+    })
 }
 
 pub(crate) fn read(source: &mut Source, from: u64) -> Result<Found> {

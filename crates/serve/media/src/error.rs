@@ -10,10 +10,14 @@ pub enum Error {
     Unreadable(#[from] io::Error),
     /// Nothing that this crate knows begins like it.
     #[error(
-        "it is no media file of a kind that is served (MP4, MOV, Matroska, WebM, MPEG-TS, H.264, H.265, AAC, MP3): \
-         try `ffmpeg -i FILE -c copy FILE.mp4`"
+        "it is no media file of a kind that is served (MP4, MOV, Matroska, WebM, MPEG-TS, H.264, H.265, AAC, MP3)"
     )]
     UnknownKind,
+    /// It is a media file of another kind.
+    #[error(
+        "it is {0}, which is not served: `ffmpeg -i FILE -c:v libx264 -c:a aac FILE.mp4` makes a file that is"
+    )]
+    OtherKind(&'static str),
     /// It tells of samples or tables that it does not have.
     #[error(
         "it ends after {bytes} bytes, before {missing} is complete: copy it again, or wait until it is written"
@@ -29,8 +33,8 @@ pub enum Error {
     Damaged(&'static str),
     /// It has tracks, and none of them can be served.
     #[error(
-        "nothing in it can be served: {}. `ffmpeg -i FILE -c:v libx264 -c:a aac FILE.mp4` makes a file that can",
-        sentence(.0)
+        "nothing in it can be served: {}{}",
+        sentence(.0), advice(.0)
     )]
     NothingToServe(Vec<String>),
     /// It can be played with a key only.
@@ -49,4 +53,18 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 fn sentence(tracks: &[String]) -> String {
     if tracks.is_empty() { "it has no tracks with samples".to_owned() } else { tracks.join(", ") }
+}
+
+/// How tracks begin that have neither pictures nor sound, so that no encoder makes them playable.
+const NEITHER: [&str; 8] =
+    ["S_", "D_", "tx3g", "text", "wvtt", "stpp", "tmcd", "a track without description"];
+
+/// What makes a file that can be served, if pictures or sound can be encoded anew.
+fn advice(tracks: &[String]) -> &'static str {
+    let is_coded = |track: &String| !NEITHER.iter().any(|name| track.starts_with(name));
+    if tracks.iter().any(is_coded) {
+        ". `ffmpeg -i FILE -c:v libx264 -c:a aac FILE.mp4` makes a file that can"
+    } else {
+        ""
+    }
 }

@@ -11,6 +11,8 @@
 //!
 //! Before each 64th, what there is to expect is noted: a *page*, from which one can go on.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
 
 /// The most samples that a file may have in all its tracks: a week of sound and pictures.
@@ -59,6 +61,16 @@ struct Expected {
     delay: i64,
 }
 
+/// What there is of an index beside its codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stored {
+    pub codes_bytes: usize,
+    shift: i64,
+    lead: i64,
+    /// How long the last sample lasts.
+    step: i64,
+}
+
 /// All samples of a track, in the order of decoding.
 #[derive(Debug, Default)]
 pub struct Index {
@@ -73,6 +85,7 @@ pub struct Index {
     lead: i64,
     /// The earliest and the latest presentation, the latter with its duration.
     begin: i64,
+    last: i64,
     end: i64,
     /// The least time from decoding to presentation.
     delay_min: i64,
@@ -109,6 +122,11 @@ impl Index {
     /// The first time at which something is presented; 0 without samples.
     pub fn begin(&self) -> i64 {
         self.begin + self.shift
+    }
+
+    /// The last time at which something is presented; 0 without samples.
+    pub(crate) fn last(&self) -> i64 {
+        self.last + self.shift
     }
 
     /// When the last presentation is over; 0 without samples.
@@ -189,6 +207,34 @@ impl Index {
         samples.filter(|(_, entry)| entry.is_sync).map(|(at, entry)| (at, entry.presentation - self.shift))
     }
 
+    /// The codes of all samples.
+    pub(crate) fn codes(&self) -> &[u8] {
+        &self.codes
+    }
+
+    /// What is needed beside the codes to make it again.
+    pub(crate) fn stored(&self) -> Stored {
+        let Self { codes, shift, lead, last, end, .. } = self;
+        Stored { codes_bytes: codes.len(), shift: *shift, lead: *lead, step: end - last }
+    }
+
+    /// The index of these codes, of a file of so many bytes; `None` if they tell of samples that cannot be.
+    pub(crate) fn of_stored(stored: &Stored, codes: &[u8], file_bytes: u64) -> Option<Self> {
+        let told = Self { codes: codes.to_vec(), ..Self::default() };
+        let (mut builder, mut left) = (Builder::default(), samples_max(file_bytes));
+        for entry in told.entries_from(Cursor::default()) {
+            entry.at.checked_add(entry.bytes.into()).filter(|end| *end <= file_bytes)?;
+            builder.push(entry, &mut left).ok()?;
+        }
+        let mut index = builder.finish(Some(stored.step))?;
+        let bounds = -TICKS_MAX..=TICKS_MAX;
+        if !bounds.contains(&stored.shift) || !bounds.contains(&stored.lead) || index.codes != codes {
+            return None;
+        }
+        (index.shift, index.lead) = (stored.shift, stored.lead);
+        Some(index)
+    }
+
     /// Has samples decoded so much earlier that none is presented before.
     pub(crate) fn lead(&mut self) {
         self.lead = self.delay_min.min(0).saturating_neg();
@@ -226,6 +272,21 @@ impl Builder {
     /// When the next sample is to be decoded if the last one lasts as long as the one before.
     pub fn next_decode(&self) -> i64 {
         self.expected.decode + self.expected.step
+    }
+
+    /// Whether it has no sample yet.
+    pub fn is_empty(&self) -> bool {
+        self.index.count == 0
+    }
+
+    /// When the last sample that was pushed is decoded; long ago without samples.
+    pub fn last_decode(&self) -> i64 {
+        if self.index.count == 0 { i64::MIN } else { self.expected.decode }
+    }
+
+    /// The last time at which something is presented so far.
+    pub fn last(&self) -> i64 {
+        self.index.end
     }
 
     /// The next sample in the order of decoding. `samples_left` are those that the file may still have.
@@ -281,6 +342,7 @@ impl Builder {
             return None;
         }
         let step = last_step.unwrap_or(if index.count > 1 { expected.step } else { 0 });
+        index.last = index.end;
         index.end += step.clamp(0, TICKS_MAX);
         index.codes.shrink_to_fit();
         index.pages.shrink_to_fit();

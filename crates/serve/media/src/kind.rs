@@ -1,17 +1,19 @@
-//! Which kind of file it is, by its content.
+//! Which kind of file it is, by its structure: what follows what, and never a few bytes somewhere in it.
 
 use crate::annex_b::{self, Codec};
 use crate::error::{Error, Result};
 use crate::source::Source;
+use crate::transport::Layout;
 use crate::{adts, mpeg_audio, transport};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Mp4,
     Matroska,
-    /// Packets of 188 bytes, the first of them at `from`.
+    /// Packets, the first of them at `from`.
     Transport {
         from: u64,
+        layout: Layout,
     },
     H264,
     H265,
@@ -26,26 +28,67 @@ pub(crate) enum Kind {
 }
 
 /// What an MP4 file, or a part of one, begins with.
-const FIRST_BOXES: [&[u8; 4]; 8] = [b"ftyp", b"styp", b"moov", b"mdat", b"moof", b"free", b"skip", b"wide"];
+const FIRST_BOXES: [&[u8; 4]; 14] = [
+    b"ftyp", b"styp", b"moov", b"mdat", b"moof", b"free", b"skip", b"wide", b"pnot", b"sidx", b"uuid",
+    b"emsg", b"prft", b"udta",
+];
 
 const EBML: &[u8] = &[0x1A, 0x45, 0xDF, 0xA3];
 
+/// What other media files begin with, where in them, and what they are called.
+const OTHERS: [(usize, &[u8], &str); 27] = [
+    (8, b"AVI ", "AVI"),
+    (8, b"WAVE", "WAV"),
+    (0, b"OggS", "Ogg"),
+    (0, b"FLV\x01", "FLV"),
+    (0, &[0x30, 0x26, 0xB2, 0x75, 0x8E, 0x66, 0xCF, 0x11], "ASF (WMV, WMA)"),
+    (0, &[0, 0, 1, 0xBA], PROGRAM_STREAM),
+    (0, &[0, 0, 1, 0xBB], PROGRAM_STREAM),
+    (0, &[0, 0, 1, 0xE0], PROGRAM_STREAM),
+    (0, &[0, 0, 1, 0xB3], "raw MPEG-1 or MPEG-2 video"),
+    (0, &[0, 0, 1, 0xB0], "raw MPEG-4 part 2 video"),
+    (0, &[0, 0, 1, 0xB6], "raw MPEG-4 part 2 video"),
+    (0, &[0x06, 0x0E, 0x2B, 0x34], "MXF"),
+    (0, b".RMF", "RealMedia"),
+    (0, b"DKIF", "IVF"),
+    (0, b"fLaC", "FLAC"),
+    (0, b"caff", "CAF"),
+    (8, b"AIFF", "AIFF"),
+    (8, b"AIFC", "AIFF"),
+    (0, b"#!AMR", "AMR"),
+    (0, b".snd", "AU"),
+    (0, b"wvpk", "WavPack"),
+    (0, b"MAC ", "Monkey's Audio"),
+    (0, b"nut/multimedia container", "NUT"),
+    (0, b"YUV4MPEG2", "YUV4MPEG"),
+    (0, b"DHAV", "a Dahua recording"),
+    (0, b"IMKH", "a Hikvision recording"),
+    (0, &[0x0B, 0x77], "raw AC-3"),
+];
+
+const PROGRAM_STREAM: &str = "an MPEG program stream (MPG, VOB)";
+
 pub(crate) fn of(source: &mut Source) -> Result<Kind> {
-    let begin = source.up_to(0, 12)?;
+    let begin = source.up_to(0, 24)?;
     if begin.get(4..8).is_some_and(|name| FIRST_BOXES.iter().any(|one| name == *one)) {
         return Ok(Kind::Mp4);
     }
     if begin.starts_with(EBML) {
         return Ok(Kind::Matroska);
     }
-    if let Some(from) = transport::first_packet(source)? {
-        return Ok(Kind::Transport { from });
+    let is_at =
+        |(at, bytes, _): &&(usize, &[u8], &str)| begin.get(*at..).is_some_and(|rest| rest.starts_with(bytes));
+    if let Some((_, _, name)) = OTHERS.iter().find(is_at) {
+        return Err(Error::OtherKind(name));
     }
-    let from = after_tags(source)?;
-    if adts::is_frame(source, from)? {
+    if let Some((from, layout)) = transport::first_packet(source)? {
+        return Ok(Kind::Transport { from, layout });
+    }
+    let after_tags = after_tags(source)?;
+    if let Some(from) = adts::first_frame(source, after_tags)? {
         return Ok(Kind::Adts { from });
     }
-    if mpeg_audio::is_frame(source, from)? {
+    if let Some(from) = mpeg_audio::first_frame(source, after_tags)? {
         return Ok(Kind::MpegAudio { from });
     }
     match annex_b::codec(source)? {
@@ -65,4 +108,31 @@ fn after_tags(source: &mut Source) -> Result<u64> {
         at += 10 + bytes + footer;
     }
     Ok(at)
+}
+
+/// How many frames in a row have to be like the first one. A file may have fewer.
+const FRAMES_TO_KNOW: usize = 4;
+
+/// Where frames of sound begin: at `from`, or a little later where the file begins amid a frame of at most `frame_bytes_max`.
+/// `next` returns where the frame at a place ends, if one begins there that is like the one before.
+pub(crate) fn first_frame<H: Copy>(
+    source: &mut Source,
+    from: u64,
+    frame_bytes_max: u64,
+    next: fn(&mut Source, u64, Option<H>) -> Result<Option<(H, u64)>>,
+) -> Result<Option<u64>> {
+    for begin in from..from.saturating_add(frame_bytes_max).min(source.bytes()) {
+        let (mut at, mut before, mut count) = (begin, None, 0);
+        while count < FRAMES_TO_KNOW
+            && let Some((header, end)) = next(source, at, before)?
+        {
+            (at, before, count) = (end, Some(header), count + 1);
+        }
+        // The last frame may have been cut off.
+        let is_all = begin == from && count > 0 && at >= source.bytes();
+        if count == FRAMES_TO_KNOW || is_all {
+            return Ok(Some(begin));
+        }
+    }
+    Ok(None)
 }

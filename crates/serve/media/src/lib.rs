@@ -34,6 +34,7 @@ mod plan;
 mod reorder;
 mod sound;
 mod source;
+mod stored;
 mod time;
 mod transport;
 

@@ -16,10 +16,10 @@ use crate::{adts, annex_b, kind, matroska, mp4, mpeg_audio, transport};
 /// A file's tracks and where their samples lie. It holds no file open.
 #[derive(Debug)]
 pub struct Media {
-    tracks: Vec<Track>,
-    left_out: Vec<String>,
-    recorded_ns: Option<u64>,
-    is_final: bool,
+    pub(crate) tracks: Vec<Track>,
+    pub(crate) left_out: Vec<String>,
+    pub(crate) recorded_ns: Option<u64>,
+    pub(crate) is_final: bool,
 }
 
 /// A track that can be served.
@@ -49,7 +49,7 @@ impl Media {
         let found = match kind::of(source)? {
             kind::Kind::Mp4 => mp4::read(source),
             kind::Kind::Matroska => matroska::read(source),
-            kind::Kind::Transport { from } => transport::read(source, from),
+            kind::Kind::Transport { from, layout } => transport::read(source, from, layout),
             kind::Kind::H264 => annex_b::read_h264(source),
             kind::Kind::H265 => annex_b::read_h265(source),
             kind::Kind::Adts { from } => adts::read(source, from),
@@ -58,7 +58,7 @@ impl Media {
         Self::new(found)
     }
 
-    fn new(found: Found) -> Result<Self> {
+    pub(crate) fn new(found: Found) -> Result<Self> {
         let Found { mut tracks, left_out, recorded_ns, is_final } = found;
         // All that starts late starts at 0; what comes before 0 is there to be decoded only.
         let begin_ns =
@@ -79,15 +79,20 @@ impl Media {
         &self.left_out
     }
 
-    /// Places where a file that grew has the same bytes as before, if that is all that happened to it: of the first sample of
-    /// each track, and of one of the last. `None` for a kind of file that does not grow but is written anew.
-    pub fn landmarks(&self) -> Option<Vec<Range<u64>>> {
+    /// Whether a longer file may be the same one, with more samples. Other kinds of files are written anew.
+    pub fn may_grow(&self) -> bool {
+        !self.is_final
+    }
+
+    /// Places where a file that only grew, or was only touched, has the same bytes as before: of the first sample of each track,
+    /// and of one of the last.
+    pub fn landmarks(&self) -> Vec<Range<u64>> {
         let of_track = |track: &Track| {
             [Cursor::default(), track.cursor_at(u64::MAX)].map(|mut cursor| {
                 track.index.next(&mut cursor).map(|entry| entry.at..entry.at + u64::from(entry.bytes))
             })
         };
-        (!self.is_final).then(|| self.tracks.iter().flat_map(of_track).flatten().collect())
+        self.tracks.iter().flat_map(of_track).flatten().collect()
     }
 
     /// How long it is, in nanoseconds.
@@ -112,7 +117,8 @@ impl Media {
     }
 
     /// Where playing can begin for a client that asks for `position_ns`: the last key frame of the pictures at that time or
-    /// before; without pictures, the last sample of the first track.
+    /// before; without pictures, the last sample of the first track. Where pictures begin later, it is `position_ns`: there may
+    /// be sound before them.
     pub fn seek(&self, tracks: &[usize], position_ns: u64) -> u64 {
         let chosen = || tracks.iter().filter_map(|track| self.tracks.get(*track));
         let Some(track) = chosen().find(|track| !track.index.is_all_sync()).or(chosen().next()) else {
@@ -120,7 +126,8 @@ impl Media {
         };
         let mut cursor = track.cursor_at(position_ns);
         let entry = track.index.next(&mut cursor);
-        entry.map_or(0, |entry| track.time_base.nanoseconds(entry.presentation).max(0) as u64)
+        let at_ns = entry.map_or(0, |entry| track.time_base.nanoseconds(entry.presentation).max(0) as u64);
+        at_ns.min(position_ns)
     }
 
     /// What is to be sent of `tracks` from `position_ns` on. Each track begins with the last sample at that time or before

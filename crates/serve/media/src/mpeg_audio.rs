@@ -13,11 +13,14 @@ use forebay_rtsp::presentation::Codec;
 
 use crate::error::{Error, Result};
 use crate::index::{Builder, Entry, SAMPLES_MAX};
+use crate::kind;
 use crate::media::{Found, Track};
 use crate::source::Source;
 use crate::time::TimeBase;
 
 const HEADER_BYTES: usize = 4;
+/// The longest frame, of layer II at 384 kbit/s and 32 kHz.
+const FRAME_BYTES_MAX: u64 = 1729;
 
 /// How far damage may go, tags at the end included.
 const GARBAGE_BYTES_MAX: u64 = 1 << 20;
@@ -85,11 +88,13 @@ impl Header {
     }
 }
 
-/// Whether a frame begins here, and another one, or nothing, after it.
-pub(crate) fn is_frame(source: &mut Source, at: u64) -> Result<bool> {
-    let Some(header) = Header::read(source, at)? else { return Ok(false) };
-    let next = at + u64::from(header.bytes);
-    Ok(next >= source.bytes() || Header::read(source, next)?.is_some_and(|next| next.is_like(&header)))
+/// Where the first frame begins, if frames follow each other from `from` on.
+pub(crate) fn first_frame(source: &mut Source, from: u64) -> Result<Option<u64>> {
+    kind::first_frame(source, from, FRAME_BYTES_MAX, |source, at, before: Option<Header>| {
+        let header = Header::read(source, at)?;
+        let like = header.filter(|header| before.is_none_or(|before| before.is_like(header)));
+        Ok(like.map(|header| (header, at + u64::from(header.bytes))))
+    })
 }
 
 pub(crate) fn read(source: &mut Source, from: u64) -> Result<Found> {

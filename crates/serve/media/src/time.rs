@@ -15,6 +15,11 @@ impl TimeBase {
         (numerator > 0 && denominator > 0).then_some(Self { numerator, denominator })
     }
 
+    /// Numerator and denominator of a tick, in seconds.
+    pub(crate) fn parts(self) -> (u64, u64) {
+        (self.numerator, self.denominator)
+    }
+
     /// So many ticks a second; `None` for none.
     pub fn per_second(ticks: u32) -> Option<Self> {
         Self::new(1, ticks.into())

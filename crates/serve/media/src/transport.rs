@@ -36,26 +36,58 @@ const PACKETS_TO_KNOW: usize = 5;
 /// How far damage may go.
 const GARBAGE_BYTES_MAX: u64 = 1 << 20;
 
-/// Where the first packet begins, if this is a transport stream.
-pub(crate) fn first_packet(source: &mut Source) -> Result<Option<u64>> {
-    let begin = source.up_to(0, PACKET_BYTES * (PACKETS_TO_KNOW + 1))?;
-    Ok((0..PACKET_BYTES.min(begin.len())).find(|from| are_packets(&begin[*from..])).map(|from| from as u64))
+/// How packets lie in a file: some have more before or after them, such as the time of their arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// From one packet to the next, in bytes.
+    pub stride: u64,
 }
 
-/// Whether packets begin here: five of them, or as many more than one as the file has.
-fn are_packets(bytes: &[u8]) -> bool {
-    let mut starts = bytes.iter().step_by(PACKET_BYTES).take(PACKETS_TO_KNOW);
-    bytes.len() > PACKET_BYTES && starts.all(|byte| Packet::is_sync_byte(*byte))
+/// Plain packets; those with a time (M2TS); those with parity bytes (DVB).
+const LAYOUTS: [Layout; 3] = [Layout { stride: 188 }, Layout { stride: 192 }, Layout { stride: 204 }];
+
+impl Layout {
+    fn format(self) -> Format {
+        match self.stride {
+            188 => Format::MpegTransport,
+            stride => Format::SparseTransport { stride: stride as u8 },
+        }
+    }
+
+    /// What so many packets take, from the first byte of the first to the last byte of the last.
+    fn bytes(self, packets: u64) -> u64 {
+        packets.saturating_sub(1) * self.stride + PACKET_BYTES as u64
+    }
+
+    /// Whether packets begin here: five of them, or as many more than one as the file has.
+    fn are_packets(self, bytes: &[u8]) -> bool {
+        let stride = self.stride as usize;
+        let mut starts = bytes.iter().step_by(stride).take(PACKETS_TO_KNOW);
+        bytes.len() > stride && starts.all(|byte| Packet::is_sync_byte(*byte))
+    }
 }
 
-pub(crate) fn read(source: &mut Source, from: u64) -> Result<Found> {
+/// Where the first packet begins and how packets lie, if this is a transport stream. It may begin amid a packet.
+pub(crate) fn first_packet(source: &mut Source) -> Result<Option<(u64, Layout)>> {
+    for layout in LAYOUTS {
+        let stride = layout.stride as usize;
+        let begin = source.up_to(0, stride * (PACKETS_TO_KNOW + 1))?;
+        let mut places = 0..stride.min(begin.len());
+        if let Some(from) = places.find(|from| layout.are_packets(&begin[*from..])) {
+            return Ok(Some((from as u64, layout)));
+        }
+    }
+    Ok(None)
+}
+
+pub(crate) fn read(source: &mut Source, from: u64, layout: Layout) -> Result<Found> {
     // Not every stream says where its key frames are, and sound has none: then any place is as good as another.
-    let index = match scan(source, from, Begin::AtKeyFrames)? {
+    let index = match scan(source, from, layout, Begin::AtKeyFrames)? {
         index if index.has_sync() => index,
-        _ => scan(source, from, Begin::AtClocks)?,
+        _ => scan(source, from, layout, Begin::AtClocks)?,
     };
     let time_base = TimeBase::per_second(CLOCK_RATE).ok_or(Error::Damaged("its time does not pass"))?;
-    let track = Track::new(Codec::MpegTransport, Format::MpegTransport, None, time_base, index);
+    let track = Track::new(Codec::MpegTransport, layout.format(), None, time_base, index);
     Ok(Found { tracks: vec![track], ..Found::default() })
 }
 
@@ -66,8 +98,9 @@ enum Begin {
     AtClocks,
 }
 
-fn scan(source: &mut Source, from: u64, begin: Begin) -> Result<Index> {
+fn scan(source: &mut Source, from: u64, layout: Layout, begin: Begin) -> Result<Index> {
     let mut scan = Scan {
+        layout,
         begin,
         builder: Builder::default(),
         samples_left: SAMPLES_MAX,
@@ -86,9 +119,9 @@ fn scan(source: &mut Source, from: u64, begin: Begin) -> Result<Index> {
         }
         if let Some(packet) = Packet::try_new(packet) {
             scan.take(at, &packet)?;
-            at += PACKET_BYTES as u64;
+            at += layout.stride;
         } else {
-            at = next_packet(source, at)?;
+            at = next_packet(source, at, layout)?;
             scan.end_run(None, at)?;
         }
     }
@@ -106,10 +139,10 @@ fn scan(source: &mut Source, from: u64, begin: Begin) -> Result<Index> {
 }
 
 /// Where packets go on after damage.
-fn next_packet(source: &mut Source, damaged: u64) -> Result<u64> {
+fn next_packet(source: &mut Source, damaged: u64, layout: Layout) -> Result<u64> {
     for at in damaged + 1..damaged + GARBAGE_BYTES_MAX {
-        let bytes = source.up_to(at, PACKET_BYTES * PACKETS_TO_KNOW)?;
-        if bytes.len() < PACKET_BYTES || are_packets(bytes) {
+        let bytes = source.up_to(at, layout.stride as usize * PACKETS_TO_KNOW)?;
+        if bytes.len() < PACKET_BYTES || layout.are_packets(bytes) {
             return Ok(at);
         }
     }
@@ -117,6 +150,7 @@ fn next_packet(source: &mut Source, damaged: u64) -> Result<u64> {
 }
 
 struct Scan {
+    layout: Layout,
     begin: Begin,
     builder: Builder,
     samples_left: u64,
@@ -222,15 +256,15 @@ impl Scan {
         let due_together = (SAMPLE_TICKS * run.packets).checked_div(ticks).unwrap_or(SAMPLE_PACKETS_MAX);
         let packets_max = (due_together / RTP_PACKETS * RTP_PACKETS).clamp(RTP_PACKETS, SAMPLE_PACKETS_MAX);
 
-        let mut syncs = run.syncs.iter().map(|sync| (sync - run.at) / PACKET_BYTES as u64).peekable();
+        let mut syncs = run.syncs.iter().map(|sync| (sync - run.at) / self.layout.stride).peekable();
         let mut packet = 0;
         while packet < run.packets {
             let is_sync = syncs.next_if_eq(&packet).is_some();
             let end = syncs.peek().copied().unwrap_or(run.packets).min(packet + packets_max).min(run.packets);
             let since = u128::from(ticks) * u128::from(packet) / u128::from(run.packets);
             let time = (self.due + since as u64) as i64;
-            let bytes = (end - packet) as u32 * PACKET_BYTES as u32;
-            let at = run.at + packet * PACKET_BYTES as u64;
+            let bytes = self.layout.bytes(end - packet) as u32;
+            let at = run.at + packet * self.layout.stride;
             let entry = Entry { at, bytes, decode: time, presentation: time, is_sync };
             self.builder.push(entry, &mut self.samples_left)?;
             packet = end.max(packet + 1);

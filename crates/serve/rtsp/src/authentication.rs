@@ -204,6 +204,17 @@ impl Guard {
     }
 }
 
+/// The name that a request's password is for; `None` without a password.
+pub fn claimed_user(request: &Request) -> Option<String> {
+    let (scheme, rest) = request.headers.get("Authorization")?.trim().split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("basic") {
+        let decoded = BASE64_STANDARD.decode(rest.trim()).ok()?;
+        let decoded = String::from_utf8_lossy(&decoded).into_owned();
+        return Some(decoded.split(':').next().unwrap_or_default().to_owned());
+    }
+    Some(Parameters::parse(rest).get("username").unwrap_or_default().to_owned())
+}
+
 impl Algorithm {
     /// Of the parts with colons between them, in hexadecimal digits.
     fn hash(self, parts: &[&str]) -> String {

@@ -26,6 +26,7 @@
 //! - authentication: RFC 2617, 7616 and 7617
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod authentication;
 pub mod key;
 pub mod message;

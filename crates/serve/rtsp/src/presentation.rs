@@ -29,7 +29,7 @@ pub struct Track {
 }
 
 /// A coding, with what a decoder has to know before the first packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Codec {
     /// H.264 (RFC 6184), with its parameter sets as NAL units.
     H264 {

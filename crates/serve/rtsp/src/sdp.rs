@@ -14,6 +14,12 @@ use crate::target::track_name;
 
 /// The description of a presentation by a server at `host`.
 pub fn describe(presentation: &Presentation, host: IpAddr) -> Vec<u8> {
+    describe_at(presentation, host, None)
+}
+
+/// The same where the URL has a query, which clients lose or misplace as they put URLs together. `full` is the URL without its
+/// query, and the query: tracks are named by whole URLs.
+pub fn describe_at(presentation: &Presentation, host: IpAddr, full: Option<(&str, &str)>) -> Vec<u8> {
     let version = presentation.version;
     let anywhere: IpAddr = match host {
         IpAddr::V4(_) => core::net::Ipv4Addr::UNSPECIFIED.into(),
@@ -28,13 +34,13 @@ pub fn describe(presentation: &Presentation, host: IpAddr) -> Vec<u8> {
         session = session.attribute(Attribute::with_value("range", presentation.range()));
     }
     let tracks = presentation.tracks.iter().enumerate();
-    let session = session.medias(tracks.map(|(number, track)| media(number, track))).build();
+    let session = session.medias(tracks.map(|(number, track)| media(number, track, full))).build();
     let mut text = Vec::new();
     session.write(&mut text).expect("a vector takes everything");
     text
 }
 
-fn media(number: usize, track: &Track) -> Media {
+fn media(number: usize, track: &Track, full: Option<(&str, &str)>) -> Media {
     let codec = &track.codec;
     let kind = match codec {
         Codec::H264 { .. } | Codec::H265 { .. } | Codec::MpegTransport => MediaType::Video,
@@ -54,7 +60,11 @@ fn media(number: usize, track: &Track) -> Media {
         );
         media = media.attribute(format);
     }
-    media.attribute(Attribute::with_value("control", track_name(number))).build()
+    let control = match full {
+        Some((url, query)) => format!("{}/{}?{query}", url.trim_end_matches('/'), track_name(number)),
+        None => track_name(number),
+    };
+    media.attribute(Attribute::with_value("control", control)).build()
 }
 
 fn map(codec: &Codec, payload_type: u8) -> RtpMap {

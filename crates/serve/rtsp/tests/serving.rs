@@ -30,6 +30,7 @@ fn ids(done: &[Done]) -> Vec<(&str, u64)> {
         Done::Released(session, _) => ("released", *session),
         Done::Ended(session) => ("ended", *session),
         Done::Reported(session, ..) => ("reported", *session),
+        Done::Refused(count) => ("refused", u64::from(*count)),
     };
     done.iter().map(id).collect()
 }
@@ -45,7 +46,7 @@ fn a_film_is_watched_from_its_description_to_its_end() {
         world.request(1, &format!("DESCRIBE {FILM}?x=1 RTSP/1.0\nCSeq: 2\nAccept: application/sdp\n\n"));
     assert_eq!(field(&described, "Content-Base").as_deref(), Some("rtsp://h/film.mp4/?x=1"));
     assert_eq!(field(&described, "Content-Type").as_deref(), Some("application/sdp"));
-    assert!(String::from_utf8_lossy(described.body()).contains("a=control:trackID=1"));
+    assert!(String::from_utf8_lossy(described.body()).contains("a=control:rtsp://h/film.mp4/trackID=1?x=1"));
 
     let (first, _) = world.request(1, &setup(3, &format!("{FILM}/trackID=0"), UDP, None));
     let transports: Transports = first.typed_header().expect("a Transport field").expect("a transport");
@@ -388,11 +389,68 @@ impl Users for Ada {
     }
 }
 
-#[test]
-fn nothing_but_options_is_for_everybody() {
+/// A world in which Ada has a password.
+fn guarded() -> World {
     let guard =
         Guard { realm: "films".to_owned(), is_basic_allowed: true, nonce_ns: SECOND_NS, key: Key([1; 32]) };
-    let mut world = World::with(Server::new(Config::new(Key([3; 32])), Some((guard, Box::new(Ada)))));
+    World::with(Server::new(Config::new(Key([3; 32])), Some((guard, Box::new(Ada)))))
+}
+
+#[test]
+fn guesses_of_one_address_come_slower_and_slower_and_the_right_password_comes_through() {
+    let mut world = guarded();
+    let ask =
+        |basic: &str| format!("DESCRIBE {FILM} RTSP/1.0\r\nCSeq: 1\r\nAuthorization: Basic {basic}\r\n\r\n");
+    // "ada:guess" and "ada:secret"
+    let (wrong, right) = (ask("YWRhOmd1ZXNz"), ask("YWRhOnNlY3JldA=="));
+    for count in 1..=5 {
+        assert_eq!(ids(&world.receive(1, wrong.as_bytes())), [("refused", count), ("said", 1)]);
+    }
+    // From here on each one waits, on whatever connection it comes.
+    world.connect(2, [192, 0, 2, 1]);
+    world.connect(3, [192, 0, 2, 9]);
+    assert_eq!(ids(&world.receive(1, wrong.as_bytes())), []);
+    assert_eq!(ids(&world.receive(2, right.as_bytes())), []);
+    assert_eq!(ids(&world.receive(3, right.as_bytes())), [("said", 3)], "another address does not wait");
+    let first = world.elapse(1);
+    let done = ids(&first);
+    assert!(done.contains(&("refused", 6)) && done.contains(&("said", 1)), "{done:?}");
+    let second = world.elapse(8);
+    let later = ids(&second);
+    assert!(done.contains(&("said", 2)) || later.contains(&("said", 2)), "{later:?}");
+    // The user is known on that connection now, and need not wait for others.
+    assert_eq!(ids(&world.receive(2, right.as_bytes())), [("said", 2)]);
+}
+
+#[test]
+fn any_request_on_the_connection_of_its_setup_is_a_sign_of_life_of_a_session() {
+    let mut world = World::new();
+    let name = session(&mut world, 1, UDP);
+    assert_eq!(world.status(1, &of_session("PLAY", FILM, &name, "")), 200);
+    for _ in 0..3 {
+        assert_eq!(world.elapse(40), []);
+        assert_eq!(world.status(1, "OPTIONS * RTSP/1.0\nCSeq: 2\n\n"), 200);
+    }
+    assert_eq!(world.elapse(40), []);
+    world.connect(2, [192, 0, 2, 1]);
+    assert_eq!(world.status(2, "OPTIONS * RTSP/1.0\nCSeq: 2\n\n"), 200);
+    assert!(ids(&world.elapse(40)).contains(&("ended", 1)), "another connection is no sign");
+}
+
+#[test]
+fn tracks_of_a_url_with_a_query_are_named_by_whole_urls() {
+    let mut world = World::new();
+    let (response, _) = world.request(1, &format!("DESCRIBE {FILM}?start=9 RTSP/1.0\nCSeq: 1\n\n"));
+    let description = String::from_utf8_lossy(response.body());
+    assert!(description.contains(&format!("a=control:{FILM}/trackID=1?start=9\r\n")), "{description}");
+    let (plain, _) = world.request(1, &format!("DESCRIBE {FILM} RTSP/1.0\nCSeq: 1\n\n"));
+    assert!(String::from_utf8_lossy(plain.body()).contains("a=control:trackID=1\r\n"));
+    assert_eq!(world.status(1, &setup(2, &format!("{FILM}/trackID=1?start=9"), UDP, None)), 200);
+}
+
+#[test]
+fn nothing_but_options_is_for_everybody() {
+    let mut world = guarded();
     assert_eq!(world.status(1, "OPTIONS * RTSP/1.0\nCSeq: 1\n\n"), 200);
     let (refused, _) = world.request(1, &format!("DESCRIBE {FILM} RTSP/1.0\nCSeq: 2\n\n"));
     assert_eq!(u16::from(refused.status()), 401);

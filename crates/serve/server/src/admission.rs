@@ -1,7 +1,9 @@
 //! Admission of connections and sessions by address: no address can take all of the server.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
+
+use forebay_rtsp::address::neighbourhood;
 
 const SECOND_NS: f64 = 1e9;
 /// How many seconds' worth of connections an address may open at once.
@@ -67,17 +69,6 @@ impl Admission {
         let is_recent =
             |visits: &Visits| now_ns.saturating_sub(visits.seen_ns) as f64 / SECOND_NS < BURST_SECONDS;
         self.addresses.retain(|_, visits| visits.connections > 0 || visits.sessions > 0 || is_recent(visits));
-    }
-}
-
-/// In IPv6 one host has all addresses that share their first half.
-fn neighbourhood(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(ip) => {
-            let [a, b, c, d, ..] = ip.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Bytes that a connection has not taken yet, in their order.
 
-/// What may wait for a client that reads slowly, in bytes. With more, what is due for it is left out.
+/// What may wait for a client that reads slowly, in bytes. What is due beyond that waits in the session's buffers.
 const BACKLOG_BYTES_MAX: usize = 256 << 10;
 /// The part of the memory for buffers that backlogs may have beside it.
 const SHARE_PARTS: u64 = 8;
@@ -33,17 +33,21 @@ impl Backlogs {
         self.bytes
     }
 
-    /// Whether one that has so much may have more. All may have [`BACKLOG_BYTES_MAX`] until their sum is a share of the memory
+    /// How much more one may have that has so much. All may have [`BACKLOG_BYTES_MAX`] until their sum is a share of the memory
     /// for buffers; up to two of those, only those that have less than others; and from there on, only those that have nothing:
     /// a frame each, as those are not cut.
-    pub fn has_room(&self, bytes: usize, memory_bytes: u64) -> bool {
+    pub fn room(&self, bytes: usize, memory_bytes: u64) -> usize {
         let share = usize::try_from(memory_bytes / SHARE_PARTS).unwrap_or(usize::MAX);
         let most = match self.bytes / share.max(1) {
             0 => BACKLOG_BYTES_MAX,
             1 => BACKLOG_BYTES_MAX.min(share / self.count.max(1)),
             _ => 0,
         };
-        bytes == 0 || bytes < most
+        if bytes == 0 { most.max(1) } else { most.saturating_sub(bytes) }
+    }
+
+    pub fn has_room(&self, bytes: usize, memory_bytes: u64) -> bool {
+        self.room(bytes, memory_bytes) > 0
     }
 }
 

@@ -1,38 +1,51 @@
 //! Files of the folder by the paths of URLs: each is opened once for all sessions that play it, and none from outside.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
-use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Component, Path};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use forebay_media::Media;
+use forebay_media::{Media, ReadAt};
 use forebay_rtsp::message::Status;
 use forebay_rtsp::presentation::Presentation;
+use forebay_rtsp::target::bytes_of;
 use forebay_streaming::program::{Playlist, is_video};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Advice, Mode, OFlags, ResolveFlags, fadvise, open, openat2};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
+use crate::index_cache::IndexCache;
+use crate::indexed::{Identity, Indexed};
+use crate::m3u;
+use crate::options::Options;
+use crate::patience::{Patience, Patient, is_impatient};
 
 /// The longest playlist, in bytes and in files.
 const PLAYLIST_BYTES_MAX: u64 = 1 << 20;
 const PLAYLIST_FILES_MAX: usize = 1000;
-/// How often a file that is served is looked at again: that costs as much as reading a small buffer.
-const LOOK_NS: u64 = 1_000_000_000;
-/// What of a sample tells it from others.
-const LANDMARK_BYTES: usize = 512;
+/// Indices that are kept though no session plays their files, and how much memory they may take.
+const KEPT_MAX: usize = 64;
+const KEPT_BYTES_MAX: usize = 16 << 20;
+/// Files of which it is known that they cannot be served.
+const FAILED_MAX: usize = 1000;
 
 /// The folder, and what of it is open.
 pub(crate) struct Catalog {
     folder: OwnedFd,
+    /// Where it is, as far as that can be told.
+    path: PathBuf,
+    /// Whether links may lead out of it.
+    follows_links: bool,
+    cache: Option<IndexCache>,
     open: Mutex<HashMap<(String, Options), Weak<Opened>>>,
     files: Mutex<HashMap<Identity, Weak<Indexed>>>,
+    kept: Mutex<VecDeque<(Identity, Arc<Media>)>>,
+    failed: Mutex<HashMap<Identity, (Status, String)>>,
     /// How many files may be open.
     files_max: usize,
 }
@@ -49,59 +62,72 @@ pub(crate) struct Opened {
     pub origin_ns: u64,
 }
 
-/// A file whose samples are known.
-pub(crate) struct Indexed {
-    pub name: String,
-    pub file: File,
-    pub identity: Identity,
-    media: Arc<Media>,
-    /// What stood at its landmarks when it was indexed; `None` if it is not to grow.
-    fingerprint: Option<u64>,
-    /// Whether it was told what is not served of it.
-    is_told: AtomicBool,
-    /// When it was last looked whether it has changed.
-    looked_ns: AtomicU64,
-}
-
-/// Another one whenever a file has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Identity {
-    pub device: u64,
-    number: u64,
-    bytes: u64,
-    modified_ns: i128,
-}
-
-/// What can be chosen in a URL, after its question mark.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Options {
-    /// `loop`: again from the beginning at the end, for ever.
-    pub is_endless: bool,
-    /// `start=SECONDS`: what is before does not exist for clients. Players ask for position 0 at the beginning, so another one
-    /// would be of no use to them.
-    pub start_ns: u64,
-}
-
 /// Why there is nothing to play: for the client, and for the operator.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub status: Status,
     pub sentence: String,
 }
 
+/// Why a file is not open.
+#[derive(Debug)]
+pub(crate) enum NotOpened {
+    /// It takes longer than there was patience for.
+    TakesLong,
+    Because(Failure),
+}
+
+impl From<Failure> for NotOpened {
+    fn from(failure: Failure) -> Self {
+        Self::Because(failure)
+    }
+}
+
 impl Catalog {
     pub fn new(folder: &Path, files_max: usize) -> Result<Self> {
+        let failed = |error: Errno| Error::Folder { path: folder.to_owned(), source: error.into() };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = open(folder, flags, Mode::empty())
-            .map_err(|error| Error::Folder { path: folder.to_owned(), source: error.into() })?;
-        Ok(Self { folder, open: Mutex::default(), files: Mutex::default(), files_max })
+        let opened = open(folder, flags, Mode::empty()).map_err(failed)?;
+        // To list it and to go into it takes other rights than to know that it is there.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::openat(&opened, ".", flags, Mode::empty()).map_err(failed)?;
+        Ok(Self {
+            folder: opened,
+            path: folder.canonicalize().unwrap_or_else(|_| folder.to_owned()),
+            follows_links: false,
+            cache: None,
+            open: Mutex::default(),
+            files: Mutex::default(),
+            kept: Mutex::default(),
+            failed: Mutex::default(),
+            files_max,
+        })
     }
 
-    /// Reads files, so it takes its time.
+    /// Links may lead out of the folder, to other disks.
+    pub fn following_links(self, follows_links: bool) -> Self {
+        Self { follows_links, ..self }
+    }
+
+    /// Indices are kept on disk.
+    pub fn with_cache(self, cache: Option<IndexCache>) -> Self {
+        Self { cache, ..self }
+    }
+
+    /// Reads files for as long as that takes.
+    #[cfg(test)]
     pub fn open(&self, path: &str, query: &str) -> Result<Arc<Opened>, Failure> {
+        self.open_within(path, query, Patience::Endless).map_err(|not_opened| match not_opened {
+            NotOpened::Because(failure) => failure,
+            NotOpened::TakesLong => unreachable!("patience has no end"),
+        })
+    }
+
+    /// Reads files, as far as there is patience for.
+    pub fn open_within(&self, path: &str, query: &str, patience: Patience) -> Result<Arc<Opened>, NotOpened> {
         let options = Options::parse(query)?;
-        let opened = self.open_now(path, options)?;
-        let mut all = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = self.open_now(path, options, patience)?;
+        let mut all = lock(&self.open);
         let key = (path.to_owned(), options);
         if let Some(known) = all.get(&key).and_then(Weak::upgrade)
             && known.presentation == opened.presentation
@@ -113,9 +139,10 @@ impl Catalog {
         Ok(opened)
     }
 
-    fn open_now(&self, path: &str, options: Options) -> Result<Arc<Opened>, Failure> {
+    fn open_now(&self, path: &str, options: Options, patience: Patience) -> Result<Arc<Opened>, NotOpened> {
         let is_playlist = [".m3u", ".m3u8"].iter().any(|ending| path.to_ascii_lowercase().ends_with(ending));
-        let files = if is_playlist { self.playlist(path)? } else { vec![self.index(path)?] };
+        let files =
+            if is_playlist { self.playlist(path, patience)? } else { vec![self.index(path, patience)?] };
         let items = files.iter().map(|file| file.media.clone()).collect();
         let playlist = Playlist::new(items, options.is_endless).ok_or_else(|| Failure {
             status: Status::UnsupportedMediaType,
@@ -123,18 +150,22 @@ impl Catalog {
                 "{path}: its files differ in their tracks: encode them alike to play them as one"
             ),
         })?;
+        let playlist = playlist.within(options.start_ns, options.end_ns).ok_or_else(|| Failure {
+            status: Status::BadRequest,
+            sentence: format!(
+                "{path}: the key frame before the start comes after the end that the URL names"
+            ),
+        })?;
         let mut version = DefaultHasher::new();
         files.iter().for_each(|file| file.identity.hash(&mut version));
         options.hash(&mut version);
         let title = path.rsplit('/').next().unwrap_or(path).to_owned();
-        let media = playlist.items()[0].clone();
-        let tracks: Vec<usize> = (0..media.tracks().len()).collect();
-        let origin_ns = playlist.seek(&tracks, options.start_ns);
-        let presentation = media.presentation(title, version.finish() >> 1);
+        let origin_ns = playlist.start_ns();
+        let presentation = playlist.items()[0].presentation(title, version.finish() >> 1);
         // Files that follow each other, and rounds, were not recorded so.
         let is_as_recorded = files.len() == 1 && !options.is_endless;
         let presentation = Presentation {
-            duration_ns: playlist.duration_ns().map(|ns| ns.saturating_sub(origin_ns)),
+            duration_ns: playlist.duration_ns(),
             recorded_ns: presentation
                 .recorded_ns
                 .filter(|_| is_as_recorded)
@@ -151,49 +182,47 @@ impl Catalog {
         }))
     }
 
-    /// The files that a playlist names, a path a line, seen from where it lies.
-    fn playlist(&self, path: &str) -> Result<Vec<Arc<Indexed>>, Failure> {
-        let mut text = String::new();
+    /// The files that a playlist names, seen from where it lies.
+    fn playlist(&self, path: &str, patience: Patience) -> Result<Vec<Arc<Indexed>>, NotOpened> {
+        let mut bytes = Vec::new();
         let list = self.file(path)?;
-        list.take(PLAYLIST_BYTES_MAX).read_to_string(&mut text).map_err(|error| unreadable(path, &error))?;
-        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        list.take(PLAYLIST_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+        let beside = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         let mut files = Vec::new();
-        for line in lines.take(PLAYLIST_FILES_MAX) {
-            let file = if folder.is_empty() { line.to_owned() } else { format!("{folder}/{line}") };
-            files.push(self.index(&file)?);
+        for line in m3u::lines(&bytes).iter().take(PLAYLIST_FILES_MAX) {
+            let readings = m3u::readings(line, beside, &self.path);
+            let found = readings.iter().find(|path| self.file(path).is_ok()).or(readings.first());
+            let shown = String::from_utf8_lossy(line);
+            let found = found.ok_or_else(|| Failure {
+                status: Status::Forbidden,
+                sentence: format!("{path}: {shown} lies outside the folder that is served"),
+            })?;
+            files.push(self.index(found, patience)?);
         }
         if files.is_empty() {
             let sentence = format!("{path}: it names no files: write their paths into it, one a line");
-            return Err(Failure { status: Status::UnsupportedMediaType, sentence });
+            return Err(Failure { status: Status::UnsupportedMediaType, sentence }.into());
         }
         Ok(files)
     }
 
     /// A file with its index, which others may have made already.
-    fn index(&self, path: &str) -> Result<Arc<Indexed>, Failure> {
+    fn index(&self, path: &str, patience: Patience) -> Result<Arc<Indexed>, NotOpened> {
         let file = self.file(path)?;
         let identity = Identity::of(&file).map_err(|error| unreadable(path, &error))?;
         let known = |all: &HashMap<Identity, Weak<Indexed>>| all.get(&identity).and_then(Weak::upgrade);
-        if let Some(known) = known(&self.files.lock().unwrap_or_else(PoisonError::into_inner)) {
+        if let Some(known) = known(&lock(&self.files)) {
             return Ok(known);
         }
-        let media = Media::read(&file)
-            .map_err(|error| Failure { status: status_of(&error), sentence: format!("{path}: {error}") })?;
-        let fingerprint = media.landmarks().map(|places| fingerprint(&file, &places)).transpose();
-        let fingerprint = fingerprint.map_err(|error| unreadable(path, &error))?;
+        if let Some((status, sentence)) = lock(&self.failed).get(&identity) {
+            return Err(Failure { status: *status, sentence: format!("{path}: {sentence}") }.into());
+        }
+        let media = self.media(path, &file, identity, patience)?;
         // Buffers are read as they are wanted; what else the kernel would read ahead is of other clients.
         let _ = fadvise(&file, 0, None, Advice::Random);
-        let indexed = Arc::new(Indexed {
-            name: path.to_owned(),
-            file,
-            identity,
-            media: Arc::new(media),
-            fingerprint,
-            is_told: AtomicBool::new(false),
-            looked_ns: AtomicU64::new(0),
-        });
-        let mut all = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let indexed = Indexed::new(path.to_owned(), file, identity, media);
+        let indexed = Arc::new(indexed.map_err(|error| unreadable(path, &error))?);
+        let mut all = lock(&self.files);
         all.retain(|_, known| known.strong_count() > 0);
         if let Some(known) = known(&all) {
             return Ok(known);
@@ -203,27 +232,98 @@ impl Catalog {
                 "{path}: {} other files are being played: raise the limit of open files (ulimit -n)",
                 all.len()
             );
-            return Err(Failure { status: Status::ServiceUnavailable, sentence });
+            return Err(Failure { status: Status::ServiceUnavailable, sentence }.into());
         }
         all.insert(identity, Arc::downgrade(&indexed));
         Ok(indexed)
     }
 
-    /// A file in the folder. Links may lead anywhere within it.
+    /// What is known of a file, from memory, from the cache or by reading it.
+    fn media(
+        &self,
+        path: &str,
+        file: &File,
+        identity: Identity,
+        patience: Patience,
+    ) -> Result<Arc<Media>, NotOpened> {
+        if let Some((_, media)) = lock(&self.kept).iter().find(|(known, _)| *known == identity) {
+            return Ok(media.clone());
+        }
+        let place = self.path.join(OsStr::from_bytes(&bytes_of(path)));
+        let cached = self.cache.as_ref().and_then(|cache| cache.get(&place, &identity));
+        let is_cached = cached.is_some();
+        let media = match cached {
+            Some(media) => media,
+            None => self.read(path, file, identity, patience)?,
+        };
+        let media = Arc::new(media);
+        // A file that is read in no time is not worth a place on the disk.
+        if let (Some(cache), Patience::Endless, false) = (&self.cache, patience, is_cached) {
+            // A full disk is no reason not to play.
+            let _ = cache.put(&place, &identity, &media);
+        }
+        self.keep(identity, media.clone());
+        Ok(media)
+    }
+
+    fn read(
+        &self,
+        path: &str,
+        file: &File,
+        identity: Identity,
+        patience: Patience,
+    ) -> Result<Media, NotOpened> {
+        let patient = Patient::new(file, patience);
+        Media::read(&patient as &dyn ReadAt).map_err(|error| match error {
+            forebay_media::Error::Unreadable(error) if is_impatient(&error) => NotOpened::TakesLong,
+            forebay_media::Error::Unreadable(error) => unreadable(path, &error).into(),
+            error => {
+                let (status, sentence) = (Status::UnsupportedMediaType, error.to_string());
+                let mut failed = lock(&self.failed);
+                if failed.len() >= FAILED_MAX {
+                    failed.clear();
+                }
+                failed.insert(identity, (status, sentence.clone()));
+                Failure { status, sentence: format!("{path}: {sentence}") }.into()
+            }
+        })
+    }
+
+    /// Keeps an index for clients that come back.
+    fn keep(&self, identity: Identity, media: Arc<Media>) {
+        let bytes =
+            |media: &Media| media.tracks().iter().map(|track| track.index().memory_bytes()).sum::<usize>();
+        let mut kept = lock(&self.kept);
+        kept.retain(|(known, _)| *known != identity);
+        kept.push_back((identity, media));
+        while kept.len() > KEPT_MAX
+            || kept.iter().map(|(_, media)| bytes(media)).sum::<usize>() > KEPT_BYTES_MAX
+        {
+            kept.pop_front();
+        }
+    }
+
+    /// A file in the folder. Links may lead anywhere within it, and out of it where that is allowed.
     fn file(&self, path: &str) -> Result<File, Failure> {
         let refuse = |status, why: &str| Failure { status, sentence: format!("{path}: {why}") };
+        let name = bytes_of(path);
+        let name = Path::new(OsStr::from_bytes(&name));
         let is_plain = |part: Component| matches!(part, Component::Normal(name) if !name.as_encoded_bytes().starts_with(b"."));
-        if path.is_empty() || !Path::new(path).components().all(is_plain) {
+        if path.is_empty() || !name.components().all(is_plain) {
             return Err(refuse(Status::NotFound, "it is no name of a file in the folder"));
         }
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let beneath = if self.follows_links { ResolveFlags::empty() } else { ResolveFlags::BENEATH };
+        let resolve = beneath | ResolveFlags::NO_MAGICLINKS;
         let file =
-            openat2(&self.folder, path, flags, Mode::empty(), resolve).map_err(|error| match error {
+            openat2(&self.folder, name, flags, Mode::empty(), resolve).map_err(|error| match error {
                 Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => {
                     refuse(Status::NotFound, "there is no such file")
                 }
-                Errno::XDEV | Errno::LOOP => refuse(Status::Forbidden, "it is a link out of the folder"),
+                Errno::XDEV | Errno::LOOP => refuse(
+                    Status::Forbidden,
+                    "it is a link out of the folder; --follow-links allows such links",
+                ),
                 Errno::ACCESS | Errno::PERM => refuse(Status::Forbidden, "this user may not read it"),
                 error => unreadable(path, &error.into()),
             })?;
@@ -263,89 +363,12 @@ impl Opened {
     }
 }
 
-impl Indexed {
-    /// What is not served of it, as a sentence, the first time that this is asked.
-    pub fn take_remark(&self) -> Option<String> {
-        let left_out = self.media.left_out();
-        let is_first = !left_out.is_empty() && !self.is_told.swap(true, Ordering::Relaxed);
-        is_first.then(|| format!("{}: not all of it is served: {}", self.name, left_out.join(", ")))
-    }
-
-    /// Whether its samples may lie elsewhere by now, as far as has been looked in the last second.
-    pub fn is_spoilt(&self, now_ns: u64) -> io::Result<bool> {
-        if now_ns.saturating_sub(self.looked_ns.load(Ordering::Relaxed)) < LOOK_NS {
-            return Ok(false);
-        }
-        let now = Identity::of(&self.file)?;
-        let is_spoilt = now != self.identity && !(now.bytes > self.identity.bytes && self.has_grown()?);
-        // A file that is spoilt is looked at each time: every session that plays it has to end.
-        if !is_spoilt {
-            self.looked_ns.store(now_ns, Ordering::Relaxed);
-        }
-        Ok(is_spoilt)
-    }
-
-    /// Whether what is longer now has only been added to. That is what happens to recordings; other files are written anew.
-    fn has_grown(&self) -> io::Result<bool> {
-        let Some(places) = self.media.landmarks() else { return Ok(false) };
-        Ok(self.fingerprint == Some(fingerprint(&self.file, &places)?))
-    }
-}
-
-impl Identity {
-    pub fn of(file: &File) -> io::Result<Self> {
-        let metadata = file.metadata()?;
-        Ok(Self {
-            device: metadata.dev(),
-            number: metadata.ino(),
-            bytes: metadata.len(),
-            modified_ns: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
-        })
-    }
-}
-
-impl Options {
-    /// Other parameters are not the server's.
-    fn parse(query: &str) -> Result<Self, Failure> {
-        let mut options = Self::default();
-        for part in query.split('&') {
-            match part.split_once('=').unwrap_or((part, "")) {
-                ("loop", value) => options.is_endless = !["0", "no", "false"].contains(&value),
-                ("start", value) => {
-                    let seconds = value.parse::<f64>().ok().filter(|seconds| (0.0..1e9).contains(seconds));
-                    let seconds = seconds.ok_or_else(|| Failure {
-                        status: Status::BadRequest,
-                        sentence: format!("?start={value}: a number of seconds is wanted, as in ?start=90.5"),
-                    })?;
-                    options.start_ns = (seconds * 1e9) as u64;
-                }
-                _ => {}
-            }
-        }
-        Ok(options)
-    }
-}
-
-/// Of what stands at the beginnings of some places.
-fn fingerprint(file: &File, places: &[Range<u64>]) -> io::Result<u64> {
-    let mut hasher = DefaultHasher::new();
-    for place in places {
-        let mut bytes = vec![0; LANDMARK_BYTES.min((place.end - place.start) as usize)];
-        file.read_exact_at(&mut bytes, place.start)?;
-        bytes.hash(&mut hasher);
-    }
-    Ok(hasher.finish())
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn unreadable(path: &str, error: &io::Error) -> Failure {
     Failure { status: Status::InternalServerError, sentence: format!("{path}: it cannot be read: {error}") }
-}
-
-fn status_of(error: &forebay_media::Error) -> Status {
-    match error {
-        forebay_media::Error::Unreadable(_) => Status::InternalServerError,
-        _ => Status::UnsupportedMediaType,
-    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,10 @@ use crate::settings::{Settings, Tls, User};
 struct File {
     folder: PathBuf,
     #[serde(default)]
+    follow_links: bool,
+    cache: Option<PathBuf>,
+    access_log: Option<PathBuf>,
+    #[serde(default)]
     listen: Vec<Address>,
     tls: Option<TlsTable>,
     status: Option<Address>,
@@ -27,7 +31,8 @@ struct File {
     multicast_ttl: Option<Within<1, 255>>,
     buffers: Option<Within<1, 16>>,
     buffer_size: Option<Size>,
-    memory: Option<Size>,
+    memory: Option<Memory>,
+    late: Option<Seconds>,
     readers: Option<Within<1, 256>>,
     packet_size: Option<Within<200, 65_000>>,
     user: Option<String>,
@@ -126,6 +131,14 @@ struct Groups(Ipv4Addr);
 #[derive(Clone, Copy, Debug)]
 struct Size(u64);
 
+/// A number of bytes for all buffers.
+#[derive(Clone, Copy, Debug)]
+struct Memory(u64);
+
+/// A time in seconds.
+#[derive(Clone, Copy, Debug)]
+struct Seconds(Duration);
+
 /// A number between two others.
 #[derive(Clone, Copy, Debug)]
 struct Within<const MIN: u64, const MAX: u64>(u64);
@@ -173,6 +186,18 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
+impl<'de> Deserialize<'de> for Memory {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        memory(&Value::deserialize(from)?.to_string()).map(Self).map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        seconds(&f64::deserialize(from)?.to_string()).map(Self).map_err(D::Error::custom)
+    }
+}
+
 impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Within<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let value = u64::deserialize(from)?;
@@ -189,6 +214,24 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     let address = port.map(|port| SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port));
     let wanted = "a port, or an address with its port, is wanted, such as 8554, 192.0.2.7:8554 or [::1]:8554";
     address.or_else(|| text.parse().ok()).ok_or_else(|| wanted.to_owned())
+}
+
+/// The least memory for buffers: what one session begins with.
+const MEMORY_BYTES_MIN: u64 = 16 << 10;
+
+/// A size that is enough for the buffers of a session.
+pub fn memory(text: &str) -> Result<u64, String> {
+    let bytes = size(text).map_err(|error| error.to_string())?;
+    let is_enough = bytes >= MEMORY_BYTES_MIN;
+    is_enough.then_some(bytes).ok_or_else(|| "at least 16K is wanted, or no session can begin".to_owned())
+}
+
+/// A number of seconds, up to an hour.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "a number of seconds is wanted, from 0 to 3600".to_owned())
 }
 
 /// The first and the last of them.
@@ -239,6 +282,9 @@ impl File {
             certificate: beside.join(tls.certificate),
             key: beside.join(tls.key),
         });
+        settings.follow_links = self.follow_links;
+        settings.cache = self.cache.map(|path| beside.join(path));
+        settings.access_log = self.access_log.map(|path| beside.join(path));
         settings.multicast = self.multicast.map(|groups| groups.0);
         set(&mut settings.multicast_ttl, self.multicast_ttl.map(|number| number.0 as u8));
         settings.status = self.status.map(|address| address.0);
@@ -249,6 +295,7 @@ impl File {
         set(&mut settings.udp_ports, self.udp_ports.map(|ports| ports.0));
         set(&mut settings.buffers, self.buffers.map(|number| number.0 as usize));
         set(&mut settings.memory_bytes, self.memory.map(|size| size.0));
+        set(&mut settings.late, self.late.map(|seconds| seconds.0));
         set(&mut settings.readers, self.readers.map(|number| number.0 as usize));
         set(&mut settings.packet_bytes, self.packet_size.map(|number| number.0 as usize));
         set(&mut settings.realm, self.authentication.realm);
@@ -334,6 +381,8 @@ md5 = "0123456789abcdef0123456789abcdef"
             ("folder = \"a\"\nlisten = [\"localhost\"]\n", 2, "8554, 192.0.2.7:8554"),
             ("folder = \"a\"\n\nbuffers = 17\n", 3, "from 1 to 16"),
             ("folder = \"a\"\nmemory = \"64 MB\"\n", 2, "such as 64M"),
+            ("folder = \"a\"\nmemory = \"1K\"\n", 2, "at least 16K"),
+            ("folder = \"a\"\nlate = -1\n", 2, "number of seconds"),
             ("folder = \"a\"\nudp-ports = 7000\n", 2, "6970-6999"),
             ("folder = \"a\"\nmulticast = \"10.0.0.0\"\n", 2, "239.255.42.0"),
             ("folder = \"a\"\n[limits]\nconections = 3\n", 3, "connections"),

@@ -205,9 +205,9 @@ impl Connections {
         Some(())
     }
 
-    /// Whether a connection's client takes what is sent; one that is gone takes everything.
-    pub fn has_room(&self, id: ConnectionId, memory_bytes: u64) -> bool {
-        self.get(id).is_none_or(|one| self.backlogs.has_room(one.backlog_bytes(), memory_bytes))
+    /// How many bytes more may be sent on a connection now; one that is gone takes everything.
+    pub fn room(&self, id: ConnectionId, memory_bytes: u64) -> usize {
+        self.get(id).map_or(usize::MAX, |one| self.backlogs.room(one.backlog_bytes(), memory_bytes))
     }
 
     /// A connection to send on, and the sum of backlogs that it has to be noted in.
@@ -280,10 +280,14 @@ impl Serving {
 
     /// A connection can be read or written.
     pub(crate) fn serve_connection(&mut self, id: ConnectionId, flags: EventFlags) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        if flags.contains(EventFlags::OUT) {
+        if flags.contains(EventFlags::OUT)
+            && let Some((connection, backlogs)) = self.connections.get_to_send(id)
+        {
             connection.flush();
+            connection.note_backlog(backlogs);
+            self.resume_blocked(id);
         }
+        let Some(connection) = self.connections.get_mut(id) else { return };
         let is_ready = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
         if is_ready && !connection.is_closing {
             self.receive(id);

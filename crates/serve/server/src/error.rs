@@ -34,6 +34,14 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// The access log cannot be written.
+    #[error("the access log {}: {source}: name a file that this user may write", .path.display())]
+    AccessLog {
+        /// Which file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// A file of settings.
     #[error("{}{}: {why}", .path.display(), if *.line > 0 { format!(":{}", .line) } else { String::new() })]
     Config {

@@ -1,19 +1,22 @@
 //! The thread that has all connections and sessions.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use forebay_rtsp::key::Key as Secret;
 use forebay_rtsp::server::{ConnectionId, Server};
 use rustix::event::{Timespec, epoll};
 
+use crate::access_log::Appended;
 use crate::buffer_allocation::Buffers;
 use crate::catalog::Catalog;
 use crate::connections::Connections;
 use crate::datagrams::Datagrams;
-use crate::error::{Result, to};
+use crate::error::{Error, Result, to};
 use crate::events::{Events, Stopper};
-use crate::log::Log;
+use crate::index_cache::IndexCache;
+use crate::log::{self, Log};
 use crate::readers::{Done, Readers};
 use crate::reload::{Reload, config, guard};
 use crate::rtcp_reports::Reports;
@@ -45,6 +48,8 @@ pub struct Serving {
     pub(crate) reports: Reports,
     pub(crate) events: Events,
     pub(crate) log: Log,
+    /// A line for each session that ended.
+    pub(crate) access_log: Option<Log>,
     pub(crate) secret: Secret,
     pub(crate) reload: Option<Reload>,
     pub(crate) is_over: bool,
@@ -63,21 +68,24 @@ impl Serving {
         if let Some(user) = &settings.run_as {
             privileges::become_user(user)?;
         }
-        let catalog = Arc::new(Catalog::new(&settings.folder, allowed.files)?);
+        let log = Log::start(std::io::stderr(), log::PREFIX)?;
+        let (catalog, remark) = catalog(&settings, allowed.files)?;
+        let access_log = settings.access_log.as_ref().map(|path| access_log(path)).transpose()?;
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(|error| to("random numbers")(std::io::Error::other(error)))?;
         let secret = Secret(secret);
-        let serving = Self {
+        let mut serving = Self {
             server: Server::new(config(&settings, &secret), guard(&settings, &secret)),
             control: Control::default(),
             connections: Connections::new(listeners, identity),
             sessions: Sessions::new(),
             buffers: Buffers::new(settings.memory_bytes, settings.buffers, settings.buffer_bytes),
-            readers: Readers::start(catalog, settings.readers)?,
+            readers: Readers::start(Arc::new(catalog), settings.readers)?,
             transmitter: Transmitter::new(Datagrams::new(settings.udp_ports.clone())),
             reports: Reports::default(),
             events: Events::new()?,
-            log: Log::start(std::io::stderr())?,
+            log,
+            access_log,
             secret,
             reload: None,
             is_over: false,
@@ -86,6 +94,7 @@ impl Serving {
             dated_ns: 0,
             settings,
         };
+        remark.into_iter().for_each(|remark| serving.log.say(clock::now_ns(), &remark));
         serving.events.watch(serving.readers.bell(), Token::Readers).map_err(to("epoll"))?;
         serving.connections.watch_listeners(&serving.events)?;
         Ok(serving)
@@ -213,7 +222,27 @@ impl Serving {
             self.tend(id);
         }
         self.control.sweep();
+        self.forget_blocked();
     }
+}
+
+/// The catalog that settings describe, and what the operator should know of it.
+fn catalog(settings: &Settings, files_max: usize) -> Result<(Catalog, Option<String>)> {
+    let catalog = Catalog::new(&settings.folder, files_max)?.following_links(settings.follow_links);
+    let cache = settings.cache.clone().map(|folder| (IndexCache::new(folder.clone()), folder));
+    Ok(match cache {
+        Some((Ok(cache), _)) => (catalog.with_cache(Some(cache)), None),
+        Some((Err(error), folder)) => {
+            let remark = format!("{}: {error}: large files are read again after a restart", folder.display());
+            (catalog, Some(remark))
+        }
+        None => (catalog, None),
+    })
+}
+
+fn access_log(path: &Path) -> Result<Log> {
+    let file = Appended::new(path.to_owned());
+    Log::start(file.map_err(|source| Error::AccessLog { path: path.to_owned(), source })?, "")
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod access_log;
 mod admission;
 mod backlog;
 mod batch;
@@ -30,9 +31,15 @@ mod event_loop;
 mod events;
 #[cfg(test)]
 mod hostile;
+mod index_cache;
+mod indexed;
 mod listeners;
 mod log;
+mod m3u;
+mod openers;
+mod options;
 mod pace;
+mod patience;
 mod privileges;
 mod queue;
 mod readers;

@@ -20,6 +20,9 @@ const WAITING_MAX: usize = 1000;
 /// How long the end waits for those.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// What lines for the operator begin with.
+pub(crate) const PREFIX: &str = "forebay: ";
+
 /// The log.
 #[derive(Debug)]
 pub(crate) struct Log {
@@ -33,14 +36,14 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// One that is written to `output`.
-    pub fn start(output: impl Write + Send + 'static) -> Result<Self> {
+    /// One that is written to `output`, each line with a prefix.
+    pub fn start(output: impl Write + Send + 'static, prefix: &'static str) -> Result<Self> {
         let (lines_to, lines) = sync_channel(WAITING_MAX);
         let (written, is_written) = sync_channel::<()>(0);
         let unread = Arc::new(AtomicU64::new(0));
         let counted = unread.clone();
         let write = move || {
-            write_all(&lines, &counted, output);
+            write_all(&lines, &counted, output, prefix);
             drop(written);
         };
         let thread = thread::Builder::new().name("log".to_owned());
@@ -64,6 +67,11 @@ impl Log {
         }
     }
 
+    /// One line, of those that clients cannot make come faster than they play.
+    pub fn line(&self, line: String) {
+        self.put(line);
+    }
+
     fn put(&self, sentence: String) {
         let is_put = self.lines_to.as_ref().is_some_and(|lines| lines.try_send(sentence).is_ok());
         if !is_put {
@@ -80,20 +88,21 @@ impl Drop for Log {
     }
 }
 
-fn write_all(lines: &Receiver<String>, unread: &AtomicU64, mut output: impl Write) {
+fn write_all(lines: &Receiver<String>, unread: &AtomicU64, mut output: impl Write, prefix: &str) {
     for sentence in lines {
-        write(&mut output, &sentence);
+        write(&mut output, prefix, &sentence);
         let unread = unread.swap(0, Ordering::Relaxed);
         if unread > 0 {
-            write(&mut output, &format!("{unread} lines are left out: standard error was not read"));
+            let sentence = format!("{unread} lines are left out: standard error was not read");
+            write(&mut output, prefix, &sentence);
         }
     }
 }
 
 /// Text of clients is shown without its control characters. A line that cannot be written is dropped.
-fn write(output: &mut impl Write, sentence: &str) {
+fn write(output: &mut impl Write, prefix: &str, sentence: &str) {
     let shown: String = sentence.chars().map(|sign| if sign.is_control() { '?' } else { sign }).collect();
-    let _ = output.write_all(format!("forebay: {shown}\n").as_bytes());
+    let _ = output.write_all(format!("{prefix}{shown}\n").as_bytes());
 }
 
 #[cfg(test)]
@@ -108,7 +117,7 @@ mod tests {
     fn a_log_that_is_not_read_does_not_block_the_server_and_counts_what_it_lacks() {
         const SAID: u64 = 20_000;
         let (reader, output) = UnixStream::pair().expect("a pair");
-        let mut log = Log::start(output).expect("a log");
+        let mut log = Log::start(output, PREFIX).expect("a log");
         let begun = Instant::now();
         let sentence = "x".repeat(100);
         (0..SAID).for_each(|second| log.say(second * SECOND_NS, &sentence));
@@ -135,7 +144,7 @@ mod tests {
     #[test]
     fn the_end_waits_for_a_log_that_is_not_read_but_not_for_ever() {
         let (reader, output) = UnixStream::pair().expect("a pair");
-        let mut log = Log::start(output).expect("a log");
+        let mut log = Log::start(output, PREFIX).expect("a log");
         let sentence = "x".repeat(1000);
         (0..10_000).for_each(|second| log.say(second * SECOND_NS, &sentence));
         let begun = Instant::now();

@@ -1,9 +1,8 @@
-//! The threads that read: they open files, and fill the most urgent buffer first.
+//! The threads that read: some open files, the others fill the most urgent buffer first.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use forebay_rtsp::server::QuestionId;
@@ -15,22 +14,12 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::catalog::{Catalog, Failure, Opened};
 use crate::clock;
 use crate::error::{Result, to};
+use crate::openers::{self, Answered, Openers, Opening};
 use crate::queue::Queue;
 use crate::sessions::Key;
 
-/// Threads that open files. To index a long one takes long, so no buffer waits for them.
-const OPENERS: usize = 2;
-/// Files that wait to be opened; more is a flood.
-const OPENINGS_MAX: usize = 1000;
 /// How long a filled buffer may wait to be handed over with others.
 const HELD_NS_MAX: u64 = 200_000;
-
-/// A file to open.
-pub(crate) struct Opening {
-    pub question: QuestionId,
-    pub path: String,
-    pub query: String,
-}
 
 /// A buffer to fill, and after that a buffer that was filled.
 pub(crate) struct Filling {
@@ -63,18 +52,11 @@ pub(crate) struct Readers {
 }
 
 struct Shared {
-    openings: Mutex<Openings>,
-    has_openings: Condvar,
+    openers: Openers,
     fillings: Queue<Urgent>,
     done: Mutex<Vec<Done>>,
     bell: OwnedFd,
     catalog: Arc<Catalog>,
-}
-
-#[derive(Default)]
-struct Openings {
-    is_over: bool,
-    wanted: VecDeque<Opening>,
 }
 
 /// The one that is wanted first is the greatest.
@@ -85,8 +67,7 @@ impl Readers {
         let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(to("eventfd"))?;
         let count = count.max(1);
         let shared = Arc::new(Shared {
-            openings: Mutex::default(),
-            has_openings: Condvar::new(),
+            openers: Openers::default(),
             fillings: Queue::new(count),
             done: Mutex::default(),
             bell,
@@ -97,8 +78,15 @@ impl Readers {
             let thread = thread::Builder::new().name(name.to_owned());
             thread.spawn(move || work(&shared)).map_err(to("a thread cannot be started"))
         };
-        for _ in 0..OPENERS {
-            start("opener", open_all)?;
+        for _ in 0..openers::QUICK {
+            start("opener", |shared| {
+                shared.openers.open_quick(&shared.catalog, |all| shared.finish_opened(all))
+            })?;
+        }
+        for _ in 0..openers::LONG {
+            start("indexer", |shared| {
+                shared.openers.open_long(&shared.catalog, |all| shared.finish_opened(all))
+            })?;
         }
         for _ in 0..count {
             start("reader", |shared| Reader::new(shared).fill_all())?;
@@ -108,13 +96,7 @@ impl Readers {
 
     /// `false` if there is too much to do already.
     pub fn open(&self, opening: Opening) -> bool {
-        let mut openings = lock(&self.shared.openings);
-        let has_room = openings.wanted.len() < OPENINGS_MAX;
-        if has_room {
-            openings.wanted.push_back(opening);
-            self.shared.has_openings.notify_one();
-        }
-        has_room
+        self.shared.openers.open(opening)
     }
 
     /// Queues all of them to be filled. A thread is woken once for many.
@@ -139,13 +121,16 @@ impl Readers {
 
 impl Drop for Readers {
     fn drop(&mut self) {
-        lock(&self.shared.openings).is_over = true;
-        self.shared.has_openings.notify_all();
+        self.shared.openers.end();
         self.shared.fillings.end();
     }
 }
 
 impl Shared {
+    fn finish_opened(&self, all: Vec<Answered>) {
+        self.finish(&mut all.into_iter().map(|(question, result)| Done::Opened(question, result)).collect());
+    }
+
     fn finish(&self, done: &mut Vec<Done>) {
         if done.is_empty() {
             return;
@@ -158,31 +143,10 @@ impl Shared {
             let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
         }
     }
-
-    /// The next file to open, as soon as there is one; `None` at the end.
-    fn next_opening(&self) -> Option<Opening> {
-        let mut openings = lock(&self.openings);
-        loop {
-            if openings.is_over {
-                return None;
-            }
-            if let Some(opening) = openings.wanted.pop_front() {
-                return Some(opening);
-            }
-            openings = self.has_openings.wait(openings).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn open_all(shared: &Shared) {
-    while let Some(opening) = shared.next_opening() {
-        let result = shared.catalog.open(&opening.path, &opening.query);
-        shared.finish(&mut vec![Done::Opened(opening.question, result)]);
-    }
 }
 
 /// One thread that fills buffers.

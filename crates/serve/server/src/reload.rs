@@ -62,6 +62,9 @@ impl Serving {
         // What is bound and open stays so.
         self.settings = Settings {
             folder: old.folder.clone(),
+            follow_links: old.follow_links,
+            cache: old.cache.clone(),
+            access_log: old.access_log.clone(),
             listen: old.listen.clone(),
             tls,
             status: old.status,
@@ -80,6 +83,9 @@ impl Serving {
 fn fixed_changes(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let all = [
         ("folder", old.folder != new.folder),
+        ("follow-links", old.follow_links != new.follow_links),
+        ("cache", old.cache != new.cache),
+        ("access-log", old.access_log != new.access_log),
         ("listen", old.listen != new.listen),
         ("tls.listen", ports(&old.tls) != ports(&new.tls)),
         ("status", old.status != new.status),

@@ -1,7 +1,9 @@
 //! What clients ask for: which file, which tracks, from where; and what becomes of their sessions.
 
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use forebay_rtsp::message::Status;
 use forebay_rtsp::packetise::Format;
@@ -13,12 +15,14 @@ use forebay_rtsp::transport::Offer;
 use forebay_streaming::program::{Choice, is_video};
 use forebay_streaming::stream::{Next, Setup, Stream};
 
+use crate::access_log::Access;
 use crate::catalog::{Failure, Opened};
 use crate::clock;
 use crate::event_loop::Serving;
+use crate::openers::Opening;
 use crate::pace::Pace;
-use crate::readers::{Filling, Opening, Reading};
-use crate::sessions::Cue;
+use crate::readers::{Filling, Reading};
+use crate::sessions::{Cue, Session, Viewer};
 use crate::transport::{Ends, TrackTransport};
 
 /// What the RTSP machine wants done, and the questions that it waits for.
@@ -28,6 +32,8 @@ pub(crate) struct Control {
     actions: VecDeque<(Action, ConnectionId)>,
     /// The connections on whose behalf questions were asked.
     askers: HashMap<QuestionId, ConnectionId>,
+    /// What was asked for by questions for files.
+    asked: HashMap<QuestionId, Asked>,
     /// What clients have been shown, by the address of its description.
     shown: HashMap<usize, Arc<Opened>>,
 }
@@ -66,6 +72,14 @@ impl Serving {
                 Action::Stop { session } => self.stop(session),
                 Action::Release { session, track } => self.release(session, track),
                 Action::End { session } => self.end(session),
+                Action::WrongPassword { client, user, wrong } => {
+                    let sentence = format!(
+                        "{client}: wrong password for user {user}; {wrong} wrong ones from there of late"
+                    );
+                    self.log.say(clock::now_ns(), &sentence);
+                    let asked = Asked { client, user: Some(user), path: String::new(), query: String::new() };
+                    self.note_refused(&asked, Status::Unauthorized);
+                }
                 Action::Report { session, packet, .. } => self.take_report(session, &packet),
             }
         }
@@ -79,14 +93,33 @@ impl Serving {
 
     fn ask(&mut self, id: QuestionId, question: Question) {
         match question {
-            Question::Describe { path, query, .. } => {
-                if !self.readers.open(Opening { question: id, path, query }) {
-                    self.answer(id, Err(Status::ServiceUnavailable));
+            Question::Describe { path, query, user } => {
+                let asker = self.control.askers.get(&id).and_then(|on| self.connections.get(*on));
+                let Some(client) = asker.map(|connection| connection.client.ip()) else {
+                    return self.answer(id, Err(Status::ServiceUnavailable));
+                };
+                let asked = Asked { client, user, path: path.clone(), query: query.clone() };
+                self.control.asked.insert(id, asked);
+                if !self.readers.open(Opening { question: id, client, path, query }) {
+                    let sentence = "too many files wait to be opened".to_owned();
+                    let failure = Failure { status: Status::ServiceUnavailable, sentence };
+                    self.opened(id, Err(failure));
                 }
             }
-            Question::SetUp { session, presentation, track, offers, packet_bytes_max, client: _ } => {
+            Question::SetUp {
+                session,
+                presentation,
+                track,
+                offers,
+                packet_bytes_max,
+                user,
+                agent,
+                query,
+                client: _,
+            } => {
                 let on = self.control.askers.get(&id).copied().unwrap_or(ConnectionId(0));
-                let wanted = Wanted { session, presentation, track, offers, packet_bytes_max };
+                let viewer = Viewer { user, agent, query };
+                let wanted = Wanted { session, presentation, track, offers, packet_bytes_max, viewer };
                 let answer = self.set_up(on, wanted);
                 self.answer(id, answer);
             }
@@ -101,6 +134,7 @@ impl Serving {
 
     /// A file has been opened, or has not.
     pub(crate) fn opened(&mut self, question: QuestionId, result: Result<Arc<Opened>, Failure>) {
+        let asked = self.control.asked.remove(&question);
         let answer = match result {
             Ok(opened) => {
                 let remarks = opened.files.iter().filter_map(|file| file.take_remark());
@@ -111,6 +145,9 @@ impl Serving {
             }
             Err(Failure { status, sentence }) => {
                 self.log.say(clock::now_ns(), &sentence);
+                if let Some(asked) = asked {
+                    self.note_refused(&asked, status);
+                }
                 Err(status)
             }
         };
@@ -150,7 +187,7 @@ impl Serving {
     }
 
     fn set_up_track(&mut self, ends: Ends, wanted: Wanted, opened: Arc<Opened>) -> Result<Answer, Status> {
-        let Wanted { session: id, track: number, .. } = wanted;
+        let Wanted { session: id, track: number, viewer, .. } = wanted;
         let (transport, answer) = self.choose_transport(ends, id, number, &wanted.offers)?;
         let mut random = [0; 10];
         getrandom::fill(&mut random).map_err(|_| Status::InternalServerError)?;
@@ -168,6 +205,7 @@ impl Serving {
             timestamp: u32::from_be_bytes([e, f, g, h]),
             packet_bytes_max: packet_bytes_max.min(self.settings.packet_bytes),
             is_video: is_video(&track.codec),
+            needs_sync: !track.index().is_all_sync(),
             is_paced: matches!(transport, TrackTransport::Udp { .. }),
             is_bundled: matches!(track.format, Format::Aac | Format::MpegAudio),
         };
@@ -176,6 +214,7 @@ impl Serving {
             None => self.sessions.insert(id, ends.client.ip(), opened, self.settings.buffers),
         };
         let session = &mut self.sessions[place];
+        session.viewer.get_or_insert(viewer);
         self.reports.expect(&transport, id);
         // Most have one or two, and there are thousands of sessions.
         session.transports.reserve_exact(1);
@@ -336,6 +375,7 @@ impl Serving {
         self.send_goodbyes(place);
         self.buffers.release(&mut self.sessions[place]);
         let session = self.sessions.remove(place);
+        self.note_access(&session);
         self.connections.admission.leave_session(session.client);
         // A client that went away before its PLAY was answered gets no answer.
         if let Some(cue) = session.cue {
@@ -347,6 +387,43 @@ impl Serving {
     }
 }
 
+impl Serving {
+    /// The line of a session that ended, if it ever played.
+    fn note_access(&mut self, session: &Session) {
+        let Some(access_log) = &self.access_log else { return };
+        let is_tcp = session.transports.iter().any(|(_, one)| matches!(one, TrackTransport::Tcp { .. }));
+        let duration = Duration::from_nanos(clock::now_ns().saturating_sub(session.begun_ns));
+        let viewer = session.viewer.as_ref();
+        let access = Access {
+            client: session.client,
+            user: viewer.and_then(|viewer| viewer.user.as_deref()),
+            agent: viewer.and_then(|viewer| viewer.agent.as_deref()),
+            method: "PLAY",
+            path: &session.opened.path,
+            query: viewer.map_or("", |viewer| &viewer.query),
+            status: 200,
+            session: Some((if is_tcp { "TCP" } else { "UDP" }, duration, session.stream.counts())),
+        };
+        access_log.line(access.line(SystemTime::now()));
+    }
+
+    /// The line of a request that was refused.
+    fn note_refused(&mut self, asked: &Asked, status: Status) {
+        let Some(access_log) = &self.access_log else { return };
+        let access = Access {
+            client: asked.client,
+            user: asked.user.as_deref(),
+            agent: None,
+            method: "DESCRIBE",
+            path: &asked.path,
+            query: &asked.query,
+            status: status.code(),
+            session: None,
+        };
+        access_log.line(access.line(SystemTime::now()));
+    }
+}
+
 /// A track that a client wants set up.
 struct Wanted {
     session: SessionId,
@@ -354,6 +431,15 @@ struct Wanted {
     track: usize,
     offers: Vec<Offer>,
     packet_bytes_max: Option<u32>,
+    viewer: Viewer,
+}
+
+/// A file that a client has asked for.
+struct Asked {
+    client: IpAddr,
+    user: Option<String>,
+    path: String,
+    query: String,
 }
 
 /// What a client wants played.

@@ -12,6 +12,12 @@ use forebay_rtsp::authentication::{Secret, Users};
 pub struct Settings {
     /// The folder with the files.
     pub folder: PathBuf,
+    /// Whether links in it may lead out of it.
+    pub follow_links: bool,
+    /// Where indices of large files are kept; nowhere without it.
+    pub cache: Option<PathBuf>,
+    /// Where the access log is written, if there is one.
+    pub access_log: Option<PathBuf>,
     /// Where to listen for RTSP.
     pub listen: Vec<SocketAddr>,
     /// Where to listen for RTSP on encrypted connections, and with what.
@@ -30,6 +36,8 @@ pub struct Settings {
     pub buffer_bytes: Option<u64>,
     /// Bytes of all buffers together.
     pub memory_bytes: u64,
+    /// How late a picture may be that waits for a slow client on TCP; sound may be twice as late.
+    pub late: Duration,
     /// Threads that fill buffers.
     pub readers: usize,
     /// The largest RTP packet, in bytes.
@@ -88,6 +96,9 @@ impl Settings {
     pub fn new(folder: PathBuf) -> Self {
         Self {
             folder,
+            follow_links: false,
+            cache: None,
+            access_log: None,
             listen: vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), PORT)],
             tls: None,
             status: None,
@@ -97,6 +108,7 @@ impl Settings {
             buffers: 2,
             buffer_bytes: None,
             memory_bytes: 72 << 20,
+            late: Duration::from_secs(2),
             readers: 16,
             // An Ethernet frame with IPv6, UDP and room for a tunnel.
             packet_bytes: 1400,

@@ -87,6 +87,12 @@ fn metrics(serving: &Serving) -> String {
         ("bytes_total", "counter", "Bytes of RTP packets sent.", counts.bytes as f64),
         ("samples_dropped_total", "counter", "Samples left out for slow clients.", counts.dropped as f64),
         (
+            "sound_dropped_total",
+            "counter",
+            "Samples of sound among those left out.",
+            counts.dropped_sound as f64,
+        ),
+        (
             "samples_damaged_total",
             "counter",
             "Samples that could not be sent: damaged, or too long.",

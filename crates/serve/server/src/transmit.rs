@@ -1,10 +1,12 @@
 //! Sends what is due: packets, reports, and the goodbye after the last packet.
 
+use std::collections::HashMap;
 use std::io::IoSlice;
 
 use forebay_rtsp::rtcp::Sent;
 use forebay_rtsp::server::ConnectionId;
 use forebay_streaming::lateness::Lateness;
+use forebay_streaming::room::Room;
 use forebay_streaming::stream::Next;
 
 use crate::batch::{Batch, Spare, Tally, emptied};
@@ -12,7 +14,8 @@ use crate::clock;
 use crate::connections::Connections;
 use crate::datagrams::Datagrams;
 use crate::event_loop::Serving;
-use crate::sessions::{Session, Sessions, Timer};
+use crate::sessions::{Key, Session, Sessions, Timer};
+use crate::settings::Settings;
 use crate::transport::TrackTransport;
 
 /// The least time from one turn of sending to the next: what falls due meanwhile goes in one, with as many system calls as for
@@ -34,6 +37,8 @@ pub(crate) struct Transmitter {
     due: Vec<Timer>,
     /// Places of sessions whose packets are prepared: none twice.
     prepared: Vec<usize>,
+    /// Sessions that wait until a connection takes more.
+    blocked: HashMap<ConnectionId, Vec<Key>>,
     /// When something was last due.
     sent_ns: u64,
     /// Spreads reports in time; need not be hard to guess.
@@ -52,6 +57,7 @@ impl Transmitter {
             frames: Vec::new(),
             due: Vec::new(),
             prepared: Vec::new(),
+            blocked: HashMap::new(),
             sent_ns: 0,
             rng: fastrand::Rng::new(),
             name: format!("forebay@{}", rustix::system::uname().nodename().to_string_lossy()),
@@ -187,12 +193,11 @@ impl Serving {
             self.server.has_played(id, now_ns);
             return;
         }
-        let memory_bytes = self.settings.memory_bytes;
-        let has_room = session.transports.iter().all(|(_, transport)| match transport {
-            TrackTransport::Tcp { connection, .. } => self.connections.has_room(*connection, memory_bytes),
-            TrackTransport::Udp { .. } => true,
-        });
-        session.next = session.stream.advance(now_ns, has_room);
+        let (carrier, room) = room(session, &self.connections, &self.settings);
+        session.next = session.stream.advance(now_ns, room);
+        if let Some(sentence) = session.take_slowness(now_ns) {
+            self.log.say(now_ns, &sentence);
+        }
         if let Some(complaint) = session.stream.take_complaint()
             && session.uncomplaining_ns <= now_ns
         {
@@ -204,6 +209,35 @@ impl Serving {
             self.tend(connection);
         }
         self.transmitter.prepared.push(place);
+        if let (Some(session), Some(carrier)) = (self.sessions.get(place), carrier)
+            && session.next == Next::Room
+        {
+            let (key, memory_bytes) = (session.key(), self.settings.memory_bytes);
+            if self.connections.room(carrier, memory_bytes) > 0 {
+                self.sessions[place].next = Next::At(now_ns);
+            } else {
+                self.transmitter.blocked.entry(carrier).or_default().push(key);
+            }
+        }
+    }
+
+    /// A connection has taken some of what waits for it. Sessions that wait for room there go on if there is some.
+    pub(crate) fn resume_blocked(&mut self, carrier: ConnectionId) {
+        if self.connections.room(carrier, self.settings.memory_bytes) == 0 {
+            return;
+        }
+        let now_ns = clock::now_ns();
+        for key in self.transmitter.blocked.remove(&carrier).unwrap_or_default() {
+            if let Some(session) = self.sessions.of(key).filter(|session| session.next == Next::Room) {
+                session.next = Next::At(now_ns);
+                self.sessions.set_timer(key.place);
+            }
+        }
+    }
+
+    /// Forgets connections that are gone.
+    pub(crate) fn forget_blocked(&mut self) {
+        self.transmitter.blocked.retain(|carrier, _| self.connections.get(*carrier).is_some());
     }
 
     /// Sends all packets that wait, and does what comes after for their sessions.
@@ -259,4 +293,18 @@ impl Serving {
         }
         self.connections.close_all();
     }
+}
+
+/// The connection that a session's packets go on, and what it takes now.
+fn room(session: &Session, connections: &Connections, settings: &Settings) -> (Option<ConnectionId>, Room) {
+    let late_ns = u64::try_from(settings.late.as_nanos()).unwrap_or(u64::MAX);
+    let carrier = session.transports.iter().find_map(|(_, transport)| match transport {
+        TrackTransport::Tcp { connection, .. } => Some(*connection),
+        TrackTransport::Udp { .. } => None,
+    });
+    let room = carrier.map_or(Room::ENDLESS, |carrier| Room {
+        bytes: connections.room(carrier, settings.memory_bytes),
+        late_ns,
+    });
+    (carrier, room)
 }

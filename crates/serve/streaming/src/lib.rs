@@ -16,7 +16,7 @@
 //! ```
 //!
 //! How large buffers are is [`depth`]: so that what there is of memory saves most of the disk's time. [`wheel`] tells which
-//! stream is due next, among thousands; [`lateness`] counts how late it was.
+//! stream is due next, among thousands; [`lateness`] counts how late it was. [`room`] is what a client takes now.
 #![forbid(unsafe_code)]
 
 pub mod buffer;
@@ -24,6 +24,7 @@ pub mod depth;
 pub mod lateness;
 pub mod pool;
 pub mod program;
+pub mod room;
 pub mod schedule;
 pub mod stream;
 pub mod wheel;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use forebay_media::{Media, Plan, Track};
+use forebay_media::{Media, Plan, Sample, Track};
 use forebay_rtsp::presentation::{Codec, ticks};
 
 /// A sample of a program.
@@ -28,6 +28,9 @@ pub struct Planned {
 pub struct Playlist {
     items: Vec<Arc<Media>>,
     is_endless: bool,
+    /// From where to where it is played: what lies before and after does not exist.
+    start_ns: u64,
+    end_ns: u64,
 }
 
 /// What part of a playlist is played, and how.
@@ -54,7 +57,17 @@ impl Playlist {
         let are_alike = items.iter().all(is_like_first);
         // Without a duration it would be played infinitely often at once.
         let is_endless = is_endless && items.iter().all(|media| media.duration_ns() > 0);
-        are_alike.then_some(Self { items, is_endless })
+        let end_ns = items.iter().fold(0_u64, |sum, media| sum.saturating_add(media.duration_ns()));
+        are_alike.then_some(Self { items, is_endless, start_ns: 0, end_ns })
+    }
+
+    /// Only the part from `start_ns`, or the last key frame before, to `end_ns`. Positions stay as they are. `None` if nothing
+    /// is left.
+    pub fn within(mut self, start_ns: u64, end_ns: Option<u64>) -> Option<Self> {
+        let tracks: Vec<usize> = (0..self.items[0].tracks().len()).collect();
+        self.start_ns = self.seek(&tracks, start_ns.min(self.end_ns.saturating_sub(1)));
+        self.end_ns = self.end_ns.min(end_ns.unwrap_or(u64::MAX));
+        (self.start_ns < self.end_ns || end_ns.is_none()).then_some(self)
     }
 
     /// Its files.
@@ -62,26 +75,40 @@ impl Playlist {
         &self.items
     }
 
-    /// `None` if it has no end.
+    /// Where the first round begins.
+    pub fn start_ns(&self) -> u64 {
+        self.start_ns
+    }
+
+    /// How long it is from there; `None` if it has no end.
     pub fn duration_ns(&self) -> Option<u64> {
         (!self.is_endless).then(|| self.round_ns())
     }
 
     /// How long all files take once.
     fn round_ns(&self) -> u64 {
-        self.items.iter().map(|media| media.duration_ns()).sum()
+        self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// The file at a position, and where it begins.
-    fn at(&self, position_ns: u64) -> (usize, u64) {
+    /// The file at a position, and where its own beginning is.
+    fn at(&self, position_ns: u64) -> (usize, i64) {
+        let since_ns = position_ns.saturating_sub(self.start_ns);
         let round_ns = self.round_ns().max(1);
-        let mut begin_ns = if self.is_endless { position_ns / round_ns * round_ns } else { 0 };
+        let rounds_ns = if self.is_endless { since_ns / round_ns * round_ns } else { 0 };
+        let in_round_ns = position_ns - rounds_ns;
+        let (item, offset_ns) = self.item_at(in_round_ns);
+        (item, i64::try_from(rounds_ns.saturating_add(offset_ns)).unwrap_or(i64::MAX))
+    }
+
+    /// The file at a position of the first round, and where it begins.
+    fn item_at(&self, position_ns: u64) -> (usize, u64) {
+        let mut offset_ns = 0_u64;
         for (number, media) in self.items.iter().enumerate() {
-            let end_ns = begin_ns.saturating_add(media.duration_ns());
+            let end_ns = offset_ns.saturating_add(media.duration_ns());
             if position_ns < end_ns || number + 1 == self.items.len() {
-                return (number, begin_ns);
+                return (number, offset_ns);
             }
-            begin_ns = end_ns;
+            offset_ns = end_ns;
         }
         (0, 0)
     }
@@ -89,14 +116,33 @@ impl Playlist {
     /// Where playing can begin for a client that asks for `position_ns`.
     pub fn seek(&self, tracks: &[usize], position_ns: u64) -> u64 {
         let (item, begin_ns) = self.at(position_ns);
-        begin_ns.saturating_add(self.items[item].seek(tracks, position_ns - begin_ns))
+        let begin_ns = begin_ns.max(0) as u64;
+        let found_ns =
+            begin_ns.saturating_add(self.items[item].seek(tracks, position_ns.saturating_sub(begin_ns)));
+        found_ns.max(self.start_ns)
     }
 
     /// What is to be sent from a position on, which [`Playlist::seek`] has given.
     pub fn program(self: &Arc<Self>, choice: Choice, position_ns: u64) -> Program {
         let (item, begin_ns) = self.at(position_ns);
-        let plan = self.items[item].plan(&choice.tracks, position_ns - begin_ns);
-        Program { playlist: self.clone(), choice, item, begin_ns, plan }
+        let in_item_ns = position_ns.saturating_sub(begin_ns.max(0) as u64);
+        let plan = self.items[item].plan(&choice.tracks, in_item_ns);
+        let round_end_ns = self.round_end_ns(position_ns);
+        let before_ns = vec![i64::MIN; choice.tracks.len()];
+        let latest_ns = before_ns.clone();
+        Program { playlist: self.clone(), choice, item, begin_ns, round_end_ns, latest_ns, before_ns, plan }
+    }
+
+    /// Where the round ends that a position is in.
+    fn round_end_ns(&self, position_ns: u64) -> i64 {
+        let round_ns = self.round_ns().max(1);
+        let rounds = if self.is_endless { position_ns.saturating_sub(self.start_ns) / round_ns } else { 0 };
+        i64::try_from(self.end_ns.saturating_add(rounds.saturating_mul(round_ns))).unwrap_or(i64::MAX)
+    }
+
+    /// Whether it ends before its last file does.
+    fn is_cut(&self) -> bool {
+        self.end_ns < self.items.iter().fold(0, |sum: u64, media| sum.saturating_add(media.duration_ns()))
     }
 }
 
@@ -106,24 +152,49 @@ pub struct Program {
     playlist: Arc<Playlist>,
     choice: Choice,
     item: usize,
-    begin_ns: u64,
+    /// Where the beginning of the file is.
+    begin_ns: i64,
+    /// Where the round ends.
+    round_end_ns: i64,
+    /// The latest presentation so far, and that in the files before, by the numbers of the chosen tracks.
+    latest_ns: Vec<i64>,
+    before_ns: Vec<i64>,
     plan: Plan,
 }
 
 impl Program {
     /// Goes on to the next file; `None` at the end.
     fn turn(&mut self) -> Option<()> {
-        self.begin_ns = self.begin_ns.checked_add(self.playlist.items[self.item].duration_ns())?;
-        self.item += 1;
-        if self.item == self.playlist.items.len() {
-            if !self.playlist.is_endless {
-                self.item -= 1;
-                return None;
-            }
-            self.item = 0;
-        }
-        self.plan = self.playlist.items[self.item].plan(&self.choice.tracks, 0);
+        let duration_ns = i64::try_from(self.playlist.items[self.item].duration_ns()).ok()?;
+        let begin_ns = self.begin_ns.checked_add(duration_ns)?;
+        let is_last = self.item + 1 == self.playlist.items.len() || begin_ns >= self.round_end_ns;
+        let in_item_ns = if !is_last {
+            (self.item, self.begin_ns) = (self.item + 1, begin_ns);
+            0
+        } else if self.playlist.is_endless {
+            let (item, offset_ns) = self.playlist.item_at(self.playlist.start_ns);
+            // The end of one round is the start of the next.
+            let start_ns = self.round_end_ns;
+            let in_item_ns = self.playlist.start_ns - offset_ns;
+            let round_ns = i64::try_from(self.playlist.round_ns()).ok()?;
+            self.round_end_ns = self.round_end_ns.checked_add(round_ns)?;
+            (self.item, self.begin_ns) = (item, start_ns.checked_sub_unsigned(in_item_ns)?);
+            in_item_ns
+        } else {
+            return None;
+        };
+        self.plan = self.playlist.items[self.item].plan(&self.choice.tracks, in_item_ns);
+        self.before_ns.clone_from(&self.latest_ns);
         Some(())
+    }
+
+    /// The next sample of the round; `None` at the end of the file or the round.
+    fn next_of_file(&mut self) -> Option<Sample> {
+        let is_cut = self.playlist.is_cut();
+        self.plan
+            .by_ref()
+            .take_while(|one| !is_cut || self.begin_ns.saturating_add(one.decode_ns) < self.round_end_ns)
+            .next()
     }
 }
 
@@ -131,33 +202,43 @@ impl Iterator for Program {
     type Item = Planned;
 
     fn next(&mut self) -> Option<Planned> {
+        if self.begin_ns == i64::MAX {
+            return None;
+        }
         // A round without a sample that is wanted ends it, and no file is without samples.
         let mut turns_left = self.playlist.items.len() + 1;
         loop {
-            let Some(sample) = self.plan.next() else {
+            let Some(sample) = self.next_of_file() else {
                 turns_left = turns_left.checked_sub(1)?;
                 self.turn()?;
                 continue;
             };
             let track = &self.playlist.items[self.item].tracks()[sample.track];
             let is_wanted = !self.choice.is_sync_only || (sample.is_sync && is_video(&track.codec));
-            if !is_wanted {
+            let sender = self.choice.tracks.iter().position(|one| *one == sample.track)?;
+            // What lies beyond all numbers would be due at the same time, all of it: nothing comes after the last one.
+            let decode_ns = sample.decode_ns.checked_add(self.begin_ns)?;
+            let presentation_ns = sample.presentation_ns.checked_add(self.begin_ns)?;
+            // The sound that a decoder needs before a file begins was heard at the end of the file before.
+            let is_heard = track.index().is_all_sync() && presentation_ns <= self.before_ns[sender];
+            let is_beyond = self.playlist.is_cut() && presentation_ns >= self.round_end_ns;
+            if !is_wanted || is_heard || is_beyond {
                 continue;
             }
-            // What lies beyond all numbers would be due at the same time, all of it: nothing comes after the last one.
-            let decode_ns = sample.decode_ns.checked_add_unsigned(self.begin_ns)?;
             let until_ns = self.choice.until_ns.unwrap_or(u64::MAX);
             if u64::try_from(decode_ns).is_ok_and(|decode_ns| decode_ns >= until_ns) {
                 return None;
             }
-            let begin_ticks = ticks(self.begin_ns, track.codec.clock_rate());
+            self.latest_ns[sender] = self.latest_ns[sender].max(presentation_ns);
+            // Clocks wrap around.
+            let begin_ticks = ticks(self.begin_ns.unsigned_abs(), track.codec.clock_rate()) as u32;
+            let begin_ticks = if self.begin_ns < 0 { begin_ticks.wrapping_neg() } else { begin_ticks };
             return Some(Planned {
                 file: self.item,
-                sender: self.choice.tracks.iter().position(|one| *one == sample.track)? as u8,
+                sender: sender as u8,
                 at: sample.at,
                 decode_ns,
-                // Clocks wrap around.
-                ticks: (begin_ticks as u32).wrapping_add(sample.timestamp as u32),
+                ticks: begin_ticks.wrapping_add(sample.timestamp as u32),
                 is_sync: sample.is_sync,
             });
         }

@@ -8,6 +8,7 @@ use forebay_rtsp::rtcp::Sent;
 
 use crate::buffer::{Buffer, Held, Part};
 use crate::lateness::Lateness;
+use crate::room::{Lag, Room};
 use crate::schedule::{Pacing, Schedule, pacing};
 
 /// A stream that is later than this does not catch up: it goes on from where it is, as after a pause.
@@ -40,6 +41,8 @@ pub struct Setup {
     pub packet_bytes_max: usize,
     /// Whether its samples are pictures.
     pub is_video: bool,
+    /// Whether some of its samples need others. After one of them is left out, so are all up to the next that needs none.
+    pub needs_sync: bool,
     /// Whether large samples are sent in parts, over time.
     pub is_paced: bool,
     /// Whether short samples that follow each other closely share packets, sent when the first is due.
@@ -87,6 +90,8 @@ pub struct Burst<'a> {
 pub enum Next {
     /// Call [`Stream::advance`] at this time.
     At(u64),
+    /// The client has to take what was sent.
+    Room,
     /// A buffer has to be filled.
     Buffer,
     /// All has been sent.
@@ -102,6 +107,10 @@ pub struct Counts {
     pub bytes: u64,
     /// Samples that were left out because the client was slow.
     pub dropped: u64,
+    /// Of these, samples of sound.
+    pub dropped_sound: u64,
+    /// How late a sample was at most that had waited for the client, in nanoseconds.
+    pub late_ns_max: u64,
     /// How often the next buffer was not there when it was due.
     pub stalls: u64,
     /// For how long, in nanoseconds.
@@ -116,6 +125,8 @@ impl Counts {
         self.packets += other.packets;
         self.bytes += other.bytes;
         self.dropped += other.dropped;
+        self.dropped_sound += other.dropped_sound;
+        self.late_ns_max = self.late_ns_max.max(other.late_ns_max);
         self.stalls += other.stalls;
         self.stalled_ns += other.stalled_ns;
         self.damaged += other.damaged;
@@ -135,6 +146,7 @@ pub struct Stream {
     is_filling: bool,
     has_last: bool,
     is_starved: bool,
+    lag: Lag,
     from_ns: u64,
     rate: f64,
     /// How the clocks of its tracks run against the program.
@@ -159,6 +171,7 @@ impl Stream {
             is_filling: false,
             has_last: false,
             is_starved: false,
+            lag: Lag::default(),
             from_ns: 0,
             rate: 1.0,
             scale: 1.0,
@@ -296,6 +309,7 @@ impl Stream {
     pub fn start(&mut self, now_ns: u64) {
         let first_ns = self.first_ns().unwrap_or(self.from_ns as i64);
         self.schedule = Some(Schedule::new(now_ns, first_ns, self.rate));
+        self.lag = Lag::default();
     }
 
     /// Stops, and has what was begun sent to its end now. What has not been sent stays.
@@ -309,10 +323,17 @@ impl Stream {
         self.schedule.map(|schedule| schedule.position_ns(now_ns).max(0) as u64)
     }
 
-    /// Makes the packets that are due by now: [`Stream::bursts`]. Without `has_room` new samples are left out, whole, and
-    /// pictures from there to the next that needs no others.
-    pub fn advance(&mut self, now_ns: u64, has_room: bool) -> Next {
+    /// Makes the packets that are due by now, as far as there is room: [`Stream::bursts`]. The rest waits for room. Samples that
+    /// waited for too long are left out, whole, and so are those that need them.
+    pub fn advance(&mut self, now_ns: u64, room: Room) -> Next {
+        if room.bytes > 0
+            && let Some(pause_ns) = self.lag.unblock(now_ns)
+            && let Some(schedule) = &mut self.schedule
+        {
+            schedule.delay(pause_ns);
+        }
         let Some(schedule) = self.schedule else { return Next::Buffer };
+        let mut left_bytes = room.bytes;
         self.senders.iter_mut().for_each(|sender| sender.go_on(now_ns));
         loop {
             let Some(part) = &self.drained else {
@@ -335,9 +356,14 @@ impl Stream {
             };
             let due_ns = self.schedule.unwrap_or(schedule).due_ns(sample.decode_ns);
             if due_ns > now_ns {
+                self.lag.is_behind = false;
                 return Next::At(self.senders_due_ns().min(due_ns));
             }
-            self.packetise_next(now_ns, due_ns, has_room);
+            if left_bytes == 0 {
+                self.lag.block(now_ns);
+                return Next::Room;
+            }
+            left_bytes = left_bytes.saturating_sub(self.packetise_next(now_ns, due_ns, room));
         }
     }
 
@@ -370,7 +396,8 @@ impl Stream {
                 self.counts.stalls += 1;
                 self.counts.stalled_ns += late_ns;
             }
-            if late_ns > CATCH_UP_NS_MAX {
+            // What is late for its client's sake is left out by its age.
+            if late_ns > CATCH_UP_NS_MAX && !self.lag.is_behind {
                 schedule.delay(late_ns);
             }
         }
@@ -379,20 +406,25 @@ impl Stream {
         self.senders.iter_mut().for_each(|sender| sender.bundled = 0);
     }
 
-    fn packetise_next(&mut self, now_ns: u64, due_ns: u64, has_room: bool) {
-        let Some(part) = &self.drained else { return };
+    /// Returns how many bytes there are to send of the next sample.
+    fn packetise_next(&mut self, now_ns: u64, due_ns: u64, room: Room) -> usize {
+        let Some(part) = &self.drained else { return 0 };
         let held = part.samples()[self.next_sample];
         let later = &part.samples()[self.next_sample + 1..];
         self.next_sample += 1;
-        let Some(sender) = self.senders.get_mut(usize::from(held.sender)) else { return };
+        let Some(sender) = self.senders.get_mut(usize::from(held.sender)) else { return 0 };
         if sender.is_released || self.next_sample <= sender.bundled {
-            return;
+            return 0;
         }
-        if !has_room || (sender.waits_for_sync && !held.is_sync) {
-            sender.waits_for_sync = sender.setup.is_video;
+        let late_ns = if self.lag.is_behind { now_ns.saturating_sub(due_ns) } else { 0 };
+        let is_sound = !sender.setup.is_video && !sender.setup.needs_sync;
+        if late_ns > room.late_max_ns(is_sound) || (sender.waits_for_sync && !held.is_sync) {
+            sender.waits_for_sync = sender.setup.needs_sync;
             self.counts.dropped += 1;
-            return;
+            self.counts.dropped_sound += u64::from(is_sound);
+            return 0;
         }
+        self.counts.late_ns_max = self.counts.late_ns_max.max(late_ns);
         sender.waits_for_sync = false;
         sender.hurry();
         let mut all_later = later.iter().chain(self.ready.iter().flat_map(Part::samples));
@@ -423,7 +455,9 @@ impl Stream {
             self.complaint = Some(error);
         }
         self.samples.clear();
-        sender.plan(before, now_ns, due_ns);
+        // The server is as punctual as its client lets it be.
+        sender.plan(before, now_ns, due_ns + late_ns);
+        sender.packets[before..].iter().map(Packet::bytes).sum()
     }
 
     fn senders_due_ns(&self) -> u64 {

@@ -12,6 +12,7 @@ use forebay_streaming::depth::{Budget, PARTS, Share};
 use forebay_streaming::lateness::Lateness;
 use forebay_streaming::pool::Pool;
 use forebay_streaming::program::Planned;
+use forebay_streaming::room::Room;
 use forebay_streaming::stream::{Next, Stream};
 
 /// How long films are, and what of them is looked at: not how clients come.
@@ -126,7 +127,7 @@ impl World {
             stream.start(now_ns);
         }
         if *has_started {
-            let next = stream.advance(now_ns, true);
+            let next = stream.advance(now_ns, Room::ENDLESS);
             let mut early = Lateness::default();
             stream.has_sent(now_ns, if now_ns < WARM_UP_NS { &mut early } else { &mut self.lateness });
             if let Next::At(ns) = next {

@@ -11,6 +11,7 @@ use forebay_streaming::buffer::{Buffer, Scratch};
 use forebay_streaming::lateness::Lateness;
 use forebay_streaming::pool::Pool;
 use forebay_streaming::program::Planned;
+use forebay_streaming::room::Room;
 use forebay_streaming::stream::{Next, Stream};
 
 /// How long films are.
@@ -79,7 +80,7 @@ fn simulate(case: &Case) -> Outcome {
                 stream.start(now_ns + number as u64 * 50 * MS);
             }
             if *has_started {
-                let next = stream.advance(now_ns, true);
+                let next = stream.advance(now_ns, Room::ENDLESS);
                 let pictures = stream.bursts().filter(|burst| burst.sender == 0 && number == 0);
                 outcome.bursts.extend(pictures.map(|burst| (now_ns, burst.packets.len())));
                 stream.has_sent(now_ns, &mut outcome.lateness);
@@ -163,48 +164,89 @@ fn filled(seconds: u64) -> Stream {
 }
 
 /// The pictures that a stream sends at a time.
-fn pictures(stream: &mut Stream, now_ns: u64, has_room: bool) -> Vec<Packet> {
-    stream.advance(now_ns, has_room);
-    let packets = stream.bursts().filter(|burst| burst.sender == 0).flat_map(|burst| burst.packets.to_vec());
-    let packets = packets.collect();
+fn pictures(stream: &mut Stream, now_ns: u64) -> Vec<Packet> {
+    sent(stream, now_ns, Room::ENDLESS)
+        .into_iter()
+        .filter(|(sender, _)| *sender == 0)
+        .map(|(_, one)| one)
+        .collect()
+}
+
+/// What a stream sends at a time, with the numbers of the senders.
+fn sent(stream: &mut Stream, now_ns: u64, room: Room) -> Vec<(usize, Packet)> {
+    stream.advance(now_ns, room);
+    let bursts = stream.bursts();
+    let packets: Vec<_> =
+        bursts.flat_map(|burst| burst.packets.iter().map(move |one| (burst.sender, one.clone()))).collect();
     stream.has_sent(now_ns, &mut Lateness::default());
     packets
 }
 
-#[test]
-fn a_slow_client_loses_whole_pictures_up_to_one_that_needs_no_others() {
-    let mut stream = filled(3);
-    let mut sequences = Vec::new();
-    let mut sent = Vec::new();
-    for number in 0..75 {
-        // There is no room for the sixth to the tenth.
-        let packets = pictures(&mut stream, number * 40 * MS, !(5..10).contains(&number));
-        assert_eq!(packets.last().is_some_and(Packet::is_marked), !packets.is_empty());
-        sent.extend((!packets.is_empty()).then_some(number));
-        sequences
-            .extend(packets.iter().map(|packet| u16::from_be_bytes([packet.head()[2], packet.head()[3]])));
+/// A client that takes so many bytes a second, from the time on that is given. Returns the times at which it has whole pictures,
+/// and how many samples of sound it has; packets have no gaps.
+fn over_a_link(stream: &mut Stream, bytes_per_s: u64, late_ns: u64, from_ns: u64) -> (Vec<u64>, usize) {
+    let (mut queue, mut sequence) = (0_u64, [None; 2]);
+    let (mut pictures, mut sounds) = (Vec::new(), 0);
+    for now_ns in (0..20 * SECOND).step_by(MS as usize) {
+        queue = if now_ns < from_ns { queue } else { queue.saturating_sub(bytes_per_s / 1000) };
+        let room = Room { bytes: 1000_usize.saturating_sub(queue as usize), late_ns };
+        for (sender, packet) in sent(stream, now_ns, room) {
+            let number = u16::from_be_bytes([packet.head()[2], packet.head()[3]]);
+            let before = sequence[sender].replace(number);
+            assert!(before.is_none_or(|before: u16| before.wrapping_add(1) == number), "a packet is missing");
+            queue += packet.bytes() as u64;
+            match sender {
+                0 if packet.is_marked() => pictures.push(now_ns),
+                0 => {}
+                _ => sounds += 1,
+            }
+        }
     }
-    let expected: Vec<u64> = (0..5).chain(25..75).collect();
-    assert_eq!(sent, expected);
-    assert!(sequences.windows(2).all(|two| two[1] == two[0].wrapping_add(1)));
-    // Five times sound, and twenty pictures.
-    assert_eq!(stream.counts().dropped, 25);
+    (pictures, sounds)
+}
+
+#[test]
+fn a_key_frame_that_takes_a_second_delays_pictures_and_loses_none() {
+    let mut stream = filled(8);
+    // 29 pictures' worth a second are 116 kB; a key frame of 20 kB at 125 kB/s takes 160 ms, four pictures' time.
+    let (pictures, sounds) = over_a_link(&mut stream, 125_000, 2 * SECOND, 0);
+    assert_eq!((pictures.len(), sounds, stream.counts().dropped), (200, 200, 0));
+    assert!(stream.counts().late_ns_max > 40 * MS);
+}
+
+#[test]
+fn on_a_link_that_is_too_slow_sound_is_kept_and_pictures_are_left_out_up_to_one_that_needs_no_others() {
+    let mut stream = filled(8);
+    let (pictures, sounds) = over_a_link(&mut stream, 70_000, SECOND, 0);
+    let counts = stream.counts();
+    assert_eq!((sounds, counts.dropped_sound), (200, 0));
+    assert_eq!(pictures.len() as u64 + counts.dropped, 200);
+    assert!((90..160).contains(&pictures.len()), "{} pictures", pictures.len());
+    assert!(counts.late_ns_max <= 2 * SECOND);
+    // The last picture comes at its time, and not after all that the link had no room for.
+    assert!(pictures.last().is_some_and(|last_ns| *last_ns < 10 * SECOND), "{pictures:?}");
+}
+
+#[test]
+fn a_client_that_takes_nothing_for_long_goes_on_where_it_was() {
+    let mut stream = filled(3);
+    let (pictures, sounds) = over_a_link(&mut stream, 500_000, SECOND, 15 * SECOND);
+    assert_eq!((pictures.len(), sounds, stream.counts().dropped), (75, 75, 0));
 }
 
 #[test]
 fn a_stream_that_was_stopped_goes_on_where_it_was() {
     let mut stream = filled(2);
-    let first: usize = (0..10).map(|number| pictures(&mut stream, number * 40 * MS, true).len()).sum();
+    let first: usize = (0..10).map(|number| pictures(&mut stream, number * 40 * MS).len()).sum();
     stream.stop();
-    assert!(pictures(&mut stream, 5 * SECOND, true).is_empty());
+    assert!(pictures(&mut stream, 5 * SECOND).is_empty());
     let position_ns = 400 * MS;
     stream.cue(position_ns, 5 * SECOND, 1.0, 1.0);
     stream.start(5 * SECOND);
-    let packets = pictures(&mut stream, 5 * SECOND, true);
+    let packets = pictures(&mut stream, 5 * SECOND);
     let timestamp = u32::from_be_bytes(packets[0].head()[4..8].try_into().expect("four bytes"));
     assert_eq!(timestamp, (u32::MAX - 10).wrapping_add(5 * 90_000));
-    let rest: usize =
-        (1..40).map(|number| pictures(&mut stream, 5 * SECOND + number * 40 * MS, true).len()).sum();
+    let rest: usize = (1..40).map(|number| pictures(&mut stream, 5 * SECOND + number * 40 * MS).len()).sum();
     assert_eq!(first + packets.len() + rest, 2 * (15 + 24 * 3));
 }
 
@@ -224,13 +266,13 @@ fn a_stall_of_seconds_is_not_made_up_for_by_a_flood() {
     stream.start(0);
     let mut now_ns = 0;
     while stream.level() > 0 {
-        pictures(&mut stream, now_ns, true);
+        pictures(&mut stream, now_ns);
         now_ns += 10 * MS;
     }
     now_ns += 7 * SECOND;
     fill(&mut stream);
     let marks = |packets: &[Packet]| packets.iter().filter(|packet| packet.is_marked()).count();
-    assert_eq!(marks(&pictures(&mut stream, now_ns, true)), 1);
+    assert_eq!(marks(&pictures(&mut stream, now_ns)), 1);
     assert_eq!(stream.counts().stalls, 1);
     assert!(stream.counts().stalled_ns > 6 * SECOND);
 }

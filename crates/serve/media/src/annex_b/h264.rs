@@ -31,6 +31,11 @@ impl Pictures {
         Codec::H264 { sps: self.sps.clone(), pps: self.pps.clone() }
     }
 
+    /// Whether a decoder would have what it needs before a picture.
+    pub fn has_sets(&self) -> bool {
+        !self.sps.is_empty() && !self.pps.is_empty()
+    }
+
     pub fn picture_time(&self) -> Option<TimeBase> {
         self.picture_time
     }
@@ -120,6 +125,19 @@ impl Pictures {
         self.in_sequence += 1;
         let is_recovery_point = std::mem::take(&mut self.is_recovery_point);
         Role::Picture { is_sync: is_idr || is_recovery_point, order: (self.sequence, order) }
+    }
+}
+
+/// Whether a unit may begin like this (7.3.1, table 7-1): others do not refer to what need not be kept, and they do to parameter
+/// sets and to pictures that nothing crosses.
+pub(super) fn is_possible(head: &[u8]) -> bool {
+    let Some(header) = head.first() else { return true };
+    let (is_forbidden, is_referred_to) = (header & 0x80 != 0, header & 0x60 != 0);
+    match header & 0x1F {
+        _ if is_forbidden => false,
+        5 | 7 | 8 => is_referred_to,
+        1..=16 | 19..=21 => true,
+        _ => false,
     }
 }
 

@@ -46,6 +46,13 @@ impl Default for Pictures {
     }
 }
 
+/// Whether a unit may begin like this (7.3.1.2, table 7-1).
+pub(super) fn is_possible(head: &[u8]) -> bool {
+    let [first, second, ..] = *head else { return true };
+    let (is_forbidden, kind, temporal) = (first & 0x80 != 0, first >> 1 & 0x3F, second & 7);
+    !is_forbidden && temporal > 0 && matches!(kind, 0..=9 | 16..=21 | 32..=40 | 48..)
+}
+
 /// What a slice's header needs of a picture parameter set.
 #[derive(Clone, Copy)]
 struct Picture {
@@ -57,6 +64,11 @@ struct Picture {
 impl Pictures {
     pub fn codec(&self) -> Codec {
         Codec::H265 { vps: self.vps.clone(), sps: self.sps.clone(), pps: self.pps.clone() }
+    }
+
+    /// Whether a decoder would have what it needs before a picture.
+    pub fn has_sets(&self) -> bool {
+        !self.sps.is_empty() && !self.pps.is_empty()
     }
 
     pub fn picture_time(&self) -> Option<TimeBase> {

@@ -26,8 +26,11 @@ const START_CODE: &[u8] = &[0, 0, 1];
 /// What is looked at of a unit: all of a parameter set, and the header of a slice.
 const HEAD_BYTES_MAX: usize = 4096;
 
-/// How far the first parameter sets may be from the beginning.
-const PROBED_BYTES: u64 = 1 << 20;
+/// How far the first picture that can be decoded may be from the beginning: behind a group of pictures that was cut.
+const PROBED_BYTES: u64 = 4 << 20;
+
+/// How many pictures there may be before the first key frame. With more, there is none.
+const FIRST_MAX: usize = 1000;
 
 /// How many parameter sets of a kind are told to clients.
 const SETS_MAX: usize = 16;
@@ -52,19 +55,40 @@ enum Role {
     More,
 }
 
-/// Which codec it is, by its parameter sets; `None` if there are none near the beginning.
+/// Which codec it is: the one by whose rules every unit is possible up to a picture with its parameter sets. `None` if there is
+/// no such picture near the beginning.
 pub(crate) fn codec(source: &mut Source) -> Result<Option<Codec>> {
-    let mut at = 0;
-    while let Some(unit) = next_unit(source, at)?.filter(|unit| unit.content < PROBED_BYTES) {
-        match *source.up_to(unit.content, 2)? {
-            // Types 32 and 33, layer 0, of the lowest temporal layer.
-            [0x40 | 0x42, 1] => return Ok(Some(Codec::H265)),
-            // Type 7, which others refer to, of one of the profiles that there are.
-            [0x27 | 0x47 | 0x67, 44..=244] => return Ok(Some(Codec::H264)),
-            _ => at = unit.content,
+    let Some(first) = next_unit(source, 0, PROBED_BYTES)? else { return Ok(None) };
+    if !may_begin_amid_a_unit(source, first.start)? {
+        return Ok(None);
+    }
+    let (mut h264, mut h265) = (Some(h264::Pictures::default()), Some(h265::Pictures::default()));
+    let mut next = Some(first);
+    while let Some(unit) = next {
+        let head = head(source, &unit)?;
+        h264 = h264.filter(|_| h264::is_possible(head));
+        h265 = h265.filter(|_| h265::is_possible(head));
+        let is_picture = |role| matches!(role, Role::Picture { .. });
+        if h264.as_mut().is_some_and(|pictures| is_picture(pictures.role(head)) && pictures.has_sets()) {
+            return Ok(Some(Codec::H264));
         }
+        if h265.as_mut().is_some_and(|pictures| is_picture(pictures.role(head)) && pictures.has_sets()) {
+            return Ok(Some(Codec::H265));
+        }
+        if h264.is_none() && h265.is_none() {
+            return Ok(None);
+        }
+        next = next_unit(source, unit.content, PROBED_BYTES)?;
     }
     Ok(None)
+}
+
+/// Whether what comes before the first start code can be the end of a unit, or zeros. Other kinds of files begin with their
+/// name.
+fn may_begin_amid_a_unit(source: &mut Source, start: u64) -> Result<bool> {
+    let before = source.up_to(0, start.min(4) as usize)?;
+    let is_name = before.len() == 4 && before.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
+    Ok(!is_name)
 }
 
 pub(crate) fn read_h264(source: &mut Source) -> Result<Found> {
@@ -92,11 +116,11 @@ struct Unit {
     content: u64,
 }
 
-/// The first unit whose start code lies at `at` or after.
-fn next_unit(source: &mut Source, mut at: u64) -> Result<Option<Unit>> {
+/// The first unit whose start code lies at `at` or after, and not far beyond `end`.
+fn next_unit(source: &mut Source, mut at: u64, end: u64) -> Result<Option<Unit>> {
     let from = at;
     loop {
-        if source.up_to(at, START_CODE.len())?.len() < START_CODE.len() {
+        if at >= end || source.up_to(at, START_CODE.len())?.len() < START_CODE.len() {
             return Ok(None);
         }
         let bytes = source.following(at)?;
@@ -127,19 +151,30 @@ struct AccessUnits {
     /// Where the one begins that is being read, and its picture when that has come.
     start: Option<u64>,
     picture: Option<(bool, (u64, i64))>,
+    /// Whether there was a picture that decoding can begin at, and those before it.
+    has_begun: bool,
+    first: Vec<Picture>,
 }
 
 impl Default for AccessUnits {
     fn default() -> Self {
         let (order, builder) = Default::default();
-        Self { order, builder, samples_left: SAMPLES_MAX, start: None, picture: None }
+        Self {
+            order,
+            builder,
+            samples_left: SAMPLES_MAX,
+            start: None,
+            picture: None,
+            has_begun: false,
+            first: Vec::new(),
+        }
     }
 }
 
 impl AccessUnits {
     fn read(&mut self, source: &mut Source, mut role: impl FnMut(&[u8]) -> Role) -> Result<()> {
         let mut at = 0;
-        while let Some(unit) = next_unit(source, at)? {
+        while let Some(unit) = next_unit(source, at, u64::MAX)? {
             let role = role(head(source, &unit)?);
             if role != Role::More {
                 if self.picture.is_some() {
@@ -160,7 +195,24 @@ impl AccessUnits {
         if let (Some(at), Some((is_sync, order))) = (self.start.take(), self.picture.take()) {
             let bytes =
                 u32::try_from(end - at).map_err(|_| Error::Damaged("a picture of more than 4 GiB"))?;
+            // A stream that begins amid a group of pictures has some that no decoder can begin with.
+            self.has_begun |= is_sync;
             let picture = Picture { at, bytes, is_sync, order };
+            if self.has_begun {
+                self.order.push(picture, &mut self.builder, &mut self.samples_left)?;
+            } else if self.first.len() < FIRST_MAX {
+                self.first.push(picture);
+            } else {
+                self.begin()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the stream for one without key frames, which some encoders make.
+    fn begin(&mut self) -> Result<()> {
+        self.has_begun = true;
+        for picture in std::mem::take(&mut self.first) {
             self.order.push(picture, &mut self.builder, &mut self.samples_left)?;
         }
         Ok(())
@@ -173,6 +225,9 @@ impl AccessUnits {
         format: Format,
         picture_time: Option<TimeBase>,
     ) -> Result<Found> {
+        if !self.has_begun {
+            self.begin()?;
+        }
         self.order.finish(&mut self.builder, &mut self.samples_left)?;
         let truncated = Error::Truncated { bytes: source.bytes(), missing: "the first picture" };
         let mut index = self.builder.finish(Some(1)).ok_or(truncated)?;
@@ -225,10 +280,10 @@ mod tests {
             let mut file = vec![0xAA; (256 << 10) - zeros];
             file.extend([0, 0, 0, 1, 0x65, 0x88]);
             let mut source = Source::new(&file).expect("a source");
-            let unit = next_unit(&mut source, 0).expect("readable").expect("a unit");
+            let unit = next_unit(&mut source, 0, u64::MAX).expect("readable").expect("a unit");
             assert_eq!((unit.start, unit.content), (file.len() as u64 - 6, file.len() as u64 - 2));
             assert_eq!(head(&mut source, &unit).expect("readable"), [0x65, 0x88]);
-            assert!(next_unit(&mut source, unit.content).expect("readable").is_none());
+            assert!(next_unit(&mut source, unit.content, u64::MAX).expect("readable").is_none());
         }
     }
 

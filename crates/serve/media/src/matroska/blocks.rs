@@ -8,8 +8,9 @@
 //!    1-8 bytes   16 bits    8 bits
 //! ```
 
+use super::Movie;
 use super::ebml::{self, Element, Size, id};
-use super::{Draft, Movie};
+use super::lacing::Laced;
 use crate::error::{Error, Result};
 use crate::index::Entry;
 use crate::source::Source;
@@ -37,7 +38,7 @@ pub(super) fn read(source: &mut Source, cluster: &Element, movie: &mut Movie) ->
             id::SIMPLE_BLOCK => {
                 if let Some(block) = Block::read(source, &element)? {
                     let is_key = block.flags & IS_KEY_FRAME != 0;
-                    block.add(source, cluster_time, is_key, movie)?;
+                    block.add(source, cluster_time, (is_key, None), movie)?;
                 }
             }
             id::BLOCK_GROUP => group(source, &element, cluster_time, movie)?,
@@ -57,18 +58,19 @@ fn is_above(id: u32) -> bool {
 /// A block with more about it. It is a key frame if it refers to no other.
 fn group(source: &mut Source, group: &Element, cluster_time: i64, movie: &mut Movie) -> Result<()> {
     let end = group.end(source);
-    let (mut block, mut is_key) = (None, true);
+    let (mut block, mut is_key, mut lasts) = (None, true, None);
     let mut at = group.content;
     while let Some(element) = Element::read(source, at)?.filter(|element| element.start < end) {
         let Size::Known(bytes) = element.size else { break };
         match element.id {
             id::BLOCK => block = Block::read(source, &element)?,
             id::REFERENCE_BLOCK => is_key = false,
+            id::BLOCK_DURATION => lasts = element.unsigned(source)?.map(|ticks| ticks.min(1 << 60) as i64),
             _ => {}
         }
         at = element.content.saturating_add(bytes);
     }
-    block.map_or(Ok(()), |block| block.add(source, cluster_time, is_key, movie))
+    block.map_or(Ok(()), |block| block.add(source, cluster_time, (is_key, lasts), movie))
 }
 
 struct Block {
@@ -94,22 +96,32 @@ impl Block {
         Ok((at <= end && end <= source.bytes()).then_some(Self { track, time, flags, at, end }))
     }
 
-    fn add(&self, source: &mut Source, cluster_time: i64, is_key: bool, movie: &mut Movie) -> Result<()> {
+    /// Puts its frames into the index of their track. `told` is whether they are key frames, and how long they last together.
+    fn add(
+        &self,
+        source: &mut Source,
+        cluster_time: i64,
+        told: (bool, Option<i64>),
+        movie: &mut Movie,
+    ) -> Result<()> {
         let Some(draft) = movie.drafts.iter_mut().find(|draft| draft.number == self.track) else {
             return Ok(());
         };
         let lengths =
             self.lengths(source)?.ok_or(Error::Damaged("the frames of a block do not fit into it"))?;
+        let ((is_sync, lasts), count) = (told, lengths.len() as i64);
         let mut at = self.end - lengths.iter().map(|length| u64::from(*length)).sum::<u64>();
-        for (number, bytes) in lengths.into_iter().enumerate() {
-            let later = draft.frame.unwrap_or_default().saturating_mul(number as i64);
-            let presentation = (cluster_time + i64::from(self.time)).saturating_add(later);
-            let entry = Entry { at, bytes, decode: 0, presentation, is_sync: is_key };
-            let Draft { order, builder, .. } = draft;
-            order.push(entry, builder, &mut movie.samples_left)?;
+        let presentation = cluster_time + i64::from(self.time);
+        let frames = lengths.into_iter().map(|bytes| {
+            let entry = Entry { at, bytes, decode: 0, presentation, is_sync };
             at += u64::from(bytes);
-        }
-        Ok(())
+            entry
+        });
+        let laced = Laced {
+            frames: frames.collect(),
+            lasts: draft.frame.map(|frame| frame.saturating_mul(count)).or(lasts),
+        };
+        draft.add(laced, &mut movie.samples_left)
     }
 
     /// The lengths of its frames, which end with it (section 10.3); `None` if they cannot be.

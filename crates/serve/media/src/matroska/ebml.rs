@@ -14,6 +14,7 @@ pub(super) mod id {
     pub const BLOCK_GROUP: u32 = 0xA0;
     pub const BLOCK: u32 = 0xA1;
     pub const REFERENCE_BLOCK: u32 = 0xFB;
+    pub const BLOCK_DURATION: u32 = 0x9B;
     pub const VOID: u32 = 0xEC;
     pub const CRC_32: u32 = 0xBF;
     /// What else there is below a segment: seek head, cues, attachments, chapters, tags.

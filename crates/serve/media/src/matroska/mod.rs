@@ -6,6 +6,7 @@
 
 mod blocks;
 mod ebml;
+mod lacing;
 
 use std::io::Cursor;
 
@@ -21,6 +22,7 @@ use crate::source::Source;
 use crate::time::TimeBase;
 use crate::{parameter_sets, sound};
 use ebml::{Element, Size, id};
+use lacing::Laced;
 
 /// Of tracks and of what a file says of itself. Real ones have a few hundred bytes.
 const HEADER_BYTES_MAX: u64 = 1 << 20;
@@ -43,6 +45,10 @@ struct Draft {
     lead_in: i64,
     order: Presented,
     builder: Builder,
+    /// The last block, while the times of its frames are not known.
+    waiting: Laced,
+    /// How long how many frames of a block lasted.
+    lasted: Option<(i64, i64)>,
 }
 
 pub(crate) fn read(source: &mut Source) -> Result<Found> {
@@ -153,12 +159,15 @@ impl Movie {
             lead_in: track.codec_delay().map_or(0, ticks),
             order: Presented::default(),
             builder: Builder::default(),
+            waiting: Laced::default(),
+            lasted: None,
         }
     }
 
     fn finish(mut self) -> Result<Found> {
         let mut found = Found { left_out: self.left_out, recorded_ns: self.recorded_ns, ..Found::default() };
         for mut draft in self.drafts {
+            draft.settle(None, &mut self.samples_left)?;
             draft.order.finish(&mut draft.builder, &mut self.samples_left)?;
             let Some(mut index) = draft.builder.finish(draft.frame) else { continue };
             index.lead();

@@ -4,11 +4,12 @@
 //! would nest as deep as a hostile file likes, and one odd box would make all of a file unreadable.
 
 mod boxes;
+mod edits;
 mod entry;
 mod fragments;
 mod table;
 
-use mp4_atom::{Elst, Hdlr, Mdhd, Mvhd};
+use mp4_atom::{Hdlr, Mdhd, Mvhd};
 
 use crate::error::{Error, Result};
 use crate::index::{Builder, samples_max};
@@ -16,6 +17,7 @@ use crate::media::{Found, Track};
 use crate::source::Source;
 use crate::time::TimeBase;
 use boxes::{BoxAt, Boxes, decode, within};
+use edits::Edits;
 use entry::SampleEntry;
 
 /// The tables of a day of film have less.
@@ -33,8 +35,8 @@ struct Draft {
     time_base: TimeBase,
     language: Option<String>,
     entry: SampleEntry,
-    /// What is to be added to the times of samples so that the presentation begins at 0.
-    shift: i64,
+    /// What is presented of its samples, and when.
+    edits: Edits,
     builder: Builder,
     last_step: Option<i64>,
 }
@@ -66,7 +68,10 @@ pub(crate) fn read(source: &mut Source) -> Result<Found> {
         at = found.end;
     }
     let missing = "the table of samples (moov)";
-    let movie = movie.ok_or(Error::Truncated { bytes: source.bytes(), missing })?;
+    let mut movie = movie.ok_or(Error::Truncated { bytes: source.bytes(), missing })?;
+    if is_fragmented {
+        movie.drafts.iter_mut().for_each(|draft| draft.edits.last_to_the_end());
+    }
     Ok(Found { is_final: !is_fragmented, ..movie.finish()? })
 }
 
@@ -83,11 +88,11 @@ impl Movie {
         let Self { left_out, recorded_ns, .. } = self;
         let mut found = Found { left_out, recorded_ns, ..Found::default() };
         for draft in self.drafts {
-            let Some(mut index) = draft.builder.finish(draft.last_step) else {
+            let index = draft.builder.finish(draft.last_step).map(|index| draft.edits.apply(index));
+            let Some(mut index) = index.transpose()?.filter(|index| index.count() > 0) else {
                 found.left_out.push(format!("{} without samples", draft.entry.name));
                 continue;
             };
-            index.shift(draft.shift);
             index.lead();
             let SampleEntry { codec, format, .. } = draft.entry;
             found.tracks.push(Track::new(codec, format, draft.language, draft.time_base, index));
@@ -135,8 +140,10 @@ fn read_track(
     file_bytes: u64,
     samples_left: &mut u64,
 ) -> Result<Result<Draft, Unserved>> {
-    let is_played = find_in::<Hdlr>(track, &[b"mdia", b"hdlr"])
-        .is_some_and(|handler| [b"vide", b"soun"].iter().any(|one| handler.handler == (*one).into()));
+    let handler = find_in::<Hdlr>(track, &[b"mdia", b"hdlr"]);
+    let is_handled_as = |name: &[u8; 4]| handler.as_ref().is_some_and(|one| one.handler == (*name).into());
+    let is_sound = is_handled_as(b"soun");
+    let is_played = is_sound || is_handled_as(b"vide");
     let table = within(track, &[b"mdia", b"minf", b"stbl"]).unwrap_or_default();
     let entry = within(table, &[b"stsd"]).and_then(entry::first);
     let Some(entry) = entry else {
@@ -151,19 +158,12 @@ fn read_track(
         find_in::<Mdhd>(track, &[b"mdia", b"mdhd"]).ok_or(Error::Damaged("a track has no header"))?;
     let time_base = TimeBase::per_second(header.timescale)
         .ok_or(Error::Damaged("a track's time does not pass: its timescale is 0"))?;
-    let edits = find_in::<Elst>(track, &[b"edts", b"elst"]).unwrap_or_default();
+    let list = find_in(track, &[b"edts", b"elst"]).unwrap_or_default();
+    let edits = Edits::new(&list, movie_ticks, time_base, is_sound);
     let mut builder = Builder::default();
     let last_step = table::read(table, &mut builder, file_bytes, samples_left)?;
     let language = Some(header.language).filter(|language| !language.is_empty() && language != "und");
-    Ok(Ok(Draft {
-        id: track_id(track),
-        time_base,
-        language,
-        entry,
-        shift: shift(&edits, movie_ticks, time_base),
-        builder,
-        last_step,
-    }))
+    Ok(Ok(Draft { id: track_id(track), time_base, language, entry, edits, builder, last_step }))
 }
 
 /// The first bytes of a track header (8.3.2), where mp4-atom wants all of it.
@@ -171,16 +171,6 @@ fn track_id(track: &[u8]) -> u32 {
     let header = within(track, &[b"tkhd"]).unwrap_or_default();
     let at = if header.first() == Some(&1) { 20 } else { 12 };
     header.get(at..at + 4).map_or(0, |id| u32::from_be_bytes([id[0], id[1], id[2], id[3]]))
-}
-
-/// How the presentation of a track begins (8.6.6): after nothing for a while, and with a time that is not its first.
-fn shift(edits: &Elst, movie_ticks: u32, time_base: TimeBase) -> i64 {
-    let empty = edits.entries.iter().take_while(|edit| edit.media_time.is_none());
-    let nothing = empty.fold(0_u64, |sum, edit| sum.saturating_add(edit.segment_duration));
-    let nothing = TimeBase::per_second(movie_ticks)
-        .map_or(0, |base| time_base.ticks(base.nanoseconds(nothing.min(i64::MAX as u64) as i64)));
-    let begin = edits.entries.iter().find_map(|edit| edit.media_time).unwrap_or_default();
-    nothing.saturating_sub(i64::try_from(begin).unwrap_or(i64::MAX))
 }
 
 fn find_in<A: mp4_atom::Atom>(content: &[u8], path: &[&[u8; 4]]) -> Option<A> {

@@ -29,7 +29,7 @@ pub const PIECES_MAX: usize = 8;
 const HEAD_BYTES_MAX: usize = RTP_HEADER_BYTES + 2 + 2 * PIECES_MAX;
 
 /// How samples become payloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Format {
     /// Access units of H.264 (RFC 6184, non-interleaved mode).
     H264(Framing),
@@ -43,6 +43,11 @@ pub enum Format {
     MpegAudio,
     /// Whole packets of a transport stream (RFC 2250, section 2).
     MpegTransport,
+    /// The same where packets lie so many bytes from each other, with bytes of others between them.
+    SparseTransport {
+        /// From the first byte of a packet to the first byte of the next one.
+        stride: u8,
+    },
 }
 
 /// A sample of a track.
@@ -198,6 +203,7 @@ impl Packetiser {
             Format::Aac => self.aac(samples, packets),
             Format::MpegAudio => self.mpeg_audio(samples, packets),
             Format::MpegTransport => self.mpeg_transport(samples, packets),
+            Format::SparseTransport { stride } => self.sparse_transport(stride.into(), samples, packets),
             Format::Opus => self.opus(samples, packets),
         }
     }

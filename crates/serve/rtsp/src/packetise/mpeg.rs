@@ -1,6 +1,6 @@
 //! MPEG audio and transport streams (RFC 2250).
 
-use super::{Packet, Packetiser, Sample, Unsendable, check_length, fitting, parts};
+use super::{PIECES_MAX, Packet, Packetiser, Sample, Unsendable, check_length, fitting, parts};
 
 const TRANSPORT_PACKET_BYTES: usize = 188;
 const AUDIO_HEADER_BYTES: usize = 4;
@@ -59,6 +59,29 @@ impl Packetiser {
             for part in parts(sample.at.clone(), room) {
                 let mut packet = self.packet(sample.timestamp);
                 packet.add(part);
+                packets.push(packet);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of packets with bytes of others between them: each packet is a piece.
+    pub(super) fn sparse_transport(
+        &mut self,
+        stride: usize,
+        samples: &[Sample],
+        packets: &mut Vec<Packet>,
+    ) -> Result<(), Unsendable> {
+        let room = (self.payload_bytes_max / TRANSPORT_PACKET_BYTES).min(PIECES_MAX);
+        for sample in samples {
+            let bytes = sample.at.len();
+            if stride == 0 || bytes % stride != TRANSPORT_PACKET_BYTES % stride {
+                return Err(Unsendable::NotInPackets { bytes });
+            }
+            let places: Vec<usize> = sample.at.clone().step_by(stride).collect();
+            for some in places.chunks(room) {
+                let mut packet = self.packet(sample.timestamp);
+                some.iter().for_each(|at| packet.add(*at..*at + TRANSPORT_PACKET_BYTES));
                 packets.push(packet);
             }
         }

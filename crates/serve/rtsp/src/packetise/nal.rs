@@ -15,7 +15,7 @@ use memchr::memmem;
 use super::{PIECES_MAX, Packet, Packetiser, Sample, Unsendable, parts};
 
 /// What stands between NAL units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Framing {
     /// The length of each before it, in 1, 2 or 4 bytes (ISO/IEC 14496-15).
     Lengths(u8),

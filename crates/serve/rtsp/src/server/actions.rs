@@ -62,6 +62,15 @@ pub enum Action {
         /// Which.
         session: SessionId,
     },
+    /// A client has given a name and a password that do not belong together.
+    WrongPassword {
+        /// Its address.
+        client: IpAddr,
+        /// The name.
+        user: String,
+        /// How many wrong passwords have come from there of late.
+        wrong: u32,
+    },
     /// An RTCP packet of a client's, come on the control connection. Whether it is a sign of life
     /// ([`Server::is_alive`](super::Server::is_alive)) is told by what it says.
     Report {
@@ -98,6 +107,12 @@ pub enum Question {
         offers: Vec<Offer>,
         /// Where its packets go.
         client: IpAddr,
+        /// The user, where that is known.
+        user: Option<String>,
+        /// The client's program, if it says so (`User-Agent`).
+        agent: Option<String>,
+        /// What follows the question mark in the URL.
+        query: String,
         /// The largest packet that the client wants, in bytes (`Blocksize`), if it says so.
         packet_bytes_max: Option<u32>,
     },

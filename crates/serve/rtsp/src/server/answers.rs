@@ -16,10 +16,11 @@ impl Server {
         connection.seen_ns = now_ns;
         let response = match (step, answer) {
             (Step::Describe { target, base }, Ok(Answer::Described(presentation))) => {
+                let body = sdp::describe_at(&presentation, connection.host, base.split_once('?'));
                 let mut response = Response::new(Status::Ok)
                     .with("Content-Type", "application/sdp")
                     .with("Content-Base", base);
-                response.body = sdp::describe(&presentation, connection.host);
+                response.body = body;
                 connection.described = Some((target, presentation));
                 response
             }

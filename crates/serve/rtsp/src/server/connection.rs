@@ -23,6 +23,10 @@ pub(super) struct Connection {
     pub described: Option<(Target, Arc<Presentation>)>,
     /// Those that were made on it.
     pub sessions: BTreeSet<SessionId>,
+    /// Who is at the other end, once a password has told.
+    pub user: Option<String>,
+    /// A request with a password that is not looked at yet.
+    pub held: Option<Box<Request>>,
     /// The request that waits for an answer.
     pub pending: Option<(QuestionId, Box<Pending>)>,
 }
@@ -74,6 +78,8 @@ impl Connection {
             seen_ns: now_ns,
             described: None,
             sessions: BTreeSet::new(),
+            user: None,
+            held: None,
             pending: None,
         }
     }

@@ -26,6 +26,7 @@
 mod actions;
 mod answers;
 mod connection;
+mod guessing;
 mod requests;
 mod session;
 
@@ -39,6 +40,7 @@ use crate::range::SECOND_NS;
 use crate::reader::{Limits, Received};
 pub use actions::{Action, Answer, ConnectionId, FirstPacket, Playing, Question, QuestionId, SessionId};
 use connection::{Connection, Exchange, Pending, Step};
+use guessing::Guesses;
 use session::Session;
 
 /// What can be chosen.
@@ -87,6 +89,7 @@ pub struct Server {
     /// Which connection waits for which answer.
     questions: BTreeMap<QuestionId, ConnectionId>,
     timers: BTreeSet<(u64, Timer)>,
+    guesses: Guesses,
     last_session: u64,
     last_question: u64,
     actions: Vec<Action>,
@@ -96,6 +99,8 @@ pub struct Server {
 enum Timer {
     Connection(ConnectionId),
     Session(SessionId),
+    /// A request is looked at that was kept back.
+    Held(ConnectionId),
 }
 
 impl Server {
@@ -110,6 +115,7 @@ impl Server {
             names: HashMap::new(),
             questions: BTreeMap::new(),
             timers: BTreeSet::new(),
+            guesses: Guesses::default(),
             last_session: 0,
             last_question: 0,
             actions: Vec::new(),
@@ -208,11 +214,16 @@ impl Server {
             let due_ns = match timer {
                 Timer::Connection(id) => self.connection_due_ns(id, now_ns),
                 Timer::Session(id) => self.session_due_ns(id, now_ns),
+                Timer::Held(id) => {
+                    self.release_held(id, now_ns);
+                    None
+                }
             };
             match (due_ns, timer) {
                 (Some(due_ns), _) if due_ns > now_ns => _ = self.timers.insert((due_ns, timer)),
                 (Some(_), Timer::Connection(id)) => self.close(id),
                 (Some(_), Timer::Session(id)) => self.end_session(id),
+                (Some(_), Timer::Held(_)) => {}
                 // It is gone already.
                 (None, _) => {}
             }
@@ -223,7 +234,8 @@ impl Server {
     /// When a connection is to be closed, as things stand.
     fn connection_due_ns(&self, id: ConnectionId, now_ns: u64) -> Option<u64> {
         let connection = self.connections.get(&id)?;
-        let is_in_use = connection.pending.is_some() || !connection.sessions.is_empty();
+        let is_in_use =
+            connection.pending.is_some() || connection.held.is_some() || !connection.sessions.is_empty();
         let since_ns = if is_in_use { now_ns } else { connection.seen_ns };
         Some(since_ns.saturating_add(self.config.idle_timeout_ns))
     }
@@ -240,6 +252,7 @@ impl Server {
     fn go_on(&mut self, id: ConnectionId, now_ns: u64) {
         while let Some(connection) = self.connections.get_mut(&id)
             && connection.pending.is_none()
+            && connection.held.is_none()
         {
             match connection.reader.next() {
                 Some(Ok(Received::Request(request))) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::connection::{Exchange, Play, Step};
 use super::session::{Pace, Session};
 use super::{Action, ConnectionId, Question, Server, SessionId};
-use crate::authentication::Refused;
+use crate::authentication::{self, Refused};
 use crate::message::{METHODS, Method, Request, Response, Status};
 use crate::presentation::Presentation;
 use crate::range::{Range, SECOND_NS, Unit};
@@ -22,6 +22,7 @@ type Reply = Result<Option<Response>, Status>;
 
 impl Server {
     pub(super) fn request(&mut self, id: ConnectionId, request: Request, now_ns: u64) {
+        let Some(request) = self.hold_back(id, request, now_ns) else { return };
         let exchange = Exchange::of(id, &request);
         match self.dispatch(request, &exchange, now_ns) {
             Ok(Some(response)) => self.respond(&exchange, response),
@@ -68,7 +69,7 @@ impl Server {
 
     /// The user that asks, if users have to be known; or the response to a client that is not authenticated.
     fn user(
-        &self,
+        &mut self,
         id: ConnectionId,
         request: &Request,
         target: &Target,
@@ -84,8 +85,17 @@ impl Server {
             Ok(user) if is_of_path && !users.may_watch(&user, &target.path) => {
                 Err(Response::new(Status::Forbidden))
             }
-            Ok(user) => Ok(Some(user)),
+            Ok(user) => {
+                let connection = self.connections.get_mut(&id);
+                connection.into_iter().for_each(|connection| connection.user = Some(user.clone()));
+                Ok(Some(user))
+            }
             Err(Refused { is_stale }) => {
+                if !is_stale && let Some(user) = authentication::claimed_user(request) {
+                    let client = self.connections[&id].client;
+                    let wrong = self.guesses.note_wrong(client, now_ns);
+                    self.actions.push(Action::WrongPassword { client, user, wrong });
+                }
                 let challenges = guard.challenges(users.as_ref(), line, is_stale, now_ns).into_iter();
                 let response = Response::new(Status::Unauthorized);
                 Err(challenges
@@ -101,7 +111,13 @@ impl Server {
         request: &Request,
         now_ns: u64,
     ) -> Result<Option<SessionId>, Status> {
-        let Some(header) = request.headers.get("Session") else { return Ok(None) };
+        let Some(header) = request.headers.get("Session") else {
+            // Clients that name no session mean the ones that they have set up on this connection.
+            for session in &self.connections[&id].sessions {
+                self.sessions.get_mut(session).into_iter().for_each(|session| session.seen_ns = now_ns);
+            }
+            return Ok(None);
+        };
         let name = header.split(';').next().unwrap_or_default().trim();
         let session_id = *self.names.get(name).ok_or(Status::SessionNotFound)?;
         let session = self.sessions.get_mut(&session_id).ok_or(Status::SessionNotFound)?;
@@ -262,6 +278,9 @@ impl Server {
             track,
             offers,
             client: session.client,
+            user: self.connections.get(&exchange.connection).and_then(|connection| connection.user.clone()),
+            agent: request.headers.get("User-Agent").map(str::to_owned),
+            query: session.of.query.clone(),
             packet_bytes_max: request.headers.get("Blocksize").and_then(|bytes| bytes.parse().ok()),
         };
         let step = Step::SetUp { session: session_id, track, url: request.url.clone() };

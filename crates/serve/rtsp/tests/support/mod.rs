@@ -26,6 +26,8 @@ pub enum Done {
     Released(u64, usize),
     Ended(u64),
     Reported(u64, usize, Vec<u8>),
+    /// So many wrong passwords have come.
+    Refused(u32),
 }
 
 pub struct World {
@@ -169,6 +171,7 @@ impl World {
                 Action::Report { session, track, packet } => {
                     done.push(Done::Reported(session.0, track, packet))
                 }
+                Action::WrongPassword { wrong, .. } => done.push(Done::Refused(wrong)),
                 Action::Ask { id, question } if self.is_slow => self.open.push((id, question)),
                 Action::Ask { id, question } => done.extend(self.answer_with(id, answer(&question))),
             }

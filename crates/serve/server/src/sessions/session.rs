@@ -8,9 +8,10 @@ use forebay_rtsp::rtcp::Schedule;
 use forebay_rtsp::server::{QuestionId, SessionId};
 use forebay_streaming::depth::Share;
 use forebay_streaming::program::Program;
-use forebay_streaming::stream::{Next, Stream};
+use forebay_streaming::stream::{Counts, Next, Stream};
 
 use crate::catalog::Opened;
+use crate::clock;
 use crate::rtcp_reports::TrackReception;
 use crate::transport::TrackTransport;
 
@@ -21,12 +22,18 @@ pub(crate) struct Key {
     pub life: u64,
 }
 
+/// The least time between sentences on how slow a client is.
+const SLOWNESS_NS: u64 = 5_000_000_000;
+
 /// One session.
 pub(crate) struct Session {
     pub id: SessionId,
     pub(super) key: Key,
     /// The address that has set it up.
     pub client: IpAddr,
+    pub viewer: Option<Viewer>,
+    /// When it was set up.
+    pub begun_ns: u64,
     pub opened: Arc<Opened>,
     pub stream: Stream,
     /// By the numbers of tracks.
@@ -63,8 +70,21 @@ pub(crate) struct Session {
     pub receptions: Vec<TrackReception>,
     /// Until when no other sample is complained about: a damaged file is not to fill the log.
     pub uncomplaining_ns: u64,
+    /// What was said of samples that were left out, and until when no more is said.
+    told: Counts,
+    told_until_ns: u64,
     /// When to say that nothing more comes.
     pub bye_ns: Option<u64>,
+}
+
+/// Who has set up a session, and for what.
+#[derive(Clone, Debug)]
+pub(crate) struct Viewer {
+    pub user: Option<String>,
+    /// The client's program.
+    pub agent: Option<String>,
+    /// What followed the question mark.
+    pub query: String,
 }
 
 /// A PLAY that will be answered when there is something to play.
@@ -82,6 +102,8 @@ impl Session {
             id,
             key,
             client,
+            viewer: None,
+            begun_ns: clock::now_ns(),
             opened,
             stream: Stream::new(buffers),
             transports: Vec::new(),
@@ -104,6 +126,8 @@ impl Session {
             reports: Schedule::new(bits_per_second),
             receptions: Vec::new(),
             uncomplaining_ns: 0,
+            told: Counts::default(),
+            told_until_ns: 0,
             bye_ns: None,
         }
     }
@@ -134,6 +158,23 @@ impl Session {
         !self.is_playing() && self.cue.is_none()
     }
 
+    /// What its client was too slow for since this was last said, as a sentence.
+    pub fn take_slowness(&mut self, now_ns: u64) -> Option<String> {
+        let counts = self.stream.counts();
+        let dropped = counts.dropped - self.told.dropped;
+        if dropped == 0 || now_ns < self.told_until_ns {
+            return None;
+        }
+        let sound = counts.dropped_sound - self.told.dropped_sound;
+        (self.told, self.told_until_ns) = (counts, now_ns + SLOWNESS_NS);
+        Some(format!(
+            "{}: {} is too slow: {} pictures and {sound} samples of sound were left out; --late gives clients more time",
+            self.opened.path,
+            self.client,
+            dropped - sound
+        ))
+    }
+
     /// Makes the next PLAY seek, even if it is to go on.
     pub fn forget_program(&mut self) {
         self.program = None;
@@ -149,7 +190,7 @@ impl Session {
     pub fn due_ns(&self) -> Option<u64> {
         let next_ns = match self.next {
             Next::At(ns) => Some(ns),
-            Next::Buffer | Next::End => None,
+            Next::Buffer | Next::Room | Next::End => None,
         };
         // What is due a little later will do: thousands of buffers are not worth waking up for.
         let is_soon = |wish_ns: u64| next_ns.is_some_and(|ns| ns <= wish_ns.saturating_add(self.lead_ns / 4));

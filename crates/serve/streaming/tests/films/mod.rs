@@ -66,6 +66,7 @@ pub fn setup(track: usize, is_paced: bool) -> Setup {
         timestamp: u32::MAX - 10,
         packet_bytes_max: 1400,
         is_video,
+        needs_sync: is_video,
         is_paced,
         is_bundled: false,
     }

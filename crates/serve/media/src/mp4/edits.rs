@@ -1,0 +1,214 @@
+//! Edit lists (ISO/IEC 14496-12, 8.6.6): which parts of a track are presented, in which order, and with which pauses.
+//!
+//! ```text
+//!   edits   | nothing, 2 s | media from 5 s, 3 s | media from 0 s, 1 s | ...
+//!   time    0              2                     5                     6
+//! ```
+//!
+//! What the list cuts away is not part of the index. Where a part does not begin with a key frame, its pictures begin with the
+//! first key frame in it. If it has none, it begins with the last key frame before, without which nothing could be decoded.
+
+use mp4_atom::Elst;
+
+use crate::error::Result;
+use crate::index::{Builder, Entry, Index};
+use crate::time::TimeBase;
+
+/// How much sound a decoder may need before what is heard first, in milliseconds.
+const ROLL_MS: i64 = 100;
+
+/// How often a list may show all samples.
+const SHOWN_MAX: u64 = 16;
+
+/// A part of the media, in ticks of the track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Segment {
+    /// When it is presented.
+    at: i64,
+    /// From where to where in the media.
+    from: i64,
+    until: i64,
+    /// One picture, for as long as the next segment takes to come.
+    is_still: bool,
+}
+
+/// The edit list of a track.
+#[derive(Debug, Default)]
+pub(super) struct Edits {
+    segments: Vec<Segment>,
+    /// When the last one is over; `None` if it lasts to the end of the media.
+    end: Option<i64>,
+    is_sound: bool,
+    roll: i64,
+}
+
+impl Edits {
+    pub fn new(list: &Elst, movie_ticks: u32, time_base: TimeBase, is_sound: bool) -> Self {
+        let in_track = |duration: u64| {
+            let base = TimeBase::per_second(movie_ticks);
+            let ticks = i64::try_from(duration).unwrap_or(i64::MAX);
+            base.map_or(0, |base| time_base.ticks(base.nanoseconds(ticks)))
+        };
+        let (mut segments, mut at) = (Vec::new(), 0_i64);
+        for edit in &list.entries {
+            let lasts = in_track(edit.segment_duration);
+            if let Some(from) = edit.media_time {
+                let from = i64::try_from(from).unwrap_or(i64::MAX);
+                let is_still = edit.media_rate.integer() == 0 && edit.media_rate.decimal() == 0;
+                let until = from.saturating_add(if is_still { 1 } else { lasts });
+                segments.push(Segment { at, from, until, is_still });
+            }
+            at = at.saturating_add(lasts);
+        }
+        let mut edits =
+            Self { segments, end: Some(at), is_sound, roll: time_base.ticks(ROLL_MS * 1_000_000) };
+        // Where the end was not known yet, the list says 0.
+        if list.entries.last().is_none_or(|last| last.segment_duration == 0) {
+            edits.last_to_the_end();
+        }
+        edits
+    }
+
+    /// Makes the last segment last to the end of the media: the list of a fragmented file was written before its fragments.
+    pub fn last_to_the_end(&mut self) {
+        self.end = None;
+        if let Some(last) = self.segments.last_mut().filter(|last| !last.is_still) {
+            last.until = i64::MAX;
+        }
+    }
+
+    /// The index of what is presented of all samples.
+    pub fn apply(&self, mut index: Index) -> Result<Index> {
+        let [first, rest @ ..] = self.segments.as_slice() else { return Ok(index) };
+        // A sample is presented for as long as this, more or less.
+        let frame = index.end().saturating_sub(index.begin()) / (index.count().max(1) as i64);
+        let before = if self.is_sound { self.roll.max(frame - 1) } else { frame - 1 };
+        let is_whole = rest.is_empty()
+            && !first.is_still
+            && first.until >= index.last()
+            && first.from.saturating_sub(before) <= index.begin();
+        if is_whole {
+            index.shift(first.at.saturating_sub(first.from));
+            return Ok(index);
+        }
+        let (mut builder, mut left) = (Builder::default(), index.count().saturating_mul(SHOWN_MAX));
+        for segment in &self.segments {
+            let before = if self.is_sound && builder.is_empty() { self.roll } else { frame - 1 };
+            if !(segment.is_still && self.is_sound) {
+                segment.add(&index, before, &mut builder, &mut left)?;
+            }
+        }
+        let step = self.end.map(|end| end.saturating_sub(builder.last()));
+        Ok(builder.finish(step).unwrap_or_default())
+    }
+}
+
+impl Segment {
+    /// Adds its samples, and those that begin up to `before` ticks before it.
+    fn add(&self, index: &Index, before: i64, builder: &mut Builder, left: &mut u64) -> Result<()> {
+        let from = self.from.saturating_sub(before.max(0));
+        let is_in = |entry: &Entry| (from..self.until).contains(&entry.presentation);
+        let shift = self.at.saturating_sub(self.from);
+        // What is decoded after a picture beyond the end may need it.
+        let up_to_end =
+            || index.entries_from(index.sync_at(from)).take_while(|entry| entry.presentation < self.until);
+        let has_key_frame = up_to_end().any(|entry| entry.is_sync && is_in(&entry));
+        if self.is_still && !has_key_frame {
+            return Ok(());
+        }
+        let mut has_begun = false;
+        for entry in up_to_end() {
+            has_begun |= entry.is_sync && (is_in(&entry) || !has_key_frame);
+            if !has_begun || (has_key_frame && !is_in(&entry)) {
+                continue;
+            }
+            let presentation = entry.presentation.saturating_add(shift);
+            // Nothing is decoded before what comes before it.
+            let decode = entry.decode.saturating_add(shift);
+            let decode = decode.max(builder.last_decode().min(presentation));
+            builder.push(Entry { decode, presentation, ..entry }, left)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::{Cursor, SAMPLES_MAX};
+    use mp4_atom::{ElstEntry, FixedPoint};
+
+    const TICKS: u32 = 1000;
+
+    /// A picture each 40 ticks, every tenth of which needs no other.
+    fn pictures(count: i64) -> Index {
+        let mut builder = Builder::default();
+        for number in 0..count {
+            let time = 40 * number;
+            let entry = Entry {
+                at: 10 * number as u64,
+                bytes: 10,
+                decode: time,
+                presentation: time,
+                is_sync: number % 10 == 0,
+            };
+            builder.push(entry, &mut SAMPLES_MAX.clone()).expect("room");
+        }
+        builder.finish(Some(40)).expect("samples")
+    }
+
+    /// When which pictures come, after a list of how long and from where.
+    fn shown(list: &[(u64, Option<u64>, i16)], index: Index) -> (Vec<(i64, u64)>, i64) {
+        let entry = |(segment_duration, media_time, rate): &(u64, Option<u64>, i16)| ElstEntry {
+            segment_duration: *segment_duration,
+            media_time: *media_time,
+            media_rate: FixedPoint::new(*rate, 0),
+        };
+        let list = Elst { entries: list.iter().map(entry).collect() };
+        let base = TimeBase::per_second(TICKS).expect("a rate");
+        let index = Edits::new(&list, TICKS, base, false).apply(index).expect("an index");
+        let all = index.entries_from(Cursor::default()).map(|one| (one.presentation, one.at / 10));
+        (all.collect(), index.end())
+    }
+
+    #[test]
+    fn what_is_cut_away_at_the_end_is_not_shown() {
+        let (all, end) = shown(&[(2000, Some(0), 1)], pictures(100));
+        assert_eq!((all.len(), all[49], end), (50, (1960, 49), 2000));
+    }
+
+    #[test]
+    fn what_is_cut_away_at_the_beginning_is_not_shown_and_pictures_begin_with_a_key_frame() {
+        let (all, end) = shown(&[(2000, Some(800), 1)], pictures(100));
+        assert_eq!((all.len(), all[0], end), (50, (0, 20), 2000));
+        let (all, _) = shown(&[(2000, Some(840), 1)], pictures(100));
+        assert_eq!(all[0], (360, 30));
+        // Without a key frame in it nothing could be shown: so it begins with the one before.
+        let (all, _) = shown(&[(200, Some(840), 1)], pictures(100));
+        assert_eq!((all[0], all.len()), ((-40, 20), 6));
+    }
+
+    #[test]
+    fn parts_come_in_the_order_of_the_list_with_pauses_between_them() {
+        let list = [
+            (1000, None, 1),
+            (400, Some(400), 1),
+            (600, None, 1),
+            (400, Some(0), 1),
+            (300, Some(800), 0),
+            (80, Some(1200), 1),
+        ];
+        let (all, end) = shown(&list, pictures(100));
+        let of =
+            |from: i64, at: i64, count: i64| (0..count).map(move |one| (at + 40 * one, (from + one) as u64));
+        let expected: Vec<_> =
+            of(10, 1000, 10).chain(of(0, 2000, 10)).chain(of(20, 2400, 1)).chain(of(30, 2700, 2)).collect();
+        assert_eq!((all, end), (expected, 2780));
+    }
+
+    #[test]
+    fn a_list_without_durations_shifts_all() {
+        let (all, end) = shown(&[(500, None, 1), (0, Some(0), 1)], pictures(20));
+        assert_eq!((all.len(), all[0], end), (20, (500, 0), 1300));
+    }
+}

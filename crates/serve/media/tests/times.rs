@@ -1,0 +1,132 @@
+//! Samples have the times that their file means, also where it says so in unusual ways.
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_media::Media;
+
+use support::{H264, Probed, entries, folder, open};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A Matroska file with frames of sound in laced blocks, without a default duration.
+fn laced(frames: &[&[u8]], per_block: usize, frame_ms: usize) -> Vec<u8> {
+    fn element(id: &[u8], content: &[u8]) -> Vec<u8> {
+        [id, &((content.len() as u64) | 1 << 56).to_be_bytes(), content].concat()
+    }
+    let header = element(&[0x1A, 0x45, 0xDF, 0xA3], &element(&[0x42, 0x82], b"matroska"));
+    let info =
+        element(&[0x15, 0x49, 0xA9, 0x66], &element(&[0x2A, 0xD7, 0xB1], &1_000_000_u32.to_be_bytes()));
+    let audio =
+        element(&[0xE1], &[element(&[0xB5], &48_000_f32.to_be_bytes()), element(&[0x9F], &[2])].concat());
+    let track = [
+        element(&[0xD7], &[1]),
+        element(&[0x73, 0xC5], &[1]),
+        element(&[0x83], &[2]),
+        element(&[0x86], b"A_OPUS"),
+        audio,
+    ];
+    let tracks = element(&[0x16, 0x54, 0xAE, 0x6B], &element(&[0xAE], &track.concat()));
+    let mut blocks = element(&[0xE7], &[0]);
+    for (number, some) in frames.chunks(per_block).enumerate() {
+        let time = (number * per_block * frame_ms) as i16;
+        let [high, low] = time.to_be_bytes();
+        // Xiph lacing: the lengths of all but the last.
+        let mut block = vec![0x81, high, low, 0x80 | 0x02, some.len() as u8 - 1];
+        block.extend(some[..some.len() - 1].iter().map(|frame| frame.len() as u8));
+        some.iter().for_each(|frame| block.extend_from_slice(frame));
+        blocks.extend(element(&[0xA3], &block));
+    }
+    let cluster = element(&[0x1F, 0x43, 0xB6, 0x75], &blocks);
+    [header, element(&[0x18, 0x53, 0x80, 0x67], &[info, tracks, cluster].concat())].concat()
+}
+
+#[test]
+fn frames_that_share_a_block_come_one_after_the_other() {
+    let frames: Vec<Vec<u8>> = (0..83_usize).map(|number| vec![number as u8; 20 + number % 7]).collect();
+    let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+    let media = Media::read(&laced(&frames, 8, 20)).expect("sound");
+    let times: Vec<i64> = entries(&media, 0).iter().map(|one| one.presentation).collect();
+    // The last block, which has no next one, lasts as the ones before.
+    assert_eq!(times, (0..83).map(|number| 20 * number).collect::<Vec<i64>>());
+}
+
+fn times_ns(media: &Arc<Media>, track: usize) -> Vec<i64> {
+    let mut times: Vec<i64> = media.plan(&[track], 0).map(|one| one.presentation_ns).collect();
+    times.sort_unstable();
+    times
+}
+
+/// Writes a film's edit lists anew: how long each segment lasts and where in the media it begins, in milliseconds.
+fn with_edits(file: &Path, edits: &[(u32, i32)]) -> Vec<u8> {
+    let mut content = std::fs::read(file).expect("a film");
+    let at = content.windows(4).position(|name| name == b"elst").expect("an edit list");
+    let old = u32::from_be_bytes(content[at - 4..at].try_into().expect("four bytes")) as usize;
+    let rate = u32::from_be_bytes({
+        let header = content.windows(4).position(|name| name == b"mdhd").expect("a header");
+        content[header + 16..header + 20].try_into().expect("four bytes")
+    });
+    let first = i32::from_be_bytes(content[at + 16..at + 20].try_into().expect("four bytes"));
+    let mut list = vec![0; 4];
+    list.extend((edits.len() as u32).to_be_bytes());
+    for (lasts_ms, from_ms) in edits {
+        let from =
+            if *from_ms < 0 { -1 } else { first + (i64::from(*from_ms) * i64::from(rate) / 1000) as i32 };
+        list.extend(lasts_ms.to_be_bytes());
+        list.extend(from.to_be_bytes());
+        list.extend([0, 1, 0, 0]);
+    }
+    let grown = (list.len() + 8) as i64 - old as i64;
+    content.splice(
+        at - 4..at - 4 + old,
+        [&((list.len() + 8) as u32).to_be_bytes()[..], b"elst", &list].concat(),
+    );
+    for name in [b"moov", b"trak", b"edts"] {
+        // The first track is the one with pictures.
+        let at = content.windows(4).position(|one| one == name).expect("a box");
+        let size = u32::from_be_bytes(content[at - 4..at].try_into().expect("four bytes"));
+        content[at - 4..at].copy_from_slice(&((i64::from(size) + grown) as u32).to_be_bytes());
+    }
+    content
+}
+
+#[test]
+fn what_an_edit_list_cuts_away_is_not_sent() {
+    let Some(folder) = folder("what_an_edit_list_cuts_away_is_not_sent") else { return };
+    let film = folder.encode(4, "-map 0:v -c:v libx264 -preset ultrafast -g 10 -pix_fmt yuv420p", "a.mp4");
+    let media = Arc::new(Media::read(&with_edits(&film, &[(2000, 0)])).expect("a film"));
+    assert_eq!((times_ns(&media, 0).len(), media.duration_ns()), (50, 2 * SECOND_NS));
+    let media = Arc::new(Media::read(&with_edits(&film, &[(2000, 2000)])).expect("a film"));
+    assert_eq!(
+        (times_ns(&media, 0).len(), times_ns(&media, 0)[0], media.duration_ns()),
+        (50, 0, 2 * SECOND_NS)
+    );
+    // Two parts in another order, with a pause before and between.
+    let edits = [(500, -1), (400, 2000), (1000, -1), (400, 0)];
+    let media = Arc::new(Media::read(&with_edits(&film, &edits)).expect("a film"));
+    let times = times_ns(&media, 0);
+    assert_eq!((times.len(), media.duration_ns()), (20, 1800_000_000));
+    assert_eq!((times[0], times[9], times[10]), (0, 360_000_000, 1_400_000_000));
+}
+
+#[test]
+fn sound_before_the_first_picture_is_sent() {
+    let Some(folder) = folder("sound_before_the_first_picture_is_sent") else { return };
+    let film = folder.encode(6, &format!("{H264} -c:a aac"), "a.mp4");
+    let late = format!("-itsoffset 2 -i {} -map 1:v -map 0:a -c copy", film.display());
+    for name in ["late.mp4", "late.mkv"] {
+        let late = folder.convert(&film, &late, name);
+        let media = Arc::new(open(&late));
+        assert_eq!(media.seek(&[0, 1], 0), 0, "{name}");
+        let samples = |track| media.plan(&[0, 1], 0).filter(|one| one.track == track).count();
+        let probed = Probed::of(&late);
+        assert_eq!([0, 1].map(samples), [0, 1].map(|stream| probed.packets_of(stream).len()), "{name}");
+        assert!(
+            media.duration_ns().abs_diff(8 * SECOND_NS) < SECOND_NS / 10,
+            "{name}: {}",
+            media.duration_ns()
+        );
+    }
+}

@@ -1,0 +1,228 @@
+//! The threads that open files. A file that takes a few reads is opened at once; one that has to be read from end to end waits
+//! for its turn among such files, so that clients of other files do not wait for it.
+//!
+//! ```text
+//!   openings --> quick: a few reads ------------------------------> opened
+//!                  | more                                             ^
+//!                  v                                                  |
+//!                long: each file once for all who ask, in turns of addresses
+//! ```
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use forebay_rtsp::address::neighbourhood;
+use forebay_rtsp::message::Status;
+use forebay_rtsp::server::QuestionId;
+
+use crate::catalog::{Catalog, Failure, NotOpened, Opened};
+use crate::patience::Patience;
+
+/// Threads for files that take a few reads, and for those that take many. More of these would only make the disk go to and fro.
+pub(crate) const QUICK: usize = 2;
+pub(crate) const LONG: usize = 2;
+/// Files that wait to be opened; more is a flood.
+const OPENINGS_MAX: usize = 1000;
+/// How many of those may be of one address.
+const OPENINGS_PER_ADDRESS: usize = 200;
+
+/// A file to open.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub question: QuestionId,
+    pub client: IpAddr,
+    pub path: String,
+    pub query: String,
+}
+
+/// What a thread has opened for whom.
+pub(crate) type Answered = (QuestionId, Result<Arc<Opened>, Failure>);
+
+#[derive(Default)]
+pub(crate) struct Openers {
+    state: Mutex<State>,
+    has_quick: Condvar,
+    has_long: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    is_over: bool,
+    quick: VecDeque<Opening>,
+    /// In the order in which they were asked for.
+    long: Vec<Long>,
+}
+
+/// A file that takes many reads, and all who have asked for it.
+struct Long {
+    path: String,
+    askers: Vec<Opening>,
+    is_running: bool,
+}
+
+impl Long {
+    fn is_of(&self, client: IpAddr) -> bool {
+        self.askers.first().is_some_and(|asker| neighbourhood(asker.client) == neighbourhood(client))
+    }
+}
+
+impl State {
+    fn waiting(&self) -> impl Iterator<Item = &Opening> {
+        self.quick.iter().chain(self.long.iter().flat_map(|long| &long.askers))
+    }
+
+    /// Another one asks for a file that takes long.
+    fn add_long(&mut self, opening: Opening) {
+        match self.long.iter_mut().find(|long| long.path == opening.path) {
+            Some(long) => long.askers.push(opening),
+            None => {
+                let path = opening.path.clone();
+                self.long.push(Long { path, askers: vec![opening], is_running: false });
+            }
+        }
+    }
+
+    /// The next file that takes long: of an address that has the fewest running, the first that was asked for.
+    fn next_long(&self) -> Option<usize> {
+        let running = |client| self.long.iter().filter(|long| long.is_running && long.is_of(client)).count();
+        let waiting = self.long.iter().enumerate().filter(|(_, long)| !long.is_running);
+        let next =
+            waiting.min_by_key(|(_, long)| long.askers.first().map_or(0, |asker| running(asker.client)));
+        next.map(|(number, _)| number)
+    }
+}
+
+impl Openers {
+    /// `false` if there is too much to do already.
+    pub fn open(&self, opening: Opening) -> bool {
+        let mut state = self.lock();
+        let of_client = |one: &&Opening| neighbourhood(one.client) == neighbourhood(opening.client);
+        let has_room = state.waiting().count() < OPENINGS_MAX
+            && state.waiting().filter(of_client).count() < OPENINGS_PER_ADDRESS;
+        if has_room {
+            state.quick.push_back(opening);
+            self.has_quick.notify_one();
+        }
+        has_room
+    }
+
+    /// Has all threads end after what they are at.
+    pub fn end(&self) {
+        self.lock().is_over = true;
+        self.has_quick.notify_all();
+        self.has_long.notify_all();
+    }
+
+    /// What a thread for files that take a few reads does until the end.
+    pub fn open_quick(&self, catalog: &Catalog, finish: impl Fn(Vec<Answered>)) {
+        while let Some(opening) = self.next_quick() {
+            match catalog.open_within(&opening.path, &opening.query, Patience::Short) {
+                Ok(opened) => finish(vec![(opening.question, Ok(opened))]),
+                Err(NotOpened::Because(failure)) => finish(vec![(opening.question, Err(failure))]),
+                Err(NotOpened::TakesLong) => {
+                    self.lock().add_long(opening);
+                    self.has_long.notify_one();
+                }
+            }
+        }
+    }
+
+    /// What a thread for the others does.
+    pub fn open_long(&self, catalog: &Catalog, finish: impl Fn(Vec<Answered>)) {
+        while let Some((path, query)) = self.next_long() {
+            let open = |query: &str| {
+                catalog.open_within(&path, query, Patience::Endless).map_err(|not_opened| match not_opened {
+                    NotOpened::Because(failure) => failure,
+                    NotOpened::TakesLong => Failure {
+                        status: Status::ServiceUnavailable,
+                        sentence: format!("{path}: opening it takes too long"),
+                    },
+                })
+            };
+            // It is known from here on, for as long as this is not dropped.
+            let first = open(&query);
+            let askers = self.take_askers(&path);
+            let answers = askers.into_iter().map(|asker| (asker.question, open(&asker.query)));
+            finish(answers.collect());
+            drop(first);
+        }
+    }
+
+    fn next_quick(&self) -> Option<Opening> {
+        let mut state = self.lock();
+        loop {
+            if state.is_over {
+                return None;
+            }
+            if let Some(opening) = state.quick.pop_front() {
+                return Some(opening);
+            }
+            state = self.has_quick.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The path and the query of the next file, which is running then.
+    fn next_long(&self) -> Option<(String, String)> {
+        let mut state = self.lock();
+        loop {
+            if state.is_over {
+                return None;
+            }
+            if let Some(number) = state.next_long() {
+                let long = &mut state.long[number];
+                long.is_running = true;
+                let query = long.askers.first().map_or(String::new(), |asker| asker.query.clone());
+                return Some((long.path.clone(), query));
+            }
+            state = self.has_long.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// All who have asked for a file by now.
+    fn take_askers(&self, path: &str) -> Vec<Opening> {
+        let mut state = self.lock();
+        let number = state.long.iter().position(|long| long.path == path);
+        number.map(|number| state.long.remove(number).askers).unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opening(question: u64, client: &str, path: &str) -> Opening {
+        let client = client.parse().expect("an address");
+        Opening { question: QuestionId(question), client, path: path.to_owned(), query: String::new() }
+    }
+
+    #[test]
+    fn a_file_that_takes_long_is_read_once_for_all_and_addresses_take_turns() {
+        let openers = Openers::default();
+        let (one, other) = ("192.0.2.1", "192.0.2.2");
+        for (question, client, path) in
+            [(1, one, "a"), (2, one, "b"), (3, other, "c"), (4, other, "a"), (5, one, "d")]
+        {
+            openers.lock().add_long(opening(question, client, path));
+        }
+        let next = || openers.next_long().expect("a file").0;
+        assert_eq!([next(), next(), next()], ["a", "c", "b"]);
+        let asked = |path| openers.take_askers(path).iter().map(|one| one.question.0).collect::<Vec<_>>();
+        assert_eq!([asked("a"), asked("c"), asked("b")], [vec![1, 4], vec![3], vec![2]]);
+        assert_eq!(next(), "d");
+        openers.end();
+        assert!(openers.next_long().is_none() && openers.next_quick().is_none());
+    }
+
+    #[test]
+    fn one_address_cannot_take_all_places() {
+        let openers = Openers::default();
+        let taken = (0..2000).filter(|number| openers.open(opening(*number, "192.0.2.1", "a"))).count();
+        assert_eq!(taken, OPENINGS_PER_ADDRESS);
+        assert!(openers.open(opening(1, "192.0.2.2", "a")));
+    }
+}
