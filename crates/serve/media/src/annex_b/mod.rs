@@ -56,12 +56,9 @@ enum Role {
 }
 
 /// Which codec it is: the one by whose rules every unit is possible up to a picture with its parameter sets. `None` if there is
-/// no such picture near the beginning.
+/// no such picture near the beginning. What comes before the first start code may be the end of a unit.
 pub(crate) fn codec(source: &mut Source) -> Result<Option<Codec>> {
     let Some(first) = next_unit(source, 0, PROBED_BYTES)? else { return Ok(None) };
-    if !may_begin_amid_a_unit(source, first.start)? {
-        return Ok(None);
-    }
     let (mut h264, mut h265) = (Some(h264::Pictures::default()), Some(h265::Pictures::default()));
     let mut next = Some(first);
     while let Some(unit) = next {
@@ -81,14 +78,6 @@ pub(crate) fn codec(source: &mut Source) -> Result<Option<Codec>> {
         next = next_unit(source, unit.content, PROBED_BYTES)?;
     }
     Ok(None)
-}
-
-/// Whether what comes before the first start code can be the end of a unit, or zeros. Other kinds of files begin with their
-/// name.
-fn may_begin_amid_a_unit(source: &mut Source, start: u64) -> Result<bool> {
-    let before = source.up_to(0, start.min(4) as usize)?;
-    let is_name = before.len() == 4 && before.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
-    Ok(!is_name)
 }
 
 pub(crate) fn read_h264(source: &mut Source) -> Result<Found> {
