@@ -194,7 +194,7 @@ impl Catalog {
             let found = readings.iter().find(|path| self.file(path).is_ok()).or(readings.first());
             let shown = String::from_utf8_lossy(line);
             let found = found.ok_or_else(|| Failure {
-                status: Status::Forbidden,
+                status: Status::NotFound,
                 sentence: format!("{path}: {shown} lies outside the folder that is served"),
             })?;
             files.push(self.index(found, patience)?);

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::io::Write as _;
 
+use forebay_quantity::{self as quantity, bytes, thousands};
 use forebay_streaming::lateness::Lateness;
 use forebay_streaming::stream::Counts;
 
@@ -18,6 +19,8 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 4096;
 /// Sessions that the page shows.
 const SHOWN_MAX: usize = 1000;
 const SECOND: f64 = 1e9;
+/// The longest jitter and round trip that are shown: beyond that the report is wrong.
+const RECEPTION_S_MAX: f64 = 60.0;
 
 /// What a request gets; `None` while it is not all there.
 pub(crate) fn respond(request: &[u8], serving: &Serving) -> Option<Vec<u8>> {
@@ -170,28 +173,37 @@ fn write_lateness(lateness: &Lateness, text: &mut String) {
     let _ = write!(text, "{name}_sum {}\n{name}_count {count}\n", lateness.sum_ns() as f64 / SECOND);
 }
 
+const STYLE: &str = "body{font:15px sans-serif;margin:2em}div{overflow-x:auto}table{border-collapse:collapse}\
+     td,th{padding:2px 12px;text-align:right;white-space:nowrap}\
+     td:first-child,th:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:12em}";
+
 fn page(serving: &Serving) -> String {
     let Sums { sessions, playing, buffered_bytes, counts, connections } = Sums::of(serving);
     let lateness = serving.transmitter.lateness();
-    let mut text = String::from(
-        "<!DOCTYPE html><meta charset=utf-8><meta http-equiv=refresh content=5><title>forebay serve</title>\
-         <style>body{font:15px sans-serif;margin:2em}td,th{padding:2px 12px;text-align:right}\
-         td:first-child,th:first-child{text-align:left}</style><h1>forebay serve</h1>",
+    let time = |ns: u64| quantity::seconds(ns as f64 / SECOND);
+    let mut text = format!(
+        "<!DOCTYPE html><meta charset=utf-8><meta http-equiv=refresh content=5>\
+         <meta name=viewport content=\"width=device-width\"><title>forebay serve</title>\
+         <style>{STYLE}</style><h1>forebay serve</h1>",
     );
     let _ = write!(
         text,
-        "<p>{connections} connections, {sessions} sessions, {playing} of them playing; {:.1} MB in buffers.\
-         <p>{} packets, {:.1} MB sent; lateness {} ms in the median, {} ms in the 99th percentile; {} stalls; {} samples \
-         left out for slow clients.\
-         <table><tr><th>file<th>client<th>position<th>sent<th>buffers<th>stalls<th>left out<th>lost<th>jitter\
+        "<p>{} connections, {} sessions, {} of them playing; {} in buffers.\
+         <p>{} packets, {} sent; lateness {} in the median, {} in the 99th percentile; {} stalls; {} samples left out for slow \
+         clients, {} of them of sound.\
+         <div><table><tr><th>file<th>client<th>position<th>sent<th>buffers<th>stalls<th>left out<th>late<th>lost<th>jitter\
          <th>round trip",
-        buffered_bytes as f64 / 1e6,
-        counts.packets,
-        counts.bytes as f64 / 1e6,
-        lateness.quantile_ns(0.5) as f64 / 1e6,
-        lateness.quantile_ns(0.99) as f64 / 1e6,
-        counts.stalls,
-        counts.dropped,
+        thousands(connections as u64),
+        thousands(sessions as u64),
+        thousands(playing as u64),
+        bytes(buffered_bytes as f64),
+        thousands(counts.packets),
+        bytes(counts.bytes as f64),
+        time(lateness.quantile_ns(0.5)),
+        time(lateness.quantile_ns(0.99)),
+        thousands(counts.stalls),
+        thousands(counts.dropped),
+        thousands(counts.dropped_sound),
     );
     let now_ns = clock::now_ns();
     for session in serving.sessions.iter().take(SHOWN_MAX) {
@@ -204,42 +216,54 @@ fn page(serving: &Serving) -> String {
                 .map_or(String::new(), |one| format!("{} TCP", one.client.ip())),
             None => String::new(),
         };
-        let position = session
-            .stream
-            .position_ns(now_ns)
-            .map_or("stopped".to_owned(), |ns| format!("{:.1} s", ns as f64 / SECOND));
+        let position_ns = session.stream.position_ns(now_ns);
+        let position =
+            position_ns.map_or("stopped".to_owned(), |ns| clock_time(ns, session.opened.origin_ns));
         let _ = write!(
             text,
-            "<tr><td>{}<td>{client}<td>{position}<td>{:.1} MB<td>{} of {}, {} KB<td>{}<td>{}{}",
+            "<tr><td>{}<td>{client}<td>{position}<td>{}<td>{} of {}, {}<td>{}<td>{} samples<td>{}{}",
             escaped(&session.opened.path),
-            counts.bytes as f64 / 1e6,
+            bytes(counts.bytes as f64),
             session.stream.level(),
             serving.settings.buffers,
-            session.stream.memory_bytes() >> 10,
-            counts.stalls,
-            counts.dropped,
+            bytes(session.stream.memory_bytes() as f64),
+            thousands(counts.stalls),
+            thousands(counts.dropped),
+            time(counts.late_ns_max),
             receptions(session),
         );
     }
-    text + "</table>\n"
+    text += "</table></div>\n";
+    if sessions > SHOWN_MAX {
+        let _ =
+            write!(text, "<p>{} more sessions are not shown.\n", thousands((sessions - SHOWN_MAX) as u64));
+    }
+    text
 }
 
-/// The worst that a client has said last of the tracks of a session.
+/// A position as players show it, `1:02:03.4`, from where the client's beginning is.
+fn clock_time(position_ns: u64, origin_ns: u64) -> String {
+    let tenths = position_ns.saturating_sub(origin_ns) / 100_000_000;
+    let (seconds, tenth) = (tenths / 10, tenths % 10);
+    format!("{}:{:02}:{:02}.{tenth}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// The worst that a client has said last of the tracks of a session. What cannot be is not shown: clients may say anything.
 fn receptions(session: &Session) -> String {
-    let worst =
-        |of: fn(&TrackReception) -> Option<f64>| session.receptions.iter().filter_map(of).reduce(f64::max);
-    let cell = |value: Option<f64>, factor: f64, unit| {
-        value.map_or("<td>".to_owned(), |value| format!("<td>{:.1} {unit}", value * factor))
+    let worst = |of: fn(&TrackReception) -> Option<f64>, most: f64| {
+        session.receptions.iter().filter_map(of).filter(|value| (0.0..=most).contains(value)).reduce(f64::max)
     };
+    let cell = |text: Option<String>| format!("<td>{}", text.unwrap_or_default());
     [
-        cell(worst(|one| Some(one.lost)), 100.0, "%"),
-        cell(worst(|one| Some(one.jitter_s)), 1e3, "ms"),
-        cell(worst(|one| one.round_trip_s), 1e3, "ms"),
+        cell(worst(|one| Some(one.lost), 1.0).map(quantity::percent)),
+        cell(worst(|one| Some(one.jitter_s), RECEPTION_S_MAX).map(quantity::seconds)),
+        cell(worst(|one| one.round_trip_s, RECEPTION_S_MAX).map(quantity::seconds)),
     ]
     .concat()
 }
 
 /// Names of files may have any signs.
 fn escaped(name: &str) -> String {
+    let name = name.replace(char::is_control, " ");
     name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -392,7 +392,8 @@ impl Stream {
         let first_ns = part.samples().first().map(|sample| sample.decode_ns);
         if let (Some(schedule), Some(first_ns)) = (&mut self.schedule, first_ns) {
             let late_ns = now_ns.saturating_sub(schedule.due_ns(first_ns));
-            if std::mem::take(&mut self.is_starved) && late_ns >= STALL_NS_MIN {
+            let is_starved = std::mem::take(&mut self.is_starved) && !self.lag.is_behind;
+            if is_starved && late_ns >= STALL_NS_MIN {
                 self.counts.stalls += 1;
                 self.counts.stalled_ns += late_ns;
             }

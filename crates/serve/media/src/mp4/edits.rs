@@ -6,7 +6,8 @@
 //! ```
 //!
 //! What the list cuts away is not part of the index. Where a part does not begin with a key frame, its pictures begin with the
-//! first key frame in it. If it has none, it begins with the last key frame before, without which nothing could be decoded.
+//! first key frame in it. If it has none, it begins with the last key frame before, without which nothing could be decoded. The
+//! pictures up to the beginning of the part come at once then, and take no time.
 
 use mp4_atom::Elst;
 
@@ -122,10 +123,12 @@ impl Segment {
             if !has_begun || (has_key_frame && !is_in(&entry)) {
                 continue;
             }
+            // Pictures that are there to be decoded only come and go at once.
             let presentation = entry.presentation.saturating_add(shift);
+            let presentation = if has_key_frame { presentation } else { presentation.max(self.at) };
             // Nothing is decoded before what comes before it.
             let decode = entry.decode.saturating_add(shift);
-            let decode = decode.max(builder.last_decode().min(presentation));
+            let decode = decode.min(presentation).max(builder.last_decode().min(presentation));
             builder.push(Entry { decode, presentation, ..entry }, left)?;
         }
         Ok(())
@@ -185,7 +188,7 @@ mod tests {
         assert_eq!(all[0], (360, 30));
         // Without a key frame in it nothing could be shown: so it begins with the one before.
         let (all, _) = shown(&[(200, Some(840), 1)], pictures(100));
-        assert_eq!((all[0], all.len()), ((-40, 20), 6));
+        assert_eq!((all[0], all[1], all[2], all.len()), ((0, 20), (0, 21), (40, 22), 6));
     }
 
     #[test]
