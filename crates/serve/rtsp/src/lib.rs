@@ -22,7 +22,8 @@
 //! - RTSP 1.0: RFC 2326, with what RFC 7826 clarified
 //! - SDP: RFC 8866
 //! - RTP and RTCP: RFC 3550 and 3551
-//! - payloads: RFC 2250, 3640, 6184, 7587 and 7798
+//! - payloads: RFC 2250, 2435, 3190, 3551, 3640, 4184, 4598, 5215, 6184, 6416, 6597, 7587, 7741, 7798 and 9628
+//! - AV1: RTP Payload Format For AV1, of the Alliance for Open Media
 //! - authentication: RFC 2617, 7616 and 7617
 #![forbid(unsafe_code)]
 

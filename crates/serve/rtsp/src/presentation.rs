@@ -61,19 +61,149 @@ pub enum Codec {
         /// One or two.
         channels: u8,
     },
+    /// Opus of any number of channels, as WebRTC and GStreamer describe it.
+    MultiOpus(OpusStreams),
+    /// AC-3 (RFC 4184).
+    Ac3 {
+        /// Samples per second.
+        clock_rate: u32,
+        /// How many channels.
+        channels: u8,
+    },
+    /// E-AC-3 (RFC 4598).
+    Eac3 {
+        /// Samples per second.
+        clock_rate: u32,
+        /// How many channels.
+        channels: u8,
+    },
+    /// Sound without compression.
+    Pcm {
+        /// How its values are written.
+        values: PcmValues,
+        /// Samples per second.
+        clock_rate: u32,
+        /// How many channels.
+        channels: u8,
+    },
+    /// Vorbis (RFC 5215).
+    Vorbis {
+        /// Its headers, as packed headers (section 3.2.1).
+        configuration: Vec<u8>,
+        /// Samples per second.
+        clock_rate: u32,
+        /// How many channels.
+        channels: u8,
+    },
+    /// VP8 (RFC 7741).
+    Vp8,
+    /// VP9 (RFC 9628).
+    Vp9 {
+        /// Its profile, 0 to 3.
+        profile: u8,
+    },
+    /// AV1 (AV1 RTP payload format of the Alliance for Open Media).
+    Av1 {
+        /// Its profile, 0 to 2.
+        profile: u8,
+        /// `seq_level_idx` of its first operating point.
+        level: u8,
+        /// 0 for the main tier, 1 for the high one.
+        tier: u8,
+    },
+    /// MPEG-4 part 2 (RFC 6416).
+    Mpeg4 {
+        /// The headers above pictures.
+        config: Vec<u8>,
+    },
+    /// Motion JPEG (RFC 2435).
+    Jpeg,
+    /// Metadata in KLV units (RFC 6597).
+    Klv,
     /// MPEG audio of layers I to III (RFC 2250, section 3.5).
     MpegAudio,
     /// An MPEG-2 transport stream (RFC 2250, section 2).
     MpegTransport,
 }
 
+/// How many channels Opus has in which of its streams (RFC 7845, section 5.1.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpusStreams {
+    /// How many streams a packet has.
+    pub streams: u8,
+    /// How many of those have two channels; they come first.
+    pub coupled: u8,
+    /// For each channel that is heard, the decoded one.
+    pub mapping: Vec<u8>,
+}
+
+/// How the values of sound without compression are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PcmValues {
+    /// G.711, mu-law.
+    MuLaw,
+    /// G.711, A-law.
+    ALaw,
+    /// 16 bits with a sign.
+    L16,
+    /// 24 bits with a sign.
+    L24,
+}
+
+impl PcmValues {
+    /// How many bytes a value has.
+    pub fn bytes(self) -> u8 {
+        match self {
+            Self::MuLaw | Self::ALaw => 1,
+            Self::L16 => 2,
+            Self::L24 => 3,
+        }
+    }
+}
+
 impl Codec {
     /// RTP timestamps per second.
     pub fn clock_rate(&self) -> u32 {
         match self {
-            Self::Aac { clock_rate, .. } => *clock_rate,
-            Self::Opus { .. } => 48_000,
-            Self::H264 { .. } | Self::H265 { .. } | Self::MpegAudio | Self::MpegTransport => 90_000,
+            Self::Aac { clock_rate, .. }
+            | Self::Ac3 { clock_rate, .. }
+            | Self::Eac3 { clock_rate, .. }
+            | Self::Pcm { clock_rate, .. }
+            | Self::Vorbis { clock_rate, .. } => *clock_rate,
+            Self::Opus { .. } | Self::MultiOpus(_) => 48_000,
+            Self::H264 { .. }
+            | Self::H265 { .. }
+            | Self::Vp8
+            | Self::Vp9 { .. }
+            | Self::Av1 { .. }
+            | Self::Mpeg4 { .. }
+            | Self::Jpeg
+            | Self::Klv
+            | Self::MpegAudio
+            | Self::MpegTransport => 90_000,
+        }
+    }
+
+    /// Whether its samples are pictures.
+    pub fn is_pictures(&self) -> bool {
+        match self {
+            Self::H264 { .. }
+            | Self::H265 { .. }
+            | Self::Vp8
+            | Self::Vp9 { .. }
+            | Self::Av1 { .. }
+            | Self::Mpeg4 { .. }
+            | Self::Jpeg => true,
+            Self::Aac { .. }
+            | Self::Ac3 { .. }
+            | Self::Eac3 { .. }
+            | Self::Pcm { .. }
+            | Self::Vorbis { .. }
+            | Self::Opus { .. }
+            | Self::MultiOpus(_)
+            | Self::Klv
+            | Self::MpegAudio
+            | Self::MpegTransport => false,
         }
     }
 
@@ -82,10 +212,22 @@ impl Codec {
         match self {
             Self::MpegAudio => 14,
             Self::MpegTransport => 33,
-            // 96 to 127 are free; a presentation with more tracks has none of them played together.
-            _ => 96 + (track % 32) as u8,
+            Self::Jpeg => 26,
+            Self::Pcm { values, clock_rate, channels } => match (values, clock_rate, channels) {
+                (PcmValues::MuLaw, 8_000, 1) => 0,
+                (PcmValues::ALaw, 8_000, 1) => 8,
+                (PcmValues::L16, 44_100, 2) => 10,
+                (PcmValues::L16, 44_100, 1) => 11,
+                _ => dynamic(track),
+            },
+            _ => dynamic(track),
         }
     }
+}
+
+/// 96 to 127 are free; a presentation with more tracks has none of them played together.
+fn dynamic(track: usize) -> u8 {
+    96 + (track % 32) as u8
 }
 
 impl Presentation {

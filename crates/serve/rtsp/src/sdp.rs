@@ -9,7 +9,7 @@ use sdp_types::{
     Session, TransportProto,
 };
 
-use crate::presentation::{Codec, Presentation, Track};
+use crate::presentation::{Codec, PcmValues, Presentation, Track};
 use crate::target::track_name;
 
 /// The description of a presentation by a server at `host`.
@@ -43,8 +43,10 @@ pub fn describe_at(presentation: &Presentation, host: IpAddr, full: Option<(&str
 fn media(number: usize, track: &Track, full: Option<(&str, &str)>) -> Media {
     let codec = &track.codec;
     let kind = match codec {
-        Codec::H264 { .. } | Codec::H265 { .. } | Codec::MpegTransport => MediaType::Video,
-        Codec::Aac { .. } | Codec::Opus { .. } | Codec::MpegAudio => MediaType::Audio,
+        Codec::MpegTransport => MediaType::Video,
+        Codec::Klv => MediaType::Application,
+        pictures if pictures.is_pictures() => MediaType::Video,
+        _ => MediaType::Audio,
     };
     let payload_type = codec.payload_type(number);
     let mut media = Media::builder(kind, 0, TransportProto::RtpAvp, payload_type);
@@ -74,6 +76,22 @@ fn map(codec: &Codec, payload_type: u8) -> RtpMap {
         Codec::Aac { channels, .. } => ("mpeg4-generic", Some(*channels)),
         // Always two (RFC 7587, section 7).
         Codec::Opus { .. } => ("opus", Some(2)),
+        Codec::MultiOpus(streams) => ("multiopus", Some(streams.mapping.len() as u8)),
+        Codec::Ac3 { channels, .. } => ("ac3", Some(*channels)),
+        Codec::Eac3 { channels, .. } => ("eac3", Some(*channels)),
+        Codec::Pcm { values, channels, .. } => match values {
+            PcmValues::MuLaw => ("PCMU", Some(*channels)),
+            PcmValues::ALaw => ("PCMA", Some(*channels)),
+            PcmValues::L16 => ("L16", Some(*channels)),
+            PcmValues::L24 => ("L24", Some(*channels)),
+        },
+        Codec::Vorbis { channels, .. } => ("vorbis", Some(*channels)),
+        Codec::Vp8 => ("VP8", None),
+        Codec::Vp9 { .. } => ("VP9", None),
+        Codec::Av1 { .. } => ("AV1", None),
+        Codec::Mpeg4 { .. } => ("MP4V-ES", None),
+        Codec::Jpeg => ("JPEG", None),
+        Codec::Klv => ("smpte336m", None),
         Codec::MpegAudio => ("MPA", None),
         Codec::MpegTransport => ("MP2T", None),
     };
@@ -109,11 +127,45 @@ fn parameters(codec: &Codec) -> Vec<(&'static str, String)> {
             ("sizelength", "13".to_owned()),
             ("indexlength", "3".to_owned()),
             ("indexdeltalength", "3".to_owned()),
-            ("config", config.iter().map(|byte| format!("{byte:02X}")).collect()),
+            ("config", hexadecimal(config)),
         ],
         Codec::Opus { channels: 2 } => vec![("sprop-stereo", "1".to_owned())],
-        Codec::Opus { .. } | Codec::MpegAudio | Codec::MpegTransport => vec![],
+        Codec::MultiOpus(streams) => vec![
+            ("num_streams", streams.streams.to_string()),
+            ("coupled_streams", streams.coupled.to_string()),
+            ("channel_mapping", streams.mapping.iter().map(u8::to_string).collect::<Vec<_>>().join(",")),
+        ],
+        // RFC 5215, section 6.
+        Codec::Vorbis { configuration, .. } => vec![("configuration", BASE64_STANDARD.encode(configuration))],
+        // RFC 9628, section 6.
+        Codec::Vp9 { profile } => vec![("profile-id", profile.to_string())],
+        // AV1 RTP payload format, section 7.2.
+        Codec::Av1 { profile, level, tier } => vec![
+            ("profile", profile.to_string()),
+            ("level-idx", level.to_string()),
+            ("tier", tier.to_string()),
+        ],
+        // RFC 6416, section 7.1.
+        Codec::Mpeg4 { config } => {
+            let profile = config.strip_prefix(&[0, 0, 1, 0xB0]).and_then(|rest| rest.first());
+            let profile = profile.map(|profile| ("profile-level-id", profile.to_string()));
+            let config = (!config.is_empty()).then(|| ("config", hexadecimal(config)));
+            profile.into_iter().chain(config).collect()
+        }
+        Codec::Opus { .. }
+        | Codec::Ac3 { .. }
+        | Codec::Eac3 { .. }
+        | Codec::Pcm { .. }
+        | Codec::Vp8
+        | Codec::Jpeg
+        | Codec::Klv
+        | Codec::MpegAudio
+        | Codec::MpegTransport => vec![],
     }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
 fn units<'a>(
@@ -127,7 +179,12 @@ fn units<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::presentation::OpusStreams;
     use crate::range::SECOND_NS;
+
+    fn pcm(values: PcmValues, clock_rate: u32, channels: u8) -> Codec {
+        Codec::Pcm { values, clock_rate, channels }
+    }
 
     fn presentation(codecs: Vec<Codec>) -> Presentation {
         let tracks = codecs.into_iter().map(|codec| Track { codec, bits_per_second: Some(1_500_400) });
@@ -179,6 +236,20 @@ mod tests {
             Codec::Opus { channels: 2 },
             Codec::MpegAudio,
             Codec::MpegTransport,
+            Codec::Vp8,
+            Codec::Vp9 { profile: 2 },
+            Codec::Av1 { profile: 0, level: 8, tier: 0 },
+            Codec::Ac3 { clock_rate: 48_000, channels: 6 },
+            Codec::Eac3 { clock_rate: 44_100, channels: 2 },
+            pcm(PcmValues::MuLaw, 8_000, 1),
+            pcm(PcmValues::ALaw, 16_000, 2),
+            pcm(PcmValues::L16, 44_100, 2),
+            pcm(PcmValues::L24, 96_000, 8),
+            Codec::Mpeg4 { config: vec![0, 0, 1, 0xB0, 0xF5] },
+            Codec::Jpeg,
+            Codec::Vorbis { configuration: vec![0, 0, 0, 1], clock_rate: 44_100, channels: 2 },
+            Codec::MultiOpus(OpusStreams { streams: 4, coupled: 2, mapping: vec![0, 4, 1, 2, 3, 5] }),
+            Codec::Klv,
         ]);
         let host: IpAddr = core::net::Ipv6Addr::LOCALHOST.into();
         let text = String::from_utf8(describe(&all, host)).expect("text");
@@ -194,10 +265,37 @@ mod tests {
             "a=rtpmap:14 MPA/90000",
             "m=video 0 RTP/AVP 33",
             "a=rtpmap:33 MP2T/90000",
+            "m=video 0 RTP/AVP 101",
+            "a=rtpmap:101 VP8/90000",
+            "a=rtpmap:102 VP9/90000",
+            "a=fmtp:102 profile-id=2",
+            "a=rtpmap:103 AV1/90000",
+            "a=fmtp:103 profile=0;level-idx=8;tier=0",
+            "m=audio 0 RTP/AVP 104",
+            "a=rtpmap:104 ac3/48000/6",
+            "a=rtpmap:105 eac3/44100/2",
+            "m=audio 0 RTP/AVP 0",
+            "a=rtpmap:0 PCMU/8000/1",
+            "a=rtpmap:107 PCMA/16000/2",
+            "m=audio 0 RTP/AVP 10",
+            "a=rtpmap:10 L16/44100/2",
+            "a=rtpmap:109 L24/96000/8",
+            "m=video 0 RTP/AVP 110",
+            "a=rtpmap:110 MP4V-ES/90000",
+            "a=fmtp:110 profile-level-id=245;config=000001B0F5",
+            "m=video 0 RTP/AVP 26",
+            "a=rtpmap:26 JPEG/90000",
+            "a=rtpmap:112 vorbis/44100/2",
+            "a=fmtp:112 configuration=AAAAAQ==",
+            "m=audio 0 RTP/AVP 113",
+            "a=rtpmap:113 multiopus/48000/6",
+            "a=fmtp:113 num_streams=4;coupled_streams=2;channel_mapping=0,4,1,2,3,5",
+            "m=application 0 RTP/AVP 114",
+            "a=rtpmap:114 smpte336m/90000",
         ] {
             assert!(text.lines().any(|one| one == line), "{line} in {text}");
         }
         assert!(!text.contains("a=fmtp:97"));
-        assert_eq!(Session::parse(text.as_bytes()).expect("a description").medias.len(), 5);
+        assert_eq!(Session::parse(text.as_bytes()).expect("a description").medias.len(), 19);
     }
 }

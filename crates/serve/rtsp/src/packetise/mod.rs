@@ -9,8 +9,17 @@
 //! ```
 
 mod aac;
+mod ac3;
+mod av1;
+pub mod jpeg;
+mod klv;
 mod mpeg;
+mod mpeg4;
 mod nal;
+mod pcm;
+mod vorbis;
+mod vp8;
+mod vp9;
 
 use std::ops::Range;
 
@@ -37,8 +46,34 @@ pub enum Format {
     H265(Framing),
     /// Access units of AAC without ADTS (RFC 3640, AAC-hbr).
     Aac,
+    /// Frames of AC-3 (RFC 4184).
+    Ac3,
+    /// Frames of E-AC-3 (RFC 4598).
+    Eac3,
+    /// Temporal units of AV1 (AV1 RTP payload format of the Alliance for Open Media).
+    Av1,
+    /// Pictures of Motion JPEG (RFC 2435).
+    Jpeg,
+    /// KLV units (RFC 6597).
+    Klv,
+    /// Pictures of MPEG-4 part 2 (RFC 6416, section 5).
+    Mpeg4,
     /// Opus packets (RFC 7587).
     Opus,
+    /// Sound of one value after the other, in network byte order (RFC 3551, section 4.5; RFC 3190).
+    Pcm {
+        /// The bytes of all channels at one time; not 0.
+        frame_bytes: u8,
+    },
+    /// Vorbis packets (RFC 5215).
+    Vorbis {
+        /// Which configuration they need, in 24 bits.
+        ident: u32,
+    },
+    /// Frames of VP8 (RFC 7741).
+    Vp8,
+    /// Frames and superframes of VP9 (RFC 9628).
+    Vp9,
     /// Frames of MPEG audio with their headers (RFC 2250, section 3.5).
     MpegAudio,
     /// Whole packets of a transport stream (RFC 2250, section 2).
@@ -78,6 +113,19 @@ pub enum Unsendable {
         /// What is there.
         left_bytes: usize,
     },
+    /// An OBU's length leads out of its sample.
+    #[error(
+        "an OBU of {unit_bytes} bytes begins where its sample has {left_bytes} bytes left: the file is damaged"
+    )]
+    ObuOutOfSample {
+        /// What its length says.
+        unit_bytes: u64,
+        /// What is there.
+        left_bytes: usize,
+    },
+    /// A picture that its payload format cannot carry.
+    #[error("a JPEG picture cannot be sent: {0}")]
+    Jpeg(jpeg::Unfit),
     /// Its format has no room for such a length.
     #[error(
         "a sample has {bytes} bytes, and its RTP payload format has room for {bytes_max}: the file is damaged"
@@ -135,6 +183,10 @@ impl Packet {
 
     fn mark(&mut self) {
         self.head[1] |= 0x80;
+    }
+
+    fn unmark(&mut self) {
+        self.head[1] &= 0x7F;
     }
 
     fn say(&mut self, bytes: &[u8]) {
@@ -204,7 +256,39 @@ impl Packetiser {
             Format::MpegAudio => self.mpeg_audio(samples, packets),
             Format::MpegTransport => self.mpeg_transport(samples, packets),
             Format::SparseTransport { stride } => self.sparse_transport(stride.into(), samples, packets),
+            Format::Ac3 => self.ac3(samples, packets),
+            Format::Eac3 => self.eac3(samples, packets),
+            Format::Av1 => self.av1(buffer, samples, packets),
+            Format::Jpeg => self.jpeg(buffer, samples, packets),
+            Format::Klv => self.klv(samples, packets),
+            Format::Mpeg4 => self.mpeg4(samples, packets),
             Format::Opus => self.opus(samples, packets),
+            Format::Pcm { frame_bytes } => self.pcm(frame_bytes, samples, packets),
+            Format::Vorbis { ident } => self.vorbis(ident, samples, packets),
+            Format::Vp8 => self.vp8(samples, packets),
+            Format::Vp9 => self.vp9(buffer, samples, packets),
+        }
+    }
+
+    /// Samples that share no packet, each in as many parts as it takes, with a header before each part. The marker ends a
+    /// sample.
+    fn divided(
+        &mut self,
+        samples: &[Sample],
+        header_bytes: usize,
+        header: impl Fn(&mut Packet, &Sample, &Range<usize>),
+        packets: &mut Vec<Packet>,
+    ) {
+        for sample in samples {
+            for part in parts(sample.at.clone(), self.payload_bytes_max - header_bytes) {
+                let mut packet = self.packet(sample.timestamp);
+                header(&mut packet, sample, &part);
+                if part.end == sample.at.end {
+                    packet.mark();
+                }
+                packet.add(part);
+                packets.push(packet);
+            }
         }
     }
 

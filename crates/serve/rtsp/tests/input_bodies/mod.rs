@@ -148,10 +148,26 @@ pub fn samples(data: &[u8]) {
     let (mut choices, input) = Choices::split(data);
     let framing = [Framing::Lengths(1), Framing::Lengths(2), Framing::Lengths(4), Framing::StartCodes]
         [choices.below(4)];
-    let formats =
-        [Format::H264(framing), Format::H265(framing), Format::Aac, Format::Opus, Format::MpegAudio];
+    let formats = [
+        Format::H264(framing),
+        Format::H265(framing),
+        Format::Aac,
+        Format::Opus,
+        Format::MpegAudio,
+        Format::Ac3,
+        Format::Eac3,
+        Format::Av1,
+        Format::Jpeg,
+        Format::Klv,
+        Format::Mpeg4,
+        Format::Pcm { frame_bytes: 6 },
+        Format::Vorbis { ident: 1 },
+        Format::Vp8,
+        Format::Vp9,
+    ];
     let packet_bytes_max = 200 + choices.below(200);
-    let mut packetiser = Packetiser::new(formats[choices.below(5)], 96, 1, 0, packet_bytes_max);
+    let format = formats[choices.below(formats.len())];
+    let mut packetiser = Packetiser::new(format, 96, 1, 0, packet_bytes_max);
     let start = choices.below(input.len() + 1);
     let samples = [Sample { at: 0..start, timestamp: 0 }, Sample { at: start..input.len(), timestamp: 9 }];
     let mut packets = vec![];
