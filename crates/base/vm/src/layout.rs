@@ -214,6 +214,16 @@ impl Vpages {
         self.shown.get(index)?.load(Acquire).checked_sub(1)
     }
 
+    /// The pages of the minipage that is used through this page of this view.
+    #[must_use]
+    pub fn around(&self, view: usize, offset: usize) -> Option<Range<usize>> {
+        let (page, minipage) = (offset / PAGE_BYTES, self.at(view, offset)?);
+        let is_of_it = |page: &usize| self.at(view, page * PAGE_BYTES) == Some(minipage);
+        let start = (0..page).rev().take_while(is_of_it).last().unwrap_or(page);
+        let end = (page..self.pages).take_while(is_of_it).last().map_or(page, |last| last + 1);
+        Some(start..end)
+    }
+
     fn show(&self, place: &Place, minipage: Option<u32>) {
         let value = minipage.map_or(0, |minipage| minipage + 1);
         for page in place.pages() {

@@ -26,12 +26,14 @@
 pub mod fault;
 pub mod layout;
 mod object;
+mod origin;
 mod protection;
 mod scan;
 mod views;
 mod words;
 
-pub use object::{Object, ObjectName, free_bytes, free_swap_bytes};
+pub use object::{DescriptorName, Object, ObjectName, free_bytes, free_swap_bytes};
+pub use origin::Origin;
 pub use protection::{Allowed, Mprotect, Protection, UserFaults, protection};
 pub use scan::{Element, Through};
 pub use views::{Mapping, Views};

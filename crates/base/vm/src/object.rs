@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::str::FromStr;
 
@@ -69,10 +70,9 @@ impl Object {
     /// # Errors
     /// The kernel does not tell.
     pub fn name(&self) -> Result<ObjectName, Error> {
-        let told = fstat(&self.memory);
-        let told = told.map_err(|source| Error::Object { bytes: self.bytes, source: source.into() })?;
-        let (process, descriptor) = (std::process::id(), self.memory.as_raw_fd());
-        Ok(ObjectName { process, descriptor, inode: told.st_ino, bytes: self.bytes })
+        let bytes = self.bytes;
+        let file = DescriptorName::of(&self.memory);
+        Ok(ObjectName { file: file.map_err(|source| Error::Object { bytes, source })?, bytes })
     }
 
     /// The object that another process has named.
@@ -82,14 +82,10 @@ impl Object {
     pub fn named(name: &ObjectName) -> Result<Self, Error> {
         let bytes = name.bytes;
         let find = || {
-            let path = format!("/proc/{}/fd/{}", name.process, name.descriptor);
-            let memory = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-            let told = fstat(&memory)?;
-            // The number may be that of another process where another namespace gave it.
-            let is_it = told.st_ino == name.inode && told.st_size as u64 == bytes as u64;
-            if is_it { Ok(memory) } else { Err(Errno::NOENT) }
+            let memory = name.file.open(OFlags::RDWR)?;
+            if fstat(&memory)?.st_size as u64 == bytes as u64 { Ok(memory) } else { Err(Errno::NOENT.into()) }
         };
-        let memory = find().map_err(|source: Errno| Error::Object { bytes, source: source.into() })?;
+        let memory = find().map_err(|source: io::Error| Error::Object { bytes, source })?;
         Ok(Self { memory, bytes })
     }
 
@@ -100,18 +96,63 @@ impl Object {
     }
 }
 
-/// Where an object is: a process that has it, the descriptor there, and the object's number and size.
+/// Where a file is that has no path: a process that has it open, the descriptor there, and the file's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ObjectName {
+pub struct DescriptorName {
     process: u32,
     descriptor: i32,
     inode: u64,
+}
+
+impl DescriptorName {
+    /// That of a descriptor of this process.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn of(file: impl AsFd) -> io::Result<Self> {
+        let file = file.as_fd();
+        let inode = fstat(file)?.st_ino;
+        Ok(Self { process: std::process::id(), descriptor: file.as_raw_fd(), inode })
+    }
+
+    /// Opens what has this name.
+    ///
+    /// # Errors
+    /// That process is gone, out of sight, or does not let this one.
+    pub fn open(&self, flags: OFlags) -> io::Result<OwnedFd> {
+        let path = format!("/proc/{}/fd/{}", self.process, self.descriptor);
+        let file = open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
+        // The number may be that of another process where another namespace gave it.
+        if fstat(&file)?.st_ino == self.inode { Ok(file) } else { Err(Errno::NOENT.into()) }
+    }
+}
+
+impl fmt::Display for DescriptorName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.process, self.descriptor, self.inode)
+    }
+}
+
+impl FromStr for DescriptorName {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let [process, descriptor, inode] = words[..] else { return Err(()) };
+        Ok(Self { process: number(process)?, descriptor: number(descriptor)?, inode: number(inode)? })
+    }
+}
+
+/// Where an object is, and its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectName {
+    file: DescriptorName,
     bytes: usize,
 }
 
 impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {} {}", self.process, self.descriptor, self.inode, self.bytes)
+        write!(f, "{} {}", self.file, self.bytes)
     }
 }
 
@@ -119,18 +160,13 @@ impl FromStr for ObjectName {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        fn number<T: FromStr>(text: &str) -> Result<T, ()> {
-            text.parse().map_err(|_| ())
-        }
-        let words: Vec<&str> = text.split(' ').collect();
-        let [process, descriptor, inode, bytes] = words[..] else { return Err(()) };
-        Ok(Self {
-            process: number(process)?,
-            descriptor: number(descriptor)?,
-            inode: number(inode)?,
-            bytes: number(bytes)?,
-        })
+        let (file, bytes) = text.rsplit_once(' ').ok_or(())?;
+        Ok(Self { file: file.parse()?, bytes: number(bytes)? })
     }
+}
+
+fn number<T: FromStr>(text: &str) -> Result<T, ()> {
+    text.parse().map_err(|_| ())
 }
 
 impl AsFd for Object {

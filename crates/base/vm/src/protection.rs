@@ -28,7 +28,15 @@ pub trait Protection: Send + Sync {
     ///
     /// # Errors
     /// The kernel does not know the area, or cannot split more mappings.
-    fn set(&self, address: usize, bytes: usize, allowed: Allowed) -> io::Result<()>;
+    fn set(&self, address: usize, bytes: usize, allowed: Allowed) -> io::Result<()> {
+        self.change(address, bytes, Allowed::Nothing, allowed)
+    }
+
+    /// The same, where it was probably `before` that was said of them last: the kernel is asked less often if so.
+    ///
+    /// # Errors
+    /// As for [`Protection::set`].
+    fn change(&self, address: usize, bytes: usize, before: Allowed, allowed: Allowed) -> io::Result<()>;
 
     /// The signal that a thread gets which does more.
     fn signal(&self) -> Signal;
@@ -95,21 +103,24 @@ impl UserFaults {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Fills an empty entry; `false` if it is not empty.
-    fn fill(&self, address: usize, allowed: Allowed) -> io::Result<bool> {
+    /// Fills entries up to the first that is not empty. How many bytes those are of.
+    fn fill(&self, address: usize, bytes: usize, allowed: Allowed) -> io::Result<usize> {
         let mode = if allowed == Allowed::Reading { CONTINUE_WRITE_PROTECTED } else { 0 };
-        let range = n::uffdio_range { start: address as u64, len: PAGE_BYTES as u64 };
+        let range = n::uffdio_range { start: address as u64, len: bytes as u64 };
         let mut fill = n::uffdio_continue { range, mode, mapped: 0 };
         match self.ioctl(ioctl::UFFDIO_CONTINUE, &mut fill) {
-            Ok(()) => Ok(true),
-            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(false),
-            Err(error) => Err(error),
+            Ok(()) => Ok(bytes),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EEXIST) => Ok(0),
+                Some(libc::EAGAIN) if fill.mapped > 0 => Ok(fill.mapped as usize),
+                _ => Err(error),
+            },
         }
     }
 
-    fn write_protect(&self, address: usize, allowed: Allowed) -> io::Result<()> {
+    fn write_protect(&self, address: usize, bytes: usize, allowed: Allowed) -> io::Result<()> {
         let mode = if allowed == Allowed::Reading { WRITE_PROTECT } else { 0 };
-        let range = n::uffdio_range { start: address as u64, len: PAGE_BYTES as u64 };
+        let range = n::uffdio_range { start: address as u64, len: bytes as u64 };
         self.ioctl(ioctl::UFFDIO_WRITEPROTECT, &mut n::uffdio_writeprotect { range, mode })
     }
 }
@@ -120,18 +131,28 @@ const CONTINUE_WRITE_PROTECTED: u64 = 1 << 1;
 const WRITE_PROTECT: u64 = 1 << 0;
 
 impl Protection for UserFaults {
-    fn set(&self, address: usize, bytes: usize, allowed: Allowed) -> io::Result<()> {
-        if allowed == Allowed::Nothing {
-            // SAFETY: the views are of a memory object, whose contents stay.
-            unsafe { madvise(address as *mut c_void, bytes, Advice::LinuxDontNeed)? };
-            return Ok(());
-        }
-        for page in (address..address + bytes).step_by(PAGE_BYTES) {
-            if !self.fill(page, allowed)? {
-                self.write_protect(page, allowed)?;
+    fn change(&self, address: usize, bytes: usize, before: Allowed, allowed: Allowed) -> io::Result<()> {
+        match (before, allowed) {
+            (_, Allowed::Nothing) => {
+                // SAFETY: the views are of a memory object, whose contents stay.
+                unsafe { madvise(address as *mut c_void, bytes, Advice::LinuxDontNeed)? };
+                Ok(())
+            }
+            // An entry that is empty all the same stays empty: a thread faults there, and it is said again.
+            (Allowed::Reading | Allowed::Writing, _) => self.write_protect(address, bytes, allowed),
+            (Allowed::Nothing, _) => {
+                let (mut next, end) = (address, address + bytes);
+                while next < end {
+                    let filled = self.fill(next, end - next, allowed)?;
+                    next += filled;
+                    if filled == 0 {
+                        self.write_protect(next, PAGE_BYTES, allowed)?;
+                        next += PAGE_BYTES;
+                    }
+                }
+                Ok(())
             }
         }
-        Ok(())
     }
 
     fn signal(&self) -> Signal {
@@ -161,7 +182,7 @@ impl Mprotect {
 }
 
 impl Protection for Mprotect {
-    fn set(&self, address: usize, bytes: usize, allowed: Allowed) -> io::Result<()> {
+    fn change(&self, address: usize, bytes: usize, _: Allowed, allowed: Allowed) -> io::Result<()> {
         let flags = match allowed {
             Allowed::Nothing => MprotectFlags::empty(),
             Allowed::Reading => MprotectFlags::READ,

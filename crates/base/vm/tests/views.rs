@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use forebay_vm::fault::{Fault, Serve, serve};
 use forebay_vm::{
-    Allowed, Element, Mapping, Mprotect, Object, ObjectName, PAGE_BYTES, Protection, Through, UserFaults,
-    Views,
+    Allowed, Element, Mapping, Mprotect, Object, ObjectName, Origin, PAGE_BYTES, Protection, Through,
+    UserFaults, Views,
 };
 
 /// Version of the kernel.
@@ -149,6 +149,46 @@ fn a_vpage_faults_until_it_may(protection: impl FnOnce(&Views) -> Box<dyn Protec
     assert_eq!((read(views.privileged(PAGE_BYTES)), faults()), (45, (2, 2)), "the contents stay");
     write(first, 46);
     assert_eq!((read(second), faults()), (46, (2, 3)));
+
+    // Several pages at a time, of which one may be used already.
+    let pages = [0, 1, 2, 3].map(|page| views.address(0, page * PAGE_BYTES));
+    let all = |before, allowed| {
+        allow.protection.change(pages[0], pages.len() * PAGE_BYTES, before, allowed).unwrap();
+    };
+    all(Allowed::Nothing, Allowed::Reading);
+    assert_eq!((pages.map(read)[1], faults()), (46, (2, 3)));
+    pages.iter().for_each(|page| write(*page, 47));
+    assert_eq!(faults(), (2, 7));
+    all(Allowed::Writing, Allowed::Reading);
+    assert_eq!((pages.map(read), faults()), ([47; 4], (2, 7)));
+    all(Allowed::Reading, Allowed::Writing);
+    pages.iter().for_each(|page| write(*page, 48));
+    assert_eq!(faults(), (2, 7));
+    all(Allowed::Writing, Allowed::Nothing);
+    // What was said of them before is not so: a thread faults, and all is well.
+    all(Allowed::Reading, Allowed::Writing);
+    pages.iter().for_each(|page| write(*page, 49));
+    assert_eq!(pages.map(read), [49; 4]);
+    all(Allowed::Writing, Allowed::Nothing);
+    let (reads, writes) = faults();
+    assert_eq!((pages.map(read), faults()), ([49; 4], (reads + 4, writes)));
+}
+
+#[test]
+fn a_child_is_not_where_its_parent_is() {
+    let origin = Origin::here().unwrap();
+    assert!(origin.is_here());
+    // SAFETY: the child looks at a word, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: as above.
+        unsafe { libc::_exit(origin.is_here().into()) };
+    }
+    let mut status = -1;
+    // SAFETY: it is a child of this process, and the status a local.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+    assert!(origin.is_here());
 }
 
 #[test]
