@@ -86,6 +86,8 @@ pub struct Host {
     held: Held,
     arrivals: Arrivals,
     arrived: Arrived,
+    /// Hosts that arrive at no barrier any more.
+    incomplete: Copies,
     /// Hosts that ask for nothing any more.
     leaving: Copies,
     /// Who waits here until that is all of them.
@@ -123,6 +125,7 @@ impl Host {
             held: Held::default(),
             arrivals: Arrivals::default(),
             arrived: Arrived::default(),
+            incomplete: Copies::none(hosts),
             leaving: Copies::none(hosts),
             leaver: None,
             unresumed: vec![],
@@ -270,6 +273,12 @@ impl Host {
         true
     }
 
+    /// This host arrives at no barrier from now on: one of several processes that are one host has left.
+    pub fn break_barriers(&mut self, effects: &mut impl Effects) {
+        self.send_all((0..self.hosts).map(|host| (HostId(host), Message::Incomplete)), effects);
+        self.drain(effects);
+    }
+
     /// No thread of this host asks for anything from now on. The waiter is woken when that is so of every host: until
     /// then, others may need this one.
     pub fn leave(&mut self, waiter: Waiter, effects: &mut impl Effects) {
@@ -374,7 +383,7 @@ impl Host {
                     effects.wake(waiter);
                 }
             }
-            Message::Arrive { barrier, .. } if !self.leaving.is_none() => {
+            Message::Arrive { barrier, .. } if !self.incomplete.is_none() => {
                 self.send(from, Message::Leave { barrier, agreed: false }, effects);
             }
             Message::Arrive { barrier, word } => {
@@ -388,17 +397,23 @@ impl Host {
                     effects.pass(waiter, agreed);
                 }
             }
+            Message::Incomplete => self.miss(from, effects),
             Message::Leaving => {
                 self.leaving.insert(from);
-                // It has passed every barrier at which it arrived, so a wait for it is in vain.
-                let waiting = self.arrivals.take_all().into_iter();
-                let leave = |(host, barrier)| (host, Message::Leave { barrier, agreed: false });
-                self.send_all(waiting.map(leave), effects);
+                self.miss(from, effects);
                 if self.leaving.are_all() {
                     self.leaver.take().into_iter().for_each(|waiter| effects.wake(waiter));
                 }
             }
         }
+    }
+
+    /// A host arrives at no barrier any more. It has passed all at which it arrived, so a wait for it is in vain.
+    fn miss(&mut self, host: HostId, effects: &mut impl Effects) {
+        self.incomplete.insert(host);
+        let waiting = self.arrivals.take_all().into_iter();
+        let leave = |(host, barrier)| (host, Message::Leave { barrier, agreed: false });
+        self.send_all(waiting.map(leave), effects);
     }
 
     /// As the manager.

@@ -4,7 +4,7 @@
 //!
 //! # Model
 //!
-//! A *host* is a process. A *minipage* is the unit of sharing. On each host a minipage has one of three access rights:
+//! A *host* is a process, or several processes of one machine that map one memory. A *minipage* is the unit of sharing. On each host a minipage has one of three access rights:
 //! none, reading, or reading and writing ([`Access`]). While one host may write a minipage, no other host may read it.
 //! So all copies of a minipage are equal, and all hosts see all writes in one order.
 //!
@@ -33,7 +33,8 @@
 //! # Leaving
 //!
 //! A host with no further requests sends Leaving to all hosts, and goes on answering until all have sent it. Its locks
-//! are released. A host that waits for it at a barrier is told that it does not arrive.
+//! are released. A host that waits for it at a barrier is told that it does not arrive. Where a host is several processes,
+//! it sends Incomplete when the first of them leaves, and Leaving when all have.
 //!
 //! # Source
 //!
@@ -54,4 +55,4 @@ mod words;
 pub use host::{Counts, Effects, Host};
 pub use message::{Access, Barrier, HostId, Lock, Message, Minipage, Waiter, Want};
 pub use wire::MESSAGE_BYTES;
-pub use words::{BarrierWord, LockWord};
+pub use words::{BarrierWord, LockWord, PagesWord};

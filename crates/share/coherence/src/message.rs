@@ -1,6 +1,6 @@
 //! The messages between hosts, and the names in them.
 
-/// A host, by its rank: 0 for the first.
+/// A host, by its rank: 0 for the first. Where several map one memory, they are one host to the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub u16);
 
@@ -45,6 +45,18 @@ pub enum Access {
     Read,
     /// Read and write the only copy.
     Write,
+}
+
+impl Access {
+    /// From its number.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Self {
+        match number {
+            0 => Self::None,
+            1 => Self::Read,
+            _ => Self::Write,
+        }
+    }
 }
 
 /// What a host asks of a minipage's manager.
@@ -147,6 +159,8 @@ pub enum Message {
         /// Whether all said the same; not if one has left instead.
         agreed: bool,
     },
+    /// To every host: a process of the sender's has left, so that the sender arrives at no barrier any more.
+    Incomplete,
     /// To every host: the sender's threads ask for nothing any more.
     Leaving,
 }

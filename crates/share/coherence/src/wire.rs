@@ -32,6 +32,7 @@ impl Message {
             Self::Arrive { barrier, word } => (10, none, barrier.0, word),
             Self::Leave { barrier, agreed } => (11, none, barrier.0, agreed.into()),
             Self::Leaving => (12, none, 0, 0),
+            Self::Incomplete => (13, none, 0, 0),
         };
         let mut bytes = [0; MESSAGE_BYTES];
         bytes[0] = VERSION;
@@ -67,6 +68,7 @@ impl Message {
             10 => Self::Arrive { barrier, word },
             11 => Self::Leave { barrier, agreed: word != 0 },
             12 => Self::Leaving,
+            13 => Self::Incomplete,
             _ => return None,
         })
     }
@@ -103,6 +105,7 @@ mod tests {
             Message::Leave { barrier, agreed: true },
             Message::Leave { barrier, agreed: false },
             Message::Leaving,
+            Message::Incomplete,
         ];
         for want in [Want::Read, Want::Write, Want::Push] {
             messages.push(Message::Request { minipage, want });
@@ -118,7 +121,7 @@ mod tests {
     #[test]
     fn what_is_no_message_is_none() {
         let good = Message::Request { minipage: Minipage(1), want: Want::Push }.to_bytes();
-        for (index, value) in [(0, VERSION + 1), (1, 13), (8, 3), (15, 1)] {
+        for (index, value) in [(0, VERSION + 1), (1, 14), (8, 3), (15, 1)] {
             let mut bad = good;
             bad[index] = value;
             assert_eq!(Message::from_bytes(&bad), None, "byte {index}");

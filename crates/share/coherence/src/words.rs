@@ -1,7 +1,7 @@
-//! Words in the memory of one machine: a lock and a barrier of its hosts are one word each. A host changes a word by one
+//! Words in the memory of one machine: a lock, a barrier, and a minipage of each of its hosts are one word each. A host changes a word by one
 //! atomic operation, and sleeps while the word stays as it is.
 
-use crate::message::HostId;
+use crate::message::{Access, HostId};
 
 /// The word of a lock: its holder, and whether hosts sleep until it is free. It is 0 at first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -77,5 +77,61 @@ impl BarrierWord {
         } else {
             None
         }
+    }
+}
+
+/// The word of a minipage on one host of a machine: what the host's pages may allow, and how many of its threads are about to
+/// let them allow more. It is 0 at first. Another word says what the machine may do with the minipage.
+///
+/// A thread counts itself here first and looks at the machine's word then. Whoever lowers the machine's word does that first and
+/// looks here then. So either the thread sees the lower word, or the thread is seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PagesWord(pub u32);
+
+const ALLOWED: u32 = 3;
+const PAGES_AWAITED: u32 = 1 << 2;
+const RAISING: u32 = 1 << 3;
+
+impl PagesWord {
+    /// What the pages may allow.
+    #[must_use]
+    pub const fn allowed(self) -> Access {
+        Access::from_number(self.0 & ALLOWED)
+    }
+
+    /// Whether threads are about to let the pages allow more.
+    #[must_use]
+    pub const fn is_raising(self) -> bool {
+        self.0 >= RAISING
+    }
+
+    /// Whether a thread may sleep until none is.
+    #[must_use]
+    pub const fn is_awaited(self) -> bool {
+        self.0 & PAGES_AWAITED != 0
+    }
+
+    /// That with one more such thread.
+    #[must_use]
+    pub const fn begun(self) -> Self {
+        Self(self.0 + RAISING)
+    }
+
+    /// That with one less, which has let the pages allow this.
+    #[must_use]
+    pub fn ended(self, access: Access) -> Self {
+        Self((self.0 - RAISING) & !ALLOWED | self.allowed().max(access) as u32)
+    }
+
+    /// The same, and a thread sleeps until no other one is about to raise it.
+    #[must_use]
+    pub const fn awaited(self) -> Self {
+        Self(self.0 | PAGES_AWAITED)
+    }
+
+    /// That of pages which allow no more than this, and for which no thread sleeps.
+    #[must_use]
+    pub const fn lowered(self, access: Access) -> Self {
+        Self(self.0 & !(ALLOWED | PAGES_AWAITED) | access as u32)
     }
 }
