@@ -28,6 +28,7 @@ pub fn share(args: Share) -> ExitCode {
         bytes: args.size,
         transport: args.transport,
         separate: args.separate,
+        machines: args.machines.unwrap_or(1),
     };
     match job::run(&job, &mut |sentence| complain(&sentence)) {
         Ok(ended) => {

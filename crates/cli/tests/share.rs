@@ -67,6 +67,23 @@ fn options_reach_the_hosts() {
 }
 
 #[test]
+fn neighbouring_hosts_count_as_on_one_machine() {
+    let machines = |hosts: &str, machines: &str| {
+        let arguments = ["share", "-n", hosts, "--machines", machines, "--", "sh", "-c"];
+        let script = "echo $FOREBAY_SHARE_RANK ${FOREBAY_SHARE_MACHINE-none}";
+        let output = Command::new(FOREBAY).args(arguments).arg(script).output().unwrap();
+        let mut lines: Vec<String> =
+            String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines.join(", ")
+    };
+    assert_eq!(machines("4", "2"), "0 0, 1 0, 2 1, 3 1");
+    assert_eq!(machines("3", "2"), "0 0, 1 0, 2 1");
+    assert_eq!(machines("2", "9"), "0 0, 1 1");
+    assert_eq!(machines("2", "1"), "0 none, 1 none");
+}
+
+#[test]
 fn when_one_fails_the_others_are_ended_and_its_status_is_that_of_the_job() {
     let script = "test $FOREBAY_SHARE_RANK != 1 || exit 3; sleep 600 & echo $!; wait";
     let output = output(3, script);

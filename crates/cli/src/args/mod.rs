@@ -256,12 +256,15 @@ pub struct Share {
     /// Size of the shared memory, such as 64M [default: what the program asks for]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
-    /// Transport of messages where hosts have memories of their own: shared memory, TCP, or what UCX chooses
+    /// Transport of messages between machines: shared memory, TCP, or what UCX chooses
     #[arg(long, value_name = "WHAT", default_value = "auto", value_parser = ["shm", "tcp", "auto"])]
     pub transport: String,
     /// Give each host a memory of its own, and keep the copies equal by messages, on one machine too
     #[arg(long)]
     pub separate: bool,
+    /// Let the hosts count as on M machines, each with one memory, in blocks of neighbouring ranks
+    #[arg(long, value_name = "M", conflicts_with = "separate", value_parser = clap::value_parser!(u16).range(1..))]
+    pub machines: Option<u16>,
     /// Print the counters of each host to standard error when all hosts have ended
     #[arg(long)]
     pub stats: bool,
@@ -276,8 +279,9 @@ pub struct Share {
 const SHARE_HELP: &str = "\
 The program calls forebay's library (C, Rust or Python) to join the other
 hosts and to allocate memory that all hosts share. Hosts on one machine map one
-memory: an access costs no more than in a program with threads. --separate and
---transport are for tests and measurements of memory that messages keep equal.
+memory: an access costs no more than in a program with threads. --separate,
+--machines and --transport are for tests and measurements of memory that
+messages keep equal.
 The output of the hosts is passed on unchanged. When one host fails, forebay
 ends the others.
 

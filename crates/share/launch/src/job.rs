@@ -49,6 +49,8 @@ pub struct Job {
     pub transport: String,
     /// Each host has a memory of its own.
     pub separate: bool,
+    /// How many machines the hosts count as on, in blocks of neighbouring ranks.
+    pub machines: u16,
 }
 
 /// How a job ended.
@@ -107,6 +109,10 @@ fn start(job: &Job, rank: usize, socket: &UnixStream, signals: &SignalsBlocked) 
     set(format!("{}={}", environment::TRANSPORT, job.transport));
     if job.separate {
         set(format!("{}=1", environment::SEPARATE));
+    }
+    let machine = rank * usize::from(job.machines.min(job.hosts)) / usize::from(job.hosts);
+    if job.machines > 1 {
+        set(format!("{}={machine}", environment::MACHINE));
     }
     job.views.iter().for_each(|views| set(format!("{}={views}", environment::VIEWS)));
     job.bytes.iter().for_each(|bytes| set(format!("{}={bytes}", environment::SIZE)));

@@ -36,6 +36,8 @@ pub mod environment {
     pub const TRANSPORT: &str = "FOREBAY_SHARE_TRANSPORT";
     /// 1 if each host has a memory of its own, also where hosts are on one machine.
     pub const SEPARATE: &str = "FOREBAY_SHARE_SEPARATE";
+    /// Number of the machine that a host counts as on: hosts of one machine with different numbers share as hosts of several do.
+    pub const MACHINE: &str = "FOREBAY_SHARE_MACHINE";
     /// Seconds after which a host that says nothing is lost, instead of 5. More than the longest stop in a debugger, say.
     pub const SILENCE: &str = "FOREBAY_SHARE_SILENCE";
 }

@@ -1,11 +1,12 @@
 //! The board of a machine: what its hosts share besides the memory itself. Locks, the barrier and signs of life are words on
-//! it, and a thread that waits sleeps on a futex there. No message is sent, and no host serves another one.
+//! it, and a thread that waits sleeps on a futex there. No message is sent.
+//!
+//! Where a job has several machines, the last host to arrive at the barrier meets the other machines for all.
 //!
 //! A host that is lost may leave any word as it is. So each sleep ends after a while, and the thread looks for a loss.
 
 use std::{
     hint::spin_loop,
-    slice,
     sync::atomic::{
         AtomicBool, AtomicU32, AtomicU64,
         Ordering::{Relaxed, SeqCst},
@@ -15,12 +16,12 @@ use std::{
 };
 
 use forebay_coherence::{BarrierWord, HostId, LockWord};
-use forebay_vm::Mapping;
 use rustix::thread::futex::{self, Flags, Timespec};
 
 use crate::{
     Error,
     engine::Ended,
+    parts::{Parts, Words},
     transport::liveness::{ENDED, SILENT},
 };
 
@@ -35,13 +36,17 @@ const LINE_BYTES: usize = 64;
 
 /// The board as one host sees it.
 pub struct Board {
-    me: HostId,
+    /// The place of this host.
+    me: usize,
+    /// The hosts of the machine, each at its place.
+    hosts: Vec<HostId>,
     common: &'static Common,
-    /// By rank.
     places: &'static [Place],
     locks: &'static [Slot],
     /// A thread of this host is at the barrier.
     is_at_barrier: AtomicBool,
+    /// How many leave in the end: all hosts, and the other machines as one more.
+    departures: u32,
     /// How long a thread spins for a lock, and at the barrier.
     lock_spin: Duration,
     barrier_spin: Duration,
@@ -54,10 +59,12 @@ struct Common {
     /// Threads that may sleep there, or until all leave.
     sleepers: AtomicU32,
     arrived: Line<AtomicU32>,
-    /// Hosts that leave.
+    /// Hosts that leave, and one more where all other machines leave too.
     leaving: AtomicU32,
     /// The first loss that was noticed: one more than the host, and the reason above; 0 for none.
     loss: AtomicU32,
+    /// The thread that serves the machine sleeps.
+    asleep: AtomicU32,
 }
 
 #[repr(C, align(64))]
@@ -72,6 +79,13 @@ struct Place {
     beat: AtomicU32,
     /// 1 when it has said that it leaves.
     has_left: AtomicU32,
+    /// What another host has told it to do, and how often.
+    order: AtomicU64,
+    ordered: AtomicU32,
+    /// How often it has done so.
+    obeyed: AtomicU32,
+    /// 1 when none of its threads will use the memory any more.
+    has_ended: AtomicU32,
 }
 
 /// A lock.
@@ -83,43 +97,61 @@ struct Slot {
     unused: u32,
 }
 
+// SAFETY: atomic words, and space between them.
+unsafe impl Words for Common {}
+// SAFETY: as above.
+unsafe impl Words for Place {}
+// SAFETY: as above; the rest of a lock is never looked at.
+unsafe impl Words for Slot {}
+
 const NAMED: u64 = 1 << 32;
 const REASON_SHIFT: u32 = 17;
-const REASONS: [&str; 2] = [ENDED, SILENT];
+/// Why the hosts of a machine are lost where the reason is not one of these.
+pub const CUT_OFF: &str = "its machine has lost the others";
+const REASONS: [&str; 3] = [ENDED, SILENT, CUT_OFF];
 
 const _: () = assert!(size_of::<Common>().is_multiple_of(LINE_BYTES) && size_of::<Place>() == LINE_BYTES);
 
+/// What hosts of a machine say to other machines whose own hosts have said different things. No host says it.
+pub const DIFFERENT: u64 = 0;
+
 impl Board {
     /// What a board for so many hosts takes.
-    pub const fn bytes(hosts: u16) -> usize {
-        size_of::<Common>() + hosts as usize * size_of::<Place>() + LOCKS * size_of::<Slot>()
+    pub const fn bytes(hosts: usize) -> usize {
+        Parts::bytes::<Common>(1) + Parts::bytes::<Place>(hosts) + Parts::bytes::<Slot>(LOCKS)
     }
 
-    /// The board that this memory, zeros at first, is for all `hosts`.
-    pub fn new(memory: Mapping, me: HostId, hosts: u16) -> Self {
-        assert!(memory.bytes() >= Self::bytes(hosts) && me.0 < hosts, "a board for {hosts} hosts");
-        let places = memory.address() + size_of::<Common>();
-        let locks = places + usize::from(hosts) * size_of::<Place>();
-        // SAFETY: the mapping stays for as long as the process lives, begins at a page, and has room for all of these, one
-        // behind the other. They are atomic words, of which any bytes are values.
-        let (common, places, locks) = unsafe {
-            (
-                &*(memory.address() as *const Common),
-                slice::from_raw_parts(places as *const Place, hosts.into()),
-                slice::from_raw_parts(locks as *const Slot, LOCKS),
-            )
-        };
+    /// The board that this memory, zeros at first, is for these hosts, of which `me` is one. There may be other machines.
+    pub fn new(memory: &mut Parts, me: HostId, hosts: &[HostId], has_others: bool) -> Self {
+        let place = hosts.iter().position(|host| *host == me);
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let spin = |wanted: usize| if processors >= wanted { SPIN } else { Duration::ZERO };
         Self {
-            me,
-            common,
-            places,
-            locks,
+            me: place.unwrap_or_else(|| panic!("host {} is not on its machine", me.0)),
+            hosts: hosts.to_vec(),
+            common: &memory.take(1)[0],
+            places: memory.take(hosts.len()),
+            locks: memory.take(LOCKS),
             is_at_barrier: AtomicBool::new(false),
+            departures: hosts.len() as u32 + u32::from(has_others),
             lock_spin: spin(2),
-            barrier_spin: spin(hosts.into()),
+            barrier_spin: spin(hosts.len()),
         }
+    }
+
+    /// The hosts of the machine, each at its place.
+    pub fn hosts(&self) -> &[HostId] {
+        &self.hosts
+    }
+
+    /// The place of this host.
+    pub const fn place(&self) -> usize {
+        self.me
+    }
+
+    /// 1 while the thread that serves the machine sleeps.
+    pub const fn asleep(&self) -> &'static AtomicU32 {
+        &self.common.asleep
     }
 
     /// Waits until no thread of any host has the lock, and takes it. A lock of a host that has left is free.
@@ -132,9 +164,9 @@ impl Board {
         let mut spin_until = None;
         loop {
             let now = LockWord(word.load(SeqCst));
-            if now.holder().is_none_or(|host| self.has_left(host)) {
+            if now.holder().is_none_or(|place| self.has_left(place.index())) {
                 // Others may sleep yet where this thread slept.
-                let mine = LockWord::held(self.me, has_slept || now.is_awaited());
+                let mine = LockWord::held(self.my_word(), has_slept || now.is_awaited());
                 if word.compare_exchange(now.0, mine.0, SeqCst, SeqCst).is_ok() {
                     return Ok(Ended::Well);
                 }
@@ -152,11 +184,17 @@ impl Board {
         }
     }
 
+    /// Whether a thread of this host has a lock.
+    pub fn has(&self, lock: u32) -> bool {
+        let word = self.slot(lock, false).map(|word| LockWord(word.load(SeqCst)));
+        word.and_then(LockWord::holder) == Some(self.my_word())
+    }
+
     /// Gives a lock up; `false` if no thread of this host has it.
     pub fn unlock(&self, lock: u32) -> bool {
         let Some(word) = self.slot(lock, false) else { return false };
         let freed = word.fetch_update(SeqCst, SeqCst, |word| {
-            (LockWord(word).holder() == Some(self.me)).then_some(LockWord::FREE.0)
+            (LockWord(word).holder() == Some(self.my_word())).then_some(LockWord::FREE.0)
         });
         if freed.is_ok_and(|word| LockWord(word).is_awaited()) {
             wake(word, 1);
@@ -165,17 +203,17 @@ impl Board {
     }
 
     /// Waits until all hosts have arrived, each with one thread, and whether all called the same; `None` if another thread of
-    /// this host is there.
-    pub fn arrive(&self, call: u64) -> Option<Ended> {
+    /// this host is there. The last host to arrive calls `meet` with what all have called.
+    pub fn arrive(&self, call: u64, meet: impl FnOnce(u64) -> Ended) -> Option<Ended> {
         if self.is_at_barrier.swap(true, SeqCst) {
             return None;
         }
-        let ended = self.pass(call);
+        let ended = self.pass(call, meet);
         self.is_at_barrier.store(false, SeqCst);
         Some(ended)
     }
 
-    fn pass(&self, call: u64) -> Ended {
+    fn pass(&self, call: u64, meet: impl FnOnce(u64) -> Ended) -> Ended {
         let Common { barrier, arrived: Line(arrived), .. } = self.common;
         // It stays so until this host has arrived, or until one leaves, which no round ends after.
         let before = BarrierWord(barrier.load(SeqCst));
@@ -184,9 +222,13 @@ impl Board {
         }
         self.mine().call.store(call, SeqCst);
         if arrived.fetch_add(1, SeqCst) + 1 == self.places.len() as u32 {
-            let agreed = self.places.iter().all(|place| place.call.load(SeqCst) == call);
+            let is_same = self.places.iter().all(|place| place.call.load(SeqCst) == call);
+            let met = meet(if is_same { call } else { DIFFERENT });
+            if met == Ended::Lost {
+                return met;
+            }
             arrived.store(0, SeqCst);
-            change(barrier, |word| word.passed(agreed));
+            change(barrier, |word| word.passed(is_same && met == Ended::Well));
             self.wake_sleepers(barrier);
         }
         self.wait(barrier, self.barrier_spin, |word| {
@@ -195,8 +237,9 @@ impl Board {
         })
     }
 
-    /// Waits until all hosts leave. The locks that this host has are free from then on.
-    pub fn leave(&self) -> Ended {
+    /// Waits until all hosts leave, and all other machines. The locks that this host has are free from then on. Calls `tell` when
+    /// it has said so.
+    pub fn leave(&self, tell: impl FnOnce()) -> Ended {
         let Common { barrier, leaving, .. } = self.common;
         // A host that goes because of a loss does not say so: others would take it for one that disagrees.
         if self.loss().is_none() {
@@ -205,17 +248,78 @@ impl Board {
             leaving.fetch_add(1, SeqCst);
             self.wake_sleepers(barrier);
             self.wake_sleepers(leaving);
+            tell();
         }
-        let hosts = self.places.len() as u32;
-        let ended = self.wait(leaving, Duration::ZERO, |leaving| (leaving >= hosts).then_some(Ended::Well));
-        // A host ends when all have said that they leave, so a host that has said so may be gone.
-        let is_gone = |(host, _)| self.has_left(host) && self.has_left(self.me);
-        if self.loss().is_some_and(is_gone) { Ended::Well } else { ended }
+        self.wait(leaving, Duration::ZERO, |leaving| (leaving >= self.departures).then_some(Ended::Well))
     }
 
-    /// Whether a host has said that it leaves.
-    pub fn has_left(&self, host: HostId) -> bool {
-        self.places.get(host.index()).is_some_and(|place| place.has_left.load(SeqCst) != 0)
+    /// Whether any host of the machine leaves, and whether all do.
+    pub fn leaving(&self) -> (bool, bool) {
+        let leaving = self.common.leaving.load(SeqCst);
+        (leaving > 0, leaving >= self.places.len() as u32)
+    }
+
+    /// All other machines leave too.
+    pub fn others_leave(&self) {
+        self.common.leaving.fetch_add(1, SeqCst);
+        self.wake_sleepers(&self.common.leaving);
+    }
+
+    /// Whether hosts may end: all of the job leave.
+    pub fn is_over(&self) -> bool {
+        self.common.leaving.load(SeqCst) >= self.departures
+    }
+
+    /// Whether the host at a place has said that it leaves.
+    fn has_left(&self, place: usize) -> bool {
+        self.places.get(place).is_some_and(|place| place.has_left.load(SeqCst) != 0)
+    }
+
+    /// No thread of this host uses the memory any more.
+    pub fn end(&self) {
+        self.mine().has_ended.store(1, SeqCst);
+        wake(&self.mine().obeyed, i32::MAX as u32);
+        wake(&self.mine().ordered, i32::MAX as u32);
+    }
+
+    /// Tells the host at a place to do something. One thread of the machine gives orders, and waits for each.
+    pub fn order(&self, place: usize, order: u64) {
+        let place = &self.places[place];
+        place.order.store(order, SeqCst);
+        place.ordered.fetch_add(1, SeqCst);
+        wake(&place.ordered, 1);
+    }
+
+    /// Waits until the host at a place has done what it was told; `false` if it will not. Calls `meanwhile` now and then.
+    pub fn await_obeyed(&self, place: usize, mut meanwhile: impl FnMut()) -> bool {
+        let place = &self.places[place];
+        loop {
+            let obeyed = place.obeyed.load(SeqCst);
+            if obeyed == place.ordered.load(SeqCst) || place.has_ended.load(SeqCst) != 0 {
+                return true;
+            }
+            if self.loss().is_some() {
+                return false;
+            }
+            sleep(&place.obeyed, obeyed);
+            meanwhile();
+        }
+    }
+
+    /// What this host was told to do and has not done. Sleeps for some time, unless there is something or `is_over`.
+    pub fn next_order(&self, is_over: impl Fn() -> bool) -> Option<u64> {
+        let mine = self.mine();
+        let obeyed = mine.obeyed.load(SeqCst);
+        if mine.ordered.load(SeqCst) == obeyed && !is_over() {
+            sleep(&mine.ordered, obeyed);
+        }
+        (mine.ordered.load(SeqCst) != obeyed).then(|| mine.order.load(SeqCst))
+    }
+
+    /// This host has done what it was told.
+    pub fn obeyed(&self) {
+        self.mine().obeyed.fetch_add(1, SeqCst);
+        wake(&self.mine().obeyed, 1);
     }
 
     /// Shows the others that this host is alive.
@@ -223,14 +327,14 @@ impl Board {
         self.mine().beat.fetch_add(1, Relaxed);
     }
 
-    /// What each host has shown of that so far, by rank.
+    /// What each host has shown of that so far, by place.
     pub fn beats(&self) -> Vec<u32> {
         self.places.iter().map(|place| place.beat.load(Relaxed)).collect()
     }
 
     /// A host is lost; where another loss was noticed earlier, that one counts for all.
-    pub fn lose(&self, host: HostId, reason: &'static str) {
-        let reason = REASONS.iter().position(|known| *known == reason).unwrap_or(0) as u32;
+    pub fn lose(&self, host: HostId, reason: &str) {
+        let reason = REASONS.iter().position(|known| *known == reason).unwrap_or(REASONS.len() - 1) as u32;
         let loss = reason << REASON_SHIFT | (u32::from(host.0) + 1);
         let _ = self.common.loss.compare_exchange(0, loss, SeqCst, SeqCst);
         self.wake_sleepers(&self.common.barrier);
@@ -245,7 +349,12 @@ impl Board {
     }
 
     fn mine(&self) -> &Place {
-        &self.places[self.me.index()]
+        &self.places[self.me]
+    }
+
+    /// As the holder of a lock: the place is the number there.
+    const fn my_word(&self) -> HostId {
+        HostId(self.me as u16)
     }
 
     /// The word of a lock. A name that is on the board stays, so all hosts find a name at the same place.
@@ -303,11 +412,12 @@ fn change(barrier: &AtomicU32, next: impl Fn(BarrierWord) -> BarrierWord) {
 }
 
 /// Sleeps while the word is `value`, for some time at most.
-fn sleep(word: &AtomicU32, value: u32) {
+pub fn sleep(word: &AtomicU32, value: u32) {
     // However it ends, the word is looked at again.
     let _ = futex::wait(word, Flags::empty(), value, Some(&SLEEP));
 }
 
-fn wake(word: &AtomicU32, threads: u32) {
+/// Wakes so many threads that sleep on the word.
+pub fn wake(word: &AtomicU32, threads: u32) {
     let _ = futex::wake(word, Flags::empty(), threads);
 }

@@ -1,35 +1,54 @@
-//! Wakes the progress thread, from any thread and from a signal handler.
+//! Wakes the thread that serves a machine, from any thread of any of its hosts and from a signal handler.
 
 use std::{
+    io,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
-    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    sync::atomic::{AtomicU32, Ordering::SeqCst},
 };
 
 use forebay_sigsafe::{general as n, sys};
+use forebay_vm::DescriptorName;
 use rustix::{
-    event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::OFlags,
     io::Errno,
+    pipe::{PipeFlags, pipe_with},
 };
 
-/// A doorbell for one sleeper.
+/// A doorbell for one sleeper: a pipe, which processes can open by its name.
 #[derive(Debug)]
 pub struct Doorbell {
-    event: OwnedFd,
-    asleep: AtomicBool,
+    /// 1 while the sleeper sleeps. All who ring have the same word.
+    asleep: &'static AtomicU32,
+    pipe: OwnedFd,
+    /// The sleeper's end; none where another process sleeps.
+    sleeper: Option<OwnedFd>,
 }
 
 impl Doorbell {
-    pub fn new() -> rustix::io::Result<Self> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { event, asleep: AtomicBool::new(false) })
+    /// One whose sleeper is in this process.
+    pub fn new(asleep: &'static AtomicU32) -> io::Result<Self> {
+        let (sleeper, pipe) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        Ok(Self { asleep, pipe, sleeper: Some(sleeper) })
+    }
+
+    /// By what another process of this user opens it.
+    pub fn name(&self) -> io::Result<DescriptorName> {
+        DescriptorName::of(&self.pipe)
+    }
+
+    /// That of another process.
+    pub fn named(name: &DescriptorName, asleep: &'static AtomicU32) -> io::Result<Self> {
+        // With both ends open here, no signal comes where that process is gone.
+        Ok(Self { asleep, pipe: name.open(OFlags::RDWR | OFlags::NONBLOCK)?, sleeper: None })
     }
 
     /// Wakes the sleeper, if there is one. What it is to find must be there before.
     pub fn ring(&self) {
-        if self.asleep.swap(false, SeqCst) {
-            let one = 1u64;
+        if self.asleep.swap(0, SeqCst) != 0 {
+            let one = 1u8;
             // SAFETY: the call reads a local.
-            let _ = unsafe { sys!(n::__NR_write, self.event.as_raw_fd(), &raw const one, size_of::<u64>()) };
+            let _ = unsafe { sys!(n::__NR_write, self.pipe.as_raw_fd(), &raw const one, size_of::<u8>()) };
         }
     }
 
@@ -40,19 +59,21 @@ impl Doorbell {
         nanoseconds: u32,
         work: impl FnOnce() -> bool,
     ) -> rustix::io::Result<()> {
-        self.asleep.store(true, SeqCst);
+        let Some(sleeper) = &self.sleeper else { return Err(Errno::INVAL) };
+        self.asleep.store(1, SeqCst);
         if !work() {
-            let mut files = vec![PollFd::new(&self.event, PollFlags::IN)];
+            let mut files = vec![PollFd::new(sleeper, PollFlags::IN)];
             files.extend(also.map(|also| PollFd::from_borrowed_fd(also, PollFlags::IN)));
             let timeout = Timespec { tv_sec: 0, tv_nsec: nanoseconds.into() };
             match poll(&mut files, Some(&timeout)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
+            if !files[0].revents().is_empty() {
+                let _ = rustix::io::read(sleeper.as_fd(), &mut [0; 64]);
+            }
         }
-        self.asleep.store(false, SeqCst);
-        // It may have rung after all.
-        let _ = rustix::io::read(self.event.as_fd(), &mut [0; 8]);
+        self.asleep.store(0, SeqCst);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The engine of a host, used under its lock: receives and sends messages, sets protections, wakes threads.
+//! The engine that serves a machine, used under its lock: receives and sends messages, sets rights, wakes threads.
 
 use std::{
     collections::HashMap,
@@ -11,43 +11,36 @@ use std::{
     },
 };
 
-use forebay_coherence::{Access, Effects, HostId, MESSAGE_BYTES, Message, Minipage, Waiter};
+use forebay_coherence::{Access, Barrier, Counts, Effects, HostId, MESSAGE_BYTES, Message, Minipage, Waiter};
 use forebay_sigsafe::general as n;
-use forebay_vm::{
-    Allowed, PAGE_BYTES, Protection, Views,
-    layout::{Layout, Place},
-};
 
 use crate::{
     Error,
-    fault_slots::{FaultSlots, Found, futex},
+    board::Board,
+    desk::Desk,
+    machines::Machines,
+    memory::Memory,
+    requests::{Found, Request, SLOTS, futex},
     transport::{Closed, Contents, Sink, Transport},
-    usage::{Clock, Traffic, Usage},
+    usage::Traffic,
 };
 
-/// The shared memory as this host sees it.
-pub struct Memory {
-    pub views: Views,
-    pub protection: Box<dyn Protection>,
+/// Where all machines meet, whatever their hosts call: so hosts that make calls of different kinds meet too, and learn it.
+const MEETING: Barrier = Barrier(0);
+
+/// What the engine works on: the memory of the host that serves, and what the hosts of its machine share.
+#[derive(Clone, Copy)]
+pub struct Machine<'a> {
+    pub memory: &'a Memory,
+    pub board: &'a Board,
+    pub desk: &'a Desk,
 }
 
-impl Memory {
-    /// Lets this host's threads do so much with a minipage, and no more.
-    pub fn allow(&self, place: &Place, access: Access) -> Result<(), Error> {
-        let (pages, views) = (place.pages(), &self.views);
-        let address = views.address(place.view, pages.start * PAGE_BYTES);
-        self.protection.set(address, pages.len() * PAGE_BYTES, allowed(access)).map_err(|source| {
-            let (count, bytes) = (views.count(), views.bytes());
-            forebay_vm::Error::Views { views: count, bytes, at: Some(address), source }.into()
-        })
-    }
-}
-
-/// A call that waits, outside of a fault.
+/// A call of the serving host that waits.
 #[derive(Debug, Default)]
 pub struct Wait(AtomicU32);
 
-/// How such a wait ended.
+/// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// With what was wanted.
@@ -58,15 +51,25 @@ pub enum Ended {
     Lost,
 }
 
+impl Ended {
+    /// From its number.
+    pub const fn from_number(number: u32) -> Self {
+        match number {
+            0 => Self::Well,
+            1 => Self::Disagreed,
+            _ => Self::Lost,
+        }
+    }
+
+    const fn at_barrier(agreed: bool) -> Self {
+        if agreed { Self::Well } else { Self::Disagreed }
+    }
+}
+
 impl Wait {
     /// Whether it has ended, and how.
     pub fn ended(&self) -> Option<Ended> {
-        match self.0.load(Acquire) {
-            0 => None,
-            1 => Some(Ended::Well),
-            2 => Some(Ended::Disagreed),
-            _ => Some(Ended::Lost),
-        }
+        self.0.load(Acquire).checked_sub(1).map(Ended::from_number)
     }
 
     /// Sleeps until it may have ended.
@@ -80,106 +83,108 @@ impl Wait {
     }
 }
 
-/// Waiters from here on are calls, those below are slots.
-const CALLS: u64 = 1 << 32;
+/// The waiter that waits for all machines to leave. Waiters below are slots of the machine's hosts, those above are calls.
+const LEAVER: Waiter = Waiter(1 << 32);
 
 /// What there was to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Messages and faults.
+    /// Messages and requests.
     pub served: usize,
     /// A thread of this host goes on.
     pub woke: bool,
 }
 
+/// How far a machine has come with leaving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Leaving {
+    NotYet,
+    /// A host of it has left.
+    Begun,
+    /// All have.
+    Told,
+}
+
 /// Everything that a lock is needed for.
 pub struct Engine {
-    pub machine: forebay_coherence::Host,
-    pub layout: Layout,
+    protocol: forebay_coherence::Host,
+    machines: Arc<Machines>,
     transport: Box<dyn Transport>,
     waits: HashMap<u64, Arc<Wait>>,
     next_call: u64,
     arrived: Vec<(HostId, Message)>,
+    leaving: Leaving,
     failure: Option<Error>,
     /// Others know of it.
     failure_told: bool,
     traffic: Traffic,
-    /// What was asked for already.
-    usage_taken: Usage,
 }
 
 impl Engine {
-    pub fn new(machine: forebay_coherence::Host, layout: Layout, transport: Box<dyn Transport>) -> Self {
+    /// That of the machine of host `me`.
+    pub fn new(me: HostId, machines: Arc<Machines>, transport: Box<dyn Transport>) -> Self {
+        let protocol = forebay_coherence::Host::new(machines.of(me), machines.count());
         let (waits, arrived) = (HashMap::new(), vec![]);
         Self {
-            machine,
-            layout,
+            protocol,
+            machines,
             transport,
             waits,
-            next_call: CALLS,
+            next_call: LEAVER.0,
             arrived,
+            leaving: Leaving::NotYet,
             failure: None,
             failure_told: false,
             traffic: Traffic::default(),
-            usage_taken: Usage::default(),
         }
     }
 
-    /// What the host did since that was last asked for, and where the clock's time went.
-    pub fn take_usage(&mut self, clock: &Clock) -> Usage {
-        let counts = self.machine.take_counts();
-        let usage = Usage { counts, traffic: std::mem::take(&mut self.traffic), times: clock.take() };
-        self.usage_taken += usage;
-        usage
+    /// Adds the next minipage, which a machine manages, and has alone or with all others. What this machine may do with it.
+    pub fn add(&mut self, manager: HostId, is_shared: bool) -> (Minipage, Access) {
+        let minipage =
+            if is_shared { self.protocol.add_shared(manager) } else { self.protocol.add_owned(manager) };
+        (minipage, self.protocol.access(minipage))
     }
 
-    /// The same since the beginning.
-    pub fn all_usage(&mut self, clock: &Clock) -> Usage {
-        self.take_usage(clock);
-        self.usage_taken
+    /// What the machine did since that was last asked for.
+    pub fn take_figures(&mut self) -> (Counts, Traffic) {
+        (self.protocol.take_counts(), std::mem::take(&mut self.traffic))
     }
 
-    /// A waiter for a call, and what the call waits for.
-    pub fn begin_call(&mut self) -> (Waiter, Arc<Wait>) {
+    /// What a thread of the serving host asks for; what it waits for.
+    pub fn call(&mut self, machine: Machine<'_>, request: Request) -> Arc<Wait> {
         let wait = Arc::new(Wait::default());
+        if self.failure.is_some() {
+            wait.end(Ended::Lost);
+            return wait;
+        }
         self.next_call += 1;
-        self.waits.insert(self.next_call, wait.clone());
-        (Waiter(self.next_call), wait)
+        let waiter = Waiter(self.next_call);
+        self.waits.insert(waiter.0, wait.clone());
+        self.act(machine, |protocol, acts| ask(protocol, request, waiter, acts));
+        wait
     }
 
-    /// The call does not wait after all.
-    pub fn end_call(&mut self, waiter: Waiter) {
-        self.waits.remove(&waiter.0);
+    /// The same, where no thread waits.
+    pub fn tell(&mut self, machine: Machine<'_>, request: Request) {
+        self.act(machine, |protocol, acts| ask(protocol, request, LEAVER, acts));
     }
 
-    /// Lets the machine act.
-    pub fn act<R>(
+    fn act<R>(
         &mut self,
-        memory: &Memory,
-        slots: &FaultSlots,
+        machine: Machine<'_>,
         act: impl FnOnce(&mut forebay_coherence::Host, &mut Acts<'_>) -> R,
     ) -> R {
-        let Self { machine, layout, transport, waits, failure, traffic, .. } = self;
-        act(
-            machine,
-            &mut Acts {
-                transport: transport.as_mut(),
-                layout,
-                memory,
-                slots,
-                waits,
-                failure,
-                traffic,
-                woke: false,
-            },
-        )
+        let Self { protocol, machines, transport, waits, failure, traffic, .. } = self;
+        let transport = transport.as_mut();
+        act(protocol, &mut Acts { machine, machines, transport, waits, failure, traffic, woke: false })
     }
 
     /// Does what there is to do.
-    pub fn progress(&mut self, memory: &Memory, slots: &FaultSlots) -> Progress {
+    pub fn progress(&mut self, machine: Machine<'_>) -> Progress {
         let mut arrived = std::mem::take(&mut self.arrived);
         let mut sink =
-            Arrivals { layout: &self.layout, views: &memory.views, arrived: &mut arrived, bytes: 0 };
+            Arrivals { machines: &self.machines, memory: machine.memory, arrived: &mut arrived, bytes: 0 };
         if let Err(error) = self.transport.receive(&mut sink) {
             self.failure.get_or_insert(error);
         }
@@ -187,43 +192,73 @@ impl Engine {
         let mut served = arrived.len();
         self.traffic.messages_received += served as u64;
         self.traffic.bytes_received += received_bytes;
-        let woke = self.act(memory, slots, |machine, acts| {
-            // First who resumes, which takes no new request: what has arrived need not be deferred for those.
-            slots.look(|found| match found {
-                Found::Fault { slot, minipage, is_write } => {
-                    served += 1;
-                    let access = if is_write { Access::Write } else { Access::Read };
-                    machine.fault(Minipage(minipage), access, Waiter(slot as u64), acts);
-                }
-                Found::Resumed { minipage } => machine.resumed(Minipage(minipage), acts),
-            });
+        let woke = self.act(machine, |protocol, acts| {
+            for (place, slots) in machine.desk.slots.iter().enumerate() {
+                // First who resumes, which takes no new request: what has arrived need not be deferred for those.
+                slots.look(|found| match found {
+                    Found::Asked { slot, request } => {
+                        served += 1;
+                        ask(protocol, request, Waiter((place * SLOTS + slot) as u64), acts);
+                    }
+                    Found::Resumed(minipage) => protocol.resumed(minipage, acts),
+                });
+            }
             for (from, message) in arrived.drain(..) {
-                machine.receive(from, message, acts);
+                protocol.receive(from, message, acts);
             }
             acts.woke
         });
-        slots.need_resumption(self.machine.needs_resumption());
+        let needed = self.protocol.needs_resumption();
+        machine.desk.slots.iter().for_each(|slots| slots.need_resumption(needed));
         self.arrived = arrived;
-        self.look_at_failure();
+        self.look_at_board(machine);
+        self.look_at_failure(machine.board);
         Progress { served, woke }
     }
 
-    /// Where something has failed, no thread waits any longer, and all hosts are told.
-    fn look_at_failure(&mut self) {
-        let lost = match &self.failure {
-            None => return,
-            Some(Error::Lost { host, .. }) => Some(HostId(*host)),
-            Some(_) => None,
+    /// Hosts of the machine may have left, or be lost.
+    fn look_at_board(&mut self, machine: Machine<'_>) {
+        if let Some((host, reason)) = machine.board.loss().filter(|_| !machine.board.is_over()) {
+            self.failure.get_or_insert(Error::Lost { host: host.0, reason: reason.into() });
+        }
+        // A machine that goes because of a loss does not say so: at a barrier, others would take it for one that disagrees.
+        if self.failure.is_some() {
+            return;
+        }
+        let now = match machine.board.leaving() {
+            (_, true) => Leaving::Told,
+            (true, _) => Leaving::Begun,
+            _ => Leaving::NotYet,
         };
-        let leaving = |host| self.machine.is_leaving(host);
-        if leaving(self.machine.id()) && lost.is_some_and(leaving) {
-            // A host goes when all have said that they leave, so this one may go too.
+        if now > self.leaving {
+            self.leaving = now;
+            self.act(machine, |protocol, acts| match now {
+                Leaving::Told => protocol.leave(LEAVER, acts),
+                _ => protocol.break_barriers(acts),
+            });
+        }
+    }
+
+    /// Where something has failed, no thread waits any longer, and all hosts are told.
+    fn look_at_failure(&mut self, board: &Board) {
+        let (lost, reason) = match &self.failure {
+            None => return,
+            Some(Error::Lost { host, reason }) => (Some(HostId(*host)), reason.clone()),
+            Some(_) => (None, String::new()),
+        };
+        let here = self.protocol.id();
+        let is_leaving = |machine| machine != here && self.protocol.is_leaving(machine);
+        if self.protocol.is_leaving(here) && lost.is_some_and(|host| is_leaving(self.machines.of(host))) {
+            // A machine goes when all have said that they leave, so this one may go too.
             self.failure = None;
-            self.waits.drain().for_each(|(_, wait)| wait.end(Ended::Well));
+            if !board.is_over() {
+                board.others_leave();
+            }
             return;
         }
         self.waits.drain().for_each(|(_, wait)| wait.end(Ended::Lost));
         if !std::mem::replace(&mut self.failure_told, true) {
+            board.lose(lost.unwrap_or(self.machines.first(here)), &reason);
             lost.into_iter().for_each(|host| self.transport.tell_lost(host));
         }
     }
@@ -243,12 +278,28 @@ impl Engine {
     }
 }
 
-/// What the machine wants done is done at once.
-pub struct Acts<'a> {
+/// Hands a request to the protocol.
+fn ask(protocol: &mut forebay_coherence::Host, request: Request, waiter: Waiter, acts: &mut Acts<'_>) {
+    match request {
+        Request::Fault(minipage, access) => protocol.fault(minipage, access, waiter, acts),
+        Request::Prefetch(minipage, access) => protocol.prefetch(minipage, access, acts),
+        Request::Push(minipage) => protocol.push(minipage, acts),
+        Request::Lock(lock) => protocol.lock(lock, waiter, acts),
+        Request::Unlock(lock) => {
+            protocol.unlock(lock, acts);
+        }
+        Request::Arrive(word) => {
+            // One host of a machine arrives for all.
+            protocol.arrive(MEETING, word, waiter, acts);
+        }
+    }
+}
+
+/// What the protocol wants done is done at once.
+struct Acts<'a> {
+    machine: Machine<'a>,
+    machines: &'a Machines,
     transport: &'a mut dyn Transport,
-    layout: &'a Layout,
-    memory: &'a Memory,
-    slots: &'a FaultSlots,
     waits: &'a mut HashMap<u64, Arc<Wait>>,
     failure: &'a mut Option<Error>,
     traffic: &'a mut Traffic,
@@ -256,72 +307,71 @@ pub struct Acts<'a> {
     woke: bool,
 }
 
+impl Acts<'_> {
+    fn end(&mut self, waiter: Waiter, ended: Ended) {
+        if waiter == LEAVER {
+            return self.machine.board.others_leave();
+        }
+        self.woke = true;
+        if let Some(wait) = self.waits.remove(&waiter.0) {
+            wait.end(ended);
+        } else if let Some(slots) = self.machine.desk.slots.get(waiter.0 as usize / SLOTS) {
+            slots.wake(waiter.0 as usize % SLOTS, ended);
+        }
+    }
+}
+
 impl Effects for Acts<'_> {
     fn send(&mut self, to: HostId, message: Message) {
-        let contents = contents(self.layout, &self.memory.views, message);
+        let contents = contents(self.machine.memory, message);
         self.traffic.messages_sent += 1;
         self.traffic.bytes_sent += wire_bytes(contents);
-        if let Err(error) = self.transport.send(to, message, contents) {
+        if let Err(error) = self.transport.send(self.machines.first(to), message, contents) {
             self.failure.get_or_insert(error);
         }
     }
 
     fn protect(&mut self, minipage: Minipage, access: Access) {
-        let Some(place) = self.layout.place(minipage.0) else { return };
-        if let Err(error) = self.memory.allow(&place, access) {
+        let Self { machine: Machine { memory, board, desk }, transport, .. } = self;
+        let allowed = desk.rights.allow(memory, board, minipage, access, || transport.keep_alive());
+        if let Err(error) = allowed {
             self.failure.get_or_insert(error);
         }
     }
 
     fn wake(&mut self, waiter: Waiter) {
-        self.woke = true;
-        match self.waits.remove(&waiter.0) {
-            Some(wait) => wait.end(Ended::Well),
-            None => self.slots.wake(waiter.0 as usize),
-        }
+        self.end(waiter, Ended::Well);
     }
 
     fn pass(&mut self, waiter: Waiter, agreed: bool) {
-        if let Some(wait) = self.waits.remove(&waiter.0) {
-            self.woke = true;
-            wait.end(if agreed { Ended::Well } else { Ended::Disagreed });
-        }
-    }
-}
-
-/// What access means to the kernel.
-const fn allowed(access: Access) -> Allowed {
-    match access {
-        Access::None => Allowed::Nothing,
-        Access::Read => Allowed::Reading,
-        Access::Write => Allowed::Writing,
+        self.end(waiter, Ended::at_barrier(agreed));
     }
 }
 
 /// Takes messages for later, contents at once: no thread may use a minipage whose contents arrive.
 struct Arrivals<'a> {
-    layout: &'a Layout,
-    views: &'a Views,
+    machines: &'a Machines,
+    memory: &'a Memory,
     arrived: &'a mut Vec<(HostId, Message)>,
     bytes: u64,
 }
 
 impl Sink for Arrivals<'_> {
     fn room(&mut self, message: Message) -> Option<Contents> {
-        contents(self.layout, self.views, message)
+        contents(self.memory, message)
     }
 
     fn take(&mut self, from: HostId, message: Message) {
         self.bytes += wire_bytes(self.room(message));
-        self.arrived.push((from, message));
+        self.arrived.push((self.machines.of(from), message));
     }
 }
 
 /// Where the contents are that go with a message.
-fn contents(layout: &Layout, views: &Views, message: Message) -> Option<Contents> {
+fn contents(memory: &Memory, message: Message) -> Option<Contents> {
     let Message::Contents { minipage, .. } = message else { return None };
-    let place = layout.place(minipage.0)?;
-    Some(Contents { address: views.privileged(place.offset), bytes: place.bytes })
+    let place = memory.place(minipage.0)?;
+    Some(Contents { address: memory.views().privileged(place.offset), bytes: place.bytes })
 }
 
 /// What a message takes on the wire.

@@ -1,13 +1,13 @@
 //! Millipage: memory that processes share by plain loads and stores, as threads do, with coherence for parts as small
 //! as a few bytes.
 //!
-//! Hosts are processes. Those of a job on one machine map one memory, and nothing is fetched. Locks and barriers are words
-//! of a *board*, which is memory too. Elsewhere, and where that is asked for, what follows holds.
+//! Hosts are processes. Those on one machine map one memory, and fetch nothing from each other. Locks and barriers are words
+//! of a *board*, which is memory too. Where a job has one machine, that is all.
 //!
-//! Each host has its own copy of the memory, in several views ([`forebay_vm`]). [`forebay_coherence`]
+//! Each machine has its own copy of the memory, which its hosts map in several views ([`forebay_vm`]). [`forebay_coherence`]
 //! decides which copy may be read or written. This crate joins the two: a thread that lacks the right for an access
-//! faults, waits in the fault, and continues when the minipage has arrived. A *progress thread* serves the fault. A
-//! thread that waits at a barrier or for a lock does that work itself meanwhile.
+//! faults, waits in the fault, and continues when the minipage has arrived. The *progress thread* of the machine, in its first
+//! host, serves the fault. A thread of that host that waits at a barrier or for a lock does that work itself meanwhile.
 //!
 //! # Consistency
 //!
@@ -28,20 +28,25 @@
 //! A child that a host forks is no host, and has no shared memory. An access there ends the child with SIGSEGV.
 
 mod board;
+mod desk;
 mod doorbell;
 mod engine;
-mod fault_slots;
 mod host;
 mod join;
+mod machines;
+mod memory;
+mod parts;
 mod process;
 mod recorder;
+mod requests;
+mod rights;
 mod scheduling;
 mod shared;
 pub mod transport;
 mod usage;
 
 pub use forebay_coherence::Counts;
-pub use host::{EXIT_LOST, Granularity, Host, Options, in_process, in_process_together};
+pub use host::{EXIT_LOST, Granularity, Host, Options, in_process, in_process_machines, in_process_together};
 pub use join::join;
 pub use process::Process;
 pub use shared::{Row, Rows, Value, Vectors};

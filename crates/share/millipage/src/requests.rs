@@ -1,101 +1,174 @@
-//! Fault slots: a faulting thread posts its fault in one, and waits there in the signal handler.
+//! Requests of a machine's hosts to the thread that serves the machine. A thread writes what it asks for into a *slot* and waits
+//! there: in a signal handler, where it has faulted.
 
 use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64,
+    AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 
+use forebay_coherence::{Access, Lock, Minipage};
 use forebay_sigsafe::{general as n, sys};
 
-use crate::doorbell::Doorbell;
+use crate::{doorbell::Doorbell, engine::Ended, parts::Words};
 
-/// Threads of a host that can wait in faults at the same time; more wait for a slot.
-const SLOTS: usize = 64;
-/// How long a thread sleeps in a fault before it looks again.
+/// Threads of a host that can wait at the same time; more wait for a slot.
+pub const SLOTS: usize = 64;
+/// How long a thread sleeps before it looks again.
 const SLEEP_NS: i64 = 10_000_000;
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
-/// A fault is in it.
+/// A request is in it.
 const POSTED: u32 = 2;
-/// The progress thread knows of it.
+/// The serving thread knows of it.
 const SEEN: u32 = 3;
-/// The minipage is there.
+/// It is served: the minipage is there, or the call is over.
 const SERVED: u32 = 4;
-/// The thread tries again; the progress thread has yet to see that.
+/// The thread tries again; the serving thread has yet to see that.
 const RESUMED: u32 = 5;
 
-/// The slots of one host.
-#[derive(Debug)]
-pub struct FaultSlots {
-    slots: [FaultSlot; SLOTS],
-    /// FaultSlots that are not free.
-    open: AtomicU32,
-    /// The progress thread wants to be woken when a thread resumes.
-    needs_resumption: AtomicBool,
-    /// Set when no more faults will be served.
-    closed: AtomicBool,
-}
-
-#[derive(Debug)]
-struct FaultSlot {
-    state: AtomicU32,
-    /// Minipage in the high half, 1 for a write.
-    fault: AtomicU64,
-}
-
-/// What the progress thread finds in a slot.
+/// What a thread asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// A thread wants to read or write a minipage.
-    Fault { slot: usize, minipage: u32, is_write: bool },
-    /// A thread that was woken is about to try again.
-    Resumed { minipage: u32 },
+pub enum Request {
+    /// So much of a minipage, after a fault.
+    Fault(Minipage, Access),
+    /// The same, to access it later. No thread waits for it.
+    Prefetch(Minipage, Access),
+    /// Copies of a minipage on all machines. No thread waits for them.
+    Push(Minipage),
+    /// A lock for the machine.
+    Lock(Lock),
+    /// To give a lock up. No thread waits for that.
+    Unlock(Lock),
+    /// All machines at the barrier, where they should say this alike.
+    Arrive(u64),
 }
 
-impl FaultSlots {
-    pub const fn new() -> Self {
-        Self {
-            slots: [const { FaultSlot { state: AtomicU32::new(FREE), fault: AtomicU64::new(0) } }; SLOTS],
-            open: AtomicU32::new(0),
-            needs_resumption: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
+impl Request {
+    fn to_words(self) -> (u64, u64) {
+        let (kind, number, word) = match self {
+            Self::Fault(minipage, access) => (0, minipage.0, access as u64),
+            Self::Prefetch(minipage, access) => (1, minipage.0, access as u64),
+            Self::Push(minipage) => (2, minipage.0, 0),
+            Self::Lock(lock) => (3, lock.0, 0),
+            Self::Unlock(lock) => (4, lock.0, 0),
+            Self::Arrive(word) => (5, 0, word),
+        };
+        (kind << 32 | u64::from(number), word)
+    }
+
+    const fn from_words(what: u64, word: u64) -> Self {
+        let (number, access) = (what as u32, Access::from_number(word as u32));
+        match what >> 32 {
+            0 => Self::Fault(Minipage(number), access),
+            1 => Self::Prefetch(Minipage(number), access),
+            2 => Self::Push(Minipage(number)),
+            3 => Self::Lock(Lock(number)),
+            4 => Self::Unlock(Lock(number)),
+            _ => Self::Arrive(word),
         }
     }
 
-    /// Leaves a fault and waits until it is served; `false` if it never will be. In a signal handler.
-    pub fn post(&self, minipage: u32, is_write: bool, doorbell: &Doorbell) -> bool {
-        let Some(slot) = self.take(doorbell) else { return false };
-        slot.fault.store(u64::from(minipage) << 32 | u64::from(is_write), Relaxed);
-        self.open.fetch_add(1, SeqCst);
-        slot.state.store(POSTED, SeqCst);
-        doorbell.ring();
-        loop {
-            let state = slot.state.load(Acquire);
-            if state == SERVED {
-                break;
-            }
-            if self.closed.load(Relaxed) {
+    const fn is_waited_for(self) -> bool {
+        matches!(self, Self::Fault(..) | Self::Lock(_) | Self::Arrive(_))
+    }
+}
+
+/// What the serving thread finds in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A thread asks for something.
+    Asked { slot: usize, request: Request },
+    /// A thread that was woken after a fault is about to try again.
+    Resumed(Minipage),
+}
+
+/// The slots of one host, all 0 at first.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Slots {
+    slots: [Slot; SLOTS],
+    /// Slots that are not free.
+    open: AtomicU32,
+    /// The serving thread wants to be woken when a thread resumes.
+    needs_resumption: AtomicU32,
+    /// Not 0 when nothing is served any more.
+    closed: AtomicU32,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct Slot {
+    state: AtomicU32,
+    /// How a call ended.
+    ended: AtomicU32,
+    what: AtomicU64,
+    word: AtomicU64,
+}
+
+// SAFETY: atomic words, and space between them.
+unsafe impl Words for Slots {}
+
+impl Slots {
+    /// Asks after a fault, and waits until the minipage is there; `false` if it never will be. Calls `resume` when it is. In a
+    /// signal handler.
+    pub fn fault(&self, request: Request, doorbell: &Doorbell, resume: impl FnOnce()) -> bool {
+        let Some(slot) = self.post(request, doorbell) else { return false };
+        while !slot.is_served() {
+            if self.is_closed() {
                 return false;
             }
-            futex(&slot.state, n::FUTEX_WAIT, state);
+            slot.sleep();
         }
-        // Mostly no host waits for that, and the progress thread sees it when it next wakes.
+        resume();
+        // Mostly no host waits for that, and the serving thread sees it when it next wakes.
         slot.state.store(RESUMED, SeqCst);
-        if self.needs_resumption.load(SeqCst) {
+        if self.needs_resumption.load(SeqCst) != 0 {
             doorbell.ring();
         }
         true
     }
 
-    fn take(&self, doorbell: &Doorbell) -> Option<&FaultSlot> {
-        while !self.closed.load(Relaxed) {
-            let free = |slot: &&FaultSlot| slot.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok();
+    /// Asks for what a call waits for, and waits until that is there or `is_lost`.
+    pub fn call(&self, request: Request, doorbell: &Doorbell, is_lost: impl Fn() -> bool) -> Ended {
+        let Some(slot) = self.post(request, doorbell) else { return Ended::Lost };
+        while !slot.is_served() {
+            if self.is_closed() || is_lost() {
+                // The slot stays taken: nothing is served any more.
+                return Ended::Lost;
+            }
+            slot.sleep();
+        }
+        let ended = Ended::from_number(slot.ended.load(Relaxed));
+        self.free(slot);
+        ended
+    }
+
+    /// Asks for what no thread waits for.
+    pub fn tell(&self, request: Request, doorbell: &Doorbell) {
+        // Where nothing is served any more, so be it.
+        let _ = self.post(request, doorbell);
+    }
+
+    fn post(&self, request: Request, doorbell: &Doorbell) -> Option<&Slot> {
+        let slot = self.take(doorbell)?;
+        let (what, word) = request.to_words();
+        slot.what.store(what, Relaxed);
+        slot.word.store(word, Relaxed);
+        self.open.fetch_add(1, SeqCst);
+        slot.state.store(POSTED, SeqCst);
+        doorbell.ring();
+        Some(slot)
+    }
+
+    fn take(&self, doorbell: &Doorbell) -> Option<&Slot> {
+        while !self.is_closed() {
+            let free = |slot: &&Slot| slot.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok();
             if let Some(slot) = self.slots.iter().find(free) {
                 return Some(slot);
             }
-            // Some may be free as soon as the progress thread looks.
-            self.needs_resumption.store(true, SeqCst);
+            // Some may be free as soon as the serving thread looks.
+            self.needs_resumption.store(1, SeqCst);
             doorbell.ring();
             // SAFETY: no arguments.
             let _ = unsafe { sys!(n::__NR_sched_yield) };
@@ -103,24 +176,38 @@ impl FaultSlots {
         None
     }
 
-    /// Whether there is anything that the progress thread should look at now.
+    fn free(&self, slot: &Slot) {
+        slot.state.store(FREE, Release);
+        self.open.fetch_sub(1, SeqCst);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed) != 0
+    }
+
+    /// Whether there is anything that the serving thread should look at now.
     pub fn has_events(&self) -> bool {
-        let needs_resumption = self.needs_resumption.load(SeqCst);
-        self.any(|state| state == POSTED || state == RESUMED && needs_resumption)
+        let needs_resumption = self.needs_resumption.load(SeqCst) != 0;
+        self.any(|slot, state| state == POSTED || state == RESUMED && needs_resumption && slot.is_fault())
     }
 
-    /// Whether a thread waits for its fault to be served.
+    /// Whether a thread waits in a fault.
+    pub fn has_faults(&self) -> bool {
+        self.any(|slot, state| (state == POSTED || state == SEEN) && slot.is_fault())
+    }
+
+    /// Whether a thread waits for anything.
     pub fn has_waiters(&self) -> bool {
-        self.any(|state| state == POSTED || state == SEEN)
+        self.any(|_, state| state == POSTED || state == SEEN)
     }
 
-    fn any(&self, is_meant: impl Fn(u32) -> bool) -> bool {
-        self.open.load(SeqCst) > 0 && self.slots.iter().any(|slot| is_meant(slot.state.load(SeqCst)))
+    fn any(&self, is_meant: impl Fn(&Slot, u32) -> bool) -> bool {
+        self.open.load(SeqCst) > 0 && self.slots.iter().any(|slot| is_meant(slot, slot.state.load(SeqCst)))
     }
 
     /// Has the doorbell ring when a thread resumes, or no more.
     pub fn need_resumption(&self, needed: bool) {
-        self.needs_resumption.store(needed, SeqCst);
+        self.needs_resumption.store(needed.into(), SeqCst);
     }
 
     /// All that is new.
@@ -130,39 +217,63 @@ impl FaultSlots {
         }
         for (index, slot) in self.slots.iter().enumerate() {
             let state = slot.state.load(Acquire);
-            let fault = slot.fault.load(Relaxed);
-            let minipage = (fault >> 32) as u32;
+            let request = slot.request();
             if state == POSTED {
                 slot.state.store(SEEN, Relaxed);
-                found(Found::Fault { slot: index, minipage, is_write: fault & 1 != 0 });
+                if !request.is_waited_for() {
+                    self.free(slot);
+                }
+                found(Found::Asked { slot: index, request });
             } else if state == RESUMED {
-                slot.state.store(FREE, Release);
-                self.open.fetch_sub(1, SeqCst);
-                found(Found::Resumed { minipage });
+                self.free(slot);
+                if let Request::Fault(minipage, _) = request {
+                    found(Found::Resumed(minipage));
+                }
             }
         }
     }
 
-    /// Lets the thread that waits in a slot try again.
-    pub fn wake(&self, slot: usize) {
+    /// Lets the thread that waits in a slot go on.
+    pub fn wake(&self, slot: usize, ended: Ended) {
         if let Some(slot) = self.slots.get(slot) {
+            slot.ended.store(ended as u32, Relaxed);
             slot.state.store(SERVED, Release);
             futex(&slot.state, n::FUTEX_WAKE, 1);
         }
     }
 
-    /// Ends service: every post fails from here on.
+    /// Ends service: no request is served from here on.
     pub fn close(&self) {
-        self.closed.store(true, SeqCst);
+        self.closed.store(1, SeqCst);
         self.slots.iter().for_each(|slot| futex(&slot.state, n::FUTEX_WAKE, 1));
     }
 }
 
-/// Waits while the word is `value`, for some time at most, or wakes so many that do. In a signal handler too.
+impl Slot {
+    fn request(&self) -> Request {
+        Request::from_words(self.what.load(Relaxed), self.word.load(Relaxed))
+    }
+
+    fn is_fault(&self) -> bool {
+        matches!(self.request(), Request::Fault(..))
+    }
+
+    fn is_served(&self) -> bool {
+        self.state.load(Acquire) == SERVED
+    }
+
+    /// Sleeps until it may be served.
+    fn sleep(&self) {
+        let state = self.state.load(Acquire);
+        if state != SERVED {
+            futex(&self.state, n::FUTEX_WAIT, state);
+        }
+    }
+}
+
+/// Waits while the word is `value`, for some time at most, or wakes so many that do, in any process. In a signal handler too.
 pub fn futex(word: &AtomicU32, operation: u32, value: u32) {
     let limit = n::__kernel_timespec { tv_sec: 0, tv_nsec: SLEEP_NS };
     // SAFETY: the call reads the word and a local.
-    let _ = unsafe {
-        sys!(n::__NR_futex, word.as_ptr(), operation | n::FUTEX_PRIVATE_FLAG, value, &raw const limit)
-    };
+    let _ = unsafe { sys!(n::__NR_futex, word.as_ptr(), operation, value, &raw const limit) };
 }

@@ -97,7 +97,7 @@ impl<T: Pod> Rows<T> {
     }
 
     fn at(&self, place: Place) -> Row<T> {
-        let first = self.shared.views().address(place.view, place.offset) as *mut T;
+        let first = self.shared.memory().views().address(place.view, place.offset) as *mut T;
         Row::new(self.shared, first, self.columns)
     }
 }
@@ -214,7 +214,8 @@ impl<T: Pod> Row<T> {
     fn minipages(&self) -> impl Iterator<Item = u32> {
         let mut last = None;
         let bytes = (!self.shared.is_together()).then(|| self.byte_of_each_page());
-        let minipages = bytes.into_iter().flatten().filter_map(|byte| self.shared.minipage(byte as usize));
+        let minipages =
+            bytes.into_iter().flatten().filter_map(|byte| self.shared.memory().minipage(byte as usize));
         minipages.filter(move |minipage| last.replace(*minipage) != Some(*minipage))
     }
 

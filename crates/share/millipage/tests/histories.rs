@@ -1,7 +1,7 @@
 //! Runs random programs of several hosts with several threads each, and checks their reads against the definition of an
 //! atomic register. Between its beginning and its end, each access takes effect at one moment. A whole memory has this
-//! property if each place in it has it, and sequential consistency follows. Hosts have memories of their own or one memory;
-//! each access is between two atomic operations, so the order of plain stores and loads is not at issue.
+//! property if each place in it has it, and sequential consistency follows. Hosts are on one machine, on machines of their own, or
+//! on machines of several. Each access is between two atomic operations, so the order of plain stores and loads is not at issue.
 //!
 //! `FOREBAY_COMPAT_LONG=1` runs thousands of programs.
 
@@ -16,7 +16,7 @@ use std::{
 };
 
 use chance::{Deadline, Dice};
-use forebay_millipage::{Granularity, Host, Options, Placement, Rows, in_process, in_process_together};
+use forebay_millipage::{Granularity, Host, Options, Placement, Rows, in_process_machines};
 use forebay_testkit::long;
 
 /// One access to a place. No two writes to a place write the same value, and none 0, which was there at first.
@@ -111,7 +111,6 @@ fn the_check_tells_atomic_from_stale() {
 /// What a random program works with.
 struct World {
     seed: u64,
-    hosts: u16,
     threads: usize,
     steps: usize,
     /// Barriers that each host waits at.
@@ -121,8 +120,8 @@ struct World {
     columns: usize,
     chunk: usize,
     placement: Placement,
-    /// The hosts have one memory.
-    is_together: bool,
+    /// Hosts of each machine.
+    machines: Vec<u16>,
     /// Never twice the same.
     clock: AtomicU64,
 }
@@ -143,12 +142,17 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut dice = Dice::new(seed, 0);
         // Each view of a host with one memory is some mappings, which stay for as long as the process lives.
-        let (is_together, most_views) = if seed.is_multiple_of(2) { (true, 3) } else { (false, 16) };
+        let most_views = if seed.is_multiple_of(3) { 3 } else { 16 };
         let columns = [1, 2, 7, 33, 64, 700][dice.within(0..6)];
-        let hosts = dice.within(1..5) as u16;
+        let mut machines: Vec<u16> = match seed % 3 {
+            0 => vec![dice.within(1..5) as u16],
+            1 => vec![1; dice.within(1..5)],
+            _ => (0..dice.within(2..4)).map(|_| dice.within(1..4) as u16).collect(),
+        };
+        machines.sort_unstable();
+        let hosts = machines.iter().sum::<u16>();
         Self {
             seed,
-            hosts,
             threads: dice.within(1..4),
             steps: 150,
             barriers: dice.within(0..6),
@@ -167,7 +171,7 @@ impl World {
                 Placement::Copies,
                 Placement::On(dice.within(0..hosts.into()) as u16),
             ][dice.within(0..4)],
-            is_together,
+            machines,
             clock: AtomicU64::new(1),
         }
     }
@@ -178,8 +182,7 @@ impl World {
     }
 
     fn run(&self) -> Vec<Log> {
-        let start = if self.is_together { in_process_together } else { in_process };
-        let hosts = start(self.hosts, self.options).unwrap();
+        let hosts = in_process_machines(&self.machines, self.options).unwrap();
         let work = |host: &Host| -> Vec<Log> {
             let rows = host.rows_in_chunks(self.rows, self.columns, self.chunk, self.placement).unwrap();
             let logs = thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Hosts in one process, each with a computing thread: with memories of their own, and with one memory.
+//! Hosts in one process, each with a computing thread: each on a machine of its own, all on one machine, and on machines of several.
 
 use std::{
     fs::File,
@@ -10,13 +10,25 @@ use std::{
 
 use forebay_coherence::MESSAGE_BYTES;
 use forebay_millipage::{
-    Counts, Error, Granularity, Host, Options, Placement, Traffic, Usage, in_process, in_process_together,
+    Counts, Error, Granularity, Host, Options, Placement, Traffic, Usage, in_process, in_process_machines,
+    in_process_together,
 };
 
-/// Hosts of both kinds.
+/// Hosts of all kinds.
 fn each(hosts: u16, options: Options, act: impl Fn(&Host) + Sync) {
     all(&in_process(hosts, options).unwrap(), &act);
     all(&in_process_together(hosts, options).unwrap(), &act);
+    if hosts > 1 {
+        all(&in_process_machines(&[hosts - 1, 1], options).unwrap(), &act);
+    }
+    if hosts > 2 {
+        all(&in_process_machines(&[hosts - 2, 2], options).unwrap(), &act);
+    }
+}
+
+/// Hosts on machines of two.
+fn each_paired(machines: usize, options: Options, act: impl Fn(&Host) + Sync) {
+    all(&in_process_machines(&vec![2; machines], options).unwrap(), &act);
 }
 
 /// Hosts with memories of their own.
@@ -476,4 +488,80 @@ fn a_lock_too_many_is_refused_and_the_others_stay() {
     assert!(matches!(refused, Error::TooManyLocks { limit } if limit == lock as usize), "{lock}: {refused}");
     host.lock(17).unwrap();
     host.unlock(17).unwrap();
+}
+
+/// With two machines of two, hosts 0 and 2 are on one, and 1 and 3 on the other.
+#[test]
+fn hosts_of_one_machine_fetch_nothing_from_each_other() {
+    each_paired(2, SMALL, |host| {
+        let rows = host.rows::<u64>(8, 16, Placement::Cyclic).unwrap();
+        let mine = rows.row(host.rank().into());
+        mine.set(0, 7);
+        host.barrier().unwrap();
+        let _ = host.take_usage();
+        host.barrier().unwrap();
+        for _ in 0..10 {
+            let neighbours = rows.row(usize::from(host.rank() + 2) % 4);
+            assert_eq!(neighbours.get(0), 7);
+            neighbours.set(1, 8);
+        }
+        host.barrier().unwrap();
+        let Usage { counts, traffic, .. } = host.take_usage();
+        assert_eq!(counts, Counts::default());
+        // Two barriers, each a message there and one back, of which some may have come before.
+        assert!(traffic.messages_sent + traffic.messages_received <= 6, "{traffic:?}");
+        host.barrier().unwrap();
+    });
+}
+
+#[test]
+fn what_one_host_of_a_machine_has_fetched_its_neighbours_have() {
+    each_paired(2, SMALL, |host| {
+        let rows = host.rows::<u64>(20, 16, Placement::On(0)).unwrap();
+        for turn in [1, 3] {
+            if host.rank() == turn {
+                (0..20).for_each(|row| assert_eq!(rows.row(row).get(3), 0));
+            }
+            host.barrier().unwrap();
+            // The first host of a machine counts for all of them.
+            let reads = host.take_counts().read_faults;
+            let expected = if host.rank() == 1 && turn == 1 { 20 } else { 0 };
+            assert_eq!(reads, expected, "host {} in turn {turn}", host.rank());
+            host.barrier().unwrap();
+        }
+        // What is written takes the copies of both away.
+        if host.rank() == 2 {
+            (0..20).for_each(|row| rows.row(row).set(3, 9));
+        }
+        host.barrier().unwrap();
+        assert!((0..20).all(|row| rows.row(row).get(3) == 9));
+        host.barrier().unwrap();
+    });
+}
+
+#[test]
+fn machines_of_several_hosts_lock_and_meet() {
+    each_paired(3, SMALL, |host| {
+        let sum = host.value::<u64>(Placement::On(4)).unwrap();
+        for round in 1..30u64 {
+            for lock in [3, 4] {
+                host.lock(lock).unwrap();
+            }
+            sum.set(sum.get() + 1);
+            for lock in [3, 4] {
+                host.unlock(lock).unwrap();
+                assert!(matches!(host.unlock(lock), Err(Error::NotLocked(_))));
+            }
+            host.barrier().unwrap();
+            assert_eq!(sum.get(), 6 * round);
+            host.barrier().unwrap();
+        }
+        // One host calls something else: all hosts of all machines learn it.
+        let told = match host.rank() {
+            5 => host.rows::<u8>(4, 8, Placement::Cyclic).map(|_| ()),
+            _ => host.barrier(),
+        };
+        assert!(told.unwrap_err().to_string().contains("another host called something else"));
+        host.barrier().unwrap();
+    });
 }

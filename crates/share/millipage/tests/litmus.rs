@@ -2,6 +2,7 @@
 //! models. Each program runs many times with random delays; a result that no interleaving of its accesses explains must
 //! never appear.
 //!
+//! Machines of several hosts are programs of hosts with one memory and of hosts with memories of their own at the same time.
 //! Hosts with one memory have the processor's order: a store may wait in a buffer while later loads of its thread pass it.
 //! Where stores are atomic operations, such hosts are sequentially consistent too.
 //!
@@ -24,7 +25,9 @@ use std::{
 };
 
 use chance::{Deadline, Dice};
-use forebay_millipage::{Granularity, Host, Options, Placement, Row, in_process, in_process_together};
+use forebay_millipage::{
+    Granularity, Host, Options, Placement, Row, in_process, in_process_machines, in_process_together,
+};
 use forebay_testkit::long;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -72,6 +75,33 @@ enum Sharing {
     Together,
     /// One memory, and all stores are atomic operations.
     TogetherAtomic,
+    /// Two machines, each with one memory for its hosts.
+    Machines,
+    /// The same, and all stores are atomic operations.
+    MachinesAtomic,
+}
+
+impl Sharing {
+    const ALL: [Self; 5] =
+        [Self::Separate, Self::Together, Self::TogetherAtomic, Self::Machines, Self::MachinesAtomic];
+
+    fn is_atomic(self) -> bool {
+        matches!(self, Self::TogetherAtomic | Self::MachinesAtomic)
+    }
+
+    /// For `hosts` threads: with two, both machines have a host that does nothing.
+    fn start(self, hosts: usize, options: Options) -> Vec<Host> {
+        let hosts = hosts as u16;
+        let hosts = match self {
+            Self::Separate => in_process(hosts, options),
+            Self::Together | Self::TogetherAtomic => in_process_together(hosts, options),
+            Self::Machines | Self::MachinesAtomic => {
+                let second = (hosts / 2).max(2);
+                in_process_machines(&[hosts.saturating_sub(second).max(2), second], options)
+            }
+        };
+        hosts.unwrap()
+    }
 }
 
 /// Adds all outcomes of interleavings.
@@ -132,8 +162,10 @@ fn allowed(program: Program, sharing: Sharing) -> BTreeSet<Outcome> {
     let mut all = BTreeSet::new();
     let (memory, outcome) = ([0; 2], vec![vec![]; program.len()]);
     match sharing {
-        Sharing::Separate | Sharing::TogetherAtomic => interleave(program, memory, &outcome, &mut all),
-        Sharing::Together => {
+        Sharing::Separate | Sharing::TogetherAtomic | Sharing::MachinesAtomic => {
+            interleave(program, memory, &outcome, &mut all)
+        }
+        Sharing::Together | Sharing::Machines => {
             let buffers = vec![vec![]; program.len()];
             Buffered { rest: program.to_vec(), buffers, memory, outcome }.interleave(&mut all);
         }
@@ -183,7 +215,7 @@ fn perform(ops: &[Op], rows: &[Row<u64>; 2], sharing: Sharing, round: u64, dice:
     let mut seen = vec![];
     for op in ops {
         match *op {
-            Write(variable, value) if sharing == Sharing::TogetherAtomic => {
+            Write(variable, value) if sharing.is_atomic() => {
                 rows[variable].atomic(0).swap(round * VALUES + value, SeqCst);
             }
             Write(variable, value) => rows[variable].set(0, round * VALUES + value),
@@ -201,7 +233,7 @@ fn perform(ops: &[Op], rows: &[Row<u64>; 2], sharing: Sharing, round: u64, dice:
 /// descriptors, or some mappings, for as long as the process lives.
 fn rounds_and_batches(sharing: Sharing) -> (u64, u64) {
     match (long(), sharing) {
-        (true, Sharing::Separate) => (4_000, 88),
+        (true, Sharing::Separate | Sharing::Machines | Sharing::MachinesAtomic) => (4_000, 88),
         (true, _) => (16_000, 22),
         (false, _) => (500, 2),
     }
@@ -223,8 +255,7 @@ fn run(
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let what = format!("{program:?}, {lie:?}, {sharing:?}, seed {seed}");
     let _deadline = Deadline::new(what, Duration::from_secs(300));
-    let start = if sharing == Sharing::Separate { in_process } else { in_process_together };
-    let hosts = start(hosts as u16, Options { bytes: 1 << 14, views: 2, at: None, granularity }).unwrap();
+    let hosts = sharing.start(hosts, Options { bytes: 1 << 14, views: 2, at: None, granularity });
     let place = |host: &Host| {
         let rows = host.rows_in_chunks(2, 1, chunk, Placement::Cyclic).unwrap();
         [rows.row(0), rows.row(1)]
@@ -260,7 +291,7 @@ fn run(
 
 /// None comes but those that are allowed; and of these at least so many, or the program was no race.
 fn only_allowed_outcomes(program: Program, at_least: usize) {
-    for sharing in [Sharing::Separate, Sharing::Together, Sharing::TogetherAtomic] {
+    for sharing in Sharing::ALL {
         only_allowed(program, sharing, at_least);
     }
 }

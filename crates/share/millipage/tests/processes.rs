@@ -5,7 +5,7 @@ mod support;
 use std::{fs, process::Command, thread};
 
 use forebay_lab::MemoryLimit;
-use forebay_launch::environment::{SEPARATE, SILENCE, SIZE, TRANSPORT, VIEWS};
+use forebay_launch::environment::{MACHINE, SEPARATE, SILENCE, SIZE, TRANSPORT, VIEWS};
 use forebay_testkit::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use support::Job;
@@ -17,16 +17,25 @@ enum Sharing {
     Together,
     /// By memories of their own and messages over this transport.
     Separate(&'static str),
+    /// By a memory for each machine, with messages between them over this transport. Hosts count as on these, by rank.
+    Machines(&'static str, [u16; 4]),
 }
-use Sharing::{Separate, Together};
+use Sharing::{Machines, Separate, Together};
 
 const ALL: [Sharing; 3] = [Together, Separate("shm"), Separate("tcp")];
+/// Hosts that serve their machines, and neighbours that do not.
+const OF_MACHINES: [Sharing; 3] =
+    [Machines("tcp", [0, 1, 0, 1]), Machines("shm", [0, 0, 1, 1]), Machines("auto", [0, 1, 1, 0])];
 
 impl Sharing {
-    fn set(self, command: &mut Command) {
+    fn set(self, rank: u16, command: &mut Command) {
         match self {
             Together => command.env_remove(SEPARATE),
             Separate(transport) => command.env(SEPARATE, "1").env(TRANSPORT, transport),
+            Machines(transport, of) => {
+                let machine = of[usize::from(rank) % of.len()];
+                command.env(MACHINE, machine.to_string()).env(TRANSPORT, transport)
+            }
         };
     }
 }
@@ -37,16 +46,19 @@ const SILENCE_SECONDS: &str = "2";
 #[test]
 fn contents_of_all_sizes_arrive() {
     for sharing in ALL {
-        Job::start(2, &["check"], |_, command| sharing.set(command)).end_well();
+        Job::start(2, &["check"], |rank, command| sharing.set(rank, command)).end_well();
     }
-    for sharing in [Together, Separate("auto")] {
-        Job::start(3, &["check", "2"], |_, command| sharing.set(command)).end_well();
+    for sharing in OF_MACHINES {
+        Job::start(4, &["check", "2"], |rank, command| sharing.set(rank, command)).end_well();
+    }
+    for sharing in [Together, Separate("auto"), OF_MACHINES[0]] {
+        Job::start(3, &["check", "2"], |rank, command| sharing.set(rank, command)).end_well();
     }
 }
 
 #[test]
 fn many_hosts_share_one_memory() {
-    Job::start(24, &["check", "1"], |_, command| Together.set(command)).end_well();
+    Job::start(24, &["check", "1"], |rank, command| Together.set(rank, command)).end_well();
 }
 
 #[test]
@@ -86,16 +98,28 @@ fn objects(process: u32) -> Vec<String> {
 
 #[test]
 fn hosts_on_one_machine_map_the_same_objects_and_open_no_network() {
-    for sharing in [Together, Separate("auto")] {
-        let mut job = Job::start(3, &["wait", "late"], |_, command| sharing.set(command));
+    let of = |sharing| match sharing {
+        Together => [0; 3],
+        Separate(_) => [0, 1, 2],
+        Machines(_, of) => [of[0], of[1], of[2]],
+    };
+    for sharing in [Together, Separate("auto"), OF_MACHINES[0], OF_MACHINES[1]] {
+        let mut job = Job::start(3, &["wait", "late"], |rank, command| sharing.set(rank, command));
         job.told(2);
         let pids: Vec<u32> = job.0.iter().map(|process| process.child.id()).collect();
         let all: Vec<_> = pids.iter().map(|pid| objects(*pid)).collect();
         assert!(all.iter().all(|objects| !objects.is_empty()), "{all:?}");
-        assert_eq!(all.iter().all(|objects| *objects == all[0]), sharing == Together, "{all:?}");
+        let machines = of(sharing);
+        for (one, other) in [(0, 1), (0, 2), (1, 2)] {
+            let is_same = machines[one] == machines[other];
+            assert_eq!(all[one] == all[other], is_same, "{sharing:?}, hosts {one} and {other}: {all:?}");
+        }
         let uses_ucx =
             |pid: &u32| fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().contains("libucp");
-        assert_eq!(pids.iter().any(uses_ucx), sharing != Together);
+        for (host, pid) in pids.iter().enumerate() {
+            let serves = machines.iter().position(|machine| *machine == machines[host]) == Some(host);
+            assert_eq!(uses_ucx(pid), serves && sharing != Together, "{sharing:?}, host {host}");
+        }
         job.0.iter_mut().for_each(|process| process.child.kill().unwrap());
         (0..3).for_each(|host| drop(job.end(host)));
     }
@@ -103,8 +127,8 @@ fn hosts_on_one_machine_map_the_same_objects_and_open_no_network() {
 
 /// The last host is done something to while the others wait `place`: each of them ends, and names it.
 fn lose_the_last(sharing: Sharing, place: &str, lose: Signal) {
-    let mut job = Job::start(3, &["wait", place], |_, command| {
-        sharing.set(command);
+    let mut job = Job::start(3, &["wait", place], |rank, command| {
+        sharing.set(rank, command);
         command.env(SILENCE, SILENCE_SECONDS);
     });
     let last = job.told(2);
@@ -133,7 +157,7 @@ fn lose_the_last(sharing: Sharing, place: &str, lose: Signal) {
 
 #[test]
 fn a_host_that_is_killed_is_missed_wherever_the_others_are() {
-    for sharing in ALL {
+    for sharing in ALL.into_iter().chain(OF_MACHINES) {
         for place in ["fault", "barrier", "late", "lock", "computing"] {
             lose_the_last(sharing, place, Signal::KILL);
         }
@@ -146,7 +170,8 @@ fn a_host_that_is_stopped_is_missed() {
         let separate = [("shm", "fault"), ("tcp", "lock"), ("tcp", "fault"), ("shm", "computing")];
         let separate = separate.map(|(transport, place)| (Separate(transport), place));
         let together = ["fault", "lock", "barrier", "computing"].map(|place| (Together, place));
-        for (sharing, place) in separate.into_iter().chain(together) {
+        let machines = OF_MACHINES.into_iter().zip(["fault", "computing", "barrier"]);
+        for (sharing, place) in separate.into_iter().chain(together).chain(machines) {
             scope.spawn(move || lose_the_last(sharing, place, Signal::STOP));
         }
     });
@@ -160,8 +185,8 @@ fn nothing_is_left_in_shared_memory() {
         names.filter(|path| pids.iter().any(|pid| path.to_string_lossy().contains(&pid.to_string()))).count()
     };
     for sharing in [Together, Separate("shm")] {
-        let mut job = Job::start(3, &["wait", "fault"], |_, command| {
-            sharing.set(command);
+        let mut job = Job::start(3, &["wait", "fault"], |rank, command| {
+            sharing.set(rank, command);
             command.env(SILENCE, SILENCE_SECONDS);
         });
         let pids: Vec<u32> = job.0.iter().map(|process| process.child.id()).collect();
@@ -213,7 +238,7 @@ fn what_cannot_be_had_is_an_error_on_all_hosts() {
     all_refuse(2, set(SIZE, "1125899906842624"), &["1125899906842624 bytes of shared memory do not fit"]);
     let separate = |rank: u16, command: &mut Command| {
         set(SIZE, "1125899906842624")(rank, command);
-        Separate("auto").set(command);
+        Separate("auto").set(rank, command);
     };
     all_refuse(2, separate, &["2 hosts with 1125899906842624 bytes of shared memory each do not fit"]);
     all_refuse(2, set(SEPARATE, "2"), &["FOREBAY_SHARE_SEPARATE is '2', and should be 0 or 1"]);
@@ -245,9 +270,9 @@ fn more_memory_than_a_control_group_allows_is_refused() {
         command
     };
     let share = |size: &'static str, sharing: Sharing| {
-        Job::of(vec![host(), host()], move |_, command| {
+        Job::of(vec![host(), host()], move |rank, command| {
             command.env(SIZE, size);
-            sharing.set(command);
+            sharing.set(rank, command);
         })
     };
     let separate = Separate("auto");
@@ -300,8 +325,8 @@ fn hosts_in_networks_of_their_own_share_and_miss_each_other_when_the_link_is_dow
     }
     let start = |arguments: &[&str]| {
         let commands = (0..2).map(|_| in_a_network_of_its_own(arguments)).collect();
-        Job::linked(commands, |_, command| {
-            Separate("tcp").set(command);
+        Job::linked(commands, |rank, command| {
+            Separate("tcp").set(rank, command);
             command.env(SILENCE, SILENCE_SECONDS);
         })
     };

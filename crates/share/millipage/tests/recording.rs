@@ -82,7 +82,7 @@ fn a_trace_that_would_not_be_whole_is_none() {
 
 #[test]
 fn hosts_with_one_memory_have_no_trace_of_faults() {
-    let host = in_process_together(1, SMALL).unwrap().remove(0);
+    let host = in_process_together(2, SMALL).unwrap().remove(0);
     host.record(ROOM);
     let error = host.trace().unwrap_err().to_string();
     assert!(error.contains("start them by forebay share --separate"), "{error}");

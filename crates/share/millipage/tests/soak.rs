@@ -16,7 +16,7 @@ use std::{
 };
 
 use chance::Dice;
-use forebay_launch::environment::{SEPARATE, TRANSPORT};
+use forebay_launch::environment::{MACHINE, SEPARATE, TRANSPORT};
 use forebay_testkit::long;
 use rustix::{
     process::{Pid, Signal, kill_process, setpriority_process},
@@ -32,7 +32,9 @@ const GROWTH_FILES: u64 = 4;
 #[test]
 fn hosts_under_random_pressure_find_what_they_should() {
     let seconds = if long() { 300 } else { 4 };
-    for (transport, separate, seed) in [("auto", "0", 3), ("shm", "1", 1), ("tcp", "1", 2)] {
+    for (transport, separate, machines, seed) in
+        [("auto", "0", 1, 3), ("shm", "1", 1, 1), ("tcp", "1", 1, 2), ("shm", "0", 2, 4)]
+    {
         let seed = if long() { seed + u64::from(std::process::id()) } else { seed };
         eprintln!("{transport}, seed {seed}");
         let command = || {
@@ -41,7 +43,9 @@ fn hosts_under_random_pressure_find_what_they_should() {
             command.env(TRANSPORT, transport).env(SEPARATE, separate);
             command
         };
-        let mut job = Job::of((0..HOSTS).map(|_| command()).collect(), |_, _| {});
+        let mut job = Job::of((0..HOSTS).map(|_| command()).collect(), |rank, command| {
+            command.env(MACHINE, (rank % machines).to_string());
+        });
         press(&job, Duration::from_secs(seconds), Dice::new(seed, 0));
         for host in 0..usize::from(HOSTS) {
             let (status, stdout, stderr) = job.end(host);

@@ -1,4 +1,4 @@
-//! The progress thread of a host: serves faults of this host and requests of the others.
+//! The progress thread of a machine, in its first host: serves faults of its hosts and requests of the other machines.
 
 use std::{
     hint,
@@ -10,8 +10,11 @@ use std::{
 
 use forebay_sigsafe::ticks;
 
-use super::{EXIT_LOST, SPIN, Shared};
-use crate::{scheduling::set_realtime, usage::Activity};
+use super::{
+    EXIT_LOST, SPIN, Shared,
+    between::{Between, Service},
+};
+use crate::{requests::Slots, scheduling::set_realtime, usage::Activity};
 
 /// How long it looks for messages before it sleeps where the program computes, whose time that is: what has just come is
 /// mostly followed by its end, and one fetch by the next, which takes some 15 us.
@@ -24,15 +27,16 @@ const GRACE: Duration = Duration::from_secs(1);
 impl Shared {
     /// The progress thread.
     pub(super) fn make_progress(&self) {
+        let Some((between, service)) = self.service() else { return };
         let _guard = EndsWithProgress(self);
         set_realtime();
-        let event = self.engine().transport().event().and_then(|event| event.try_clone_to_owned().ok());
+        let event = service.engine().transport().event().and_then(|event| event.try_clone_to_owned().ok());
         let mut spin_until = Instant::now();
         while !self.leaving.load(Relaxed) {
             let begun = ticks();
             let (progress, failure) = {
-                let mut engine = self.engine();
-                (engine.progress(&self.memory, &self.fault_slots), engine.failure().map(ToString::to_string))
+                let mut engine = service.engine();
+                (engine.progress(between.machine(self)), engine.failure().map(ToString::to_string))
             };
             if let Some(failure) = failure {
                 return self.fail(&failure);
@@ -45,38 +49,30 @@ impl Shared {
                 // Threads that this one has woken go on when it sleeps, and they have waited long enough.
                 spin_until = now;
             } else if progress.served > 0 {
-                spin_until = now + self.spin();
+                spin_until = now + spin(between, service);
             }
             if now < spin_until {
                 hint::spin_loop();
-            } else if self.sleep(event.as_ref()).is_err() {
+            } else if self.sleep(between, service, event.as_ref()).is_err() {
                 thread::yield_now();
             }
-        }
-    }
-
-    /// How long to look for more messages where some have just come.
-    fn spin(&self) -> Duration {
-        if self.polling.load(SeqCst) > 0 {
-            Duration::ZERO
-        } else if self.fault_slots.has_waiters() || self.asleep.load(SeqCst) > 0 {
-            SPIN
-        } else {
-            SPIN_BUSY
         }
     }
 
     /// Nothing is served any more: a thread in a fault can never go on.
     pub(super) fn fail(&self, failure: &str) {
         if !self.is_process {
-            return self.fault_slots.close();
+            return self.close();
         }
         let deadline = Instant::now() + GRACE;
         while !self.leaving.load(Relaxed) {
             // What is to be told to the others may be under way yet.
-            self.engine().progress(&self.memory, &self.fault_slots);
+            if let Some((between, service)) = self.service() {
+                service.engine().progress(between.machine(self));
+            }
             thread::sleep(GRACE / 100);
-            let can_end = self.told.load(Relaxed) && !self.fault_slots.has_waiters();
+            let slots = self.between().map(|between| &between.desk.slots[self.board.place()]);
+            let can_end = self.told.load(Relaxed) && !slots.is_some_and(Slots::has_faults);
             if Instant::now() > deadline && !can_end {
                 self.end(failure);
             }
@@ -91,20 +87,31 @@ impl Shared {
         unsafe { libc::_exit(EXIT_LOST) }
     }
 
-    fn sleep(&self, event: Option<&OwnedFd>) -> rustix::io::Result<()> {
-        let nothing = || !self.leaving.load(Relaxed) && !self.fault_slots.has_events();
-        let next_call_ns = self.calls.await_next();
-        if self.polling.load(SeqCst) > 0 || next_call_ns.is_some() {
+    fn sleep(&self, between: &Between, service: &Service, event: Option<&OwnedFd>) -> rustix::io::Result<()> {
+        let doorbell = &between.desk.doorbell;
+        let nothing = || !self.leaving.load(Relaxed) && !between.desk.slots.iter().any(Slots::has_events);
+        let next_call_ns = service.calls.await_next();
+        if service.polling.load(SeqCst) > 0 || next_call_ns.is_some() {
             // No message need wake this thread while another one looks for them.
-            self.is_relied_on.store(true, SeqCst);
-            let is_needed = || self.polling.load(SeqCst) == 0 && next_call_ns.is_none();
-            let slept =
-                self.doorbell.sleep(None, next_call_ns.unwrap_or(SLEEP_NS), || !nothing() || is_needed());
-            self.is_relied_on.store(false, SeqCst);
+            service.is_relied_on.store(true, SeqCst);
+            let is_needed = || service.polling.load(SeqCst) == 0 && next_call_ns.is_none();
+            let slept = doorbell.sleep(None, next_call_ns.unwrap_or(SLEEP_NS), || !nothing() || is_needed());
+            service.is_relied_on.store(false, SeqCst);
             return slept;
         }
         let event = event.map(AsFd::as_fd);
-        self.doorbell.sleep(event, SLEEP_NS, || !nothing() || !self.engine().transport().may_sleep())
+        doorbell.sleep(event, SLEEP_NS, || !nothing() || !service.engine().transport().may_sleep())
+    }
+}
+
+/// How long to look for more messages where some have just come.
+fn spin(between: &Between, service: &Service) -> Duration {
+    if service.polling.load(SeqCst) > 0 {
+        Duration::ZERO
+    } else if between.desk.slots.iter().any(Slots::has_waiters) || service.asleep.load(SeqCst) > 0 {
+        SPIN
+    } else {
+        SPIN_BUSY
     }
 }
 

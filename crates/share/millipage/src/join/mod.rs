@@ -7,11 +7,13 @@ mod one_memory;
 mod pmix;
 mod terms;
 
-use std::{slice, sync::Arc, time::Duration};
+use std::time::Duration;
 
+use forebay_coherence::HostId;
 use forebay_launch::environment;
 use forebay_vm::{Object, Views, free_bytes, free_swap_bytes, layout::VIEWS_MAX};
 use meeting::variable;
+use one_memory::OfMachine;
 use terms::Terms;
 
 pub use meeting::Meeting;
@@ -19,9 +21,9 @@ pub use terms::Whereabouts;
 
 use crate::{
     Error, Host, Options,
-    doorbell::Doorbell,
-    host::{Bond, Start, Vitals},
-    transport::{Transport, Ucx, Wire, Worker, liveness::SILENCE, local},
+    host::{Start, Vitals},
+    machines::Machines,
+    transport::{Transport, Ucx, Wire, Worker, liveness::SILENCE},
 };
 
 const SEPARATE_WANTED: &str = "0 or 1";
@@ -34,7 +36,7 @@ const ATTEMPTS: usize = 16;
 ///
 /// The variables `FOREBAY_SHARE_SIZE` (bytes) and `FOREBAY_SHARE_VIEWS`, which `forebay share --size` and `--views` set, take
 /// the places of the options, and `FOREBAY_SHARE_TRANSPORT` says what messages go over: `shm`, `tcp` or `auto`. Hosts that are
-/// all on one machine map one memory and send no messages, unless `FOREBAY_SHARE_SEPARATE` is 1.
+/// on one machine map one memory and send each other no messages, unless `FOREBAY_SHARE_SEPARATE` is 1.
 ///
 /// The memory is at the same address on all hosts, so pointers into it can be shared.
 ///
@@ -43,7 +45,7 @@ const ATTEMPTS: usize = 16;
 /// from a call within another second, or has a thread in a fault that can never be served, says so on standard error, and ends
 /// with status [`crate::EXIT_LOST`].
 ///
-/// Where hosts have memories of their own, the calling thread, and threads and processes that it starts from then on, are
+/// Where there are several machines, the calling thread, and threads and processes that it starts from then on, are
 /// scheduled as `SCHED_BATCH` where they were ordinary ones: they have as much of the processor, but do not interrupt the thread that serves other hosts.
 ///
 /// # Errors
@@ -51,42 +53,47 @@ const ATTEMPTS: usize = 16;
 /// hosts get an error. Or this process has joined already.
 pub fn join(options: Options) -> Result<Host, Error> {
     let mut meeting = Meeting::find()?;
-    let (me, hosts) = (meeting.me, meeting.hosts);
+    let me = meeting.me;
     let (terms, all) = meeting.agree(terms(options), Terms::to_bytes)?;
     let places = terms.compare(&all)?;
-    let doorbell = Arc::new(Doorbell::new().map_err(|errno| Error::Wait(errno.into()))?);
-    let (views, bond) = match one_memory::agree(&terms, &places, &mut meeting)? {
-        Some((object, board)) => {
-            let vitals = Vitals::of(me, &places, terms.silence);
-            (map(&object, &terms, &mut meeting)?, Bond::Board(board, vitals))
-        }
-        None => {
-            let hosts_here = places.iter().filter(|place| place.on_this_machine).count();
-            let (object, _) = meeting.agree(memory(&terms, hosts_here), |_| vec![])?;
-            let views = map(&object, &terms, &mut meeting)?;
-            (views, Bond::Transport(transport(&terms, &places, &doorbell, &mut meeting)?))
-        }
-    };
+    let OfMachine { memory, common, machines } =
+        one_memory::agree(&terms, terms.machines(&all), &places, &mut meeting)?;
+    let views = map(&memory, &terms, &mut meeting)?;
+    let transport = transport(&terms, &machines, &places, &mut meeting)?;
+    let here: Vec<_> = common.board.hosts().iter().map(|host| places[host.index()]).collect();
+    let vitals = Vitals::of(common.board.place(), &here, terms.silence);
     meeting.met();
-    let granularity = options.granularity;
-    Host::begin(Start { me, hosts, granularity, views, bond, doorbell, meeting: Some(meeting) })
+    let (granularity, meeting) = (options.granularity, Some(meeting));
+    Host::begin(Start { me, machines, granularity, views, common, transport, vitals, meeting })
 }
 
-/// The way to all hosts, at these places.
+/// The way to the other machines, where there are any and this host serves its own.
 fn transport(
     terms: &Terms,
+    machines: &Machines,
     places: &[Whereabouts],
-    doorbell: &Arc<Doorbell>,
     meeting: &mut Meeting,
-) -> Result<Box<dyn Transport>, Error> {
-    if meeting.hosts == 1 {
-        return Ok(Box::new(local(slice::from_ref(doorbell)).remove(0)));
+) -> Result<Option<Box<dyn Transport>>, Error> {
+    if machines.count() == 1 {
+        return Ok(None);
     }
-    let worker = Worker::new(terms.wire).and_then(|worker| Ok((worker.address()?, worker)));
-    let ((_, worker), addresses) = meeting.agree(worker, |(address, _)| address.clone())?;
-    let ucx = Ucx::new(worker, meeting.me, &addresses, places, terms.silence);
-    let (ucx, _) = meeting.agree(ucx, |_| vec![])?;
-    Ok(Box::new(ucx))
+    let me = meeting.me;
+    let worker = machines.serves(me).then(|| {
+        let worker = Worker::new(terms.wire)?;
+        Ok::<_, Error>((worker.address()?, worker))
+    });
+    let (worker, addresses) = meeting.agree(worker.transpose(), |worker| {
+        worker.as_ref().map(|(address, _)| address.clone()).unwrap_or_default()
+    })?;
+    // The hosts of a machine watch each other, and hosts that serve watch those of other machines.
+    let watched = |(host, place): (usize, &Whereabouts)| Whereabouts {
+        process: place.process.filter(|_| machines.serves(HostId(host as u16))),
+        ..*place
+    };
+    let places: Vec<_> = places.iter().enumerate().map(watched).collect();
+    let ucx = worker.map(|(_, worker)| Ucx::new(worker, me, &addresses, &places, terms.silence));
+    let (ucx, _) = meeting.agree(ucx.transpose(), |_| vec![])?;
+    Ok(ucx.map(|ucx| Box::new(ucx) as Box<dyn Transport>))
 }
 
 fn terms(options: Options) -> Result<Terms, Error> {
@@ -104,7 +111,8 @@ fn terms(options: Options) -> Result<Terms, Error> {
     }
     let granularity = options.granularity;
     let (views, separate) = (granularity.views(views), separate == 1);
-    Ok(Terms { bytes, views, granularity, at: options.at, wire, separate, silence })
+    let machine = variable(environment::MACHINE, "a number of a machine")?.unwrap_or(0);
+    Ok(Terms { bytes, views, granularity, at: options.at, wire, separate, machine, silence })
 }
 
 /// What messages go over.

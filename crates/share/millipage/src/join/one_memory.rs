@@ -1,56 +1,104 @@
-//! One memory for all hosts of a job that are on one machine. The first host makes the memory object and the board, and
+//! One memory for the hosts of each machine. The first host of a machine makes the memory object, the board and the doorbell, and
 //! names them in a round. The others open them by their names.
 
-use forebay_vm::{Mapping, Object, ObjectName};
+use std::sync::Arc;
+
+use forebay_coherence::HostId;
+use forebay_vm::{DescriptorName, Mapping, Object, ObjectName};
 
 use super::{
     Meeting,
     terms::{Terms, Whereabouts},
 };
-use crate::{Error, board::Board};
+use crate::{
+    Error,
+    desk::{Common, minipages_max},
+    doorbell::Doorbell,
+    machines::Machines,
+};
 
-/// The memory and the board of all hosts, if these are on one machine and each can open both; else each host needs a memory of
-/// its own.
+/// What a host has of its machine.
+pub struct OfMachine {
+    pub memory: Object,
+    pub common: Common,
+    pub machines: Arc<Machines>,
+}
+
+/// The memory of this host's machine, and what its hosts share besides. Hosts of a machine that cannot open the same ones have
+/// memories of their own, each as if on a machine of its own.
 ///
 /// # Errors
 /// There is not enough memory, or a host has ended.
 pub fn agree(
     terms: &Terms,
+    machines: Machines,
     places: &[Whereabouts],
     meeting: &mut Meeting,
-) -> Result<Option<(Object, Board)>, Error> {
-    // A host that this one sees also sees this one.
-    if terms.separate || places.iter().any(|place| place.process.is_none()) {
-        return Ok(None);
-    }
-    let hosts = meeting.hosts;
-    let made = if meeting.me.0 == 0 { make(terms, hosts).map(Some) } else { Ok(None) };
+) -> Result<OfMachine, Error> {
+    let me = meeting.me;
+    let makes = machines.serves(me);
+    let made = if makes { make(terms, &machines, places, me).map(Some) } else { Ok(None) };
     let (made, said) = meeting.agree(made, |made| {
-        let names = made.as_ref().map(|(_, _, names)| names.clone());
+        let names = made.as_ref().map(|made| made.names.clone());
         names.unwrap_or_default().into_bytes()
     })?;
-    let opened = match made {
-        Some((object, board, _)) => Ok((object, board)),
-        None => open(said.first().map_or(&[], Vec::as_slice)),
+    let first = machines.first(machines.of(me));
+    // The first host keeps the board open until all hosts have it.
+    let (had, _board) = match made {
+        Some(Made { memory, common, board, .. }) => (Ok((memory, common)), Some(board)),
+        None => (open(terms, &machines, me, said.get(first.index()).map_or(&[], Vec::as_slice)), None),
     };
-    // The first host keeps both open until all hosts have them.
-    let mapped = opened.and_then(|(object, board)| Ok((object, Mapping::new(&board)?, board)));
-    let all_have = meeting.exchange(&[u8::from(mapped.is_ok())])?.iter().all(|said| said == &[1]);
-    let (me, mapped) = (meeting.me, mapped.ok().filter(|_| all_have));
-    Ok(mapped.map(|(object, board, _)| (object, Board::new(board, me, hosts))))
+    let have = meeting.exchange(&[u8::from(had.is_ok())])?;
+    let have: Vec<bool> = have.iter().map(|said| said == &[1]).collect();
+    if let (true, Ok((memory, common))) = (have.iter().all(|has| *has), had) {
+        return Ok(OfMachine { memory, common, machines: Arc::new(machines) });
+    }
+    let has_all = |host| machines.hosts(machines.of(host)).iter().all(|host| have[host.index()]);
+    let key = |host: u16| (machines.of(HostId(host)).0, (!has_all(HostId(host))).then_some(host));
+    let apart = Machines::by(&(0..machines.hosts_at_all()).map(key).collect::<Vec<_>>());
+    agree(terms, apart, places, meeting)
 }
 
-/// The memory, the board, and both names, a line each.
-fn make(terms: &Terms, hosts: u16) -> Result<(Object, Object, String), Error> {
-    let object = super::memory(terms, 1)?;
-    let board = Object::sparse(Board::bytes(hosts))?;
-    let names = format!("{}\n{}", object.name()?, board.name()?);
-    Ok((object, board, names))
+/// What the first host of a machine has made.
+struct Made {
+    memory: Object,
+    board: Object,
+    common: Common,
+    /// Of the memory, the board, and the doorbell if there is one, a line each.
+    names: String,
 }
 
-fn open(names: &[u8]) -> Result<(Object, Object), Error> {
+fn make(terms: &Terms, machines: &Machines, places: &[Whereabouts], me: HostId) -> Result<Made, Error> {
+    let ranks = (0..machines.hosts_at_all()).map(HostId);
+    let here = ranks.filter(|host| places[host.index()].on_this_machine && machines.serves(*host)).count();
+    let memory = super::memory(terms, here)?;
+    let minipages = minipages_max(terms.bytes, terms.views);
+    let board = Object::sparse(Common::bytes(machines, me, minipages))?;
+    let doorbell = |asleep| Doorbell::new(asleep).map(Arc::new);
+    let common =
+        Common::new(Mapping::new(&board)?, machines, me, minipages, doorbell).map_err(Error::Wait)?;
+    let mut names = format!("{}\n{}", memory.name()?, board.name()?);
+    if let Some(desk) = &common.desk {
+        names = format!("{names}\n{}", desk.doorbell.name().map_err(Error::Wait)?);
+    }
+    Ok(Made { memory, board, common, names })
+}
+
+fn open(terms: &Terms, machines: &Machines, me: HostId, names: &[u8]) -> Result<(Object, Common), Error> {
     let names = String::from_utf8_lossy(names);
-    let mut names = names.lines().filter_map(|name| name.parse::<ObjectName>().ok());
-    let mut open = || -> Result<Object, Error> { Ok(Object::named(&names.next().ok_or(Error::Garbled)?)?) };
-    Ok((open()?, open()?))
+    let mut names = names.lines();
+    let mut object = || -> Result<Object, Error> {
+        let name: Option<ObjectName> = names.next().and_then(|name| name.parse().ok());
+        Ok(Object::named(&name.ok_or(Error::Garbled)?)?)
+    };
+    let (memory, board) = (object()?, object()?);
+    let doorbell = |asleep| {
+        let name: Option<DescriptorName> = names.next().and_then(|name| name.parse().ok());
+        let name = name.ok_or(std::io::ErrorKind::NotFound)?;
+        Doorbell::named(&name, asleep).map(Arc::new)
+    };
+    let minipages = minipages_max(terms.bytes, terms.views);
+    let common =
+        Common::new(Mapping::new(&board)?, machines, me, minipages, doorbell).map_err(Error::Wait)?;
+    Ok((memory, common))
 }

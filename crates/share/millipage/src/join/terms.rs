@@ -4,10 +4,10 @@ use std::{fs, time::Duration};
 
 use rustix::process::{Pid, getpid};
 
-use crate::{Error, Granularity, transport::Wire};
+use crate::{Error, Granularity, machines::Machines, transport::Wire};
 
 /// What hosts say to each other while they join, and afterwards. Another one has another number.
-const PROTOCOL: u32 = 2;
+const PROTOCOL: u32 = 3;
 
 /// How much is shared, how, and over what.
 pub struct Terms {
@@ -18,12 +18,15 @@ pub struct Terms {
     pub wire: Wire,
     /// Each host has a memory of its own, wherever it is.
     pub separate: bool,
+    /// The machine that the host counts as on, where a real one is to be several.
+    pub machine: u16,
     /// After which a host that says nothing is lost. Each host has its own.
     pub silence: Duration,
 }
 
 impl Terms {
-    /// A line for each, and two that differ: for the machine that this host is on, and for its process there.
+    /// A line for each, and three that differ: for the machine that this host is on, for its process there, and for the machine that
+    /// it counts as on.
     pub fn to_bytes(&self) -> Vec<u8> {
         let at = self.at.map_or_else(|| "anywhere".into(), |at| format!("{at:#x}"));
         let lines = [
@@ -37,6 +40,7 @@ impl Terms {
             format!("address {at}"),
             format!("{MACHINE}{}", machine()),
             format!("{PROCESS}{} {}", processes(), getpid()),
+            format!("{COUNTS_AS}{}", self.machine),
         ];
         lines.join("\n").into_bytes()
     }
@@ -50,7 +54,7 @@ impl Terms {
         let first = all.first().map(|said| &**said).unwrap_or_default();
         for (host, said) in all.iter().enumerate() {
             let differs = |(line, other): &(&str, &str)| {
-                line != other && !line.starts_with(MACHINE) && !line.starts_with(PROCESS)
+                line != other && ![MACHINE, PROCESS, COUNTS_AS].iter().any(|name| line.starts_with(name))
             };
             if let Some((line, other)) = first.lines().zip(said.lines()).find(differs) {
                 let (what, first) = line.split_once(' ').unwrap_or_default();
@@ -65,6 +69,18 @@ impl Terms {
         }
         Ok(all.iter().map(|said| whereabouts(said)).collect())
     }
+
+    /// Which hosts map one memory: those on one machine that can see each other, unless each has a memory of its own.
+    pub fn machines(&self, all: &[Vec<u8>]) -> Machines {
+        let key = |(host, said): (usize, &Vec<u8>)| {
+            let said = String::from_utf8_lossy(said);
+            let value = |name| value(&said, name).unwrap_or_default().to_owned();
+            let (process, apart) = (value(PROCESS), self.separate.then_some(host));
+            let space = process.split(' ').next().unwrap_or_default().to_owned();
+            (value(MACHINE), space, value(COUNTS_AS), apart)
+        };
+        Machines::by(&all.iter().enumerate().map(key).collect::<Vec<_>>())
+    }
 }
 
 /// Where a host is.
@@ -78,11 +94,15 @@ pub struct Whereabouts {
 
 const MACHINE: &str = "machine ";
 const PROCESS: &str = "process ";
+const COUNTS_AS: &str = "counts as on ";
+
+fn value<'a>(said: &'a str, name: &str) -> Option<&'a str> {
+    said.lines().find_map(|line| line.strip_prefix(name))
+}
 
 fn whereabouts(said: &str) -> Whereabouts {
-    let value = |name: &str| said.lines().find_map(|line| line.strip_prefix(name));
-    let on_this_machine = value(MACHINE) == Some(&machine());
-    let (space, number) = value(PROCESS).and_then(|value| value.split_once(' ')).unwrap_or_default();
+    let on_this_machine = value(said, MACHINE) == Some(&machine());
+    let (space, number) = value(said, PROCESS).and_then(|value| value.split_once(' ')).unwrap_or_default();
     let process = number.parse().ok().and_then(Pid::from_raw);
     Whereabouts { on_this_machine, process: process.filter(|_| on_this_machine && space == processes()) }
 }
@@ -103,7 +123,22 @@ mod tests {
 
     fn terms(bytes: usize, wire: Wire) -> Terms {
         let granularity = Granularity::Fine;
-        Terms { bytes, views: 4, granularity, at: None, wire, separate: false, silence: Duration::ZERO }
+        let (views, at, separate, silence) = (4, None, false, Duration::ZERO);
+        Terms { bytes, views, granularity, at, wire, separate, machine: 0, silence }
+    }
+
+    #[test]
+    fn hosts_map_one_memory_where_they_are_on_one_machine_and_see_each_other() {
+        let here = terms(4096, Wire::Tcp);
+        let said =
+            |from: &str, to: &str| String::from_utf8(here.to_bytes()).unwrap().replace(from, to).into_bytes();
+        let (elsewhere, hidden) = (said(&machine(), "other"), said(&processes(), "hidden"));
+        let counted = Terms { machine: 1, ..terms(4096, Wire::Tcp) };
+        let all =
+            [here.to_bytes(), elsewhere, here.to_bytes(), hidden, counted.to_bytes(), counted.to_bytes()];
+        assert_eq!(here.machines(&all), Machines::by(&[0, 1, 0, 2, 3, 3]));
+        let separate = Terms { separate: true, ..terms(4096, Wire::Tcp) };
+        assert_eq!(separate.machines(&all), Machines::by(&[0, 1, 2, 3, 4, 5]));
     }
 
     #[test]

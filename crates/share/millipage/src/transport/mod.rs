@@ -1,4 +1,4 @@
-//! Transports: how messages travel from host to host.
+//! Transports: how messages travel from machine to machine, between the hosts that serve them.
 
 pub(crate) mod liveness;
 mod local;
@@ -86,6 +86,9 @@ pub trait Transport: Send {
     /// # Errors
     /// A host is lost.
     fn receive(&mut self, sink: &mut dyn Sink) -> Result<usize, Error>;
+
+    /// Shows the others that this host is there, while it takes nothing.
+    fn keep_alive(&mut self) {}
 
     /// Tells the others that a host is lost, so that all name the same one.
     fn tell_lost(&mut self, _host: HostId) {}

@@ -117,8 +117,9 @@ impl Job {
     }
 
     /// The next line that a host writes to standard output.
-    pub fn told(&self, host: usize) -> String {
-        self.0[host].stdout.recv_timeout(LIMIT).expect("the host writes a line")
+    pub fn told(&mut self, host: usize) -> String {
+        let told = self.0[host].stdout.recv_timeout(LIMIT);
+        told.unwrap_or_else(|_| panic!("host {host} writes no line: {:?}", self.end(host)))
     }
 
     /// Waits for the end of a host: its status, and what it wrote to standard output and error.

@@ -59,7 +59,7 @@ pub struct Ucx {
     ranks: Box<[Rank]>,
     liveness: Liveness,
     processes: Processes,
-    /// A host is lost: what is under way to it will not get there.
+    /// A host is lost to which this one sends: what is under way to it will not get there.
     is_broken: bool,
     next_tick: Instant,
     last_tick: Instant,
@@ -125,7 +125,7 @@ struct Receiving {
 }
 
 impl Ucx {
-    /// The end of host `me`, whose worker it is, to the hosts with these addresses.
+    /// The end of host `me`, whose worker it is, to the hosts with these addresses; a host without one serves no machine.
     ///
     /// # Errors
     /// One cannot be reached.
@@ -162,7 +162,7 @@ impl Ucx {
                     all.worker.connect(address, places[host].on_this_machine, Some(on_error), argument);
                 connected.map_err(|reason| Error::Lost { host: host as u16, reason })
             };
-            let endpoint = if host == me.index() { None } else { Some(connect()?) };
+            let endpoint = if host == me.index() || address.is_empty() { None } else { Some(connect()?) };
             all.endpoints.push(endpoint);
         }
         Ok(all)
@@ -273,15 +273,21 @@ impl Ucx {
         Ok(begun == Begun::Done)
     }
 
-    /// Tells those that this host is there who might doubt it, and looks who has ended or is silent.
+    /// Tells those that this host is there who might doubt it.
     fn tick(&mut self, now: Instant) -> Result<(), Error> {
         let passed = now - self.last_tick;
         (self.last_tick, self.next_tick) = (now, now + TICK);
-        let mut untold = vec![];
+        let (mut untold, ranks) = (vec![], self.endpoints.len());
+        // The hosts of other machines that serve none watch each other.
+        let silent =
+            (0..ranks).filter(|host| self.endpoints[*host].is_none()).map(|host| HostId(host as u16));
+        silent.for_each(|host| self.liveness.heard(host));
         self.liveness.tick(passed, |host| untold.push(host));
-        for host in untold {
-            self.say(host, Said::Here, NOTHING)?;
-        }
+        untold.into_iter().try_for_each(|host| self.say(host, Said::Here, NOTHING))
+    }
+
+    /// Looks who has ended or is silent.
+    fn look(&self) -> Result<(), Error> {
         let ended = self.processes.ended().first().map(|host| (*host, ENDED));
         match ended.or_else(|| Some((self.liveness.lost()?, SILENT))) {
             Some((host, reason)) => Err(Error::Lost { host: host.0, reason: reason.into() }),
@@ -319,12 +325,22 @@ impl Transport for Ucx {
         let now = Instant::now();
         if now >= self.next_tick {
             self.tick(now)?;
+            self.look()?;
         }
         Ok(count)
     }
 
+    fn keep_alive(&mut self) {
+        let now = Instant::now();
+        if now >= self.next_tick {
+            // What is wrong shows when this host takes what has come.
+            let _ = self.tick(now);
+            self.worker.progress();
+        }
+    }
+
     fn tell_lost(&mut self, host: HostId) {
-        self.is_broken = true;
+        self.is_broken = self.endpoints.get(host.index()).is_some_and(Option::is_some);
         for other in
             (0..self.endpoints.len()).map(|other| HostId(other as u16)).filter(|other| *other != host)
         {

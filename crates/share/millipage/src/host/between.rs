@@ -1,0 +1,239 @@
+//! What a host has to do with other machines: its threads fault, and are served, by themselves or by the first host of the
+//! machine.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
+    },
+    time::Instant,
+};
+
+use forebay_coherence::{Access, HostId, Lock, Minipage};
+use forebay_vm::layout::Array;
+
+use super::{SPIN, Shared, calls::Calls};
+use crate::{
+    Error, Placement,
+    board::{CUT_OFF, sleep},
+    desk::Desk,
+    engine::{Ended, Engine, Machine, Wait},
+    machines::Machines,
+    requests::Request,
+    rights::Raised,
+    transport::Transport,
+};
+
+/// A host's part in the coherence of its machine with others.
+pub struct Between {
+    pub machines: Arc<Machines>,
+    pub desk: Desk,
+    /// Where this host serves its machine.
+    pub service: Option<Service>,
+    /// Locks that threads of this host have.
+    locks: Mutex<BTreeSet<u32>>,
+}
+
+/// What the host has that serves its machine.
+pub struct Service {
+    engine: Mutex<Engine>,
+    /// Threads that wait in calls, and look for messages meanwhile.
+    pub polling: AtomicU32,
+    /// Those that have gone to sleep there.
+    pub asleep: AtomicU32,
+    /// The progress thread sleeps, and leaves messages to those.
+    pub is_relied_on: AtomicBool,
+    pub calls: Calls,
+}
+
+impl Service {
+    pub fn engine(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Between {
+    /// That of host `me`, whose machine it serves if it has the transport.
+    pub fn new(
+        me: HostId,
+        machines: Arc<Machines>,
+        desk: Desk,
+        transport: Option<Box<dyn Transport>>,
+    ) -> Self {
+        let service = transport.map(|transport| Service {
+            engine: Mutex::new(Engine::new(me, machines.clone(), transport)),
+            polling: AtomicU32::new(0),
+            asleep: AtomicU32::new(0),
+            is_relied_on: AtomicBool::new(false),
+            calls: Calls::new(),
+        });
+        Self { machines, desk, service, locks: Mutex::default() }
+    }
+
+    pub fn machine<'a>(&'a self, shared: &'a Shared) -> Machine<'a> {
+        Machine { memory: &shared.memory, board: &shared.board, desk: &self.desk }
+    }
+
+    /// Adds the minipages of an array, whose homes are spread over all `hosts`. Tells which host has each at first.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn add(
+        &self,
+        shared: &Shared,
+        array: &Array,
+        placement: Placement,
+        mut tell: impl FnMut(HostId),
+    ) -> Result<(), Error> {
+        for index in 0..array.minipages {
+            let home = home(placement, index, array.minipages, shared.hosts);
+            tell(home);
+            if let Some(service) = &self.service {
+                let manager = self.machines.of(home);
+                let (minipage, access) = service.engine().add(manager, placement == Placement::Copies);
+                debug_assert_eq!(minipage.index(), array.first as usize + index);
+                self.desk.rights.allow(&shared.memory, &shared.board, minipage, access, || {})?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the pages of an array allow what the machine may do with them at first. When all hosts have added it.
+    pub fn open(&self, shared: &Shared, array: &Array) {
+        if self.service.is_some() {
+            return;
+        }
+        for index in 0..array.minipages {
+            let minipage = Minipage(array.first + index as u32);
+            let place =
+                shared.memory.place(minipage.0).filter(|_| self.desk.rights.access(minipage) > Access::None);
+            // Where it fails, threads fault.
+            place.into_iter().for_each(|place| {
+                let address = shared.memory.views().address(place.view, place.offset);
+                self.desk.rights.raise(&shared.memory, minipage, address, Access::Read);
+            });
+        }
+    }
+
+    /// Takes a lock for the machine; a thread of this host has it among the hosts of the machine.
+    pub fn lock(&self, shared: &Shared, lock: u32) -> Ended {
+        self.locks.lock().unwrap_or_else(PoisonError::into_inner).insert(lock);
+        self.call(shared, Request::Lock(Lock(lock)))
+    }
+
+    /// Gives it up.
+    pub fn unlock(&self, shared: &Shared, lock: u32) {
+        self.locks.lock().unwrap_or_else(PoisonError::into_inner).remove(&lock);
+        self.tell(shared, Request::Unlock(Lock(lock)));
+    }
+
+    /// The locks that threads of this host have.
+    pub fn locks(&self) -> BTreeSet<u32> {
+        self.locks.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks for something, and waits for it.
+    pub fn call(&self, shared: &Shared, request: Request) -> Ended {
+        match &self.service {
+            Some(service) => {
+                let wait = service.engine().call(self.machine(shared), request);
+                self.wait(shared, service, &wait)
+            }
+            None => {
+                let slots = &self.desk.slots[shared.board.place()];
+                slots.call(request, &self.desk.doorbell, || shared.board.loss().is_some())
+            }
+        }
+    }
+
+    /// Asks for something that no thread waits for.
+    pub fn tell(&self, shared: &Shared, request: Request) {
+        match &self.service {
+            Some(service) => service.engine().tell(self.machine(shared), request),
+            None => self.desk.slots[shared.board.place()].tell(request, &self.desk.doorbell),
+        }
+    }
+
+    /// Waits for the end of a call, and does what there is to do meanwhile.
+    fn wait(&self, shared: &Shared, service: &Service, wait: &Wait) -> Ended {
+        wait.ended().unwrap_or_else(|| {
+            service.calls.note_begin();
+            service.polling.fetch_add(1, SeqCst);
+            let ended = self.wait_meanwhile(shared, service, wait);
+            service.polling.fetch_sub(1, SeqCst);
+            // From now on messages are up to the progress thread, unless it waits for the next call.
+            service.calls.note_end();
+            if service.is_relied_on.load(SeqCst) && !service.calls.are_awaited() {
+                self.desk.doorbell.ring();
+            }
+            ended
+        })
+    }
+
+    fn wait_meanwhile(&self, shared: &Shared, service: &Service, wait: &Wait) -> Ended {
+        let mut spin_until = Instant::now() + SPIN;
+        loop {
+            if let Some(ended) = wait.ended() {
+                return ended;
+            }
+            let progressed = match service.engine.try_lock() {
+                Ok(mut engine) => engine.progress(self.machine(shared)).served > 0,
+                Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => false,
+            };
+            if progressed {
+                spin_until = Instant::now() + SPIN;
+            } else if Instant::now() > spin_until {
+                service.polling.fetch_sub(1, SeqCst);
+                if service.is_relied_on.load(SeqCst) {
+                    self.desk.doorbell.ring();
+                }
+                service.asleep.fetch_add(1, SeqCst);
+                wait.sleep();
+                service.asleep.fetch_sub(1, SeqCst);
+                service.polling.fetch_add(1, SeqCst);
+            }
+        }
+    }
+
+    /// Waits until this host may do so much with the minipage at an address; `false` if it never may. In a signal handler.
+    pub fn fetch(&self, shared: &Shared, minipage: Minipage, address: usize, access: Access) -> bool {
+        let Desk { rights, slots, doorbell } = &self.desk;
+        let raise = || rights.raise(&shared.memory, minipage, address, access);
+        loop {
+            // The machine may already, where another host of it or another thread has asked, or the kernel took pages away.
+            let mut raised = if rights.access(minipage) >= access { raise() } else { Raised::TooMuch };
+            if raised == Raised::TooMuch {
+                let resume = || raised = if self.service.is_some() { Raised::Yes } else { raise() };
+                let request = Request::Fault(minipage, access);
+                if !slots[shared.board.place()].fault(request, doorbell, resume) {
+                    return false;
+                }
+            }
+            match raised {
+                Raised::Yes => return true,
+                Raised::TooMuch => {}
+                Raised::Refused => {
+                    // The thread cannot go on, so the process ends, which the progress or watching thread sees to.
+                    shared.board.lose(shared.me, CUT_OFF);
+                    if !shared.is_process {
+                        return false;
+                    }
+                    loop {
+                        sleep(&AtomicU32::new(0), 0);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The home of one of `count` minipages.
+fn home(placement: Placement, index: usize, count: usize, hosts: u16) -> HostId {
+    let hosts_at_all = usize::from(hosts);
+    HostId(match placement {
+        Placement::Blocks => (index * hosts_at_all / count) as u16,
+        Placement::Cyclic | Placement::Copies => (index % hosts_at_all) as u16,
+        Placement::On(host) => host.min(hosts - 1),
+    })
+}
