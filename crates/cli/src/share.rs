@@ -21,12 +21,16 @@ pub fn share(args: Share) -> ExitCode {
             return FAILURE.into();
         }
     };
+    if args.transport == "ucx" {
+        complain(&"UCX authenticates no message: use --transport ucx on a network that no stranger reaches");
+    }
     let job = Job {
         command: args.command,
         hosts: args.hosts,
         views: args.views.map(Into::into),
         bytes: args.size,
         transport: args.transport,
+        interface: args.interface,
         separate: args.separate,
         machines: args.machines.unwrap_or(1),
     };

@@ -134,3 +134,56 @@ fn figures_are_written_where_they_are_asked_for() {
     // These hosts have shared nothing.
     assert_eq!(json["rows"], serde_json::json!([]));
 }
+
+#[test]
+fn a_second_interrupt_ends_hosts_that_ignore_it() {
+    let script = "trap 'echo heard' INT; trap '' TERM; echo $$; while :; do sleep 0.01; done";
+    let mut child = share(2, script).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let pids: Vec<String> = lines.by_ref().take(2).collect();
+    let interrupt = || kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    interrupt();
+    assert_eq!(lines.by_ref().take(2).collect::<Vec<_>>(), ["heard", "heard"]);
+    interrupt();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("interrupted twice; 2 hosts that go on are ended"), "{stderr}");
+    assert_gone(&pids);
+}
+
+#[test]
+fn a_job_that_a_host_starts_is_a_job_of_its_own() {
+    let inner =
+        "echo $FOREBAY_SHARE_SIZE. $FOREBAY_SHARE_SEPARATE. $FOREBAY_SHARE_RANK of $FOREBAY_SHARE_HOSTS";
+    let outer = format!("test $FOREBAY_SHARE_RANK = 1 || exec {FOREBAY} share -n 1 -- sh -c '{inner}'");
+    let arguments = ["share", "-n", "2", "--separate", "--size", "64M", "--", "sh", "-c", &outer];
+    let output = Command::new(FOREBAY).args(arguments).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), ". . 0 of 1\n");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn the_host_that_failed_first_is_told_and_no_consequence_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("process");
+    // Both have ended when the launcher looks again, which host 0 has stopped.
+    let consequence = "until test -s F; do sleep 0.01; done; kill -STOP $PPID
+        (until grep -q '^State:.Z' /proc/$(cat F)/status; do sleep 0.01; done; kill -CONT $PPID) & exit 70";
+    let cause = "echo $$ > F; until grep -q '^State:.T' /proc/$PPID/status; do sleep 0.01; done; kill -9 $$";
+    let script = format!("if test $FOREBAY_SHARE_RANK = 0; then {consequence}; else {cause}; fi");
+    let output = output(2, &script.replace(" F", &format!(" {}", file.display())));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("host 1") && stderr.contains("was ended by signal 9"), "{stderr}");
+    assert_eq!(output.status.code(), Some(137));
+}
+
+#[test]
+fn a_transport_that_authenticates_nothing_comes_with_a_warning() {
+    let said = |transport: &str| {
+        let arguments = ["share", "-n", "1", "--transport", transport, "--", "true"];
+        String::from_utf8(Command::new(FOREBAY).args(arguments).output().unwrap().stderr).unwrap()
+    };
+    assert!(said("ucx").contains("UCX authenticates no message"));
+    assert_eq!(said("tcp"), "");
+}

@@ -109,7 +109,8 @@ fn handle(signal: Signal) -> io::Result<()> {
     }
     let mut old = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: the structures are this function's; zeros are an empty mask. On the alternate stack, where the thread has
-    // one: the fault may be of its stack's end. Other signals come as they would have at the access itself.
+    // one: the fault may be of its stack's end. Other signals come when the fault is served: a handler of the program could
+    // touch what its own thread waits for, or jump away from here.
     unsafe {
         if libc::sigaction(signal.number(), ptr::null(), old.as_mut_ptr()) < 0 {
             return Err(io::Error::last_os_error());
@@ -118,6 +119,10 @@ fn handle(signal: Signal) -> io::Result<()> {
         let mut ours = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
         ours.sa_sigaction = on_signal as *const () as usize;
         ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+        libc::sigfillset(&raw mut ours.sa_mask);
+        for own in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS] {
+            libc::sigdelset(&raw mut ours.sa_mask, own);
+        }
         if libc::sigaction(signal.number(), &raw const ours, ptr::null_mut()) < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -177,14 +182,38 @@ fn pass_on(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
                 }
             }
             handler if action.sa_flags & libc::SA_SIGINFO != 0 => {
+                block_as_for(action, number, context);
                 let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
                     std::mem::transmute(handler);
                 handler(number, info, context);
             }
             handler => {
+                block_as_for(action, number, context);
                 let handler: extern "C" fn(c_int) = std::mem::transmute(handler);
                 handler(number);
             }
         }
+    }
+}
+
+/// Blocks the signals that the kernel would have blocked for this handler: it may leave by a jump.
+///
+/// # Safety
+/// The context is the kernel's, of the signal with this number.
+unsafe fn block_as_for(action: &libc::sigaction, number: c_int, context: *mut c_void) {
+    // SAFETY: zeros are an empty set. The kernel's set has 64 signals, and only that many are read.
+    unsafe {
+        let mut blocked = MaybeUninit::<libc::sigset_t>::zeroed().assume_init();
+        let interrupted = &raw const (*context.cast::<libc::ucontext_t>()).uc_sigmask;
+        ptr::copy_nonoverlapping(interrupted.cast::<u64>(), (&raw mut blocked).cast::<u64>(), 1);
+        for signal in 1..=64 {
+            if libc::sigismember(&raw const action.sa_mask, signal) == 1 {
+                libc::sigaddset(&raw mut blocked, signal);
+            }
+        }
+        if action.sa_flags & libc::SA_NODEFER == 0 {
+            libc::sigaddset(&raw mut blocked, number);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const blocked, ptr::null_mut());
     }
 }

@@ -54,7 +54,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The address space is taken, or too small.
-    #[error("cannot map {views} views of {bytes} bytes{}: {source}", at_text(*.at))]
+    #[error("cannot map {views} views of {bytes} bytes{}: {source}{}", at_text(*.at), remedy(.source))]
     Views {
         /// Besides the privileged one.
         views: usize,
@@ -92,6 +92,33 @@ pub enum Error {
     Handler(std::io::Error),
 }
 
+/// What helps where the kernel has no more mappings. It has none for protections by userfaultfd.
+fn remedy(source: &std::io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::ENOMEM) => {
+            "; let a process have more mappings (sysctl vm.max_map_count) or userfaultfd (sysctl vm.unprivileged_userfaultfd=1), or share less"
+        }
+        Some(libc::EAGAIN) => "; let the process lock more memory (ulimit -l), or none",
+        _ => "",
+    }
+}
+
 fn at_text(at: Option<usize>) -> String {
     at.map(|at| format!(" at {at:#x}")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_without_room_for_mappings_is_told_what_limits_them() {
+        let error = |number| {
+            let source = std::io::Error::from_raw_os_error(number);
+            Error::Views { views: 16, bytes: 4_096, at: None, source }.to_string()
+        };
+        assert!(error(libc::ENOMEM).contains("vm.max_map_count"));
+        assert!(error(libc::EAGAIN).contains("ulimit -l"));
+        assert!(error(libc::EEXIST).ends_with("File exists (os error 17)"));
+    }
 }

@@ -134,8 +134,8 @@ impl Protection for UserFaults {
     fn change(&self, address: usize, bytes: usize, before: Allowed, allowed: Allowed) -> io::Result<()> {
         match (before, allowed) {
             (_, Allowed::Nothing) => {
-                // SAFETY: the views are of a memory object, whose contents stay.
-                unsafe { madvise(address as *mut c_void, bytes, Advice::LinuxDontNeed)? };
+                // SAFETY: the views are of a memory object, whose contents stay. The program may have locked them (mlockall(2)).
+                unsafe { madvise(address as *mut c_void, bytes, Advice::LinuxDontneedLocked)? };
                 Ok(())
             }
             // An entry that is empty all the same stays empty: a thread faults there, and it is said again.

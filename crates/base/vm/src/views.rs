@@ -22,6 +22,23 @@ impl Views {
     /// # Errors
     /// Something is there already, or nowhere is room.
     pub fn map(object: &Object, count: usize, at: Option<usize>) -> Result<Self, Error> {
+        Self::map_with(object, count, at, MapFlags::POPULATE)
+    }
+
+    /// The same, where the privileged view is not used: none of its pages counts as the process's own.
+    ///
+    /// # Errors
+    /// As for [`Views::map`].
+    pub fn map_unprivileged(object: &Object, count: usize, at: Option<usize>) -> Result<Self, Error> {
+        Self::map_with(object, count, at, MapFlags::empty())
+    }
+
+    fn map_with(
+        object: &Object,
+        count: usize,
+        at: Option<usize>,
+        privileged: MapFlags,
+    ) -> Result<Self, Error> {
         let bytes = object.bytes();
         let error =
             |source: rustix::io::Errno| Error::Views { views: count, bytes, at, source: source.into() };
@@ -31,7 +48,7 @@ impl Views {
         let views = Self { base, count, bytes };
         for view in 0..=count {
             let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
-            let populate = if view == count { MapFlags::POPULATE } else { MapFlags::empty() };
+            let populate = if view == count { privileged } else { MapFlags::empty() };
             // SAFETY: what is mapped over is our own reservation.
             unsafe {
                 let place = (base + view * bytes) as *mut c_void;

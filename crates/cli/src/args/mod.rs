@@ -256,9 +256,12 @@ pub struct Share {
     /// Size of the shared memory, such as 64M [default: what the program asks for]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
-    /// Transport of messages between machines: shared memory, TCP, or what UCX chooses
-    #[arg(long, value_name = "WHAT", default_value = "auto", value_parser = ["shm", "tcp", "auto"])]
+    /// Transport of messages between machines; only ucx authenticates nothing
+    #[arg(long, value_name = "WHAT", default_value = "auto", value_parser = ["shm", "tcp", "auto", "ucx"])]
     pub transport: String,
+    /// Network interface at which hosts listen: a name, an address or a network [default: all that are up]
+    #[arg(long, value_name = "WHERE")]
+    pub interface: Option<String>,
     /// Give each host a memory of its own, and keep the copies equal by messages, on one machine too
     #[arg(long)]
     pub separate: bool,
@@ -279,11 +282,13 @@ pub struct Share {
 const SHARE_HELP: &str = "\
 The program calls forebay's library (C, Rust or Python) to join the other
 hosts and to allocate memory that all hosts share. Hosts on one machine map one
-memory: an access costs no more than in a program with threads. --separate,
---machines and --transport are for tests and measurements of memory that
-messages keep equal.
+memory: an access costs no more than in a program with threads. --separate
+and --machines are for tests and measurements of memory that messages keep
+equal.
+Connections between machines are encrypted and authenticated with a key of the
+job. --transport ucx authenticates nothing.
 The output of the hosts is passed on unchanged. When one host fails, forebay
-ends the others.
+ends the others. Ctrl-C twice ends hosts that go on.
 
 Exit status:
   0: all hosts ended with 0. Otherwise it is that of the first host that fails,
@@ -296,6 +301,7 @@ Examples:
   forebay share -n 4 -- ./program input
   forebay share -n 2 --size 1G --views 16 -- ./program
   forebay share -n 2 --separate --transport shm -- ./program
+  forebay share -n 2 --separate --transport tcp --interface lo -- ./program
   forebay share -n 2 --stats --json counters.json -- ./program";
 
 /// Options of `forebay demo`.

@@ -137,8 +137,8 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Share,
         name: "UCX",
-        purpose: "it carries messages between machines; without it all hosts of a job are on one machine",
-        remedy: "install it with: apt install libucx0",
+        purpose: "it carries messages of share --separate over shared memory; without it they go over TCP",
+        remedy: "install it with: apt install libucx0, or choose --transport tcp",
         need: Need::Optional,
         look: Look::For(|| has_library("libucp.so.0")),
     },

@@ -34,6 +34,11 @@ pub fn host() -> Result<Arc<Host>, Failure> {
     Ok(PROCESS.get().ok_or(Error::NoHost)?.host()?)
 }
 
+/// It, where this process is a host now.
+pub fn host_if_joined() -> Option<Arc<Host>> {
+    PROCESS.get()?.host().ok()
+}
+
 /// What the number of a placement stands for.
 pub fn placement(number: c_int, hosts: u16) -> Result<Placement, Failure> {
     Ok(match number {

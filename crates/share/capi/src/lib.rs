@@ -6,6 +6,7 @@
 mod failure;
 mod host;
 mod memory;
+mod pthread;
 
 use std::{
     ffi::{c_char, c_int, c_uint, c_void},

@@ -130,6 +130,49 @@ fn a_failure_is_told_in_a_sentence() {
     assert!(said(&output).contains("heat: 32768 bytes of shared memory do not fit"), "{}", said(&output));
 }
 
+/// As two hosts in every way that hosts of one machine can share.
+fn is_well_in_every_way(program: &Path, what: &str) {
+    let ways: [&[&str]; 3] =
+        [&[], &["--separate", "--transport", "shm"], &["--separate", "--transport", "tcp"]];
+    for way in ways {
+        let share = [&["-n", "2"], way].concat();
+        assert_eq!(prints_with(&share, program, &[what]), format!("{what}: well\n"), "{way:?}");
+    }
+}
+
+#[test]
+fn a_programs_signals_are_its_own_in_every_call_and_access() {
+    let folder = tempfile::tempdir().unwrap();
+    let signals = program(&["gcc", "-std=gnu11"], "tests/signals.c", &folder);
+    for what in ["blocked", "threads", "calls", "jump"] {
+        is_well_in_every_way(&signals, what);
+    }
+}
+
+#[test]
+fn memory_that_a_program_locks_is_shared() {
+    let folder = tempfile::tempdir().unwrap();
+    let signals = program(&["gcc", "-std=gnu11"], "tests/signals.c", &folder);
+    for what in ["locked", "locked first"] {
+        is_well_in_every_way(&signals, what);
+    }
+}
+
+#[test]
+fn mutexes_in_shared_memory_work_on_one_machine_and_are_refused_between_machines() {
+    let folder = tempfile::tempdir().unwrap();
+    let mutex = program(&["gcc", "-std=gnu11"], "tests/mutex.c", &folder);
+    assert_eq!(prints_with(&["-n", "3"], &mutex, &[]), "60000\n");
+    let output = run(&["-n", "3", "--separate"], &mutex, &[]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "refused\n", "{}", said(&output));
+    assert!(said(&output).contains("host 0 called pthread_mutex_init()"), "{}", said(&output));
+    assert!(said(&output).contains("use forebay_lock()"), "{}", said(&output));
+}
+
+/// The functions of POSIX threads that the library refuses between machines.
+const REFUSED: [&str; 5] =
+    ["pthread_barrier_init", "pthread_cond_init", "pthread_mutex_init", "pthread_rwlock_init", "sem_init"];
+
 /// The functions that a text declares or names.
 fn functions(text: &str) -> Vec<String> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
@@ -146,8 +189,10 @@ fn header_library_and_man_page_have_the_same_functions() {
     nm.args(["-D", "--defined-only"]).arg(library().join("libforebay.so"));
     let symbols = String::from_utf8(nm.output().unwrap().stdout).unwrap();
     let exported: Vec<&str> = symbols.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
-    let others: Vec<_> = exported.iter().filter(|name| !name.starts_with("forebay_")).collect();
-    assert!(others.is_empty(), "{others:?}");
+    let (exported, mut others): (Vec<&str>, Vec<&str>) =
+        exported.into_iter().partition(|name| name.starts_with("forebay_"));
+    others.sort_unstable();
+    assert_eq!(others, REFUSED);
     let header = fs::read_to_string(here("include/forebay.h")).unwrap();
     let declared: Vec<String> = functions(&header)
         .into_iter()

@@ -61,6 +61,12 @@ impl BarrierWord {
         Self(round | self.0 & LEFT | if agreed { 0 } else { DISAGREED })
     }
 
+    /// 1 in every other round, else 0.
+    #[must_use]
+    pub const fn parity(self) -> usize {
+        (self.0 / ROUND % 2) as usize
+    }
+
     /// That after a host has left: not all hosts arrive at any later round.
     #[must_use]
     pub const fn left(self) -> Self {

@@ -31,8 +31,11 @@ pub fn read(mut from: impl Read) -> io::Result<(u8, Vec<u8>)> {
     if length == 0 || length > BYTES_MAX {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    let mut bytes = vec![0; length];
-    from.read_exact(&mut bytes)?;
+    // The room grows with what comes, whatever the length says.
+    let mut bytes = vec![];
+    if from.take(length as u64).read_to_end(&mut bytes)? < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     Ok((bytes.remove(0), bytes))
 }
 

@@ -5,7 +5,7 @@ use std::ffi::{CString, OsString};
 use std::fmt::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 use std::{error, fmt, fs, io, thread};
 
@@ -26,6 +26,10 @@ const ROUND: Duration = Duration::from_millis(200);
 const GRACE: Duration = Duration::from_secs(3);
 /// Time for the hosts to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Interrupts from the terminal that end the job, whatever its hosts do.
+const INTERRUPTS: u32 = 2;
+/// Exit status of a host that ends because it lost another one.
+pub const EXIT_LOST: u8 = 70;
 /// Time for the last statistics to arrive when all hosts have ended.
 const STATISTICS: Duration = Duration::from_secs(1);
 
@@ -45,8 +49,10 @@ pub struct Job {
     pub views: Option<usize>,
     /// Bytes of shared memory, instead of what the program asks for.
     pub bytes: Option<u64>,
-    /// What messages go over: `shm`, `tcp` or `auto`.
+    /// What messages go over: `shm`, `tcp`, `auto` or `ucx`.
     pub transport: String,
+    /// Where hosts listen for hosts on other machines: the name of a network interface, an address, or a network.
+    pub interface: Option<String>,
     /// Each host has a memory of its own.
     pub separate: bool,
     /// How many machines the hosts count as on, in blocks of neighbouring ranks.
@@ -83,8 +89,13 @@ pub fn run(job: &Job, tell: &mut dyn FnMut(&str)) -> Result<Ended, JobError> {
         }
     }
     let (sender, left_behind) = mpsc::channel();
+    let (late, told) = mpsc::channel();
+    let table = table.watching(hosts.0.iter().flatten().copied().collect(), move |sentence| {
+        // At its end the job is told of no host.
+        let _ = late.send(sentence);
+    });
     thread::spawn(move || sender.send(table.serve()));
-    let exit_status = hosts.watch(tell)?;
+    let exit_status = hosts.watch(&told, tell)?;
     if exit_status != 0 {
         hosts.end_all();
     }
@@ -98,6 +109,10 @@ pub fn run(job: &Job, tell: &mut dyn FnMut(&str)) -> Result<Ended, JobError> {
 
 fn start(job: &Job, rank: usize, socket: &UnixStream, signals: &SignalsBlocked) -> Result<i32, JobError> {
     let mut variables = process::environment();
+    if variables.iter().any(|variable| names(variable, environment::SOCKET)) {
+        // This launcher was started by a host of another job, and its hosts are none of that.
+        variables.retain(|variable| !environment::OF_A_JOB.iter().any(|name| names(variable, name)));
+    }
     let mut set = |text: String| {
         let name = text.split_inclusive('=').next().unwrap_or_default();
         variables.retain(|variable| !variable.as_bytes().starts_with(name.as_bytes()));
@@ -115,6 +130,7 @@ fn start(job: &Job, rank: usize, socket: &UnixStream, signals: &SignalsBlocked) 
         set(format!("{}={machine}", environment::MACHINE));
     }
     job.views.iter().for_each(|views| set(format!("{}={views}", environment::VIEWS)));
+    job.interface.iter().for_each(|interface| set(format!("{}={interface}", environment::INTERFACE)));
     job.bytes.iter().for_each(|bytes| set(format!("{}={bytes}", environment::SIZE)));
     for text in UCX {
         let name = text.split_inclusive('=').next().unwrap_or_default();
@@ -130,14 +146,22 @@ fn start(job: &Job, rank: usize, socket: &UnixStream, signals: &SignalsBlocked) 
     Ok(started?)
 }
 
+/// Whether a variable of the environment has this name.
+fn names(variable: &CString, name: &str) -> bool {
+    variable.as_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+}
+
 /// The processes of the hosts, by rank; none that has ended.
 #[derive(Default)]
 struct Hosts(Vec<Option<i32>>);
 
 impl Hosts {
-    /// Waits until all have ended, and ends them when one has failed. The status of that one, or 0.
-    fn watch(&mut self, tell: &mut dyn FnMut(&str)) -> Result<u8, JobError> {
+    /// Waits until all have ended, and ends them when one has failed. The status of that one, or 0. Passes on what it is
+    /// `told`.
+    fn watch(&mut self, told: &Receiver<String>, tell: &mut dyn FnMut(&str)) -> Result<u8, JobError> {
         let mut failed = None;
+        let mut due = None;
+        let mut interrupts = 0;
         let mut stopped = vec![false; self.0.len()];
         while self.0.iter().any(Option::is_some) {
             if let Some(arrived) = next_signal(Some(ROUND)) {
@@ -147,21 +171,22 @@ impl Hosts {
                 if is_for_program(&arrived) {
                     self.signal(arrived.number, arrived.value);
                 }
+                interrupts += u32::from(arrived.number == libc::SIGINT);
             }
-            for (host, is_stopped) in stopped.iter_mut().enumerate() {
-                let Some(pid) = self.0[host] else { continue };
-                match child_state(pid).map_err(|source| JobError::Lost { source })? {
-                    None => {}
-                    Some(ChildState::Stopped) => *is_stopped = true,
-                    Some(ChildState::Ended(ended, _)) => {
-                        self.0[host] = None;
-                        let status = ended.exit_status();
-                        if status != 0 && failed.is_none() {
-                            failed = Some((status, Instant::now()));
-                            tell(&describe_end(host, pid, ended, self.0.iter().flatten().count()));
-                        }
-                    }
-                }
+            told.try_iter().for_each(|sentence| tell(&sentence));
+            if let Some((status, sentence)) = self.first_failure(&mut stopped)?.filter(|_| failed.is_none()) {
+                failed = Some(status);
+                due.get_or_insert(Instant::now() + GRACE);
+                tell(&sentence);
+            }
+            if interrupts == INTERRUPTS {
+                interrupts += 1;
+                failed.get_or_insert((128 + libc::SIGINT) as u8);
+                due = Some(Instant::now());
+                tell(&format!(
+                    "interrupted twice; {} hosts that go on are ended",
+                    self.0.iter().flatten().count()
+                ));
             }
             // The parent of this process sees that all hosts stopped by our stopping.
             let mut running = self.0.iter().zip(&stopped).filter(|(pid, _)| pid.is_some()).peekable();
@@ -169,20 +194,44 @@ impl Hosts {
                 stopped.fill(false);
                 send_signal(getpid().as_raw_nonzero().get(), libc::SIGSTOP, None);
             }
-            if let Some((_, since)) = failed {
-                self.urge(since.elapsed());
+            if let Some(due) = due {
+                self.urge(due);
             }
         }
-        Ok(failed.map_or(0, |(status, _)| status))
+        Ok(failed.unwrap_or(0))
     }
 
-    /// Sends the signals that are due so long after one has failed.
-    fn urge(&self, since: Duration) {
-        if since > GRACE {
+    /// Looks which hosts have ended or stopped. The status of the one that failed first of those that have ended, and a
+    /// sentence about it.
+    fn first_failure(&mut self, stopped: &mut [bool]) -> Result<Option<(u8, String)>, JobError> {
+        let mut failures = vec![];
+        for (host, is_stopped) in stopped.iter_mut().enumerate() {
+            let Some(pid) = self.0[host] else { continue };
+            match child_state(pid).map_err(|source| JobError::Lost { source })? {
+                None => {}
+                Some(ChildState::Stopped) => *is_stopped = true,
+                Some(ChildState::Ended(ended, _)) => {
+                    self.0[host] = None;
+                    if ended.exit_status() != 0 {
+                        failures.push((host, pid, ended));
+                    }
+                }
+            }
+        }
+        // A host that lost another one is the consequence, even where both are seen at once.
+        let first = failures.iter().min_by_key(|(_, _, ended)| *ended == ChildEnd::Exited(EXIT_LOST));
+        let others = self.0.iter().flatten().count();
+        Ok(first.map(|(host, pid, ended)| (ended.exit_status(), describe_end(*host, *pid, *ended, others))))
+    }
+
+    /// Sends the signals that are due.
+    fn urge(&self, due: Instant) {
+        let now = Instant::now();
+        if now >= due {
             self.signal(libc::SIGTERM, None);
             self.signal(libc::SIGCONT, None);
         }
-        if since > GRACE + PATIENCE {
+        if now >= due + PATIENCE {
             self.signal(libc::SIGKILL, None);
         }
     }

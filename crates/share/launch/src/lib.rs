@@ -32,12 +32,18 @@ pub mod environment {
     pub const VIEWS: &str = "FOREBAY_SHARE_VIEWS";
     /// Bytes of shared memory, instead of what the program asks for.
     pub const SIZE: &str = "FOREBAY_SHARE_SIZE";
-    /// What messages go over: `shm`, `tcp` or `auto`.
+    /// What messages go over: `shm`, `tcp`, `auto` or `ucx`.
     pub const TRANSPORT: &str = "FOREBAY_SHARE_TRANSPORT";
+    /// Where hosts listen for hosts on other machines: the name of a network interface, an address, or a network.
+    pub const INTERFACE: &str = "FOREBAY_SHARE_INTERFACE";
     /// 1 if each host has a memory of its own, also where hosts are on one machine.
     pub const SEPARATE: &str = "FOREBAY_SHARE_SEPARATE";
     /// Number of the machine that a host counts as on: hosts of one machine with different numbers share as hosts of several do.
     pub const MACHINE: &str = "FOREBAY_SHARE_MACHINE";
+    /// Those that are of one job, and mean nothing in a job that one of its hosts starts.
+    pub const OF_A_JOB: [&str; 9] =
+        [SOCKET, RANK, HOSTS, VIEWS, SIZE, TRANSPORT, INTERFACE, SEPARATE, MACHINE];
+
     /// Seconds after which a host that says nothing is lost, instead of 5. More than the longest stop in a debugger, say.
     pub const SILENCE: &str = "FOREBAY_SHARE_SILENCE";
 }

@@ -2,10 +2,10 @@
 
 use std::{fmt, io, os::unix::net::UnixStream, time::Duration};
 
-use crate::frame;
+use crate::{frame, table};
 
-/// How long a host waits for the others.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a host waits for the others: the table knows better which one is missing.
+const PATIENCE: Duration = table::PATIENCE.saturating_add(Duration::from_secs(10));
 
 /// One host's place at the launcher's table.
 #[derive(Debug)]

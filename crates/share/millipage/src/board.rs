@@ -34,6 +34,9 @@ const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// A line of the processor's cache: words that different hosts write are apart.
 const LINE_BYTES: usize = 64;
 
+/// Bytes of a text on the board.
+const TEXT_BYTES: usize = 120;
+
 /// The board as one host sees it.
 pub struct Board {
     /// The place of this host.
@@ -42,6 +45,7 @@ pub struct Board {
     hosts: Vec<HostId>,
     common: &'static Common,
     places: &'static [Place],
+    texts: &'static [Texts],
     locks: &'static [Slot],
     /// A thread of this host is at the barrier.
     is_at_barrier: AtomicBool,
@@ -88,6 +92,36 @@ struct Place {
     has_ended: AtomicU32,
 }
 
+/// What a host calls at the barrier, in words: for an even round, and for an odd one. A host that has gone on to the next
+/// round leaves what it called in this one.
+#[repr(C)]
+struct Texts([Text; 2]);
+
+#[repr(C)]
+struct Text {
+    bytes: AtomicU64,
+    words: [AtomicU64; TEXT_BYTES / 8],
+}
+
+impl Text {
+    /// Writes as much of a text as there is room for.
+    fn write(&self, text: &str) {
+        let bytes = text.floor_char_boundary(TEXT_BYTES);
+        for (word, part) in self.words.iter().zip(text.as_bytes()[..bytes].chunks(8)) {
+            let mut whole = [0; 8];
+            whole[..part.len()].copy_from_slice(part);
+            word.store(u64::from_le_bytes(whole), Relaxed);
+        }
+        self.bytes.store(bytes as u64, SeqCst);
+    }
+
+    fn read(&self) -> String {
+        let bytes = (self.bytes.load(SeqCst) as usize).min(TEXT_BYTES);
+        let all: Vec<u8> = self.words.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
+        String::from_utf8_lossy(&all[..bytes]).into_owned()
+    }
+}
+
 /// A lock.
 #[repr(C)]
 struct Slot {
@@ -101,6 +135,8 @@ struct Slot {
 unsafe impl Words for Common {}
 // SAFETY: as above.
 unsafe impl Words for Place {}
+// SAFETY: as above.
+unsafe impl Words for Texts {}
 // SAFETY: as above; the rest of a lock is never looked at.
 unsafe impl Words for Slot {}
 
@@ -118,7 +154,10 @@ pub const DIFFERENT: u64 = 0;
 impl Board {
     /// What a board for so many hosts takes.
     pub const fn bytes(hosts: usize) -> usize {
-        Parts::bytes::<Common>(1) + Parts::bytes::<Place>(hosts) + Parts::bytes::<Slot>(LOCKS)
+        Parts::bytes::<Common>(1)
+            + Parts::bytes::<Place>(hosts)
+            + Parts::bytes::<Texts>(hosts)
+            + Parts::bytes::<Slot>(LOCKS)
     }
 
     /// The board that this memory, zeros at first, is for these hosts, of which `me` is one. There may be other machines.
@@ -131,6 +170,7 @@ impl Board {
             hosts: hosts.to_vec(),
             common: &memory.take(1)[0],
             places: memory.take(hosts.len()),
+            texts: memory.take(hosts.len()),
             locks: memory.take(LOCKS),
             is_at_barrier: AtomicBool::new(false),
             departures: hosts.len() as u32 + u32::from(has_others),
@@ -203,23 +243,45 @@ impl Board {
     }
 
     /// Waits until all hosts have arrived, each with one thread, and whether all called the same; `None` if another thread of
-    /// this host is there. The last host to arrive calls `meet` with what all have called.
-    pub fn arrive(&self, call: u64, meet: impl FnOnce(u64) -> Ended) -> Option<Ended> {
+    /// this host is there. With a call that differs, a host of the machine and what that one called in words, if there is one. The
+    /// last host to arrive calls `meet` with what all have called.
+    pub fn arrive(
+        &self,
+        call: u64,
+        text: &str,
+        meet: impl FnOnce(u64) -> Ended,
+    ) -> Option<(Ended, Option<(HostId, String)>)> {
         if self.is_at_barrier.swap(true, SeqCst) {
             return None;
         }
-        let ended = self.pass(call, meet);
+        let round = BarrierWord(self.common.barrier.load(SeqCst)).parity();
+        let ended = self.pass(call, text, round, meet);
+        let other = if ended == Ended::Disagreed { self.other(round) } else { None };
         self.is_at_barrier.store(false, SeqCst);
-        Some(ended)
+        Some((ended, other))
     }
 
-    fn pass(&self, call: u64, meet: impl FnOnce(u64) -> Ended) -> Ended {
+    /// A host that called something else in this round than this one, or has left.
+    fn other(&self, round: usize) -> Option<(HostId, String)> {
+        let mut places = (0..self.places.len()).filter(|place| *place != self.me);
+        if BarrierWord(self.common.barrier.load(SeqCst)).parity() == round {
+            // Not all have come, and texts may be those of the round before the last.
+            let gone = places.find(|place| self.has_left(*place));
+            return gone.map(|place| (self.hosts[place], "leave()".to_owned()));
+        }
+        let read = |place: usize| (self.hosts[place], self.texts[place].0[round].read());
+        let (_, mine) = read(self.me);
+        places.map(read).find(|(_, other)| *other != mine)
+    }
+
+    fn pass(&self, call: u64, text: &str, round: usize, meet: impl FnOnce(u64) -> Ended) -> Ended {
         let Common { barrier, arrived: Line(arrived), .. } = self.common;
         // It stays so until this host has arrived, or until one leaves, which no round ends after.
         let before = BarrierWord(barrier.load(SeqCst));
         if before.ended(before).is_some() {
             return Ended::Disagreed;
         }
+        self.texts[self.me].0[round].write(text);
         self.mine().call.store(call, SeqCst);
         if arrived.fetch_add(1, SeqCst) + 1 == self.places.len() as u32 {
             let is_same = self.places.iter().all(|place| place.call.load(SeqCst) == call);

@@ -46,6 +46,7 @@ pub mod transport;
 mod usage;
 
 pub use forebay_coherence::Counts;
+use forebay_coherence::HostId;
 pub use host::{EXIT_LOST, Granularity, Host, Options, in_process, in_process_machines, in_process_together};
 pub use join::join;
 pub use process::Process;
@@ -75,9 +76,7 @@ pub enum Error {
     #[error(transparent)]
     Layout(#[from] forebay_vm::layout::LayoutError),
     /// Hosts called different things, or with different arguments.
-    #[error(
-        "host {host} of {hosts} called {call}; another host called something else, or with other arguments, or has left"
-    )]
+    #[error("host {host} of {hosts} called {call}; {other}; all hosts make the same calls in the same order")]
     Disagreement {
         /// This one.
         host: u16,
@@ -85,6 +84,8 @@ pub enum Error {
         hosts: u16,
         /// What was called here.
         call: String,
+        /// Another host, and what was called there.
+        other: String,
     },
     /// A thread waits at that barrier already.
     #[error("another thread of this host waits at barrier {0}: one thread of each host calls a barrier")]
@@ -119,7 +120,7 @@ pub enum Error {
     },
     /// UCX is missing.
     #[error(
-        "hosts on several machines, or with memories of their own, need UCX, and {file} cannot be loaded ({reason}); install it: apt-get install libucx0"
+        "join(): messages over shared memory need UCX, and {file} cannot be loaded ({reason}); install it: apt-get install libucx0, or choose --transport tcp"
     )]
     NoUcx {
         /// What is loaded.
@@ -135,6 +136,23 @@ pub enum Error {
         /// What is loaded.
         file: &'static str,
         /// What the loader says.
+        reason: String,
+    },
+    /// No place where other hosts can reach this one.
+    #[error(
+        "join() cannot listen for the other hosts ({0}); choose a network interface that is up: forebay share --interface"
+    )]
+    Listen(String),
+    /// No connection to another host.
+    #[error(
+        "join() has no connection with host {host} after {seconds} s ({reason}); start all hosts by one launcher, and choose a network that they have in common: forebay share --interface"
+    )]
+    Unreached {
+        /// Which.
+        host: u16,
+        /// How long that was tried.
+        seconds: u64,
+        /// Why the last attempt failed.
         reason: String,
     },
     /// UCX refuses.
@@ -192,7 +210,7 @@ pub enum Error {
         reason: String,
     },
     /// Hosts were not started alike.
-    #[error("host {host} has {what} {theirs}, host 0 has {first}; start all hosts alike")]
+    #[error("join(): host {host} has {what} {theirs}, host 0 has {first}; start all hosts alike")]
     Mismatch {
         /// What differs.
         what: String,
@@ -246,6 +264,18 @@ pub enum Error {
     /// The kernel does not let us wait.
     #[error("cannot wait for messages: {0}")]
     Wait(std::io::Error),
+}
+
+impl Error {
+    /// A disagreement, with the other host and what that one called, where that is known.
+    fn beside(self, theirs: Option<(HostId, String)>) -> Self {
+        match (self, theirs) {
+            (Self::Disagreement { host, hosts, call, .. }, Some((other, theirs))) => {
+                Self::Disagreement { host, hosts, call, other: format!("host {} called {theirs}", other.0) }
+            }
+            (error, _) => error,
+        }
+    }
 }
 
 fn too_much(memories: usize, bytes: usize) -> String {

@@ -41,14 +41,52 @@ pub fn spawn_at_priority<R>(start: impl FnOnce() -> R) -> R {
 
 /// Does what starts threads that no signal of the program is delivered to: a handler could wait for what its thread does.
 pub fn without_signals<R>(start: impl FnOnce() -> R) -> R {
-    // SAFETY: zeros are a value of both sets, and the calls fill or read them.
-    unsafe {
-        let (mut all, mut before) = (mem::zeroed(), mem::zeroed());
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let started = start();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
-        started
+    let _held = SignalsHeld::but(&[]);
+    start()
+}
+
+/// Signals of the program wait until this is dropped: a handler could touch memory for which the calling thread is needed
+/// itself, while that has the engine.
+pub struct SignalsHeld {
+    before: libc::sigset_t,
+}
+
+impl SignalsHeld {
+    /// Has the calling thread's signals wait, but those of faults of its own.
+    pub fn new() -> Self {
+        Self::but(&[libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL])
+    }
+
+    fn but(these: &[libc::c_int]) -> Self {
+        // SAFETY: zeros are a value of both sets, and the calls fill or read them.
+        unsafe {
+            let (mut all, mut before) = (mem::zeroed(), mem::zeroed());
+            libc::sigfillset(&raw mut all);
+            for signal in these {
+                libc::sigdelset(&raw mut all, *signal);
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+            Self { before }
+        }
+    }
+
+    /// Lets signals in while something is done.
+    pub fn released<R>(&self, act: impl FnOnce() -> R) -> R {
+        self.restore();
+        let done = act();
+        mem::forget(Self::new());
+        done
+    }
+
+    fn restore(&self) {
+        // SAFETY: the set is the one that was in force before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut()) };
+    }
+}
+
+impl Drop for SignalsHeld {
+    fn drop(&mut self) {
+        self.restore();
     }
 }
 

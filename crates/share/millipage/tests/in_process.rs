@@ -268,7 +268,7 @@ fn hosts_that_call_different_things_are_told() {
     each(2, SMALL, |host| {
         let more = usize::from(host.rank());
         let error = host.rows::<u8>(4 + more, 8, Placement::Cyclic).map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains("another host called something else"), "{error}");
+        assert!(error.contains(&format!("host {more} of 2 called rows_in_chunks({}, ", 4 + more)), "{error}");
         assert!(
             host.rows::<u8>(4, 1 << 20, Placement::Cyclic)
                 .map(|_| ())
@@ -475,8 +475,29 @@ fn hosts_that_make_calls_of_different_kinds_are_told() {
             _ => host.rows::<u8>(4, 8, Placement::Cyclic).map(|_| ()),
         };
         let told = told.unwrap_err().to_string();
-        assert!(told.contains("another host called something else"), "{told}");
+        assert!(told.contains(&format!("host {} of 2 called ", host.rank())), "{told}");
         host.barrier().unwrap();
+    });
+}
+
+#[test]
+fn hosts_of_one_machine_that_disagree_hear_what_the_other_one_called() {
+    each_together(2, SMALL, |host| {
+        let called = |error: Error, other: u16, theirs: &str| {
+            let (told, me) = (error.to_string(), 1 - other);
+            let (mine, theirs) = (format!("host {me} of 2 called "), format!("host {other} called {theirs}"));
+            assert!(told.starts_with(&mine) && told.contains(&theirs), "{told}");
+        };
+        let (me, other) = (host.rank(), 1 - host.rank());
+        for round in 0..5 {
+            let rows = |count: usize| host.rows::<u8>(count, 8, Placement::Cyclic).map(|_| ()).unwrap_err();
+            called(rows(4 + usize::from(me)), other, &format!("rows_in_chunks({}, 8, 1, Cyclic)", 4 + other));
+            match me == round % 2 {
+                true => called(host.barrier().unwrap_err(), other, "rows_in_chunks(9, "),
+                false => called(rows(9), other, "barrier()"),
+            }
+            host.barrier().unwrap();
+        }
     });
 }
 
@@ -561,7 +582,8 @@ fn machines_of_several_hosts_lock_and_meet() {
             5 => host.rows::<u8>(4, 8, Placement::Cyclic).map(|_| ()),
             _ => host.barrier(),
         };
-        assert!(told.unwrap_err().to_string().contains("another host called something else"));
+        let (told, me) = (told.unwrap_err().to_string(), host.rank());
+        assert!(told.starts_with(&format!("host {me} of 6 called ")), "{told}");
         host.barrier().unwrap();
     });
 }

@@ -51,14 +51,16 @@ fn contents_of_all_sizes_arrive() {
     for sharing in OF_MACHINES {
         Job::start(4, &["check", "2"], |rank, command| sharing.set(rank, command)).end_well();
     }
-    for sharing in [Together, Separate("auto"), OF_MACHINES[0]] {
+    for sharing in [Together, Separate("auto"), Separate("ucx"), OF_MACHINES[0]] {
         Job::start(3, &["check", "2"], |rank, command| sharing.set(rank, command)).end_well();
     }
 }
 
 #[test]
-fn many_hosts_share_one_memory() {
-    Job::start(24, &["check", "1"], |rank, command| Together.set(rank, command)).end_well();
+fn many_hosts_share() {
+    for sharing in ALL {
+        Job::start(24, &["check", "1"], |rank, command| sharing.set(rank, command)).end_well();
+    }
 }
 
 #[test]
@@ -118,7 +120,8 @@ fn hosts_on_one_machine_map_the_same_objects_and_open_no_network() {
             |pid: &u32| fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().contains("libucp");
         for (host, pid) in pids.iter().enumerate() {
             let serves = machines.iter().position(|machine| *machine == machines[host]) == Some(host);
-            assert_eq!(uses_ucx(pid), serves && sharing != Together, "{sharing:?}, host {host}");
+            let is_by_ucx = serves && !matches!(sharing, Together | Machines("tcp", _));
+            assert_eq!(uses_ucx(pid), is_by_ucx, "{sharing:?}, host {host}");
         }
         job.0.iter_mut().for_each(|process| process.child.kill().unwrap());
         (0..3).for_each(|host| drop(job.end(host)));
@@ -245,7 +248,7 @@ fn what_cannot_be_had_is_an_error_on_all_hosts() {
     all_refuse(
         2,
         set(TRANSPORT, "pigeon"),
-        &["FOREBAY_SHARE_TRANSPORT is 'pigeon', and should be shm, tcp or auto"],
+        &["FOREBAY_SHARE_TRANSPORT is 'pigeon', and should be shm, tcp, auto or ucx"],
     );
     let one_of_them = |rank: u16, command: &mut Command| {
         command.env(VIEWS, if rank == 0 { "0" } else { "16" });
@@ -355,12 +358,14 @@ fn hosts_that_do_not_see_each_other_share_by_messages() {
     };
     let hidden: &[&str] = &["--pid", "--fork", "--kill-child", "--mount-proc"];
     for hosts in [[hidden, hidden], [&[], hidden]] {
-        let mut job = Job::of(hosts.map(host).into(), |_, command| {
-            command.args(["check", "1"]).env(TRANSPORT, "tcp");
-        });
-        for host in 0..2 {
-            let (status, stdout, stderr) = job.end(host);
-            assert_eq!((status, &*stderr), (Some(0), ""), "{stdout}");
+        for transport in ["tcp", "auto"] {
+            let mut job = Job::of(hosts.map(host).into(), |_, command| {
+                command.args(["check", "1"]).env(TRANSPORT, transport);
+            });
+            for host in 0..2 {
+                let (status, stdout, stderr) = job.end(host);
+                assert_eq!((status, &*stderr), (Some(0), ""), "{transport}: {stdout}");
+            }
         }
     }
 }

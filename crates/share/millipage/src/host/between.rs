@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    ops::{Deref, DerefMut},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
@@ -22,6 +23,7 @@ use crate::{
     machines::Machines,
     requests::Request,
     rights::Raised,
+    scheduling::SignalsHeld,
     transport::Transport,
 };
 
@@ -48,8 +50,36 @@ pub struct Service {
 }
 
 impl Service {
-    pub fn engine(&self) -> MutexGuard<'_, Engine> {
+    /// The engine, for a thread of the program.
+    pub fn engine(&self) -> InCall<'_> {
+        let held = SignalsHeld::new();
+        InCall { engine: self.engine_quietly(), _held: held }
+    }
+
+    /// The engine, for a thread that takes no signals of the program.
+    pub fn engine_quietly(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The engine, while signals of the program wait.
+pub struct InCall<'a> {
+    engine: MutexGuard<'a, Engine>,
+    /// Dropped after the engine is given back.
+    _held: SignalsHeld,
+}
+
+impl Deref for InCall<'_> {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl DerefMut for InCall<'_> {
+    fn deref_mut(&mut self) -> &mut Engine {
+        &mut self.engine
     }
 }
 
@@ -158,9 +188,11 @@ impl Between {
     /// Waits for the end of a call, and does what there is to do meanwhile.
     fn wait(&self, shared: &Shared, service: &Service, wait: &Wait) -> Ended {
         wait.ended().unwrap_or_else(|| {
+            // A thread that is relied on for messages runs no handler of the program.
+            let held = SignalsHeld::new();
             service.calls.note_begin();
             service.polling.fetch_add(1, SeqCst);
-            let ended = self.wait_meanwhile(shared, service, wait);
+            let ended = self.wait_meanwhile(shared, service, wait, &held);
             service.polling.fetch_sub(1, SeqCst);
             // From now on messages are up to the progress thread, unless it waits for the next call.
             service.calls.note_end();
@@ -171,7 +203,7 @@ impl Between {
         })
     }
 
-    fn wait_meanwhile(&self, shared: &Shared, service: &Service, wait: &Wait) -> Ended {
+    fn wait_meanwhile(&self, shared: &Shared, service: &Service, wait: &Wait, held: &SignalsHeld) -> Ended {
         let mut spin_until = Instant::now() + SPIN;
         loop {
             if let Some(ended) = wait.ended() {
@@ -189,7 +221,7 @@ impl Between {
                     self.desk.doorbell.ring();
                 }
                 service.asleep.fetch_add(1, SeqCst);
-                wait.sleep();
+                held.released(|| wait.sleep());
                 service.asleep.fetch_sub(1, SeqCst);
                 service.polling.fetch_add(1, SeqCst);
             }

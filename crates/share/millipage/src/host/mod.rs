@@ -46,7 +46,7 @@ use state::digest;
 /// How long a thread looks for messages before it sleeps.
 const SPIN: Duration = Duration::from_micros(30);
 /// Exit status of a process that ends because a host is lost.
-pub const EXIT_LOST: i32 = 70;
+pub const EXIT_LOST: i32 = forebay_launch::job::EXIT_LOST as i32;
 /// What a recorded meeting of collective calls is called; barriers of programs have the other numbers.
 const COLLECTIVE: Barrier = Barrier(u32::MAX);
 
@@ -164,6 +164,19 @@ impl Host {
     /// As for [`Host::rows`].
     pub fn value<T: Pod>(&self, placement: Placement) -> Result<Value<T>, Error> {
         Ok(Value::new(self.rows(1, 1, placement)?.row(0)))
+    }
+
+    /// Whether all hosts of the job map one memory, as hosts of one machine do: what processes of one machine can share is
+    /// shared there, such as mutexes.
+    #[must_use]
+    pub const fn has_one_memory(&self) -> bool {
+        self.shared.is_together()
+    }
+
+    /// Whether an address is one of shared memory.
+    #[must_use]
+    pub fn is_shared(&self, address: usize) -> bool {
+        self.shared.memory().views().locate(address).is_some()
     }
 
     /// Bytes of a row, of part of one, or of several in one chunk, by the address of the first.

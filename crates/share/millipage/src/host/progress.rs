@@ -30,12 +30,13 @@ impl Shared {
         let Some((between, service)) = self.service() else { return };
         let _guard = EndsWithProgress(self);
         set_realtime();
-        let event = service.engine().transport().event().and_then(|event| event.try_clone_to_owned().ok());
+        let event =
+            service.engine_quietly().transport().event().and_then(|event| event.try_clone_to_owned().ok());
         let mut spin_until = Instant::now();
         while !self.leaving.load(Relaxed) {
             let begun = ticks();
             let (progress, failure) = {
-                let mut engine = service.engine();
+                let mut engine = service.engine_quietly();
                 (engine.progress(between.machine(self)), engine.failure().map(ToString::to_string))
             };
             if let Some(failure) = failure {
@@ -68,7 +69,7 @@ impl Shared {
         while !self.leaving.load(Relaxed) {
             // What is to be told to the others may be under way yet.
             if let Some((between, service)) = self.service() {
-                service.engine().progress(between.machine(self));
+                service.engine_quietly().progress(between.machine(self));
             }
             thread::sleep(GRACE / 100);
             let slots = self.between().map(|between| &between.desk.slots[self.board.place()]);
@@ -100,7 +101,7 @@ impl Shared {
             return slept;
         }
         let event = event.map(AsFd::as_fd);
-        doorbell.sleep(event, SLEEP_NS, || !nothing() || !service.engine().transport().may_sleep())
+        doorbell.sleep(event, SLEEP_NS, || !nothing() || !service.engine_quietly().transport().may_sleep())
     }
 }
 

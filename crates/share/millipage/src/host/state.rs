@@ -30,6 +30,9 @@ use crate::{
     usage::{Activity, Clock, Traffic, Usage},
 };
 
+/// What is told where it is not known which host called what.
+const OTHERS: &str = "another host called something else, or with other arguments, or has left";
+
 /// What all threads of a host know. Lives as long as the process: a signal handler may be looking at it.
 pub struct Shared {
     pub(super) me: HostId,
@@ -219,8 +222,9 @@ impl Shared {
             None => Ended::Well,
         };
         self.recorded(Event::Barrier(barrier.0), || {
-            let ended = self.board.arrive(word, between).ok_or(Error::BarrierTaken(barrier.0))?;
-            self.outcome(ended, call)
+            let (ended, other) =
+                self.board.arrive(word, call, between).ok_or(Error::BarrierTaken(barrier.0))?;
+            self.outcome(ended, call).map_err(|error| error.beside(other))
         })
     }
 
@@ -262,7 +266,7 @@ impl Shared {
             Ended::Well => Ok(()),
             Ended::Disagreed => {
                 let (host, hosts) = (self.me.0, self.hosts);
-                Err(Error::Disagreement { host, hosts, call: call.to_owned() })
+                Err(Error::Disagreement { host, hosts, call: call.to_owned(), other: OTHERS.to_owned() })
             }
             Ended::Lost => Err(self.lost()),
         }

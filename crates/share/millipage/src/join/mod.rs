@@ -23,10 +23,11 @@ use crate::{
     Error, Host, Options,
     host::{Start, Vitals},
     machines::Machines,
-    transport::{Transport, Ucx, Wire, Worker, liveness::SILENCE},
+    transport::{Interface, Listening, Reach, Streams, Transport, Ucx, Wire, Worker, liveness::SILENCE},
 };
 
 const SEPARATE_WANTED: &str = "0 or 1";
+const INTERFACE_WANTED: &str = "the name of a network interface, an address, or a network as in 10.0.0.0/8";
 /// Addresses that are tried before the hosts give up.
 const ATTEMPTS: usize = 16;
 
@@ -35,8 +36,9 @@ const ATTEMPTS: usize = 16;
 /// this.
 ///
 /// The variables `FOREBAY_SHARE_SIZE` (bytes) and `FOREBAY_SHARE_VIEWS`, which `forebay share --size` and `--views` set, take
-/// the places of the options, and `FOREBAY_SHARE_TRANSPORT` says what messages go over: `shm`, `tcp` or `auto`. Hosts that are
-/// on one machine map one memory and send each other no messages, unless `FOREBAY_SHARE_SEPARATE` is 1.
+/// the places of the options, and `FOREBAY_SHARE_TRANSPORT` says what messages go over: `shm`, `tcp`, `auto` or `ucx`. Hosts
+/// that are on one machine map one memory and send each other no messages, unless `FOREBAY_SHARE_SEPARATE` is 1. Hosts on several
+/// machines listen at the addresses of `FOREBAY_SHARE_INTERFACE`: a name, an address or a network.
 ///
 /// The memory is at the same address on all hosts, so pointers into it can be shared.
 ///
@@ -58,7 +60,9 @@ pub fn join(options: Options) -> Result<Host, Error> {
     let places = terms.compare(&all)?;
     let OfMachine { memory, common, machines } =
         one_memory::agree(&terms, terms.machines(&all), &places, &mut meeting)?;
-    let views = map(&memory, &terms, &mut meeting)?;
+    // Where there is one machine, the privileged view is not used.
+    let way = if machines.count() == 1 { Views::map_unprivileged } else { Views::map };
+    let views = map(&memory, &terms, way, &mut meeting)?;
     let transport = transport(&terms, &machines, &places, &mut meeting)?;
     let here: Vec<_> = common.board.hosts().iter().map(|host| places[host.index()]).collect();
     let vitals = Vitals::of(common.board.place(), &here, terms.silence);
@@ -77,21 +81,51 @@ fn transport(
     if machines.count() == 1 {
         return Ok(None);
     }
-    let me = meeting.me;
-    let worker = machines.serves(me).then(|| {
+    // The hosts of a machine watch each other, and hosts that serve watch those of other machines.
+    let watched = |(host, place): (usize, &Whereabouts)| Whereabouts {
+        process: place.process.filter(|_| machines.serves(HostId(host as u16))),
+        ..*place
+    };
+    let watched: Vec<_> = places.iter().enumerate().map(watched).collect();
+    let serves = machines.serves(meeting.me);
+    let Some(reach) = reach(terms.wire, places) else { return by_ucx(terms, serves, &watched, meeting) };
+    let interface = variable::<Interface>(environment::INTERFACE, INTERFACE_WANTED);
+    let listening =
+        interface.and_then(|chosen| serves.then(|| Listening::new(reach, chosen.as_ref())).transpose());
+    let (listening, said) = meeting
+        .agree(listening, |listening| listening.as_ref().map(Listening::to_bytes).unwrap_or_default())?;
+    let streams = listening.map(|own| Streams::new(own, meeting.me, &said, &watched, terms.silence));
+    let (streams, _) = meeting.agree(streams.transpose(), |_| vec![])?;
+    Ok(streams.map(|streams| Box::new(streams) as Box<dyn Transport>))
+}
+
+/// How far connections have to reach; `None` where UCX carries the messages.
+fn reach(wire: Wire, places: &[Whereabouts]) -> Option<Reach> {
+    let all = |is: fn(&Whereabouts) -> bool| places.iter().all(is);
+    let is_here = all(|place| place.is_in_this_network);
+    match wire {
+        Wire::SharedMemory | Wire::Ucx => None,
+        Wire::Auto if all(|place| place.process.is_some()) => None,
+        Wire::Auto if is_here => Some(Reach::Machine),
+        Wire::Tcp if is_here => Some(Reach::Loopback),
+        Wire::Auto | Wire::Tcp => Some(Reach::Network),
+    }
+}
+
+fn by_ucx(
+    terms: &Terms,
+    serves: bool,
+    places: &[Whereabouts],
+    meeting: &mut Meeting,
+) -> Result<Option<Box<dyn Transport>>, Error> {
+    let worker = serves.then(|| {
         let worker = Worker::new(terms.wire)?;
         Ok::<_, Error>((worker.address()?, worker))
     });
     let (worker, addresses) = meeting.agree(worker.transpose(), |worker| {
         worker.as_ref().map(|(address, _)| address.clone()).unwrap_or_default()
     })?;
-    // The hosts of a machine watch each other, and hosts that serve watch those of other machines.
-    let watched = |(host, place): (usize, &Whereabouts)| Whereabouts {
-        process: place.process.filter(|_| machines.serves(HostId(host as u16))),
-        ..*place
-    };
-    let places: Vec<_> = places.iter().enumerate().map(watched).collect();
-    let ucx = worker.map(|(_, worker)| Ucx::new(worker, me, &addresses, &places, terms.silence));
+    let ucx = worker.map(|(_, worker)| Ucx::new(worker, meeting.me, &addresses, places, terms.silence));
     let (ucx, _) = meeting.agree(ucx.transpose(), |_| vec![])?;
     Ok(ucx.map(|ucx| Box::new(ucx) as Box<dyn Transport>))
 }
@@ -120,7 +154,7 @@ fn terms(options: Options) -> Result<Terms, Error> {
 /// # Errors
 /// The variable says something else.
 pub fn wire() -> Result<Wire, Error> {
-    Ok(variable::<Wire>(environment::TRANSPORT, "shm, tcp or auto")?.unwrap_or_default())
+    Ok(variable::<Wire>(environment::TRANSPORT, Wire::NAMES)?.unwrap_or_default())
 }
 
 /// A memory object, if there is memory for so many `here`.
@@ -136,7 +170,12 @@ fn memory(terms: &Terms, here: usize) -> Result<Object, Error> {
 }
 
 /// Maps the views at an address that is free on all hosts: somewhat below the lowest that they would choose themselves.
-fn map(object: &Object, terms: &Terms, meeting: &mut Meeting) -> Result<Views, Error> {
+fn map(
+    object: &Object,
+    terms: &Terms,
+    map: fn(&Object, usize, Option<usize>) -> Result<Views, forebay_vm::Error>,
+    meeting: &mut Meeting,
+) -> Result<Views, Error> {
     let total = object.bytes().saturating_mul(terms.views + 1);
     let mut refused = None;
     for attempt in 0..ATTEMPTS {
@@ -145,7 +184,7 @@ fn map(object: &Object, terms: &Terms, meeting: &mut Meeting) -> Result<Views, E
         let chosen = chosen.iter().filter_map(|bytes| Some(u64::from_le_bytes(bytes[..].try_into().ok()?)));
         let lowest = chosen.min().unwrap_or(0) as usize;
         let base = terms.at.unwrap_or(lowest.saturating_sub(attempt * total));
-        let mapped = Views::map(object, terms.views, Some(base));
+        let mapped = map(object, terms.views, Some(base));
         let said = mapped.as_ref().map_or_else(ToString::to_string, |_| String::new());
         let all = meeting.exchange(said.as_bytes())?;
         let first = all.into_iter().enumerate().find(|(_, said)| !said.is_empty());

@@ -41,6 +41,7 @@ impl Terms {
             format!("{MACHINE}{}", machine()),
             format!("{PROCESS}{} {}", processes(), getpid()),
             format!("{COUNTS_AS}{}", self.machine),
+            format!("{NETWORK}{}", namespace("net")),
         ];
         lines.join("\n").into_bytes()
     }
@@ -54,7 +55,8 @@ impl Terms {
         let first = all.first().map(|said| &**said).unwrap_or_default();
         for (host, said) in all.iter().enumerate() {
             let differs = |(line, other): &(&str, &str)| {
-                line != other && ![MACHINE, PROCESS, COUNTS_AS].iter().any(|name| line.starts_with(name))
+                let own = [MACHINE, PROCESS, COUNTS_AS, NETWORK];
+                line != other && !own.iter().any(|name| line.starts_with(name))
             };
             if let Some((line, other)) = first.lines().zip(said.lines()).find(differs) {
                 let (what, first) = line.split_once(' ').unwrap_or_default();
@@ -90,11 +92,14 @@ pub struct Whereabouts {
     pub on_this_machine: bool,
     /// Its process, if this one can see it.
     pub process: Option<Pid>,
+    /// On the same machine, and in the same network namespace.
+    pub is_in_this_network: bool,
 }
 
 const MACHINE: &str = "machine ";
 const PROCESS: &str = "process ";
 const COUNTS_AS: &str = "counts as on ";
+const NETWORK: &str = "network ";
 
 fn value<'a>(said: &'a str, name: &str) -> Option<&'a str> {
     said.lines().find_map(|line| line.strip_prefix(name))
@@ -104,7 +109,9 @@ fn whereabouts(said: &str) -> Whereabouts {
     let on_this_machine = value(said, MACHINE) == Some(&machine());
     let (space, number) = value(said, PROCESS).and_then(|value| value.split_once(' ')).unwrap_or_default();
     let process = number.parse().ok().and_then(Pid::from_raw);
-    Whereabouts { on_this_machine, process: process.filter(|_| on_this_machine && space == processes()) }
+    let is_in_this_network = on_this_machine && value(said, NETWORK) == Some(&namespace("net"));
+    let process = process.filter(|_| on_this_machine && space == processes());
+    Whereabouts { on_this_machine, process, is_in_this_network }
 }
 
 /// Tells machines apart, and boots of one.
@@ -114,7 +121,12 @@ fn machine() -> String {
 
 /// Tells apart what numbers of processes belong to.
 fn processes() -> String {
-    fs::read_link("/proc/self/ns/pid").unwrap_or_default().to_string_lossy().into_owned()
+    namespace("pid")
+}
+
+/// Tells namespaces of this kind apart.
+fn namespace(kind: &str) -> String {
+    fs::read_link(format!("/proc/self/ns/{kind}")).unwrap_or_default().to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -146,8 +158,14 @@ mod tests {
         let here = terms(4096, Wire::Tcp);
         let elsewhere = String::from_utf8(here.to_bytes()).unwrap().replace(&machine(), "other").into_bytes();
         let found = here.compare(&[here.to_bytes(), elsewhere]).unwrap();
-        assert_eq!(found[0], Whereabouts { on_this_machine: true, process: Some(getpid()) });
-        assert_eq!(found[1], Whereabouts { on_this_machine: false, process: None });
+        assert_eq!(
+            found[0],
+            Whereabouts { on_this_machine: true, process: Some(getpid()), is_in_this_network: true }
+        );
+        assert_eq!(
+            found[1],
+            Whereabouts { on_this_machine: false, process: None, is_in_this_network: false }
+        );
     }
 
     #[test]
@@ -156,7 +174,7 @@ mod tests {
         let all = [one.to_bytes(), one.to_bytes(), other.to_bytes()];
         for host in [&one, &other] {
             let error = host.compare(&all).unwrap_err().to_string();
-            assert_eq!(error, "host 2 has size 8192, host 0 has 4096; start all hosts alike");
+            assert_eq!(error, "join(): host 2 has size 8192, host 0 has 4096; start all hosts alike");
         }
     }
 }

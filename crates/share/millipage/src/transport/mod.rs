@@ -2,6 +2,7 @@
 
 pub(crate) mod liveness;
 mod local;
+mod stream;
 mod ucx;
 
 use std::{fmt, os::fd::BorrowedFd, str::FromStr};
@@ -11,31 +12,37 @@ use forebay_coherence::{HostId, Message};
 use crate::Error;
 pub use local::Local;
 pub(crate) use local::local;
+pub(crate) use stream::{Interface, Listening, Reach, Streams};
 pub use ucx::ping_pong;
 pub(crate) use ucx::{Ucx, Worker};
 
 /// What messages between processes go over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Wire {
-    /// What UCX thinks best, for each pair of hosts.
+    /// Shared memory where all hosts are on one machine and see each other's processes, else authenticated connections.
     #[default]
     Auto,
     /// Shared memory, within one machine.
     SharedMemory,
-    /// TCP.
+    /// Authenticated connections over TCP.
     Tcp,
+    /// What UCX thinks best, for each pair of hosts. UCX authenticates nothing.
+    Ucx,
 }
 
 impl Wire {
-    const NAMED: [(Self, &'static str); 3] =
-        [(Self::Auto, "auto"), (Self::SharedMemory, "shm"), (Self::Tcp, "tcp")];
+    /// What a variable or an option can say.
+    pub const NAMES: &str = "shm, tcp, auto or ucx";
+
+    const NAMED: [(Self, &'static str); 4] =
+        [(Self::Auto, "auto"), (Self::SharedMemory, "shm"), (Self::Tcp, "tcp"), (Self::Ucx, "ucx")];
 
     /// UCX's names of it, as in its variable `UCX_TLS`.
     #[must_use]
     pub const fn transports(self) -> Option<&'static str> {
         match self {
-            Self::Auto => None,
-            Self::SharedMemory => Some("posix,cma"),
+            Self::Ucx => None,
+            Self::Auto | Self::SharedMemory => Some("posix,cma"),
             Self::Tcp => Some("tcp"),
         }
     }
@@ -46,7 +53,7 @@ impl FromStr for Wire {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let named = Self::NAMED.iter().find(|(_, known)| *known == name);
-        named.map(|(wire, _)| *wire).ok_or_else(|| "it is shm, tcp or auto".into())
+        named.map(|(wire, _)| *wire).ok_or_else(|| format!("it is {}", Self::NAMES))
     }
 }
 

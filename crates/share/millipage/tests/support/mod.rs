@@ -2,8 +2,10 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::{
+    collections::HashSet,
     fs,
     io::{BufRead, BufReader, Read, Write},
+    net::SocketAddr,
     os::{fd::AsRawFd, unix::net::UnixStream},
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -137,6 +139,12 @@ impl Job {
         (status.code(), rest(&process.stdout), rest(&process.stderr))
     }
 
+    /// Whether no host has ended, and their processes.
+    pub fn pids(&mut self) -> Option<Vec<u32>> {
+        let running = self.0.iter_mut().all(|process| process.child.try_wait().unwrap().is_none());
+        running.then(|| self.0.iter().map(|process| process.child.id()).collect())
+    }
+
     /// All end well.
     pub fn end_well(mut self) {
         for host in 0..self.0.len() {
@@ -154,6 +162,32 @@ impl Drop for Job {
             let _ = child.wait();
         }
     }
+}
+
+/// A TCP socket of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Port {
+    pub address: SocketAddr,
+    pub listens: bool,
+}
+
+/// Those of these processes, whatever state they are in (proc_net(5)).
+pub fn ports(pids: &[u32]) -> Vec<Port> {
+    let inode = |link: PathBuf| {
+        let link = fs::read_link(link).ok()?.to_string_lossy().into_owned();
+        Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
+    };
+    let folders = pids.iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/fd")).ok());
+    let sockets: HashSet<String> = folders.flatten().filter_map(|entry| inode(entry.ok()?.path())).collect();
+    let text = fs::read_to_string("/proc/net/tcp").unwrap();
+    let port = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (address, port) = words.get(1)?.split_once(':')?;
+        let address = u32::from_str_radix(address, 16).ok()?.to_le_bytes();
+        let address = SocketAddr::from((address, u16::from_str_radix(port, 16).ok()?));
+        sockets.contains(*words.get(9)?).then_some(Port { address, listens: words[3] == "0A" })
+    };
+    text.lines().skip(1).filter_map(port).collect()
 }
 
 /// What is written to a pipe, line by line.

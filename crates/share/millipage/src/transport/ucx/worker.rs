@@ -13,7 +13,11 @@ use forebay_ucx_sys::{Begun, Ucp, ucp_context_h, ucp_ep_h, ucp_worker_h, ucs_sta
 use rustix::process::Signal;
 
 use super::ACTIVE_MESSAGE;
-use crate::{Error, scheduling::spawn_at_priority, transport::Wire};
+use crate::{
+    Error,
+    scheduling::{spawn_at_priority, without_signals},
+    transport::Wire,
+};
 
 /// Signals that UCX handles unless told not to. Two of them are how faults reach this library.
 const ERROR_SIGNALS: [Signal; 4] = [Signal::ILL, Signal::SEGV, Signal::BUS, Signal::FPE];
@@ -55,7 +59,7 @@ impl Worker {
     /// UCX is missing, or has no such wire.
     pub fn new(wire: Wire) -> Result<Self, Error> {
         // UCX starts a thread of its own, which holds locks that are waited for.
-        spawn_at_priority(|| Self::start(wire))
+        without_signals(|| spawn_at_priority(|| Self::start(wire)))
     }
 
     fn start(wire: Wire) -> Result<Self, Error> {
@@ -140,7 +144,9 @@ impl Worker {
                 .into();
             params.address = address.as_ptr().cast();
             params.err_mode = match self.wire {
-                Wire::Auto | Wire::SharedMemory if is_on_this_machine => ucx::UCP_ERR_HANDLING_MODE_NONE,
+                Wire::Auto | Wire::SharedMemory | Wire::Ucx if is_on_this_machine => {
+                    ucx::UCP_ERR_HANDLING_MODE_NONE
+                }
                 _ => ucx::UCP_ERR_HANDLING_MODE_PEER,
             };
             params.err_handler = ucx::ucp_err_handler_t { cb: on_error, arg: argument };

@@ -1,0 +1,34 @@
+//! No bytes that come from other hosts make a host panic, or send without end. The fuzz target runs the same body.
+
+mod message_bodies;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// A byte that says from where, and bytes that are a message more often than not.
+fn step() -> impl Strategy<Value = Vec<u8>> {
+    (any::<u8>(), 0..14u8, 0..6u8, 0..4u8, vec(any::<u8>(), 6)).prop_map(
+        |(from, kind, number, word, rest)| {
+            let mut bytes = vec![from, 1, kind, number % 3, 0, number, 0, 0, 0, word, 0, 0, 0, 0, 0, 0, 0];
+            // Now and then one is damaged.
+            if rest[0] < 16 {
+                bytes[1 + usize::from(rest[1] % 16)] = rest[2];
+            }
+            bytes
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_messages_make_a_host_panic(steps in vec(step(), 0..60)) {
+        message_bodies::messages(&steps.concat());
+    }
+
+    #[test]
+    fn no_bytes_make_a_host_panic(bytes in vec(any::<u8>(), 0..400)) {
+        message_bodies::messages(&bytes);
+    }
+}

@@ -1,0 +1,56 @@
+//! What any bytes from other hosts do to a host. The fuzz target runs the same.
+
+use forebay_coherence::{
+    Access, Barrier, Effects, Host, HostId, Lock, MESSAGE_BYTES, Message, Minipage, Waiter,
+};
+
+const HOSTS: u16 = 3;
+/// One message may cause as many as this.
+const SENT_MAX: usize = 64;
+
+#[derive(Default)]
+struct Sent(usize);
+
+impl Effects for Sent {
+    fn send(&mut self, to: HostId, _: Message) {
+        // Who sends a message to a host that is none is the transport's concern.
+        assert!(to.0 != 0, "a host sends nothing to itself");
+        self.0 += 1;
+    }
+
+    fn protect(&mut self, _: Minipage, _: Access) {}
+
+    fn wake(&mut self, _: Waiter) {}
+
+    fn pass(&mut self, _: Waiter, _: bool) {}
+}
+
+/// A host takes messages of the other hosts, however little sense they make, between calls of its own.
+pub fn messages(data: &[u8]) {
+    let mut host = Host::new(HostId(0), HOSTS);
+    let mut sent = Sent::default();
+    (0..4).for_each(|index| {
+        let _ = host.add_owned(HostId(index % HOSTS));
+    });
+    host.add_shared(HostId(0));
+    for (step, bytes) in data.chunks_exact(1 + MESSAGE_BYTES).enumerate() {
+        let (&[from, ref message @ ..], waiter) = (bytes, Waiter(step as u64)) else { return };
+        let number = u32::from(message[4]);
+        sent.0 = 0;
+        match from {
+            0..64 => host.fault(Minipage(number), Access::Write, waiter, &mut sent),
+            64..80 => host.lock(Lock(number), waiter, &mut sent),
+            80..96 => drop(host.unlock(Lock(number), &mut sent)),
+            96..112 => drop(host.arrive(Barrier(number), 7, waiter, &mut sent)),
+            112..128 => host.resumed(Minipage(number), &mut sent),
+            _ => {
+                let Ok(message) = message.try_into() else { return };
+                if let Some(message) = Message::from_bytes(message) {
+                    assert_eq!(Message::from_bytes(&message.to_bytes()), Some(message));
+                    host.receive(HostId(1 + u16::from(from % 2)), message, &mut sent);
+                }
+            }
+        }
+        assert!(sent.0 <= SENT_MAX, "{} messages", sent.0);
+    }
+}

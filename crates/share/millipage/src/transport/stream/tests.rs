@@ -1,0 +1,259 @@
+//! Hosts that connect while strangers call, and what they say to each other then.
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpStream},
+    os::{linux::net::SocketAddrExt, unix::net},
+    thread,
+    time::{Duration, Instant},
+};
+
+use forebay_channel::{Dialing, JobKey, RANDOM_BYTES};
+use forebay_coherence::{Lock, Minipage, Want};
+
+use super::{address::Address, *};
+use crate::transport::liveness;
+
+const CONTENTS: Message = Message::Contents { minipage: Minipage(1), want: Want::Read };
+/// For whatever takes milliseconds on a machine that has nothing else to do.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Where contents arrive, and what has.
+struct Memory {
+    bytes: Vec<u8>,
+    taken: Vec<(HostId, Message)>,
+}
+
+impl Memory {
+    fn new(bytes: usize) -> Self {
+        Self { bytes: vec![0; bytes], taken: vec![] }
+    }
+
+    fn contents(&self) -> Contents {
+        Contents { address: self.bytes.as_ptr() as usize, bytes: self.bytes.len() }
+    }
+}
+
+impl Sink for Memory {
+    fn room(&mut self, message: Message) -> Option<Contents> {
+        let (address, bytes) = (self.bytes.as_mut_ptr() as usize, self.bytes.len());
+        (message == CONTENTS).then_some(Contents { address, bytes })
+    }
+
+    fn take(&mut self, from: HostId, message: Message) {
+        self.taken.push((from, message));
+    }
+}
+
+fn elsewhere(hosts: usize) -> Vec<Whereabouts> {
+    vec![Whereabouts { on_this_machine: false, process: None, is_in_this_network: false }; hosts]
+}
+
+/// Hosts that listen, and what each has said.
+fn listening(reach: Reach, hosts: usize) -> (Vec<Listening>, Vec<Vec<u8>>) {
+    let all: Vec<Listening> = (0..hosts).map(|_| Listening::new(reach, None).unwrap()).collect();
+    let said = all.iter().map(Listening::to_bytes).collect();
+    (all, said)
+}
+
+/// Connects hosts with each other.
+fn connected(listening: Vec<Listening>, said: &[Vec<u8>]) -> Vec<Streams> {
+    let host = |(host, listening): (usize, Listening)| {
+        let me = HostId(host as u16);
+        let peers = listening.connect_within(me, said, LIMIT).unwrap();
+        Streams::with(peers, me, &elsewhere(said.len()), liveness::SILENCE).unwrap()
+    };
+    thread::scope(|scope| {
+        let hosts: Vec<_> =
+            listening.into_iter().enumerate().map(|host_| scope.spawn(move || host(host_))).collect();
+        hosts.into_iter().map(|host| host.join().unwrap()).collect()
+    })
+}
+
+trait Call: Read + Write + Send {}
+impl<T: Read + Write + Send> Call for T {}
+
+fn call(address: &Address) -> Box<dyn Call> {
+    match address {
+        Address::Tcp(address) => Box::new(TcpStream::connect(address).unwrap()),
+        Address::Local(name) => {
+            let name = std::os::unix::net::SocketAddr::from_abstract_name(name).unwrap();
+            Box::new(net::UnixStream::connect_addr(&name).unwrap())
+        }
+    }
+}
+
+/// What strangers say who know how forebay's hosts talk, and do not know the key.
+fn lies() -> Vec<Vec<u8>> {
+    let wrong = JobKey::of(&[[9; RANDOM_BYTES]]);
+    let hello = |from, to| Dialing::new(&wrong, from, to, [1; RANDOM_BYTES]).hello().to_vec();
+    let random: Vec<u8> =
+        (0..200_000u32).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    vec![
+        vec![],
+        vec![0],
+        vec![0xff; 4_096],
+        random,
+        hello(1, 0)[..20].to_vec(),
+        hello(1, 0),
+        hello(0, 1),
+        hello(2, 65_535),
+        [hello(2, 0), vec![0; 20]].concat(),
+        [hello(2, 1), vec![0xff; 4_096]].concat(),
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+    ]
+}
+
+#[test]
+fn hosts_find_each_other_among_strangers_and_hear_nothing_of_them() {
+    for reach in [Reach::Machine, Reach::Loopback] {
+        let (hosts, said) = listening(reach, 3);
+        let text = |said: &Vec<u8>| String::from_utf8(said[RANDOM_BYTES..].to_vec()).unwrap();
+        let addresses: Vec<Address> = said
+            .iter()
+            .flat_map(|said| text(said).lines().map(|line| line.parse().unwrap()).collect::<Vec<_>>())
+            .collect();
+        // They come first, and some stay.
+        let mut strangers = vec![];
+        for address in &addresses {
+            for lie in lies() {
+                let mut stranger = call(address);
+                let _ = stranger.write_all(&lie);
+                strangers.push(stranger);
+            }
+            drop(call(address));
+        }
+        let mut hosts = connected(hosts, &said);
+        for from in 0..3 {
+            for to in (0..3).filter(|to| *to != from) {
+                let message = Message::Acquire { lock: Lock(from as u32) };
+                hosts[from].send(HostId(to as u16), message, None).unwrap();
+            }
+        }
+        for (host, streams) in hosts.iter_mut().enumerate() {
+            let (mut memory, deadline) = (Memory::new(0), Instant::now() + LIMIT);
+            while memory.taken.len() < 2 {
+                streams.receive(&mut memory).unwrap();
+                assert!(Instant::now() < deadline);
+            }
+            memory.taken.sort();
+            let others = (0..3u16).filter(|other| usize::from(*other) != host);
+            let sent = |from: u16| (HostId(from), Message::Acquire { lock: Lock(from.into()) });
+            assert_eq!(memory.taken, others.map(sent).collect::<Vec<_>>());
+        }
+        // No host listens any more.
+        for address in addresses {
+            if let Address::Tcp(address) = address {
+                assert!(TcpStream::connect(address).is_err(), "{address}");
+            }
+        }
+        thread::scope(|scope| hosts.into_iter().for_each(|host| drop(scope.spawn(move || drop(host)))));
+    }
+}
+
+#[test]
+fn hosts_that_have_different_keys_do_not_connect_and_name_each_other() {
+    let (hosts, said) = listening(Reach::Loopback, 2);
+    let mut other = said.clone();
+    other[0][3] ^= 1;
+    let patience = Duration::from_secs(1);
+    let errors = thread::scope(|scope| {
+        let hosts: Vec<_> = hosts
+            .into_iter()
+            .zip([&said, &other])
+            .enumerate()
+            .map(|(me, (host, said))| {
+                scope.spawn(move || host.connect_within(HostId(me as u16), said, patience).err().unwrap())
+            })
+            .collect();
+        hosts.into_iter().map(|host| host.join().unwrap().to_string()).collect::<Vec<_>>()
+    });
+    for (error, other) in errors.iter().zip([1, 0]) {
+        assert!(
+            error.starts_with(&format!("join() has no connection with host {other} after 1 s")),
+            "{error}"
+        );
+        assert!(error.contains("key") && error.contains("start all hosts by one launcher"), "{error}");
+    }
+}
+
+#[test]
+fn a_host_that_is_not_there_is_named_with_the_address_that_was_tried() {
+    let (mut hosts, said) = listening(Reach::Loopback, 2);
+    let late = hosts.pop().unwrap();
+    drop(hosts);
+    let error = late.connect_within(HostId(1), &said, Duration::from_secs(1)).err().unwrap().to_string();
+    assert!(error.contains("host 0") && error.contains("tcp 127.0.0.1:"), "{error}");
+}
+
+#[test]
+fn contents_of_all_sizes_arrive_both_ways_at_once() {
+    for bytes in [1, 4_096, 65_536, 65_537, 5_000_000] {
+        let (hosts, said) = listening(Reach::Machine, 2);
+        let hosts = connected(hosts, &said);
+        thread::scope(|scope| {
+            for (host, mut streams) in hosts.into_iter().enumerate() {
+                scope.spawn(move || {
+                    let value = |host: u16, index: usize| (index / 7 + usize::from(host)) as u8;
+                    let (me, other) = (HostId(host as u16), HostId(1 - host as u16));
+                    let mut sent = Memory::new(bytes);
+                    sent.bytes = (0..bytes).map(|index| value(me.0, index)).collect();
+                    let (mut got, deadline) = (Memory::new(bytes), Instant::now() + LIMIT);
+                    streams.send(other, CONTENTS, Some(sent.contents())).unwrap();
+                    streams.send(other, Message::Leaving, None).unwrap();
+                    while got.taken.len() < 2 {
+                        streams.receive(&mut got).unwrap();
+                        assert!(Instant::now() < deadline);
+                    }
+                    assert_eq!(got.taken, [(other, CONTENTS), (other, Message::Leaving)]);
+                    assert!((0..bytes).all(|index| got.bytes[index] == value(other.0, index)));
+                    // Contents stay until they are sent.
+                    drop(streams);
+                    drop(sent);
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn what_a_host_says_last_arrives_and_its_end_is_told_as_one() {
+    let (hosts, said) = listening(Reach::Loopback, 2);
+    let mut hosts = connected(hosts, &said);
+    let (mut stays, mut goes) = (hosts.remove(0), hosts.remove(0));
+    // Nothing of what came is taken before it ends.
+    (0..50).for_each(|_| stays.send(HostId(1), Message::Leaving, None).unwrap());
+    goes.send(HostId(0), Message::Leaving, None).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(move || drop(goes));
+        let (mut memory, deadline) = (Memory::new(0), Instant::now() + LIMIT);
+        let error = loop {
+            match stays.receive(&mut memory) {
+                Ok(_) => assert!(Instant::now() < deadline),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert_eq!(memory.taken, [(HostId(1), Message::Leaving)]);
+        assert_eq!(error, "lost host 1 (its connection has ended)");
+    });
+}
+
+#[test]
+fn bytes_that_the_other_host_did_not_send_are_no_message() {
+    let (hosts, said) = listening(Reach::Loopback, 2);
+    let mut hosts = connected(hosts, &said);
+    let (mut hears, injects) = (hosts.remove(0), hosts.remove(0));
+    let peer = injects.peers[0].as_ref().unwrap();
+    let mut socket = TcpStream::from(peer.socket.try_clone().unwrap());
+    socket.write_all(&[&[40, 0, 0, 0][..], &[7; 56]].concat()).unwrap();
+    let (mut memory, deadline) = (Memory::new(0), Instant::now() + LIMIT);
+    let error = loop {
+        match hears.receive(&mut memory) {
+            Ok(_) => assert!(Instant::now() < deadline),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(memory.taken.is_empty());
+    assert!(error.contains("lost host 1") && error.contains("was not sent by a host of this job"), "{error}");
+    let _ = socket.shutdown(Shutdown::Both);
+}
