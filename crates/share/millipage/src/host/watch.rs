@@ -82,7 +82,7 @@ impl Shared {
         *heard = beats;
         vitals.liveness.tick(passed, |_| {});
         let ended = vitals.processes.ended().into_iter().map(|place| (place, ENDED));
-        let silent = vitals.liveness.all_lost().map(|place| (place, SILENT));
+        let silent = vitals.liveness.lost(&vitals.processes).map(|place| (place, SILENT));
         let lost = ended.chain(silent).next().filter(|_| !self.board.is_over());
         if let Some((place, reason)) = lost {
             self.board.lose(self.board.hosts()[place.index()], reason);

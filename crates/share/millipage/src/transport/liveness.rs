@@ -1,13 +1,13 @@
 //! Detects lost hosts. A connection reports a process that ended, but not a stopped process or a broken link. So every
 //! host sends every other host a message now and then, and silence counts as a loss. On one machine a host also sees
-//! processes end.
+//! processes end. There it tells a process that is stopped from one that waits for a processor, and is patient with that.
 
-use std::{os::fd::OwnedFd, time::Duration};
+use std::{fs, os::fd::OwnedFd, time::Duration};
 
 use forebay_coherence::HostId;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{PidfdFlags, pidfd_open},
+    process::{Pid, PidfdFlags, pidfd_open},
 };
 
 use crate::join::Whereabouts;
@@ -18,6 +18,8 @@ pub const TICK: Duration = Duration::from_millis(100);
 const TICK_MAX: Duration = Duration::from_millis(300);
 /// A host that has nothing to say for so long says that.
 const QUIET: Duration = Duration::from_millis(800);
+/// So many times as long, a process may be silent that runs on this machine.
+const PATIENCE: u32 = 12;
 /// A host that has not been heard for so long is lost, unless the environment says otherwise.
 pub const SILENCE: Duration = Duration::from_secs(5);
 
@@ -66,27 +68,26 @@ impl Liveness {
         }
     }
 
-    /// One that has been silent for too long.
-    pub fn lost(&self) -> Option<HostId> {
-        self.all_lost().next()
-    }
-
-    /// All that have.
-    pub fn all_lost(&self) -> impl Iterator<Item = HostId> {
-        let hosts = (0..self.unheard.len()).filter(|host| self.unheard[*host] >= self.silence);
-        hosts.map(|host| HostId(host as u16))
+    /// Those that have been silent for too long.
+    pub fn lost(&self, processes: &Processes) -> impl Iterator<Item = HostId> {
+        let is_lost = |host: &HostId| {
+            let unheard = self.unheard[host.index()];
+            unheard >= self.silence.saturating_mul(PATIENCE)
+                || unheard >= self.silence && !processes.runs(*host)
+        };
+        (0..self.unheard.len()).map(|host| HostId(host as u16)).filter(is_lost)
     }
 }
 
 /// The processes of hosts that this one can see end. Each is held so that its number cannot become that of another one.
-pub struct Processes(Vec<(HostId, OwnedFd)>);
+pub struct Processes(Vec<(HostId, Pid, OwnedFd)>);
 
 impl Processes {
     /// Those of the hosts at these places, by rank.
     pub fn of(places: &[Whereabouts]) -> Self {
         let held = |(host, place): (usize, &Whereabouts)| {
-            let process = pidfd_open(place.process?, PidfdFlags::empty()).ok()?;
-            Some((HostId(host as u16), process))
+            let process = place.process?;
+            Some((HostId(host as u16), process, pidfd_open(process, PidfdFlags::empty()).ok()?))
         };
         Self(places.iter().enumerate().filter_map(held).collect())
     }
@@ -94,17 +95,30 @@ impl Processes {
     /// The hosts whose processes have ended.
     pub fn ended(&self) -> Vec<HostId> {
         let mut files: Vec<_> =
-            self.0.iter().map(|(_, process)| PollFd::new(process, PollFlags::IN)).collect();
+            self.0.iter().map(|(_, _, process)| PollFd::new(process, PollFlags::IN)).collect();
         if poll(&mut files, Some(&Timespec::default())).is_err() {
             return vec![];
         }
         let ended = self.0.iter().zip(&files).filter(|(_, file)| !file.revents().is_empty());
-        ended.map(|((host, _), _)| *host).collect()
+        ended.map(|((host, ..), _)| *host).collect()
+    }
+
+    /// Whether this host can see that the process runs, or would with a processor: it has not ended, and is not stopped
+    /// (proc_pid_stat(5)).
+    fn runs(&self, host: HostId) -> bool {
+        let Some((_, process, _)) = self.0.iter().find(|(known, ..)| *known == host) else { return false };
+        let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
+        // The name before may contain anything.
+        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['R', 'S', 'D']))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{process::Command, thread};
+
+    use rustix::process::{Signal, kill_process};
+
     use super::*;
 
     /// Ticks until this much time has passed. Who was told something how often.
@@ -116,15 +130,40 @@ mod tests {
         told
     }
 
+    fn lost(liveness: &Liveness) -> Vec<HostId> {
+        liveness.lost(&Processes(vec![])).collect()
+    }
+
     #[test]
     fn only_who_is_silent_is_lost() {
         let mut liveness = Liveness::new(HostId(0), 3, SILENCE);
         for _ in 0..10 {
             pass(&mut liveness, Duration::from_secs(1));
             liveness.heard(HostId(2));
-            assert_eq!(liveness.lost(), (liveness.unheard[1] >= SILENCE).then_some(HostId(1)));
+            assert_eq!(lost(&liveness).is_empty(), liveness.unheard[1] < SILENCE);
         }
-        assert_eq!(liveness.lost(), Some(HostId(1)));
+        assert_eq!(lost(&liveness), [HostId(1)]);
+    }
+
+    #[test]
+    fn a_process_that_waits_for_a_processor_is_lost_later_than_one_that_is_stopped() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let process = Pid::from_child(&child);
+        let place = Whereabouts { on_this_machine: true, process: Some(process), is_in_this_network: true };
+        let processes = Processes::of(&[Whereabouts { process: None, ..place }, place]);
+        let mut liveness = Liveness::new(HostId(0), 2, SILENCE);
+        pass(&mut liveness, SILENCE * 2);
+        assert_eq!(liveness.lost(&processes).count(), 0);
+        kill_process(process, Signal::STOP).unwrap();
+        while processes.runs(HostId(1)) {
+            thread::yield_now();
+        }
+        assert_eq!(liveness.lost(&processes).collect::<Vec<_>>(), [HostId(1)]);
+        kill_process(process, Signal::CONT).unwrap();
+        pass(&mut liveness, SILENCE * PATIENCE);
+        assert_eq!(liveness.lost(&processes).collect::<Vec<_>>(), [HostId(1)]);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]
@@ -141,6 +180,6 @@ mod tests {
     fn a_host_that_was_stopped_reports_no_loss() {
         let mut liveness = Liveness::new(HostId(0), 2, SILENCE);
         liveness.tick(Duration::from_secs(3600), |_| {});
-        assert_eq!(liveness.lost(), None);
+        assert_eq!(lost(&liveness), []);
     }
 }

@@ -56,11 +56,21 @@ impl Job {
 
     /// Starts these.
     pub fn of(commands: Vec<Command>, change: impl Fn(u16, &mut Command)) -> Self {
+        Self::through(commands, change, |_, socket| socket)
+    }
+
+    /// Starts these, each with the socket that `way` gives it for its way to the table.
+    pub fn through(
+        commands: Vec<Command>,
+        change: impl Fn(u16, &mut Command),
+        way: impl Fn(u16, UnixStream) -> UnixStream,
+    ) -> Self {
         let _turn = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let hosts = commands.len() as u16;
         let (table, sockets) = Table::new(hosts).unwrap();
         let start = |(rank, (mut command, socket)): (usize, (Command, UnixStream))| {
             let rank = rank as u16;
+            let socket = way(rank, socket);
             fcntl_setfd(&socket, FdFlags::empty()).unwrap();
             command
                 .env(environment::SOCKET, socket.as_raw_fd().to_string())

@@ -289,7 +289,7 @@ impl Ucx {
     /// Looks who has ended or is silent.
     fn look(&self) -> Result<(), Error> {
         let ended = self.processes.ended().first().map(|host| (*host, ENDED));
-        match ended.or_else(|| Some((self.liveness.lost()?, SILENT))) {
+        match ended.or_else(|| Some((self.liveness.lost(&self.processes).next()?, SILENT))) {
             Some((host, reason)) => Err(Error::Lost { host: host.0, reason: reason.into() }),
             None => Ok(()),
         }
