@@ -9,6 +9,7 @@
 struct together {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
+    sem_t semaphore;
     long sum;
     int arrived;
 };
@@ -29,7 +30,7 @@ int main(void)
     if (forebay_rank() == 0) {
         int refused = pthread_mutex_init(&all->mutex, &how);
         if (refused != pthread_cond_init(&all->changed, &when)) return fprintf(stderr, "not alike\n"), 1;
-        if ((sem_init((sem_t *)&all->sum, 1, 0) < 0) != (refused != 0)) return fprintf(stderr, "not alike\n"), 1;
+        if ((sem_init(&all->semaphore, 1, 0) < 0) != (refused != 0)) return fprintf(stderr, "not alike\n"), 1;
         all->sum = refused == ENOTSUP ? -1 : 0;
     }
     if (forebay_barrier() < 0) return 1;

@@ -15,6 +15,7 @@
 
 static volatile long **rows;
 static volatile long handled;
+static int me;
 static volatile sig_atomic_t armed;
 static sigjmp_buf limit;
 
@@ -34,7 +35,7 @@ static void timer(int signal, long microseconds)
 static void counts(int signal)
 {
     (void)signal;
-    rows[handled++ % ROWS][forebay_rank()]++;
+    rows[handled++ % ROWS][me]++;
 }
 
 /* A handler counts in shared memory while its thread locks, unlocks and meets the others. */
@@ -54,8 +55,8 @@ static int calls(void)
         if (i == 150) timer(SIGALRM, 0);
         if (forebay_barrier() < 0) return fail("barrier");
     }
-    for (int i = 0; i < ROWS; i++) sum += rows[i][forebay_rank()];
-    if (sum != handled) return fprintf(stderr, "host %d: %ld of %ld\n", forebay_rank(), sum, handled), 1;
+    for (int i = 0; i < ROWS; i++) sum += rows[i][me];
+    if (sum != handled) return fprintf(stderr, "host %d: %ld of %ld\n", me, sum, handled), 1;
     return locks == 0;
 }
 
@@ -155,6 +156,7 @@ int main(int count, char **arguments)
     int first = strcmp(what, "locked first") == 0, wrong;
     if (first && mlockall(MCL_CURRENT | MCL_FUTURE) < 0) return perror("mlockall"), 1;
     if (forebay_join(1 << 20, 0) < 0) return fail("join");
+    me = forebay_rank();
     rows = (volatile long **)forebay_rows(ROWS, 64, 1, FOREBAY_CYCLIC);
     if (!rows || forebay_barrier() < 0) return fail("rows");
     wrong = strcmp(what, "calls") == 0     ? calls()

@@ -128,6 +128,21 @@ fn hosts_on_one_machine_map_the_same_objects_and_open_no_network() {
     }
 }
 
+#[test]
+fn a_host_of_one_machine_counts_no_memory_that_it_has_not_used() {
+    let mut job = Job::start(2, &["wait", "late"], |_, command| {
+        Together.set(command);
+        command.env(SIZE, "268435456");
+    });
+    job.told(1);
+    for pid in job.pids().unwrap() {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let shared = status.lines().find_map(|line| line.strip_prefix("RssShmem:")).unwrap();
+        let kib: u64 = shared.trim().trim_end_matches(" kB").parse().unwrap();
+        assert!(kib < 16 << 10, "{kib} KiB of 256 MiB");
+    }
+}
+
 /// The last host is done something to while the others wait `place`: each of them ends, and names it.
 fn lose_the_last(sharing: Sharing, place: &str, lose: Signal) {
     let mut job = Job::start(3, &["wait", place], |rank, command| {

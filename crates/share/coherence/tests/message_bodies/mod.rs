@@ -29,9 +29,9 @@ impl Effects for Sent {
 pub fn messages(data: &[u8]) {
     let mut host = Host::new(HostId(0), HOSTS);
     let mut sent = Sent::default();
-    (0..4).for_each(|index| {
-        let _ = host.add_owned(HostId(index % HOSTS));
-    });
+    for index in 0..4 {
+        host.add_owned(HostId(index % HOSTS));
+    }
     host.add_shared(HostId(0));
     for (step, bytes) in data.chunks_exact(1 + MESSAGE_BYTES).enumerate() {
         let (&[from, ref message @ ..], waiter) = (bytes, Waiter(step as u64)) else { return };
@@ -40,8 +40,8 @@ pub fn messages(data: &[u8]) {
         match from {
             0..64 => host.fault(Minipage(number), Access::Write, waiter, &mut sent),
             64..80 => host.lock(Lock(number), waiter, &mut sent),
-            80..96 => drop(host.unlock(Lock(number), &mut sent)),
-            96..112 => drop(host.arrive(Barrier(number), 7, waiter, &mut sent)),
+            80..96 => _ = host.unlock(Lock(number), &mut sent),
+            96..112 => _ = host.arrive(Barrier(number), 7, waiter, &mut sent),
             112..128 => host.resumed(Minipage(number), &mut sent),
             _ => {
                 let Ok(message) = message.try_into() else { return };
