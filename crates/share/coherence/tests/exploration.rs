@@ -5,7 +5,7 @@ mod support;
 use std::collections::HashSet;
 
 use support::{
-    Op::{self, Barrier, BrokenBarrier, Leave, Lock, Prefetch, Push, Read, Unlock, Write},
+    Op::{self, Barrier, Break, BrokenBarrier, Leave, Lock, Prefetch, Push, Read, Unlock, Write},
     World,
 };
 
@@ -82,6 +82,17 @@ fn hosts_leave_together_whatever_the_others_wait_for() {
     explore(&[&[Leave], &[BrokenBarrier(1), Leave], &[BrokenBarrier(1), BrokenBarrier(2), Leave]]);
     // A lock that no host releases.
     explore(&[&[Lock(1), Leave], &[Lock(1), Leave]]);
+}
+
+#[test]
+fn machines_learn_that_a_process_of_another_one_has_left_and_are_served_until_all_have() {
+    explore_machines(&[&[&[Barrier(0), Break, Write(0), Leave]], &[&[Barrier(0), BrokenBarrier(0), Leave]]]);
+    explore_machines(&[
+        &[&[Break, Leave]],
+        &[&[BrokenBarrier(0), Write(0), BrokenBarrier(1), Leave]],
+        &[&[BrokenBarrier(1), Read(1), Leave]],
+    ]);
+    explore_machines(&[&[&[Break, Lock(1), Unlock(1), Leave]], &[&[Break, Lock(1), Leave]]]);
 }
 
 #[test]

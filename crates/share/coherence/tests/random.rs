@@ -34,6 +34,7 @@ fn programs() -> impl Strategy<Value = (Vec<Vec<Op>>, u32)> {
         });
         let programs = prop::collection::vec(program, hosts).prop_map(|mut programs: Vec<Vec<Op>>| {
             programs.iter_mut().skip(1).for_each(|program| program.push(Op::BrokenBarrier(2)));
+            programs[0].push(Op::Break);
             programs.iter_mut().for_each(|program| program.push(Op::Leave));
             programs
         });

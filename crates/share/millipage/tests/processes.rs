@@ -349,6 +349,28 @@ fn hosts_in_networks_of_their_own_share_and_miss_each_other_when_the_link_is_dow
         })
     };
     start(&["check", "1"]).end_well();
+    // A machine of two hosts in each network: the second ones need none.
+    let machines = |arguments: &[&str]| {
+        let mut commands: Vec<_> = (0..2).map(|_| in_a_network_of_its_own(arguments)).collect();
+        commands.extend((0..2).map(|_| {
+            let mut command = Command::new(support::example("sharing"));
+            command.args(arguments);
+            command
+        }));
+        Job::linked(commands, |rank, command| {
+            Machines("tcp", [0, 1, 0, 1]).set(rank, command);
+            command.env(SILENCE, SILENCE_SECONDS);
+        })
+    };
+    machines(&["check", "1"]).end_well();
+    let mut job = machines(&["wait", "fault"]);
+    job.told(3);
+    job.in_network(0, &["ip", "link", "set", "veth0", "down"]);
+    for (host, lost) in [(0, 1), (1, 0), (2, 1)] {
+        let (status, _, stderr) = job.end(host);
+        assert_eq!(status, Some(70), "host {host}: {stderr}");
+        assert!(stderr.contains(&format!("lost host {lost}")), "host {host}: {stderr}");
+    }
     let mut job = start(&["wait", "fault"]);
     job.told(1);
     job.in_network(0, &["ip", "link", "set", "veth0", "down"]);

@@ -17,6 +17,8 @@ pub enum Op {
     Barrier(u32),
     /// A barrier that another host has left instead of coming to.
     BrokenBarrier(u32),
+    /// One of the processes that are this machine leaves.
+    Break,
     Leave,
 }
 
@@ -210,6 +212,10 @@ impl World {
             Op::Leave => {
                 self.inside.retain(|(_, inside)| self.host_of[*inside] != host);
                 self.wait(thread, |machine, effects| machine.leave(waiter, effects));
+            }
+            Op::Break => {
+                self.programs[thread].pop();
+                self.with(host, |machine, effects| machine.break_barriers(effects));
             }
             Op::Unlock(lock) => {
                 self.programs[thread].pop();
