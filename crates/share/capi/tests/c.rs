@@ -61,14 +61,16 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What it prints as so many hosts, with one memory and with memories of their own; alone for 0.
+/// What it prints as so many hosts: on one machine, each on one of its own, and on two; alone for 0.
 fn prints(hosts: usize, program: &Path, arguments: &[&str]) -> String {
     let count = hosts.to_string();
     let together: &[&str] = if hosts == 0 { &[] } else { &["-n", &count] };
     let printed = prints_with(together, program, arguments);
     if hosts > 0 {
-        let separate = [together, &["--separate"]].concat();
-        assert_eq!(prints_with(&separate, program, arguments), printed);
+        for machines in [&["--separate"][..], &["--machines", "2"]] {
+            let options = [together, machines].concat();
+            assert_eq!(prints_with(&options, program, arguments), printed);
+        }
     }
     printed
 }

@@ -102,6 +102,9 @@ struct Slot {
     state: AtomicU32,
     /// How a call ended.
     ended: AtomicU32,
+    /// Not 0 where the thread may sleep.
+    asleep: AtomicU32,
+    unused: u32,
     what: AtomicU64,
     word: AtomicU64,
 }
@@ -237,8 +240,10 @@ impl Slots {
     pub fn wake(&self, slot: usize, ended: Ended) {
         if let Some(slot) = self.slots.get(slot) {
             slot.ended.store(ended as u32, Relaxed);
-            slot.state.store(SERVED, Release);
-            futex(&slot.state, n::FUTEX_WAKE, 1);
+            slot.state.store(SERVED, SeqCst);
+            if slot.asleep.load(SeqCst) != 0 {
+                futex(&slot.state, n::FUTEX_WAKE, 1);
+            }
         }
     }
 
@@ -264,10 +269,12 @@ impl Slot {
 
     /// Sleeps until it may be served.
     fn sleep(&self) {
-        let state = self.state.load(Acquire);
+        self.asleep.store(1, SeqCst);
+        let state = self.state.load(SeqCst);
         if state != SERVED {
             futex(&self.state, n::FUTEX_WAIT, state);
         }
+        self.asleep.store(0, SeqCst);
     }
 }
 
