@@ -381,27 +381,30 @@ fn hosts_in_networks_of_their_own_share_and_miss_each_other_when_the_link_is_dow
     assert!(stderr.contains("lost host 0"), "{stderr}");
 }
 
-/// A host that cannot open the memory of the others has one of its own, and so have all.
+/// Hosts that cannot open the memory of a machine's first host have memories of their own.
 #[test]
 fn hosts_that_do_not_see_each_other_share_by_messages() {
     const TEST: &str = "hosts_that_do_not_see_each_other_share_by_messages";
     if !rustix::process::geteuid().is_root() {
-        return skip(TEST, "namespaces of processes need root");
+        return skip(TEST, "namespaces and users need root");
     }
-    let host = |namespaces: &[&str]| {
-        let mut command = Command::new("unshare");
-        command.args(namespaces).arg(support::example("sharing"));
+    let host = |before: &[&str]| {
+        let mut command = Command::new(before[0]);
+        command.args(&before[1..]).arg(support::example("sharing"));
         command
     };
-    let hidden: &[&str] = &["--pid", "--fork", "--kill-child", "--mount-proc"];
-    for hosts in [[hidden, hidden], [&[], hidden]] {
+    let plain: &[&str] = &["env"];
+    let hidden: &[&str] = &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    // It sees the processes of the others, and may not open what they have.
+    let stranger: &[&str] = &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    for hosts in [[hidden, hidden, plain], [plain, hidden, plain], [plain, stranger, plain]] {
         for transport in ["tcp", "auto"] {
             let mut job = Job::of(hosts.map(host).into(), |_, command| {
                 command.args(["check", "1"]).env(TRANSPORT, transport);
             });
-            for host in 0..2 {
+            for host in 0..hosts.len() {
                 let (status, stdout, stderr) = job.end(host);
-                assert_eq!((status, &*stderr), (Some(0), ""), "{transport}: {stdout}");
+                assert_eq!((status, &*stderr), (Some(0), ""), "{hosts:?}, {transport}, host {host}: {stdout}");
             }
         }
     }
