@@ -1,5 +1,5 @@
-//! Explores every order of steps by which hosts of several machines take a lock, meet and leave: on the board of each machine one
-//! atomic operation at a step, and between the machines messages in any order. A wake-up or a message that is lost is a deadlock.
+//! Explores every order of steps by which hosts of several machines take a lock, meet and leave. On the board of each machine a
+//! step is one atomic operation, and between the machines messages come in any order. A wake-up that is lost is a deadlock.
 
 mod boards;
 
