@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use forebay_launch::job::{self, Ended, Job};
 use forebay_results::Row;
+use forebay_supervisor::installed::C_LIBRARY;
 
 use crate::{
     args::Share,
@@ -33,6 +34,11 @@ pub fn share(args: Share) -> ExitCode {
         interface: args.interface,
         separate: args.separate,
         machines: args.machines.unwrap_or(1),
+        // Without it, programs that do not link it need to touch what they give the kernel.
+        wrappers: C_LIBRARY
+            .find()
+            .ok()
+            .filter(|_| args.separate || args.machines.is_some_and(|machines| machines > 1)),
     };
     match job::run(&job, &mut |sentence| complain(&sentence)) {
         Ok(ended) => {

@@ -266,6 +266,12 @@ impl Layout {
         self.entries.is_empty()
     }
 
+    /// Bytes in pages that no minipage uses.
+    #[must_use]
+    pub const fn left(&self) -> usize {
+        (self.pages - self.next_page) * PAGE_BYTES
+    }
+
     /// Where a minipage is, if it is allocated.
     #[must_use]
     pub fn place(&self, minipage: u32) -> Option<Place> {

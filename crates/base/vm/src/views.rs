@@ -62,6 +62,17 @@ impl Views {
         Ok(views)
     }
 
+    /// A child that is forked has the views too, with the protection that they have then: for views whose protection stays.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn keep_in_children(&self) -> Result<(), Error> {
+        let (count, bytes, at) = (self.count, self.bytes, Some(self.base));
+        // SAFETY: the area is ours.
+        let kept = unsafe { madvise(self.base as *mut c_void, bytes * count, Advice::LinuxDoFork) };
+        kept.map_err(|source| Error::Views { views: count, bytes, at, source: source.into() })
+    }
+
     /// An address at which there is room now for `count` views of `bytes` each and the privileged one.
     ///
     /// # Errors

@@ -38,6 +38,13 @@ pub const COMMANDS: Part = Part {
 /// The program that runs programs, and starts [`COMMANDS`] for everything else.
 pub const FRONT: Part = Part { what: "the command", file: "forebay", folders: &[".", "../../bin"] };
 
+/// The library for C, whose wrappers of system calls hosts get: as built, as installed with either executable.
+pub const C_LIBRARY: Part = Part {
+    what: "the library for C",
+    file: "libforebay.so",
+    folders: &[".", "../lib", "../lib/x86_64-linux-gnu", "..", "../x86_64-linux-gnu"],
+};
+
 impl Part {
     /// Finds it.
     ///

@@ -17,7 +17,11 @@
  * forebay_barrier) are called by all hosts in the same order, each by one thread at a time. forebay_leave wants no other
  * thread in a call. None of them may be called in a signal handler.
  *
- * Forks: a child that a host forks is no host. Calls fail there, and shared memory is not there.
+ * Forks: a child that a host forks is no host, and calls fail there. It has the memory of a job on one machine. Between
+ * machines shared memory is not there.
+ *
+ * System calls: read, write, readv, send, recv, fread, fwrite and their relatives take shared memory; between machines this
+ * library wraps them. forebay_share(3) lists them.
  */
 #ifndef FOREBAY_H
 #define FOREBAY_H
@@ -99,11 +103,9 @@ int forebay_unlock(uint32_t lock);
  * The following want `bytes` bytes from `start` on, within a row, a chunk or an allocation, and act on whole minipages.
  * Any thread.
  *
- * On one machine there is nothing to fetch, and no system call fails so. Between machines, and with forebay share
- * --separate: forebay_prefetch asks for them, to be read or written soon, and does not wait. forebay_push sends them to all hosts,
+ * On one machine there is nothing to fetch. Between machines, and with forebay share --separate: forebay_prefetch asks for them, to be read or written soon, and does not wait. forebay_push sends them to all hosts,
  * which can read them then without waiting. forebay_touch waits until this host may read or write them, and changes
- * nothing: for system calls, which fail with EFAULT where a page of their buffer is not there. What was touched stays
- * until another host wants it.
+ * nothing. What was touched stays until another host wants it.
  */
 int forebay_prefetch(const void *start, size_t bytes, int access);
 int forebay_push(const void *start, size_t bytes);

@@ -7,6 +7,7 @@ mod failure;
 mod host;
 mod memory;
 mod pthread;
+mod system_calls;
 
 use std::{
     ffi::{c_char, c_int, c_uint, c_void},

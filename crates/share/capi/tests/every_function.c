@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -177,10 +179,65 @@ static void figures(void) {
     FAILS(forebay_stats(counts, -1) == -1, "-1");
 }
 
-/* A child is no host, and has no shared memory. */
+/* Of any size, on memory that the last host has. */
+static void system_calls(void) {
+    enum { WORDS = 500000, BYTES = WORDS * sizeof(uint32_t) };
+    uint32_t **rows = (uint32_t **)forebay_rows(3, BYTES, 1, count - 1);
+    CHECK(rows != NULL);
+    for (uint32_t i = 0; i < 3 * WORDS && rank == count - 1; i++) rows[i / WORDS][i % WORDS] = i;
+    CHECK(forebay_barrier() == 0);
+    if (rank == 0) {
+        FILE *file = tmpfile();
+        uint32_t word, mark = 77;
+        CHECK(file != NULL && forebay_touch(rows[0], 1, FOREBAY_READ) == 0);
+        CHECK(write(fileno(file), rows[0], BYTES) == BYTES);
+        CHECK(pwrite(fileno(file), rows[1], BYTES, BYTES) == BYTES);
+        struct iovec out[3] = {{rows[2], BYTES}, {&mark, sizeof mark}, {rows[0], sizeof word}};
+        CHECK(lseek(fileno(file), 2 * (off_t)BYTES, SEEK_SET) == 2 * (off_t)BYTES);
+        CHECK(writev(fileno(file), out, 3) == BYTES + 8);
+        for (uint32_t i = 0; i < 3 * WORDS; i += 1000)
+            CHECK(pread(fileno(file), &word, sizeof word, i * (off_t)sizeof word) == sizeof word && word == i);
+        CHECK(pread(fileno(file), &word, sizeof word, 3 * (off_t)BYTES) == sizeof word && word == mark);
+        /* One row lower than they were. */
+        struct iovec in[2] = {{rows[0], BYTES}, {rows[1], BYTES}};
+        CHECK(preadv(fileno(file), in, 2, BYTES) == 2 * BYTES);
+        CHECK(rows[0][0] == WORDS && rows[1][WORDS - 1] == 3 * WORDS - 1);
+        CHECK(pread(fileno(file), rows[2], BYTES, 3 * (off_t)BYTES) == 8 && rows[2][0] == mark && rows[2][2] == 2 * WORDS + 2);
+        rewind(file);
+        CHECK(fread(rows[2], sizeof word, WORDS, file) == WORDS && rows[2][WORDS - 1] == WORDS - 1);
+        rewind(file);
+        CHECK(fwrite(rows[1], BYTES, 1, file) == 1 && fflush(file) == 0);
+        CHECK(pread(fileno(file), &word, sizeof word, BYTES - 4) == sizeof word && word == 3 * WORDS - 1);
+        CHECK(fclose(file) == 0);
+    }
+    CHECK(forebay_barrier() == 0);
+    CHECK(rows[0][5] == WORDS + 5 && rows[2][5] == 5);
+    CHECK(forebay_barrier() == 0);
+    if (rank == 0) {
+        int ends[2];
+        CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0);
+        CHECK(send(ends[0], rows[1], 20000, 0) == 20000);
+        CHECK(recv(ends[1], rows[2], BYTES, 0) == 20000 && rows[2][4999] == rows[1][4999]);
+        struct iovec piece = {rows[1] + 1, 8};
+        struct msghdr message;
+        memset(&message, 0, sizeof message);
+        message.msg_iov = &piece;
+        message.msg_iovlen = 1;
+        CHECK(sendmsg(ends[0], &message, 0) == 8);
+        piece.iov_base = rows[2];
+        CHECK(recvmsg(ends[1], &message, 0) == 8 && rows[2][1] == rows[1][2] && message.msg_flags == 0);
+        close(ends[0]);
+        close(ends[1]);
+    }
+    free(rows);
+}
+
+/* A child is no host. It has the memory of one machine, and none between machines. */
 static void children(void) {
     int status;
-    char *text = (char *)forebay_alloc(1, 0);
+    const char *separate = getenv("FOREBAY_SHARE_SEPARATE");
+    char *text = (char *)forebay_alloc((size_t)count, 0);
+    text = text ? text + rank : text;
     CHECK(text != NULL);
     pid_t child = fork();
     if (child == 0) {
@@ -194,7 +251,11 @@ static void children(void) {
         *(volatile char *)text = 1;
         _exit(0);
     }
-    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    CHECK(waitpid(child, &status, 0) == child);
+    if (separate && strcmp(separate, "1") == 0)
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    else
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0 && *(volatile char *)text == 1);
 }
 
 static volatile pid_t waiter;
@@ -250,6 +311,7 @@ int main(int arguments, char **argument) {
     locks();
     pointers();
     figures();
+    system_calls();
     children();
     leaving();
     return 0;

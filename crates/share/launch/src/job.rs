@@ -5,6 +5,7 @@ use std::ffi::{CString, OsString};
 use std::fmt::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 use std::{error, fmt, fs, io, thread};
@@ -57,6 +58,8 @@ pub struct Job {
     pub separate: bool,
     /// How many machines the hosts count as on, in blocks of neighbouring ranks.
     pub machines: u16,
+    /// A library that wraps system calls on memory that may be absent, for hosts that do not load it themselves.
+    pub wrappers: Option<PathBuf>,
 }
 
 /// How a job ended.
@@ -113,6 +116,7 @@ fn start(job: &Job, rank: usize, socket: &UnixStream, signals: &SignalsBlocked) 
         // This launcher was started by a host of another job, and its hosts are none of that.
         variables.retain(|variable| !environment::OF_A_JOB.iter().any(|name| names(variable, name)));
     }
+    let preloaded = job.wrappers.as_deref().and_then(|library| preloaded(library, &variables));
     let mut set = |text: String| {
         let name = text.split_inclusive('=').next().unwrap_or_default();
         variables.retain(|variable| !variable.as_bytes().starts_with(name.as_bytes()));
@@ -129,6 +133,7 @@ fn start(job: &Job, rank: usize, socket: &UnixStream, signals: &SignalsBlocked) 
     if job.machines > 1 {
         set(format!("{}={machine}", environment::MACHINE));
     }
+    preloaded.into_iter().for_each(&mut set);
     job.views.iter().for_each(|views| set(format!("{}={views}", environment::VIEWS)));
     job.interface.iter().for_each(|interface| set(format!("{}={interface}", environment::INTERFACE)));
     job.bytes.iter().for_each(|bytes| set(format!("{}={bytes}", environment::SIZE)));
@@ -149,6 +154,17 @@ fn start(job: &Job, rank: usize, socket: &UnixStream, signals: &SignalsBlocked) 
 /// Whether a variable of the environment has this name.
 fn names(variable: &CString, name: &str) -> bool {
     variable.as_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+}
+
+/// The variable that has the loader load a library before all that it loads already; none for a path that cannot be in it.
+fn preloaded(library: &Path, variables: &[CString]) -> Option<String> {
+    const NAME: &str = "LD_PRELOAD=";
+    let library = library.to_str().filter(|path| !path.contains([':', ' ']))?;
+    let before = variables.iter().find_map(|variable| variable.to_str().ok()?.strip_prefix(NAME));
+    Some(match before.filter(|before| !before.is_empty()) {
+        Some(before) => format!("{NAME}{library}:{before}"),
+        None => format!("{NAME}{library}"),
+    })
 }
 
 /// The processes of the hosts, by rank; none that has ended.
@@ -380,5 +396,18 @@ mod tests {
         let lines: Vec<String> =
             ended.table().lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         assert_eq!(lines, ["host 0 1 2", "faults 12 - 7", "barriers 3 - -"]);
+    }
+
+    #[test]
+    fn a_library_is_loaded_before_those_that_the_user_wants_first() {
+        let with = |value: &str| [c"A=1".into(), CString::new(format!("LD_PRELOAD={value}")).unwrap()];
+        let library = Path::new("/lib/libforebay.so");
+        assert_eq!(preloaded(library, &[]).unwrap(), "LD_PRELOAD=/lib/libforebay.so");
+        assert_eq!(preloaded(library, &with("")).unwrap(), "LD_PRELOAD=/lib/libforebay.so");
+        assert_eq!(
+            preloaded(library, &with("a.so:b.so")).unwrap(),
+            "LD_PRELOAD=/lib/libforebay.so:a.so:b.so"
+        );
+        assert_eq!(preloaded(Path::new("/a b/libforebay.so"), &[]), None);
     }
 }

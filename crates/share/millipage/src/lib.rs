@@ -20,12 +20,13 @@
 //!
 //! # System calls
 //!
-//! Between machines, the kernel does not fault for a system call: a call whose buffer is absent fails with `EFAULT`. [`Row::touch`]
-//! fetches the buffer first; it stays until another host wants it.
+//! Between machines, the kernel does not fault for a system call: a call whose buffer is absent fails with `EFAULT`. The library for C
+//! wraps such calls. Elsewhere [`Row::touch`] fetches the buffer first; it stays until another host wants it.
 //!
 //! # Forks
 //!
-//! A child that a host forks is no host, and has no shared memory. An access there ends the child with SIGSEGV.
+//! A child that a host forks is no host. It has the memory of a job on one machine. Elsewhere it has no shared memory, and an
+//! access ends it with SIGSEGV.
 
 mod board;
 mod desk;
@@ -45,8 +46,8 @@ mod shared;
 pub mod transport;
 mod usage;
 
-pub use forebay_coherence::Counts;
 use forebay_coherence::HostId;
+pub use forebay_coherence::{Access, Counts};
 pub use host::{EXIT_LOST, Granularity, Host, Options, in_process, in_process_machines, in_process_together};
 pub use join::join;
 pub use process::Process;

@@ -69,6 +69,11 @@ impl Memory {
         Ok(self.layout().allocate_array(count, bytes, grain)?)
     }
 
+    /// Bytes in pages that no minipage uses.
+    pub fn left(&self) -> usize {
+        self.layout().left()
+    }
+
     /// Where a minipage is.
     pub fn place(&self, minipage: u32) -> Option<Place> {
         self.layout().place(minipage)

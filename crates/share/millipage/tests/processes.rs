@@ -130,8 +130,8 @@ fn hosts_on_one_machine_map_the_same_objects_and_open_no_network() {
 
 #[test]
 fn a_host_of_one_machine_counts_no_memory_that_it_has_not_used() {
-    let mut job = Job::start(2, &["wait", "late"], |_, command| {
-        Together.set(command);
+    let mut job = Job::start(2, &["wait", "late"], |rank, command| {
+        Together.set(rank, command);
         command.env(SIZE, "268435456");
     });
     job.told(1);
@@ -404,7 +404,11 @@ fn hosts_that_do_not_see_each_other_share_by_messages() {
             });
             for host in 0..hosts.len() {
                 let (status, stdout, stderr) = job.end(host);
-                assert_eq!((status, &*stderr), (Some(0), ""), "{hosts:?}, {transport}, host {host}: {stdout}");
+                assert_eq!(
+                    (status, &*stderr),
+                    (Some(0), ""),
+                    "{hosts:?}, {transport}, host {host}: {stdout}"
+                );
             }
         }
     }

@@ -9,12 +9,13 @@ with share.join() as host:
     new = host.array((SIZE, SIZE))
     if host.rank == 0:
         now[0] = new[0] = 100
+    mine = host.block(SIZE)
+    first = max(mine.start, 1)
+    end = max(min(mine.stop, SIZE - 1), first)
     for _ in range(STEPS):
         host.barrier()
-        for i in host.block(SIZE):
-            if 0 < i < SIZE - 1:
-                around = now[i - 1][1:-1] + now[i + 1][1:-1] + now[i][:-2] + now[i][2:]
-                new[i, 1:-1] = around / 4
+        above, below, rows = now[first - 1 : end - 1], now[first + 1 : end + 1], now[first:end]
+        new[first:end, 1:-1] = (above[:, 1:-1] + below[:, 1:-1] + rows[:, :-2] + rows[:, 2:]) / 4
         now, new = new, now
     host.barrier()
     if host.rank == 0:

@@ -1,10 +1,10 @@
-//! The native part of `forebay.share`: addresses of rows, from which Python makes arrays, and the calls of a host.
+//! The native part of `forebay.share`: the memory of a host, in which Python makes arrays, and the calls of a host.
 //!
 //! A call that can wait releases the interpreter's lock. Python code that touches shared memory may fault with that
 //! lock held; the progress thread serves the fault without it.
 #![forbid(unsafe_code)]
 
-use forebay_millipage::{Error, Options, Placement, Process, Row};
+use forebay_millipage::{Access, Error, Options, Placement, Process};
 use pyo3::{create_exception, exceptions::PyRuntimeError, prelude::*};
 
 create_exception!(
@@ -56,10 +56,12 @@ impl Host {
         .map_err(failure)
     }
 
-    /// Rows of so many bytes each.
+    /// Rows of so many bytes each, for a call of the program that all hosts make alike.
+    #[allow(clippy::too_many_arguments, reason = "they are those of the call")]
     fn rows(
         &self,
         py: Python<'_>,
+        call: &str,
         rows: usize,
         bytes: usize,
         chunk: usize,
@@ -73,7 +75,7 @@ impl Host {
             _ => Placement::On(rank),
         };
         self.call(py, |host| {
-            let allocated = host.rows_in_chunks::<u8>(rows, bytes, chunk, placement)?;
+            let allocated = host.rows_called::<u8>(call, rows, bytes, chunk, placement)?;
             Ok(place(rows.div_ceil(chunk), |index| allocated.row(index * chunk).as_ptr() as usize))
         })
     }
@@ -95,18 +97,28 @@ impl Host {
         self.call(py, |host| host.unlock(lock))
     }
 
-    fn prefetch(&self, py: Python<'_>, address: usize, bytes: usize, write: bool) -> PyResult<()> {
-        let act = if write { Row::prefetch_for_writing } else { Row::prefetch };
-        self.call(py, |host| host.bytes_at(address, bytes).map(|row| act(&row)))
+    /// Where the memory is: address, size, and what other processes open it by, if hosts have one memory.
+    fn memory(&self, py: Python<'_>) -> PyResult<(usize, usize, Option<String>)> {
+        self.call(py, |host| {
+            let area = host.area();
+            Ok((area.start, area.len(), host.memory_name()?))
+        })
     }
 
-    fn push(&self, py: Python<'_>, address: usize, bytes: usize) -> PyResult<()> {
-        self.call(py, |host| host.bytes_at(address, bytes).map(|row| row.push()))
+    fn left(&self, py: Python<'_>) -> PyResult<usize> {
+        self.call(py, |host| Ok(host.left()))
     }
 
-    fn touch(&self, py: Python<'_>, address: usize, bytes: usize, write: bool) -> PyResult<()> {
-        let act = if write { Row::touch_for_writing } else { Row::touch };
-        self.call(py, |host| host.bytes_at(address, bytes).map(|row| act(&row)))
+    fn prefetch(&self, py: Python<'_>, pieces: Vec<(usize, usize)>, write: bool) -> PyResult<()> {
+        self.call(py, |host| host.prefetch_pieces(&pieces, access(write)))
+    }
+
+    fn push(&self, py: Python<'_>, pieces: Vec<(usize, usize)>) -> PyResult<()> {
+        self.call(py, |host| host.push_pieces(&pieces))
+    }
+
+    fn touch(&self, py: Python<'_>, pieces: Vec<(usize, usize)>, write: bool) -> PyResult<()> {
+        self.call(py, |host| host.touch_pieces(&pieces, access(write)))
     }
 
     fn stats(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, u64)>> {
@@ -132,6 +144,10 @@ impl Host {
     ) -> PyResult<T> {
         py.detach(|| act(&*self.process.host()?)).map_err(failure)
     }
+}
+
+const fn access(write: bool) -> Access {
+    if write { Access::Write } else { Access::Read }
 }
 
 /// Where so many chunks are. Those on one page lie a view and a chunk apart, and the next page has as many.

@@ -85,14 +85,24 @@ fn prints(hosts: usize, arguments: &[&str]) -> String {
 
 #[test]
 fn arrays_are_shared_as_documented() {
+    // What wraps system calls lies beside the command.
+    artifacts::c_library().unwrap();
     let checks = here("tests/checks.py");
     let checks = checks.to_str().unwrap();
     for hosts in [0, 2, 3] {
         // Python 3.12 and later warn of the fork that is among the checks.
         prints(hosts, &["-W", "ignore", checks]);
     }
-    let output = run_with(&["-n", "3", "--separate"], &["-W", "ignore", checks]);
-    assert!(output.status.success(), "{}: {}", output.status, said(&output));
+    for between in [&["-n", "3", "--separate"][..], &["-n", "4", "--machines", "2"]] {
+        let output = run_with(between, &["-W", "ignore", checks]);
+        assert!(output.status.success(), "{between:?}: {}: {}", output.status, said(&output));
+    }
+}
+
+#[test]
+fn workers_without_a_launcher_share_arrays() {
+    let workers = here("tests/workers.py");
+    prints(0, &["-W", "ignore", workers.to_str().unwrap()]);
 }
 
 #[test]
@@ -147,7 +157,18 @@ fn who_cannot_join_is_told_why() {
 
 #[test]
 fn the_package_is_typed() {
-    for name in ["__init__.py", "share.py", "_array.py", "_share.pyi", "py.typed", "_share.abi3.so"] {
+    for name in [
+        "__init__.py",
+        "share.py",
+        "_array.py",
+        "_fetched.py",
+        "_host_arrays.py",
+        "_memory.py",
+        "_parts.py",
+        "_share.pyi",
+        "py.typed",
+        "_share.abi3.so",
+    ] {
         assert!(package().join("forebay").join(name).is_file(), "{name}");
     }
 }

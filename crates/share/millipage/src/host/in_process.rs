@@ -58,7 +58,17 @@ pub fn in_process_machines(hosts: &[u16], options: Options) -> Result<Vec<Host>,
         let at = options.at.filter(|_| me.0 == 0);
         let views = Views::map(&all[machines.of(me).index()].memory, views, at)?;
         let (granularity, machines, vitals) = (options.granularity, machines.clone(), Vitals::none());
-        Host::begin(Start { me, machines, granularity, views, common, transport, vitals, meeting: None })
+        Host::begin(Start {
+            me,
+            machines,
+            granularity,
+            views,
+            object: None,
+            common,
+            transport,
+            vitals,
+            meeting: None,
+        })
     };
     commons.into_iter().map(host).collect()
 }

@@ -4,6 +4,7 @@ mod between;
 mod calls;
 mod in_process;
 mod options;
+mod pieces;
 mod progress;
 mod state;
 mod watch;
@@ -19,7 +20,7 @@ use bytemuck::Pod;
 use forebay_coherence::trace::Trace;
 use forebay_coherence::{Barrier, Counts, HostId};
 use forebay_vm::{
-    Views,
+    Object, Views,
     fault::{Served, serve},
 };
 
@@ -61,6 +62,8 @@ pub struct Host {
     meeting: Option<Meeting>,
     /// None where no access can fault.
     _served: Option<Served>,
+    /// The memory of a job on one machine, kept open so that other processes can open it.
+    object: Option<Object>,
 }
 
 /// What a host begins with.
@@ -69,6 +72,8 @@ pub struct Start {
     pub machines: Arc<Machines>,
     pub granularity: Granularity,
     pub views: Views,
+    /// What the views show, where other processes may map it too.
+    pub object: Option<Object>,
     /// What it shares with the hosts of its machine.
     pub common: Common,
     /// The way to the other machines, where it serves its own.
@@ -80,13 +85,15 @@ pub struct Start {
 
 impl Host {
     pub(crate) fn begin(start: Start) -> Result<Self, Error> {
-        let Start { me, machines, granularity, views, common, transport, vitals, meeting } = start;
+        let Start { me, machines, granularity, views, object, common, transport, vitals, meeting } = start;
         let Common { board, desk } = common;
         let hosts = machines.hosts_at_all();
         let between = desk.map(|desk| Between::new(me, machines, desk, transport));
+        let object = object.filter(|_| between.is_none());
         let memory = if between.is_some() {
             Memory::of_one_of_several(views)?
         } else {
+            views.keep_in_children()?;
             Memory::of_one_machine(views)?
         };
         let shared = Shared::new(me, hosts, memory, board, between, granularity, meeting.is_some())?;
@@ -109,9 +116,10 @@ impl Host {
             start("watch", Box::new(|| shared.watch(vitals)))?;
         }
         if between.is_some() {
+            shared.tell_wrappers();
             set_batch();
         }
-        Ok(Self { shared, threads, meeting, _served: served })
+        Ok(Self { shared, threads, meeting, _served: served, object })
     }
 
     /// Which host this is, from 0.
@@ -148,11 +156,27 @@ impl Host {
     ) -> Result<Rows<T>, Error> {
         let size = size_of::<T>();
         let call = format!("rows_in_chunks({rows}, {columns}, {chunk}, {placement:?}) of {size} bytes each");
+        self.rows_called(&call, rows, columns, chunk, placement)
+    }
+
+    /// The same for another call of a program, which all hosts have to make with the same words.
+    ///
+    /// # Errors
+    /// As for [`Host::rows`].
+    pub fn rows_called<T: Pod>(
+        &self,
+        call: &str,
+        rows: usize,
+        columns: usize,
+        chunk: usize,
+        placement: Placement,
+    ) -> Result<Rows<T>, Error> {
+        let bytes = columns.saturating_mul(size_of::<T>());
         // Nothing is allocated before all agree, so that their tables stay the same.
-        self.shared.meet(COLLECTIVE, digest(&call), &call)?;
-        let allocated = self.shared.allocate(rows, columns.saturating_mul(size), chunk, placement);
+        self.shared.meet(COLLECTIVE, digest(&call), call)?;
+        let allocated = self.shared.allocate(rows, bytes, chunk, placement);
         // No host goes on before all know the minipages; all call this, whether there was room or not.
-        self.shared.meet(COLLECTIVE, digest(&(&call, allocated.is_ok())), &call)?;
+        self.shared.meet(COLLECTIVE, digest(&(call, allocated.is_ok())), call)?;
         let array = allocated?;
         self.shared.open(&array);
         Ok(Rows::new(self.shared, array, columns))

@@ -67,8 +67,8 @@ pub fn join(options: Options) -> Result<Host, Error> {
     let here: Vec<_> = common.board.hosts().iter().map(|host| places[host.index()]).collect();
     let vitals = Vitals::of(common.board.place(), &here, terms.silence);
     meeting.met();
-    let (granularity, meeting) = (options.granularity, Some(meeting));
-    Host::begin(Start { me, machines, granularity, views, common, transport, vitals, meeting })
+    let (granularity, object, meeting) = (options.granularity, Some(memory), Some(meeting));
+    Host::begin(Start { me, machines, granularity, views, object, common, transport, vitals, meeting })
 }
 
 /// The way to the other machines, where there are any and this host serves its own.

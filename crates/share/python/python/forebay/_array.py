@@ -1,217 +1,200 @@
-"""Arrays of parts that lie apart in shared memory, each an ndarray."""
+"""Arrays that are one ndarray in shared memory."""
 
 from __future__ import annotations
 
+import io
 import math
 import operator
-from typing import Any, Callable, Iterator, Optional, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 import numpy.typing as npt
 
-from ._share import Place
+from . import _memory
+from ._memory import Handle, JobMemory, Segment
+from ._share import ShareError
+
+#: The data of an array begin at a multiple of this.
+ALIGNMENT = 64
+#: What malloc(3) keeps at most of what is freed, in bytes of one block.
+KEPT_MAX = 31 << 20
+#: Temporaries of an expression, in arrays.
+TEMPORARIES = 4
 
 
-class Array:
-    """An array in shared memory. Made by `Host.array`.
+class Array(np.ndarray):
+    """An ndarray in shared memory. Made by `forebay.share.array`, `forebay.share.attach` and `Host.array`.
 
-    ``array[i]`` is a part: an ndarray of shape `part_shape` in the shared memory itself. Where parts are elements it is
-    ``array[i, j]``, with an index for each axis, and has no axes; ``float(array[i, j])`` is its value. Further indices are
-    those of the part, and give what NumPy gives: ``array[i, 2:5]``. To assign to either writes to the shared memory.
+    Slices and other views are arrays in the same memory. Results of arithmetic are plain ndarrays of this process.
 
-    Parts lie apart, in different views of the memory, so there are no slices of several of them: see `chunk`, `to_numpy`,
-    `assign` and `as_ndarray`. ``len`` and iteration are over parts.
+    Pickling keeps the place, not the data: a process of this machine that unpickles the array maps the same memory.
+    To pickle or copy the data, pass `to_numpy()` or ``np.array(array)``.
 
-    Attributes: `shape`, `dtype`; `part_shape`, the shape of a part; `chunks`, how many chunks there are.
+    A *part* is what hosts on several machines share at a time: a row, unless `Host.array` was told otherwise.
     """
 
-    def __init__(
-        self,
-        allocate: Callable[[int, int, int], Place],
-        shape: tuple[int, ...],
-        dtype: npt.DTypeLike,
-        granularity: str,
-        chunk: int,
-    ) -> None:
-        self.shape: tuple[int, ...] = tuple(operator.index(length) for length in shape)
-        self.dtype: np.dtype[Any] = np.dtype(dtype)
-        if self.dtype.hasobject or self.dtype.subdtype:
-            raise TypeError(f"elements of {self.dtype} cannot be shared; use numbers, texts or structures of them")
-        if not self.shape or min(self.shape) < 1 or self.dtype.itemsize == 0:
-            raise ValueError(f"an array of shape {self.shape} of {self.dtype} has no bytes to share")
-        if granularity not in ("row", "element"):
-            raise ValueError(f"granularity is {granularity!r}; it can be 'row' or 'element'")
-        if operator.index(chunk) < 1:
-            raise ValueError(f"chunk is {chunk}; it is how many parts are shared together, at least 1")
-        self._axes = 1 if granularity == "row" else self.ndim
-        self.part_shape: tuple[int, ...] = self.shape[self._axes :]
-        self._parts = math.prod(self.shape[: self._axes])
-        self._chunk = min(operator.index(chunk), self._parts)
-        self.chunks: int = -(-self._parts // self._chunk)
-
-        size = math.prod(self.part_shape) * self.dtype.itemsize
-        place = allocate(self._parts, size, self._chunk)
-        self._steps = (place.group_step, place.chunk_step, size)
-        groups = -(-self.chunks // place.group)
-        # By group, chunk in the group and part in the chunk. What is behind the last part is never touched.
-        self._grid = _ndarray(
-            place.address,
-            (groups, place.group, self._chunk) + self.part_shape,
-            self._steps + _strides(self.part_shape, self.dtype.itemsize),
-            self.dtype,
-        )
+    #: How many axes choose a part, and how many neighbouring parts are a chunk.
+    _axes = 1
+    _chunk = 1
 
     @property
-    def ndim(self) -> int:
-        """How many axes it has."""
-        return len(self.shape)
+    def name(self) -> Optional[str]:
+        """By which other processes of this machine attach the array; None for an array of a job, or of this process alone."""
+        memory = memory_of(self)
+        return memory.label[len(_memory.PREFIX) :] if isinstance(memory, Segment) else None
 
     @property
-    def nbytes(self) -> int:
-        """How many bytes its elements have."""
-        return math.prod(self.shape) * self.dtype.itemsize
+    def part_shape(self) -> tuple[int, ...]:
+        """The shape of a part."""
+        return self.shape[self._axes :]
 
-    def __len__(self) -> int:
-        return self._parts
-
-    def __iter__(self) -> Iterator[npt.NDArray[Any]]:
-        return map(self._part, range(self._parts))
-
-    def __getitem__(self, index: Any) -> Any:
-        part, inside = self._find(index)
-        return self._part(part)[inside] if inside else self._part(part)
-
-    def __setitem__(self, index: Any, values: npt.ArrayLike) -> None:
-        part, inside = self._find(index)
-        self._part(part)[inside or ...] = values
-
-    def __array__(self, dtype: Optional[npt.DTypeLike] = None, copy: Optional[bool] = None) -> npt.NDArray[Any]:
-        if copy is False:
-            raise ValueError("the parts of a shared array lie apart; use as_ndarray(), or let it be copied")
-        return self.to_numpy().astype(self.dtype if dtype is None else dtype, copy=False)
-
-    def __repr__(self) -> str:
-        return f"<shared array of shape {self.shape} of {self.dtype} in parts of shape {self.part_shape}>"
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are."""
+        return -(-math.prod(self.shape[: self._axes]) // self._chunk)
 
     def chunk(self, number: int) -> npt.NDArray[Any]:
-        """Chunk `number`, from 0 to `chunks` - 1, as an ndarray in the shared memory: of shape (chunk, *part_shape), or
-        shorter at the end."""
+        """Chunk `number`, from 0 to `chunks` - 1: a view of shape (chunk, *part_shape), or shorter at the end."""
         if not 0 <= operator.index(number) < self.chunks:
             raise IndexError(f"there is no chunk {number}; there are {self.chunks}")
-        group, chunk = divmod(number, self._grid.shape[1])
-        return self._grid[group, chunk, : self._parts - number * self._chunk]
+        parts = self.reshape((-1, *self.part_shape))
+        if not np.may_share_memory(parts, self):
+            raise ValueError("the chunks of this view are not next to each other; take those of the whole array")
+        return parts[number * self._chunk : (number + 1) * self._chunk]
 
     def to_numpy(self, start: Optional[int] = None, stop: Optional[int] = None) -> npt.NDArray[Any]:
         """A copy, of memory that is not shared: of all, or of ``[start:stop]`` along the first axis."""
-        first, last, shape = self._range(start, stop)
-        copy = np.empty((last - first,) + self.part_shape, self.dtype)
-        for begin, end, piece in self._pieces(first, last):
-            copy[begin - first : end - first].reshape(piece.shape)[...] = piece
-        return copy.reshape(shape)
+        return np.array(self[start:stop] if self.ndim else self, subok=False)
 
     def assign(self, values: npt.ArrayLike, start: Optional[int] = None, stop: Optional[int] = None) -> None:
         """Write `values` to all, or to ``[start:stop]`` along the first axis, of whose shape they are or become by
         broadcasting."""
-        first, last, shape = self._range(start, stop)
-        given = np.broadcast_to(np.asarray(values), shape).reshape((last - first,) + self.part_shape)
-        for begin, end, piece in self._pieces(first, last):
-            piece[...] = given[begin - first : end - first].reshape(piece.shape)
+        self[slice(start, stop) if self.ndim else ...] = np.asarray(values)
 
     def as_ndarray(self) -> npt.NDArray[Any]:
-        """All of it as one ndarray in the shared memory.
+        """The same memory as a plain ndarray."""
+        return self.view(np.ndarray)
 
-        That can be where parts are at one distance from each other: each has more than half a page (2048 bytes), or all
-        are on one page or in one chunk, or chunks are whole pages. Raises ValueError elsewhere.
-        """
-        groups, chunks, parts = self._grid.shape[:3]
-        group_step, chunk_step, part_step = self._steps
-        step = part_step if parts > 1 else chunk_step
-        if groups > 1 or (parts > 1 and chunks > 1 and chunk_step != parts * part_step):
-            raise ValueError("the parts are not at one distance from each other; take them, or chunks, one at a time")
-        outer = _strides(self.shape[: self._axes], step)
-        address = self._grid.__array_interface__["data"][0]
-        return _ndarray(address, self.shape, outer + self._grid.strides[3:], self.dtype)
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        # A result that is a view of itself could not be reused for the next operation of an expression.
+        plain = array if array is self or type(array) is np.ndarray else array.view(np.ndarray)
+        return plain if plain.ndim or array is self else plain[()]
 
-    def _find(self, index: Any) -> tuple[int, tuple[Any, ...]]:
-        """The number of a part, and the indices in it."""
-        indices = index if isinstance(index, tuple) else (index,)
-        if len(indices) < self._axes:
-            raise IndexError(f"parts are elements: give {self._axes} indices, not {len(indices)}")
-        part = 0
-        for axis, length in enumerate(self.shape[: self._axes]):
-            try:
-                at = operator.index(indices[axis])
-            except TypeError:
-                raise TypeError(
-                    f"a part is chosen by a whole number, not by {indices[axis]!r}: parts lie apart;"
-                    " see chunk(), to_numpy(), assign() and as_ndarray()"
-                ) from None
-            if not -length <= at < length:
-                raise IndexError(f"index {at} is out of bounds for axis {axis} with size {length}")
-            part = part * length + at % length
-        return part, indices[self._axes :]
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        memory = memory_of(self) if self.size else None
+        handle = memory.handle() if memory is not None else None
+        if memory is None or handle is None:
+            return self.as_ndarray().__reduce_ex__(protocol)
+        offset = address(self) - memory.address
+        return _attached, (tuple(handle), offset, self.shape, self.strides, self.dtype, self._axes, self._chunk)
 
-    def _part(self, part: int) -> npt.NDArray[Any]:
-        chunk, inside = divmod(part, self._chunk)
-        # The dots make an element an ndarray too.
-        array: npt.NDArray[Any] = self._grid[divmod(chunk, self._grid.shape[1]) + (inside, ...)]
-        return array
+    def __reduce__(self) -> Any:
+        return self.__reduce_ex__(2)
 
-    def _range(self, start: Optional[int], stop: Optional[int]) -> tuple[int, int, tuple[int, ...]]:
-        """The first part, the one after the last, and their shape together."""
-        first, last, _ = slice(start, stop).indices(self.shape[0])
-        each = self._parts // self.shape[0]
-        return first * each, max(first, last) * each, (max(last - first, 0),) + self.shape[1:]
-
-    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, npt.NDArray[Any]]]:
-        """Parts as few ndarrays: whole groups together, else within a chunk."""
-        group = self._grid.shape[1] * self._chunk
-        while start < stop:
-            groups = (stop - start) // group
-            if start % group == 0 and groups > 0:
-                end, first = start + groups * group, start // group
-                yield start, end, self._grid[first : first + groups]
-            else:
-                chunk, inside = divmod(start, self._chunk)
-                end = min(stop, start - inside + self._chunk)
-                yield start, end, self.chunk(chunk)[inside : inside + end - start]
-            start = end
+    def __dask_tokenize__(self) -> Any:
+        # The place alone: what is written to the array later does not make it another one.
+        memory = memory_of(self)
+        where = (memory.inode, address(self) - memory.address) if memory is not None else self.tobytes()
+        return "forebay.share", where, self.shape, self.strides, str(self.dtype)
 
 
-def pieces(array: Union[Array, npt.NDArray[Any]]) -> Iterator[tuple[int, int]]:
-    """Address and size in bytes of each piece of memory that an array has."""
-    if isinstance(array, Array):
-        for number in range(array.chunks):
-            yield from pieces(array.chunk(number))
-    elif not isinstance(array, np.ndarray):
-        raise TypeError(f"{array!r} is no array; pass one that lies in shared memory, or part of one")
-    elif array.flags.forc:
-        if array.size > 0:
-            yield array.__array_interface__["data"][0], array.nbytes
-    else:
-        for index in range(len(array)):
-            yield from pieces(array[index, ...])
+def create(shape: tuple[int, ...], dtype: np.dtype[Any], name: Optional[str]) -> Array:
+    """An array of zeros in a memory object of its own."""
+    check_dtype(dtype)
+    if min(shape, default=0) < 0:
+        raise ValueError(f"an array cannot have the shape {shape}: lengths are 0 or more")
+    head = io.BytesIO()
+    described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_2_0(head, described)
+    begin = -(-head.tell() // ALIGNMENT) * ALIGNMENT
+    segment = _memory.create(name, head.getvalue(), begin + math.prod(shape) * dtype.itemsize)
+    return keep_temporaries(place(segment, begin, shape, dtype))
 
 
-class _Memory:
-    """Memory, as NumPy asks for it. It is there for as long as the process."""
-
-    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> None:
-        self.__array_interface__ = {
-            "version": 3,
-            "data": (address, False),
-            "shape": shape,
-            "strides": strides,
-            "typestr": f"|V{size}",
-        }
-
-
-def _ndarray(
-    address: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
-) -> npt.NDArray[Any]:
-    return np.asarray(_Memory(address, shape, strides, dtype.itemsize)).view(dtype)
+def attach(name: str, shape: Optional[tuple[int, ...]], dtype: Optional[np.dtype[Any]]) -> Array:
+    """The array of this name, of this shape and type where they are given."""
+    segment = _memory.attach(name)
+    head = io.BytesIO(segment[: 1 << 16])
+    try:
+        if np.lib.format.read_magic(head) != (2, 0):
+            raise ValueError("another version")
+        has_shape, _, has_dtype = np.lib.format.read_array_header_2_0(head)
+    except ValueError as error:
+        raise ShareError(f"{name!r} is no array ({error}); use the same version of forebay everywhere") from None
+    if shape is not None and shape != has_shape:
+        raise ShareError(f"the array {name!r} has the shape {has_shape}, not {shape}; attach it without a shape")
+    if dtype is not None and dtype != has_dtype:
+        raise ShareError(f"the array {name!r} is of {has_dtype}, not {dtype}; attach it without a dtype")
+    return keep_temporaries(place(segment, -(-head.tell() // ALIGNMENT) * ALIGNMENT, has_shape, has_dtype))
 
 
-def _strides(shape: tuple[int, ...], step: int) -> tuple[int, ...]:
-    """Distances along each axis where elements are `step` bytes apart."""
-    return tuple(step * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+def place(
+    memory: Any,
+    offset: int,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    strides: Optional[tuple[int, ...]] = None,
+    axes: int = 1,
+    chunk: int = 1,
+    kind: type[Array] = Array,
+) -> Array:
+    """An array in memory that is mapped."""
+    array = kind(shape, dtype, memory, offset, strides)
+    if (axes, chunk) != (1, 1):
+        array._axes, array._chunk = axes, chunk
+    return array
+
+
+#: The largest block that malloc(3) has seen freed here.
+_freed = 1 << 17
+
+
+def keep_temporaries(array: Array) -> Array:
+    """Lets malloc(3) keep the memory of temporaries between expressions; the array itself.
+
+    NumPy reuses a temporary within an expression only if all operands are plain ndarrays, so expressions with arrays have
+    several. malloc gives freed memory back to the kernel, and takes it anew page by page, unless it has seen a block as
+    large freed.
+    """
+    global _freed
+    block = min(TEMPORARIES * array.nbytes, KEPT_MAX)
+    if block > _freed:
+        np.empty(block, np.uint8)
+        _freed = block
+    return array
+
+
+def check_dtype(dtype: np.dtype[Any]) -> None:
+    """Raises TypeError where elements are no plain data."""
+    if dtype.hasobject or dtype.subdtype:
+        raise TypeError(f"elements of {dtype} cannot be shared; use numbers, texts or structures of them")
+
+
+def memory_of(array: Any) -> Union[Segment, JobMemory, None]:
+    """The shared memory that an array lies in."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return array if isinstance(array, (Segment, JobMemory)) else None
+
+
+#: The memory of the job that this process is a host of, as an ndarray of bytes.
+_job: Optional[npt.NDArray[np.uint8]] = None
+
+
+def set_job(memory: Optional[JobMemory]) -> None:
+    """Arrays of this job that are unpickled here are at their place in this memory."""
+    global _job
+    _job = None if memory is None else np.asarray(memory)
+
+
+def _attached(handle: tuple[Any, ...], offset: int, *description: Any) -> Array:
+    """What a pickled array becomes."""
+    known = Handle(*handle)
+    shape, strides, dtype, axes, chunk = description
+    job = memory_of(_job)
+    memory: Any = _job if job is not None and job.inode == known.inode else _memory.attach_handle(known)
+    return keep_temporaries(place(memory, offset, shape, dtype, strides, axes, chunk))
+
+
+def address(array: npt.NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])

@@ -1,26 +1,29 @@
 """NumPy arrays in memory that processes share as if they were threads.
 
-Every process that ``forebay share -n N -- python PROGRAM`` starts becomes a host by `join()`; a program started alone is
-a job of one host. Hosts allocate arrays together, and compute with them by plain NumPy.
+`array` makes an ndarray in shared memory, without a launcher. It is pickled by its place: a worker of ``multiprocessing``,
+``concurrent.futures``, joblib, Dask or Ray on the same machine that gets the array maps the same memory. `attach` finds an
+array by its name. The memory is freed when no process has it, however the processes ended.
 
-Hosts on one machine map one memory, and see stores as threads do. Between machines, and with ``forebay share --separate``,
-what is not there, or may not be written, is fetched in the access, unseen; memory is sequentially consistent. Order
+Every process that ``forebay share -n N -- python PROGRAM`` starts becomes a *host* by `join`; a program started alone is a
+job of one host. Hosts allocate arrays together by `Host.array`, and have barriers and locks. A job can span machines.
+
+Processes on one machine map one memory, and see stores as threads do. Between machines, and with
+``forebay share --separate``, an operation fetches what it needs before it runs; memory is sequentially consistent there. Order
 conflicting accesses by locks or barriers.
 
-What is shared at a time between machines is a *part* of an array: a row or an element, or a chunk of neighbours. It has a protection of its
-own, whatever else is on its page, so hosts that write to different parts do not disturb each other.
+What is shared at a time between machines is a *part* of an array, such as a row. Hosts that write to different parts do not
+disturb each other.
 
-System calls do not fetch between machines. ``file.readinto(row)``, ``row.tofile(file)`` and the like fail with ``EFAULT`` ("Bad address")
-where part of the buffer is not there: call `Host.touch` first, or copy.
+System calls work on shared memory of one machine as on other memory. Between machines, and with ``--separate``,
+``forebay share`` gives programs wrappers of ``read``, ``write`` and the like, for which all memory is present.
 
 Threads: any thread may call any method; one thread of each host at a time allocates, or waits at a barrier. Calls that
 wait let other Python threads run meanwhile, and are not interrupted by Ctrl-C before they end. A thread that waits in an
 access may hold the interpreter's lock: other Python threads of its process wait with it, for microseconds to
 milliseconds. Nothing that it waits for needs that lock.
 
-Forks: a child made by ``os.fork()`` or by ``multiprocessing`` with the start method ``fork`` is no host. Calls fail there,
-and to touch an array ends it with SIGSEGV. Start hosts by ``forebay share`` instead of ``multiprocessing``, and use the
-start method ``spawn`` for other children.
+Forks: a child has the arrays of its parent on one machine. It is no host, so calls fail there. Between machines it has no
+arrays of the job, and an access to one ends it with SIGSEGV.
 
 ``faulthandler`` handles the same signals: enable it before `join()`.
 """
@@ -30,17 +33,42 @@ from __future__ import annotations
 import atexit
 import operator
 from collections.abc import Sequence
-from functools import partial
 from types import TracebackType
 from typing import Any, Optional, Union
 
+import numpy as np
 import numpy.typing as npt
 
-from . import _share
-from ._array import Array, pieces
+from . import _array, _share
+from ._array import Array
+from ._fetched import pieces
+from ._host_arrays import HostArrays
+from ._parts import Parts
 from ._share import ShareError
 
-__all__ = ["Array", "Host", "Lock", "ShareError", "join"]
+__all__ = ["Array", "Host", "Lock", "Parts", "ShareError", "array", "attach", "join"]
+
+
+def array(
+    shape: Union[int, Sequence[int]], dtype: npt.DTypeLike = float, *, name: Optional[str] = None
+) -> Array:
+    """An array of zeros in shared memory of this machine.
+
+    Other processes of this user get it by unpickling, by `attach` if it has a name, or by being forked.
+
+    Raises `ShareError` if the name is taken, or there is not enough memory.
+    """
+    return _array.create(_lengths(shape), np.dtype(dtype), name)
+
+
+def attach(
+    name: str, shape: Union[int, Sequence[int], None] = None, dtype: Optional[npt.DTypeLike] = None
+) -> Array:
+    """The array of this name, which a process of this user on this machine has.
+
+    Raises `ShareError` if there is none, or it has another shape or type than are given.
+    """
+    return _array.attach(name, None if shape is None else _lengths(shape), None if dtype is None else np.dtype(dtype))
 
 
 def join(size: Optional[int] = None, views: Optional[int] = None) -> Host:
@@ -65,6 +93,7 @@ class Host:
 
     def __init__(self, native: _share.Host) -> None:
         self._native = native
+        self._arrays = HostArrays(native)
         atexit.register(self._leave_if_host)
 
     @property
@@ -82,14 +111,18 @@ class Host:
         shape: Union[int, Sequence[int]],
         dtype: npt.DTypeLike = float,
         *,
-        granularity: str = "row",
+        granularity: Optional[str] = None,
         chunk: int = 1,
         placement: Union[str, int] = "blocks",
-    ) -> Array:
+    ) -> Any:
         """Allocate an array of zeros. All hosts call this in the same order, with the same arguments.
 
+        On one machine it is an `Array`, an ndarray. The other arguments matter between machines.
+
         `granularity` says what a part is: ``"row"``, what one index of the first axis leads to, or ``"element"``. `chunk`
-        neighbouring parts are shared together: for parts that are read and written together.
+        neighbouring parts are shared together: for parts that are read and written together. Without a granularity the
+        parts are as small as leaves the array one ndarray: rows where these have room for pages of their own, else pages.
+        With one, an array of small parts is a `Parts`, which is used like an ndarray.
 
         `placement` says which hosts have the parts at first: ``"blocks"`` (neighbours the same, as in `block`),
         ``"cyclic"`` (in turn), ``"copies"`` (all have a copy), or the rank of the host that has all.
@@ -99,9 +132,7 @@ class Host:
         on, rank = (placement, 0) if isinstance(placement, str) else ("rank", self._rank(placement))
         if on not in ("blocks", "cyclic", "copies", "rank"):
             raise ValueError(f"placement is {on!r}; it can be 'blocks', 'cyclic', 'copies' or a rank")
-        lengths = tuple(shape) if isinstance(shape, Sequence) else (shape,)
-        allocate = partial(self._native.rows, placement=on, rank=rank)
-        return Array(allocate, lengths, dtype, granularity, chunk)
+        return self._arrays.allocate(_lengths(shape), np.dtype(dtype), granularity, operator.index(chunk), (on, rank))
 
     def block(self, count: int, rank: Optional[int] = None) -> range:
         """The share of this host, or of host `rank`, in `count` things: the parts that begin there with ``"blocks"``."""
@@ -115,21 +146,22 @@ class Host:
         """Lock `number` (0 to 2**32 - 1) of the job: ``with host.lock(3): ...``"""
         return Lock(self._native, number)
 
-    def prefetch(self, array: Union[Array, npt.NDArray[Any]], *, write: bool = False) -> None:
+    def prefetch(self, array: Union[Parts, npt.NDArray[Any]], *, write: bool = False) -> None:
         """Ask for an array, a part or a piece of one, to read or write it soon, and do not wait."""
-        for address, size in pieces(array):
-            self._native.prefetch(address, size, write)
+        self._native.prefetch(_pieces(array), write)
 
-    def push(self, array: Union[Array, npt.NDArray[Any]]) -> None:
+    def push(self, array: Union[Parts, npt.NDArray[Any]]) -> None:
         """Send an array, a part or a piece of one to all hosts, which can read it then without waiting."""
-        for address, size in pieces(array):
-            self._native.push(address, size)
+        self._native.push(_pieces(array))
 
-    def touch(self, array: Union[Array, npt.NDArray[Any]], *, write: bool = False) -> None:
-        """Wait until this host may read or write an array, a part or a piece of one, so that a system call can. It stays
-        until another host wants it."""
-        for address, size in pieces(array):
-            self._native.touch(address, size, write)
+    def touch(self, array: Union[Parts, npt.NDArray[Any]], *, write: bool = False) -> None:
+        """Ask for an array, a part or a piece of one, and wait until this host may read or write it. It stays until another
+        host wants it."""
+        self._native.touch(_pieces(array), write)
+
+    def left(self) -> int:
+        """How many bytes of the job's memory no array has yet."""
+        return self._native.left()
 
     def stats(self) -> dict[str, int]:
         """Figures of this host since this was last called, by name: faults, requests, messages."""
@@ -195,3 +227,16 @@ class Lock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def _lengths(shape: Union[int, Sequence[int]]) -> tuple[int, ...]:
+    lengths = shape if isinstance(shape, Sequence) else (shape,)
+    return tuple(operator.index(length) for length in lengths)
+
+
+def _pieces(array: Any) -> list[tuple[int, int]]:
+    if isinstance(array, Parts):
+        return array.pieces()
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{array!r} is no array; pass one that lies in shared memory, or part of one")
+    return pieces(array)

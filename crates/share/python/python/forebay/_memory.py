@@ -1,0 +1,247 @@
+"""Memory objects that processes of one machine map, and how a process finds them.
+
+A memory object has a label, and no file. The kernel frees it when no process has it open or mapped, however those ended.
+A process finds an object in the descriptors of the other processes of its user, in /proc.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import re
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Optional
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from ._share import ShareError
+
+#: What the label of a named array begins with. The rest is the name.
+PREFIX = "forebay:"
+NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+#: Seconds that a process waits for another one that makes an array of the same name.
+PATIENCE = 10.0
+#: No process can make the object longer or shorter, so no access to it fails. The last seal comes when it is complete.
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+
+class Handle(NamedTuple):
+    """What other processes find a memory object by."""
+
+    label: str
+    process: int
+    inode: int
+    size: int
+
+
+class Segment(mmap.mmap):
+    """A memory object, mapped for as long as there are arrays in it."""
+
+    label: str
+    inode: int
+    address: int
+
+    def __new__(cls, descriptor: int, size: int) -> Segment:
+        return super().__new__(cls, descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self.label = _label(f"/proc/self/fd/{descriptor}")
+        self.inode = os.fstat(descriptor).st_ino
+        self.address = _address(np.frombuffer(self, np.uint8))
+
+    def handle(self) -> Handle:
+        """For other processes."""
+        return Handle(self.label, os.getpid(), self.inode, len(self))
+
+    def close(self) -> None:
+        """Raises BufferError: the memory goes with the last array in it."""
+        raise BufferError("arrays lie in this memory; it is unmapped when the last one is gone")
+
+
+class JobMemory:
+    """The memory of a job, as this host maps it. It is there for as long as the process."""
+
+    def __init__(self, address: int, size: int, name: Optional[str]) -> None:
+        self.address = address
+        self._name = name
+        self.inode = int(name.split()[2]) if name else -1
+        self.__array_interface__ = {"version": 3, "data": (address, False), "shape": (size,), "typestr": "|u1"}
+
+    def handle(self) -> Optional[Handle]:
+        """For other processes; none where each host of the job has a memory of its own."""
+        if self._name is None:
+            return None
+        _, _, inode, size = map(int, self._name.split())
+        return Handle(JOB, os.getpid(), inode, size)
+
+
+#: The label of a job's memory.
+JOB = "forebay"
+
+#: Objects that this process has mapped, by inode.
+_mapped: WeakValueDictionary[int, Segment] = WeakValueDictionary()
+
+
+def create(name: Optional[str], head: bytes, size: int) -> Segment:
+    """A new object of `size` bytes that begins with `head`. The rest is zeros.
+
+    Raises `ShareError` if the name is taken, or there is not enough memory.
+    """
+    free = _free_bytes()
+    if free is not None and size > free:
+        raise ShareError(f"{size} bytes of shared memory do not fit: this machine has {free} bytes free; share less")
+    if name is None:
+        return _create(secrets.token_hex(8), head, size)
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name: use up to 200 letters, digits, dots, hyphens and underscores")
+    with _turn(name):
+        taken = _find(PREFIX + name)
+        if taken is not None:
+            os.close(taken[0])
+            raise ShareError(
+                f"the name {name!r} is taken: process {taken[1]} has an array of this name;"
+                f" call attach({name!r}), or choose another name"
+            )
+        return _create(name, head, size)
+
+
+def attach(name: str) -> Segment:
+    """The object of this name. Raises `ShareError` if no process has it."""
+    return _map(PREFIX + name, None, None, None)
+
+
+def attach_handle(handle: Handle) -> Segment:
+    """The object that another process, or this one, had when it gave the handle."""
+    mapped = _mapped.get(handle.inode)
+    if mapped is not None and mapped.label == handle.label and len(mapped) == handle.size:
+        return mapped
+    return _map(handle.label, handle.process, handle.inode, handle.size)
+
+
+def _create(name: str, head: bytes, size: int) -> Segment:
+    descriptor = os.memfd_create(PREFIX + name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(descriptor, max(size, len(head)))
+        os.pwrite(descriptor, head, 0)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SEALS)
+        return _segment(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _map(label: str, process: Optional[int], inode: Optional[int], size: Optional[int]) -> Segment:
+    found = _find(label, process, inode)
+    if found is None:
+        what = f"the array {label[len(PREFIX) :]!r}" if label.startswith(PREFIX) else "the memory of the job"
+        raise ShareError(
+            f"{what} is gone, or not of this user and machine: no process has it;"
+            " keep a reference to an array until those that need it have attached"
+        )
+    descriptor, owner = found
+    try:
+        has = os.fstat(descriptor).st_size
+        if size is not None and has != size:
+            raise ShareError(f"the memory of process {owner} has {has} bytes, not {size}; pass the array again")
+        return _segment(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _segment(descriptor: int) -> Segment:
+    told = os.fstat(descriptor)
+    mapped = _mapped.get(told.st_ino)
+    if mapped is None:
+        try:
+            mapped = Segment(descriptor, told.st_size)
+        except OSError as error:
+            raise ShareError(f"{told.st_size} bytes of shared memory cannot be mapped: {error}; share less") from None
+        _mapped[told.st_ino] = mapped
+    return mapped
+
+
+def _find(label: str, process: Optional[int] = None, inode: Optional[int] = None) -> Optional[tuple[int, int]]:
+    """A descriptor of an object, and the process that has it; first of this process, or a later descriptor of another."""
+    user = os.geteuid()
+    for candidate in _processes(process):
+        folder = f"/proc/{candidate}/fd"
+        try:
+            if os.stat(folder).st_uid != user:
+                continue
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        for name in names:
+            descriptor = _open(f"{folder}/{name}", label, inode)
+            if descriptor is not None:
+                return descriptor, candidate
+    return None
+
+
+def _processes(first: Optional[int]) -> Iterator[int]:
+    if first is not None:
+        yield first
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and int(name) != first:
+            yield int(name)
+
+
+def _open(path: str, label: str, inode: Optional[int]) -> Optional[int]:
+    """Opens a descriptor of another process, if it is the object that is looked for, and complete."""
+    if _label(path) != label:
+        return None
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    is_it = inode is None or os.fstat(descriptor).st_ino == inode
+    if is_it and (label == JOB or fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & SEALS == SEALS):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _label(path: str) -> Optional[str]:
+    """The label of the memory object that a descriptor is open to."""
+    try:
+        target = os.readlink(path)
+    except OSError:
+        return None
+    if not target.startswith("/memfd:"):
+        return None
+    return target[len("/memfd:") :].removesuffix(" (deleted)")
+
+
+@contextmanager
+def _turn(name: str) -> Iterator[None]:
+    """Processes that make an array of one name take turns. The kernel ends a turn with its process."""
+    deadline = time.monotonic() + PATIENCE
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as turn:
+        while True:
+            try:
+                turn.bind(f"\0{PREFIX}{os.geteuid()}:{name}"[:107])
+                break
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise ShareError(f"another process is making an array of the name {name!r}: {error}") from None
+                time.sleep(0.001)
+        yield
+
+
+def _free_bytes() -> Optional[int]:
+    """What the kernel could give to programs now, swap included."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            lines = dict(line.split(":", 1) for line in file)
+        return sum(int(lines[key].split()[0]) * 1024 for key in ("MemAvailable", "SwapFree"))
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])

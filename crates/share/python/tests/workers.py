@@ -1,0 +1,328 @@
+"""Checks of arrays that processes share without a launcher: each is a check by itself."""
+
+import concurrent.futures
+import copy
+import multiprocessing
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+
+import numpy as np
+
+from forebay import share
+from forebay.share import Array, ShareError
+
+PATIENCE_S = 60
+MIB = 1 << 20
+
+
+def raises(kind, part, call, *arguments, **named):
+    try:
+        call(*arguments, **named)
+    except kind as error:
+        assert part in str(error), str(error)
+    else:
+        raise AssertionError(f"{call} raised no {kind}")
+
+
+def python(program, *arguments):
+    """Another program, that was not forked from this one."""
+    text = f"import sys\nfrom forebay import share\nimport numpy as np\n{program}"
+    return subprocess.Popen([sys.executable, "-c", text, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def answer(program, *arguments):
+    process = python(program, *arguments)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, output
+    return output.decode().strip()
+
+
+def add_one(array):
+    array += 1
+    return os.getpid()
+
+
+def set_row(array, row):
+    array[row] = row
+    return type(array).__name__, array.base is not None
+
+
+def die(array):
+    array[0] = 7
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def memory_objects(process="self"):
+    """Labels of the memory objects that a process has mapped."""
+    with open(f"/proc/{process}/maps") as maps:
+        return set(re.findall(r"/memfd:(forebay:\S+)", maps.read()))
+
+
+def an_array_is_an_ndarray():
+    array = share.array((30, 40), np.float32)
+    plain = np.zeros((30, 40), np.float32)
+    assert isinstance(array, np.ndarray) and isinstance(array, Array)
+    assert array.shape == plain.shape and array.dtype == plain.dtype and array.strides == plain.strides
+    assert array.flags.c_contiguous and array.flags.aligned and array.flags.writeable
+    for one in (array, plain):
+        one += np.arange(40)
+        one[3:9] *= 2
+        one[[1, 5, 1]] = 4
+        one[one > 30] = -1
+        one.T[5] = 9
+        np.add(one, one[0], out=one)
+    assert np.array_equal(array, plain) and (array == plain).all()
+    assert array.sum() == plain.sum() and type(array.sum()) is np.float32
+    assert type(array + 1) is np.ndarray and type(array[2:4]) is Array and type(array.to_numpy()) is np.ndarray
+    for shape in [(), 0, (3, 0), 5, [2, 3]]:
+        assert share.array(shape).shape == np.zeros(shape).shape
+    named = share.array(3, [("name", "S3"), ("value", "<f8"), ("time", "datetime64[s]")])
+    named["value"] = [1, 2, 3]
+    assert pickle.loads(pickle.dumps(named))["value"].tolist() == [1, 2, 3]
+
+
+def mistakes_are_told():
+    raises(TypeError, "cannot be shared", share.array, 3, object)
+    raises(ValueError, "0 or more", share.array, -1)
+    raises(ValueError, "is no name", share.array, 3, name="a/b")
+    raises(ValueError, "is no name", share.array, 3, name="")
+    raises(ShareError, "bytes free; share less", share.array, 1 << 50, np.uint8)
+    raises(ShareError, "is gone", share.attach, "no-such-array")
+
+
+def a_pickle_is_the_place_and_not_the_data():
+    array = share.array((1000, 1000))
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        data = pickle.dumps(array[10:20, ::-2], protocol)
+        assert len(data) < 2000
+        again = pickle.loads(data)
+        array[10, 1] = protocol + 1
+        assert again.shape == (10, 500) and again[0, -1] == array[10, 1] == protocol + 1
+        assert np.may_share_memory(array, again)
+    assert len(pickle.dumps(array + 1)) > array.nbytes
+    assert type(pickle.loads(pickle.dumps(array.to_numpy()))) is np.ndarray
+    for copied in (copy.copy(array), copy.deepcopy(array)):
+        assert not np.may_share_memory(copied, array) and np.array_equal(copied, array)
+    data = pickle.dumps(array)
+    again = array = None
+    raises(ShareError, "keep a reference", pickle.loads, data)
+
+
+def processes_of_multiprocessing_share_it():
+    for method in ("fork", "spawn", "forkserver"):
+        context = multiprocessing.get_context(method)
+        array = share.array((8, 100), np.int64)
+        process = context.Process(target=add_one, args=(array,))
+        process.start()
+        process.join(PATIENCE_S)
+        assert process.exitcode == 0 and (array == 1).all()
+        with context.Pool(2) as pool:
+            pool.starmap(set_row, [(array, row) for row in range(8)])
+        assert (array.T == np.arange(8)).all()
+
+
+def tasks_of_concurrent_futures_share_it():
+    for method in ("fork", "spawn"):
+        array = share.array((8, 100), np.int64)
+        context = multiprocessing.get_context(method)
+        with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as pool:
+            kinds = list(pool.map(set_row, [array] * 8, range(8)))
+        assert kinds == [("Array", True)] * 8 and (array.T == np.arange(8)).all()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        pool.map(set_row, [array] * 8, range(7, -1, -1))
+    assert (array.T == np.arange(8)).all()
+
+
+def a_worker_that_dies_leaves_it():
+    array = share.array(4)
+    process = multiprocessing.get_context("spawn").Process(target=die, args=(array,))
+    process.start()
+    process.join(PATIENCE_S)
+    assert process.exitcode == -signal.SIGKILL and array.tolist() == [7, 0, 0, 0]
+
+
+def programs_find_it_by_its_name():
+    name = f"check-{os.getpid()}"
+    array = share.array((5, 3), np.int16, name=name)
+    assert array.name == name and share.attach(name).base is array.base
+    assert answer("a = share.attach(sys.argv[1]); a[2] = 9; print(a.shape, a.dtype)", name) == "(5, 3) int16"
+    assert array[2].tolist() == [9, 9, 9]
+    raises(ShareError, "is taken: process", share.array, 3, name=name)
+    raises(ShareError, "has the shape (5, 3), not (3, 5)", share.attach, name, (3, 5))
+    raises(ShareError, "is of int16, not float64", share.attach, name, dtype=float)
+    assert share.attach(name, (5, 3), "i2").base is array.base
+    taken = answer(
+        "try: share.array(3, name=sys.argv[1])\nexcept share.ShareError as error: print(error)", name
+    )
+    assert f"is taken: process {os.getpid()} has an array of this name; call attach(" in taken
+    # Another process keeps it when the first one lets go.
+    keeper = python("a = share.attach(sys.argv[1]); print(flush=True); sys.stdin.read()", name)
+    keeper.stdout.readline()
+    array[0, 0] = 5
+    array = None
+    assert share.attach(name)[0, 0] == 5
+    keeper.communicate(timeout=PATIENCE_S)
+    raises(ShareError, "is gone", share.attach, name)
+
+
+def one_of_many_gets_a_name():
+    name = f"race-{os.getpid()}"
+    program = """
+print(flush=True)
+sys.stdin.readline()
+try: a = share.array(10, name=sys.argv[1]); print("has", flush=True)
+except share.ShareError: print("taken", flush=True)
+sys.stdin.read()
+"""
+    processes = [python(program, name) for _ in range(6)]
+    for process in processes:
+        process.stdout.readline()
+    for process in processes:
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+    answers = sorted(process.stdout.readline().strip() for process in processes)
+    for process in processes:
+        process.communicate(timeout=PATIENCE_S)
+    assert answers == [b"has"] + [b"taken"] * 5, answers
+
+
+def nothing_is_left_when_all_are_killed():
+    name = f"killed-{os.getpid()}"
+    before = os.listdir("/dev/shm")
+    program = "a = share.{}; print(flush=True); sys.stdin.read()"
+    processes = []
+    for call in ["array(1000, name=sys.argv[1])"] + ["attach(sys.argv[1])"] * 3:
+        processes.append(python(program.format(call), name))
+        processes[-1].stdout.readline()
+    assert share.attach(name).shape == (1000,)
+    for process in processes:
+        assert f"forebay:{name}" in memory_objects(process.pid)
+        process.kill()
+    for process in processes:
+        process.wait(PATIENCE_S)
+    raises(ShareError, "is gone", share.attach, name)
+    assert f"forebay:{name}" not in memory_objects()
+    assert sorted(os.listdir("/dev/shm")) == sorted(before)
+    share.array(3, name=name)
+
+
+def all_processes_have_one_copy():
+    size = 64 * MIB
+    array = share.array(size, np.uint8)
+    array[:] = 1
+    program = """
+import pickle
+a = pickle.load(sys.stdin.buffer)
+assert a.sum(dtype=np.int64) == a.size
+print(flush=True)
+sys.stdin.read()
+"""
+    workers = [python(program) for _ in range(4)]
+    for worker in workers:
+        worker.stdin.write(pickle.dumps(array))
+        worker.stdin.flush()
+        assert worker.stdout.readline() == b"\n"
+    shares = [proportional_bytes(process) for process in ["self"] + [worker.pid for worker in workers]]
+    for worker in workers:
+        worker.communicate(timeout=PATIENCE_S)
+    assert 0.95 * size < sum(shares) < 1.05 * size, shares
+
+
+def proportional_bytes(process):
+    """The share of a process in the memory objects that it maps."""
+    with open(f"/proc/{process}/smaps") as file:
+        areas = re.split(r"\n(?=[0-9a-f]+-)", file.read())
+    parts = [re.search(r"^Pss: +(\d+) kB", area, re.M) for area in areas if "/memfd:forebay:" in area]
+    return sum(int(part[1]) for part in parts) * 1024
+
+
+def memory_goes_with_the_last_reference():
+    array = share.array(10 * MIB, np.uint8)
+    label = f"forebay:{array.name}"
+    view = array[5:10][::2]
+    assert label in memory_objects()
+    array = None
+    assert label in memory_objects() and view.sum() == 0
+    view = None
+    assert label not in memory_objects()
+
+
+def system_calls_take_it():
+    array = share.array((5, 40000))
+    array[...] = np.arange(200000.0).reshape(5, 40000)
+    file = os.memfd_create("copy")
+    assert os.write(file, array) == array.nbytes and os.pread(file, 16, 8) == array[0, 1:3].tobytes()
+    array[...] = 0
+    assert os.preadv(file, [array[1], array[0]], 0) == 640000 and array[1, 5] == 5
+
+
+def loky_shares_it():
+    import joblib
+
+    array = share.array((8, 200_000))
+    tasks = (joblib.delayed(set_row)(array, row) for row in range(8))
+    assert joblib.Parallel(n_jobs=2)(tasks) == [("Array", True)] * 8
+    assert (array.T == np.arange(8)).all()
+
+
+def dask_shares_it():
+    import dask
+
+    array = share.array((8, 100))
+    tasks = [dask.delayed(set_row)(array, row) for row in range(8)]
+    dask.compute(*tasks, scheduler="processes", num_workers=2)
+    assert (array.T == np.arange(8)).all()
+
+
+def pandas_works_in_it():
+    import pandas
+
+    array = share.array((100, 3))
+    frame = pandas.DataFrame(array, columns=list("abc"), copy=False)
+    array[:, 1] = 4
+    assert frame["b"].sum() == 400 and frame.groupby("b")["a"].count().tolist() == [100]
+    assert len(pickle.dumps(frame)) > array.nbytes
+
+
+def hdf5_takes_it():
+    import h5py
+
+    array = share.array((5, 40000))
+    array[3] = 8
+    with h5py.File("check.h5", "w", driver="core", backing_store=False) as file:
+        file["x"] = array
+        file["y"] = array[3]
+        array[...] = 0
+        file["x"].read_direct(array)
+        assert array[3].sum() == 320000 == file["y"][...].sum()
+
+
+CHECKS = [
+    an_array_is_an_ndarray,
+    mistakes_are_told,
+    a_pickle_is_the_place_and_not_the_data,
+    processes_of_multiprocessing_share_it,
+    tasks_of_concurrent_futures_share_it,
+    a_worker_that_dies_leaves_it,
+    programs_find_it_by_its_name,
+    one_of_many_gets_a_name,
+    nothing_is_left_when_all_are_killed,
+    all_processes_have_one_copy,
+    memory_goes_with_the_last_reference,
+    system_calls_take_it,
+    loky_shares_it,
+    dask_shares_it,
+    pandas_works_in_it,
+    hdf5_takes_it,
+]
+
+if __name__ == "__main__":
+    wanted = sys.argv[1:]
+    for check in CHECKS:
+        if not wanted or check.__name__ in wanted:
+            check()
+            print(check.__name__, flush=True)
