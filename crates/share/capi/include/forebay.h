@@ -103,7 +103,8 @@ int forebay_unlock(uint32_t lock);
  * The following want `bytes` bytes from `start` on, within a row, a chunk or an allocation, and act on whole minipages.
  * Any thread.
  *
- * On one machine there is nothing to fetch. Between machines, and with forebay share --separate: forebay_prefetch asks for them, to be read or written soon, and does not wait. forebay_push sends them to all hosts,
+ * On one machine there is nothing to fetch. Between machines forebay_prefetch asks for them, to be read or written soon, and
+ * does not wait. forebay_push sends them to all hosts,
  * which can read them then without waiting. forebay_touch waits until this host may read or write them, and changes
  * nothing. What was touched stays until another host wants it.
  */

@@ -7,14 +7,14 @@ array by its name. The memory is freed when no process has it, however the proce
 Every process that ``forebay share -n N -- python PROGRAM`` starts becomes a *host* by `join`; a program started alone is a
 job of one host. Hosts allocate arrays together by `Host.array`, and have barriers and locks. A job can span machines.
 
-Processes on one machine map one memory, and see stores as threads do. Between machines, and with
-``forebay share --separate``, an operation fetches what it needs before it runs; memory is sequentially consistent there. Order
+Processes on one machine map one memory, and see stores as threads do. Between machines, and with ``--separate`` or
+``--machines`` of ``forebay share``, an operation fetches what it needs before it runs; memory is sequentially consistent there. Order
 conflicting accesses by locks or barriers.
 
 What is shared at a time between machines is a *part* of an array, such as a row. Hosts that write to different parts do not
 disturb each other.
 
-System calls work on shared memory of one machine as on other memory. Between machines, and with ``--separate``,
+System calls work on shared memory of one machine as on other memory. Between machines
 ``forebay share`` gives programs wrappers of ``read``, ``write`` and the like, for which all memory is present.
 
 Threads: any thread may call any method; one thread of each host at a time allocates, or waits at a barrier. Calls that
