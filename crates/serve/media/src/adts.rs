@@ -18,24 +18,24 @@ use crate::sound;
 use crate::source::Source;
 use crate::time::TimeBase;
 
-const HEADER_BYTES: usize = 7;
-const FRAME_SAMPLES: i64 = 1024;
+pub(crate) const HEADER_BYTES: usize = 7;
+pub(crate) const FRAME_SAMPLES: i64 = 1024;
 /// The longest frame that a header can tell of.
 const FRAME_BYTES_MAX: u64 = 1 << 13;
 
 /// How far damage may go.
 const GARBAGE_BYTES_MAX: u64 = 1 << 20;
 
-struct Header {
-    config: [u8; 2],
-    header_bytes: u64,
+pub(crate) struct Header {
+    pub config: [u8; 2],
+    pub header_bytes: u64,
     /// Of header and payload.
-    bytes: u64,
-    blocks: u8,
+    pub bytes: u64,
+    pub blocks: u8,
 }
 
 impl Header {
-    fn parse(bytes: [u8; HEADER_BYTES]) -> Option<Self> {
+    pub fn parse(bytes: [u8; HEADER_BYTES]) -> Option<Self> {
         let bits = bytes.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
         let field = |from_end: u32, count: u32| bits >> from_end & ((1 << count) - 1);
         let (sync, layer, is_bare) = (field(44, 12), field(41, 2), field(40, 1) == 1);

@@ -20,15 +20,19 @@
 //! there are at most [`index::SAMPLES_MAX`] samples, each of which lies in the file.
 #![forbid(unsafe_code)]
 
+mod ac3;
 mod adts;
 mod annex_b;
+mod elementary;
 mod error;
+mod first_sample;
 pub mod index;
 mod kind;
 mod matroska;
 mod media;
 mod mp4;
 mod mpeg_audio;
+mod packing;
 mod parameter_sets;
 mod plan;
 mod reorder;
@@ -37,9 +41,11 @@ mod source;
 mod stored;
 mod time;
 mod transport;
+mod vorbis;
 
 pub use error::{Error, Result};
-pub use media::{Media, Track};
+pub use media::{Media, Streams, Track};
+pub use packing::Packing;
 pub use plan::{Plan, Sample};
 pub use source::ReadAt;
 pub use time::TimeBase;

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use forebay_rtsp::packetise::Format;
 use forebay_rtsp::presentation::{self, Codec, Presentation};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::index::{Cursor, Index};
+use crate::packing::Packing;
 use crate::plan::Plan;
 use crate::source::{ReadAt, Source};
 use crate::time::TimeBase;
-use crate::{adts, annex_b, kind, matroska, mp4, mpeg_audio, transport};
+use crate::{adts, annex_b, elementary, first_sample, kind, matroska, mp4, mpeg_audio, transport};
 
 /// A file's tracks and where their samples lie. It holds no file open.
 #[derive(Debug)]
@@ -20,6 +22,16 @@ pub struct Media {
     pub(crate) left_out: Vec<String>,
     pub(crate) recorded_ns: Option<u64>,
     pub(crate) is_final: bool,
+}
+
+/// What becomes of a transport stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Streams {
+    /// Its streams are tracks. Where some of its pictures have no payload format, it is served as it is.
+    #[default]
+    AsTracks,
+    /// All of it is one track.
+    AsTheyAre,
 }
 
 /// A track that can be served.
@@ -33,6 +45,47 @@ pub struct Track {
     pub language: Option<String>,
     time_base: TimeBase,
     index: Index,
+    carriage: Carriage,
+}
+
+/// How the samples of a track lie in their file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) enum Carriage {
+    /// Each as it is sent.
+    #[default]
+    Whole,
+    /// With values whose lowest byte comes first.
+    Reversed {
+        /// The bytes of a value.
+        bytes: u8,
+    },
+    /// In packets of a transport stream, with those of others between them.
+    Packets {
+        /// Which packets.
+        pid: u16,
+        /// From one packet to the next.
+        stride: u8,
+        /// Where packets begin that follow each other at that distance, in the order of the file. All tracks of a file have
+        /// the same ones.
+        #[serde(skip)]
+        runs: Arc<[u64]>,
+    },
+}
+
+impl Carriage {
+    pub fn runs(&self) -> Option<&[u64]> {
+        match self {
+            Self::Packets { runs, .. } => Some(runs),
+            Self::Whole | Self::Reversed { .. } => None,
+        }
+    }
+
+    pub fn with_runs(self, runs: &Arc<[u64]>) -> Self {
+        match self {
+            Self::Packets { pid, stride, .. } => Self::Packets { pid, stride, runs: runs.clone() },
+            other => other,
+        }
+    }
 }
 
 impl Media {
@@ -44,17 +97,27 @@ impl Media {
 
     /// The same of a file that is open, or of anything else that can be read from any place.
     pub fn read(file: &dyn ReadAt) -> Result<Self> {
+        Self::read_as(file, Streams::AsTracks)
+    }
+
+    /// The same, with a choice for transport streams.
+    pub fn read_as(file: &dyn ReadAt, streams: Streams) -> Result<Self> {
         let mut source = Source::new(file)?;
         let source = &mut source;
-        let found = match kind::of(source)? {
+        let mut found = match kind::of(source)? {
             kind::Kind::Mp4 => mp4::read(source),
             kind::Kind::Matroska => matroska::read(source),
-            kind::Kind::Transport { from, layout } => transport::read(source, from, layout),
+            kind::Kind::Transport { from, layout } => match streams {
+                Streams::AsTracks => elementary::read(source, from, layout)?
+                    .map_or_else(|| transport::read(source, from, layout), Ok),
+                Streams::AsTheyAre => transport::read(source, from, layout),
+            },
             kind::Kind::H264 => annex_b::read_h264(source),
             kind::Kind::H265 => annex_b::read_h265(source),
             kind::Kind::Adts { from } => adts::read(source, from),
             kind::Kind::MpegAudio { from } => mpeg_audio::read(source, from),
         }?;
+        first_sample::look_at(source, &mut found)?;
         Self::new(found)
     }
 
@@ -145,7 +208,28 @@ impl Track {
         time_base: TimeBase,
         index: Index,
     ) -> Self {
-        Self { codec, format, language, time_base, index }
+        Self { codec, format, language, time_base, index, carriage: Carriage::default() }
+    }
+
+    pub(crate) fn carried(self, carriage: Carriage) -> Self {
+        Self { carriage, ..self }
+    }
+
+    pub(crate) fn carriage(&self) -> &Carriage {
+        &self.carriage
+    }
+
+    /// What is to be done with a sample that begins at `at` before it is sent.
+    pub fn packing(&self, at: u64) -> Packing {
+        match &self.carriage {
+            Carriage::Whole => Packing::Plain,
+            Carriage::Reversed { bytes } => Packing::Reversed { bytes: *bytes },
+            Carriage::Packets { pid, stride, runs } => {
+                let run = runs[..runs.partition_point(|run| *run <= at)].last().copied().unwrap_or(at);
+                let first = u64::from(*stride) - (at - run) % u64::from((*stride).max(1));
+                Packing::Packets { pid: *pid, stride: *stride, first: first as u8 }
+            }
+        }
     }
 
     /// What the times of its index count.

@@ -18,7 +18,7 @@ use crate::media::{Found, Track};
 use crate::source::Source;
 use crate::time::TimeBase;
 
-const HEADER_BYTES: usize = 4;
+pub(crate) const HEADER_BYTES: usize = 4;
 /// The longest frame, of layer II at 384 kbit/s and 32 kHz.
 const FRAME_BYTES_MAX: u64 = 1729;
 
@@ -36,18 +36,18 @@ const BIT_RATES: [[u16; 15]; 5] = [
 const RATES: [u32; 3] = [44_100, 48_000, 32_000];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Header {
+pub(crate) struct Header {
     layer: u8,
-    rate: u32,
+    pub rate: u32,
     /// How many samples of sound a frame has.
-    samples: u32,
-    bytes: u32,
+    pub samples: u32,
+    pub bytes: u32,
     /// Where the first granule's data begins, which is where encoders put what they say of all frames.
     side_bytes: u32,
 }
 
 impl Header {
-    fn parse([first, second, third, fourth]: [u8; HEADER_BYTES]) -> Option<Self> {
+    pub fn parse([first, second, third, fourth]: [u8; HEADER_BYTES]) -> Option<Self> {
         let (version, layer) = (second >> 3 & 3, 4 - (second >> 1 & 3));
         let (bit_rate, rate, padding) = (third >> 4, third >> 2 & 3, third >> 1 & 1);
         let is_one = first == 0xFF && second >= 0xE0 && version != 1 && layer < 4 && rate < 3;

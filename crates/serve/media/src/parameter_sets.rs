@@ -1,8 +1,8 @@
-//! Decoder configuration records (ISO/IEC 14496-15, 5.3.3 and 8.3.3), as MP4 and Matroska have them.
+//! Decoder configuration records (ISO/IEC 14496-15, 5.3.3 and 8.3.3; AV1 in ISO base media files), as MP4 and Matroska have them.
 
 use forebay_rtsp::packetise::{Format, Framing};
 use forebay_rtsp::presentation::Codec;
-use mp4_atom::{Atom, Avcc, Hvcc};
+use mp4_atom::{Atom, Av1c, Avcc, Hvcc};
 
 /// What an AVCDecoderConfigurationRecord says; `None` if it is none.
 pub(crate) fn h264(mut record: &[u8]) -> Option<(Codec, Format)> {
@@ -26,4 +26,15 @@ pub(crate) fn h265(mut record: &[u8]) -> Option<(Codec, Format)> {
     }
     let framing = Framing::Lengths(record.length_size_minus_one + 1);
     Some((Codec::H265 { vps, sps, pps }, Format::H265(framing)))
+}
+
+/// AV1 by its AV1CodecConfigurationRecord (AV1 in ISO base media files, 2.3.3).
+pub(crate) fn av1(mut record: &[u8]) -> Option<(Codec, Format)> {
+    let record = Av1c::decode_body(&mut record).ok()?;
+    let codec = Codec::Av1 {
+        profile: record.seq_profile,
+        level: record.seq_level_idx_0,
+        tier: u8::from(record.seq_tier_0),
+    };
+    Some((codec, Format::Av1))
 }

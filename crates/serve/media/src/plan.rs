@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::index::{Cursor, Entry};
 use crate::media::Media;
+use crate::packing::Packing;
 
 /// A sample to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct Sample {
     pub presentation_ns: i64,
     /// The same on the codec's RTP clock.
     pub timestamp: i64,
+    /// What is to be done with it before it is sent.
+    pub packing: Packing,
     /// Whether decoding can begin here. Those that it cannot begin at are left out where only key frames are wanted.
     pub is_sync: bool,
 }
@@ -82,6 +85,7 @@ impl Iterator for Plan {
             decode_ns,
             presentation_ns: track.time_base().nanoseconds(entry.presentation),
             timestamp: track.time_base().on_clock(entry.presentation, track.codec.clock_rate()),
+            packing: track.packing(entry.at),
             is_sync: entry.is_sync,
         })
     }

@@ -1,7 +1,9 @@
 //! What codecs of sound tell of themselves.
 
 use forebay_rtsp::packetise::Format;
-use forebay_rtsp::presentation::Codec;
+use forebay_rtsp::presentation::{Codec, OpusStreams, PcmValues};
+
+use crate::media::Carriage;
 
 /// Samples per second, by their index (ISO/IEC 14496-3, table 1.18).
 const RATES: [u32; 13] =
@@ -26,9 +28,47 @@ pub(crate) fn aac(config: Vec<u8>) -> Option<Codec> {
     (clock_rate > 0).then_some(Codec::Aac { config, clock_rate, channels })
 }
 
-/// Opus of one or two channels, which is all that RTP has room for (RFC 7587, section 7).
-pub(crate) fn opus(channels: u8) -> Option<(Codec, Format)> {
-    matches!(channels, 1 | 2).then_some((Codec::Opus { channels }, Format::Opus))
+/// Opus of one or two channels (RFC 7587, section 7), or of as many as `streams` have.
+pub(crate) fn opus(channels: u8, streams: Option<OpusStreams>) -> Option<(Codec, Format)> {
+    let codec = match (channels, streams) {
+        (1 | 2, None) => Codec::Opus { channels },
+        (_, streams) => Codec::MultiOpus(streams?),
+    };
+    Some((codec, Format::Opus))
+}
+
+/// How the channels lie in streams, by the header of a file of its own (RFC 7845, section 5.1); `None` for one or two channels.
+pub(crate) fn opus_streams(header: &[u8]) -> Option<OpusStreams> {
+    let table = header.strip_prefix(b"OpusHead")?;
+    let (&channels, &family) = (table.get(1)?, table.get(10)?);
+    let (&streams, &coupled) = (table.get(11)?, table.get(12)?);
+    let mapping = table.get(13..13 + usize::from(channels))?.to_vec();
+    (family != 0 && channels > 0).then_some(OpusStreams { streams, coupled, mapping })
+}
+
+/// Sound without compression of so many bits a value; whether its lowest byte comes first.
+pub(crate) fn pcm(bits: u64, clock_rate: u32, channels: u8, is_reversed: bool) -> Option<Plain> {
+    let values = match bits {
+        16 => PcmValues::L16,
+        24 => PcmValues::L24,
+        _ => return None,
+    };
+    plain(values, clock_rate, channels, is_reversed)
+}
+
+/// G.711 in either law.
+pub(crate) fn g711(is_a_law: bool, clock_rate: u32, channels: u8) -> Option<Plain> {
+    plain(if is_a_law { PcmValues::ALaw } else { PcmValues::MuLaw }, clock_rate, channels, false)
+}
+
+/// How sound without compression is described, how it is sent, and how it lies in its file.
+pub(crate) type Plain = (Codec, Format, Carriage);
+
+fn plain(values: PcmValues, clock_rate: u32, channels: u8, is_reversed: bool) -> Option<Plain> {
+    let frame_bytes = values.bytes().checked_mul(channels).filter(|bytes| *bytes > 0)?;
+    let carriage = if is_reversed { Carriage::Reversed { bytes: values.bytes() } } else { Carriage::Whole };
+    let codec = Codec::Pcm { values, clock_rate, channels };
+    (clock_rate > 0).then_some((codec, Format::Pcm { frame_bytes }, carriage))
 }
 
 struct Bits<'a> {

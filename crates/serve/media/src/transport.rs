@@ -139,7 +139,7 @@ fn scan(source: &mut Source, from: u64, layout: Layout, begin: Begin) -> Result<
 }
 
 /// Where packets go on after damage.
-fn next_packet(source: &mut Source, damaged: u64, layout: Layout) -> Result<u64> {
+pub(crate) fn next_packet(source: &mut Source, damaged: u64, layout: Layout) -> Result<u64> {
     for at in damaged + 1..damaged + GARBAGE_BYTES_MAX {
         let bytes = source.up_to(at, layout.stride as usize * PACKETS_TO_KNOW)?;
         if bytes.len() < PACKET_BYTES || layout.are_packets(bytes) {

@@ -4,11 +4,10 @@ mod support;
 
 use std::sync::Arc;
 
-use forebay_media::{Error, Media};
+use forebay_media::{Error, Media, Sample as Planned, Streams};
 use forebay_rtsp::packetise::{Packetiser, Sample};
-use forebay_rtsp::presentation::Codec;
 
-use support::{H264, folder, open};
+use support::{H264, folder, open, sparse};
 
 const SOUND: &str = "-map 1:a -c:a";
 
@@ -103,20 +102,11 @@ fn packets_with_times_between_them_are_sent_without() {
     let plain = folder.encode(1, &format!("{H264} -c:a aac"), "a.ts");
     let content = std::fs::read(&plain).expect("a file");
     for (stride, before) in [(192, 4), (204, 0)] {
-        let mut sparse = Vec::new();
-        for packet in content.chunks_exact(188) {
-            sparse.extend(vec![0xAA; before]);
-            sparse.extend_from_slice(packet);
-            sparse.extend(vec![0xAA; stride - 188 - before]);
-        }
-        let media = Arc::new(Media::read(&sparse).expect("a stream"));
-        let Some(track) = media.tracks().iter().position(|track| track.codec == Codec::MpegTransport) else {
-            // Its streams are tracks.
-            continue;
-        };
-        let format = media.tracks()[track].format;
+        let sparse = sparse(&content, before, stride);
+        let media = Arc::new(Media::read_as(&sparse, Streams::AsTheyAre).expect("a stream"));
+        let format = media.tracks()[0].format;
         let (mut packetiser, mut sent) = (Packetiser::new(format, 33, 1, 0, 1400), Vec::new());
-        for sample in media.plan(&[track], 0) {
+        for sample in media.plan(&[0], 0) {
             let part = &sparse[sample.at.start as usize..sample.at.end as usize];
             let mut packets = Vec::new();
             let samples = [Sample { at: 0..part.len(), timestamp: 0 }];
@@ -129,5 +119,36 @@ fn packets_with_times_between_them_are_sent_without() {
         // From where decoding can begin.
         let is_all = content.ends_with(&sent) && sent.len() + 5 * 188 > content.len();
         assert!(is_all, "stride {stride}: {} of {} bytes", sent.len(), content.len());
+    }
+}
+
+/// What a sample of a file is when it is sent.
+fn sent(file: &[u8], sample: &Planned) -> Vec<u8> {
+    let mut bytes = file[sample.at.start as usize..sample.at.end as usize].to_vec();
+    let count = sample.packing.unpack(&mut bytes);
+    bytes.truncate(count);
+    bytes
+}
+
+#[test]
+fn tracks_are_the_same_whatever_lies_between_packets() {
+    let Some(folder) = folder("tracks_are_the_same_whatever_lies_between_packets") else { return };
+    let content = std::fs::read(folder.encode(1, &format!("{H264} -c:a aac"), "a.ts")).expect("a file");
+    let samples = |file: &Vec<u8>| {
+        let media = Arc::new(Media::read(file).expect("a stream"));
+        let all = media.plan(&[0, 1], 0);
+        all.map(|one| (one.track, one.decode_ns, one.is_sync, sent(file, &one))).collect::<Vec<_>>()
+    };
+    let plain = samples(&content);
+    assert!(plain.iter().any(|one| one.0 == 1), "two tracks");
+    // Times of arrival, parity bytes, and a damaged part amid the file.
+    for (before, stride) in [(4, 192), (0, 204)] {
+        let sparse = sparse(&content, before, stride);
+        assert!(samples(&sparse) == plain, "{stride} bytes from packet to packet");
+        let middle = sparse.len() / 2 / stride * stride;
+        let damaged = [&sparse[..middle], &[0x55; 1000], &sparse[middle..]].concat();
+        let left = samples(&damaged);
+        let alike = left.iter().filter(|one| plain.contains(one)).count();
+        assert!(alike + 3 >= plain.len(), "{alike} of {} samples", plain.len());
     }
 }

@@ -127,7 +127,7 @@ pub enum Codec {
 }
 
 /// How many channels Opus has in which of its streams (RFC 7845, section 5.1.1).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct OpusStreams {
     /// How many streams a packet has.
     pub streams: u8,
@@ -138,7 +138,7 @@ pub struct OpusStreams {
 }
 
 /// How the values of sound without compression are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum PcmValues {
     /// G.711, mu-law.
     MuLaw,

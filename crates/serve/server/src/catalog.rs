@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use forebay_media::{Media, ReadAt};
+use forebay_media::{Media, ReadAt, Streams};
 use forebay_rtsp::message::Status;
 use forebay_rtsp::presentation::Presentation;
 use forebay_rtsp::target::bytes_of;
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::index_cache::IndexCache;
-use crate::indexed::{Identity, Indexed};
+use crate::indexed::{Identity, Indexed, Subject};
 use crate::m3u;
 use crate::options::Options;
 use crate::patience::{Patience, Patient, is_impatient};
@@ -43,9 +43,9 @@ pub(crate) struct Catalog {
     follows_links: bool,
     cache: Option<IndexCache>,
     open: Mutex<HashMap<(String, Options), Weak<Opened>>>,
-    files: Mutex<HashMap<Identity, Weak<Indexed>>>,
-    kept: Mutex<VecDeque<(Identity, Arc<Media>)>>,
-    failed: Mutex<HashMap<Identity, (Status, String)>>,
+    files: Mutex<HashMap<Subject, Weak<Indexed>>>,
+    kept: Mutex<VecDeque<(Subject, Arc<Media>)>>,
+    failed: Mutex<HashMap<Subject, (Status, String)>>,
     /// How many files may be open.
     files_max: usize,
 }
@@ -141,8 +141,12 @@ impl Catalog {
 
     fn open_now(&self, path: &str, options: Options, patience: Patience) -> Result<Arc<Opened>, NotOpened> {
         let is_playlist = [".m3u", ".m3u8"].iter().any(|ending| path.to_ascii_lowercase().ends_with(ending));
-        let files =
-            if is_playlist { self.playlist(path, patience)? } else { vec![self.index(path, patience)?] };
+        let streams = options.streams;
+        let files = if is_playlist {
+            self.playlist(path, streams, patience)?
+        } else {
+            vec![self.index(path, streams, patience)?]
+        };
         let items = files.iter().map(|file| file.media.clone()).collect();
         let playlist = Playlist::new(items, options.is_endless).ok_or_else(|| Failure {
             status: Status::UnsupportedMediaType,
@@ -183,7 +187,12 @@ impl Catalog {
     }
 
     /// The files that a playlist names, seen from where it lies.
-    fn playlist(&self, path: &str, patience: Patience) -> Result<Vec<Arc<Indexed>>, NotOpened> {
+    fn playlist(
+        &self,
+        path: &str,
+        streams: Streams,
+        patience: Patience,
+    ) -> Result<Vec<Arc<Indexed>>, NotOpened> {
         let mut bytes = Vec::new();
         let list = self.file(path)?;
         list.take(PLAYLIST_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
@@ -197,7 +206,7 @@ impl Catalog {
                 status: Status::NotFound,
                 sentence: format!("{path}: {shown} lies outside the folder that is served"),
             })?;
-            files.push(self.index(found, patience)?);
+            files.push(self.index(found, streams, patience)?);
         }
         if files.is_empty() {
             let sentence = format!("{path}: it names no files: write their paths into it, one a line");
@@ -207,20 +216,21 @@ impl Catalog {
     }
 
     /// A file with its index, which others may have made already.
-    fn index(&self, path: &str, patience: Patience) -> Result<Arc<Indexed>, NotOpened> {
+    fn index(&self, path: &str, streams: Streams, patience: Patience) -> Result<Arc<Indexed>, NotOpened> {
         let file = self.file(path)?;
         let identity = Identity::of(&file).map_err(|error| unreadable(path, &error))?;
-        let known = |all: &HashMap<Identity, Weak<Indexed>>| all.get(&identity).and_then(Weak::upgrade);
+        let subject = Subject { identity, streams };
+        let known = |all: &HashMap<Subject, Weak<Indexed>>| all.get(&subject).and_then(Weak::upgrade);
         if let Some(known) = known(&lock(&self.files)) {
             return Ok(known);
         }
-        if let Some((status, sentence)) = lock(&self.failed).get(&identity) {
+        if let Some((status, sentence)) = lock(&self.failed).get(&subject) {
             return Err(Failure { status: *status, sentence: format!("{path}: {sentence}") }.into());
         }
-        let media = self.media(path, &file, identity, patience)?;
+        let media = self.media(path, &file, subject, patience)?;
         // Buffers are read as they are wanted; what else the kernel would read ahead is of other clients.
         let _ = fadvise(&file, 0, None, Advice::Random);
-        let indexed = Indexed::new(path.to_owned(), file, identity, media);
+        let indexed = Indexed::new(path.to_owned(), file, subject, media);
         let indexed = Arc::new(indexed.map_err(|error| unreadable(path, &error))?);
         let mut all = lock(&self.files);
         all.retain(|_, known| known.strong_count() > 0);
@@ -234,7 +244,7 @@ impl Catalog {
             );
             return Err(Failure { status: Status::ServiceUnavailable, sentence }.into());
         }
-        all.insert(identity, Arc::downgrade(&indexed));
+        all.insert(subject, Arc::downgrade(&indexed));
         Ok(indexed)
     }
 
@@ -243,26 +253,26 @@ impl Catalog {
         &self,
         path: &str,
         file: &File,
-        identity: Identity,
+        subject: Subject,
         patience: Patience,
     ) -> Result<Arc<Media>, NotOpened> {
-        if let Some((_, media)) = lock(&self.kept).iter().find(|(known, _)| *known == identity) {
+        if let Some((_, media)) = lock(&self.kept).iter().find(|(known, _)| *known == subject) {
             return Ok(media.clone());
         }
         let place = self.path.join(OsStr::from_bytes(&bytes_of(path)));
-        let cached = self.cache.as_ref().and_then(|cache| cache.get(&place, &identity));
+        let cached = self.cache.as_ref().and_then(|cache| cache.get(&place, &subject));
         let is_cached = cached.is_some();
         let media = match cached {
             Some(media) => media,
-            None => self.read(path, file, identity, patience)?,
+            None => self.read(path, file, subject, patience)?,
         };
         let media = Arc::new(media);
         // A file that is read in no time is not worth a place on the disk.
         if let (Some(cache), Patience::Endless, false) = (&self.cache, patience, is_cached) {
             // A full disk is no reason not to play.
-            let _ = cache.put(&place, &identity, &media);
+            let _ = cache.put(&place, &subject, &media);
         }
-        self.keep(identity, media.clone());
+        self.keep(subject, media.clone());
         Ok(media)
     }
 
@@ -270,11 +280,11 @@ impl Catalog {
         &self,
         path: &str,
         file: &File,
-        identity: Identity,
+        subject: Subject,
         patience: Patience,
     ) -> Result<Media, NotOpened> {
         let patient = Patient::new(file, patience);
-        Media::read(&patient as &dyn ReadAt).map_err(|error| match error {
+        Media::read_as(&patient as &dyn ReadAt, subject.streams).map_err(|error| match error {
             forebay_media::Error::Unreadable(error) if is_impatient(&error) => NotOpened::TakesLong,
             forebay_media::Error::Unreadable(error) => unreadable(path, &error).into(),
             error => {
@@ -283,19 +293,19 @@ impl Catalog {
                 if failed.len() >= FAILED_MAX {
                     failed.clear();
                 }
-                failed.insert(identity, (status, sentence.clone()));
+                failed.insert(subject, (status, sentence.clone()));
                 Failure { status, sentence: format!("{path}: {sentence}") }.into()
             }
         })
     }
 
     /// Keeps an index for clients that come back.
-    fn keep(&self, identity: Identity, media: Arc<Media>) {
+    fn keep(&self, subject: Subject, media: Arc<Media>) {
         let bytes =
             |media: &Media| media.tracks().iter().map(|track| track.index().memory_bytes()).sum::<usize>();
         let mut kept = lock(&self.kept);
-        kept.retain(|(known, _)| *known != identity);
-        kept.push_back((identity, media));
+        kept.retain(|(known, _)| *known != subject);
+        kept.push_back((subject, media));
         while kept.len() > KEPT_MAX
             || kept.iter().map(|(_, media)| bytes(media)).sum::<usize>() > KEPT_BYTES_MAX
         {

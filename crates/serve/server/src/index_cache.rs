@@ -1,6 +1,6 @@
 //! Indices on disk, so that a server that starts again need not read all of a large file again.
 //!
-//! An index belongs to a path, a size and a time of change. A file of the cache is written under another name first, and is
+//! An index belongs to a path, a size and a time of change, and to what becomes of a file's streams. A file of the cache is written under another name first, and is
 //! believed only if its sum is right: the worst that can happen is that an index is made again.
 
 use std::fs;
@@ -9,15 +9,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use forebay_media::Media;
+use forebay_media::{Media, Streams};
 
-use crate::indexed::Identity;
+use crate::indexed::{Identity, Subject};
 
 /// What all indices may take on disk; the ones that were used the longest ago go first.
 const BYTES_MAX: u64 = 256 << 20;
 /// What one may take.
 const ONE_BYTES_MAX: u64 = 64 << 20;
-const MAGIC: &[u8] = b"forebay index 1\n";
+/// Another version may find other samples in the same file.
+const MAGIC: &[u8] = concat!("forebay index ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 const ENDING: &str = "index";
 
 /// A folder with indices.
@@ -27,9 +28,13 @@ pub(crate) struct IndexCache {
 }
 
 /// What an index belongs to.
-fn key(path: &Path, identity: &Identity) -> Vec<u8> {
-    let Identity { bytes, modified_ns, .. } = identity;
-    format!("{bytes} {modified_ns} {}\n", path.as_os_str().to_string_lossy()).into_bytes()
+fn key(path: &Path, subject: &Subject) -> Vec<u8> {
+    let Subject { identity: Identity { bytes, modified_ns, .. }, streams } = subject;
+    let streams = match streams {
+        Streams::AsTracks => "tracks",
+        Streams::AsTheyAre => "raw",
+    };
+    format!("{bytes} {modified_ns} {streams} {}\n", path.as_os_str().to_string_lossy()).into_bytes()
 }
 
 /// Tells two texts apart, on this machine.
@@ -51,8 +56,8 @@ impl IndexCache {
     }
 
     /// The index of a file, if there is one.
-    pub fn get(&self, path: &Path, identity: &Identity) -> Option<Media> {
-        let key = key(path, identity);
+    pub fn get(&self, path: &Path, subject: &Subject) -> Option<Media> {
+        let key = key(path, subject);
         let place = self.place(&key);
         let file = fs::File::open(&place).ok()?;
         if file.metadata().ok()?.len() > ONE_BYTES_MAX {
@@ -65,12 +70,12 @@ impl IndexCache {
         }
         // It was used now.
         let _ = file.set_modified(SystemTime::now());
-        Media::from_bytes(content.strip_prefix(MAGIC)?.strip_prefix(key.as_slice())?, identity.bytes)
+        Media::from_bytes(content.strip_prefix(MAGIC)?.strip_prefix(key.as_slice())?, subject.identity.bytes)
     }
 
     /// Keeps the index of a file.
-    pub fn put(&self, path: &Path, identity: &Identity, media: &Media) -> io::Result<()> {
-        let key = key(path, identity);
+    pub fn put(&self, path: &Path, subject: &Subject, media: &Media) -> io::Result<()> {
+        let key = key(path, subject);
         let mut content = [MAGIC, &key, &media.to_bytes()].concat();
         content.extend(sum(&content).to_le_bytes());
         if content.len() as u64 > ONE_BYTES_MAX {
@@ -121,21 +126,25 @@ mod tests {
         let path = folder.path().join("a.aac");
         fs::write(&path, FRAME.repeat(100)).expect("a file");
         let identity = Identity::of(&fs::File::open(&path).expect("a file")).expect("an identity");
+        let subject = Subject { identity, streams: Streams::AsTracks };
         let media = Media::open(&path).expect("sound");
         let cache = IndexCache::new(folder.path().join("cache")).expect("a cache");
-        assert!(cache.get(&path, &identity).is_none());
-        cache.put(&path, &identity, &media).expect("it is kept");
-        let again = cache.get(&path, &identity).expect("it is there");
+        assert!(cache.get(&path, &subject).is_none());
+        cache.put(&path, &subject, &media).expect("it is kept");
+        let again = cache.get(&path, &subject).expect("it is there");
         assert_eq!(format!("{again:?}"), format!("{media:?}"));
-        assert!(cache.get(&path, &Identity { bytes: identity.bytes + 1, ..identity }).is_none());
-        assert!(cache.get(&folder.path().join("b.aac"), &identity).is_none());
-        let place = cache.place(&key(&path, &identity));
+        let longer = Identity { bytes: identity.bytes + 1, ..identity };
+        let others =
+            [Subject { identity: longer, ..subject }, Subject { streams: Streams::AsTheyAre, ..subject }];
+        assert!(others.iter().all(|other| cache.get(&path, other).is_none()));
+        assert!(cache.get(&folder.path().join("b.aac"), &subject).is_none());
+        let place = cache.place(&key(&path, &subject));
         let mut content = fs::read(&place).expect("a file");
         let middle = content.len() / 2;
         content[middle] ^= 1;
         fs::write(&place, &content).expect("a file");
-        assert!(cache.get(&path, &identity).is_none());
+        assert!(cache.get(&path, &subject).is_none());
         fs::write(&place, &content[..5]).expect("a file");
-        assert!(cache.get(&path, &identity).is_none());
+        assert!(cache.get(&path, &subject).is_none());
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_media::Media;
+use forebay_media::{Media, Streams};
 
 /// How often a file that is served is looked at again: that costs as much as reading a small buffer.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -20,6 +20,7 @@ pub(crate) struct Indexed {
     pub name: String,
     pub file: File,
     pub identity: Identity,
+    streams: Streams,
     pub media: Arc<Media>,
     /// What stood at its landmarks when it was indexed; `None` if its tables tell it from others.
     fingerprint: Option<u64>,
@@ -40,13 +41,22 @@ pub(crate) struct Identity {
     pub modified_ns: i128,
 }
 
+/// What an index is of: a file as it is now, and what becomes of its streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Subject {
+    pub identity: Identity,
+    pub streams: Streams,
+}
+
 impl Indexed {
-    pub fn new(name: String, file: File, identity: Identity, media: Arc<Media>) -> io::Result<Self> {
+    pub fn new(name: String, file: File, subject: Subject, media: Arc<Media>) -> io::Result<Self> {
+        let Subject { identity, streams } = subject;
         let fingerprint = if media.may_grow() { Some(fingerprint(&file, &media.landmarks())?) } else { None };
         Ok(Self {
             name,
             file,
             identity,
+            streams,
             media,
             fingerprint,
             is_told: AtomicBool::new(false),
@@ -85,7 +95,8 @@ impl Indexed {
                 Ok(known == fingerprint(&self.file, &self.media.landmarks())?)
             }
             None if now.bytes == self.identity.bytes => {
-                Ok(Media::read(&self.file).is_ok_and(|media| media.to_bytes() == self.media.to_bytes()))
+                let again = Media::read_as(&self.file, self.streams);
+                Ok(again.is_ok_and(|media| media.to_bytes() == self.media.to_bytes()))
             }
             _ => Ok(false),
         }

@@ -12,11 +12,13 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use forebay_media::Streams;
 use forebay_rtsp::address::neighbourhood;
 use forebay_rtsp::message::Status;
 use forebay_rtsp::server::QuestionId;
 
 use crate::catalog::{Catalog, Failure, NotOpened, Opened};
+use crate::options::Options;
 use crate::patience::Patience;
 
 /// Threads for files that take a few reads, and for those that take many. More of these would only make the disk go to and fro.
@@ -34,6 +36,22 @@ pub(crate) struct Opening {
     pub client: IpAddr,
     pub path: String,
     pub query: String,
+}
+
+/// What is read of a file, and so is the same for all who ask for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Reading {
+    path: String,
+    streams: Streams,
+}
+
+impl Opening {
+    fn reading(&self) -> Reading {
+        // A query that is wrong is answered before anything is read.
+        let streams =
+            Options::parse(&self.query).map_or_else(|_| Streams::default(), |options| options.streams);
+        Reading { path: self.path.clone(), streams }
+    }
 }
 
 /// What a thread has opened for whom.
@@ -56,7 +74,7 @@ struct State {
 
 /// A file that takes many reads, and all who have asked for it.
 struct Long {
-    path: String,
+    reading: Reading,
     askers: Vec<Opening>,
     is_running: bool,
 }
@@ -74,12 +92,10 @@ impl State {
 
     /// Another one asks for a file that takes long.
     fn add_long(&mut self, opening: Opening) {
-        match self.long.iter_mut().find(|long| long.path == opening.path) {
+        let reading = opening.reading();
+        match self.long.iter_mut().find(|long| long.reading == reading) {
             Some(long) => long.askers.push(opening),
-            None => {
-                let path = opening.path.clone();
-                self.long.push(Long { path, askers: vec![opening], is_running: false });
-            }
+            None => self.long.push(Long { reading, askers: vec![opening], is_running: false }),
         }
     }
 
@@ -130,9 +146,10 @@ impl Openers {
 
     /// What a thread for the others does.
     pub fn open_long(&self, catalog: &Catalog, finish: impl Fn(Vec<Answered>)) {
-        while let Some((path, query)) = self.next_long() {
+        while let Some((reading, query)) = self.next_long() {
+            let path = &reading.path;
             let open = |query: &str| {
-                catalog.open_within(&path, query, Patience::Endless).map_err(|not_opened| match not_opened {
+                catalog.open_within(path, query, Patience::Endless).map_err(|not_opened| match not_opened {
                     NotOpened::Because(failure) => failure,
                     NotOpened::TakesLong => Failure {
                         status: Status::ServiceUnavailable,
@@ -142,7 +159,7 @@ impl Openers {
             };
             // It is known from here on, for as long as this is not dropped.
             let first = open(&query);
-            let askers = self.take_askers(&path);
+            let askers = self.take_askers(&reading);
             let answers = askers.into_iter().map(|asker| (asker.question, open(&asker.query)));
             finish(answers.collect());
             drop(first);
@@ -162,8 +179,8 @@ impl Openers {
         }
     }
 
-    /// The path and the query of the next file, which is running then.
-    fn next_long(&self) -> Option<(String, String)> {
+    /// What to read next, which is running then, and a query that wants it.
+    fn next_long(&self) -> Option<(Reading, String)> {
         let mut state = self.lock();
         loop {
             if state.is_over {
@@ -173,16 +190,16 @@ impl Openers {
                 let long = &mut state.long[number];
                 long.is_running = true;
                 let query = long.askers.first().map_or(String::new(), |asker| asker.query.clone());
-                return Some((long.path.clone(), query));
+                return Some((long.reading.clone(), query));
             }
             state = self.has_long.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// All who have asked for a file by now.
-    fn take_askers(&self, path: &str) -> Vec<Opening> {
+    fn take_askers(&self, reading: &Reading) -> Vec<Opening> {
         let mut state = self.lock();
-        let number = state.long.iter().position(|long| long.path == path);
+        let number = state.long.iter().position(|long| long.reading == *reading);
         number.map(|number| state.long.remove(number).askers).unwrap_or_default()
     }
 
@@ -195,9 +212,11 @@ impl Openers {
 mod tests {
     use super::*;
 
-    fn opening(question: u64, client: &str, path: &str) -> Opening {
+    /// For a URL that may have a question mark.
+    fn opening(question: u64, client: &str, url: &str) -> Opening {
         let client = client.parse().expect("an address");
-        Opening { question: QuestionId(question), client, path: path.to_owned(), query: String::new() }
+        let (path, query) = url.split_once('?').unwrap_or((url, ""));
+        Opening { question: QuestionId(question), client, path: path.to_owned(), query: query.to_owned() }
     }
 
     #[test]
@@ -209,11 +228,19 @@ mod tests {
         {
             openers.lock().add_long(opening(question, client, path));
         }
-        let next = || openers.next_long().expect("a file").0;
+        let next = || openers.next_long().expect("a file").0.path;
         assert_eq!([next(), next(), next()], ["a", "c", "b"]);
-        let asked = |path| openers.take_askers(path).iter().map(|one| one.question.0).collect::<Vec<_>>();
+        let asked = |url| {
+            let reading = opening(0, one, url).reading();
+            openers.take_askers(&reading).iter().map(|one| one.question.0).collect::<Vec<_>>()
+        };
         assert_eq!([asked("a"), asked("c"), asked("b")], [vec![1, 4], vec![3], vec![2]]);
         assert_eq!(next(), "d");
+        for (question, url) in [(6, "e"), (7, "e?raw"), (8, "e?loop"), (9, "e?start=1&raw")] {
+            openers.lock().add_long(opening(question, one, url));
+        }
+        assert_eq!([next(), next()], ["e", "e"]);
+        assert_eq!([asked("e"), asked("e?raw")], [vec![6, 8], vec![7, 9]]);
         openers.end();
         assert!(openers.next_long().is_none() && openers.next_quick().is_none());
     }

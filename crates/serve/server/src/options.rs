@@ -1,5 +1,6 @@
 //! What a URL chooses after its question mark.
 
+use forebay_media::Streams;
 use forebay_rtsp::message::Status;
 
 use crate::catalog::Failure;
@@ -14,6 +15,8 @@ pub(crate) struct Options {
     pub start_ns: u64,
     /// `end=SECONDS`: nor does what is after.
     pub end_ns: Option<u64>,
+    /// `raw`: a transport stream as it is, instead of its tracks.
+    pub streams: Streams,
 }
 
 impl Options {
@@ -22,7 +25,8 @@ impl Options {
         let mut options = Self::default();
         for part in query.split('&') {
             match part.split_once('=').unwrap_or((part, "")) {
-                ("loop", value) => options.is_endless = !["0", "no", "false"].contains(&value),
+                ("loop", value) => options.is_endless = is_wanted(value),
+                ("raw", value) if is_wanted(value) => options.streams = Streams::AsTheyAre,
                 ("start", value) => options.start_ns = nanoseconds("start", value)?,
                 ("end", value) => options.end_ns = Some(nanoseconds("end", value)?),
                 _ => {}
@@ -34,6 +38,10 @@ impl Options {
         }
         Ok(options)
     }
+}
+
+fn is_wanted(value: &str) -> bool {
+    !["0", "no", "false"].contains(&value)
 }
 
 fn nanoseconds(name: &str, value: &str) -> Result<u64, Failure> {
@@ -50,13 +58,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_chooses_rounds_start_and_end() {
+    fn a_url_chooses_rounds_start_end_and_streams() {
         let told = |query| Options::parse(query).map(|one| (one.is_endless, one.start_ns, one.end_ns));
         assert_eq!(
             told("loop&start=1.5&end=2&x=y").expect("options"),
             (true, 1_500_000_000, Some(2_000_000_000))
         );
         assert_eq!(told("loop=no").expect("options"), (false, 0, None));
+        let streams = |query| Options::parse(query).expect("options").streams;
+        assert_eq!(
+            ["", "raw=no", "raw&loop"].map(streams),
+            [Streams::AsTracks, Streams::AsTracks, Streams::AsTheyAre]
+        );
         for wrong in ["start=x", "end=-1", "start=2&end=1", "end=0", "start=nan"] {
             assert_eq!(told(wrong).expect_err(wrong).status, Status::BadRequest);
         }

@@ -128,7 +128,8 @@ fn gstreamer_gets_every_sample_over_tcp_and_udp() {
 
 fn check(folder: &Folder, server: &Server, name: &str, protocol: &str) {
     let what = format!("{name} over {protocol}");
-    let mut player = Player::play(&server.url(name), protocol);
+    let query = if name.ends_with(".ts") { "?raw" } else { "" };
+    let mut player = Player::play(&server.url(&format!("{name}{query}")), protocol);
     let ended = player.watch_to_the_end();
     assert!(ended.is_ok(), "{what}: after {} pictures, {ended:?}", player.pictures.len());
     let got = player.pictures.concat();
@@ -161,6 +162,60 @@ fn check(folder: &Folder, server: &Server, name: &str, protocol: &str) {
         player.sound.len(),
         sound.len()
     );
+}
+
+#[test]
+fn gstreamer_gets_codecs_with_payload_formats_of_their_own() {
+    let test = "gstreamer_gets_codecs_with_payload_formats_of_their_own";
+    let Some(folder) = folder(test) else { return };
+    let server = Server::start(folder.root());
+    // No more sound than there are pictures: what is beyond their end may not be waited for.
+    let (vp8, vp9) = ("-c:v libvpx -deadline realtime", "-c:v libvpx-vp9 -deadline realtime");
+    let films = [
+        ("vp8-vorbis.webm", format!("{vp8} -c:a libvorbis")),
+        ("vp9-opus.webm", format!("{vp9} -c:a libopus -ac 6")),
+        ("mpeg4-ac3.mkv", "-c:v mpeg4 -c:a ac3".to_owned()),
+        ("l16.mov", "-map 1:a -c:a pcm_s16be -ac 2".to_owned()),
+        ("l24.mov", "-map 1:a -c:a pcm_s24be -ac 2".to_owned()),
+    ];
+    thread::scope(|scope| {
+        for (name, options) in &films {
+            let (folder, server) = (&folder, &server);
+            scope.spawn(move || {
+                let file = folder.encode(2, options, name);
+                over_both(|protocol| {
+                    let what = format!("{name} over {protocol}");
+                    let mut player = Player::play(&server.url(name), protocol);
+                    let ended = player.watch_to_the_end();
+                    assert!(ended.is_ok(), "{what}: {ended:?}");
+                    let input = format!("-i {}", file.display());
+                    let is_film = !name.starts_with('l');
+                    let expected = ffmpeg(&format!("{input} -map 0:a -c copy -f data -")).stdout;
+                    // Headers of Vorbis come before what is in the file.
+                    let headers = player.sound.len().saturating_sub(expected.len());
+                    let sound = &player.sound[if name.contains("vorbis") { headers } else { 0 }..];
+                    let are_all = sound.len() + 700 >= expected.len();
+                    assert!(
+                        are_all && expected.ends_with(sound),
+                        "{what}: {} of {} bytes",
+                        sound.len(),
+                        expected.len()
+                    );
+                    assert_eq!(player.pictures.len(), if is_film { 50 } else { 0 }, "{what}");
+                    if is_film {
+                        let expected = ffmpeg(&format!("{input} -map 0:v -c copy -f data -")).stdout;
+                        let got = player.pictures.concat();
+                        assert!(
+                            got == expected,
+                            "{what}: {} of {} bytes of pictures",
+                            got.len(),
+                            expected.len()
+                        );
+                    }
+                });
+            });
+        }
+    });
 }
 
 /// A film of five seconds, with a key picture every 0.48 s, and its pictures in the order of sending.

@@ -34,13 +34,13 @@ fn ffmpeg_gets_every_sample_over_tcp_and_udp() {
 }
 
 #[test]
-fn a_transport_stream_comes_as_it_is() {
-    let Some(folder) = Folder::new("a_transport_stream_comes_as_it_is") else { return };
+fn a_transport_stream_comes_as_it_is_where_that_is_asked() {
+    let Some(folder) = Folder::new("a_transport_stream_comes_as_it_is_where_that_is_asked") else { return };
     let file = folder.encode(2, &format!("{H264} -c:a aac"), "a.ts");
     let server = Server::start(folder.root());
     let mut client = server.connect();
-    let session = client.set_up("a.ts", 0, "");
-    client.send("PLAY", "a.ts", &format!("Session: {session}\r\n"));
+    let session = client.set_up("a.ts?raw", 0, "");
+    client.send("PLAY", "a.ts?raw", &format!("Session: {session}\r\n"));
     let packets = client.packets_to_the_end();
     let got: Vec<u8> = packets.iter().flat_map(|packet| &packet[12..]).copied().collect();
     let expected = std::fs::read(file).expect("the file");
@@ -203,7 +203,7 @@ fn what_has_no_pictures_to_leave_out_is_played_whole_at_twice_its_pace() {
     folder.encode(1, &format!("{H264} -c:a aac"), "a.ts");
     folder.encode(1, "-map 1:a -c:a aac", "a.m4a");
     let server = Server::start(folder.root());
-    for film in ["a.ts", "a.m4a"] {
+    for film in ["a.ts?raw", "a.m4a"] {
         let [usual, fast] = ["1", "4"].map(|scale| {
             let mut client = server.connect();
             let session = client.set_up(film, 0, "");

@@ -6,6 +6,8 @@
 use std::iter::Peekable;
 use std::ops::Range;
 
+use forebay_media::Packing;
+
 use crate::program::Planned;
 
 /// Bytes between two samples that are rather read along than left out with another read.
@@ -26,7 +28,17 @@ pub struct Buffer {
     parts: Vec<Part>,
     reads: Vec<Read>,
     slices: Vec<Slice>,
+    packed: Vec<Packed>,
     is_last: bool,
+}
+
+/// A sample that does not lie in its file as it is sent.
+#[derive(Clone, Copy, Debug)]
+struct Packed {
+    part: usize,
+    /// Its number in the part.
+    sample: usize,
+    packing: Packing,
 }
 
 /// Samples and the bytes that they lie in, once there is memory for those.
@@ -179,6 +191,9 @@ impl Buffer {
             let part = &mut buffer.parts[number];
             let (file, at, sample) = (planned.file, planned.at.clone(), part.samples.len());
             scratch.taken.push(Taken { file, at, part: number, sample });
+            if planned.packing != Packing::Plain {
+                buffer.packed.push(Packed { part: number, sample, packing: planned.packing });
+            }
             part.room = room_for(used);
             part.samples.push(Held {
                 decode_ns: planned.decode_ns,
@@ -264,7 +279,17 @@ impl Buffer {
             }
             read(one.file, one.offset, targets)?;
         }
+        self.unpack();
         Ok(())
+    }
+
+    /// Puts samples into the form that is sent. They are not longer then.
+    fn unpack(&mut self) {
+        for Packed { part, sample, packing } in self.packed.drain(..) {
+            let Part { bytes, samples, .. } = &mut self.parts[part];
+            let held = &mut samples[sample];
+            held.bytes = packing.unpack(&mut bytes[held.at()]) as u32;
+        }
     }
 
     /// How many bytes of memory it has, or is to have.
@@ -293,7 +318,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn planned(file: usize, at: u64, bytes: u64) -> Planned {
-        Planned { file, sender: 0, at: at..at + bytes, decode_ns: 0, ticks: 0, is_sync: true }
+        let packing = Packing::Plain;
+        Planned { file, sender: 0, at: at..at + bytes, decode_ns: 0, ticks: 0, packing, is_sync: true }
     }
 
     /// The byte that a file has at a place.
@@ -358,6 +384,18 @@ mod tests {
             prop_assert!((bytes..=bytes + bytes / 16).contains(&room_for(bytes)));
             prop_assert_eq!(room_for(room_for(bytes)), room_for(bytes));
         }
+    }
+
+    #[test]
+    fn what_is_packed_in_the_file_is_not_in_the_buffer() {
+        let packing = Packing::Reversed { bytes: 2 };
+        let samples = [planned(0, 0, 3), Planned { packing, ..planned(0, 3, 4) }];
+        let mut buffer = gathered(&mut samples.into_iter().peekable(), 1 << 20, 1 << 20);
+        fill(&mut buffer);
+        let parts = buffer.into_parts();
+        let got: Vec<_> =
+            parts[0].samples().iter().flat_map(|held| &parts[0].bytes()[held.at()]).copied().collect();
+        assert_eq!(got, [0, 1, 2, 4, 3, 6, 5].map(|at| content(0, at)));
     }
 
     #[test]

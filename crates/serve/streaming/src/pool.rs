@@ -105,6 +105,7 @@ mod tests {
             at: number * bytes..(number + 1) * bytes,
             decode_ns: 0,
             ticks: 0,
+            packing: Default::default(),
             is_sync: true,
         };
         let mut program = (0..samples).map(planned).peekable();

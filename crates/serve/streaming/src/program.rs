@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use forebay_media::{Media, Plan, Sample, Track};
+use forebay_media::{Media, Packing, Plan, Sample, Track};
 use forebay_rtsp::presentation::{Codec, ticks};
 
 /// A sample of a program.
@@ -19,6 +19,8 @@ pub struct Planned {
     pub decode_ns: i64,
     /// Its presentation on the codec's clock, from the beginning of the program; wraps around.
     pub ticks: u32,
+    /// What is to be done with it when it has been read.
+    pub packing: Packing,
     /// Whether decoding can begin here.
     pub is_sync: bool,
 }
@@ -239,6 +241,7 @@ impl Iterator for Program {
                 at: sample.at,
                 decode_ns,
                 ticks: begin_ticks.wrapping_add(sample.timestamp as u32),
+                packing: sample.packing,
                 is_sync: sample.is_sync,
             });
         }
@@ -247,5 +250,5 @@ impl Iterator for Program {
 
 /// Whether its samples are pictures, which are large and can be spread in time.
 pub fn is_video(codec: &Codec) -> bool {
-    matches!(codec, Codec::H264 { .. } | Codec::H265 { .. })
+    codec.is_pictures()
 }

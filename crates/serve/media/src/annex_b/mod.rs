@@ -10,6 +10,7 @@
 mod h264;
 mod h265;
 mod h265_sequence;
+mod heads;
 
 use forebay_rtsp::packetise::{Format, Framing};
 use memchr::memmem;
@@ -20,6 +21,8 @@ use crate::media::{Found, Track};
 use crate::reorder::{Ordered, Picture};
 use crate::source::Source;
 use crate::time::TimeBase;
+
+pub(crate) use heads::Heads;
 
 const START_CODE: &[u8] = &[0, 0, 1];
 

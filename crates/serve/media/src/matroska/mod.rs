@@ -16,11 +16,11 @@ use matroska_demuxer::{ContentEncodingValue, MatroskaFile, TrackEntry};
 
 use crate::error::{Error, Result};
 use crate::index::{Builder, SAMPLES_MAX};
-use crate::media::{Found, Track};
+use crate::media::{Carriage, Found, Track};
 use crate::reorder::Presented;
 use crate::source::Source;
 use crate::time::TimeBase;
-use crate::{parameter_sets, sound};
+use crate::{ac3, parameter_sets, sound, vorbis};
 use ebml::{Element, Size, id};
 use lacing::Laced;
 
@@ -38,6 +38,7 @@ struct Draft {
     number: u64,
     codec: Codec,
     format: Format,
+    carriage: Carriage,
     language: Option<String>,
     /// How long a frame lasts, in ticks, if that is told.
     frame: Option<i64>,
@@ -133,7 +134,7 @@ impl Movie {
                 continue;
             }
             match served(track) {
-                Some((codec, format)) => movie.drafts.push(movie.draft(track, codec, format)),
+                Some(coding) => movie.drafts.push(movie.draft(track, coding)),
                 None => {
                     let phrase = format!("{}, which is no codec that can be served", track.codec_id());
                     movie.left_out.push(phrase);
@@ -146,7 +147,7 @@ impl Movie {
         Ok(movie)
     }
 
-    fn draft(&self, track: &TrackEntry, codec: Codec, format: Format) -> Draft {
+    fn draft(&self, track: &TrackEntry, (codec, format, carriage): Coding) -> Draft {
         let told = track.language_bcp47().or(track.language());
         let language = told.filter(|language| !language.is_empty() && *language != "und").map(str::to_owned);
         let ticks = |ns: u64| self.time_base.ticks(ns.min(1 << 60) as i64);
@@ -154,6 +155,7 @@ impl Movie {
             number: track.track_number().get(),
             codec,
             format,
+            carriage,
             language,
             frame: track.default_duration().map(|ns| ticks(ns.get())),
             lead_in: track.codec_delay().map_or(0, ticks),
@@ -172,21 +174,68 @@ impl Movie {
             let Some(mut index) = draft.builder.finish(draft.frame) else { continue };
             index.lead();
             index.shift(-draft.lead_in);
-            found.tracks.push(Track::new(draft.codec, draft.format, draft.language, self.time_base, index));
+            let track = Track::new(draft.codec, draft.format, draft.language, self.time_base, index);
+            found.tracks.push(track.carried(draft.carriage));
         }
         Ok(found)
     }
 }
 
-/// How a track is coded (Matroska codec specifications), if that can be served.
-fn served(track: &TrackEntry) -> Option<(Codec, Format)> {
+/// How a track is coded, sent, and laid in its file.
+type Coding = (Codec, Format, Carriage);
+
+/// How a track is coded (RFC 9559; Matroska codec specifications), if that can be served.
+fn served(track: &TrackEntry) -> Option<Coding> {
     let private = track.codec_private();
-    match track.codec_id() {
-        "V_MPEG4/ISO/AVC" => parameter_sets::h264(private?),
-        "V_MPEGH/ISO/HEVC" => parameter_sets::h265(private?),
-        "A_AAC" => Some((sound::aac(private?.to_vec())?, Format::Aac)),
-        "A_OPUS" => sound::opus(u8::try_from(track.audio()?.channels().get()).ok()?),
-        "A_MPEG/L1" | "A_MPEG/L2" | "A_MPEG/L3" => Some((Codec::MpegAudio, Format::MpegAudio)),
+    let channels = || u8::try_from(track.audio()?.channels().get()).ok();
+    let rate = || track.audio().map(|audio| audio.sampling_frequency() as u32);
+    let (codec, format) = match track.codec_id() {
+        "V_MPEG4/ISO/AVC" => parameter_sets::h264(private?)?,
+        "V_MPEGH/ISO/HEVC" => parameter_sets::h265(private?)?,
+        "V_VP8" => (Codec::Vp8, Format::Vp8),
+        "V_VP9" => (Codec::Vp9 { profile: 0 }, Format::Vp9),
+        "V_AV1" => parameter_sets::av1(private?)?,
+        "V_MPEG4/ISO/SP" | "V_MPEG4/ISO/ASP" | "V_MPEG4/ISO/AP" => {
+            (Codec::Mpeg4 { config: private.unwrap_or_default().to_vec() }, Format::Mpeg4)
+        }
+        "V_MJPEG" => (Codec::Jpeg, Format::Jpeg),
+        "V_MS/VFW/FOURCC" => video_for_windows(private?)?,
+        "A_AAC" => (sound::aac(private?.to_vec())?, Format::Aac),
+        "A_OPUS" => sound::opus(channels()?, private.and_then(sound::opus_streams))?,
+        "A_VORBIS" => vorbis::codec(private?)?,
+        "A_AC3" => ac3::codec(false, rate()?, channels()?),
+        "A_EAC3" => ac3::codec(true, rate()?, channels()?),
+        "A_MPEG/L1" | "A_MPEG/L2" | "A_MPEG/L3" => (Codec::MpegAudio, Format::MpegAudio),
+        "A_PCM/INT/LIT" | "A_PCM/INT/BIG" => {
+            let bits = track.audio()?.bit_depth()?.get();
+            return sound::pcm(bits, rate()?, channels()?, track.codec_id().ends_with("LIT"));
+        }
+        "A_MS/ACM" => return audio_for_windows(private?),
+        _ => return None,
+    };
+    Some((codec, format, Carriage::Whole))
+}
+
+/// By a BITMAPINFOHEADER of 40 bytes, with what the codec has after it.
+fn video_for_windows(header: &[u8]) -> Option<(Codec, Format)> {
+    match header.get(16..20)?.to_ascii_uppercase().as_slice() {
+        b"XVID" | b"DIVX" | b"DX50" | b"FMP4" | b"MP4V" => {
+            Some((Codec::Mpeg4 { config: header.get(40..)?.to_vec() }, Format::Mpeg4))
+        }
+        b"MJPG" => Some((Codec::Jpeg, Format::Jpeg)),
+        _ => None,
+    }
+}
+
+/// By a WAVEFORMATEX: what it is, channels, rate, and bits at the end.
+fn audio_for_windows(header: &[u8]) -> Option<Coding> {
+    let &[a, b, c, d, e, f, g, h, _, _, _, _, _, _, i, j, ..] = header else { return None };
+    let channels = u8::try_from(u16::from_le_bytes([c, d])).ok()?;
+    let rate = u32::from_le_bytes([e, f, g, h]);
+    match u16::from_le_bytes([a, b]) {
+        1 => sound::pcm(u16::from_le_bytes([i, j]).into(), rate, channels, true),
+        6 => sound::g711(true, rate, channels),
+        7 => sound::g711(false, rate, channels),
         _ => None,
     }
 }

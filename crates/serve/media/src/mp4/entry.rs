@@ -1,13 +1,13 @@
 //! Sample entries: how the samples of a track are coded (ISO/IEC 14496-12, 8.5.2; 14496-14; 14496-15).
 
 use forebay_rtsp::packetise::Format;
-use forebay_rtsp::presentation::Codec;
-use mp4_atom::{Dops, Esds};
+use forebay_rtsp::presentation::{Codec, OpusStreams};
+use mp4_atom::{Ac3SpecificBox, Dops, Ec3SpecificBox, Esds};
 
 use super::Unserved;
 use super::boxes::{Box, Boxes, within};
-use crate::parameter_sets;
-use crate::sound;
+use crate::media::Carriage;
+use crate::{ac3, parameter_sets, sound, vorbis};
 
 /// An esds nests its descriptors; longer ones are none.
 const ESDS_BYTES_MAX: usize = 1 << 10;
@@ -20,6 +20,7 @@ pub(super) struct SampleEntry {
     pub name: String,
     pub codec: Codec,
     pub format: Format,
+    pub carriage: Carriage,
 }
 
 /// The first entry of a sample description box. Files whose coding changes on the way are rare, and not served beyond that.
@@ -35,13 +36,24 @@ impl Box<'_> {
             b"encv" | b"enca" => return Err(Unserved::Encrypted),
             b"avc1" | b"avc3" => self.visual(b"avcC").and_then(parameter_sets::h264),
             b"hvc1" | b"hev1" => self.visual(b"hvcC").and_then(parameter_sets::h265),
-            b"mp4a" => return self.mpeg4_audio().ok_or_else(|| damaged(&name))?,
+            b"mp4a" | b"mp4v" => return self.mpeg4().ok_or_else(|| damaged(&name))?,
             b"Opus" => self.opus(),
             b".mp3" | b"ms\0U" => Some((Codec::MpegAudio, Format::MpegAudio)),
+            b"vp08" => Some((Codec::Vp8, Format::Vp8)),
+            b"vp09" => Some((Codec::Vp9 { profile: 0 }, Format::Vp9)),
+            b"av01" => self.visual(b"av1C").and_then(parameter_sets::av1),
+            b"jpeg" | b"mjpa" | b"mjpg" | b"MJPG" => Some((Codec::Jpeg, Format::Jpeg)),
+            b"ac-3" | b"sac3" => self.ac3(),
+            b"ec-3" => self.eac3(),
+            b"ulaw" | b"alaw" | b"sowt" | b"twos" | b"in24" | b"lpcm" | b"ipcm" => {
+                let unlike = || format!("{name} in values that RTP has no payload for");
+                let (codec, format, carriage) = self.plain().ok_or_else(|| Unserved::Because(unlike()))?;
+                return Ok(SampleEntry { name, codec, format, carriage });
+            }
             _ => return Err(Unserved::Because(format!("{name}, which is no codec that can be served"))),
         };
         let (codec, format) = served.ok_or_else(|| damaged(&name))?;
-        Ok(SampleEntry { name, codec, format })
+        Ok(SampleEntry { name, codec, format, carriage: Carriage::Whole })
     }
 
     fn visual(&self, name: &[u8; 4]) -> Option<&[u8]> {
@@ -59,8 +71,9 @@ impl Box<'_> {
     }
 
     /// The object type tells the codec (ISO/IEC 14496-1, table 5).
-    fn mpeg4_audio(&self) -> Option<Result<SampleEntry, Unserved>> {
-        let mut esds = self.audio(&[b"esds"]).or_else(|| self.audio(&[b"wave", b"esds"]))?;
+    fn mpeg4(&self) -> Option<Result<SampleEntry, Unserved>> {
+        let of_sound = || self.audio(&[b"esds"]).or_else(|| self.audio(&[b"wave", b"esds"]));
+        let mut esds = if &self.name == b"mp4v" { self.visual(b"esds") } else { of_sound() }?;
         if esds.len() > ESDS_BYTES_MAX {
             return None;
         }
@@ -72,17 +85,77 @@ impl Box<'_> {
                 ("AAC", sound::aac(config)?, Format::Aac)
             }
             0x69 | 0x6B => ("MP3", Codec::MpegAudio, Format::MpegAudio),
+            0x20 => ("MPEG-4", Codec::Mpeg4 { config: decoder.dec_specific?.raw }, Format::Mpeg4),
+            0x6C => ("JPEG", Codec::Jpeg, Format::Jpeg),
+            0xDD => {
+                let (codec, format) = vorbis::codec(&decoder.dec_specific?.raw)?;
+                ("Vorbis", codec, format)
+            }
             other => {
-                let phrase = format!("mp4a of type {other:#x}, which is no codec that can be served");
+                let name = String::from_utf8_lossy(&self.name);
+                let phrase = format!("{name} of type {other:#x}, which is no codec that can be served");
                 return Some(Err(Unserved::Because(phrase)));
             }
         };
-        Some(Ok(SampleEntry { name: name.to_owned(), codec, format }))
+        Some(Ok(SampleEntry { name: name.to_owned(), codec, format, carriage: Carriage::Whole }))
     }
 
     fn opus(&self) -> Option<(Codec, Format)> {
         let specific: Dops = mp4_atom::Atom::decode_body(&mut self.audio(&[b"dOps"])?).ok()?;
-        sound::opus(specific.output_channel_count)
+        let streams = specific.channel_mapping.map(|table| OpusStreams {
+            streams: table.stream_count,
+            coupled: table.coupled_count,
+            mapping: table.channel_mapping,
+        });
+        sound::opus(specific.output_channel_count, streams)
+    }
+
+    fn ac3(&self) -> Option<(Codec, Format)> {
+        let specific: Ac3SpecificBox = mp4_atom::Atom::decode_body(&mut self.audio(&[b"dac3"])?).ok()?;
+        ac3::coded(false, specific.fscod, specific.acmod, specific.lfeon)
+    }
+
+    /// Channels of dependent streams are not counted: receivers see them in the frames.
+    fn eac3(&self) -> Option<(Codec, Format)> {
+        let specific: Ec3SpecificBox = mp4_atom::Atom::decode_body(&mut self.audio(&[b"dec3"])?).ok()?;
+        let first = specific.substreams.first()?;
+        ac3::coded(true, first.fscod, first.acmod, first.lfeon)
+    }
+
+    /// Sound without compression (QuickTime file format, sound sample descriptions; ISO/IEC 23003-5).
+    fn plain(&self) -> Option<sound::Plain> {
+        let word = |at: usize| Some(u16::from_be_bytes(self.content.get(at..at + 2)?.try_into().ok()?));
+        let double_word =
+            |at: usize| Some(u32::from_be_bytes(self.content.get(at..at + 4)?.try_into().ok()?));
+        const IS_FLOAT: u32 = 1;
+        const IS_HIGHEST_FIRST: u32 = 2;
+        let mut channels = u8::try_from(word(16)?).ok()?;
+        let mut rate = double_word(24)? >> 16;
+        let mut bits = u64::from(word(18)?);
+        let mut is_reversed = false;
+        match &self.name {
+            b"ulaw" | b"alaw" => return sound::g711(&self.name == b"alaw", rate, channels),
+            b"sowt" => is_reversed = true,
+            b"in24" => {
+                bits = 24;
+                is_reversed = self.audio(&[b"wave", b"enda"]).or(self.audio(&[b"enda"])) == Some(&[0, 1]);
+            }
+            b"ipcm" => {
+                let &[_, _, _, _, flags, own_bits, ..] = self.audio(&[b"pcmC"])? else { return None };
+                (bits, is_reversed) = (own_bits.into(), flags & 1 != 0);
+            }
+            b"lpcm" => {
+                let flags = double_word(52)?;
+                rate = f64::from_be_bytes(self.content.get(32..40)?.try_into().ok()?) as u32;
+                channels = u8::try_from(double_word(40)?).ok()?;
+                (bits, is_reversed) = (double_word(48)?.into(), flags & IS_HIGHEST_FIRST == 0);
+                if flags & IS_FLOAT != 0 {
+                    return None;
+                }
+            }
+            _ => {}
+        }
+        sound::pcm(bits, rate, channels, is_reversed)
     }
 }
 

@@ -9,6 +9,7 @@ mod entry;
 mod fragments;
 mod table;
 
+use forebay_rtsp::packetise::Format;
 use mp4_atom::{Hdlr, Mdhd, Mvhd};
 
 use crate::error::{Error, Result};
@@ -25,6 +26,9 @@ const TABLES_BYTES_MAX: u64 = 128 << 20;
 
 /// More than any film has; each costs a search here and there.
 const TRACKS_MAX: usize = 64;
+
+/// How much sound without compression is one sample.
+const BLOCKS_PER_SECOND: u32 = 50;
 
 /// From 1904, where times of files begin, to 1970.
 const EPOCH_S: u64 = 2_082_844_800;
@@ -94,8 +98,9 @@ impl Movie {
                 continue;
             };
             index.lead();
-            let SampleEntry { codec, format, .. } = draft.entry;
-            found.tracks.push(Track::new(codec, format, draft.language, draft.time_base, index));
+            let SampleEntry { codec, format, carriage, .. } = draft.entry;
+            let track = Track::new(codec, format, draft.language, draft.time_base, index);
+            found.tracks.push(track.carried(carriage));
         }
         Ok(found)
     }
@@ -161,7 +166,13 @@ fn read_track(
     let list = find_in(track, &[b"edts", b"elst"]).unwrap_or_default();
     let edits = Edits::new(&list, movie_ticks, time_base, is_sound);
     let mut builder = Builder::default();
-    let last_step = table::read(table, &mut builder, file_bytes, samples_left)?;
+    let last_step = match entry.format {
+        Format::Pcm { frame_bytes } => {
+            let frames_max = header.timescale / BLOCKS_PER_SECOND;
+            table::read_blocks(table, frame_bytes, frames_max, &mut builder, file_bytes, samples_left)?
+        }
+        _ => table::read(table, &mut builder, file_bytes, samples_left)?,
+    };
     let language = Some(header.language).filter(|language| !language.is_empty() && language != "und");
     Ok(Ok(Draft { id: track_id(track), time_base, language, entry, edits, builder, last_step }))
 }

@@ -52,6 +52,42 @@ pub(super) fn read(
     Ok(Some(last_step))
 }
 
+/// The same of sound without compression, where a sample of the table is a value for each channel: those that lie together are
+/// one sample, of at most `frames_max`. How long one of the table is its coding tells: tables have been seen to say otherwise.
+pub(super) fn read_blocks(
+    table: &[u8],
+    frame_bytes: u8,
+    frames_max: u32,
+    builder: &mut Builder,
+    file_bytes: u64,
+    samples_left: &mut u64,
+) -> Result<Option<i64>> {
+    let sizes: Stsz = required(table, b"stsz", "a track has no table of sizes (stsz)")?;
+    let mut left = match &sizes.samples {
+        StszSamples::Identical { count, .. } => *count,
+        StszSamples::Different { sizes } => sizes.len() as u32,
+    };
+    if left == 0 {
+        return Ok(None);
+    }
+    let durations: Stts = required(table, b"stts", "a track has no table of durations (stts)")?;
+    let step = durations.entries.first().map_or(1, |run| i64::from(run.sample_delta));
+    let mut places = Places::read(table)?;
+    let (mut decode, mut last_step) = (0_i64, 0);
+    while left > 0 {
+        let (at, frames) = places.next_block(left.min(frames_max.max(1)), frame_bytes)?;
+        let bytes = frames * u32::from(frame_bytes);
+        if at.checked_add(bytes.into()).is_none_or(|end| end > file_bytes) {
+            return Err(Error::Truncated { bytes: file_bytes, missing: "a sample that its table tells of" });
+        }
+        builder.push(Entry { at, bytes, decode, presentation: decode, is_sync: true }, samples_left)?;
+        last_step = step * i64::from(frames);
+        decode = decode.saturating_add(last_step);
+        left -= frames;
+    }
+    Ok(Some(last_step))
+}
+
 /// Where samples lie, in their order.
 struct Places {
     offsets: Vec<u64>,
@@ -77,6 +113,25 @@ impl Places {
     }
 
     fn next(&mut self, bytes: u32) -> Result<u64> {
+        self.open_chunk()?;
+        self.left_in_chunk -= 1;
+        let at = self.at;
+        self.at = at.saturating_add(bytes.into());
+        Ok(at)
+    }
+
+    /// Where the next samples lie, of the same length, and how many of them lie together: at most `count_max`.
+    fn next_block(&mut self, count_max: u32, bytes: u8) -> Result<(u64, u32)> {
+        self.open_chunk()?;
+        // Within 32 bits with any length.
+        let count = self.left_in_chunk.min(count_max).min(1 << 24);
+        self.left_in_chunk -= count;
+        let at = self.at;
+        self.at = at.saturating_add(u64::from(count) * u64::from(bytes));
+        Ok((at, count))
+    }
+
+    fn open_chunk(&mut self) -> Result<()> {
         while self.left_in_chunk == 0 {
             let few = Error::Damaged("a track has more samples than its chunks have room for");
             let Some(offset) = self.offsets.get(self.chunk) else { return Err(few) };
@@ -92,10 +147,7 @@ impl Places {
             self.chunk += 1;
             self.at = *offset;
         }
-        self.left_in_chunk -= 1;
-        let at = self.at;
-        self.at = at.saturating_add(bytes.into());
-        Ok(at)
+        Ok(())
     }
 }
 

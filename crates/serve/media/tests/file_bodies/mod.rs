@@ -5,14 +5,18 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use forebay_media::index::{Cursor, Index, SAMPLES_MAX};
-use forebay_media::{Error, Media};
+use forebay_media::{Error, Media, Sample, Streams};
+use forebay_rtsp::packetise::{Packetiser, Sample as Packed};
 use forebay_rtsp::sdp;
 
 /// What a process may take that reads files of less than 300 kB.
 pub const MEMORY_BYTES_MAX: u64 = 256 << 20;
 
-/// How much is played where not everything is.
+/// How much is played where not everything is, and how much is sent.
 const FEW: usize = 200;
+
+/// The largest packet.
+const PACKET_BYTES: usize = 1400;
 
 /// Opens a file, describes it, and plays it from several places. Returns how many samples there are.
 pub fn play(file: &Vec<u8>) -> Result<u64, Error> {
@@ -35,14 +39,34 @@ pub fn play(file: &Vec<u8>) -> Result<u64, Error> {
     for (wanted_ns, samples_max) in places {
         let position_ns = media.seek(&tracks, wanted_ns);
         let mut has_begun = vec![false; tracks.len()];
-        for sample in media.plan(&tracks, position_ns).take(samples_max) {
+        for (number, sample) in media.plan(&tracks, position_ns).take(samples_max).enumerate() {
             assert!(sample.at.start <= sample.at.end && sample.at.end <= file.len() as u64, "{sample:?}");
             let is_first = !std::mem::replace(&mut has_begun[sample.track], true);
             let has_sync = || media.tracks()[sample.track].index().has_sync();
             assert!(!is_first || sample.is_sync || !has_sync(), "{sample:?} at {position_ns}");
+            if number < FEW {
+                send(file, &media, &sample);
+            }
         }
     }
+    if file.first() == Some(&0x47) {
+        let _ = Media::read_as(file, Streams::AsTheyAre);
+    }
     Ok(count)
+}
+
+/// Makes packets of a sample, if it can be sent.
+fn send(file: &[u8], media: &Media, sample: &Sample) {
+    let format = media.tracks()[sample.track].format;
+    let mut bytes = file[sample.at.start as usize..sample.at.end as usize].to_vec();
+    let count = sample.packing.unpack(&mut bytes);
+    assert!(count <= bytes.len(), "{sample:?}");
+    let mut packets = Vec::new();
+    let samples = [Packed { at: 0..count, timestamp: 0 }];
+    let _ = Packetiser::new(format, 96, 1, 0, PACKET_BYTES).packetise(&bytes, &samples, &mut packets);
+    let all: usize = packets.iter().map(|packet| packet.bytes()).sum();
+    assert!(packets.iter().flat_map(|packet| packet.pieces()).all(|piece| piece.end <= count));
+    assert!(all <= 2 * count + packets.len() * PACKET_BYTES, "{sample:?}: {all} bytes of packets");
 }
 
 /// What an index says of all samples is what they say one by one.

@@ -39,6 +39,13 @@ pub fn more_files(folder: &Folder) -> Vec<(&'static str, Vec<u8>)> {
         ("interlaced.h264", h264("-flags +ildct+ilme -preset veryfast")),
         ("tagged.aac", "-vn -c:a aac -t 1 -write_id3v2 1".to_owned()),
         ("layer2.mp2", "-vn -c:a mp2 -t 1".to_owned()),
+        ("vp8.mkv", "-c:v libvpx -deadline realtime -c:a libvorbis -t 1 -fflags +bitexact".to_owned()),
+        ("vp9.mkv", "-an -c:v libvpx-vp9 -deadline realtime -t 1 -fflags +bitexact".to_owned()),
+        ("mpeg4.mp4", "-c:v mpeg4 -c:a ac3 -t 1".to_owned()),
+        ("jpeg.mkv", "-c:v mjpeg -huffman default -c:a pcm_s16le -t 1 -fflags +bitexact".to_owned()),
+        ("plain.mov", "-vn -c:a pcm_s24le -t 1".to_owned()),
+        ("av1.mp4", "-an -c:v libaom-av1 -cpu-used 8 -usage realtime -t 1".to_owned()),
+        ("ac3.ts", format!("{H264} -c:a ac3 -t 1")),
     ];
     let read = |(name, options): (&'static str, String)| {
         (name, std::fs::read(folder.encode(2, &options, name)).expect("a file"))

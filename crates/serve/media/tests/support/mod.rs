@@ -96,6 +96,13 @@ pub fn open(file: &Path) -> Media {
     Media::open(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
+/// A transport stream with other bytes before and after each packet.
+pub fn sparse(stream: &[u8], before: usize, stride: usize) -> Vec<u8> {
+    let packet =
+        |packet: &[u8]| [&vec![0xAA; before], packet, &vec![0xAA; stride - packet.len() - before]].concat();
+    stream.chunks_exact(188).flat_map(packet).collect()
+}
+
 /// All samples of a track.
 pub fn entries(media: &Media, track: usize) -> Vec<Entry> {
     media.tracks()[track].index().entries_from(Cursor::default()).collect()

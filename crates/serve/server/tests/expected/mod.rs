@@ -36,7 +36,7 @@ impl Expected {
         let speed = format!("Speed: {}\r\n", [1, 2, 4][rng.usize(0..3)]);
         let size = ["", "Blocksize: 300\r\n"][rng.usize(0..2)];
         if rng.bool() {
-            let [stream, none] = watch(server, "film.ts", 1, size, &speed);
+            let [stream, none] = watch(server, "film.ts?raw", 1, size, &speed);
             assert!(none.is_empty());
             let got: Vec<u8> = stream.iter().flatten().copied().collect();
             let are_all = got.len() + STREAM_BEFORE_MAX >= self.stream.len();

@@ -22,6 +22,7 @@ pub fn film(seconds: u64, picture_bytes: u64) -> Vec<Planned> {
                 at: at..at + bytes,
                 decode_ns: (number * 40 * MS) as i64,
                 ticks: (number * rate / 25) as u32,
+                packing: Default::default(),
                 is_sync: is_sync || sender == 1,
             });
             at += bytes;

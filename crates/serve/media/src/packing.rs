@@ -1,0 +1,193 @@
+//! How the bytes of a sample lie in its file, where they are not there as they are sent.
+//!
+//! ```text
+//!   file      | header | own payload | header | of others | header | own payload |
+//!                      ^-------------------- sample --------------------^
+//!   unpacked  | own payload | own payload |
+//! ```
+
+use std::ops::Range;
+
+/// A packet of a transport stream (ISO/IEC 13818-1, 2.4.3).
+pub(crate) const PACKET_BYTES: usize = 188;
+
+/// What is to be done with the bytes of a sample when they have been read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Packing {
+    /// Nothing.
+    #[default]
+    Plain,
+    /// Values have their lowest byte first, and are sent with the highest first.
+    Reversed {
+        /// The bytes of a value.
+        bytes: u8,
+    },
+    /// Pieces in packets of a transport stream, with those of others between them.
+    Packets {
+        /// Which packets.
+        pid: u16,
+        /// From the beginning of one packet to that of the next.
+        stride: u8,
+        /// From the beginning of the sample to that of the next packet.
+        first: u8,
+    },
+}
+
+impl Packing {
+    /// Puts the bytes that are sent to the front, and returns how many those are.
+    pub fn unpack(self, bytes: &mut [u8]) -> usize {
+        match self {
+            Self::Plain => bytes.len(),
+            Self::Reversed { bytes: count } => {
+                bytes.chunks_exact_mut(usize::from(count).max(1)).for_each(<[u8]>::reverse);
+                bytes.len()
+            }
+            Self::Packets { pid, stride, first } => gather(bytes, pid, stride.into(), first.into()),
+        }
+    }
+}
+
+fn gather(bytes: &mut [u8], pid: u16, stride: usize, first: usize) -> usize {
+    let stride = stride.max(PACKET_BYTES);
+    let between = stride - PACKET_BYTES;
+    let mut filled = first.saturating_sub(between).min(bytes.len());
+    let mut reader = Payloads::default();
+    for at in (first..bytes.len()).step_by(stride) {
+        let packet = at..bytes.len().min(at + PACKET_BYTES);
+        if let Some(payload) = reader.payload(&bytes[packet], pid) {
+            let own = at + payload.range.start..at + payload.range.end;
+            let count = own.len();
+            bytes.copy_within(own, filled);
+            filled += count;
+        }
+    }
+    filled
+}
+
+/// What of the packets of one stream is its own.
+#[derive(Debug, Default)]
+pub(crate) struct Payloads {
+    /// How much of a header is still to come.
+    header_left: usize,
+}
+
+/// Where the payload in a packet lies, and the PES header before it, if one begins there.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Payload {
+    pub range: Range<usize>,
+    pub header: Option<usize>,
+}
+
+impl Payloads {
+    /// Of a packet, which may be cut off; `None` if it has none, or is of another stream.
+    pub fn payload(&mut self, packet: &[u8], pid: u16) -> Option<Payload> {
+        let &[0x47, high, low, control, ..] = packet else { return None };
+        const HAS_PAYLOAD: u8 = 0x10;
+        const HAS_ADAPTATION: u8 = 0x20;
+        const BEGINS_UNIT: u8 = 0x40;
+        if u16::from_be_bytes([high & 0x1F, low]) != pid || control & HAS_PAYLOAD == 0 {
+            return None;
+        }
+        let adaptation = if control & HAS_ADAPTATION != 0 { 1 + usize::from(*packet.get(4)?) } else { 0 };
+        let begin = 4 + adaptation;
+        let begins_unit = high & BEGINS_UNIT != 0;
+        if begins_unit {
+            self.header_left = pes_header_bytes(packet.get(begin..)?)?;
+        }
+        let skipped = self.header_left.min(packet.len().checked_sub(begin)?);
+        self.header_left -= skipped;
+        Some(Payload { range: begin + skipped..packet.len(), header: begins_unit.then_some(begin) })
+    }
+}
+
+/// How long the header of a PES packet is (2.4.3.6); `None` if it is none.
+fn pes_header_bytes(bytes: &[u8]) -> Option<usize> {
+    /// Streams without the fields that others have: maps, padding, second private ones, and control messages.
+    const WITHOUT_FIELDS: [u8; 8] = [0xBC, 0xBE, 0xBF, 0xF0, 0xF1, 0xF2, 0xF8, 0xFF];
+    let &[0, 0, 1, id, ..] = bytes else { return None };
+    if WITHOUT_FIELDS.contains(&id) {
+        return Some(6);
+    }
+    Some(9 + usize::from(*bytes.get(8)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn values_are_turned_round() {
+        let mut bytes = [1, 2, 3, 4, 5, 6, 7];
+        assert_eq!(Packing::Reversed { bytes: 3 }.unpack(&mut bytes), 7);
+        assert_eq!(bytes, [3, 2, 1, 6, 5, 4, 7]);
+        assert_eq!(Packing::Plain.unpack(&mut bytes), 7);
+    }
+
+    /// A packet with this payload, which an adaptation field makes as long as it has to be.
+    fn packet(pid: u16, begins_unit: bool, payload: &[u8]) -> Vec<u8> {
+        let mut packet =
+            (0x4700_0010 | u32::from(begins_unit) << 22 | u32::from(pid) << 8).to_be_bytes().to_vec();
+        let left = PACKET_BYTES - 4 - payload.len();
+        if left > 0 {
+            packet[3] |= 0x20;
+            packet.push(left as u8 - 1);
+            packet.resize(4 + left, 0xFF);
+        }
+        packet.extend(payload);
+        packet
+    }
+
+    proptest! {
+        #[test]
+        fn what_lies_in_packets_comes_out_as_it_was(
+            pieces in prop::collection::vec((1..=184usize, 0..3usize, any::<bool>()), 1..20),
+            skipped in 0..184usize,
+            cut in 0..184usize,
+            between in prop::sample::select(vec![0usize, 4, 16]),
+        ) {
+            let (mut file, mut expected, mut begin, mut end) = (vec![], Vec::<u8>::new(), 0, 0);
+            let last = pieces.len() - 1;
+            for (number, (bytes, others, begins_unit)) in pieces.into_iter().enumerate() {
+                let header = [0, 0, 1, 0xE0, 0, 0, 0x80, 0, 3, 9, 9, 9];
+                let begins_unit = begins_unit && number > 0 && bytes > header.len();
+                let mut payload: Vec<u8> = (0..bytes).map(|at| (number + at) as u8).collect();
+                if begins_unit {
+                    payload[..header.len()].copy_from_slice(&header);
+                }
+                file.extend(packet(100, begins_unit, &payload));
+                let own = if begins_unit { header.len() } else { 0 };
+                let skipped = if number == 0 { skipped.min(bytes - 1) } else { own };
+                if number == 0 {
+                    begin = PACKET_BYTES - bytes + skipped;
+                }
+                let cut = if number == last { cut.min(bytes - skipped - 1) } else { 0 };
+                expected.extend_from_slice(&payload[skipped..bytes - cut]);
+                end = file.len() - cut;
+                file.extend(vec![0xEE; between]);
+                for _ in 0..others {
+                    file.extend(packet(101, true, &[7; 100]));
+                    file.extend(vec![0xEE; between]);
+                }
+            }
+            let stride = PACKET_BYTES + between;
+            let packing = Packing::Packets { pid: 100, stride: stride as u8, first: (stride - begin) as u8 };
+            let sample = &mut file[begin..end];
+            let count = packing.unpack(sample);
+            prop_assert_eq!(&sample[..count], expected);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(
+            mut bytes in prop::collection::vec(prop_oneof![Just(0x47u8), Just(0u8), any::<u8>()], 0..800),
+            pid in 0..0x2000u16,
+            stride in any::<u8>(),
+            first in any::<u8>(),
+        ) {
+            let length = bytes.len();
+            let (packets, reversed) = (Packing::Packets { pid, stride, first }, Packing::Reversed { bytes: stride });
+            prop_assert!(packets.unpack(&mut bytes) <= length);
+            prop_assert!(reversed.unpack(&mut bytes) == length);
+        }
+    }
+}

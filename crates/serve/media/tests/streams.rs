@@ -1,0 +1,135 @@
+//! The tracks of transport streams, against what ffprobe says of every packet and what ffmpeg takes out of them.
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_media::{Media, Sample, Streams};
+use forebay_rtsp::presentation::Codec;
+
+use support::{Folder, H264, H265, Probed, folder, open, payload};
+
+/// The samples of a track, as they are sent.
+fn sent(file: &[u8], media: &Arc<Media>, track: usize) -> Vec<(Sample, Vec<u8>)> {
+    let unpack = |sample: Sample| {
+        let mut bytes = file[sample.at.start as usize..sample.at.end as usize].to_vec();
+        let count = sample.packing.unpack(&mut bytes);
+        bytes.truncate(count);
+        (sample, bytes)
+    };
+    media.plan(&[track], 0).map(unpack).collect()
+}
+
+/// How far apart the times of a picture or frame may be: a sample of sound and two ticks of 90 kHz, which are rounded.
+const TICKS_NS: i64 = 46_000;
+
+/// Times, key frames and bytes are those of ffmpeg, and so is the number of samples, but for what is told here.
+fn check(folder: &Folder, path: &Path, filters: &[&str]) -> Arc<Media> {
+    let media = Arc::new(open(path));
+    let file = std::fs::read(path).expect("a file");
+    let probed = Probed::of(path);
+    assert_eq!(media.tracks().len(), probed.streams.len(), "{:?}", media.left_out());
+    let mut first_ns = None;
+    for (number, filter) in filters.iter().enumerate() {
+        let rate = i64::from(probed.rate(number));
+        let packets = probed.packets_of(number);
+        let samples = sent(&file, &media, number);
+        assert_eq!(samples.len(), packets.len(), "track {number} of {}", path.display());
+        for ((sample, _), packet) in samples.iter().zip(&packets) {
+            let told_ns = packet.pts.expect("pts") * 1_000_000_000 / rate;
+            let offset_ns = *first_ns.get_or_insert(told_ns - sample.presentation_ns);
+            let apart_ns = told_ns - sample.presentation_ns - offset_ns;
+            assert!(
+                apart_ns.abs() <= TICKS_NS,
+                "{apart_ns} ns: {sample:?}, {packet:?} of {}",
+                path.display()
+            );
+            assert_eq!(sample.is_sync, packet.is_key(), "{sample:?}, {packet:?} of {}", path.display());
+        }
+        let got: Vec<u8> = samples.into_iter().flat_map(|(_, bytes)| bytes).collect();
+        let expected = payload(folder, path, &format!("0:{number}"), filter);
+        assert!(
+            got == expected,
+            "track {number} of {}: {} of {} bytes",
+            path.display(),
+            got.len(),
+            expected.len()
+        );
+    }
+    media
+}
+
+const ADTS: &str = "-bsf:a aac_adtstoasc";
+
+#[test]
+fn streams_are_tracks() {
+    let Some(folder) = folder("streams_are_tracks") else { return };
+    let aac = folder.encode(2, &format!("{H264} -c:a aac -metadata:s:a:0 language=fra"), "aac.ts");
+    let media = check(&folder, &aac, &["", ADTS]);
+    let [pictures, sound] = media.tracks() else { panic!("two tracks") };
+    let Codec::H264 { sps, pps } = &pictures.codec else { panic!("{:?}", pictures.codec) };
+    assert_eq!((sps.len(), pps.len()), (1, 1));
+    assert!(matches!(sound.codec, Codec::Aac { clock_rate: 44_100, channels: 1, .. }));
+    assert_eq!(sound.language.as_deref(), Some("fra"));
+    for (name, options) in [
+        ("mp3.ts", format!("{H265} -c:a libmp3lame")),
+        ("ac3.ts", format!("{H264} -c:a ac3 -b:a 192k")),
+        ("eac3.ts", format!("{H264} -c:a eac3 -ac 6")),
+        // Packets of pictures, sound and clocks in turns, and frames that end amid a packet.
+        ("spread.ts", format!("{H264} -c:a mp2 -muxrate 3M -pes_payload_size 0 -pcr_period 5")),
+    ] {
+        check(&folder, &folder.encode(2, &options, name), &["", ""]);
+    }
+}
+
+#[test]
+fn a_stream_that_begins_amid_a_group_of_pictures_begins_with_the_next() {
+    let Some(folder) = folder("a_stream_that_begins_amid_a_group_of_pictures_begins_with_the_next") else {
+        return;
+    };
+    let whole = folder.encode(2, &format!("{H264} -c:a aac"), "whole.ts");
+    let file = std::fs::read(&whole).expect("a file");
+    let part = folder.path("part.ts");
+    std::fs::write(&part, &file[file.len() / 3 / 188 * 188..]).expect("a file");
+    let media = Arc::new(open(&part));
+    let first = media.plan(&[0], 0).next().expect("a picture");
+    assert!(first.is_sync && media.tracks().len() == 2, "{first:?}");
+}
+
+#[test]
+fn times_go_on_where_the_clock_starts_again_and_where_streams_were_joined() {
+    let Some(folder) = folder("times_go_on_where_the_clock_starts_again_and_where_streams_were_joined")
+    else {
+        return;
+    };
+    let early = folder.encode(2, &format!("{H264} -c:a aac"), "early.ts");
+    // The clock starts again after 95443.7 seconds.
+    let late = folder.convert(&early, "-c copy -output_ts_offset 95442.5 -muxdelay 0", "late.ts");
+    let durations = [&early, &late].map(|path| open(path).duration_ns());
+    assert!(durations[0].abs_diff(durations[1]) < 50_000_000, "{durations:?}");
+    let joined = folder.path("joined.ts");
+    let later = folder.convert(&early, "-c copy -output_ts_offset 500 -muxdelay 0", "later.ts");
+    let both = [std::fs::read(&later).expect("a file"), std::fs::read(&early).expect("a file")].concat();
+    std::fs::write(&joined, both).expect("a file");
+    let media = Arc::new(open(&joined));
+    let twice = durations[0] + durations[1];
+    assert!(media.duration_ns().abs_diff(twice) < 200_000_000, "{} of {twice}", media.duration_ns());
+    for track in [0, 1] {
+        let times: Vec<_> = media.plan(&[track], 0).map(|sample| sample.decode_ns).collect();
+        assert!(times.is_sorted() && times.len() > 80);
+        assert!(times.windows(2).all(|two| two[1] - two[0] < 200_000_000), "{times:?}");
+    }
+}
+
+#[test]
+fn a_stream_whose_pictures_cannot_be_sent_is_served_as_it_is() {
+    let Some(folder) = folder("a_stream_whose_pictures_cannot_be_sent_is_served_as_it_is") else { return };
+    let old = folder.encode(2, "-c:v mpeg2video -c:a mp2", "old.ts");
+    let whole = folder.encode(2, &format!("{H264} -c:a aac"), "whole.ts");
+    let codecs = |media: &Media| media.tracks().iter().map(|track| track.codec.clone()).collect::<Vec<_>>();
+    assert_eq!(codecs(&open(&old)), [Codec::MpegTransport]);
+    let file = std::fs::File::open(&whole).expect("a file");
+    let raw = Media::read_as(&file, Streams::AsTheyAre).expect("a transport stream");
+    assert_eq!(codecs(&raw), [Codec::MpegTransport]);
+}
