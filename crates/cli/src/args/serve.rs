@@ -75,6 +75,7 @@ Its relative paths start at its own folder.
 
   folder = "films"
   memory = "64M"
+  late = 2
   # The first of 256 groups, for clients that ask for multicast
   multicast = "239.255.42.0"
   multicast-ttl = 1
@@ -108,3 +109,23 @@ Examples:
   forebay serve --listen 127.0.0.1:8555 --memory 64M films
   forebay serve --check serve.toml && forebay serve --config serve.toml
   ffplay 'rtsp://localhost:8554/film.mp4?start=90'"#;
+
+#[cfg(test)]
+mod tests {
+    use forebay_server::Settings;
+
+    use super::*;
+
+    #[test]
+    fn the_settings_in_the_help_are_read() {
+        let lines = SERVE_HELP.lines().skip_while(|line| !line.starts_with("  folder"));
+        let lines = lines.take_while(|line| line.is_empty() || line.starts_with("  "));
+        let example: Vec<&str> = lines.map(|line| line.strip_prefix("  ").unwrap_or_default()).collect();
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("serve.toml");
+        std::fs::write(&file, example.join("\n")).expect("a file");
+        let settings = Settings::read(&file).unwrap_or_else(|error| panic!("{error}"));
+        assert!(settings.tls.is_some() && settings.multicast.is_some() && settings.users.len() == 1);
+        assert_eq!(settings.sessions_max, 100);
+    }
+}

@@ -285,7 +285,7 @@ impl Builder {
     }
 
     /// The last time at which something is presented so far.
-    pub fn last(&self) -> i64 {
+    pub fn latest(&self) -> i64 {
         self.index.end
     }
 

@@ -113,13 +113,15 @@ fn after_tags(source: &mut Source) -> Result<u64> {
 /// How many frames in a row have to be like the first one. A file may have fewer.
 const FRAMES_TO_KNOW: usize = 4;
 
+/// Returns the header of a frame that begins at a place and where the frame ends, if it is like the one before.
+type NextFrame<H> = fn(&mut Source, u64, Option<H>) -> Result<Option<(H, u64)>>;
+
 /// Where frames of sound begin: at `from`, or a little later where the file begins amid a frame of at most `frame_bytes_max`.
-/// `next` returns where the frame at a place ends, if one begins there that is like the one before.
 pub(crate) fn first_frame<H: Copy>(
     source: &mut Source,
     from: u64,
     frame_bytes_max: u64,
-    next: fn(&mut Source, u64, Option<H>) -> Result<Option<(H, u64)>>,
+    next: NextFrame<H>,
 ) -> Result<Option<u64>> {
     for begin in from..from.saturating_add(frame_bytes_max).min(source.bytes()) {
         let (mut at, mut before, mut count) = (begin, None, 0);

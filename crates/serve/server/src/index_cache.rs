@@ -1,7 +1,7 @@
 //! Indices on disk, so that a server that starts again need not read all of a large file again.
 //!
-//! An index belongs to a path, a size and a time of change, and to what becomes of a file's streams. A file of the cache is written under another name first, and is
-//! believed only if its sum is right: the worst that can happen is that an index is made again.
+//! An index belongs to a path, a size, a time of change and what becomes of a file's streams. A file of the cache is written under
+//! another name first. The cache believes a file only if its sum is right. At worst the server makes an index again.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

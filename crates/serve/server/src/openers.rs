@@ -1,5 +1,5 @@
-//! The threads that open files. A file that takes a few reads is opened at once; one that has to be read from end to end waits
-//! for its turn among such files, so that clients of other files do not wait for it.
+//! The threads that open files. A file that takes a few reads is opened at once. One that has to be read from end to end waits for
+//! its turn among such files. So clients of other files do not wait for it.
 //!
 //! ```text
 //!   openings --> quick: a few reads ------------------------------> opened

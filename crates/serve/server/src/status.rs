@@ -236,7 +236,7 @@ fn page(serving: &Serving) -> String {
     text += "</table></div>\n";
     if sessions > SHOWN_MAX {
         let _ =
-            write!(text, "<p>{} more sessions are not shown.\n", thousands((sessions - SHOWN_MAX) as u64));
+            writeln!(text, "<p>{} more sessions are not shown.", thousands((sessions - SHOWN_MAX) as u64));
     }
     text
 }

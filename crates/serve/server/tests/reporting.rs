@@ -81,7 +81,7 @@ fn a_client_lives_while_it_reports_and_not_by_goodbyes_and_rubbish() {
         ] {
             assert!(shows(&server, line), "{line}: {}", server.metrics());
         }
-        assert!(server.http("/").contains("<td>25.0 %<td>10.0 ms<td>"), "{}", server.http("/"));
+        assert!(server.http("/").contains("<td>25 %<td>10.0 ms<td>"), "{}", server.http("/"));
         until("it ends in spite of its farewells", || {
             rtcp.send_to(&farewell(ssrc), to).expect("it is sent");
             shows(&server, "forebay_sessions 0")

@@ -99,7 +99,7 @@ impl Edits {
                 segment.add(&index, before, &mut builder, &mut left)?;
             }
         }
-        let step = self.end.map(|end| end.saturating_sub(builder.last()));
+        let step = self.end.map(|end| end.saturating_sub(builder.latest()));
         Ok(builder.finish(step).unwrap_or_default())
     }
 }
