@@ -135,3 +135,38 @@ fn a_client_that_cannot_be_reached_any_more_is_given_up() {
     assert!(begun.elapsed() >= Duration::from_secs(10), "{:?}", begun.elapsed());
     assert_eq!((server.metric("forebay_sessions"), server.metric("forebay_backlog_bytes")), (0, 0));
 }
+
+/// Runs a program that sets up the network of this test.
+fn set_up(program: &str, arguments: &str) {
+    let status = Command::new(program).args(arguments.split(' ')).status().expect("a command");
+    assert!(status.success(), "{program} {arguments}");
+}
+
+#[test]
+fn large_key_frames_come_whole_over_a_link_that_takes_a_while_for_each() {
+    const TEST: &str = "large_key_frames_come_whole_over_a_link_that_takes_a_while_for_each";
+    const SECONDS: u32 = 6;
+    let Some(films) = Folder::new(TEST) else { return };
+    if runs_inside(TEST) {
+        return;
+    }
+    let options =
+        "-map 0:v -vf noise=alls=60 -c:v libx264 -preset ultrafast -qp 18 -g 50 -pix_fmt yuv420p -s 640x480";
+    let film = films.encode(SECONDS, options, "a.mp4");
+    // A little more than the film takes on average; a key frame takes many times as long as a picture lasts.
+    let bytes = std::fs::metadata(film).expect("a film").len();
+    let bits_per_second = bytes * 8 / u64::from(SECONDS) * 3 / 2;
+    set_up("ip", "link set lo mtu 1500");
+    set_up("tc", &format!("qdisc add dev lo root tbf rate {bits_per_second}bit burst 64kb latency 300ms"));
+    let server = Server::start(films.root());
+    let mut client = client_on(&server, WIDE);
+    let session = client.set_up("a.mp4", 0, "");
+    client.send("PLAY", "a.mp4", &format!("Session: {session}\r\n"));
+    let packets = client.packets_to_the_end();
+    let marks: Vec<usize> = (0..packets.len()).filter(|at| packets[*at][1] & 0x80 != 0).collect();
+    let longest =
+        marks.windows(2).map(|two| packets[two[0] + 1..=two[1]].iter().map(Vec::len).sum::<usize>()).max();
+    assert!(longest.is_some_and(|bytes| bytes > 256 << 10), "{longest:?} bytes in the largest picture");
+    assert_eq!(marks.len(), 25 * SECONDS as usize);
+    assert_eq!(server.metric("forebay_samples_dropped_total"), 0);
+}
