@@ -135,3 +135,17 @@ fn sound_before_the_first_picture_is_sent() {
         );
     }
 }
+
+#[test]
+fn clocks_that_start_again_after_33_bits_go_on() {
+    let Some(folder) = folder("clocks_that_start_again_after_33_bits_go_on") else { return };
+    let film = folder.encode(6, &format!("{H264} -c:a aac"), "a.mp4");
+    // The clock starts again after 95,443.7 seconds.
+    let wrapped = folder.convert(&film, "-c copy -output_ts_offset 95441", "wrapped.ts");
+    let media = Arc::new(open(&wrapped));
+    let duration_ns = media.duration_ns();
+    assert!((5 * SECOND_NS..8 * SECOND_NS).contains(&duration_ns), "{duration_ns}");
+    let tracks: Vec<usize> = (0..media.tracks().len()).collect();
+    let times: Vec<i64> = media.plan(&tracks, 0).map(|one| one.decode_ns).collect();
+    assert!(times.is_sorted() && times.last().is_some_and(|last| *last as u64 <= duration_ns), "{times:?}");
+}
