@@ -142,6 +142,11 @@ impl Media {
         &self.left_out
     }
 
+    /// Whether it takes a pass through all of a file to know its samples, which its first bytes tell.
+    pub fn takes_a_pass(file: &dyn ReadAt) -> Result<bool> {
+        Ok(kind::of(&mut Source::new(file)?)? != kind::Kind::Mp4)
+    }
+
     /// Whether a longer file may be the same one, with more samples. Other kinds of files are written anew.
     pub fn may_grow(&self) -> bool {
         !self.is_final

@@ -31,6 +31,8 @@ const PLAYLIST_FILES_MAX: usize = 1000;
 /// Indices that are kept though no session plays their files, and how much memory they may take.
 const KEPT_MAX: usize = 64;
 const KEPT_BYTES_MAX: usize = 16 << 20;
+/// A larger file is not read from end to end for a client that does not wait.
+const QUICK_BYTES: u64 = 1 << 20;
 /// Files of which it is known that they cannot be served.
 const FAILED_MAX: usize = 1000;
 
@@ -284,6 +286,10 @@ impl Catalog {
         patience: Patience,
     ) -> Result<Media, NotOpened> {
         let patient = Patient::new(file, patience);
+        let is_large = patience == Patience::Short && subject.identity.bytes > QUICK_BYTES;
+        if is_large && Media::takes_a_pass(&patient).is_ok_and(|takes| takes) {
+            return Err(NotOpened::TakesLong);
+        }
         Media::read_as(&patient as &dyn ReadAt, subject.streams).map_err(|error| match error {
             forebay_media::Error::Unreadable(error) if is_impatient(&error) => NotOpened::TakesLong,
             forebay_media::Error::Unreadable(error) => unreadable(path, &error).into(),
