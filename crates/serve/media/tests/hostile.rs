@@ -5,6 +5,7 @@ mod file_bodies;
 mod mutation;
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use file_bodies::{MEMORY_BYTES_MAX, peak_bytes, play};
@@ -137,4 +138,37 @@ fn tables_without_end() {
         assert!(matches!(Media::read(&file), Err(Error::TooLarge { .. })));
     }
     assert!(peak_bytes() < MEMORY_BYTES_MAX, "{} bytes", peak_bytes());
+}
+
+#[test]
+fn what_was_stored_of_a_file_comes_back_and_does_no_harm_if_it_was_changed() {
+    let Some(folder) = folder("what_was_stored_of_a_file_comes_back_and_does_no_harm_if_it_was_changed")
+    else {
+        return;
+    };
+    for (name, file) in files(&folder) {
+        let media = Media::read(&file).expect(name);
+        let stored = media.to_bytes();
+        let again = Media::from_bytes(&stored, file.len() as u64).expect(name);
+        assert_eq!(format!("{again:?}"), format!("{media:?}"), "{name}");
+        assert!(
+            Media::from_bytes(&stored, file.len() as u64 / 2).is_none(),
+            "{name}: samples lie in the file"
+        );
+        for at in (0..stored.len()).step_by(1 + stored.len() / 600) {
+            for mask in [1, 0x80, 0xFF] {
+                let mut changed = stored.clone();
+                changed[at] ^= mask;
+                if let Some(media) = Media::from_bytes(&changed, file.len() as u64) {
+                    let within = |one: &forebay_media::Sample| one.at.end <= file.len() as u64;
+                    let tracks: Vec<usize> = (0..media.tracks().len()).collect();
+                    assert!(
+                        Arc::new(media).plan(&tracks, 0).take(500).all(|one| within(&one)),
+                        "{name} at {at}"
+                    );
+                }
+            }
+            assert!(Media::from_bytes(&stored[..at], file.len() as u64).is_none(), "{name} up to {at}");
+        }
+    }
 }
