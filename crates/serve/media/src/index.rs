@@ -158,19 +158,20 @@ impl Index {
         let mut signed = |flag| if flags & flag != 0 { unfold(read_number(&mut rest)) } else { 0 };
         let Expected { at, decode, step, delay } = cursor.expected;
         let at = at.wrapping_add_signed(signed(GAP));
-        let step = step + signed(STEP);
-        let decode = decode + step;
-        let delay = delay + signed(DELAY);
+        // Codes that were stored may be of anything; their reader checks the sums.
+        let step = step.wrapping_add(signed(STEP));
+        let decode = decode.wrapping_add(step);
+        let delay = delay.wrapping_add(signed(DELAY));
         *cursor = Cursor {
             number: cursor.number + 1,
             code_at: self.codes.len() - rest.len(),
-            expected: Expected { at: at + bytes, decode, step, delay },
+            expected: Expected { at: at.wrapping_add(bytes), decode, step, delay },
         };
         Some(Entry {
             at,
             bytes: bytes as u32,
-            decode: decode + self.shift - self.lead,
-            presentation: decode + self.shift + delay,
+            decode: decode.wrapping_add(self.shift).wrapping_sub(self.lead),
+            presentation: decode.wrapping_add(self.shift).wrapping_add(delay),
             is_sync: flags & SYNC != 0,
         })
     }
