@@ -14,6 +14,7 @@ pub mod artifacts;
 mod error;
 pub mod films;
 pub mod guests;
+pub mod klv;
 mod signals;
 mod skipped;
 mod switches;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use forebay_media::{Media, Sample, Streams};
 use forebay_rtsp::presentation::Codec;
+use forebay_testkit::klv;
 
 use support::{Folder, H264, H265, Probed, folder, open, payload};
 
@@ -132,4 +133,18 @@ fn a_stream_whose_pictures_cannot_be_sent_is_served_as_it_is() {
     let file = std::fs::File::open(&whole).expect("a file");
     let raw = Media::read_as(&file, Streams::AsTheyAre).expect("a transport stream");
     assert_eq!(codecs(&raw), [Codec::MpegTransport]);
+}
+
+#[test]
+fn units_of_metadata_are_samples() {
+    let units: Vec<_> = (0..20).map(|number| klv::unit(40 * number, number as u8)).collect();
+    for has_cells in [false, true] {
+        let file = klv::stream(&units, has_cells);
+        let media = Arc::new(Media::read(&file).expect("a stream"));
+        assert_eq!(media.tracks()[0].codec, Codec::Klv);
+        let samples = sent(&file, &media, 0);
+        assert_eq!(samples.iter().map(|(_, bytes)| bytes.clone()).collect::<Vec<_>>(), units);
+        let times: Vec<_> = samples.iter().map(|(sample, _)| sample.presentation_ns).collect();
+        assert_eq!(times, (0..20).map(|number| number * 100_000_000).collect::<Vec<_>>());
+    }
 }

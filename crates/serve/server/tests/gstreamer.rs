@@ -8,6 +8,7 @@ use std::thread;
 
 use forebay_rtsp::authentication::Secret;
 use forebay_server::{Settings, User};
+use forebay_testkit::klv;
 
 use support::{Folder, H264, H265, Server, ffmpeg, payload, units, units_h265, until};
 
@@ -25,6 +26,7 @@ struct Player {
     /// Where in the film they are.
     places_ns: Vec<u64>,
     sound: Vec<u8>,
+    units: Vec<Vec<u8>>,
 }
 
 impl Player {
@@ -38,7 +40,15 @@ impl Player {
             .expect("Python runs");
         let commands = child.stdin.take().expect("a pipe");
         let lines = BufReader::new(child.stdout.take().expect("a pipe"));
-        Self { child, commands, lines, pictures: Vec::new(), places_ns: Vec::new(), sound: Vec::new() }
+        Self {
+            child,
+            commands,
+            lines,
+            pictures: Vec::new(),
+            places_ns: Vec::new(),
+            sound: Vec::new(),
+            units: Vec::new(),
+        }
     }
 
     /// Tells it what to do, and waits until it has done so.
@@ -59,6 +69,7 @@ impl Player {
                     self.places_ns.push(place.parse().expect("a place"));
                 }
                 "audio" => self.sound.extend(bytes(content)),
+                "application" => self.units.push(bytes(content)),
                 _ => {}
             }
         }
@@ -169,7 +180,6 @@ fn gstreamer_gets_codecs_with_payload_formats_of_their_own() {
     let test = "gstreamer_gets_codecs_with_payload_formats_of_their_own";
     let Some(folder) = folder(test) else { return };
     let server = Server::start(folder.root());
-    // No more sound than there are pictures: what is beyond their end may not be waited for.
     let (vp8, vp9) = ("-c:v libvpx -deadline realtime", "-c:v libvpx-vp9 -deadline realtime");
     let films = [
         ("vp8-vorbis.webm", format!("{vp8} -c:a libvorbis")),
@@ -182,40 +192,46 @@ fn gstreamer_gets_codecs_with_payload_formats_of_their_own() {
         for (name, options) in &films {
             let (folder, server) = (&folder, &server);
             scope.spawn(move || {
-                let file = folder.encode(2, options, name);
-                over_both(|protocol| {
-                    let what = format!("{name} over {protocol}");
-                    let mut player = Player::play(&server.url(name), protocol);
-                    let ended = player.watch_to_the_end();
-                    assert!(ended.is_ok(), "{what}: {ended:?}");
-                    let input = format!("-i {}", file.display());
-                    let is_film = !name.starts_with('l');
-                    let expected = ffmpeg(&format!("{input} -map 0:a -c copy -f data -")).stdout;
-                    // Headers of Vorbis come before what is in the file.
-                    let headers = player.sound.len().saturating_sub(expected.len());
-                    let sound = &player.sound[if name.contains("vorbis") { headers } else { 0 }..];
-                    let are_all = sound.len() + 700 >= expected.len();
-                    assert!(
-                        are_all && expected.ends_with(sound),
-                        "{what}: {} of {} bytes",
-                        sound.len(),
-                        expected.len()
-                    );
-                    assert_eq!(player.pictures.len(), if is_film { 50 } else { 0 }, "{what}");
-                    if is_film {
-                        let expected = ffmpeg(&format!("{input} -map 0:v -c copy -f data -")).stdout;
-                        let got = player.pictures.concat();
-                        assert!(
-                            got == expected,
-                            "{what}: {} of {} bytes of pictures",
-                            got.len(),
-                            expected.len()
-                        );
-                    }
-                });
+                folder.encode(2, options, name);
+                over_both(|protocol| check_bytes(folder, server, name, protocol));
             });
         }
     });
+}
+
+#[test]
+fn gstreamer_gets_units_of_metadata() {
+    let Some(folder) = folder("gstreamer_gets_units_of_metadata") else { return };
+    let units: Vec<_> = (0..20).map(|number| klv::unit(200 * number, number as u8)).collect();
+    std::fs::write(folder.path("klv.ts"), klv::stream(&units, false)).expect("a file");
+    let server = Server::start(folder.root());
+    over_both(|protocol| {
+        let mut player = Player::play(&server.url("klv.ts"), protocol);
+        player.watch_to_the_end().expect("it plays to the end");
+        assert!(player.units == units, "{protocol}: {} of 20 units", player.units.len());
+    });
+}
+
+/// Compares what comes with what ffmpeg takes out of the file.
+fn check_bytes(folder: &Folder, server: &Server, name: &str, protocol: &str) {
+    let what = format!("{name} over {protocol}");
+    let mut player = Player::play(&server.url(name), protocol);
+    let ended = player.watch_to_the_end();
+    assert!(ended.is_ok(), "{what}: {ended:?}");
+    let copied = |kind: &str| {
+        let options = format!("-i {} -map 0:{kind}? -c copy -f data -", folder.path(name).display());
+        ffmpeg(&options).stdout
+    };
+    // The player puts headers of Vorbis before it. What is there to be decoded only, before the beginning, is not sent.
+    let (sound, got) = (copied("a"), &player.sound);
+    let alike = sound.iter().rev().zip(got.iter().rev()).take_while(|(one, other)| one == other).count();
+    let has_headers = name.contains("vorbis");
+    assert!(alike + 700 >= sound.len(), "{what}: {alike} of {} bytes of sound", sound.len());
+    assert!(has_headers || alike == got.len(), "{what}: {alike} of {} bytes of sound", got.len());
+    if !player.pictures.is_empty() || !name.ends_with(".mov") {
+        let (pictures, got) = (copied("v"), player.pictures.concat());
+        assert!(got == pictures, "{what}: {} of {} bytes of pictures", got.len(), pictures.len());
+    }
 }
 
 /// A film of five seconds, with a key picture every 0.48 s, and its pictures in the order of sending.

@@ -363,7 +363,14 @@ mod tests {
 
     #[test]
     fn half_of_the_clients_are_some_and_keep_to_no_schedule() {
-        let load = |clients, rate| Load::Address { url: "u".into(), clients, rate };
+        let asked = Asked { method: "GET".into(), headers: BTreeMap::new(), body: String::new() };
+        let load = |clients, rate| Load::Address {
+            url: "u".into(),
+            asked: asked.clone(),
+            clients,
+            rate,
+            connections: Connections::Kept,
+        };
         let trial = |clients, rate| Trial {
             subject: "s".into(),
             levels: vec![],

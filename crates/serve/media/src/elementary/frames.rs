@@ -183,8 +183,10 @@ impl Frames {
             }
         }
         let rate = i64::from(header.rate);
-        let told =
-            time.map(|ticks| (i128::from(ticks) * i128::from(rate)).div_euclid(CLOCK_RATE.into()) as i64);
+        let told = time.map(|ticks| {
+            let ticks = i128::from(ticks) * i128::from(rate) + i128::from(CLOCK_RATE / 2);
+            ticks.div_euclid(CLOCK_RATE.into()) as i64
+        });
         let expected = self.next;
         let time = match (told, expected) {
             (Some(told), Some(expected)) if (told - expected).abs() <= rate / SAME_PER_SECOND => expected,

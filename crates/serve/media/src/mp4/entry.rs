@@ -2,15 +2,12 @@
 
 use forebay_rtsp::packetise::Format;
 use forebay_rtsp::presentation::{Codec, OpusStreams};
-use mp4_atom::{Ac3SpecificBox, Dops, Ec3SpecificBox, Esds};
+use mp4_atom::{Ac3SpecificBox, Dops, Ec3SpecificBox};
 
-use super::Unserved;
 use super::boxes::{Box, Boxes, within};
+use super::{Unserved, esds};
 use crate::media::Carriage;
 use crate::{ac3, parameter_sets, sound, vorbis};
-
-/// An esds nests its descriptors; longer ones are none.
-const ESDS_BYTES_MAX: usize = 1 << 10;
 
 /// What a picture or sound sample entry begins with, before the boxes in it.
 const VISUAL_BYTES: usize = 78;
@@ -60,6 +57,11 @@ impl Box<'_> {
         within(self.content.get(VISUAL_BYTES..)?, &[name])
     }
 
+    /// A box of a sound sample entry, which QuickTime puts into another one at times.
+    fn sound(&self, name: &[u8; 4]) -> Option<&[u8]> {
+        self.audio(&[name]).or_else(|| self.audio(&[b"wave", name]))
+    }
+
     fn audio(&self, path: &[&[u8; 4]]) -> Option<&[u8]> {
         // QuickTime's versions 1 and 2 have more before the boxes.
         let more = match self.content.get(8..10)? {
@@ -72,23 +74,15 @@ impl Box<'_> {
 
     /// The object type tells the codec (ISO/IEC 14496-1, table 5).
     fn mpeg4(&self) -> Option<Result<SampleEntry, Unserved>> {
-        let of_sound = || self.audio(&[b"esds"]).or_else(|| self.audio(&[b"wave", b"esds"]));
-        let mut esds = if &self.name == b"mp4v" { self.visual(b"esds") } else { of_sound() }?;
-        if esds.len() > ESDS_BYTES_MAX {
-            return None;
-        }
-        let esds: Esds = mp4_atom::Atom::decode_body(&mut esds).ok()?;
-        let decoder = esds.es_desc.dec_config;
-        let (name, codec, format) = match decoder.object_type_indication {
-            0x40 | 0x66..=0x68 => {
-                let config = decoder.dec_specific?.raw;
-                ("AAC", sound::aac(config)?, Format::Aac)
-            }
+        let esds = if &self.name == b"mp4v" { self.visual(b"esds") } else { self.sound(b"esds") }?;
+        let esds::Decoder { kind, specific } = esds::decoder(esds)?;
+        let (name, codec, format) = match kind {
+            0x40 | 0x66..=0x68 => ("AAC", sound::aac(specific?.to_vec())?, Format::Aac),
             0x69 | 0x6B => ("MP3", Codec::MpegAudio, Format::MpegAudio),
-            0x20 => ("MPEG-4", Codec::Mpeg4 { config: decoder.dec_specific?.raw }, Format::Mpeg4),
+            0x20 => ("MPEG-4", Codec::Mpeg4 { config: specific?.to_vec() }, Format::Mpeg4),
             0x6C => ("JPEG", Codec::Jpeg, Format::Jpeg),
             0xDD => {
-                let (codec, format) = vorbis::codec(&decoder.dec_specific?.raw)?;
+                let (codec, format) = vorbis::codec(specific?)?;
                 ("Vorbis", codec, format)
             }
             other => {
@@ -101,7 +95,7 @@ impl Box<'_> {
     }
 
     fn opus(&self) -> Option<(Codec, Format)> {
-        let specific: Dops = mp4_atom::Atom::decode_body(&mut self.audio(&[b"dOps"])?).ok()?;
+        let specific: Dops = mp4_atom::Atom::decode_body(&mut self.sound(b"dOps")?).ok()?;
         let streams = specific.channel_mapping.map(|table| OpusStreams {
             streams: table.stream_count,
             coupled: table.coupled_count,
@@ -111,13 +105,13 @@ impl Box<'_> {
     }
 
     fn ac3(&self) -> Option<(Codec, Format)> {
-        let specific: Ac3SpecificBox = mp4_atom::Atom::decode_body(&mut self.audio(&[b"dac3"])?).ok()?;
+        let specific: Ac3SpecificBox = mp4_atom::Atom::decode_body(&mut self.sound(b"dac3")?).ok()?;
         ac3::coded(false, specific.fscod, specific.acmod, specific.lfeon)
     }
 
     /// Channels of dependent streams are not counted: receivers see them in the frames.
     fn eac3(&self) -> Option<(Codec, Format)> {
-        let specific: Ec3SpecificBox = mp4_atom::Atom::decode_body(&mut self.audio(&[b"dec3"])?).ok()?;
+        let specific: Ec3SpecificBox = mp4_atom::Atom::decode_body(&mut self.sound(b"dec3")?).ok()?;
         let first = specific.substreams.first()?;
         ac3::coded(true, first.fscod, first.acmod, first.lfeon)
     }
@@ -138,10 +132,10 @@ impl Box<'_> {
             b"sowt" => is_reversed = true,
             b"in24" => {
                 bits = 24;
-                is_reversed = self.audio(&[b"wave", b"enda"]).or(self.audio(&[b"enda"])) == Some(&[0, 1]);
+                is_reversed = self.sound(b"enda") == Some(&[0, 1]);
             }
             b"ipcm" => {
-                let &[_, _, _, _, flags, own_bits, ..] = self.audio(&[b"pcmC"])? else { return None };
+                let &[_, _, _, _, flags, own_bits, ..] = self.sound(b"pcmC")? else { return None };
                 (bits, is_reversed) = (own_bits.into(), flags & 1 != 0);
             }
             b"lpcm" => {

@@ -6,6 +6,7 @@
 mod boxes;
 mod edits;
 mod entry;
+mod esds;
 mod fragments;
 mod table;
 
