@@ -67,8 +67,9 @@ names that begin with a dot and, without --follow-links, links that lead out of
 DIR.
 
 A URL may end with ?loop (start again at the end), with ?start=SECONDS (skip
-the beginning), with ?end=SECONDS (skip the rest), with ?raw (a transport stream
-as one track), or with several of them, joined by &.
+the beginning), with ?end=SECONDS (skip the rest), or with several of them,
+joined by &. The streams of a transport stream are tracks; with ?raw it is sent
+as it is.
 
 A settings file has the names of the options, and more: users, limits and TLS.
 Its relative paths start at its own folder.
