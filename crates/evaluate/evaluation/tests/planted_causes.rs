@@ -4,8 +4,6 @@
 mod support;
 
 use std::fs;
-use std::io::{self, Read, Write};
-use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,10 +14,8 @@ use forebay_evaluation::Profile;
 use forebay_evaluation::servers::server::{Finding, Limit, Verdict};
 use forebay_lab::{SlowDevice, SlowDisk};
 use forebay_testkit::{artifacts, guests, skip};
+use support::late::{answer_late, late_server};
 use support::{Planted, assert_named, turn};
-
-/// How long a late server takes for each answer.
-const LATE: Duration = Duration::from_millis(10);
 
 /// Sources of the servers that no C compiler makes.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/guests/evaluate");
@@ -64,38 +60,6 @@ fn program<'a>(program: &'a Path, cause: &'a str, place: &'a str) -> impl Fn(u32
         let server = [program.to_str().unwrap(), cause, "{port}", place];
         Planted { name: cause, server: &server, settings: &[], simulate: false }.run(attempt)
     }
-}
-
-/// Answers each request late, for as long as the test process lives.
-fn answer_late(mut stream: impl Read + Write) -> io::Result<()> {
-    let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
-    loop {
-        let length = stream.read(&mut buffer)?;
-        if length == 0 {
-            return Ok(());
-        }
-        request.extend_from_slice(&buffer[..length]);
-        if request.ends_with(b"\r\n\r\n") {
-            thread::sleep(LATE);
-            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")?;
-            if String::from_utf8_lossy(&request).contains("close") {
-                return Ok(());
-            }
-            request.clear();
-        }
-    }
-}
-
-/// The port of a server that answers late.
-fn late_server() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            thread::spawn(|| answer_late(stream));
-        }
-    });
-    port.to_string()
 }
 
 #[track_caller]

@@ -1,5 +1,7 @@
 //! How much more a server answers for each percent of a resource that it has more, by doses taken away from it.
 //!
+//! The elasticity is the ratio of the logarithms: 1 where answers are proportional to the resource, however large the dose.
+//!
 //! Each pair is a run without and one with the dose, one after the other, so that what drifts drifts for both. The interval
 //! is that of the median by ranks: it assumes nothing of how the runs scatter.
 
@@ -40,18 +42,26 @@ pub struct Elasticity {
 
 /// Intervals hold the median with this probability, where there are enough pairs.
 const CONFIDENCE: f64 = 0.95;
+/// The smallest share of answers that counts.
+const LEFT_MIN: f64 = 1e-3;
 /// A resource binds from this elasticity on: a tenth more of it brings 3 percent.
 const BINDS: f64 = 0.3;
 
 impl Doses {
+    fn left(&self) -> f64 {
+        self.resource.left(self.dose)
+    }
+
     /// What the pairs say; `None` without a pair.
     #[must_use]
     pub fn elasticity(&self) -> Option<Elasticity> {
         let usable = self.pairs.iter().filter(|(without, _)| *without > 0.0);
-        let mut each: Vec<f64> = usable.map(|(without, with)| (1.0 - with / without) / self.dose).collect();
+        // Fewer answers than that are as good as none.
+        let left = usable.map(|(without, with)| (with / without).max(LEFT_MIN));
+        let mut each: Vec<f64> = left.map(|left| left.ln() / self.left().ln()).collect();
         each.sort_by(f64::total_cmp);
         let number = each.len();
-        if number == 0 || self.dose <= 0.0 {
+        if number == 0 || self.dose <= 0.0 || self.dose >= 1.0 {
             return None;
         }
         let outside = |rank: usize| 2.0 * at_most(number, rank);
@@ -65,7 +75,23 @@ impl Doses {
     }
 }
 
+impl Resource {
+    /// What the resource is multiplied by if so much of it is taken away; of a delay the speed is the resource.
+    fn left(&self, dose: f64) -> f64 {
+        match self {
+            Self::Processor | Self::Memory => 1.0 - dose,
+            Self::Dependency(_) => 1.0 / (1.0 + dose),
+        }
+    }
+}
+
 impl Elasticity {
+    /// By which share answers become more with a tenth more of the resource.
+    #[must_use]
+    pub fn with_a_tenth_more(&self) -> f64 {
+        1.1f64.powf(self.median) - 1.0
+    }
+
     /// Whether the resource binds: also the low end of the interval says so.
     #[must_use]
     pub fn binds(&self) -> bool {
@@ -111,20 +137,31 @@ mod tests {
         assert!((elasticity.median - 1.0).abs() < 1e-9 && elasticity.binds(), "{elasticity:?}");
         let none = doses(0.2, &[(100.0, 100.0); 6]).elasticity().unwrap();
         assert!(none.median == 0.0 && none.is_free() && !none.binds(), "{none:?}");
+        assert!((elasticity.with_a_tenth_more() - 0.1).abs() < 1e-9);
+        let gone = doses(0.2, &[(100.0, 0.0); 6]).elasticity().unwrap();
+        assert!(gone.median.is_finite() && gone.binds(), "{gone:?}");
+    }
+
+    #[test]
+    fn a_server_that_waits_for_its_dependency_alone_has_elasticity_one() {
+        let resource = Resource::Dependency("127.0.0.1:5432".into());
+        let half_later = Doses { resource, dose: 0.5, pairs: vec![(150.0, 100.0); 6] };
+        assert!((half_later.elasticity().unwrap().median - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn the_interval_is_the_one_of_the_median_by_ranks() {
+        let of = |percent: f64| (1.0 - percent / 100.0).ln() / 0.9f64.ln();
         // Six pairs: only the extremes hold the median in 95 of 100 cases, and do so in 96.9.
         let pairs: Vec<(f64, f64)> = (0..6).map(|number| (100.0, 100.0 - f64::from(number))).collect();
         let elasticity = doses(0.1, &pairs).elasticity().unwrap();
         assert!((elasticity.confidence - 0.96875).abs() < 1e-9, "{elasticity:?}");
-        assert!(elasticity.low.abs() < 1e-9 && (elasticity.high - 0.5).abs() < 1e-9, "{elasticity:?}");
+        assert!(elasticity.low.abs() < 1e-9 && (elasticity.high - of(5.0)).abs() < 1e-9, "{elasticity:?}");
         // Of nine, the second from either end.
         let pairs: Vec<(f64, f64)> = (0..9).map(|number| (100.0, 100.0 - f64::from(number))).collect();
         let elasticity = doses(0.1, &pairs).elasticity().unwrap();
         assert!(
-            (elasticity.low - 0.1).abs() < 1e-9 && (elasticity.high - 0.7).abs() < 1e-9,
+            (elasticity.low - of(1.0)).abs() < 1e-9 && (elasticity.high - of(7.0)).abs() < 1e-9,
             "{elasticity:?}"
         );
         assert!(elasticity.confidence >= CONFIDENCE);

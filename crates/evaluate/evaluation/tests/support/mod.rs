@@ -1,4 +1,7 @@
 //! Runs of servers with a planted cause, and what is said of them.
+#![allow(dead_code)] // Each test program uses a part.
+
+pub mod late;
 
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -24,8 +24,6 @@ const TAKEN: [f64; 2] = [0.2, 0.4];
 const LATER: f64 = 0.5;
 /// Without and with the dose, in this order in each round.
 const ORDER: [bool; 4] = [false, true, true, false];
-/// What a tenth more of a resource is told for.
-const TENTH: f64 = 0.1;
 
 /// What the experiment says of all conditions.
 #[derive(Debug)]
@@ -100,6 +98,10 @@ impl Experiment<'_> {
         self.given =
             Given { processors: None, dependency_later: dependency.as_ref().map(|_| Duration::ZERO) };
         let run = self.bench(&trial, |bench| bench.measure(&trial))?;
+        if run.evidence.requests < 1.0 {
+            let trouble = run.trouble.unwrap_or_else(|| "look at what the server says".into());
+            return Err(Error::Load(format!("nothing was answered; {trouble}")));
+        }
         let mut answer =
             Answer { counted: run.verdict.clone(), doses: vec![], refused: vec![], trial: trial.clone() };
         if !matches!(trial.server, Server::Command(_) | Server::Web(_) | Server::Rtsp(_)) {
@@ -241,14 +243,11 @@ impl Answer {
         match binding(&all) {
             Some((resource, elasticity)) => {
                 let more = match resource {
-                    Resource::Dependency(_) => "answers sooner by a tenth",
+                    Resource::Dependency(_) => "a tenth more speed of it",
                     _ => "a tenth more of it",
                 };
-                format!(
-                    "{} binds: {more} would bring about {} more answers",
-                    named(resource),
-                    percent(elasticity.median * TENTH)
-                )
+                let brings = percent(elasticity.with_a_tenth_more());
+                format!("{} binds: {more} would bring about {brings} more answers", named(resource))
             }
             None if all.iter().all(|(_, elasticity)| elasticity.is_free()) && !all.is_empty() => {
                 "none of the doses has a part in its speed: what binds is another resource".into()
