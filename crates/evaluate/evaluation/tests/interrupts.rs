@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use forebay_evaluation::machine::meter;
 use forebay_evaluation::run::overhead;
-use forebay_evaluation::share::millipage::{Kernel, Setting, Size, false_sharing};
+use forebay_evaluation::share::millipage::{Kernel, Size};
 use forebay_evaluation::share::{multiview, projection};
 use forebay_evaluation::{Error, Progress};
 use forebay_results::Row;
-use forebay_testkit::artifacts;
 use rustix::process::{Signal, getpid, kill_process};
 
 /// Runs an experiment that gets SIGINT when its progress has come to `share`, and gives what it has kept.
@@ -82,10 +81,4 @@ fn an_interrupt_keeps_what_was_measured() {
     let options = overhead::Options { pairs: 2, start_pairs: 2, size, forebay };
     let kept = |outcome: overhead::Outcome| (outcome.rows(), outcome.stopped);
     interrupted(0.5, |progress| overhead::run(&options, progress), kept);
-
-    artifacts::workload().unwrap();
-    let setting = Setting { runs: 2, ..Setting::new(artifacts::forebay().unwrap()) };
-    let options = false_sharing::Options { milliseconds: 20, pauses_us: vec![0], setting };
-    let kept = |outcome: false_sharing::Outcome| (outcome.rows(), outcome.stopped);
-    interrupted(0.6, |progress| false_sharing::run(&options, progress), kept);
 }

@@ -52,6 +52,8 @@ impl Invocation {
     /// Runs it with nothing on standard input and the POSIX locale. Standard output and error go to unnamed files in
     /// `scratch`. A program that outlives `limit` is killed together with its process group.
     pub(crate) fn run(&self, scratch: &Path, limit: Duration, interrupt: &Interrupt) -> Result<Ran, Error> {
+        // Short programs end before anything looks for an interrupt.
+        interrupt.check()?;
         let mut command = Command::new(&self.arguments[0]);
         command.args(&self.arguments[1..]).current_dir(&self.folder).stdin(Stdio::null());
         command.env("LC_ALL", "C").envs(self.variables.iter().map(|(name, value)| (name, value)));
