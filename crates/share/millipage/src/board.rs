@@ -106,7 +106,8 @@ struct Text {
 impl Text {
     /// Writes as much of a text as there is room for.
     fn write(&self, text: &str) {
-        let bytes = text.floor_char_boundary(TEXT_BYTES);
+        let mut ends = (0..=text.len().min(TEXT_BYTES)).rev();
+        let bytes = ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         for (word, part) in self.words.iter().zip(text.as_bytes()[..bytes].chunks(8)) {
             let mut whole = [0; 8];
             whole[..part.len()].copy_from_slice(part);

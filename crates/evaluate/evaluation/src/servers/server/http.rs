@@ -156,7 +156,10 @@ impl Line {
 }
 
 /// The part of a connection that reads and writes; none once it is over, so that whatever waits for it is told.
-struct Driver(Option<Pin<Box<Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>>>>);
+struct Driver(Option<Pin<Box<Http>>>);
+
+/// A connection that speaks HTTP/1.1.
+type Http = Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>;
 
 impl Driver {
     /// What comes of `work`, which waits for what the connection reads and writes.

@@ -210,6 +210,13 @@ struct Caller {
     since: Instant,
 }
 
+/// Where something has happened, by number.
+struct Ready {
+    listeners: Vec<usize>,
+    callers: Vec<usize>,
+    dials: Vec<usize>,
+}
+
 impl Gathering {
     fn finish(mut self, patience: Duration) -> Result<Vec<Option<Peer>>, Error> {
         while let Some(missing) = self.missing() {
@@ -219,7 +226,7 @@ impl Gathering {
             }
             self.dials.iter_mut().for_each(|dial| dial.look(now));
             self.callers.retain(|caller| now - caller.since < ATTEMPT);
-            let (listeners, callers, dials) = self.ready()?;
+            let Ready { listeners, callers, dials } = self.ready()?;
             for (host, peer) in
                 dials.into_iter().filter_map(|dial| self.dials[dial].go_on(&self.key, self.me))
             {
@@ -252,7 +259,7 @@ impl Gathering {
     }
 
     /// The listeners, callers and dials where something has happened.
-    fn ready(&self) -> Result<(Vec<usize>, Vec<usize>, Vec<usize>), Error> {
+    fn ready(&self) -> Result<Ready, Error> {
         let listening = self.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN));
         let calling = self.callers.iter().map(|caller| PollFd::new(&caller.socket, PollFlags::IN));
         let attempts: Vec<usize> =
@@ -274,7 +281,7 @@ impl Gathering {
         };
         let (listeners, callers) = (self.sockets.len(), self.sockets.len() + self.callers.len());
         let dials = ready(callers..files.len()).into_iter().map(|index| attempts[index]).collect();
-        Ok((ready(0..listeners), ready(listeners..callers), dials))
+        Ok(Ready { listeners: ready(0..listeners), callers: ready(listeners..callers), dials })
     }
 
     fn accept(&mut self, listener: usize) {

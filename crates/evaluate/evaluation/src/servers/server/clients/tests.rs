@@ -256,7 +256,7 @@ fn requests_have_the_method_the_headers_and_the_body_that_are_asked() {
 #[test]
 fn addresses_of_version_6_are_asked() {
     if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
-        return forebay_testkit::skip("addresses_of_version_6_are_asked", &"no [::1] on this machine");
+        return forebay_testkit::skip("addresses_of_version_6_are_asked", "no [::1] on this machine");
     }
     let mut case = Case::of(HELLO);
     case.host = Ipv6Addr::LOCALHOST.into();
