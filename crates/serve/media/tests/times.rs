@@ -110,7 +110,7 @@ fn what_an_edit_list_cuts_away_is_not_sent() {
     let edits = [(500, -1), (400, 2000), (1000, -1), (400, 0)];
     let media = Arc::new(Media::read(&with_edits(&film, &edits)).expect("a film"));
     let times = times_ns(&media, 0);
-    assert_eq!((times.len(), media.duration_ns()), (20, 1800_000_000));
+    assert_eq!((times.len(), media.duration_ns()), (20, 1_800_000_000));
     assert_eq!((times[0], times[9], times[10]), (0, 360_000_000, 1_400_000_000));
 }
 

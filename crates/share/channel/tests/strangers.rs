@@ -48,26 +48,26 @@ fn texts_of_all_lengths_arrive_in_pieces_and_together() {
 
 #[test]
 fn a_frame_that_was_changed_repeated_reordered_or_reflected_does_not_open() {
-    let refused = |change: &dyn Fn(&mut Channel, Vec<u8>, Vec<u8>) -> Vec<u8>| {
+    fn refused(change: impl Fn(&mut Channel, Vec<u8>, Vec<u8>) -> Vec<u8>) {
         let (mut dialer, mut listener) = connection();
         let (first, second) = (sealed(&mut dialer, b"first"), sealed(&mut dialer, b"second"));
         let mut frame = change(&mut listener, first, second);
         assert_eq!(listener.opener.open(&mut frame).unwrap_err(), NotOurs);
-    };
+    }
     for byte in 0..25 {
         // A shorter length is one that is authenticated too; a longer one leaves the frame unfinished.
-        refused(&|_, mut first, second| {
+        refused(|_, mut first, second| {
             first[byte] ^= 1;
             [first, second, vec![0; TEXT_BYTES_MAX * 2]].concat()
         });
     }
-    refused(&|_, _, second| second);
-    refused(&|listener, mut first, _| {
+    refused(|_, _, second| second);
+    refused(|listener, mut first, _| {
         let copy = first.clone();
         listener.opener.open(&mut first).unwrap();
         copy
     });
-    refused(&|listener, _, _| sealed(listener, b"its own"));
+    refused(|listener, _, _| sealed(listener, b"its own"));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Runs of servers with a planted cause, and what is said of them.
-#![allow(dead_code)] // Each test program uses a part.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 pub mod late;
 

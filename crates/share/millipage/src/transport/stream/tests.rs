@@ -124,10 +124,9 @@ fn hosts_find_each_other_among_strangers_and_hear_nothing_of_them() {
             drop(call(address));
         }
         let mut hosts = connected(hosts, &said);
-        for from in 0..3 {
+        for (from, host) in (0..3).zip(&mut hosts) {
             for to in (0..3).filter(|to| *to != from) {
-                let message = Message::Acquire { lock: Lock(from as u32) };
-                hosts[from].send(HostId(to as u16), message, None).unwrap();
+                host.send(HostId(to), Message::Acquire { lock: Lock(from.into()) }, None).unwrap();
             }
         }
         for (host, streams) in hosts.iter_mut().enumerate() {
