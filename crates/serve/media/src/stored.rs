@@ -115,7 +115,7 @@ mod tests {
         let bytes = media.to_bytes();
         let track = |carriage: &str| {
             format!(
-                r#"{{"codec":{{"Opus":{{"channels":2}}}},"format":{{"Vorbis":{{"ident":1}}}},"language":"deu","time_base":[1000000000,10],"carriage":{carriage},"index":{{"codes_bytes":3,"shift":0,"lead":0,"step":5}}}}"#
+                r#"{{"codec":{{"Opus":{{"channels":2}}}},"format":{{"Vorbis":{{"ident":1}}}},"language":"deu","time_base":[1,10],"carriage":{carriage},"index":{{"codes_bytes":3,"shift":0,"lead":0,"step":5}}}}"#
             )
         };
         let tracks = [r#""Whole""#, r#"{"Reversed":{"bytes":2}}"#, r#"{"Packets":{"pid":256,"stride":192}}"#];
@@ -124,6 +124,6 @@ mod tests {
             r#"{{"tracks":[{tracks}],"runs":[4,900],"left_out":["text"],"recorded_ns":9,"is_final":true}}"#
         );
         assert_eq!((VERSION, String::from_utf8_lossy(&bytes[12..bytes.len() - 9])), (2, header.into()));
-        assert_eq!(bytes[bytes.len() - 9..], [3, 8, 4].repeat(3));
+        assert_eq!(bytes[bytes.len() - 9..], [3, 8, 8].repeat(3));
     }
 }
