@@ -9,7 +9,7 @@ fn a_recording_is_played_from_the_time_that_was_asked_for() {
     let Some(folder) = Folder::new("a_recording_is_played_from_the_time_that_was_asked_for") else { return };
     let told = "-metadata creation_time=2021-06-15T12:00:00Z";
     folder.encode(4, &format!("{H264} {told}"), "a.mp4");
-    folder.encode(4, &format!("{H264} {told}"), "b.mkv");
+    folder.encode(4, &format!("{H264} -an {told}"), "b.mkv");
     folder.encode(1, H264, "untold.mp4");
     let server = Server::start(folder.root());
     // Key frames are 12 pictures of 40 ms apart. What a client takes for the beginning is as late in the day as in the film.
