@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!   file --> kind --> mp4, matroska, transport,  --> index of each track --> plan: sample, sample, ...
-//!                     annex_b, adts, mpeg_audio       seek                   (where, when, which track)
+//!                     elementary, annex_b, adts       seek                   (where, when, which track)
 //! ```
 //!
 //! Codecs and payload formats are those of `forebay-rtsp`: what a track has goes into a description, and its samples into a
