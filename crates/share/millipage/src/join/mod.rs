@@ -105,7 +105,7 @@ fn reach(wire: Wire, places: &[Whereabouts]) -> Option<Reach> {
     let is_here = all(|place| place.is_in_this_network);
     match wire {
         Wire::SharedMemory | Wire::Ucx => None,
-        Wire::Auto if all(|place| place.process.is_some()) => None,
+        Wire::Auto if all(|place| place.process.is_some() && place.is_of_this_user) => None,
         Wire::Auto if is_here => Some(Reach::Machine),
         Wire::Tcp if is_here => Some(Reach::Loopback),
         Wire::Auto | Wire::Tcp => Some(Reach::Network),

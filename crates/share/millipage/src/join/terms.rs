@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use rustix::process::{Pid, getpid};
+use rustix::process::{Pid, geteuid, getpid};
 
 use crate::{Error, Granularity, machines::Machines, transport::Wire};
 
@@ -25,8 +25,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// A line for each, and three that differ: for the machine that this host is on, for its process there, and for the machine that
-    /// it counts as on.
+    /// A line for each, and some that may differ: where this host is, what it counts as on, and whose it is.
     pub fn to_bytes(&self) -> Vec<u8> {
         let at = self.at.map_or_else(|| "anywhere".into(), |at| format!("{at:#x}"));
         let lines = [
@@ -42,6 +41,7 @@ impl Terms {
             format!("{PROCESS}{} {}", processes(), getpid()),
             format!("{COUNTS_AS}{}", self.machine),
             format!("{NETWORK}{}", namespace("net")),
+            format!("{USER}{}", geteuid().as_raw()),
         ];
         lines.join("\n").into_bytes()
     }
@@ -55,7 +55,7 @@ impl Terms {
         let first = all.first().map(|said| &**said).unwrap_or_default();
         for (host, said) in all.iter().enumerate() {
             let differs = |(line, other): &(&str, &str)| {
-                let own = [MACHINE, PROCESS, COUNTS_AS, NETWORK];
+                let own = [MACHINE, PROCESS, COUNTS_AS, NETWORK, USER];
                 line != other && !own.iter().any(|name| line.starts_with(name))
             };
             if let Some((line, other)) = first.lines().zip(said.lines()).find(differs) {
@@ -94,12 +94,15 @@ pub struct Whereabouts {
     pub process: Option<Pid>,
     /// On the same machine, and in the same network namespace.
     pub is_in_this_network: bool,
+    /// Of the same user, who may open its shared memory.
+    pub is_of_this_user: bool,
 }
 
 const MACHINE: &str = "machine ";
 const PROCESS: &str = "process ";
 const COUNTS_AS: &str = "counts as on ";
 const NETWORK: &str = "network ";
+const USER: &str = "user ";
 
 fn value<'a>(said: &'a str, name: &str) -> Option<&'a str> {
     said.lines().find_map(|line| line.strip_prefix(name))
@@ -111,7 +114,8 @@ fn whereabouts(said: &str) -> Whereabouts {
     let process = number.parse().ok().and_then(Pid::from_raw);
     let is_in_this_network = on_this_machine && value(said, NETWORK) == Some(&namespace("net"));
     let process = process.filter(|_| on_this_machine && space == processes());
-    Whereabouts { on_this_machine, process, is_in_this_network }
+    let is_of_this_user = on_this_machine && value(said, USER) == Some(&geteuid().as_raw().to_string());
+    Whereabouts { on_this_machine, process, is_in_this_network, is_of_this_user }
 }
 
 /// Tells machines apart, and boots of one.
@@ -160,11 +164,21 @@ mod tests {
         let found = here.compare(&[here.to_bytes(), elsewhere]).unwrap();
         assert_eq!(
             found[0],
-            Whereabouts { on_this_machine: true, process: Some(getpid()), is_in_this_network: true }
+            Whereabouts {
+                on_this_machine: true,
+                process: Some(getpid()),
+                is_in_this_network: true,
+                is_of_this_user: true
+            }
         );
         assert_eq!(
             found[1],
-            Whereabouts { on_this_machine: false, process: None, is_in_this_network: false }
+            Whereabouts {
+                on_this_machine: false,
+                process: None,
+                is_in_this_network: false,
+                is_of_this_user: false
+            }
         );
     }
 

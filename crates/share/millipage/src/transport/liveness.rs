@@ -149,7 +149,12 @@ mod tests {
     fn a_process_that_waits_for_a_processor_is_lost_later_than_one_that_is_stopped() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         let process = Pid::from_child(&child);
-        let place = Whereabouts { on_this_machine: true, process: Some(process), is_in_this_network: true };
+        let place = Whereabouts {
+            on_this_machine: true,
+            process: Some(process),
+            is_in_this_network: true,
+            is_of_this_user: true,
+        };
         let processes = Processes::of(&[Whereabouts { process: None, ..place }, place]);
         let mut liveness = Liveness::new(HostId(0), 2, SILENCE);
         pass(&mut liveness, SILENCE * 2);

@@ -46,7 +46,15 @@ impl Sink for Memory {
 }
 
 fn elsewhere(hosts: usize) -> Vec<Whereabouts> {
-    vec![Whereabouts { on_this_machine: false, process: None, is_in_this_network: false }; hosts]
+    vec![
+        Whereabouts {
+            on_this_machine: false,
+            process: None,
+            is_in_this_network: false,
+            is_of_this_user: false
+        };
+        hosts
+    ]
 }
 
 /// Hosts that listen, and what each has said.
