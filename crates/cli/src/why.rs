@@ -41,7 +41,7 @@ Quotas and limits need root and control groups. Doses that this machine does not
 allow are named.
 
 Examples:
-  forebay evaluate why web --set servers=nginx --set document=10K --set clients=8
+  forebay evaluate why web --set servers=nginx --set clients=8
   forebay evaluate why mine.toml --rounds 5 --json why.json";
 
 /// Carries the experiment out.

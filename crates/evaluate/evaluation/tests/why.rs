@@ -57,5 +57,5 @@ fn a_server_that_answers_nothing_is_told_before_any_dose() {
     fs::write(&path, description).unwrap();
     let options = Options::read(&path, &[]).unwrap();
     let error = why(&options, 1, &mut |_| ()).unwrap_err().to_string();
-    assert!(error.contains("nothing was answered"), "{error}");
+    assert!(error.contains("answered no request"), "{error}");
 }

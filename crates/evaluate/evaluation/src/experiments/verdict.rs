@@ -198,7 +198,10 @@ impl Verdict {
         let at_a_time = if in_turn(evidence, threads) { 1.0 } else { could_be.min(evidence.processors) };
         let computing = own_processor(evidence, threads.processor) / at_a_time;
         let busy = (threads.busy() / could_be).max(computing).min(1.0);
-        let waits_elsewhere = evidence.under_way().map_or(0.0, |requests| evidence.elsewhere() / requests);
+        // Behind a ring of requests no thread waits for the disk.
+        let at_disk = elsewhere::own_disk(evidence).map_or(0.0, |disk| disk.under_way);
+        let elsewhere = evidence.elsewhere().max(at_disk);
+        let waits_elsewhere = evidence.under_way().map_or(0.0, |requests| elsewhere / requests);
         if busy < MOST || waits_elsewhere > busy {
             return self.held_up_elsewhere(evidence, threads, busy, generator);
         }
@@ -466,5 +469,7 @@ fn own_processor(evidence: &Evidence, on_or_for: f64) -> f64 {
         return on_or_for;
     };
     let running = (server_s / evidence.seconds).min(on_or_for);
-    running + (on_or_for - running) * own_share(evidence)
+    // A thread waits for a processor while none is idle.
+    let all_in_use = evidence.idle_processors().map_or(1.0, |idle| 1.0 - idle / evidence.processors);
+    running + (on_or_for - running) * own_share(evidence) * all_in_use
 }

@@ -109,12 +109,11 @@ impl Verdict {
 
     /// Reads and writes of a disk that no thread waits for, as those of io_uring.
     fn waits_for_a_disk(&mut self, evidence: &Evidence, requests: f64) -> Option<Limit> {
-        let disk: &DiskQueue = evidence.disk.as_ref()?;
-        let moved = evidence.disk_read_bytes.unwrap_or(0.0) + evidence.disk_written_bytes.unwrap_or(0.0);
-        let own = moved > 0.0 && moved >= DISK_OWN * disk.bytes;
-        if !own || (disk.under_way < MOST * requests && disk.busy < DISK_FULL) {
+        let disk = own_disk(evidence)?;
+        if disk.under_way < MOST * requests && disk.busy < DISK_FULL {
             return None;
         }
+        let moved = moved_bytes(evidence);
         self.says(format!(
             "disk {} had {:.1} requests under way and was busy for {}; each answer moved {:.0} B",
             disk.name,
@@ -182,4 +181,14 @@ impl Verdict {
         self.asks_for_fewer_clients = several && mostly_waits(evidence, threads);
         Limit::Undecided
     }
+}
+
+fn moved_bytes(evidence: &Evidence) -> f64 {
+    evidence.disk_read_bytes.unwrap_or(0.0) + evidence.disk_written_bytes.unwrap_or(0.0)
+}
+
+/// The busiest disk, where what it moves is the server's.
+pub(super) fn own_disk(evidence: &Evidence) -> Option<&DiskQueue> {
+    let moved = moved_bytes(evidence);
+    evidence.disk.as_ref().filter(|disk| moved > 0.0 && moved >= DISK_OWN * disk.bytes)
 }
