@@ -2,15 +2,18 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
+use std::iter::Peekable;
 
 use forebay_rtsp::server::SessionId;
-use forebay_streaming::buffer::{Buffer, Scratch, next_bytes, room_for, skip_too_long};
-use forebay_streaming::depth::{Budget, Depth, PARTS};
+use forebay_streaming::buffer::{Buffer, Part, Scratch, next_bytes, room_for, skip_too_long};
+use forebay_streaming::depth::{Budget, Depth, PARTS, Share};
 use forebay_streaming::pool::Pool;
+use forebay_streaming::program::Planned;
 
+use crate::catalog::Opened;
 use crate::clock;
 use crate::pace::Pace;
-use crate::readers::{Filling, Readers, Reading};
+use crate::readers::{Destination, Filling, Readers, Reading};
 use crate::sessions::{Key, Session, Sessions};
 
 /// What the first buffer after a seek lasts, in parts of a second.
@@ -18,6 +21,8 @@ const FIRST_PARTS: u64 = 4;
 const FIRST_BYTES_MIN: u64 = 16 << 10;
 /// How much larger the next one is at most: many begin at the same time, and none is to keep the disk from the others.
 const GROWTH: u64 = 4;
+/// The largest buffer of what a client takes as fast as it can, unless one sample is larger.
+const DOWNLOAD_BYTES_MAX: u64 = 1 << 20;
 /// How long a client may wait for its first buffer.
 const FIRST_WAIT_NS: u64 = 100_000_000;
 /// A session that misses a buffer within this time may have the memory of sessions that were stopped.
@@ -135,6 +140,11 @@ impl Buffers {
                 break;
             }
         }
+        self.hand_over(readers);
+    }
+
+    /// Hands over what has memory.
+    pub fn hand_over(&mut self, readers: &Readers) {
         readers.fill(&mut self.fillings);
     }
 
@@ -170,7 +180,8 @@ impl Buffers {
         session.lead_ns = if session.is_beginning { u64::MAX } else { lead_ns };
         (session.is_beginning, session.asked_bytes) = (false, bytes);
         let (opened, result) = (session.opened.clone(), Ok(Reading::default()));
-        self.fillings.push(Filling { key, buffer, opened, deadline_ns, result });
+        let destination = Destination::Session(key);
+        self.fillings.push(Filling { destination, buffer, opened, deadline_ns, result });
         true
     }
 
@@ -221,6 +232,51 @@ impl Buffers {
         session.stream.empty();
         session.forget_program();
         self.reclaim(session);
+    }
+
+    /// A share of the memory for tracks that a client takes as fast as it can; `None` if there is no room for it.
+    pub fn admit(&mut self, opened: &Opened, tracks: &[usize]) -> Option<Share> {
+        let bytes_per_second = opened.bytes_per_second_of(tracks);
+        let file = opened.files.first().filter(|_| self.budget.has_room(bytes_per_second, None))?;
+        let device = *self.devices.entry(file.identity.device).or_insert_with(|| self.budget.add_device());
+        Some(self.budget.enter(device, bytes_per_second))
+    }
+
+    /// What had that share has ended.
+    pub fn dismiss(&mut self, share: Share) {
+        self.budget.leave(share);
+    }
+
+    /// A buffer for the next samples; `None` while there is no memory for it.
+    pub fn lend(
+        &mut self,
+        program: &mut Peekable<impl Iterator<Item = Planned>>,
+        share: Share,
+    ) -> Option<Buffer> {
+        let bytes =
+            self.budget.depth(share, self.fixed_bytes).bytes.clamp(FIRST_BYTES_MIN, DOWNLOAD_BYTES_MAX);
+        skip_too_long(program, self.pool.bytes_max());
+        let next_bytes = room_for(next_bytes(program) as usize) as u64;
+        // Sessions have to send at their times.
+        if !self.wanting.is_empty() {
+            return None;
+        }
+        if self.pool.free_bytes() < next_bytes.max(FIRST_BYTES_MIN).min(self.pool.bytes_max()) {
+            return None;
+        }
+        let bytes_max = bytes.max(next_bytes).min(self.pool.free_bytes()) as usize;
+        let mut buffer = Buffer::gather(program, bytes_max, bytes_max, &mut self.scratch);
+        self.pool.lend(&mut buffer).then_some(buffer)
+    }
+
+    /// The readers get a buffer.
+    pub fn fill(&mut self, filling: Filling) {
+        self.fillings.push(filling);
+    }
+
+    /// Takes back parts that are not needed any more.
+    pub fn take_back(&mut self, parts: Vec<Part>) {
+        parts.into_iter().for_each(|part| self.pool.give_back(part));
     }
 
     /// Forgets stopped sessions that have ended.

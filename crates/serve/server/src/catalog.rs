@@ -329,26 +329,29 @@ impl Catalog {
             return Err(refuse(Status::NotFound, "it is no name of a file in the folder"));
         }
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let beneath = if self.follows_links { ResolveFlags::empty() } else { ResolveFlags::BENEATH };
-        let resolve = beneath | ResolveFlags::NO_MAGICLINKS;
-        let file =
-            openat2(&self.folder, name, flags, Mode::empty(), resolve).map_err(|error| match error {
-                Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => {
-                    refuse(Status::NotFound, "there is no such file")
-                }
-                Errno::XDEV | Errno::LOOP => refuse(
-                    Status::Forbidden,
-                    "it is a link out of the folder; --follow-links allows such links",
-                ),
-                Errno::ACCESS | Errno::PERM => refuse(Status::Forbidden, "this user may not read it"),
-                error => unreadable(path, &error.into()),
-            })?;
+        let file = self.open_at(name, flags).map_err(|error| match error {
+            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => {
+                refuse(Status::NotFound, "there is no such file")
+            }
+            Errno::XDEV | Errno::LOOP => {
+                refuse(Status::Forbidden, "it is a link out of the folder; --follow-links allows such links")
+            }
+            Errno::ACCESS | Errno::PERM => refuse(Status::Forbidden, "this user may not read it"),
+            error => unreadable(path, &error.into()),
+        })?;
         let file = File::from(file);
         let metadata = file.metadata().map_err(|error| unreadable(path, &error))?;
         if !metadata.is_file() {
             return Err(refuse(Status::NotFound, "it is no file"));
         }
         Ok(file)
+    }
+
+    /// What lies at a path in the folder, for other uses than to play it.
+    pub fn open_at(&self, name: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let beneath = if self.follows_links { ResolveFlags::empty() } else { ResolveFlags::BENEATH };
+        let resolve = beneath | ResolveFlags::NO_MAGICLINKS;
+        openat2(&self.folder, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
     }
 }
 

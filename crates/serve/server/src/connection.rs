@@ -14,6 +14,8 @@ use crate::encryption::Cipher;
 const KERNEL_BYTES: usize = 256 << 10;
 /// A connection on which nothing arrives for so long is gone.
 const DEAD_AFTER: Duration = Duration::from_secs(30);
+/// Bytes that may have to be known to tell what a client speaks.
+pub(crate) const FIRST_BYTES: usize = 8;
 /// What the kernel takes in one call.
 const SLICES_MAX: usize = 1024;
 
@@ -33,6 +35,19 @@ pub(crate) struct Connection {
     pub interest: EventFlags,
     pub client: SocketAddr,
     pub host: SocketAddr,
+    pub speaks: Protocol,
+}
+
+/// What a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// Its first bytes do not tell yet.
+    Unknown {
+        first: [u8; FIRST_BYTES],
+        count: usize,
+    },
+    Rtsp,
+    Http,
 }
 
 /// What came.
@@ -63,7 +78,12 @@ impl Connection {
             interest: EventFlags::IN,
             client,
             host,
+            speaks: Protocol::Unknown { first: [0; FIRST_BYTES], count: 0 },
         })
+    }
+
+    pub fn is_encrypted(&self) -> bool {
+        self.cipher.is_some()
     }
 
     pub fn stream(&self) -> &TcpStream {

@@ -9,11 +9,12 @@ use rustix::event::epoll::EventFlags;
 
 use crate::admission::Admission;
 use crate::backlog::Backlogs;
-use crate::connection::{Connection, Received};
+use crate::connection::{Connection, FIRST_BYTES, Protocol, Received};
 use crate::encryption::{Cipher, Identity};
 use crate::error::{Result, to};
 use crate::event_loop::Serving;
 use crate::events::Events;
+use crate::http::request::is_http;
 use crate::log::Log;
 use crate::settings::Settings;
 use crate::token::Token;
@@ -286,6 +287,7 @@ impl Serving {
             connection.flush();
             connection.note_backlog(backlogs);
             self.resume_blocked(id);
+            self.go_on_http(id);
         }
         let Some(connection) = self.connections.get_mut(id) else { return };
         let is_ready = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
@@ -323,8 +325,7 @@ impl Serving {
                         continue;
                     }
                     self.set_date(now_ns);
-                    let actions = self.server.received(id, &buffer[..count], now_ns);
-                    self.act(actions, id);
+                    self.received(id, &buffer[..count], now_ns);
                 }
                 Received::Nothing => return,
                 Received::End => {
@@ -333,6 +334,36 @@ impl Serving {
                 }
             }
         }
+    }
+
+    /// Hands over what came on a connection, by what is spoken there.
+    fn received(&mut self, id: ConnectionId, bytes: &[u8], now_ns: u64) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let mut begin = Vec::new();
+        if let Protocol::Unknown { first, count } = connection.speaks {
+            begin = [&first[..count], bytes].concat();
+            match is_http(&begin) {
+                Some(true) => {
+                    connection.speaks = Protocol::Http;
+                    let actions = self.server.disconnected(id);
+                    self.act(actions, id);
+                    self.begin_http(id);
+                }
+                Some(false) => connection.speaks = Protocol::Rtsp,
+                None => {
+                    let mut first = [0; FIRST_BYTES];
+                    first[..begin.len()].copy_from_slice(&begin);
+                    connection.speaks = Protocol::Unknown { first, count: begin.len() };
+                    return;
+                }
+            }
+        }
+        let bytes = if begin.is_empty() { bytes } else { &begin };
+        if self.web.has(id) {
+            return self.http_received(id, bytes);
+        }
+        let actions = self.server.received(id, bytes, now_ns);
+        self.act(actions, id);
     }
 
     fn answer_http(&mut self, id: ConnectionId) {
@@ -351,6 +382,9 @@ impl Serving {
         if self.connections.tend(id, &self.settings, &self.events) {
             let actions = self.server.disconnected(id);
             self.act(actions, id);
+        }
+        if self.connections.get(id).is_none() {
+            self.end_http(id);
         }
     }
 }

@@ -15,9 +15,10 @@ use crate::connections::Connections;
 use crate::datagrams::Datagrams;
 use crate::error::{Error, Result, to};
 use crate::events::{Events, Stopper};
+use crate::http::Web;
 use crate::index_cache::IndexCache;
 use crate::log::{self, Log};
-use crate::readers::{Done, Readers};
+use crate::readers::{Destination, Done, Readers};
 use crate::reload::{Reload, config, guard};
 use crate::rtcp_reports::Reports;
 use crate::session_control::Control;
@@ -42,6 +43,8 @@ pub struct Serving {
     pub(crate) control: Control,
     pub(crate) connections: Connections,
     pub(crate) sessions: Sessions,
+    /// What is asked for over HTTP.
+    pub(crate) web: Web,
     pub(crate) buffers: Buffers,
     pub(crate) readers: Readers,
     pub(crate) transmitter: Transmitter,
@@ -79,6 +82,7 @@ impl Serving {
             control: Control::default(),
             connections: Connections::new(listeners, identity),
             sessions: Sessions::new(),
+            web: Web::default(),
             buffers: Buffers::new(settings.memory_bytes, settings.buffers, settings.buffer_bytes),
             readers: Readers::start(Arc::new(catalog), settings.readers)?,
             transmitter: Transmitter::new(Datagrams::new(settings.udp_ports.clone())),
@@ -163,6 +167,7 @@ impl Serving {
         }
         self.send_due(now_ns);
         self.buffers.allocate(&mut self.sessions, &self.readers);
+        self.feed_downloads();
         if now_ns - self.swept_ns > SWEEP_NS {
             self.sweep(now_ns);
         }
@@ -191,8 +196,16 @@ impl Serving {
                 self.readers.take_done(&mut done);
                 for one in done.drain(..) {
                     match one {
-                        Done::Opened(question, result) => self.opened(question, result),
-                        Done::Filled(filled) => self.filled(*filled),
+                        Done::Opened(question, result) => {
+                            if let Some(result) = self.opened_for_http(question, result) {
+                                self.opened(question, result);
+                            }
+                        }
+                        Done::Filled(filled) => match filled.destination {
+                            Destination::Session(key) => self.filled(key, *filled),
+                            Destination::Download(number) => self.filled_for_http(number, *filled),
+                        },
+                        Done::Errand(done) => self.errand_done(done),
                     }
                 }
                 self.done = done;
@@ -219,6 +232,10 @@ impl Serving {
         self.swept_ns = now_ns;
         self.buffers.sweep(&self.sessions);
         for id in self.connections.sweep(now_ns, now_ns.saturating_sub(SWEEP_NS)) {
+            self.tend(id);
+        }
+        for id in self.web.sweep(now_ns) {
+            self.break_off(id);
             self.tend(id);
         }
         self.control.sweep();

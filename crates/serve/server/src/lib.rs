@@ -1,4 +1,4 @@
-//! Streams a folder's media files over RTSP: the files, the sockets and the clock around `forebay-streaming`.
+//! Streams a folder's media files over RTSP and HTTP: the files, the sockets and the clock around `forebay-streaming`.
 //!
 //! # Model
 //!
@@ -31,6 +31,7 @@ mod event_loop;
 mod events;
 #[cfg(test)]
 mod hostile;
+mod http;
 mod index_cache;
 mod indexed;
 mod listeners;

@@ -14,6 +14,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::catalog::{Catalog, Failure, Opened};
 use crate::clock;
 use crate::error::{Result, to};
+use crate::http::errands::{self, Errand, ErrandQueue, Errands};
 use crate::openers::{self, Answered, Openers, Opening};
 use crate::queue::Queue;
 use crate::sessions::Key;
@@ -21,9 +22,17 @@ use crate::sessions::Key;
 /// How long a filled buffer may wait to be handed over with others.
 const HELD_NS_MAX: u64 = 200_000;
 
+/// For whom a buffer is filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    Session(Key),
+    /// A segment that is sent over HTTP, by its number.
+    Download(u64),
+}
+
 /// A buffer to fill, and after that a buffer that was filled.
 pub(crate) struct Filling {
-    pub key: Key,
+    pub destination: Destination,
     pub buffer: Buffer,
     pub opened: Arc<Opened>,
     pub deadline_ns: u64,
@@ -35,6 +44,7 @@ pub(crate) struct Filling {
 pub(crate) enum Done {
     Opened(QuestionId, Result<Arc<Opened>, Failure>),
     Filled(Box<Filling>),
+    Errand(Errands),
 }
 
 /// What reading took of a disk.
@@ -53,6 +63,7 @@ pub(crate) struct Readers {
 
 struct Shared {
     openers: Openers,
+    errands: ErrandQueue,
     fillings: Queue<Urgent>,
     done: Mutex<Vec<Done>>,
     bell: OwnedFd,
@@ -68,6 +79,7 @@ impl Readers {
         let count = count.max(1);
         let shared = Arc::new(Shared {
             openers: Openers::default(),
+            errands: ErrandQueue::default(),
             fillings: Queue::new(count),
             done: Mutex::default(),
             bell,
@@ -88,6 +100,11 @@ impl Readers {
                 shared.openers.open_long(&shared.catalog, |all| shared.finish_opened(all))
             })?;
         }
+        for _ in 0..errands::THREADS {
+            start("errand", |shared| {
+                shared.errands.run(&shared.catalog, |done| shared.finish(&mut vec![Done::Errand(done)]))
+            })?;
+        }
         for _ in 0..count {
             start("reader", |shared| Reader::new(shared).fill_all())?;
         }
@@ -97,6 +114,11 @@ impl Readers {
     /// `false` if there is too much to do already.
     pub fn open(&self, opening: Opening) -> bool {
         self.shared.openers.open(opening)
+    }
+
+    /// Does what takes reads beside opening files and filling buffers.
+    pub fn run(&self, errand: Errand) {
+        self.shared.errands.push(errand);
     }
 
     /// Queues all of them to be filled. A thread is woken once for many.
@@ -122,6 +144,7 @@ impl Readers {
 impl Drop for Readers {
     fn drop(&mut self) {
         self.shared.openers.end();
+        self.shared.errands.end();
         self.shared.fillings.end();
     }
 }

@@ -22,7 +22,7 @@ use crate::event_loop::Serving;
 use crate::openers::Opening;
 use crate::pace::Pace;
 use crate::readers::{Filling, Reading};
-use crate::sessions::{Cue, Session, Viewer};
+use crate::sessions::{Cue, Key, Session, Viewer};
 use crate::transport::{Ends, TrackTransport};
 
 /// What the RTSP machine wants done, and the questions that it waits for.
@@ -273,8 +273,7 @@ impl Serving {
     }
 
     /// A buffer has been filled, or has not.
-    pub(crate) fn filled(&mut self, mut filled: Filling) {
-        let key = filled.key;
+    pub(crate) fn filled(&mut self, key: Key, mut filled: Filling) {
         let Some(session) = self.sessions.of(key) else { return self.buffers.reclaim_filled(filled) };
         let now_ns = clock::now_ns();
         let result = std::mem::replace(&mut filled.result, Ok(Reading::default()));

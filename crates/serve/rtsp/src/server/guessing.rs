@@ -33,7 +33,7 @@ struct Guess {
 
 impl Guesses {
     /// When a password that comes from an address now is looked at.
-    fn next_ns(&self, from: IpAddr, now_ns: u64) -> u64 {
+    pub fn next_ns(&self, from: IpAddr, now_ns: u64) -> u64 {
         self.addresses.get(&neighbourhood(from)).map_or(now_ns, |guess| guess.next_ns.max(now_ns))
     }
 

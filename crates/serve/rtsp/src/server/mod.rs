@@ -27,6 +27,7 @@ mod actions;
 mod answers;
 mod connection;
 mod guessing;
+mod http;
 mod requests;
 mod session;
 
@@ -41,6 +42,7 @@ use crate::reader::{Limits, Received};
 pub use actions::{Action, Answer, ConnectionId, FirstPacket, Playing, Question, QuestionId, SessionId};
 use connection::{Connection, Exchange, Pending, Step};
 use guessing::Guesses;
+pub use http::Admitted;
 use session::Session;
 
 /// What can be chosen.

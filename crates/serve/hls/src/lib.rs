@@ -1,0 +1,27 @@
+//! Media files for browsers: playlists (HTTP Live Streaming, RFC 8216) and fragmented MP4, made from the index of a file.
+//!
+//! # Model
+//!
+//! A [`Film`] is made once from the index: which tracks browsers play, and where the film is cut. A segment begins at a key frame.
+//! It is a list of samples like what RTSP sends, so that the same buffers are filled for both. Each filled buffer becomes a
+//! [`Fragment`]: a few bytes of its own, and pieces of the buffer. Nothing is transcoded, and samples are not copied.
+//!
+//! ```text
+//!   index --> film --> master and media playlist, initialization segment
+//!               |
+//!               v
+//!            segment: samples --> buffers --> fragment: moof, mdat header, pieces of the buffer
+//! ```
+#![forbid(unsafe_code)]
+
+mod film;
+mod fragment;
+mod init;
+mod playlist;
+mod segment;
+mod shape;
+
+pub use film::{Film, FilmTrack, Unplayable};
+pub use fragment::{Fragment, Piece};
+pub use segment::Segment;
+pub use shape::Shape;

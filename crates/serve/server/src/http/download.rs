@@ -1,0 +1,164 @@
+//! A segment on its way to a client: one buffer is filled while another one is sent.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::iter::Peekable;
+use std::sync::Arc;
+
+use forebay_hls::{Film, Fragment, Piece, Segment};
+use forebay_streaming::buffer::Part;
+use forebay_streaming::depth::Share;
+
+use crate::catalog::Opened;
+use crate::connection::Connection;
+
+/// What the kernel gets in one call.
+const SEND_BYTES: usize = 128 << 10;
+
+/// A segment that is being sent.
+pub(super) struct Download {
+    pub film: Arc<Film>,
+    pub opened: Arc<Opened>,
+    pub tracks: Vec<usize>,
+    /// What of it is in no buffer yet.
+    pub rest: Peekable<Segment>,
+    pub share: Share,
+    /// Whether chunks tell where it ends; else the end of the connection does.
+    pub is_chunked: bool,
+    pub is_head_sent: bool,
+    /// Its number among all downloads, while a buffer is being filled.
+    pub filling: Option<u64>,
+    /// Whether it waits for memory.
+    pub is_waiting: bool,
+    ends: Vec<Option<i64>>,
+    /// When the samples after the buffer that is being filled are decoded.
+    next_ns: Vec<Option<i64>>,
+    sequence: u32,
+    filled: VecDeque<Filled>,
+}
+
+/// A fragment, and the buffer that its samples are in.
+struct Filled {
+    parts: Vec<Part>,
+    fragment: Option<Fragment>,
+    /// What stands before and after it.
+    before: String,
+    after: &'static str,
+    /// How far it has been sent: pieces, and bytes of the next one.
+    piece: usize,
+    at: usize,
+}
+
+impl Download {
+    pub fn new(
+        film: Arc<Film>,
+        opened: Arc<Opened>,
+        tracks: Vec<usize>,
+        segment: Segment,
+        share: Share,
+    ) -> Self {
+        Self {
+            ends: segment.end_decodes(),
+            next_ns: Vec::new(),
+            film,
+            opened,
+            tracks,
+            rest: segment.peekable(),
+            share,
+            is_chunked: true,
+            is_head_sent: false,
+            filling: None,
+            is_waiting: false,
+            sequence: 0,
+            filled: VecDeque::new(),
+        }
+    }
+
+    /// Whether another buffer is to be filled, where there may be so many.
+    pub fn wants_buffer(&mut self, buffers: usize) -> bool {
+        let has_room = self.filled.len() + usize::from(self.filling.is_some()) < buffers;
+        has_room && !self.is_waiting && self.filling.is_none() && self.rest.peek().is_some()
+    }
+
+    /// Whether it has been sent.
+    pub fn is_over(&mut self) -> bool {
+        self.filling.is_none() && self.filled.is_empty() && self.rest.peek().is_none()
+    }
+
+    /// A buffer is going to be filled with what was before `rest`.
+    pub fn begin_filling(&mut self, number: u64) {
+        self.filling = Some(number);
+        self.next_ns = Segment::next_decodes(&self.rest, &self.ends);
+    }
+
+    /// It has been filled.
+    pub fn put_filled(&mut self, parts: Vec<Part>) {
+        self.filling = None;
+        self.sequence += 1;
+        let fragment = self.film.fragment(&self.tracks, self.sequence, &parts, &self.next_ns);
+        let bytes = fragment.as_ref().map_or(0, |fragment| fragment.bytes);
+        let is_last = self.rest.peek().is_none();
+        let (before, after) = match (self.is_chunked, bytes, is_last) {
+            (false, ..) => (String::new(), ""),
+            (true, 0, true) => (String::new(), "0\r\n\r\n"),
+            (true, 0, false) => (String::new(), ""),
+            (true, _, true) => (format!("{bytes:x}\r\n"), "\r\n0\r\n\r\n"),
+            (true, _, false) => (format!("{bytes:x}\r\n"), "\r\n"),
+        };
+        self.filled.push_back(Filled { parts, fragment, before, after, piece: 0, at: 0 });
+    }
+
+    /// Sends as much as the connection takes now. Returns whether that was something, and the parts of buffers that have been
+    /// sent.
+    pub fn send(&mut self, to: &mut Connection) -> (bool, Vec<Part>) {
+        let (mut has_sent, mut over) = (false, Vec::new());
+        while let Some(filled) = self.filled.front_mut() {
+            if to.backlog_bytes() > 0 || to.is_broken {
+                break;
+            }
+            has_sent = true;
+            if filled.send(to) {
+                over.extend(self.filled.pop_front().into_iter().flat_map(|filled| filled.parts));
+            }
+        }
+        (has_sent, over)
+    }
+
+    /// All that it has of memory.
+    pub fn into_parts(self) -> Vec<Part> {
+        self.filled.into_iter().flat_map(|filled| filled.parts).collect()
+    }
+}
+
+impl Filled {
+    /// A piece by its number; `None` after the last one.
+    fn slice(&self, number: usize) -> Option<&[u8]> {
+        let pieces = self.fragment.as_ref().map_or(&[][..], |fragment| &fragment.pieces);
+        if number == 0 {
+            return Some(self.before.as_bytes());
+        }
+        match (pieces.get(number - 1), &self.fragment) {
+            (Some(Piece::Own(at)), Some(fragment)) => Some(&fragment.own[at.clone()]),
+            (Some(Piece::Part(part, at)), _) => Some(&self.parts[*part].bytes()[at.clone()]),
+            _ => (number == pieces.len() + 1).then_some(self.after.as_bytes()),
+        }
+    }
+
+    /// Sends some of it; returns whether that was the last of it.
+    fn send(&mut self, to: &mut Connection) -> bool {
+        let (mut slices, mut bytes) = (Vec::new(), 0);
+        let (mut piece, mut at) = (self.piece, self.at);
+        while bytes < SEND_BYTES
+            && let Some(slice) = self.slice(piece)
+        {
+            let slice = &slice[at..];
+            let count = slice.len().min(SEND_BYTES - bytes);
+            slices.push(IoSlice::new(&slice[..count]));
+            bytes += count;
+            (piece, at) = if count == slice.len() { (piece + 1, 0) } else { (piece, at + count) };
+        }
+        to.send_slices(&mut slices);
+        (self.piece, self.at) = (piece, at);
+        self.slice(piece).is_none()
+    }
+}

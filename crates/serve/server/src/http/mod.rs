@@ -1,0 +1,593 @@
+//! HTTP on the ports of RTSP: a list of what can be played, pages that play it, and the playlists and segments that these need.
+//!
+//! # Model
+//!
+//! The first bytes of a connection tell HTTP from RTSP. A connection has one request at a time. What takes reads is done by other
+//! threads: opening a file, a walk through the folder, a look at a film, filling a buffer. Users, their paths and their passwords
+//! are those of RTSP. A segment takes its buffers from the same memory as RTSP sessions, and has a share of it while it is sent.
+//!
+//! ```text
+//!   bytes --> request --> route --> list, page, playlist ----------------------> body ----> bytes
+//!                           |  file opened, film looked at                         ^
+//!                           +----------------------------> download: buffer, buffer
+//! ```
+
+mod download;
+pub(crate) mod errands;
+mod films;
+pub(crate) mod listing;
+mod pages;
+pub(crate) mod request;
+mod response;
+mod route;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use forebay_hls::Unplayable;
+use forebay_rtsp::server::{Admitted, ConnectionId, QuestionId};
+
+use self::download::Download;
+use self::errands::{Errand, Errands};
+use self::films::{Films, Screened};
+use self::listing::{Listing, Place};
+use self::request::{HEAD_BYTES_MAX, Malformed, Received};
+use self::response::{HTML, JSON, M3U, MP4, PLAYLIST, Response};
+use self::route::{Form, Route, What};
+use crate::catalog::{Failure, Opened};
+use crate::clock;
+use crate::event_loop::Serving;
+use crate::openers::Opening;
+use crate::readers::{Destination, Filling, Reading};
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// How long a client may take for a request, or for what it was sent, without any progress.
+const PATIENCE_NS: u64 = 60 * SECOND_NS;
+/// For how long a list is what the folder has.
+const LISTED_NS: u64 = 5 * SECOND_NS;
+/// The part of the memory for buffers that bodies of lists and playlists may have beside it.
+const BODIES_PARTS: u64 = 8;
+/// When a client that finds no room may try again, in seconds.
+const RETRY_S: u64 = 5;
+/// How long a buffer of a segment may take before others are more urgent.
+const FILL_NS: u64 = 100_000_000;
+
+/// All connections that speak HTTP, and what they have asked for.
+#[derive(Default)]
+pub(crate) struct Web {
+    connections: HashMap<ConnectionId, Talk>,
+    /// Connections that wait for a file to be opened.
+    questions: HashMap<QuestionId, ConnectionId>,
+    films: Films,
+    listing: Option<(Arc<Listing>, u64)>,
+    /// Connections that wait for the list.
+    list_waiters: Vec<ConnectionId>,
+    /// Connections whose buffers are being filled.
+    fillings: HashMap<u64, ConnectionId>,
+    /// Connections whose segments wait for memory.
+    without_memory: VecDeque<ConnectionId>,
+    last_filling: u64,
+    /// Of bodies that are being sent.
+    body_bytes: usize,
+}
+
+/// One connection.
+struct Talk {
+    /// What has come and is not used.
+    bytes: Vec<u8>,
+    /// When something was last received or sent.
+    progress_ns: u64,
+    state: State,
+}
+
+enum State {
+    /// A request is awaited.
+    Idle,
+    /// Something has to be found out for a request.
+    Asking(Box<Asked>),
+    Body {
+        bytes: Vec<u8>,
+        at: usize,
+        keeps_alive: bool,
+    },
+    Segment(Box<Download>, Box<Asked>),
+}
+
+/// A request that has been let in.
+#[derive(Clone)]
+struct Asked {
+    received: Received,
+    route: Route,
+    user: Option<String>,
+}
+
+impl Web {
+    /// Whether a connection speaks HTTP.
+    pub fn has(&self, id: ConnectionId) -> bool {
+        self.connections.contains_key(&id)
+    }
+
+    /// Forgets what is not used, and returns connections whose clients make no progress.
+    pub fn sweep(&mut self, now_ns: u64) -> Vec<ConnectionId> {
+        self.films.sweep(now_ns);
+        let is_stuck = |talk: &Talk| {
+            let is_ours = matches!(talk.state, State::Asking(_));
+            !is_ours && now_ns.saturating_sub(talk.progress_ns) > PATIENCE_NS
+        };
+        self.connections.iter().filter(|(_, talk)| is_stuck(talk)).map(|(id, _)| *id).collect()
+    }
+}
+
+impl Serving {
+    /// A connection speaks HTTP from now on.
+    pub(crate) fn begin_http(&mut self, id: ConnectionId) {
+        let talk = Talk { bytes: Vec::new(), progress_ns: clock::now_ns(), state: State::Idle };
+        self.web.connections.insert(id, talk);
+    }
+
+    /// A connection that spoke HTTP is gone.
+    pub(crate) fn end_http(&mut self, id: ConnectionId) {
+        let Some(talk) = self.web.connections.remove(&id) else { return };
+        match talk.state {
+            State::Segment(download, _) => self.end_download(*download),
+            State::Body { bytes, .. } => self.web.body_bytes -= bytes.len(),
+            State::Asking(_) | State::Idle => {}
+        }
+    }
+
+    /// Bytes have come on a connection that speaks HTTP.
+    pub(crate) fn http_received(&mut self, id: ConnectionId, bytes: &[u8]) {
+        let Some(talk) = self.web.connections.get_mut(&id) else { return };
+        talk.bytes.extend_from_slice(bytes);
+        if matches!(talk.state, State::Idle) {
+            talk.progress_ns = clock::now_ns();
+        }
+        // A client that goes on sending while it waits for a response gets none.
+        if talk.bytes.len() > 2 * HEAD_BYTES_MAX {
+            self.break_off(id);
+        } else {
+            self.go_on_http(id);
+        }
+    }
+
+    pub(crate) fn break_off(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.is_broken = true;
+        }
+    }
+
+    /// Goes on sending what is to be sent, and takes requests that wait.
+    pub(crate) fn go_on_http(&mut self, id: ConnectionId) {
+        loop {
+            let Some(talk) = self.web.connections.get_mut(&id) else { return };
+            let Some(connection) = self.connections.get_mut(id) else { return };
+            if connection.is_broken || connection.is_closing || connection.backlog_bytes() > 0 {
+                return;
+            }
+            let keeps_alive = match &mut talk.state {
+                State::Asking(_) => return,
+                State::Idle => match self.take_request(id) {
+                    true => continue,
+                    false => return,
+                },
+                State::Body { bytes, at, keeps_alive } => {
+                    const AT_ONCE: usize = 64 << 10;
+                    let end = bytes.len().min(*at + AT_ONCE);
+                    connection.send(&bytes[*at..end]);
+                    (*at, talk.progress_ns) = (end, clock::now_ns());
+                    if end < bytes.len() {
+                        continue;
+                    }
+                    self.web.body_bytes -= bytes.len();
+                    *keeps_alive
+                }
+                State::Segment(download, asked) => {
+                    let keeps_alive = asked.received.keeps_alive && download.is_chunked;
+                    let (has_sent, parts) = download.send(connection);
+                    if has_sent {
+                        talk.progress_ns = clock::now_ns();
+                    }
+                    let is_over = download.is_over();
+                    self.buffers.take_back(parts);
+                    if !is_over {
+                        return self.want_buffer(id);
+                    }
+                    if let Some(talk) = self.web.connections.get_mut(&id)
+                        && let State::Segment(download, _) = std::mem::replace(&mut talk.state, State::Idle)
+                    {
+                        self.end_download(*download);
+                    }
+                    keeps_alive
+                }
+            };
+            let Some(talk) = self.web.connections.get_mut(&id) else { return };
+            talk.state = State::Idle;
+            if !keeps_alive {
+                if let Some(connection) = self.connections.get_mut(id) {
+                    connection.is_closing = true;
+                }
+                return;
+            }
+        }
+    }
+
+    /// Takes the next request; returns whether there is one.
+    fn take_request(&mut self, id: ConnectionId) -> bool {
+        let Some(talk) = self.web.connections.get_mut(&id) else { return false };
+        let received = match Received::parse(&talk.bytes) {
+            Ok(None) => return false,
+            Ok(Some(received)) => {
+                talk.bytes.drain(..received.head_bytes);
+                talk.bytes.shrink_to(HEAD_BYTES_MAX);
+                received.without_body()
+            }
+            Err(malformed) => Err(malformed),
+        };
+        match received {
+            Ok(received) => self.request(id, received),
+            Err(malformed) => {
+                let (status, sentence) = match malformed {
+                    Malformed::Request => (400, "this is no request of HTTP/1.1"),
+                    Malformed::TooLarge => (431, "the request has too many or too long header fields"),
+                    Malformed::HasBody => (400, "requests have no body here"),
+                };
+                self.send_response(id, &Response::refusal(status, sentence), false, false);
+            }
+        }
+        true
+    }
+
+    fn request(&mut self, id: ConnectionId, received: Received) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let (client, is_encrypted) = (connection.client.ip(), connection.is_encrypted());
+        let method = received.request.method.as_str();
+        if method != "GET" && method != "HEAD" {
+            let response = Response::refusal(405, "the server takes GET and HEAD").with("Allow", "GET, HEAD");
+            return self.respond(id, &received, &response);
+        }
+        let Some(route) = Route::of(&received.request.url) else {
+            return self.respond(id, &received, &Response::refusal(404, "there is no such page"));
+        };
+        // Pages without names of files are for everybody, so that a browser asks for a password once.
+        if let Route::Asset(name) = &route {
+            return self.respond(id, &received, &pages::asset(name));
+        }
+        let (admitted, actions) = self.server.admit(&received.request, client, is_encrypted, clock::now_ns());
+        self.act(actions, id);
+        match admitted {
+            Admitted::As(user) => self.serve_route(id, Asked { received, route, user }),
+            Admitted::Challenged(challenges) => {
+                let response = Response::refusal(401, "a user's name and password are wanted");
+                let response = challenges
+                    .into_iter()
+                    .fold(response, |response, challenge| response.with("WWW-Authenticate", challenge));
+                self.respond(id, &received, &response);
+            }
+            Admitted::Later(seconds) => {
+                let sentence = "too many wrong passwords have come from this address: try again later";
+                let response = Response::refusal(429, sentence).with("Retry-After", seconds);
+                self.respond(id, &received, &response);
+            }
+        }
+    }
+
+    fn serve_route(&mut self, id: ConnectionId, asked: Asked) {
+        let now_ns = clock::now_ns();
+        match &asked.route {
+            Route::Asset(_) => {}
+            Route::List { .. } => match &self.web.listing {
+                Some((listing, listed_ns)) if now_ns.saturating_sub(*listed_ns) < LISTED_NS => {
+                    let listing = listing.clone();
+                    self.show_list(id, &asked, &listing);
+                }
+                _ => {
+                    // One walk is for all who ask while it lasts.
+                    if self.web.list_waiters.is_empty() {
+                        self.readers.run(Errand::List);
+                    }
+                    self.web.list_waiters.push(id);
+                    self.set_state(id, State::Asking(Box::new(asked)));
+                }
+            },
+            Route::Film { path, query, what } => {
+                if !self.server.may_watch(asked.user.as_deref(), path) {
+                    let response = Response::refusal(403, "this user may not watch it");
+                    return self.respond(id, &asked.received, &response);
+                }
+                let has_to_be_fresh = !matches!(what, What::Init(_) | What::Segment(..));
+                match self.web.films.get(path, query, has_to_be_fresh, now_ns) {
+                    Some(screened) => self.show_film(id, &asked, &screened),
+                    None => self.ask_to_open(id, asked),
+                }
+            }
+        }
+    }
+
+    fn ask_to_open(&mut self, id: ConnectionId, asked: Asked) {
+        let (Route::Film { path, query, .. }, Some(connection)) = (&asked.route, self.connections.get(id))
+        else {
+            return;
+        };
+        let question = self.server.question();
+        let client = connection.client.ip();
+        let opening = Opening { question, client, path: path.clone(), query: query.clone() };
+        if self.readers.open(opening) {
+            self.web.questions.insert(question, id);
+            self.set_state(id, State::Asking(Box::new(asked)));
+        } else {
+            self.respond(id, &asked.received, &busy("too many files wait to be opened"));
+        }
+    }
+
+    /// A file that was asked for by a number of [`Serving::ask_to_open`] is open, or is not. Returns what is of others.
+    pub(crate) fn opened_for_http(
+        &mut self,
+        question: QuestionId,
+        result: Result<Arc<Opened>, Failure>,
+    ) -> Option<Result<Arc<Opened>, Failure>> {
+        let Some(id) = self.web.questions.remove(&question) else { return Some(result) };
+        match result {
+            Ok(opened) => {
+                let remarks = opened.files.iter().filter_map(|file| file.take_remark());
+                remarks.for_each(|remark| self.log.say(clock::now_ns(), &remark));
+                self.screen(id, opened);
+            }
+            Err(Failure { status, sentence }) => {
+                self.log.say(clock::now_ns(), &sentence);
+                if let Some(asked) = self.take_asked(id) {
+                    self.respond(id, &asked.received, &Response::refusal(status.code(), &sentence));
+                }
+            }
+        }
+        self.go_on_http(id);
+        self.tend(id);
+        None
+    }
+
+    /// Shows a film that is known, or has it looked at.
+    fn screen(&mut self, id: ConnectionId, opened: Arc<Opened>) {
+        let Some(asked) = self.take_asked(id) else { return };
+        let Route::Film { path, query, .. } = &asked.route else { return };
+        match self.web.films.renew(path, query, &opened, clock::now_ns()) {
+            Some(screened) => self.show_film(id, &asked, &screened),
+            None => {
+                self.set_state(id, State::Asking(Box::new(asked)));
+                self.readers.run(Errand::Film(id, opened));
+            }
+        }
+    }
+
+    /// Another thread has done what it was asked for.
+    pub(crate) fn errand_done(&mut self, done: Errands) {
+        let now_ns = clock::now_ns();
+        match done {
+            Errands::Listed(listing) => {
+                self.web.listing = Some((listing.clone(), now_ns));
+                for id in std::mem::take(&mut self.web.list_waiters) {
+                    if let Some(asked) = self.take_asked(id) {
+                        self.show_list(id, &asked, &listing);
+                    }
+                    self.go_on_http(id);
+                    self.tend(id);
+                }
+            }
+            Errands::Film(id, opened, film) => {
+                let Some(asked) = self.take_asked(id) else { return };
+                let screened = Screened { opened, film };
+                if let Route::Film { path, query, .. } = &asked.route {
+                    self.web.films.insert(path.clone(), query.clone(), screened.clone(), now_ns);
+                }
+                self.show_film(id, &asked, &screened);
+                self.go_on_http(id);
+                self.tend(id);
+            }
+        }
+    }
+
+    fn show_list(&mut self, id: ConnectionId, asked: &Asked, listing: &Listing) {
+        let Route::List { folder, form } = &asked.route else { return };
+        let place = self.place(id, asked);
+        let may_watch = |file: &&listing::Listed| self.server.may_watch(asked.user.as_deref(), &file.path);
+        let files = listing.below(folder).filter(may_watch);
+        let response = match form {
+            Form::Json => Response::new(JSON, listing::json(files, listing.is_cut, &place)),
+            Form::M3u => Response::new(M3U, listing::m3u(files, &place)),
+            Form::Page => Response::new(HTML, pages::list(folder, files, listing.is_cut)),
+        };
+        self.respond(id, &asked.received, &response);
+    }
+
+    fn show_film(&mut self, id: ConnectionId, asked: &Asked, screened: &Screened) {
+        let Route::Film { path, query, what } = &asked.route else { return };
+        let missing = || Response::refusal(404, "the film has no such part");
+        let response = match (&screened.film, what) {
+            (film, What::Page) => {
+                let film = film.as_ref().map_err(|unplayable| why(*unplayable));
+                let page = pages::film(path, query, &film, &self.place(id, asked).rtsp(path));
+                Response::new(HTML, page)
+            }
+            (Err(unplayable), _) => Response::refusal(415, why(*unplayable)),
+            (Ok(film), What::Master) => Response::new(PLAYLIST, film.master(query)),
+            (Ok(film), What::Media(tracks)) => match film.media(tracks, query) {
+                Some(playlist) => Response::new(PLAYLIST, playlist),
+                None => missing(),
+            },
+            (Ok(film), What::Init(tracks)) => match film.init(tracks) {
+                Some(init) => Response::new(MP4, init),
+                None => missing(),
+            },
+            (Ok(film), What::Segment(number, tracks)) => match film.segment(tracks, *number) {
+                Some(segment) if !asked.received.is_head() => {
+                    let Some(share) = self.buffers.admit(&screened.opened, tracks) else {
+                        return self.respond(id, &asked.received, &busy("buffers have no more memory"));
+                    };
+                    let (film, opened) = (film.clone(), screened.opened.clone());
+                    let mut download = Download::new(film, opened, tracks.clone(), segment, share);
+                    download.is_chunked = asked.received.is_1_1;
+                    self.set_state(id, State::Segment(Box::new(download), Box::new(asked.clone())));
+                    return self.want_buffer(id);
+                }
+                Some(_) => Response::new(MP4, ""),
+                None => missing(),
+            },
+        };
+        self.respond(id, &asked.received, &response);
+    }
+
+    /// Has another buffer of a segment filled, if it wants one and there is memory.
+    fn want_buffer(&mut self, id: ConnectionId) {
+        let buffers = self.settings.buffers;
+        let Some(Talk { state: State::Segment(download, _), .. }) = self.web.connections.get_mut(&id) else {
+            return;
+        };
+        if !download.wants_buffer(buffers) {
+            return;
+        }
+        let Some(buffer) = self.buffers.lend(&mut download.rest, download.share) else {
+            download.is_waiting = true;
+            self.web.without_memory.push_back(id);
+            return;
+        };
+        self.web.last_filling += 1;
+        let number = self.web.last_filling;
+        download.begin_filling(number);
+        self.web.fillings.insert(number, id);
+        self.buffers.fill(Filling {
+            destination: Destination::Download(number),
+            buffer,
+            opened: download.opened.clone(),
+            deadline_ns: clock::now_ns() + FILL_NS,
+            result: Ok(Reading::default()),
+        });
+    }
+
+    /// Segments that wait for memory get some, if there is any.
+    pub(crate) fn feed_downloads(&mut self) {
+        for _ in 0..self.web.without_memory.len() {
+            let Some(id) = self.web.without_memory.pop_front() else { return };
+            if let Some(Talk { state: State::Segment(download, _), .. }) = self.web.connections.get_mut(&id) {
+                download.is_waiting = false;
+                self.want_buffer(id);
+            }
+        }
+        self.buffers.hand_over(&self.readers);
+    }
+
+    /// A buffer of a segment has been filled, or has not.
+    pub(crate) fn filled_for_http(&mut self, number: u64, mut filling: Filling) {
+        let result = std::mem::replace(&mut filling.result, Ok(Reading::default()));
+        let id = self.web.fillings.remove(&number);
+        let talk = id.and_then(|id| self.web.connections.get_mut(&id));
+        let (Some(id), Some(Talk { state: State::Segment(download, asked), .. })) = (id, talk) else {
+            return self.buffers.reclaim_filled(filling);
+        };
+        if download.filling != Some(number) {
+            return self.buffers.reclaim_filled(filling);
+        }
+        if let Err(sentence) = result {
+            let (received, is_head_sent) = (asked.received.clone(), download.is_head_sent);
+            self.buffers.reclaim_filled(filling);
+            self.log.say(clock::now_ns(), &sentence);
+            if is_head_sent {
+                // The client sees that the rest is missing.
+                self.break_off(id);
+            } else {
+                self.drop_download(id);
+                self.respond(id, &received, &Response::refusal(500, "the file cannot be read any more"));
+            }
+            return self.tend(id);
+        }
+        download.put_filled(filling.buffer.into_parts());
+        if !std::mem::replace(&mut download.is_head_sent, true) {
+            let response = Response::new(MP4, "");
+            let response =
+                if download.is_chunked { response.with("Transfer-Encoding", "chunked") } else { response };
+            let head = response.head(None, None, asked.received.keeps_alive && download.is_chunked);
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.send(head.as_bytes());
+            }
+        }
+        self.want_buffer(id);
+        self.go_on_http(id);
+        self.tend(id);
+    }
+
+    fn drop_download(&mut self, id: ConnectionId) {
+        let Some(talk) = self.web.connections.get_mut(&id) else { return };
+        if let State::Segment(download, _) = std::mem::replace(&mut talk.state, State::Idle) {
+            self.end_download(*download);
+        }
+    }
+
+    fn end_download(&mut self, download: Download) {
+        if let Some(number) = download.filling {
+            self.web.fillings.remove(&number);
+        }
+        self.buffers.dismiss(download.share);
+        self.buffers.take_back(download.into_parts());
+    }
+
+    fn take_asked(&mut self, id: ConnectionId) -> Option<Asked> {
+        let talk = self.web.connections.get_mut(&id)?;
+        match std::mem::replace(&mut talk.state, State::Idle) {
+            State::Asking(asked) => Some(*asked),
+            other => {
+                talk.state = other;
+                None
+            }
+        }
+    }
+
+    fn set_state(&mut self, id: ConnectionId, state: State) {
+        if let Some(talk) = self.web.connections.get_mut(&id) {
+            talk.state = state;
+        }
+    }
+
+    /// Where the server is, as a client knows it.
+    fn place(&self, id: ConnectionId, asked: &Asked) -> Place {
+        let connection = self.connections.get(id);
+        let is_host = |host: &&str| {
+            let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+            !host.is_empty() && host.len() < 256 && host.bytes().all(is_sign)
+        };
+        let named = asked.received.request.headers.get("Host").filter(is_host).map(str::to_owned);
+        let host = named.or_else(|| connection.map(|one| one.host.to_string())).unwrap_or_default();
+        Place { host, is_encrypted: connection.is_some_and(|one| one.is_encrypted()) }
+    }
+
+    fn respond(&mut self, id: ConnectionId, received: &Received, response: &Response) {
+        let is_refused = response.status >= 500;
+        self.send_response(id, response, received.keeps_alive && !is_refused, received.is_head());
+    }
+
+    /// Begins to send a response. Its body waits here, and not in the connection.
+    fn send_response(&mut self, id: ConnectionId, response: &Response, keeps_alive: bool, is_head: bool) {
+        let most = (self.settings.memory_bytes / BODIES_PARTS) as usize;
+        if response.status == 200
+            && self.web.body_bytes.saturating_add(response.body.len()) > most.max(1 << 20)
+        {
+            let busy = busy("too many lists are being sent");
+            return self.send_response(id, &busy, false, is_head);
+        }
+        let mut bytes = response.head(None, Some(response.body.len()), keeps_alive).into_bytes();
+        if !is_head {
+            bytes.extend_from_slice(&response.body);
+        }
+        self.web.body_bytes += bytes.len();
+        self.set_state(id, State::Body { bytes, at: 0, keeps_alive });
+    }
+}
+
+fn busy(sentence: &str) -> Response {
+    Response::refusal(503, &format!("{sentence}: try again in a moment")).with("Retry-After", RETRY_S)
+}
+
+fn why(unplayable: Unplayable) -> &'static str {
+    match unplayable {
+        Unplayable::Endless => "browsers play what has an end: leave out ?loop",
+        Unplayable::Codecs => {
+            "browsers play H.264, H.265, AV1, VP9, AAC and Opus, and this file has none of them: players of RTSP play it"
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Responses of HTTP (RFC 9112).
+
+use std::fmt::Write;
+
+/// A response, before it is known on which connection it goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Response {
+    pub status: u16,
+    /// Header fields beside those that every response has.
+    pub fields: Vec<(&'static str, String)>,
+    pub kind: &'static str,
+    pub body: Vec<u8>,
+}
+
+pub(super) const HTML: &str = "text/html; charset=utf-8";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+pub(super) const JSON: &str = "application/json";
+pub(super) const M3U: &str = "audio/x-mpegurl";
+pub(super) const PLAYLIST: &str = "application/vnd.apple.mpegurl";
+pub(super) const MP4: &str = "video/mp4";
+/// What a page may load: nothing from elsewhere.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                      media-src 'self' blob:; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
+
+impl Response {
+    pub fn new(kind: &'static str, body: impl Into<Vec<u8>>) -> Self {
+        Self { status: 200, fields: Vec::new(), kind, body: body.into() }
+    }
+
+    /// A refusal, with a sentence.
+    pub fn refusal(status: u16, sentence: &str) -> Self {
+        Self { status, ..Self::new(TEXT, format!("{sentence}\n")) }
+    }
+
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.fields.push((name, value.to_string()));
+        self
+    }
+
+    /// What comes before the body. Without a length, its end is told otherwise.
+    pub fn head(&self, date: Option<&str>, length: Option<usize>, keeps_alive: bool) -> String {
+        let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
+        // Into memory, which does not fail.
+        if let Some(date) = date {
+            let _ = write!(head, "Date: {date}\r\n");
+        }
+        let _ = write!(
+            head,
+            "Content-Type: {}\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n",
+            self.kind
+        );
+        if self.kind == HTML {
+            let _ = write!(head, "Content-Security-Policy: {POLICY}\r\n");
+        }
+        for (name, value) in &self.fields {
+            let _ = write!(head, "{name}: {value}\r\n");
+        }
+        if let Some(length) = length {
+            let _ = write!(head, "Content-Length: {length}\r\n");
+        }
+        head.push_str(if keeps_alive {
+            "Connection: keep-alive\r\n\r\n"
+        } else {
+            "Connection: close\r\n\r\n"
+        });
+        head
+    }
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        101 => "Switching Protocols",
+        200 => "OK",
+        301 => "Moved Permanently",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        415 => "Unsupported Media Type",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        503 => "Service Unavailable",
+        _ => "Other",
+    }
+}

@@ -1,0 +1,197 @@
+//! What is asked for over HTTP on the port of RTSP: lists of what can be played, pages, playlists and segments.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+use forebay_rtsp::authentication::Secret;
+use forebay_server::{Settings, User};
+
+use support::{Folder, H264, LIMIT, Server, ffmpeg, until};
+
+/// What a server answers to bytes, until it closes the connection.
+fn answer(server: &Server, request: &str) -> String {
+    let mut stream = TcpStream::connect(server.address).expect("the server listens");
+    stream.set_read_timeout(Some(LIMIT)).expect("a timeout");
+    stream.write_all(request.as_bytes()).expect("the server reads");
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).expect("the server closes");
+    String::from_utf8_lossy(&response).into_owned()
+}
+
+fn get(server: &Server, path: &str) -> String {
+    answer(server, &format!("GET {path} HTTP/1.1\r\nHost: films.example:8554\r\nConnection: close\r\n\r\n"))
+}
+
+fn body(response: &str) -> &str {
+    response.split_once("\r\n\r\n").expect("a head").1
+}
+
+/// A server of a film and of another one in a subfolder.
+fn server(folder: &Folder, change: impl FnOnce(&mut Settings)) -> Server {
+    let film = folder.encode(6, &format!("{H264} -c:a aac"), "a.mp4");
+    std::fs::create_dir(folder.path("old")).expect("a folder");
+    std::fs::copy(&film, folder.path("old/b c.mp4")).expect("a file");
+    std::fs::write(folder.path("notes.txt"), "no film").expect("a file");
+    let mut settings = Settings::new(folder.root().to_owned());
+    change(&mut settings);
+    Server::with(settings)
+}
+
+#[test]
+fn what_can_be_played_is_listed_for_people_programs_and_players() {
+    let Some(folder) = Folder::new("what_can_be_played_is_listed_for_people_programs_and_players") else {
+        return;
+    };
+    let server = server(&folder, |_| {});
+    let page = get(&server, "/");
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+    assert!(
+        page.contains("<a href=\"/a.mp4\">a.mp4</a>") && page.contains("<a href=\"old/\">old/</a>"),
+        "{page}"
+    );
+    assert!(!page.contains("notes.txt"), "{page}");
+    assert!(get(&server, "/old/").contains("<a href=\"/old/b%20c.mp4\">b c.mp4</a>"));
+    let m3u = get(&server, "/?list=m3u");
+    let expected = "#EXTM3U\n#EXTINF:-1,a.mp4\nrtsp://films.example:8554/a.mp4\n\
+                    #EXTINF:-1,b c.mp4\nrtsp://films.example:8554/old/b%20c.mp4\n";
+    assert_eq!(body(&m3u), expected);
+    let list: serde_json::Value = serde_json::from_str(body(&get(&server, "/?list=json"))).expect("JSON");
+    assert_eq!(list["files"][1]["hls"], "http://films.example:8554/old/b%20c.mp4/master.m3u8");
+    assert_eq!((&list["complete"], list["files"].as_array().map(Vec::len)), (&true.into(), Some(2)));
+}
+
+#[test]
+fn players_of_hls_play_a_film_whole_and_a_part_of_it() {
+    let Some(folder) = Folder::new("players_of_hls_play_a_film_whole_and_a_part_of_it") else { return };
+    let server = server(&folder, |_| {});
+    let frames = |input: &str| {
+        let output = ffmpeg(&format!("{input} -map 0:v -f framemd5 -"));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let hash = |line: &str| line.rsplit(',').next().expect("a hash").trim().to_owned();
+        text.lines().filter(|line| !line.starts_with('#')).map(hash).collect::<Vec<_>>()
+    };
+    let expected = frames(&format!("-i {}", folder.path("a.mp4").display()));
+    let url = format!("http://{}/a.mp4/master.m3u8", server.address);
+    assert_eq!(frames(&format!("-i {url}")), expected);
+    // A key picture every twelve: the last one by then is the 96th.
+    assert_eq!(frames(&format!("-i {url}?start=4")), expected[96..]);
+    until("memory is given back", || server.metric("forebay_buffer_bytes") == 0);
+}
+
+#[test]
+fn users_see_and_play_what_they_may_watch() {
+    let Some(folder) = Folder::new("users_see_and_play_what_they_may_watch") else { return };
+    let user = |name: &str, paths: &[&str]| User {
+        name: name.to_owned(),
+        secret: Secret::Password("lovelace".to_owned()),
+        paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+    };
+    let users = vec![user("ada", &["old"]), user("bob", &[])];
+    let server = server(&folder, |settings| settings.users = users);
+    let curl = |arguments: &[&str], path: &str| {
+        let url = format!("http://{}{path}", server.address);
+        let output = Command::new("curl")
+            .args(["-s", "-m", "60", "-w", "%{http_code}"])
+            .args(arguments)
+            .arg(url)
+            .output()
+            .expect("curl runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    if Command::new("curl").arg("--version").output().is_err() {
+        return forebay_testkit::skip(
+            "users_see_and_play_what_they_may_watch",
+            "curl is not installed: run `scripts/setup test`",
+        );
+    }
+    for path in ["/", "/a.mp4", "/a.mp4/master.m3u8", "/a.mp4/segment_0_0_1.m4s", "/nothing"] {
+        assert!(curl(&[], path).ends_with("401"), "{path}");
+        assert!(curl(&["--digest", "-u", "ada:wrong"], path).ends_with("401"), "{path}");
+    }
+    // Passwords that are wrong make the next one wait.
+    until("a password is looked at", || !curl(&["--digest", "-u", "ada:lovelace"], "/").ends_with("429"));
+    let list = curl(&["--digest", "-u", "ada:lovelace"], "/?list=m3u");
+    assert!(list.contains("/old/b%20c.mp4\n") && !list.contains("/a.mp4\n"), "{list}");
+    assert!(curl(&["--digest", "-u", "ada:lovelace"], "/a.mp4/master.m3u8").ends_with("403"));
+    assert!(curl(&["--digest", "-u", "bob:lovelace"], "/a.mp4/master.m3u8").ends_with("200"));
+    assert!(
+        curl(&["--basic", "-u", "bob:lovelace"], "/").ends_with("401"),
+        "Basic is for encrypted connections"
+    );
+}
+
+#[test]
+fn what_is_wrong_is_refused_with_a_sentence() {
+    let Some(folder) = Folder::new("what_is_wrong_is_refused_with_a_sentence") else { return };
+    let server = server(&folder, |_| {});
+    folder.encode(1, "-c:v mpeg4 -c:a mp3", "other.mp4");
+    for (request, status, part) in [
+        ("GET /none.mp4/master.m3u8 HTTP/1.1\r\nConnection: close\r\n\r\n", "404", "no such file"),
+        ("GET /notes.txt/master.m3u8 HTTP/1.1\r\nConnection: close\r\n\r\n", "415", "notes.txt"),
+        ("GET /other.mp4/master.m3u8 HTTP/1.1\r\nConnection: close\r\n\r\n", "415", "browsers play"),
+        ("GET /a.mp4/master.m3u8?loop HTTP/1.1\r\nConnection: close\r\n\r\n", "415", "?loop"),
+        ("GET /a.mp4/master.m3u8?start=x HTTP/1.1\r\nConnection: close\r\n\r\n", "400", "number of seconds"),
+        ("GET /a.mp4/segment_9_0_1.m4s HTTP/1.1\r\nConnection: close\r\n\r\n", "404", "no such part"),
+        ("GET /a.mp4/media_7.m3u8 HTTP/1.1\r\nConnection: close\r\n\r\n", "404", "no such part"),
+        ("GET /../etc/passwd HTTP/1.1\r\nConnection: close\r\n\r\n", "404", ""),
+        ("GET /.forebay/none HTTP/1.1\r\nConnection: close\r\n\r\n", "404", ""),
+        ("POST / HTTP/1.1\r\nConnection: close\r\n\r\n", "405", "GET"),
+        ("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", "400", "body"),
+        ("GET / HTTP/9\r\n\r\n", "400", "HTTP/1.1"),
+    ] {
+        let response = answer(&server, request);
+        assert!(
+            response.starts_with(&format!("HTTP/1.1 {status} ")) && response.contains(part),
+            "{request}: {response}"
+        );
+    }
+    let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(20_000));
+    assert!(answer(&server, &long).starts_with("HTTP/1.1 431 "));
+    let fields = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(100));
+    assert!(answer(&server, &fields).starts_with("HTTP/1.1 431 "));
+}
+
+#[test]
+fn a_connection_takes_one_request_after_the_other_also_in_pieces() {
+    let Some(folder) = Folder::new("a_connection_takes_one_request_after_the_other_also_in_pieces") else {
+        return;
+    };
+    let server = server(&folder, |_| {});
+    let one = "HEAD /a.mp4/master.m3u8 HTTP/1.1\r\n\r\n";
+    let all = format!("{one}GET /a.mp4/segment_0_0_1.m4s HTTP/1.1\r\n\r\n{one}GET / HTTP/1.0\r\n\r\n");
+    let whole = answer(&server, &all);
+    assert_eq!(whole.matches("HTTP/1.1 200 OK").count(), 4, "{}", &whole[..500]);
+    let mut stream = TcpStream::connect(server.address).expect("the server listens");
+    stream.set_read_timeout(Some(LIMIT)).expect("a timeout");
+    for byte in all.as_bytes() {
+        stream.write_all(&[*byte]).expect("the server reads");
+    }
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).expect("the server closes");
+    assert_eq!(String::from_utf8_lossy(&response).matches("HTTP/1.1 200 OK").count(), 4);
+}
+
+#[test]
+fn clients_that_leave_or_do_not_read_leave_no_memory_behind() {
+    let Some(folder) = Folder::new("clients_that_leave_or_do_not_read_leave_no_memory_behind") else {
+        return;
+    };
+    let server = server(&folder, |_| {});
+    let request = "GET /a.mp4/segment_0_0_1.m4s HTTP/1.1\r\n\r\n";
+    let streams: Vec<TcpStream> = (0..50)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address).expect("the server listens");
+            stream.write_all(request.repeat(100).as_bytes()).expect("the server reads");
+            stream
+        })
+        .collect();
+    // The server goes on for others meanwhile.
+    assert!(get(&server, "/a.mp4/segment_1_0_1.m4s").starts_with("HTTP/1.1 200 OK"));
+    drop(streams);
+    until("memory is given back", || server.metric("forebay_buffer_bytes") == 0);
+    until("connections are gone", || server.metric("forebay_connections") <= 1);
+}
