@@ -100,7 +100,8 @@ pub(super) fn film(path: &str, query: &str, film: &Result<&Arc<Film>, &str>, rts
         main {
             @match film {
                 Ok(film) => {
-                    video #film controls playsinline data-master=(master) {}
+                    @let (width, height) = film.pictures().and_then(|track| track.shape.size).unwrap_or((640, 80));
+                    video #film controls playsinline width=(width) height=(height) data-master=(master) {}
                     p #state role="status" {}
                     p.other { (about(film)) }
                 }
