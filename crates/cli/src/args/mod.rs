@@ -61,7 +61,7 @@ pub enum Command {
     Warm(Warm),
     /// Run a program as several processes (hosts) that share memory
     Share(Share),
-    /// Stream the media files of a folder over RTSP
+    /// Stream the media files of a folder over RTSP and HTTP
     Serve(Serve),
     /// Compare real programs without and with forebay, on generated data
     Demo(Demo),

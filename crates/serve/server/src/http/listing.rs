@@ -95,7 +95,8 @@ impl Walk<'_> {
             return self.folder(&path, depth + 1);
         }
         let may_lead_on = matches!(kind, FileType::Symlink | FileType::Unknown);
-        if !may_lead_on && !(kind == FileType::RegularFile && is_called_media(&path)) {
+        let is_media = kind == FileType::RegularFile && is_called_media(&path);
+        if !may_lead_on && !is_media {
             return;
         }
         let Ok(found) = self.catalog.open_at(&path, OFlags::PATH) else { return };
