@@ -13,11 +13,17 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
+const CHROMIUM: &str = "/usr/bin/chromium";
 /// Looks at the page in its frame from outside, so that the page is just what a reader gets.
 const INSPECTION: &str = include_str!("report/inspection.html");
 /// No browser takes longer, however busy the machine is.
 const BROWSER_LIMIT: Duration = Duration::from_secs(240);
 const PAGE_BYTES_MAX: u64 = 10 << 18;
+/// What a reader scrolls, prints, and steps through with the tabulator key.
+const PHONE_HEIGHT_MAX: u64 = 32_000;
+const SCREEN_HEIGHT_MAX: u64 = 16_000;
+const PRINTED_PAGES_MAX: usize = 12;
+const STOPS_MAX: u64 = 500;
 
 fn report(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(FOREBAY)
@@ -310,8 +316,43 @@ fn the_page_of_all_published_results_works_in_a_browser() {
     assert!(number(&seen, "figures") >= 5, "{seen}");
     assert!(number(&seen, "marks") >= 100, "{seen}");
     assert!(number(&seen, "rows") >= 4000, "{seen}");
-    assert_eq!(seen["noted"], true, "{seen}");
+    assert!((3..=5).contains(&number(&seen, "findings")), "{seen}");
+    let heights: Vec<u64> =
+        seen["heights"].as_array().unwrap().iter().map(|one| one.as_u64().unwrap()).collect();
+    assert!(heights[0] <= PHONE_HEIGHT_MAX && heights[1] <= SCREEN_HEIGHT_MAX, "{heights:?}");
     works(&seen);
+    let pages = printed_pages(&folder);
+    assert!((1..=PRINTED_PAGES_MAX).contains(&pages), "{pages}");
+}
+
+/// What no version of this program knows has figures and findings all the same.
+#[test]
+fn the_page_of_an_unknown_experiment_has_titles_with_units_and_findings() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rows = Vec::new();
+    for (subject, factor) in [("a server with quite a long name of its own", 1.0), ("b", 1.3)] {
+        for tenants in [1, 4, 16, 64] {
+            for limit in ["", "/memory 24 MiB"] {
+                let case = format!("{tenants} tenants/a condition that takes many words{limit}");
+                let value = factor * f64::from(tenants) * if limit.is_empty() { 1.0 } else { 40.0 };
+                rows.push(Row::once(subject, &case, "queue_sojourn_p99", "ms", value));
+                rows.push(Row::once(subject, case, "widgets_turned", "widgets/s", 9e6 / value));
+            }
+        }
+    }
+    write(&folder, "new.json", rows);
+    made(folder.path(), &["new.json", "-o", "page.html"]);
+    let Some(seen) =
+        inspected(&folder, "the_page_of_an_unknown_experiment_has_titles_with_units_and_findings")
+    else {
+        return;
+    };
+    works(&seen);
+    let axes = seen["axes"].to_string();
+    for title in ["queue sojourn p99, s", "widgets turned, widgets/s", "tenants, count"] {
+        assert!(axes.contains(title), "{title}: {axes}");
+    }
+    assert_eq!((number(&seen, "figures"), number(&seen, "findings")), (2, 2), "{seen}");
 }
 
 #[test]
@@ -344,14 +385,19 @@ fn what_results_say_is_text_and_never_markup() {
 /// What holds of every page.
 #[track_caller]
 fn works(seen: &Value) {
-    for broken in ["errors", "flat", "deadLinks", "unsorted"] {
+    for broken in ["errors", "flat", "deadLinks", "unsorted", "overlaps", "outside", "untitled"] {
         assert_eq!(seen[broken], Value::Array(vec![]), "{broken}: {seen}");
     }
     assert!(number(seen, "sorted") >= 4, "{seen}");
     assert_eq!(number(seen, "requests"), 0, "{seen}");
     assert_eq!(seen["themeChanges"], true, "{seen}");
     assert_eq!(seen["overflows"], false, "{seen}");
-    assert_eq!(seen["linkLeads"], true, "{seen}");
+    for led in ["linkLeads", "markLeads", "noted"] {
+        assert_eq!(seen[led], true, "{led}: {seen}");
+    }
+    assert_eq!(number(seen, "unnamed"), 0, "{seen}");
+    assert!(number(seen, "stops") <= number(seen, "stopsOpen"), "{seen}");
+    assert!(number(seen, "stopsOpen") <= STOPS_MAX, "{seen}");
     assert_eq!(seen["policy"], "default-src 'none'", "{seen}");
 }
 
@@ -361,15 +407,37 @@ fn number(seen: &Value, field: &str) -> u64 {
 
 /// What Chromium finds in `page.html` of `folder`; `None` where there is no Chromium. Anything on its console fails.
 fn inspected(folder: &TempDir, test: &str) -> Option<Value> {
-    let chromium = PathBuf::from("/usr/bin/chromium");
-    if !chromium.is_file() {
+    if !Path::new(CHROMIUM).is_file() {
         skip(test, "there is no /usr/bin/chromium; 'scripts/setup test' installs it");
         return None;
     }
+    fs::write(folder.path().join("inspection.html"), INSPECTION).unwrap();
+    let (dom, log) = browsed(
+        folder,
+        "inspection.html",
+        &["--allow-file-access-from-files", "--virtual-time-budget=60000", "--dump-dom"],
+    );
+    let console: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert_eq!(console, [""; 0]);
+    let found = dom.split("<pre>").nth(1).and_then(|rest| rest.split("</pre>").next());
+    let found = found.unwrap_or_else(|| panic!("nothing was found: {dom}\n{log}"));
+    let plain = found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    Some(serde_json::from_str(&plain).unwrap_or_else(|error| panic!("{error}: {found}")))
+}
+
+/// How many pages `page.html` of `folder` has on paper.
+fn printed_pages(folder: &TempDir) -> usize {
+    browsed(folder, "page.html", &["--no-pdf-header-footer", "--print-to-pdf=printed.pdf"]);
+    let printed = fs::read(folder.path().join("printed.pdf")).unwrap();
+    let is_page = |text: &&[u8]| text.starts_with(b"/Type /Page") && !text.starts_with(b"/Type /Pages");
+    printed.windows(12).filter(is_page).count()
+}
+
+/// What Chromium writes to its outputs when it opens a file of `folder`.
+fn browsed(folder: &TempDir, file: &str, arguments: &[&str]) -> (String, String) {
     let at = |name: &str| folder.path().join(name);
-    fs::write(at("inspection.html"), INSPECTION).unwrap();
-    let (dom, log) = (at("dom.html"), at("log"));
-    let mut browser = Command::new(chromium)
+    let (output, log) = (at("output"), at("log"));
+    let mut browser = Command::new(CHROMIUM)
         .args([
             "--headless",
             "--no-sandbox",
@@ -377,12 +445,13 @@ fn inspected(folder: &TempDir, test: &str) -> Option<Value> {
             "--disable-dev-shm-usage",
             "--enable-logging=stderr",
         ])
-        .args(["--allow-file-access-from-files", "--virtual-time-budget=60000", "--dump-dom"])
+        .args(arguments)
         .arg(format!("--user-data-dir={}", at("profile").display()))
-        .arg(format!("file://{}", at("inspection.html").display()))
+        .arg(format!("file://{}", at(file).display()))
+        .current_dir(folder.path())
         .env("HOME", folder.path())
         .stdin(Stdio::null())
-        .stdout(File::create(&dom).unwrap())
+        .stdout(File::create(&output).unwrap())
         .stderr(File::create(&log).unwrap())
         .spawn()
         .unwrap();
@@ -398,12 +467,7 @@ fn inspected(folder: &TempDir, test: &str) -> Option<Value> {
         }
         sleep(Duration::from_millis(20));
     };
-    let (dom, log) = (fs::read_to_string(dom).unwrap(), fs::read_to_string(log).unwrap());
+    let (output, log) = (fs::read_to_string(output).unwrap(), fs::read_to_string(log).unwrap());
     assert!(status.success(), "{status}: {log}");
-    let console: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
-    assert_eq!(console, [""; 0]);
-    let found = dom.split("<pre>").nth(1).and_then(|rest| rest.split("</pre>").next());
-    let found = found.unwrap_or_else(|| panic!("nothing was found: {dom}\n{log}"));
-    let plain = found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
-    Some(serde_json::from_str(&plain).unwrap_or_else(|error| panic!("{error}: {found}")))
+    (output, log)
 }

@@ -206,15 +206,21 @@ pub enum Tier {
 impl Tier {
     /// All, the most trusted first.
     pub const ALL: [Self; 3] = [Self::Hardware, Self::Software, Self::Simulated];
+
+    /// As results have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hardware => "hardware",
+            Self::Software => "software",
+            Self::Simulated => "simulated",
+        }
+    }
 }
 
 impl fmt::Display for Tier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Hardware => "hardware",
-            Self::Software => "software",
-            Self::Simulated => "simulated",
-        })
+        f.write_str(self.name())
     }
 }
 

@@ -5,21 +5,23 @@
 
 use std::collections::HashMap;
 
-use forebay_quantity::percent;
 use forebay_results::{Direction, Row, Spread};
-use maud::{Markup, html};
 
 use crate::{
-    choose::{self, Entry},
     figure::Figure,
     interval::{Ratio, extremes_confidence, ratio},
     quantity::Quantity,
+    question::{Entry, questions, spoken},
     results::{Key, Results, key},
-    summary,
 };
 
 /// With less confidence nothing is said: two runs on each side give 67 %, three give 90 %.
 const CONFIDENCE_MIN: f64 = 0.9;
+
+/// Whether something can be said with this confidence.
+pub(crate) fn enough(confidence: f64) -> bool {
+    confidence >= CONFIDENCE_MIN
+}
 
 /// The least effect that is told as a change, where no other is asked for: a share of the value before.
 pub const LEAST_EFFECT: f64 = 0.05;
@@ -83,6 +85,11 @@ impl Change {
         self.verdict.is_decided()
     }
 
+    /// Whether there are enough runs for its ratio to tell anything.
+    pub(crate) fn is_told(&self) -> bool {
+        self.ratio.is_some_and(|ratio| enough(ratio.confidence))
+    }
+
     fn is_decided_at(&self, least: f64) -> bool {
         self.judged(least).is_decided()
     }
@@ -102,7 +109,7 @@ impl Change {
         }
         let confidence =
             self.ratio.map_or_else(|| extremes_confidence(before.runs, after.runs), |one| one.confidence);
-        if confidence < CONFIDENCE_MIN {
+        if !enough(confidence) {
             return Verdict::Open;
         }
         let (more, less, near) = match self.ratio {
@@ -223,18 +230,18 @@ fn of_runs(rows: &[&Row]) -> Row {
     Row::of(&first.subject, &first.case, &first.metric, &first.unit, spread).with_tier(first.tier)
 }
 
-/// The figures of the ratios: of what was measured on most sides.
+/// The figures of the ratios: those of quantities that changed first, then in the order of the rows.
 pub(crate) fn figures(comparison: &Comparison) -> Vec<Figure> {
-    let mut metrics: Vec<(&str, usize)> = Vec::new();
+    let mut metrics: Vec<(&str, bool)> = Vec::new();
     for change in &comparison.changes {
+        let decided = change.is_decided();
         match metrics.iter_mut().find(|(metric, _)| *metric == change.before.metric) {
-            Some((_, count)) => *count += 1,
-            None => metrics.push((&change.before.metric, 1)),
+            Some((_, any)) => *any |= decided,
+            None => metrics.push((&change.before.metric, decided)),
         }
     }
-    let most = metrics.iter().map(|(_, count)| *count).max().unwrap_or(0);
-    let shown = metrics.into_iter().filter(|(_, count)| 4 * count >= 3 * most);
-    shown.flat_map(|(metric, _)| ratio_figures(comparison, metric)).collect()
+    metrics.sort_by_key(|(_, decided)| !decided);
+    metrics.into_iter().flat_map(|(metric, _)| ratio_figures(comparison, metric)).collect()
 }
 
 fn ratio_figures(comparison: &Comparison, metric: &str) -> Vec<Figure> {
@@ -246,88 +253,17 @@ fn ratio_figures(comparison: &Comparison, metric: &str) -> Vec<Figure> {
         rows.push((number, row));
     }
     let entries: Vec<Entry> = rows.iter().map(|(number, row)| Entry { number: *number, row }).collect();
-    let mut figures = choose::figures(&entries);
+    let mut figures: Vec<Figure> = questions(&entries).into_iter().filter_map(|one| one.figure).collect();
+    let several = figures.len() > 1;
     for figure in &mut figures {
-        figure.title = format!("Ratio of {}", choose::spoken(metric).to_lowercase());
+        let of = figure.title.split_once(": ").filter(|_| several).map(|(_, of)| format!(": {of}"));
+        figure.title = format!("Ratio of {}{}", spoken(metric).to_lowercase(), of.unwrap_or_default());
         figure.marks_mut().for_each(|mark| {
             let [low, value, high] = mark.values().map(|value| Quantity::Factor.show(value));
             mark.note = format!("{value}, interval {low} to {high}");
         });
     }
     figures
-}
-
-/// What was compared.
-pub(crate) fn compared(comparison: &Comparison) -> String {
-    let all = summary::counted(comparison.changes.len(), "value", "values");
-    format!("{all} that both sides have, after against before.")
-}
-
-/// What came of the comparison, and how far it can be trusted.
-pub(crate) fn sentences(before: &Results, after: &Results, comparison: &Comparison) -> Vec<Markup> {
-    let changes = &comparison.changes;
-    let number = |verdict| changes.iter().filter(|change| change.verdict == verdict).count();
-    let count = |verdict| summary::grouped(number(verdict));
-    let least = percent(comparison.least);
-    let alike = summary::grouped(number(Verdict::Same) + number(Verdict::Near));
-    let mut sentences = vec![html! {
-        (count(Verdict::Worse)) " values are worse than before by " (least) " or more, " (count(Verdict::Better)) " better, "
-        (count(Verdict::More)) " more and " (count(Verdict::Less)) " less without being either. "
-        (alike) " changed by less than " (least) "; of " (count(Verdict::Open)) " the runs do not tell."
-    }];
-    let decided = comparison.by_size().into_iter().filter(|(_, change)| change.is_decided());
-    let timed = decided.filter(|(_, change)| {
-        matches!(Quantity::of(&change.before.metric, &change.before.unit), Quantity::Time(_))
-    });
-    let largest: Vec<_> =
-        timed.filter_map(|(number, change)| Some((number, change, change.ratio?))).take(3).collect();
-    if !largest.is_empty() {
-        sentences.push(html! {
-            "The largest changes of durations: "
-            @for (place, (number, change, ratio)) in largest.iter().enumerate() {
-                @if place > 0 { ", " }
-                (change.before.metric) " of " (change.before.subject) ", " (change.before.case) " "
-                a href={ "#r" (number) } { (Quantity::Factor.show(ratio.value)) }
-            }
-            "."
-        });
-    }
-    let doubts =
-        changes.iter().filter_map(|change| change.ratio).filter(|ratio| ratio.confidence >= CONFIDENCE_MIN);
-    let (judged, by_chance) =
-        doubts.fold((0, 0.0), |(judged, sum), ratio| (judged + 1, sum + 1.0 - ratio.confidence));
-    if judged > 0 {
-        sentences.push(html! {
-            "Each interval has the true ratio in it with the confidence beside it, if the runs are independent. By chance alone, about "
-            (summary::grouped(by_chance.round() as usize)) " of the " (summary::grouped(judged)) " intervals would leave 1 out."
-        });
-    }
-    let unjudged = changes
-        .iter()
-        .filter(|change| extremes_confidence(change.before.runs, change.after.runs) < CONFIDENCE_MIN)
-        .count();
-    if unjudged > 0 {
-        sentences.push(html! {
-            (summary::counted(unjudged, "value has", "values have")) " too few runs to tell anything; it takes three on each side. "
-            "Samples within one run count as one, so measure again, and give all files of a side."
-        });
-    }
-    let missing = comparison.only_before + comparison.only_after;
-    if missing > 0 {
-        sentences.push(html! {
-            (summary::grouped(comparison.only_before)) " values are of before alone, " (summary::grouped(comparison.only_after))
-            " of after alone; they are left out."
-        });
-    }
-    if before.runs.iter().zip(&after.runs).any(|(one, other)| one.report.host != other.report.host) {
-        sentences.push(
-            html! { strong { "The machines differ" } ", so this compares machines as much as programs." },
-        );
-    }
-    for left_out in before.left_out.iter().chain(&after.left_out) {
-        sentences.push(html! { "Left out: " (left_out) "." });
-    }
-    sentences
 }
 
 #[cfg(test)]

@@ -9,8 +9,10 @@ pub struct Figure {
     pub title: String,
     /// What the values are.
     pub quantity: Quantity,
-    /// What is written beside the axis of values.
+    /// What is written beside the axis of values: the metric and its unit.
     pub axis: String,
+    /// What is written above the labels of bars.
+    pub labels: String,
     /// A value that all are compared with, and its name.
     pub reference: Option<(f64, String)>,
     /// Names of what is told apart by colour and shape; one empty name where nothing is.
@@ -83,10 +85,33 @@ pub struct Cell {
 /// What an axis other than that of values shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What is written beside it; empty where its numbers have units.
+    /// What its numbers are of; empty where only a unit tells.
     pub name: String,
     /// What its numbers are.
     pub quantity: Quantity,
+    /// Whether its numbers are places in an order, so that it is never logarithmic.
+    pub ranks: bool,
+}
+
+impl Axis {
+    /// What is written beside it: what its numbers are of, and their unit.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let name = match (&self.quantity, self.name.as_str()) {
+            (Quantity::Bytes, "") => "size",
+            (Quantity::Time(_), "") => "time",
+            (Quantity::Plain(unit), "") if unit.ends_with("/s") => "rate",
+            (_, "") => "number",
+            (_, name) => name,
+        };
+        self.quantity.titled(name)
+    }
+
+    /// What is written above labels, which have their units.
+    pub(crate) fn title_of_labels(&self) -> String {
+        let title = self.title();
+        title.split(", ").next().map_or(title.clone(), str::to_owned)
+    }
 }
 
 /// One value.
@@ -99,10 +124,10 @@ pub struct Mark {
     /// What was measured, and under which condition.
     pub name: String,
     /// The value with all that it needs to be understood; appears under the pointer. Empty where the page's script
-    /// has it from where the link leads.
+    /// has it from the row.
     pub note: String,
-    /// Where a click leads, such as `#r12`.
-    pub link: Option<String>,
+    /// The number of its row, to which a click leads.
+    pub row: Option<usize>,
 }
 
 impl Figure {

@@ -5,21 +5,25 @@
 //! the rows, [`markdown()`] pages of chosen rows, and [`compare`] the changes between two runs.
 #![forbid(unsafe_code)]
 
+mod aligned;
 mod case;
-mod choose;
 mod compare;
 mod draw;
+mod experiment;
 mod export;
 pub mod figure;
+mod finding;
 mod interval;
+mod limits;
 mod markdown;
 mod page;
 mod palette;
+mod plot;
 pub mod quantity;
+mod question;
+mod rank;
 mod results;
 mod scale;
-mod section;
-mod space;
 mod summary;
 
 pub use compare::{Change, Comparison, LEAST_EFFECT, NothingInCommon, Verdict, compare};
@@ -32,13 +36,13 @@ pub use results::{Refusal, Results, Run};
 
 use figure::Figure;
 
-/// The figures of `results`, section by section, each with the name of its section.
+/// The figures of `results`, experiment by experiment, each with its command.
 #[must_use]
 pub fn figures(results: &Results) -> Vec<(String, Figure)> {
-    let sections = section::sections(results);
-    let named = sections.into_iter().flat_map(|section| {
-        let figures = choose::figures(&section.entries);
-        figures.into_iter().map(move |figure| (section.title.clone(), figure))
+    let experiments = experiment::experiments(results);
+    let named = experiments.into_iter().flat_map(|one| {
+        let figures = one.questions.into_iter().filter_map(|question| question.figure);
+        figures.map(move |figure| (one.command.clone(), figure)).collect::<Vec<_>>()
     });
     named.collect()
 }

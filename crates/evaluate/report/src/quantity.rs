@@ -47,6 +47,20 @@ impl Quantity {
         if *self == Self::Factor { 1.0 } else { 0.0 }
     }
 
+    /// `name` with the unit, as an axis has it.
+    #[must_use]
+    pub fn titled(&self, name: &str) -> String {
+        match self {
+            Self::Time(_) => format!("{name}, s"),
+            Self::Bytes => format!("{name}, B"),
+            Self::Share => format!("{name}, %"),
+            Self::Factor => format!("{name}, times"),
+            Self::Flag => format!("{name}, yes or no"),
+            Self::Plain(unit) if unit.is_empty() => format!("{name}, count"),
+            Self::Plain(unit) => format!("{name}, {unit}"),
+        }
+    }
+
     /// `value` with its unit.
     #[must_use]
     pub fn show(&self, value: f64) -> String {

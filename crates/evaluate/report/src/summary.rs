@@ -1,175 +1,182 @@
-//! What came of it, in sentences.
+//! What was measured and where, the findings that matter most, and how far the values can be trusted.
 
 use std::collections::BTreeMap;
 
 use forebay_results::{Host, Row, Tier};
-use maud::{Markup, html};
 
-use crate::{
-    choose::Entry,
-    figure::{Figure, Mark},
-    quantity::Quantity,
-    results::Results,
-    section::Section,
-};
+use crate::{experiment::Experiment, limits, quantity::Quantity, question::told, results::Results};
 
 /// Runs that lie further apart than this share of their median are named.
 const SCATTER: f64 = 0.5;
+/// At most as many findings are on the first screen.
+const FINDINGS_MAX: usize = 5;
+/// A limit matters so much, and that there is none so much.
+const LIMIT: f64 = 2.5;
+const NO_LIMIT: f64 = 0.3;
+/// A single number matters less, and as many are told.
+const NUMBER: f64 = 0.1;
+const NUMBERS_MAX: usize = 4;
+
+/// A sentence of the first screen.
+pub(crate) struct Headline {
+    /// The experiment, by place.
+    pub(crate) experiment: usize,
+    /// What it is about.
+    pub(crate) title: String,
+    /// The element that it leads to.
+    pub(crate) link: String,
+    pub(crate) sentence: String,
+    strength: f64,
+}
 
 /// What was measured, and where.
-pub(crate) fn measured(results: &Results) -> String {
+pub(crate) fn measured(results: &Results, experiments: &[Experiment]) -> String {
+    let values = counted(results.rows().count(), "value", "values");
+    let what = match experiments {
+        [one] => format!("One experiment: {}.", lower(&one.title)),
+        several => format!("{} experiments.", several.len()),
+    };
+    format!("{what} {values} of {}, {}.", counted(results.runs.len(), "file", "files"), place(results))
+}
+
+fn place(results: &Results) -> String {
     let mut hosts: Vec<&Host> = Vec::new();
     for run in &results.runs {
         if !hosts.contains(&&run.report.host) {
             hosts.push(&run.report.host);
         }
     }
-    let runs = counted(results.runs.len(), "run", "runs");
-    let values = counted(results.rows().count(), "value", "values");
-    let on = match hosts.as_slice() {
-        [host] => format!("on {}", machine(host)),
-        hosts => format!("on {} machines: mind that before you compare", hosts.len()),
-    };
-    format!("{values} of {runs}, {on}.")
+    match hosts.as_slice() {
+        [host] => format!("measured on {}", machine(host)),
+        hosts => {
+            let mut processors: Vec<String> = Vec::new();
+            for host in hosts {
+                let processor =
+                    format!("{} with {}", host.cpu, counted(host.cores, "processor", "processors"));
+                if !processors.contains(&processor) {
+                    processors.push(processor);
+                }
+            }
+            let (number, processors) = (hosts.len(), list(&processors, 3));
+            format!("measured on {processors}; {number} machines differ in processor, memory or kernel")
+        }
+    }
+}
+
+fn lower(title: &str) -> String {
+    let mut characters = title.chars();
+    characters.next().map(|first| first.to_lowercase().chain(characters).collect()).unwrap_or_default()
 }
 
 /// Processor, cores, memory and kernel.
 pub(crate) fn machine(host: &Host) -> String {
     let memory = Quantity::Bytes.show(host.memory_bytes as f64);
-    let cores = counted(host.cores, "core", "cores");
+    let cores = counted(host.cores, "processor", "processors");
     format!("{}, {cores}, {memory}, Linux {}", host.cpu, host.kernel)
 }
 
-/// What a section shows at first sight: verdicts where there are any, else between what its first figure lies.
-pub(crate) fn headlines(section: &Section, figures: &[Figure]) -> Vec<Markup> {
-    let named = |title: &str| figures.iter().find(|figure| figure.title == title);
-    let mut sentences: Vec<Markup> = Vec::new();
-    sentences.extend(named("Speedup").and_then(faster_and_slower));
-    sentences.extend(named("Overhead").and_then(overhead));
-    if sentences.is_empty() {
-        sentences.extend(figures.first().and_then(extremes));
-    }
-    sentences.extend(limits(&section.entries));
-    sentences.extend(identical(&section.entries));
-    sentences
-}
-
-/// What limits servers, and in how many conditions.
-fn limits(entries: &[Entry]) -> Option<Markup> {
-    let mut by_limit: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
-    for entry in entries {
-        if let Some(limit) = entry.row.metric.strip_prefix("limit/") {
-            by_limit.entry(limit).or_default().push(entry);
+/// The findings that matter most: of several experiments the first of each, of one the first of each of its `open`
+/// questions.
+pub(crate) fn headlines(experiments: &[Experiment], open: &[Vec<usize>]) -> Vec<Headline> {
+    let mut all: Vec<Vec<Headline>> =
+        experiments.iter().enumerate().map(|(place, one)| of_experiment(place, one, &open[place])).collect();
+    all.iter_mut().for_each(|of_one| of_one.sort_by(|one, other| other.strength.total_cmp(&one.strength)));
+    let mut chosen: Vec<Headline> = Vec::new();
+    while chosen.len() < FINDINGS_MAX {
+        let next = all.iter_mut().filter(|of_one| !of_one.is_empty()).map(|of_one| of_one.remove(0));
+        let mut round: Vec<Headline> = next.collect();
+        if round.is_empty() {
+            break;
         }
+        round.sort_by(|one, other| other.strength.total_cmp(&one.strength));
+        chosen.extend(round);
     }
-    let mut limits: Vec<(&str, Vec<&Entry>)> = by_limit.into_iter().collect();
-    limits.sort_by_key(|(_, conditions)| std::cmp::Reverse(conditions.len()));
-    (!limits.is_empty()).then(|| html! {
-        "Limited by: "
-        @for (number, (limit, conditions)) in limits.iter().enumerate() {
-            @if number > 0 { "; " }
-            strong { (limit) } " in " (counted(conditions.len(), "condition", "conditions")) " (first "
-            a href={ "#r" (conditions[0].number) } { (conditions[0].row.subject) ", " (conditions[0].row.case) } ")"
-        }
-        "."
-    })
+    chosen.truncate(FINDINGS_MAX);
+    chosen
 }
 
-fn faster_and_slower(figure: &Figure) -> Option<Markup> {
-    let (least, most) = ends(figure)?;
-    let all = figure.marks().count();
-    let faster = figure.marks().filter(|mark| mark.range.0 > 1.0).count();
-    let slower = figure.marks().filter(|mark| mark.range.1 < 1.0).count();
-    Some(html! {
-        "Faster in every run: " (faster) " of " (all) "; slower in every run: " (slower) "; the rest differs from run to \
-         run. The largest speedup is " (figure_link(figure, most)) ", the least " (figure_link(figure, least)) "."
-    })
-}
-
-fn overhead(figure: &Figure) -> Option<Markup> {
-    let (least, most) = ends(figure)?;
-    Some(
-        html! { "The overhead lies between " (figure_link(figure, least)) " and " (figure_link(figure, most)) "." },
-    )
-}
-
-/// Between what the values of `figure` lie.
-pub(crate) fn extremes(figure: &Figure) -> Option<Markup> {
-    let (least, most) = ends(figure)?;
-    Some(
-        html! { (figure.title) " lies between " (figure_link(figure, least)) " and " (figure_link(figure, most)) "." },
-    )
-}
-
-fn ends(figure: &Figure) -> Option<(&Mark, &Mark)> {
-    let order = |one: &&Mark, other: &&Mark| one.value.total_cmp(&other.value);
-    Some((figure.marks().min_by(order)?, figure.marks().max_by(order)?))
-}
-
-fn figure_link(figure: &Figure, mark: &Mark) -> Markup {
-    html! { a href=[&mark.link] title=(mark.note) { (figure.quantity.show(mark.value)) } " (" (mark.name) ")" }
-}
-
-fn identical(entries: &[Entry]) -> Option<Markup> {
-    let of: Vec<&Entry> = entries.iter().filter(|entry| entry.row.metric == "output_identical").collect();
-    let different: Vec<&&Entry> = of.iter().filter(|entry| entry.row.min < 1.0).collect();
-    match (of.len(), different.as_slice()) {
-        (0, _) => None,
-        (all, []) => Some(
-            html! { "Output was identical wherever it was compared (" (counted(all, "time", "times")) ")." },
-        ),
-        (_, different) => Some(html! {
-            strong { "Output was different" } " of "
-            @for (number, entry) in different.iter().enumerate() {
-                @if number > 0 { ", " }
-                a href={ "#r" (entry.number) } { (entry.row.subject) " (" (entry.row.case) ")" }
-            }
-            "."
-        }),
+fn of_experiment(place: usize, experiment: &Experiment, open: &[usize]) -> Vec<Headline> {
+    let headline = |title: &str, link: String, sentence: String, strength| {
+        let title = title.to_owned();
+        Headline { experiment: place, title, link, sentence, strength }
+    };
+    let questions = experiment.questions.iter().enumerate();
+    let found = questions.filter_map(|(number, question)| {
+        let finding = question.finding.as_ref()?;
+        let shown = open.contains(&number);
+        let link = if shown { format!("#e{place}-q{number}") } else { format!("#e{place}") };
+        // The first question is the one that the experiment is about.
+        let strength = finding.strength * if number == 0 { 1.5 } else { 1.0 };
+        let counts = shown || question.quantity == Quantity::Flag;
+        counts.then(|| headline(&question.title, link, finding.sentence.clone(), strength))
+    });
+    let none = experiment.limits.iter().all(|limit| limit.what == limits::NOTHING);
+    let limit = limits::sentence(&experiment.limits).map(|sentence| {
+        let strength = if none { NO_LIMIT } else { LIMIT };
+        headline("What limits", format!("#e{place}-limits"), sentence, strength)
+    });
+    let all: Vec<Headline> = found.chain(limit).collect();
+    if !all.is_empty() {
+        return all;
     }
+    // Single numbers are findings where there is nothing else.
+    let numbers = experiment.questions.iter().filter(|question| question.is_number()).take(NUMBERS_MAX);
+    let each = numbers.zip(1..).map(|(question, place_among)| {
+        let row = question.entries[0].row;
+        let sentence = format!("{}, of {}, {}.", told(row, &question.quantity), row.subject, row.case);
+        headline(&question.title, format!("#e{place}-numbers"), sentence, NUMBER / f64::from(place_among))
+    });
+    each.collect()
 }
 
 /// How far the values can be trusted.
-pub(crate) fn cautions(results: &Results) -> Vec<Markup> {
-    let rows: Vec<(usize, &Row)> = results.rows().map(|(_, row)| row).enumerate().collect();
+pub(crate) fn cautions(results: &Results) -> Vec<String> {
+    let rows: Vec<&Row> = results.rows().map(|(_, row)| row).collect();
     let mut sentences = Vec::new();
-    let repeated: Vec<_> = rows.iter().filter(|(_, row)| row.runs > 1).collect();
-    let scattered = repeated.iter().filter(|(_, row)| scatter(row) > SCATTER).count();
+    let repeated: Vec<&&Row> = rows.iter().filter(|row| row.runs > 1).collect();
+    let scattered = repeated.iter().filter(|row| scatter(row) > SCATTER).count();
     // Of counts that are nearly 0 a share says nothing: the widest is named among durations.
     let timed =
-        repeated.iter().filter(|(_, row)| matches!(Quantity::of(&row.metric, &row.unit), Quantity::Time(_)));
-    let widest = timed.max_by(|(_, one), (_, other)| scatter(one).total_cmp(&scatter(other)));
+        repeated.iter().filter(|row| matches!(Quantity::of(&row.metric, &row.unit), Quantity::Time(_)));
+    let widest = timed.max_by(|one, other| scatter(one).total_cmp(&scatter(other)));
     if scattered > 0 {
-        sentences.push(html! {
-            "Of " (grouped(repeated.len())) " values measured more than once, " (grouped(scattered)) " scatter by more than half of \
-             their median"
-            @if let Some((number, row)) = widest.filter(|(_, row)| scatter(row) > SCATTER) {
-                "; of durations most does " (row.metric) " of " (row.subject) ", " (row.case) " ("
-                a href={ "#r" (number) } { (crate::choose::told(row, &Quantity::of(&row.metric, &row.unit))) } ")"
-            }
-            "."
+        let widest = widest.filter(|row| scatter(row) > SCATTER).map_or_else(String::new, |row| {
+            let told = told(row, &Quantity::of(&row.metric, &row.unit));
+            format!("; of durations most does {} of {}, {}: {told}", row.metric, row.subject, row.case)
         });
+        sentences.push(format!(
+            "Of {} values measured more than once, {} scatter by more than half of their median{widest}.",
+            grouped(repeated.len()),
+            grouped(scattered)
+        ));
     }
-    let once = rows.iter().filter(|(_, row)| row.runs == 1 && row.tier != Tier::Simulated).count();
+    let once = rows.iter().filter(|row| row.runs == 1 && row.tier != Tier::Simulated).count();
     if once > 0 {
-        sentences.push(html! { (counted(once, "value was", "values were")) " measured once; nothing is known of the scatter there." });
+        let once = counted(once, "value was", "values were");
+        sentences.push(format!("{once} measured once; nothing is known of the scatter there."));
     }
-    sentences.push(tiers(&rows));
+    sentences.extend(identical(&rows));
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for row in rows {
+        *counts.entry(row.tier.to_string()).or_default() += 1;
+    }
+    let tiers: Vec<String> =
+        counts.iter().map(|(tier, count)| format!("{} {tier}", grouped(*count))).collect();
+    sentences.push(format!("Where the values come from: {}.", tiers.join(", ")));
     sentences
 }
 
-fn tiers(rows: &[(usize, &Row)]) -> Markup {
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for (_, row) in rows {
-        *counts.entry(row.tier.to_string()).or_default() += 1;
-    }
-    html! {
-        "Tiers: "
-        @for (number, (tier, count)) in counts.iter().enumerate() {
-            @if number > 0 { ", " }
-            (grouped(*count)) " " a href={ "#" (tier) } { (tier) }
-        }
-        "."
+fn identical(rows: &[&Row]) -> Option<String> {
+    let of: Vec<&&Row> = rows.iter().filter(|row| row.metric == "output_identical").collect();
+    let different: Vec<String> =
+        of.iter().filter(|row| row.min < 1.0).map(|row| format!("{} ({})", row.subject, row.case)).collect();
+    match (of.len(), different.as_slice()) {
+        (0, _) => None,
+        (all, []) => Some(format!(
+            "Output was identical wherever it was compared ({}).",
+            counted(all, "time", "times")
+        )),
+        (_, different) => Some(format!("Output was different of {}.", different.join(", "))),
     }
 }
 
@@ -195,4 +202,13 @@ pub(crate) fn counted(number: usize, one: &str, several: &str) -> String {
 
 pub(crate) fn grouped(number: usize) -> String {
     forebay_quantity::thousands(number as u64)
+}
+
+/// The first `most` of `names`, and how many more there are.
+pub(crate) fn list(names: &[impl AsRef<str>], most: usize) -> String {
+    let shown: Vec<&str> = names.iter().take(most).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(most) {
+        0 => shown.join("; "),
+        more => format!("{}; and {} more", shown.join("; "), grouped(more)),
+    }
 }

@@ -5,7 +5,10 @@ use maud::{Markup, html};
 
 use super::{
     WIDTH,
-    shapes::{Px, fitted, line, mark_shape, series_class, text, values, width_of, with_note, with_room},
+    shapes::{
+        LINE, Px, line, lines, mark_shape, series_class, text, tick_width, values, width_of, with_note,
+        with_room, wrapped,
+    },
 };
 use crate::{
     figure::{Category, Figure, Mark, Plot},
@@ -14,25 +17,85 @@ use crate::{
 };
 
 /// Heights of a bar and of the gaps after it and between categories.
-const BAR: f64 = 12.0;
-const BAR_GAP: f64 = 4.0;
-pub(super) const CATEGORY_GAP: f64 = 10.0;
-/// The most room that labels get, and what the written values take.
-pub(super) const LABEL_MAX: f64 = 165.0;
-pub(super) const VALUE: f64 = 62.0;
-/// Room for the axis.
-pub(super) const AXIS: f64 = 40.0;
+const BAR: f64 = 11.0;
+const BAR_GAP: f64 = 3.0;
+/// What a bar and its gap take: the number beside it is as high.
+const STEP: f64 = BAR + BAR_GAP;
+const CATEGORY_GAP: f64 = 8.0;
+/// Labels up to this width stand left of their bars, longer ones above.
+const LABEL_MAX: f64 = 118.0;
+/// And have this room there.
+const LABEL_ROOM: f64 = WIDTH - 2.0;
+/// Numbers below the ends of an axis have room beside it.
+const INSET: f64 = 16.0;
+
+/// Where labels and bars lie.
+pub(super) struct Rows {
+    pub(super) left: f64,
+    beside: bool,
+    /// Height of the bars of a category.
+    each: f64,
+    top: f64,
+}
+
+impl Rows {
+    /// Of the categories of `figure`, each with bars of `each` pixels, below `top`, where the title of the labels stands.
+    pub(super) fn new(figure: &Figure, each: f64, top: f64) -> Self {
+        let labels = figure.panels.iter().flat_map(|panel| match &panel.plot {
+            Plot::Bars(categories) | Plot::Stacks(categories) => categories.as_slice(),
+            Plot::Curves { .. } | Plot::Surface { .. } => &[],
+        });
+        let widest = labels.map(|one| width_of(&one.label)).fold(0.0, f64::max);
+        let beside = widest <= LABEL_MAX;
+        let left = if beside { (widest + 10.0).max(INSET) } else { INSET };
+        Self { left, beside, each, top: top + LINE + 4.0 }
+    }
+
+    /// The upper end of the bars of each category, and the lower end of all.
+    pub(super) fn places(&self, categories: &[Category]) -> (Vec<f64>, f64) {
+        let mut y = self.top + CATEGORY_GAP / 2.0;
+        let places = categories.iter().map(|category| {
+            if !self.beside {
+                y += wrapped(&category.label, LABEL_ROOM, width_of(" ")).len() as f64 * LINE + 2.0;
+            }
+            let place = y;
+            y += self.each + CATEGORY_GAP;
+            place
+        });
+        let places = places.collect();
+        (places, y - CATEGORY_GAP / 2.0)
+    }
+
+    /// The title above the labels.
+    pub(super) fn title(&self, figure: &Figure) -> Markup {
+        text((2.0, self.top - 7.0), "start", "tick axis", &figure.labels)
+    }
+
+    /// The label of a category whose bars begin at `y`.
+    pub(super) fn label(&self, category: &Category, y: f64) -> Markup {
+        if self.beside {
+            return text((self.left - 8.0, y + self.each / 2.0 + 4.0), "end", "", &category.label);
+        }
+        let high = wrapped(&category.label, LABEL_ROOM, width_of(" ")).len() as f64 * LINE;
+        lines((2.0, y - high + 9.0), LABEL_ROOM, ("start", ""), &category.label).1
+    }
+}
 
 pub(super) fn draw(figure: &Figure, categories: &[Category], top: f64, linked: bool) -> (f64, Markup) {
     let quantity = &figure.quantity;
     let scale = Scale::of_lengths(values(figure), quantity.origin(), *quantity == Quantity::Bytes).rounded();
-    let left = room_for_labels(figure);
-    let right = WIDTH - VALUE;
-    let x_of = |value: f64| left + scale.at(value) * (right - left);
-    let each = figure.series.len().max(1) as f64 * (BAR + BAR_GAP) - BAR_GAP;
-    let floor = top + categories.len() as f64 * (each + CATEGORY_GAP) + CATEGORY_GAP / 2.0;
+    let each = figure.series.len().max(1) as f64 * STEP - BAR_GAP;
+    let mut rows = Rows::new(figure, each, top);
+    // The first number of the axis is not cut either.
+    let first = scale.ticks().first().map_or(0.0, |tick| tick_width(&quantity.tick(*tick)) / 2.0);
+    rows.left = rows.left.max(first + 2.0);
+    let numbers = figure.marks().map(|mark| tick_width(&quantity.show(mark.value)));
+    let right = WIDTH - numbers.fold(INSET, f64::max) - 8.0;
+    let x_of = |value: f64| rows.left + scale.at(value) * (right - rows.left);
+    let (places, floor) = rows.places(categories);
     let origin = x_of(quantity.origin());
     let bars = !scale.logarithmic || *quantity == Quantity::Factor;
+    let upper = rows.top;
 
     let mark = |number: usize, mark: &Mark, y: f64| {
         let (middle, x) = (y + BAR / 2.0, x_of(mark.value));
@@ -49,43 +112,29 @@ pub(super) fn draw(figure: &Figure, categories: &[Category], top: f64, linked: b
         };
         with_note(mark, linked, drawn)
     };
+    let (title, name) = lines(
+        (WIDTH / 2.0, floor + 31.0),
+        WIDTH,
+        ("middle", "tick axis"),
+        &axis_name(figure, scale.logarithmic),
+    );
     let drawn = html! {
-        @for tick in scale.ticks() { (line("grid", (x_of(tick), top), (x_of(tick), floor))) }
+        (rows.title(figure))
+        @for tick in scale.ticks() { (line("grid", (x_of(tick), upper), (x_of(tick), floor))) }
         @for (tick, label) in with_room(&scale.ticks(), quantity, x_of) {
             (text((x_of(tick), floor + 15.0), "middle", "tick", &label))
         }
-        @if bars { (line("base", (origin, top), (origin, floor))) }
-        @if let Some((value, _)) = figure.reference { (line("reference", (x_of(value), top), (x_of(value), floor))) }
-        @for (place, category) in categories.iter().enumerate() {
-            @let y = top + CATEGORY_GAP / 2.0 + place as f64 * (each + CATEGORY_GAP);
-            (label_of(category, (left - 10.0, y + each / 2.0 + 4.0)))
+        @if bars { (line("base", (origin, upper), (origin, floor))) }
+        @if let Some((value, _)) = figure.reference { (line("reference", (x_of(value), upper), (x_of(value), floor))) }
+        @for (category, y) in categories.iter().zip(places) {
+            (rows.label(category, y))
             @for (number, one) in category.marks.iter().enumerate() {
-                @if let Some(one) = one { (mark(number, one, y + number as f64 * (BAR + BAR_GAP))) }
+                @if let Some(one) = one { (mark(number, one, y + number as f64 * STEP)) }
             }
         }
-        (text(((left + right) / 2.0, floor + 33.0), "middle", "tick", &axis_name(figure, scale.logarithmic)))
+        (name)
     };
-    (floor + AXIS, drawn)
-}
-
-/// Where bars begin: right of the labels of all panels.
-pub(super) fn room_for_labels(figure: &Figure) -> f64 {
-    let labels = figure.panels.iter().flat_map(|panel| match &panel.plot {
-        Plot::Bars(categories) | Plot::Stacks(categories) => categories.as_slice(),
-        Plot::Curves { .. } | Plot::Surface { .. } => &[],
-    });
-    labels.map(|one| width_of(&one.label)).fold(24.0, f64::max).min(LABEL_MAX) + 10.0
-}
-
-/// The label of a category, left of its bars.
-pub(super) fn label_of(category: &Category, (right, y): (f64, f64)) -> Markup {
-    let label = fitted(&category.label, LABEL_MAX);
-    html! {
-        g {
-            @if label != category.label { title { (category.label) } }
-            (text((right, y), "end", "", &label))
-        }
-    }
+    (floor + 22.0 + title, drawn)
 }
 
 /// What is written beside the axis of values.

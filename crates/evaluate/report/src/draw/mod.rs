@@ -12,19 +12,16 @@ use crate::{
     figure::{Figure, Panel, Plot},
     palette,
 };
-use shapes::{Px, mark_shape, text};
+use shapes::{LINE, Px, mark_shape};
 
-/// Width of a panel in pixels, where it is not scaled.
-const WIDTH: f64 = 440.0;
-/// Room for the heading of a panel.
-const HEAD: f64 = 26.0;
+/// Width of a panel in pixels, where it is not scaled: what a phone has room for.
+const WIDTH: f64 = 340.0;
 /// Room between panels in a file, and around them.
 const GAP: f64 = 24.0;
 /// Panels beside each other in a file.
 const ACROSS: usize = 2;
-/// Height of the title and the legend of a file.
-const TITLE: f64 = 34.0;
-const LEGEND: f64 = 26.0;
+/// Height of a line of the legend of a file.
+const LEGEND: f64 = 22.0;
 
 /// The panels of `figure`, each an element of a page.
 pub(crate) fn panels(figure: &Figure) -> Vec<Markup> {
@@ -56,7 +53,7 @@ pub(crate) fn legend(figure: &Figure) -> Option<Markup> {
         html! {
             ul.legend {
                 @for (symbol, name) in entries {
-                    li { svg viewBox="0 0 20 14" aria-hidden="true" { (symbol) } (name) }
+                    li { svg viewBox="0 0 20 14" role="img" aria-label={ "symbol of " (name) } { (symbol) } (name) }
                 }
             }
         }
@@ -68,17 +65,26 @@ pub(crate) fn legend(figure: &Figure) -> Option<Markup> {
 pub fn svg(figure: &Figure) -> String {
     let drawn: Vec<(f64, Markup)> = figure.panels.iter().map(|panel| draw(figure, panel, false)).collect();
     let across = drawn.len().clamp(1, ACROSS);
-    let legend = legend_entries(figure);
-    let mut top = GAP + TITLE + if legend.is_empty() { 0.0 } else { LEGEND };
-    let mut placed = Vec::new();
+    let width = across as f64 * (WIDTH + GAP) + GAP;
+    let inner = width - 2.0 * GAP;
+    let (title, heading) = shapes::lines((GAP, GAP + 12.0), inner, ("start", "heading"), &figure.title);
+    let mut top = GAP + title + 10.0;
+    let mut legend = Vec::new();
     let mut right = GAP;
-    let legend = legend.into_iter().map(|(symbol, name)| {
-        let left = right;
-        right += 50.0 + shapes::width_of(&name);
-        (left, symbol, name)
-    });
-    let legend: Vec<_> = legend.collect();
-    let width = (across as f64 * (WIDTH + GAP) + GAP).max(right);
+    for (symbol, name) in legend_entries(figure) {
+        let (high, words) = shapes::lines((26.0, 11.5), inner - 26.0, ("start", ""), &name);
+        let wide = 50.0 + shapes::width_of(&name);
+        if right > GAP && right + wide > width {
+            (right, top) = (GAP, top + LEGEND);
+        }
+        legend.push((right, top, symbol, words));
+        right += wide;
+        if high > LINE {
+            (right, top) = (GAP, top + high + 6.0);
+        }
+    }
+    top += if legend.is_empty() { 0.0 } else { LEGEND + 8.0 };
+    let mut placed = Vec::new();
     for row in drawn.chunks(across) {
         for (column, (_, markup)) in row.iter().enumerate() {
             placed.push((GAP + column as f64 * (WIDTH + GAP), top, markup));
@@ -90,11 +96,9 @@ pub fn svg(figure: &Figure) -> String {
             height=(Px(top)) role="img" aria-labelledby="title" {
             title id="title" { (figure.title) }
             style { (PreEscaped(palette::figure_file_css())) }
-            (text((GAP, GAP + 12.0), "start", "heading", &figure.title))
-            @for (left, symbol, name) in legend {
-                g transform={ "translate(" (Px(left)) " " (Px(GAP + TITLE - 10.0)) ")" } {
-                    (symbol) (text((26.0, 11.5), "start", "", &name))
-                }
+            (heading)
+            @for (left, top, symbol, words) in legend {
+                g transform={ "translate(" (Px(left)) " " (Px(top)) ")" } { (symbol) (words) }
             }
             @for (x, y, markup) in placed {
                 g transform={ "translate(" (Px(x)) " " (Px(y)) ")" } { (*markup) }
@@ -106,18 +110,15 @@ pub fn svg(figure: &Figure) -> String {
 
 /// Height and content of a panel. Links are of use within a page only.
 fn draw(figure: &Figure, panel: &Panel, linked: bool) -> (f64, Markup) {
-    let head = if panel.title.is_empty() { 8.0 } else { HEAD };
+    let (height, heading) = shapes::lines((2.0, 13.0), WIDTH - 2.0, ("start", "heading"), &panel.title);
+    let head = if panel.title.is_empty() { 0.0 } else { height + 4.0 };
     let (height, plot) = match &panel.plot {
         Plot::Bars(categories) => bars::draw(figure, categories, head, linked),
         Plot::Stacks(categories) => stacks::draw(figure, categories, head, linked),
         Plot::Curves { along, lines } => curves::draw(figure, along, lines, head, linked),
         Plot::Surface { along, up, cells } => surface::draw(figure, (along, up), cells, head, linked),
     };
-    let content = html! {
-        @if !panel.title.is_empty() { (text((0.0, 15.0), "start", "heading", &panel.title)) }
-        (plot)
-    };
-    (height, content)
+    (height, html! { (heading) (plot) })
 }
 
 /// A symbol of 20 by 14 pixels and a name for each series and for the reference.
@@ -149,7 +150,7 @@ mod tests {
 
     fn mark(value: f64) -> Mark {
         let note = format!("{value} & more");
-        Mark { value, range: (value, value), name: "a < b".into(), note, link: Some("#r1".into()) }
+        Mark { value, range: (value, value), name: "a < b".into(), note, row: Some(1) }
     }
 
     fn figure(quantity: Quantity, plot: Plot) -> Figure {
@@ -157,6 +158,7 @@ mod tests {
             title: "Title".into(),
             quantity,
             axis: "axis".into(),
+            labels: "labels".into(),
             reference: None,
             series: vec!["on".into(), "off".into()],
             panels: vec![Panel { title: "Panel".into(), plot }],
@@ -224,16 +226,20 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_as_wide_as_its_legend() {
+    fn no_name_of_a_legend_is_cut_or_beyond_the_file() {
         let mut wide = figure(Quantity::Share, Plot::Bars(vec![]));
         wide.series = vec!["a name of many words".repeat(2), "another name of many words".repeat(2)];
-        let width = attributes(&svg(&wide), "svg xmlns", "width")[0];
-        assert!(width > shapes::width_of(&wide.series.concat()), "{width}");
+        let text = svg(&wide);
+        let width = attributes(&text, "svg xmlns", "width")[0];
+        let legend = text.split("<g transform=\"translate(").skip(1);
+        let lefts: Vec<f64> = legend.filter_map(|one| one.split(' ').next()?.parse().ok()).collect();
+        assert!(lefts.len() >= 2 && lefts.iter().all(|left| *left < width), "{lefts:?} in {width}");
+        assert!(!text.contains('\u{2026}') && text.matches("many").count() >= 4, "{text}");
     }
 
     #[test]
     fn lines_fall_where_values_do() {
-        let along = Axis { name: "clients".into(), quantity: Quantity::Plain(String::new()) };
+        let along = Axis { name: "clients".into(), quantity: Quantity::Plain(String::new()), ranks: false };
         let points = |values: [f64; 3]| {
             [1.0, 2.0, 3.0]
                 .into_iter()
@@ -246,12 +252,12 @@ mod tests {
         let heights = attributes(&svg, "circle class=\"mark s0\"", "cy");
         // The symbol of the legend is the first.
         assert!(heights[1] < heights[2] && heights[2] < heights[3], "{heights:?}");
-        assert!(svg.contains(">clients</text>") && is_well_formed(&svg), "{svg}");
+        assert!(svg.contains(">clients, count</text>") && is_well_formed(&svg), "{svg}");
     }
 
     #[test]
     fn a_surface_is_stronger_where_values_are_larger() {
-        let axis = || Axis { name: "stride".into(), quantity: Quantity::Bytes };
+        let axis = || Axis { name: "stride".into(), quantity: Quantity::Bytes, ranks: false };
         let cells = [(1.0, 1.0, 5.0), (2.0, 1.0, 9.0), (1.0, 8.0, 1.0)];
         let cells = cells.map(|(along, up, value)| Cell { place: (along, up), mark: mark(value) }).into();
         let svg = svg(&figure(Quantity::Share, Plot::Surface { along: axis(), up: axis(), cells }));
@@ -277,6 +283,6 @@ mod tests {
             Quantity::Share,
             Plot::Bars(vec![Category { label: "x".into(), marks: vec![Some(mark(0.5))] }]),
         ));
-        assert!(page[0].0.contains("href=\"#r1\""), "{}", page[0].0);
+        assert!(page[0].0.contains("data-r=\"1\""), "{}", page[0].0);
     }
 }

@@ -10,8 +10,13 @@ use crate::{
     quantity::Quantity,
 };
 
-/// About as wide as a character is, in the widest of the fonts that systems come with.
-const CHARACTER: f64 = 7.2;
+/// About as wide as a character is in the widest of the fonts that systems come with: of labels, of numbers along an
+/// axis, and of headings.
+const CHARACTER: f64 = 7.3;
+pub(super) const TICK_CHARACTER: f64 = 6.7;
+pub(super) const HEADING_CHARACTER: f64 = 8.6;
+/// From one line of words to the next.
+pub(super) const LINE: f64 = 14.0;
 /// Least room between numbers along an axis.
 const LABELS_APART: f64 = 8.0;
 
@@ -41,25 +46,69 @@ pub(super) fn line(class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) -> M
     html! { path class=(class) d={ "M" (Px(x1)) " " (Px(y1)) " " (Px(x2)) " " (Px(y2)) } {} }
 }
 
-/// Words up the left edge.
-pub(super) fn text_upwards((x, y): (f64, f64), words: &str) -> Markup {
-    html! {
-        text.tick x=(Px(x)) y=(Px(y)) text-anchor="middle" transform={ "rotate(-90 " (Px(x)) " " (Px(y)) ")" } { (words) }
-    }
-}
-
-/// About as wide as `words` are, in pixels.
+/// About as wide as `words` are as a label, in pixels.
 pub(super) fn width_of(words: &str) -> f64 {
-    CHARACTER * words.chars().count() as f64
+    width(words, CHARACTER)
 }
 
-/// `words`, cut where they are longer than `width`.
-pub(super) fn fitted(words: &str, width: f64) -> String {
-    let most = (width / CHARACTER) as usize;
-    if words.chars().count() <= most {
-        return words.to_owned();
+/// About as wide as `words` are beside an axis.
+pub(super) fn tick_width(words: &str) -> f64 {
+    width(words, TICK_CHARACTER)
+}
+
+/// About as wide as `words` of characters of this width are; some letters are wider than others.
+fn width(words: &str, character: f64) -> f64 {
+    let each = |char: char| match char {
+        'm' | 'w' | 'M' | 'W' | '@' | '%' => 1.6,
+        one if one.is_uppercase() => 1.2,
+        _ => 1.0,
+    };
+    words.chars().map(each).sum::<f64>() * character
+}
+
+/// `words` in lines that `width` has room for, with characters of `character` each: nothing is cut off.
+pub(super) fn wrapped(words: &str, width: f64, character: f64) -> Vec<String> {
+    let fits = |line: &str| self::width(line, character) <= width;
+    let mut lines: Vec<String> = Vec::new();
+    for word in words.split_whitespace() {
+        let longer = lines.last().map(|line| format!("{line} {word}")).filter(|line| fits(line));
+        if let Some((line, longer)) = lines.last_mut().zip(longer) {
+            *line = longer;
+            continue;
+        }
+        let mut line = String::new();
+        for char in word.chars() {
+            line.push(char);
+            if !fits(&line) && line.chars().count() > 1 {
+                line.pop();
+                lines.push(std::mem::take(&mut line));
+                line.push(char);
+            }
+        }
+        lines.push(line);
     }
-    words.chars().take(most.saturating_sub(1)).chain(['\u{2026}']).collect()
+    lines
+}
+
+/// `words` in lines within `room`, the first of which stands on `y`, and how high they are.
+pub(super) fn lines(
+    (x, y): (f64, f64),
+    room: f64,
+    (anchor, class): (&str, &str),
+    words: &str,
+) -> (f64, Markup) {
+    let character = match class {
+        "heading" => HEADING_CHARACTER,
+        "tick" | "tick axis" => TICK_CHARACTER,
+        _ => CHARACTER,
+    };
+    let all = wrapped(words, room, character);
+    let drawn = html! {
+        @for (number, line) in all.iter().enumerate() {
+            (text((x, y + number as f64 * LINE), anchor, class, line))
+        }
+    };
+    (all.len() as f64 * LINE, drawn)
 }
 
 /// Those of `places` along an axis whose numbers have room beside the one before, and their numbers.
@@ -72,7 +121,7 @@ pub(super) fn with_room(
     for place in places {
         let label = quantity.tick(*place);
         let fits = labels.last().is_none_or(|(last, before)| {
-            x_of(*place) - x_of(*last) >= (width_of(before) + width_of(&label)) / 2.0 + LABELS_APART
+            x_of(*place) - x_of(*last) >= (tick_width(before) + tick_width(&label)) / 2.0 + LABELS_APART
         });
         if fits {
             labels.push((*place, label));
@@ -125,13 +174,14 @@ pub(super) fn points_text(points: impl Iterator<Item = (f64, f64)>) -> String {
     text
 }
 
-/// `drawn` with the note of `mark` under the pointer, and its link where `linked`. One without a note has it from where the link leads.
+/// `drawn` with the note of `mark` under the pointer. In a page, where marks are `linked`, a click leads to the row, and
+/// one without a note has it from there.
 pub(super) fn with_note(mark: &Mark, linked: bool, drawn: Markup) -> Markup {
-    let note = html! { title { (mark.name) ": " (mark.note) } };
-    match mark.link.as_deref().filter(|_| linked) {
-        Some(link) if mark.note.is_empty() => html! { a href=(link) { (drawn) } },
-        Some(link) => html! { a href=(link) { (note) (drawn) } },
-        None => html! { g { (note) (drawn) } },
+    html! {
+        g data-r=[mark.row.filter(|_| linked)] {
+            @if !(linked && mark.note.is_empty()) { title { (mark.name) ": " (mark.note) } }
+            (drawn)
+        }
     }
 }
 

@@ -75,7 +75,7 @@ impl Section {
 
     /// The heading of a run; its options tell it from `others` of the section.
     pub(super) fn heading(&self, command: &str, others: bool) -> String {
-        let options = crate::section::options(command);
+        let options = crate::experiment::options(command);
         let own: Vec<&str> = options.iter().map(String::as_str).filter(|one| one.starts_with("--")).collect();
         if others && !own.is_empty() {
             format!("{}: {}", self.heading, own.join(" "))

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use forebay_results::Row;
 
 use super::pages::{Column, Section, Shape};
-use crate::{choose::spoken, quantity::Quantity};
+use crate::{quantity::Quantity, question::spoken};
 
 /// The rows of `section` as a table; `None` without any.
 pub(super) fn table(section: &Section, rows: &[Row]) -> Option<String> {

@@ -1,7 +1,11 @@
 //! The page: one file that needs no other, and no network.
+//!
+//! Its first screen says what was measured and the findings that matter, each leading to its figure. Then each experiment
+//! has the figures of its first questions; all else is folded.
 
-mod tables;
-mod values;
+mod changes;
+mod data;
+mod experiment;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use forebay_results::{Row, Tier};
@@ -9,89 +13,103 @@ use maud::{Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    choose,
-    compare::{self, Comparison},
+    compare::Comparison,
     draw,
-    figure::{Figure, Plot},
+    experiment::experiments,
+    figure::Figure,
     palette,
     results::{Results, Run},
-    section::{Section, sections},
     summary,
 };
 
 const SCRIPT: &str = include_str!("page.js");
 const STYLE: &str = include_str!("page.css");
 
-/// A page of `results`: a summary, then figures and tables of each command, then where the values come from.
+/// A page of `results`.
 #[must_use]
 pub fn page(results: &Results) -> String {
-    let sections = sections(results);
-    let mut figures: Vec<Vec<Figure>> =
-        sections.iter().map(|section| choose::figures(&section.entries)).collect();
+    let mut experiments = experiments(results);
     // The script has them from the values, which are there anyway.
-    figures.iter_mut().flatten().flat_map(Figure::marks_mut).for_each(|mark| mark.note.clear());
-    let shown = || sections.iter().zip(&figures).enumerate();
-    let nav = sections
-        .iter()
-        .enumerate()
-        .map(|(number, section)| (format!("section-{number}"), section.title.clone()));
-    let main = html! {
-        div.summary #summary {
-            h2 { "Summary" }
+    let drawn =
+        experiments.iter_mut().flat_map(|one| &mut one.questions).filter_map(|one| one.figure.as_mut());
+    drawn.flat_map(Figure::marks_mut).for_each(|mark| mark.note.clear());
+    let open: Vec<Vec<usize>> =
+        experiments.iter().map(|one| experiment::open(one, experiments.len())).collect();
+    let headlines = summary::headlines(&experiments, &open);
+    let several = experiments.len() > 1;
+    let first = html! {
+        @if !headlines.is_empty() {
+            h2 { "What matters" }
             ul {
-                @for (number, (section, figures)) in shown() {
-                    @let sentences = summary::headlines(section, figures);
-                    @if !sentences.is_empty() {
-                        li {
-                            a href={ "#section-" (number) } { (section.title) } ": "
-                            @for sentence in sentences { (sentence) " " }
-                        }
+                @for headline in &headlines {
+                    @let of = &experiments[headline.experiment];
+                    li {
+                        a href=(headline.link) { (headline.title) }
+                        @if several { " (" (of.title) ")" } ": " (headline.sentence)
                     }
                 }
-                @for sentence in summary::cautions(results) { li { (sentence) } }
-                @for sentence in &results.left_out { li.bad { "Left out: " (sentence) "." } }
             }
         }
-        @for (number, (section, figures)) in shown() { (section_element(results, number, section, figures)) }
-        (sources(results))
+        (left_out(&[results]))
     };
-    document(
-        "Forebay results",
-        &summary::measured(results),
-        nav.collect(),
-        &main,
-        "span all runs, from the least to the largest value",
-    )
+    let contents: Vec<(String, String)> = experiments
+        .iter()
+        .enumerate()
+        .map(|(place, one)| (format!("e{place}"), one.title.clone()))
+        .filter(|_| several)
+        .collect();
+    let main = html! {
+        @for (place, one) in experiments.iter().enumerate() { (experiment::element(results, place, one, &open[place])) }
+        (trust(&summary::cautions(results)))
+        (sources(&[("Run", results)]))
+    };
+    document(&Document {
+        title: "Forebay results",
+        subtitle: &summary::measured(results, &experiments),
+        first,
+        contents,
+        main,
+        thin_lines: "span all runs, from the least to the largest value",
+    })
 }
 
 /// A page of what changed from the runs `before` to those `after`.
 #[must_use]
 pub fn comparison_page(before: &Results, after: &Results, comparison: &Comparison) -> String {
-    let figures = compare::figures(comparison);
     let main = html! {
-        div.summary #summary {
-            h2 { "Summary" }
-            ul { @for sentence in compare::sentences(before, after, comparison) { li { (sentence) } } }
-        }
-        section #changes {
-            h2 { "What changed" }
-            div.figures { @for figure in &figures { (figure_element(figure)) } }
-            (tables::comparison(comparison))
-        }
-        (sources_of(&[("Before", before), ("After", after)]))
+        (changes::element(comparison))
+        (trust(&changes::cautions(before, after, comparison)))
+        (sources(&[("Before", before), ("After", after)]))
     };
-    let nav = vec![("changes".to_owned(), "What changed".to_owned())];
-    document("Forebay results compared", &compare::compared(comparison), nav, &main, "are the intervals")
+    let first = html! {
+        h2 { "What matters" }
+        (changes::findings(before, after, comparison))
+        (left_out(&[before, after]))
+    };
+    document(&Document {
+        title: "Forebay results compared",
+        subtitle: &changes::compared(before, after, comparison),
+        first,
+        contents: vec![],
+        main,
+        thin_lines: "are the intervals",
+    })
+}
+
+struct Document<'a> {
+    title: &'a str,
+    subtitle: &'a str,
+    /// What is on the first screen.
+    first: Markup,
+    /// Where else to go: an identity and a name each.
+    contents: Vec<(String, String)>,
+    main: Markup,
+    /// What thin lines in figures are.
+    thin_lines: &'a str,
 }
 
 /// A whole page. Its policy allows what is in it and nothing else: no request leaves it.
-fn document(
-    title: &str,
-    subtitle: &str,
-    nav: Vec<(String, String)>,
-    main: &Markup,
-    thin_lines: &str,
-) -> String {
+fn document(document: &Document) -> String {
     let style = format!("{}{}{STYLE}", palette::variables(), palette::FIGURE_CSS);
     let policy = format!("default-src 'none'; style-src {}; script-src {}", allowed(&style), allowed(SCRIPT));
     let markup = html! {
@@ -102,23 +120,25 @@ fn document(
                 meta http-equiv="Content-Security-Policy" content=(policy);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="generator" content="forebay report";
-                title { (title) }
+                title { (document.title) }
                 style { (PreEscaped(&style)) }
             }
             body {
-                header { h1 { (title) } p.faint { (subtitle) } }
-                nav {
-                    div {
-                        ul {
-                            li { a href="#summary" { "Summary" } }
-                            @for (id, name) in nav { li { a href={ "#" (id) } { (name) } } }
-                            li { a href="#sources" { "Sources" } }
-                        }
-                        button #theme type="button" hidden { }
-                    }
+                header {
+                    button #theme type="button" hidden { }
+                    h1 { (document.title) }
+                    p { (document.subtitle) }
                 }
-                main { (main) }
-                footer { "Made by " code { "forebay report" } ". Values are medians; thin lines " (thin_lines) "." }
+                main {
+                    div.summary #summary { (document.first) }
+                    @if !document.contents.is_empty() {
+                        nav aria-label="Experiments" {
+                            ul { @for (id, name) in &document.contents { li { a href={ "#" (id) } { (name) } } } }
+                        }
+                    }
+                    (document.main)
+                }
+                footer { "Made by " code { "forebay report" } ". Values are medians; thin lines " (document.thin_lines) "." }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -131,66 +151,62 @@ fn allowed(text: &str) -> String {
     format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(text)))
 }
 
-fn section_element(results: &Results, number: usize, section: &Section, figures: &[Figure]) -> Markup {
-    let all = summary::counted(section.entries.len(), "value", "values");
+fn left_out(of: &[&Results]) -> Markup {
+    let all: Vec<&String> = of.iter().flat_map(|results| &results.left_out).collect();
+    html! { @if !all.is_empty() { ul { @for sentence in all { li.bad { "Left out: " (sentence) "." } } } } }
+}
+
+fn trust(sentences: &[String]) -> Markup {
     html! {
-        section id={ "section-" (number) } {
-            h2 { (section.title) }
-            p.faint {
-                @for (place, run) in section.runs.iter().enumerate() {
-                    @if place > 0 { ", " }
-                    (run_link(*run)) " (" (results.runs[*run].file) ")"
-                }
-            }
-            div.figures { @for figure in figures { (figure_element(figure)) } }
-            details.all open[figures.is_empty()] {
-                summary { "All " (all) }
-                (values::values(results, section))
-            }
+        section #trust {
+            h2 { "How far to trust this" }
+            ul { @for sentence in sentences { li { (sentence) } } }
         }
     }
 }
 
-fn figure_element(figure: &Figure) -> Markup {
-    let extremes = summary::extremes(figure);
-    let surface = figure.panels.iter().any(|panel| matches!(panel.plot, Plot::Surface { .. }));
+/// A figure with its heading, what it shows, and its legend.
+fn figure_element(id: &str, figure: &Figure, finding: Option<&str>) -> Markup {
+    let panels = draw::panels(figure);
+    // As many columns of the page as it has panels.
+    let class = match panels.len() {
+        1 => "one",
+        2 => "two",
+        _ => "three",
+    };
     html! {
-        figure.wide[figure.panels.len() > 1] {
+        figure class=(class) id=(id) {
             figcaption {
                 h3 { (figure.title) }
-                @if let Some(sentence) = extremes { p.faint { (sentence) } }
+                @if let Some(sentence) = finding { p { (sentence) } }
             }
             @if let Some(legend) = draw::legend(figure) { (legend) }
-            div.panels { @for panel in draw::panels(figure) { (panel) } }
-            @if !surface {
-                details { summary { "Table" } (tables::figure(figure)) }
-            }
+            div.panels { @for panel in panels { (panel) } }
         }
     }
 }
 
-fn sources(results: &Results) -> Markup {
-    sources_of(&[("Run", results)])
-}
-
-fn sources_of(named: &[(&str, &Results)]) -> Markup {
+fn sources(named: &[(&str, &Results)]) -> Markup {
     html! {
         section #sources {
             h2 { "Sources" }
-            div.runs {
-                @for (name, results) in named {
-                    @for (number, run) in results.runs.iter().enumerate() {
-                        article id={ (name.to_lowercase()) "-" (number + 1) } {
-                            h3 { (name) " " (number + 1) }
-                            (run_facts(run))
+            details {
+                summary { "Commands, machines and files" }
+                div.runs {
+                    @for (name, results) in named {
+                        @for (number, run) in results.runs.iter().enumerate() {
+                            article id={ (name.to_lowercase()) "-" (number + 1) } {
+                                h3 { (name) " " (number + 1) }
+                                (run_facts(run))
+                            }
                         }
                     }
                 }
-            }
-            dl {
-                @for tier in Tier::ALL {
-                    dt id=(tier.to_string()) { (tier.to_string()) }
-                    dd { (summary::meaning(tier)) }
+                dl {
+                    @for tier in Tier::ALL {
+                        dt id=(tier.to_string()) { (tier.to_string()) }
+                        dd { (summary::meaning(tier)) }
+                    }
                 }
             }
         }
@@ -222,10 +238,6 @@ fn run_facts(run: &Run) -> Markup {
     }
 }
 
-fn run_link(run: usize) -> Markup {
-    html! { a href={ "#run-" (run + 1) } { "run " (run + 1) } }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,8 +266,10 @@ mod tests {
     fn the_summary_says_what_came_of_it() {
         let page = page_of(rows());
         for sentence in [
-            "3 values of 1 run, on ",
-            "Faster in every run: 1 of 2; slower in every run: 1",
+            "3 values of 1 file, measured on ",
+            "Faster in every run in 1 of 2 conditions, slower in 1.",
+            "<a href=\"#e0-q0\">Speedup</a>",
+            "<figure class=\"one\" id=\"e0-q0\">",
             "Output was identical wherever it was compared (1 time)",
             "3 values were measured once",
         ] {
@@ -263,17 +277,21 @@ mod tests {
         }
         let mut different = rows();
         different[2].min = 0.0;
-        assert!(page_of(different).contains("<strong>Output was different</strong> of <a href=\"#r2\">ld"));
+        let page = page_of(different);
+        assert!(
+            page.contains("Output identical</a>: Output identical does not hold in 1 of 1 condition"),
+            "{page}"
+        );
+        assert!(page.contains("Output was different of ld (ssd-1ms-q128/forebay)."), "{page}");
     }
 
     #[test]
     fn a_number_leads_to_its_row_and_that_to_its_tier_and_command() {
         let page = page_of(rows());
         for part in [
-            "<a href=\"#r0\"",
-            "\"tables\":[[1,\"software\",[[0,0,1,0,1,5],",
+            "<g data-r=\"0\">",
+            "\"rows\":[[0,0,1,0,5,null,null,1,2,3],",
             "<dt id=\"software\">",
-            "<a href=\"#run-1\">run 1</a>",
             "<article id=\"run-1\">",
             "<code>forebay evaluate speculation --json a.json</code>",
             "<code>abc123</code>",

@@ -54,9 +54,6 @@ const searchable = (table) => {
     }
   });
 };
-for (const table of document.querySelectorAll("table.sortable")) sortable(table);
-for (const table of document.querySelectorAll("table.long")) searchable(table);
-
 // Numbers as people read them: three digits, in the unit that suits them.
 const measured = (value) => {
   const size = Math.abs(value);
@@ -82,46 +79,52 @@ const SHOW = {
   plain: (value, unit) => unit ? `${digits(value)} ${unit}` : digits(value),
 };
 
-// All values of a section are data until they are asked for.
+// All values of an experiment are data until they are asked for.
 const data = new Map();
 const valuesOf = (part) => {
   if (!data.has(part)) data.set(part, JSON.parse(part.querySelector("script.values").textContent));
   return data.get(part);
 };
 const element = (name, text, properties = {}) => Object.assign(document.createElement(name), { textContent: text }, properties);
-const tell = ({ words, metrics }, [, subject, of, metric, runs, median, least = median, largest = median]) => {
-  const [name, kind, each] = metrics[metric];
-  return { subject: words[subject], of: words[of], name, runs, numbers: [median, least, largest], show: (value) => SHOW[kind](value, each) };
+// What a cell of a column says, and by which number it sorts.
+const told = ({ kinds, words, metrics }, row, column) => {
+  const cell = row[column + 1];
+  const of = metrics[row[kinds.indexOf("m") + 1]];
+  // Least and largest are left out where they are the median.
+  const value = cell === null && kinds[column] === "q" ? row[kinds.indexOf("q") + 1] : cell;
+  switch (kinds[column]) {
+    case "w": return [words[cell]];
+    case "m": return [of[0].replaceAll("_", " ")];
+    case "q": return [SHOW[of[1]](value, of[2]), value];
+    case "f": return cell === null ? ["-"] : [SHOW.factor(cell), cell];
+    case "s": return cell === null ? ["-"] : [SHOW.share(cell), cell];
+    default: return [String(cell), cell];
+  }
 };
 const line = (values, row) => {
-  const { subject, of, name, runs, numbers, show } = tell(values, row);
   const tr = element("tr", "", { id: `r${row[0]}` });
-  tr.append(...[subject, of, name].map((text) => element("td", text)));
-  for (const number of numbers) {
-    const cell = element("td", show(number));
-    cell.dataset.v = number;
+  values.heads.forEach((head, column) => {
+    const [text, number] = told(values, row, column);
+    const cell = element("td", text);
+    if (number !== undefined) cell.dataset.v = number;
     tr.append(cell);
-  }
-  tr.append(element("td", runs));
+  });
   return tr;
 };
-const HEADS = ["subject", "case", "metric", "median", "least", "largest", "runs"];
 const fill = (part) => {
   if (part.querySelector("table")) return;
   const values = valuesOf(part);
-  for (const [run, tier, rows] of values.tables) {
-    const note = element("p", "Of ", { className: "faint" });
-    note.append(element("a", `run ${run}`, { href: `#run-${run}` }), ", ", element("a", tier, { href: `#${tier}` }));
-    const table = element("table", "", { className: "sortable" });
-    const heads = table.createTHead().insertRow();
-    heads.append(...HEADS.map((text, column) => element("th", text, { scope: "col", className: column > 2 ? "n" : "" })));
-    table.createTBody().append(...rows.map((row) => line(values, row)));
-    const around = element("div", "", { className: "table" });
-    around.append(table);
-    part.append(note, around);
-    sortable(table);
-    if (rows.length > 25) searchable(table);
-  }
+  const table = element("table", "", { className: "sortable" });
+  const heads = table.createTHead().insertRow();
+  values.heads.forEach((text, column) => {
+    heads.append(element("th", text, { scope: "col", className: "wm".includes(values.kinds[column]) ? "" : "n" }));
+  });
+  table.createTBody().append(...values.rows.map((row) => line(values, row)));
+  const around = element("div", "", { className: "table", tabIndex: 0 });
+  around.append(table);
+  part.append(around);
+  sortable(table);
+  if (values.rows.length > 25) searchable(table);
 };
 const parts = [...document.querySelectorAll("details.all")];
 for (const part of parts) {
@@ -129,39 +132,47 @@ for (const part of parts) {
   part.addEventListener("toggle", () => { if (part.open) fill(part); });
 }
 
-// A number leads to its row, which may have to be made first.
-const find = (link) => {
-  const number = Number(/^#r(\d+)$/.exec(link?.getAttribute("href") ?? "")?.[1] ?? NaN);
-  for (const part of Number.isNaN(number) ? [] : parts) {
-    for (const [, tier, rows] of valuesOf(part).tables) {
-      const row = rows.find(([place]) => place === number);
-      if (row) return { part, tier, row };
-    }
+// A mark leads to its row, which may have to be made first.
+const find = (number) => {
+  for (const part of parts) {
+    const row = valuesOf(part).rows.find(([place]) => place === number);
+    if (row) return { part, row };
   }
   return null;
 };
-const reveal = (link) => {
-  const found = find(link);
+const reveal = (number) => {
+  const found = find(number);
   if (!found) return;
   fill(found.part);
   found.part.open = true;
+  document.getElementById(`r${number}`).scrollIntoView({ block: "center" });
 };
-document.addEventListener("click", (event) => reveal(event.target.closest("a")));
-if (/^#r\d+$/.test(location.hash)) {
-  reveal(element("a", "", { href: location.hash }));
-  document.getElementById(location.hash.slice(1))?.scrollIntoView();
-}
+const marked = (event) => event.target.closest("svg [data-r]");
+document.addEventListener("click", (event) => {
+  const mark = marked(event);
+  if (mark) location.hash = `r${mark.dataset.r}`;
+});
+// What is folded is opened where a link leads there.
+const open = () => {
+  const row = /^#r(\d+)$/.exec(location.hash);
+  if (row) reveal(Number(row[1]));
+  const place = document.getElementById(location.hash.slice(1));
+  const folded = place?.closest("details:not([open])");
+  if (folded) { folded.open = true; place.scrollIntoView(); }
+};
+addEventListener("hashchange", open);
+open();
 
 // What a mark is appears under the pointer.
-const note = (event) => {
-  const link = event.target.closest("svg a");
-  const found = link && !link.querySelector("title") && find(link);
+document.addEventListener("pointerover", (event) => {
+  const mark = marked(event);
+  const found = mark && !mark.querySelector("title") && find(Number(mark.dataset.r));
   if (!found) return;
-  const { subject, of, runs, numbers, show } = tell(valuesOf(found.part), found.row);
-  const [median, least, largest] = numbers.map(show);
-  const spread = runs === 1 ? "once" : `${least} to ${largest} in ${runs} runs`;
+  const values = valuesOf(found.part);
+  const of = (head) => told(values, found.row, values.heads.indexOf(head))[0];
+  const runs = of("runs");
+  const spread = runs === "1" ? "once" : `${of("least")} to ${of("largest")} in ${runs} runs`;
   const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
-  title.textContent = `${subject}, ${of}: ${median} (${spread}, ${found.tier})`;
-  link.prepend(title);
-};
-for (const event of ["pointerover", "focusin"]) document.addEventListener(event, note);
+  title.textContent = `${of("subject")}, ${of("case")}: ${of("median")} (${spread}, ${of("tier")})`;
+  mark.prepend(title);
+});
