@@ -6,8 +6,9 @@
  * Link with -lforebay; see forebay_share(3).
  *
  * Consistency: hosts on one machine map one memory, and see stores as threads do. Between machines memory is sequentially
- * consistent. Order conflicting accesses by locks, barriers or atomic operations. The unit that is shared between machines
- * is a minipage: a row or a chunk of rows as allocated here, whatever else is on its page.
+ * consistent. Order conflicting accesses by locks, barriers or atomic operations, which are atomic and sequentially
+ * consistent for all threads of all hosts. The unit that is shared between machines is a minipage: a row or a chunk of rows as
+ * allocated here, whatever else is on its page.
  *
  * Errors: functions that return int return 0 or a number on success, -1 on failure; those that return a pointer return
  * NULL. forebay_error() tells why. A host that is lost ends the job: calls that wait fail, and the process ends with
@@ -95,9 +96,98 @@ int forebay_barrier(void);
 /*
  * Waits until no thread of any host has lock number `lock`, and takes it; gives it up. A thread that has it and takes it
  * again waits for ever. Unlocking fails if no thread of this host has it. Any thread.
+ *
+ * forebay_trylock does not wait: it returns 1 if it took the lock, 0 if a thread has it. forebay_lock_recursive lets a
+ * thread that took the lock by it take the lock once more; the thread unlocks as often.
  */
 int forebay_lock(uint32_t lock);
+int forebay_trylock(uint32_t lock);
+int forebay_lock_recursive(uint32_t lock);
 int forebay_unlock(uint32_t lock);
+
+/*
+ * What threads of all hosts wait with. Each is 8 bytes of shared memory at a multiple of 8; one of zeros is ready for use, and
+ * has no units. Between machines those that different hosts use belong in allocations of their own. Any thread.
+ */
+typedef struct { uint64_t word; } forebay_semaphore;
+typedef struct { uint64_t word; } forebay_condition;
+typedef struct { uint64_t word; } forebay_rwlock;
+
+/* Adds units; waits until there is one, and takes it; takes one without waiting: 1 if there was one, else 0. */
+int forebay_semaphore_post(forebay_semaphore *semaphore, uint32_t units);
+int forebay_semaphore_wait(forebay_semaphore *semaphore);
+int forebay_semaphore_trywait(forebay_semaphore *semaphore);
+
+/*
+ * Gives up lock number `lock`, which this thread has, waits until it is notified, and takes the lock again. Look at what is
+ * waited for again afterwards. Notifies the thread that has waited longest, or all that wait.
+ */
+int forebay_condition_wait(forebay_condition *condition, uint32_t lock);
+int forebay_condition_signal(forebay_condition *condition);
+int forebay_condition_broadcast(forebay_condition *condition);
+
+/*
+ * Takes a lock that several threads have to read or one has to write; without waiting: 1 if taken, else 0; gives it up. A thread
+ * that waits to write goes before those that come later to read.
+ */
+int forebay_rwlock_read(forebay_rwlock *lock);
+int forebay_rwlock_write(forebay_rwlock *lock);
+int forebay_rwlock_tryread(forebay_rwlock *lock);
+int forebay_rwlock_trywrite(forebay_rwlock *lock);
+int forebay_rwlock_unlock(forebay_rwlock *lock);
+
+/* How a word is compared with a number. */
+enum {
+    FOREBAY_EQUAL = 0,
+    FOREBAY_NOT_EQUAL = 1,
+    FOREBAY_LESS = 2,
+    FOREBAY_LESS_OR_EQUAL = 3,
+    FOREBAY_GREATER = 4,
+    FOREBAY_GREATER_OR_EQUAL = 5
+};
+
+/*
+ * Waits until the word of 1, 2, 4 or 8 bytes at `word`, a number with a sign, compares so with `number`, whichever thread
+ * stores it and how. A store of another machine wakes this thread at once. So does forebay_ring on this machine; without that
+ * the thread looks once in a millisecond. Any thread.
+ */
+int forebay_wait_until(const void *word, size_t bytes, int comparison, int64_t number);
+int forebay_ring(const void *word);
+
+/*
+ * Atomic operations on words of 1, 2, 4 and 8 bytes in shared memory, on one machine and between machines, sequentially
+ * consistent: the type is that of the pointer. The last five return what was there. forebay_compare_exchange sets the
+ * word to `wanted` if it is *expected, else *expected to the word, and returns whether it set the word. Atomics of C11 and C++
+ * on shared memory do the same.
+ */
+#define forebay_load(word) __atomic_load_n((word), __ATOMIC_SEQ_CST)
+#define forebay_store(word, value) __atomic_store_n((word), (value), __ATOMIC_SEQ_CST)
+#define forebay_compare_exchange(word, expected, wanted) \
+    __atomic_compare_exchange_n((word), (expected), (wanted), 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
+#define forebay_swap(word, value) __atomic_exchange_n((word), (value), __ATOMIC_SEQ_CST)
+#define forebay_fetch_add(word, value) __atomic_fetch_add((word), (value), __ATOMIC_SEQ_CST)
+#define forebay_fetch_and(word, value) __atomic_fetch_and((word), (value), __ATOMIC_SEQ_CST)
+#define forebay_fetch_or(word, value) __atomic_fetch_or((word), (value), __ATOMIC_SEQ_CST)
+#define forebay_fetch_xor(word, value) __atomic_fetch_xor((word), (value), __ATOMIC_SEQ_CST)
+
+/* What forebay_atomic does. */
+enum {
+    FOREBAY_LOAD = 0,
+    FOREBAY_STORE = 1,
+    FOREBAY_COMPARE_EXCHANGE = 2,
+    FOREBAY_ADD = 3,
+    FOREBAY_AND = 4,
+    FOREBAY_OR = 5,
+    FOREBAY_XOR = 6
+};
+
+/*
+ * The same for words of 16 bytes too, and for other languages: does `operation` with the word of 1, 2, 4, 8 or 16 bytes at
+ * `word`, at a multiple of that. `value` points to as many bytes, and may be NULL to load. What was there is stored at `before`,
+ * which may be NULL but to load and to compare: a comparison wants there what the word should be, and returns 1 if it set the
+ * word, else 0. Fails for 16 bytes if this processor has no such operations. Any thread.
+ */
+int forebay_atomic(void *word, size_t bytes, int operation, const void *value, void *before);
 
 /*
  * The following want `bytes` bytes from `start` on, within a row, a chunk or an allocation, and act on whole minipages.

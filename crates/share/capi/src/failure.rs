@@ -19,6 +19,12 @@ pub enum Failure {
     /// Neither reading nor writing.
     #[error("access is {0}; pass FOREBAY_READ or FOREBAY_WRITE")]
     Access(c_int),
+    /// No operation on a word.
+    #[error("operation is {0}; pass FOREBAY_LOAD or another one of forebay.h")]
+    Operation(c_int),
+    /// No comparison of a word.
+    #[error("comparison is {0}; pass FOREBAY_EQUAL or another one of forebay.h")]
+    Comparison(c_int),
     /// No rank, nor another placement.
     #[error("there is no host {rank}: ranks are from 0 to {}", .hosts - 1)]
     Rank {

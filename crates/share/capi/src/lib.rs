@@ -3,10 +3,12 @@
 //! Every pointer argument is checked before its use: pointers to shared memory are looked up, others compared with
 //! null. A panic never leaves the library; it becomes an error.
 
+mod atomics;
 mod failure;
 mod host;
 mod memory;
 mod pthread;
+mod sync;
 mod system_calls;
 
 use std::{
@@ -110,18 +112,6 @@ pub extern "C" fn forebay_alloc(bytes: usize, placed: c_int) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub extern "C" fn forebay_barrier() -> c_int {
     attempt(|| Ok(host()?.barrier().map(|()| 0)?))
-}
-
-/// See the header.
-#[unsafe(no_mangle)]
-pub extern "C" fn forebay_lock(lock: u32) -> c_int {
-    attempt(|| Ok(host()?.lock(lock).map(|()| 0)?))
-}
-
-/// See the header.
-#[unsafe(no_mangle)]
-pub extern "C" fn forebay_unlock(lock: u32) -> c_int {
-    attempt(|| Ok(host()?.unlock(lock).map(|()| 0)?))
 }
 
 /// See the header.

@@ -202,9 +202,11 @@ fn header_library_and_man_page_have_the_same_functions() {
         .into_iter()
         .filter(|name| header.contains(&format!("{name}(")) && name != "forebay_share")
         .collect();
-    let mut exported: Vec<String> = exported.into_iter().map(str::to_owned).collect();
-    exported.sort();
-    assert_eq!(exported, declared);
+    let is_macro = |name: &&String| header.contains(&format!("#define {name}("));
+    let functions: Vec<&String> = declared.iter().filter(|name| !is_macro(name)).collect();
+    let mut exported: Vec<&str> = exported;
+    exported.sort_unstable();
+    assert_eq!(exported, functions);
     let page = fs::read_to_string(here("man/forebay_share.3")).unwrap();
     let missing: Vec<_> = declared.iter().filter(|name| !page.contains(&format!("{name}("))).collect();
     assert!(missing.is_empty(), "not in the man page: {missing:?}");

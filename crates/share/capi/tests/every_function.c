@@ -52,6 +52,14 @@ static void before_joining(void) {
     FAILS(forebay_barrier() == -1, "not a host");
     FAILS(forebay_lock(0) == -1, "not a host");
     FAILS(forebay_unlock(0) == -1, "not a host");
+    FAILS(forebay_trylock(0) == -1, "not a host");
+    FAILS(forebay_lock_recursive(0) == -1, "not a host");
+    FAILS(forebay_atomic(&first, 8, FOREBAY_ADD, &end, NULL) == -1, "not a host");
+    FAILS(forebay_wait_until(&first, 8, FOREBAY_EQUAL, 0) == -1, "not a host");
+    FAILS(forebay_ring(&first) == -1, "not a host");
+    FAILS(forebay_semaphore_post((forebay_semaphore *)&first, 1) == -1, "not a host");
+    FAILS(forebay_condition_signal((forebay_condition *)&first) == -1, "not a host");
+    FAILS(forebay_rwlock_unlock((forebay_rwlock *)&first) == -1, "not a host");
     FAILS(forebay_rows(1, 1, 1, FOREBAY_BLOCKS) == NULL, "not a host");
     FAILS(forebay_alloc(1, FOREBAY_BLOCKS) == NULL, "not a host");
     FAILS(forebay_block(0, 1, &first, &end) == -1, "not a host");
@@ -126,6 +134,117 @@ static void locks(void) {
     CHECK(forebay_barrier() == 0);
     CHECK(*sum == 200L * count);
     FAILS(forebay_unlock(99) == -1, "lock 99");
+    CHECK(forebay_barrier() == 0);
+}
+
+/* All hosts at once, on words of each size. */
+static void atomics(void) {
+    uint8_t *bytes = (uint8_t *)forebay_alloc(64, count - 1);
+    CHECK(bytes != NULL);
+    uint16_t *two = (uint16_t *)(bytes + 2);
+    uint32_t *four = (uint32_t *)(bytes + 4);
+    int64_t *eight = (int64_t *)(bytes + 8);
+    for (int i = 0; i < 10; i++) {
+        forebay_fetch_add(bytes, 1);
+        forebay_fetch_or(two, (uint16_t)(1u << rank));
+        forebay_fetch_xor(four, 1u << rank);
+        int64_t now = forebay_load(eight);
+        while (!forebay_compare_exchange(eight, &now, now - 1)) continue;
+    }
+    CHECK(forebay_barrier() == 0);
+    CHECK(*bytes == 10 * count && *two == (1 << count) - 1 && *four == 0 && *eight == -10 * count);
+    CHECK(forebay_barrier() == 0);
+    if (rank == 0) {
+        CHECK(forebay_swap(bytes, 7) == 10 * count && forebay_fetch_and(two, 1) == (1 << count) - 1);
+        forebay_store(eight, 5);
+    }
+    CHECK(forebay_barrier() == 0);
+    CHECK(*bytes == 7 && *two == 1 && *eight == 5);
+
+    uint64_t *pair = (uint64_t *)(void *)(bytes + 16), one[2] = {1, UINT64_MAX}, before[2] = {0, 0};
+    if (forebay_atomic(pair, 16, FOREBAY_ADD, one, before) == 0) {
+        CHECK(forebay_barrier() == 0);
+        CHECK(forebay_atomic(pair, 16, FOREBAY_LOAD, NULL, before) == 0);
+        CHECK(before[0] == (uint64_t)count && before[1] == 0 - (uint64_t)count);
+        uint64_t seven[2] = {7, 7};
+        CHECK(forebay_atomic(pair, 16, FOREBAY_COMPARE_EXCHANGE, seven, seven) == 0 && seven[0] == before[0]);
+        CHECK(forebay_barrier() == 0);
+        if (rank == 0) CHECK(forebay_atomic(pair, 16, FOREBAY_COMPARE_EXCHANGE, before, before) == 1);
+    } else {
+        CHECK(strstr(forebay_error(), "128 bits"));
+    }
+    uint32_t wanted = 3, was = 9;
+    CHECK(forebay_barrier() == 0);
+    if (rank == 0) CHECK(forebay_atomic(four, 4, FOREBAY_STORE, &wanted, NULL) == 0);
+    CHECK(forebay_barrier() == 0);
+    CHECK(forebay_atomic(four, 4, FOREBAY_LOAD, NULL, &was) == 0 && was == 3);
+    FAILS(forebay_atomic(bytes + 1, 4, FOREBAY_ADD, &wanted, NULL) == -1, "1, 2, 4, 8 or 16 bytes");
+    FAILS(forebay_atomic(four, 4, FOREBAY_ADD, NULL, NULL) == -1, "value is NULL");
+    FAILS(forebay_atomic(four, 4, FOREBAY_LOAD, NULL, NULL) == -1, "before is NULL");
+    FAILS(forebay_atomic(four, 4, 9, &wanted, NULL) == -1, "operation is 9");
+    FAILS(forebay_atomic(&wanted, 4, FOREBAY_ADD, &wanted, NULL) == -1, "not all of one allocation");
+    CHECK(forebay_barrier() == 0);
+}
+
+struct account {
+    forebay_semaphore units;
+    forebay_condition changed;
+    forebay_rwlock lock;
+    int64_t turn, sum, other;
+};
+
+/* Hosts take turns by a word, a semaphore, a condition, and locks of each kind. */
+static void waits(void) {
+    struct account *shared = (struct account *)forebay_alloc(sizeof *shared, 0);
+    CHECK(shared != NULL);
+    for (int round = 0; round < 5; round++) {
+        CHECK(forebay_wait_until(&shared->turn, 8, FOREBAY_EQUAL, round * count + rank) == 0);
+        shared->turn++;
+        CHECK(forebay_ring(&shared->turn) == 0);
+    }
+    CHECK(forebay_wait_until(&shared->turn, 8, FOREBAY_GREATER_OR_EQUAL, 5 * count) == 0);
+    if (rank == 0) CHECK(forebay_semaphore_post(&shared->units, 1) == 0);
+    for (int i = 0; i < 20; i++) {
+        CHECK(forebay_semaphore_wait(&shared->units) == 0);
+        shared->sum++;
+        CHECK(forebay_semaphore_post(&shared->units, 1) == 0);
+        CHECK(forebay_lock_recursive(8) == 0 && forebay_lock_recursive(8) == 0);
+        shared->other++;
+        CHECK(forebay_unlock(8) == 0 && forebay_unlock(8) == 0);
+    }
+    CHECK(forebay_barrier() == 0);
+    CHECK(shared->sum == 20 * count && shared->other == 20 * count);
+    CHECK(forebay_barrier() == 0);
+    /* The last host to come wakes the others. */
+    CHECK(forebay_lock(8) == 0);
+    shared->turn++;
+    while (shared->turn < 6 * count) CHECK(forebay_condition_wait(&shared->changed, 8) == 0);
+    CHECK(forebay_condition_signal(&shared->changed) == 0 && forebay_condition_broadcast(&shared->changed) == 0);
+    CHECK(forebay_unlock(8) == 0);
+    for (int i = 0; i < 20; i++) {
+        CHECK(forebay_rwlock_write(&shared->lock) == 0);
+        shared->sum++, shared->other++;
+        CHECK(forebay_rwlock_unlock(&shared->lock) == 0);
+        CHECK(forebay_rwlock_read(&shared->lock) == 0);
+        CHECK(shared->sum == shared->other);
+        CHECK(forebay_rwlock_unlock(&shared->lock) == 0);
+    }
+    CHECK(forebay_barrier() == 0);
+    CHECK(forebay_rwlock_tryread(&shared->lock) == 1);
+    CHECK(forebay_rwlock_trywrite(&shared->lock) == 0);
+    CHECK(forebay_barrier() == 0);
+    CHECK(forebay_rwlock_unlock(&shared->lock) == 0);
+    if (rank == 0) CHECK(forebay_lock(8) == 0 && forebay_semaphore_trywait(&shared->units) == 1);
+    CHECK(forebay_barrier() == 0);
+    CHECK(forebay_trylock(8) == 0 && forebay_semaphore_trywait(&shared->units) == 0);
+    FAILS(forebay_rwlock_unlock(&shared->lock) == -1, "no thread has this lock");
+    FAILS(forebay_condition_wait(&shared->changed, 70) == -1, "lock 70");
+    FAILS(forebay_wait_until(&shared->turn, 8, 6, 0) == -1, "comparison is 6");
+    FAILS(forebay_wait_until(&shared->turn, 3, FOREBAY_EQUAL, 0) == -1, "1, 2, 4, 8 or 16 bytes");
+    FAILS(forebay_ring(&rank) == -1, "not all of one allocation");
+    FAILS(forebay_semaphore_post((forebay_semaphore *)((char *)shared + 4), 1) == -1, "at a multiple");
+    CHECK(forebay_barrier() == 0);
+    if (rank == 0) CHECK(forebay_unlock(8) == 0);
     CHECK(forebay_barrier() == 0);
 }
 
@@ -316,6 +435,8 @@ int main(int arguments, char **argument) {
     blocks();
     rows();
     locks();
+    atomics();
+    waits();
     pointers();
     figures();
     system_calls();

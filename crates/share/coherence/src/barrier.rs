@@ -2,38 +2,41 @@
 
 use std::collections::BTreeMap;
 
-use crate::copies::Copies;
-use crate::message::{Barrier, HostId, Waiter};
+use crate::message::{Barrier, HostId, Other, Waiter};
 
 /// What a manager knows of the barriers that it manages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Arrivals(BTreeMap<Barrier, Arrival>);
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Arrival {
-    hosts: Copies,
-    word: u64,
-    agreed: bool,
-}
+/// What each host said that has arrived.
+type Arrival = BTreeMap<HostId, u64>;
+
+/// Hosts, and for each one that did not do the same there, if any.
+pub type Outcomes = Vec<(HostId, Option<Other>)>;
 
 impl Arrivals {
-    /// Another of `hosts` has come. If that was the last one, whether all have said the same.
-    pub fn arrive(&mut self, barrier: Barrier, word: u64, host: HostId, hosts: u16) -> Option<bool> {
-        let first = || Arrival { hosts: Copies::none(hosts), word, agreed: true };
-        let arrival = self.0.entry(barrier).or_insert_with(first);
-        arrival.hosts.insert(host);
-        arrival.agreed &= arrival.word == word;
-        if !arrival.hosts.are_all() {
+    /// Another of `hosts` has come. If that was the last one, what each of them learns.
+    pub fn arrive(&mut self, barrier: Barrier, word: u64, host: HostId, hosts: u16) -> Option<Outcomes> {
+        let arrival = self.0.entry(barrier).or_default();
+        arrival.insert(host, word);
+        if arrival.len() < usize::from(hosts) {
             return None;
         }
-        self.0.remove(&barrier).map(|arrival| arrival.agreed)
+        let said = self.0.remove(&barrier)?;
+        // Where all agree, this looks at each but once.
+        let agree = said.values().all(|other| *other == word);
+        let other = |mine: u64| said.iter().find(|(_, word)| **word != mine);
+        let learns = |mine| {
+            if agree { None } else { other(mine).map(|(host, word)| Other { host: *host, word: *word }) }
+        };
+        Some(said.iter().map(|(host, word)| (*host, learns(*word))).collect())
     }
 
-    /// One host will arrive at none. Who waits for it, and where.
+    /// One host will arrive at none. Which hosts wait for it, and where.
     pub fn take_all(&mut self) -> Vec<(HostId, Barrier)> {
         let all = std::mem::take(&mut self.0).into_iter();
         let waiting = |(barrier, arrival): (_, Arrival)| {
-            arrival.hosts.iter().map(|host| (host, barrier)).collect::<Vec<_>>()
+            arrival.into_keys().map(|host| (host, barrier)).collect::<Vec<_>>()
         };
         all.flat_map(waiting).collect()
     }

@@ -37,10 +37,6 @@ impl Copies {
         self.0.is_full()
     }
 
-    pub fn is_none(&self) -> bool {
-        self.0.is_clear()
-    }
-
     pub fn iter(&self) -> impl Iterator<Item = HostId> {
         self.0.ones().map(|index| HostId(index as u16))
     }

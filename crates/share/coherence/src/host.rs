@@ -7,7 +7,7 @@ use crate::barrier::{Arrivals, Arrived};
 use crate::copies::Copies;
 use crate::directory::{Entry, Outgoing};
 use crate::lock::{Grants, Held};
-use crate::message::{Access, Barrier, HostId, Lock, Message, Minipage, Waiter, Want};
+use crate::message::{Access, Barrier, HostId, Lock, Message, Minipage, Other, Waiter, Want};
 
 /// What a host does, in the order in which it says so.
 pub trait Effects {
@@ -17,8 +17,11 @@ pub trait Effects {
     fn protect(&mut self, minipage: Minipage, access: Access);
     /// A thread's wait is over. One that had faulted calls [`Host::resumed`] before it tries again.
     fn wake(&mut self, waiter: Waiter);
-    /// A thread's wait at a barrier is over, where all hosts `agreed` or did not.
+    /// A thread's wait at a barrier is over, where all hosts `agreed` or did not; or for a lock that it would not wait for, and
+    /// did not get.
     fn pass(&mut self, waiter: Waiter, agreed: bool);
+    /// A host did something else at the barrier that a thread passes next.
+    fn differ(&mut self, _: Other) {}
 }
 
 /// Figures of one host.
@@ -238,9 +241,18 @@ impl Host {
     /// A thread wants a lock; it is woken when it has it.
     pub fn lock(&mut self, lock: Lock, waiter: Waiter, effects: &mut impl Effects) {
         if self.held.want(lock, waiter) {
-            self.send(self.lock_manager(lock), Message::Acquire { lock }, effects);
+            self.send(self.lock_manager(lock), Message::Acquire { lock, waits: true }, effects);
             self.drain(effects);
         }
+    }
+
+    /// A thread wants a lock now or not at all; it is woken when it has it, and passes where it does not get it.
+    pub fn try_lock(&mut self, lock: Lock, waiter: Waiter, effects: &mut impl Effects) {
+        if !self.held.try_want(lock, waiter) {
+            return effects.pass(waiter, false);
+        }
+        self.send(self.lock_manager(lock), Message::Acquire { lock, waits: false }, effects);
+        self.drain(effects);
     }
 
     /// A thread gives a lock up; `false` if none of this host had it.
@@ -249,7 +261,7 @@ impl Host {
         let manager = self.lock_manager(lock);
         self.send(manager, Message::Release { lock }, effects);
         if wanted {
-            self.send(manager, Message::Acquire { lock }, effects);
+            self.send(manager, Message::Acquire { lock, waits: true }, effects);
         }
         self.drain(effects);
         true
@@ -370,31 +382,34 @@ impl Host {
                 self.counts.grants += 1;
                 self.granted(minipage, want, effects);
             }
-            Message::Acquire { lock } => {
-                let next = self.granted.acquire(lock, from);
+            Message::Acquire { lock, waits } => {
+                let next = self.granted.acquire(lock, from, waits);
                 self.send_all(next, effects);
             }
             Message::Release { lock } => {
                 let next = self.granted.release(lock, from);
                 self.send_all(next, effects);
             }
-            Message::Acquired { lock } => {
+            Message::Acquired { lock, granted: false } => self.refused(lock, effects),
+            Message::Acquired { lock, granted: true } => {
                 if let Some(waiter) = self.held.acquired(lock) {
                     effects.wake(waiter);
                 }
             }
-            Message::Arrive { barrier, .. } if !self.incomplete.is_none() => {
-                self.send(from, Message::Leave { barrier, agreed: false }, effects);
-            }
             Message::Arrive { barrier, word } => {
-                if let Some(agreed) = self.arrivals.arrive(barrier, word, from, self.hosts) {
-                    let leave = Message::Leave { barrier, agreed };
-                    self.send_all((0..self.hosts).map(|host| (HostId(host), leave)), effects);
+                let gone = self.incomplete.iter().next();
+                if let Some(gone) = gone {
+                    let leave = Message::Leave { barrier, other: Some(Other::left(gone)) };
+                    return self.send(from, leave, effects);
                 }
+                let outcomes = self.arrivals.arrive(barrier, word, from, self.hosts).into_iter().flatten();
+                let leave = |(host, other)| (host, Message::Leave { barrier, other });
+                self.send_all(outcomes.map(leave), effects);
             }
-            Message::Leave { barrier, agreed } => {
+            Message::Leave { barrier, other } => {
                 if let Some(waiter) = self.arrived.leave(barrier) {
-                    effects.pass(waiter, agreed);
+                    other.into_iter().for_each(|other| effects.differ(other));
+                    effects.pass(waiter, other.is_none());
                 }
             }
             Message::Incomplete => self.miss(from, effects),
@@ -412,8 +427,18 @@ impl Host {
     fn miss(&mut self, host: HostId, effects: &mut impl Effects) {
         self.incomplete.insert(host);
         let waiting = self.arrivals.take_all().into_iter();
-        let leave = |(host, barrier)| (host, Message::Leave { barrier, agreed: false });
+        let other = Some(Other::left(host));
+        let leave = |(host, barrier)| (host, Message::Leave { barrier, other });
         self.send_all(waiting.map(leave), effects);
+    }
+
+    /// A thread of this host that would not wait does not get a lock.
+    fn refused(&mut self, lock: Lock, effects: &mut impl Effects) {
+        let Some((waiter, wanted)) = self.held.refused(lock) else { return };
+        effects.pass(waiter, false);
+        if wanted {
+            self.send(self.lock_manager(lock), Message::Acquire { lock, waits: true }, effects);
+        }
     }
 
     /// As the manager.

@@ -49,10 +49,12 @@ mod host;
 mod lock;
 mod message;
 pub mod trace;
+mod waited;
 mod wire;
 mod words;
 
 pub use host::{Counts, Effects, Host};
-pub use message::{Access, Barrier, HostId, Lock, Message, Minipage, Waiter, Want};
+pub use message::{Access, Barrier, HostId, Lock, Message, Minipage, Other, Waiter, Want};
+pub use waited::{ConditionWord, ReadWriteWord, SemaphoreWord};
 pub use wire::MESSAGE_BYTES;
 pub use words::{BarrierWord, LockWord, PagesWord};

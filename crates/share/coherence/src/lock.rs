@@ -1,4 +1,5 @@
-//! Locks: the manager of a lock grants it to one host at a time, in the order of the requests.
+//! Locks: the manager of a lock grants it to one host at a time, in the order of the requests. A host that would not wait is
+//! refused where another one has the lock.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,9 +16,13 @@ struct Granted {
 }
 
 impl Grants {
-    /// A host wants the lock. The holder itself may, if its release is still on the way. Whom to tell what.
-    pub fn acquire(&mut self, lock: Lock, host: HostId) -> Option<(HostId, Message)> {
+    /// A host wants the lock, and `waits` for it or does not. The holder itself may, if its release is still on the way. Whom
+    /// to tell what.
+    pub fn acquire(&mut self, lock: Lock, host: HostId, waits: bool) -> Option<(HostId, Message)> {
         let granted = self.0.entry(lock).or_default();
+        if !waits && granted.holder.is_some_and(|holder| holder != host) {
+            return Some((host, Message::Acquired { lock, granted: false }));
+        }
         granted.waiting.push_back(host);
         granted.next(lock)
     }
@@ -42,7 +47,7 @@ impl Granted {
             return None;
         }
         self.holder = self.waiting.pop_front();
-        self.holder.map(|host| (host, Message::Acquired { lock }))
+        self.holder.map(|host| (host, Message::Acquired { lock, granted: true }))
     }
 }
 
@@ -62,6 +67,23 @@ impl Held {
         let local = self.0.entry(lock).or_default();
         local.waiting.push_back(waiter);
         !local.held && local.waiting.len() == 1
+    }
+
+    /// A thread wants the lock now or not at all. Whether its manager has to be asked; else another thread of this host has it.
+    pub fn try_want(&mut self, lock: Lock, waiter: Waiter) -> bool {
+        let is_free = !self.0.contains_key(&lock);
+        is_free && self.want(lock, waiter)
+    }
+
+    /// The manager has refused it. Which thread does not get it, and whether others of this host want it.
+    pub fn refused(&mut self, lock: Lock) -> Option<(Waiter, bool)> {
+        let local = self.0.get_mut(&lock).filter(|local| !local.held)?;
+        let refused = local.waiting.pop_front();
+        let wanted = !local.waiting.is_empty();
+        if !wanted {
+            self.0.remove(&lock);
+        }
+        refused.map(|waiter| (waiter, wanted))
     }
 
     /// The manager has granted it. Who has it now.

@@ -81,6 +81,24 @@ impl Want {
     }
 }
 
+/// A host that did something else at a barrier than another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Other {
+    /// Which.
+    pub host: HostId,
+    /// What it said; [`Other::LEFT`] if it has left instead of arriving.
+    pub word: u64,
+}
+
+impl Other {
+    /// No host says this at a barrier.
+    pub const LEFT: u64 = u64::MAX;
+
+    pub(crate) const fn left(host: HostId) -> Self {
+        Self { host, word: Self::LEFT }
+    }
+}
+
 /// What one host tells another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Message {
@@ -134,11 +152,15 @@ pub enum Message {
     Acquire {
         /// Which.
         lock: Lock,
+        /// Where another host has it: until that gives it up, or not at all.
+        waits: bool,
     },
-    /// From the lock's manager: the receiver has it.
+    /// From the lock's manager: the receiver has it, or another host does.
     Acquired {
         /// Which.
         lock: Lock,
+        /// Whether it is the receiver's.
+        granted: bool,
     },
     /// To the lock's manager: the sender has it no more.
     Release {
@@ -152,12 +174,12 @@ pub enum Message {
         /// What all hosts should say alike.
         word: u64,
     },
-    /// From the barrier's manager: all have arrived at it.
+    /// From the barrier's manager: all have arrived at it, or one has left instead.
     Leave {
         /// Which.
         barrier: Barrier,
-        /// Whether all said the same; not if one has left instead.
-        agreed: bool,
+        /// A host that did not say what the receiver said, if there is one.
+        other: Option<Other>,
     },
     /// To every host: a process of the sender's has left, so that the sender arrives at no barrier any more.
     Incomplete,

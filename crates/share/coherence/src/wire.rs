@@ -2,16 +2,21 @@
 //!
 //! ```text
 //!   0       1      2         4                     8                                       16
-//!   version kind   requester minipage/lock/barrier word; or what is wanted; or whether agreed
+//!   version kind   host      minipage/lock/barrier word; or what is wanted; or whether so
 //! ```
+//!
+//! The host is a requester, or one that said something else at a barrier.
 
-use crate::message::{Barrier, HostId, Lock, Message, Minipage, Want};
+use crate::message::{Barrier, HostId, Lock, Message, Minipage, Other, Want};
 
 /// Size of a message, without the contents that go with it.
 pub const MESSAGE_BYTES: usize = 16;
 
 /// Of this form. Another one has another number.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+/// In the place of a host, where there is none.
+const NO_HOST: HostId = HostId(u16::MAX);
 
 impl Message {
     /// As bytes.
@@ -26,11 +31,12 @@ impl Message {
             Self::Invalidate { minipage } => (4, none, minipage.0, 0),
             Self::Invalidated { minipage } => (5, none, minipage.0, 0),
             Self::Done { minipage } => (6, none, minipage.0, 0),
-            Self::Acquire { lock } => (7, none, lock.0, 0),
-            Self::Acquired { lock } => (8, none, lock.0, 0),
+            Self::Acquire { lock, waits } => (7, none, lock.0, waits.into()),
+            Self::Acquired { lock, granted } => (8, none, lock.0, granted.into()),
             Self::Release { lock } => (9, none, lock.0, 0),
             Self::Arrive { barrier, word } => (10, none, barrier.0, word),
-            Self::Leave { barrier, agreed } => (11, none, barrier.0, agreed.into()),
+            Self::Leave { barrier, other: None } => (11, NO_HOST, barrier.0, 0),
+            Self::Leave { barrier, other: Some(Other { host, word }) } => (11, host, barrier.0, word),
             Self::Leaving => (12, none, 0, 0),
             Self::Incomplete => (13, none, 0, 0),
         };
@@ -47,7 +53,7 @@ impl Message {
     #[must_use]
     pub fn from_bytes(bytes: &[u8; MESSAGE_BYTES]) -> Option<Self> {
         let [version, kind, host0, host1, number0, number1, number2, number3, word @ ..] = *bytes;
-        let requester = HostId(u16::from_le_bytes([host0, host1]));
+        let host = HostId(u16::from_le_bytes([host0, host1]));
         let number = u32::from_le_bytes([number0, number1, number2, number3]);
         let word = u64::from_le_bytes(word);
         let (minipage, lock, barrier) = (Minipage(number), Lock(number), Barrier(number));
@@ -56,17 +62,17 @@ impl Message {
         }
         Some(match kind {
             0 => Self::Request { minipage, want: word_to_want(word)? },
-            1 => Self::Forward { minipage, want: word_to_want(word)?, requester },
+            1 => Self::Forward { minipage, want: word_to_want(word)?, requester: host },
             2 => Self::Contents { minipage, want: word_to_want(word)? },
             3 => Self::Grant { minipage, want: word_to_want(word)? },
             4 => Self::Invalidate { minipage },
             5 => Self::Invalidated { minipage },
             6 => Self::Done { minipage },
-            7 => Self::Acquire { lock },
-            8 => Self::Acquired { lock },
+            7 => Self::Acquire { lock, waits: word != 0 },
+            8 => Self::Acquired { lock, granted: word != 0 },
             9 => Self::Release { lock },
             10 => Self::Arrive { barrier, word },
-            11 => Self::Leave { barrier, agreed: word != 0 },
+            11 => Self::Leave { barrier, other: (host != NO_HOST).then_some(Other { host, word }) },
             12 => Self::Leaving,
             13 => Self::Incomplete,
             _ => return None,
@@ -98,12 +104,15 @@ mod tests {
             Message::Invalidate { minipage },
             Message::Invalidated { minipage },
             Message::Done { minipage },
-            Message::Acquire { lock },
-            Message::Acquired { lock },
+            Message::Acquire { lock, waits: true },
+            Message::Acquire { lock, waits: false },
+            Message::Acquired { lock, granted: true },
+            Message::Acquired { lock, granted: false },
             Message::Release { lock },
             Message::Arrive { barrier, word: u64::MAX - 5 },
-            Message::Leave { barrier, agreed: true },
-            Message::Leave { barrier, agreed: false },
+            Message::Leave { barrier, other: None },
+            Message::Leave { barrier, other: Some(Other { host: HostId(0), word: 0 }) },
+            Message::Leave { barrier, other: Some(Other::left(HostId(0x0102))) },
             Message::Leaving,
             Message::Incomplete,
         ];

@@ -5,7 +5,7 @@ mod support;
 use std::collections::HashSet;
 
 use support::{
-    Op::{self, Barrier, Break, BrokenBarrier, Leave, Lock, Prefetch, Push, Read, Unlock, Write},
+    Op::{self, Barrier, Break, BrokenBarrier, Leave, Lock, Prefetch, Push, Read, TryLock, Unlock, Write},
     World,
 };
 
@@ -72,6 +72,17 @@ fn locks_and_barriers_of_three_hosts() {
     explore(&[&critical, &critical, &[Lock(1), Unlock(1)]]);
     explore(&[&[Write(0), Barrier(0), Read(1)], &[Write(1), Barrier(0), Read(0)], &[Barrier(0)]]);
     explore(&[&[Lock(2), Unlock(2), Lock(2), Unlock(2)], &[Lock(2), Unlock(2)], &[Lock(2), Unlock(2)]]);
+}
+
+#[test]
+fn a_host_that_does_not_wait_gets_a_free_lock_or_none() {
+    let (tries, waits) = ([TryLock(1), Unlock(1)], [Lock(1), Unlock(1)]);
+    explore(&[&tries, &tries, &tries]);
+    explore(&[&tries, &waits, &[TryLock(1), Unlock(1), Lock(1), Unlock(1)]]);
+    // The host's own release may be under way yet.
+    explore(&[&[Lock(1), Unlock(1), TryLock(1), Unlock(1)], &waits]);
+    explore_machines(&[&[&tries, &waits], &[&tries, &waits]]);
+    explore(&[&[Lock(1), Leave], &[TryLock(1), Unlock(1), Leave]]);
 }
 
 #[test]

@@ -15,12 +15,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use forebay_coherence::{BarrierWord, HostId, LockWord};
+use forebay_coherence::{BarrierWord, HostId, LockWord, Other};
 use rustix::thread::futex::{self, Flags, Timespec};
 
 use crate::{
     Error,
+    bells::Bells,
     engine::Ended,
+    interrupt::is_interrupted,
     parts::{Parts, Words},
     transport::liveness::{ENDED, SILENT},
 };
@@ -30,7 +32,7 @@ pub const LOCKS: usize = 1 << 20;
 /// How long a thread looks at a word before it sleeps.
 const SPIN: Duration = Duration::from_micros(30);
 /// How long a thread sleeps before it looks for a loss.
-const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const SLEEP_NS: i64 = 100_000_000;
 /// A line of the processor's cache: words that different hosts write are apart.
 const LINE_BYTES: usize = 64;
 
@@ -47,6 +49,7 @@ pub struct Board {
     places: &'static [Place],
     texts: &'static [Texts],
     locks: &'static [Slot],
+    bells: Bells,
     /// A thread of this host is at the barrier.
     is_at_barrier: AtomicBool,
     /// How many leave in the end: all hosts, and the other machines as one more.
@@ -69,6 +72,9 @@ struct Common {
     loss: AtomicU32,
     /// The thread that serves the machine sleeps.
     asleep: AtomicU32,
+    /// A host of another machine that did something else at the last barrier, and what it said.
+    other_host: AtomicU32,
+    other_word: AtomicU64,
 }
 
 #[repr(C, align(64))]
@@ -159,6 +165,7 @@ impl Board {
             + Parts::bytes::<Place>(hosts)
             + Parts::bytes::<Texts>(hosts)
             + Parts::bytes::<Slot>(LOCKS)
+            + Bells::bytes()
     }
 
     /// The board that this memory, zeros at first, is for these hosts, of which `me` is one. There may be other machines.
@@ -173,6 +180,7 @@ impl Board {
             places: memory.take(hosts.len()),
             texts: memory.take(hosts.len()),
             locks: memory.take(LOCKS),
+            bells: Bells::new(memory),
             is_at_barrier: AtomicBool::new(false),
             departures: hosts.len() as u32 + u32::from(has_others),
             lock_spin: spin(2),
@@ -195,10 +203,20 @@ impl Board {
         &self.common.asleep
     }
 
+    /// How long a thread looks at a word before it sleeps.
+    pub const fn spin(&self) -> Duration {
+        self.lock_spin
+    }
+
+    /// Where threads sleep that wait for words of shared memory.
+    pub const fn bells(&self) -> &Bells {
+        &self.bells
+    }
+
     /// Waits until no thread of any host has the lock, and takes it. A lock of a host that has left is free.
     ///
     /// # Errors
-    /// The job has used too many different locks.
+    /// The job has used too many different locks, or the call is interrupted.
     pub fn lock(&self, lock: u32) -> Result<Ended, Error> {
         let word = self.slot(lock, true).ok_or(Error::TooManyLocks { limit: LOCKS })?;
         let mut has_slept = false;
@@ -213,6 +231,8 @@ impl Board {
                 }
             } else if self.loss().is_some() {
                 return Ok(Ended::Lost);
+            } else if has_slept && is_interrupted() {
+                return Err(Error::Interrupted);
             } else if Instant::now() < *spin_until.get_or_insert_with(|| Instant::now() + self.lock_spin) {
                 spin_loop();
             } else {
@@ -223,6 +243,20 @@ impl Board {
                 }
             }
         }
+    }
+
+    /// Takes the lock if no thread of any host has it. Whether it is taken.
+    ///
+    /// # Errors
+    /// The job has used too many different locks.
+    pub fn try_lock(&self, lock: u32) -> Result<bool, Error> {
+        let word = self.slot(lock, true).ok_or(Error::TooManyLocks { limit: LOCKS })?;
+        let taken = word.fetch_update(SeqCst, SeqCst, |word| {
+            let now = LockWord(word);
+            let is_free = now.holder().is_none_or(|place| self.has_left(place.index()));
+            is_free.then(|| LockWord::held(self.my_word(), now.is_awaited()).0)
+        });
+        Ok(taken.is_ok())
     }
 
     /// Whether a thread of this host has a lock.
@@ -260,6 +294,18 @@ impl Board {
         let other = if ended == Ended::Disagreed { self.other(round) } else { None };
         self.is_at_barrier.store(false, SeqCst);
         Some((ended, other))
+    }
+
+    /// A host of another machine did something else at the barrier than this machine.
+    pub fn differ(&self, Other { host, word }: Other) {
+        self.common.other_word.store(word, SeqCst);
+        self.common.other_host.store(u32::from(host.0) + 1, SeqCst);
+    }
+
+    /// That host, and what it said.
+    pub fn differed(&self) -> Option<Other> {
+        let host = self.common.other_host.load(SeqCst).checked_sub(1)?;
+        Some(Other { host: HostId(host as u16), word: self.common.other_word.load(SeqCst) })
     }
 
     /// A host that called something else in this round than this one, or has left.
@@ -476,8 +522,13 @@ fn change(barrier: &AtomicU32, next: impl Fn(BarrierWord) -> BarrierWord) {
 
 /// Sleeps while the word is `value`, for some time at most.
 pub fn sleep(word: &AtomicU32, value: u32) {
+    sleep_for(word, value, SLEEP_NS);
+}
+
+/// The same for so long at most, which is less than a second.
+pub fn sleep_for(word: &AtomicU32, value: u32, longest_ns: i64) {
     // However it ends, the word is looked at again.
-    let _ = futex::wait(word, Flags::empty(), value, Some(&SLEEP));
+    let _ = futex::wait(word, Flags::empty(), value, Some(&Timespec { tv_sec: 0, tv_nsec: longest_ns }));
 }
 
 /// Wakes so many threads that sleep on the word.

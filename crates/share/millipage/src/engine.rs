@@ -11,7 +11,9 @@ use std::{
     },
 };
 
-use forebay_coherence::{Access, Barrier, Counts, Effects, HostId, MESSAGE_BYTES, Message, Minipage, Waiter};
+use forebay_coherence::{
+    Access, Barrier, Counts, Effects, HostId, MESSAGE_BYTES, Message, Minipage, Other, Waiter,
+};
 use forebay_sigsafe::general as n;
 
 use crate::{
@@ -45,7 +47,7 @@ pub struct Wait(AtomicU32);
 pub enum Ended {
     /// With what was wanted.
     Well,
-    /// Hosts did not agree at a barrier.
+    /// Hosts did not agree at a barrier, or another host has the lock that was to be had at once.
     Disagreed,
     /// A host was lost.
     Lost,
@@ -285,6 +287,7 @@ fn ask(protocol: &mut forebay_coherence::Host, request: Request, waiter: Waiter,
         Request::Prefetch(minipage, access) => protocol.prefetch(minipage, access, acts),
         Request::Push(minipage) => protocol.push(minipage, acts),
         Request::Lock(lock) => protocol.lock(lock, waiter, acts),
+        Request::TryLock(lock) => protocol.try_lock(lock, waiter, acts),
         Request::Unlock(lock) => {
             protocol.unlock(lock, acts);
         }
@@ -337,10 +340,16 @@ impl Effects for Acts<'_> {
         if let Err(error) = allowed {
             self.failure.get_or_insert(error);
         }
+        // Where that is less, another machine is to write: threads may wait for a word of the minipage.
+        board.bells().ring(minipage.index());
     }
 
     fn wake(&mut self, waiter: Waiter) {
         self.end(waiter, Ended::Well);
+    }
+
+    fn differ(&mut self, Other { host, word }: Other) {
+        self.machine.board.differ(Other { host: self.machines.first(host), word });
     }
 
     fn pass(&mut self, waiter: Waiter, agreed: bool) {

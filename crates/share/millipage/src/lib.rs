@@ -13,7 +13,8 @@
 //!
 //! Between machines memory is sequentially consistent, for all programs: a read returns the value that a thread of any
 //! host wrote last. Hosts on one machine, and threads of one host, share memory with the processor's own memory order,
-//! where a store may be seen after later loads of its thread. Atomic operations ([`Row::atomic`]) are never reordered so.
+//! where a store may be seen after later loads of its thread. Atomic operations ([`Row::atomic`], [`Host::operate`]) are never
+//! reordered so, and are atomic for all threads of all hosts.
 //! A program that orders conflicting accesses is sequentially consistent everywhere. The order of two
 //! unsynchronised writes to the same place is not predictable; take a [`Host::lock`], or separate them by a
 //! [`Host::barrier`].
@@ -28,11 +29,14 @@
 //! A child that a host forks is no host. It has the memory of a job on one machine. Elsewhere it has no shared memory, and an
 //! access ends it with SIGSEGV.
 
+mod atomics;
+mod bells;
 mod board;
 mod desk;
 mod doorbell;
 mod engine;
 mod host;
+mod interrupt;
 mod join;
 mod machines;
 mod memory;
@@ -43,15 +47,18 @@ mod requests;
 mod rights;
 mod scheduling;
 mod shared;
+mod sync;
 pub mod transport;
 mod usage;
 
-use forebay_coherence::HostId;
+pub use atomics::{Operation, Word, has_atomics_of_128_bits};
 pub use forebay_coherence::{Access, Counts};
 pub use host::{EXIT_LOST, Granularity, Host, Options, in_process, in_process_machines, in_process_together};
+pub use interrupt::interruptible;
 pub use join::join;
 pub use process::Process;
 pub use shared::{Row, Rows, Value, Vectors};
+pub use sync::{Comparison, Condition, ReadWrite, Semaphore};
 pub use usage::{Times, Traffic, Usage};
 
 /// How minipages are spread over the hosts at first. A minipage's home manages it.
@@ -94,6 +101,33 @@ pub enum Error {
     /// No thread of this host has the lock.
     #[error("lock {0} was not locked by this host")]
     NotLocked(u32),
+    /// Another thread of this host has it.
+    #[error(
+        "lock {0} was locked by another thread of this host; the thread that locked it recursively unlocks it"
+    )]
+    NotMine(u32),
+    /// A lock for readers and writers that is free.
+    #[error("no thread has this lock for reading or writing")]
+    NotTaken,
+    /// More units than a semaphore counts.
+    #[error("a semaphore has at most {} units", u32::MAX)]
+    TooManyUnits,
+    /// Not the place or the size of a word.
+    #[error(
+        "an atomic operation takes 1, 2, 4, 8 or 16 bytes at a multiple of their number, not {bytes} bytes at {address:#x}"
+    )]
+    NoWord {
+        /// The first byte.
+        address: usize,
+        /// How many.
+        bytes: usize,
+    },
+    /// The processor cannot do it.
+    #[error("this processor has no atomic operations of 128 bits; use 64 bits, or a lock")]
+    Not128Bits,
+    /// A signal ends a call that waited.
+    #[error("the call was interrupted while it waited")]
+    Interrupted,
     /// The names of locks stay.
     #[error(
         "a job has used {limit} different locks already, which is all that there can be; use fewer numbers"
@@ -268,11 +302,11 @@ pub enum Error {
 }
 
 impl Error {
-    /// A disagreement, with the other host and what that one called, where that is known.
-    fn beside(self, theirs: Option<(HostId, String)>) -> Self {
-        match (self, theirs) {
-            (Self::Disagreement { host, hosts, call, .. }, Some((other, theirs))) => {
-                Self::Disagreement { host, hosts, call, other: format!("host {} called {theirs}", other.0) }
+    /// A disagreement, with what another host called, where that is known.
+    fn beside(self, other: Option<String>) -> Self {
+        match (self, other) {
+            (Self::Disagreement { host, hosts, call, .. }, Some(other)) => {
+                Self::Disagreement { host, hosts, call, other }
             }
             (error, _) => error,
         }

@@ -38,6 +38,8 @@ pub enum Request {
     Push(Minipage),
     /// A lock for the machine.
     Lock(Lock),
+    /// A lock for the machine, if no other one has it.
+    TryLock(Lock),
     /// To give a lock up. No thread waits for that.
     Unlock(Lock),
     /// All machines at the barrier, where they should say this alike.
@@ -53,6 +55,7 @@ impl Request {
             Self::Lock(lock) => (3, lock.0, 0),
             Self::Unlock(lock) => (4, lock.0, 0),
             Self::Arrive(word) => (5, 0, word),
+            Self::TryLock(lock) => (6, lock.0, 0),
         };
         (kind << 32 | u64::from(number), word)
     }
@@ -65,12 +68,13 @@ impl Request {
             2 => Self::Push(Minipage(number)),
             3 => Self::Lock(Lock(number)),
             4 => Self::Unlock(Lock(number)),
-            _ => Self::Arrive(word),
+            5 => Self::Arrive(word),
+            _ => Self::TryLock(Lock(number)),
         }
     }
 
     const fn is_waited_for(self) -> bool {
-        matches!(self, Self::Fault(..) | Self::Lock(_) | Self::Arrive(_))
+        matches!(self, Self::Fault(..) | Self::Lock(_) | Self::TryLock(_) | Self::Arrive(_))
     }
 }
 

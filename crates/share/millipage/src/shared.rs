@@ -13,7 +13,6 @@ use std::{
     mem::{self, size_of_val},
     ops::Range,
     ptr,
-    sync::atomic::{AtomicU32, AtomicU64},
 };
 
 use bytemuck::Pod;
@@ -23,7 +22,7 @@ use forebay_vm::{
     layout::{Array, Place},
 };
 
-use crate::host::Shared;
+use crate::{atomics::Word, host::Shared};
 
 /// Bytes that are loaded or stored at once.
 const VECTOR_BYTES: usize = size_of::<__m128>();
@@ -105,6 +104,15 @@ impl<T: Pod> Rows<T> {
 impl<T: Pod> Row<T> {
     pub(crate) const fn new(shared: &'static Shared, first: *mut T, columns: usize) -> Self {
         Self { shared, first, columns }
+    }
+
+    pub(crate) const fn shared(&self) -> &'static Shared {
+        self.shared
+    }
+
+    /// Address of an element.
+    pub(crate) fn address(&self, column: usize) -> usize {
+        self.element(column) as usize
     }
 
     /// How many elements it has.
@@ -276,27 +284,16 @@ impl<T: Pod, const N: usize> Vectors<T, N> {
     }
 }
 
-impl Row<u32> {
+impl<T: Word> Row<T> {
     /// An element, for operations that none of another thread comes in between of, on this host or another.
     ///
     /// # Panics
-    /// There are not so many.
+    /// There are not so many, or this processor has no such operations.
     #[must_use]
-    pub const fn atomic(&self, column: usize) -> &'static AtomicU32 {
-        // SAFETY: aligned, in the row, whose memory is mapped for as long as the process lives.
-        unsafe { AtomicU32::from_ptr(self.element(column)) }
-    }
-}
-
-impl Row<u64> {
-    /// An element, for operations that none of another thread comes in between of, on this host or another.
-    ///
-    /// # Panics
-    /// There are not so many.
-    #[must_use]
-    pub const fn atomic(&self, column: usize) -> &'static AtomicU64 {
-        // SAFETY: as for 32 bits.
-        unsafe { AtomicU64::from_ptr(self.element(column)) }
+    pub fn atomic(&self, column: usize) -> &'static T::Atomic {
+        // SAFETY: in the row, whose memory is mapped for as long as the process lives. Rows begin at multiples of 16 bytes, or
+        // behind other ones of elements of the same size.
+        unsafe { T::atomic(self.element(column)) }
     }
 }
 

@@ -1,10 +1,14 @@
 //! The native part of `forebay.share`: the memory of a host, in which Python makes arrays, and the calls of a host.
 //!
 //! A call that can wait releases the interpreter's lock. Python code that touches shared memory may fault with that
-//! lock held; the progress thread serves the fault without it.
+//! lock held; the progress thread serves the fault without it. A call that waits for a lock or a word ends where a signal handler of
+//! Python raises an exception.
 #![forbid(unsafe_code)]
 
-use forebay_millipage::{Access, Error, Options, Placement, Process};
+use forebay_millipage::{
+    Access, Comparison, Condition, Error, Operation, Options, Placement, Process, ReadWrite, Semaphore,
+    interruptible,
+};
 use pyo3::{create_exception, exceptions::PyRuntimeError, prelude::*};
 
 create_exception!(
@@ -89,12 +93,98 @@ impl Host {
         self.call(py, forebay_millipage::Host::barrier)
     }
 
-    fn lock(&self, py: Python<'_>, lock: u32) -> PyResult<()> {
-        self.call(py, |host| host.lock(lock))
+    fn lock(&self, py: Python<'_>, lock: u32, recursive: bool) -> PyResult<()> {
+        self.call(py, |host| if recursive { host.lock_recursive(lock) } else { host.lock(lock) })
+    }
+
+    fn try_lock(&self, py: Python<'_>, lock: u32) -> PyResult<bool> {
+        self.call(py, |host| host.try_lock(lock))
     }
 
     fn unlock(&self, py: Python<'_>, lock: u32) -> PyResult<()> {
         self.call(py, |host| host.unlock(lock))
+    }
+
+    /// An atomic operation with the word of so many bytes at an address: what it was.
+    fn operate(
+        &self,
+        py: Python<'_>,
+        address: usize,
+        bytes: usize,
+        operation: &str,
+        value: u128,
+        expected: u128,
+    ) -> PyResult<u128> {
+        let operation = match operation {
+            "store" => Operation::Store,
+            "compare" => Operation::CompareExchange { expected },
+            "add" => Operation::Add,
+            "and" => Operation::And,
+            "or" => Operation::Or,
+            "xor" => Operation::Xor,
+            _ => Operation::Load,
+        };
+        self.call(py, |host| host.operate(address, bytes, operation, value))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "they are those of the call")]
+    fn wait_until(
+        &self,
+        py: Python<'_>,
+        address: usize,
+        bytes: usize,
+        signed: bool,
+        comparison: &str,
+        number: u128,
+    ) -> PyResult<u128> {
+        let comparison = match comparison {
+            "!=" => Comparison::NotEqual,
+            "<" => Comparison::Less,
+            "<=" => Comparison::LessOrEqual,
+            ">" => Comparison::Greater,
+            ">=" => Comparison::GreaterOrEqual,
+            _ => Comparison::Equal,
+        };
+        self.call(py, |host| host.wait_until(address, bytes, signed, comparison, number))
+    }
+
+    fn ring(&self, py: Python<'_>, address: usize) -> PyResult<()> {
+        self.call(py, |host| host.ring(address))
+    }
+
+    fn acquire(&self, py: Python<'_>, semaphore: usize, waits: bool) -> PyResult<bool> {
+        self.call(py, |host| {
+            let semaphore = Semaphore::at(host, semaphore)?;
+            if waits { semaphore.acquire().map(|()| true) } else { Ok(semaphore.try_acquire()) }
+        })
+    }
+
+    fn release(&self, py: Python<'_>, semaphore: usize, units: u32) -> PyResult<()> {
+        self.call(py, |host| Semaphore::at(host, semaphore)?.release(units))
+    }
+
+    fn wait(&self, py: Python<'_>, condition: usize, lock: u32) -> PyResult<()> {
+        self.call(py, |host| Condition::at(host, condition)?.wait(host, lock))
+    }
+
+    fn notify(&self, py: Python<'_>, condition: usize, threads: u32) -> PyResult<()> {
+        self.call(py, |host| Condition::at(host, condition).map(|condition| condition.notify(threads)))
+    }
+
+    fn read_or_write(&self, py: Python<'_>, lock: usize, writes: bool, waits: bool) -> PyResult<bool> {
+        self.call(py, |host| {
+            let lock = ReadWrite::at(host, lock)?;
+            match (writes, waits) {
+                (false, true) => lock.read().map(|()| true),
+                (true, true) => lock.write().map(|()| true),
+                (false, false) => Ok(lock.try_read()),
+                (true, false) => Ok(lock.try_write()),
+            }
+        })
+    }
+
+    fn unlock_read_or_write(&self, py: Python<'_>, lock: usize) -> PyResult<()> {
+        self.call(py, |host| ReadWrite::at(host, lock)?.unlock())
     }
 
     /// Where the memory is: address, size, and what other processes open it by, if hosts have one memory.
@@ -136,14 +226,23 @@ impl Host {
 }
 
 impl Host {
-    /// Calls the host, without the interpreter's lock.
+    /// Calls the host, without the interpreter's lock. A signal handler of Python can end it.
     fn call<T: Send>(
         &self,
         py: Python<'_>,
         act: impl FnOnce(&forebay_millipage::Host) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
-        py.detach(|| act(&*self.process.host()?)).map_err(failure)
+        let called = py.detach(|| interruptible(is_raised, || act(&*self.process.host()?)));
+        called.map_err(|error| match error {
+            Error::Interrupted => PyErr::take(py).unwrap_or_else(|| failure(error)),
+            _ => failure(error),
+        })
     }
+}
+
+/// Whether a signal handler of Python raises an exception now, which is left for the call's end.
+fn is_raised() -> bool {
+    Python::attach(|py| py.check_signals().map_err(|error| error.restore(py)).is_err())
 }
 
 const fn access(write: bool) -> Access {

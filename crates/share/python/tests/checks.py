@@ -303,6 +303,88 @@ def a_lock_makes_a_sum_exact(host):
     host.barrier()
 
 
+def numbers_change_by_atomic_operations(host):
+    for dtype in (np.int8, np.uint16, np.int32, np.uint64, "V16"):
+        for granularity in (None, "element"):
+            table = host.array((2, 3), dtype, granularity=granularity)
+            number = host.atomic(table, (1, 2))
+            for _ in range(10):
+                number.fetch_add(host.rank + 1)
+                host.atomic(table, (0, 1)).fetch_xor(64)
+            host.barrier()
+            assert number.load() == 10 * host.hosts * (host.hosts + 1) // 2, (number.load(), dtype)
+            assert host.atomic(table, (0, 1)).load() == 0
+            host.barrier()
+            host.atomic(table, (-1, -1)).store(0)
+            host.barrier()
+            number.fetch_or(1 << host.rank)
+            host.barrier()
+            assert number.load() == (1 << host.hosts) - 1 and number.compare_exchange(99, 5) == number.load()
+            host.barrier()
+            assert number.fetch_and(0) in (0, (1 << host.hosts) - 1)
+            host.barrier()
+            if host.rank == 0:
+                assert number.swap(5) == 0 and number.compare_exchange(5, 6) == 5 and number.fetch_add(-7) == 6
+                bits = np.dtype(dtype).itemsize * 8
+                assert number.load() == (-1 if np.dtype(dtype).kind == "i" else 2**bits - 1)
+            host.barrier()
+    raises(IndexError, "give an index for each", host.atomic, table, 1)
+    raises(IndexError, "out of bounds", host.atomic, table, (2, 0))
+    raises(TypeError, "no atomic operations", host.atomic, host.array(3), 1)
+    raises(ShareError, "not all of one allocation", host.atomic(np.zeros(3, int), 1).load)
+
+
+def hosts_wait_for_numbers_units_and_conditions(host):
+    table = host.array(3, np.int64)
+    turn = host.atomic(table, 0)
+    for number in range(10):
+        turn.wait_until(">=", number * host.hosts + host.rank)
+        turn.fetch_add()
+        turn.ring()
+    assert turn.wait_until("==", 10 * host.hosts) == 10 * host.hosts and turn.wait_until("!=", -1) > 0
+    raises(ValueError, "comparison", turn.wait_until, "=", 3)
+    semaphore, lock, both = host.semaphore(1), host.lock(11, recursive=True), host.read_write_lock()
+    for _ in range(20):
+        with semaphore:
+            table[1] += 1
+        with lock, lock:
+            table[2] += 1
+    host.barrier()
+    assert list(table[1:]) == [20 * host.hosts] * 2
+    if host.rank == 0:
+        assert semaphore.acquire(blocking=False)
+    host.barrier()
+    assert not semaphore.acquire(blocking=False)
+    host.barrier()
+    for _ in range(20):
+        with both.writing():
+            table[1:] += 1
+        with both.reading():
+            assert table[1] == table[2]
+    host.barrier()
+    assert both.read(blocking=False)
+    host.barrier()
+    assert not both.write(blocking=False)
+    host.barrier()
+    both.release()
+    host.barrier()
+    raises(ShareError, "no thread has this lock", both.release)
+    with host.condition(12) as condition:
+        table[0] -= 1
+        condition.wait_for(lambda: table[0] == 9 * host.hosts)
+        condition.notify_all()
+        condition.notify()
+    plain = host.lock(13)
+    if host.rank == 0:
+        assert plain.acquire(blocking=False)
+    host.barrier()
+    assert not plain.acquire(blocking=False)
+    host.barrier()
+    if host.rank == 0:
+        plain.release()
+    host.barrier()
+
+
 def other_threads_run_while_one_waits(host):
     lock = host.lock(100 + host.rank)
     held, let_go = threading.Event(), threading.Event()
@@ -500,6 +582,8 @@ CHECKS = [
     hosts_that_write_neighbours_do_not_disturb_each_other,
     an_operation_asks_for_what_it_needs_at_once,
     a_lock_makes_a_sum_exact,
+    numbers_change_by_atomic_operations,
+    hosts_wait_for_numbers_units_and_conditions,
     other_threads_run_while_one_waits,
     system_calls_take_arrays,
     a_system_call_has_its_memory_while_others_want_it,

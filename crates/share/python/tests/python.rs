@@ -149,6 +149,36 @@ host.barrier()
 }
 
 #[test]
+fn ctrl_c_ends_a_program_that_waits_for_itself() {
+    // The process interrupts itself when its thread sleeps in the call.
+    let program = "
+import os, signal, threading, time
+from forebay import share
+host = share.join()
+numbers = host.array(2, int)
+semaphore, condition, lock = host.semaphore(), host.condition(2), host.lock(1)
+calls = [lock.acquire, semaphore.acquire, condition.wait, lambda: host.atomic(numbers, 0).wait_until('>', 0)]
+def interrupt(main):
+    path = f'/proc/self/task/{main}/syscall'
+    # futex(2), among processes
+    while not (words := open(path).read().split()) or words[0] != '202' or words[2] != '0x0':
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGINT)
+lock.acquire()
+with condition:
+    for call in calls:
+        thread = threading.Thread(target=interrupt, args=(threading.get_native_id(),))
+        thread.start()
+        try:
+            call()
+        except KeyboardInterrupt:
+            print('interrupted')
+        thread.join()
+";
+    assert_eq!(prints(0, &["-c", program]), "interrupted\n".repeat(4));
+}
+
+#[test]
 fn who_cannot_join_is_told_why() {
     let output = run(0, &["-c", "from forebay import share; share.join(views=1000)"]);
     assert_eq!(output.status.code(), Some(1));
@@ -166,6 +196,7 @@ fn the_package_is_typed() {
         "_memory.py",
         "_parts.py",
         "_share.pyi",
+        "_sync.py",
         "py.typed",
         "_share.abi3.so",
     ] {

@@ -39,7 +39,8 @@ pub fn messages(data: &[u8]) {
         sent.0 = 0;
         match from {
             0..64 => host.fault(Minipage(number), Access::Write, waiter, &mut sent),
-            64..80 => host.lock(Lock(number), waiter, &mut sent),
+            64..72 => host.lock(Lock(number), waiter, &mut sent),
+            72..80 => host.try_lock(Lock(number), waiter, &mut sent),
             80..96 => _ = host.unlock(Lock(number), &mut sent),
             96..112 => _ = host.arrive(Barrier(number), 7, waiter, &mut sent),
             112..128 => host.resumed(Minipage(number), &mut sent),

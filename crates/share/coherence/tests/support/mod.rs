@@ -13,6 +13,8 @@ pub enum Op {
     Push(u32),
     Prefetch(u32),
     Lock(u32),
+    /// A lock that the thread does not wait for; if it does not get it, it leaves out what comes next.
+    TryLock(u32),
     Unlock(u32),
     Barrier(u32),
     /// A barrier that another host has left instead of coming to.
@@ -178,13 +180,16 @@ impl World {
         let op = *self.programs[thread].last().unwrap();
         if let Thread::Woken { agreed } = self.threads[thread] {
             self.threads[thread] = Thread::Ready;
-            assert_eq!(agreed, !matches!(op, Op::BrokenBarrier(_)), "{op:?}");
+            match op {
+                Op::TryLock(_) if !agreed => _ = self.programs[thread].pop(),
+                _ => assert_eq!(agreed, !matches!(op, Op::BrokenBarrier(_)), "{op:?}"),
+            }
             match op {
                 Op::Read(minipage) | Op::Write(minipage) => {
                     self.with(host, |machine, effects| machine.resumed(Minipage(minipage), effects));
                     return;
                 }
-                Op::Lock(lock) => {
+                Op::Lock(lock) | Op::TryLock(lock) if agreed => {
                     let others = self.inside.iter().filter(|(inside, _)| *inside == lock).count();
                     assert_eq!(others, 0, "two threads have lock {lock}");
                     self.inside.insert((lock, thread));
@@ -206,6 +211,9 @@ impl World {
                 });
             }
             Op::Lock(lock) => self.wait(thread, |machine, effects| machine.lock(Lock(lock), waiter, effects)),
+            Op::TryLock(lock) => {
+                self.wait(thread, |machine, effects| machine.try_lock(Lock(lock), waiter, effects));
+            }
             Op::Barrier(barrier) | Op::BrokenBarrier(barrier) => self.wait(thread, |machine, effects| {
                 assert!(machine.arrive(Barrier(barrier), 5, waiter, effects));
             }),

@@ -152,6 +152,15 @@ impl Between {
         self.call(shared, Request::Lock(Lock(lock)))
     }
 
+    /// The same if no other machine has it. Whether it is taken.
+    pub fn try_lock(&self, shared: &Shared, lock: u32) -> Ended {
+        let ended = self.call(shared, Request::TryLock(Lock(lock)));
+        if ended == Ended::Well {
+            self.locks.lock().unwrap_or_else(PoisonError::into_inner).insert(lock);
+        }
+        ended
+    }
+
     /// Gives it up.
     pub fn unlock(&self, shared: &Shared, lock: u32) {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner).remove(&lock);

@@ -3,6 +3,8 @@
 mod between;
 mod calls;
 mod in_process;
+mod locks;
+mod names;
 mod options;
 mod pieces;
 mod progress;
@@ -122,6 +124,10 @@ impl Host {
         Ok(Self { shared, threads, meeting, _served: served, object })
     }
 
+    pub(crate) const fn shared(&self) -> &'static Shared {
+        self.shared
+    }
+
     /// Which host this is, from 0.
     #[must_use]
     pub const fn rank(&self) -> u16 {
@@ -235,22 +241,6 @@ impl Host {
     /// Another thread of this host waits here, or a host is lost.
     pub fn barrier(&self) -> Result<(), Error> {
         self.shared.meet(Barrier(0), 0, "barrier()")
-    }
-
-    /// Waits until no other thread of any host has the lock, and takes it.
-    ///
-    /// # Errors
-    /// A host is lost, or the job has used too many different locks.
-    pub fn lock(&self, lock: u32) -> Result<(), Error> {
-        self.shared.lock(lock)
-    }
-
-    /// Gives a lock up.
-    ///
-    /// # Errors
-    /// No thread of this host has it.
-    pub fn unlock(&self, lock: u32) -> Result<(), Error> {
-        if self.shared.unlock(lock) { Ok(()) } else { Err(Error::NotLocked(lock)) }
     }
 
     /// Records, from now on, what this thread does, for a projection: up to `events_max` faults and calls, and what it computed

@@ -19,10 +19,12 @@ use forebay_vm::{
 use super::{
     Granularity,
     between::{Between, Service},
+    locks::Recursive,
+    names,
 };
 use crate::{
     Error, Placement,
-    board::{Board, DIFFERENT},
+    board::Board,
     engine::Ended,
     memory::Memory,
     recorder::Recorder,
@@ -40,6 +42,7 @@ pub struct Shared {
     pub(super) memory: Memory,
     /// What this host shares with the others of its machine.
     pub(super) board: Board,
+    pub(super) recursive: Recursive,
     /// Where there are other machines.
     between: Option<Between>,
     granularity: Granularity,
@@ -88,6 +91,7 @@ impl Shared {
             hosts,
             memory,
             board,
+            recursive: Recursive::default(),
             between,
             granularity,
             clock: Clock::new(),
@@ -112,7 +116,7 @@ impl Shared {
         &self.memory
     }
 
-    pub(super) const fn board(&self) -> &Board {
+    pub(crate) const fn board(&self) -> &Board {
         &self.board
     }
 
@@ -150,7 +154,7 @@ impl Shared {
     }
 
     /// Does what a thread has come to. In a signal handler too.
-    fn recorded<R>(&self, event: Event, act: impl FnOnce() -> R) -> R {
+    pub(super) fn recorded<R>(&self, event: Event, act: impl FnOnce() -> R) -> R {
         let act = || self.clock.time(Activity::of(event), act);
         let Some(recorder) = self.recorder.get() else { return act() };
         recorder.note(event);
@@ -192,31 +196,9 @@ impl Shared {
         }
     }
 
-    pub(super) fn lock(&self, lock: u32) -> Result<(), Error> {
-        self.recorded(Event::Lock(lock), || {
-            // Among the hosts of the machine first, so that one of them asks for the machine.
-            let locked = self.board.lock(lock)?;
-            let locked = match &self.between {
-                Some(between) if locked == Ended::Well => between.lock(self, lock),
-                _ => locked,
-            };
-            self.outcome(locked, "lock()")
-        })
-    }
-
-    /// Whether a thread of this host had it.
-    pub(super) fn unlock(&self, lock: u32) -> bool {
-        self.recorded(Event::Unlock(lock), || {
-            if let Some(between) = self.between.as_ref().filter(|_| self.board.has(lock)) {
-                between.unlock(self, lock);
-            }
-            self.board.unlock(lock)
-        })
-    }
-
     /// Waits at a barrier where all hosts should say the same.
     pub(super) fn meet(&self, barrier: Barrier, word: u64, call: &str) -> Result<(), Error> {
-        let word = digest(&(barrier.0, word)).max(DIFFERENT + 1);
+        let word = names::word(digest(&(barrier.0, word)), call);
         let between = |word| match &self.between {
             Some(between) => between.call(self, Request::Arrive(word)),
             None => Ended::Well,
@@ -224,6 +206,8 @@ impl Shared {
         self.recorded(Event::Barrier(barrier.0), || {
             let (ended, other) =
                 self.board.arrive(word, call, between).ok_or(Error::BarrierTaken(barrier.0))?;
+            let elsewhere = || Some(names::called(self.board.differed()?, call));
+            let other = other.map(|(host, call)| format!("host {} called {call}", host.0)).or_else(elsewhere);
             self.outcome(ended, call).map_err(|error| error.beside(other))
         })
     }
@@ -261,7 +245,7 @@ impl Shared {
         }
     }
 
-    fn outcome(&self, ended: Ended, call: &str) -> Result<(), Error> {
+    pub(super) fn outcome(&self, ended: Ended, call: &str) -> Result<(), Error> {
         match ended {
             Ended::Well => Ok(()),
             Ended::Disagreed => {
@@ -272,7 +256,7 @@ impl Shared {
         }
     }
 
-    fn lost(&self) -> Error {
+    pub(crate) fn lost(&self) -> Error {
         self.told.store(true, Relaxed);
         let failure = self.service().and_then(|(between, service)| {
             let mut engine = service.engine();

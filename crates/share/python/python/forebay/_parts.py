@@ -91,6 +91,11 @@ class Parts(NDArrayOperatorsMixin, InPieces):
             return _frozen(self._with(chosen).to_numpy()[(slice(None),) * chosen.ndim + inner])
         return self._with(chosen)
 
+    def element(self, index: tuple[int, ...]) -> npt.NDArray[Any]:
+        """The element at an index, as an array without axes: the shared memory itself."""
+        axes = self._table.ndim
+        return self._part(int(self._table[index[:axes]])).view(np.ndarray)[(*index[axes:], ...)]
+
     def __setitem__(self, index: Any, values: Any) -> None:
         outer, inner = self._split(index)
         if outer is None:

@@ -18,7 +18,8 @@ System calls work on shared memory of one machine as on other memory. Between ma
 ``forebay share`` gives programs wrappers of ``read``, ``write`` and the like, for which all memory is present.
 
 Threads: any thread may call any method; one thread of each host at a time allocates, or waits at a barrier. Calls that
-wait let other Python threads run meanwhile, and are not interrupted by Ctrl-C before they end. A thread that waits in an
+wait let other Python threads run meanwhile. Ctrl-C interrupts a call that waits for a semaphore, a condition, a number, or a lock that
+a host of this machine has; other calls end first. A thread that waits in an
 access may hold the interpreter's lock: other Python threads of its process wait with it, for microseconds to
 milliseconds. Nothing that it waits for needs that lock.
 
@@ -45,8 +46,12 @@ from ._fetched import pieces
 from ._host_arrays import HostArrays
 from ._parts import Parts
 from ._share import ShareError
+from ._sync import Atomic, Condition, Lock, ReadWriteLock, Semaphore
 
-__all__ = ["Array", "Host", "Lock", "Parts", "ShareError", "array", "attach", "join"]
+__all__ = [
+    "Array", "Atomic", "Condition", "Host", "Lock", "Parts", "ReadWriteLock", "Semaphore", "ShareError", "array", "attach",
+    "join",
+]
 
 
 def array(
@@ -142,9 +147,42 @@ class Host:
         """Wait until all hosts have come here, each with one thread."""
         self._native.barrier()
 
-    def lock(self, number: int) -> Lock:
-        """Lock `number` (0 to 2**32 - 1) of the job: ``with host.lock(3): ...``"""
-        return Lock(self._native, number)
+    def lock(self, number: int, *, recursive: bool = False) -> Lock:
+        """Lock `number` (0 to 2**32 - 1) of the job: ``with host.lock(3): ...``
+
+        A thread that has a recursive lock may take it once more.
+        """
+        return Lock(self._native, number, recursive)
+
+    def condition(self, number: int) -> Condition:
+        """A condition with lock `number`: ``with host.condition(3) as condition: condition.wait_for(...)``. All hosts call
+        this."""
+        return Condition(self._native, self._word(f"condition({number})"), number)
+
+    def semaphore(self, units: int = 0) -> Semaphore:
+        """A semaphore with so many units. All hosts call this."""
+        semaphore = Semaphore(self._native, self._word(f"semaphore({units})"))
+        if self.rank == 0:
+            semaphore.release(units)
+        self.barrier()
+        return semaphore
+
+    def read_write_lock(self) -> ReadWriteLock:
+        """A lock for readers and writers. All hosts call this."""
+        return ReadWriteLock(self._native, self._word("read_write_lock()"))
+
+    def atomic(self, array: Union[Parts, npt.NDArray[Any]], index: Union[int, tuple[int, ...]]) -> Atomic:
+        """The integer at this index of an array, for atomic operations: ``host.atomic(table, (3, 4)).fetch_add(1)``."""
+        indices = index if isinstance(index, tuple) else (index,)
+        if len(indices) != array.ndim:
+            raise IndexError(f"{index!r} chooses no element of an array with {array.ndim} axes; give an index for each")
+        if isinstance(array, Parts):
+            element = array.element(indices)
+        elif isinstance(array, np.ndarray):
+            element = array.view(np.ndarray)[(*indices, ...)]
+        else:
+            raise TypeError(f"{array!r} is no array; pass one that lies in shared memory")
+        return Atomic(self._native, _array.address(element), element.dtype)
 
     def prefetch(self, array: Union[Parts, npt.NDArray[Any]], *, write: bool = False) -> None:
         """Ask for an array, a part or a piece of one, to read or write it soon, and do not wait."""
@@ -199,34 +237,15 @@ class Host:
         if self._native.is_host():
             self.leave()
 
+    def _word(self, call: str) -> int:
+        """The address of 8 bytes of zeros in a part of their own."""
+        return self._native.rows(call, 1, 8, 1, "rank", 0).address
+
     def _rank(self, rank: int) -> int:
         rank = operator.index(rank)
         if not 0 <= rank < self.hosts:
             raise ValueError(f"there is no host {rank}: ranks are from 0 to {self.hosts - 1}")
         return rank
-
-
-class Lock:
-    """A lock that one thread of one host has at a time. A thread that has it and takes it again waits for ever."""
-
-    def __init__(self, native: _share.Host, number: int) -> None:
-        self._native = native
-        self._number = number
-
-    def acquire(self) -> None:
-        """Wait until it is free, and take it."""
-        self._native.lock(self._number)
-
-    def release(self) -> None:
-        """Give it up. Raises `ShareError` if no thread of this host has it."""
-        self._native.unlock(self._number)
-
-    def __enter__(self) -> Lock:
-        self.acquire()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
 
 def _lengths(shape: Union[int, Sequence[int]]) -> tuple[int, ...]:

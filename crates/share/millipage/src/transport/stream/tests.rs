@@ -134,7 +134,8 @@ fn hosts_find_each_other_among_strangers_and_hear_nothing_of_them() {
         let mut hosts = connected(hosts, &said);
         for (from, host) in (0..3).zip(&mut hosts) {
             for to in (0..3).filter(|to| *to != from) {
-                host.send(HostId(to), Message::Acquire { lock: Lock(from.into()) }, None).unwrap();
+                host.send(HostId(to), Message::Acquire { lock: Lock(from.into()), waits: true }, None)
+                    .unwrap();
             }
         }
         for (host, streams) in hosts.iter_mut().enumerate() {
@@ -145,7 +146,7 @@ fn hosts_find_each_other_among_strangers_and_hear_nothing_of_them() {
             }
             memory.taken.sort();
             let others = (0..3u16).filter(|other| usize::from(*other) != host);
-            let sent = |from: u16| (HostId(from), Message::Acquire { lock: Lock(from.into()) });
+            let sent = |from: u16| (HostId(from), Message::Acquire { lock: Lock(from.into()), waits: true });
             assert_eq!(memory.taken, others.map(sent).collect::<Vec<_>>());
         }
         // No host listens any more.
