@@ -12,7 +12,7 @@ use forebay_evaluation::{
 
 use crate::args::{Chosen, Evaluate, Host, Model, Multiview, Overhead, Projection, Speculation, Table};
 use crate::experiment::{Measured, carry_out, this_program};
-use crate::{corpus, meter, millipage, report, results, server, streaming, why};
+use crate::{corpus, meter, millipage, need, report, results, server, streaming, why};
 
 /// Runs the experiment.
 pub fn run(args: Evaluate) -> anyhow::Result<ExitCode> {
@@ -32,6 +32,7 @@ pub fn run(args: Evaluate) -> anyhow::Result<ExitCode> {
         Evaluate::Host(args) => measure_host(&args),
         Evaluate::Server(args) => server::run(&args),
         Evaluate::Why(args) => why::run(&args),
+        Evaluate::Need(args) => need::run(args),
         Evaluate::Streaming(args) => streaming::run(&args),
         Evaluate::Players => streaming::play(),
     }

@@ -14,6 +14,7 @@ mod evaluate;
 mod experiment;
 mod meter;
 mod millipage;
+mod need;
 mod pages;
 mod profile;
 mod report;

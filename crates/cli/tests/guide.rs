@@ -1,4 +1,4 @@
-//! The guide in `docs/guide` has every option of every command.
+//! The guide in `docs/guide` has every option of every command: in the page of its first word, or in one of those that continue it.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -50,6 +50,17 @@ fn mentions(page: &str, option: &str) -> bool {
     })
 }
 
+/// The text of `NAME.md` and of each `NAME-*.md`.
+fn pages(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide");
+    let is_part = |file: &str| file == format!("{name}.md") || file.starts_with(&format!("{name}-"));
+    let files = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
+    let parts = files.filter(|file| file.file_name().and_then(|file| file.to_str()).is_some_and(is_part));
+    let text: String = parts.map(|file| fs::read_to_string(file).unwrap()).collect();
+    assert!(!text.is_empty(), "{}: no page {name}.md", folder.display());
+    text
+}
+
 /// The commands without subcommands, each with the options of its help.
 fn commands(words: Vec<String>, found: &mut Vec<(Vec<String>, BTreeSet<String>)>) {
     let help = help(&words);
@@ -72,8 +83,7 @@ fn every_option_of_every_command_is_in_its_page_of_the_guide() {
     for (words, options) in &found {
         let first = words[0].as_str();
         let page = ELSEWHERE.iter().find(|(command, _)| *command == first).map_or(first, |(_, page)| page);
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/guide/{page}.md"));
-        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let text = pages(page);
         if !text.contains(&words.join(" ")) {
             missing.push(format!("{page}.md does not name {}", words.join(" ")));
         }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use forebay_results::Report;
-use forebay_testkit::artifacts;
+use forebay_testkit::{artifacts, skip};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -68,6 +68,41 @@ const URL: &str = "url = \"http://127.0.0.1:{port}/\"\n";
 fn an_unknown_key_is_told_with_line_and_column() {
     let message = Trial::new(&format!("server = [\"x\"]\n{URL}cleints = 3\n")).refusal(&[]);
     assert!(message.contains("line 9, column 1") && message.contains("cleints"), "{message}");
+}
+
+#[test]
+fn an_unknown_factor_is_told_with_those_that_there_are_and_bytes_are_told_from_mebibytes() {
+    let (server, _) = working();
+    let trial = Trial::new(&format!("server = {server}\n{URL}"));
+    let message = trial.refusal(&["--set", "cleints=3"]);
+    assert!(
+        message.contains("cleints") && message.contains("clients") && message.contains("memory"),
+        "{message}"
+    );
+    let message = trial.refusal(&["--set", "memory=64"]);
+    assert!(message.contains("64 is 64 B") && message.contains("write 64M"), "{message}");
+}
+
+#[test]
+fn a_server_that_goes_into_the_background_is_told_and_does_not_stay() {
+    let (_, program) = working();
+    let trial = Trial::new("");
+    let description = trial.folder.path().join("experiment.toml");
+    // What the server's command line names tells it from others.
+    let script = format!("setsid {program} none $0 {} & exit 0", description.display());
+    let text = fs::read_to_string(&description).unwrap();
+    let server = format!("{text}server = [\"sh\", \"-c\", {script:?}, \"{{port}}\"]\n{URL}");
+    fs::write(&description, server).unwrap();
+    let message = trial.refusal(&[]);
+    assert!(message.contains("keeps it in the foreground"), "{message}");
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(processes_with(&description), [""; 0]);
+    } else {
+        skip(
+            "a_server_that_goes_into_the_background_is_told_and_does_not_stay",
+            "without root there is no group that knows its processes",
+        );
+    }
 }
 
 #[test]

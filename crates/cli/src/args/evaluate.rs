@@ -12,7 +12,8 @@ use forebay_quantity::size;
 use super::renamed;
 use crate::experiment::Output;
 use crate::{
-    corpus::Corpus, meter::Meter, millipage::Millipage, server::Server, streaming::Streaming, why::Why,
+    corpus::Corpus, meter::Meter, millipage::Millipage, need::Need, server::Server, streaming::Streaming,
+    why::Why,
 };
 
 /// The experiments of `forebay evaluate`.
@@ -40,6 +41,8 @@ pub enum Evaluate {
     Server(Server),
     /// Take doses of processor time, memory and a dependency's speed from a server, and name what binds
     Why(Why),
+    /// Find how much memory a server or a program needs: its limit goes down and up again while it works
+    Need(Need),
     /// Compare streaming servers under thousands of clients: throughput, lateness and cost
     Streaming(Streaming),
     /// Run the clients of streaming, in a process of their own

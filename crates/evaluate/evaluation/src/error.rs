@@ -42,6 +42,17 @@ pub enum Error {
         /// The end of what it wrote to standard error.
         stderr: String,
     },
+    /// A server ended as if all was well, or left its work to another process.
+    #[error(
+        "{command} ended with exit status 0, and a server goes on: give it the option that keeps it in the foreground. \
+         It said: {said}"
+    )]
+    Background {
+        /// The command line, shortened.
+        command: String,
+        /// The end of what it wrote.
+        said: String,
+    },
     /// A program of the experiment did not end in time and was ended.
     #[error("{command} did not end within {limit:?}")]
     TimedOut {

@@ -15,7 +15,7 @@ use forebay_evaluation::servers::server::{Finding, Limit, Verdict};
 use forebay_lab::{SlowDevice, SlowDisk};
 use forebay_testkit::{artifacts, guests, skip};
 use support::late::{answer_late, late_server};
-use support::{Planted, assert_named, turn};
+use support::{Planted, assert_named, assert_told, turn};
 
 /// Sources of the servers that no C compiler makes.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/guests/evaluate");
@@ -178,10 +178,21 @@ fn a_proxy_of_a_late_server_names_that() {
 }
 
 #[test]
-fn threads_that_give_memory_back_for_each_request_wait_for_no_disk() {
+fn goroutines_that_compute_in_turn_use_one_threads_worth_beside_an_idle_processor() {
+    let _turn = turn();
+    let test = "goroutines_that_compute_in_turn_use_one_threads_worth_beside_an_idle_processor";
+    let Some(server) = go_server(test) else { return };
+    // The runtime may leave all of it to one thread.
+    let in_turn = |verdict: &Verdict| matches!(verdict.limit, Limit::Lock | Limit::OneThread);
+    assert_told("one at a time", program(&server, "compute-in-turn", ""), in_turn);
+}
+
+#[test]
+fn threads_that_give_memory_back_for_each_request_wait_for_each_other_and_touch_new_memory() {
     let _turn = turn();
     let server = guests::build("planted");
-    assert_named(Limit::Lock, program(&server, "unmap", ""), |_| true);
+    let new_memory = |verdict: &Verdict| matches!(verdict.findings[..], [Finding::NewMemory { .. }]);
+    assert_named(Limit::Lock, program(&server, "unmap", ""), new_memory);
 }
 
 #[test]

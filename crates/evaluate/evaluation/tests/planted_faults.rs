@@ -124,13 +124,8 @@ fn cold_file(folder: &Path, bytes: usize) -> PathBuf {
     path
 }
 
-/// Clients that ask more than a few thousand times a second make the pages' waits too short to be seen: such a run says
-/// "processor". So this is asked at full length only, where it tells whether verdicts have become better at it.
 #[test]
 fn a_mapped_file_larger_than_its_group_is_the_virtual_memorys_however_fast_the_disk() {
-    if !forebay_testkit::long() {
-        return;
-    }
     let _turn = turn();
     let test = "a_mapped_file_larger_than_its_group_is_the_virtual_memorys_however_fast_the_disk";
     if let Err(why) = MemoryLimit::supported() {

@@ -53,6 +53,8 @@ pub struct Evidence {
     pub processor_s: Option<f64>,
     /// Of this in the kernel.
     pub system_s: Option<f64>,
+    /// How long its threads waited for a processor, together.
+    pub processor_wait_s: Option<f64>,
     /// Processor time of all that ran on the machine.
     pub machine_processor_s: Option<f64>,
     /// Its page faults that did not wait.
@@ -63,6 +65,8 @@ pub struct Evidence {
     pub refaults: Option<f64>,
     /// Processor time that it takes to bring one of those back, in seconds.
     pub page_back_s: Option<f64>,
+    /// Processor time of a page fault of new memory, in seconds, where it was measured.
+    pub new_page_s: Option<f64>,
     /// Bytes that came from disks.
     pub disk_read_bytes: Option<f64>,
     /// Bytes that went to disks.
@@ -148,6 +152,8 @@ const PAGE_BYTES: f64 = 4096.0;
 const GROWTH_BYTES_MIN: f64 = (4u32 << 20) as f64;
 /// Pages that come back for each request, below which they are no matter.
 pub(crate) const REFAULTS_MIN: f64 = 0.1;
+/// The same for pages that were not in memory when they were asked for.
+pub(crate) const MISSED_MIN: f64 = 0.1;
 
 impl Evidence {
     /// Bytes by which the server grew for each request, where it went on growing.
@@ -180,6 +186,19 @@ impl Evidence {
     /// Pages that come back for each request.
     pub(crate) fn refaults_per_request(&self) -> f64 {
         self.pages_back().unwrap_or(0.0) / self.requests.max(1.0)
+    }
+
+    /// Pages for each request that were not in memory when they were asked for, whether or not the kernel knows that they had
+    /// been there before.
+    pub(crate) fn missed_per_request(&self) -> f64 {
+        let read = self.disk_read_bytes.map(|bytes| bytes / PAGE_BYTES);
+        let missed = [self.pages_back(), self.major_faults, read].into_iter().flatten().fold(0.0, f64::max);
+        missed / self.requests.max(1.0)
+    }
+
+    /// Whether so much was not in memory that a run with more memory tells whether that matters.
+    pub(crate) fn misses_memory(&self) -> bool {
+        self.missed_per_request() >= MISSED_MIN
     }
 
     /// Whether so much comes back that what this takes should be known.

@@ -114,6 +114,9 @@ impl FromStr for Amount {
     }
 }
 
+/// No server runs with less memory.
+const LEAST_BYTES: u64 = 64 << 10;
+
 /// Memory that a server has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
@@ -127,8 +130,18 @@ impl FromStr for Memory {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let limited = || text.parse().map(Self::Limited).map_err(|wrong| format!("{wrong}, or \"all\""));
-        if text == "all" { Ok(Self::All) } else { limited() }
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        let amount: Amount = text.parse().map_err(|wrong| format!("{wrong}, or \"all\""))?;
+        if amount.bytes() < LEAST_BYTES {
+            return Err(format!(
+                "{text} is {}, with which no server runs; write {}M for mebibytes",
+                amount.in_bytes(),
+                amount.digits
+            ));
+        }
+        Ok(Self::Limited(amount))
     }
 }
 
@@ -205,6 +218,10 @@ mod tests {
             assert!(nonsense.parse::<Amount>().is_err(), "{nonsense}");
         }
         assert!("some".parse::<Memory>().unwrap_err().contains("\"all\""));
+        assert_eq!(
+            "64".parse::<Memory>().unwrap_err(),
+            "64 is 64 B, with which no server runs; write 64M for mebibytes"
+        );
         for nonsense in ["0", "-5", "inf", "fast"] {
             assert!(nonsense.parse::<Rate>().is_err(), "{nonsense}");
         }

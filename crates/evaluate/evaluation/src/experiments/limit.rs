@@ -80,7 +80,7 @@ pub enum Finding {
     NewMemory {
         /// Page faults for each request.
         faults_per_request: f64,
-        /// The share of its processor time that they take at least.
+        /// The share of its processor time that they take, about.
         share: f64,
     },
 }
@@ -101,7 +101,7 @@ impl fmt::Display for Finding {
             ),
             Self::NewMemory { faults_per_request, share } => write!(
                 formatter,
-                "each request touches {faults_per_request:.0} pages of new memory, which takes at least {} of its processor \
+                "each request touches {faults_per_request:.0} pages of new memory, which takes about {} of its processor \
                  time: it gives memory back and asks for it again",
                 percent(*share)
             ),

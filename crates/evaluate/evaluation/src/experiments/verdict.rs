@@ -10,7 +10,7 @@ mod elsewhere;
 mod tests;
 mod words;
 
-use crate::experiments::evidence::REFAULTS_MIN;
+use crate::experiments::evidence::MISSED_MIN;
 use crate::experiments::{Evidence, Finding, Generator, Limit, Threads, Timeouts};
 use forebay_quantity::percent;
 use words::{circumstances, findings, listed};
@@ -47,6 +47,10 @@ const THREAD_FULL: f64 = 0.75;
 const IN_TURN: f64 = 0.85;
 /// Processors have nothing to do where so much of one has, on the average.
 const IDLE_PROCESSOR: f64 = 0.2;
+/// Together threads compute what one thread can where they use so much less than one processor at most.
+const ONE_PROCESSOR: f64 = 0.15;
+/// Threads wait for no processor, and requests for nothing else, where they do for a smaller share than this.
+const QUEUED: f64 = 0.25;
 /// A quota limits that ran out in this share of its periods.
 const THROTTLED: f64 = 0.5;
 /// A load generator is at its limit from this share of its time on.
@@ -95,21 +99,22 @@ impl Verdict {
     }
 
     /// What `evidence` says, where it is known what the server does with more memory under the same load: if that makes it faster,
-    /// and what memory has no room for comes back, then memory limits, whatever it is spent on that it does come back. What was
-    /// measured so needs no estimate of what that takes, and does not believe one.
+    /// and spares it pages that were not in memory, then memory limits, whatever it is spent on that they come. What was measured
+    /// so needs no estimate of what that takes, and does not believe one; nor need anybody have seen a thread wait for a page.
     #[must_use]
     pub fn knowing(evidence: &Evidence, with_more_memory: &Evidence) -> Self {
         let mut verdict = Self::of(&Evidence { page_back_s: None, ..evidence.clone() });
-        let pages = Evidence::refaults_per_request;
+        let pages = Evidence::missed_per_request;
         let rate = |evidence: &Evidence| evidence.requests / evidence.seconds;
         let faster = rate(with_more_memory) / rate(evidence);
-        let comes_back = pages(evidence) >= REFAULTS_MIN.max(2.0 * pages(with_more_memory));
-        if evidence.requests < 1.0 || !comes_back {
+        let spared = pages(evidence) >= MISSED_MIN.max(2.0 * pages(with_more_memory));
+        if evidence.requests < 1.0 || !spared {
             return verdict;
         }
         let sentence = format!(
-            "with more memory it answers {faster:.1} times as many requests, and {:.1} pages for each request come back that \
-             memory had no room for",
+            "with more memory it answers {faster:.1} times as many requests, and {:.1} instead of {:.1} pages for each request \
+             were not in memory",
+            pages(with_more_memory),
             pages(evidence)
         );
         if faster >= FASTER {
@@ -120,6 +125,12 @@ impl Verdict {
             verdict.evidence.push(sentence);
         }
         verdict
+    }
+
+    /// Whether what a page fault of new memory takes on this machine would tell more of `evidence`.
+    #[must_use]
+    pub(crate) fn asks_for_new_page(evidence: &Evidence) -> bool {
+        words::may_touch_new_memory(evidence)
     }
 
     /// What `evidence` says, where it is known what the server does with `clients` of its clients, about half of them: as many
@@ -146,6 +157,10 @@ impl Verdict {
             verdict.undecided.clear();
         } else if rates <= HALF_AS_MANY {
             verdict.evidence.insert(1, "so each request has a wait of its own, beside the others".into());
+            if verdict.limit == Limit::Lock {
+                verdict.limit = Limit::Undecided;
+                verdict.undecided.push(WAITS.to_owned());
+            }
         } else {
             verdict.limit = Limit::Undecided;
             verdict.undecided.push("whether requests wait for each other: fewer clients do not tell".into());
@@ -300,10 +315,13 @@ impl Verdict {
             return Limit::OneThread;
         }
         if in_turn(evidence, threads) {
+            // What was only counted can be a chance, which fewer clients tell.
+            self.asks_for_fewer_clients = !seen_in_turn(evidence, threads);
             self.evidence.insert(
                 0,
                 format!(
-                    "its threads compute one at a time, in turn, while {idle:.1} processors were idle: a lock"
+                    "its threads compute one at a time, in turn, {used:.2} processors' worth in all, while {idle:.1} processors \
+                     were idle: a lock"
                 ),
             );
             return Limit::Lock;
@@ -421,9 +439,38 @@ fn asleep_for_requests(evidence: &Evidence) -> f64 {
 
 /// Whether several threads compute all the time, and never two of them at once.
 fn in_turn(evidence: &Evidence, threads: Threads) -> bool {
+    seen_in_turn(evidence, threads) || counted_in_turn(evidence, threads)
+}
+
+/// By looks.
+fn seen_in_turn(evidence: &Evidence, threads: Threads) -> bool {
     evidence.one_at_a_time.is_some_and(|share| share >= IN_TURN)
         && threads.processor >= THREAD_FULL
         && evidence.threads_at_work.is_some_and(|at_work| at_work >= 2.0)
+}
+
+/// By counts: together they use one processor, none of them waits for another one, and the requests wait for nothing else. A
+/// runtime whose threads look for work hides from looks that only one of them has any.
+fn counted_in_turn(evidence: &Evidence, threads: Threads) -> bool {
+    let (Some(used_s), Some(waited_s), Some(idle), Some(requests)) = (
+        evidence.processor_s,
+        evidence.processor_wait_s,
+        evidence.idle_processors(),
+        evidence.under_way().filter(|requests| *requests >= 1.5),
+    ) else {
+        return false;
+    };
+    let used = used_s / evidence.seconds;
+    let one_processor = (1.0 - ONE_PROCESSOR..=1.0 + IDLE_PROCESSOR).contains(&used);
+    let generator = evidence.generator.map_or(0.0, |generator| generator.share(evidence.seconds));
+    let wait_elsewhere = threads.busy() - threads.processor + evidence.elsewhere();
+    one_processor
+        && idle >= IDLE_PROCESSOR
+        && waited_s <= QUEUED * used_s
+        && generator < MOST
+        && used_s + load_s(evidence) < MOST * requests * evidence.seconds
+        && wait_elsewhere < QUEUED * requests
+        && evidence.threads_at_work.is_none_or(|at_work| at_work >= 2.0)
 }
 
 fn load_s(evidence: &Evidence) -> f64 {

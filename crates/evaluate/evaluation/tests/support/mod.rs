@@ -52,31 +52,39 @@ const ATTEMPTS_MAX: u32 = 10;
 /// How long a cause is looked for while other programs take the processors.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Measures until the verdict is this one. A run in which other programs took the processors says nothing of the server.
+/// Measures until the verdict is this one.
 #[track_caller]
 pub fn assert_named(
     limit: Limit,
     diagnose: impl Fn(u32) -> (Verdict, String),
     besides: impl Fn(&Verdict) -> bool,
 ) {
+    assert_told(&format!("{limit:?}"), diagnose, |verdict| verdict.limit == limit && besides(verdict));
+}
+
+/// Measures until `what` is told. A run in which other programs took the processors says nothing of the server.
+#[track_caller]
+pub fn assert_told(
+    what: &str,
+    diagnose: impl Fn(u32) -> (Verdict, String),
+    is_told: impl Fn(&Verdict) -> bool,
+) {
     let (mut said, begun) = (vec![], Instant::now());
     for attempt in 1.. {
         let (verdict, table) = diagnose(attempt.min(ATTEMPTS_MAX));
-        if verdict.limit == limit && besides(&verdict) {
+        if is_told(&verdict) {
             return;
         }
         let says_little = matches!(verdict.limit, Limit::Processor | Limit::Undecided);
         if says_little && others_percent(&verdict) >= CROWDED_PERCENT {
             if begun.elapsed() > PATIENCE {
-                return skip(
-                    &format!("{limit:?} is named"),
-                    "other programs take the processors all the time",
-                );
+                return skip(&format!("{what} is named"), "other programs take the processors all the time");
             }
             continue;
         }
         said.push(format!("{verdict:?}\n{table}"));
-        assert!(said.len() < ATTEMPTS_MAX as usize, "{limit:?} was not found: {}", said.join("\n"));
+        eprintln!("attempt {attempt}: {verdict:?}");
+        assert!(said.len() < ATTEMPTS_MAX as usize, "{what} was not found: {}", said.join("\n"));
     }
 }
 

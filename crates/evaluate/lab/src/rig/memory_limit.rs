@@ -39,7 +39,16 @@ impl MemoryLimit {
         memory_group::parent().map(drop)
     }
 
-    /// The memory that the processes have.
+    /// Changes the limit. Where there is less than the processes use, the kernel takes the rest from them.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel cannot take so much, as without swap (version 1), or when the group is gone.
+    pub fn set(&self, bytes: u64) -> Result<(), Error> {
+        memory_group::set_limit(self.folder(), bytes)
+    }
+
+    /// The memory that the processes had at first.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -73,6 +82,12 @@ impl MemoryLimit {
         let file = self.processes_file();
         let text = fs::read_to_string(&file).map_err(|error| Error::at("read", &file, error))?;
         Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+    }
+
+    /// The most that the group has used, or where the kernel does not tell that, what it uses.
+    #[must_use]
+    pub fn used_at_most(&self) -> Option<u64> {
+        memory_group::used_at_most(self.folder())
     }
 
     /// How many of its processes the kernel has killed because the memory, and all swap, did not suffice.

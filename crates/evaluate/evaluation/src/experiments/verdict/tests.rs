@@ -448,6 +448,39 @@ fn one_thread_that_computes_beside_an_idle_processor_is_told_from_all_of_them() 
     assert_eq!(computing(in_turn), Limit::Lock);
 }
 
+/// Goroutines that compute in turn, where looks find threads of the runtime running that look for work.
+fn counted_in_turn(known: fn(&mut Evidence)) -> Evidence {
+    let mut evidence = evidence(Threads { processor: 1.6, parked: 4.0, idle: 2.0, ..NONE });
+    evidence.threads_at_work = Some(7.0);
+    evidence.processor_s = Some(10.1);
+    evidence.processor_wait_s = Some(0.4);
+    evidence.machine_processor_s = Some(12.0);
+    evidence.busiest_thread = Some(0.4);
+    evidence.one_at_a_time = Some(0.5);
+    known(&mut evidence);
+    evidence
+}
+
+#[test]
+fn threads_that_use_one_processor_together_and_wait_for_no_other_compute_in_turn() {
+    let told = |known: fn(&mut Evidence)| Verdict::of(&counted_in_turn(known)).limit;
+    let in_turn = Verdict::of(&counted_in_turn(|_| {}));
+    assert!(in_turn.limit == Limit::Lock && in_turn.evidence[0].contains("in turn"), "{in_turn:?}");
+    // They wait for processors, there is none, the load has no more, or another server answers late.
+    assert_eq!(told(|evidence| evidence.processor_wait_s = Some(8.0)), Limit::Processor);
+    assert_eq!(told(|evidence| evidence.machine_processor_s = Some(19.0)), Limit::Processor);
+    assert_eq!(told(|evidence| evidence.in_flight = Some(2.0)), Limit::Processor);
+    assert_ne!(told(|evidence| evidence.dependencies = asked(6.0, 8.0)), Limit::Lock);
+}
+
+#[test]
+fn fewer_clients_tell_a_turn_from_a_chance() {
+    let all = counted_in_turn(|_| {});
+    let fewer = |requests| Evidence { requests, in_flight: Some(4.0), ..all.clone() };
+    let knowing = |requests| Verdict::of(&all).knowing_fewer_clients(&all, &fewer(requests)).limit;
+    assert_eq!((knowing(9_900.0), knowing(5_000.0)), (Limit::Lock, Limit::Undecided));
+}
+
 #[test]
 fn threads_behind_the_address_space_wait_for_a_lock_and_no_disk() {
     let convoy = Verdict::of(&evidence(Threads { address_space: 6.0, processor: 1.5, ..NONE }));
@@ -472,6 +505,32 @@ fn new_memory_for_each_request_is_found() {
     assert!(matches!(found[..], [Finding::NewMemory { .. }]), "{found:?}");
     let few = Evidence { minor_faults: Some(1e5), ..touching };
     assert!(Verdict::of(&few).findings.is_empty());
+}
+
+#[test]
+fn what_new_memory_takes_is_what_it_takes_on_this_machine_and_no_more_than_the_kernel_took() {
+    let shares = |system_s, new_page_s| {
+        let threads = Threads { processor: 4.0, ..NONE };
+        let touching =
+            Evidence { minor_faults: Some(4e6), system_s: Some(system_s), new_page_s, ..evidence(threads) };
+        assert_eq!(Verdict::asks_for_new_page(&touching), new_page_s.is_none());
+        Verdict::of(&touching).findings
+    };
+    assert!(shares(8.0, None).is_empty());
+    assert_eq!(shares(8.0, Some(1e-6)), [Finding::NewMemory { faults_per_request: 400.0, share: 0.4 }]);
+    assert_eq!(shares(3.0, Some(1e-6)), [Finding::NewMemory { faults_per_request: 400.0, share: 0.3 }]);
+    assert!(shares(1.0, Some(1e-6)).is_empty());
+}
+
+#[test]
+fn pages_that_more_memory_spares_are_memorys_whether_or_not_the_kernel_knows_them_again() {
+    let computing = evidence(Threads { processor: 4.0, ..NONE });
+    let short = Evidence { major_faults: Some(30_000.0), requests: 5_000.0, ..computing.clone() };
+    assert_eq!(Verdict::of(&short).limit, Limit::Processor);
+    assert_eq!(Verdict::knowing(&short, &computing).limit, Limit::VirtualMemory);
+    // With more memory as many are missed.
+    let as_many = Evidence { major_faults: Some(60_000.0), ..computing };
+    assert_eq!(Verdict::knowing(&short, &as_many).limit, Limit::Processor);
 }
 
 #[test]

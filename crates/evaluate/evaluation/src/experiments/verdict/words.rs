@@ -15,6 +15,8 @@ const SYSTEM_MOST: f64 = 0.5;
 const FAULT_S: f64 = 0.25e-6;
 /// Page faults are worth a word from this share of the processor time on.
 const FAULTS_SHARE: f64 = 0.15;
+/// What they take is worth a measurement where it is this share even on a fast machine.
+const FAULTS_SHARE_MEASURED: f64 = 0.02;
 
 pub(super) fn listed(threads: Threads) -> String {
     let named = [
@@ -28,6 +30,13 @@ pub(super) fn listed(threads: Threads) -> String {
     ];
     let told = named.iter().filter(|(threads, _)| *threads >= 0.05);
     told.map(|(threads, what)| format!("{threads:.1} {what}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether it should be measured what a page fault of new memory takes on this machine.
+pub(super) fn may_touch_new_memory(evidence: &Evidence) -> bool {
+    let known = evidence.minor_faults.zip(evidence.processor_s);
+    evidence.new_page_s.is_none()
+        && known.is_some_and(|(faults, processor_s)| faults * FAULT_S >= FAULTS_SHARE_MEASURED * processor_s)
 }
 
 pub(super) fn findings(evidence: &Evidence) -> Vec<Finding> {
@@ -47,11 +56,20 @@ pub(super) fn findings(evidence: &Evidence) -> Vec<Finding> {
     let new_memory =
         evidence.minor_faults.zip(evidence.processor_s).map(|(faults, processor_s)| Finding::NewMemory {
             faults_per_request: faults / evidence.requests.max(1.0),
-            share: (faults * FAULT_S / processor_s.max(f64::MIN_POSITIVE)).min(1.0),
+            share: new_memory_share(evidence, faults, processor_s),
         });
     let new_memory = new_memory
         .filter(|found| matches!(found, Finding::NewMemory { share, .. } if *share >= FAULTS_SHARE && growth.is_none()));
     growth.into_iter().chain(small).chain(new_memory).collect()
+}
+
+/// The share of the processor time that so many faults take: by what one takes here, no more than the kernel took.
+fn new_memory_share(evidence: &Evidence, faults: f64, processor_s: f64) -> f64 {
+    let share = |seconds: f64| (seconds / processor_s.max(f64::MIN_POSITIVE)).min(1.0);
+    match evidence.new_page_s {
+        Some(page_s) => share(faults * page_s).min(evidence.system_s.map_or(1.0, share)),
+        None => share(faults * FAULT_S),
+    }
 }
 
 /// What belongs to every verdict.

@@ -123,10 +123,16 @@ impl Run {
         self.verdict = Verdict::of(&self.evidence);
     }
 
-    /// Whether pages come back, and nothing but an estimate tells whether that matters.
+    /// The verdict again, with what a page fault of new memory takes.
+    pub(super) fn knowing_new_pages(&mut self, new_s: Option<f64>) {
+        self.evidence.new_page_s = new_s;
+        self.verdict = Verdict::of(&self.evidence);
+    }
+
+    /// Whether pages were not in memory, and nothing but an estimate tells whether that matters.
     pub(super) fn may_lack_memory(&self) -> bool {
         let without_estimate = Evidence { page_back_s: None, ..self.evidence.clone() };
-        self.evidence.comes_back() && Verdict::of(&without_estimate).limit != Limit::VirtualMemory
+        self.evidence.misses_memory() && Verdict::of(&without_estimate).limit != Limit::VirtualMemory
     }
 
     /// The verdict again, with what a request misses in caches.
@@ -294,9 +300,19 @@ impl Bench<'_> {
     }
 
     fn process(&self, trial: &Trial) -> Result<Run, Error> {
-        let port = self.description.port();
-        let mut target = Target::start(trial, self, self.folder, port, &[])?;
+        let (mut target, at_rest) = self.start(trial)?;
+        self.loaded(trial, &mut target, &at_rest)
+    }
+
+    /// The server, and what its threads do without a load.
+    pub(super) fn start(&self, trial: &Trial) -> Result<(Target, Seen), Error> {
+        let mut target = Target::start(trial, self, self.folder, self.description.port(), &[])?;
         let at_rest = self.at_rest(&mut target)?;
+        Ok((target, at_rest))
+    }
+
+    /// Loads a server that has started, and counts.
+    pub(super) fn loaded(&self, trial: &Trial, target: &mut Target, at_rest: &Seen) -> Result<Run, Error> {
         if let Load::Media { clients, media, .. } = trial.load {
             let mut viewers = gather(target.address(), clients, media).map_err(Error::Load)?;
             let view = |window: Window, stop: &AtomicBool| {
@@ -311,17 +327,17 @@ impl Bench<'_> {
                 });
                 Ok((viewed.map_err(|error| error.to_string())?, woken_us))
             };
-            let ((viewed, woken_us), counts) = self.under_load(&mut target, view)?;
-            let mut run = of_viewers(&viewed, &counts, &at_rest, self.description.seconds);
+            let ((viewed, woken_us), counts) = self.under_load(target, view)?;
+            let mut run = of_viewers(&viewed, &counts, at_rest, self.description.seconds);
             run.figures.extend(woken_us.map(|us| Figure::new(WAKE_UP, "s", us / 1e6)));
             return Ok(run);
         }
         match target.clients(&trial.load, self.documents)? {
             Some(clients) => {
                 let ask = |window, stop: &AtomicBool| clients.run(window, stop);
-                let (answers, counts) = self.under_load(&mut target, ask)?;
+                let (answers, counts) = self.under_load(target, ask)?;
                 check_answered(&answers, self.description.seconds)?;
-                let mut run = of_clients(&answers, &counts, &at_rest, self.description.seconds);
+                let mut run = of_clients(&answers, &counts, at_rest, self.description.seconds);
                 let answers_s = target.dependency_answers_after_s();
                 run.figures.extend(answers_s.map(|seconds| Figure::new(DEPENDENCY_ANSWERS, "s", seconds)));
                 if let Some((proxy, dependency)) = target.proxy_address().zip(self.description.dependency()) {
@@ -333,7 +349,7 @@ impl Bench<'_> {
                 }
                 Ok(run)
             }
-            None => self.with_command(&trial.load, &mut target, &at_rest),
+            None => self.with_command(&trial.load, target, at_rest),
         }
     }
 
@@ -415,7 +431,7 @@ impl Bench<'_> {
         };
         let arguments: Vec<OsString> = arguments.iter().map(|word| target.with_port(word).into()).collect();
         let folder = self.folder.join("load");
-        std::fs::create_dir(&folder).map_err(Error::file("create", &folder))?;
+        std::fs::create_dir_all(&folder).map_err(Error::file("create", &folder))?;
         let meters = Opened::new(target, self.description.seconds, None)?.start()?;
         let begun = Instant::now();
         let mut process = Process::start(&arguments, &folder, None)?;
@@ -544,6 +560,7 @@ fn evidence(counts: &Counts, at_rest: &Seen, seconds: f64) -> Evidence {
         // `/proc` tells hundredths of a second, and cuts them off.
         processor_s: of_server(&["task_time"]).or_else(|| of_server(&["cpu_user", "cpu_system"])),
         system_s: of_server(&["cpu_system"]),
+        processor_wait_s: of_server(&["cpu_wait"]),
         machine_processor_s: of_machine(&["cpu_user", "cpu_system", "cpu_interrupts", "cpu_soft_interrupts"]),
         minor_faults: of_server(&["minor_faults"]),
         major_faults: of_server(&["major_faults"]),

@@ -1,15 +1,17 @@
-//! What it takes a processor to bring a page back that memory had no room for.
+//! What it takes a processor to bring a page back that memory had no room for, and to bring a page of new memory.
 //!
 //! Pages that a fast disk brings back look like computing: the time goes into asking for them. So the same is measured of pages that are
 //! out of memory, beside others that are in it: of documents of the same size, or one page here and there. What evicting others takes
 //! comes on top, so that less is told than it is.
 
 use std::fs::{self, File};
+use std::hint::black_box;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::experiments::Load;
+use forebay_linux::kernel_text;
 use forebay_results::median;
 use rustix::fs::{Advice, fadvise};
 use rustix::time::{ClockId, clock_gettime};
@@ -21,6 +23,8 @@ const PIECES: usize = 256;
 const PIECE_BYTES_MAX: usize = 256 << 10;
 /// So often, each out of memory and in it.
 const ROUNDS: usize = 5;
+/// New memory that is touched at a time: more than an allocator keeps.
+const NEW_BYTES: usize = 16 << 20;
 /// Between two pieces, so that nobody reads one ahead.
 const APART_BYTES: usize = 64 << 10;
 
@@ -36,6 +40,28 @@ pub(super) fn back_s(folder: &Path, load: &Load) -> io::Result<Option<f64>> {
     let (cold_s, warm_s) = measured?;
     let pages = (PIECES * piece.div_ceil(PAGE_BYTES)) as f64;
     Ok(Some((cold_s - warm_s) / pages).filter(|seconds| *seconds > 0.0))
+}
+
+/// Seconds of processor time for each page fault of new memory, with what giving the memory back takes; `None` where the kernel
+/// does not count faults.
+pub(super) fn new_s() -> Option<f64> {
+    let costs: Vec<f64> = (0..ROUNDS)
+        .filter_map(|_| {
+            let (begun_s, faults) = (processor_s(), faults()?);
+            let mut memory = vec![0u8; NEW_BYTES];
+            memory.iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 1);
+            drop(black_box(memory));
+            let came = self::faults()?.checked_sub(faults).filter(|faults| *faults > 0)?;
+            Some((processor_s() - begun_s) / came as f64)
+        })
+        .collect();
+    median(&costs)
+}
+
+/// Page faults of this thread that waited for nothing.
+fn faults() -> Option<u64> {
+    let stat = fs::read_to_string("/proc/thread-self/stat").ok()?;
+    kernel_text::ProcessStat::parse(&stat).map(|stat| stat.own.minor_faults)
 }
 
 /// Processor time of reading all pieces out of memory, and in it: medians, because what else the machine does comes in between.
@@ -72,6 +98,12 @@ fn processor_s() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn new_pages_take_less_than_pages_of_a_slow_disk() {
+        let seconds = new_s().unwrap();
+        assert!((1e-8..1e-3).contains(&seconds), "{seconds}");
+    }
 
     #[test]
     fn pages_of_a_disk_take_a_processor_some_microseconds_and_nothing_stays() {

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 use crate::Error;
 use crate::harness::command::Invocation;
@@ -25,6 +25,8 @@ const JOIN_AND_RUN: &str = r#"[ -z "$0" ] || echo 0 > "$0" || exit
 exec $(command -v setpriv > /dev/null && echo setpriv --pdeathsig TERM) "$@""#;
 /// How much of what it says a message quotes, in bytes.
 const QUOTED: usize = 2000;
+/// So often is looked for processes that are left, at most.
+const LEFT_LOOKS_MAX: usize = 100;
 /// Of two ports side by side, one may be somebody's.
 const PAIR_TRIES: usize = 20;
 
@@ -39,8 +41,18 @@ pub(crate) struct Process {
 impl Process {
     /// Starts it in `folder`, in a process group of its own and, where there is one, in a control group.
     pub(crate) fn start(arguments: &[OsString], folder: &Path, join: Option<&Path>) -> Result<Self, Error> {
+        Self::start_in(arguments, folder, &folder.join("said"), join)
+    }
+
+    /// Starts it in `folder`; what it says goes to the file `said`.
+    pub(crate) fn start_in(
+        arguments: &[OsString],
+        folder: &Path,
+        said: &Path,
+        join: Option<&Path>,
+    ) -> Result<Self, Error> {
         let shown = Invocation::new(folder, arguments).to_string();
-        let said = folder.join("said");
+        let said = said.to_owned();
         let log = fs::File::create(&said).map_err(Error::file("write", &said))?;
         let log_again = log.try_clone().map_err(Error::file("write", &said))?;
         let mut command = Command::new("sh");
@@ -79,6 +91,9 @@ impl Process {
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
+            Ok(Some(status)) if status.success() => {
+                Err(Error::Background { command: self.command.clone(), said: self.words() })
+            }
             Ok(Some(status)) => Err(Error::Failed {
                 command: self.command.clone(),
                 status: status.to_string(),
@@ -121,6 +136,35 @@ impl Process {
         }
         let _ = kill_process_group(group, Signal::KILL);
         let _ = self.child.wait();
+    }
+}
+
+/// What may be left in a group of processes that left their server's, as a daemon does: it ends with this.
+#[derive(Debug)]
+pub(crate) struct LeftBehind(PathBuf);
+
+impl LeftBehind {
+    /// Of the group with this file of processes.
+    pub(crate) fn of(processes: PathBuf) -> Self {
+        Self(processes)
+    }
+}
+
+impl Drop for LeftBehind {
+    fn drop(&mut self) {
+        // One may start another one meanwhile.
+        for _ in 0..LEFT_LOOKS_MAX {
+            let processes = fs::read_to_string(&self.0).unwrap_or_default();
+            let left: Vec<Pid> =
+                processes.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)).collect();
+            if left.is_empty() {
+                return;
+            }
+            for process in left {
+                let _ = kill_process(process, Signal::KILL);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 }
 

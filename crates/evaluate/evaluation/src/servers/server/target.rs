@@ -12,10 +12,11 @@ use forebay_lab::{MemoryLimit, cold};
 use forebay_results::Host;
 
 use super::clients::Clients;
+use super::files;
 use super::http::{self, Site};
 use super::measure::Bench;
 use super::observer::Scope;
-use super::process::{Process, check_free, free_port};
+use super::process::{LeftBehind, Process, check_free, free_port};
 use super::processors::ProcessorGroup;
 use super::proxy::Proxy;
 use super::web::{self, Documents};
@@ -34,6 +35,7 @@ pub(super) struct Target {
     /// The processes go before their group.
     process: Option<Process>,
     _processors: Option<ProcessorGroup>,
+    _left: Option<LeftBehind>,
     group: Option<MemoryLimit>,
     /// What its dependency is behind.
     proxy: Option<Proxy>,
@@ -55,6 +57,7 @@ impl Target {
                 feeds: Vec::new(),
                 process: None,
                 _processors: None,
+                _left: None,
                 group: None,
                 proxy: None,
                 scope: scope_of(attached)?,
@@ -78,6 +81,7 @@ impl Target {
             cold::evict(&[documents.folder.as_path()], cold::Extent::Data)?;
         }
         let join = group.as_ref().map(MemoryLimit::processes_file);
+        let left = join.clone().map(LeftBehind::of);
         let mut process = Process::start(&line, folder, join.as_deref())?;
         process.wait_for(address, bench.interrupt)?;
         let feeds = match (&trial.server, bench.documents) {
@@ -88,11 +92,23 @@ impl Target {
             _ => Vec::new(),
         };
         let scope = Scope::Tree(process.id());
+        if trial.memory_bytes.is_some() {
+            files::make_cold(&scope);
+        }
         let folder = group.as_ref().map(MemoryLimit::folder);
         let processors = bench.given.processors;
         let processors =
             processors.map(|number| ProcessorGroup::start(&scope, folder, number)).transpose()?;
-        Ok(Self { scope, feeds, process: Some(process), _processors: processors, group, proxy, port })
+        Ok(Self {
+            scope,
+            feeds,
+            process: Some(process),
+            _processors: processors,
+            _left: left,
+            group,
+            proxy,
+            port,
+        })
     }
 
     /// What is counted of it: its processes, and the group where that tells more.
@@ -137,6 +153,11 @@ impl Target {
     /// How long its dependency takes for an answer without what it is made later by; `None` where that is not measured.
     pub(super) fn dependency_answers_after_s(&self) -> Option<f64> {
         self.proxy.as_ref().and_then(Proxy::answers_after_s)
+    }
+
+    /// The group that limits its memory.
+    pub(super) fn group(&self) -> Option<&MemoryLimit> {
+        self.group.as_ref()
     }
 
     /// What the server takes for its dependency, where that is behind a proxy.

@@ -1,0 +1,188 @@
+//! The outcome, for people and as rows.
+
+use std::fmt::Write as _;
+
+use forebay_quantity::{bytes, number, percent, seconds, times};
+use forebay_results::{Row, Spread, Statement, StatementKind};
+
+use super::{BORNE, Condition, Level, Need, Proof, Rate, Window};
+use crate::experiments::Knee;
+use crate::harness::table::render;
+
+impl Rate {
+    /// The head of its column, and the metric with its unit.
+    fn named(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Answers => ("requests/s", "transactions", "1/s"),
+            Self::Runs => ("runs/s", "runs", "1/s"),
+            Self::Computing => ("computing", "computing", "1"),
+        }
+    }
+
+    fn shown(self, rate: f64) -> String {
+        if self == Self::Computing { percent(rate) } else { number(rate) }
+    }
+}
+
+/// What is told of a window: the metric, its unit, and the value.
+type Told = (&'static str, &'static str, fn(&Window) -> Option<f64>);
+
+const TOLD: [Told; 3] = [
+    ("latency_p99", "s", |window| window.p99_s),
+    ("missed_pages", "1/s", |window| Some(window.missed)),
+    ("memory_pressure", "1", |window| window.pressure),
+];
+
+impl Condition {
+    /// Its levels from much to little memory, those of one limit together.
+    fn by_memory(&self) -> Vec<(String, Vec<&Level>)> {
+        let mut sorted: Vec<&Level> = self.levels.iter().collect();
+        sorted.sort_by(|one, other| other.bytes.total_cmp(&one.bytes));
+        let mut all: Vec<(String, Vec<&Level>)> = Vec::new();
+        for level in sorted {
+            let memory = format!("{:.2} MiB", level.bytes / 1_048_576.0);
+            match all.last_mut() {
+                Some((last, levels)) if *last == memory => levels.push(level),
+                _ => all.push((memory, vec![level])),
+            }
+        }
+        all
+    }
+
+    fn case_with(&self, memory: &str) -> String {
+        let separator = if self.case.is_empty() { "" } else { "/" };
+        format!("{}{separator}memory {memory}", self.case)
+    }
+
+    fn table(&self) -> String {
+        let (rate, ..) = self.rate.named();
+        let rows = self.by_memory().into_iter().map(|(memory, levels)| {
+            let of = |told: fn(&Window) -> Option<f64>| spread(&levels, told).map(|spread| spread.median);
+            let shown = |value: Option<f64>, show: fn(f64) -> String| value.map_or("-".into(), show);
+            let enough = levels.iter().filter(|level| level.is_enough).count();
+            vec![
+                memory,
+                of(|window| Some(window.rate)).map_or("-".into(), |rate| self.rate.shown(rate)),
+                shown(of(|window| window.p99_s), seconds),
+                shown(of(|window| Some(window.missed)), number),
+                shown(of(|window| window.pressure), percent),
+                match (enough, levels.len()) {
+                    (0, _) => "no".into(),
+                    (enough, all) if enough == all => "yes".into(),
+                    (enough, all) => format!("{enough} of {all}"),
+                },
+            ]
+        });
+        render(&["memory", rate, "p99", "missed pages/s", "waits for memory", "enough"], rows)
+    }
+
+    /// What follows, in sentences.
+    fn conclusions(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        match self.knee {
+            Some(Knee { bytes: knee, low_bytes, high_bytes }) => said.push(format!(
+                "It needs {}: with less, pages come back that memory had no room for (between {} and {})",
+                bytes(knee),
+                bytes(low_bytes),
+                bytes(high_bytes)
+            )),
+            None => said.push(
+                "No limit was found below which pages come back: it needs less than was tried, or more than the machine has"
+                    .into(),
+            ),
+        }
+        said.extend(self.proof.as_ref().map(Proof::sentence));
+        said
+    }
+}
+
+impl Proof {
+    fn sentence(&self) -> String {
+        let ratio = |spread: &Spread| {
+            format!("{} ({} to {})", times(spread.median), times(spread.min), times(spread.max))
+        };
+        let pairs = self.rate.runs;
+        let p99 = self.p99.as_ref().map(|p99| format!(", p99 is {}", ratio(p99)));
+        let within = percent(BORNE - 1.0);
+        let begin = if self.holds {
+            format!("With {} it stays within {within}", bytes(self.bytes))
+        } else {
+            format!("With {} it does not stay within {within}", bytes(self.bytes))
+        };
+        format!(
+            "{begin} of what it does with all memory: in {pairs} pairs of fresh runs the rate is {}{}",
+            ratio(&self.rate),
+            p99.unwrap_or_default()
+        )
+    }
+}
+
+fn spread(levels: &[&Level], of: fn(&Window) -> Option<f64>) -> Option<Spread> {
+    let values: Vec<f64> = levels.iter().filter_map(|level| of(level.window.as_ref()?)).collect();
+    Spread::of(&values)
+}
+
+impl Need {
+    /// Each limit that was tried, and what follows.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut text = format!("{}\n", self.title);
+        for condition in &self.conditions {
+            let case =
+                if condition.case.is_empty() { String::new() } else { format!(", {}", condition.case) };
+            let _ = writeln!(text, "\n{}{case}:\n\n{}\n", condition.subject, condition.table());
+            for sentence in condition.conclusions() {
+                let _ = writeln!(text, "{sentence}.");
+            }
+        }
+        if let Some(stopped) = &self.stopped {
+            let _ = writeln!(text, "\nNot all of it was measured: {stopped}");
+        }
+        text.trim_end().to_owned()
+    }
+
+    /// Results by the schema: a row for each limit and quantity, then the knee with its interval as extremes.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Row> {
+        self.conditions.iter().flat_map(Condition::rows).collect()
+    }
+
+    /// What follows, in words.
+    #[must_use]
+    pub fn statements(&self) -> Vec<Statement> {
+        let of = |condition: &Condition| {
+            let (subject, case) = (condition.subject.clone(), condition.case.clone());
+            let kinds = [StatementKind::Limit, StatementKind::Reason];
+            let told = condition.conclusions().into_iter().zip(kinds);
+            told.map(|(text, kind)| Statement { subject: subject.clone(), case: case.clone(), kind, text })
+                .collect::<Vec<_>>()
+        };
+        self.conditions.iter().flat_map(of).collect()
+    }
+}
+
+impl Condition {
+    fn rows(&self) -> Vec<Row> {
+        let (_, rate, unit) = self.rate.named();
+        let told: [Told; 1] = [(rate, unit, |window| Some(window.rate))];
+        let mut rows = Vec::new();
+        for (memory, levels) in self.by_memory() {
+            let case = self.case_with(&memory);
+            rows.extend(told.iter().chain(&TOLD).filter_map(|(metric, unit, of)| {
+                Some(Row::of(&self.subject, &case, *metric, *unit, spread(&levels, *of)?))
+            }));
+        }
+        if let Some(Knee { bytes, low_bytes, high_bytes }) = self.knee {
+            let runs = self.levels.len() as u32;
+            let knee = Spread { median: bytes, min: low_bytes, max: high_bytes, runs, values: vec![] };
+            rows.push(Row::of(&self.subject, &self.case, "need", "B", knee));
+        }
+        if let Some(proof) = self.proof.as_ref().filter(|proof| proof.holds) {
+            rows.push(Row::once(&self.subject, &self.case, "enough", "B", proof.bytes));
+            rows.push(Row::of(&self.subject, &self.case, "enough_rate", "1", proof.rate.clone()));
+            let p99 = proof.p99.clone();
+            rows.extend(p99.map(|p99| Row::of(&self.subject, &self.case, "enough_latency_p99", "1", p99)));
+        }
+        rows
+    }
+}
