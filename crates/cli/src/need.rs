@@ -21,7 +21,7 @@ pub struct Need {
     #[arg(last = true, value_name = "CMD", group = "subject")]
     command: Vec<OsString>,
     /// Give a factor other levels, such as clients=8; repeat it for several factors
-    #[arg(long, value_name = "NAME=LEVELS", requires = "experiment")]
+    #[arg(long, value_name = "NAME=LEVELS", conflicts_with = "command")]
     set: Vec<String>,
     /// How often the limit goes down and up again
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]

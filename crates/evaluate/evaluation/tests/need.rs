@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 
 use forebay_evaluation::Profile;
-use forebay_evaluation::servers::server::{Need, NeedOf, NeedOptions, Options, need};
+use forebay_evaluation::servers::server::{Need, NeedOf, NeedOptions, need};
 use forebay_lab::{MemoryLimit, SlowDevice, SlowSwap};
 use forebay_testkit::{guests, skip};
 
@@ -69,35 +69,6 @@ fn memory_that_is_touched_at_random_is_needed_whole() {
     let _swap = SlowSwap::start(Profile::Nvme, 128 << 20).unwrap();
     let program = guests::build("working_set");
     assert_needs(32.0, &of(&[program.to_str().unwrap(), "random", "32"]));
-}
-
-#[test]
-fn a_server_needs_what_its_requests_touch() {
-    let test = "a_server_needs_what_its_requests_touch";
-    if !limits(test) {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    if rustix::fs::statfs(folder.path()).unwrap().f_type == TMPFS {
-        return skip(test, "the folder of temporary files is in memory; set TMPDIR");
-    }
-    let file = folder.path().join("set");
-    fs::write(&file, vec![7; 8 << 20]).unwrap();
-    let server = forebay_testkit::artifacts::example("forebay-evaluation", "faulty_server").unwrap();
-    let description = format!(
-        "title = \"t\"\nseconds = 0.5\nwarm_up = 0\n[any]\nname = \"mapped\"\nserver = [{server:?}, \"mapped\", \
-         \"{{port}}\", {file:?}]\nurl = \"http://127.0.0.1:{{port}}/\"\n"
-    );
-    let path = folder.path().join("experiment.toml");
-    fs::write(&path, description).unwrap();
-    let options = Options::read(&path, &[]).unwrap();
-    let of = NeedOf::Experiment(Box::new(options));
-    let options = NeedOptions { of, rounds: 1, pairs: 1, seconds: None };
-    let need = need(&options, &mut |_| ()).unwrap();
-    assert!(need.stopped.is_none(), "{:?}", need.stopped);
-    let knee = need.knees()[0].unwrap_or_else(|| panic!("{}", need.table()));
-    // The server has some memory of its own.
-    assert!((7.5..12.0).contains(&(knee.bytes / MIB)), "{}", need.table());
 }
 
 #[test]
