@@ -346,6 +346,15 @@ fn a_static_program_works() {
     }
 }
 
+/// Its functions are bound when they are called first: the slots of those stay writable beside the ones that are replaced.
+#[test]
+fn a_program_at_a_fixed_address_works_with_and_without_patching() {
+    for (name, options) in [("fixed_patched", &[][..]), ("fixed_not_patched", &["--no-patching"])] {
+        let argv = [build_as("read_edges", Kind::Fixed).into_os_string(), "data".into()];
+        let _ = Case::new(name, argv).setup(victims).options(options).check();
+    }
+}
+
 /// Checkpoints sleep with the files open that the speculator had.
 #[test]
 fn what_was_read_can_be_unmounted() {

@@ -32,6 +32,8 @@ const LIBRARIES: [&str; 2] = ["-pthread", "-lm"];
 pub enum Kind {
     /// An ordinary program.
     Program,
+    /// A program at a fixed address whose functions are bound when they are called first.
+    Fixed,
     /// A program without a dynamic loader.
     Static,
     /// A library to load or preload.
@@ -42,6 +44,7 @@ impl Kind {
     fn flags(self) -> &'static [&'static str] {
         match self {
             Self::Program => &[],
+            Self::Fixed => &["-no-pie", "-fno-pie", "-Wl,-z,lazy", "-Wl,-z,relro"],
             Self::Static => &["-static"],
             Self::Library => &["-shared", "-fPIC"],
         }

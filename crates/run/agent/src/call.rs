@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use forebay_protocol::layout::PATCH_SITES;
-use forebay_sigsafe::{call, errno};
+use forebay_sigsafe::{call, errno, general as n};
 
 /// The registers of a system call, in the order that `forebay_entry` stores them.
 #[repr(C)]
@@ -39,10 +39,26 @@ impl Call {
     #[inline(always)]
     pub unsafe fn execute(&self) -> isize {
         if self.site >= PATCH_SITES {
-            return execute_real(self.site - PATCH_SITES, self.arguments);
+            let result = execute_real(self.site - PATCH_SITES, self.arguments);
+            // An int leaves the upper half of the register undefined.
+            return if self.has_long_result() { result } else { result as i32 as isize };
         }
         // SAFETY: the caller's.
         unsafe { forebay_sigsafe::syscall(self.number, self.arguments) }
+    }
+
+    /// Whether libc's function for the call returns a count or an offset, and not an int.
+    const fn has_long_result(&self) -> bool {
+        matches!(
+            self.number as u32,
+            n::__NR_read
+                | n::__NR_pread64
+                | n::__NR_readv
+                | n::__NR_readlink
+                | n::__NR_readlinkat
+                | n::__NR_lseek
+                | n::__NR_getdents64
+        )
     }
 
     /// Whether the call, which had this result, may have found that its pointers lead nowhere.

@@ -108,14 +108,14 @@ pub unsafe fn apply(headers: ProgramHeaders) {
     for object in unsafe { objects::loaded(headers) } {
         if !object.is_libc() && !object.is_loader() {
             // SAFETY: slots of an object's that hold addresses of functions.
-            unsafe { replace(object) };
+            unsafe { replace(object, headers) };
         }
     }
 }
 
 /// # Safety
-/// The object is loaded.
-unsafe fn replace(object: &Object) {
+/// The object is loaded, and the headers are the program's.
+unsafe fn replace(object: &Object, headers: ProgramHeaders) {
     for (name, slot) in object.imports() {
         let Some((wrapper, index)) = wrapper(name) else { continue };
         if !call::has_real(index) {
@@ -124,7 +124,7 @@ unsafe fn replace(object: &Object) {
         let page = slot.addr() & !(PAGE - 1);
         // SAFETY: the slot lies in its page; read-only after relocation it is put back to that.
         unsafe {
-            let relro = object.is_read_only(slot.addr());
+            let relro = object.is_read_only(slot.addr(), headers);
             if relro && sys!(n::__NR_mprotect, page, PAGE, n::PROT_READ | n::PROT_WRITE) != 0 {
                 continue;
             }

@@ -184,26 +184,26 @@ impl Object {
             })
     }
 
-    /// Whether the loader made the address read-only after it had relocated the object.
-    pub fn is_read_only(&self, address: usize) -> bool {
-        // SAFETY: a loaded object starts with its ELF header and program headers; a program that is not
-        // position-independent has its first page at an address that it says itself.
-        unsafe {
-            let Some(start) = self.start() else { return true };
-            let header = &*(start as *const Elf_Ehdr);
-            let program = core::slice::from_raw_parts(
-                (start + header.e_phoff) as *const Elf_Phdr,
-                header.e_phnum as usize,
-            );
-            program.iter().filter(|header| header.p_type == PT_GNU_RELRO).any(|relro| {
-                let begin = self.bias.wrapping_add(relro.p_vaddr);
-                (begin & !4095..begin + relro.p_memsz).contains(&address)
-            })
-        }
+    /// Whether the loader made the address read-only after it had relocated the object. `program` are the program's headers.
+    pub fn is_read_only(&self, address: usize, program: ProgramHeaders) -> bool {
+        const PAGE: usize = 4096;
+        self.headers(program).iter().filter(|header| header.p_type == PT_GNU_RELRO).any(|relro| {
+            let begin = self.bias.wrapping_add(relro.p_vaddr);
+            // Of its last page the loader leaves a part that is shared with other data alone.
+            (begin & !(PAGE - 1)..(begin + relro.p_memsz) & !(PAGE - 1)).contains(&address)
+        })
     }
 
-    /// Where its ELF header is; none for a program at fixed addresses.
-    fn start(&self) -> Option<usize> {
-        (self.bias != 0).then_some(self.bias)
+    /// Its program headers. The first page of a program may lie at an address that only the kernel tells.
+    fn headers(&self, program: ProgramHeaders) -> &'static [Elf_Phdr] {
+        let (address, count) = if self.name().is_empty() {
+            (program.address, program.count)
+        } else {
+            // SAFETY: a loaded library starts with its ELF header.
+            let header = unsafe { &*(self.bias as *const Elf_Ehdr) };
+            (self.bias + header.e_phoff, header.e_phnum.into())
+        };
+        // SAFETY: the loader, or the kernel, found the headers there.
+        unsafe { core::slice::from_raw_parts(address as *const Elf_Phdr, count) }
     }
 }
