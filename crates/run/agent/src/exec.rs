@@ -6,15 +6,15 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use forebay_policy::program::ProgramRecord;
 use forebay_protocol::executable::{self, DYNAMIC_BYTES, PROGRAM_HEADER_BYTES};
-use forebay_protocol::layout::{Header, Unassisted};
+use forebay_protocol::layout::{Header, PATH_BYTES, Unassisted};
 use forebay_protocol::signature::Signature;
 use forebay_sigsafe::elf::{Elf_Ehdr, Elf_Phdr, PT_INTERP};
 use forebay_sigsafe::general as n;
-use forebay_sigsafe::{call, errno, sys};
+use forebay_sigsafe::{call, errno, sys, ticks};
 
 use crate::call::Call;
 use crate::environment::{self, Extended};
-use crate::{accesses, mapped_pages, original, process, role, session, spawn};
+use crate::{accesses, cold_program, mapped_pages, original, process, role, session, spawn};
 
 /// A chain of `#!` lines is followed this far, as by the kernel.
 const INTERPRETERS_MAX: usize = 5;
@@ -31,7 +31,13 @@ struct Workspace {
 
 impl Workspace {
     const fn new() -> Self {
-        let start = Start { bytes: [0; 1024], len: 0, dynamic: [0; DYNAMIC_BYTES], is_sanitized: false };
+        let start = Start {
+            bytes: [0; 1024],
+            len: 0,
+            dynamic: [0; DYNAMIC_BYTES],
+            is_sanitized: false,
+            path: [0; PATH_BYTES],
+        };
         Self { start, interpreter: [0; 256], extended: Extended::new() }
     }
 }
@@ -274,6 +280,8 @@ struct Start {
     /// Room for the dynamic section, and what that says.
     dynamic: [u8; DYNAMIC_BYTES],
     is_sanitized: bool,
+    /// Room for the path of its file.
+    path: [u8; PATH_BYTES],
 }
 
 impl Start {
@@ -308,7 +316,14 @@ impl Start {
             if fd < 0 {
                 return Err(Some(Unassisted::NotExamined));
             }
+            let before = ticks();
             let read = sys!(n::__NR_pread64, fd, self.bytes.as_mut_ptr(), self.bytes.len(), 0);
+            let is_cold = |header: &&Header| {
+                ticks().wrapping_sub(before) > header.stall_ticks_min.load(Ordering::Relaxed)
+            };
+            if let Some(header) = session::header().filter(is_cold) {
+                cold_program::announce(header, fd as usize, &mut self.path);
+            }
             self.len = usize::try_from(read).unwrap_or(0);
             self.look_for_sanitizer(fd);
             let capabilities = sys!(n::__NR_fgetxattr, fd, c"security.capability".as_ptr(), 0, 0);

@@ -13,6 +13,7 @@ mod accesses;
 mod attributes;
 mod call;
 mod calls;
+mod cold_program;
 mod dispatch;
 mod entry;
 mod environment;

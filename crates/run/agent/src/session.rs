@@ -108,6 +108,15 @@ pub fn header() -> Option<&'static Header> {
     unsafe { HEADER.load(Ordering::Relaxed).as_ref() }
 }
 
+/// Wakes a thread of the executor, if one sleeps.
+pub fn ring(header: &Header) {
+    header.doorbell.fetch_add(1, Ordering::AcqRel);
+    if header.sleepers.load(Ordering::Acquire) > 0 {
+        // SAFETY: the word is in the header.
+        let _ = unsafe { sys!(n::__NR_futex, &raw const header.doorbell, n::FUTEX_WAKE, 1) };
+    }
+}
+
 /// The access log, once attached.
 pub fn access_log() -> Option<&'static AccessLog> {
     let header = HEADER.load(Ordering::Relaxed);

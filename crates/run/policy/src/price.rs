@@ -145,6 +145,11 @@ pub const TRIAL_NOISE_TIMES: u128 = 2;
 /// Trials that confirm the numbers become so rare at most, as a power of 2. Choice: some seconds apart.
 pub const TRIAL_APART_DOUBLINGS: u32 = 4;
 
+// Libraries of a program.
+
+/// Libraries in a row that were in memory, after which no more are examined. Choice: more than a cold program shares with others.
+pub const LIBRARIES_IN_MEMORY_MAX: u32 = 16;
+
 // Streams of files that programs fault through.
 
 /// Areas of a file that have been touched in part, from which the touches are spread over the file. Choice: what is read in sequence has

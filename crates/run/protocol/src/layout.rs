@@ -7,6 +7,7 @@
 mod counters;
 mod devices;
 mod hints;
+mod libraries;
 mod mappings;
 mod patch_table;
 mod programs;
@@ -27,6 +28,7 @@ pub use self::{
         CELL_FREE, CELL_READY, CELL_TAKEN, CELL_WRITING, LOG_ENTRIES, LOGS, LogEntry, PATH_BYTES, PATH_CELLS,
         PathCell, PathHint, mark,
     },
+    libraries::{Libraries, PROGRAM_CELLS, ProgramCell},
     mappings::{MAPPINGS, Mapped, Mappings},
     patch_table::{CLONE3, Displaced, NUMBER_UNKNOWN, PATCH_SITES, PatchTable, SITE_BYTES_MAX},
     programs::{Account, CALL_SITES, CallSite, PROGRAMS, Program},
@@ -109,6 +111,8 @@ pub struct Header {
     pub leases: AtomicU32,
     /// What is known of the replay of an access profile.
     pub replay: Replay,
+    /// What is read ahead for the loaders of programs.
+    pub libraries: Libraries,
     /// The mapped file that is being read ahead.
     pub stream: Stream,
     /// Inode of the supervisor's namespace of processes; 0 where it cannot be known.

@@ -36,22 +36,22 @@ impl Examined {
 /// Examines the program at `path`, or the interpreter that its `#!` line leads to.
 #[must_use]
 pub fn examine(path: &Path) -> Examined {
+    let Some((path, file)) = program_file(path) else { return Examined::refused(Unassisted::NotExamined) };
+    let loader = if is_privileged(file.file(), &path) { Err(Unassisted::Privileged) } else { loader(&file) };
+    Examined { loader, is_text: file.is_text() }
+}
+
+/// The file that is executed for the one at `path`: that, or the interpreter that its `#!` line leads to.
+pub fn program_file(path: &Path) -> Option<(PathBuf, ProgramFile)> {
     let mut path = path.to_path_buf();
     for _ in 0..=INTERPRETERS_MAX {
-        let Ok(file) = ProgramFile::open(&path) else { return Examined::refused(Unassisted::NotExamined) };
+        let file = ProgramFile::open(&path).ok()?;
         match file.script_interpreter() {
             Some(next) => path = next,
-            None => {
-                let loader = if is_privileged(file.file(), &path) {
-                    Err(Unassisted::Privileged)
-                } else {
-                    loader(&file)
-                };
-                return Examined { loader, is_text: file.is_text() };
-            }
+            None => return Some((path, file)),
         }
     }
-    Examined::refused(Unassisted::NotExamined)
+    None
 }
 
 /// Whether the loader will run in secure-execution mode (ld.so(8)), in which it ignores our preload.

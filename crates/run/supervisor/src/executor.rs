@@ -6,6 +6,7 @@
 mod cells;
 mod fetch;
 mod kernel_files;
+mod libraries;
 mod replay;
 mod roots;
 mod stream;
@@ -14,6 +15,7 @@ pub use cells::Sweep;
 
 use std::{
     os::fd::OwnedFd,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{
@@ -36,6 +38,7 @@ use crate::{
 };
 use cells::Cells;
 use fetch::{Done, Fetcher};
+use libraries::Libraries;
 use replay::Replay;
 use roots::Root;
 use stream::Stream;
@@ -59,6 +62,7 @@ struct Shared {
     busy: AtomicUsize,
     cells: Cells,
     replay: Replay,
+    libraries: Libraries,
     stream: Stream,
     fetcher: Fetcher,
 }
@@ -93,6 +97,8 @@ pub enum Wanted {
         /// The file that is expected. Of one that has changed nothing is wanted, or only the beginning.
         expected: Option<Expected>,
     },
+    /// What the file of a program or library says to the dynamic loader.
+    Library,
 }
 
 /// A file as it was when a run needed it.
@@ -122,6 +128,9 @@ enum Origin {
     Slot(usize),
     /// This step of the replay, or a look-up of its file before it.
     Replay { step: usize, is_whole: bool },
+    /// The loader of a program that this process executes, or this one's for 0; the place of the file that it needs, or none for a
+    /// part of one.
+    Library { process: u32, file: Option<usize> },
     /// A process that faults through this file.
     Stream { process: u32, inode: u64 },
 }
@@ -129,19 +138,25 @@ enum Origin {
 impl Executor {
     /// A pool for `channel` and a replay of these steps, without a thread.
     pub fn new(channel: Arc<Channel>, steps: Vec<Fetch>) -> Self {
-        Self::of(channel.clone(), Replay::new(channel, steps, Pace::new), Root::Ours)
+        let depth_first = if steps.is_empty() { 0 } else { FORETOLD_DEPTH };
+        Self::of(channel.clone(), Replay::new(channel, steps, Pace::new), Root::Ours, depth_first)
     }
 
     /// A pool that carries out all of these steps below `root`, which no path leads out of. Without a thread.
     pub fn below(root: OwnedFd, channel: Arc<Channel>, steps: Vec<Fetch>) -> Self {
-        Self::of(channel.clone(), Replay::new(channel, steps, Pace::of_all), Root::Theirs(Arc::new(root)))
+        Self::of(
+            channel.clone(),
+            Replay::new(channel, steps, Pace::of_all),
+            Root::Theirs(Arc::new(root)),
+            FORETOLD_DEPTH,
+        )
     }
 
-    fn of(channel: Arc<Channel>, replay: Replay, root: Root) -> Self {
-        let depth_first = if replay.is_empty() { 0 } else { FORETOLD_DEPTH };
+    fn of(channel: Arc<Channel>, replay: Replay, root: Root, depth_first: u32) -> Self {
         Self(Arc::new(Shared {
             cells: Cells::new(channel.clone()),
             replay,
+            libraries: Libraries::new(channel.clone()),
             stream: Stream::new(channel.clone()),
             fetcher: Fetcher::new(channel.clone(), root, depth_first),
             channel,
@@ -150,16 +165,28 @@ impl Executor {
         }))
     }
 
-    /// Starts a pool in a process of its own, which ends with this one; none where the system refuses a process.
-    pub fn start_apart(channel: &Arc<Channel>, steps: Vec<Fetch>) -> Option<Apart> {
+    /// Starts a pool in a process of its own, which ends with this one; none where the system refuses a process. The libraries of
+    /// `program` are read ahead, too.
+    pub fn start_apart(channel: &Arc<Channel>, steps: Vec<Fetch>, program: Option<PathBuf>) -> Option<Apart> {
         let work = || {
             // Without a name it is only harder to find.
             let _ = rustix::thread::set_name(c"forebay:hints");
             let executor = Self::new(channel.clone(), steps);
             executor.start();
+            if let Some(program) = program {
+                executor.begin_libraries(program);
+            }
             executor.0.fetcher.watch();
         };
         start_apart(work).ok()
+    }
+
+    /// In a thread of its own, which may wait for a device.
+    fn begin_libraries(&self, program: PathBuf) {
+        let shared = self.0.clone();
+        let builder = thread::Builder::new().name("forebay:hints".into()).stack_size(STACK_BYTES);
+        // Without it the loader only waits as it would alone.
+        let _ = builder.spawn(move || shared.libraries.begin(&program));
     }
 
     /// Starts the first thread; it starts the others as they are needed.
@@ -197,6 +224,7 @@ fn work(shared: &Arc<Shared>) {
             match job.origin {
                 Origin::Slot(_) => {}
                 Origin::Replay { step, is_whole } => shared.replay.on_done(step, is_whole, done),
+                Origin::Library { file, .. } => shared.libraries.on_done(&job, file, done),
                 Origin::Stream { .. } => shared.stream.on_done(done),
             }
             job.ticket.finish();
@@ -215,11 +243,15 @@ fn work(shared: &Arc<Shared>) {
 impl Shared {
     /// The next job: hints first, since a program is about to need them.
     fn take(&self) -> Option<Job> {
-        self.cells.take().or_else(|| self.replay.take()).or_else(|| self.stream.take())
+        let foretold = || self.replay.take().or_else(|| self.libraries.take());
+        self.cells.take().or_else(foretold).or_else(|| self.stream.take())
     }
 
     fn has_ready(&self) -> bool {
-        self.cells.has_ready() || self.replay.has_ready() || self.stream.has_ready()
+        self.cells.has_ready()
+            || self.replay.has_ready()
+            || self.libraries.has_ready()
+            || self.stream.has_ready()
     }
 
     /// Wakes a thread that has nothing to do, if there is one.

@@ -46,6 +46,7 @@ pub use table::terminal_width;
 
 use std::{
     cell::OnceCell,
+    env,
     ffi::{CString, OsStr, OsString},
     io,
     path::{Path, PathBuf},
@@ -66,6 +67,7 @@ use profiles::{
     learning::{Learning, Profiling, Started},
 };
 use statistics::{MemoryUse, Statistics};
+use watch::Watched;
 
 /// What to run and how.
 #[derive(Clone, Debug)]
@@ -126,7 +128,7 @@ fn become_watched_program(options: &Options, profiling: &Profiling<'_>) -> Error
     let supervisor = |path: &Path, arguments: &[CString]| {
         let stand = || {
             let profiles = recording.as_ref().zip(Started::new(path, arguments));
-            stand_beside(&channel, &preload, options, profiling, profiles).ok()
+            stand_beside(&channel, &preload, options, profiling, (absolute(path), profiles)).ok()
         };
         *beside.get_or_init(stand)
     };
@@ -158,20 +160,20 @@ fn stand_beside(
     preload: &Preload,
     options: &Options,
     profiling: &Profiling<'_>,
-    profiles: Option<(&Recording, Started)>,
+    (file, profiles): (Option<PathBuf>, Option<(&Recording, Started)>),
 ) -> io::Result<u32> {
     let events = profiles.iter().flat_map(|(recording, _)| recording.descriptors());
     let kept: Vec<_> = [channel.descriptor()].into_iter().chain(preload.descriptor()).chain(events).collect();
-    let pid = start_beside(&kept, |program| {
+    let pid = start_beside(&kept, |neighbour| {
         channel.header().supervisor_pid.store(std::process::id(), Relaxed);
         let signals = SignalsBlocked::but_for_children();
         let mut ledger = Ledger::default();
         let begin = |(recording, started): (&Recording, Started)| {
-            Learning::begin(profiling, &started, recording, channel, u32::try_from(program.pid).ok())
+            Learning::begin(profiling, &started, recording, channel, u32::try_from(neighbour.pid).ok())
         };
         let (mut learning, steps) = profiles.map(begin).unzip();
-        let profiles = learning.as_mut().zip(steps);
-        watch::watch_beside(&program, &signals, channel, &mut ledger, options, profiles);
+        let program = Watched { pid: neighbour.pid, file, profiles: learning.as_mut().zip(steps) };
+        watch::watch_beside(&neighbour, program, &signals, channel, &mut ledger, options);
         watch::finish(channel, &mut ledger);
         let _ = learning.and_then(|learning| learning.finish(channel));
     })?;
@@ -204,8 +206,9 @@ fn run_watched(options: &Options, profiling: &Profiling<'_>) -> Result<Outcome, 
 
     let signals = SignalsBlocked::new();
     let started = Instant::now();
-    let profiles = OnceCell::new();
+    let (profiles, file) = (OnceCell::new(), OnceCell::new());
     let supervisor = |path: &Path, arguments: &[CString]| {
+        let _ = file.set(absolute(path));
         let begin = |(recording, started): (&Recording, Started)| {
             Learning::begin(profiling, &started, recording, &channel, None)
         };
@@ -221,7 +224,8 @@ fn run_watched(options: &Options, profiling: &Profiling<'_>) -> Result<Outcome, 
     };
     let pid = launch::launch(&options.command, &assistance, &signals)?;
     let (mut learning, steps) = profiles.into_inner().flatten().unzip();
-    let ended = watch::watch(pid, &channel, &mut ledger, options, learning.as_mut().zip(steps))?;
+    let program = Watched { pid, file: file.into_inner().flatten(), profiles: learning.as_mut().zip(steps) };
+    let ended = watch::watch(program, &channel, &mut ledger, options)?;
     let elapsed = started.elapsed();
     watch::finish(&channel, &mut ledger);
     let profile = learning.and_then(|learning| learning.finish(&channel));
@@ -248,6 +252,11 @@ fn run_watched(options: &Options, profiling: &Profiling<'_>) -> Result<Outcome, 
     };
     statistics.read_header(channel.header());
     Ok(Outcome { exit_status, signal, statistics })
+}
+
+/// `None` where the working directory has no path.
+fn absolute(path: &Path) -> Option<PathBuf> {
+    env::current_dir().ok().map(|directory| directory.join(path))
 }
 
 /// What the kernel says of the program and of the processes that it waited for.

@@ -35,6 +35,10 @@ pub struct Statistics {
     pub trials: Trials,
     /// What profiles did; `None` where none were used or taught.
     pub profile: Option<ProfileFigures>,
+    /// Libraries that were not in memory and read ahead of the program's loader.
+    pub library_files: u64,
+    /// Bytes that devices read for them.
+    pub library_bytes: u64,
     /// What streams did of files that the program faulted through.
     pub streams: StreamFigures,
     /// Bits of [`feature`]: what was found missing.
@@ -261,6 +265,8 @@ impl Statistics {
         self.unassisted = read(&header.processes_unassisted);
         self.agents_off = read(&header.agents_off);
         self.missing = header.missing.load(Relaxed);
+        self.library_files = header.libraries.files.load(Relaxed);
+        self.library_bytes = header.libraries.bytes.load(Relaxed);
         self.ticks_per_second = header.ticks_per_second.load(Relaxed).max(1);
     }
 
@@ -312,6 +318,8 @@ impl Statistics {
         for (bit, name) in feature::NAMES.iter().enumerate() {
             run(metric("missing", name), "1", f64::from(self.missing >> bit & 1));
         }
+        run("library_files".into(), "1", self.library_files as f64);
+        run("library_bytes".into(), "B", self.library_bytes as f64);
         run("stream_files".into(), "1", self.streams.files as f64);
         run("stream_bytes".into(), "B", self.streams.bytes as f64);
         run("stream_bytes_used".into(), "B", self.streams.bytes_used as f64);

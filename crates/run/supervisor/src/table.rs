@@ -180,6 +180,14 @@ impl Statistics {
         if let Some(profile) = &self.profile {
             details.push(("profile", told_of(profile)));
         }
+        if self.library_files > 0 {
+            let libraries = format!(
+                "{} not in memory, {} read for them",
+                thousands(self.library_files),
+                bytes(self.library_bytes as f64)
+            );
+            details.push(("libraries", libraries));
+        }
         if self.streams.files > 0 {
             let streams = format!(
                 "{} of large mapped files, {} read, about {} of them used",

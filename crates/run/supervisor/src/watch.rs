@@ -3,6 +3,7 @@
 use std::{
     fs,
     os::fd::OwnedFd,
+    path::PathBuf,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
@@ -69,18 +70,28 @@ pub struct Ended {
     pub streams: StreamFigures,
 }
 
-/// Waits for the end of the program `pid`, which is a child, and tells how it ended. Passes signals on, stops and goes on with it.
+/// The program that is watched.
+pub struct Watched<'a, 'k> {
+    /// Its process.
+    pub pid: i32,
+    /// Its file, or that of a script; `None` where the working directory has no path.
+    pub file: Option<PathBuf>,
+    /// Its profiles, and what they foretell.
+    pub profiles: Option<(&'a mut Learning<'k>, Vec<Fetch>)>,
+}
+
+/// Waits for the end of the program, which is a child, and tells how it ended. Passes signals on, stops and goes on with it.
 ///
 /// # Errors
 /// The kernel does not know it as our child.
 pub fn watch(
-    pid: i32,
+    program: Watched<'_, '_>,
     channel: &Arc<Channel>,
     ledger: &mut Ledger,
     options: &Options,
-    profiles: Option<Profiles<'_, '_>>,
 ) -> Result<Ended, Error> {
-    let mut rounds = Rounds::new(pid, channel, ledger, options, profiles);
+    let pid = program.pid;
+    let mut rounds = Rounds::new(program, channel, ledger, options);
     let mut has_left = false;
     loop {
         if !has_left && rounds.is_over() {
@@ -117,21 +128,21 @@ pub fn watch(
 
 /// Waits beside the program for its end, or until there is nothing left to do.
 pub fn watch_beside(
-    program: &Neighbour,
+    neighbour: &Neighbour,
+    program: Watched<'_, '_>,
     signals: &SignalsBlocked,
     channel: &Arc<Channel>,
     ledger: &mut Ledger,
     options: &Options,
-    profiles: Option<Profiles<'_, '_>>,
 ) {
-    let mut rounds = Rounds::new(program.pid, channel, ledger, options, profiles);
+    let mut rounds = Rounds::new(program, channel, ledger, options);
     loop {
         if rounds.is_over() {
             // Also where it learns: the program may need the process that this is.
             leave(channel);
             return;
         }
-        match program.wait(signals, rounds.until_next()) {
+        match neighbour.wait(signals, rounds.until_next()) {
             Woken::Ended => return,
             Woken::ByChild => rounds.look_at_wishes(),
             Woken::Late => rounds.look_if_due(),
@@ -139,12 +150,11 @@ pub fn watch_beside(
     }
 }
 
-/// The profiles of a run, and what they foretell.
-pub type Profiles<'a, 'k> = (&'a mut Learning<'k>, Vec<Fetch>);
-
 /// What the supervisor does while the program runs.
 struct Rounds<'a, 'k> {
     pid: i32,
+    /// Whose libraries are to be read ahead.
+    file: Option<PathBuf>,
     channel: &'a Arc<Channel>,
     /// In a process of its own: one of its threads may wait for a file system that does not answer, and could not be ended.
     executor: Option<Option<Apart>>,
@@ -170,18 +180,20 @@ struct Rounds<'a, 'k> {
 
 impl<'a, 'k> Rounds<'a, 'k> {
     fn new(
-        pid: i32,
+        program: Watched<'a, 'k>,
         channel: &'a Arc<Channel>,
         ledger: &'a mut Ledger,
         options: &Options,
-        profiles: Option<Profiles<'a, 'k>>,
     ) -> Self {
+        let Watched { pid, file, profiles } = program;
         let processes = Processes::new(pid.unsigned_abs());
         processes.look(channel.header());
         let (learning, steps) =
             profiles.map_or((None, Vec::new()), |(learning, steps)| (Some(learning), steps));
         let mut rounds = Self {
             pid,
+            // What a profile foretells has the libraries in it.
+            file: file.filter(|_| steps.is_empty() && options.speculate),
             channel,
             executor: None,
             ledger,
@@ -203,7 +215,7 @@ impl<'a, 'k> Rounds<'a, 'k> {
         };
         if !steps.is_empty() {
             rounds.leases.look_if_due(channel.header());
-            rounds.executor = Some(Executor::start_apart(channel, steps));
+            rounds.executor = Some(Executor::start_apart(channel, steps, None));
         }
         rounds
     }
@@ -244,7 +256,8 @@ impl<'a, 'k> Rounds<'a, 'k> {
         self.limits.look_if_due(header);
         self.processors.look(header);
         self.leases.look_if_due(header);
-        self.executor.get_or_insert_with(|| Executor::start_apart(self.channel, Vec::new()));
+        let (channel, file) = (self.channel, &mut self.file);
+        self.executor.get_or_insert_with(|| Executor::start_apart(channel, Vec::new(), file.take()));
         let soon = self.look_at_storms();
         let is_newly_told = self.faults.look(header, self.storms.spared());
         self.sweep.run(self.channel);

@@ -12,6 +12,7 @@ use forebay_sigsafe::general as n;
 use forebay_sigsafe::{sys, ticks};
 
 use super::{State, abandoned, end, kernel, marked_bytes, on_device};
+use crate::session;
 use crate::{attributes, mounts, trace};
 
 /// Prefetches in flight that are remembered.
@@ -316,11 +317,7 @@ pub fn path(state: &mut State, kind: PathHint, path: &[u8], offset: u64, length:
         to.store(*from, Relaxed);
     }
     cell.state.store(CELL_READY, Release);
-    state.header.doorbell.fetch_add(1, AcqRel);
-    if state.header.sleepers.load(Acquire) > 0 {
-        // SAFETY: the word is in the header.
-        let _ = unsafe { sys!(n::__NR_futex, &raw const state.header.doorbell, n::FUTEX_WAKE, 1) };
-    }
+    session::ring(state.header);
     state.hints.issued += 1;
     slot.counters.hints_path.fetch_add(1, Relaxed);
     Some(Ticket(index))

@@ -26,6 +26,7 @@ use rustix::{
 
 use super::{
     Expected, Job, Origin, Wanted, kernel_files,
+    libraries::Library,
     roots::{Root, Roots},
 };
 use crate::{
@@ -45,7 +46,7 @@ const BLOCK_BYTES: u64 = 512;
 const CHANGED_BYTES: u64 = 4 << 10;
 
 /// What came of a job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// How long a device was waited for, if one was asked.
     pub waited: Option<Duration>,
@@ -53,6 +54,8 @@ pub struct Done {
     pub is_changed: bool,
     /// Data that is in memory now.
     pub bytes: u64,
+    /// What the file of a library says.
+    pub library: Option<Library>,
 }
 
 /// What agents take for a stall.
@@ -66,9 +69,9 @@ pub struct Fetcher {
     channel: Arc<Channel>,
     /// What is in memory is found sooner.
     device_wait_min: Duration,
-    /// `st_dev` of what the last job of each slot found, the last step of a replay and the last piece of a stream, and so probably of the next;
-    /// [`DEVICE_UNKNOWN`] at first.
-    last_devices: [AtomicU64; SLOTS + 2],
+    /// `st_dev` of what the last job of each slot found, the last step of a replay, the last piece of a stream and the last library,
+    /// and so probably of the next; [`DEVICE_UNKNOWN`] at first.
+    last_devices: [AtomicU64; SLOTS + 3],
     roots: Roots,
     /// Where the paths of a replay begin.
     replay_root: Root,
@@ -81,7 +84,7 @@ impl Fetcher {
         Self {
             devices: Devices::new(channel.clone(), depth_first),
             device_wait_min: device_wait_min(&channel),
-            last_devices: [const { AtomicU64::new(DEVICE_UNKNOWN) }; SLOTS + 2],
+            last_devices: [const { AtomicU64::new(DEVICE_UNKNOWN) }; SLOTS + 3],
             roots: Roots::default(),
             replay_root,
             channel,
@@ -125,6 +128,13 @@ impl Fetcher {
             {
                 self.bring(job, &found, device, &status, done)
             }
+            // An open of a remote file may make the kernel forget its data.
+            (Wanted::Library, FileType::RegularFile)
+                if self.channel.header().leases.load(Acquire) == LEASES_NONE
+                    && !self.devices.is_remote(device) =>
+            {
+                self.examine_library(job, &found, device, done)
+            }
             _ => Ok(()),
         }
     }
@@ -136,6 +146,7 @@ impl Fetcher {
             Origin::Slot(slot) => slot,
             Origin::Replay { .. } => SLOTS,
             Origin::Stream { .. } => SLOTS + 1,
+            Origin::Library { .. } => SLOTS + 2,
         }];
         let device = last.load(Relaxed);
         let mut turn = self.devices.turn(device, &job.ticket).ok_or(Errno::TIMEDOUT)?;
@@ -195,8 +206,10 @@ impl Fetcher {
         let resolve = ResolveFlags::NO_MAGICLINKS;
         let root = match job.origin {
             Origin::Slot(slot) => self.roots.of(&self.channel, slot),
-            Origin::Replay { .. } => self.replay_root.clone(),
-            Origin::Stream { process, .. } => self.roots.of_process(process),
+            Origin::Replay { .. } | Origin::Library { process: 0, .. } => self.replay_root.clone(),
+            Origin::Stream { process, .. } | Origin::Library { process, .. } => {
+                self.roots.of_process(process)
+            }
         };
         match (root, job.origin) {
             (Root::Ours, _) => openat2(CWD, path, flags, Mode::empty(), resolve),
@@ -207,7 +220,9 @@ impl Fetcher {
                 self.channel.slot(slot).counters.hints_dropped.fetch_add(1, Relaxed);
                 Err(Errno::PERM)
             }
-            (Root::Barred, Origin::Replay { .. } | Origin::Stream { .. }) => Err(Errno::PERM),
+            (Root::Barred, Origin::Replay { .. } | Origin::Stream { .. } | Origin::Library { .. }) => {
+                Err(Errno::PERM)
+            }
         }
     }
 
@@ -244,6 +259,15 @@ impl Fetcher {
         let _share = self.devices.share(device, job.number, status.stx_size, block_bytes);
         let file = self.reopen_in_turn(job, found, device)?;
         self.read_ahead(file.as_fd(), &part, job, done)
+    }
+
+    /// Reads what the file of a program or library says to the loader.
+    fn examine_library(&self, job: &Job, found: &OwnedFd, device: u64, done: &mut Done) -> Result<(), Errno> {
+        let file = self.reopen_in_turn(job, found, device)?;
+        let mut turn = self.devices.turn(device, &job.ticket).ok_or(Errno::TIMEDOUT)?;
+        done.library =
+            self.timed_step(job, device, done, &mut turn, || Library::read(&job.path, file.as_fd()));
+        Ok(())
     }
 
     fn bring_from_remote(

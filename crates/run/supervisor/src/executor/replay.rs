@@ -55,11 +55,6 @@ impl Replay {
         Self(Arc::new(Inner { channel, steps, progress: Mutex::new(progress) }))
     }
 
-    /// Whether it has no steps.
-    pub fn is_empty(&self) -> bool {
-        self.0.steps.is_empty()
-    }
-
     /// The next step.
     pub fn take(&self) -> Option<Job> {
         if !self.is_on() {
@@ -163,7 +158,7 @@ impl Inner {
 }
 
 /// A step for each piece that the kernel takes whole, so that the pieces of a large file are under way at the same time.
-fn in_chunks(fetch: Fetch) -> Vec<Fetch> {
+pub(super) fn in_chunks(fetch: Fetch) -> Vec<Fetch> {
     let Wanted::Data { offset: first, length, expected } = fetch.wanted else { return vec![fetch] };
     let end = first.saturating_add(length);
     let chunk = |offset: u64| {

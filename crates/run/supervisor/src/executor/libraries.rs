@@ -1,0 +1,361 @@
+//! The libraries that a program's dynamic loader is about to need. The loader goes from one to the next, and waits for each.
+//! The executor examines many at a time, and reads ahead what the loader and the first instructions touch.
+
+mod elf;
+mod search;
+
+use std::{
+    collections::{HashSet, VecDeque},
+    env,
+    os::fd::BorrowedFd,
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+use forebay_policy::price::LIBRARIES_IN_MEMORY_MAX;
+use forebay_protocol::layout::{CELL_FREE, CELL_READY, GO, LEASES_UNKNOWN, PATH_BYTES, ProgramCell, replay};
+use rustix::io::pread;
+
+use self::{
+    elf::Code,
+    search::{Search, Searched},
+};
+use super::{Done, Fetch, Job, Origin, Wanted, replay::in_chunks, wake};
+use crate::{channel::Channel, devices::Ticket, examine::program_file};
+
+/// Jobs for libraries come after all hints.
+const NUMBER_FIRST: u64 = 1 << 62;
+/// The library whose code every program uses, in many places.
+const C_LIBRARY: &[u8] = b"/libc.so.6";
+/// Libraries of a run, at most.
+const LIBRARIES_MAX: usize = 4096;
+
+/// What an ELF file needs of the loader.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Library {
+    /// What of it is touched when it is mapped, as offsets and lengths.
+    mapped: Vec<(u64, u64)>,
+    /// What is touched when all libraries are mapped, until the program begins, and at its end.
+    started: Vec<(u64, u64)>,
+    /// The names of the libraries that it needs.
+    needed: Vec<Box<[u8]>>,
+    /// Where the loader looks for these first.
+    searched: Searched,
+}
+
+impl Library {
+    /// What the file at `path` says; `None` of one that the loader would not take.
+    pub fn read(path: &[u8], file: BorrowedFd<'_>) -> Option<Self> {
+        let code = if path.ends_with(C_LIBRARY) { Code::Whole } else { Code::Ends };
+        elf::read(code, |offset, buffer| pread(file, buffer, offset).unwrap_or(0))
+    }
+}
+
+/// The libraries of programs, handed out as jobs.
+pub struct Libraries {
+    channel: Arc<Channel>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    search: Search,
+    is_begun: bool,
+    /// Programs, and what they need.
+    files: Vec<File>,
+    /// Paths of the programs, and names of the libraries.
+    names: HashSet<Box<[u8]>>,
+    /// Files that are to be examined, in the order of the loader.
+    ready: VecDeque<usize>,
+    /// Parts of files that have been examined: what the loader touches before it goes to the next, and after.
+    mapped: VecDeque<(u32, Fetch)>,
+    started: VecDeque<(u32, Fetch)>,
+    /// Files in a row that were in memory.
+    in_memory: u32,
+    jobs: u64,
+}
+
+struct File {
+    /// Where it may lie, in the order of the loader.
+    paths: VecDeque<Arc<[u8]>>,
+    /// Where the libraries that it needs are searched first, whatever itself says.
+    inherited: Searched,
+    /// The process whose root its paths begin at; 0 for this one's.
+    process: u32,
+}
+
+impl Libraries {
+    /// Of programs that are not known yet.
+    pub fn new(channel: Arc<Channel>) -> Self {
+        Self { channel, state: Mutex::default() }
+    }
+
+    /// Begins with those of `program`, or of the interpreter that its `#!` line leads to. Until then it has no jobs.
+    pub fn begin(&self, program: &Path) {
+        let Some((path, _)) = program_file(program) else { return };
+        let search = Search::new(env::var_os("LD_LIBRARY_PATH").as_deref());
+        let mut state = self.state();
+        state.search = search;
+        state.is_begun = true;
+        state.begin(path.into_os_string().into_encoded_bytes().into(), 0);
+        drop(state);
+        wake(&self.channel);
+    }
+
+    /// The next job.
+    pub fn take(&self) -> Option<Job> {
+        if !self.may_open() {
+            return None;
+        }
+        let mut state = self.state();
+        if state.is_begun {
+            let told = self.channel.header().libraries.programs.iter().filter_map(take_program);
+            told.for_each(|(path, process)| state.begin(path, process));
+        }
+        let Next { file, process, fetch } = state.next()?;
+        state.jobs += 1;
+        Some(Job {
+            origin: Origin::Library { process, file },
+            number: NUMBER_FIRST + state.jobs,
+            path: fetch.path,
+            wanted: fetch.wanted,
+            ticket: Ticket::new(|| {}),
+        })
+    }
+
+    /// Whether there is one.
+    pub fn has_ready(&self) -> bool {
+        if !self.may_open() {
+            return false;
+        }
+        let state = self.state();
+        let is_told = |cell: &ProgramCell| cell.state.load(Relaxed) == CELL_READY;
+        state.is_begun && self.channel.header().libraries.programs.iter().any(is_told)
+            || !state.ready.is_empty()
+            || !state.mapped.is_empty()
+            || !state.started.is_empty()
+    }
+
+    /// A job is done: of the file at this place, or for a part of one.
+    pub fn on_done(&self, job: &Job, file: Option<usize>, done: Done) {
+        let figures = &self.channel.header().libraries;
+        match (file, done.library) {
+            (Some(file), Some(library)) => {
+                figures.files.fetch_add(done.waited.is_some().into(), Relaxed);
+                self.state().on_read(file, &job.path, library, done.waited.is_some());
+            }
+            (Some(file), None) => self.state().on_refused(file),
+            (None, _) => {
+                let read = if done.waited.is_some() { done.bytes } else { 0 };
+                figures.bytes.fetch_add(read, Relaxed);
+            }
+        }
+    }
+
+    /// No file is opened while a lease may exist that this would break.
+    fn may_open(&self) -> bool {
+        let header = self.channel.header();
+        header.leases.load(Acquire) != LEASES_UNKNOWN
+            && header.control.load(Relaxed) == GO
+            && header.replay.state.load(Relaxed) != replay::STOPPED
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A program that an agent told of, out of untrusted memory.
+fn take_program(cell: &ProgramCell) -> Option<(Arc<[u8]>, u32)> {
+    if cell.state.load(Acquire) != CELL_READY {
+        return None;
+    }
+    let length = usize::try_from(cell.path_len.load(Relaxed)).ok().filter(|length| *length < PATH_BYTES);
+    let path: Option<Arc<[u8]>> =
+        length.map(|length| cell.path[..length].iter().map(|byte| byte.load(Relaxed)).collect());
+    let process = cell.process.load(Relaxed);
+    cell.state.store(CELL_FREE, Release);
+    let path = path.filter(|path| path.first() == Some(&b'/') && !path.contains(&0))?;
+    Some((path, process))
+}
+
+/// What is to be done next.
+struct Next {
+    /// A file that is to be examined, or none for a part of one.
+    file: Option<usize>,
+    process: u32,
+    fetch: Fetch,
+}
+
+impl State {
+    /// A program that is executed by `process`.
+    fn begin(&mut self, path: Arc<[u8]>, process: u32) {
+        if self.names.insert(path[..].into()) {
+            self.in_memory = 0;
+            self.add([path].into(), Searched::default(), process);
+        }
+    }
+
+    fn add(&mut self, paths: VecDeque<Arc<[u8]>>, inherited: Searched, process: u32) {
+        if self.files.len() < LIBRARIES_MAX && !paths.is_empty() {
+            self.ready.push_back(self.files.len());
+            self.files.push(File { paths, inherited, process });
+        }
+    }
+
+    /// In the order of the loader.
+    fn next(&mut self) -> Option<Next> {
+        let part = |(process, fetch)| Next { file: None, process, fetch };
+        if let Some(mapped) = self.mapped.pop_front() {
+            return Some(part(mapped));
+        }
+        while let Some(place) = self.ready.pop_front() {
+            let Some(file) = self.files.get_mut(place) else { continue };
+            if let Some(path) = file.paths.pop_front() {
+                let fetch = Fetch { path, wanted: Wanted::Library };
+                return Some(Next { file: Some(place), process: file.process, fetch });
+            }
+        }
+        self.started.pop_front().map(part)
+    }
+
+    /// A file was examined that the loader takes.
+    fn on_read(&mut self, file: usize, path: &Arc<[u8]>, library: Library, has_waited: bool) {
+        self.in_memory = if has_waited { 0 } else { self.in_memory + 1 };
+        // The first one is the program, which the kernel has just read.
+        if self.in_memory > LIBRARIES_IN_MEMORY_MAX {
+            self.ready.clear();
+            self.mapped.clear();
+            self.started.clear();
+            return;
+        }
+        let Some(File { inherited, process, .. }) = self.files.get(file) else { return };
+        let (inherited, process) = (inherited.clone(), *process);
+        let parts = |ranges: Vec<(u64, u64)>| {
+            let part = |(offset, length)| Fetch {
+                path: path.clone(),
+                wanted: Wanted::Data { offset, length, expected: None },
+            };
+            ranges.into_iter().map(part).flat_map(in_chunks).map(|fetch| (process, fetch)).collect::<Vec<_>>()
+        };
+        self.mapped.extend(parts(library.mapped));
+        self.started.extend(parts(library.started));
+        let searched = library.searched.from(path, &inherited);
+        for name in library.needed {
+            if self.names.insert(name.clone()) {
+                let paths = self.search.paths(&name, &searched);
+                self.add(paths, searched.inherited(), process);
+            }
+        }
+    }
+
+    /// Nothing that the loader takes is at the last path of a file.
+    fn on_refused(&mut self, file: usize) {
+        if self.files.get(file).is_some_and(|file| !file.paths.is_empty()) {
+            self.ready.push_front(file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_protocol::layout::LEASES_NONE;
+
+    use super::*;
+
+    fn library(needed: &[&str]) -> Library {
+        let needed = needed.iter().map(|name| name.as_bytes().into()).collect();
+        Library { mapped: vec![(8, 8)], started: vec![(0, 200 << 10)], needed, ..Library::default() }
+    }
+
+    fn program() -> State {
+        let mut state = State::default();
+        state.begin(Arc::from(&b"/bin/program"[..]), 0);
+        state
+    }
+
+    fn taken(state: &mut State) -> Option<(Option<usize>, String)> {
+        state.next().map(|next| (next.file, String::from_utf8(next.fetch.path.to_vec()).unwrap()))
+    }
+
+    #[test]
+    fn libraries_come_in_the_order_of_the_loader_and_once_each() {
+        let mut state = program();
+        assert_eq!(taken(&mut state), Some((Some(0), "/bin/program".to_owned())));
+        let path: Arc<[u8]> = Arc::from(&b"/bin/program"[..]);
+        state.on_read(0, &path, library(&["/a.so", "/b.so"]), true);
+        assert_eq!(taken(&mut state), Some((None, "/bin/program".to_owned())));
+        assert_eq!(taken(&mut state), Some((Some(1), "/a.so".to_owned())));
+        state.on_read(1, &Arc::from(&b"/a.so"[..]), library(&["/b.so", "/c.so"]), true);
+        assert_eq!(taken(&mut state), Some((None, "/a.so".to_owned())));
+        assert_eq!(taken(&mut state), Some((Some(2), "/b.so".to_owned())));
+        assert_eq!(taken(&mut state), Some((Some(3), "/c.so".to_owned())));
+        // 200 KiB are two pieces.
+        let parts: Vec<_> = std::iter::from_fn(|| taken(&mut state)).map(|(_, path)| path).collect();
+        assert_eq!(parts, ["/bin/program", "/bin/program", "/a.so", "/a.so"]);
+    }
+
+    #[test]
+    fn nothing_more_is_examined_once_many_in_a_row_were_in_memory() {
+        let mut state = program();
+        let names: Vec<String> = (0..100).map(|number| format!("/{number}.so")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let path: Arc<[u8]> = Arc::from(&b"/bin/program"[..]);
+        let _ = state.next();
+        state.on_read(0, &path, library(&names), false);
+        let mut examined = 0;
+        while let Some(Next { file, fetch, .. }) = state.next() {
+            let Some(file) = file else { continue };
+            examined += 1;
+            state.on_read(file, &fetch.path, library(&[]), false);
+        }
+        assert_eq!(examined, LIBRARIES_IN_MEMORY_MAX);
+        assert!(state.started.is_empty());
+    }
+
+    #[test]
+    fn what_an_agent_tells_of_is_taken_once_programs_are_read_ahead() {
+        let channel = Arc::new(Channel::create(true).unwrap());
+        let libraries = Libraries::new(channel.clone());
+        channel.header().leases.store(LEASES_NONE, Relaxed);
+        let tell = |cell: usize, path: &[u8]| {
+            let cell = &channel.header().libraries.programs[cell];
+            for (to, from) in cell.path.iter().zip(path) {
+                to.store(*from, Relaxed);
+            }
+            cell.path_len.store(path.len() as u32, Relaxed);
+            cell.process.store(77, Relaxed);
+            cell.state.store(CELL_READY, Relaxed);
+        };
+        tell(0, b"/bin/true");
+        assert!(!libraries.has_ready() && libraries.take().is_none());
+        libraries.begin(Path::new("/bin/false"));
+        for (cell, path) in
+            [(1, &b"relative"[..]), (2, b"/a\0b"), (3, b"/bin/true"), (4, &[b'/'; PATH_BYTES])]
+        {
+            tell(cell, path);
+        }
+        assert!(libraries.has_ready());
+        let jobs: Vec<Job> = std::iter::from_fn(|| libraries.take()).collect();
+        let taken: Vec<_> = jobs.iter().map(|job| (&job.path[..], job.origin)).collect();
+        let expected = [(&b"/bin/false"[..], 0, 0), (b"/bin/true", 77, 1)]
+            .map(|(path, process, file)| (path, Origin::Library { process, file: Some(file) }));
+        assert_eq!(taken, expected);
+        assert!(channel.header().libraries.programs.iter().all(|cell| cell.state.load(Relaxed) == CELL_FREE));
+    }
+
+    #[test]
+    fn a_file_is_tried_at_each_of_its_paths() {
+        let mut state = State::default();
+        let paths = ["/first/a.so", "/second/a.so"].map(|path| Arc::from(path.as_bytes()));
+        state.add(paths.into(), Searched::default(), 0);
+        assert_eq!(taken(&mut state), Some((Some(0), "/first/a.so".to_owned())));
+        state.on_refused(0);
+        assert_eq!(taken(&mut state), Some((Some(0), "/second/a.so".to_owned())));
+        state.on_refused(0);
+        assert_eq!(taken(&mut state), None);
+    }
+}

@@ -1,0 +1,186 @@
+//! What an ELF file of a program or library says to the dynamic loader (elf(5)), and which parts of it are touched first.
+
+use object::{
+    LittleEndian as LE,
+    elf::{
+        DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_STRTAB, Dyn64, ELFCLASS64, ELFDATA2LSB, ELFMAG, EM_X86_64,
+        FileHeader64, PF_W, PF_X, PT_DYNAMIC, PT_LOAD, ProgramHeader64,
+    },
+    pod,
+};
+
+use super::{super::fetch::CHUNK_BYTES, Library, search::Searched};
+
+/// What holds the program headers of all but strange files.
+const HEAD_BYTES: usize = 4096;
+/// More of a dynamic section is not looked at.
+const DYNAMIC_BYTES_MAX: u64 = 64 << 10;
+/// More names of one file are not looked at.
+const NEEDED_MAX: usize = 1024;
+const PAGE_BYTES: u64 = 4096;
+/// Longest name or search path.
+const TEXT_BYTES: usize = 1024;
+
+/// What of a file's code is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// What runs before the program begins, and at its end.
+    Ends,
+    Whole,
+}
+
+/// Reads what a file says. `read` fills a buffer from an offset and says how far. `None` of a file that the loader does not take.
+pub fn read(code: Code, read: impl Fn(u64, &mut [u8]) -> usize) -> Option<Library> {
+    let mut head = vec![0; HEAD_BYTES];
+    let length = read(0, &mut head);
+    head.truncate(length);
+    let segments = Segments::new(&head)?;
+    let (mapped, started) = (segments.written(), segments.run_first(code));
+    let mut library = Library { mapped, started, ..Library::default() };
+    let mut dynamic = vec![0; usize::try_from(segments.dynamic?.1.min(DYNAMIC_BYTES_MAX)).ok()?];
+    let length = read(segments.dynamic?.0, &mut dynamic);
+    dynamic.truncate(length - length % size_of::<Dyn64<LE>>());
+    let entries = || {
+        let entries = pod::slice_from_all_bytes::<Dyn64<LE>>(&dynamic).unwrap_or_default().iter();
+        entries.map(|entry| (entry.d_tag.get(LE), entry.d_val.get(LE))).take_while(|(tag, _)| *tag != 0)
+    };
+    let of =
+        |wanted: u32| entries().filter(move |(tag, _)| *tag == u64::from(wanted)).map(|(_, value)| value);
+    let Some(strings) = of(DT_STRTAB).next().and_then(|address| segments.offset_of(address)) else {
+        return Some(library);
+    };
+    let text = |at: u64| -> Option<Box<[u8]>> {
+        let mut bytes = [0; TEXT_BYTES];
+        let length = read(strings.checked_add(at)?, &mut bytes);
+        let end = bytes.get(..length)?.iter().position(|byte| *byte == 0)?;
+        Some(bytes.get(..end)?.into())
+    };
+    library.needed =
+        of(DT_NEEDED).take(NEEDED_MAX).filter_map(text).filter(|name| !name.is_empty()).collect();
+    library.searched =
+        Searched::new(of(DT_RPATH).next().and_then(text), of(DT_RUNPATH).next().and_then(text));
+    Some(library)
+}
+
+/// The segments of a file.
+struct Segments {
+    loads: Vec<Load>,
+    /// Offset and length.
+    dynamic: Option<(u64, u64)>,
+}
+
+struct Load {
+    offset: u64,
+    address: u64,
+    bytes: u64,
+    flags: u32,
+}
+
+impl Segments {
+    fn new(head: &[u8]) -> Option<Self> {
+        let (header, _) = pod::from_bytes::<FileHeader64<LE>>(head).ok()?;
+        let ident = &header.e_ident;
+        let is_ours = ident.magic == ELFMAG
+            && ident.class == ELFCLASS64
+            && ident.data == ELFDATA2LSB
+            && header.e_machine.get(LE) == EM_X86_64;
+        let entry_bytes = usize::from(header.e_phentsize.get(LE));
+        if !is_ours || entry_bytes < size_of::<ProgramHeader64<LE>>() {
+            return None;
+        }
+        let start = usize::try_from(header.e_phoff.get(LE)).ok()?;
+        let entries = head.get(start..)?.chunks_exact(entry_bytes).take(header.e_phnum.get(LE).into());
+        let mut segments = Self { loads: Vec::new(), dynamic: None };
+        for entry in entries {
+            let (entry, _) = pod::from_bytes::<ProgramHeader64<LE>>(entry).ok()?;
+            let (offset, bytes) = (entry.p_offset.get(LE), entry.p_filesz.get(LE));
+            match entry.p_type.get(LE) {
+                PT_LOAD => segments.loads.push(Load {
+                    offset,
+                    address: entry.p_vaddr.get(LE),
+                    bytes,
+                    flags: entry.p_flags.get(LE),
+                }),
+                PT_DYNAMIC => segments.dynamic = Some((offset, bytes)),
+                _ => {}
+            }
+        }
+        Some(segments)
+    }
+
+    /// What is relocated. The loader clears the rest of its last page as soon as it is mapped.
+    fn written(&self) -> Vec<(u64, u64)> {
+        let written = self.loads.iter().filter(|load| load.flags & PF_W != 0 && load.bytes > 0);
+        written.map(|load| (load.offset, load.bytes)).collect()
+    }
+
+    /// Symbols and relocations, which lie in the first segment, and code: linkers put what runs first at its beginning, and
+    /// what runs at the end of the program there.
+    fn run_first(&self, code: Code) -> Vec<(u64, u64)> {
+        let mut parts = Vec::new();
+        for (index, load) in self.loads.iter().enumerate().filter(|(_, load)| load.flags & PF_W == 0) {
+            let (is_code, end) = (load.flags & PF_X != 0, load.offset.saturating_add(load.bytes));
+            if is_code && code == Code::Ends && load.bytes > CHUNK_BYTES {
+                parts.push((load.offset, CHUNK_BYTES));
+                parts.push((end.saturating_sub(1) & !(PAGE_BYTES - 1), PAGE_BYTES));
+            } else if (is_code || index == 0) && load.bytes > 0 {
+                parts.push((load.offset, load.bytes));
+            }
+        }
+        parts
+    }
+
+    /// Where in the file the address is.
+    fn offset_of(&self, address: u64) -> Option<u64> {
+        self.loads.iter().find_map(|load| {
+            let into = address.checked_sub(load.address).filter(|into| *into < load.bytes)?;
+            load.offset.checked_add(into)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, os::unix::fs::FileExt};
+
+    use super::*;
+
+    fn read_bytes(bytes: &[u8]) -> Option<Library> {
+        read(Code::Ends, |offset, buffer| {
+            let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..));
+            let rest = rest.unwrap_or_default();
+            let length = rest.len().min(buffer.len());
+            buffer[..length].copy_from_slice(&rest[..length]);
+            length
+        })
+    }
+
+    #[test]
+    fn this_program_needs_the_c_library() {
+        let file = File::open("/proc/self/exe").unwrap();
+        let read = |code| read(code, |offset, buffer| file.read_at(buffer, offset).unwrap_or(0)).unwrap();
+        let library = read(Code::Ends);
+        let needed: Vec<_> = library.needed.iter().map(|name| String::from_utf8_lossy(name)).collect();
+        assert!(needed.iter().any(|name| name == "libc.so.6"), "{needed:?}");
+        assert_eq!(library.started[0].0, 0);
+        assert!(!library.mapped.is_empty() && library.started.len() >= 3, "{library:?}");
+        let bytes = |library: &Library| library.started.iter().map(|(_, length)| length).sum::<u64>();
+        assert!(bytes(&read(Code::Whole)) > bytes(&library) + (1 << 20));
+    }
+
+    #[test]
+    fn a_file_that_is_cut_or_garbled_is_read_without_harm() {
+        let whole = std::fs::read("/bin/true").unwrap();
+        let expected = read_bytes(&whole).unwrap();
+        assert!(!expected.needed.is_empty());
+        for length in (0..whole.len()).step_by(61) {
+            let _ = read_bytes(&whole[..length]);
+        }
+        for index in (0..whole.len().min(4096)).chain((4096..whole.len()).step_by(31)) {
+            let mut bytes = whole.clone();
+            bytes[index] ^= 0xff;
+            let _ = read_bytes(&bytes);
+        }
+        assert_eq!(read_bytes(b"#!/bin/sh\n"), None);
+    }
+}
