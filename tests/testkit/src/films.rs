@@ -2,11 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, SystemTime};
 
 /// Options for pictures in H.264 with a key picture every twelve.
 pub const H264: &str = "-c:v libx264 -preset ultrafast -bf 2 -g 12 -pix_fmt yuv420p";
 /// Options for pictures in H.265 with a key picture every twelve.
 pub const H265: &str = "-c:v libx265 -preset ultrafast -pix_fmt yuv420p -x265-params log-level=error:keyint=12:bframes=2:pools=1";
+
+/// How old films are.
+const AGE: Duration = Duration::from_secs(60);
 
 /// A folder for films.
 pub struct Folder {
@@ -75,6 +79,9 @@ impl Folder {
         let output = ffmpeg(&format!("{options} {}", path.display()));
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "ffmpeg could not make {name}: {said}");
+        // What was written a moment ago may be a recording that grows.
+        let file = std::fs::File::open(&path).expect("a film");
+        file.set_modified(SystemTime::now() - AGE).expect("a time");
         path
     }
 }

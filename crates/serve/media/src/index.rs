@@ -72,7 +72,7 @@ pub(crate) struct Stored {
 }
 
 /// All samples of a track, in the order of decoding.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Index {
     pages: Vec<Page>,
     codes: Vec<u8>,
@@ -92,7 +92,7 @@ pub struct Index {
     is_all_sync: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Page {
     cursor: Cursor,
     has_sync: bool,
@@ -198,6 +198,14 @@ impl Index {
         found.flatten().next().or_else(first).map_or_else(Cursor::default, |(cursor, _)| cursor)
     }
 
+    /// The cursor of the same sample in this index, which has the samples of the cursor's own one and more.
+    pub(crate) fn cursor_like(&self, other: Cursor) -> Cursor {
+        let page = usize::try_from(other.number / PAGE_SAMPLES).ok().and_then(|page| self.pages.get(page));
+        let mut cursor = page.or(self.pages.last()).map_or_else(Cursor::default, |page| page.cursor);
+        while cursor.number < other.number && self.next(&mut cursor).is_some() {}
+        cursor
+    }
+
     /// The sync samples of a page, each with when it is presented, before the shift.
     fn syncs_of(&self, page: &Page) -> impl Iterator<Item = (Cursor, i64)> {
         let mut cursor = page.cursor;
@@ -248,7 +256,7 @@ impl Index {
 }
 
 /// Makes an index, sample by sample.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Builder {
     index: Index,
     expected: Expected,

@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::index::{Cursor, Index};
+use crate::kind;
 use crate::packing::Packing;
 use crate::plan::Plan;
+use crate::reading::Reading;
 use crate::source::{ReadAt, Source};
 use crate::time::TimeBase;
-use crate::{adts, annex_b, elementary, first_sample, kind, matroska, mp4, mpeg_audio, transport};
 
 /// A file's tracks and where their samples lie. It holds no file open.
 #[derive(Debug)]
@@ -46,6 +47,8 @@ pub struct Track {
     time_base: TimeBase,
     index: Index,
     carriage: Carriage,
+    /// What its container calls it.
+    number: u64,
 }
 
 /// How the samples of a track lie in their file.
@@ -102,30 +105,21 @@ impl Media {
 
     /// The same, with a choice for transport streams.
     pub fn read_as(file: &dyn ReadAt, streams: Streams) -> Result<Self> {
-        let mut source = Source::new(file)?;
-        let source = &mut source;
-        let mut found = match kind::of(source)? {
-            kind::Kind::Mp4 => mp4::read(source),
-            kind::Kind::Matroska => matroska::read(source),
-            kind::Kind::Transport { from, layout } => match streams {
-                Streams::AsTracks => elementary::read(source, from, layout)?
-                    .map_or_else(|| transport::read(source, from, layout), Ok),
-                Streams::AsTheyAre => transport::read(source, from, layout),
-            },
-            kind::Kind::H264 => annex_b::read_h264(source),
-            kind::Kind::H265 => annex_b::read_h265(source),
-            kind::Kind::Adts { from } => adts::read(source, from),
-            kind::Kind::MpegAudio { from } => mpeg_audio::read(source, from),
-        }?;
-        first_sample::look_at(source, &mut found)?;
-        Self::new(found)
+        Reading::begin(file, streams)?.end(file)
     }
 
     pub(crate) fn new(found: Found) -> Result<Self> {
-        let Found { mut tracks, left_out, recorded_ns, is_final } = found;
-        // All that starts late starts at 0; what comes before 0 is there to be decoded only.
-        let begin_ns =
-            tracks.iter().map(Track::begin_ns).min().ok_or(Error::NothingToServe(left_out.clone()))?;
+        let begin_ns = found.begin_ns();
+        Self::begun_at(found, begin_ns)
+    }
+
+    /// With the time of the container that is the beginning. All that starts late starts at 0; what comes before 0 is there to be
+    /// decoded only.
+    pub(crate) fn begun_at(found: Found, begin_ns: i64) -> Result<Self> {
+        let Found { mut tracks, left_out, recorded_ns, is_final, .. } = found;
+        if tracks.is_empty() {
+            return Err(Error::NothingToServe(left_out));
+        }
         if begin_ns > 0 {
             tracks.iter_mut().for_each(|track| track.index.shift(-track.time_base.ticks(begin_ns)));
         }
@@ -213,7 +207,15 @@ impl Track {
         time_base: TimeBase,
         index: Index,
     ) -> Self {
-        Self { codec, format, language, time_base, index, carriage: Carriage::default() }
+        Self { codec, format, language, time_base, index, carriage: Carriage::default(), number: 0 }
+    }
+
+    pub(crate) fn numbered(self, number: u64) -> Self {
+        Self { number, ..self }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     pub(crate) fn carried(self, carriage: Carriage) -> Self {
@@ -278,4 +280,13 @@ pub(crate) struct Found {
     pub recorded_ns: Option<u64>,
     /// What tells of its samples tells of all there will ever be.
     pub is_final: bool,
+    /// How many tracks have no sample yet.
+    pub waiting: usize,
+}
+
+impl Found {
+    /// When the first track begins; 0 if that is before 0.
+    pub fn begin_ns(&self) -> i64 {
+        self.tracks.iter().map(Track::begin_ns).min().unwrap_or_default().max(0)
+    }
 }

@@ -7,6 +7,9 @@ use crate::index::{Cursor, Entry};
 use crate::media::Media;
 use crate::packing::Packing;
 
+/// A track that has had no sample for this long while others had some is not waited for.
+const PAUSE_NS: i64 = 10_000_000_000;
+
 /// A sample to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
@@ -39,6 +42,8 @@ struct TrackCursor {
     track: usize,
     at: Cursor,
     next: Option<Next>,
+    /// When the one before was to be decoded.
+    last_ns: i64,
 }
 
 #[derive(Clone, Debug)]
@@ -51,12 +56,41 @@ impl Plan {
     pub(crate) fn new(media: Arc<Media>, tracks: &[usize], position_ns: u64) -> Self {
         let cursors = tracks.iter().filter(|track| **track < media.tracks().len()).map(|&track| {
             let at = media.tracks()[track].cursor_at(position_ns);
-            let mut cursor = TrackCursor { track, at, next: None };
+            let mut cursor = TrackCursor { track, at, next: None, last_ns: i64::MIN };
             cursor.advance(&media);
             cursor
         });
         let cursors = cursors.collect();
         Self { media, cursors }
+    }
+}
+
+impl Plan {
+    /// Goes on in a longer index of the same file.
+    pub fn go_on_in(&mut self, media: Arc<Media>) {
+        for cursor in &mut self.cursors {
+            let Some(track) = media.tracks().get(cursor.track) else { continue };
+            cursor.at = track.index().cursor_like(cursor.at);
+            if cursor.next.is_none() {
+                cursor.advance(&media);
+            }
+        }
+        self.media = media;
+    }
+
+    /// Whether it may be that one track has more samples now in a longer index, which come before those of the others.
+    pub fn lacks_a_track(&self) -> bool {
+        let next_ns = self.cursors.iter().filter_map(|cursor| Some(cursor.next.as_ref()?.decode_ns)).min();
+        let lacks = |cursor: &TrackCursor| {
+            let is_near = |next_ns: i64| next_ns.saturating_sub(cursor.last_ns) < PAUSE_NS;
+            cursor.next.is_none() && next_ns.is_none_or(is_near)
+        };
+        self.cursors.iter().any(lacks)
+    }
+
+    /// Whether it is of this index.
+    pub fn is_of(&self, media: &Arc<Media>) -> bool {
+        Arc::ptr_eq(&self.media, media)
     }
 }
 
@@ -77,6 +111,7 @@ impl Iterator for Plan {
         let due = |cursor: &&mut TrackCursor| cursor.next.as_ref().map_or(i64::MAX, |next| next.decode_ns);
         let cursor = self.cursors.iter_mut().min_by_key(due)?;
         let Next { decode_ns, entry } = cursor.next.take()?;
+        cursor.last_ns = decode_ns;
         cursor.advance(&self.media);
         let track = &self.media.tracks()[cursor.track];
         Some(Sample {

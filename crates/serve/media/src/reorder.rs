@@ -29,7 +29,7 @@ impl Presented {
         if self.waiting.len() > DEPTH { self.pass_on(to, samples_left) } else { Ok(()) }
     }
 
-    pub fn finish(mut self, to: &mut Builder, samples_left: &mut u64) -> Result<()> {
+    pub fn end(&mut self, to: &mut Builder, samples_left: &mut u64) -> Result<()> {
         while !self.waiting.is_empty() {
             self.pass_on(to, samples_left)?;
         }
@@ -125,7 +125,7 @@ mod tests {
         for time in [0, 120, 40, 80, 160] {
             presented.push(entry(time), &mut builder, &mut left).expect("room");
         }
-        presented.finish(&mut builder, &mut left).expect("room");
+        presented.end(&mut builder, &mut left).expect("room");
         assert_eq!(times(builder), [(-40, 0), (0, 120), (40, 40), (80, 80), (120, 160)]);
     }
 

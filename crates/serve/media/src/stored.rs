@@ -84,7 +84,7 @@ impl Media {
             let track = Track::new(codec, format, language, time_base, index);
             tracks.push(track.carried(carriage.with_runs(&runs)));
         }
-        Self::new(Found { tracks, left_out, recorded_ns, is_final }).ok()
+        Self::new(Found { tracks, left_out, recorded_ns, is_final, waiting: 0 }).ok()
     }
 }
 

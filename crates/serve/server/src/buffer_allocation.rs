@@ -25,6 +25,8 @@ const GROWTH: u64 = 4;
 const DOWNLOAD_BYTES_MAX: u64 = 1 << 20;
 /// How long a client may wait for its first buffer.
 const FIRST_WAIT_NS: u64 = 100_000_000;
+/// How long until a file that has nothing more is asked again.
+const FILE_WAIT_NS: u64 = 150_000_000;
 /// A session that misses a buffer within this time may have the memory of sessions that were stopped.
 const URGENT_NS: u64 = 50_000_000;
 
@@ -165,6 +167,18 @@ impl Buffers {
         } else {
             bytes = bytes.min(session.asked_bytes.saturating_mul(GROWTH));
         }
+        // In this order: once nothing more comes, all of it is there.
+        let may_go_on = session.opened.playlist.may_go_on(session.until_ns);
+        if may_go_on && program.peek().is_none() {
+            // What has ended may have gone on since.
+            program.next();
+            if program.peek().is_none() {
+                session.stream.wait_for_file();
+                session.waits_until_ns = clock::now_ns() + FILE_WAIT_NS;
+                sessions.set_timer(key.place);
+                return true;
+            }
+        }
         // Less than is best is better than nothing, but a little of it would be gone before more is there.
         session.stream.note_damaged(skip_too_long(program, self.pool.bytes_max()));
         let next_bytes = room_for(next_bytes(program) as usize) as u64;
@@ -175,6 +189,9 @@ impl Buffers {
         }
         let bytes_max = bytes.max(next_bytes).min(free_bytes) as usize;
         let mut buffer = Buffer::gather(program, bytes_max, part_bytes as usize, &mut self.scratch);
+        if may_go_on {
+            buffer.set_not_last();
+        }
         self.pool.lend(&mut buffer);
         // The first buffer is small, and many sessions begin at the same time: so the second one is asked for at once.
         session.lead_ns = if session.is_beginning { u64::MAX } else { lead_ns };

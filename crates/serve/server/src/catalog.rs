@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use forebay_media::{Media, ReadAt, Streams};
+use forebay_media::{Media, ReadAt, Reading, Stage, Streams};
 use forebay_rtsp::message::Status;
 use forebay_rtsp::presentation::Presentation;
 use forebay_rtsp::target::bytes_of;
@@ -23,7 +23,8 @@ use crate::index_cache::IndexCache;
 use crate::indexed::{Identity, Indexed, Subject};
 use crate::m3u;
 use crate::options::Options;
-use crate::patience::{Patience, Patient, is_impatient};
+use crate::pass::{self, Pass};
+use crate::patience::{Gate, Patience, Patient, is_impatient};
 
 /// The longest playlist, in bytes and in files.
 const PLAYLIST_BYTES_MAX: u64 = 1 << 20;
@@ -44,12 +45,25 @@ pub(crate) struct Catalog {
     /// Whether links may lead out of it.
     follows_links: bool,
     cache: Option<IndexCache>,
-    open: Mutex<HashMap<(String, Options), Weak<Opened>>>,
+    open: Mutex<HashMap<(String, Options, Extent), Weak<Opened>>>,
     files: Mutex<HashMap<Subject, Weak<Indexed>>>,
     kept: Mutex<VecDeque<(Subject, Arc<Media>)>>,
     failed: Mutex<HashMap<Subject, (Status, String)>>,
+    /// Files whose indices grow, by device and number.
+    growing: Mutex<HashMap<(u64, u64, Streams), Weak<Indexed>>>,
+    /// Files that take a few reads are read before others.
+    pub gate: Gate,
     /// How many files may be open.
     files_max: usize,
+}
+
+/// How much of a file whose index grows a client takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Extent {
+    /// What there is, and what is found later.
+    Begun,
+    /// All that the file has now.
+    Whole,
 }
 
 /// What a URL leads to.
@@ -102,6 +116,8 @@ impl Catalog {
             files: Mutex::default(),
             kept: Mutex::default(),
             failed: Mutex::default(),
+            growing: Mutex::default(),
+            gate: Gate::default(),
             files_max,
         })
     }
@@ -119,18 +135,25 @@ impl Catalog {
     /// Reads files for as long as that takes.
     #[cfg(test)]
     pub fn open(&self, path: &str, query: &str) -> Result<Arc<Opened>, Failure> {
-        self.open_within(path, query, Patience::Endless).map_err(|not_opened| match not_opened {
+        self.open_within(path, query, Extent::Whole, Patience::Endless).map_err(|not_opened| match not_opened
+        {
             NotOpened::Because(failure) => failure,
             NotOpened::TakesLong => unreachable!("patience has no end"),
         })
     }
 
     /// Reads files, as far as there is patience for.
-    pub fn open_within(&self, path: &str, query: &str, patience: Patience) -> Result<Arc<Opened>, NotOpened> {
+    pub fn open_within(
+        &self,
+        path: &str,
+        query: &str,
+        extent: Extent,
+        patience: Patience,
+    ) -> Result<Arc<Opened>, NotOpened> {
         let options = Options::parse(query)?;
-        let opened = self.open_now(path, options, patience)?;
+        let opened = self.open_now(path, options, extent, patience)?;
         let mut all = lock(&self.open);
-        let key = (path.to_owned(), options);
+        let key = (path.to_owned(), options, extent);
         if let Some(known) = all.get(&key).and_then(Weak::upgrade)
             && known.presentation == opened.presentation
         {
@@ -141,16 +164,28 @@ impl Catalog {
         Ok(opened)
     }
 
-    fn open_now(&self, path: &str, options: Options, patience: Patience) -> Result<Arc<Opened>, NotOpened> {
-        let is_playlist = [".m3u", ".m3u8"].iter().any(|ending| path.to_ascii_lowercase().ends_with(ending));
+    fn open_now(
+        &self,
+        path: &str,
+        options: Options,
+        extent: Extent,
+        patience: Patience,
+    ) -> Result<Arc<Opened>, NotOpened> {
+        let is_playlist = is_playlist(path);
         let streams = options.streams;
         let files = if is_playlist {
             self.playlist(path, streams, patience)?
         } else {
             vec![self.index(path, streams, patience)?]
         };
-        let items = files.iter().map(|file| file.media.clone()).collect();
-        let playlist = Playlist::new(items, options.is_endless).ok_or_else(|| Failure {
+        let is_plain = !is_playlist && options == Options { streams, ..Options::default() };
+        let is_begun = is_plain && extent == Extent::Begun;
+        let growing = files[0].growing.clone().filter(|growing| is_begun && growing.stage() < Stage::Over);
+        let playlist = match &growing {
+            Some(growing) => Playlist::growing(growing.clone()),
+            None => Playlist::new(all_of(&files)?, options.is_endless),
+        };
+        let playlist = playlist.ok_or_else(|| Failure {
             status: Status::UnsupportedMediaType,
             sentence: format!(
                 "{path}: its files differ in their tracks: encode them alike to play them as one"
@@ -171,7 +206,7 @@ impl Catalog {
         // Files that follow each other, and rounds, were not recorded so.
         let is_as_recorded = files.len() == 1 && !options.is_endless;
         let presentation = Presentation {
-            duration_ns: playlist.duration_ns(),
+            duration_ns: growing.map_or_else(|| playlist.duration_ns(), |growing| growing.duration_ns()),
             recorded_ns: presentation
                 .recorded_ns
                 .filter(|_| is_as_recorded)
@@ -222,21 +257,45 @@ impl Catalog {
         let file = self.file(path)?;
         let identity = Identity::of(&file).map_err(|error| unreadable(path, &error))?;
         let subject = Subject { identity, streams };
-        let known = |all: &HashMap<Subject, Weak<Indexed>>| all.get(&subject).and_then(Weak::upgrade);
-        if let Some(known) = known(&lock(&self.files)) {
+        if let Some(known) = self.known(&subject).filter(|known| known.is_enough(patience)) {
             return Ok(known);
         }
-        if let Some((status, sentence)) = lock(&self.failed).get(&subject) {
-            return Err(Failure { status: *status, sentence: format!("{path}: {sentence}") }.into());
-        }
+        self.failure_known(path, &subject)?;
         let media = self.media(path, &file, subject, patience)?;
         // Buffers are read as they are wanted; what else the kernel would read ahead is of other clients.
         let _ = fadvise(&file, 0, None, Advice::Random);
-        let indexed = Indexed::new(path.to_owned(), file, subject, media);
+        let indexed = Indexed::new(path.to_owned(), file, subject, media, None);
         let indexed = Arc::new(indexed.map_err(|error| unreadable(path, &error))?);
+        Ok(self.publish(subject, indexed)?)
+    }
+
+    /// The index of a file that there is, which may still grow.
+    fn known(&self, subject: &Subject) -> Option<Arc<Indexed>> {
+        let known = lock(&self.files).get(subject).and_then(Weak::upgrade);
+        known.or_else(|| {
+            let Subject { identity: Identity { device, number, .. }, streams } = *subject;
+            let known = lock(&self.growing).get(&(device, number, streams)).and_then(Weak::upgrade)?;
+            let grows = known.growing.as_ref().is_some_and(|growing| growing.stage() < Stage::Over);
+            grows.then_some(known)
+        })
+    }
+
+    /// Fails if it is known that a file cannot be served.
+    fn failure_known(&self, path: &str, subject: &Subject) -> Result<(), Failure> {
+        let failed = lock(&self.failed);
+        let known = failed.get(subject);
+        known.map_or(Ok(()), |(status, sentence)| {
+            Err(Failure { status: *status, sentence: format!("{path}: {sentence}") })
+        })
+    }
+
+    /// Has others find an index; returns the one that they find.
+    pub fn publish(&self, subject: Subject, indexed: Arc<Indexed>) -> Result<Arc<Indexed>, Failure> {
+        let path = &indexed.name;
         let mut all = lock(&self.files);
         all.retain(|_, known| known.strong_count() > 0);
-        if let Some(known) = known(&all) {
+        let known = all.get(&subject).and_then(Weak::upgrade);
+        if let Some(known) = known.filter(|known| known.is_enough(Patience::Endless)) {
             return Ok(known);
         }
         if all.len() >= self.files_max {
@@ -244,10 +303,59 @@ impl Catalog {
                 "{path}: {} other files are being played: raise the limit of open files (ulimit -n)",
                 all.len()
             );
-            return Err(Failure { status: Status::ServiceUnavailable, sentence }.into());
+            return Err(Failure { status: Status::ServiceUnavailable, sentence });
         }
         all.insert(subject, Arc::downgrade(&indexed));
+        if indexed.growing.is_some() {
+            let Subject { identity: Identity { device, number, .. }, streams } = subject;
+            let mut growing = lock(&self.growing);
+            growing.retain(|_, known| known.strong_count() > 0);
+            growing.insert((device, number, streams), Arc::downgrade(&indexed));
+        }
         Ok(indexed)
+    }
+
+    /// Begins a pass through a file; `None` if it is known, is read at once, or is a list of files.
+    pub fn begin_pass(&self, path: &str, streams: Streams) -> Result<Option<Pass>, Failure> {
+        if is_playlist(path) {
+            return Ok(None);
+        }
+        let file = self.file(path)?;
+        let identity = Identity::of(&file).map_err(|error| unreadable(path, &error))?;
+        let subject = Subject { identity, streams };
+        if self.known(&subject).is_some() || self.remembered(path, &subject).is_some() {
+            return Ok(None);
+        }
+        self.failure_known(path, &subject)?;
+        // What is read has no use for what the kernel would read ahead.
+        let _ = fadvise(&file, 0, None, Advice::Random);
+        let patient = Patient::new(&file, Patience::Endless, &self.gate);
+        let reading = Reading::begin(&patient, streams);
+        let reading = reading.map_err(|error| self.failure(path, subject, error))?;
+        Ok(reading.is_in_parts().then(|| Pass::new(path.to_owned(), file, subject, reading)))
+    }
+
+    /// Keeps a complete index, in memory and on disk.
+    pub fn remember(&self, path: &str, subject: Subject, media: &Arc<Media>) {
+        if let Some(cache) = &self.cache {
+            // A full disk is no reason not to play.
+            let _ = cache.put(&self.place(path), &subject, media);
+        }
+        self.keep(subject, media.clone());
+    }
+
+    fn place(&self, path: &str) -> PathBuf {
+        self.path.join(OsStr::from_bytes(&bytes_of(path)))
+    }
+
+    /// An index that was kept, in memory or on disk.
+    fn remembered(&self, path: &str, subject: &Subject) -> Option<Arc<Media>> {
+        if let Some((_, media)) = lock(&self.kept).iter().find(|(known, _)| known == subject) {
+            return Some(media.clone());
+        }
+        let media = Arc::new(self.cache.as_ref()?.get(&self.place(path), subject)?);
+        self.keep(*subject, media.clone());
+        Some(media)
     }
 
     /// What is known of a file, from memory, from the cache or by reading it.
@@ -258,23 +366,19 @@ impl Catalog {
         subject: Subject,
         patience: Patience,
     ) -> Result<Arc<Media>, NotOpened> {
-        if let Some((_, media)) = lock(&self.kept).iter().find(|(known, _)| *known == subject) {
-            return Ok(media.clone());
+        if let Some(media) = self.remembered(path, &subject) {
+            return Ok(media);
         }
-        let place = self.path.join(OsStr::from_bytes(&bytes_of(path)));
-        let cached = self.cache.as_ref().and_then(|cache| cache.get(&place, &subject));
-        let is_cached = cached.is_some();
-        let media = match cached {
-            Some(media) => media,
-            None => self.read(path, file, subject, patience)?,
-        };
-        let media = Arc::new(media);
-        // A file that is read in no time is not worth a place on the disk.
-        if let (Some(cache), Patience::Endless, false) = (&self.cache, patience, is_cached) {
-            // A full disk is no reason not to play.
-            let _ = cache.put(&place, &subject, &media);
+        let media = Arc::new(self.read(path, file, subject, patience)?);
+        match patience {
+            Patience::Endless => self.remember(path, subject, &media),
+            // A recording has to be followed.
+            Patience::Short if media.may_grow() && pass::is_recent(&subject.identity) => {
+                return Err(NotOpened::TakesLong);
+            }
+            // A file that is read in no time is not worth a place on the disk.
+            Patience::Short => self.keep(subject, media.clone()),
         }
-        self.keep(subject, media.clone());
         Ok(media)
     }
 
@@ -285,24 +389,29 @@ impl Catalog {
         subject: Subject,
         patience: Patience,
     ) -> Result<Media, NotOpened> {
-        let patient = Patient::new(file, patience);
+        let patient = Patient::new(file, patience, &self.gate);
         let is_large = patience == Patience::Short && subject.identity.bytes > QUICK_BYTES;
         if is_large && Media::takes_a_pass(&patient).is_ok_and(|takes| takes) {
             return Err(NotOpened::TakesLong);
         }
         Media::read_as(&patient as &dyn ReadAt, subject.streams).map_err(|error| match error {
             forebay_media::Error::Unreadable(error) if is_impatient(&error) => NotOpened::TakesLong,
-            forebay_media::Error::Unreadable(error) => unreadable(path, &error).into(),
-            error => {
-                let (status, sentence) = (Status::UnsupportedMediaType, error.to_string());
-                let mut failed = lock(&self.failed);
-                if failed.len() >= FAILED_MAX {
-                    failed.clear();
-                }
-                failed.insert(subject, (status, sentence.clone()));
-                Failure { status, sentence: format!("{path}: {sentence}") }.into()
-            }
+            error => self.failure(path, subject, error).into(),
         })
+    }
+
+    /// Why a file is not served, which is remembered unless it cannot be read.
+    pub fn failure(&self, path: &str, subject: Subject, error: forebay_media::Error) -> Failure {
+        if let forebay_media::Error::Unreadable(error) = error {
+            return unreadable(path, &error);
+        }
+        let (status, sentence) = (Status::UnsupportedMediaType, error.to_string());
+        let mut failed = lock(&self.failed);
+        if failed.len() >= FAILED_MAX {
+            failed.clear();
+        }
+        failed.insert(subject, (status, sentence.clone()));
+        Failure { status, sentence: format!("{path}: {sentence}") }
     }
 
     /// Keeps an index for clients that come back.
@@ -382,11 +491,25 @@ impl Opened {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn is_playlist(path: &str) -> bool {
+    [".m3u", ".m3u8"].iter().any(|ending| path.to_ascii_lowercase().ends_with(ending))
+}
+
+/// Files with all of their samples, as far as they have been written.
+fn all_of(files: &[Arc<Indexed>]) -> Result<Vec<Arc<Media>>, NotOpened> {
+    let all = |file: &Arc<Indexed>| match &file.growing {
+        Some(growing) if growing.stage() == Stage::Behind => Err(NotOpened::TakesLong),
+        Some(growing) => Ok(growing.latest()),
+        None => Ok(file.media.clone()),
+    };
+    files.iter().map(all).collect()
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn unreadable(path: &str, error: &io::Error) -> Failure {
+pub(crate) fn unreadable(path: &str, error: &io::Error) -> Failure {
     Failure { status: Status::InternalServerError, sentence: format!("{path}: it cannot be read: {error}") }
 }
 

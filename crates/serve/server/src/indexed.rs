@@ -8,7 +8,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_media::{Media, Streams};
+use forebay_media::{Growing, Media, Stage, Streams};
+
+use crate::patience::Patience;
 
 /// How often a file that is served is looked at again: that costs as much as reading a small buffer.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -22,6 +24,8 @@ pub(crate) struct Indexed {
     pub identity: Identity,
     streams: Streams,
     pub media: Arc<Media>,
+    /// The same index with the samples that were found since, unless all were known at once.
+    pub growing: Option<Arc<Growing>>,
     /// What stood at its landmarks when it was indexed; `None` if its tables tell it from others.
     fingerprint: Option<u64>,
     /// Whether it was told what is not served of it.
@@ -49,7 +53,14 @@ pub(crate) struct Subject {
 }
 
 impl Indexed {
-    pub fn new(name: String, file: File, subject: Subject, media: Arc<Media>) -> io::Result<Self> {
+    /// A file of which `growing` gets more samples, if it is given.
+    pub fn new(
+        name: String,
+        file: File,
+        subject: Subject,
+        media: Arc<Media>,
+        growing: Option<Arc<Growing>>,
+    ) -> io::Result<Self> {
         let Subject { identity, streams } = subject;
         let fingerprint = if media.may_grow() { Some(fingerprint(&file, &media.landmarks())?) } else { None };
         Ok(Self {
@@ -58,11 +69,18 @@ impl Indexed {
             identity,
             streams,
             media,
+            growing,
             fingerprint,
             is_told: AtomicBool::new(false),
             looked_ns: AtomicU64::new(0),
             compared: Mutex::new(identity),
         })
+    }
+
+    /// Whether its index has as much as a client with so much patience wants: one that does not wait takes what there is.
+    pub fn is_enough(&self, patience: Patience) -> bool {
+        let is_behind = self.growing.as_ref().is_some_and(|growing| growing.stage() == Stage::Behind);
+        patience == Patience::Short || !is_behind
     }
 
     /// What is not served of it, as a sentence, the first time that this is asked.

@@ -40,6 +40,7 @@ mod m3u;
 mod openers;
 mod options;
 mod pace;
+mod pass;
 mod patience;
 mod privileges;
 mod queue;

@@ -1,29 +1,35 @@
-//! The threads that open files. A file that takes a few reads is opened at once. One that has to be read from end to end waits for
-//! its turn among such files. So clients of other files do not wait for it.
+//! The threads that open files. A file that takes a few reads is opened at once. Files that have to be read from end to end are read
+//! in turns. Their clients are answered as soon as there is something to play.
 //!
 //! ```text
 //!   openings --> quick: a few reads ------------------------------> opened
 //!                  | more                                             ^
-//!                  v                                                  |
-//!                long: each file once for all who ask, in turns of addresses
+//!                  v                                                  | as soon as it plays
+//!                long: each file once for all who ask, turn by turn --+
+//!                  ^                                                  |
+//!                  +------- to its end, and on while it grows --------+
 //! ```
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use forebay_media::Streams;
 use forebay_rtsp::address::neighbourhood;
 use forebay_rtsp::message::Status;
 use forebay_rtsp::server::QuestionId;
 
-use crate::catalog::{Catalog, Failure, NotOpened, Opened};
+use crate::catalog::{Catalog, Extent, Failure, NotOpened, Opened};
 use crate::options::Options;
+use crate::pass::{self, Pass};
 use crate::patience::Patience;
 
 /// Threads for files that take a few reads, and for those that take many. More of these would only make the disk go to and fro.
 pub(crate) const QUICK: usize = 2;
 pub(crate) const LONG: usize = 2;
+/// The longest that a thread waits for the time of a turn.
+const PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// Files that wait to be opened; more is a flood.
 const OPENINGS_MAX: usize = 1000;
 /// How many of those may be of one address.
@@ -36,6 +42,7 @@ pub(crate) struct Opening {
     pub client: IpAddr,
     pub path: String,
     pub query: String,
+    pub extent: Extent,
 }
 
 /// What is read of a file, and so is the same for all who ask for it.
@@ -77,6 +84,17 @@ struct Long {
     reading: Reading,
     askers: Vec<Opening>,
     is_running: bool,
+    /// How far it has been read, between its turns; how many there were, and when the next one is due.
+    pass: Option<Box<Pass>>,
+    turns: u64,
+    due: Instant,
+}
+
+/// A turn of a file: what is to be read, a query that wants it, and how far it has been read.
+struct Turn {
+    reading: Reading,
+    query: String,
+    pass: Option<Box<Pass>>,
 }
 
 impl Long {
@@ -95,17 +113,27 @@ impl State {
         let reading = opening.reading();
         match self.long.iter_mut().find(|long| long.reading == reading) {
             Some(long) => long.askers.push(opening),
-            None => self.long.push(Long { reading, askers: vec![opening], is_running: false }),
+            None => {
+                let (askers, due) = (vec![opening], Instant::now());
+                self.long.push(Long { reading, askers, is_running: false, pass: None, turns: 0, due });
+            }
         }
     }
 
-    /// The next file that takes long: of an address that has the fewest running, the first that was asked for.
-    fn next_long(&self) -> Option<usize> {
+    /// The next file that takes long: one that clients wait for before others, of an address that has the fewest running. Of
+    /// several, it is the one with the fewest turns, and the first that was asked for.
+    fn next_long(&self, now: Instant) -> Option<usize> {
         let running = |client| self.long.iter().filter(|long| long.is_running && long.is_of(client)).count();
-        let waiting = self.long.iter().enumerate().filter(|(_, long)| !long.is_running);
-        let next =
-            waiting.min_by_key(|(_, long)| long.askers.first().map_or(0, |asker| running(asker.client)));
-        next.map(|(number, _)| number)
+        let waiting = self.long.iter().enumerate().filter(|(_, long)| !long.is_running && long.due <= now);
+        let order = |(_, long): &(usize, &Long)| {
+            let asker = long.askers.first();
+            (asker.is_none(), asker.map_or(0, |asker| running(asker.client)), long.turns)
+        };
+        waiting.min_by_key(order).map(|(number, _)| number)
+    }
+
+    fn long_of(&mut self, reading: &Reading) -> Option<&mut Long> {
+        self.long.iter_mut().find(|long| long.reading == *reading)
     }
 }
 
@@ -133,7 +161,11 @@ impl Openers {
     /// What a thread for files that take a few reads does until the end.
     pub fn open_quick(&self, catalog: &Catalog, finish: impl Fn(Vec<Answered>)) {
         while let Some(opening) = self.next_quick() {
-            match catalog.open_within(&opening.path, &opening.query, Patience::Short) {
+            let quick = catalog.gate.enter();
+            let Opening { path, query, extent, .. } = &opening;
+            let result = catalog.open_within(path, query, *extent, Patience::Short);
+            drop(quick);
+            match result {
                 Ok(opened) => finish(vec![(opening.question, Ok(opened))]),
                 Err(NotOpened::Because(failure)) => finish(vec![(opening.question, Err(failure))]),
                 Err(NotOpened::TakesLong) => {
@@ -144,26 +176,90 @@ impl Openers {
         }
     }
 
-    /// What a thread for the others does.
+    /// What a thread for the others does: a turn of one file after the other.
     pub fn open_long(&self, catalog: &Catalog, finish: impl Fn(Vec<Answered>)) {
-        while let Some((reading, query)) = self.next_long() {
-            let path = &reading.path;
-            let open = |query: &str| {
-                catalog.open_within(path, query, Patience::Endless).map_err(|not_opened| match not_opened {
-                    NotOpened::Because(failure) => failure,
-                    NotOpened::TakesLong => Failure {
-                        status: Status::ServiceUnavailable,
-                        sentence: format!("{path}: opening it takes too long"),
-                    },
-                })
+        while let Some(Turn { reading, query, pass }) = self.next_long() {
+            let begun = match pass {
+                Some(pass) => Ok(Some(pass)),
+                None => catalog.begin_pass(&reading.path, reading.streams).map(|pass| pass.map(Box::new)),
             };
-            // It is known from here on, for as long as this is not dropped.
-            let first = open(&query);
-            let askers = self.take_askers(&reading);
-            let answers = askers.into_iter().map(|asker| (asker.question, open(&asker.query)));
-            finish(answers.collect());
-            drop(first);
+            let result = begun.and_then(|pass| {
+                let Some(mut pass) = pass else { return Ok(None) };
+                let next = pass.turn(catalog)?;
+                Ok(Some((pass, next)))
+            });
+            match result {
+                Ok(Some((pass, pass::Next::Turn(pause)))) => {
+                    if pass.is_given_out() {
+                        finish(self.answer_some(catalog, &reading));
+                    }
+                    self.put_back(&reading, pass, pause);
+                }
+                Ok(known) => finish(self.answer_all(catalog, &reading, &query, known.map(|(pass, _)| pass))),
+                Err(failure) => {
+                    let askers = self.take_askers(&reading).into_iter();
+                    finish(askers.map(|asker| (asker.question, Err(failure.clone()))).collect());
+                }
+            }
         }
+    }
+
+    /// Answers all who can play what there is of a file; the others go on waiting.
+    fn answer_some(&self, catalog: &Catalog, reading: &Reading) -> Vec<Answered> {
+        let askers = {
+            let mut state = self.lock();
+            state.long_of(reading).map(|long| std::mem::take(&mut long.askers)).unwrap_or_default()
+        };
+        let (mut answers, mut waiting) = (Vec::new(), Vec::new());
+        for asker in askers {
+            match catalog.open_within(&asker.path, &asker.query, asker.extent, Patience::Short) {
+                Ok(opened) => answers.push((asker.question, Ok(opened))),
+                Err(NotOpened::Because(failure)) => answers.push((asker.question, Err(failure))),
+                Err(NotOpened::TakesLong) => waiting.push(asker),
+            }
+        }
+        if let Some(long) = self.lock().long_of(reading) {
+            long.askers.append(&mut waiting);
+        }
+        answers
+    }
+
+    /// Answers all who ask for a file, which is read as a whole unless a pass has done so.
+    fn answer_all(
+        &self,
+        catalog: &Catalog,
+        reading: &Reading,
+        query: &str,
+        pass: Option<Box<Pass>>,
+    ) -> Vec<Answered> {
+        let path = &reading.path;
+        let open = |query: &str| {
+            let opened = catalog.open_within(path, query, Extent::Whole, Patience::Endless);
+            opened.map_err(|not_opened| match not_opened {
+                NotOpened::Because(failure) => failure,
+                NotOpened::TakesLong => Failure {
+                    status: Status::ServiceUnavailable,
+                    sentence: format!("{path}: opening it takes too long"),
+                },
+            })
+        };
+        // It is known from here on, for as long as this is not dropped.
+        let first = pass.is_none().then(|| open(query));
+        let answers = self.take_askers(reading).into_iter().map(|asker| (asker.question, open(&asker.query)));
+        let answers = answers.collect();
+        drop((first, pass));
+        answers
+    }
+
+    /// Has another turn of a file come after a pause.
+    fn put_back(&self, reading: &Reading, pass: Box<Pass>, pause: Duration) {
+        let mut state = self.lock();
+        if let Some(long) = state.long_of(reading) {
+            (long.is_running, long.due, long.turns) = (false, Instant::now() + pause, long.turns + 1);
+            long.pass = Some(pass);
+        }
+        drop(state);
+        self.has_long.notify_one();
     }
 
     fn next_quick(&self) -> Option<Opening> {
@@ -179,20 +275,24 @@ impl Openers {
         }
     }
 
-    /// What to read next, which is running then, and a query that wants it.
-    fn next_long(&self) -> Option<(Reading, String)> {
+    /// What to read next, which is running then.
+    fn next_long(&self) -> Option<Turn> {
         let mut state = self.lock();
         loop {
             if state.is_over {
                 return None;
             }
-            if let Some(number) = state.next_long() {
+            let now = Instant::now();
+            if let Some(number) = state.next_long(now) {
                 let long = &mut state.long[number];
                 long.is_running = true;
                 let query = long.askers.first().map_or(String::new(), |asker| asker.query.clone());
-                return Some((long.reading.clone(), query));
+                return Some(Turn { reading: long.reading.clone(), query, pass: long.pass.take() });
             }
-            state = self.has_long.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let due = state.long.iter().filter(|long| !long.is_running).map(|long| long.due).min();
+            let pause = due.map_or(Duration::MAX, |due| due.saturating_duration_since(now));
+            let waited = self.has_long.wait_timeout(state, pause.min(PAUSE_MAX));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -216,7 +316,8 @@ mod tests {
     fn opening(question: u64, client: &str, url: &str) -> Opening {
         let client = client.parse().expect("an address");
         let (path, query) = url.split_once('?').unwrap_or((url, ""));
-        Opening { question: QuestionId(question), client, path: path.to_owned(), query: query.to_owned() }
+        let (path, query, extent) = (path.to_owned(), query.to_owned(), Extent::Begun);
+        Opening { question: QuestionId(question), client, path, query, extent }
     }
 
     #[test]
@@ -228,7 +329,7 @@ mod tests {
         {
             openers.lock().add_long(opening(question, client, path));
         }
-        let next = || openers.next_long().expect("a file").0.path;
+        let next = || openers.next_long().expect("a file").reading.path;
         assert_eq!([next(), next(), next()], ["a", "c", "b"]);
         let asked = |url| {
             let reading = opening(0, one, url).reading();

@@ -16,14 +16,17 @@ use forebay_streaming::program::{Choice, is_video};
 use forebay_streaming::stream::{Next, Setup, Stream};
 
 use crate::access_log::Access;
-use crate::catalog::{Failure, Opened};
+use crate::catalog::{Extent, Failure, Opened};
 use crate::clock;
 use crate::event_loop::Serving;
 use crate::openers::Opening;
 use crate::pace::Pace;
 use crate::readers::{Filling, Reading};
-use crate::sessions::{Cue, Key, Session, Viewer};
+use crate::sessions::{Cue, Key, Part, Session, Viewer};
 use crate::transport::{Ends, TrackTransport};
+
+/// How long until an index is asked again whether it has come far enough.
+const DEFERRED_NS: u64 = 50_000_000;
 
 /// What the RTSP machine wants done, and the questions that it waits for.
 #[derive(Default)]
@@ -100,7 +103,8 @@ impl Serving {
                 };
                 let asked = Asked { client, user, path: path.clone(), query: query.clone() };
                 self.control.asked.insert(id, asked);
-                if !self.readers.open(Opening { question: id, client, path, query }) {
+                let extent = Extent::Begun;
+                if !self.readers.open(Opening { question: id, client, path, query, extent }) {
                     let sentence = "too many files wait to be opened".to_owned();
                     let failure = Failure { status: Status::ServiceUnavailable, sentence };
                     self.opened(id, Err(failure));
@@ -225,6 +229,9 @@ impl Serving {
 
     /// Gets ready what is to be played, and answers when it is.
     fn cue(&mut self, place: usize, question: QuestionId, part: Part) {
+        if self.is_deferred(place, question, part) {
+            return;
+        }
         let session = &mut self.sessions[place];
         let tracks = session.tracks();
         let media = &session.opened.playlist.items()[0];
@@ -270,6 +277,32 @@ impl Serving {
         self.buffers.reclaim(session);
         self.buffers.want(session, clock::now_ns());
         self.answer_cue(place);
+    }
+
+    /// Whether a PLAY has to wait until the index of its file has come as far as its client wants to begin.
+    fn is_deferred(&mut self, place: usize, question: QuestionId, part: Part) -> bool {
+        let session = &mut self.sessions[place];
+        let wanted_ns = part.from_ns.map(|ns| ns.saturating_add(session.opened.origin_ns));
+        let has_come = wanted_ns.is_none_or(|wanted_ns| session.opened.playlist.reaches(wanted_ns));
+        let deferred = (!has_come).then_some((question, part));
+        let earlier = std::mem::replace(&mut session.deferred, deferred);
+        if let Some((earlier, _)) = earlier.filter(|(earlier, _)| *earlier != question) {
+            self.control.askers.remove(&earlier);
+        }
+        if !has_come {
+            session.waits_until_ns = clock::now_ns() + DEFERRED_NS;
+            self.sessions.set_timer(place);
+        }
+        !has_come
+    }
+
+    /// Tries again what waited for the index of a file.
+    pub(crate) fn retry(&mut self, place: usize) {
+        let deferred = self.sessions.get(place).and_then(|session| session.deferred);
+        if let Some((question, part)) = deferred {
+            self.cue(place, question, part);
+            self.act(Vec::new(), ConnectionId(0));
+        }
     }
 
     /// A buffer has been filled, or has not.
@@ -377,8 +410,9 @@ impl Serving {
         self.note_access(&session);
         self.connections.admission.leave_session(session.client);
         // A client that went away before its PLAY was answered gets no answer.
-        if let Some(cue) = session.cue {
-            self.control.askers.remove(&cue.question);
+        let questions = [session.cue.map(|cue| cue.question), session.deferred.map(|(question, _)| question)];
+        for question in questions.iter().flatten() {
+            self.control.askers.remove(question);
         }
         for (_, transport) in &session.transports {
             self.reports.forget(transport, id);
@@ -439,14 +473,6 @@ struct Asked {
     user: Option<String>,
     path: String,
     query: String,
-}
-
-/// What a client wants played.
-struct Part {
-    from_ns: Option<u64>,
-    until_ns: Option<u64>,
-    scale: f64,
-    speed: f64,
 }
 
 #[cfg(test)]

@@ -162,13 +162,16 @@ impl Serving {
         if !due.is_empty() {
             self.transmitter.sent_ns = now_ns;
         }
+        let mut deferred = Vec::new();
         for timer in due.drain(..) {
             if let Some(place) = self.sessions.take_timer(timer) {
+                deferred.extend(self.sessions[place].deferred.map(|_| place));
                 self.prepare(place, now_ns);
             }
         }
         self.transmitter.due = due;
         self.send_prepared();
+        deferred.into_iter().for_each(|place| self.retry(place));
     }
 
     /// Looks at one session, whose circumstances have changed.

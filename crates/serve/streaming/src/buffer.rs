@@ -306,6 +306,11 @@ impl Buffer {
         self.parts
     }
 
+    /// More may come after it, though there is nothing now.
+    pub fn set_not_last(&mut self) {
+        self.is_last = false;
+    }
+
     /// Whether nothing comes after it.
     pub fn is_last(&self) -> bool {
         self.is_last

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use forebay_media::{Media, Packing, Plan, Sample, Track};
+use forebay_media::{Growing, Media, Packing, Plan, Sample, Stage, Track};
 use forebay_rtsp::presentation::{Codec, ticks};
 
 /// A sample of a program.
@@ -33,6 +33,8 @@ pub struct Playlist {
     /// From where to where it is played: what lies before and after does not exist.
     start_ns: u64,
     end_ns: u64,
+    /// The index of the only file, if that may get more samples.
+    growing: Option<Arc<Growing>>,
 }
 
 /// What part of a playlist is played, and how.
@@ -60,7 +62,33 @@ impl Playlist {
         // Without a duration it would be played infinitely often at once.
         let is_endless = is_endless && items.iter().all(|media| media.duration_ns() > 0);
         let end_ns = items.iter().fold(0_u64, |sum, media| sum.saturating_add(media.duration_ns()));
-        are_alike.then_some(Self { items, is_endless, start_ns: 0, end_ns })
+        are_alike.then_some(Self { items, is_endless, start_ns: 0, end_ns, growing: None })
+    }
+
+    /// A file whose index may get more samples: what comes of it is played too, once.
+    pub fn growing(growing: Arc<Growing>) -> Option<Self> {
+        let playlist = Self::new(vec![growing.latest()], false)?;
+        Some(Self { growing: Some(growing), ..playlist })
+    }
+
+    /// Whether a position can be played from: an index that is behind its file may not have it yet.
+    pub fn reaches(&self, position_ns: u64) -> bool {
+        self.growing.as_ref().is_none_or(|growing| {
+            growing.stage() > Stage::Behind || growing.latest().duration_ns() > position_ns
+        })
+    }
+
+    /// Whether more samples may come before `until_ns` than there are now.
+    pub fn may_go_on(&self, until_ns: Option<u64>) -> bool {
+        self.growing.as_ref().is_some_and(|growing| {
+            growing.stage() < Stage::Over
+                && until_ns.is_none_or(|until_ns| growing.latest().duration_ns() <= until_ns)
+        })
+    }
+
+    /// A file as its index is now.
+    fn item(&self, number: usize) -> Arc<Media> {
+        self.growing.as_ref().map_or_else(|| self.items[number].clone(), |growing| growing.latest())
     }
 
     /// Only the part from `start_ns`, or the last key frame before, to `end_ns`. Positions stay as they are. `None` if nothing
@@ -120,7 +148,7 @@ impl Playlist {
         let (item, begin_ns) = self.at(position_ns);
         let begin_ns = begin_ns.max(0) as u64;
         let found_ns =
-            begin_ns.saturating_add(self.items[item].seek(tracks, position_ns.saturating_sub(begin_ns)));
+            begin_ns.saturating_add(self.item(item).seek(tracks, position_ns.saturating_sub(begin_ns)));
         found_ns.max(self.start_ns)
     }
 
@@ -128,7 +156,7 @@ impl Playlist {
     pub fn program(self: &Arc<Self>, choice: Choice, position_ns: u64) -> Program {
         let (item, begin_ns) = self.at(position_ns);
         let in_item_ns = position_ns.saturating_sub(begin_ns.max(0) as u64);
-        let plan = self.items[item].plan(&choice.tracks, in_item_ns);
+        let plan = self.item(item).plan(&choice.tracks, in_item_ns);
         let round_end_ns = self.round_end_ns(position_ns);
         let before_ns = vec![i64::MIN; choice.tracks.len()];
         let latest_ns = before_ns.clone();
@@ -192,6 +220,21 @@ impl Program {
 
     /// The next sample of the round; `None` at the end of the file or the round.
     fn next_of_file(&mut self) -> Option<Sample> {
+        if let Some(growing) = self.playlist.growing.as_ref().filter(|_| self.plan.lacks_a_track()) {
+            // In this order: once nothing more comes, the latest index has all.
+            let may_go_on = growing.stage() < Stage::Over;
+            let latest = growing.latest();
+            if !self.plan.is_of(&latest) {
+                self.plan.go_on_in(latest);
+            }
+            if may_go_on && self.plan.lacks_a_track() {
+                return None;
+            }
+        }
+        self.next_of_plan()
+    }
+
+    fn next_of_plan(&mut self) -> Option<Sample> {
         let is_cut = self.playlist.is_cut();
         self.plan
             .by_ref()

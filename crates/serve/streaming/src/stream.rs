@@ -146,6 +146,8 @@ pub struct Stream {
     is_filling: bool,
     has_last: bool,
     is_starved: bool,
+    /// The file has had nothing for the buffer that was wanted.
+    waits_for_file: bool,
     lag: Lag,
     from_ns: u64,
     rate: f64,
@@ -171,6 +173,7 @@ impl Stream {
             is_filling: false,
             has_last: false,
             is_starved: false,
+            waits_for_file: false,
             lag: Lag::default(),
             from_ns: 0,
             rate: 1.0,
@@ -230,6 +233,7 @@ impl Stream {
         self.senders.iter_mut().for_each(TrackSender::clear);
         self.next_sample = 0;
         (self.is_filling, self.has_last, self.is_starved) = (false, false, false);
+        self.waits_for_file = false;
     }
 
     /// Parts whose memory others may have.
@@ -267,6 +271,12 @@ impl Stream {
     /// A buffer is going to be filled.
     pub fn begin_filling(&mut self) {
         self.is_filling = true;
+    }
+
+    /// There is nothing to fill the buffer with yet, since the file itself has no more. What comes then is sent as if it was due
+    /// only then.
+    pub fn wait_for_file(&mut self) {
+        (self.is_filling, self.waits_for_file) = (false, true);
     }
 
     /// A buffer is filled.
@@ -393,12 +403,15 @@ impl Stream {
         if let (Some(schedule), Some(first_ns)) = (&mut self.schedule, first_ns) {
             let late_ns = now_ns.saturating_sub(schedule.due_ns(first_ns));
             let is_starved = std::mem::take(&mut self.is_starved) && !self.lag.is_behind;
-            if is_starved && late_ns >= STALL_NS_MIN {
+            let has_waited = std::mem::take(&mut self.waits_for_file) && is_starved;
+            if has_waited {
+                schedule.delay(late_ns);
+            } else if is_starved && late_ns >= STALL_NS_MIN {
                 self.counts.stalls += 1;
                 self.counts.stalled_ns += late_ns;
             }
             // What is late for its client's sake is left out by its age.
-            if late_ns > CATCH_UP_NS_MAX && !self.lag.is_behind {
+            if late_ns > CATCH_UP_NS_MAX && !self.lag.is_behind && !has_waited {
                 schedule.delay(late_ns);
             }
         }

@@ -4,12 +4,10 @@
 use forebay_rtsp::packetise::Format;
 use forebay_rtsp::presentation::Codec;
 
-use super::Piece;
 use super::times::{CLOCK_RATE, Pes, Times};
+use super::{Closing, Piece};
 use crate::error::{Error, Result};
 use crate::index::{Builder, Entry};
-use crate::media::Track;
-use crate::time::TimeBase;
 use crate::{ac3, adts, mpeg_audio, sound};
 
 /// Which headers frames have.
@@ -206,17 +204,15 @@ impl Frames {
         Ok(())
     }
 
-    pub fn finish(
-        mut self: Box<Self>,
-        language: Option<String>,
-        samples_left: &mut u64,
-    ) -> Result<Option<Track>> {
-        if let Some(last) = self.waiting.take() {
-            self.builder.push(last, samples_left)?;
-        }
-        let Some(Header { codec: (codec, format), rate, samples, .. }) = self.first else { return Ok(None) };
-        let index = self.builder.finish(Some(samples.into()));
-        let base = TimeBase::per_second(rate);
-        Ok(index.zip(base).map(|(index, base)| Track::new(codec, format, language, base, index)))
+    /// Nothing more comes, so nothing has to follow the last frame.
+    pub fn end_all(&mut self, samples_left: &mut u64) -> Result<()> {
+        self.waiting.take().map_or(Ok(()), |last| self.builder.push(last, samples_left))
+    }
+
+    /// How all frames so far are one track.
+    pub fn closing(&self) -> Option<Closing> {
+        let Header { codec, rate, samples, .. } = self.first.as_ref()?;
+        let lasts = Some(i64::from(*samples));
+        Some(Closing { coding: codec.clone(), rate: *rate, lasts, samples: self.builder.clone() })
     }
 }

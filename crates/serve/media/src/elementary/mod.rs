@@ -9,6 +9,7 @@
 //! A sample is a range of the file with packets of other streams in it, which are taken out when it has been read
 //! ([`Packing`](crate::Packing)).
 
+mod duration;
 mod frames;
 mod pictures;
 mod tables;
@@ -17,14 +18,17 @@ mod units;
 
 use std::sync::Arc;
 
+use forebay_rtsp::packetise::Format;
+use forebay_rtsp::presentation;
 use mpeg2ts_reader::packet::Packet;
 
 use crate::annex_b::Codec as PictureCodec;
 use crate::error::{Error, Result};
-use crate::index::SAMPLES_MAX;
+use crate::index::{Builder, SAMPLES_MAX};
 use crate::media::{Carriage, Found, Track};
 use crate::packing::{PACKET_BYTES, Payloads};
 use crate::source::Source;
+use crate::time::TimeBase;
 use crate::transport::{Layout, next_packet};
 use frames::Frames;
 use pictures::Pictures;
@@ -41,21 +45,67 @@ const STREAMS_MAX: usize = 64;
 /// Numbers that streams may have.
 const PIDS: usize = 1 << 13;
 
-/// The tracks of a program; `None` if all of it is better served as it is, since some of its pictures have no payload format
-/// here, or nothing in it tells times.
-pub(crate) fn read(source: &mut Source, from: u64, layout: Layout) -> Result<Option<Found>> {
-    let Some(program) = find_program(source, from, layout)? else { return Ok(None) };
-    let mut found = scan(source, from, layout, &program, Begin::AtKeyFrames)?;
-    if found.lacks_key_frames {
-        // Some encoders refresh pictures bit by bit: then any picture is as good as another.
-        found = scan(source, from, layout, &program, Begin::Anywhere)?;
+/// The pass through all packets of a program.
+pub(crate) struct Pass {
+    from: u64,
+    layout: Layout,
+    program: Program,
+    scan: Scan,
+}
+
+impl Pass {
+    /// `None` if all of the stream is better served as it is, since some of its pictures have no payload format here.
+    pub fn new(source: &mut Source, from: u64, layout: Layout) -> Result<Option<Self>> {
+        let Some(program) = find_program(source, from, layout)? else { return Ok(None) };
+        let scan = Scan::new(&program, from, Begin::AtKeyFrames);
+        Ok(Some(Self { from, layout, program, scan }))
     }
-    if found.scrambled_packets > found.packets / 2 {
-        return Err(Error::Encrypted);
+
+    pub fn at(&self) -> u64 {
+        self.scan.at
     }
-    let tracks = found.tracks.len();
-    let left_out = [found.left_out, program.left_out].concat();
-    Ok((tracks > 0).then_some(Found { tracks: found.tracks, left_out, ..Found::default() }))
+
+    /// How long all of it is, by its last packets.
+    pub fn told_ns(&self, source: &mut Source) -> Result<Option<u64>> {
+        duration::told_ns(source, self.from, self.layout, &self.program)
+    }
+
+    /// Whether there were pictures, and none that decoding can begin at.
+    pub fn lacks_key_frames(&self) -> bool {
+        self.scan.lacks_key_frames()
+    }
+
+    /// Reads on up to a place; returns whether the file has ended before. It may begin again with another idea of key frames as
+    /// long as nothing plays.
+    pub fn go_on(&mut self, source: &mut Source, until: u64, may_begin_again: bool) -> Result<bool> {
+        let has_ended = self.scan.go_on(source, until, self.layout)?;
+        if has_ended && may_begin_again && self.scan.lacks_key_frames() {
+            // Some encoders refresh pictures bit by bit: then any picture is as good as another.
+            self.scan = Scan::new(&self.program, self.from, Begin::Anywhere);
+            return Ok(false);
+        }
+        Ok(has_ended)
+    }
+
+    /// Where the stream is as it is, instead of its tracks, if nothing in it tells times.
+    pub fn place(&self) -> (u64, Layout) {
+        (self.from, self.layout)
+    }
+
+    /// Nothing more comes, so the last samples are all there.
+    pub fn end(&mut self) -> Result<()> {
+        let Scan { streams, samples_left, .. } = &mut self.scan;
+        streams.iter_mut().try_for_each(|stream| stream.end(samples_left))
+    }
+
+    pub fn found(&self) -> Result<Found> {
+        if self.scan.scrambled_packets > self.scan.packets / 2 {
+            return Err(Error::Encrypted);
+        }
+        let mut found = self.scan.found(self.layout);
+        found.left_out.extend(self.program.left_out.iter().cloned());
+        Ok(found)
+    }
 }
 
 /// The first program with streams that can be served, if all of its pictures can.
@@ -85,15 +135,6 @@ enum Begin {
     Anywhere,
 }
 
-/// What a pass over all packets has found.
-struct Scanned {
-    tracks: Vec<Track>,
-    left_out: Vec<String>,
-    lacks_key_frames: bool,
-    packets: u64,
-    scrambled_packets: u64,
-}
-
 /// A stream that is being read.
 struct Stream {
     pid: u16,
@@ -116,56 +157,112 @@ struct Piece<'a> {
     bytes: &'a [u8],
 }
 
-fn scan(source: &mut Source, from: u64, layout: Layout, program: &Program, begin: Begin) -> Result<Scanned> {
-    let mut streams: Vec<Stream> =
-        program.streams.iter().take(STREAMS_MAX).map(|one| Stream::new(one, begin)).collect();
-    let mut by_pid = vec![u8::MAX; PIDS];
-    streams.iter().enumerate().for_each(|(number, one)| by_pid[usize::from(one.pid)] = number as u8);
-    let mut times = Times::default();
-    let mut samples_left = SAMPLES_MAX;
-    let mut runs = vec![from];
-    let (mut packets, mut scrambled_packets) = (0, 0);
-    let mut at = from;
-    loop {
-        let bytes = source.up_to(at, PACKET_BYTES)?;
-        if bytes.len() < PACKET_BYTES {
-            break;
+/// How far the packets have been read, and what they have told.
+struct Scan {
+    streams: Vec<Stream>,
+    by_pid: Vec<u8>,
+    times: Times,
+    samples_left: u64,
+    /// Where packets begin that follow each other.
+    runs: Vec<u64>,
+    packets: u64,
+    scrambled_packets: u64,
+    at: u64,
+}
+
+impl Scan {
+    fn new(program: &Program, from: u64, begin: Begin) -> Self {
+        let streams: Vec<Stream> =
+            program.streams.iter().take(STREAMS_MAX).map(|one| Stream::new(one, begin)).collect();
+        let mut by_pid = vec![u8::MAX; PIDS];
+        streams.iter().enumerate().for_each(|(number, one)| by_pid[usize::from(one.pid)] = number as u8);
+        Self {
+            streams,
+            by_pid,
+            times: Times::default(),
+            samples_left: SAMPLES_MAX,
+            runs: vec![from],
+            packets: 0,
+            scrambled_packets: 0,
+            at: from,
         }
-        let Some(packet) = Packet::try_new(bytes) else {
-            at = next_packet(source, at, layout)?;
-            runs.push(at);
-            continue;
-        };
-        packets += 1;
-        let is_scrambled = packet.transport_scrambling_control().is_scrambled();
-        scrambled_packets += u64::from(is_scrambled);
-        let pid = u16::from(packet.pid());
-        if let Some(stream) = streams.get_mut(usize::from(by_pid[usize::from(pid)])).filter(|_| !is_scrambled)
-            && let Some(payload) = stream.payloads.payload(bytes, pid)
-        {
-            let header = payload.header.and_then(|header| Pes::parse(&bytes[header..]));
-            let can_begin = packet.adaptation_field().is_some_and(|field| field.random_access_indicator());
-            let own = Piece { at: at + payload.range.start as u64, bytes: &bytes[payload.range] };
-            if payload.header.is_some() {
-                stream.begin(header, can_begin, &mut times, &mut samples_left)?;
+    }
+
+    /// Returns whether the file has ended before `until`.
+    fn go_on(&mut self, source: &mut Source, until: u64, layout: Layout) -> Result<bool> {
+        while self.at < until {
+            let bytes = source.up_to(self.at, PACKET_BYTES)?;
+            if bytes.len() < PACKET_BYTES {
+                return Ok(true);
             }
-            stream.take(own, &mut samples_left)?;
+            let Some(packet) = Packet::try_new(bytes) else {
+                self.at = next_packet(source, self.at, layout)?;
+                self.runs.push(self.at);
+                continue;
+            };
+            self.take(&packet, bytes)?;
+            self.at += layout.stride;
         }
-        at += layout.stride;
+        Ok(false)
     }
-    let runs: Arc<[u64]> = runs.into();
-    let mut scanned =
-        Scanned { tracks: vec![], left_out: vec![], lacks_key_frames: false, packets, scrambled_packets };
-    for stream in streams {
-        let carriage = Carriage::Packets { pid: stream.pid, stride: layout.stride as u8, runs: runs.clone() };
-        scanned.lacks_key_frames |= stream.lacks_key_frames();
-        let name = stream.name;
-        match stream.finish(&mut samples_left)? {
-            Some(track) => scanned.tracks.push(track.carried(carriage)),
-            None => scanned.left_out.push(format!("{name} without samples")),
+
+    fn take(&mut self, packet: &Packet, bytes: &[u8]) -> Result<()> {
+        self.packets += 1;
+        let is_scrambled = packet.transport_scrambling_control().is_scrambled();
+        self.scrambled_packets += u64::from(is_scrambled);
+        let pid = u16::from(packet.pid());
+        let stream = self.streams.get_mut(usize::from(self.by_pid[usize::from(pid)]));
+        let Some(stream) = stream.filter(|_| !is_scrambled) else { return Ok(()) };
+        let Some(payload) = stream.payloads.payload(bytes, pid) else { return Ok(()) };
+        let header = payload.header.and_then(|header| Pes::parse(&bytes[header..]));
+        let can_begin = packet.adaptation_field().is_some_and(|field| field.random_access_indicator());
+        let own = Piece { at: self.at + payload.range.start as u64, bytes: &bytes[payload.range] };
+        if payload.header.is_some() {
+            stream.begin(header, can_begin, &mut self.times, &mut self.samples_left)?;
         }
+        stream.take(own, &mut self.samples_left)
     }
-    Ok(scanned)
+
+    fn lacks_key_frames(&self) -> bool {
+        self.streams.iter().any(Stream::lacks_key_frames)
+    }
+
+    fn found(&self, layout: Layout) -> Found {
+        let runs: Arc<[u64]> = self.runs.as_slice().into();
+        let mut found = Found::default();
+        for stream in &self.streams {
+            let carriage =
+                Carriage::Packets { pid: stream.pid, stride: layout.stride as u8, runs: runs.clone() };
+            match stream.track() {
+                Some(track) => found.tracks.push(track.carried(carriage).numbered(stream.pid.into())),
+                None => {
+                    found.waiting += 1;
+                    found.left_out.push(format!("{} without samples", stream.name));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// What of a stream's samples makes them a track.
+struct Closing {
+    coding: (presentation::Codec, Format),
+    /// Ticks per second.
+    rate: u32,
+    /// How long the last sample lasts, if that is known.
+    lasts: Option<i64>,
+    samples: Builder,
+}
+
+impl Closing {
+    /// `None` without samples.
+    fn track(self, language: Option<String>) -> Option<Track> {
+        let Self { coding: (codec, format), rate, lasts, samples } = self;
+        let mut index = samples.finish(lasts)?;
+        index.lead();
+        Some(Track::new(codec, format, language, TimeBase::per_second(rate)?, index))
+    }
 }
 
 impl Stream {
@@ -216,11 +313,21 @@ impl Stream {
         matches!(&self.parser, Parser::Pictures(pictures) if pictures.lacks_key_frames())
     }
 
-    fn finish(self, samples_left: &mut u64) -> Result<Option<Track>> {
-        match self.parser {
-            Parser::Pictures(pictures) => pictures.finish(self.language, samples_left),
-            Parser::Frames(frames) => frames.finish(self.language, samples_left),
-            Parser::Units(units) => units.finish(self.language, samples_left),
+    /// Nothing more comes.
+    fn end(&mut self, samples_left: &mut u64) -> Result<()> {
+        match &mut self.parser {
+            Parser::Pictures(pictures) => pictures.end(samples_left),
+            Parser::Frames(frames) => frames.end_all(samples_left),
+            Parser::Units(units) => units.end(samples_left),
         }
+    }
+
+    fn track(&self) -> Option<Track> {
+        let closing = match &self.parser {
+            Parser::Pictures(pictures) => pictures.closing(),
+            Parser::Frames(frames) => frames.closing(),
+            Parser::Units(units) => units.closing(),
+        };
+        closing?.track(self.language.clone())
     }
 }

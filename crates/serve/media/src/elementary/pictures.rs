@@ -3,12 +3,10 @@
 use forebay_rtsp::packetise::{Format, Framing};
 
 use super::times::{CLOCK_RATE, Pes, Times};
-use super::{Begin, Piece};
+use super::{Begin, Closing, Piece};
 use crate::annex_b::{Codec, Heads};
 use crate::error::{Error, Result};
 use crate::index::{Builder, Entry};
-use crate::media::Track;
-use crate::time::TimeBase;
 
 /// What is looked at of a picture: parameter sets, and the beginning of the first slice.
 const HEAD_BYTES_MAX: usize = 8 << 10;
@@ -80,7 +78,7 @@ impl Pictures {
         current.head.extend(&piece.bytes[..room.min(piece.bytes.len())]);
     }
 
-    fn end(&mut self, samples_left: &mut u64) -> Result<()> {
+    pub fn end(&mut self, samples_left: &mut u64) -> Result<()> {
         let Some(Current { times, can_begin, place: Some((at, end)), head, .. }) = self.current.take() else {
             return Ok(());
         };
@@ -102,22 +100,13 @@ impl Pictures {
         self.has_pictures && !self.has_begun && !may_be_one
     }
 
-    pub fn finish(
-        mut self: Box<Self>,
-        language: Option<String>,
-        samples_left: &mut u64,
-    ) -> Result<Option<Track>> {
-        self.end(samples_left)?;
+    /// How all pictures so far are one track.
+    pub fn closing(&self) -> Option<Closing> {
         let format = match self.codec {
             Codec::H264 => Format::H264(Framing::StartCodes),
             Codec::H265 => Format::H265(Framing::StartCodes),
         };
-        let codec = self.heads.codec();
-        let (Some(mut index), Some(base)) = (self.builder.finish(None), TimeBase::per_second(CLOCK_RATE))
-        else {
-            return Ok(None);
-        };
-        index.lead();
-        Ok(Some(Track::new(codec, format, language, base, index)))
+        let coding = (self.heads.codec(), format);
+        Some(Closing { coding, rate: CLOCK_RATE, lasts: None, samples: self.builder.clone() })
     }
 }

@@ -3,7 +3,7 @@
 /// Ticks per second.
 pub(super) const CLOCK_RATE: u32 = 90_000;
 /// The clock starts again after that.
-const CLOCK_END: i64 = 1 << 33;
+pub(super) const CLOCK_END: i64 = 1 << 33;
 /// Times this far from those before are of another stream, which was joined to this one.
 const JUMP_TICKS: i64 = 10 * CLOCK_RATE as i64;
 /// What is taken to lie between two streams that were joined.

@@ -3,12 +3,10 @@
 use forebay_rtsp::packetise::Format;
 use forebay_rtsp::presentation::Codec;
 
-use super::Piece;
 use super::times::{CLOCK_RATE, Pes, Times};
+use super::{Closing, Piece};
 use crate::error::{Error, Result};
 use crate::index::{Builder, Entry};
-use crate::media::Track;
-use crate::time::TimeBase;
 
 /// Before a unit that has a header of its own (ISO/IEC 13818-1, 2.12.4).
 const CELL_HEADER_BYTES: usize = 5;
@@ -47,7 +45,7 @@ impl Units {
         }
     }
 
-    fn end(&mut self, samples_left: &mut u64) -> Result<()> {
+    pub fn end(&mut self, samples_left: &mut u64) -> Result<()> {
         if let (Some((at, end)), Some(time)) = (self.unit.take(), self.time) {
             let bytes = u32::try_from(end - at).map_err(|_| Error::Damaged("a unit of more than 4 GiB"))?;
             let entry = Entry { at, bytes, decode: time, presentation: time, is_sync: true };
@@ -56,15 +54,9 @@ impl Units {
         Ok(())
     }
 
-    pub fn finish(
-        mut self: Box<Self>,
-        language: Option<String>,
-        samples_left: &mut u64,
-    ) -> Result<Option<Track>> {
-        self.end(samples_left)?;
-        let (index, time_base) = (self.builder.finish(None), TimeBase::per_second(CLOCK_RATE));
-        Ok(index
-            .zip(time_base)
-            .map(|(index, base)| Track::new(Codec::Klv, Format::Klv, language, base, index)))
+    /// How all units so far are one track.
+    pub fn closing(&self) -> Option<Closing> {
+        let coding = (Codec::Klv, Format::Klv);
+        Some(Closing { coding, rate: CLOCK_RATE, lasts: None, samples: self.builder.clone() })
     }
 }

@@ -23,31 +23,66 @@ const HEADER_BYTES_MAX: usize = 12 + FRAMES_MAX * 256;
 
 const IS_KEY_FRAME: u8 = 0x80;
 
-/// Puts all frames of a cluster into their indices, and returns where it ends, which it may not know itself. One that was cut
-/// off is good up to there.
-pub(super) fn read(source: &mut Source, cluster: &Element, movie: &mut Movie) -> Result<u64> {
-    let end = cluster.end(source);
-    let mut cluster_time = 0;
-    let mut at = cluster.content;
-    while let Some(element) = Element::read(source, at)?.filter(|element| element.start < end) {
-        let Size::Known(bytes) = element.size else { break };
+/// A cluster that is being read: where it ends, if it knows, and its time.
+pub(super) struct Cluster {
+    size: Size,
+    content: u64,
+    time: i64,
+}
+
+/// What a cluster has taken of an element.
+pub(super) enum Taken {
+    /// All; there the next one begins.
+    All(u64),
+    /// Nothing, as not all of it is there.
+    Nothing,
+    /// Nothing, as the cluster ends there or before.
+    ItsEnd(u64),
+}
+
+impl Cluster {
+    pub fn new(element: &Element) -> Self {
+        Self { size: element.size, content: element.content, time: 0 }
+    }
+
+    /// Puts the frames of an element into their indices.
+    pub fn take(
+        &mut self,
+        source: &mut Source,
+        element: &Element,
+        movie: Option<&mut Movie>,
+    ) -> Result<Taken> {
+        let end = match self.size {
+            Size::Known(bytes) => Some(self.content.saturating_add(bytes)),
+            Size::Unknown => None,
+        };
+        let (Size::Known(bytes), Some(movie)) = (element.size, movie) else {
+            return Ok(Taken::ItsEnd(end.unwrap_or(element.start)));
+        };
+        let next = element.content.saturating_add(bytes);
+        if end.is_some_and(|end| element.start >= end) || is_above(element.id) {
+            return Ok(Taken::ItsEnd(end.unwrap_or(element.start)));
+        }
+        if next > source.bytes() {
+            // A file that has all of the cluster is damaged; one that has not may go on.
+            let is_damaged = |end: &u64| *end <= source.bytes();
+            return Ok(end.filter(is_damaged).map_or(Taken::Nothing, Taken::ItsEnd));
+        }
         match element.id {
             id::TIMESTAMP => {
-                cluster_time = element.unsigned(source)?.unwrap_or_default().min(1 << 60) as i64;
+                self.time = element.unsigned(source)?.unwrap_or_default().min(1 << 60) as i64;
             }
             id::SIMPLE_BLOCK => {
-                if let Some(block) = Block::read(source, &element)? {
+                if let Some(block) = Block::read(source, element)? {
                     let is_key = block.flags & IS_KEY_FRAME != 0;
-                    block.add(source, cluster_time, (is_key, None), movie)?;
+                    block.add(source, self.time, (is_key, None), movie)?;
                 }
             }
-            id::BLOCK_GROUP => group(source, &element, cluster_time, movie)?,
-            other if is_above(other) => break,
+            id::BLOCK_GROUP => group(source, element, self.time, movie)?,
             _ => {}
         }
-        at = element.content.saturating_add(bytes);
+        Ok(Taken::All(next))
     }
-    Ok(if cluster.size == Size::Unknown { at } else { end })
 }
 
 /// Whether an element cannot be in a cluster.

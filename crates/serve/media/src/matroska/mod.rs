@@ -21,6 +21,7 @@ use crate::reorder::Presented;
 use crate::source::Source;
 use crate::time::TimeBase;
 use crate::{ac3, parameter_sets, sound, vorbis};
+use blocks::{Cluster, Taken};
 use ebml::{Element, Size, id};
 use lacing::Laced;
 
@@ -52,31 +53,92 @@ struct Draft {
     lasted: Option<(i64, i64)>,
 }
 
-pub(crate) fn read(source: &mut Source) -> Result<Found> {
-    let (header, segment) = first_segment(source)?;
-    let end = segment.end(source);
-    let (mut info, mut tracks, mut movie) = (None, None, None);
-    let mut at = segment.content;
-    while let Some(element) = Element::read(source, at)?.filter(|element| element.start < end) {
+/// The pass through all clusters of a file.
+pub(crate) struct Pass {
+    header: Vec<u8>,
+    segment: Element,
+    info: Option<Vec<u8>>,
+    tracks: Option<Vec<u8>>,
+    movie: Option<Movie>,
+    /// The cluster that is being read.
+    cluster: Option<Cluster>,
+    at: u64,
+}
+
+impl Pass {
+    pub fn new(source: &mut Source) -> Result<Self> {
+        let (header, segment) = first_segment(source)?;
+        let at = segment.content;
+        Ok(Self { header, segment, info: None, tracks: None, movie: None, cluster: None, at })
+    }
+
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Whether the file says how long it is, which is not known before all of it is written.
+    pub fn is_closed(&self, source: &Source) -> bool {
+        self.segment.size != Size::Unknown && self.segment.end(source) <= source.bytes()
+    }
+
+    /// How long it is to be when it is complete, if it says so.
+    pub fn told_ns(&self) -> Option<u64> {
+        self.movie.as_ref()?.told_ns
+    }
+
+    /// Reads on up to a place; returns whether the file has ended before.
+    pub fn go_on(&mut self, source: &mut Source, until: u64) -> Result<bool> {
+        while self.at < until {
+            let end = self.segment.end(source);
+            let Some(element) = Element::read(source, self.at)?.filter(|element| element.start < end) else {
+                return Ok(true);
+            };
+            self.at = match &mut self.cluster {
+                Some(cluster) => match cluster.take(source, &element, self.movie.as_mut())? {
+                    Taken::All(next) => next,
+                    Taken::Nothing => return Ok(true),
+                    Taken::ItsEnd(next) => {
+                        self.cluster = None;
+                        next
+                    }
+                },
+                None => self.take(source, &element)?,
+            };
+        }
+        Ok(false)
+    }
+
+    /// Takes an element that is in no cluster; returns where the next one is.
+    fn take(&mut self, source: &mut Source, element: &Element) -> Result<u64> {
         match element.id {
-            id::INFO => info = Some(element.copy(source, HEADER_BYTES_MAX)?),
-            id::TRACKS => tracks = Some(element.copy(source, HEADER_BYTES_MAX)?),
+            id::INFO => self.info = Some(element.copy(source, HEADER_BYTES_MAX)?),
+            id::TRACKS => self.tracks = Some(element.copy(source, HEADER_BYTES_MAX)?),
             _ => {}
         }
-        if let (None, Some(info), Some(tracks)) = (&movie, &info, &tracks) {
-            movie = Some(Movie::read(header.clone(), info, tracks)?);
+        if let (None, Some(info), Some(tracks)) = (&self.movie, &self.info, &self.tracks) {
+            self.movie = Some(Movie::read(self.header.clone(), info, tracks)?);
         }
-        at = match (element.id, element.size, &mut movie) {
-            (id::CLUSTER, _, Some(movie)) => blocks::read(source, &element, movie)?,
-            (id::CLUSTER, ..) => {
-                return Err(Error::Damaged("its pictures and sound come before what they are"));
+        match (element.id, element.size, &self.movie) {
+            (id::CLUSTER, _, Some(_)) => {
+                self.cluster = Some(Cluster::new(element));
+                Ok(element.content)
             }
-            (_, Size::Known(bytes), _) => element.content.saturating_add(bytes),
-            (_, Size::Unknown, _) => return Err(Error::Damaged("an element does not say how long it is")),
-        };
+            (id::CLUSTER, ..) => Err(Error::Damaged("its pictures and sound come before what they are")),
+            (_, Size::Known(bytes), _) => Ok(element.content.saturating_add(bytes)),
+            (_, Size::Unknown, _) => Err(Error::Damaged("an element does not say how long it is")),
+        }
     }
-    let missing = "the list of tracks";
-    movie.ok_or(Error::Truncated { bytes: source.bytes(), missing })?.finish()
+
+    /// Nothing more comes, so the last samples are all there.
+    pub fn end(&mut self) -> Result<()> {
+        self.movie.as_mut().map_or(Ok(()), Movie::end)
+    }
+
+    pub fn found(&self, source: &Source) -> Result<Found> {
+        let missing = "the list of tracks";
+        let movie = self.movie.as_ref().ok_or(Error::Truncated { bytes: source.bytes(), missing })?;
+        Ok(movie.found())
+    }
 }
 
 /// The EBML header with its bytes, and the segment after it.
@@ -100,6 +162,8 @@ struct Movie {
     left_out: Vec<String>,
     recorded_ns: Option<u64>,
     time_base: TimeBase,
+    /// How long it is, if it says so.
+    told_ns: Option<u64>,
     samples_left: u64,
 }
 
@@ -120,6 +184,7 @@ impl Movie {
             left_out: Vec::new(),
             recorded_ns: file.info().date_utc().and_then(|ns| EPOCH_NS.checked_add_signed(ns)),
             time_base,
+            told_ns: file.info().duration().and_then(|ticks| told_ns(ticks, scale_ns.get())),
             samples_left: SAMPLES_MAX,
         };
         let mut is_encrypted = false;
@@ -166,19 +231,36 @@ impl Movie {
         }
     }
 
-    fn finish(mut self) -> Result<Found> {
-        let mut found = Found { left_out: self.left_out, recorded_ns: self.recorded_ns, ..Found::default() };
-        for mut draft in self.drafts {
+    fn end(&mut self) -> Result<()> {
+        for draft in &mut self.drafts {
             draft.settle(None, &mut self.samples_left)?;
-            draft.order.finish(&mut draft.builder, &mut self.samples_left)?;
-            let Some(mut index) = draft.builder.finish(draft.frame) else { continue };
+            draft.order.end(&mut draft.builder, &mut self.samples_left)?;
+        }
+        Ok(())
+    }
+
+    fn found(&self) -> Found {
+        let mut found =
+            Found { left_out: self.left_out.clone(), recorded_ns: self.recorded_ns, ..Found::default() };
+        for draft in &self.drafts {
+            let Some(mut index) = draft.builder.clone().finish(draft.frame) else {
+                found.waiting += 1;
+                continue;
+            };
             index.lead();
             index.shift(-draft.lead_in);
-            let track = Track::new(draft.codec, draft.format, draft.language, self.time_base, index);
-            found.tracks.push(track.carried(draft.carriage));
+            let (codec, language) = (draft.codec.clone(), draft.language.clone());
+            let track = Track::new(codec, draft.format, language, self.time_base, index);
+            found.tracks.push(track.carried(draft.carriage.clone()).numbered(draft.number));
         }
-        Ok(found)
+        found
     }
+}
+
+/// A duration in ticks of so many nanoseconds, if that can be one.
+fn told_ns(ticks: f64, scale_ns: u64) -> Option<u64> {
+    let ns = ticks * scale_ns as f64;
+    (1.0..1e18).contains(&ns).then_some(ns as u64)
 }
 
 /// How a track is coded, sent, and laid in its file.

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! What the list cuts away is not part of the index. Where a part does not begin with a key frame, its pictures begin with the
-//! first key frame in it. If it has none, it begins with the last key frame before, without which nothing could be decoded. The
-//! pictures up to the beginning of the part come at once then, and take no time.
+//! first key frame in it. Pictures that are decoded after that key frame and seen before it are left out: they may need what was
+//! cut away. If the part has no key frame, it begins with the last one before, without which nothing could be decoded. The pictures
+//! up to the beginning of the part come at once then, and take no time.
 
 use mp4_atom::Elst;
 
@@ -34,7 +35,7 @@ struct Segment {
 }
 
 /// The edit list of a track.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Edits {
     segments: Vec<Segment>,
     /// When the last one is over; `None` if it lasts to the end of the media.
@@ -117,10 +118,13 @@ impl Segment {
         if self.is_still && !has_key_frame {
             return Ok(());
         }
-        let mut has_begun = false;
+        let mut begun_at = None;
         for entry in up_to_end() {
-            has_begun |= entry.is_sync && (is_in(&entry) || !has_key_frame);
-            if !has_begun || (has_key_frame && !is_in(&entry)) {
+            if entry.is_sync && (is_in(&entry) || !has_key_frame) {
+                begun_at.get_or_insert(entry.presentation);
+            }
+            let is_seen_before = begun_at.is_none_or(|begun_at| entry.presentation < begun_at);
+            if is_seen_before || (has_key_frame && !is_in(&entry)) {
                 continue;
             }
             // Pictures that are there to be decoded only come and go at once.
@@ -189,6 +193,24 @@ mod tests {
         // Without a key frame in it nothing could be shown: so it begins with the one before.
         let (all, _) = shown(&[(200, Some(840), 1)], pictures(100));
         assert_eq!((all[0], all[1], all[2], all.len()), ((0, 20), (0, 21), (40, 22), 6));
+    }
+
+    /// Pictures of which two are decoded after each key frame and seen before it, as open groups of pictures have them.
+    #[test]
+    fn pictures_that_need_what_was_cut_away_are_not_shown() {
+        let mut builder = Builder::default();
+        for number in 0..30 {
+            let place = number % 10;
+            // In the order of decoding: the key frame, then the two before it, then the others.
+            let seen = 40 * (number + [2, -1, -1, 0, 0, 0, 0, 0, 0, 0][place as usize]);
+            let (decode, is_sync) = (40 * number - 80, place == 0);
+            let entry = Entry { at: 10 * number as u64, bytes: 10, decode, presentation: seen, is_sync };
+            builder.push(entry, &mut SAMPLES_MAX.clone()).expect("room");
+        }
+        let index = builder.finish(Some(40)).expect("samples");
+        // The cut lies between the pictures before the second key frame, so they are in the part.
+        let (all, _) = shown(&[(600, Some(400), 1)], index);
+        assert_eq!((all[0], all[1].1, all.len()), ((80, 10), 13, 8 + 5));
     }
 
     #[test]

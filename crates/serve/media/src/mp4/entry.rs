@@ -13,6 +13,7 @@ use crate::{ac3, parameter_sets, sound, vorbis};
 const VISUAL_BYTES: usize = 78;
 const AUDIO_BYTES: usize = 28;
 
+#[derive(Clone)]
 pub(super) struct SampleEntry {
     pub name: String,
     pub codec: Codec,

@@ -46,38 +46,93 @@ struct Draft {
     last_step: Option<i64>,
 }
 
-pub(crate) fn read(source: &mut Source) -> Result<Found> {
-    let mut samples_left = samples_max(source.bytes());
-    let mut movie = None;
-    let mut is_fragmented = false;
-    let mut at = 0;
-    // Fragments come after the tables that say what tracks there are.
-    while let Some(found) = BoxAt::read(source, at)? {
+/// The pass from box to box of a file.
+pub(crate) struct Pass {
+    movie: Option<Movie>,
+    is_fragmented: bool,
+    is_closed: bool,
+    /// As many as a file of that size may have, and those that are left of them.
+    samples_max: u64,
+    samples_left: u64,
+    at: u64,
+}
+
+impl Pass {
+    pub fn new(source: &Source) -> Self {
+        let samples_max = samples_max(source.bytes());
+        let samples_left = samples_max;
+        Self { movie: None, is_fragmented: false, is_closed: true, samples_max, samples_left, at: 0 }
+    }
+
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Whether all has been written: the table that a file has in the end is there.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Reads on up to a place; returns whether the file has ended before. Fragments come after the tables that say what tracks
+    /// there are.
+    pub fn go_on(&mut self, source: &mut Source, until: u64) -> Result<bool> {
+        let samples_max = samples_max(source.bytes()).max(self.samples_max);
+        self.samples_left += samples_max - std::mem::replace(&mut self.samples_max, samples_max);
+        while self.at < until {
+            let Some(found) = BoxAt::read(source, self.at)? else { return Ok(true) };
+            let is_whole = match &found.name {
+                b"moof" => has_data(source, &found)?,
+                b"mfra" => found.end <= source.bytes(),
+                _ => true,
+            };
+            if !is_whole {
+                return Ok(true);
+            }
+            self.take(source, &found)?;
+            self.at = found.end;
+        }
+        Ok(false)
+    }
+
+    fn take(&mut self, source: &mut Source, found: &BoxAt) -> Result<()> {
         match &found.name {
-            b"moov" if movie.is_none() => {
-                movie =
-                    Some(read_movie(&found.content(source, TABLES_BYTES_MAX)?, source, &mut samples_left)?);
+            b"moov" if self.movie.is_none() => {
+                let content = found.content(source, TABLES_BYTES_MAX)?;
+                self.is_closed = within(&content, &[b"mvex"]).is_none();
+                self.movie = Some(read_movie(&content, source, &mut self.samples_left)?);
             }
             b"moof" => {
-                let movie = movie.as_mut().ok_or(Error::Damaged("a fragment comes before the tracks"))?;
-                if found.end > source.bytes() {
-                    // A recording that was cut off is good up to there.
-                    break;
-                }
+                let movie =
+                    self.movie.as_mut().ok_or(Error::Damaged("a fragment comes before the tracks"))?;
                 let content = found.content(source, TABLES_BYTES_MAX)?;
-                fragments::read(movie, &content, found.start, source.bytes(), &mut samples_left)?;
-                is_fragmented = true;
+                fragments::read(movie, &content, found.start, source.bytes(), &mut self.samples_left)?;
+                self.is_fragmented = true;
             }
+            b"mfra" => self.is_closed = true,
             _ => {}
         }
-        at = found.end;
+        Ok(())
     }
-    let missing = "the table of samples (moov)";
-    let mut movie = movie.ok_or(Error::Truncated { bytes: source.bytes(), missing })?;
-    if is_fragmented {
-        movie.drafts.iter_mut().for_each(|draft| draft.edits.last_to_the_end());
+
+    /// Nothing more comes: a recording that was cut off is good up to there.
+    pub fn end(&mut self, source: &mut Source) -> Result<()> {
+        match BoxAt::read(source, self.at)?.filter(|found| found.end <= source.bytes()) {
+            Some(found) => self.take(source, &found),
+            None => Ok(()),
+        }
     }
-    Ok(Found { is_final: !is_fragmented, ..movie.finish()? })
+
+    pub fn found(&self, source: &Source) -> Result<Found> {
+        let missing = "the table of samples (moov)";
+        let movie = self.movie.as_ref().ok_or(Error::Truncated { bytes: source.bytes(), missing })?;
+        Ok(Found { is_final: !self.is_fragmented, ..movie.found(self.is_fragmented)? })
+    }
+}
+
+/// Whether all of a fragment is there, with the data behind it.
+fn has_data(source: &mut Source, fragment: &BoxAt) -> Result<bool> {
+    let data = BoxAt::read(source, fragment.end)?;
+    Ok(data.is_some_and(|data| &data.name != b"mdat" || data.end <= source.bytes()))
 }
 
 /// What there is in a movie box.
@@ -89,19 +144,24 @@ pub(super) struct Movie {
 }
 
 impl Movie {
-    fn finish(self) -> Result<Found> {
-        let Self { left_out, recorded_ns, .. } = self;
+    fn found(&self, is_fragmented: bool) -> Result<Found> {
+        let (left_out, recorded_ns) = (self.left_out.clone(), self.recorded_ns);
         let mut found = Found { left_out, recorded_ns, ..Found::default() };
-        for draft in self.drafts {
-            let index = draft.builder.finish(draft.last_step).map(|index| draft.edits.apply(index));
+        for draft in &self.drafts {
+            let mut edits = draft.edits.clone();
+            if is_fragmented {
+                edits.last_to_the_end();
+            }
+            let index = draft.builder.clone().finish(draft.last_step).map(|index| edits.apply(index));
             let Some(mut index) = index.transpose()?.filter(|index| index.count() > 0) else {
+                found.waiting += 1;
                 found.left_out.push(format!("{} without samples", draft.entry.name));
                 continue;
             };
             index.lead();
-            let SampleEntry { codec, format, carriage, .. } = draft.entry;
-            let track = Track::new(codec, format, draft.language, draft.time_base, index);
-            found.tracks.push(track.carried(carriage));
+            let SampleEntry { codec, format, carriage, .. } = draft.entry.clone();
+            let track = Track::new(codec, format, draft.language.clone(), draft.time_base, index);
+            found.tracks.push(track.carried(carriage).numbered(draft.id.into()));
         }
         Ok(found)
     }

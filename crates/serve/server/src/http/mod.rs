@@ -34,7 +34,7 @@ use self::listing::{Listing, Place};
 use self::request::{HEAD_BYTES_MAX, Malformed, Received};
 use self::response::{HTML, JSON, M3U, MP4, PLAYLIST, Response};
 use self::route::{Form, Route, What};
-use crate::catalog::{Failure, Opened};
+use crate::catalog::{Extent, Failure, Opened};
 use crate::clock;
 use crate::event_loop::Serving;
 use crate::openers::Opening;
@@ -310,7 +310,9 @@ impl Serving {
         };
         let question = self.server.question();
         let client = connection.client.ip();
-        let opening = Opening { question, client, path: path.clone(), query: query.clone() };
+        // A playlist names all segments.
+        let (path, query, extent) = (path.clone(), query.clone(), Extent::Whole);
+        let opening = Opening { question, client, path, query, extent };
         if self.readers.open(opening) {
             self.web.questions.insert(question, id);
             self.set_state(id, State::Asking(Box::new(asked)));

@@ -20,7 +20,7 @@ use slab::Slab;
 
 use crate::catalog::Opened;
 
-pub(crate) use session::{Cue, Key, Session, Viewer};
+pub(crate) use session::{Cue, Key, Part, Session, Viewer};
 
 /// A timer that rang: when it was due, and whose it is.
 pub(crate) type Timer = (u64, Key);

@@ -55,6 +55,10 @@ pub(crate) struct Session {
     pub is_stopped: bool,
     /// The question of a PLAY that waits for its first buffer.
     pub cue: Option<Cue>,
+    /// A PLAY that waits until the index of its file has come so far.
+    pub deferred: Option<(QuestionId, Part)>,
+    /// When its file is asked for more again.
+    pub waits_until_ns: u64,
     /// Where it was stopped.
     pub stopped_ns: Option<u64>,
     pub until_ns: Option<u64>,
@@ -87,6 +91,15 @@ pub(crate) struct Viewer {
     pub query: String,
 }
 
+/// What a client wants played.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub from_ns: Option<u64>,
+    pub until_ns: Option<u64>,
+    pub scale: f64,
+    pub speed: f64,
+}
+
 /// A PLAY that will be answered when there is something to play.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cue {
@@ -116,6 +129,8 @@ impl Session {
             lead_ns: 0,
             is_stopped: false,
             cue: None,
+            deferred: None,
+            waits_until_ns: 0,
             stopped_ns: None,
             until_ns: None,
             scale: 1.0,
@@ -183,7 +198,8 @@ impl Session {
 
     /// When to have a buffer filled; `None` unless one is wanted.
     pub fn wish_ns(&self) -> Option<u64> {
-        self.program.as_ref().and_then(|_| self.stream.wish_ns(self.lead_ns))
+        let wish_ns = self.program.as_ref().and_then(|_| self.stream.wish_ns(self.lead_ns));
+        wish_ns.map(|wish_ns| wish_ns.max(self.waits_until_ns))
     }
 
     /// When it is to be looked at again, as things stand.
@@ -195,6 +211,7 @@ impl Session {
         // What is due a little later will do: thousands of buffers are not worth waking up for.
         let is_soon = |wish_ns: u64| next_ns.is_some_and(|ns| ns <= wish_ns.saturating_add(self.lead_ns / 4));
         let wish_ns = self.wish_ns().filter(|wish_ns| !is_soon(*wish_ns));
-        [next_ns, wish_ns, self.report_ns, self.bye_ns].into_iter().flatten().min()
+        let retry_ns = self.deferred.as_ref().map(|_| self.waits_until_ns);
+        [next_ns, wish_ns, retry_ns, self.report_ns, self.bye_ns].into_iter().flatten().min()
     }
 }

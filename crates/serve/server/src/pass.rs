@@ -1,0 +1,193 @@
+//! A file that is read from end to end while clients play what has been found, and followed while it grows.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use forebay_media::{Error, Growing, Media, Reading, Stage};
+
+use crate::catalog::{Catalog, Failure, unreadable};
+use crate::indexed::{Identity, Indexed, Subject};
+use crate::patience::{Patience, Patient};
+
+/// How much is read in one turn, and before the first samples are given out.
+const TURN_BYTES: u64 = 32 << 20;
+const FIRST_BYTES: u64 = 4 << 20;
+/// An index is given out again when this part of what has been read is new.
+const NEW_PART: u64 = 5;
+/// How often a file that has ended is asked for more.
+const LOOK: Duration = Duration::from_millis(250);
+/// How long the first client of a file that was written a moment ago waits for a sign that the file grows.
+const SIGN: Duration = Duration::from_secs(1);
+/// A file that has not been written for so long is complete: one that was seen to grow, and another one.
+const QUIET_RECORDING_NS: i128 = 15_000_000_000;
+const QUIET_NS: i128 = 5_000_000_000;
+/// How long a file is followed that no session plays.
+const UNUSED: Duration = Duration::from_secs(5);
+
+/// A pass through a file.
+pub(crate) struct Pass {
+    path: String,
+    file: File,
+    subject: Subject,
+    reading: Reading,
+    indexed: Option<Arc<Indexed>>,
+    /// How far the index reached that was given out last.
+    given_at: u64,
+    /// The file as it was last seen, and since when its end has been known.
+    seen: Identity,
+    ended: Option<Instant>,
+    is_recorded: bool,
+    used: Instant,
+}
+
+/// What is to be done next for a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Another turn, after so long.
+    Turn(Duration),
+    /// Nothing: all is known.
+    Nothing,
+}
+
+/// Whether a file was written so short a time ago that more may come.
+pub(crate) fn is_recent(identity: &Identity) -> bool {
+    quiet_ns(identity) < QUIET_NS
+}
+
+/// For how long a file has not been written.
+fn quiet_ns(identity: &Identity) -> i128 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.as_nanos() as i128 - identity.modified_ns
+}
+
+impl Pass {
+    pub fn new(path: String, file: File, subject: Subject, reading: Reading) -> Self {
+        Self {
+            path,
+            file,
+            subject,
+            reading,
+            indexed: None,
+            given_at: 0,
+            seen: subject.identity,
+            ended: None,
+            is_recorded: false,
+            used: Instant::now(),
+        }
+    }
+
+    /// Whether clients can play what there is.
+    pub fn is_given_out(&self) -> bool {
+        self.indexed.is_some()
+    }
+
+    /// Reads on for a while.
+    pub fn turn(&mut self, catalog: &Catalog) -> Result<Next, Failure> {
+        let result = self.read_on(catalog);
+        if let (Err(_), Some(growing)) = (&result, self.growing()) {
+            // What has been found is played to its end.
+            growing.set_stage(Stage::Over);
+        }
+        result
+    }
+
+    fn growing(&self) -> Option<&Arc<Growing>> {
+        self.indexed.as_ref()?.growing.as_ref()
+    }
+
+    fn read_on(&mut self, catalog: &Catalog) -> Result<Next, Failure> {
+        let failed = |pass: &Self, error: Error| catalog.failure(&pass.path, pass.subject, error);
+        let bytes = if self.is_given_out() { TURN_BYTES } else { FIRST_BYTES };
+        let patient = Patient::new(&self.file, Patience::Endless, &catalog.gate);
+        let has_ended = self.reading.go_on(&patient, bytes).map_err(|error| failed(self, error))?;
+        if !has_ended {
+            if self.reading.at() - self.given_at >= self.given_at / NEW_PART {
+                self.give_out(catalog, Stage::Behind)?;
+            }
+            return Ok(Next::Turn(Duration::ZERO));
+        }
+        let now = Identity::of(&self.file).map_err(|error| unreadable(&self.path, &error))?;
+        if now.bytes > self.seen.bytes {
+            self.is_recorded = true;
+            self.growing().into_iter().for_each(|growing| growing.set_recorded());
+        }
+        let has_changed = std::mem::replace(&mut self.seen, now) != now;
+        let quiet_max = if self.is_recorded { QUIET_RECORDING_NS } else { QUIET_NS };
+        let patient = Patient::new(&self.file, Patience::Endless, &catalog.gate);
+        let is_closed = self.reading.is_closed(&patient).map_err(|error| failed(self, error))?;
+        if is_closed || quiet_ns(&now) >= quiet_max || self.is_unused() {
+            self.give_out_all(catalog)?;
+            return Ok(Next::Nothing);
+        }
+        let ended = *self.ended.get_or_insert_with(Instant::now);
+        if self.is_given_out() || self.is_recorded || ended.elapsed() >= SIGN {
+            self.give_out(catalog, Stage::Following)?;
+        }
+        Ok(Next::Turn(if has_changed { Duration::ZERO } else { LOOK }))
+    }
+
+    /// Whether no session has had the index for a while.
+    fn is_unused(&mut self) -> bool {
+        let Some(indexed) = &self.indexed else { return false };
+        if Arc::strong_count(indexed) > 1 {
+            self.used = Instant::now();
+        }
+        self.used.elapsed() > UNUSED
+    }
+
+    /// Has clients play what has been found so far, if that is enough to begin with.
+    fn give_out(&mut self, catalog: &Catalog, stage: Stage) -> Result<(), Failure> {
+        if self.is_given_out() && self.given_at == self.reading.at() {
+            self.growing().into_iter().for_each(|growing| growing.set_stage(stage));
+            return Ok(());
+        }
+        let failure = |error: Error| catalog.failure(&self.path, self.subject, error);
+        let patient = Patient::new(&self.file, Patience::Endless, &catalog.gate);
+        let Some(media) = self.reading.so_far(&patient).map_err(failure)?.map(Arc::new) else {
+            return Ok(());
+        };
+        self.given_at = self.reading.at();
+        if let Some(growing) = self.growing() {
+            growing.put(media, stage);
+            return Ok(());
+        }
+        let told_ns = self.reading.told_ns(&patient).map_err(failure)?;
+        let growing = Growing::new(media.clone(), stage, told_ns);
+        if self.is_recorded {
+            growing.set_recorded();
+        }
+        self.publish(catalog, media, Some(Arc::new(growing)))
+    }
+
+    /// The file is complete.
+    fn give_out_all(&mut self, catalog: &Catalog) -> Result<(), Failure> {
+        let patient = Patient::new(&self.file, Patience::Endless, &catalog.gate);
+        let media =
+            self.reading.end(&patient).map_err(|error| catalog.failure(&self.path, self.subject, error))?;
+        let media = Arc::new(media);
+        if self.seen == self.subject.identity {
+            catalog.remember(&self.path, self.subject, &media);
+        }
+        match self.growing() {
+            Some(growing) => growing.put(media, Stage::Over),
+            None => self.publish(catalog, media, None)?,
+        }
+        Ok(())
+    }
+
+    fn publish(
+        &mut self,
+        catalog: &Catalog,
+        media: Arc<Media>,
+        growing: Option<Arc<Growing>>,
+    ) -> Result<(), Failure> {
+        let unreadable = |error| unreadable(&self.path, &error);
+        let file = self.file.try_clone().map_err(unreadable)?;
+        let indexed =
+            Indexed::new(self.path.clone(), file, self.subject, media, growing).map_err(unreadable)?;
+        self.indexed = Some(catalog.publish(self.subject, Arc::new(indexed))?);
+        self.used = Instant::now();
+        Ok(())
+    }
+}
