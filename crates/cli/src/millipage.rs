@@ -74,7 +74,7 @@ Each measurement starts processes by forebay share, each bound to a processor.
 More processes than processors take turns, which the table marks. Each run's
 result is compared with that of the sequential program.
 
-All need UCX (apt-get install libucx0). --peers needs mpicc and mpirun
+--table 1 needs UCX (apt-get install libucx0). --peers needs mpicc and mpirun
 (apt-get install libopenmpi-dev openmpi-bin).
 
 Examples:

@@ -141,7 +141,8 @@ impl Array {
     }
 
     /// Where the `index`th minipage is.
-    fn minipage(&self, index: usize) -> Place {
+    #[must_use]
+    pub fn minipage(&self, index: usize) -> Place {
         let bytes = self.minipage_bytes;
         let (page, view) = match index.checked_div(self.per_page) {
             Some(page) => (self.page + page, index % self.per_page),

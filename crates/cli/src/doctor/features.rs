@@ -137,8 +137,8 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Share,
         name: "UCX",
-        purpose: "it carries messages of share --separate over shared memory; without it they go over TCP",
-        remedy: "install it with: apt install libucx0, or choose --transport tcp",
+        purpose: "it carries messages of share --transport ucx; the other transports need no library",
+        remedy: "install it with: apt install libucx0, or choose --transport auto",
         need: Need::Optional,
         look: Look::For(|| has_library("libucp.so.0")),
     },

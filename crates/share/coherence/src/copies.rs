@@ -15,14 +15,23 @@ impl Copies {
 
     pub fn all(hosts: u16) -> Self {
         let mut all = Self::none(hosts);
-        all.0.insert_range(..);
+        all.become_all();
         all
     }
 
     pub fn only(hosts: u16, host: HostId) -> Self {
         let mut only = Self::none(hosts);
-        only.insert(host);
+        only.become_only(host);
         only
+    }
+
+    pub fn become_all(&mut self) {
+        self.0.insert_range(..);
+    }
+
+    pub fn become_only(&mut self, host: HostId) {
+        self.0.clear();
+        self.insert(host);
     }
 
     pub fn insert(&mut self, host: HostId) {
@@ -47,7 +56,7 @@ impl Copies {
     }
 
     /// All but those two, which may be one.
-    pub fn without(&self, one: HostId, another: HostId) -> Vec<HostId> {
-        self.iter().filter(|host| *host != one && *host != another).collect()
+    pub fn without(&self, one: HostId, another: HostId) -> impl Iterator<Item = HostId> {
+        self.iter().filter(move |host| *host != one && *host != another)
     }
 }

@@ -50,6 +50,11 @@ impl Entry {
         !self.waiting.is_empty()
     }
 
+    /// Whether one more request needs no more memory.
+    pub fn has_room(&self) -> bool {
+        self.transaction.is_none() || self.waiting.len() < self.waiting.capacity()
+    }
+
     /// `requester` wants something. Whether that is a competing request.
     pub fn request(&mut self, minipage: Minipage, requester: HostId, want: Want, out: &mut Outgoing) -> bool {
         if self.transaction.is_some() {
@@ -71,7 +76,6 @@ impl Entry {
 
     /// A host has what it was granted, or what was pushed to it.
     pub fn done(&mut self, minipage: Minipage, out: &mut Outgoing) {
-        let hosts = self.copies.hosts();
         let Some(transaction) = &mut self.transaction else { return };
         transaction.dones = transaction.dones.saturating_sub(1);
         if transaction.dones > 0 {
@@ -81,9 +85,9 @@ impl Entry {
             Want::Read => self.copies.insert(transaction.requester),
             Want::Write => {
                 self.owner = transaction.requester;
-                self.copies = Copies::only(hosts, self.owner);
+                self.copies.become_only(self.owner);
             }
-            Want::Push => self.copies = Copies::all(hosts),
+            Want::Push => self.copies.become_all(),
         }
         self.transaction = None;
         // A push that every host has seen to already ends at once.
@@ -97,20 +101,20 @@ impl Entry {
         if want == Want::Push && self.copies.are_all() {
             return;
         }
-        let invalid = match want {
-            Want::Write => {
-                // The one that the contents come from gives its copy up with them.
-                let kept = if self.copies.has(requester) { requester } else { self.owner };
-                self.copies.without(requester, kept)
+        let mut invalidations = 0;
+        if want == Want::Write {
+            // The one that the contents come from gives its copy up with them.
+            let kept = if self.copies.has(requester) { requester } else { self.owner };
+            for host in self.copies.without(requester, kept) {
+                invalidations += 1;
+                out.push((host, Message::Invalidate { minipage }));
             }
-            Want::Read | Want::Push => vec![],
-        };
+        }
         let dones = if want == Want::Push { self.copies.hosts() - 1 } else { 1 };
-        self.transaction = Some(Transaction { requester, want, invalidations: invalid.len() as u16, dones });
-        if invalid.is_empty() {
+        self.transaction = Some(Transaction { requester, want, invalidations, dones });
+        if invalidations == 0 {
             self.hand_over(minipage, out);
         }
-        out.extend(invalid.into_iter().map(|host| (host, Message::Invalidate { minipage })));
     }
 
     /// No copy is in the way now.

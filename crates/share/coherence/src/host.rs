@@ -9,6 +9,11 @@ use crate::directory::{Entry, Outgoing};
 use crate::lock::{Grants, Held};
 use crate::message::{Access, Barrier, HostId, Lock, Message, Minipage, Other, Waiter, Want};
 
+/// Threads and messages that there is room for from the beginning. There can be more.
+const ROOM: usize = 64;
+/// Messages of a host to itself, of which each follows from the one before it.
+const IN_TURN: usize = 4;
+
 /// What a host does, in the order in which it says so.
 pub trait Effects {
     /// Sends a message to another host. With [`Message::Contents`] goes what the minipage holds now.
@@ -85,6 +90,8 @@ pub struct Host {
     me: HostId,
     hosts: u16,
     minipages: Vec<Local>,
+    /// Threads that wait for minipages, in the order of those.
+    waiters: Vec<(Minipage, Waiter)>,
     granted: Grants,
     held: Held,
     arrivals: Arrivals,
@@ -101,6 +108,8 @@ pub struct Host {
     deferred: Vec<(HostId, Message)>,
     /// Messages to itself, and deferred ones whose time has come.
     inbox: VecDeque<(HostId, Message)>,
+    /// What a directory entry says, until it is sent.
+    out: Outgoing,
     counts: Counts,
 }
 
@@ -111,7 +120,6 @@ struct Local {
     home: HostId,
     /// The request that is under way.
     pending: Option<Want>,
-    waiters: Vec<Waiter>,
     /// As its manager.
     entry: Option<Box<Entry>>,
 }
@@ -124,6 +132,7 @@ impl Host {
             me,
             hosts,
             minipages: vec![],
+            waiters: Vec::with_capacity(ROOM),
             granted: Grants::default(),
             held: Held::default(),
             arrivals: Arrivals::default(),
@@ -131,9 +140,10 @@ impl Host {
             incomplete: Copies::none(hosts),
             leaving: Copies::none(hosts),
             leaver: None,
-            unresumed: vec![],
-            deferred: vec![],
-            inbox: VecDeque::new(),
+            unresumed: Vec::with_capacity(ROOM),
+            deferred: Vec::with_capacity(ROOM),
+            inbox: VecDeque::with_capacity(2 * ROOM),
+            out: Outgoing::with_capacity(usize::from(hosts) + 1),
             counts: Counts::default(),
         }
     }
@@ -159,11 +169,9 @@ impl Host {
     #[must_use]
     pub fn is_calm(&self) -> bool {
         let calm = |local: &Local| {
-            local.pending.is_none()
-                && local.waiters.is_empty()
-                && local.entry.as_ref().is_none_or(|entry| entry.is_calm())
+            local.pending.is_none() && local.entry.as_ref().is_none_or(|entry| entry.is_calm())
         };
-        self.unresumed.is_empty() && self.minipages.iter().all(calm)
+        self.unresumed.is_empty() && self.waiters.is_empty() && self.minipages.iter().all(calm)
     }
 
     /// Adds the next minipage, managed by `home`, which alone has it and may write it. All hosts add the same ones in
@@ -181,7 +189,7 @@ impl Host {
     fn add(&mut self, home: HostId, access: Access, entry: Entry) -> Minipage {
         let minipage = Minipage(self.minipages.len() as u32);
         let entry = (home == self.me).then(|| Box::new(entry));
-        self.minipages.push(Local { access, home, pending: None, waiters: vec![], entry });
+        self.minipages.push(Local { access, home, pending: None, entry });
         minipage
     }
 
@@ -192,11 +200,12 @@ impl Host {
             Want::Write => self.counts.write_faults += 1,
             _ => self.counts.read_faults += 1,
         }
-        let Some(local) = self.minipages.get_mut(minipage.index()) else { return effects.wake(waiter) };
-        if local.access >= access {
+        let is_known = minipage.index() < self.minipages.len();
+        if !is_known || self.access(minipage) >= access {
             return effects.wake(waiter);
         }
-        local.waiters.push(waiter);
+        let behind = self.waiters.partition_point(|(other, _)| *other <= minipage);
+        self.waiters.insert(behind, (minipage, waiter));
         self.ask(minipage, want, effects);
     }
 
@@ -306,6 +315,26 @@ impl Host {
     #[must_use]
     pub fn is_leaving(&self, host: HostId) -> bool {
         self.leaving.has(host)
+    }
+
+    /// Whether a fault or a message about a minipage is taken without more memory: in a signal handler, which may have
+    /// interrupted the allocator.
+    #[must_use]
+    pub fn has_room(&self, minipage: Minipage) -> bool {
+        let entry = self.minipages.get(minipage.index()).and_then(|local| local.entry.as_ref());
+        // Of what an entry says at most one message is to this host itself, which answers with one at most.
+        self.inbox.len() + self.deferred.len() + IN_TURN <= self.inbox.capacity()
+            && self.out.capacity() > self.hosts.into()
+            && self.waiters.len() < self.waiters.capacity()
+            && self.unresumed.len() < self.unresumed.capacity()
+            && self.deferred.len() < self.deferred.capacity()
+            && entry.is_none_or(|entry| entry.has_room())
+    }
+
+    /// The same for a message: those about locks, barriers and leaving take more.
+    #[must_use]
+    pub fn has_room_for(&self, message: Message) -> bool {
+        message.minipage().is_some_and(|minipage| self.has_room(minipage))
     }
 
     /// Takes a message. The contents that came with it are in place already.
@@ -448,11 +477,12 @@ impl Host {
         effects: &mut impl Effects,
         act: impl FnOnce(&mut Entry, &mut Outgoing),
     ) {
-        let mut out = Outgoing::new();
+        let mut out = std::mem::take(&mut self.out);
         if let Some(entry) = self.minipages.get_mut(minipage.index()).and_then(|local| local.entry.as_mut()) {
             act(entry, &mut out);
         }
-        self.send_all(out, effects);
+        self.send_all(out.drain(..), effects);
+        self.out = out;
     }
 
     /// As the owner: a copy for the requester, or the only one; or one for everybody.
@@ -474,7 +504,7 @@ impl Host {
         local.pending = None;
         local.raise(minipage, want.access(), effects);
         let home = local.home;
-        let is_waited_for = local.wake_all(effects);
+        let is_waited_for = self.wake_all(minipage, effects);
         if is_waited_for && !self.unresumed.contains(&minipage) {
             self.unresumed.push(minipage);
         }
@@ -485,6 +515,14 @@ impl Host {
         }
     }
 
+    /// Wakes the threads that wait for a minipage. Whether there were any.
+    fn wake_all(&mut self, minipage: Minipage, effects: &mut impl Effects) -> bool {
+        let first = self.waiters.partition_point(|(other, _)| *other < minipage);
+        let behind = self.waiters.partition_point(|(other, _)| *other <= minipage);
+        self.waiters.drain(first..behind).for_each(|(_, waiter)| effects.wake(waiter));
+        first < behind
+    }
+
     fn is_manager_of(&self, minipage: Minipage) -> bool {
         self.minipages.get(minipage.index()).is_some_and(|local| local.home == self.me)
     }
@@ -493,8 +531,8 @@ impl Host {
     fn pushed(&mut self, minipage: Minipage, effects: &mut impl Effects) {
         let Some(local) = self.minipages.get_mut(minipage.index()) else { return };
         local.raise(minipage, Access::Read, effects);
-        local.wake_all(effects);
         let home = local.home;
+        self.wake_all(minipage, effects);
         self.send(home, Message::Done { minipage }, effects);
     }
 
@@ -528,12 +566,5 @@ impl Local {
             self.access = access;
             effects.protect(minipage, access);
         }
-    }
-
-    /// Whether anybody waited.
-    fn wake_all(&mut self, effects: &mut impl Effects) -> bool {
-        let waited = !self.waiters.is_empty();
-        self.waiters.drain(..).for_each(|waiter| effects.wake(waiter));
-        waited
     }
 }

@@ -188,6 +188,20 @@ pub enum Message {
 }
 
 impl Message {
+    /// The minipage that it is about.
+    pub(crate) const fn minipage(&self) -> Option<Minipage> {
+        match self {
+            Self::Request { minipage, .. }
+            | Self::Forward { minipage, .. }
+            | Self::Contents { minipage, .. }
+            | Self::Grant { minipage, .. }
+            | Self::Invalidate { minipage }
+            | Self::Invalidated { minipage }
+            | Self::Done { minipage } => Some(*minipage),
+            _ => None,
+        }
+    }
+
     /// The minipage of which the receiver is to lose something.
     pub(crate) const fn takes_away(&self) -> Option<Minipage> {
         match self {

@@ -32,6 +32,11 @@ impl Doorbell {
         Ok(Self { asleep, pipe, sleeper: Some(sleeper) })
     }
 
+    /// The same one for others in this process, who have another word. It does not sleep.
+    pub fn beside(&self, asleep: &'static AtomicU32) -> io::Result<Self> {
+        Ok(Self { asleep, pipe: self.pipe.try_clone()?, sleeper: None })
+    }
+
     /// By what another process of this user opens it.
     pub fn name(&self) -> io::Result<DescriptorName> {
         DescriptorName::of(&self.pipe)
@@ -45,7 +50,8 @@ impl Doorbell {
 
     /// Wakes the sleeper, if there is one. What it is to find must be there before.
     pub fn ring(&self) {
-        if self.asleep.swap(0, SeqCst) != 0 {
+        // Mostly the sleeper is awake, and a word that is only read stays in many caches.
+        if self.asleep.load(SeqCst) != 0 && self.asleep.swap(0, SeqCst) != 0 {
             let one = 1u8;
             // SAFETY: the call reads a local.
             let _ = unsafe { sys!(n::__NR_write, self.pipe.as_raw_fd(), &raw const one, size_of::<u8>()) };

@@ -23,7 +23,7 @@ use crate::{
     machines::Machines,
     memory::Memory,
     requests::{Found, Request, SLOTS, futex},
-    transport::{Closed, Contents, Sink, Transport},
+    transport::{Closed, Contents, Next, Sink, Transport},
     usage::Traffic,
 };
 
@@ -126,7 +126,8 @@ impl Engine {
     /// That of the machine of host `me`.
     pub fn new(me: HostId, machines: Arc<Machines>, transport: Box<dyn Transport>) -> Self {
         let protocol = forebay_coherence::Host::new(machines.of(me), machines.count());
-        let (waits, arrived) = (HashMap::new(), vec![]);
+        // A message that is taken in a signal handler has room.
+        let (waits, arrived) = (HashMap::new(), Vec::with_capacity(1));
         Self {
             protocol,
             machines,
@@ -216,6 +217,60 @@ impl Engine {
         self.look_at_board(machine);
         self.look_at_failure(machine.board);
         Progress { served, woke }
+    }
+
+    /// Begins to serve a fault of the only host of its machine, in a slot of its own, instead of a thread that sleeps. `false`
+    /// where that is left to the serving thread. In a signal handler: nothing is allocated.
+    pub fn begin_fault(
+        &mut self,
+        machine: Machine<'_>,
+        minipage: Minipage,
+        access: Access,
+        slot: usize,
+    ) -> bool {
+        let [slots] = machine.desk.slots else { return false };
+        if self.failure.is_some() || !self.transport.take_over() {
+            return false;
+        }
+        self.act(machine, |protocol, acts| {
+            // What a thread has used is to be given away before the next is asked for.
+            slots.look_at_resumed(|minipage| {
+                let is_room = protocol.has_room(minipage);
+                if is_room {
+                    protocol.resumed(minipage, acts);
+                }
+                is_room
+            });
+        });
+        if !self.protocol.has_room(minipage) || !self.transport.take_over() {
+            return false;
+        }
+        self.act(machine, |protocol, acts| protocol.fault(minipage, access, Waiter(slot as u64), acts));
+        slots.need_resumption(self.protocol.needs_resumption());
+        true
+    }
+
+    /// Takes the next message for a thread that serves its fault. In a signal handler: nothing is allocated.
+    pub fn progress_in_fault(&mut self, machine: Machine<'_>) -> Next {
+        if self.failure.is_some() {
+            return Next::Other;
+        }
+        let mut arrived = std::mem::take(&mut self.arrived);
+        let mut sink =
+            Arrivals { machines: &self.machines, memory: machine.memory, arrived: &mut arrived, bytes: 0 };
+        let protocol = &self.protocol;
+        let next = self.transport.take_one(&mut sink, &|message| protocol.has_room_for(message));
+        self.traffic.bytes_received += sink.bytes;
+        self.act(machine, |protocol, acts| {
+            for (from, message) in arrived.drain(..) {
+                acts.traffic.messages_received += 1;
+                protocol.receive(from, message, acts);
+            }
+        });
+        self.arrived = arrived;
+        let needed = self.protocol.needs_resumption();
+        machine.desk.slots.iter().for_each(|slots| slots.need_resumption(needed));
+        next
     }
 
     /// Hosts of the machine may have left, or be lost.

@@ -29,6 +29,7 @@
 //! A child that a host forks is no host. It has the memory of a job on one machine. Elsewhere it has no shared memory, and an
 //! access ends it with SIGSEGV.
 
+mod arrays;
 mod atomics;
 mod bells;
 mod board;
@@ -47,6 +48,7 @@ mod requests;
 mod rights;
 mod scheduling;
 mod shared;
+mod stack;
 mod sync;
 pub mod transport;
 mod usage;
@@ -155,13 +157,21 @@ pub enum Error {
     },
     /// UCX is missing.
     #[error(
-        "join(): messages over shared memory need UCX, and {file} cannot be loaded ({reason}); install it: apt-get install libucx0, or choose --transport tcp"
+        "join(): --transport ucx needs UCX, and {file} cannot be loaded ({reason}); install it: apt-get install libucx0, or choose --transport auto"
     )]
     NoUcx {
         /// What is loaded.
         file: &'static str,
         /// What the loader says.
         reason: String,
+    },
+    /// A host cannot open the memory of others.
+    #[error(
+        "join(): --transport shm needs hosts of one user on one machine that see each other's processes, and host {host} is none; choose --transport auto or tcp"
+    )]
+    Hidden {
+        /// Which.
+        host: u16,
     },
     /// PMIx is missing.
     #[error(
@@ -191,7 +201,7 @@ pub enum Error {
         reason: String,
     },
     /// UCX refuses.
-    #[error("UCX does not provide {what} ({reason}); try another transport: shm, tcp or auto")]
+    #[error("UCX does not provide {what} ({reason}); choose another transport: shm, tcp or auto")]
     Ucx {
         /// What was asked for.
         what: &'static str,

@@ -13,13 +13,14 @@ use forebay_vm::{
     protection,
 };
 
-use crate::Error;
+use crate::{Error, arrays::Arrays};
 
 /// Views, and what is in them.
 pub struct Memory {
     views: Views,
     protection: Box<dyn Protection>,
     layout: Mutex<Layout>,
+    arrays: Arrays,
     vpages: Arc<Vpages>,
 }
 
@@ -46,7 +47,7 @@ impl Memory {
     fn new(views: Views, protection: Box<dyn Protection>) -> Self {
         let layout = Layout::new(views.bytes() / PAGE_BYTES, views.count());
         let vpages = layout.vpages();
-        Self { views, protection, layout: Mutex::new(layout), vpages }
+        Self { views, protection, layout: Mutex::new(layout), arrays: Arrays::new(), vpages }
     }
 
     pub const fn views(&self) -> &Views {
@@ -66,7 +67,11 @@ impl Memory {
     /// # Errors
     /// There is no room.
     pub fn allocate(&self, count: usize, bytes: usize, grain: Grain) -> Result<Array, Error> {
-        Ok(self.layout().allocate_array(count, bytes, grain)?)
+        let mut layout = self.layout();
+        let array = layout.allocate_array(count, bytes, grain)?;
+        // While no other thread allocates.
+        self.arrays.add(array);
+        Ok(array)
     }
 
     /// Bytes in pages that no minipage uses.
@@ -74,9 +79,9 @@ impl Memory {
         self.layout().left()
     }
 
-    /// Where a minipage is.
+    /// Where a minipage is. In a signal handler too.
     pub fn place(&self, minipage: u32) -> Option<Place> {
-        self.layout().place(minipage)
+        self.arrays.place(minipage)
     }
 
     /// The minipage that is used at an address. In a signal handler too.
@@ -97,8 +102,7 @@ impl Memory {
     pub fn is_allocated(&self, address: usize, bytes: usize) -> bool {
         let Some((view, mut offset)) = self.views.locate(address) else { return false };
         let Some(end) = offset.checked_add(bytes) else { return false };
-        let layout = self.layout();
-        let place = |offset| layout.place(self.vpages.at(view, offset)?);
+        let place = |offset| self.place(self.vpages.at(view, offset)?);
         while offset < end {
             match place(offset).map(|place| place.offset..place.offset + place.bytes) {
                 Some(range) if range.contains(&offset) => offset = range.end,

@@ -117,10 +117,23 @@ struct Slot {
 unsafe impl Words for Slots {}
 
 impl Slots {
-    /// Asks after a fault, and waits until the minipage is there; `false` if it never will be. Calls `resume` when it is. In a
-    /// signal handler.
-    pub fn fault(&self, request: Request, doorbell: &Doorbell, resume: impl FnOnce()) -> bool {
-        let Some(slot) = self.post(request, doorbell) else { return false };
+    /// Asks after a fault, and waits until the minipage is there; `false` if it never will be. Calls `serve` with the slot, and
+    /// what tells whether that is served, which tries to serve it and tells whether it has begun to. Calls `resume` when the
+    /// minipage is there. In a signal handler.
+    pub fn fault(
+        &self,
+        request: Request,
+        doorbell: &Doorbell,
+        serve: impl FnOnce(usize, &dyn Fn() -> bool) -> bool,
+        resume: impl FnOnce(),
+    ) -> bool {
+        let Some((index, slot)) = self.take(doorbell) else { return false };
+        self.write(slot, request);
+        slot.state.store(SEEN, SeqCst);
+        if !serve(index, &|| slot.is_served() || self.is_closed()) {
+            slot.state.store(POSTED, SeqCst);
+            doorbell.ring();
+        }
         while !slot.is_served() {
             if self.is_closed() {
                 return false;
@@ -158,21 +171,27 @@ impl Slots {
     }
 
     fn post(&self, request: Request, doorbell: &Doorbell) -> Option<&Slot> {
-        let slot = self.take(doorbell)?;
-        let (what, word) = request.to_words();
-        slot.what.store(what, Relaxed);
-        slot.word.store(word, Relaxed);
-        self.open.fetch_add(1, SeqCst);
+        let (_, slot) = self.take(doorbell)?;
+        self.write(slot, request);
         slot.state.store(POSTED, SeqCst);
         doorbell.ring();
         Some(slot)
     }
 
-    fn take(&self, doorbell: &Doorbell) -> Option<&Slot> {
+    fn write(&self, slot: &Slot, request: Request) {
+        let (what, word) = request.to_words();
+        slot.what.store(what, Relaxed);
+        slot.word.store(word, Relaxed);
+        self.open.fetch_add(1, SeqCst);
+    }
+
+    fn take(&self, doorbell: &Doorbell) -> Option<(usize, &Slot)> {
         while !self.is_closed() {
-            let free = |slot: &&Slot| slot.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok();
-            if let Some(slot) = self.slots.iter().find(free) {
-                return Some(slot);
+            let free = |(_, slot): &(usize, &Slot)| {
+                slot.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok()
+            };
+            if let Some(taken) = self.slots.iter().enumerate().find(free) {
+                return Some(taken);
             }
             // Some may be free as soon as the serving thread looks.
             self.needs_resumption.store(1, SeqCst);
@@ -236,6 +255,20 @@ impl Slots {
                 if let Request::Fault(minipage, _) = request {
                     found(Found::Resumed(minipage));
                 }
+            }
+        }
+    }
+
+    /// Frees the slots of threads that try again, where what is `found` so is seen to. In a signal handler.
+    pub fn look_at_resumed(&self, mut found: impl FnMut(Minipage) -> bool) {
+        if self.open.load(SeqCst) == 0 {
+            return;
+        }
+        for slot in self.slots.iter().filter(|slot| slot.state.load(Acquire) == RESUMED) {
+            if let Request::Fault(minipage, _) = slot.request()
+                && found(minipage)
+            {
+                self.free(slot);
             }
         }
     }

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use chance::{Deadline, Dice};
+use chance::{Deadline, Dice, leave_alternate_stack};
 use forebay_millipage::{Granularity, Host, Options, Placement, Rows, in_process_machines};
 use forebay_testkit::long;
 
@@ -188,7 +188,13 @@ impl World {
             let logs = thread::scope(|scope| {
                 let run = |thread: usize| {
                     let rows = &rows;
-                    scope.spawn(move || Thread::new(self, host, rows, thread).run())
+                    scope.spawn(move || {
+                        // Some threads serve their faults, and some leave that to others.
+                        if !(self.seed + thread as u64).is_multiple_of(4) {
+                            leave_alternate_stack();
+                        }
+                        Thread::new(self, host, rows, thread).run()
+                    })
                 };
                 let threads: Vec<_> = (0..self.threads).map(run).collect();
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()

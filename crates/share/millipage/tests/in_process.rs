@@ -1,5 +1,7 @@
 //! Hosts in one process, each with a computing thread: each on a machine of its own, all on one machine, and on machines of several.
 
+mod chance;
+
 use std::{
     fs::File,
     io::Read,
@@ -8,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use chance::leave_alternate_stack;
 use forebay_coherence::MESSAGE_BYTES;
 use forebay_millipage::{
     Counts, Error, Granularity, Host, Options, Placement, Traffic, Usage, in_process, in_process_machines,
@@ -44,7 +47,10 @@ fn each_together(hosts: u16, options: Options, act: impl Fn(&Host) + Sync) {
 fn all(hosts: &[Host], act: &(impl Fn(&Host) + Sync)) {
     thread::scope(|scope| {
         for host in hosts {
-            scope.spawn(|| act(host));
+            scope.spawn(|| {
+                leave_alternate_stack();
+                act(host);
+            });
         }
     });
 }

@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-use chance::{Deadline, Dice};
+use chance::{Deadline, Dice, leave_alternate_stack};
 use forebay_millipage::{
     Granularity, Host, Options, Placement, Row, in_process, in_process_machines, in_process_together,
 };
@@ -283,7 +283,14 @@ fn run(
         let places: Vec<_> = hosts.iter().map(|host| scope.spawn(|| place(host))).collect();
         let places: Vec<_> = places.into_iter().map(|place| place.join().unwrap()).collect();
         let threads = (0..program.len()).map(|thread| (thread, places[thread % places.len()]));
-        let threads: Vec<_> = threads.map(|(thread, rows)| scope.spawn(move || act(thread, rows))).collect();
+        let threads: Vec<_> = threads
+            .map(|(thread, rows)| {
+                scope.spawn(move || {
+                    leave_alternate_stack();
+                    act(thread, rows)
+                })
+            })
+            .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     (0..rounds as usize).map(|round| seen.iter().map(|thread| thread[round].clone()).collect()).collect()

@@ -112,17 +112,16 @@ fn hosts_on_one_machine_map_the_same_objects_and_open_no_network() {
         let all: Vec<_> = pids.iter().map(|pid| objects(*pid)).collect();
         assert!(all.iter().all(|objects| !objects.is_empty()), "{all:?}");
         let machines = of(sharing);
+        // A host that serves its machine may map what others send from, too; none maps another machine's board.
+        let has_all = |one: &[String], other: &[String]| other.iter().all(|object| one.contains(object));
         for (one, other) in [(0, 1), (0, 2), (1, 2)] {
             let is_same = machines[one] == machines[other];
-            assert_eq!(all[one] == all[other], is_same, "{sharing:?}, hosts {one} and {other}: {all:?}");
+            let is_shared = has_all(&all[one], &all[other]) || has_all(&all[other], &all[one]);
+            assert_eq!(is_shared, is_same, "{sharing:?}, hosts {one} and {other}: {all:?}");
         }
         let uses_ucx =
             |pid: &u32| fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().contains("libucp");
-        for (host, pid) in pids.iter().enumerate() {
-            let serves = machines.iter().position(|machine| *machine == machines[host]) == Some(host);
-            let is_by_ucx = serves && !matches!(sharing, Together | Machines("tcp", _));
-            assert_eq!(uses_ucx(pid), is_by_ucx, "{sharing:?}, host {host}");
-        }
+        assert!(!pids.iter().any(uses_ucx), "{sharing:?}");
         job.0.iter_mut().for_each(|process| process.child.kill().unwrap());
         (0..3).for_each(|host| drop(job.end(host)));
     }

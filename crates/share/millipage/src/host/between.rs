@@ -3,12 +3,14 @@
 
 use std::{
     collections::BTreeSet,
+    hint::spin_loop,
     ops::{Deref, DerefMut},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     },
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
 
 use forebay_coherence::{Access, HostId, Lock, Minipage};
@@ -24,7 +26,8 @@ use crate::{
     requests::Request,
     rights::Raised,
     scheduling::SignalsHeld,
-    transport::Transport,
+    stack,
+    transport::{Next, Transport},
 };
 
 /// A host's part in the coherence of its machine with others.
@@ -47,6 +50,8 @@ pub struct Service {
     /// The progress thread sleeps, and leaves messages to those.
     pub is_relied_on: AtomicBool,
     pub calls: Calls,
+    /// Hosts take turns on the processors: a thread that looks for messages keeps others from sending them.
+    pub is_crowded: bool,
 }
 
 impl Service {
@@ -54,6 +59,11 @@ impl Service {
     pub fn engine(&self) -> InCall<'_> {
         let held = SignalsHeld::new();
         InCall { engine: self.engine_quietly(), _held: held }
+    }
+
+    /// Does something with the engine, unless another thread has it. In a signal handler too.
+    fn try_engine<R>(&self, act: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+        self.engine.try_lock().ok().map(|mut engine| act(&mut engine))
     }
 
     /// The engine, for a thread that takes no signals of the program.
@@ -90,13 +100,16 @@ impl Between {
         machines: Arc<Machines>,
         desk: Desk,
         transport: Option<Box<dyn Transport>>,
+        here: usize,
     ) -> Self {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
         let service = transport.map(|transport| Service {
             engine: Mutex::new(Engine::new(me, machines.clone(), transport)),
             polling: AtomicU32::new(0),
             asleep: AtomicU32::new(0),
             is_relied_on: AtomicBool::new(false),
             calls: Calls::new(),
+            is_crowded: here > processors,
         });
         Self { machines, desk, service, locks: Mutex::default() }
     }
@@ -213,17 +226,16 @@ impl Between {
     }
 
     fn wait_meanwhile(&self, shared: &Shared, service: &Service, wait: &Wait, held: &SignalsHeld) -> Ended {
-        let mut spin_until = Instant::now() + SPIN;
+        let spin = if service.is_crowded { Duration::ZERO } else { SPIN };
+        let mut spin_until = Instant::now() + spin;
         loop {
             if let Some(ended) = wait.ended() {
                 return ended;
             }
-            let progressed = match service.engine.try_lock() {
-                Ok(mut engine) => engine.progress(self.machine(shared)).served > 0,
-                Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => false,
-            };
+            let progress = |engine: &mut Engine| engine.progress(self.machine(shared)).served > 0;
+            let progressed = service.try_engine(progress) == Some(true);
             if progressed {
-                spin_until = Instant::now() + SPIN;
+                spin_until = Instant::now() + spin;
             } else if Instant::now() > spin_until {
                 service.polling.fetch_sub(1, SeqCst);
                 if service.is_relied_on.load(SeqCst) {
@@ -247,7 +259,10 @@ impl Between {
             if raised == Raised::TooMuch {
                 let resume = || raised = if self.service.is_some() { Raised::Yes } else { raise() };
                 let request = Request::Fault(minipage, access);
-                if !slots[shared.board.place()].fault(request, doorbell, resume) {
+                let serve = |slot, is_served: &dyn Fn() -> bool| {
+                    self.serve_own(shared, minipage, access, slot, is_served)
+                };
+                if !slots[shared.board.place()].fault(request, doorbell, serve, resume) {
                     return false;
                 }
             }
@@ -266,6 +281,37 @@ impl Between {
                 }
             }
         }
+    }
+
+    /// Serves the calling thread's own fault until that is served or takes a while, if no other thread is at work. Whether it has
+    /// begun to: the rest is the progress thread's. In a signal handler.
+    fn serve_own(
+        &self,
+        shared: &Shared,
+        minipage: Minipage,
+        access: Access,
+        slot: usize,
+        is_served: &dyn Fn() -> bool,
+    ) -> bool {
+        let Some(service) = self.service.as_ref().filter(|_| stack::has_room()) else { return false };
+        let machine = self.machine(shared);
+        let begin = |engine: &mut Engine| engine.begin_fault(machine, minipage, access, slot);
+        if service.try_engine(begin) != Some(true) {
+            return false;
+        }
+        let mut spin_until = Instant::now() + SPIN;
+        while !is_served() && Instant::now() < spin_until {
+            match service.try_engine(|engine| engine.progress_in_fault(machine)) {
+                Some(Next::Taken) => spin_until = Instant::now() + SPIN,
+                Some(Next::Other) => break,
+                Some(Next::Nothing) | None => spin_loop(),
+            }
+        }
+        // The progress thread is rung for what arrives from now on, and now for what is here.
+        if service.try_engine(|engine| engine.transport().may_sleep()) != Some(true) {
+            self.desk.doorbell.ring();
+        }
+        true
     }
 }
 

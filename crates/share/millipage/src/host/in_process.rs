@@ -1,6 +1,9 @@
 //! Hosts within one process, for tests: as on one machine, or as on several with a network between them.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use forebay_coherence::HostId;
 use forebay_vm::{Mapping, Object, Views};
@@ -10,9 +13,14 @@ use crate::{
     Error,
     desk::{Common, minipages_max},
     doorbell::Doorbell,
+    join::Whereabouts,
     machines::Machines,
-    transport::{Transport, local},
+    transport::{End, Rings, Transport, Watched},
 };
+
+/// Where a host is that no other one loses: its process is this one.
+const HERE: Whereabouts =
+    Whereabouts { on_this_machine: true, process: None, is_in_this_network: true, is_of_this_user: true };
 
 /// Hosts in this process, each as if on a machine of its own, with a network between them: pointers into their memories differ.
 ///
@@ -48,16 +56,24 @@ pub fn in_process_machines(hosts: &[u16], options: Options) -> Result<Vec<Host>,
     let ranks = (0..hosts.iter().sum()).map(HostId);
     let commons = ranks.map(|me| Ok((me, all[machines.of(me).index()].common(me, &machines)?)));
     let commons: Vec<(HostId, Common)> = commons.collect::<Result<_, Error>>()?;
-    let doorbells = commons.iter().filter_map(|(_, common)| Some(common.desk.as_ref()?.doorbell.clone()));
-    let mut ends = local(&doorbells.collect::<Vec<_>>()).into_iter();
-    let host = |(me, common): (HostId, Common)| {
-        let end = ends.next().map(|end| Box::new(end) as Box<dyn Transport>);
-        let transport = end.filter(|_| machines.serves(me));
-        let views = options.granularity.views(options.views);
+    let views = |me: &HostId| {
         // Two hosts cannot have the same addresses here.
         let at = options.at.filter(|_| me.0 == 0);
-        let views = Views::map(&all[machines.of(me).index()].memory, views, at)?;
+        let views = options.granularity.views(options.views);
+        Ok(Views::map(&all[machines.of(*me).index()].memory, views, at)?)
+    };
+    let views: Vec<Views> = commons.iter().map(|(me, _)| views(me)).collect::<Result<_, Error>>()?;
+    let end = |((me, common), views): (&(HostId, Common), &Views)| {
+        let desk = common.desk.as_ref().filter(|_| machines.serves(*me));
+        desk.map(|desk| End::here(commons.len(), views, &desk.doorbell)).transpose()
+    };
+    let ends: Vec<Option<End>> = commons.iter().zip(&views).map(end).collect::<Result<_, _>>()?;
+    let host = |((me, common), views): ((HostId, Common), Views)| {
+        let way = Rings::within_process(&ends, me)
+            .map(|way| Watched::new(way, me, &vec![HERE; ends.len()], Duration::MAX));
+        let transport = way.map(|way| Box::new(way) as Box<dyn Transport>);
         let (granularity, machines, vitals) = (options.granularity, machines.clone(), Vitals::none());
+        let here = ends.len();
         Host::begin(Start {
             me,
             machines,
@@ -67,10 +83,11 @@ pub fn in_process_machines(hosts: &[u16], options: Options) -> Result<Vec<Host>,
             common,
             transport,
             vitals,
+            here,
             meeting: None,
         })
     };
-    commons.into_iter().map(host).collect()
+    commons.into_iter().zip(views).map(host).collect()
 }
 
 /// What the hosts of one machine share.

@@ -81,16 +81,19 @@ pub struct Start {
     /// The way to the other machines, where it serves its own.
     pub transport: Option<Box<dyn Transport>>,
     pub vitals: Vitals,
+    /// Hosts that have the same processors.
+    pub here: usize,
     /// Where it met the others; none within a process of several.
     pub meeting: Option<Meeting>,
 }
 
 impl Host {
     pub(crate) fn begin(start: Start) -> Result<Self, Error> {
-        let Start { me, machines, granularity, views, object, common, transport, vitals, meeting } = start;
+        let Start { me, machines, granularity, views, object, common, transport, vitals, here, meeting } =
+            start;
         let Common { board, desk } = common;
         let hosts = machines.hosts_at_all();
-        let between = desk.map(|desk| Between::new(me, machines, desk, transport));
+        let between = desk.map(|desk| Between::new(me, machines, desk, transport, here));
         let object = object.filter(|_| between.is_none());
         let memory = if between.is_some() {
             Memory::of_one_of_several(views)?

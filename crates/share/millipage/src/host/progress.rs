@@ -107,7 +107,7 @@ impl Shared {
 
 /// How long to look for more messages where some have just come.
 fn spin(between: &Between, service: &Service) -> Duration {
-    if service.polling.load(SeqCst) > 0 {
+    if service.is_crowded || service.polling.load(SeqCst) > 0 {
         Duration::ZERO
     } else if between.desk.slots.iter().any(Slots::has_waiters) || service.asleep.load(SeqCst) > 0 {
         SPIN

@@ -6,10 +6,10 @@ mod meeting;
 mod one_memory;
 mod pmix;
 mod terms;
+mod way;
 
 use std::time::Duration;
 
-use forebay_coherence::HostId;
 use forebay_launch::environment;
 use forebay_vm::{Object, Views, free_bytes, free_swap_bytes, layout::VIEWS_MAX};
 use meeting::variable;
@@ -18,16 +18,15 @@ use terms::Terms;
 
 pub use meeting::Meeting;
 pub use terms::Whereabouts;
+use way::Has;
 
 use crate::{
     Error, Host, Options,
     host::{Start, Vitals},
-    machines::Machines,
-    transport::{Interface, Listening, Reach, Streams, Transport, Ucx, Wire, Worker, liveness::SILENCE},
+    transport::{Wire, liveness::SILENCE},
 };
 
 const SEPARATE_WANTED: &str = "0 or 1";
-const INTERFACE_WANTED: &str = "the name of a network interface, an address, or a network as in 10.0.0.0/8";
 /// Addresses that are tried before the hosts give up.
 const ATTEMPTS: usize = 16;
 
@@ -63,71 +62,16 @@ pub fn join(options: Options) -> Result<Host, Error> {
     // Where there is one machine, the privileged view is not used.
     let way = if machines.count() == 1 { Views::map_unprivileged } else { Views::map };
     let views = map(&memory, &terms, way, &mut meeting)?;
-    let transport = transport(&terms, &machines, &places, &mut meeting)?;
+    let doorbell = common.desk.as_ref().map(|desk| &*desk.doorbell);
+    let has =
+        Has { terms: &terms, machines: &machines, places: &places, memory: &memory, views: &views, doorbell };
+    let transport = way::agree(has, &mut meeting)?;
     let here: Vec<_> = common.board.hosts().iter().map(|host| places[host.index()]).collect();
     let vitals = Vitals::of(common.board.place(), &here, terms.silence);
     meeting.met();
     let (granularity, object, meeting) = (options.granularity, Some(memory), Some(meeting));
-    Host::begin(Start { me, machines, granularity, views, object, common, transport, vitals, meeting })
-}
-
-/// The way to the other machines, where there are any and this host serves its own.
-fn transport(
-    terms: &Terms,
-    machines: &Machines,
-    places: &[Whereabouts],
-    meeting: &mut Meeting,
-) -> Result<Option<Box<dyn Transport>>, Error> {
-    if machines.count() == 1 {
-        return Ok(None);
-    }
-    // The hosts of a machine watch each other, and hosts that serve watch those of other machines.
-    let watched = |(host, place): (usize, &Whereabouts)| Whereabouts {
-        process: place.process.filter(|_| machines.serves(HostId(host as u16))),
-        ..*place
-    };
-    let watched: Vec<_> = places.iter().enumerate().map(watched).collect();
-    let serves = machines.serves(meeting.me);
-    let Some(reach) = reach(terms.wire, places) else { return by_ucx(terms, serves, &watched, meeting) };
-    let interface = variable::<Interface>(environment::INTERFACE, INTERFACE_WANTED);
-    let listening =
-        interface.and_then(|chosen| serves.then(|| Listening::new(reach, chosen.as_ref())).transpose());
-    let (listening, said) = meeting
-        .agree(listening, |listening| listening.as_ref().map(Listening::to_bytes).unwrap_or_default())?;
-    let streams = listening.map(|own| Streams::new(own, meeting.me, &said, &watched, terms.silence));
-    let (streams, _) = meeting.agree(streams.transpose(), |_| vec![])?;
-    Ok(streams.map(|streams| Box::new(streams) as Box<dyn Transport>))
-}
-
-/// How far connections have to reach; `None` where UCX carries the messages.
-fn reach(wire: Wire, places: &[Whereabouts]) -> Option<Reach> {
-    let all = |is: fn(&Whereabouts) -> bool| places.iter().all(is);
-    let is_here = all(|place| place.is_in_this_network);
-    match wire {
-        Wire::SharedMemory | Wire::Ucx => None,
-        Wire::Auto if all(|place| place.process.is_some() && place.is_of_this_user) => None,
-        Wire::Auto if is_here => Some(Reach::Machine),
-        Wire::Tcp if is_here => Some(Reach::Loopback),
-        Wire::Auto | Wire::Tcp => Some(Reach::Network),
-    }
-}
-
-fn by_ucx(
-    terms: &Terms,
-    serves: bool,
-    places: &[Whereabouts],
-    meeting: &mut Meeting,
-) -> Result<Option<Box<dyn Transport>>, Error> {
-    let worker = serves.then(|| {
-        let worker = Worker::new(terms.wire)?;
-        Ok::<_, Error>((worker.address()?, worker))
-    });
-    let (worker, addresses) = meeting.agree(worker.transpose(), |worker| {
-        worker.as_ref().map(|(address, _)| address.clone()).unwrap_or_default()
-    })?;
-    let ucx = worker.map(|(_, worker)| Ucx::new(worker, meeting.me, &addresses, places, terms.silence));
-    let (ucx, _) = meeting.agree(ucx.transpose(), |_| vec![])?;
-    Ok(ucx.map(|ucx| Box::new(ucx) as Box<dyn Transport>))
+    let here = places.iter().filter(|place| place.on_this_machine).count();
+    Host::begin(Start { me, machines, granularity, views, object, common, transport, vitals, here, meeting })
 }
 
 fn terms(options: Options) -> Result<Terms, Error> {

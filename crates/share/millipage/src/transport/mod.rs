@@ -1,28 +1,29 @@
 //! Transports: how messages travel from machine to machine, between the hosts that serve them.
 
 pub(crate) mod liveness;
-mod local;
+mod rings;
 mod stream;
 mod ucx;
+mod watched;
 
 use std::{fmt, os::fd::BorrowedFd, str::FromStr};
 
 use forebay_coherence::{HostId, Message};
 
 use crate::Error;
-pub use local::Local;
-pub(crate) use local::local;
+pub(crate) use rings::{End, Offer, Rings};
 pub(crate) use stream::{Interface, Listening, Reach, Streams};
 pub use ucx::ping_pong;
 pub(crate) use ucx::{Ucx, Worker};
+pub(crate) use watched::{Watched, Way};
 
 /// What messages between processes go over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Wire {
-    /// Shared memory where all hosts are on one machine and see each other's processes, else authenticated connections.
+    /// Rings in shared memory where all hosts are on one machine and can open each other's, else authenticated connections.
     #[default]
     Auto,
-    /// Shared memory, within one machine.
+    /// Rings in shared memory, within one machine.
     SharedMemory,
     /// Authenticated connections over TCP.
     Tcp,
@@ -37,7 +38,7 @@ impl Wire {
     const NAMED: [(Self, &'static str); 4] =
         [(Self::Auto, "auto"), (Self::SharedMemory, "shm"), (Self::Tcp, "tcp"), (Self::Ucx, "ucx")];
 
-    /// UCX's names of it, as in its variable `UCX_TLS`.
+    /// UCX's names of what it compares with, as in its variable `UCX_TLS`.
     #[must_use]
     pub const fn transports(self) -> Option<&'static str> {
         match self {
@@ -80,6 +81,17 @@ pub trait Sink {
     fn take(&mut self, from: HostId, message: Message);
 }
 
+/// What has arrived next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing.
+    Nothing,
+    /// A message, which the sink has.
+    Taken,
+    /// What is left to [`Transport::receive`].
+    Other,
+}
+
 /// One host's way to the others. Messages arrive once each, in any order.
 pub trait Transport: Send {
     /// Sends a message, and what `contents` hold, which stays as it is until the receiver has it.
@@ -97,10 +109,21 @@ pub trait Transport: Send {
     /// Shows the others that this host is there, while it takes nothing.
     fn keep_alive(&mut self) {}
 
+    /// In a signal handler: whether the calling thread may use this until [`Transport::may_sleep`], instead of a thread that sleeps.
+    /// Then nothing is rung for what arrives, and one message to each host takes no memory.
+    fn take_over(&mut self) -> bool {
+        false
+    }
+
+    /// Takes one message that is wanted, after [`Transport::take_over`]. In a signal handler.
+    fn take_one(&mut self, _sink: &mut dyn Sink, _is_wanted: &dyn Fn(Message) -> bool) -> Next {
+        Next::Other
+    }
+
     /// Tells the others that a host is lost, so that all name the same one.
     fn tell_lost(&mut self, _host: HostId) {}
 
-    /// Readable when something arrives, after [`Transport::may_sleep`] said so; without one, the host's doorbell is rung.
+    /// Readable when something arrives, after [`Transport::may_sleep`] said so; without one, the machine's doorbell is rung.
     fn event(&self) -> Option<BorrowedFd<'_>>;
 
     /// Whether nothing has arrived, so that the event can be waited for.

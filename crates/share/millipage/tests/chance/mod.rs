@@ -5,6 +5,7 @@ use std::{
     hint::spin_loop,
     ops::Range,
     process::abort,
+    ptr,
     sync::mpsc::{RecvTimeoutError, Sender, channel},
     thread,
     time::{Duration, Instant},
@@ -46,6 +47,13 @@ impl Dice {
             spin_loop();
         }
     }
+}
+
+/// Has faults of the calling thread handled on its own stack, which has room for more than an alternate one.
+pub fn leave_alternate_stack() {
+    let none = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+    // SAFETY: the call reads a local.
+    assert_eq!(unsafe { libc::sigaltstack(&raw const none, ptr::null_mut()) }, 0);
 }
 
 /// While it lives, the test has so much time: then the process is aborted, since its threads cannot be.

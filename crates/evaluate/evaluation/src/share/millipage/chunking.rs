@@ -56,7 +56,7 @@ struct Level {
 ///
 /// # Errors
 ///
-/// The workload or UCX is not there, a process fails, or an interrupt.
+/// The workload is not there, a process fails, or an interrupt.
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
     let Options { setting, chunks, size } = options;
     let jobs = Jobs::new(setting)?;

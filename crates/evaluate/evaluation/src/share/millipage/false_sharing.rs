@@ -68,7 +68,7 @@ struct Written {
 ///
 /// # Errors
 ///
-/// The workload or UCX is not there, a process fails, or an interrupt.
+/// The workload is not there, a process fails, or an interrupt.
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
     let Options { setting, pauses_us, milliseconds } = options;
     let jobs = Jobs::new(setting)?;

@@ -63,7 +63,7 @@ impl Pair {
 ///
 /// # Errors
 ///
-/// The workload, UCX or MPI is not there, a process fails, or an interrupt.
+/// The workload or MPI is not there, a process fails, or an interrupt.
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
     let Options { setting, hosts, size } = options;
     let jobs = Jobs::new(setting)?;

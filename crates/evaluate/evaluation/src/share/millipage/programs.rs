@@ -140,7 +140,7 @@ impl Compared {
 ///
 /// # Errors
 ///
-/// The workload or UCX is not there, a process fails, or an interrupt.
+/// The workload is not there, a process fails, or an interrupt.
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
     let Options { setting, kernels, hosts, size } = options;
     let jobs = Jobs::new(setting)?;

@@ -8,6 +8,8 @@
 
 use forebay_coherence::{HostId, MESSAGE_BYTES, Message};
 
+use crate::transport::watched::Said;
+
 /// As much of contents goes into one frame.
 pub const CONTENTS_BYTES_MAX: usize = 64 << 10;
 
@@ -15,17 +17,6 @@ const HERE: u8 = 0;
 const LOST: u8 = 1;
 const MESSAGE: u8 = 2;
 const MORE: u8 = 3;
-
-/// What one host says to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
-    /// Nothing: the sender is there.
-    Here,
-    /// The sender has lost this host.
-    Lost(HostId),
-    /// A message.
-    Message(Message),
-}
 
 /// What a text begins with. The rest of it is a part of the contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

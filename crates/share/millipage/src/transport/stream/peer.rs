@@ -10,8 +10,8 @@ use rustix::{
     net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown},
 };
 
-use super::packet::{CONTENTS_BYTES_MAX, Packet, Said};
-use crate::transport::{Contents, Sink};
+use super::packet::{CONTENTS_BYTES_MAX, Packet};
+use crate::transport::{Contents, Sink, watched::Said};
 
 /// As much is received at a time.
 pub const ROOM_BYTES: usize = 2 * TEXT_BYTES_MAX;

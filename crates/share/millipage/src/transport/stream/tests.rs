@@ -9,10 +9,13 @@ use std::{
 };
 
 use forebay_channel::{Dialing, JobKey, RANDOM_BYTES};
-use forebay_coherence::{Lock, Minipage, Want};
+use forebay_coherence::{Lock, Message, Minipage, Want};
 
 use super::{address::Address, *};
-use crate::transport::liveness;
+use crate::{
+    join::Whereabouts,
+    transport::{Transport, liveness, watched::Watched},
+};
 
 const CONTENTS: Message = Message::Contents { minipage: Minipage(1), want: Want::Read };
 /// For whatever takes milliseconds on a machine that has nothing else to do.
@@ -65,11 +68,11 @@ fn listening(reach: Reach, hosts: usize) -> (Vec<Listening>, Vec<Vec<u8>>) {
 }
 
 /// Connects hosts with each other.
-fn connected(listening: Vec<Listening>, said: &[Vec<u8>]) -> Vec<Streams> {
+fn connected(listening: Vec<Listening>, said: &[Vec<u8>]) -> Vec<Watched<Streams>> {
     let host = |(host, listening): (usize, Listening)| {
         let me = HostId(host as u16);
         let peers = listening.connect_within(me, said, LIMIT).unwrap();
-        Streams::with(peers, me, &elsewhere(said.len()), liveness::SILENCE).unwrap()
+        Watched::new(Streams::with(peers).unwrap(), me, &elsewhere(said.len()), liveness::SILENCE)
     };
     thread::scope(|scope| {
         let hosts: Vec<_> =
@@ -251,7 +254,7 @@ fn bytes_that_the_other_host_did_not_send_are_no_message() {
     let (hosts, said) = listening(Reach::Loopback, 2);
     let mut hosts = connected(hosts, &said);
     let (mut hears, injects) = (hosts.remove(0), hosts.remove(0));
-    let peer = injects.peers[0].as_ref().unwrap();
+    let peer = injects.way.peers[0].as_ref().unwrap();
     let mut socket = TcpStream::from(peer.socket.try_clone().unwrap());
     socket.write_all(&[&[40, 0, 0, 0][..], &[7; 56]].concat()).unwrap();
     let (mut memory, deadline) = (Memory::new(0), Instant::now() + LIMIT);

@@ -11,7 +11,7 @@ use std::{
     ffi::c_void,
     os::fd::BorrowedFd,
     ptr, slice,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use forebay_coherence::{HostId, MESSAGE_BYTES, Message};
@@ -19,8 +19,8 @@ use forebay_ucx_sys as ucx;
 use forebay_ucx_sys::{Begun, Ucp, ucp_ep_h, ucs_status_t};
 
 use super::{
-    Contents, Sink, Transport,
-    liveness::{ENDED, Liveness, Processes, SILENT, TICK},
+    Contents, Sink,
+    watched::{Said, Way, lost_elsewhere},
 };
 use crate::{Error, join::Whereabouts};
 pub use ping_pong::ping_pong;
@@ -31,21 +31,9 @@ const ACTIVE_MESSAGE: u32 = 0;
 const RANK_BYTES: usize = 2;
 /// The sender's rank, and the longest that can be said.
 const HEADER_BYTES: usize = RANK_BYTES + MESSAGE_BYTES;
-const NOTHING: Contents = Contents { address: 0, bytes: 0 };
 
 /// How long a host that leaves waits for what is under way.
 const FLUSH: Duration = Duration::from_secs(2);
-
-/// What can be in a header behind the sender's rank; how long it is tells which.
-#[derive(Clone, Copy)]
-enum Said {
-    /// Nothing: the sender is there.
-    Here,
-    /// The sender has lost this host, whose rank it is.
-    Lost(HostId),
-    /// A message.
-    Message(Message),
-}
 
 /// One host's end.
 pub struct Ucx {
@@ -57,12 +45,8 @@ pub struct Ucx {
     inbox: Box<Inbox>,
     /// What an endpoint's callback is told: its rank.
     ranks: Box<[Rank]>,
-    liveness: Liveness,
-    processes: Processes,
     /// A host is lost to which this one sends: what is under way to it will not get there.
     is_broken: bool,
-    next_tick: Instant,
-    last_tick: Instant,
 }
 
 // SAFETY: all addresses in it are of memory that goes with it, or of UCX, which is used by one thread at a time.
@@ -134,27 +118,13 @@ impl Ucx {
         me: HostId,
         addresses: &[Vec<u8>],
         places: &[Whereabouts],
-        silence: Duration,
     ) -> Result<Self, Error> {
         let inbox = Box::<Inbox>::default();
         // SAFETY: the inbox is dropped after the worker.
         unsafe { worker.receive(Some(on_arrival), (&raw const *inbox).cast_mut().cast())? };
         let rank = |host| Rank { host: HostId(host as u16), inbox: &raw const *inbox };
         let ranks: Box<[Rank]> = (0..addresses.len()).map(rank).collect();
-        let liveness = Liveness::new(me, addresses.len(), silence);
-        let now = Instant::now();
-        let mut all = Self {
-            me,
-            endpoints: vec![],
-            worker,
-            inbox,
-            ranks,
-            liveness,
-            is_broken: false,
-            processes: Processes::of(places),
-            next_tick: now,
-            last_tick: now,
-        };
+        let mut all = Self { me, endpoints: vec![], worker, inbox, ranks, is_broken: false };
         for (host, address) in addresses.iter().enumerate() {
             let connect = || {
                 let argument = (&raw const all.ranks[host]).cast_mut().cast();
@@ -168,49 +138,11 @@ impl Ucx {
         Ok(all)
     }
 
-    fn say(&mut self, to: HostId, said: Said, contents: Contents) -> Result<(), Error> {
-        let Some(Some(endpoint)) = self.endpoints.get(to.index()) else { return Ok(()) };
-        let (header, bytes) = header(self.me, said);
-        let ucp = self.worker.ucp;
-        let sending = Box::into_raw(Box::new(Sending { ucp, header }));
-        // SAFETY: zeros are values of all fields; those that are set are named in the mask. The header stays in its box
-        // until `on_sent`; the contents stay as they are until the receiver has them, as the trait says.
-        let begun = unsafe {
-            let mut params: ucx::ucp_request_param_t = std::mem::zeroed();
-            params.op_attr_mask = ucx::UCP_OP_ATTR_FIELD_CALLBACK | ucx::UCP_OP_ATTR_FIELD_USER_DATA;
-            params.cb.send = Some(on_sent);
-            params.user_data = sending.cast();
-            let header = (&raw const (*sending).header).cast();
-            let data = contents.address as *const c_void;
-            Begun::from(ucp.ucp_am_send_nbx(
-                *endpoint,
-                ACTIVE_MESSAGE,
-                header,
-                bytes,
-                data,
-                contents.bytes,
-                &raw const params,
-            ))
-        };
-        self.liveness.told(to);
-        if !matches!(begun, Begun::Request(_)) {
-            // SAFETY: it was made above, and UCX is done with it.
-            drop(unsafe { Box::from_raw(sending) });
-        }
-        match begun {
-            Begun::Failed(status) => Err(self.lost(to, status)),
-            _ => Ok(()),
-        }
-    }
-
-    fn take(&mut self, arrival: Arrival, sink: &mut dyn Sink) -> Result<bool, Error> {
+    fn take_one(&mut self, arrival: Arrival, sink: &mut dyn Sink) -> Result<bool, Error> {
         let Arrival { from, said, data } = arrival;
-        self.liveness.heard(from);
         let message = match said {
             Said::Here => return Ok(false),
-            Said::Lost(host) => {
-                return Err(Error::Lost { host: host.0, reason: format!("host {} has lost it", from.0) });
-            }
+            Said::Lost(host) => return Err(lost_elsewhere(host, from)),
             Said::Message(message) => message,
         };
         let room = sink.room(message);
@@ -273,44 +205,57 @@ impl Ucx {
         Ok(begun == Begun::Done)
     }
 
-    /// Tells those that this host is there who might doubt it.
-    fn tick(&mut self, now: Instant) -> Result<(), Error> {
-        let passed = now - self.last_tick;
-        (self.last_tick, self.next_tick) = (now, now + TICK);
-        let (mut untold, ranks) = (vec![], self.endpoints.len());
-        // The hosts of other machines that serve none watch each other.
-        let silent =
-            (0..ranks).filter(|host| self.endpoints[*host].is_none()).map(|host| HostId(host as u16));
-        silent.for_each(|host| self.liveness.heard(host));
-        self.liveness.tick(passed, |host| untold.push(host));
-        untold.into_iter().try_for_each(|host| self.say(host, Said::Here, NOTHING))
-    }
-
-    /// Looks who has ended or is silent.
-    fn look(&self) -> Result<(), Error> {
-        let ended = self.processes.ended().first().map(|host| (*host, ENDED));
-        match ended.or_else(|| Some((self.liveness.lost(&self.processes).next()?, SILENT))) {
-            Some((host, reason)) => Err(Error::Lost { host: host.0, reason: reason.into() }),
-            None => Ok(()),
-        }
-    }
-
     fn lost(&self, host: HostId, status: ucs_status_t) -> Error {
         Error::Lost { host: host.0, reason: self.worker.ucp.describe(status).to_lowercase() }
     }
 }
 
-impl Transport for Ucx {
-    fn send(&mut self, to: HostId, message: Message, contents: Option<Contents>) -> Result<(), Error> {
-        self.say(to, Said::Message(message), contents.unwrap_or(NOTHING))
+impl Way for Ucx {
+    fn leads_to(&self, host: HostId) -> bool {
+        self.endpoints.get(host.index()).is_some_and(Option::is_some)
     }
 
-    fn receive(&mut self, sink: &mut dyn Sink) -> Result<usize, Error> {
-        self.worker.progress();
+    fn say(&mut self, to: HostId, said: Said, contents: Contents) -> Result<(), Error> {
+        let Some(Some(endpoint)) = self.endpoints.get(to.index()) else { return Ok(()) };
+        let (header, bytes) = header(self.me, said);
+        let ucp = self.worker.ucp;
+        let sending = Box::into_raw(Box::new(Sending { ucp, header }));
+        // SAFETY: zeros are values of all fields; those that are set are named in the mask. The header stays in its box
+        // until `on_sent`; the contents stay as they are until the receiver has them, as the trait says.
+        let begun = unsafe {
+            let mut params: ucx::ucp_request_param_t = std::mem::zeroed();
+            params.op_attr_mask = ucx::UCP_OP_ATTR_FIELD_CALLBACK | ucx::UCP_OP_ATTR_FIELD_USER_DATA;
+            params.cb.send = Some(on_sent);
+            params.user_data = sending.cast();
+            let header = (&raw const (*sending).header).cast();
+            let data = contents.address as *const c_void;
+            Begun::from(ucp.ucp_am_send_nbx(
+                *endpoint,
+                ACTIVE_MESSAGE,
+                header,
+                bytes,
+                data,
+                contents.bytes,
+                &raw const params,
+            ))
+        };
+        if !matches!(begun, Begun::Request(_)) {
+            // SAFETY: it was made above, and UCX is done with it.
+            drop(unsafe { Box::from_raw(sending) });
+        }
+        match begun {
+            Begun::Failed(status) => Err(self.lost(to, status)),
+            _ => Ok(()),
+        }
+    }
+
+    fn take(&mut self, sink: &mut dyn Sink, heard: &mut dyn FnMut(HostId)) -> Result<usize, Error> {
+        self.push();
         let mut count = 0;
         let arrived = self.inbox.arrived.take();
         for arrival in &arrived {
-            count += usize::from(self.take(*arrival, sink)?);
+            heard(arrival.from);
+            count += usize::from(self.take_one(*arrival, sink)?);
         }
         for (from, message) in self.inbox.completed.take() {
             sink.take(from, message);
@@ -319,34 +264,15 @@ impl Transport for Ucx {
         if let Some((host, status)) = self.inbox.broken.take() {
             return Err(self.lost(host, status));
         }
-        if self.inbox.garbled.get() {
-            return Err(Error::Garbled);
-        }
-        let now = Instant::now();
-        if now >= self.next_tick {
-            self.tick(now)?;
-            self.look()?;
-        }
-        Ok(count)
+        if self.inbox.garbled.get() { Err(Error::Garbled) } else { Ok(count) }
     }
 
-    fn keep_alive(&mut self) {
-        let now = Instant::now();
-        if now >= self.next_tick {
-            // What is wrong shows when this host takes what has come.
-            let _ = self.tick(now);
-            self.worker.progress();
-        }
+    fn push(&mut self) {
+        self.worker.progress();
     }
 
-    fn tell_lost(&mut self, host: HostId) {
-        self.is_broken = self.endpoints.get(host.index()).is_some_and(Option::is_some);
-        for other in
-            (0..self.endpoints.len()).map(|other| HostId(other as u16)).filter(|other| *other != host)
-        {
-            // Those that cannot be told see it themselves.
-            let _ = self.say(other, Said::Lost(host), NOTHING);
-        }
+    fn give_up(&mut self) {
+        self.is_broken = true;
     }
 
     fn event(&self) -> Option<BorrowedFd<'_>> {
