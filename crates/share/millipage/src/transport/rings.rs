@@ -294,8 +294,9 @@ impl Peer {
         let ring = self.ring(me);
         let mut has_written = false;
         while let Some(said) = self.waiting.front() {
-            // The receiver rings where it makes room after this.
-            if !ring.write(*said) && !(ring.sender.is_full.swap(1, SeqCst) == 0 && ring.write(*said)) {
+            let is_new = || ring.sender.is_full.swap(1, SeqCst) == 0;
+            // The receiver rings where it makes room after that is noted.
+            if !(ring.write(*said) || is_new() && ring.write(*said)) {
                 break;
             }
             self.waiting.pop_front();
