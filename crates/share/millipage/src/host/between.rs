@@ -27,7 +27,7 @@ use crate::{
     rights::Raised,
     scheduling::SignalsHeld,
     stack,
-    transport::{Next, Transport},
+    transport::{Marks, Next, Transport},
 };
 
 /// A host's part in the coherence of its machine with others.
@@ -43,6 +43,8 @@ pub struct Between {
 /// What the host has that serves its machine.
 pub struct Service {
     engine: Mutex<Engine>,
+    /// Those of the transport.
+    marks: Option<&'static [Marks]>,
     /// Threads that wait in calls, and look for messages meanwhile.
     pub polling: AtomicU32,
     /// Those that have gone to sleep there.
@@ -104,6 +106,7 @@ impl Between {
     ) -> Self {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let service = transport.map(|transport| Service {
+            marks: transport.marks(),
             engine: Mutex::new(Engine::new(me, machines.clone(), transport)),
             polling: AtomicU32::new(0),
             asleep: AtomicU32::new(0),
@@ -300,7 +303,13 @@ impl Between {
             return false;
         }
         let mut spin_until = Instant::now() + SPIN;
+        let has_arrived = || service.marks.is_some_and(|marks| marks.iter().any(Marks::are_set));
         while !is_served() && Instant::now() < spin_until {
+            // Without the engine: it would not be free while this thread waits for a processor.
+            if !has_arrived() {
+                spin_loop();
+                continue;
+            }
             match service.try_engine(|engine| engine.progress_in_fault(machine)) {
                 Some(Next::Taken) => spin_until = Instant::now() + SPIN,
                 Some(Next::Other) => break,

@@ -11,6 +11,7 @@ use std::{fmt, os::fd::BorrowedFd, str::FromStr};
 use forebay_coherence::{HostId, Message};
 
 use crate::Error;
+pub use rings::Marks;
 pub(crate) use rings::{End, Offer, Rings};
 pub(crate) use stream::{Interface, Listening, Reach, Streams};
 pub use ucx::ping_pong;
@@ -108,6 +109,11 @@ pub trait Transport: Send {
 
     /// Shows the others that this host is there, while it takes nothing.
     fn keep_alive(&mut self) {}
+
+    /// What tells without the transport whether something has arrived, where there is such a thing.
+    fn marks(&self) -> Option<&'static [Marks]> {
+        None
+    }
 
     /// In a signal handler: whether the calling thread may use this until [`Transport::may_sleep`], instead of a thread that sleeps.
     /// Then nothing is rung for what arrives, and one message to each host takes no memory.

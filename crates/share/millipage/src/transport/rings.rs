@@ -61,7 +61,13 @@ struct Head {
 
 /// A bit for each ring that may hold something.
 #[repr(C, align(64))]
-struct Marks(AtomicU64);
+pub struct Marks(AtomicU64);
+
+impl Marks {
+    pub(crate) fn are_set(&self) -> bool {
+        self.0.load(SeqCst) != 0
+    }
+}
 
 /// Messages of one sender to one receiver.
 #[repr(C)]
@@ -447,6 +453,10 @@ impl Way for Rings {
         }
     }
 
+    fn marks(&self) -> Option<&'static [Marks]> {
+        Some(self.inbox.marks)
+    }
+
     fn take_over(&mut self) -> bool {
         // Nothing waits, so there is room for much to wait.
         if self.has_waiting() {
@@ -511,7 +521,7 @@ impl Way for Rings {
     fn may_sleep(&mut self) -> bool {
         self.inbox.head.listens.store(1, SeqCst);
         self.push();
-        self.inbox.marks.iter().all(|marks| marks.0.load(SeqCst) == 0)
+        !self.inbox.marks.iter().any(Marks::are_set)
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 use forebay_coherence::{HostId, Message};
 
 use super::{
-    Contents, Next, Sink, Transport,
+    Contents, Marks, Next, Sink, Transport,
     liveness::{ENDED, Liveness, Processes, SILENT, TICK},
 };
 use crate::{Error, join::Whereabouts};
@@ -43,6 +43,11 @@ pub trait Way: Send {
     /// # Errors
     /// A host is lost, here or at the host that says so.
     fn take(&mut self, sink: &mut dyn Sink, heard: &mut dyn FnMut(HostId)) -> Result<usize, Error>;
+
+    /// As [`Transport::marks`].
+    fn marks(&self) -> Option<&'static [Marks]> {
+        None
+    }
 
     /// As [`Transport::take_over`].
     fn take_over(&mut self) -> bool {
@@ -158,6 +163,10 @@ impl<W: Way> Transport for Watched<W> {
         // What is wrong shows when this host takes what has come.
         let _ = self.tick();
         self.way.push();
+    }
+
+    fn marks(&self) -> Option<&'static [Marks]> {
+        self.way.marks()
     }
 
     fn take_over(&mut self) -> bool {
