@@ -12,6 +12,9 @@ pub fn run(args: Serve) -> anyhow::Result<ExitCode> {
     if let Some(config) = &args.check {
         return check(config);
     }
+    if args.cameras.list_cameras {
+        return list_cameras(&args);
+    }
     // Before any thread starts: each thread inherits the mask, and only the event loop reads signals.
     Serving::block_signals()?;
     let mut serving = Serving::new(settings(&args)?)?;
@@ -30,6 +33,15 @@ fn check(config: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints a line for each camera.
+fn list_cameras(args: &Serve) -> anyhow::Result<ExitCode> {
+    let settings = settings(args)?;
+    if let Some(cameras) = &settings.cameras {
+        print!("{}", forebay_server::list_cameras(cameras, settings.packet_bytes)?);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// The settings of the file, if there is one, overridden by the options of the command line.
 fn settings(args: &Serve) -> forebay_server::Result<Settings> {
     let mut settings = match &args.config {
@@ -39,7 +51,14 @@ fn settings(args: &Serve) -> forebay_server::Result<Settings> {
     fn set<T: Clone>(to: &mut T, value: &Option<T>) {
         value.iter().for_each(|value| *to = value.clone());
     }
-    set(&mut settings.folder, &args.folder);
+    settings.cameras = args.cameras.settings(args.folder.as_ref(), args.memory)?;
+    // Cameras play films, and the folder's files are not served.
+    let folder = args.folder.as_ref().map(|path| match (&settings.cameras, path.parent()) {
+        (Some(_), Some(parent)) if parent.as_os_str().is_empty() => PathBuf::from("."),
+        (Some(_), Some(parent)) => parent.to_owned(),
+        _ => path.clone(),
+    });
+    set(&mut settings.folder, &folder);
     set(&mut settings.udp_ports, &args.udp_ports);
     set(&mut settings.memory_bytes, &args.memory);
     set(&mut settings.late, &args.late);

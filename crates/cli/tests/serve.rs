@@ -48,6 +48,49 @@ fn describe(address: &str) -> String {
 }
 
 #[test]
+fn a_script_of_cameras_is_refused_with_line_and_column_and_cameras_are_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (film, script) = (place("a.aac"), place("script.toml"));
+    // Frames of AAC with their headers (ADTS): 44.1 kHz, one channel, 32 bytes.
+    let mut frame = [0x21; 32];
+    frame[..7].copy_from_slice(&[0xFF, 0xF1, 0x50, 0x40, 0x04, 0x1F, 0xFC]);
+    fs::write(&film, frame.repeat(100)).unwrap();
+    let list = |text: &str, more: &[&str]| {
+        fs::write(&script, text).unwrap();
+        let mut arguments = vec!["--cameras", "3", "--list-cameras", "--script", &script, &film];
+        arguments.extend(more);
+        let output = output(&arguments);
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code(), said)
+    };
+    let (status, said) = list("[[camera]]\nnumber = 2\nname = \"door\"\n", &["--faults", "100"]);
+    assert_eq!((status, said.lines().count()), (Some(0), 3), "{said}");
+    assert!(said.lines().nth(1).unwrap().starts_with("door "), "{said}");
+    assert_eq!(list("", &[]), list("", &["--seed", "1"]));
+    assert_ne!(list("", &[]), list("", &["--seed", "2"]));
+    let (status, said) = list("[[fault]]\nkind = \"loss\"\nchance = 2\n", &[]);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("script.toml:3:10: a share is wanted, from 0 to 1"), "{said}");
+    let (status, said) = list("[[camera]]\nnumber = 4\n", &[]);
+    assert!(status == Some(1) && said.contains("camera 4, and --cameras makes 3"), "{said}");
+    for (arguments, words) in [
+        (&["--cameras", "1", "--epoch", "noon", &film][..], "a time in UTC is wanted"),
+        (
+            &["--cameras", "1", "--epoch", "2999-01-01T00:00:00Z", "--listen", "127.0.0.1:0", &film],
+            "is to come",
+        ),
+        (&["--cameras", "0", &film], "0 is not in 1..="),
+        (&["--seed", "3", &film], "--cameras"),
+        (&["--cameras", "1", "--listen", "127.0.0.1:0", &script], "script.toml: "),
+    ] {
+        let output = output(arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains(words), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn a_file_of_settings_is_checked_with_its_lines() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("serve.toml");

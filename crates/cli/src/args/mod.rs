@@ -1,5 +1,6 @@
 //! The command line: every option, once. Help, completions and man pages are made from this.
 
+mod cameras;
 mod evaluate;
 mod profile;
 pub(crate) mod renamed;
@@ -18,6 +19,7 @@ use forebay_quantity::size;
 use serde::Serialize;
 
 use crate::experiment::Output;
+pub use cameras::Cameras;
 pub use evaluate::{Chosen, Evaluate, Host, Model, Multiview, Overhead, Projection, Speculation, Table};
 pub use profile::{Forget, List, Merge, Pack, Profile, Show};
 pub use report::{FailOn, Report};

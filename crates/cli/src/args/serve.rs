@@ -9,6 +9,8 @@ use clap::Args;
 use forebay_quantity::size;
 use forebay_server::config::{address, memory, ports, seconds};
 
+use crate::args::Cameras;
+
 /// Options of `forebay serve`.
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP)]
@@ -58,6 +60,9 @@ pub struct Serve {
     /// Switch to this user after binding ports (requires root)
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
+    /// Cameras instead of files
+    #[command(flatten)]
+    pub cameras: Cameras,
 }
 
 const SERVE_HELP: &str = r#"The server streams every file of DIR and its subfolders at
@@ -108,6 +113,7 @@ restart are reported. On SIGTERM and Ctrl-C, the server tells clients and ends.
 Examples:
   forebay serve films
   forebay serve --listen 127.0.0.1:8555 --memory 64M films
+  forebay serve --cameras 100 --seed 7 --faults 10 film.mp4
   forebay serve --check serve.toml && forebay serve --config serve.toml
   ffplay 'rtsp://localhost:8554/film.mp4?start=90'"#;
 

@@ -52,6 +52,28 @@ pub enum Error {
         /// What was expected there.
         why: String,
     },
+    /// A script of cameras.
+    #[error("{}:{error}", .path.display())]
+    Script {
+        /// Which file.
+        path: PathBuf,
+        /// Where in it, and what was expected there.
+        error: forebay_cameras::ScriptError,
+    },
+    /// A film that cameras cannot play.
+    #[error("{}: {why}", .path.display())]
+    Film {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
+    /// Cameras that cannot be.
+    #[error("{why}")]
+    Cameras {
+        /// Why not.
+        why: String,
+    },
     /// A certificate or its key.
     #[error("{}: {why}", .path.display())]
     Tls {

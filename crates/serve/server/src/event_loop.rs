@@ -10,6 +10,7 @@ use rustix::event::{Timespec, epoll};
 
 use crate::access_log::Appended;
 use crate::buffer_allocation::Buffers;
+use crate::cameras::Cameras;
 use crate::catalog::Catalog;
 use crate::connections::Connections;
 use crate::datagrams::Datagrams;
@@ -41,6 +42,7 @@ pub struct Serving {
     /// The RTSP machine.
     pub(crate) server: Server,
     pub(crate) control: Control,
+    pub(crate) cameras: Option<Box<Cameras>>,
     pub(crate) connections: Connections,
     pub(crate) sessions: Sessions,
     /// What is asked for over HTTP.
@@ -74,12 +76,17 @@ impl Serving {
         let log = Log::start(std::io::stderr(), log::PREFIX)?;
         let (catalog, remark) = catalog(&settings, allowed.files)?;
         let access_log = settings.access_log.as_ref().map(|path| access_log(path)).transpose()?;
+        let cameras =
+            settings.cameras.as_ref().map(|one| Cameras::load(one, settings.packet_bytes)).transpose()?;
+        let (cameras, remarks) = cameras.unzip();
+        settings.users.extend(cameras.iter().flat_map(Cameras::users));
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(|error| to("random numbers")(std::io::Error::other(error)))?;
         let secret = Secret(secret);
         let mut serving = Self {
             server: Server::new(config(&settings, &secret), guard(&settings, &secret)),
             control: Control::default(),
+            cameras: cameras.map(Box::new),
             connections: Connections::new(listeners, identity),
             sessions: Sessions::new(),
             web: Web::default(),
@@ -98,7 +105,10 @@ impl Serving {
             dated_ns: 0,
             settings,
         };
-        remark.into_iter().for_each(|remark| serving.log.say(clock::now_ns(), &remark));
+        remark
+            .into_iter()
+            .chain(remarks.into_iter().flatten())
+            .for_each(|remark| serving.log.say(clock::now_ns(), &remark));
         serving.events.watch(serving.readers.bell(), Token::Readers).map_err(to("epoll"))?;
         serving.connections.watch_listeners(&serving.events)?;
         Ok(serving)
@@ -166,6 +176,7 @@ impl Serving {
             self.read_reports(now_ns);
         }
         self.send_due(now_ns);
+        self.send_of_cameras(now_ns);
         self.buffers.allocate(&mut self.sessions, &self.readers);
         self.feed_downloads();
         if now_ns - self.swept_ns > SWEEP_NS {
@@ -180,6 +191,7 @@ impl Serving {
         let next = [
             due_ns,
             self.server.next_deadline_ns(),
+            self.cameras.as_ref().and_then(|cameras| cameras.next_ns()),
             self.buffers.urgent_ns(),
             self.reports.due_ns(),
             self.connections.paused_until_ns(),

@@ -18,6 +18,7 @@ mod admission;
 mod backlog;
 mod batch;
 mod buffer_allocation;
+mod cameras;
 mod catalog;
 mod clock;
 pub mod config;
@@ -57,6 +58,7 @@ mod token;
 mod transmit;
 mod transport;
 
+pub use cameras::{CameraSettings, FILM_BYTES, epoch, list as list_cameras, read_script};
 pub use datagrams::{KERNEL_BYTES, divides_datagrams};
 pub use error::{Error, Result};
 pub use event_loop::Serving;

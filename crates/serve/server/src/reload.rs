@@ -40,7 +40,8 @@ impl Serving {
     }
 
     /// Returns what the log line adds about settings that do not change.
-    fn change_to(&mut self, new: Settings) -> String {
+    fn change_to(&mut self, mut new: Settings) -> String {
+        new.users.extend(self.cameras.iter().flat_map(|cameras| cameras.users()));
         let old = &self.settings;
         let mut said = String::new();
         let fixed = fixed_changes(old, &new);
@@ -71,6 +72,7 @@ impl Serving {
             udp_ports: old.udp_ports.clone(),
             buffers: old.buffers,
             readers: old.readers,
+            cameras: old.cameras.clone(),
             run_as: old.run_as.clone(),
             connections_max: descriptors::allow(new.connections_max).connections,
             ..new
@@ -92,6 +94,7 @@ fn fixed_changes(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("udp-ports", old.udp_ports != new.udp_ports),
         ("buffers", old.buffers != new.buffers),
         ("readers", old.readers != new.readers),
+        ("cameras", old.cameras != new.cameras),
         ("user", old.run_as != new.run_as),
     ];
     all.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()

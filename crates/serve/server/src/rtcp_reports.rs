@@ -84,10 +84,10 @@ impl Serving {
     /// An RTCP packet of a session's client. It is a sign of life unless it is a goodbye, or cannot be read.
     pub(crate) fn take_report(&mut self, id: SessionId, packet: &[u8]) {
         let Ok(received) = Received::parse(packet) else { return };
-        let Some(place) = self.sessions.place(id) else { return };
         if received.goodbyes.is_empty() {
             self.server.is_alive(id, clock::now_ns());
         }
+        let Some(place) = self.sessions.place(id) else { return };
         let session = &mut self.sessions[place];
         session.reports.has_seen(packet.len());
         for reception in &received.receptions {

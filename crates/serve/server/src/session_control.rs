@@ -34,7 +34,7 @@ pub(crate) struct Control {
     /// Each with the connection on whose behalf it is done.
     actions: VecDeque<(Action, ConnectionId)>,
     /// The connections on whose behalf questions were asked.
-    askers: HashMap<QuestionId, ConnectionId>,
+    pub(crate) askers: HashMap<QuestionId, ConnectionId>,
     /// What was asked for by questions for files.
     asked: HashMap<QuestionId, Asked>,
     /// What clients have been shown, by the address of its description.
@@ -54,6 +54,8 @@ impl Serving {
     pub(crate) fn act(&mut self, actions: Vec<Action>, on: ConnectionId) {
         self.control.actions.extend(actions.into_iter().map(|action| (action, on)));
         while let Some((action, on)) = self.control.actions.pop_front() {
+            let action = if self.cameras.is_some() { self.act_on_camera(action) } else { Some(action) };
+            let Some(action) = action else { continue };
             match action {
                 Action::Send { connection, bytes } => {
                     if let Some(one) = self.connections.get_mut(connection) {
@@ -88,13 +90,14 @@ impl Serving {
         }
     }
 
-    fn answer(&mut self, question: QuestionId, answer: Result<Answer, Status>) {
+    pub(crate) fn answer(&mut self, question: QuestionId, answer: Result<Answer, Status>) {
         let on = self.control.askers.remove(&question).unwrap_or(ConnectionId(0));
         let actions = self.server.answer(question, answer, clock::now_ns());
         self.control.actions.extend(actions.into_iter().map(|action| (action, on)));
     }
 
     fn ask(&mut self, id: QuestionId, question: Question) {
+        let Some(question) = self.ask_camera(id, question) else { return };
         match question {
             Question::Describe { path, query, user } => {
                 let asker = self.control.askers.get(&id).and_then(|on| self.connections.get(*on));

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use forebay_rtsp::authentication::{Secret, Users};
 
+use crate::cameras::CameraSettings;
+
 /// All of it, with what does for most.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -62,6 +64,8 @@ pub struct Settings {
     pub realm: String,
     /// Whether passwords may come in the clear.
     pub is_basic_allowed: bool,
+    /// Cameras that films play, instead of the files of the folder.
+    pub cameras: Option<CameraSettings>,
     /// Whom to become once ports are bound.
     pub run_as: Option<String>,
 }
@@ -122,6 +126,7 @@ impl Settings {
             users: Vec::new(),
             realm: "forebay".to_owned(),
             is_basic_allowed: false,
+            cameras: None,
             run_as: None,
         }
     }

@@ -61,11 +61,15 @@ struct Sums {
 
 impl Sums {
     fn of(serving: &Serving) -> Self {
+        let cameras = serving.cameras.as_ref();
+        let (viewers, watching) = cameras.map_or((0, 0), |cameras| cameras.viewers());
+        let mut counts = serving.sessions.counts();
+        counts.add(cameras.map(|cameras| cameras.counts()).unwrap_or_default());
         Self {
-            sessions: serving.sessions.len(),
-            playing: serving.sessions.iter().filter(|session| session.is_playing()).count(),
+            sessions: serving.sessions.len() + viewers,
+            playing: serving.sessions.iter().filter(|session| session.is_playing()).count() + watching,
             buffered_bytes: serving.buffers.used_bytes(),
-            counts: serving.sessions.counts(),
+            counts,
             connections: serving.connections.len(),
         }
     }

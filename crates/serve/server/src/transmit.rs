@@ -45,8 +45,8 @@ pub(crate) struct Transmitter {
     rng: fastrand::Rng,
     /// What reports call the server.
     name: String,
-    lateness: Lateness,
-    tally: Tally,
+    pub lateness: Lateness,
+    pub tally: Tally,
 }
 
 impl Transmitter {

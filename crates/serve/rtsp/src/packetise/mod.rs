@@ -181,6 +181,15 @@ impl Packet {
         self.pieces().for_each(|piece| to.extend_from_slice(&buffer[piece]));
     }
 
+    /// The same packet of another source, with its number and its timestamp there.
+    pub fn of_source(&self, ssrc: u32, sequence: u16, timestamp: u32) -> Self {
+        let mut packet = self.clone();
+        packet.head[2..4].copy_from_slice(&sequence.to_be_bytes());
+        packet.head[4..8].copy_from_slice(&timestamp.to_be_bytes());
+        packet.head[8..12].copy_from_slice(&ssrc.to_be_bytes());
+        packet
+    }
+
     fn mark(&mut self) {
         self.head[1] |= 0x80;
     }
