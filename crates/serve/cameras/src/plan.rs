@@ -70,7 +70,7 @@ pub struct Camera {
     pub number: u32,
     /// The path of its URL.
     pub name: String,
-    /// Who may watch it; all clients without one.
+    /// The user that may watch it; all clients may without one.
     pub login: Option<Login>,
     /// What it plays.
     pub film: Arc<Film>,

@@ -207,7 +207,8 @@ fn each_fault_does_what_it_is_called() {
     let mut late = sequences(&with_fault(&film, "kind = \"reorder\"\nchance = 0.1\nby = \"20ms\""), 0);
     assert!(!in_order(&late), "they are in order");
     assert_eq!(late.len() as f64, count, "none is lost");
-    late.sort_by_key(|sequence| sequence.wrapping_sub(sequences(&whole, 0)[0]));
+    let first = sequences(&whole, 0)[0];
+    late.sort_by_key(|sequence| sequence.wrapping_sub(first));
     assert!(in_order(&late));
 
     let jitter = with_fault(&film, "kind = \"jitter\"\nby = \"200ms\"");

@@ -1,4 +1,4 @@
-//! Cameras that films play: who watches which, and what each viewer gets.
+//! Cameras that films play: which session watches which camera, and what the server sends to it.
 //!
 //! `forebay-cameras` says what a camera sends and when. Each camera has one timeline for all of its viewers, which stands still
 //! while there are none: it can be entered at any time.
