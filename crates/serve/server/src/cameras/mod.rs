@@ -222,7 +222,7 @@ impl Serving {
                 cameras.viewers.get_mut(&session).into_iter().for_each(|viewer| viewer.is_playing = false);
             }
             Action::Release { session, track } => {
-                let Some(viewer) = cameras.viewers.get_mut(&session) else { return None };
+                let viewer = cameras.viewers.get_mut(&session)?;
                 for released in viewer.tracks.extract_if(.., |one| one.number == track) {
                     self.reports.forget(&released.transport, session);
                 }
