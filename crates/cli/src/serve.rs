@@ -22,6 +22,12 @@ pub fn run(args: Serve) -> anyhow::Result<ExitCode> {
     for address in serving.addresses() {
         eprintln!("forebay: listening on {address}");
     }
+    if let Some(onvif) = serving.onvif() {
+        eprintln!("forebay: ONVIF clients are answered at http://{}/onvif/device_service", onvif.http);
+        if let Err(error) = &onvif.discovery {
+            eprintln!("forebay: cameras cannot be discovered: {error}; ONVIF clients need their address");
+        }
+    }
     serving.reload_with(Box::new(move || settings(&args).map_err(|error| error.to_string())));
     serving.run()?;
     Ok(ExitCode::SUCCESS)

@@ -1,9 +1,11 @@
 //! Options of `forebay serve --cameras`.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
-use forebay_server::{CameraSettings, FILM_BYTES, epoch, read_script};
+use forebay_server::config::address;
+use forebay_server::{CameraSettings, DISCOVERY_PORT, FILM_BYTES, epoch, read_script};
 
 /// Cameras that play films.
 #[derive(Debug, Args)]
@@ -27,6 +29,9 @@ pub struct Cameras {
     /// Give this percentage of the cameras a fault by the seed, of any kind
     #[arg(long, value_name = "PERCENT", value_parser = percentage, requires = "cameras")]
     pub faults: Option<f64>,
+    /// Answer ONVIF clients here, such as at 8000, and their search for cameras (WS-Discovery)
+    #[arg(long, value_name = "ADDRESS", value_parser = address, requires = "cameras")]
+    pub onvif: Option<SocketAddr>,
     /// Print a line for each camera, and exit without serving
     #[arg(long, requires = "cameras")]
     pub list_cameras: bool,
@@ -57,6 +62,8 @@ impl Cameras {
             epoch_unix_ns: self.epoch,
             script,
             memory_bytes: memory.unwrap_or(FILM_BYTES),
+            onvif: self.onvif,
+            discovery: (Ipv4Addr::UNSPECIFIED, DISCOVERY_PORT).into(),
         }))
     }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use forebay_media::Media;
 use forebay_rtsp::packetise::{self, Packet, Packetiser, RTP_HEADER_BYTES};
 use forebay_rtsp::presentation::{self, Codec, Presentation};
+use h264_reader::nal::sps::SeqParameterSet;
+use h264_reader::nal::{Nal, RefNal};
 use thiserror::Error;
 
 /// A film.
@@ -48,6 +50,23 @@ pub(crate) struct Sample {
     /// What its track has before it in a round.
     packets_before: u64,
     payload_bytes_before: u64,
+}
+
+/// What its pictures are like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pictures {
+    /// As ONVIF's Media service calls it; `None` where that has no name for it.
+    pub encoding: Option<&'static str>,
+    /// Width and height, where that is known.
+    pub size: Option<(u32, u32)>,
+    pub per_second: u32,
+    pub bits_per_second: u64,
+}
+
+/// Width and height of pictures with this sequence parameter set.
+fn size(set: &[u8]) -> Option<(u32, u32)> {
+    let set = SeqParameterSet::from_bits(RefNal::new(set, &[], true).rbsp_bits()).ok()?;
+    set.pixel_dimensions().ok()
 }
 
 /// Why there is no film.
@@ -205,6 +224,23 @@ impl Film {
             recorded_ns: None,
             is_seekable: false,
         }
+    }
+
+    /// Its first track of pictures.
+    pub(crate) fn pictures(&self) -> Option<Pictures> {
+        let track = self.tracks.iter().find(|track| track.codec.is_pictures())?;
+        let encoding = match track.codec {
+            Codec::H264 { .. } => Some("H264"),
+            Codec::Jpeg => Some("JPEG"),
+            Codec::Mpeg4 { .. } => Some("MPEG4"),
+            _ => None,
+        };
+        let size = match &track.codec {
+            Codec::H264 { sps, .. } => sps.first().and_then(|set| size(set)),
+            _ => None,
+        };
+        let per_second = (track.places.len() as f64 * 1e9 / self.round_ns as f64).round() as u32;
+        Some(Pictures { encoding, size, per_second, bits_per_second: track.bits_per_second.unwrap_or(0) })
     }
 
     pub(crate) fn tracks(&self) -> &[Track] {

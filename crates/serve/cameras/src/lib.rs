@@ -14,6 +14,8 @@
 //!                            timeline --> events: packets, reports, dropped connections
 //! ```
 //!
+//! [`onvif`] answers what recorders ask a camera first.
+//!
 //! # Chance
 //!
 //! Each draw is a function of the seed and of what it is for: a camera, a fault, the number of a packet. So a timeline gives
@@ -24,6 +26,7 @@ mod chance;
 mod events;
 mod faults;
 mod film;
+pub mod onvif;
 mod plan;
 mod script;
 mod timeline;

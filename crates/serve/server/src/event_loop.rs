@@ -10,7 +10,7 @@ use rustix::event::{Timespec, epoll};
 
 use crate::access_log::Appended;
 use crate::buffer_allocation::Buffers;
-use crate::cameras::Cameras;
+use crate::cameras::{Cameras, Shown};
 use crate::catalog::Catalog;
 use crate::connections::Connections;
 use crate::datagrams::Datagrams;
@@ -58,6 +58,7 @@ pub struct Serving {
     pub(crate) secret: Secret,
     pub(crate) reload: Option<Reload>,
     pub(crate) is_over: bool,
+    shown: Option<Shown>,
     done: Vec<Done>,
     swept_ns: u64,
     dated_ns: u64,
@@ -70,6 +71,8 @@ impl Serving {
         settings.connections_max = allowed.connections;
         let listeners = listeners::listen_on_all(&settings)?;
         let identity = settings.tls.as_ref().map(encryption::identity).transpose()?;
+        let onvif = settings.cameras.as_ref().and_then(|cameras| cameras.onvif);
+        let onvif = onvif.map(listeners::listen).transpose()?;
         if let Some(user) = &settings.run_as {
             privileges::become_user(user)?;
         }
@@ -100,6 +103,7 @@ impl Serving {
             secret,
             reload: None,
             is_over: false,
+            shown: None,
             done: Vec::new(),
             swept_ns: clock::now_ns(),
             dated_ns: 0,
@@ -109,6 +113,13 @@ impl Serving {
             .into_iter()
             .chain(remarks.into_iter().flatten())
             .for_each(|remark| serving.log.say(clock::now_ns(), &remark));
+        if let (Some(cameras), Some(of_cameras), Some(listener)) =
+            (&serving.cameras, &serving.settings.cameras, onvif)
+            && let Some(rtsp) = serving.connections.addresses().first()
+        {
+            let shown = cameras.show(of_cameras, listener, *rtsp)?;
+            serving.shown = Some(shown);
+        }
         serving.events.watch(serving.readers.bell(), Token::Readers).map_err(to("epoll"))?;
         serving.connections.watch_listeners(&serving.events)?;
         Ok(serving)
@@ -130,6 +141,11 @@ impl Serving {
     /// Blocks those signals until the server heeds them.
     pub fn block_signals() -> Result<()> {
         Events::block_signals()
+    }
+
+    /// Where ONVIF clients of cameras are answered.
+    pub fn onvif(&self) -> Option<&Shown> {
+        self.shown.as_ref()
     }
 
     /// Where it listens: for RTSP, for RTSP over TLS, for HTTP.

@@ -58,7 +58,9 @@ mod token;
 mod transmit;
 mod transport;
 
-pub use cameras::{CameraSettings, FILM_BYTES, epoch, list as list_cameras, read_script};
+pub use cameras::{
+    CameraSettings, DISCOVERY_PORT, FILM_BYTES, Shown, epoch, list as list_cameras, read_script,
+};
 pub use datagrams::{KERNEL_BYTES, divides_datagrams};
 pub use error::{Error, Result};
 pub use event_loop::Serving;

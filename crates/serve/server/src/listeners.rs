@@ -21,7 +21,7 @@ pub(crate) fn listen_on_all(settings: &Settings) -> Result<Vec<(TcpListener, Kin
 }
 
 /// Listens on an address; on all of IPv4 where the machine has no IPv6 and all were meant.
-fn listen(address: SocketAddr) -> Result<TcpListener> {
+pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener> {
     let listener = match TcpListener::bind(address) {
         Err(error) if address.ip().is_unspecified() && address.is_ipv6() && has_no_ipv6(&error) => {
             TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port()))

@@ -33,6 +33,8 @@ fn cameras(film: &Path, count: u32, seed: u64, epoch: u64, script: &str) -> Came
         epoch_unix_ns: Some(epoch),
         script: Script::parse(script).expect("a script"),
         memory_bytes: FILM_BYTES,
+        onvif: None,
+        discovery: "127.0.0.1:0".parse().expect("an address"),
     }
 }
 

@@ -4,11 +4,13 @@
 //! while there are none: it can be entered at any time.
 
 mod loading;
+mod onvif;
 mod sending;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -25,11 +27,14 @@ use forebay_streaming::stream::Counts;
 
 use crate::access_log::Access;
 use crate::clock;
+use crate::error::{Result, to};
 use crate::event_loop::Serving;
 use crate::sessions;
 use crate::settings::User;
 use crate::transport::{Ends, TrackTransport};
+pub use forebay_cameras::onvif::discovery::PORT as DISCOVERY_PORT;
 pub use loading::{epoch, list, read_script};
+use onvif::Face;
 use sending::Outgoing;
 
 /// Which cameras there are.
@@ -47,6 +52,10 @@ pub struct CameraSettings {
     pub script: Script,
     /// What all films together may take of memory.
     pub memory_bytes: u64,
+    /// Where ONVIF clients are answered, if they are.
+    pub onvif: Option<SocketAddr>,
+    /// Where their probes are heard.
+    pub discovery: SocketAddr,
 }
 
 /// The memory for films, where no other is chosen.
@@ -54,7 +63,7 @@ pub const FILM_BYTES: u64 = 1 << 30;
 
 /// All cameras and their viewers.
 pub(crate) struct Cameras {
-    plan: Plan,
+    plan: Arc<Plan>,
     presentations: Vec<Arc<Presentation>>,
     /// What is added to the server's time for the time from the epoch.
     since_epoch_ns: i64,
@@ -65,6 +74,15 @@ pub(crate) struct Cameras {
     outgoing: Outgoing,
     /// What viewers have got that are gone.
     past: Counts,
+}
+
+/// Where ONVIF clients are answered, and where their probes are heard.
+#[derive(Debug)]
+pub struct Shown {
+    /// HTTP.
+    pub http: SocketAddr,
+    /// WS-Discovery, or why cameras cannot be discovered.
+    pub discovery: io::Result<SocketAddr>,
 }
 
 /// A camera as long as the server runs.
@@ -107,7 +125,7 @@ impl Cameras {
         let since_epoch_ns =
             i128::from(clock::unix_ns()) - i128::from(epoch_unix_ns) - i128::from(clock::now_ns());
         Self {
-            plan,
+            plan: Arc::new(plan),
             presentations,
             since_epoch_ns: since_epoch_ns as i64,
             live,
@@ -116,6 +134,25 @@ impl Cameras {
             outgoing: Outgoing::default(),
             past: Counts::default(),
         }
+    }
+
+    /// Answers ONVIF clients from now on, and their probes where those can be heard.
+    pub fn show(&self, settings: &CameraSettings, listener: TcpListener, rtsp: SocketAddr) -> Result<Shown> {
+        let http = listener.local_addr().map_err(to("a socket"))?;
+        let http_port = http.port();
+        let face = Face {
+            plan: self.plan.clone(),
+            since_epoch_ns: self.since_epoch_ns,
+            rtsp_port: rtsp.port(),
+            http_port,
+        };
+        face.clone().serve(listener)?;
+        let discovery = onvif::discovery_socket(settings.discovery).and_then(|socket| {
+            let address = socket.local_addr()?;
+            face.discover(socket)?;
+            Ok(address)
+        });
+        Ok(Shown { http, discovery })
     }
 
     /// Those that may watch cameras.

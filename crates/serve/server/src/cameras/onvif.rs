@@ -1,0 +1,181 @@
+//! ONVIF over HTTP, and WS-Discovery over UDP: a thread for each, beside the one that sends packets.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use forebay_cameras::Plan;
+use forebay_cameras::onvif::{self, Place, REQUEST_BYTES_MAX, discovery};
+use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
+
+use crate::clock;
+use crate::error::{Result, to};
+
+/// Requests that are answered at the same time.
+const REQUESTS_MAX: usize = 64;
+/// How long a client may take for its request, and for the response.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest head of a request, in bytes.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+const HEADERS_MAX: usize = 64;
+/// The longest probe.
+const PROBE_BYTES_MAX: usize = 8 << 10;
+/// Between answers to one probe: a client has to read those of all cameras.
+const ANSWER_PAUSE: Duration = Duration::from_micros(500);
+/// Between two probes that are answered, so that a flood of probes makes no flood of answers.
+const PROBE_PAUSE: Duration = Duration::from_millis(250);
+
+/// What both threads know.
+#[derive(Clone)]
+pub(super) struct Face {
+    pub plan: Arc<Plan>,
+    /// What is added to the server's time for the time from the epoch.
+    pub since_epoch_ns: i64,
+    pub rtsp_port: u16,
+    pub http_port: u16,
+}
+
+impl Face {
+    /// Answers requests on a listener until the process ends.
+    pub fn serve(self, listener: TcpListener) -> Result<()> {
+        listener.set_nonblocking(false).map_err(to("a socket"))?;
+        let busy = Arc::new(AtomicUsize::new(0));
+        let accept = move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else {
+                    // Without descriptors the next one would fail at once, too.
+                    thread::sleep(Duration::from_millis(100));
+                    continue;
+                };
+                if busy.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
+                    busy.fetch_sub(1, Ordering::Relaxed);
+                    continue;
+                }
+                let (face, of_thread) = (self.clone(), busy.clone());
+                let answer = move || {
+                    // A client that goes away needs no answer.
+                    let _ = face.answer(&stream);
+                    of_thread.fetch_sub(1, Ordering::Relaxed);
+                };
+                if thread::Builder::new().name("onvif".to_owned()).spawn(answer).is_err() {
+                    busy.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+        };
+        thread::Builder::new().name("onvif".to_owned()).spawn(accept).map_err(to("a thread"))?;
+        Ok(())
+    }
+
+    fn answer(&self, stream: &TcpStream) -> io::Result<()> {
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let (path, body) = receive(stream, Instant::now() + PATIENCE)?;
+        let host = stream.local_addr()?.ip().to_canonical();
+        let place = Place {
+            http: SocketAddr::new(host, self.http_port).to_string(),
+            rtsp: SocketAddr::new(host, self.rtsp_port).to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let at_ns = clock::now_ns().saturating_add_signed(self.since_epoch_ns);
+        let response = onvif::answer(&self.plan, &place, &path, &body, at_ns, clock::unix_ns());
+        let (status, length) = (response.status, response.body.len());
+        let reason = if status == 200 { "OK" } else { "Bad Request" };
+        let head = format!(
+            "HTTP/1.1 {status} {reason}\r\nContent-Type: application/soap+xml; charset=utf-8\r\n\
+             Content-Length: {length}\r\nConnection: close\r\n\r\n"
+        );
+        (&*stream).write_all(&[head.as_bytes(), response.body.as_bytes()].concat())
+    }
+
+    /// Answers probes until the process ends.
+    pub fn discover(self, socket: UdpSocket) -> io::Result<()> {
+        let answer = move || {
+            let mut buffer = [0; PROBE_BYTES_MAX];
+            loop {
+                let Ok((count, from)) = socket.recv_from(&mut buffer) else {
+                    thread::sleep(PROBE_PAUSE);
+                    continue;
+                };
+                let Ok(probe) = std::str::from_utf8(&buffer[..count]) else { continue };
+                let Some(host) = host_towards(from).filter(|_| is_near(from.ip())) else { continue };
+                let http = SocketAddr::new(host, self.http_port).to_string();
+                for answer in discovery::answers(&self.plan, probe, &http) {
+                    let _ = socket.send_to(answer.as_bytes(), from);
+                    thread::sleep(ANSWER_PAUSE);
+                }
+                thread::sleep(PROBE_PAUSE);
+            }
+        };
+        thread::Builder::new().name("discovery".to_owned()).spawn(answer)?;
+        Ok(())
+    }
+}
+
+/// The path and the body of a request.
+fn receive(mut stream: &TcpStream, until: Instant) -> io::Result<(String, String)> {
+    let mut bytes = Vec::new();
+    let mut has_continued = false;
+    loop {
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut request = httparse::Request::new(&mut headers);
+        let parsed = request.parse(&bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        if let httparse::Status::Complete(head_bytes) = parsed {
+            let header = |name: &str| {
+                let header = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+                header.and_then(|header| std::str::from_utf8(header.value).ok())
+            };
+            let length = header("Content-Length").and_then(|length| length.trim().parse::<usize>().ok());
+            let end = head_bytes + length.unwrap_or(0).min(REQUEST_BYTES_MAX);
+            if bytes.len() >= end {
+                let body = String::from_utf8_lossy(&bytes[head_bytes..end]).into_owned();
+                return Ok((request.path.unwrap_or_default().to_owned(), body));
+            }
+            if header("Expect").is_some() && !std::mem::replace(&mut has_continued, true) {
+                stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+            }
+        } else if bytes.len() > HEAD_BYTES_MAX {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        let mut buffer = [0; 4096];
+        match stream.read(&mut buffer)? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            _ if left.is_zero() => return Err(ErrorKind::TimedOut.into()),
+            count => bytes.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
+/// A socket that hears probes: those to the group, where `port` is the one of WS-Discovery.
+pub(super) fn discovery_socket(address: SocketAddr) -> io::Result<UdpSocket> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let descriptor = socket(family, SocketType::DGRAM, None)?;
+    rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::CLOEXEC)?;
+    // Other programs of this machine may listen there, too.
+    sockopt::set_socket_reuseaddr(&descriptor, true)?;
+    bind(&descriptor, &address)?;
+    let socket = UdpSocket::from(descriptor);
+    if address.port() == discovery::PORT {
+        socket.join_multicast_v4(&Ipv4Addr::from(discovery::GROUP), &Ipv4Addr::UNSPECIFIED)?;
+    }
+    Ok(socket)
+}
+
+/// The address of this machine that a client reaches it by.
+fn host_towards(client: SocketAddr) -> Option<IpAddr> {
+    let any: SocketAddr = if client.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { return None };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(client).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+/// Whether an address is of a local network: answers are larger than probes, whose senders may be forged.
+fn is_near(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.is_loopback() || address.is_private() || address.is_link_local(),
+        IpAddr::V6(_) => false,
+    }
+}
