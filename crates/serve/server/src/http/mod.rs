@@ -245,6 +245,10 @@ impl Serving {
             let response = Response::refusal(405, "the server takes GET and HEAD").with("Allow", "GET, HEAD");
             return self.respond(id, &received, &response);
         }
+        if self.cameras.is_some() {
+            let response = Response::refusal(404, "the server has cameras, which are watched over RTSP");
+            return self.respond(id, &received, &response);
+        }
         let Some(route) = Route::of(&received.request.url) else {
             return self.respond(id, &received, &Response::refusal(404, "there is no such page"));
         };
