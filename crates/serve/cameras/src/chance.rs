@@ -29,8 +29,13 @@ pub(crate) fn draw(seed: u64, purpose: Purpose, of: [u64; 3]) -> u64 {
 
 /// Whether what happens with a probability happens.
 pub(crate) fn happens(probability: f64, drawn: u64) -> bool {
+    share(drawn) < probability
+}
+
+/// A number from 0 to 1, and below 1.
+pub(crate) fn share(drawn: u64) -> f64 {
     // The upper 53 bits are as many as the fraction of a number has.
-    ((drawn >> 11) as f64) < probability * (1_u64 << 53) as f64
+    (drawn >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// A number below `end`; 0 if that is 0.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::SECOND_NS;
-use crate::chance::{Purpose, below, draw, happens};
+use crate::chance::{Purpose, below, draw, share};
 use crate::faults::{Fault, Faults};
 use crate::film::Film;
 use crate::script::{Planned, Script};
@@ -225,8 +225,9 @@ const BILLION: i128 = 1_000_000_000;
 impl Planned {
     /// The fault as one camera has it, if it does. `number` is the fault's.
     fn of_camera(&self, camera: u32, seed: u64, number: u64) -> Option<Fault> {
+        let choice = if self.is_usual { u64::MAX } else { number };
         let is_named = self.cameras.is_empty() || self.cameras.iter().any(|range| range.contains(&camera));
-        if !is_named || !happens(self.share, draw(seed, Purpose::Choice, [number, 0, 0])) {
+        if !is_named || !self.share.contains(&share(draw(seed, Purpose::Choice, [choice, 0, 0]))) {
             return None;
         }
         // Else all cameras would be at fault in the same second.

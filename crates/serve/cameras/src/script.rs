@@ -33,8 +33,10 @@ pub(crate) struct Planned {
     pub times: Times,
     /// Ranges of numbers; all cameras without any.
     pub cameras: Vec<RangeInclusive<u32>>,
-    /// The share of those cameras that have it.
-    pub share: f64,
+    /// The draws, from 0 to 1, of those cameras that have it.
+    pub share: Range<f64>,
+    /// Whether its draws are those of the other usual faults: a camera has one of them at most.
+    pub is_usual: bool,
     /// Whether it begins at the same time in all of them.
     pub is_together: bool,
 }
@@ -227,7 +229,7 @@ impl Script {
         file.into_script().map_err(at)
     }
 
-    /// The faults that a share of all cameras has where no script names any: each kind, in a few cameras.
+    /// With faults that a share of all cameras has, one each: the ten kinds are equally frequent.
     pub fn with_usual_faults(mut self, share: f64) -> Self {
         const SECOND: u64 = crate::SECOND_NS;
         let always = Times { from_ns: 0, lasts_ns: None, every_ns: None };
@@ -249,13 +251,15 @@ impl Script {
             (Kind::Night, at_times(600, 200)),
         ];
         let each = share / usual.len() as f64;
-        self.faults.extend(usual.map(|(kind, times)| Planned {
+        let planned = |(number, (kind, times)): (usize, (Kind, Times))| Planned {
             kind,
             times,
             cameras: Vec::new(),
-            share: each,
+            share: number as f64 * each..(number + 1) as f64 * each,
+            is_usual: true,
             is_together: false,
-        }));
+        };
+        self.faults.extend(usual.into_iter().enumerate().map(planned));
         self
     }
 }
@@ -302,7 +306,8 @@ impl FaultTable {
             kind,
             times,
             cameras: table.cameras.0,
-            share: table.share.map_or(1.0, |share| share.0),
+            share: 0.0..table.share.map_or(1.0, |share| share.0),
+            is_usual: false,
             is_together: table.together,
         })
     }
@@ -446,7 +451,10 @@ by = "-2s"
             Times { from_ns: 30 * second, lasts_ns: Some(120 * second), every_ns: Some(3600 * second) };
         let kind = Kind::Bursts { length: 20, distance: 1000 };
         let cameras = vec![1..=10, 15..=15];
-        assert_eq!(script.faults[0], Planned { kind, times, cameras, share: 0.5, is_together: true });
+        assert_eq!(
+            script.faults[0],
+            Planned { kind, times, cameras, share: 0.0..0.5, is_usual: false, is_together: true }
+        );
         assert_eq!(script.faults[1].kind, Kind::Timestamps { by_ns: -2 * second as i64 });
         assert_eq!(Script::parse("").expect("nothing"), Script::default());
     }

@@ -279,6 +279,17 @@ fault = [{ kind = "night", cameras = "2-3,900" }, { kind = "loss", chance = 0.1,
         (plan.place("door"), plan.place("camera-2"), plan.place("camera-4")),
         (Some(1), None, Some(3))
     );
+    let wanted = |share| Wanted {
+        cameras: 1000,
+        seed: 1,
+        epoch_unix_ns: 0,
+        script: Script::default().with_usual_faults(share),
+    };
+    for (share, expected) in [(1.0, 1000..1001), (0.1, 70..130)] {
+        let usual = Plan::new(std::slice::from_ref(&film), &wanted(share)).expect("a plan");
+        let counts = usual.cameras().iter().map(|camera| camera.faults().count());
+        assert!(counts.clone().all(|count| count <= 1) && expected.contains(&counts.sum()), "{share}");
+    }
     let logins = plan.logins().expect("logins");
     let users: Vec<_> = logins.iter().map(|(login, names)| (login.user.as_str(), names.len())).collect();
     assert_eq!(users, [("admin", 999), ("guard", 1)]);
