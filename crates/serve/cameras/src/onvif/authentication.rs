@@ -52,7 +52,7 @@ pub(super) fn check(plan: &Plan, root: Node<'_, '_>, unix_ns: u64) -> Result<All
     let expected =
         Sha1::new().chain_update(nonce).chain_update(created).chain_update(&login.password).finalize();
     let given = BASE64_STANDARD.decode(digest).map_err(|_| not_authorized())?;
-    let is_right = bool::from(expected.as_slice().ct_eq(&given));
+    let is_right = bool::from(expected[..].ct_eq(&given));
     let age_ns = created_ns(created).ok_or_else(not_authorized)?.abs_diff(unix_ns);
     if is_right && age_ns <= AGE_NS_MAX { Ok(Allowed::Of(user.to_owned())) } else { Err(not_authorized()) }
 }
@@ -61,6 +61,9 @@ pub(super) fn check(plan: &Plan, root: Node<'_, '_>, unix_ns: u64) -> Result<All
 fn created_ns(text: &str) -> Option<u64> {
     // Some clients say no zone, and mean UTC.
     let begin = humantime::parse_rfc3339("1970-01-01T00:00:00Z").ok()?;
-    let since = humantime::parse_rfc3339_weak(text).ok()?.duration_since(begin).ok()?;
+    let since = humantime::parse_rfc3339_weak(text.strip_suffix("+00:00").unwrap_or(text))
+        .ok()?
+        .duration_since(begin)
+        .ok()?;
     u64::try_from(since.as_nanos()).ok()
 }

@@ -134,8 +134,8 @@ fn camera_of<'a>(plan: &'a Plan, path: &str) -> Result<Option<&'a Arc<Camera>>, 
 impl<'a> Asked<'a> {
     /// The cameras that this request may know of.
     fn cameras(&self) -> impl Iterator<Item = &'a Arc<Camera>> {
-        let all = if self.camera.is_some() { &[] } else { self.plan.cameras() };
-        self.camera.into_iter().chain(all).filter(|camera| self.allowed.may_see(camera))
+        let all: &[Arc<Camera>] = if self.camera.is_some() { &[] } else { self.plan.cameras() };
+        self.camera.into_iter().chain(all).filter(move |camera| self.allowed.may_see(camera))
     }
 
     /// The address of a service of this device.
