@@ -12,7 +12,7 @@ use forebay_cameras::Script;
 use forebay_server::{CameraSettings, FILM_BYTES, Serving, Settings, Stopper};
 use support::{Folder, H264, LIMIT, ffmpeg};
 
-const ASK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/onvif.py");
+const ASK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/asks_onvif.py");
 
 /// Three cameras that end with it.
 struct Cameras {
