@@ -288,7 +288,10 @@ fault = [{ kind = "night", cameras = "2-3,900" }, { kind = "loss", chance = 0.1,
     for (share, expected) in [(1.0, 1000..1001), (0.1, 70..130)] {
         let usual = Plan::new(std::slice::from_ref(&film), &wanted(share)).expect("a plan");
         let counts = usual.cameras().iter().map(|camera| camera.faults().count());
-        assert!(counts.clone().all(|count| count <= 1) && expected.contains(&counts.sum()), "{share}");
+        assert!(
+            counts.clone().all(|count| count <= 1) && expected.contains(&counts.sum::<usize>()),
+            "{share}"
+        );
     }
     let logins = plan.logins().expect("logins");
     let users: Vec<_> = logins.iter().map(|(login, names)| (login.user.as_str(), names.len())).collect();
