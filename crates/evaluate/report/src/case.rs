@@ -74,8 +74,8 @@ fn amount(text: &str) -> Option<Part<'_>> {
         (number > 0).then(|| text[..number].strip_suffix(' ').map(|name| (name, &text[number..])))?
     });
     let (name, number) = named.unwrap_or(("", text));
-    // Proper names have numbers of their own: `Pentium 4`.
-    if name.starts_with(char::is_uppercase) {
+    // Proper names have numbers of their own: `Pentium 4`; and several words apart are no name of an amount.
+    if name.starts_with(char::is_uppercase) || name.contains(',') {
         return None;
     }
     let (number, written) = number.split_once(' ').unwrap_or((number, ""));
@@ -121,9 +121,18 @@ mod tests {
 
     #[test]
     fn names_with_digits_are_words() {
-        for name in
-            ["64 MiB in all", "raid-12ms-q4", "ssd-1ms-q128", "Pentium 4", "RTP v2x", "", "nan", "inf", "a b"]
-        {
+        for name in [
+            "64 MiB in all",
+            "minor, anonymous, 2 MiB",
+            "raid-12ms-q4",
+            "ssd-1ms-q128",
+            "Pentium 4",
+            "RTP v2x",
+            "",
+            "nan",
+            "inf",
+            "a b",
+        ] {
             assert_eq!(parts(name), [Part::Word(name)]);
         }
         assert_eq!(parts("x/"), [Part::Word("x"), Part::Word("")]);

@@ -121,7 +121,9 @@ fn from_to(
     let value = |row: usize| space.entries[row].row.value;
     let log = |pair: &Pair| (value(pair.to) / value(pair.from)).ln();
     pairs.sort_by(|one, other| log(one).total_cmp(&log(other)));
-    let typical = pairs.get(pairs.len() / 2)?;
+    // Of an even number, the larger change of the two in the middle.
+    let middles = [pairs.len().checked_sub(1)? / 2, pairs.len() / 2].map(|place| &pairs[place]);
+    let typical = middles.into_iter().max_by(|one, other| log(one).abs().total_cmp(&log(other).abs()))?;
     let by = log(typical);
     let alike = pairs.iter().filter(|pair| log(pair).signum() == by.signum()).count();
     if by.abs() < LEAST_CHANGE || 4 * alike < 3 * all {

@@ -161,7 +161,7 @@ fn bars(space: &Aligned, quantity: &Quantity) -> Made {
     let series = names(&space.split(&side));
     let mut apart = Vec::new();
     // The last of the conditions makes panels, until a panel has room for what is left.
-    while most_categories(space, &apart, &rest) * series.len() > BARS_MAX {
+    while space.split(&apart).iter().any(|(_, rows)| rows.len() > BARS_MAX) {
         if rest.len() < 2 {
             return ranked(space, &side, &[rest, apart].concat(), quantity);
         }
@@ -184,13 +184,6 @@ fn side(space: &Aligned) -> Option<usize> {
     let varying = &space.varying;
     let last = varying.iter().copied().rfind(|one| *one > 0 && few(one));
     last.or_else(|| varying.first().copied().filter(few)).filter(|_| varying.len() > 1)
-}
-
-fn most_categories(space: &Aligned, panels: &[usize], categories: &[usize]) -> usize {
-    let of_panel = space.split(panels).into_iter().map(|(_, rows)| {
-        rows.into_iter().map(|row| space.name(row, categories)).collect::<BTreeSet<_>>().len()
-    });
-    of_panel.max().unwrap_or(0)
 }
 
 /// All values of each series in their order, for more subjects than there is room to name.

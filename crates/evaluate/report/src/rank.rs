@@ -31,6 +31,11 @@ const SERVICE: [&str; 12] = [
     "barrier",
 ];
 
+/// Whether a metric is an outcome, or what users wait for or get.
+pub(crate) fn is_asked_first(metric: &str) -> bool {
+    OUTCOMES.contains(&metric) || SERVICE.contains(&metric)
+}
+
 /// The place of a metric among others: less is asked earlier.
 pub(crate) fn of(metric: &str, unit: &str) -> usize {
     let place = |known: &[&str]| known.iter().position(|one| *one == metric);

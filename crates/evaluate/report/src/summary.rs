@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use forebay_results::{Host, Row, Tier};
 
-use crate::{experiment::Experiment, limits, quantity::Quantity, question::told, results::Results};
+use crate::{experiment::Experiment, limits, quantity::Quantity, question::told, rank, results::Results};
 
 /// Runs that lie further apart than this share of their median are named.
 const SCATTER: f64 = 0.5;
@@ -13,6 +13,8 @@ const FINDINGS_MAX: usize = 5;
 /// A limit matters so much, and that there is none so much.
 const LIMIT: f64 = 2.5;
 const NO_LIMIT: f64 = 0.3;
+/// What only explains other values matters less.
+const EXPLAINS: f64 = 0.3;
 /// A single number matters less, and as many are told.
 const NUMBER: f64 = 0.1;
 const NUMBERS_MAX: usize = 4;
@@ -105,8 +107,13 @@ fn of_experiment(place: usize, experiment: &Experiment, open: &[usize]) -> Vec<H
         let finding = question.finding.as_ref()?;
         let shown = open.contains(&number);
         let link = if shown { format!("#e{place}-q{number}") } else { format!("#e{place}") };
-        // The first question is the one that the experiment is about.
-        let strength = finding.strength * if number == 0 { 1.5 } else { 1.0 };
+        // The first question is the one that the experiment is about, and what explains others is told after these.
+        let strength = finding.strength
+            * match number {
+                0 => 1.5,
+                _ if rank::is_asked_first(question.metric) => 1.0,
+                _ => EXPLAINS,
+            };
         let counts = shown || question.quantity == Quantity::Flag;
         counts.then(|| headline(&question.title, link, finding.sentence.clone(), strength))
     });

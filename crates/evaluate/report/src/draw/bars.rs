@@ -33,14 +33,14 @@ const INSET: f64 = 16.0;
 pub(super) struct Rows {
     pub(super) left: f64,
     beside: bool,
-    /// Height of the bars of a category.
-    each: f64,
+    /// Height of a bar and the gap after it, and of the gap.
+    step: (f64, f64),
     top: f64,
 }
 
 impl Rows {
-    /// Of the categories of `figure`, each with bars of `each` pixels, below `top`, where the title of the labels stands.
-    pub(super) fn new(figure: &Figure, each: f64, top: f64) -> Self {
+    /// Of the categories of `figure`, with bars of this height and gap, below `top`, where the title of the labels stands.
+    pub(super) fn new(figure: &Figure, (bar, gap): (f64, f64), top: f64) -> Self {
         let labels = figure.panels.iter().flat_map(|panel| match &panel.plot {
             Plot::Bars(categories) | Plot::Stacks(categories) => categories.as_slice(),
             Plot::Curves { .. } | Plot::Surface { .. } => &[],
@@ -48,18 +48,23 @@ impl Rows {
         let widest = labels.map(|one| width_of(&one.label)).fold(0.0, f64::max);
         let beside = widest <= LABEL_MAX;
         let left = if beside { (widest + 10.0).max(INSET) } else { INSET };
-        Self { left, beside, each, top: top + LINE + 4.0 }
+        Self { left, beside, step: (bar + gap, gap), top: top + LINE + 4.0 }
     }
 
-    /// The upper end of the bars of each category, and the lower end of all.
-    pub(super) fn places(&self, categories: &[Category]) -> (Vec<f64>, f64) {
+    /// Height of the bars of a category that has so many; none takes no room.
+    fn height(&self, bars: usize) -> f64 {
+        bars.max(1) as f64 * self.step.0 - self.step.1
+    }
+
+    /// The upper end of the bars of each category, each of which has so many, and the lower end of all.
+    pub(super) fn places(&self, categories: &[Category], bars: fn(&Category) -> usize) -> (Vec<f64>, f64) {
         let mut y = self.top + CATEGORY_GAP / 2.0;
         let places = categories.iter().map(|category| {
             if !self.beside {
                 y += wrapped(&category.label, LABEL_ROOM, width_of(" ")).len() as f64 * LINE + 2.0;
             }
             let place = y;
-            y += self.each + CATEGORY_GAP;
+            y += self.height(bars(category)) + CATEGORY_GAP;
             place
         });
         let places = places.collect();
@@ -71,10 +76,10 @@ impl Rows {
         text((2.0, self.top - 7.0), "start", "tick axis", &figure.labels)
     }
 
-    /// The label of a category whose bars begin at `y`.
-    pub(super) fn label(&self, category: &Category, y: f64) -> Markup {
+    /// The label of a category whose bars, so many, begin at `y`.
+    pub(super) fn label(&self, category: &Category, bars: usize, y: f64) -> Markup {
         if self.beside {
-            return text((self.left - 8.0, y + self.each / 2.0 + 4.0), "end", "", &category.label);
+            return text((self.left - 8.0, y + self.height(bars) / 2.0 + 4.0), "end", "", &category.label);
         }
         let high = wrapped(&category.label, LABEL_ROOM, width_of(" ")).len() as f64 * LINE;
         lines((2.0, y - high + 9.0), LABEL_ROOM, ("start", ""), &category.label).1
@@ -84,15 +89,14 @@ impl Rows {
 pub(super) fn draw(figure: &Figure, categories: &[Category], top: f64, linked: bool) -> (f64, Markup) {
     let quantity = &figure.quantity;
     let scale = Scale::of_lengths(values(figure), quantity.origin(), *quantity == Quantity::Bytes).rounded();
-    let each = figure.series.len().max(1) as f64 * STEP - BAR_GAP;
-    let mut rows = Rows::new(figure, each, top);
+    let mut rows = Rows::new(figure, (BAR, BAR_GAP), top);
     // The first number of the axis is not cut either.
     let first = scale.ticks().first().map_or(0.0, |tick| tick_width(&quantity.tick(*tick)) / 2.0);
     rows.left = rows.left.max(first + 2.0);
     let numbers = figure.marks().map(|mark| tick_width(&quantity.show(mark.value)));
     let right = WIDTH - numbers.fold(INSET, f64::max) - 8.0;
     let x_of = |value: f64| rows.left + scale.at(value) * (right - rows.left);
-    let (places, floor) = rows.places(categories);
+    let (places, floor) = rows.places(categories, bars_of);
     let origin = x_of(quantity.origin());
     let bars = !scale.logarithmic || *quantity == Quantity::Factor;
     let upper = rows.top;
@@ -127,14 +131,18 @@ pub(super) fn draw(figure: &Figure, categories: &[Category], top: f64, linked: b
         @if bars { (line("base", (origin, upper), (origin, floor))) }
         @if let Some((value, _)) = figure.reference { (line("reference", (x_of(value), upper), (x_of(value), floor))) }
         @for (category, y) in categories.iter().zip(places) {
-            (rows.label(category, y))
-            @for (number, one) in category.marks.iter().enumerate() {
-                @if let Some(one) = one { (mark(number, one, y + number as f64 * STEP)) }
-            }
+            (rows.label(category, bars_of(category), y))
+            @let marks = category.marks.iter().enumerate().filter_map(|(number, mark)| Some((number, mark.as_ref()?)));
+            @for (place, (number, one)) in marks.enumerate() { (mark(number, one, y + place as f64 * STEP)) }
         }
         (name)
     };
     (floor + 22.0 + title, drawn)
+}
+
+/// How many bars a category has: what was not measured takes no room.
+fn bars_of(category: &Category) -> usize {
+    category.marks.iter().flatten().count()
 }
 
 /// What is written beside the axis of values.

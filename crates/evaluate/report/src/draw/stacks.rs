@@ -19,12 +19,12 @@ const SLIVER: f64 = 0.5;
 const TICKS: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
 
 pub(super) fn draw(figure: &Figure, categories: &[Category], top: f64, linked: bool) -> (f64, Markup) {
-    let rows = Rows::new(figure, BAR, top);
+    let rows = Rows::new(figure, (BAR, 0.0), top);
     let sum = |category: &Category| category.marks.iter().flatten().map(|mark| mark.value).sum::<f64>();
     let numbers = categories.iter().map(|one| tick_width(&figure.quantity.show(sum(one))));
     let right = WIDTH - numbers.fold(20.0, f64::max) - 8.0;
     let x_of = |share: f64| rows.left + share * (right - rows.left);
-    let (places, floor) = rows.places(categories);
+    let (places, floor) = rows.places(categories, |_| 1);
     let upper = places.first().map_or(floor, |first| first - 4.0);
     let (title, name) = lines((WIDTH / 2.0, floor + 31.0), WIDTH, ("middle", "tick axis"), &figure.axis);
     let drawn = html! {
@@ -34,7 +34,7 @@ pub(super) fn draw(figure: &Figure, categories: &[Category], top: f64, linked: b
             (text((x_of(tick), floor + 15.0), "middle", "tick", &Quantity::Share.tick(tick)))
         }
         @for (category, y) in categories.iter().zip(places) {
-            (rows.label(category, y))
+            (rows.label(category, 1, y))
             @for (number, mark, (from, to)) in shares(category, sum(category)) {
                 (with_note(mark, linked, html! {
                     rect class={ "mark part " (series_class(number)) } x=(Px(x_of(from))) y=(Px(y))

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::{data, figure_element};
 use crate::{
-    compare::{Change, Comparison, Verdict, figures},
+    compare::{Change, Comparison, Verdict, enough, figures},
     interval::extremes_confidence,
     quantity::Quantity,
     question::spoken,
@@ -49,6 +49,9 @@ pub(super) fn findings(before: &Results, after: &Results, comparison: &Compariso
             @for (number, change) in largest(Verdict::Worse).chain(largest(Verdict::Better)) {
                 @let place = shown.iter().position(|figure| figure.marks().any(|mark| mark.row == Some(number)));
                 li { (told(change, place)) }
+            }
+            @if unjudged(comparison) == comparison.changes.len() {
+                li { "Each side has too few runs to tell anything: it takes three, each in a file of its own or each with its value." }
             }
             @if before.runs.iter().zip(&after.runs).any(|(one, other)| one.report.host != other.report.host) {
                 li { strong { "The machines differ" } ", so this compares machines as much as programs." }
@@ -99,6 +102,12 @@ pub(super) fn element(comparison: &Comparison) -> Markup {
     }
 }
 
+/// How many values have too few runs.
+fn unjudged(comparison: &Comparison) -> usize {
+    let few = |change: &&Change| !enough(extremes_confidence(change.before.runs, change.after.runs));
+    comparison.changes.iter().filter(few).count()
+}
+
 /// How far the comparison can be trusted.
 pub(super) fn cautions(before: &Results, after: &Results, comparison: &Comparison) -> Vec<String> {
     let changes = &comparison.changes;
@@ -114,10 +123,7 @@ pub(super) fn cautions(before: &Results, after: &Results, comparison: &Compariso
             grouped(judged)
         ));
     }
-    let unjudged = changes
-        .iter()
-        .filter(|change| !crate::compare::enough(extremes_confidence(change.before.runs, change.after.runs)))
-        .count();
+    let unjudged = unjudged(comparison);
     if unjudged > 0 {
         sentences.push(format!(
             "{} too few runs to tell anything; it takes three on each side. Samples within one run count as one, so \
