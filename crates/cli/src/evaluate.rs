@@ -12,7 +12,7 @@ use forebay_evaluation::{
 
 use crate::args::{Chosen, Evaluate, Host, Model, Multiview, Overhead, Projection, Speculation, Table};
 use crate::experiment::{Measured, carry_out, this_program};
-use crate::{corpus, meter, millipage, need, report, results, server, streaming, why};
+use crate::{cache, corpus, meter, millipage, need, report, results, server, streaming, thesis, why};
 
 /// Runs the experiment.
 pub fn run(args: Evaluate) -> anyhow::Result<ExitCode> {
@@ -29,11 +29,13 @@ pub fn run(args: Evaluate) -> anyhow::Result<ExitCode> {
         Evaluate::Projection(args) => project(&args),
         Evaluate::Meter(args) => meter::run(&args),
         Evaluate::Model(args) => ask_model(&args),
+        Evaluate::Cache(args) => cache::run(&args),
         Evaluate::Host(args) => measure_host(&args),
         Evaluate::Server(args) => server::run(&args),
         Evaluate::Why(args) => why::run(&args),
         Evaluate::Need(args) => need::run(args),
         Evaluate::Streaming(args) => streaming::run(&args),
+        Evaluate::Thesis(args) => thesis::run(&args),
         Evaluate::Players => streaming::play(),
     }
 }

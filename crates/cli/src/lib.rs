@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod cache;
 mod corpus;
 mod costs;
 mod demo;
@@ -25,6 +26,7 @@ mod server;
 mod share;
 mod streaming;
 mod surroundings;
+mod thesis;
 mod warm;
 mod why;
 

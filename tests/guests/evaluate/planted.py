@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import os
 import socket
 import sys
 import time
@@ -38,6 +39,15 @@ def ask_and_block():
             pass
 
 
+def read_cold():
+    """Reads pages of a file that are not in memory, one after the other."""
+    with open(os.path.join(PLACE, "data"), "rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        for number in range(16):
+            os.pread(file.fileno(), 4096, number * 65536)
+
+
 async def work():
     if CAUSE == "sleep":
         await asyncio.sleep(0.01)
@@ -46,6 +56,8 @@ async def work():
             await asyncio.sleep(0.003)
     elif CAUSE == "compute":
         compute(0.002)
+    elif CAUSE == "read":
+        read_cold()
     elif CAUSE == "block":
         time.sleep(0.005)
     elif CAUSE == "ask":

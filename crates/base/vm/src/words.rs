@@ -180,6 +180,19 @@ mod tests {
         assert_eq!(seen.len(), 1000);
     }
 
+    /// So a step is one load from where the load before it leads: no base is added, and no index is scaled.
+    #[test]
+    fn each_word_of_a_ring_is_the_address_of_the_next_one() {
+        let order = [64, 8, 4096, 0];
+        let ring = Ring::new(Words::zeroed(1 << 20, Pages::Huge).unwrap(), &order);
+        for (place, next) in order.iter().zip(order.iter().cycle().skip(1)) {
+            let address = (&raw const ring.words[*next as usize]).addr();
+            assert_eq!(ring.words[*place as usize].load(Relaxed), address as u64);
+        }
+        let others = (0..ring.words.len()).filter(|place| !order.contains(&(*place as u32)));
+        assert!(others.into_iter().all(|place| ring.words[place].load(Relaxed) == 0));
+    }
+
     #[test]
     fn what_is_stored_does_not_reach_the_file() {
         let object = crate::Object::new(4096).unwrap();

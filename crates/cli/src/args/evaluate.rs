@@ -12,8 +12,8 @@ use forebay_quantity::size;
 use super::renamed;
 use crate::experiment::Output;
 use crate::{
-    corpus::Corpus, meter::Meter, millipage::Millipage, need::Need, server::Server, streaming::Streaming,
-    why::Why,
+    cache::Cache, corpus::Corpus, meter::Meter, millipage::Millipage, need::Need, server::Server,
+    streaming::Streaming, thesis::Thesis, why::Why,
 };
 
 /// The experiments of `forebay evaluate`.
@@ -35,16 +35,20 @@ pub enum Evaluate {
     Meter(Meter),
     /// Compute the best throughput of a server and its limit, by the latency model
     Model(Model),
+    /// Compute cache misses, stall cycles and their cost by the published formulas
+    Cache(Cache),
     /// Measure this machine: memory, page faults, system calls, packets and disk
     Host(Host),
     /// Measure a real server under load, and name what limits it
     Server(Server),
-    /// Take doses of processor time, memory and a dependency's speed from a server, and name what binds
+    /// Take doses of processors, memory, caches, disk and a dependency from a server, and name what binds
     Why(Why),
     /// Find how much memory a server or a program needs: its limit goes down and up again while it works
     Need(Need),
     /// Compare streaming servers under thousands of clients: throughput, lateness and cost
     Streaming(Streaming),
+    /// Regenerate the rows of a published evaluation of servers, beside the published ones
+    Thesis(Thesis),
     /// Run the clients of streaming, in a process of their own
     #[command(hide = true)]
     Players,

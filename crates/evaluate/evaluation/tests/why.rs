@@ -5,7 +5,7 @@ mod support;
 
 use std::fs;
 
-use forebay_evaluation::servers::server::{Options, why};
+use forebay_evaluation::servers::server::{Options, Resource, WhyAsked, why};
 use support::late::late_server;
 use support::turn;
 
@@ -13,6 +13,10 @@ use support::turn;
 const ATTEMPTS_MAX: usize = 5;
 /// The fewest for an interval that counts.
 const ROUNDS: u16 = 3;
+
+fn asked(only: &[Resource]) -> WhyAsked {
+    WhyAsked { rounds: ROUNDS, only: only.to_vec() }
+}
 
 #[test]
 fn a_late_dependency_binds_and_is_told_by_its_own_name() {
@@ -30,7 +34,7 @@ fn a_late_dependency_binds_and_is_told_by_its_own_name() {
     let options = Options::read(&path, &[]).unwrap();
     let mut said = Vec::new();
     for _ in 0..ATTEMPTS_MAX {
-        let outcome = why(&options, ROUNDS, &mut |_| ()).unwrap();
+        let outcome = why(&options, &asked(&[Resource::Dependency]), &mut |_| ()).unwrap();
         assert!(outcome.stopped.is_none(), "{:?}", outcome.stopped);
         let table = outcome.table();
         if table.contains(&format!("By experiment: dependency {dependency} binds")) {
@@ -41,6 +45,50 @@ fn a_late_dependency_binds_and_is_told_by_its_own_name() {
         said.push(table);
     }
     panic!("the dependency does not bind: {}", said.join("\n"));
+}
+
+/// Doses of a server that reads a file of 1 MiB, past what is in memory: each is measured, or refused with its reason.
+#[test]
+fn every_dose_is_measured_or_refused_with_a_reason() {
+    let _turn = turn();
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/guests/evaluate/planted.py");
+    // Where files are on a disk.
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let files = folder.path().join("files");
+    fs::create_dir(&files).unwrap();
+    fs::write(files.join("data"), vec![7; 1 << 20]).unwrap();
+    let path = folder.path().join("experiment.toml");
+    let description = format!(
+        "title = \"t\"\nseconds = 0.2\nwarm_up = 0\n[any]\nname = \"reading\"\nfiles = {files:?}\n\
+         server = [\"python3\", {program:?}, \"read\", \"{{port}}\", \"{{files}}\"]\n\
+         url = \"http://127.0.0.1:{{port}}/\"\n"
+    );
+    fs::write(&path, description).unwrap();
+    let options = Options::read(&path, &[]).unwrap();
+    let only =
+        [Resource::PageCache, Resource::Bandwidth, Resource::LastCache, Resource::Disk, Resource::Dependency];
+    let outcome = why(&options, &WhyAsked { rounds: 1, only: only.to_vec() }, &mut |_| ()).unwrap();
+    assert!(outcome.stopped.is_none(), "{:?}", outcome.stopped);
+    let (table, rows, statements) = (outcome.table(), outcome.rows(), outcome.statements());
+    for resource in only {
+        let name = resource.name();
+        let measured = |of: &str| {
+            let metric = format!("{of}/{name} ");
+            rows.iter().any(|row| row.metric.starts_with(&metric) && row.runs == 2)
+        };
+        let words = match resource {
+            Resource::PageCache => "less page cache: ",
+            Resource::Bandwidth => "less throughput of memory: ",
+            Resource::LastCache => "less of the last cache: ",
+            Resource::Disk => "a later disk: ",
+            _ => "a later dependency: ",
+        };
+        let refused = statements.iter().any(|one| one.text.starts_with(words));
+        assert!(measured("elasticity") != refused, "{name}: {table}");
+        assert_eq!(measured("elasticity"), measured("elasticity_of_p99"), "{name}: {table}");
+    }
+    // It says nothing of another server.
+    assert!(table.contains("not measured: a later dependency: the experiment has no dependency"), "{table}");
 }
 
 #[test]
@@ -56,6 +104,6 @@ fn a_server_that_answers_nothing_is_told_before_any_dose() {
     );
     fs::write(&path, description).unwrap();
     let options = Options::read(&path, &[]).unwrap();
-    let error = why(&options, 1, &mut |_| ()).unwrap_err().to_string();
+    let error = why(&options, &asked(&[]), &mut |_| ()).unwrap_err().to_string();
     assert!(error.contains("answered no request"), "{error}");
 }

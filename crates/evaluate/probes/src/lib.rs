@@ -16,6 +16,7 @@ mod memory;
 mod packets;
 mod settle;
 mod switching;
+mod thief;
 mod waking;
 
 use std::fmt;
@@ -26,6 +27,7 @@ use std::str::FromStr;
 pub use fit::Line;
 pub use levels::{Level, levels};
 pub use settle::{Limit, Settled, settle};
+pub use thief::Thief;
 pub use waking::woken_us;
 
 /// A kind of measurement.

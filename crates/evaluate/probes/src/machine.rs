@@ -1,5 +1,6 @@
 //! What the system tells of the machine: caches, translations, processors, devices.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -33,6 +34,32 @@ pub fn caches() -> Vec<Told> {
     let mut caches: Vec<Told> = (0..8).filter_map(cache).collect();
     caches.sort_unstable();
     caches
+}
+
+/// What all last caches of the machine hold together: processors that are far from each other have one each. 0 where the
+/// system does not tell.
+#[must_use]
+pub fn last_caches_bytes() -> usize {
+    last_caches(Path::new("/sys/devices/system/cpu"))
+}
+
+fn last_caches(folder: &Path) -> usize {
+    let mut found: BTreeMap<String, Told> = BTreeMap::new();
+    for processor in fs::read_dir(folder).into_iter().flatten().flatten() {
+        for cache in fs::read_dir(processor.path().join("cache")).into_iter().flatten().flatten() {
+            let field = |name: &str| {
+                fs::read_to_string(cache.path().join(name)).unwrap_or_default().trim().to_owned()
+            };
+            let kilobytes = field("size").strip_suffix('K').and_then(|size| size.parse::<usize>().ok());
+            let (Some(kilobytes), Ok(level)) = (kilobytes, field("level").parse()) else { continue };
+            if field("type") != "Instruction" {
+                let shared = format!("{level} of {}", field("shared_cpu_list"));
+                found.insert(shared, Told { level, bytes: kilobytes << 10 });
+            }
+        }
+    }
+    let last = found.values().map(|told| told.level).max();
+    found.values().filter(|told| Some(told.level) == last).map(|told| told.bytes).sum()
 }
 
 /// The memory whose translations each level of buffers for loads from pages of 4 KiB holds, by CPUID; none where it does not tell.
@@ -108,6 +135,30 @@ mod tests {
         let caches = caches();
         assert!(caches.windows(2).all(|two| two[0].bytes <= two[1].bytes), "{caches:?}");
         assert!(translations().iter().all(|told| told.bytes >= 4096 && told.level >= 1));
+    }
+
+    #[test]
+    fn last_caches_are_counted_once_each_and_caches_below_them_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        for (processor, index, level, kind, size, shared) in [
+            (0, 0, "1", "Data", "48K", "0"),
+            (0, 2, "3", "Unified", "32768K", "0-1"),
+            (1, 2, "3", "Unified", "32768K", "0-1"),
+            (2, 2, "3", "Unified", "32768K", "2-3"),
+            (2, 1, "1", "Instruction", "64K", "2"),
+        ] {
+            let cache = folder.path().join(format!("cpu{processor}/cache/index{index}"));
+            fs::create_dir_all(&cache).unwrap();
+            for (name, value) in
+                [("level", level), ("type", kind), ("size", size), ("shared_cpu_list", shared)]
+            {
+                fs::write(cache.join(name), format!("{value}\n")).unwrap();
+            }
+        }
+        assert_eq!(last_caches(folder.path()), 64 << 20);
+        assert_eq!(last_caches(&folder.path().join("nowhere")), 0);
+        let one = caches().last().map_or(0, |cache| cache.bytes);
+        assert!(last_caches_bytes() >= one, "{one}");
     }
 
     #[test]

@@ -29,7 +29,9 @@ pub struct Settled {
 }
 
 impl Limit {
-    fn judge(&self, values: &[f64]) -> Option<Settled> {
+    /// Whether these values agree; none of no values.
+    #[must_use]
+    pub fn judge(&self, values: &[f64]) -> Option<Settled> {
         let spread = relative_middle_half(values)?;
         let settled = values.len() >= self.samples_min && spread <= self.spread;
         Some(Settled { values: Spread::of(values)?, spread, settled })

@@ -145,6 +145,8 @@ pub struct Any {
     pub port: Option<u16>,
     /// Address of a server that it asks, such as `127.0.0.1:5432`, for `{dependency}` and `{dependency_port}` in command lines.
     pub dependency: Option<String>,
+    /// Folder of the files that it reads, for `{files}` in its command line.
+    pub files: Option<PathBuf>,
     /// Address that is asked for over HTTP or HTTPS, for clients of forebay's own; or `load`.
     pub url: Option<String>,
     /// Method of the requests for `url`: `GET`, or `POST` where there is a body.

@@ -5,15 +5,37 @@
 //! Each pair is a run without and one with the dose, one after the other, so that what drifts drifts for both. The interval
 //! is that of the median by ranks: it assumes nothing of how the runs scatter.
 
+use std::fmt;
+use std::str::FromStr;
+
+use crate::experiments::Limit;
+
 /// A resource that a server is given less of, or a delay that it is given more of.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
     /// Time of processors.
     Processor,
     /// Memory of its control group, with its page cache.
     Memory,
-    /// How fast the dependency with this address answers.
-    Dependency(String),
+    /// Pages of its files in memory.
+    PageCache,
+    /// What memory delivers in a second.
+    Bandwidth,
+    /// Room in the last cache.
+    LastCache,
+    /// How fast its disk answers.
+    Disk,
+    /// How fast the server that it asks answers.
+    Dependency,
+}
+
+/// How fast a run was.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speed {
+    /// Answers a second.
+    pub answers: f64,
+    /// The time that one answer in a hundred exceeds, where that was measured.
+    pub p99_s: Option<f64>,
 }
 
 /// Runs without and with a dose, in pairs.
@@ -23,11 +45,11 @@ pub struct Doses {
     pub resource: Resource,
     /// The share of the resource that was taken away, or the share by which a delay was made longer.
     pub dose: f64,
-    /// Answers a second without the dose, and with it.
-    pub pairs: Vec<(f64, f64)>,
+    /// The speed without the dose, and with it.
+    pub pairs: Vec<(Speed, Speed)>,
 }
 
-/// Percent of throughput for each percent of a resource.
+/// Percent of speed for each percent of a resource. Speed is answers, or the inverse of a latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Elasticity {
     /// The median over the pairs.
@@ -48,20 +70,105 @@ const LEFT_MIN: f64 = 1e-3;
 const BINDS: f64 = 0.3;
 
 impl Doses {
-    fn left(&self) -> f64 {
-        self.resource.left(self.dose)
+    /// What the pairs say of answers; `None` without a pair.
+    #[must_use]
+    pub fn of_answers(&self) -> Option<Elasticity> {
+        self.elasticity(|speed| Some(speed.answers))
     }
 
-    /// What the pairs say; `None` without a pair.
+    /// What the pairs say of the inverse of the p99; `None` where that was not measured.
     #[must_use]
-    pub fn elasticity(&self) -> Option<Elasticity> {
-        let usable = self.pairs.iter().filter(|(without, _)| *without > 0.0);
+    pub fn of_p99(&self) -> Option<Elasticity> {
+        self.elasticity(|speed| speed.p99_s.filter(|seconds| *seconds > 0.0).map(f64::recip))
+    }
+
+    fn elasticity(&self, speed: impl Fn(&Speed) -> Option<f64>) -> Option<Elasticity> {
+        if self.dose <= 0.0 || (!self.resource.is_delay() && self.dose >= 1.0) {
+            return None;
+        }
+        let given = self.resource.left(self.dose).ln();
+        let both = self.pairs.iter().filter_map(|(without, with)| Some((speed(without)?, speed(with)?)));
         // Fewer answers than that are as good as none.
-        let left = usable.map(|(without, with)| (with / without).max(LEFT_MIN));
-        let mut each: Vec<f64> = left.map(|left| left.ln() / self.left().ln()).collect();
+        let left = both.filter(|(without, _)| *without > 0.0);
+        let left = left.map(|(without, with)| (with / without).max(LEFT_MIN));
+        Elasticity::of_median(left.map(|left| left.ln() / given).collect())
+    }
+}
+
+impl Resource {
+    /// All of them, in the order in which they are measured.
+    pub const ALL: [Self; 7] = [
+        Self::Processor,
+        Self::Memory,
+        Self::PageCache,
+        Self::Bandwidth,
+        Self::LastCache,
+        Self::Disk,
+        Self::Dependency,
+    ];
+
+    /// The word for it on a command line and in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Processor => "processors",
+            Self::Memory => "memory",
+            Self::PageCache => "page-cache",
+            Self::Bandwidth => "bandwidth",
+            Self::LastCache => "last-cache",
+            Self::Disk => "disk",
+            Self::Dependency => "dependency",
+        }
+    }
+
+    /// Whether a dose makes something later; the resource is then its speed.
+    #[must_use]
+    pub const fn is_delay(self) -> bool {
+        matches!(self, Self::Disk | Self::Dependency)
+    }
+
+    /// What the resource is multiplied by if so much of it is taken away; of a delay the speed is the resource.
+    fn left(self, dose: f64) -> f64 {
+        if self.is_delay() { 1.0 / (1.0 + dose) } else { 1.0 - dose }
+    }
+
+    /// Whether a lack of it is what this limit says.
+    #[must_use]
+    pub const fn is_meant_by(self, limit: Limit) -> bool {
+        match self {
+            Self::Processor => matches!(limit, Limit::Processor | Limit::OneThread | Limit::Quota),
+            Self::Memory => matches!(limit, Limit::VirtualMemory),
+            Self::PageCache => matches!(limit, Limit::VirtualMemory | Limit::Disk),
+            Self::Bandwidth => matches!(limit, Limit::MainMemory),
+            Self::LastCache => matches!(limit, Limit::Cache | Limit::MainMemory),
+            Self::Disk => matches!(limit, Limit::Disk | Limit::VirtualMemory),
+            Self::Dependency => matches!(limit, Limit::Dependency | Limit::Workers),
+        }
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+impl FromStr for Resource {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let names = || Self::ALL.map(Self::name).join(", ");
+        let found = Self::ALL.into_iter().find(|resource| resource.name() == name);
+        found.ok_or_else(|| format!("there is no dose of '{name}'; give some of {}", names()))
+    }
+}
+
+impl Elasticity {
+    /// The median of these with its interval by ranks; `None` of none.
+    fn of_median(mut each: Vec<f64>) -> Option<Self> {
         each.sort_by(f64::total_cmp);
         let number = each.len();
-        if number == 0 || self.dose <= 0.0 || self.dose >= 1.0 {
+        if number == 0 {
             return None;
         }
         let outside = |rank: usize| 2.0 * at_most(number, rank);
@@ -71,25 +178,19 @@ impl Doses {
         }
         let median = (each[(number - 1) / 2] + each[number / 2]) / 2.0;
         let confidence = (1.0 - outside(rank)).max(0.0);
-        Some(Elasticity { median, low: each[rank], high: each[number - 1 - rank], confidence })
+        Some(Self { median, low: each[rank], high: each[number - 1 - rank], confidence })
     }
-}
 
-impl Resource {
-    /// What the resource is multiplied by if so much of it is taken away; of a delay the speed is the resource.
-    fn left(&self, dose: f64) -> f64 {
-        match self {
-            Self::Processor | Self::Memory => 1.0 - dose,
-            Self::Dependency(_) => 1.0 / (1.0 + dose),
-        }
-    }
-}
-
-impl Elasticity {
     /// By which share answers become more with a tenth more of the resource.
     #[must_use]
     pub fn with_a_tenth_more(&self) -> f64 {
         1.1f64.powf(self.median) - 1.0
+    }
+
+    /// By which share a latency becomes shorter with a tenth more of the resource.
+    #[must_use]
+    pub fn shorter_with_a_tenth_more(&self) -> f64 {
+        1.0 - 1.1f64.powf(-self.median)
     }
 
     /// Whether the resource binds: also the low end of the interval says so.
@@ -127,26 +228,54 @@ pub fn binding(all: &[(Resource, Elasticity)]) -> Option<&(Resource, Elasticity)
 mod tests {
     use super::*;
 
-    fn doses(dose: f64, pairs: &[(f64, f64)]) -> Doses {
-        Doses { resource: Resource::Processor, dose, pairs: pairs.to_vec() }
+    fn speed(answers: f64) -> Speed {
+        Speed { answers, p99_s: None }
+    }
+
+    fn doses(resource: Resource, dose: f64, pairs: &[(f64, f64)]) -> Doses {
+        let pairs = pairs.iter().map(|(without, with)| (speed(*without), speed(*with))).collect();
+        Doses { resource, dose, pairs }
+    }
+
+    fn of_processor(dose: f64, pairs: &[(f64, f64)]) -> Option<Elasticity> {
+        doses(Resource::Processor, dose, pairs).of_answers()
     }
 
     #[test]
     fn a_fifth_less_that_answers_a_fifth_less_has_elasticity_one() {
-        let elasticity = doses(0.2, &[(100.0, 80.0); 6]).elasticity().unwrap();
+        let elasticity = of_processor(0.2, &[(100.0, 80.0); 6]).unwrap();
         assert!((elasticity.median - 1.0).abs() < 1e-9 && elasticity.binds(), "{elasticity:?}");
-        let none = doses(0.2, &[(100.0, 100.0); 6]).elasticity().unwrap();
+        let none = of_processor(0.2, &[(100.0, 100.0); 6]).unwrap();
         assert!(none.median == 0.0 && none.is_free() && !none.binds(), "{none:?}");
         assert!((elasticity.with_a_tenth_more() - 0.1).abs() < 1e-9);
-        let gone = doses(0.2, &[(100.0, 0.0); 6]).elasticity().unwrap();
+        assert!((elasticity.shorter_with_a_tenth_more() - 1.0 / 11.0).abs() < 1e-9);
+        let gone = of_processor(0.2, &[(100.0, 0.0); 6]).unwrap();
         assert!(gone.median.is_finite() && gone.binds(), "{gone:?}");
     }
 
     #[test]
-    fn a_server_that_waits_for_its_dependency_alone_has_elasticity_one() {
-        let resource = Resource::Dependency("127.0.0.1:5432".into());
-        let half_later = Doses { resource, dose: 0.5, pairs: vec![(150.0, 100.0); 6] };
-        assert!((half_later.elasticity().unwrap().median - 1.0).abs() < 1e-9);
+    fn a_server_that_waits_for_something_later_alone_has_elasticity_one() {
+        for resource in [Resource::Dependency, Resource::Disk] {
+            let half_later = doses(resource, 0.5, &[(150.0, 100.0); 6]);
+            assert!((half_later.of_answers().unwrap().median - 1.0).abs() < 1e-9);
+            // A delay may become more than twice as long.
+            let thrice = doses(resource, 2.0, &[(300.0, 100.0); 6]);
+            assert!((thrice.of_answers().unwrap().median - 1.0).abs() < 1e-9);
+        }
+        assert_eq!(of_processor(1.0, &[(100.0, 50.0)]), None);
+    }
+
+    #[test]
+    fn a_p99_that_grows_as_the_resource_shrinks_has_elasticity_one_whatever_answers_do() {
+        let run = |p99_s| Speed { answers: 100.0, p99_s };
+        let pairs = vec![(run(Some(0.008)), run(Some(0.010))); 6];
+        let paced = Doses { resource: Resource::Memory, dose: 0.2, pairs };
+        assert!((paced.of_p99().unwrap().median - 1.0).abs() < 1e-9 && paced.of_p99().unwrap().binds());
+        assert!(paced.of_answers().unwrap().is_free());
+        for unknown in [None, Some(0.0)] {
+            let pairs = vec![(run(unknown), run(Some(0.010)))];
+            assert_eq!(Doses { pairs, ..paced.clone() }.of_p99(), None);
+        }
     }
 
     #[test]
@@ -154,12 +283,12 @@ mod tests {
         let of = |percent: f64| (1.0 - percent / 100.0).ln() / 0.9f64.ln();
         // Six pairs: only the extremes hold the median in 95 of 100 cases, and do so in 96.9.
         let pairs: Vec<(f64, f64)> = (0..6).map(|number| (100.0, 100.0 - f64::from(number))).collect();
-        let elasticity = doses(0.1, &pairs).elasticity().unwrap();
+        let elasticity = of_processor(0.1, &pairs).unwrap();
         assert!((elasticity.confidence - 0.96875).abs() < 1e-9, "{elasticity:?}");
         assert!(elasticity.low.abs() < 1e-9 && (elasticity.high - of(5.0)).abs() < 1e-9, "{elasticity:?}");
         // Of nine, the second from either end.
         let pairs: Vec<(f64, f64)> = (0..9).map(|number| (100.0, 100.0 - f64::from(number))).collect();
-        let elasticity = doses(0.1, &pairs).elasticity().unwrap();
+        let elasticity = of_processor(0.1, &pairs).unwrap();
         assert!(
             (elasticity.low - of(1.0)).abs() < 1e-9 && (elasticity.high - of(7.0)).abs() < 1e-9,
             "{elasticity:?}"
@@ -169,10 +298,10 @@ mod tests {
 
     #[test]
     fn one_pair_says_something_and_holds_nothing() {
-        let one = doses(0.1, &[(100.0, 95.0)]).elasticity().unwrap();
+        let one = of_processor(0.1, &[(100.0, 95.0)]).unwrap();
         assert_eq!((one.low, one.high, one.confidence), (one.median, one.median, 0.0));
-        assert_eq!(doses(0.1, &[]).elasticity(), None);
-        assert_eq!(doses(0.1, &[(0.0, 0.0)]).elasticity(), None);
+        assert_eq!(of_processor(0.1, &[]), None);
+        assert_eq!(of_processor(0.1, &[(0.0, 0.0)]), None);
     }
 
     #[test]
@@ -180,12 +309,27 @@ mod tests {
         let sure =
             |median: f64| Elasticity { median, low: median - 0.1, high: median + 0.1, confidence: 0.97 };
         let unsure = Elasticity { median: 2.0, low: -1.0, high: 3.0, confidence: 0.97 };
-        let all = [
-            (Resource::Memory, sure(0.5)),
-            (Resource::Processor, sure(0.9)),
-            (Resource::Dependency("a".into()), unsure),
-        ];
+        let all =
+            [(Resource::Memory, sure(0.5)), (Resource::Processor, sure(0.9)), (Resource::Dependency, unsure)];
         assert_eq!(binding(&all).map(|(resource, _)| resource), Some(&Resource::Processor));
         assert_eq!(binding(&all[2..]), None);
+    }
+
+    #[test]
+    fn resources_are_known_by_their_names_and_each_is_what_some_limit_means() {
+        let limits = [
+            Limit::Processor,
+            Limit::VirtualMemory,
+            Limit::Disk,
+            Limit::MainMemory,
+            Limit::Cache,
+            Limit::Dependency,
+        ];
+        for resource in Resource::ALL {
+            assert_eq!(resource.name().parse(), Ok(resource));
+            assert!(limits.iter().any(|limit| resource.is_meant_by(*limit)), "{resource}");
+            assert!(!resource.is_meant_by(Limit::Network) && !resource.is_meant_by(Limit::Undecided));
+        }
+        assert!("cpu".parse::<Resource>().unwrap_err().contains("processors, memory"));
     }
 }

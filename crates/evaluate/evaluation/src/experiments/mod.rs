@@ -24,7 +24,7 @@ pub use description::{
     Any, Attached, Connections, Description, Error, Router, RouterLayout, RtspServer, Streaming, Web,
     WebServer,
 };
-pub use elasticity::{Doses, Elasticity, Resource, binding};
+pub use elasticity::{Doses, Elasticity, Resource, Speed, binding};
 pub use evidence::{Ceilings, DiskQueue, Evidence, Generator, Misses, Throttled};
 pub use levels::{Amount, Levels, Memory, Rate};
 pub use limit::{Finding, Limit};

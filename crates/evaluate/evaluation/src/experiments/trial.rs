@@ -1,6 +1,7 @@
 //! Every combination of levels, as something that can be run.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use crate::experiments::description::{
     Any, Attached, Connections, Description, Router, RouterLayout, RtspServer, Streaming, Web, WebServer,
@@ -160,6 +161,12 @@ impl Description {
     #[must_use]
     pub fn dependency(&self) -> Option<&str> {
         self.any.as_ref()?.dependency.as_deref()
+    }
+
+    /// The folder of the files that the server reads, where it is given.
+    #[must_use]
+    pub fn files(&self) -> Option<&Path> {
+        self.any.as_ref()?.files.as_deref()
     }
 
     /// The port that the server listens on, where it is given.

@@ -3,3 +3,4 @@
 pub(crate) mod mediamtx;
 pub mod server;
 pub mod streaming;
+pub mod thesis;

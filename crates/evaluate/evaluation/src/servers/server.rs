@@ -6,6 +6,7 @@ mod asking;
 mod ceilings;
 mod clients;
 mod disks;
+mod eviction;
 mod files;
 mod http;
 mod load_output;
@@ -21,7 +22,9 @@ mod proxy;
 mod report;
 mod router;
 mod simulation;
+mod slow_files;
 pub(crate) mod streaming;
+mod takers;
 mod target;
 mod tls;
 pub(crate) mod web;
@@ -40,11 +43,12 @@ use crate::harness::progress::Steps;
 use crate::servers::mediamtx;
 use crate::{Error, Progress, scratch_folder};
 use measure::{Bench, Given, Run};
+use slow_files::SlowFiles;
 use web::Documents;
 
 pub use crate::experiments::{Finding, Limit, Resource, SHIPPED, Verdict};
 pub use need::{Condition, Need, NeedOf, NeedOptions, need};
-pub use why::{Answer, Why, why};
+pub use why::{Answer, Asked as WhyAsked, Why, why};
 
 /// So many runs bring into memory what a server needs of files, at most.
 const WARMING_MAX: usize = 4;
@@ -218,6 +222,8 @@ struct Experiment<'a> {
     /// By the size of each, or the bits of each second, and by the size or the number of all.
     documents: BTreeMap<(u64, u64), Documents>,
     given: Given,
+    /// Where files are with a dose of a later disk.
+    slow: Option<SlowFiles>,
 }
 
 impl<'a> Experiment<'a> {
@@ -229,6 +235,7 @@ impl<'a> Experiment<'a> {
             scratch: scratch_folder()?,
             documents: BTreeMap::new(),
             given: Given::default(),
+            slow: None,
         })
     }
 
@@ -355,7 +362,13 @@ impl<'a> Experiment<'a> {
         work: impl FnOnce(&Bench<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let documents = self.documents(&trial.load)?;
-        let folder = scratch_folder()?;
+        let (documents, folder) = match (self.given.disk_is_slow, &self.slow) {
+            (Some(is_slow), Some(slow)) => {
+                slow.set_slow(is_slow)?;
+                (slow.copy(), slow.scratch_folder()?)
+            }
+            _ => (documents, scratch_folder()?),
+        };
         work(&Bench {
             description: self.description,
             folder: folder.path(),
@@ -371,7 +384,10 @@ impl<'a> Experiment<'a> {
         let (each, all) = match *load {
             Load::Documents { bytes, total_bytes, .. } => (bytes, total_bytes),
             Load::Media { bits_per_second, media, .. } => (bits_per_second, media.into()),
-            Load::Address { .. } | Load::Messages { .. } | Load::Command { .. } => return Ok(None),
+            Load::Messages { .. } => return Ok(None),
+            Load::Address { .. } | Load::Command { .. } => {
+                return self.description.files().map(Documents::of).transpose();
+            }
         };
         if !self.documents.contains_key(&(each, all)) {
             web::open(self.scratch.path())?;

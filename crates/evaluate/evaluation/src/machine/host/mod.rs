@@ -85,8 +85,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         quick: options.quick,
         folder: options.folder.clone(),
         bytes_max: bytes_max(options.quick, &machine::caches()),
-        // What a last cache holds of an array is no matter for a stream, however quick.
-        stream_bytes: bytes_max(false, &machine::caches()),
+        stream_bytes: stream_bytes(machine::last_caches_bytes()),
     };
     let interrupt = Interrupt::watch();
     Ok(measure(options, &setting, &interrupt, progress))
@@ -97,6 +96,11 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
 fn bytes_max(quick: bool, caches: &[machine::Told]) -> usize {
     let last = caches.iter().map(|cache| cache.bytes).max().unwrap_or(0);
     if quick { BYTES_MAX_LEAST } else { (TIMES_LAST_CACHE * last).max(BYTES_MAX_LEAST) }
+}
+
+/// Each array of a stream, however quick: what all last caches hold of it is to be no matter.
+fn stream_bytes(last_caches_bytes: usize) -> usize {
+    (TIMES_LAST_CACHE * last_caches_bytes).max(BYTES_MAX_LEAST)
 }
 
 fn measure(
@@ -276,6 +280,13 @@ mod tests {
         let refusal =
             run(&options(&[], std::path::Path::new("/nowhere")), &mut |_| ()).unwrap_err().to_string();
         assert!(refusal.contains("/nowhere"), "{refusal}");
+    }
+
+    #[test]
+    fn an_array_of_a_stream_is_four_times_all_last_caches_at_least() {
+        assert_eq!((stream_bytes(256 << 20), stream_bytes(105 << 20)), (1 << 30, 420 << 20));
+        assert_eq!(stream_bytes(0), 128 << 20);
+        assert!(stream_bytes(machine::last_caches_bytes()) >= 4 * machine::last_caches_bytes());
     }
 
     #[test]

@@ -142,9 +142,9 @@ impl Outcome {
 
 fn line(one: &Measured) -> Vec<String> {
     let values = &one.settled.values;
-    // A cost that is the difference of two measurements may come out as less than nothing.
+    // A cost that is the difference of two measurements may come out as nothing.
     let shown = |value: f64| match value {
-        value if value < 0.0 => "none found".to_owned(),
+        value if value <= 0.0 => "none found".to_owned(),
         value => format!("{} {}", number(value), one.unit),
     };
     let runs = if one.settled.settled {
@@ -164,4 +164,22 @@ fn line(one: &Measured) -> Vec<String> {
 
 fn mark(one: &Measured) -> String {
     if one.settled.settled { String::new() } else { format!(" ({})", percent(one.settled.spread)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_probes::Settled;
+    use forebay_results::Spread;
+
+    #[test]
+    fn a_cost_of_nothing_or_less_is_said_in_words() {
+        let cells = |values: &[f64]| {
+            let settled = Settled { values: Spread::of(values).unwrap(), spread: 0.0, settled: true };
+            let (subject, case) = ("context switch".to_owned(), "64 B".to_owned());
+            line(&Measured { probe: Probe::Switches, subject, case, metric: "cost", unit: "us", settled })
+        };
+        assert_eq!(cells(&[-0.5, 0.0, 1.5])[2..5], ["none found", "none found", "1.50 us"]);
+        assert!(cells(&[-0.5, -0.1])[2..5].iter().all(|cell| cell == "none found"));
+    }
 }

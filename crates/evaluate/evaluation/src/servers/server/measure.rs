@@ -22,6 +22,7 @@ use super::observer::{Observer, Seen};
 use super::process::Process;
 use super::router::Network;
 use super::simulation::missed;
+use super::takers::Taken;
 use super::target::Target;
 use super::web::Documents;
 use crate::Error;
@@ -73,6 +74,10 @@ pub(super) struct Given {
     pub(super) processors: Option<f64>,
     /// Its dependency behind a proxy, and so much later.
     pub(super) dependency_later: Option<Duration>,
+    /// What runs beside it.
+    pub(super) taken: Option<Taken>,
+    /// Files on a disk of forebay's, with a latency or without.
+    pub(super) disk_is_slow: Option<bool>,
 }
 
 /// What came of a run.
@@ -165,6 +170,9 @@ impl Run {
         if let Some(processor_s) = evidence.processor_s {
             let share = processor_s / (evidence.seconds * evidence.processors);
             figures.push(Figure::new("cpu", "%", share * 100.0));
+            let in_kernel =
+                evidence.system_s.filter(|_| processor_s > 0.0).map(|system_s| system_s / processor_s);
+            figures.extend(in_kernel.map(|share| Figure::new("kernel_share", "%", share.min(1.0) * 100.0)));
         }
         let of_server = |names: &[&str]| total(&counts.server, names, evidence.seconds);
         let switches = of_server(&["voluntary_switches", "involuntary_switches"])
@@ -175,6 +183,7 @@ impl Run {
             ("major_faults", "1", of_server(&["major_faults"])),
             ("context_switches", "1", switches),
             ("disk_read", "B", evidence.disk_read_bytes),
+            ("refaults", "1", evidence.refaults),
         ];
         for (metric, unit, total) in
             totals.into_iter().filter_map(|(metric, unit, total)| Some((metric, unit, total?)))
@@ -491,7 +500,7 @@ fn of_clients(answers: &Answers, counts: &Counts, at_rest: &Seen, seconds: f64) 
 }
 
 /// Has so many play over UDP, each from the beginning of one of the files. A sentence where one of them cannot.
-fn gather(address: SocketAddr, clients: u16, media: u16) -> Result<Crowd, String> {
+pub(super) fn gather(address: SocketAddr, clients: u16, media: u16) -> Result<Crowd, String> {
     let order = Order {
         address,
         paths: (0..media).map(|number| number.to_string()).collect(),

@@ -6,18 +6,20 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use crate::experiments::{Misses, Trial};
+use crate::experiments::{Load, Misses, RtspServer, Server, Trial};
 use forebay_counters::Reading;
 use forebay_counters::simulation::{CacheCounts, Caches};
 use forebay_results::Tier;
 
 use super::clients::Window;
-use super::measure::Bench;
+use super::measure::{Bench, gather};
 use super::target::Target;
 use crate::{Error, scratch_folder};
 
-/// How long requests are made. The simulation does a fiftieth of the work in that time.
+/// How long requests are made, or media play. The simulation does a fiftieth of the work in that time.
 const LOADED: Duration = Duration::from_secs(2);
+/// Media play for so long in the run whose misses are taken off, so that sessions are set up in both.
+const BEGUN: Duration = Duration::from_millis(500);
 
 /// What simulates.
 pub(super) fn valgrind() -> Result<OsString, Error> {
@@ -27,9 +29,16 @@ pub(super) fn valgrind() -> Result<OsString, Error> {
 /// Misses of a request of `trial`; `None` where the server or the load is not forebay's.
 pub(super) fn misses(bench: &Bench<'_>, trial: &Trial) -> Result<Option<Misses>, Error> {
     let valgrind = valgrind()?;
-    let Some((loaded, requests)) = simulate(bench, trial, &valgrind, true)? else { return Ok(None) };
-    let Some((at_rest, _)) = simulate(bench, trial, &valgrind, false)? else { return Ok(None) };
-    if requests == 0.0 {
+    let begun = match (&trial.server, &trial.load) {
+        // No other streaming server runs under Valgrind.
+        (Server::Rtsp(RtspServer::Gstreamer), Load::Media { .. }) => BEGUN,
+        (_, Load::Media { .. }) => return Ok(None),
+        _ => Duration::ZERO,
+    };
+    let Some((loaded, served)) = simulate(bench, trial, &valgrind, LOADED)? else { return Ok(None) };
+    let Some((at_rest, served_before)) = simulate(bench, trial, &valgrind, begun)? else { return Ok(None) };
+    let requests = served - served_before;
+    if requests <= 0.0 {
         return Ok(None);
     }
     let each = |level: &str| (missed(&loaded, level) - missed(&at_rest, level)).max(0.0) / requests;
@@ -44,12 +53,12 @@ pub(super) fn missed(readings: &[Reading], level: &str) -> f64 {
     of_level.map(|reading| reading.value).sum()
 }
 
-/// Misses from the server's start to its end, and the requests that it answered.
+/// Misses from the server's start to its end, and the requests that it answered, or the packets that it sent, in `time`.
 fn simulate(
     bench: &Bench<'_>,
     trial: &Trial,
     valgrind: &OsString,
-    loaded: bool,
+    time: Duration,
 ) -> Result<Option<(Vec<Reading>, f64)>, Error> {
     let folder = scratch_folder()?;
     super::web::open(folder.path())?;
@@ -65,14 +74,21 @@ fn simulate(
     let trial = Trial { memory_bytes: None, ..trial.clone() };
     let port = bench.description.port();
     let target = Target::start(&trial, bench, folder.path(), port, &wrapper)?;
-    let Some(clients) = target.clients(&trial.load, bench.documents)? else { return Ok(None) };
-    let mut requests = 0.0;
-    if loaded {
-        let begin = Instant::now();
-        let window = Window { begin, end: begin + LOADED };
-        let answers = clients.run(window, &AtomicBool::new(false)).map_err(Error::Load)?;
-        requests = answers.requests as f64;
-    }
+    let stop = AtomicBool::new(false);
+    let requests = match (target.clients(&trial.load, bench.documents)?, &trial.load) {
+        (Some(_), _) if time.is_zero() => 0.0,
+        (Some(clients), _) => {
+            let begin = Instant::now();
+            let answers = clients.run(Window { begin, end: begin + time }, &stop).map_err(Error::Load)?;
+            answers.requests as f64
+        }
+        (None, Load::Media { clients, media, .. }) => {
+            let mut viewers = gather(target.address(), *clients, *media).map_err(Error::Load)?;
+            let viewed = viewers.watch(Duration::ZERO, time, &stop);
+            viewed.map_err(|error| Error::Load(error.to_string()))?.packets as f64
+        }
+        (None, _) => return Ok(None),
+    };
     drop(target);
     Ok(Some((total(&results)?, requests)))
 }

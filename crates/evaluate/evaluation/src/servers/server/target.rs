@@ -19,6 +19,7 @@ use super::observer::Scope;
 use super::process::{LeftBehind, Process, check_free, free_port};
 use super::processors::ProcessorGroup;
 use super::proxy::Proxy;
+use super::takers::Taker;
 use super::web::{self, Documents};
 use crate::Error;
 use crate::servers::mediamtx;
@@ -36,6 +37,7 @@ pub(super) struct Target {
     process: Option<Process>,
     _processors: Option<ProcessorGroup>,
     _left: Option<LeftBehind>,
+    _taker: Option<Taker>,
     group: Option<MemoryLimit>,
     /// What its dependency is behind.
     proxy: Option<Proxy>,
@@ -58,6 +60,7 @@ impl Target {
                 process: None,
                 _processors: None,
                 _left: None,
+                _taker: None,
                 group: None,
                 proxy: None,
                 scope: scope_of(attached)?,
@@ -78,7 +81,10 @@ impl Target {
         let group = group_for(trial)?;
         if let (Some(documents), Some(_)) = (bench.documents, trial.memory_bytes) {
             // What is in memory already would not count as the server's.
-            cold::evict(&[documents.folder.as_path()], cold::Extent::Data)?;
+            let program = (trial.server == Server::Rtsp(RtspServer::Forebay)).then_some(bench.forebay);
+            let program = program.filter(|program| program.is_file());
+            let files: Vec<&Path> = [documents.folder.as_path()].into_iter().chain(program).collect();
+            cold::evict(&files, cold::Extent::Data)?;
         }
         let join = group.as_ref().map(MemoryLimit::processes_file);
         let left = join.clone().map(LeftBehind::of);
@@ -99,12 +105,15 @@ impl Target {
         let processors = bench.given.processors;
         let processors =
             processors.map(|number| ProcessorGroup::start(&scope, folder, number)).transpose()?;
+        let files = bench.documents.map(|documents| documents.folder.as_path());
+        let _taker = Taker::start(&bench.given, files)?;
         Ok(Self {
             scope,
             feeds,
             process: Some(process),
             _processors: processors,
             _left: left,
+            _taker,
             group,
             proxy,
             port,
@@ -209,6 +218,10 @@ fn command_line(
         (Server::Command(line), _) => {
             let filled = |word: &String| {
                 let word = word.replace("{port}", &port.to_string());
+                let word = match documents {
+                    Some(files) => word.replace("{files}", &files.folder.to_string_lossy()),
+                    None => word,
+                };
                 let Some(dependency) = dependency else { return word };
                 let word = word.replace("{dependency}", &dependency.to_string());
                 word.replace("{dependency_port}", &dependency.port().to_string())

@@ -26,6 +26,12 @@ pub(super) struct Documents {
 }
 
 impl Documents {
+    /// What lies in a folder of the user's.
+    pub(super) fn of(folder: &Path) -> Result<Self, Error> {
+        let folder = folder.canonicalize().map_err(Error::file("use the files in", folder))?;
+        Ok(Self { folder, paths: Vec::new() })
+    }
+
     /// Writes documents of `bytes` into `folder`, as many as make `total_bytes`.
     pub(super) fn write(folder: PathBuf, bytes: u64, total_bytes: u64) -> Result<Self, Error> {
         fs::create_dir_all(&folder).map_err(Error::file("create", &folder))?;
