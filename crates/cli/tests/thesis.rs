@@ -32,7 +32,7 @@ fn measured(part: &str, is_last: bool) -> Option<Option<(Report, String)>> {
     let said = String::from_utf8(output.stdout.clone()).unwrap();
     let lacks = ["is not installed", "it needs", "need root", "needs root"];
     if let Some(why) = said.lines().find(|line| lacks.iter().any(|lack| line.contains(lack))) {
-        skip(part, &why);
+        skip(part, why);
         return Some(None);
     }
     if said.contains("Left out") && !is_last {
