@@ -6,6 +6,7 @@
 //!
 //! * *Dynamic layout*: each allocation is a minipage, placed behind the one before it, in the next view; the first on a page
 //!   in view 0.
+//! * *Slots*: an array of one small part takes a slot on a page of slots of its size, each in another view.
 //! * *Static layout*: an array of equal parts, in equal minipages of one or several of them: as many on each page as fit and
 //!   views allow. Where the i-th part is can be computed ([`Array::place`]).
 
@@ -73,6 +74,8 @@ pub struct Array {
     page: usize,
     /// 0 where each takes whole pages.
     per_page: usize,
+    /// Minipages on the first page before it.
+    skipped: usize,
 }
 
 impl Array {
@@ -126,12 +129,12 @@ impl Array {
     pub fn areas(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
         let array = *self;
         let views = array.per_page.clamp(1, array.minipages.max(1));
-        (0..views).map(move |view| {
+        (0..views).map(move |index| {
             let pages = match array.per_page {
                 0 => array.minipages * array.minipage_bytes.div_ceil(PAGE_BYTES),
-                per_page => array.minipages.saturating_sub(view).div_ceil(per_page),
+                per_page => array.minipages.saturating_sub(index).div_ceil(per_page),
             };
-            (view, array.page..array.page + pages)
+            (array.skipped + index, array.page..array.page + pages)
         })
     }
 
@@ -143,7 +146,7 @@ impl Array {
     /// Where the `index`th minipage is.
     #[must_use]
     pub fn minipage(&self, index: usize) -> Place {
-        let bytes = self.minipage_bytes;
+        let (bytes, index) = (self.minipage_bytes, index + self.skipped);
         let (page, view) = match index.checked_div(self.per_page) {
             Some(page) => (self.page + page, index % self.per_page),
             None => (self.page + index * bytes.div_ceil(PAGE_BYTES), 0),
@@ -156,10 +159,12 @@ impl Array {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// No room.
-    #[error("{wanted} bytes of shared memory do not fit: {left} of {bytes} are left")]
+    #[error("{wanted} bytes of shared memory do not fit: they take {takes}, and {left} of {bytes} are left")]
     Full {
         /// That were asked for.
         wanted: usize,
+        /// Of the pages for them.
+        takes: usize,
         /// In pages that no minipage uses.
         left: usize,
         /// In all.
@@ -186,6 +191,8 @@ pub struct Layout {
     next_page: usize,
     /// The page that is being filled, up to where, and up to which view.
     filling: Option<Filling>,
+    /// For slots of each size the page that is being filled, and how many of them are taken.
+    slots: HashMap<usize, (usize, usize)>,
     entries: Vec<Option<Place>>,
     /// Places that were given back, by their size.
     free: HashMap<usize, Vec<Place>>,
@@ -243,6 +250,7 @@ impl Layout {
             pages,
             next_page: 0,
             filling: None,
+            slots: HashMap::new(),
             entries: vec![],
             free: HashMap::new(),
             vpages: Arc::new(Vpages { pages, shown }),
@@ -313,8 +321,13 @@ impl Layout {
             0 => minipages.saturating_mul(minipage_bytes.div_ceil(PAGE_BYTES)),
             _ => minipages.div_ceil(per_page),
         };
-        let page = self.take_pages(pages, wanted)?;
-        let array = Array { first: self.len(), minipages, count, bytes, minipage_bytes, page, per_page };
+        let (page, skipped) = if minipages == 1 && per_page > 1 {
+            self.take_slot(minipage_bytes.next_multiple_of(ALIGNMENT), per_page, wanted)?
+        } else {
+            (self.take_pages(pages, wanted)?, 0)
+        };
+        let array =
+            Array { first: self.len(), minipages, count, bytes, minipage_bytes, page, per_page, skipped };
         (0..minipages).for_each(|index| {
             self.enter(array.minipage(index));
         });
@@ -346,11 +359,27 @@ impl Layout {
         let left = self.pages - self.next_page;
         if count > left {
             let (left, bytes) = (left * PAGE_BYTES, self.pages * PAGE_BYTES);
-            return Err(LayoutError::Full { wanted, left, bytes });
+            return Err(LayoutError::Full { wanted, takes: count.saturating_mul(PAGE_BYTES), left, bytes });
         }
         let page = self.next_page;
         self.next_page += count;
         Ok(page)
+    }
+
+    /// The next slot for so many bytes: its page, and how many are before it there.
+    fn take_slot(
+        &mut self,
+        bytes: usize,
+        per_page: usize,
+        wanted: usize,
+    ) -> Result<(usize, usize), LayoutError> {
+        if let Some((page, used)) = self.slots.get_mut(&bytes).filter(|(_, used)| *used < per_page) {
+            *used += 1;
+            return Ok((*page, *used - 1));
+        }
+        let page = self.take_pages(1, wanted)?;
+        self.slots.insert(bytes, (page, 1));
+        Ok((page, 0))
     }
 
     /// A place on the page that is being filled, or on a new one.

@@ -129,7 +129,10 @@ fn what_does_not_fit_is_told_with_what_is_left() {
     let mut layout = Layout::new(2, 4);
     layout.allocate(PAGE_BYTES).unwrap();
     let error = layout.allocate(PAGE_BYTES + 1).unwrap_err();
-    assert_eq!(error.to_string(), "4097 bytes of shared memory do not fit: 4096 of 8192 are left");
+    assert_eq!(
+        error.to_string(),
+        "4097 bytes of shared memory do not fit: they take 8192, and 4096 of 8192 are left"
+    );
     assert!(layout.allocate(0).is_err());
     assert!(layout.allocate_array(usize::MAX, usize::MAX / 2, Grain::Parts(1)).is_err());
     assert!(layout.vpages().at(4, 0).is_none() && layout.vpages().at(usize::MAX, 0).is_none());

@@ -87,8 +87,70 @@ int forebay_block(int rank, size_t count, size_t *first, size_t *end);
  */
 void *forebay_rows(size_t rows, size_t bytes, size_t chunk, int placement);
 
-/* Allocates `bytes` bytes, all zero, in a minipage of their own, and returns their address. Collective. */
+/*
+ * Allocates `bytes` bytes, all zero, in a minipage of their own, and returns their address. Small ones share pages, as many on
+ * each as there are views. Collective.
+ */
 void *forebay_alloc(size_t bytes, int placement);
+
+/* Stores at `bytes` how many bytes no allocation has yet. Any thread. */
+int forebay_left(size_t *bytes);
+
+/*
+ * Copies `count` rows of `bytes` bytes each to `to`, one behind the other, or from there to the rows. Between machines all rows
+ * are asked for together. Any thread.
+ */
+int forebay_gather(const void *const *rows, size_t count, size_t bytes, void *to);
+int forebay_scatter(void *const *rows, size_t count, size_t bytes, const void *from);
+
+/*
+ * Teams: some hosts, which reduce, broadcast and gather values together. NULL is the team of all hosts, which all call the first
+ * time. One thread of each member calls a team at a time.
+ *
+ * Makes a team of these hosts, in this order; all hosts of the job call it, members and others. Collective. Frees what
+ * this process has of it. Tells the place of this host in a team, and how many members there are.
+ */
+void *forebay_team_create(const int *ranks, size_t count);
+void forebay_team_free(void *team);
+int forebay_team_rank(const void *team);
+int forebay_team_hosts(const void *team);
+
+/* Types of numbers. */
+enum {
+    FOREBAY_INT8 = 0,
+    FOREBAY_UINT8 = 1,
+    FOREBAY_INT16 = 2,
+    FOREBAY_UINT16 = 3,
+    FOREBAY_INT32 = 4,
+    FOREBAY_UINT32 = 5,
+    FOREBAY_INT64 = 6,
+    FOREBAY_UINT64 = 7,
+    FOREBAY_FLOAT = 8,
+    FOREBAY_DOUBLE = 9
+};
+
+/* What becomes of two numbers; the last three, of bits, not of FOREBAY_FLOAT and FOREBAY_DOUBLE. */
+enum {
+    FOREBAY_SUM = 0,
+    FOREBAY_PRODUCT = 1,
+    FOREBAY_MIN = 2,
+    FOREBAY_MAX = 3,
+    FOREBAY_BITS_AND = 4,
+    FOREBAY_BITS_OR = 5,
+    FOREBAY_BITS_XOR = 6
+};
+
+/*
+ * All members call these with the same arguments, but for the values. `root` is the place of a member in the team.
+ *
+ * Waits until all have called it. Replaces `count` numbers by the sums, say, of those of all members in their order: at the root,
+ * or at all members. Replaces `bytes` bytes by those of the root. Fills `all` with `bytes` bytes of each member, in their order.
+ */
+int forebay_team_barrier(const void *team);
+int forebay_reduce(const void *team, void *values, size_t count, int type, int reduction, int root);
+int forebay_all_reduce(const void *team, void *values, size_t count, int type, int reduction);
+int forebay_broadcast(const void *team, void *values, size_t bytes, int root);
+int forebay_all_gather(const void *team, const void *mine, size_t bytes, void *all);
 
 /* Waits until all hosts have come here. Collective. */
 int forebay_barrier(void);

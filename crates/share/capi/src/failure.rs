@@ -25,6 +25,12 @@ pub enum Failure {
     /// No comparison of a word.
     #[error("comparison is {0}; pass FOREBAY_EQUAL or another one of forebay.h")]
     Comparison(c_int),
+    /// No type of number.
+    #[error("type is {0}; pass FOREBAY_INT8 or another one of forebay.h")]
+    Number(c_int),
+    /// Nothing to do with numbers.
+    #[error("reduction is {0}; pass FOREBAY_SUM or another one of forebay.h")]
+    Reduction(c_int),
     /// No rank, nor another placement.
     #[error("there is no host {rank}: ranks are from 0 to {}", .hosts - 1)]
     Rank {

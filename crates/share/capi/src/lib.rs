@@ -8,8 +8,10 @@ mod failure;
 mod host;
 mod memory;
 mod pthread;
+mod rows;
 mod sync;
 mod system_calls;
+mod team;
 
 use std::{
     ffi::{c_char, c_int, c_uint, c_void},
@@ -105,6 +107,23 @@ pub extern "C" fn forebay_alloc(bytes: usize, placed: c_int) -> *mut c_void {
         let host = host()?;
         let rows = host.rows::<u8>(1, bytes, placement(placed, host.hosts())?)?;
         Ok(rows.row(0).as_ptr().cast())
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// `bytes` is null, or can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_left(bytes: *mut usize) -> c_int {
+    attempt(|| {
+        let left = host()?.left();
+        if bytes.is_null() {
+            return Err(Failure::Null("bytes"));
+        }
+        // SAFETY: not null, so the caller's own, as the header wants it.
+        unsafe { bytes.write(left) };
+        Ok(0)
     })
 }
 

@@ -52,6 +52,10 @@ static void before_joining(void) {
     FAILS(forebay_barrier() == -1, "not a host");
     FAILS(forebay_lock(0) == -1, "not a host");
     FAILS(forebay_unlock(0) == -1, "not a host");
+    FAILS(forebay_left(&first) == -1, "not a host");
+    FAILS(forebay_team_create(&rank, 1) == NULL, "not a host");
+    FAILS(forebay_team_barrier(NULL) == -1, "not a host");
+    FAILS(forebay_gather(NULL, 0, 0, NULL) == -1, "not a host");
     FAILS(forebay_trylock(0) == -1, "not a host");
     FAILS(forebay_lock_recursive(0) == -1, "not a host");
     FAILS(forebay_atomic(&first, 8, FOREBAY_ADD, &end, NULL) == -1, "not a host");
@@ -248,6 +252,65 @@ static void waits(void) {
     CHECK(forebay_barrier() == 0);
 }
 
+/* Teams of all hosts and of those in reverse order. */
+static void teams(void) {
+    enum { MANY = 20000 };
+    int *reversed = (int *)malloc(sizeof(int) * (size_t)count);
+    for (int i = 0; i < count; i++) reversed[i] = count - 1 - i;
+    void *both[2] = {NULL, forebay_team_create(reversed, (size_t)count)};
+    double *values = (double *)malloc(MANY * sizeof *values);
+    int *all = (int *)malloc(sizeof(int) * (size_t)count);
+    CHECK(both[1] != NULL && forebay_team_rank(NULL) == rank && forebay_team_rank(both[1]) == count - 1 - rank);
+    CHECK(forebay_team_hosts(NULL) == count && forebay_team_hosts(both[1]) == count);
+    for (int kind = 0; kind < 2; kind++) {
+        void *team = both[kind];
+        const int place = forebay_team_rank(team);
+        for (int i = 0; i < MANY; i++) values[i] = i + rank;
+        CHECK(forebay_all_reduce(team, values, MANY, FOREBAY_DOUBLE, FOREBAY_SUM) == 0);
+        for (int i = 0; i < MANY; i++) CHECK(values[i] == (double)count * i + count * (count - 1) / 2);
+        values[0] = place;
+        CHECK(forebay_reduce(team, values, 1, FOREBAY_DOUBLE, FOREBAY_MAX, 0) == 0);
+        CHECK(values[0] == (place == 0 ? count - 1 : place));
+        values[1] = place + 5;
+        CHECK(forebay_broadcast(team, values, 2 * sizeof *values, count - 1) == 0 && values[1] == count + 4);
+        CHECK(forebay_all_gather(team, &rank, sizeof rank, all) == 0);
+        for (int i = 0; i < count; i++) CHECK(all[i] == (kind ? reversed[i] : i));
+        CHECK(forebay_team_barrier(team) == 0);
+        FAILS(forebay_all_reduce(team, values, 1, FOREBAY_DOUBLE, FOREBAY_BITS_OR) == -1, "no bits");
+        FAILS(forebay_all_reduce(team, values, 1, 10, FOREBAY_SUM) == -1, "type is 10");
+        FAILS(forebay_all_reduce(team, values, 1, FOREBAY_DOUBLE, 7) == -1, "reduction is 7");
+        FAILS(forebay_all_reduce(team, NULL, 1, FOREBAY_DOUBLE, FOREBAY_SUM) == -1, "NULL");
+        FAILS(forebay_broadcast(team, values, 1, count) == -1, "no host");
+    }
+    FAILS(forebay_team_create(&count, 1) == NULL, "no host");
+    FAILS(forebay_team_create(NULL, 1) == NULL, "NULL");
+    forebay_team_free(both[1]);
+    forebay_team_free(NULL);
+    free(reversed), free(values), free(all);
+}
+
+/* Many rows and small allocations at once. */
+static void many(void) {
+    enum { ROWS = 50, BYTES = 24 };
+    char **rows = (char **)forebay_rows(ROWS, BYTES, 1, FOREBAY_CYCLIC), all[ROWS][BYTES];
+    CHECK(rows != NULL);
+    memset(all, 'a' + rank, sizeof all);
+    if (rank == count - 1) CHECK(forebay_scatter((void *const *)rows, ROWS, BYTES, all) == 0);
+    CHECK(forebay_barrier() == 0);
+    CHECK(forebay_gather((const void *const *)rows, ROWS, BYTES, all) == 0);
+    for (int i = 0; i < ROWS; i++) CHECK(all[i][0] == 'a' + count - 1 && all[i][BYTES - 1] == 'a' + count - 1);
+    FAILS(forebay_gather((const void *const *)rows, ROWS, BYTES + 1, all) == -1, "not all of one allocation");
+    FAILS(forebay_gather(NULL, ROWS, BYTES, all) == -1, "rows is NULL");
+    free(rows);
+    size_t before, after;
+    CHECK(forebay_left(&before) == 0);
+    for (int i = 0; i < 80; i++) CHECK(forebay_alloc(16, FOREBAY_CYCLIC) != NULL);
+    /* Eight views, so eight to a page. */
+    CHECK(forebay_left(&after) == 0 && before - after <= 10 * 4096);
+    FAILS(forebay_left(NULL) == -1, "NULL");
+    CHECK(forebay_barrier() == 0);
+}
+
 /* A pointer in shared memory leads to the same place on all hosts, and a system call to memory that was touched. */
 static void pointers(void) {
     char **shared = (char **)forebay_alloc(sizeof *shared, 0);
@@ -437,6 +500,8 @@ int main(int arguments, char **argument) {
     locks();
     atomics();
     waits();
+    teams();
+    many();
     pointers();
     figures();
     system_calls();

@@ -50,17 +50,20 @@ mod scheduling;
 mod shared;
 mod stack;
 mod sync;
+mod team;
 pub mod transport;
 mod usage;
 
 pub use atomics::{Operation, Word, has_atomics_of_128_bits};
 pub use forebay_coherence::{Access, Counts};
+use forebay_vm::layout::LayoutError;
 pub use host::{EXIT_LOST, Granularity, Host, Options, in_process, in_process_machines, in_process_together};
 pub use interrupt::interruptible;
 pub use join::join;
 pub use process::Process;
 pub use shared::{Row, Rows, Value, Vectors};
 pub use sync::{Comparison, Condition, ReadWrite, Semaphore};
+pub use team::{Number, NumberType, Reduction, Team};
 pub use usage::{Times, Traffic, Usage};
 
 /// How minipages are spread over the hosts at first. A minipage's home manages it.
@@ -83,8 +86,8 @@ pub enum Error {
     #[error(transparent)]
     Memory(#[from] forebay_vm::Error),
     /// No room.
-    #[error(transparent)]
-    Layout(#[from] forebay_vm::layout::LayoutError),
+    #[error("{}", with_remedy(.0))]
+    Layout(#[from] LayoutError),
     /// Hosts called different things, or with different arguments.
     #[error("host {host} of {hosts} called {call}; {other}; all hosts make the same calls in the same order")]
     Disagreement {
@@ -114,6 +117,50 @@ pub enum Error {
     /// More units than a semaphore counts.
     #[error("a semaphore has at most {} units", u32::MAX)]
     TooManyUnits,
+    /// No host for a team, or one that it has.
+    #[error("a team has each of its hosts once, and hosts are from 0 to {}; {host} is not one more", .hosts - 1)]
+    NoMember {
+        /// That was named.
+        host: u16,
+        /// How many there are.
+        hosts: u16,
+    },
+    /// No host of the team.
+    #[error("host {host} is no member of this team; only its members call it")]
+    NotOfTeam {
+        /// This one.
+        host: u16,
+    },
+    /// No place in a team.
+    #[error("root is {root}; it is the place of a member in the team, from 0 to {}", .members - 1)]
+    NoRoot {
+        /// That was given.
+        root: usize,
+        /// How many there are.
+        members: usize,
+    },
+    /// A thread of this host is in a call of the team.
+    #[error("another thread of this host is in a call of this team: one thread of each member calls a team")]
+    TeamTaken,
+    /// Floating-point numbers have no bits.
+    #[error("floating-point numbers have a sum, a product, a smallest and a largest one, and no bits")]
+    NoReduction,
+    /// Part of a number.
+    #[error("{bytes} bytes are not numbers of {size} bytes each")]
+    NoNumbers {
+        /// That were given.
+        bytes: usize,
+        /// Of a number.
+        size: usize,
+    },
+    /// Bytes that are no equal rows.
+    #[error("{bytes} bytes are not {rows} rows of equal size")]
+    NoRows {
+        /// That were given.
+        bytes: usize,
+        /// How many.
+        rows: usize,
+    },
     /// Not the place or the size of a word.
     #[error(
         "an atomic operation takes 1, 2, 4, 8 or 16 bytes at a multiple of their number, not {bytes} bytes at {address:#x}"
@@ -313,13 +360,22 @@ pub enum Error {
 
 impl Error {
     /// A disagreement, with what another host called, where that is known.
-    fn beside(self, other: Option<String>) -> Self {
+    pub(crate) fn beside(self, other: Option<String>) -> Self {
         match (self, other) {
             (Self::Disagreement { host, hosts, call, .. }, Some(other)) => {
                 Self::Disagreement { host, hosts, call, other }
             }
             (error, _) => error,
         }
+    }
+}
+
+fn with_remedy(error: &LayoutError) -> String {
+    match error {
+        LayoutError::Full { .. } => {
+            format!("{error}; give the job more: forebay share --size, or the size given to join()")
+        }
+        _ => error.to_string(),
     }
 }
 

@@ -6,10 +6,10 @@
 #![forbid(unsafe_code)]
 
 use forebay_millipage::{
-    Access, Comparison, Condition, Error, Operation, Options, Placement, Process, ReadWrite, Semaphore,
-    interruptible,
+    Access, Comparison, Condition, Error, NumberType, Operation, Options, Placement, Process, ReadWrite,
+    Reduction, Semaphore, interruptible,
 };
-use pyo3::{create_exception, exceptions::PyRuntimeError, prelude::*};
+use pyo3::{create_exception, exceptions::PyRuntimeError, prelude::*, types::PyBytes};
 
 create_exception!(
     forebay.share,
@@ -31,6 +31,10 @@ struct Host {
     #[pyo3(get)]
     hosts: u16,
 }
+
+/// Some hosts.
+#[pyclass(frozen)]
+struct Team(forebay_millipage::Team);
 
 /// Where chunks of rows are, in bytes: neighbours at one distance within a group, the groups at another.
 #[pyclass(frozen, get_all)]
@@ -187,6 +191,57 @@ impl Host {
         self.call(py, |host| ReadWrite::at(host, lock)?.unlock())
     }
 
+    fn team(&self, py: Python<'_>, members: Vec<u16>) -> PyResult<Team> {
+        Ok(Team(self.call(py, |host| host.team(&members))?))
+    }
+
+    /// Numbers of a type by a team of some hosts, or of all.
+    #[allow(clippy::too_many_arguments, reason = "they are those of the call")]
+    fn reduce<'p>(
+        &self,
+        py: Python<'p>,
+        team: Option<&Team>,
+        values: &[u8],
+        number: &str,
+        reduction: &str,
+        root: Option<usize>,
+    ) -> PyResult<Bound<'p, PyBytes>> {
+        let mut values = values.to_vec();
+        let (number, reduction) = (number_type(number), reduction_of(reduction));
+        self.with_team(py, team, |team| team.reduce_bytes(&mut values, number, reduction, root))?;
+        Ok(PyBytes::new(py, &values))
+    }
+
+    fn broadcast<'p>(
+        &self,
+        py: Python<'p>,
+        team: Option<&Team>,
+        values: &[u8],
+        root: usize,
+    ) -> PyResult<Bound<'p, PyBytes>> {
+        let mut values = values.to_vec();
+        self.with_team(py, team, |team| team.broadcast(&mut values, root))?;
+        Ok(PyBytes::new(py, &values))
+    }
+
+    fn all_gather<'p>(
+        &self,
+        py: Python<'p>,
+        team: Option<&Team>,
+        mine: &[u8],
+    ) -> PyResult<Bound<'p, PyBytes>> {
+        let mine = mine.to_vec();
+        let gathered = self.with_team(py, team, |team| {
+            let mut all = vec![0; mine.len() * team.members().len()];
+            team.all_gather(&mine, &mut all).map(|()| all)
+        })?;
+        Ok(PyBytes::new(py, &gathered))
+    }
+
+    fn team_barrier(&self, py: Python<'_>, team: Option<&Team>) -> PyResult<()> {
+        self.with_team(py, team, forebay_millipage::Team::barrier)
+    }
+
     /// Where the memory is: address, size, and what other processes open it by, if hosts have one memory.
     fn memory(&self, py: Python<'_>) -> PyResult<(usize, usize, Option<String>)> {
         self.call(py, |host| {
@@ -240,6 +295,48 @@ impl Host {
     }
 }
 
+impl Host {
+    fn with_team<T: Send>(
+        &self,
+        py: Python<'_>,
+        team: Option<&Team>,
+        act: impl FnOnce(&forebay_millipage::Team) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        self.call(py, |host| match team {
+            Some(Team(team)) => act(team),
+            None => act(host.everyone()?),
+        })
+    }
+}
+
+/// A NumPy type's kind and size.
+fn number_type(name: &str) -> NumberType {
+    match name {
+        "i1" => NumberType::I8,
+        "u1" => NumberType::U8,
+        "i2" => NumberType::I16,
+        "u2" => NumberType::U16,
+        "i4" => NumberType::I32,
+        "u4" => NumberType::U32,
+        "i8" => NumberType::I64,
+        "u8" => NumberType::U64,
+        "f4" => NumberType::F32,
+        _ => NumberType::F64,
+    }
+}
+
+fn reduction_of(name: &str) -> Reduction {
+    match name {
+        "product" => Reduction::Product,
+        "min" => Reduction::Min,
+        "max" => Reduction::Max,
+        "and" => Reduction::And,
+        "or" => Reduction::Or,
+        "xor" => Reduction::Xor,
+        _ => Reduction::Sum,
+    }
+}
+
 /// Whether a signal handler of Python raises an exception now, which is left for the call's end.
 fn is_raised() -> bool {
     Python::attach(|py| py.check_signals().map_err(|error| error.restore(py)).is_err())
@@ -262,5 +359,5 @@ fn place(chunks: usize, address: impl Fn(usize) -> usize) -> Place {
 #[pymodule(name = "_share")]
 mod share {
     #[pymodule_export]
-    use super::{Host, Place, ShareError};
+    use super::{Host, Place, ShareError, Team};
 }

@@ -385,6 +385,35 @@ def hosts_wait_for_numbers_units_and_conditions(host):
     host.barrier()
 
 
+def teams_reduce_broadcast_and_gather(host):
+    everyone, reverse = host.team(), host.team(range(host.hosts)[::-1])
+    assert everyone.members == tuple(range(host.hosts)) and reverse.rank == host.hosts - 1 - host.rank
+    for team in (everyone, reverse):
+        sums = team.all_reduce(np.arange(3000.0).reshape(30, 100) + host.rank)
+        assert np.array_equal(sums, host.hosts * np.arange(3000.0).reshape(30, 100) + sum(range(host.hosts)))
+        assert team.all_reduce(host.rank, "max") == host.hosts - 1
+        assert team.all_reduce(np.uint8(1 << host.rank), "or") == (1 << host.hosts) - 1
+        largest = team.reduce([host.rank, 5], "product", root=host.hosts - 1)
+        assert (largest is None) == (team.rank != host.hosts - 1)
+        assert list(team.all_gather([host.rank, 7])[:, 0]) == list(team.members)
+        assert team.broadcast(np.full(3, team.rank), root=0).tolist() == [0, 0, 0]
+        assert team.broadcast("mine" if team.rank == 0 else "none") == "mine"
+        team.barrier()
+        raises(ValueError, "reduction", team.all_reduce, 1, "mean")
+        raises(TypeError, "cannot be reduced", team.all_reduce, 1j)
+        raises(TypeError, "cannot be exchanged", team.broadcast, object())
+        raises(ValueError, "root", team.broadcast, 1, host.hosts)
+        raises(ShareError, "no bits", team.all_reduce, 1.0, "xor")
+    first = host.team([0])
+    if host.rank == 0:
+        assert first.all_reduce(3) == 3
+    else:
+        raises(ShareError, "no member", first.barrier)
+    raises(ValueError, "no host", host.team, [host.hosts])
+    raises(ValueError, "at least one", host.team, [])
+    raises(ShareError, "each of its hosts once", host.team, [0, 0])
+
+
 def other_threads_run_while_one_waits(host):
     lock = host.lock(100 + host.rank)
     held, let_go = threading.Event(), threading.Event()
@@ -584,6 +613,7 @@ CHECKS = [
     a_lock_makes_a_sum_exact,
     numbers_change_by_atomic_operations,
     hosts_wait_for_numbers_units_and_conditions,
+    teams_reduce_broadcast_and_gather,
     other_threads_run_while_one_waits,
     system_calls_take_arrays,
     a_system_call_has_its_memory_while_others_want_it,

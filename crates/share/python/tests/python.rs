@@ -197,6 +197,7 @@ fn the_package_is_typed() {
         "_parts.py",
         "_share.pyi",
         "_sync.py",
+        "_team.py",
         "py.typed",
         "_share.abi3.so",
     ] {

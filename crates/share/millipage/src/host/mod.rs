@@ -13,7 +13,7 @@ mod watch;
 
 use std::{
     ops::Range,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{Arc, OnceLock, atomic::Ordering::Relaxed},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -40,18 +40,19 @@ use crate::{
     recorder::Recorder,
     scheduling::{set_batch, without_signals},
     shared::{Row, Rows, Value},
+    team::Team,
     transport::Transport,
     usage::Usage,
 };
 use between::Between;
-use state::digest;
+pub use state::digest;
 
 /// How long a thread looks for messages before it sleeps.
 const SPIN: Duration = Duration::from_micros(30);
 /// Exit status of a process that ends because a host is lost.
 pub const EXIT_LOST: i32 = forebay_launch::job::EXIT_LOST as i32;
 /// What a recorded meeting of collective calls is called; barriers of programs have the other numbers.
-const COLLECTIVE: Barrier = Barrier(u32::MAX);
+pub const COLLECTIVE: Barrier = Barrier(u32::MAX);
 
 /// One host of several that share memory. They leave together ([`Host::leave`]), which dropping it does too. To touch shared
 /// memory after having left is SIGBUS where there are several machines and this one has no copy.
@@ -66,6 +67,7 @@ pub struct Host {
     _served: Option<Served>,
     /// The memory of a job on one machine, kept open so that other processes can open it.
     object: Option<Object>,
+    pub(crate) everyone: OnceLock<Team>,
 }
 
 /// What a host begins with.
@@ -124,7 +126,7 @@ impl Host {
             shared.tell_wrappers();
             set_batch();
         }
-        Ok(Self { shared, threads, meeting, _served: served, object })
+        Ok(Self { shared, threads, meeting, _served: served, object, everyone: OnceLock::new() })
     }
 
     pub(crate) const fn shared(&self) -> &'static Shared {

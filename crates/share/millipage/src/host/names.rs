@@ -6,12 +6,13 @@ use forebay_coherence::Other;
 use crate::board::DIFFERENT;
 
 /// Names of calls that all hosts make together. Their order is part of the protocol.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "barrier",
     "rows_in_chunks",
     "array",
     "alloc",
     "team",
+    "team_barrier",
     "reduce",
     "all_reduce",
     "broadcast",

@@ -64,6 +64,41 @@ impl Host {
         })
     }
 
+    /// Copies rows of equal size, each by the address of its first byte, to `to`, one behind the other. Asks for all of them
+    /// together.
+    ///
+    /// # Errors
+    /// There are no such rows.
+    pub fn gather(&self, rows: &[usize], to: &mut [u8]) -> Result<(), Error> {
+        let rows = self.ask_for(rows, to.len(), Access::Read)?;
+        let bytes = rows.first().map_or(1, Row::len);
+        rows.iter().zip(to.chunks_exact_mut(bytes)).for_each(|(row, to)| row.read(0, to));
+        Ok(())
+    }
+
+    /// Copies `from` to rows of equal size, likewise.
+    ///
+    /// # Errors
+    /// As for [`Host::gather`].
+    pub fn scatter(&self, rows: &[usize], from: &[u8]) -> Result<(), Error> {
+        let rows = self.ask_for(rows, from.len(), Access::Write)?;
+        let bytes = rows.first().map_or(1, Row::len);
+        rows.iter().zip(from.chunks_exact(bytes)).for_each(|(row, from)| row.write(0, from));
+        Ok(())
+    }
+
+    /// Rows that take so many bytes together, which are asked for.
+    fn ask_for(&self, rows: &[usize], bytes: usize, access: Access) -> Result<Vec<Row<u8>>, Error> {
+        if rows.is_empty() && bytes == 0 {
+            return Ok(vec![]);
+        }
+        let each = bytes.checked_div(rows.len()).filter(|each| *each > 0 && each * rows.len() == bytes);
+        let each = each.ok_or(Error::NoRows { bytes, rows: rows.len() })?;
+        let found: Vec<_> = rows.iter().map(|row| self.bytes_at(*row, each)).collect::<Result<_, _>>()?;
+        self.prefetch_pieces(&rows.iter().map(|row| (*row, each)).collect::<Vec<_>>(), access)?;
+        Ok(found)
+    }
+
     fn each_minipage(&self, pieces: &[(usize, usize)], mut act: impl FnMut(u32)) -> Result<(), Error> {
         let mut last = None;
         self.each_page(pieces, |address| {

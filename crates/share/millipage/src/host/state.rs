@@ -197,7 +197,7 @@ impl Shared {
     }
 
     /// Waits at a barrier where all hosts should say the same.
-    pub(super) fn meet(&self, barrier: Barrier, word: u64, call: &str) -> Result<(), Error> {
+    pub(crate) fn meet(&self, barrier: Barrier, word: u64, call: &str) -> Result<(), Error> {
         let word = names::word(digest(&(barrier.0, word)), call);
         let between = |word| match &self.between {
             Some(between) => between.call(self, Request::Arrive(word)),
@@ -248,12 +248,14 @@ impl Shared {
     pub(super) fn outcome(&self, ended: Ended, call: &str) -> Result<(), Error> {
         match ended {
             Ended::Well => Ok(()),
-            Ended::Disagreed => {
-                let (host, hosts) = (self.me.0, self.hosts);
-                Err(Error::Disagreement { host, hosts, call: call.to_owned(), other: OTHERS.to_owned() })
-            }
+            Ended::Disagreed => Err(self.disagreement(call)),
             Ended::Lost => Err(self.lost()),
         }
+    }
+
+    pub(crate) fn disagreement(&self, call: &str) -> Error {
+        let (host, hosts) = (self.me.0, self.hosts);
+        Error::Disagreement { host, hosts, call: call.to_owned(), other: OTHERS.to_owned() }
     }
 
     pub(crate) fn lost(&self) -> Error {

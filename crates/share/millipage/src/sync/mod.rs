@@ -32,7 +32,7 @@ const RUNG_NS: i64 = 100_000_000;
 
 /// A word that threads wait at.
 #[derive(Clone, Copy)]
-struct Place {
+pub(crate) struct Place {
     shared: &'static Shared,
     word: &'static AtomicU64,
 }
@@ -44,8 +44,13 @@ impl Place {
         Ok(Self::of(&Row::new(host.shared(), address as *mut u64, 1), 0))
     }
 
-    fn of(row: &Row<u64>, column: usize) -> Self {
+    pub(crate) fn of(row: &Row<u64>, column: usize) -> Self {
         Self { shared: row.shared(), word: row.atomic(column) }
+    }
+
+    /// The word now.
+    pub(crate) fn now(self) -> u64 {
+        self.word.load(SeqCst)
     }
 
     fn address(self) -> usize {
@@ -53,7 +58,7 @@ impl Place {
     }
 
     /// Changes the word, unless there is no `next` one. What `next` tells.
-    fn change<R>(self, next: impl Fn(u64) -> Option<(u64, R)>) -> Option<R> {
+    pub(crate) fn change<R>(self, next: impl Fn(u64) -> Option<(u64, R)>) -> Option<R> {
         let mut now = self.word.load(SeqCst);
         loop {
             let (changed, result) = next(now)?;
@@ -73,11 +78,11 @@ impl Place {
     ///
     /// # Errors
     /// A host is lost, or the call is interrupted.
-    fn wait<R>(self, attempt: impl FnMut() -> Option<R>) -> Result<R, Error> {
+    pub(crate) fn wait<R>(self, attempt: impl FnMut() -> Option<R>) -> Result<R, Error> {
         self.shared.wait_at(self.address(), |_| RUNG_NS, attempt)
     }
 
-    fn ring(self) {
+    pub(crate) fn ring(self) {
         self.shared.ring(self.address());
     }
 }

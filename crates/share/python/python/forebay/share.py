@@ -47,10 +47,11 @@ from ._host_arrays import HostArrays
 from ._parts import Parts
 from ._share import ShareError
 from ._sync import Atomic, Condition, Lock, ReadWriteLock, Semaphore
+from ._team import Team
 
 __all__ = [
-    "Array", "Atomic", "Condition", "Host", "Lock", "Parts", "ReadWriteLock", "Semaphore", "ShareError", "array", "attach",
-    "join",
+    "Array", "Atomic", "Condition", "Host", "Lock", "Parts", "ReadWriteLock", "Semaphore", "ShareError", "Team", "array",
+    "attach", "join",
 ]
 
 
@@ -170,6 +171,15 @@ class Host:
     def read_write_lock(self) -> ReadWriteLock:
         """A lock for readers and writers. All hosts call this."""
         return ReadWriteLock(self._native, self._word("read_write_lock()"))
+
+    def team(self, ranks: Optional[Sequence[int]] = None) -> Team:
+        """The team of these hosts, in this order; without ranks that of all hosts. All hosts call this with ranks."""
+        if ranks is None:
+            return Team(self._native, None, range(self.hosts))
+        members = [self._rank(rank) for rank in ranks]
+        if not members:
+            raise ValueError("a team has at least one host")
+        return Team(self._native, self._native.team(members), members)
 
     def atomic(self, array: Union[Parts, npt.NDArray[Any]], index: Union[int, tuple[int, ...]]) -> Atomic:
         """The integer at this index of an array, for atomic operations: ``host.atomic(table, (3, 4)).fetch_add(1)``."""
