@@ -9,6 +9,7 @@ use rustix::net::sockopt;
 
 use crate::backlog::{Backlog, Backlogs};
 use crate::encryption::Cipher;
+use crate::http::web_socket;
 
 /// What the kernel keeps for a client that reads slowly: a tenth of a second of 20 Mbit/s.
 const KERNEL_BYTES: usize = 256 << 10;
@@ -36,6 +37,8 @@ pub(crate) struct Connection {
     pub client: SocketAddr,
     pub host: SocketAddr,
     pub speaks: Protocol,
+    /// What is sent is put into frames.
+    pub is_web_socket: bool,
 }
 
 /// What a client speaks.
@@ -79,6 +82,7 @@ impl Connection {
             client,
             host,
             speaks: Protocol::Unknown { first: [0; FIRST_BYTES], count: 0 },
+            is_web_socket: false,
         })
     }
 
@@ -133,7 +137,19 @@ impl Connection {
     }
 
     /// The same of bytes that lie in several places.
-    pub fn send_slices(&mut self, mut slices: &mut [IoSlice<'_>]) {
+    pub fn send_slices(&mut self, slices: &mut [IoSlice<'_>]) {
+        if self.is_web_socket {
+            return self.send_as_it_is(&web_socket::framed(slices));
+        }
+        self.send_slices_as_they_are(slices);
+    }
+
+    /// Sends bytes without putting them into a frame.
+    pub fn send_as_it_is(&mut self, bytes: &[u8]) {
+        self.send_slices_as_they_are(&mut [IoSlice::new(bytes)]);
+    }
+
+    fn send_slices_as_they_are(&mut self, mut slices: &mut [IoSlice<'_>]) {
         if let Some(cipher) = &mut self.cipher {
             cipher.send(slices, &mut self.backlog);
             return self.flush();

@@ -20,6 +20,8 @@ mod pages;
 pub(crate) mod request;
 mod response;
 mod route;
+mod tunnel;
+pub(crate) mod web_socket;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -34,6 +36,8 @@ use self::listing::{Listing, Place};
 use self::request::{HEAD_BYTES_MAX, Malformed, Received};
 use self::response::{HTML, JSON, M3U, MP4, PLAYLIST, Response};
 use self::route::{Form, Route, What};
+use self::tunnel::{Cookie, Decoder};
+use self::web_socket::Frames;
 use crate::catalog::{Extent, Failure, Opened};
 use crate::clock;
 use crate::event_loop::Serving;
@@ -56,6 +60,8 @@ const FILL_NS: u64 = 100_000_000;
 #[derive(Default)]
 pub(crate) struct Web {
     connections: HashMap<ConnectionId, Talk>,
+    /// The connections of RTSP within HTTP, by their cookies.
+    tunnels: HashMap<Cookie, ConnectionId>,
     /// Connections that wait for a file to be opened.
     questions: HashMap<QuestionId, ConnectionId>,
     films: Films,
@@ -91,6 +97,17 @@ enum State {
         keeps_alive: bool,
     },
     Segment(Box<Download>, Box<Asked>),
+    /// RTSP is spoken on it, and its requests come on others.
+    TunnelOut {
+        cookie: Cookie,
+    },
+    /// Requests of RTSP come on it, for another one.
+    TunnelIn {
+        out: ConnectionId,
+        decoder: Decoder,
+    },
+    /// RTSP is spoken on it, in frames.
+    WebSocket(Frames),
 }
 
 /// A request that has been let in.
@@ -111,7 +128,11 @@ impl Web {
     pub fn sweep(&mut self, now_ns: u64) -> Vec<ConnectionId> {
         self.films.sweep(now_ns);
         let is_stuck = |talk: &Talk| {
-            let is_ours = matches!(talk.state, State::Asking(_));
+            let is_ours = match &talk.state {
+                State::Asking(_) | State::TunnelOut { .. } | State::WebSocket(_) => true,
+                State::TunnelIn { out, .. } => self.connections.contains_key(out),
+                State::Idle | State::Body { .. } | State::Segment(..) => false,
+            };
             !is_ours && now_ns.saturating_sub(talk.progress_ns) > PATIENCE_NS
         };
         self.connections.iter().filter(|(_, talk)| is_stuck(talk)).map(|(id, _)| *id).collect()
@@ -131,13 +152,21 @@ impl Serving {
         match talk.state {
             State::Segment(download, _) => self.end_download(*download),
             State::Body { bytes, .. } => self.web.body_bytes -= bytes.len(),
-            State::Asking(_) | State::Idle => {}
+            State::TunnelOut { cookie } => _ = self.web.tunnels.remove(&cookie),
+            State::Asking(_) | State::Idle | State::TunnelIn { .. } | State::WebSocket(_) => {}
         }
     }
 
     /// Bytes have come on a connection that speaks HTTP.
     pub(crate) fn http_received(&mut self, id: ConnectionId, bytes: &[u8]) {
         let Some(talk) = self.web.connections.get_mut(&id) else { return };
+        match talk.state {
+            // Nothing is said there.
+            State::TunnelOut { .. } => return,
+            State::TunnelIn { .. } => return self.tunnel_received(id, bytes),
+            State::WebSocket(_) => return self.web_socket_received(id, bytes),
+            _ => {}
+        }
         talk.bytes.extend_from_slice(bytes);
         if matches!(talk.state, State::Idle) {
             talk.progress_ns = clock::now_ns();
@@ -165,7 +194,9 @@ impl Serving {
                 return;
             }
             let keeps_alive = match &mut talk.state {
-                State::Asking(_) => return,
+                State::Asking(_) | State::TunnelOut { .. } | State::TunnelIn { .. } | State::WebSocket(_) => {
+                    return;
+                }
                 State::Idle => match self.take_request(id) {
                     true => continue,
                     false => return,
@@ -219,11 +250,18 @@ impl Serving {
             Ok(Some(received)) => {
                 talk.bytes.drain(..received.head_bytes);
                 talk.bytes.shrink_to(HEAD_BYTES_MAX);
+                // A tunnel is no response to one request.
+                let client = self.connections.get(id).map(|connection| connection.client.ip());
+                if let Some(cookie) = client.and_then(|client| received.cookie(client)) {
+                    self.begin_tunnel(id, &received, cookie);
+                    return true;
+                }
                 received.without_body()
             }
             Err(malformed) => Err(malformed),
         };
         match received {
+            Ok(received) if received.wants_web_socket() => self.begin_web_socket(id, &received),
             Ok(received) => self.request(id, received),
             Err(malformed) => {
                 let (status, sentence) = match malformed {
