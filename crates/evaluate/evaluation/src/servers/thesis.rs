@@ -1,7 +1,7 @@
 //! `forebay evaluate thesis`: the rows of a published evaluation of servers, measured again on this machine.
 //!
 //! Each [`Part`] is an experiment with a file of results. A part that this machine does not allow is left out, with the reason.
-//! [`seed`] sets what came of it beside what was published.
+//! `seed` sets what came of it beside what was published.
 
 mod memory;
 mod misses;
