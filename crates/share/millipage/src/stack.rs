@@ -5,7 +5,7 @@ use std::ptr;
 use forebay_sigsafe::{general as n, sys};
 
 /// What it takes at most to serve a fault in its handler.
-const NEEDED_BYTES: usize = if cfg!(debug_assertions) { 8 << 10 } else { 4 << 10 };
+const NEEDED_BYTES: usize = if cfg!(debug_assertions) { 8 << 10 } else { 3 << 10 };
 
 /// Whether a fault can be served on the stack that the calling thread is on. In a signal handler.
 pub fn has_room() -> bool {

@@ -132,7 +132,7 @@ fn a_fault_takes_little_of_an_alternate_stack() {
     let hosts = in_process(3, SMALL).unwrap();
     // SAFETY: a constant is asked for.
     let of_signal = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
-    let most = of_signal + if cfg!(debug_assertions) { 8 << 10 } else { 4 << 10 };
+    let most = of_signal + if cfg!(debug_assertions) { 8 << 10 } else { 3 << 10 };
     thread::scope(|scope| {
         for host in &hosts {
             scope.spawn(move || {

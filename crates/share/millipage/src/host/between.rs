@@ -9,7 +9,6 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     },
-    thread,
     time::{Duration, Instant},
 };
 
@@ -104,7 +103,6 @@ impl Between {
         transport: Option<Box<dyn Transport>>,
         here: usize,
     ) -> Self {
-        let processors = thread::available_parallelism().map_or(1, usize::from);
         let service = transport.map(|transport| Service {
             marks: transport.marks(),
             engine: Mutex::new(Engine::new(me, machines.clone(), transport)),
@@ -112,7 +110,7 @@ impl Between {
             asleep: AtomicU32::new(0),
             is_relied_on: AtomicBool::new(false),
             calls: Calls::new(),
-            is_crowded: here > processors,
+            is_crowded: here > processors(),
         });
         Self { machines, desk, service, locks: Mutex::default() }
     }
@@ -322,6 +320,12 @@ impl Between {
         }
         true
     }
+}
+
+/// Processors of the machine: each host may be bound to one of its own.
+fn processors() -> usize {
+    // SAFETY: a constant is asked for.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1)
 }
 
 /// The home of one of `count` minipages.
