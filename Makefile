@@ -38,7 +38,7 @@ BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 ZSHDIR := $(DESTDIR)$(ZSH_PREFIX)
 FISHDIR := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
-.PHONY: help build build-with-tests agent library workload wheel demo test test-long check format lint deny doc docs rules miri advisories install
+.PHONY: help build agent library workload wheel demo test test-long check format lint deny doc docs rules miri advisories install
 .PHONY: uninstall dist deb test-packages clean
 
 help: ## list the targets
@@ -66,11 +66,6 @@ wheel: ## build the wheel of the Python package, in target/wheels
 workload:
 	$(CARGO) build --locked --release -p forebay-share-workload
 
-# The tests are compiled beside what is installed: the linker optimises each program of that on one processor, for minutes.
-build-with-tests:
-	@set +e; CARGO="$(CARGO)" scripts/test --list >/dev/null & tests=$$!; \
-	$(MAKE) --no-print-directory build; built=$$?; wait $$tests && exit $$built
-
 demo: ## install what is missing, build, and show real programs without and with forebay
 	@scripts/setup demo
 	@$(MAKE) --no-print-directory build
@@ -78,12 +73,12 @@ demo: ## install what is missing, build, and show real programs without and with
 
 test: ## install what is missing, build, run every test but the long ones, and say what was skipped
 	@scripts/setup test
-	@$(MAKE) --no-print-directory build-with-tests
+	@$(MAKE) --no-print-directory build
 	CARGO="$(CARGO)" scripts/test
 
 test-long: ## the tests again, with the randomised and the repeated ones at full length
 	@scripts/setup test
-	@$(MAKE) --no-print-directory build-with-tests
+	@$(MAKE) --no-print-directory build
 	CARGO="$(CARGO)" FOREBAY_COMPAT_LONG=1 scripts/test
 	CARGO="$(CARGO)" FOREBAY_COMPAT_DISK=ssd-1ms-q128 FOREBAY_COMPAT_DROP=1 scripts/test compat::
 
