@@ -117,7 +117,8 @@ mod tests {
         for (words, command) in commands() {
             let name = format!("{}.1", words.join("-"));
             let page = fs::read_to_string(folder.path().join(&name)).unwrap_or_else(|_| panic!("no {name}"));
-            let options = page.split(".SH OPTIONS").nth(1).and_then(|rest| rest.split("\n.SH ").next());
+            // Groups of options follow in sections of their own, and then the text after all.
+            let options = page.split(".SH OPTIONS").nth(1).and_then(|rest| rest.split("\n.SH EXTRA").next());
             // A heading is of bold flags; descriptions may speak of other commands'.
             let headings = options.unwrap_or_default().lines().filter(|line| line.starts_with("\\fB"));
             let plain = |line: &str| {

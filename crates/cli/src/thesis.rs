@@ -36,9 +36,9 @@ and three sizes of messages. misses simulates the caches of web servers and of
 GStreamer's streaming server. memory searches the memory below which the streams
 of forebay serve suffer.
 
-The table at the end has what was published beside what was measured here. A part
-that this machine does not allow is left out, with the reason. router and memory
-need root, misses needs valgrind, and streams need GStreamer.
+The table at the end has what was published beside what was measured here. A
+part that this machine does not allow is left out, with the reason. router and
+memory need root, misses needs valgrind, and streams need GStreamer.
 
 Examples:
   forebay evaluate thesis --json thesis

@@ -31,8 +31,8 @@ pub struct Why {
 
 const HELP: &str = "\
 forebay loads the server, and takes known doses of one resource at a time away
-from it. A quota takes processor time, and a limit takes memory. An evictor holds
-a part of the files out of memory. A thief on a processor of its own takes
+from it. A quota takes processor time, and a limit takes memory. An evictor
+holds a part of the files out of memory. A thief on a processor of its own takes
 memory's throughput, or half of the last cache. Runs without that dose have a
 twin of the thief, which executes the same and touches one page.
 
@@ -42,10 +42,10 @@ with {files} in the command line. A server that the server asks is dependency =
 \"HOST:PORT\", with {dependency} or {dependency_port} in the command line. A proxy
 of forebay's makes the answers of the dependency later.
 
-An elasticity is the percentage by which answers become fewer, or the p99 longer,
-for each percent of the resource. The interval holds the median of the rounds.
-The resource whose interval begins at 0.30 or more binds. Six pairs of runs,
-three rounds, are the fewest for an interval of 95 %.
+An elasticity is the percentage by which answers become fewer, or the p99
+longer, for each percent of the resource. The interval holds the median of the
+rounds. The resource whose interval begins at 0.30 or more binds. Six pairs of
+runs, three rounds, are the fewest for an interval of 95 %.
 
 Quotas, limits and disks need root. Doses that this machine does not allow are
 named with the reason.

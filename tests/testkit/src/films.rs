@@ -74,16 +74,31 @@ impl Folder {
         self.make(&format!("-i {} {options}", from.display()), name)
     }
 
+    /// Writes a file of its own.
+    ///
+    /// # Panics
+    ///
+    /// If the file cannot be written.
+    pub fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, bytes).expect("a file");
+        aged(path)
+    }
+
     fn make(&self, options: &str, name: &str) -> PathBuf {
         let path = self.path(name);
         let output = ffmpeg(&format!("{options} {}", path.display()));
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "ffmpeg could not make {name}: {said}");
-        // What was written a moment ago may be a recording that grows.
-        let file = std::fs::File::open(&path).expect("a film");
-        file.set_modified(SystemTime::now() - AGE).expect("a time");
-        path
+        aged(path)
     }
+}
+
+/// A file with an earlier time: what was written a moment ago may be a recording that grows.
+fn aged(path: PathBuf) -> PathBuf {
+    let file = std::fs::File::open(&path).expect("a film");
+    file.set_modified(SystemTime::now() - AGE).expect("a time");
+    path
 }
 
 /// Runs ffmpeg with options separated by spaces, for two minutes at most.

@@ -203,7 +203,7 @@ fn gstreamer_gets_codecs_with_payload_formats_of_their_own() {
 fn gstreamer_gets_units_of_metadata() {
     let Some(folder) = folder("gstreamer_gets_units_of_metadata") else { return };
     let units: Vec<_> = (0..20).map(|number| klv::unit(200 * number, number as u8)).collect();
-    std::fs::write(folder.path("klv.ts"), klv::stream(&units, false)).expect("a file");
+    let _ = folder.put("klv.ts", klv::stream(&units, false));
     let server = Server::start(folder.root());
     over_both(|protocol| {
         let mut player = Player::play(&server.url("klv.ts"), protocol);
