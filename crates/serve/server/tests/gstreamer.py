@@ -4,7 +4,9 @@ python3 gstreamer.py tcp|udp URL. What comes out of a depayloader is a line: the
 nanoseconds, and the bytes in hexadecimal digits. So is a command that has been followed: `done` and its words.
 """
 
+import os
 import sys
+import threading
 import time
 
 import gi
@@ -32,6 +34,7 @@ DEPAYLOADERS = {
 WAIT_MAX = 20 * Gst.SECOND
 # After so long without anything it is over: the goodbye may be lost over UDP.
 SILENCE_S = 10
+END_MAX_S = 5
 
 Gst.init(None)
 # PyGObject builds a class when it is first used. Threads of two tracks at once would see a half of it.
@@ -116,5 +119,10 @@ GLib.io_add_watch(sys.stdin, GLib.PRIORITY_DEFAULT, GLib.IOCondition.IN, obey)
 GLib.timeout_add_seconds(1, leave_if_silent)
 pipeline.set_state(Gst.State.PLAYING)
 loop.run()
-pipeline.set_state(Gst.State.NULL)
-sys.exit("\n".join(errors) or 0)
+# rtspsrc waits for a task of its own at its end, at times for ever. All that is compared has come then.
+ending = threading.Thread(target=pipeline.set_state, args=[Gst.State.NULL], daemon=True)
+ending.start()
+ending.join(END_MAX_S)
+sys.stderr.write("\n".join(errors))
+sys.stderr.flush()
+os._exit(1 if errors else 0)
