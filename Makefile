@@ -47,9 +47,10 @@ help: ## list the targets
 # Linked statically, because the dynamic loader would be a third of what `forebay run` adds to a program's start, and for a
 # fixed address, because relocations would be a third of the memory that it takes where the program has little. What
 # the kernel reads of it is charged to the program, too, and it reads much at a time: so no symbols lie in between.
+# `forebay-commands` is optimised in parts (thin LTO): it takes half the time to link, and is larger by a twentieth.
 build: agent library workload ## build the forebay command, its agent, the library for C and what is measured (the default)
 	$(CARGO) rustc --locked --release -p forebay-cli --bin forebay -- $(STATIC) -C strip=symbols
-	$(CARGO) rustc --locked --release -p forebay-cli --bin forebay-commands -- $(STATIC)
+	$(CARGO) rustc --locked --release -p forebay-cli --bin forebay-commands -- $(STATIC) -C lto=thin
 
 agent:
 	$(CARGO) build --locked $(AGENT_ONLY)
