@@ -38,8 +38,9 @@ fn speculation_that_is_for_nothing_becomes_rare_with_a_reason_and_without_trials
     let reasons = family(&with, "fork_crossings/");
     let crossings: f64 = reasons.iter().map(|(_, count)| count).sum();
     assert_eq!(crossings, with.figure("threshold_crossings"), "{reasons:?}");
-    // All processes share what one may lose.
-    assert!(with.figure("forks") < 32.0 / 2.0, "{:?}", with.totals());
+    // All processes share what one may lose. How much that is follows from what they wait for the disk.
+    let rare = (with.figure("stalls_before") / 100.0).max(16.0);
+    assert!(with.figure("forks") < rare, "{:?}", with.totals());
     // Nothing else but a trial changes what is believed.
     let trials: f64 = family(&with, "trials/").iter().map(|(_, count)| count).sum();
     assert!(trials > 0.0 || with.figure("savings_believed") == 1.0, "{:?}", with.totals());
