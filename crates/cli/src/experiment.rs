@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use forebay_evaluation::servers::server::Told;
 use forebay_evaluation::{Error, Progress};
 use forebay_results::{Report, Row, Sink, Statement};
 use forebay_supervisor::installed::FRONT;
@@ -51,6 +52,12 @@ impl Measured {
     /// All of an experiment without sides that must agree.
     pub fn all(table: String, rows: Vec<Row>) -> Self {
         Self { table, rows, statements: vec![], agrees: true, stopped: None }
+    }
+
+    /// What an experiment with servers tells.
+    pub fn of(outcome: impl Told) -> Self {
+        let statements = outcome.statements();
+        Self { statements, ..Self::all(outcome.table(), outcome.rows()).until(outcome.stopped()) }
     }
 
     /// The same of an experiment that `stopped` ended early, if anything did.

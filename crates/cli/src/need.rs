@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::{ArgGroup, Args};
-use forebay_evaluation::servers::server::{Need as Outcome, NeedOf, NeedOptions, Options, need};
+use forebay_evaluation::servers::server::{NeedOf, NeedOptions, need};
 
-use crate::experiment::{Measured, Output, carry_out, this_program};
+use crate::experiment::{Measured, Output, carry_out};
+use crate::server::described;
 
 /// Options of `forebay evaluate need`.
 #[derive(Debug, Args)]
@@ -64,20 +64,9 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// Carries the experiment out.
 pub fn run(args: Need) -> anyhow::Result<ExitCode> {
     let of = match &args.experiment {
-        Some(experiment) => {
-            let options =
-                Options::read(experiment, &args.set).context("the experiment cannot be carried out")?;
-            NeedOf::Experiment(Box::new(Options { forebay: this_program()?, ..options }))
-        }
+        Some(experiment) => NeedOf::Experiment(Box::new(described(experiment, &args.set)?)),
         None => NeedOf::Command(args.command),
     };
     let options = NeedOptions { of, rounds: args.rounds, pairs: args.pairs, seconds: args.seconds };
-    let measured = |outcome: Outcome| Measured {
-        table: outcome.table(),
-        rows: outcome.rows(),
-        statements: outcome.statements(),
-        agrees: true,
-        stopped: outcome.stopped,
-    };
-    carry_out(&args.output, |progress| need(&options, progress).map(measured))
+    carry_out(&args.output, |progress| need(&options, progress).map(Measured::of))
 }

@@ -1,11 +1,11 @@
 //! `forebay evaluate server`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use forebay_evaluation::servers::server::{Options, Outcome, SHIPPED, run as measure};
+use forebay_evaluation::servers::server::{Options, SHIPPED, run as measure};
 
 use crate::experiment::{Measured, Output, carry_out, print, this_program};
 
@@ -70,15 +70,16 @@ pub fn run(args: &Server) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let experiment = args.experiment.as_deref().context("name an experiment")?;
-    let options = Options::read(experiment, &args.set).context("the experiment cannot be carried out")?;
-    let options =
-        Options { simulate: args.simulate, host: args.host.clone(), forebay: this_program()?, ..options };
-    let measured = |outcome: Outcome| Measured {
-        table: outcome.table(),
-        rows: outcome.rows(),
-        statements: outcome.statements(),
-        agrees: true,
-        stopped: outcome.stopped,
-    };
-    carry_out(&args.output, |progress| measure(&options, progress).map(measured))
+    let options = described(experiment, &args.set)?;
+    let options = Options { simulate: args.simulate, host: args.host.clone(), ..options };
+    carry_out(&args.output, |progress| measure(&options, progress).map(Measured::of))
+}
+
+/// The experiment of this name or file, with other levels for some factors.
+///
+/// # Errors
+/// There is no such experiment, or it makes no sense.
+pub fn described(experiment: &Path, set: &[String]) -> anyhow::Result<Options> {
+    let options = Options::read(experiment, set).context("the experiment cannot be carried out")?;
+    Ok(Options { forebay: this_program()?, ..options })
 }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::Args;
-use forebay_evaluation::servers::server::{Options, Resource, Why as Outcome, WhyAsked, why};
+use forebay_evaluation::servers::server::{Resource, WhyAsked, why};
 
-use crate::experiment::{Measured, Output, carry_out, this_program};
+use crate::experiment::{Measured, Output, carry_out};
+use crate::server::described;
 
 /// Options of `forebay evaluate why`.
 #[derive(Debug, Args)]
@@ -56,16 +56,7 @@ Examples:
 
 /// Carries the experiment out.
 pub fn run(args: &Why) -> anyhow::Result<ExitCode> {
-    let options =
-        Options::read(&args.experiment, &args.set).context("the experiment cannot be carried out")?;
-    let options = Options { forebay: this_program()?, ..options };
-    let measured = |outcome: Outcome| Measured {
-        table: outcome.table(),
-        rows: outcome.rows(),
-        statements: outcome.statements(),
-        agrees: true,
-        stopped: outcome.stopped,
-    };
+    let options = described(&args.experiment, &args.set)?;
     let asked = WhyAsked { rounds: args.rounds, only: args.only.clone() };
-    carry_out(&args.output, |progress| why(&options, &asked, progress).map(measured))
+    carry_out(&args.output, |progress| why(&options, &asked, progress).map(Measured::of))
 }

@@ -155,14 +155,17 @@ fn what_was_measured_is_kept_when_a_server_fails() {
 #[test]
 fn a_load_of_somebody_elses_is_read() {
     let (server, _) = working();
-    let load =
-        "load = [\"sh\", \"-c\", \"sleep 0.5; echo Requests/sec:; echo 7; echo Requests/sec: 1.2005e+03\"]\n";
-    let trial = Trial::new(&format!("server = {server}\n{load}transactions_after = \"Requests/sec:\"\n"));
+    let script =
+        "sleep {seconds}; echo Requests/sec:; echo 7; echo Requests/sec: 1.2005e+03; echo '99%  1.50ms'";
+    let load = format!("load = [\"sh\", \"-c\", \"{script}\"]\n");
+    let labels = "transactions_after = \"Requests/sec:\"\np99_after = \"99%\"\n";
+    let trial = Trial::new(&format!("server = {server}\n{load}{labels}"));
     let output = trial.run(&[]);
     assert!(output.status.success(), "{output:?}");
     let rows = trial.results().rows;
-    let transactions = rows.iter().find(|row| row.metric == "transactions").unwrap();
-    assert!((transactions.value - 1200.5).abs() < 0.01, "{transactions:?}");
+    let of = |metric: &str| rows.iter().find(|row| row.metric == metric).unwrap();
+    assert!((of("transactions").value - 1200.5).abs() < 0.01, "{:?}", of("transactions"));
+    assert!((of("latency_p99").value - 0.0015).abs() < 1e-9, "{:?}", of("latency_p99"));
 }
 
 /// A server of the test's own, which closes each connection with what `answer` gives for its number; to be attached to.

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 
 use forebay_evaluation::Profile;
-use forebay_evaluation::servers::server::{Need, NeedOf, NeedOptions, need};
+use forebay_evaluation::servers::server::{Need, NeedOf, NeedOptions, Told, need};
 use forebay_lab::{MemoryLimit, SlowDevice, SlowSwap};
 use forebay_testkit::{guests, skip};
 

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use forebay_evaluation::servers::server::{Options, run};
+use forebay_evaluation::servers::server::{Options, Told, run};
 use forebay_results::Row;
 use forebay_testkit::skip;
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use forebay_evaluation::servers::server::{Options, run};
+use forebay_evaluation::servers::server::{Options, Told, run};
 use forebay_lab::MemoryLimit;
 use forebay_testkit::skip;
 

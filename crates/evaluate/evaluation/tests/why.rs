@@ -5,7 +5,7 @@ mod support;
 
 use std::fs;
 
-use forebay_evaluation::servers::server::{Options, Resource, WhyAsked, why};
+use forebay_evaluation::servers::server::{Options, Resource, Told, WhyAsked, why};
 use support::late::late_server;
 use support::turn;
 

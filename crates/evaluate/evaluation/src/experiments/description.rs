@@ -164,6 +164,8 @@ pub struct Any {
     pub load: Option<Vec<String>>,
     /// What the load prints before its transactions a second; without it a load is one transaction.
     pub transactions_after: Option<String>,
+    /// What the load prints before its p99, which has a unit such as `ms`.
+    pub p99_after: Option<String>,
     /// Connections that ask for `url`.
     #[serde(default = "eight")]
     pub clients: Levels<u16>,
@@ -242,6 +244,9 @@ pub enum Error {
     /// A request is described, and `load` makes requests of its own.
     #[error("method, headers, body and connections are of forebay's own clients; give url instead of load")]
     RequestsOfLoad,
+    /// What a load prints is described, and there is none.
+    #[error("transactions_after and p99_after are of what a load prints; give load instead of url")]
+    PrintsOfNoLoad,
     /// A command line is empty.
     #[error("a command line has at least the program")]
     NoCommand,
@@ -288,6 +293,9 @@ impl Any {
         let asks = self.method.is_some() || !self.headers.is_empty() || !self.body.is_empty();
         if self.url.is_none() && (asks || self.connections != Connections::default()) {
             return Err(Error::RequestsOfLoad);
+        }
+        if self.load.is_none() && (self.transactions_after.is_some() || self.p99_after.is_some()) {
+            return Err(Error::PrintsOfNoLoad);
         }
         if [&self.server, &self.load].into_iter().flatten().any(Vec::is_empty) {
             return Err(Error::NoCommand);
@@ -386,6 +394,7 @@ mod tests {
             ("pid = 1\ncgroup = \"/x\"\nurl = \"u\"", "one of server"),
             ("pid = 1", "either url"),
             ("pid = 1\nload = [\"x\"]\nbody = \"b\"", "give url"),
+            ("pid = 1\nurl = \"u\"\np99_after = \"99%\"", "give load"),
             ("server = []\nurl = \"u\"", "at least the program"),
             ("pid = 1\nurl = \"u\"\nmemory = [\"1M\"]", "forebay starts"),
         ] {

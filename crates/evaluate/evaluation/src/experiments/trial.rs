@@ -119,12 +119,14 @@ pub enum Load {
         /// Size of each.
         bytes: u64,
     },
-    /// A command line, with `{port}` in it.
+    /// A command line, with `{port}` and `{seconds}` in it.
     Command {
         /// The program and its arguments.
         arguments: Vec<String>,
         /// What it prints before its transactions a second.
         transactions_after: Option<String>,
+        /// What it prints before its p99.
+        p99_after: Option<String>,
     },
 }
 
@@ -299,6 +301,7 @@ impl Any {
                                 (None, load) => Load::Command {
                                     arguments: filled(load.as_deref().unwrap_or_default()),
                                     transactions_after: self.transactions_after.clone(),
+                                    p99_after: self.p99_after.clone(),
                                 },
                             },
                             memory_bytes: bytes_of(memory),
@@ -416,7 +419,11 @@ mod tests {
         assert_eq!(trials[1].server, Server::Command(words(&["serve", "-p", "{port}", "--cache=off"])));
         assert_eq!(
             trials[1].load,
-            Load::Command { arguments: words(&["ask", "-c", "3"]), transactions_after: None }
+            Load::Command {
+                arguments: words(&["ask", "-c", "3"]),
+                transactions_after: None,
+                p99_after: None
+            }
         );
         assert_eq!(trials[1].case(), "cache off/3 clients");
     }

@@ -34,6 +34,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use forebay_results::{Row, Statement};
+
 use crate::experiments::{Ceilings, Description, Load, RtspServer, Server, Trial};
 use tempfile::TempDir;
 
@@ -111,6 +113,18 @@ pub struct Outcome {
     pub stopped: Option<Error>,
     /// Of the host, where they are known, for predictions.
     costs: Option<Costs>,
+}
+
+/// What an experiment tells, all of it or what there was when something stopped it.
+pub trait Told {
+    /// For people.
+    fn table(&self) -> String;
+    /// For machines, by the schema.
+    fn rows(&self) -> Vec<Row>;
+    /// What follows from the rows, in words.
+    fn statements(&self) -> Vec<Statement>;
+    /// Why there is not all of it.
+    fn stopped(self) -> Option<Error>;
 }
 
 /// Carries an experiment out. Whatever was started has ended when this returns.

@@ -13,7 +13,7 @@ use std::str::FromStr;
 use forebay_probes::Limit as Settle;
 use forebay_results::{Row, Statement};
 
-use super::server::{self, find_program};
+use super::server::{self, Told, find_program};
 use crate::experiments::Description;
 use crate::harness::interrupt::Interrupt;
 use crate::machine::{cache, model};

@@ -7,7 +7,7 @@ use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_evaluation::servers::server::{self, Limit, Options, Outcome, Verdict};
+use forebay_evaluation::servers::server::{self, Limit, Options, Outcome, Told, Verdict};
 use forebay_testkit::skip;
 
 /// One server at a time: they would take each other's processors.
@@ -76,7 +76,7 @@ pub fn assert_told(
             return;
         }
         let says_little = matches!(verdict.limit, Limit::Processor | Limit::Undecided);
-        if says_little && others_percent(&verdict) >= CROWDED_PERCENT {
+        if says_little && is_crowded(&verdict) {
             if begun.elapsed() > PATIENCE {
                 return skip(&format!("{what} is named"), "other programs take the processors all the time");
             }
@@ -90,6 +90,11 @@ pub fn assert_told(
 
 /// Other programs that take so much of the processors are what limits.
 const CROWDED_PERCENT: f64 = 40.0;
+
+/// Whether other programs may be what limits.
+pub fn is_crowded(verdict: &Verdict) -> bool {
+    others_percent(verdict) >= CROWDED_PERCENT
+}
 
 /// What other programs took of the machine's processors, by the verdict's evidence.
 fn others_percent(verdict: &Verdict) -> f64 {

@@ -1,4 +1,4 @@
-//! The number behind a label in what a load's command prints.
+//! The number, or the time, behind a label in what a load's command prints.
 
 /// The number behind `label`, on the same line. Of several such lines, the first with a number counts.
 pub(super) fn number_after(text: &str, label: &str) -> Option<f64> {
@@ -6,8 +6,29 @@ pub(super) fn number_after(text: &str, label: &str) -> Option<f64> {
     behind.find_map(|rest| first_number(rest.lines().next()?))
 }
 
+/// The time behind `label` in seconds, on the same line: `1.5ms`, `230 us` or `0.002`.
+pub(super) fn time_after(text: &str, label: &str) -> Option<f64> {
+    let mut behind = text.match_indices(label).map(|(place, found)| &text[place + found.len()..]);
+    let (number, unit) = behind.find_map(|rest| number_and_rest(rest.lines().next()?))?;
+    let unit: String = unit.trim_start().chars().take_while(|char| char.is_alphabetic()).collect();
+    let unit_s = match unit.as_str() {
+        "ns" => 1e-9,
+        "us" | "\u{b5}s" | "\u{3bc}s" | "usec" => 1e-6,
+        "ms" | "msec" => 1e-3,
+        "m" | "min" => 60.0,
+        _ => 1.0,
+    };
+    Some(number * unit_s)
+}
+
 /// The first number of a line: `1234.5`, `12,345.6`, `1.2e+04` or `12.3k`.
 fn first_number(line: &str) -> Option<f64> {
+    let (number, rest) = number_and_rest(line)?;
+    Some(number * multiple(rest))
+}
+
+/// The first number of a line, without a letter that multiplies it, and what is behind it.
+fn number_and_rest(line: &str) -> Option<(f64, &str)> {
     let rest = &line[line.find(|char: char| char.is_ascii_digit())?..];
     let (whole, rest) = digits(rest);
     let (whole, rest) = grouped(whole, rest);
@@ -17,7 +38,7 @@ fn first_number(line: &str) -> Option<f64> {
     };
     let (exponent, rest) = exponent(rest).unwrap_or(("0", rest));
     let number: f64 = format!("{whole}.{fraction}e{exponent}").parse().ok()?;
-    Some(number * multiple(rest))
+    Some((number, rest))
 }
 
 fn digits(text: &str) -> (&str, &str) {
@@ -96,6 +117,24 @@ mod tests {
                 "{written}: {found:?}"
             );
         }
+    }
+
+    #[test]
+    fn times_have_units() {
+        for (written, seconds) in [
+            ("1.50ms", 1.5e-3),
+            ("230 us", 2.3e-4),
+            ("7.2 \u{b5}s", 7.2e-6),
+            ("900ns", 9e-7),
+            ("2s", 2.0),
+            ("0.25", 0.25),
+            ("1.5m", 90.0),
+            ("3 ms, of which 2 waited", 3e-3),
+        ] {
+            let found = time_after(&format!("p99: {written}\n"), "p99:").unwrap();
+            assert!((found - seconds).abs() <= 1e-9 * seconds, "{written}: {found}");
+        }
+        assert_eq!(time_after("p99:\n1 ms", "p99:"), None);
     }
 
     #[test]

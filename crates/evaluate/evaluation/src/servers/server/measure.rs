@@ -16,7 +16,7 @@ use forebay_results::Tier;
 use forebay_stream_clients::{Crowd, Order, Outcome as Viewed, Start, Transport};
 
 use super::clients::{Answers, Window};
-use super::load_output::number_after;
+use super::load_output::{number_after, time_after};
 use super::meters::{Counts, Opened, total};
 use super::observer::{Observer, Seen};
 use super::process::Process;
@@ -56,6 +56,7 @@ const ASLEEP: Duration = Duration::from_micros(SLEEP_US as u64);
 pub(super) const WAKE_UP: &str = "wake_up_after_10_ms";
 
 /// Where runs are made.
+#[derive(Clone, Copy)]
 pub(super) struct Bench<'a> {
     pub(super) description: &'a Description,
     /// Of this run alone.
@@ -78,6 +79,8 @@ pub(super) struct Given {
     pub(super) taken: Option<Taken>,
     /// Files on a disk of forebay's, with a latency or without.
     pub(super) disk_is_slow: Option<bool>,
+    /// How long a load of somebody else's may take until it is given up.
+    pub(super) load_limit: Option<Duration>,
 }
 
 /// What came of a run.
@@ -435,10 +438,13 @@ impl Bench<'_> {
 
     /// A load of somebody else's, from its start to its end.
     fn with_command(&self, load: &Load, target: &mut Target, at_rest: &Seen) -> Result<Run, Error> {
-        let Load::Command { arguments, transactions_after } = load else {
+        let Load::Command { arguments, transactions_after, p99_after } = load else {
             unreachable!("all other loads have clients of forebay's own");
         };
-        let arguments: Vec<OsString> = arguments.iter().map(|word| target.with_port(word).into()).collect();
+        let seconds = self.description.seconds.to_string();
+        let filled = |word: &String| target.with_port(word).replace("{seconds}", &seconds).into();
+        let arguments: Vec<OsString> = arguments.iter().map(filled).collect();
+        let limit = self.given.load_limit.unwrap_or(LOAD_LIMIT);
         let folder = self.folder.join("load");
         std::fs::create_dir_all(&folder).map_err(Error::file("create", &folder))?;
         let meters = Opened::new(target, self.description.seconds, None)?.start()?;
@@ -446,23 +452,24 @@ impl Bench<'_> {
         let mut process = Process::start(&arguments, &folder, None)?;
         while !process.has_ended()? {
             self.wait_until(Instant::now() + LOOK_EVERY, target)?;
-            if begun.elapsed() > LOAD_LIMIT {
-                return Err(Error::Load(format!("the load did not end within {LOAD_LIMIT:?}")));
+            if begun.elapsed() > limit {
+                return Err(Error::Load(format!("the load did not end within {limit:?}")));
             }
         }
         let seconds = begun.elapsed().as_secs_f64();
         let counts = meters.stop();
-        let transactions = match transactions_after {
-            None => 1.0,
-            Some(label) => {
-                number_after(&process.said()?, label).ok_or_else(|| {
-                    let said = process.words();
-                    Error::Load(format!("the load prints no number behind '{label}', but: {said}"))
-                })? * seconds
-            }
+        let said = process.said()?;
+        let behind = |label: &Option<String>, find: fn(&str, &str) -> Option<f64>| {
+            let Some(label) = label else { return Ok(None) };
+            let none = || {
+                Error::Load(format!("the load prints no number behind '{label}', but: {}", process.words()))
+            };
+            find(&said, label).ok_or_else(none).map(Some)
         };
+        let transactions = behind(transactions_after, number_after)?.map_or(1.0, |rate| rate * seconds);
+        let p99 = behind(p99_after, time_after)?.map(|p99_s| Figure::new("latency_p99", "s", p99_s));
         let evidence = Evidence { requests: transactions, ..evidence(&counts, at_rest, seconds) };
-        Ok(Run::of(evidence, &counts, vec![], None))
+        Ok(Run::of(evidence, &counts, p99.into_iter().collect(), None))
     }
 }
 

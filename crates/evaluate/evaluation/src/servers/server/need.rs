@@ -6,7 +6,7 @@
 mod live;
 mod report;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::time::Duration;
@@ -96,8 +96,8 @@ enum Rate {
 #[derive(Clone, Debug)]
 struct Level {
     bytes: f64,
-    /// `None` where it did not work with so little.
-    window: Option<Window>,
+    /// Or why there is none: it did not work with so little.
+    window: Result<Window, String>,
     is_enough: bool,
 }
 
@@ -188,9 +188,10 @@ fn of_experiment(
         let condition = Condition::new(&trial.subject, trial.case(), Rate::Answers);
         need.conditions.push(condition);
         let condition = need.conditions.last_mut().expect("one was added");
+        let first_s = Cell::new(None);
         bench.bench(trial, |bench| {
             let mut start = |bytes: f64| -> Result<Box<dyn Live + '_>, Error> {
-                Ok(Box::new(LiveServer::start(bench, trial, bytes as u64)?))
+                Ok(Box::new(LiveServer::start(bench, trial, &first_s, bytes as u64)?))
             };
             Walk::new(condition, &mut start, steps).go(options)
         })?;
@@ -299,7 +300,7 @@ impl<'w, 's, 'l, 'p> Walk<'w, 's, 'l, 'p> {
         }
         self.live = Some(live);
         self.all = Some(window);
-        self.condition.levels.push(Level { bytes: window.used_bytes, window: Some(window), is_enough: true });
+        self.condition.levels.push(Level { bytes: window.used_bytes, window: Ok(window), is_enough: true });
         Ok(window)
     }
 
@@ -308,7 +309,7 @@ impl<'w, 's, 'l, 'p> Walk<'w, 's, 'l, 'p> {
     }
 
     fn is_borne(&mut self, bytes: f64, all: &Window) -> Result<bool, Error> {
-        Ok(self.level(bytes)?.window.is_some_and(|with| is_borne(&with, all)))
+        Ok(self.level(bytes)?.window.is_ok_and(|with| is_borne(&with, all)))
     }
 
     /// With a limit.
@@ -316,12 +317,12 @@ impl<'w, 's, 'l, 'p> Walk<'w, 's, 'l, 'p> {
         self.doing(&format!("with {}", forebay_quantity::bytes(bytes)));
         let measured = self.settled(bytes);
         let level = match measured {
-            Ok((window, is_enough)) => Level { bytes, window: Some(window), is_enough },
+            Ok((window, is_enough)) => Level { bytes, window: Ok(window), is_enough },
             Err(Error::Interrupted) => return Err(Error::Interrupted),
             // It was killed, or the kernel cannot take so much from it: the next level begins anew.
-            Err(_) => {
+            Err(why) => {
                 self.live = None;
-                Level { bytes, window: None, is_enough: false }
+                Level { bytes, window: Err(why.to_string()), is_enough: false }
             }
         };
         self.condition.levels.push(level.clone());

@@ -7,7 +7,8 @@ use crate::experiments::{Limit, Verdict};
 use forebay_results::{Row, Spread, Statement, StatementKind, median};
 
 use super::measure::{Figure, Run};
-use super::{Cell, Outcome};
+use super::{Cell, Outcome, Told};
+use crate::Error;
 use crate::harness::table::render_named_by;
 use forebay_quantity::{bytes, number, percent, seconds};
 
@@ -85,25 +86,8 @@ impl Cell {
     }
 }
 
-impl Outcome {
-    /// A run of the same with all memory: one of the experiment's own, or else one that was made to compare with.
-    fn with_all_memory(&self, cell: &Cell) -> Option<&Run> {
-        let alike = || self.cells.iter().filter(|other| cell.differs_in_memory_at_most(other));
-        let own = alike().find(|other| other.trial.memory_bytes.is_none()).and_then(Cell::middle);
-        own.or_else(|| alike().find_map(|other| other.with_all_memory.as_ref()))
-    }
-
-    /// What limits the server in each cell, and how many of its runs say so.
-    #[must_use]
-    pub fn verdicts(&self) -> Vec<(Verdict, usize)> {
-        let verdict =
-            |cell: &Cell| cell.said(cell.trial.memory_bytes.and_then(|_| self.with_all_memory(cell)));
-        self.cells.iter().filter_map(verdict).collect()
-    }
-
-    /// Tables and verdicts.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl Told for Outcome {
+    fn table(&self) -> String {
         let runs: Vec<usize> = self.cells.iter().map(|cell| cell.runs.len()).collect();
         let runs = match (runs.iter().min(), runs.iter().max()) {
             (Some(least), Some(most)) if least < most => format!("medians of {least} to {most} runs in turn"),
@@ -122,25 +106,7 @@ impl Outcome {
         text.trim_end().to_owned()
     }
 
-    /// The columns that anything was measured for, and behind them the limit, where that is asked for.
-    fn columns(&self, columns: &[Column], with_limit: bool) -> String {
-        let measured = |metric: &str| self.cells.iter().any(|cell| cell.median(metric).is_some());
-        let shown: Vec<&Column> = columns.iter().filter(|(_, metric, _)| measured(metric)).collect();
-        let limit = with_limit.then_some("limit");
-        let head =
-            ["server", "condition"].into_iter().chain(shown.iter().map(|(head, ..)| *head)).chain(limit);
-        let rows = self.cells.iter().zip(self.verdicts()).map(|(cell, (verdict, _))| {
-            let figures =
-                shown.iter().map(|(_, metric, show)| cell.median(metric).map_or_else(|| "-".into(), show));
-            let limit = with_limit.then(|| verdict.limit_with_name());
-            [cell.trial.subject.clone(), cell.trial.case()].into_iter().chain(figures).chain(limit).collect()
-        });
-        render_named_by(2, &head.collect::<Vec<_>>(), rows)
-    }
-
-    /// Results by the schema.
-    #[must_use]
-    pub fn rows(&self) -> Vec<Row> {
+    fn rows(&self) -> Vec<Row> {
         self.cells
             .iter()
             .zip(self.verdicts())
@@ -149,9 +115,7 @@ impl Outcome {
             .collect()
     }
 
-    /// What limits the server in each cell and why, in words.
-    #[must_use]
-    pub fn statements(&self) -> Vec<Statement> {
+    fn statements(&self) -> Vec<Statement> {
         let of_cell = |(cell, (verdict, _)): (&Cell, (Verdict, usize))| {
             let says = |kind, text: String| Statement {
                 subject: cell.trial.subject.clone(),
@@ -167,6 +131,43 @@ impl Outcome {
             statements
         };
         self.cells.iter().zip(self.verdicts()).flat_map(of_cell).collect()
+    }
+
+    fn stopped(self) -> Option<Error> {
+        self.stopped
+    }
+}
+
+impl Outcome {
+    /// A run of the same with all memory: one of the experiment's own, or else one that was made to compare with.
+    fn with_all_memory(&self, cell: &Cell) -> Option<&Run> {
+        let alike = || self.cells.iter().filter(|other| cell.differs_in_memory_at_most(other));
+        let own = alike().find(|other| other.trial.memory_bytes.is_none()).and_then(Cell::middle);
+        own.or_else(|| alike().find_map(|other| other.with_all_memory.as_ref()))
+    }
+
+    /// What limits the server in each cell, and how many of its runs say so.
+    #[must_use]
+    pub fn verdicts(&self) -> Vec<(Verdict, usize)> {
+        let verdict =
+            |cell: &Cell| cell.said(cell.trial.memory_bytes.and_then(|_| self.with_all_memory(cell)));
+        self.cells.iter().filter_map(verdict).collect()
+    }
+
+    /// The columns that anything was measured for, and behind them the limit, where that is asked for.
+    fn columns(&self, columns: &[Column], with_limit: bool) -> String {
+        let measured = |metric: &str| self.cells.iter().any(|cell| cell.median(metric).is_some());
+        let shown: Vec<&Column> = columns.iter().filter(|(_, metric, _)| measured(metric)).collect();
+        let limit = with_limit.then_some("limit");
+        let head =
+            ["server", "condition"].into_iter().chain(shown.iter().map(|(head, ..)| *head)).chain(limit);
+        let rows = self.cells.iter().zip(self.verdicts()).map(|(cell, (verdict, _))| {
+            let figures =
+                shown.iter().map(|(_, metric, show)| cell.median(metric).map_or_else(|| "-".into(), show));
+            let limit = with_limit.then(|| verdict.limit_with_name());
+            [cell.trial.subject.clone(), cell.trial.case()].into_iter().chain(figures).chain(limit).collect()
+        });
+        render_named_by(2, &head.collect::<Vec<_>>(), rows)
     }
 
     fn reasons(&self) -> String {

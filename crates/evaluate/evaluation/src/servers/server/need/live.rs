@@ -1,5 +1,6 @@
 //! What runs while its limit of memory goes down and up: a server under its load, or a program.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -60,20 +61,30 @@ pub(super) trait Live {
     }
 }
 
+/// A load of somebody else's is given up after so many times what it took with all memory.
+const LOAD_TIMES_MAX: f64 = 10.0;
+
 /// A server under its load.
 pub(super) struct LiveServer<'a> {
-    bench: &'a Bench<'a>,
+    bench: Bench<'a>,
     trial: &'a Trial,
+    /// How long the load of the first window took.
+    first_s: &'a Cell<Option<f64>>,
     target: Target,
     at_rest: Seen,
 }
 
 impl<'a> LiveServer<'a> {
     /// Starts it with so much memory.
-    pub(super) fn start(bench: &'a Bench<'a>, trial: &'a Trial, bytes: u64) -> Result<Self, Error> {
+    pub(super) fn start(
+        bench: &Bench<'a>,
+        trial: &'a Trial,
+        first_s: &'a Cell<Option<f64>>,
+        bytes: u64,
+    ) -> Result<Self, Error> {
         let limited = Trial { memory_bytes: Some(bytes), ..trial.clone() };
         let (target, at_rest) = bench.start(&limited)?;
-        Ok(Self { bench, trial, target, at_rest })
+        Ok(Self { bench: *bench, trial, first_s, target, at_rest })
     }
 }
 
@@ -84,8 +95,11 @@ impl Live for LiveServer<'_> {
     }
 
     fn window(&mut self) -> Result<Window, Error> {
+        let limit_s = self.first_s.get().map(|first_s| first_s * LOAD_TIMES_MAX);
+        self.bench.given.load_limit = limit_s.map(Duration::from_secs_f64);
         let run = self.bench.loaded(self.trial, &mut self.target, &self.at_rest)?;
         let evidence = &run.evidence;
+        self.first_s.set(self.first_s.get().or(Some(evidence.seconds)));
         let missed = evidence.refaults.or(evidence.major_faults).unwrap_or(0.0);
         Ok(Window {
             rate: evidence.requests / evidence.seconds,

@@ -1,13 +1,16 @@
 //! The outcome, for people and as rows.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use forebay_quantity::{bytes, number, percent, seconds, times};
 use forebay_results::{Row, Spread, Statement, StatementKind};
 
 use super::{BORNE, Condition, Level, Need, Proof, Rate, Window};
+use crate::Error;
 use crate::experiments::Knee;
 use crate::harness::table::render;
+use crate::servers::server::Told;
 
 impl Rate {
     /// The head of its column, and the metric with its unit.
@@ -25,9 +28,9 @@ impl Rate {
 }
 
 /// What is told of a window: the metric, its unit, and the value.
-type Told = (&'static str, &'static str, fn(&Window) -> Option<f64>);
+type Quantity = (&'static str, &'static str, fn(&Window) -> Option<f64>);
 
-const TOLD: [Told; 3] = [
+const TOLD: [Quantity; 3] = [
     ("latency_p99", "s", |window| window.p99_s),
     ("missed_pages", "1/s", |window| Some(window.missed)),
     ("memory_pressure", "1", |window| window.pressure),
@@ -76,6 +79,16 @@ impl Condition {
         render(&["memory", rate, "p99", "missed pages/s", "waits for memory", "enough"], rows)
     }
 
+    /// Limits with which it did not work, and why, of each reason the largest.
+    fn failures(&self) -> Vec<String> {
+        let mut told = BTreeSet::new();
+        let failed = self.by_memory().into_iter().filter_map(|(memory, levels)| {
+            let why = levels.iter().find_map(|level| level.window.as_ref().err())?;
+            told.insert(why.clone()).then(|| format!("with {memory} it does not work: {why}"))
+        });
+        failed.collect()
+    }
+
     /// What follows, in sentences.
     fn conclusions(&self) -> Vec<String> {
         let mut said = Vec::new();
@@ -118,19 +131,20 @@ impl Proof {
 }
 
 fn spread(levels: &[&Level], of: fn(&Window) -> Option<f64>) -> Option<Spread> {
-    let values: Vec<f64> = levels.iter().filter_map(|level| of(level.window.as_ref()?)).collect();
+    let values: Vec<f64> = levels.iter().filter_map(|level| of(level.window.as_ref().ok()?)).collect();
     Spread::of(&values)
 }
 
-impl Need {
-    /// Each limit that was tried, and what follows.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl Told for Need {
+    fn table(&self) -> String {
         let mut text = format!("{}\n", self.title);
         for condition in &self.conditions {
             let case =
                 if condition.case.is_empty() { String::new() } else { format!(", {}", condition.case) };
             let _ = writeln!(text, "\n{}{case}:\n\n{}\n", condition.subject, condition.table());
+            for failure in condition.failures() {
+                let _ = writeln!(text, "  - {failure}");
+            }
             for sentence in condition.conclusions() {
                 let _ = writeln!(text, "{sentence}.");
             }
@@ -141,15 +155,11 @@ impl Need {
         text.trim_end().to_owned()
     }
 
-    /// Results by the schema: a row for each limit and quantity, then the knee with its interval as extremes.
-    #[must_use]
-    pub fn rows(&self) -> Vec<Row> {
+    fn rows(&self) -> Vec<Row> {
         self.conditions.iter().flat_map(Condition::rows).collect()
     }
 
-    /// What follows, in words.
-    #[must_use]
-    pub fn statements(&self) -> Vec<Statement> {
+    fn statements(&self) -> Vec<Statement> {
         let of = |condition: &Condition| {
             let (subject, case) = (condition.subject.clone(), condition.case.clone());
             let kinds = [StatementKind::Limit, StatementKind::Reason];
@@ -159,12 +169,16 @@ impl Need {
         };
         self.conditions.iter().flat_map(of).collect()
     }
+
+    fn stopped(self) -> Option<Error> {
+        self.stopped
+    }
 }
 
 impl Condition {
     fn rows(&self) -> Vec<Row> {
         let (_, rate, unit) = self.rate.named();
-        let told: [Told; 1] = [(rate, unit, |window| Some(window.rate))];
+        let told: [Quantity; 1] = [(rate, unit, |window| Some(window.rate))];
         let mut rows = Vec::new();
         for (memory, levels) in self.by_memory() {
             let case = self.case_with(&memory);

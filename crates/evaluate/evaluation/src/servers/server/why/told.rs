@@ -6,8 +6,10 @@ use forebay_quantity::percent;
 use forebay_results::{Row, Spread, Statement, StatementKind};
 
 use super::{Answer, Dose, Why};
+use crate::Error;
 use crate::experiments::{Elasticity, Limit, Resource, binding};
 use crate::harness::table::render;
+use crate::servers::server::Told;
 
 /// What an elasticity is of.
 #[derive(Clone, Copy)]
@@ -130,10 +132,8 @@ impl Answer {
     }
 }
 
-impl Why {
-    /// Elasticities, and what follows.
-    #[must_use]
-    pub fn table(&self) -> String {
+impl Told for Why {
+    fn table(&self) -> String {
         let mut text = format!("{}\n", self.title);
         for answer in &self.answers {
             let _ = writeln!(text, "\n{}, {}:\n", answer.trial.subject, answer.trial.case());
@@ -158,9 +158,7 @@ impl Why {
         text.trim_end().to_owned()
     }
 
-    /// Results by the schema: the median with the interval as its extremes.
-    #[must_use]
-    pub fn rows(&self) -> Vec<Row> {
+    fn rows(&self) -> Vec<Row> {
         let row = |answer: &Answer, dose: &Dose, of: Of| {
             let Elasticity { median, low, high, .. } = of.of(dose)?;
             let runs = dose.measured.pairs.len() as u32;
@@ -175,9 +173,7 @@ impl Why {
         self.answers.iter().flat_map(of_answer).collect()
     }
 
-    /// What follows, in words.
-    #[must_use]
-    pub fn statements(&self) -> Vec<Statement> {
+    fn statements(&self) -> Vec<Statement> {
         let of_answer = |answer: &Answer| {
             let says = |kind, text: String| Statement {
                 subject: answer.trial.subject.clone(),
@@ -195,6 +191,10 @@ impl Why {
             all
         };
         self.answers.iter().flat_map(of_answer).collect()
+    }
+
+    fn stopped(self) -> Option<Error> {
+        self.stopped
     }
 }
 
@@ -223,7 +223,7 @@ mod tests {
             subject: "s".into(),
             levels: vec![],
             server: Server::Command(vec!["s".into()]),
-            load: Load::Command { arguments: vec![], transactions_after: None },
+            load: Load::Command { arguments: vec![], transactions_after: None, p99_after: None },
             memory_bytes: None,
         }
     }
