@@ -168,9 +168,9 @@ fn open_all(state: &mut State) -> bool {
     unsafe {
         let own = page_map();
         if own < 0 || state.memory.original_pages < 0 {
-            // Of an original that has ended there is none.
-            let lives = super::hints::original_lives(state);
-            if lives && !is_for_now(own) && !is_for_now(state.memory.original_pages) {
+            let originals = state.memory.original_pages;
+            let is_gone = own >= 0 && has_ended(originals);
+            if !(is_gone || is_for_now(own) || is_for_now(originals)) {
                 missing(feature::PAGEMAP);
             }
             return false;
@@ -197,6 +197,11 @@ fn open_all(state: &mut State) -> bool {
 /// Whether it is only this process that got no descriptor, and just now: that says nothing of the kernel.
 fn is_for_now(result: isize) -> bool {
     [errno::EMFILE, errno::ENFILE, errno::ENOMEM].into_iter().any(|code| call::is(result, code))
+}
+
+/// Whether there is no page map because its process has ended. One that its parent has not waited for still has a number.
+fn has_ended(result: isize) -> bool {
+    [errno::ESRCH, errno::ENOENT].into_iter().any(|code| call::is(result, code))
 }
 
 /// In a copy of a speculator, where no page traps and the page map is another process's: registers and opens them again, and
