@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use forebay_server::{Serving, Settings};
+use forebay_server::{Error, Folder, Serving, Settings};
 
 use crate::args::Serve;
 
@@ -52,19 +52,18 @@ fn list_cameras(args: &Serve) -> anyhow::Result<ExitCode> {
 fn settings(args: &Serve) -> forebay_server::Result<Settings> {
     let mut settings = match &args.config {
         Some(config) => Settings::read(config)?,
-        None => Settings::new(args.folder.clone().unwrap_or_default()),
+        None => Settings::of(Vec::new()),
     };
+    settings.cameras = args.cameras.settings(&args.folders, args.memory)?;
+    if !args.folders.is_empty() {
+        settings.folders = match settings.cameras {
+            Some(_) => vec![folder_of(&args.folders[0])],
+            None => folders(&args.folders, &settings.folders)?,
+        };
+    }
     fn set<T: Clone>(to: &mut T, value: &Option<T>) {
         value.iter().for_each(|value| *to = value.clone());
     }
-    settings.cameras = args.cameras.settings(args.folder.as_ref(), args.memory)?;
-    // Cameras play films, and the folder's files are not served.
-    let folder = args.folder.as_ref().map(|path| match (&settings.cameras, path.parent()) {
-        (Some(_), Some(parent)) if parent.as_os_str().is_empty() => PathBuf::from("."),
-        (Some(_), Some(parent)) => parent.to_owned(),
-        _ => path.clone(),
-    });
-    set(&mut settings.folder, &folder);
     set(&mut settings.udp_ports, &args.udp_ports);
     set(&mut settings.memory_bytes, &args.memory);
     set(&mut settings.late, &args.late);
@@ -80,6 +79,37 @@ fn settings(args: &Serve) -> forebay_server::Result<Settings> {
         settings.listen.clone_from(&args.listen);
     }
     Ok(settings)
+}
+
+/// The folders of the command line, which take the place of those of a file.
+fn folders(paths: &[PathBuf], of_file: &[Folder]) -> forebay_server::Result<Vec<Folder>> {
+    let refused = |why: String| Error::Folders { why };
+    // Its folders may be for some users only, and those of the command line are for all.
+    if let Some(named) = of_file.iter().find(|folder| !folder.name.is_empty()) {
+        let why =
+            format!("the settings file has folders, such as {}: leave out DIR, or --config", named.name);
+        return Err(refused(why));
+    }
+    if let [sole] = paths {
+        return Ok(vec![Folder::sole(sole.clone())]);
+    }
+    let mut all: Vec<Folder> = Vec::new();
+    for path in paths {
+        let folder = Folder::called_as_it_is(path.clone()).map_err(refused)?;
+        if all.iter().any(|other| other.name == folder.name) {
+            let why =
+                format!("two folders are called {}: a settings file gives them other names", folder.name);
+            return Err(refused(why));
+        }
+        all.push(folder);
+    }
+    Ok(all)
+}
+
+/// Cameras play films, and the files beside the first one are not served.
+fn folder_of(film: &Path) -> Folder {
+    let folder = film.parent().unwrap_or(film);
+    Folder::sole(if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() })
 }
 
 /// Where this user's programs keep what they can make again: what systemd gives a service, or the folder of the desktop.

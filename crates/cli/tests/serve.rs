@@ -90,6 +90,62 @@ fn a_script_of_cameras_is_refused_with_line_and_column_and_cameras_are_listed() 
     }
 }
 
+/// The words of an instruction of the container file.
+fn words_of_container(instruction: &str) -> Vec<String> {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/Containerfile");
+    let text = fs::read_to_string(file).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(instruction)).expect(instruction).trim();
+    serde_json::from_str(line).unwrap_or_else(|_| line.split(' ').map(str::to_owned).collect())
+}
+
+/// Without a container: the command line serves, on ports that the image names, what the package has installed where it says.
+#[test]
+fn the_command_of_the_container_serves_its_volume() {
+    let folder = tempfile::tempdir().unwrap();
+    let volumes = words_of_container("VOLUME ");
+    let inside = |word: &String| match volumes.contains(word) {
+        true => folder.path().join(word.trim_start_matches('/')).to_str().unwrap().to_owned(),
+        false => word.clone(),
+    };
+    assert_eq!(words_of_container("ENTRYPOINT "), ["/usr/bin/forebay", "serve"]);
+    let command: Vec<String> = words_of_container("CMD ").iter().map(inside).collect();
+    assert!(volumes.iter().all(|volume| command.contains(&inside(volume))), "{command:?}");
+    fs::create_dir(folder.path().join("media")).unwrap();
+    let mut arguments = vec!["--listen", "127.0.0.1:0"];
+    arguments.extend(command.iter().map(String::as_str));
+    let (mut child, _, listens) = start(&arguments);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(listens.contains("127.0.0.1:"), "{listens}");
+    let usual = forebay_server::Settings::new("media".into());
+    let ports = format!("{}-{}/udp", usual.udp_ports.start(), usual.udp_ports.end());
+    assert_eq!(words_of_container("EXPOSE "), [format!("{}/tcp", forebay_server::PORT), ports]);
+    // Where the package puts its program.
+    let package = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/deb/build");
+    assert!(fs::read_to_string(package).unwrap().contains("DESTDIR=\"$root\" PREFIX=/usr "));
+}
+
+#[test]
+fn several_folders_have_names_that_differ() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(&path).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let settings = folder.path().join("serve.toml");
+    fs::write(&settings, "[[folders]]\nname = \"films\"\npath = \"a\"\n").unwrap();
+    for (arguments, words) in [
+        (vec![at("a/films"), at("b/films")], "two folders are called films"),
+        (vec![at("a"), "/".to_owned()], "/: the folder has no name for URLs"),
+        (vec!["--config".to_owned(), settings.to_str().unwrap().to_owned(), at("a")], "leave out DIR"),
+    ] {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let said = String::from_utf8(output(&arguments).stderr).unwrap();
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+}
+
 #[test]
 fn a_file_of_settings_is_checked_with_its_lines() {
     let folder = tempfile::tempdir().unwrap();
@@ -97,7 +153,7 @@ fn a_file_of_settings_is_checked_with_its_lines() {
     let path = file.to_str().unwrap();
     for (text, succeeds, words) in [
         ("folder = \".\"\n", true, "serve.toml is right"),
-        ("folder = \".\"\nbuffers = 99\n", false, "serve.toml:2: "),
+        ("folder = \".\"\nbuffers = 99\n", false, "serve.toml:2:11: "),
         ("folder = \"nowhere\"\n", false, "nowhere: No such file"),
         (
             "folder = \".\"\n[tls]\nlisten = [1]\ncertificate = \"c\"\nkey = \"k\"\n",

@@ -11,10 +11,7 @@ use forebay_server::{CameraSettings, DISCOVERY_PORT, FILM_BYTES, epoch, read_scr
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cameras")]
 pub struct Cameras {
-    /// More films for cameras
-    #[arg(value_name = "FILM", requires = "cameras")]
-    pub films: Vec<PathBuf>,
-    /// Play films as N cameras, at rtsp://HOST:8554/camera-1 to camera-N; DIR is a film then
+    /// Play films as N cameras, at rtsp://HOST:8554/camera-1 to camera-N; each DIR is a film then
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub cameras: Option<u32>,
     /// The same seed makes the same packets at the same times
@@ -47,7 +44,7 @@ impl Cameras {
     /// The settings of cameras, if there are any. Films may take `memory` bytes.
     pub fn settings(
         &self,
-        first: Option<&PathBuf>,
+        films: &[PathBuf],
         memory: Option<u64>,
     ) -> forebay_server::Result<Option<CameraSettings>> {
         let Some(count) = self.cameras else { return Ok(None) };
@@ -56,7 +53,7 @@ impl Cameras {
             script = script.with_usual_faults(percent / 100.0);
         }
         Ok(Some(CameraSettings {
-            films: first.into_iter().chain(&self.films).cloned().collect(),
+            films: films.to_vec(),
             count,
             seed: self.seed,
             epoch_unix_ns: self.epoch,

@@ -15,9 +15,9 @@ use crate::args::Cameras;
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP)]
 pub struct Serve {
-    /// The folder with the media files
+    /// The folder with the media files; with several, the name of each begins its URLs
     #[arg(value_name = "DIR", required_unless_present_any = ["config", "check"])]
-    pub folder: Option<PathBuf>,
+    pub folders: Vec<PathBuf>,
     /// Read settings from a TOML file; options on the command line override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -69,14 +69,16 @@ const SERVE_HELP: &str = r#"The server streams every file of DIR and its subfold
 rtsp://HOST:8554/PATH. It reads MP4, MOV, Matroska, WebM, MPEG transport
 streams, raw H.264, H.265, AAC and MP3, and playlists of them (.m3u). It skips
 names that begin with a dot and, without --follow-links, links that lead out of
-DIR.
+DIR. With several DIRs, a URL is rtsp://HOST:8554/NAME/PATH, where NAME is what
+the DIR is called.
 
 A URL may end with ?loop (start again at the end), with ?start=SECONDS (skip
 the beginning), with ?end=SECONDS (skip the rest), or with several of them,
 joined by &. The streams of a transport stream are tracks; with ?raw it is sent
 as it is.
 
-A settings file has the names of the options, and more: users, limits and TLS.
+A settings file has the names of the options, and more: folders with users of
+their own, limits and TLS.
 Its relative paths start at its own folder.
 
   folder = "films"
@@ -104,14 +106,18 @@ Its relative paths start at its own folder.
   password = "lovelace"
   paths = ["holidays"]
 
+In place of folder, the file may have several [[folders]], each with a name, a
+path and, if not for all users, its users or public = true.
+
 If one user has an md5 and no sha256, the server asks all clients for MD5,
 which is weaker.
 
-On SIGHUP, users, limits and certificates are reloaded; settings that need a
-restart are reported. On SIGTERM and Ctrl-C, the server tells clients and ends.
+On SIGHUP, folders, users, limits and certificates are reloaded; settings that
+need a restart are reported. On SIGTERM and Ctrl-C, the server tells clients and ends.
 
 Examples:
   forebay serve films
+  forebay serve films /srv/music
   forebay serve --listen 127.0.0.1:8555 --memory 64M films
   forebay serve --cameras 100 --seed 7 --faults 10 film.mp4
   forebay serve --check serve.toml && forebay serve --config serve.toml

@@ -24,10 +24,16 @@ pub trait Users {
         true
     }
 
-    /// Whether they may watch the presentation at this path.
-    fn may_watch(&self, user: &str, path: &str) -> bool {
-        let _ = (user, path);
-        true
+    /// Whether a user, or a client without a password, may watch the presentation at this path.
+    fn may_watch(&self, user: Option<&str>, path: &str) -> bool {
+        let _ = path;
+        user.is_some()
+    }
+
+    /// Whether clients without a password may watch something that a list of a folder may have.
+    fn is_open(&self, folder: &str) -> bool {
+        let _ = folder;
+        false
     }
 }
 

@@ -31,6 +31,7 @@ fn ids(done: &[Done]) -> Vec<(&str, u64)> {
         Done::Ended(session) => ("ended", *session),
         Done::Reported(session, ..) => ("reported", *session),
         Done::Refused(count) => ("refused", u64::from(*count)),
+        Done::Forbidden(path) => ("forbidden", path.len() as u64),
     };
     done.iter().map(id).collect()
 }
@@ -384,8 +385,8 @@ impl Users for Ada {
         (user == "ada").then(|| Secret::Password("secret".to_owned()))
     }
 
-    fn may_watch(&self, _: &str, path: &str) -> bool {
-        path == "film.mp4"
+    fn may_watch(&self, user: Option<&str>, path: &str) -> bool {
+        path == "open.mp4" || user.is_some() && path == "film.mp4"
     }
 }
 
@@ -446,6 +447,33 @@ fn tracks_of_a_url_with_a_query_are_named_by_whole_urls() {
     let (plain, _) = world.request(1, &format!("DESCRIBE {FILM} RTSP/1.0\nCSeq: 1\n\n"));
     assert!(String::from_utf8_lossy(plain.body()).contains("a=control:trackID=1\r\n"));
     assert_eq!(world.status(1, &setup(2, &format!("{FILM}/trackID=1?start=9"), UDP, None)), 200);
+}
+
+#[test]
+fn what_is_open_needs_no_password_and_opens_nothing_else() {
+    let mut world = guarded();
+    let open = "rtsp://h/open.mp4";
+    assert_eq!(world.status(1, &format!("DESCRIBE {open} RTSP/1.0\nCSeq: 1\n\n")), 200);
+    let (response, _) = world.request(1, &setup(2, &format!("{open}/trackID=0"), UDP, None));
+    let session = field(&response, "Session").expect("a session");
+    let session = session.split(';').next().unwrap_or_default();
+    assert_eq!(world.status(1, &of_session("PLAY", open, session, "")), 200);
+    // About the session, whatever URL is there.
+    for url in [open, "*", "rtsp://h/"] {
+        assert_eq!(world.status(1, &of_session("GET_PARAMETER", url, session, "")), 200, "{url}");
+    }
+    // A session opens no other path, and another address does not have it.
+    for method in ["DESCRIBE", "SETUP", "PLAY"] {
+        assert_eq!(world.status(1, &of_session(method, FILM, session, "")), 401, "{method}");
+    }
+    world.connect(2, [192, 0, 2, 9]);
+    assert_eq!(world.status(2, &of_session("GET_PARAMETER", "*", session, "")), 401);
+    let wrong = "Authorization: Basic YWRhOmd1ZXNz\n";
+    assert_eq!(world.status(1, &format!("DESCRIBE {open} RTSP/1.0\nCSeq: 4\n{wrong}\n")), 401);
+    // "ada:secret"
+    let right = "Authorization: Basic YWRhOnNlY3JldA==\n";
+    assert_eq!(world.status(1, &format!("DESCRIBE {open} RTSP/1.0\nCSeq: 5\n{right}\n")), 200);
+    assert_eq!(world.status(1, &of_session("TEARDOWN", open, session, "")), 200);
 }
 
 #[test]

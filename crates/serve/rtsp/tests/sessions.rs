@@ -188,7 +188,7 @@ impl Caller {
 
     fn check(&mut self, done: Done) {
         match done {
-            Done::Refused(_) => {}
+            Done::Refused(_) | Done::Forbidden(_) => {}
             Done::Said(connection, response) => {
                 let queue = self.unanswered.get_mut(&connection).expect("a connection that is open");
                 let expected = queue.pop_front().expect("a request to answer").to_string();

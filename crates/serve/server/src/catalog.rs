@@ -1,24 +1,18 @@
-//! Files of the folder by the paths of URLs: each is opened once for all sessions that play it, and none from outside.
+//! Files by the paths of URLs: each is opened once for all sessions that play it.
 
 use std::collections::{HashMap, VecDeque};
-use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use forebay_media::{Media, ReadAt, Reading, Stage, Streams};
 use forebay_rtsp::message::Status;
 use forebay_rtsp::presentation::Presentation;
-use forebay_rtsp::target::bytes_of;
 use forebay_streaming::program::{Playlist, is_video};
-use rustix::fd::OwnedFd;
-use rustix::fs::{Advice, Mode, OFlags, ResolveFlags, fadvise, open, openat2};
-use rustix::io::Errno;
+use rustix::fs::{Advice, fadvise};
 
-use crate::error::{Error, Result};
+use crate::folders::{Found, Root, Roots};
 use crate::index_cache::IndexCache;
 use crate::indexed::{Identity, Indexed, Subject};
 use crate::m3u;
@@ -37,13 +31,9 @@ const QUICK_BYTES: u64 = 1 << 20;
 /// Files of which it is known that they cannot be served.
 const FAILED_MAX: usize = 1000;
 
-/// The folder, and what of it is open.
+/// The folders, and what of them is open.
 pub(crate) struct Catalog {
-    folder: OwnedFd,
-    /// Where it is, as far as that can be told.
-    path: PathBuf,
-    /// Whether links may lead out of it.
-    follows_links: bool,
+    roots: Mutex<Arc<Roots>>,
     cache: Option<IndexCache>,
     open: Mutex<HashMap<(String, Options, Extent), Weak<Opened>>>,
     files: Mutex<HashMap<Subject, Weak<Indexed>>>,
@@ -70,6 +60,8 @@ pub(crate) enum Extent {
 pub(crate) struct Opened {
     /// As in the URL.
     pub path: String,
+    /// The folder that it is in.
+    pub root: Arc<Root>,
     pub presentation: Arc<Presentation>,
     pub playlist: Arc<Playlist>,
     /// By the numbers of the playlist.
@@ -100,17 +92,9 @@ impl From<Failure> for NotOpened {
 }
 
 impl Catalog {
-    pub fn new(folder: &Path, files_max: usize) -> Result<Self> {
-        let failed = |error: Errno| Error::Folder { path: folder.to_owned(), source: error.into() };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = open(folder, flags, Mode::empty()).map_err(failed)?;
-        // To list it and to go into it takes other rights than to know that it is there.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::openat(&opened, ".", flags, Mode::empty()).map_err(failed)?;
-        Ok(Self {
-            folder: opened,
-            path: folder.canonicalize().unwrap_or_else(|_| folder.to_owned()),
-            follows_links: false,
+    pub fn new(roots: Roots, files_max: usize) -> Self {
+        Self {
+            roots: Mutex::new(Arc::new(roots)),
             cache: None,
             open: Mutex::default(),
             files: Mutex::default(),
@@ -119,12 +103,24 @@ impl Catalog {
             growing: Mutex::default(),
             gate: Gate::default(),
             files_max,
-        })
+        }
     }
 
-    /// Links may lead out of the folder, to other disks.
-    pub fn following_links(self, follows_links: bool) -> Self {
-        Self { follows_links, ..self }
+    /// One folder, without a name.
+    #[cfg(test)]
+    pub fn of(folder: &std::path::Path, files_max: usize) -> Self {
+        let folder = crate::settings::Folder::sole(folder.to_owned());
+        Self::new(Roots::open(&[folder], false).expect("a folder"), files_max)
+    }
+
+    /// The folders that are served now.
+    pub fn roots(&self) -> Arc<Roots> {
+        lock(&self.roots).clone()
+    }
+
+    /// Other folders are served from now on.
+    pub fn serve(&self, roots: Roots) {
+        *lock(&self.roots) = Arc::new(roots);
     }
 
     /// Indices are kept on disk.
@@ -156,6 +152,7 @@ impl Catalog {
         let key = (path.to_owned(), options, extent);
         if let Some(known) = all.get(&key).and_then(Weak::upgrade)
             && known.presentation == opened.presentation
+            && Arc::ptr_eq(&known.root, &opened.root)
         {
             return Ok(known);
         }
@@ -173,10 +170,11 @@ impl Catalog {
     ) -> Result<Arc<Opened>, NotOpened> {
         let is_playlist = is_playlist(path);
         let streams = options.streams;
+        let found = self.roots().find(path)?;
         let files = if is_playlist {
-            self.playlist(path, streams, patience)?
+            self.playlist(&found, streams, patience)?
         } else {
-            vec![self.index(path, streams, patience)?]
+            vec![self.index(&found, streams, patience)?]
         };
         let is_plain = !is_playlist && options == Options { streams, ..Options::default() };
         let is_begun = is_plain && extent == Extent::Begun;
@@ -216,6 +214,7 @@ impl Catalog {
         let presentation = Arc::new(presentation);
         Ok(Arc::new(Opened {
             path: path.to_owned(),
+            root: found.root,
             presentation,
             playlist: Arc::new(playlist),
             files,
@@ -226,24 +225,26 @@ impl Catalog {
     /// The files that a playlist names, seen from where it lies.
     fn playlist(
         &self,
-        path: &str,
+        found: &Found,
         streams: Streams,
         patience: Patience,
     ) -> Result<Vec<Arc<Indexed>>, NotOpened> {
+        let path = &found.path;
         let mut bytes = Vec::new();
-        let list = self.file(path)?;
+        let list = found.file()?;
         list.take(PLAYLIST_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
-        let beside = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let beside = found.rest.rsplit_once('/').map_or("", |(folder, _)| folder);
         let mut files = Vec::new();
         for line in m3u::lines(&bytes).iter().take(PLAYLIST_FILES_MAX) {
-            let readings = m3u::readings(line, beside, &self.path);
-            let found = readings.iter().find(|path| self.file(path).is_ok()).or(readings.first());
+            let readings = m3u::readings(line, beside, found.root.place());
+            let readings: Vec<Found> = readings.into_iter().map(|rest| found.beside(rest)).collect();
+            let named = readings.iter().find(|reading| reading.file().is_ok()).or(readings.first());
             let shown = String::from_utf8_lossy(line);
-            let found = found.ok_or_else(|| Failure {
+            let named = named.ok_or_else(|| Failure {
                 status: Status::NotFound,
                 sentence: format!("{path}: {shown} lies outside the folder that is served"),
             })?;
-            files.push(self.index(found, streams, patience)?);
+            files.push(self.index(named, streams, patience)?);
         }
         if files.is_empty() {
             let sentence = format!("{path}: it names no files: write their paths into it, one a line");
@@ -253,18 +254,18 @@ impl Catalog {
     }
 
     /// A file with its index, which others may have made already.
-    fn index(&self, path: &str, streams: Streams, patience: Patience) -> Result<Arc<Indexed>, NotOpened> {
-        let file = self.file(path)?;
+    fn index(&self, found: &Found, streams: Streams, patience: Patience) -> Result<Arc<Indexed>, NotOpened> {
+        let (path, file) = (&found.path, found.file()?);
         let identity = Identity::of(&file).map_err(|error| unreadable(path, &error))?;
         let subject = Subject { identity, streams };
         if let Some(known) = self.known(&subject).filter(|known| known.is_enough(patience)) {
             return Ok(known);
         }
         self.failure_known(path, &subject)?;
-        let media = self.media(path, &file, subject, patience)?;
+        let media = self.media(found, &file, subject, patience)?;
         // Buffers are read as they are wanted; what else the kernel would read ahead is of other clients.
         let _ = fadvise(&file, 0, None, Advice::Random);
-        let indexed = Indexed::new(path.to_owned(), file, subject, media, None);
+        let indexed = Indexed::new(path.clone(), file, subject, media, None);
         let indexed = Arc::new(indexed.map_err(|error| unreadable(path, &error))?);
         Ok(self.publish(subject, indexed)?)
     }
@@ -320,10 +321,11 @@ impl Catalog {
         if is_playlist(path) {
             return Ok(None);
         }
-        let file = self.file(path)?;
+        let found = self.roots().find(path)?;
+        let file = found.file()?;
         let identity = Identity::of(&file).map_err(|error| unreadable(path, &error))?;
         let subject = Subject { identity, streams };
-        if self.known(&subject).is_some() || self.remembered(path, &subject).is_some() {
+        if self.known(&subject).is_some() || self.remembered(&found, &subject).is_some() {
             return Ok(None);
         }
         self.failure_known(path, &subject)?;
@@ -337,23 +339,21 @@ impl Catalog {
 
     /// Keeps a complete index, in memory and on disk.
     pub fn remember(&self, path: &str, subject: Subject, media: &Arc<Media>) {
-        if let Some(cache) = &self.cache {
+        if let Some(cache) = &self.cache
+            && let Ok(found) = self.roots().find(path)
+        {
             // A full disk is no reason not to play.
-            let _ = cache.put(&self.place(path), &subject, media);
+            let _ = cache.put(&found.place(), &subject, media);
         }
         self.keep(subject, media.clone());
     }
 
-    fn place(&self, path: &str) -> PathBuf {
-        self.path.join(OsStr::from_bytes(&bytes_of(path)))
-    }
-
     /// An index that was kept, in memory or on disk.
-    fn remembered(&self, path: &str, subject: &Subject) -> Option<Arc<Media>> {
+    fn remembered(&self, found: &Found, subject: &Subject) -> Option<Arc<Media>> {
         if let Some((_, media)) = lock(&self.kept).iter().find(|(known, _)| known == subject) {
             return Some(media.clone());
         }
-        let media = Arc::new(self.cache.as_ref()?.get(&self.place(path), subject)?);
+        let media = Arc::new(self.cache.as_ref()?.get(&found.place(), subject)?);
         self.keep(*subject, media.clone());
         Some(media)
     }
@@ -361,17 +361,17 @@ impl Catalog {
     /// What is known of a file, from memory, from the cache or by reading it.
     fn media(
         &self,
-        path: &str,
+        found: &Found,
         file: &File,
         subject: Subject,
         patience: Patience,
     ) -> Result<Arc<Media>, NotOpened> {
-        if let Some(media) = self.remembered(path, &subject) {
+        if let Some(media) = self.remembered(found, &subject) {
             return Ok(media);
         }
-        let media = Arc::new(self.read(path, file, subject, patience)?);
+        let media = Arc::new(self.read(&found.path, file, subject, patience)?);
         match patience {
-            Patience::Endless => self.remember(path, subject, &media),
+            Patience::Endless => self.remember(&found.path, subject, &media),
             // A recording has to be followed.
             Patience::Short if media.may_grow() && pass::is_recent(&subject.identity) => {
                 return Err(NotOpened::TakesLong);
@@ -426,41 +426,6 @@ impl Catalog {
         {
             kept.pop_front();
         }
-    }
-
-    /// A file in the folder. Links may lead anywhere within it, and out of it where that is allowed.
-    fn file(&self, path: &str) -> Result<File, Failure> {
-        let refuse = |status, why: &str| Failure { status, sentence: format!("{path}: {why}") };
-        let name = bytes_of(path);
-        let name = Path::new(OsStr::from_bytes(&name));
-        let is_plain = |part: Component| matches!(part, Component::Normal(name) if !name.as_encoded_bytes().starts_with(b"."));
-        if path.is_empty() || !name.components().all(is_plain) {
-            return Err(refuse(Status::NotFound, "it is no name of a file in the folder"));
-        }
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = self.open_at(name, flags).map_err(|error| match error {
-            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => {
-                refuse(Status::NotFound, "there is no such file")
-            }
-            Errno::XDEV | Errno::LOOP => {
-                refuse(Status::Forbidden, "it is a link out of the folder; --follow-links allows such links")
-            }
-            Errno::ACCESS | Errno::PERM => refuse(Status::Forbidden, "this user may not read it"),
-            error => unreadable(path, &error.into()),
-        })?;
-        let file = File::from(file);
-        let metadata = file.metadata().map_err(|error| unreadable(path, &error))?;
-        if !metadata.is_file() {
-            return Err(refuse(Status::NotFound, "it is no file"));
-        }
-        Ok(file)
-    }
-
-    /// What lies at a path in the folder, for other uses than to play it.
-    pub fn open_at(&self, name: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        let beneath = if self.follows_links { ResolveFlags::empty() } else { ResolveFlags::BENEATH };
-        let resolve = beneath | ResolveFlags::NO_MAGICLINKS;
-        openat2(&self.folder, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
     }
 }
 
@@ -527,7 +492,7 @@ mod tests {
             std::fs::write(folder.path().join(name), frame.repeat(100)).expect("a file");
         }
         std::fs::write(folder.path().join("two.m3u"), "a.aac\nb.aac\n").expect("a file");
-        let catalog = Catalog::new(folder.path(), 2).expect("a folder");
+        let catalog = Catalog::of(folder.path(), 2);
         let playing = catalog.open("two.m3u", "").expect("two files");
         let failure = catalog.open("c.aac", "").err().expect("a third one");
         assert_eq!(failure.status, Status::ServiceUnavailable);

@@ -15,6 +15,12 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// Folders that cannot be served together.
+    #[error("{why}")]
+    Folders {
+        /// Why not.
+        why: String,
+    },
     /// Another program listens there.
     #[error(
         "port {} is taken{}: end that program, or choose another port with --listen {}",
@@ -43,12 +49,12 @@ pub enum Error {
         source: io::Error,
     },
     /// A file of settings.
-    #[error("{}{}: {why}", .path.display(), if *.line > 0 { format!(":{}", .line) } else { String::new() })]
+    #[error("{}{}: {why}", .path.display(), .at.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default())]
     Config {
         /// Which.
         path: PathBuf,
-        /// Where in it, from 1; 0 for all of it.
-        line: usize,
+        /// In which line and column of it, from 1, if it could be read.
+        at: Option<(usize, usize)>,
         /// What was expected there.
         why: String,
     },

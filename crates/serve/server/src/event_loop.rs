@@ -16,6 +16,7 @@ use crate::connections::Connections;
 use crate::datagrams::Datagrams;
 use crate::error::{Error, Result, to};
 use crate::events::{Events, Stopper};
+use crate::folders::Roots;
 use crate::http::Web;
 use crate::index_cache::IndexCache;
 use crate::log::{self, Log};
@@ -125,9 +126,9 @@ impl Serving {
         Ok(serving)
     }
 
-    /// Whether the folder, the certificate and the key of settings can be read.
+    /// Whether the folders, the certificate and the key of settings can be read.
     pub fn check(settings: &Settings) -> Result<()> {
-        Catalog::new(&settings.folder, 0)?;
+        Roots::open(&settings.folders, settings.follow_links)?;
         settings.tls.as_ref().map(encryption::identity).transpose()?;
         Ok(())
     }
@@ -273,7 +274,7 @@ impl Serving {
 
 /// The catalog that settings describe, and what the operator should know of it.
 fn catalog(settings: &Settings, files_max: usize) -> Result<(Catalog, Option<String>)> {
-    let catalog = Catalog::new(&settings.folder, files_max)?.following_links(settings.follow_links);
+    let catalog = Catalog::new(Roots::open(&settings.folders, settings.follow_links)?, files_max);
     let cache = settings.cache.clone().map(|folder| (IndexCache::new(folder.clone()), folder));
     Ok(match cache {
         Some((Ok(cache), _)) => (catalog.with_cache(Some(cache)), None),

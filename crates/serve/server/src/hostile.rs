@@ -111,7 +111,7 @@ proptest! {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("a.aac"), FRAME.repeat(10)).expect("a file");
         std::fs::write(folder.path().join("b.m3u"), lines.join("\n") + &end).expect("a file");
-        let catalog = Catalog::new(folder.path(), 10).expect("a catalog");
+        let catalog = Catalog::of(folder.path(), 10);
         match catalog.open("b.m3u", &end) {
             Ok(opened) => prop_assert!(opened.files.iter().all(|file| file.name.ends_with("a.aac"))),
             Err(failure) => prop_assert!(!failure.sentence.is_empty()),

@@ -1,4 +1,4 @@
-//! Streams a folder's media files over RTSP and HTTP: the files, the sockets and the clock around `forebay-streaming`.
+//! Streams media files of folders over RTSP and HTTP: the files, the sockets and the clock around `forebay-streaming`.
 //!
 //! # Model
 //!
@@ -9,10 +9,11 @@
 //!   clients <--> event loop: epoll, timers, rtsp machine, packets  1 thread
 //!                   | jobs: open, fill a buffer    ^ done
 //!                   v                              |
-//!                readers <--> catalog: folder, open files          a few threads
+//!                readers <--> catalog: folders, open files         a few threads
 //! ```
 #![forbid(unsafe_code)]
 
+mod access;
 mod access_log;
 mod admission;
 mod backlog;
@@ -30,6 +31,7 @@ mod encryption;
 mod error;
 mod event_loop;
 mod events;
+mod folders;
 #[cfg(test)]
 mod hostile;
 mod http;
@@ -66,4 +68,4 @@ pub use error::{Error, Result};
 pub use event_loop::Serving;
 pub use events::Stopper;
 pub use reload::Reload;
-pub use settings::{PORT, Settings, Tls, User};
+pub use settings::{Folder, PORT, Settings, Tls, User};

@@ -111,6 +111,11 @@ impl Readers {
         Ok(Self { shared })
     }
 
+    /// The files that can be opened.
+    pub fn catalog(&self) -> &Catalog {
+        &self.shared.catalog
+    }
+
     /// `false` if there is too much to do already.
     pub fn open(&self, opening: Opening) -> bool {
         self.shared.openers.open(opening)

@@ -19,10 +19,12 @@ use crate::access_log::Access;
 use crate::catalog::{Extent, Failure, Opened};
 use crate::clock;
 use crate::event_loop::Serving;
+use crate::folders::no_folder;
 use crate::openers::Opening;
 use crate::pace::Pace;
 use crate::readers::{Filling, Reading};
 use crate::sessions::{Cue, Key, Part, Session, Viewer};
+use crate::settings::Folder;
 use crate::transport::{Ends, TrackTransport};
 
 /// How long until an index is asked again whether it has come far enough.
@@ -47,9 +49,19 @@ impl Control {
         self.shown
             .retain(|_, opened| Arc::strong_count(opened) > 1 || Arc::strong_count(&opened.presentation) > 1);
     }
+
+    /// Forgets files of folders that settings have no more: their descriptions are of no more use to clients.
+    pub fn keep_those_of(&mut self, folders: &[Folder]) {
+        self.shown.retain(|_, opened| opened.root.is_among(folders));
+    }
 }
 
 impl Serving {
+    /// Whether what is open may be watched, as settings are now.
+    pub(crate) fn may_go_on(&self, user: Option<&str>, opened: &Opened) -> bool {
+        opened.root.is_among(&self.settings.folders) && self.server.may_watch(user, &opened.path)
+    }
+
     /// Does what the RTSP machine says, and what follows from it.
     pub(crate) fn act(&mut self, actions: Vec<Action>, on: ConnectionId) {
         self.control.actions.extend(actions.into_iter().map(|action| (action, on)));
@@ -84,6 +96,10 @@ impl Serving {
                     self.log.say(clock::now_ns(), &sentence);
                     let asked = Asked { client, user: Some(user), path: String::new(), query: String::new() };
                     self.note_refused(&asked, Status::Unauthorized);
+                }
+                Action::Forbidden { client, user, path, query } => {
+                    let asked = Asked { client, user: Some(user), path, query };
+                    self.note_refused(&asked, Status::Forbidden);
                 }
                 Action::Report { session, packet, .. } => self.take_report(session, &packet),
             }
@@ -142,6 +158,11 @@ impl Serving {
     /// A file has been opened, or has not.
     pub(crate) fn opened(&mut self, question: QuestionId, result: Result<Arc<Opened>, Failure>) {
         let asked = self.control.asked.remove(&question);
+        // The folders may have changed while the file was opened.
+        let result = result.and_then(|opened| {
+            let user = asked.as_ref().and_then(|asked| asked.user.as_deref());
+            if self.may_go_on(user, &opened) { Ok(opened) } else { Err(no_folder(&opened.path)) }
+        });
         let answer = match result {
             Ok(opened) => {
                 let remarks = opened.files.iter().filter_map(|file| file.take_remark());

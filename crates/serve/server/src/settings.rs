@@ -2,19 +2,21 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_rtsp::authentication::{Secret, Users};
+use forebay_rtsp::authentication::Secret;
+use forebay_rtsp::target::text_of;
 
 use crate::cameras::CameraSettings;
 
 /// All of it, with what does for most.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The folder with the files.
-    pub folder: PathBuf,
-    /// Whether links in it may lead out of it.
+    /// The folders with the files: one without a name, or several with names.
+    pub folders: Vec<Folder>,
+    /// Whether links in them may lead out of them.
     pub follow_links: bool,
     /// Where indices of large files are kept; nowhere without it.
     pub cache: Option<PathBuf>,
@@ -64,10 +66,45 @@ pub struct Settings {
     pub realm: String,
     /// Whether passwords may come in the clear.
     pub is_basic_allowed: bool,
-    /// Cameras that films play, instead of the files of the folder.
+    /// Cameras that films play, instead of the files of folders.
     pub cameras: Option<CameraSettings>,
     /// Whom to become once ports are bound.
     pub run_as: Option<String>,
+}
+
+/// A folder whose files are served, with those in its subfolders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folder {
+    /// The first part of paths in URLs; empty for the only folder.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether clients without a password may watch it.
+    pub is_public: bool,
+    /// The users that may watch it; all users without it.
+    pub users: Option<Vec<String>>,
+}
+
+impl Folder {
+    /// The only one.
+    pub fn sole(path: PathBuf) -> Self {
+        Self { name: String::new(), path, is_public: false, users: None }
+    }
+
+    /// One of several, called as on the disk. The error is a sentence.
+    pub fn called_as_it_is(path: PathBuf) -> Result<Self, String> {
+        let own = |path: &Path| path.file_name().map(|name| text_of(name.as_bytes()));
+        let name = own(&path).or_else(|| path.canonicalize().ok().as_deref().and_then(own));
+        let name = name.filter(|name| is_name(name)).ok_or_else(|| {
+            format!("{}: the folder has no name for URLs: name it in a settings file", path.display())
+        })?;
+        Ok(Self { name, ..Self::sole(path) })
+    }
+}
+
+/// Whether a folder may be called so.
+pub(crate) fn is_name(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '?', '#', '\0'])
 }
 
 /// Encrypted connections.
@@ -98,8 +135,13 @@ pub const PORT: u16 = 8554;
 impl Settings {
     /// For a folder.
     pub fn new(folder: PathBuf) -> Self {
+        Self::of(vec![Folder::sole(folder)])
+    }
+
+    /// For several folders.
+    pub fn of(folders: Vec<Folder>) -> Self {
         Self {
-            folder,
+            folders,
             follow_links: false,
             cache: None,
             access_log: None,
@@ -128,67 +170,6 @@ impl Settings {
             is_basic_allowed: false,
             cameras: None,
             run_as: None,
-        }
-    }
-}
-
-/// Users by their names.
-pub(crate) struct UserList(pub Vec<User>);
-
-impl Users for UserList {
-    fn secret(&self, user: &str) -> Option<Secret> {
-        self.0.iter().find(|one| one.name == user).map(|one| one.secret.clone())
-    }
-
-    fn all_have_sha256(&self) -> bool {
-        self.0.iter().all(|one| !matches!(one.secret, Secret::Hashed { sha256: None, .. }))
-    }
-
-    fn may_watch(&self, user: &str, path: &str) -> bool {
-        let is_in = |folder: &String| {
-            let rest = path.strip_prefix(folder.trim_matches('/'));
-            rest.is_some_and(|rest| {
-                rest.is_empty() || rest.starts_with('/') || folder.trim_matches('/').is_empty()
-            })
-        };
-        let user = self.0.iter().find(|one| one.name == user);
-        user.is_some_and(|user| user.paths.is_empty() || user.paths.iter().any(is_in))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_one_user_has_no_hash_of_is_offered_to_none() {
-        let user = |md5: Option<&str>, sha256: Option<&str>| User {
-            name: "ada".to_owned(),
-            secret: Secret::Hashed { md5: md5.map(str::to_owned), sha256: sha256.map(str::to_owned) },
-            paths: Vec::new(),
-        };
-        let bob = User { secret: Secret::Password("x".to_owned()), ..user(None, None) };
-        let has_both = vec![user(Some("1"), Some("2")), bob.clone(), user(None, Some("2"))];
-        assert!(UserList(has_both).all_have_sha256());
-        assert!(!UserList(vec![bob, user(Some("1"), None)]).all_have_sha256());
-    }
-
-    #[test]
-    fn users_see_their_folders_and_no_others() {
-        let paths = vec!["films/old".to_owned(), "/news.mp4".to_owned()];
-        let secret = Secret::Password("x".to_owned());
-        let ada = User { name: "ada".to_owned(), secret: secret.clone(), paths };
-        let bob = User { name: "bob".to_owned(), secret, paths: Vec::new() };
-        let users = UserList(vec![ada, bob]);
-        for (user, path, may) in [
-            ("ada", "films/old/a.mp4", true),
-            ("ada", "films/older.mp4", false),
-            ("ada", "films/new/a.mp4", false),
-            ("ada", "news.mp4", true),
-            ("bob", "films/new/a.mp4", true),
-            ("eve", "news.mp4", false),
-        ] {
-            assert_eq!(users.may_watch(user, path), may, "{user} {path}");
         }
     }
 }

@@ -83,6 +83,103 @@ fn players_of_hls_play_a_film_whole_and_a_part_of_it() {
 }
 
 #[test]
+fn folders_show_and_play_what_the_asker_may_watch_however_it_is_asked_for() {
+    let test = "folders_show_and_play_what_the_asker_may_watch_however_it_is_asked_for";
+    let Some(folder) = Folder::new(test) else { return };
+    if Command::new("curl").arg("--version").output().is_err() {
+        return forebay_testkit::skip(test, "curl is not installed: run `scripts/setup test`");
+    }
+    let film = folder.encode(1, H264, "a.mp4");
+    let served = |name: &str, is_public, users: Option<&[&str]>| {
+        std::fs::create_dir(folder.path(name)).expect("a folder");
+        std::fs::copy(&film, folder.path(&format!("{name}/{name}.mp4"))).expect("a file");
+        // A list leads to no other folder.
+        std::fs::write(folder.path(&format!("{name}/out.m3u")), "../home/home.mp4\n").expect("a list");
+        forebay_server::Folder {
+            name: name.to_owned(),
+            path: folder.path(name),
+            is_public,
+            users: users.map(|users| users.iter().map(|user| (*user).to_owned()).collect()),
+        }
+    };
+    let user = |name: &str| User {
+        name: name.to_owned(),
+        secret: Secret::Password("lovelace".to_owned()),
+        paths: Vec::new(),
+    };
+    let folders =
+        vec![served("films", false, None), served("home", false, Some(&["ada"])), served("open", true, None)];
+    let access_log = folder.path("access.log");
+    let server = Server::with(Settings {
+        users: vec![user("ada"), user("bob")],
+        access_log: Some(access_log.clone()),
+        ..Settings::of(folders)
+    });
+    let curl = |who: Option<&str>, path: &str| {
+        let mut command = Command::new("curl");
+        command.args(["-s", "-m", "60", "-w", "%{http_code}"]);
+        if let Some(who) = who {
+            command.args(["--digest", "-u", &format!("{who}:lovelace")]);
+        }
+        let output = command.arg(format!("http://{}{path}", server.address)).output().expect("curl runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let all = ["films", "home", "open"];
+    let askers = [(None, &["open"][..]), (Some("ada"), &all), (Some("bob"), &["films", "open"])];
+    for (who, mine) in askers {
+        let refused = if who.is_some() { "403" } else { "401" };
+        // Clients without a password get the lists of what is for everybody.
+        let lists = if who.is_some() {
+            ["/?sign-in", "/?list=json&sign-in", "/?list=m3u&sign-in"]
+        } else {
+            ["/", "/?list=json", "/?list=m3u"]
+        };
+        for list in lists {
+            let said = curl(who, list);
+            assert!(said.ends_with("200"), "{who:?} {list}: {said}");
+            let shown: Vec<&str> =
+                all.into_iter().filter(|name| said.contains(&format!("{name}/"))).collect();
+            assert_eq!(shown, mine, "{who:?} {list}: {said}");
+            assert_eq!(said.contains("Sign in"), who.is_none() && list == "/", "{said}");
+        }
+        for name in all {
+            let may = mine.contains(&name);
+            for path in ["", "/segment_0_0.m4s"] {
+                let said = curl(who, &format!("/{name}/{name}.mp4{path}"));
+                assert!(said.ends_with(if may { "200" } else { refused }), "{who:?} {name}{path}: {said}");
+            }
+        }
+    }
+    let play = &|who: Option<&str>, name: &str, may: bool| {
+        let login = who.map_or(String::new(), |who| format!("{who}:lovelace@"));
+        let url = format!("rtsp://{login}{}/{name}/{name}.mp4", server.address);
+        let output = ffmpeg(&format!("-rtsp_transport tcp -i {url} -map 0:v -c copy -f null -"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        let refused = if who.is_some() { "403" } else { "401" };
+        assert_eq!(output.status.success(), may, "{who:?} {url}: {said}");
+        assert!(may || said.contains(refused), "{who:?} {url}: {said}");
+    };
+    std::thread::scope(|scope| {
+        for (who, mine) in askers {
+            for name in all {
+                scope.spawn(move || play(who, name, mine.contains(&name)));
+            }
+        }
+    });
+    assert!(curl(None, "/home/").ends_with("401") && curl(None, "/?sign-in").ends_with("401"));
+    for (path, status) in [("open/out.m3u", 404), ("nowhere/a.mp4", 401), ("open/../home/home.mp4", 404)] {
+        assert_eq!(server.connect().ask("DESCRIBE", path, "").status, status, "{path}");
+    }
+    until("refused and played ones are in the access log", || {
+        let log = std::fs::read_to_string(&access_log).unwrap_or_default();
+        let has = |words: &[&str]| log.lines().any(|line| words.iter().all(|word| line.contains(word)));
+        has(&[" - bob ", "/home/home.mp4 ", " 403 "])
+            && has(&[" - ada ", "/home/home.mp4 ", " 200 "])
+            && has(&[" - - ", "/open/open.mp4 ", " 200 "])
+    });
+}
+
+#[test]
 fn users_see_and_play_what_they_may_watch() {
     let Some(folder) = Folder::new("users_see_and_play_what_they_may_watch") else { return };
     let user = |name: &str, paths: &[&str]| User {

@@ -71,6 +71,17 @@ pub enum Action {
         /// How many wrong passwords have come from there of late.
         wrong: u32,
     },
+    /// A user has asked for what that user may not watch.
+    Forbidden {
+        /// The client's address.
+        client: IpAddr,
+        /// The user.
+        user: String,
+        /// What was asked for.
+        path: String,
+        /// What the URL has after its question mark.
+        query: String,
+    },
     /// An RTCP packet of a client's, come on the control connection. Whether it is a sign of life
     /// ([`Server::is_alive`](super::Server::is_alive)) is told by what it says.
     Report {

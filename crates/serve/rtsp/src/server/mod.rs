@@ -42,7 +42,7 @@ use crate::reader::{Limits, Received};
 pub use actions::{Action, Answer, ConnectionId, FirstPacket, Playing, Question, QuestionId, SessionId};
 use connection::{Connection, Exchange, Pending, Step};
 use guessing::Guesses;
-pub use http::Admitted;
+pub use http::{Admitted, Purpose};
 use session::Session;
 
 /// What can be chosen.

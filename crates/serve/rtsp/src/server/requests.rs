@@ -81,8 +81,17 @@ impl Server {
         }
         let line = self.connections[&id].line(id);
         let is_of_path = matches!(request.method, Method::Describe | Method::Setup | Method::Play);
+        // Other requests are about a session, and some clients write any URL there.
+        let session = if is_of_path { None } else { self.named(id, request) };
+        let path = session.map_or(&target.path, |session| &session.of.path);
+        if request.headers.get("Authorization").is_none() && users.may_watch(None, path) {
+            return Ok(None);
+        }
         match guard.check(users.as_ref(), request, line, now_ns) {
-            Ok(user) if is_of_path && !users.may_watch(&user, &target.path) => {
+            Ok(user) if is_of_path && !users.may_watch(Some(&user), path) => {
+                let client = self.connections[&id].client;
+                let Target { path, query, .. } = target.clone();
+                self.actions.push(Action::Forbidden { client, user, path, query });
                 Err(Response::new(Status::Forbidden))
             }
             Ok(user) => {
@@ -104,7 +113,14 @@ impl Server {
         }
     }
 
-    /// The session that a request names. It has to come from where the session's packets go.
+    /// The session that a request names, if it comes from where the session's packets go.
+    fn named(&self, id: ConnectionId, request: &Request) -> Option<&Session> {
+        let name = request.headers.get("Session")?.split(';').next().unwrap_or_default().trim();
+        let session = self.sessions.get(self.names.get(name)?)?;
+        (session.client == self.connections[&id].client).then_some(session)
+    }
+
+    /// The same, which thereby gives a sign of life; an error if there is no such session.
     fn session(
         &mut self,
         id: ConnectionId,

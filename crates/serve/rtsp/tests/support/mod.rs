@@ -28,6 +28,8 @@ pub enum Done {
     Reported(u64, usize, Vec<u8>),
     /// So many wrong passwords have come.
     Refused(u32),
+    /// Not what a user may watch.
+    Forbidden(String),
 }
 
 pub struct World {
@@ -57,7 +59,7 @@ pub fn presentation(path: &str) -> Result<Arc<Presentation>, Status> {
         is_seekable: true,
     };
     match path {
-        "film.mp4" => Ok(Arc::new(film)),
+        "film.mp4" | "open.mp4" => Ok(Arc::new(film)),
         "loop.ts" => Ok(Arc::new(Presentation {
             tracks: vec![track(Codec::MpegTransport)],
             duration_ns: None,
@@ -172,6 +174,7 @@ impl World {
                     done.push(Done::Reported(session.0, track, packet))
                 }
                 Action::WrongPassword { wrong, .. } => done.push(Done::Refused(wrong)),
+                Action::Forbidden { path, .. } => done.push(Done::Forbidden(path)),
                 Action::Ask { id, question } if self.is_slow => self.open.push((id, question)),
                 Action::Ask { id, question } => done.extend(self.answer_with(id, answer(&question))),
             }

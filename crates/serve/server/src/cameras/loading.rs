@@ -26,7 +26,7 @@ pub fn epoch(text: &str) -> std::result::Result<u64, String> {
 pub fn read_script(path: &Path) -> Result<Script> {
     let unreadable = |source| Error::Config {
         path: path.to_owned(),
-        line: 0,
+        at: None,
         why: format!("it cannot be read: {source}"),
     };
     let text = std::fs::read_to_string(path).map_err(unreadable)?;

@@ -1,4 +1,4 @@
-//! What the event loop leaves to other threads since it takes reads: walks through the folder, and looks at films.
+//! What the event loop leaves to other threads since it takes reads: walks through the folders, and looks at films.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt;
@@ -10,6 +10,7 @@ use forebay_rtsp::server::ConnectionId;
 
 use super::listing::Listing;
 use crate::catalog::{Catalog, Opened};
+use crate::folders::Roots;
 
 /// Threads: a walk through a large folder is not to keep films waiting.
 pub(crate) const THREADS: usize = 2;
@@ -24,7 +25,8 @@ pub(crate) enum Errand {
 
 /// What came of it.
 pub(crate) enum Errands {
-    Listed(Arc<Listing>),
+    /// A list, and of which folders.
+    Listed(Arc<Listing>, Arc<Roots>),
     Film(ConnectionId, Arc<Opened>, Result<Arc<Film>, Unplayable>),
 }
 
@@ -57,7 +59,10 @@ impl ErrandQueue {
     pub fn run(&self, catalog: &Catalog, finish: impl Fn(Errands)) {
         while let Some(errand) = self.next() {
             finish(match errand {
-                Errand::List => Errands::Listed(Arc::new(Listing::of(catalog))),
+                Errand::List => {
+                    let roots = catalog.roots();
+                    Errands::Listed(Arc::new(Listing::of(&roots)), roots)
+                }
                 Errand::Film(asker, opened) => {
                     let film = Film::new(&opened.playlist, |track| first_sample(&opened, track));
                     Errands::Film(asker, opened, film.map(Arc::new))

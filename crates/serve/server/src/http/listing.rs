@@ -1,6 +1,6 @@
-//! The list of what can be played: files of the folder and its subfolders that are called as media files are.
+//! The list of what can be played: files of the folders and their subfolders that are called as media files are.
 //!
-//! A walk through the folder takes a thread of its own, and all who ask meanwhile get the same list.
+//! A walk through the folders takes a thread of its own, and all who ask meanwhile get the same list.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::{Dir, FileType, OFlags, fstat};
 use serde_json::json;
 
-use crate::catalog::Catalog;
+use crate::folders::{Root, Roots};
 
-/// Files of a list, and what is looked at to find them.
+/// Files of a folder in a list, and what is looked at to find them.
 const FILES_MAX: usize = 10_000;
 const ENTRIES_MAX: usize = 200_000;
 /// How deep subfolders are.
@@ -45,11 +45,15 @@ pub(crate) struct Listed {
 }
 
 impl Listing {
-    /// Walks through the folder. What cannot be read is left out.
-    pub fn of(catalog: &Catalog) -> Self {
-        let mut walk = Walk { catalog, seen: HashSet::new(), entries: 0, listing: Self::default() };
-        walk.folder(Path::new(""), 0);
-        let mut listing = walk.listing;
+    /// Walks through the folders. What cannot be read is left out.
+    pub fn of(roots: &Roots) -> Self {
+        let mut listing = Self::default();
+        for root in &roots.all {
+            let mut walk = Walk { root, seen: HashSet::new(), entries: 0, listing: Self::default() };
+            walk.folder(Path::new(""), 0);
+            listing.files.append(&mut walk.listing.files);
+            listing.is_cut |= walk.listing.is_cut;
+        }
         listing.files.sort_by(|one, other| one.path.cmp(&other.path));
         listing
     }
@@ -62,7 +66,7 @@ impl Listing {
 }
 
 struct Walk<'a> {
-    catalog: &'a Catalog,
+    root: &'a Root,
     /// Folders, by device and number: links may lead back.
     seen: HashSet<(u64, u64)>,
     entries: usize,
@@ -72,7 +76,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn folder(&mut self, path: &Path, depth: usize) {
         let name = if depth == 0 { Path::new(".") } else { path };
-        let Ok(folder) = self.catalog.open_at(name, OFlags::RDONLY | OFlags::DIRECTORY) else { return };
+        let Ok(folder) = self.root.open_at(name, OFlags::RDONLY | OFlags::DIRECTORY) else { return };
         let is_new = fstat(&folder).is_ok_and(|about| self.seen.insert((about.st_dev, about.st_ino)));
         let Some(entries) = is_new.then(|| Dir::read_from(&folder).ok()).flatten() else { return };
         for entry in entries.flatten() {
@@ -99,12 +103,12 @@ impl Walk<'_> {
         if !may_lead_on && !is_media {
             return;
         }
-        let Ok(found) = self.catalog.open_at(&path, OFlags::PATH) else { return };
+        let Ok(found) = self.root.open_at(&path, OFlags::PATH) else { return };
         let Ok(about) = fstat(&found) else { return };
         match FileType::from_raw_mode(about.st_mode) {
             FileType::Directory if depth < DEPTH_MAX => self.folder(&path, depth + 1),
             FileType::RegularFile if is_called_media(&path) => self.listing.files.push(Listed {
-                path: text_of(path.as_os_str().as_encoded_bytes()),
+                path: self.root.path_of(&text_of(path.as_os_str().as_encoded_bytes())),
                 bytes: about.st_size as u64,
                 modified_s: about.st_mtime,
             }),
@@ -177,6 +181,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::settings::Folder;
 
     #[test]
     fn files_called_as_media_are_listed_and_none_from_outside() {
@@ -192,8 +197,8 @@ mod tests {
         symlink(".", at("old/round")).expect("a link");
         symlink("a b.mp4", at("same.mp4")).expect("a link");
         let paths = |follows| {
-            let catalog = Catalog::new(folder.path(), 0).expect("a catalog").following_links(follows);
-            let listing = Listing::of(&catalog);
+            let folders = [Folder::sole(folder.path().to_owned())];
+            let listing = Listing::of(&Roots::open(&folders, follows).expect("a folder"));
             assert!(!listing.is_cut);
             listing.files.into_iter().map(|file| file.path).collect::<Vec<_>>()
         };

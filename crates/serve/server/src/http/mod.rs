@@ -27,7 +27,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use forebay_hls::Unplayable;
-use forebay_rtsp::server::{Admitted, ConnectionId, QuestionId};
+use forebay_rtsp::server::{Admitted, ConnectionId, Purpose, QuestionId};
 
 use self::download::Download;
 use self::errands::{Errand, Errands};
@@ -41,6 +41,7 @@ use self::web_socket::Frames;
 use crate::catalog::{Extent, Failure, Opened};
 use crate::clock;
 use crate::event_loop::Serving;
+use crate::folders::no_folder;
 use crate::openers::Opening;
 use crate::readers::{Destination, Filling, Reading};
 
@@ -179,6 +180,20 @@ impl Serving {
         }
     }
 
+    /// Forgets what was found out before folders and users changed, and breaks off segments that may not be watched any more.
+    pub(crate) fn forget_web(&mut self) {
+        (self.web.films, self.web.listing) = (Films::default(), None);
+        let is_over = |talk: &Talk| match &talk.state {
+            State::Segment(download, asked) => !self.may_go_on(asked.user.as_deref(), &download.opened),
+            _ => false,
+        };
+        let over = self.web.connections.iter().filter(|(_, talk)| is_over(talk));
+        for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.break_off(id);
+            self.tend(id);
+        }
+    }
+
     pub(crate) fn break_off(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.is_broken = true;
@@ -294,10 +309,19 @@ impl Serving {
         if let Route::Asset(name) = &route {
             return self.respond(id, &received, &pages::asset(name));
         }
-        let (admitted, actions) = self.server.admit(&received.request, client, is_encrypted, clock::now_ns());
+        let purpose = match &route {
+            Route::Film { path, .. } => Purpose::Film(path),
+            Route::List { signs_in: true, .. } | Route::Asset(_) => Purpose::SignIn,
+            Route::List { folder, .. } => Purpose::List(folder),
+        };
+        let now_ns = clock::now_ns();
+        let (admitted, actions) = self.server.admit(&received.request, purpose, client, is_encrypted, now_ns);
         self.act(actions, id);
         match admitted {
             Admitted::As(user) => self.serve_route(id, Asked { received, route, user }),
+            Admitted::Forbidden => {
+                self.respond(id, &received, &Response::refusal(403, "this user may not watch it"));
+            }
             Admitted::Challenged(challenges) => {
                 let response = Response::refusal(401, "a user's name and password are wanted");
                 let response = challenges
@@ -332,10 +356,6 @@ impl Serving {
                 }
             },
             Route::Film { path, query, what } => {
-                if !self.server.may_watch(asked.user.as_deref(), path) {
-                    let response = Response::refusal(403, "this user may not watch it");
-                    return self.respond(id, &asked.received, &response);
-                }
                 let has_to_be_fresh = !matches!(what, What::Init(_) | What::Segment(..));
                 match self.web.films.get(path, query, has_to_be_fresh, now_ns) {
                     Some(screened) => self.show_film(id, &asked, &screened),
@@ -405,7 +425,11 @@ impl Serving {
     pub(crate) fn errand_done(&mut self, done: Errands) {
         let now_ns = clock::now_ns();
         match done {
-            Errands::Listed(listing) => {
+            // A walk through folders that are not served any more.
+            Errands::Listed(_, roots) if !Arc::ptr_eq(&roots, &self.readers.catalog().roots()) => {
+                self.readers.run(Errand::List);
+            }
+            Errands::Listed(listing, _) => {
                 self.web.listing = Some((listing.clone(), now_ns));
                 for id in std::mem::take(&mut self.web.list_waiters) {
                     if let Some(asked) = self.take_asked(id) {
@@ -429,20 +453,28 @@ impl Serving {
     }
 
     fn show_list(&mut self, id: ConnectionId, asked: &Asked, listing: &Listing) {
-        let Route::List { folder, form } = &asked.route else { return };
+        let Route::List { folder, form, .. } = &asked.route else { return };
         let place = self.place(id, asked);
         let may_watch = |file: &&listing::Listed| self.server.may_watch(asked.user.as_deref(), &file.path);
         let files = listing.below(folder).filter(may_watch);
         let response = match form {
             Form::Json => Response::new(JSON, listing::json(files, listing.is_cut, &place)),
             Form::M3u => Response::new(M3U, listing::m3u(files, &place)),
-            Form::Page => Response::new(HTML, pages::list(folder, files, listing.is_cut)),
+            Form::Page => {
+                let can_sign_in = self.server.has_users() && asked.user.is_none();
+                Response::new(HTML, pages::list(folder, files, listing.is_cut, can_sign_in))
+            }
         };
         self.respond(id, &asked.received, &response);
     }
 
     fn show_film(&mut self, id: ConnectionId, asked: &Asked, screened: &Screened) {
         let Route::Film { path, query, what } = &asked.route else { return };
+        // The folders may have changed while the file was opened.
+        if !self.may_go_on(asked.user.as_deref(), &screened.opened) {
+            let Failure { status, sentence } = no_folder(path);
+            return self.respond(id, &asked.received, &Response::refusal(status.code(), &sentence));
+        }
         let missing = || Response::refusal(404, "the film has no such part");
         let response = match (&screened.film, what) {
             (film, What::Page) => {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::listing::{Listed, escaped, shown};
 use super::response::Response;
+use super::route::SIGN_IN;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("player.js");
@@ -58,8 +59,13 @@ fn trail(path: &str) -> Markup {
     }
 }
 
-/// The files and subfolders of a folder.
-pub(super) fn list<'a>(folder: &str, files: impl Iterator<Item = &'a Listed>, is_cut: bool) -> String {
+/// The files and subfolders of a folder, for a client that may say who it is.
+pub(super) fn list<'a>(
+    folder: &str,
+    files: impl Iterator<Item = &'a Listed>,
+    is_cut: bool,
+    can_sign_in: bool,
+) -> String {
     let begin = if folder.is_empty() { 0 } else { folder.len() + 1 };
     let (mut folders, mut here) = (BTreeMap::<&str, usize>::new(), Vec::new());
     for file in files {
@@ -84,6 +90,7 @@ pub(super) fn list<'a>(folder: &str, files: impl Iterator<Item = &'a Listed>, is
                 }
             }
             @if is_cut { p { "There are more files than a list has." } }
+            @if can_sign_in { p { a href={ "?" (SIGN_IN) } { "Sign in" } " to see the files of a user." } }
             p.other { "This list for programs: " a href="?list=json" { "JSON" } ", " a href="?list=m3u" { "M3U" } "." }
         }
     };

@@ -9,14 +9,25 @@
 
 use forebay_rtsp::target::Target;
 
+/// What a URL asks with for a password, where there is something for clients without one too.
+pub(super) const SIGN_IN: &str = "sign-in";
 /// Tracks that a URL may name.
 const TRACKS_MAX: usize = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route {
-    List { folder: String, form: Form },
+    /// A list, for clients that have said who they are if `signs_in`.
+    List {
+        folder: String,
+        form: Form,
+        signs_in: bool,
+    },
     Asset(String),
-    Film { path: String, query: String, what: What },
+    Film {
+        path: String,
+        query: String,
+        what: What,
+    },
 }
 
 /// How a list is written.
@@ -54,7 +65,8 @@ impl Route {
                 Some("m3u") => Form::M3u,
                 Some(_) => return None,
             };
-            return Some(Self::List { folder: path, form });
+            let signs_in = query.split('&').any(|part| part == SIGN_IN);
+            return Some(Self::List { folder: path, form, signs_in });
         }
         let of_film = path.rsplit_once('/').and_then(|(path, name)| Some((path.to_owned(), what(name)?)));
         let (path, what) = of_film.unwrap_or((path, What::Page));
@@ -85,7 +97,9 @@ mod tests {
 
     #[test]
     fn urls_lead_to_lists_pages_and_segments() {
-        let list = |folder: &str, form| Some(Route::List { folder: folder.to_owned(), form });
+        let list =
+            |folder: &str, form| Some(Route::List { folder: folder.to_owned(), form, signs_in: false });
+        let signs_in = Route::List { folder: String::new(), form: Form::Json, signs_in: true };
         let film = |path: &str, query: &str, what| {
             Some(Route::Film { path: path.to_owned(), query: query.to_owned(), what })
         };
@@ -95,6 +109,7 @@ mod tests {
             ("/old?list=json", list("old", Form::Json)),
             ("/?list=m3u", list("", Form::M3u)),
             ("/?list=xml", None),
+            ("/?list=json&sign-in", Some(signs_in)),
             ("/old/a%20b.mp4", film("old/a b.mp4", "", What::Page)),
             ("/a.mp4/master.m3u8?start=3", film("a.mp4", "start=3", What::Master)),
             ("/a.mp4/media_0_1.m3u8", film("a.mp4", "", What::Media(vec![0, 1]))),

@@ -183,7 +183,7 @@ mod tests {
         ) {
             let folder = tempfile::tempdir().expect("a folder");
             std::fs::write(folder.path().join("a.aac"), FRAME.repeat(10)).expect("a file");
-            let opened = Catalog::new(folder.path(), 10).expect("a catalog").open("a.aac", "");
+            let opened = Catalog::of(folder.path(), 10).open("a.aac", "");
             let opened = opened.unwrap_or_else(|failure| panic!("{}", failure.sentence));
             let mut sessions = Sessions::new();
             let place = sessions.insert(SessionId(1), Ipv4Addr::LOCALHOST.into(), opened, 2);

@@ -1,4 +1,6 @@
-//! Reads settings from a TOML file. An error has its line, and what was expected there.
+//! Reads settings from a TOML file. An error has its line and column, and what was expected there.
+
+mod members;
 
 use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,17 +9,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_quantity::size;
-use forebay_rtsp::authentication::Secret;
 use serde::de::{Deserialize, Deserializer, Error as _};
+use toml::Spanned;
 
+use self::members::{FolderTable, Members, UserTable};
 use crate::error::{Error, Result};
-use crate::settings::{Settings, Tls, User};
+use crate::settings::{Settings, Tls};
 
 /// As it stands in the file. Relative paths are seen from the folder that the file is in.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct File {
-    folder: PathBuf,
+    folder: Option<PathBuf>,
+    #[serde(default)]
+    folders: Vec<Spanned<FolderTable>>,
     #[serde(default)]
     follow_links: bool,
     cache: Option<PathBuf>,
@@ -70,49 +75,6 @@ struct AuthenticationTable {
     realm: Option<String>,
     #[serde(default)]
     allow_basic_in_the_clear: bool,
-}
-
-#[derive(Debug, serde::Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", try_from = "RawUser")]
-struct UserTable(User);
-
-#[derive(Debug, serde::Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct RawUser {
-    name: String,
-    password: Option<String>,
-    md5: Option<String>,
-    sha256: Option<String>,
-    #[serde(default)]
-    paths: Vec<String>,
-}
-
-impl TryFrom<RawUser> for UserTable {
-    type Error = String;
-
-    fn try_from(raw: RawUser) -> Result<Self, String> {
-        let RawUser { name, password, md5, sha256, paths } = raw;
-        let is_hash = |hash: &Option<String>, digits| {
-            hash.as_ref()
-                .is_none_or(|hash| hash.len() == digits && hash.bytes().all(|one| one.is_ascii_hexdigit()))
-        };
-        let secret = match (password, md5, sha256) {
-            (Some(password), None, None) => Secret::Password(password),
-            (None, None, None) | (Some(_), ..) => {
-                return Err(format!(
-                    "user {name} needs either a password or hashes of `user:realm:password`, md5 and sha256"
-                ));
-            }
-            (None, md5, sha256) if is_hash(&md5, 32) && is_hash(&sha256, 64) => {
-                Secret::Hashed { md5, sha256 }
-            }
-            _ => return Err(format!("user {name}: hashes have hexadecimal digits, md5 32 and sha256 64")),
-        };
-        if name.is_empty() || name.contains([':', '"']) {
-            return Err("a user's name has no colon and no quotation mark".to_owned());
-        }
-        Ok(Self(User { name, secret, paths }))
-    }
 }
 
 /// A port, or an address with its port.
@@ -249,7 +211,7 @@ impl Settings {
     pub fn read(path: &Path) -> Result<Self> {
         let unreadable = |source| Error::Config {
             path: path.to_owned(),
-            line: 0,
+            at: None,
             why: format!("it cannot be read: {source}"),
         };
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
@@ -257,22 +219,37 @@ impl Settings {
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self> {
-        let file: File = toml::from_str(text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start).min(text.len());
-            let line = text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
-            Error::Config { path: path.to_owned(), line, why: error.message().to_owned() }
-        })?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        Ok(file.into_settings(folder))
+        let file = toml::from_str(text).map_err(|error| Fault {
+            at: error.span().map_or(0, |span| span.start),
+            why: error.message().to_owned(),
+        });
+        file.and_then(|file: File| file.into_settings(folder)).map_err(|Fault { at, why }| {
+            let before = text.get(..at).unwrap_or(text);
+            let (line, rest) = (before.matches('\n').count() + 1, before.rsplit('\n').next());
+            let column = rest.map_or(0, |rest| rest.chars().count()) + 1;
+            Error::Config { path: path.to_owned(), at: Some((line, column)), why }
+        })
     }
 }
 
+/// What is wrong, and at which byte of the file.
+struct Fault {
+    at: usize,
+    why: String,
+}
+
+fn fault<T>(at: usize, why: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault { at, why: why.into() })
+}
+
 impl File {
-    fn into_settings(self, beside: &Path) -> Settings {
+    fn into_settings(self, beside: &Path) -> Result<Settings, Fault> {
         fn set<T>(to: &mut T, value: Option<T>) {
             value.into_iter().for_each(|value| *to = value);
         }
-        let mut settings = Settings::new(beside.join(self.folder));
+        let Members { folders, users } = Members::of(self.folder, self.folders, self.users, beside)?;
+        let mut settings = Settings::of(folders);
         let addresses = |all: Vec<Address>| all.into_iter().map(|address| address.0).collect::<Vec<_>>();
         if !self.listen.is_empty() {
             settings.listen = addresses(self.listen);
@@ -290,7 +267,7 @@ impl File {
         settings.status = self.status.map(|address| address.0);
         settings.buffer_bytes = self.buffer_size.map(|size| size.0);
         settings.run_as = self.user;
-        settings.users = self.users.into_iter().map(|user| user.0).collect();
+        settings.users = users;
         settings.is_basic_allowed = self.authentication.allow_basic_in_the_clear;
         set(&mut settings.udp_ports, self.udp_ports.map(|ports| ports.0));
         set(&mut settings.buffers, self.buffers.map(|number| number.0 as usize));
@@ -311,13 +288,16 @@ impl File {
         set(&mut settings.request_bytes, limits.request_bytes.map(|number| number.0 as usize));
         let timeout = limits.session_timeout_seconds.map(|number| Duration::from_secs(number.0));
         set(&mut settings.session_timeout, timeout);
-        settings
+        Ok(settings)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use forebay_rtsp::authentication::Secret;
+
     use super::*;
+    use crate::settings::Folder;
 
     const FULL: &str = r#"
 folder = "films"
@@ -359,7 +339,7 @@ md5 = "0123456789abcdef0123456789abcdef"
     #[test]
     fn all_that_can_be_chosen_is_read() {
         let settings = parse(FULL).expect("settings");
-        assert_eq!(settings.folder, Path::new("/etc/forebay/films"));
+        assert_eq!(settings.folders, [Folder::sole("/etc/forebay/films".into())]);
         assert_eq!(settings.listen, [address("8554").expect("one"), "127.0.0.1:9000".parse().expect("one")]);
         assert_eq!(
             (settings.buffers, settings.buffer_bytes, settings.memory_bytes),
@@ -391,7 +371,7 @@ md5 = "0123456789abcdef0123456789abcdef"
             ("folder = \"a\nlisten = 1\n", 1, "string"),
         ] {
             let error = parse(text).expect_err("it is wrong").to_string();
-            assert!(error.starts_with(&format!("/etc/forebay/serve.toml:{line}: ")), "{text}: {error}");
+            assert!(error.starts_with(&format!("/etc/forebay/serve.toml:{line}:")), "{text}: {error}");
             assert!(error.contains(words), "{text}: {error}");
         }
     }
