@@ -67,9 +67,9 @@ pub struct Serve {
 
 const SERVE_HELP: &str = r#"The server streams every file of DIR and its subfolders at
 rtsp://HOST:8554/PATH. It reads MP4, MOV, Matroska, WebM, MPEG transport
-streams, raw H.264, H.265, AAC and MP3, and playlists of them (.m3u). It skips
-names that begin with a dot and, without --follow-links, links that lead out of
-DIR. With several DIRs, a URL is rtsp://HOST:8554/NAME/PATH, where NAME is what
+streams, AVI, FLV, Ogg, WAV, raw H.264, H.265, AAC and MP3, and playlists of
+them (.m3u). It skips names that begin with a dot and, without --follow-links, links
+that lead out of DIR. With several DIRs, a URL is rtsp://HOST:8554/NAME/PATH, where NAME is what
 the DIR is called.
 
 A URL may end with ?loop (start again at the end), with ?start=SECONDS (skip

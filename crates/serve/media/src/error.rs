@@ -10,7 +10,7 @@ pub enum Error {
     Unreadable(#[from] io::Error),
     /// Nothing that this crate knows begins like it.
     #[error(
-        "it is no media file of a kind that is served (MP4, MOV, Matroska, WebM, MPEG-TS, H.264, H.265, AAC, MP3)"
+        "it is no media file of a kind that is served (MP4, MOV, Matroska, WebM, MPEG-TS, AVI, FLV, Ogg, WAV, H.264, H.265, AAC, MP3)"
     )]
     UnknownKind,
     /// It is a media file of another kind.

@@ -25,6 +25,10 @@ pub(crate) enum Kind {
     MpegAudio {
         from: u64,
     },
+    Avi,
+    Wav,
+    Ogg,
+    Flv,
 }
 
 /// What an MP4 file, or a part of one, begins with.
@@ -36,11 +40,7 @@ const FIRST_BOXES: [&[u8; 4]; 14] = [
 const EBML: &[u8] = &[0x1A, 0x45, 0xDF, 0xA3];
 
 /// What other media files begin with, where in them, and what they are called.
-const OTHERS: [(usize, &[u8], &str); 27] = [
-    (8, b"AVI ", "AVI"),
-    (8, b"WAVE", "WAV"),
-    (0, b"OggS", "Ogg"),
-    (0, b"FLV\x01", "FLV"),
+const OTHERS: [(usize, &[u8], &str); 23] = [
     (0, &[0x30, 0x26, 0xB2, 0x75, 0x8E, 0x66, 0xCF, 0x11], "ASF (WMV, WMA)"),
     (0, &[0, 0, 1, 0xBA], PROGRAM_STREAM),
     (0, &[0, 0, 1, 0xBB], PROGRAM_STREAM),
@@ -75,6 +75,14 @@ pub(crate) fn of(source: &mut Source) -> Result<Kind> {
     }
     if begin.starts_with(EBML) {
         return Ok(Kind::Matroska);
+    }
+    match begin {
+        [b'R', b'I' | b'F', b'F' | b'6', b'F' | b'4', _, _, _, _, b'W', b'A', b'V', b'E', ..]
+        | [b'B', b'W', b'6', b'4', _, _, _, _, b'W', b'A', b'V', b'E', ..] => return Ok(Kind::Wav),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'A', b'V', b'I', b' ', ..] => return Ok(Kind::Avi),
+        [b'O', b'g', b'g', b'S', 0, ..] => return Ok(Kind::Ogg),
+        [b'F', b'L', b'V', 1, ..] => return Ok(Kind::Flv),
+        _ => {}
     }
     let is_at =
         |(at, bytes, _): &&(usize, &[u8], &str)| begin.get(*at..).is_some_and(|rest| rest.starts_with(bytes));

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!   file --> kind --> mp4, matroska, transport,  --> index of each track --> plan: sample, sample, ...
-//!                     elementary, annex_b, adts       seek                   (where, when, which track)
+//!                     elementary, ogg, flv, ...       seek                   (where, when, which track)
 //! ```
 //!
 //! Codecs and payload formats are those of `forebay-rtsp`: what a track has goes into a description, and its samples into a
@@ -23,9 +23,11 @@
 mod ac3;
 mod adts;
 mod annex_b;
+mod avi;
 mod elementary;
 mod error;
 mod first_sample;
+mod flv;
 mod growing;
 pub mod index;
 mod kind;
@@ -33,6 +35,7 @@ mod matroska;
 mod media;
 mod mp4;
 mod mpeg_audio;
+mod ogg;
 mod packing;
 mod parameter_sets;
 mod plan;
@@ -44,6 +47,8 @@ mod stored;
 mod time;
 mod transport;
 mod vorbis;
+mod wav;
+mod windows;
 
 pub use error::{Error, Result};
 pub use growing::{Growing, Stage};

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::index::{Cursor, Index};
-use crate::kind;
+use crate::kind::{self, Kind};
+use crate::ogg;
 use crate::packing::Packing;
 use crate::plan::Plan;
 use crate::reading::Reading;
@@ -73,12 +74,20 @@ pub(crate) enum Carriage {
         #[serde(skip)]
         runs: Arc<[u64]>,
     },
+    /// In pages of Ogg, with headers and pages of others between them.
+    Pages {
+        /// Which pages.
+        serial: u32,
+        /// Where pages begin that come amid a packet of any track.
+        #[serde(skip)]
+        runs: Arc<[u64]>,
+    },
 }
 
 impl Carriage {
     pub fn runs(&self) -> Option<&[u64]> {
         match self {
-            Self::Packets { runs, .. } => Some(runs),
+            Self::Packets { runs, .. } | Self::Pages { runs, .. } => Some(runs),
             Self::Whole | Self::Reversed { .. } => None,
         }
     }
@@ -86,6 +95,7 @@ impl Carriage {
     pub fn with_runs(self, runs: &Arc<[u64]>) -> Self {
         match self {
             Self::Packets { pid, stride, .. } => Self::Packets { pid, stride, runs: runs.clone() },
+            Self::Pages { serial, .. } => Self::Pages { serial, runs: runs.clone() },
             other => other,
         }
     }
@@ -138,7 +148,7 @@ impl Media {
 
     /// Whether it takes a pass through all of a file to know its samples, which its first bytes tell.
     pub fn takes_a_pass(file: &dyn ReadAt) -> Result<bool> {
-        Ok(kind::of(&mut Source::new(file)?)? != kind::Kind::Mp4)
+        Ok(!matches!(kind::of(&mut Source::new(file)?)?, Kind::Mp4 | Kind::Wav))
     }
 
     /// Whether a longer file may be the same one, with more samples. Other kinds of files are written anew.
@@ -236,6 +246,7 @@ impl Track {
                 let first = u64::from(*stride) - (at - run) % u64::from((*stride).max(1));
                 Packing::Packets { pid: *pid, stride: *stride, first: first as u8 }
             }
+            Carriage::Pages { serial, runs } => ogg::packing(*serial, runs, at),
         }
     }
 

@@ -31,6 +31,13 @@ pub enum Packing {
         /// From the beginning of the sample to that of the next packet.
         first: u8,
     },
+    /// Pieces in pages of Ogg, with headers and pages of others between them.
+    Pages {
+        /// Which pages.
+        serial: u32,
+        /// From the beginning of the sample to that of the next page.
+        first: u32,
+    },
 }
 
 impl Packing {
@@ -43,6 +50,7 @@ impl Packing {
                 bytes.len()
             }
             Self::Packets { pid, stride, first } => gather(bytes, pid, stride.into(), first.into()),
+            Self::Pages { serial, first } => join(bytes, serial, first as usize),
         }
     }
 }
@@ -62,6 +70,84 @@ fn gather(bytes: &mut [u8], pid: u16, stride: usize, first: usize) -> usize {
         }
     }
     filled
+}
+
+/// A packet of Ogg that goes on in pages after the one that it begins in.
+fn join(bytes: &mut [u8], serial: u32, first: usize) -> usize {
+    let (mut filled, mut at) = (first.min(bytes.len()), first);
+    while let Some(page) = bytes.get(at..).and_then(OggPage::parse) {
+        let content = at + page.header_bytes();
+        let end = content + page.content_bytes();
+        if page.serial == serial {
+            let (own, is_all) = page.first_packet();
+            let own = content.min(bytes.len())..bytes.len().min(content + own);
+            let count = own.len();
+            bytes.copy_within(own, filled);
+            filled += count;
+            if is_all {
+                break;
+            }
+        }
+        at = end;
+    }
+    filled
+}
+
+/// The header of a page (RFC 3533, section 6).
+pub(crate) struct OggPage {
+    pub flags: u8,
+    /// The time at its end, as its codec counts.
+    pub granule: i64,
+    pub serial: u32,
+    pub number: u32,
+    /// The lengths of segments; a packet ends with one of less than 255 bytes.
+    lacing: [u8; 255],
+    segments: u8,
+}
+
+impl OggPage {
+    pub const HEADER_BYTES_MAX: usize = 27 + 255;
+    pub const CONTINUES: u8 = 1;
+    pub const BEGINS: u8 = 2;
+    pub const ENDS: u8 = 4;
+
+    /// `None` if it is none, or is cut off.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let &[b'O', b'g', b'g', b'S', 0, flags, ref rest @ ..] = bytes else { return None };
+        let (granule, rest) = rest.split_first_chunk::<8>()?;
+        let (serial, rest) = rest.split_first_chunk::<4>()?;
+        let (number, rest) = rest.split_first_chunk::<4>()?;
+        let (&segments, rest) = rest.get(4..)?.split_first()?;
+        let mut lacing = [0; 255];
+        lacing[..segments.into()].copy_from_slice(rest.get(..segments.into())?);
+        Some(Self {
+            flags,
+            granule: i64::from_le_bytes(*granule),
+            serial: u32::from_le_bytes(*serial),
+            number: u32::from_le_bytes(*number),
+            lacing,
+            segments,
+        })
+    }
+
+    pub fn header_bytes(&self) -> usize {
+        27 + usize::from(self.segments)
+    }
+
+    pub fn content_bytes(&self) -> usize {
+        self.lacing().iter().map(|bytes| usize::from(*bytes)).sum()
+    }
+
+    pub fn lacing(&self) -> &[u8] {
+        &self.lacing[..self.segments.into()]
+    }
+
+    /// How much of the content is of the first packet, and whether that ends there.
+    fn first_packet(&self) -> (usize, bool) {
+        let last = self.lacing().iter().position(|bytes| *bytes < 255);
+        let segments = last.map_or(self.lacing(), |last| &self.lacing()[..=last]);
+        (segments.iter().map(|bytes| usize::from(*bytes)).sum(), last.is_some())
+    }
 }
 
 /// What of the packets of one stream is its own.
@@ -122,6 +208,33 @@ mod tests {
         assert_eq!(Packing::Reversed { bytes: 3 }.unpack(&mut bytes), 7);
         assert_eq!(bytes, [3, 2, 1, 6, 5, 4, 7]);
         assert_eq!(Packing::Plain.unpack(&mut bytes), 7);
+    }
+
+    /// A page with one segment after the other.
+    fn page(serial: u32, segments: &[&[u8]]) -> Vec<u8> {
+        let mut page = [&b"OggS\0\0"[..], &[0; 8], &serial.to_le_bytes(), &[0; 8]].concat();
+        page.push(segments.len() as u8);
+        page.extend(segments.iter().map(|segment| segment.len() as u8));
+        page.extend(segments.concat());
+        page
+    }
+
+    #[test]
+    fn a_packet_of_ogg_is_joined_out_of_its_pages() {
+        let part = |byte: u8| vec![byte; 255];
+        // Its beginning, a page that is all of it, a page of another stream, and its end with another packet after it.
+        let file = [
+            part(1),
+            page(7, &[&part(2), &part(3)]),
+            page(8, &[&[9; 40]]),
+            page(7, &[&part(4), &[5; 10], &[6; 10]]),
+        ];
+        let end = file.concat().len() - 10;
+        let mut sample = file.concat()[..end].to_vec();
+        let expected = [part(1), part(2), part(3), part(4), vec![5; 10]].concat();
+        let count = Packing::Pages { serial: 7, first: 255 }.unpack(&mut sample);
+        assert_eq!(sample[..count], expected);
+        assert_eq!(Packing::Pages { serial: 7, first: 9 }.unpack(&mut [1; 5]), 5);
     }
 
     /// A packet with this payload, which an adaptation field makes as long as it has to be.
@@ -188,6 +301,8 @@ mod tests {
             let (packets, reversed) = (Packing::Packets { pid, stride, first }, Packing::Reversed { bytes: stride });
             prop_assert!(packets.unpack(&mut bytes) <= length);
             prop_assert!(reversed.unpack(&mut bytes) == length);
+            let pages = Packing::Pages { serial: u32::from(pid), first: u32::from(first) };
+            prop_assert!(pages.unpack(&mut bytes) <= length);
         }
     }
 }

@@ -12,7 +12,9 @@ use crate::error::{Error, Result};
 use crate::kind::{self, Kind};
 use crate::media::{Found, Media, Streams, Track};
 use crate::source::{ReadAt, Source};
-use crate::{adts, annex_b, elementary, first_sample, matroska, mp4, mpeg_audio, transport};
+use crate::{
+    adts, annex_b, avi, elementary, first_sample, flv, matroska, mp4, mpeg_audio, ogg, transport, wav,
+};
 
 /// After so many bytes, tracks without samples are not waited for.
 const EARLY_BYTES: u64 = 64 << 20;
@@ -173,6 +175,10 @@ fn whole(source: &mut Source, kind: Kind) -> Result<Found> {
         Kind::H265 => annex_b::read_h265(source),
         Kind::Adts { from } => adts::read(source, from),
         Kind::MpegAudio { from } => mpeg_audio::read(source, from),
+        Kind::Avi => avi::read(source),
+        Kind::Wav => wav::read(source),
+        Kind::Ogg => ogg::read(source),
+        Kind::Flv => flv::read(source),
         Kind::Mp4 | Kind::Matroska => Err(Error::UnknownKind),
     }
 }

@@ -54,20 +54,32 @@ pub(crate) struct Picture {
     pub order: (u64, i64),
 }
 
+/// A picture that waits for its time: when it is decoded, and when it is presented.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    picture: Picture,
+    decode: i64,
+    presentation: Option<i64>,
+}
+
 /// Pictures that tell only in which order they are presented, each of which lasts for a tick.
 #[derive(Debug, Default)]
 pub(crate) struct Ordered {
-    waiting: VecDeque<(Picture, Option<i64>)>,
+    waiting: VecDeque<Waiting>,
+    /// The tick of the next one, and those of pictures that have not been given to one that is presented.
+    tick: i64,
+    ticks: VecDeque<i64>,
     /// Orders of those that have no time yet, with how many came before.
     orders: BinaryHeap<Reverse<((u64, i64), u64)>>,
     pushed: u64,
-    presented: i64,
     passed_on: u64,
 }
 
 impl Ordered {
     pub fn push(&mut self, picture: Picture, to: &mut Builder, samples_left: &mut u64) -> Result<()> {
-        self.waiting.push_back((picture, None));
+        self.waiting.push_back(Waiting { picture, decode: self.tick, presentation: None });
+        self.ticks.push_back(self.tick);
+        self.tick += 1;
         self.orders.push(Reverse((picture.order, self.pushed)));
         self.pushed += 1;
         // Others may be presented first for ever; so one that has waited for long has them all presented.
@@ -76,6 +88,11 @@ impl Ordered {
             self.present(to, samples_left)?;
         }
         Ok(())
+    }
+
+    /// A tick has no picture: the one before lasts longer.
+    pub fn skip(&mut self) {
+        self.tick += 1;
     }
 
     pub fn finish(mut self, to: &mut Builder, samples_left: &mut u64) -> Result<()> {
@@ -88,15 +105,14 @@ impl Ordered {
     /// The next one in the order of presentation gets its time, and those go on that have one.
     fn present(&mut self, to: &mut Builder, samples_left: &mut u64) -> Result<()> {
         if let Some(Reverse((_, number))) = self.orders.pop()
-            && let Some((_, time)) = self.waiting.get_mut((number - self.passed_on) as usize)
+            && let Some(waiting) = self.waiting.get_mut((number - self.passed_on) as usize)
         {
-            *time = Some(self.presented);
-            self.presented += 1;
+            waiting.presentation = self.ticks.pop_front();
         }
-        while let Some((picture, Some(presentation))) = self.waiting.front() {
+        while let Some(Waiting { picture, decode, presentation: Some(presentation) }) = self.waiting.front() {
             let Picture { at, bytes, is_sync, .. } = *picture;
-            let decode = self.passed_on as i64;
-            to.push(Entry { at, bytes, decode, presentation: *presentation, is_sync }, samples_left)?;
+            let (decode, presentation) = (*decode, *presentation);
+            to.push(Entry { at, bytes, decode, presentation, is_sync }, samples_left)?;
             self.waiting.pop_front();
             self.passed_on += 1;
         }
@@ -142,6 +158,18 @@ mod tests {
         let times = times(builder);
         assert_eq!(times[..5], [(-1, 0), (0, 3), (1, 1), (2, 2), (3, 4)]);
         assert_eq!(times[76..], [(75, 76), (76, 79), (77, 77), (78, 78)]);
+    }
+
+    #[test]
+    fn a_tick_without_a_picture_passes_all_the_same() {
+        let (mut ordered, mut builder, mut left) = (Ordered::default(), Builder::default(), SAMPLES_MAX);
+        for order in [0, 6, 2, 4] {
+            let picture = Picture { at: 0, bytes: 1, is_sync: true, order: (0, order) };
+            ordered.push(picture, &mut builder, &mut left).expect("room");
+            ordered.skip();
+        }
+        ordered.finish(&mut builder, &mut left).expect("room");
+        assert_eq!(times(builder), [(-2, 0), (0, 6), (2, 2), (4, 4)]);
     }
 
     #[test]

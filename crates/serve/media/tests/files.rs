@@ -5,6 +5,7 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
+use forebay_media::index::Entry;
 use forebay_media::{Media, TimeBase};
 use forebay_rtsp::packetise::{Format, Framing};
 use forebay_rtsp::presentation::Codec;
@@ -16,17 +17,24 @@ fn check(folder: &Folder, file: &Path, has_decode_times: bool, has_positions: bo
     let media = open(file);
     let probed = Probed::of(file);
     assert_eq!(media.tracks().len(), probed.streams.len(), "{:?}", media.left_out());
+    // What begins late begins at 0.
+    let ns = |packet: &Packet| {
+        let (numerator, denominator) = probed.time_base(packet.stream_index);
+        Some(packet.pts? * 1_000_000_000 * numerator / denominator)
+    };
+    let late_ns = probed.packets.iter().filter_map(ns).min().unwrap_or_default().max(0);
     for (number, track) in media.tracks().iter().enumerate() {
-        let rate = probed.rate(number);
+        let late = track.time_base().ticks(late_ns);
+        let (numerator, denominator) = probed.time_base(number);
         let packets = probed.packets_of(number);
         let entries = entries(&media, number);
         assert_eq!(entries.len(), packets.len());
         for (entry, packet) in entries.iter().zip(&packets) {
             let what = format!("{entry:?}, {packet:?} of {}", file.display());
-            assert_eq!(Some(entry.presentation), packet.pts, "{what}");
+            assert_eq!(Some(entry.presentation + late), packet.pts, "{what}");
             assert!(entry.decode <= entry.presentation, "{what}");
             if has_decode_times {
-                assert_eq!(Some(entry.decode), packet.dts, "{what}");
+                assert_eq!(Some(entry.decode + late), packet.dts, "{what}");
             }
             if has_positions {
                 assert_eq!(entry.at, packet.at(), "{what}");
@@ -35,7 +43,7 @@ fn check(folder: &Folder, file: &Path, has_decode_times: bool, has_positions: bo
             assert_eq!(entry.is_sync, packet.is_key(), "{what}");
         }
         assert!(entries.is_sorted_by_key(|entry| entry.decode));
-        assert_eq!(track.time_base().on_clock(i64::from(rate), 1), 1, "{:?}", track.time_base());
+        assert_eq!(track.time_base().on_clock(denominator, 1), numerator, "{:?}", track.time_base());
         let payload = payload(folder, file, &format!("0:{number}"), "");
         assert!(bytes_of(file, &entries) == payload, "stream {number} of {}", file.display());
     }
@@ -209,7 +217,7 @@ fn raw_h264_and_h265() {
         assert!(bytes_of(&raw, &entries) == content);
         // The order that the container had, and nothing decoded later than it is presented.
         let original = Probed::of(&mp4);
-        let ticks = i64::from(original.rate(0)) / 25;
+        let ticks = original.time_base(0).1 / 25;
         let times: Vec<_> = original.packets.iter().map(|one| one.pts.expect("pts") / ticks).collect();
         assert_eq!(entries.iter().map(|one| one.presentation).collect::<Vec<_>>(), times);
         let first = entries[0].decode;
@@ -236,6 +244,222 @@ fn raw_pictures_last_as_long_as_they_say() {
         let picture_ns = open(&raw).tracks()[0].time_base().nanoseconds(1);
         assert_eq!(picture_ns, 33_366_667, "{name}");
     }
+}
+
+#[test]
+fn flash_video() {
+    let Some(folder) = folder("flash_video") else { return };
+    let old = folder.encode(2, &format!("{H264} -c:a aac"), "h264.flv");
+    let media = check(&folder, &old, true, false);
+    assert_h264(&media.tracks()[0].codec);
+    assert!(matches!(media.tracks()[1].codec, Codec::Aac { clock_rate: 44_100, channels: 1, .. }));
+    // The same with the codec by its name.
+    let named = folder.path("named.flv");
+    std::fs::write(&named, with_names(&std::fs::read(&old).expect("a file"))).expect("a file");
+    let samples = |file: &Path, media: &Media| {
+        let times = |one: &Entry| (one.decode, one.presentation, one.is_sync);
+        let all = entries(media, 0);
+        (all.iter().map(times).collect::<Vec<_>>(), bytes_of(file, &all))
+    };
+    let again = open(&named);
+    assert_eq!(again.tracks()[0].codec, media.tracks()[0].codec);
+    assert!(samples(&named, &again) == samples(&old, &media));
+    let sound = folder.encode(2, &format!("{H264} -c:a libmp3lame"), "mp3.flv");
+    assert_eq!(check(&folder, &sound, true, false).tracks()[1].codec, Codec::MpegAudio);
+    let plain = folder.encode(2, "-vn -c:a pcm_alaw -ar 8000 -ac 1", "alaw.flv");
+    assert!(matches!(check(&folder, &plain, true, false).tracks()[0].codec, Codec::Pcm { .. }));
+    let left = folder.encode(2, "-c:v flv1 -c:a aac", "flv1.flv");
+    assert_eq!(open(&left).left_out(), ["pictures of FLV's codec 2"]);
+}
+
+#[test]
+fn pictures_and_sound_of_avi() {
+    let Some(folder) = folder("pictures_and_sound_of_avi") else { return };
+    let codecs = |media: &Media| media.tracks().iter().map(|track| track.codec.clone()).collect::<Vec<_>>();
+    let old = folder.encode(2, "-c:v mpeg4 -g 12 -c:a libmp3lame", "mpeg4.avi");
+    let media = check(&folder, &old, true, false);
+    let [Codec::Mpeg4 { config }, Codec::MpegAudio] = &codecs(&media)[..] else { panic!("{media:?}") };
+    assert!(config.starts_with(&[0, 0, 1, 0xB0]));
+    // Pictures that others are made from come before those.
+    let told = Probed::of(&folder.encode(2, "-c:v mpeg4 -g 12 -bf 2 -an", "between.mp4"));
+    let between = folder.convert(&folder.path("between.mp4"), "-c copy", "between.avi");
+    let pictures = entries(&open(&between), 0);
+    // ffmpeg puts chunks without a picture in between where pictures are decoded before they are seen.
+    let ranks = |times: Vec<i64>| {
+        let mut sorted = times.clone();
+        sorted.sort_unstable();
+        times.iter().map(|time| sorted.binary_search(time)).collect::<Vec<_>>()
+    };
+    let times = |packet: &Packet| packet.pts.expect("a time");
+    let own = pictures.iter().map(|one| one.presentation).collect();
+    assert_eq!(ranks(own), ranks(told.packets.iter().map(times).collect()));
+    let keys: Vec<bool> = told.packets.iter().map(Packet::is_key).collect();
+    assert_eq!(pictures.iter().map(|one| one.is_sync).collect::<Vec<_>>(), keys);
+    assert!(pictures.is_sorted_by_key(|one| one.decode));
+    assert!(bytes_of(&between, &pictures) == payload(&folder, &between, "0:0", ""));
+    let jpeg = folder.encode(2, "-c:v mjpeg -huffman default -c:a pcm_s16le -ac 2", "jpeg.avi");
+    let media = open(&jpeg);
+    let [Codec::Jpeg, Codec::Pcm { clock_rate: 44_100, channels: 2, .. }] = &codecs(&media)[..] else {
+        panic!("{media:?}")
+    };
+    for (number, stream) in ["0:0", "0:1"].into_iter().enumerate() {
+        assert!(bytes_of(&jpeg, &entries(&media, number)) == payload(&folder, &jpeg, stream, ""));
+        assert_eq!(media.tracks()[number].end_ns(), 2_000_000_000);
+    }
+    let mixed = folder.encode(2, &format!("{H264} -c:a libmp3lame"), "h264.avi");
+    assert_eq!(open(&mixed).left_out(), ["H264, which is no codec that can be served in AVI"]);
+}
+
+/// An FLV file whose tags of H.264 name it as Enhanced RTMP does; what has no reordering has no field for it.
+fn with_names(file: &[u8]) -> Vec<u8> {
+    let (mut named, mut at) = (file[..13].to_vec(), 13);
+    while let Some(header) = file.get(at..at + 11) {
+        let bytes = usize::from(header[1]) << 16 | usize::from(header[2]) << 8 | usize::from(header[3]);
+        let data = &file[at + 11..at + 11 + bytes];
+        let data = match data {
+            [first, what, a, b, c, rest @ ..] if header[0] == 9 => {
+                let delay = [*a, *b, *c];
+                let what = if *what == 1 && delay == [0; 3] { 3 } else { *what };
+                let head = [&[0x80 | first & 0x70 | what][..], b"avc1"].concat();
+                [&head[..], if what == 1 { &delay } else { &[] }, rest].concat()
+            }
+            _ => data.to_vec(),
+        };
+        named.push(header[0]);
+        named.extend(&(data.len() as u32).to_be_bytes()[1..]);
+        named.extend(&header[4..]);
+        named.extend(&data);
+        named.extend((data.len() as u32 + 11).to_be_bytes());
+        at += 11 + bytes + 4;
+    }
+    named
+}
+
+/// What is sent of a file's first track.
+fn sent(file: &Path, media: &Arc<Media>) -> Vec<u8> {
+    let content = std::fs::read(file).expect("the file");
+    let unpacked = |sample: forebay_media::Sample| {
+        let mut bytes = content[sample.at.start as usize..sample.at.end as usize].to_vec();
+        let count = sample.packing.unpack(&mut bytes);
+        bytes.truncate(count);
+        bytes
+    };
+    media.plan(&[0], 0).flat_map(unpacked).collect()
+}
+
+/// What ffmpeg takes out of a track, and what is sent of it; and when samples are due, by both.
+fn check_sound(folder: &Folder, file: &Path) -> Media {
+    let media = Arc::new(open(file));
+    let probed = Probed::of(file);
+    let (sent, expected) = (sent(file, &media), payload(folder, file, "0:0", ""));
+    assert!(sent == expected, "{} against {} bytes", sent.len(), expected.len());
+    let told = entries(&media, 0).iter().map(|one| one.presentation).collect::<Vec<_>>();
+    let packets: Vec<_> = probed.packets_of(0).iter().map(|packet| packet.pts.expect("a time")).collect();
+    // Vorbis begins with a packet that gives no sound: at 0, or before.
+    let since_first = |times: &[i64]| times.iter().map(|time| time - times[0]).collect::<Vec<_>>();
+    assert_eq!(since_first(&told), since_first(&packets), "{}", file.display());
+    let difference = media.duration_ns().abs_diff(probed.duration_ns());
+    assert!(difference <= 10_000_000, "{} against {}", media.duration_ns(), probed.duration_ns());
+    Arc::into_inner(media).expect("the only one")
+}
+
+#[test]
+fn opus_and_vorbis_in_ogg_with_packets_that_go_on_in_other_pages() {
+    let Some(folder) = folder("opus_and_vorbis_in_ogg_with_packets_that_go_on_in_other_pages") else {
+        return;
+    };
+    let opus = folder.encode(4, "-vn -c:a libopus -ac 2 -b:a 96k", "opus.ogg");
+    assert_eq!(check_sound(&folder, &opus).tracks()[0].codec, Codec::Opus { channels: 2 });
+    let vorbis = folder.encode(4, "-vn -c:a libvorbis -ac 2 -q:a 9", "vorbis.ogg");
+    let media = check_sound(&folder, &vorbis);
+    assert!(matches!(media.tracks()[0].codec, Codec::Vorbis { clock_rate: 44_100, channels: 2, .. }));
+    // A page of a few segments at the most, so that packets are in several, with pages of another stream between them.
+    let content = std::fs::read(&vorbis).expect("a file");
+    let small = folder.path("small.ogg");
+    std::fs::write(&small, in_small_pages(&content)).expect("a file");
+    let again = Arc::new(open(&small));
+    assert!(sent(&small, &again) == payload(&folder, &vorbis, "0:0", ""));
+    let times = |media: &Media| entries(media, 0).iter().map(|one| one.presentation).collect::<Vec<_>>();
+    assert_eq!(times(&again), times(&media));
+    assert_eq!(again.left_out(), ["a stream of another kind, which is no codec that can be served in Ogg"]);
+}
+
+/// The same packets in pages of two segments, with a page of another stream after each.
+fn in_small_pages(file: &[u8]) -> Vec<u8> {
+    let (mut small, mut at, mut number) = (Vec::new(), 0, 0_u32);
+    let mut page = |flags: u8, granule: &[u8], serial: u32, number: u32, segments: &[&[u8]]| {
+        let begin = small.len();
+        small.extend(
+            [b"OggS\0", &[flags][..], granule, &serial.to_le_bytes(), &number.to_le_bytes()].concat(),
+        );
+        small.extend([0, 0, 0, 0, segments.len() as u8]);
+        small.extend(segments.iter().map(|segment| segment.len() as u8));
+        small.extend(segments.concat());
+        let sum = small[begin..].iter().fold(0, |sum: u32, byte| {
+            let shift = |sum: u32, _| if sum >> 31 == 1 { sum << 1 ^ 0x04C1_1DB7 } else { sum << 1 };
+            (0..8).fold(sum ^ u32::from(*byte) << 24, shift)
+        });
+        small[begin + 22..begin + 26].copy_from_slice(&sum.to_le_bytes());
+    };
+    let (mut is_amid, mut others) = (false, 0);
+    while let Some(header) = file.get(at..at + 27) {
+        let segments = usize::from(header[26]);
+        let lacing = &file[at + 27..at + 27 + segments];
+        let mut content = at + 27 + segments;
+        let all: Vec<&[u8]> = lacing
+            .iter()
+            .map(|bytes| {
+                content += usize::from(*bytes);
+                &file[content - usize::from(*bytes)..content]
+            })
+            .collect();
+        let pairs = all.chunks(2).collect::<Vec<_>>();
+        for (place, pair) in pairs.iter().enumerate() {
+            let is_last = place + 1 == pairs.len();
+            let ends_packet = pair.iter().any(|segment| segment.len() < 255);
+            // Only the last page of what was one has its time, and only a page in which a packet ends has any.
+            let granule = if is_last { &header[6..14] } else { &[0xFF; 8] };
+            let flags = header[5] & 2 | u8::from(is_amid) | if is_last { header[5] & 4 } else { 0 };
+            page(flags, granule, 7, number, pair);
+            number += 1;
+            is_amid = if ends_packet { pair.last().is_some_and(|last| last.len() == 255) } else { true };
+            if number > 1 {
+                page(if others == 0 { 2 } else { 0 }, &[0; 8], 8, others, &[b"none of this"]);
+                others += 1;
+            }
+        }
+        at = content;
+    }
+    small
+}
+
+#[test]
+fn sound_of_wav_as_long_as_it_is() {
+    let Some(folder) = folder("sound_of_wav_as_long_as_it_is") else { return };
+    for (name, options, rate, channels) in [
+        ("a.wav", "-c:a pcm_s16le -ac 2", 44_100, 2),
+        ("b.wav", "-c:a pcm_s24le -ar 48000 -ac 6", 48_000, 6),
+        ("c.wav", "-c:a pcm_s16le -rf64 always", 44_100, 1),
+        ("d.wav", "-c:a pcm_mulaw -ar 8000", 8_000, 1),
+    ] {
+        let file = folder.encode(2, &format!("-vn {options}"), name);
+        let media = open(&file);
+        let Codec::Pcm { clock_rate, channels: told, .. } = media.tracks()[0].codec else {
+            panic!("{:?}", media.tracks()[0].codec)
+        };
+        assert_eq!((clock_rate, told, media.duration_ns()), (rate, channels, 2_000_000_000), "{name}");
+        assert!(bytes_of(&file, &entries(&media, 0)) == payload(&folder, &file, "0:0", ""), "{name}");
+    }
+    // A writer that was cut off, or wrote into a pipe, has not told how long it is.
+    let mut content = std::fs::read(folder.path("a.wav")).expect("a file");
+    let at = content.windows(4).position(|name| name == b"data").expect("sound") + 4;
+    for bytes in [[0; 4], [0xFF; 4]] {
+        content[at..at + 4].copy_from_slice(&bytes);
+        assert_eq!(Media::read(&content).expect("sound").duration_ns(), 2_000_000_000);
+    }
+    let float = folder.encode(1, "-vn -c:a pcm_f32le", "float.wav");
+    let error = Media::open(float).expect_err("no payload format").to_string();
+    assert!(error.contains("floating point"), "{error}");
 }
 
 #[test]

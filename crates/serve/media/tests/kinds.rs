@@ -15,14 +15,11 @@ const SOUND: &str = "-map 1:a -c:a";
 fn files_of_other_kinds_are_refused_by_their_names() {
     let Some(folder) = folder("files_of_other_kinds_are_refused_by_their_names") else { return };
     for (name, options, called) in [
-        ("a.avi", format!("{H264} -c:a libmp3lame"), "AVI"),
-        ("a.wav", format!("{SOUND} pcm_s16le"), "WAV"),
-        ("a.ogg", format!("{SOUND} libopus"), "Ogg"),
-        ("a.flv", format!("{H264} -c:a aac"), "FLV"),
         ("a.vob", "-c:v mpeg2video -c:a mp2".to_owned(), "MPEG program stream"),
         ("h264.vob", format!("{H264} -map 0:v -bsf:v h264_mp4toannexb"), "MPEG program stream"),
         ("a.m2v", "-map 0:v -c:v mpeg2video".to_owned(), "raw MPEG-1 or MPEG-2 video"),
         ("a.mxf", "-map 0:v -c:v mpeg2video".to_owned(), "MXF"),
+        ("a.aiff", format!("{SOUND} pcm_s16be"), "AIFF"),
         ("a.nut", format!("{H264} -c:a aac"), "NUT"),
         ("a.flac", format!("{SOUND} flac"), "FLAC"),
         ("a.wmv", "-c:v wmv2 -c:a wmav2".to_owned(), "ASF"),

@@ -17,7 +17,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 fn check(file: &Path) {
     let media = Arc::new(open(file));
     let probed = Probed::of(file);
-    let rate = u64::from(probed.rate(0));
+    let rate = probed.time_base(0).1.unsigned_abs();
     let keys: Vec<u64> = probed
         .packets_of(0)
         .iter()

@@ -33,7 +33,7 @@ fn check(folder: &Folder, path: &Path, filters: &[&str]) -> Arc<Media> {
     assert_eq!(media.tracks().len(), probed.streams.len(), "{:?}", media.left_out());
     let mut first_ns = None;
     for (number, filter) in filters.iter().enumerate() {
-        let rate = i64::from(probed.rate(number));
+        let rate = probed.time_base(number).1;
         let packets = probed.packets_of(number);
         let samples = sent(&file, &media, number);
         assert_eq!(samples.len(), packets.len(), "track {number} of {}", path.display());

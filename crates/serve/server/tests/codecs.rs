@@ -67,6 +67,7 @@ fn sound_of_dolby_and_old_pictures_come_at_their_times() {
             ("mpeg4-ac3.mp4", format!("{MPEG4} -c:a ac3 -b:a 96k")),
             // Frames that take several packets.
             ("mpeg4-ac3.mkv", format!("{MPEG4} -c:a ac3 -b:a 640k")),
+            ("mpeg4-mp3.avi", format!("{MPEG4} -c:a libmp3lame")),
             ("ac3.mov", "-map 1:a -c:a ac3 -ac 2".to_owned()),
         ],
         copied,
@@ -95,6 +96,10 @@ fn sound_without_compression_comes_byte_by_byte() {
         ("s16le.mkv", sound("pcm_s16le", "-ac 2")),
         ("s24le.mkv", sound("pcm_s24le", "-ac 1 -ar 96000")),
         ("s16be.mkv", sound("pcm_s16be", "-ac 1")),
+        ("s16le.avi", sound("pcm_s16le", "-ac 2")),
+        ("s16le.wav", sound("pcm_s16le", "-ac 2")),
+        ("s24le.wav", sound("pcm_s24le", "-ac 6 -ar 48000")),
+        ("alaw.wav", sound("pcm_alaw", "-ac 1 -ar 8000")),
         ("ulaw.mkv", sound("pcm_mulaw", "-ac 1 -ar 8000")),
         ("alaw.mkv", sound("pcm_alaw", "-ac 1 -ar 8000")),
     ];
@@ -114,6 +119,7 @@ fn pictures_of_jpeg_are_decoded_alike() {
     let files = [
         ("jpeg.mov", format!("{picture} -pix_fmt yuvj420p")),
         ("jpeg.mkv", format!("{picture} -pix_fmt yuvj420p")),
+        ("jpeg.avi", format!("{picture} -pix_fmt yuvj420p")),
         ("jpeg.mp4", format!("{picture} -pix_fmt yuvj420p")),
     ];
     receive_all(

@@ -59,6 +59,10 @@ fn every_codec_comes_out_of_every_container_at_its_time() {
             ("h265-opus.mkv", format!("{H265} -c:a libopus"), HEVC),
             ("fragmented.mp4", format!("{H264} -c:a aac {fragmented}"), AVC),
             ("opus.webm", "-map 1:a -c:a libopus".to_owned(), ""),
+            ("h264-aac.flv", format!("{H264} -c:a aac"), AVC),
+            ("h264-mp3.flv", format!("{H264} -c:a libmp3lame"), AVC),
+            ("opus.ogg", "-map 1:a -c:a libopus".to_owned(), ""),
+            ("vorbis.ogg", "-map 1:a -c:a libvorbis -ac 2 -q:a 9".to_owned(), ""),
         ],
         all_at_their_times,
     );

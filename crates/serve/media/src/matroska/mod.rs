@@ -20,7 +20,7 @@ use crate::media::{Carriage, Found, Track};
 use crate::reorder::Presented;
 use crate::source::Source;
 use crate::time::TimeBase;
-use crate::{ac3, parameter_sets, sound, vorbis};
+use crate::{ac3, parameter_sets, sound, vorbis, windows};
 use blocks::{Cluster, Taken};
 use ebml::{Element, Size, id};
 use lacing::Laced;
@@ -281,7 +281,7 @@ fn served(track: &TrackEntry) -> Option<Coding> {
             (Codec::Mpeg4 { config: private.unwrap_or_default().to_vec() }, Format::Mpeg4)
         }
         "V_MJPEG" => (Codec::Jpeg, Format::Jpeg),
-        "V_MS/VFW/FOURCC" => video_for_windows(private?)?,
+        "V_MS/VFW/FOURCC" => windows::pictures(private?)?,
         "A_AAC" => (sound::aac(private?.to_vec())?, Format::Aac),
         "A_OPUS" => sound::opus(channels()?, private.and_then(sound::opus_streams))?,
         "A_VORBIS" => vorbis::codec(private?)?,
@@ -292,32 +292,8 @@ fn served(track: &TrackEntry) -> Option<Coding> {
             let bits = track.audio()?.bit_depth()?.get();
             return sound::pcm(bits, rate()?, channels()?, track.codec_id().ends_with("LIT"));
         }
-        "A_MS/ACM" => return audio_for_windows(private?),
+        "A_MS/ACM" => return windows::sound(private?).ok(),
         _ => return None,
     };
     Some((codec, format, Carriage::Whole))
-}
-
-/// By a BITMAPINFOHEADER of 40 bytes, with what the codec has after it.
-fn video_for_windows(header: &[u8]) -> Option<(Codec, Format)> {
-    match header.get(16..20)?.to_ascii_uppercase().as_slice() {
-        b"XVID" | b"DIVX" | b"DX50" | b"FMP4" | b"MP4V" => {
-            Some((Codec::Mpeg4 { config: header.get(40..)?.to_vec() }, Format::Mpeg4))
-        }
-        b"MJPG" => Some((Codec::Jpeg, Format::Jpeg)),
-        _ => None,
-    }
-}
-
-/// By a WAVEFORMATEX: what it is, channels, rate, and bits at the end.
-fn audio_for_windows(header: &[u8]) -> Option<Coding> {
-    let &[a, b, c, d, e, f, g, h, _, _, _, _, _, _, i, j, ..] = header else { return None };
-    let channels = u8::try_from(u16::from_le_bytes([c, d])).ok()?;
-    let rate = u32::from_le_bytes([e, f, g, h]);
-    match u16::from_le_bytes([a, b]) {
-        1 => sound::pcm(u16::from_le_bytes([i, j]).into(), rate, channels, true),
-        6 => sound::g711(true, rate, channels),
-        7 => sound::g711(false, rate, channels),
-        _ => None,
-    }
 }

@@ -23,6 +23,10 @@ pub enum Kind {
     H265,
     Adts,
     MpegAudio,
+    Avi,
+    Wav,
+    Ogg,
+    Flv,
 }
 
 /// A part of a file: a box, an element, a packet, a NAL unit, a frame.
@@ -36,8 +40,19 @@ struct Block {
 }
 
 impl Kind {
-    pub const ALL: [Self; 7] =
-        [Self::Mp4, Self::Matroska, Self::Transport, Self::H264, Self::H265, Self::Adts, Self::MpegAudio];
+    pub const ALL: [Self; 11] = [
+        Self::Mp4,
+        Self::Matroska,
+        Self::Transport,
+        Self::H264,
+        Self::H265,
+        Self::Adts,
+        Self::MpegAudio,
+        Self::Avi,
+        Self::Wav,
+        Self::Ogg,
+        Self::Flv,
+    ];
 
     pub fn has(self, name: &str) -> bool {
         let endings: &[&str] = match self {
@@ -48,6 +63,10 @@ impl Kind {
             Self::H265 => &["h265"],
             Self::Adts => &["aac"],
             Self::MpegAudio => &["mp2", "mp3"],
+            Self::Avi => &["avi"],
+            Self::Wav => &["wav"],
+            Self::Ogg => &["ogg"],
+            Self::Flv => &["flv"],
         };
         name.rsplit_once('.').is_some_and(|(_, ending)| endings.contains(&ending))
     }
@@ -68,13 +87,20 @@ impl Kind {
                 let marks = file.windows(2).enumerate().filter(|(_, two)| two[0] == 0xFF && two[1] >= least);
                 between(marks.map(|(at, _)| at), 0, file.len(), &mut blocks);
             }
+            Self::Avi | Self::Wav => chunks(file, &mut blocks),
+            Self::Ogg => between(memmem::find_iter(file, b"OggS"), 27, file.len(), &mut blocks),
+            Self::Flv => tags(file, &mut blocks),
         }
         blocks
     }
 
     fn write_size(self, file: &mut [u8], at: Range<usize>, size: u64) {
         let mark = 1 << (7 * at.len());
-        let size = if self == Self::Matroska { size & (mark - 1) | mark } else { size };
+        let size = match self {
+            Self::Matroska => size & (mark - 1) | mark,
+            Self::Avi | Self::Wav => (size as u32).swap_bytes().into(),
+            _ => size,
+        };
         write_number(file, at, size);
     }
 }
@@ -117,6 +143,27 @@ fn elements(file: &[u8], within: Range<usize>, blocks: &mut Vec<Block>) {
         if OUTER.contains(&read_number(&file[at..at + id_bytes])) {
             elements(file, content..end, blocks);
         }
+        at = end;
+    }
+}
+
+/// Lists and the chunks in them, one after the other.
+fn chunks(file: &[u8], blocks: &mut Vec<Block>) {
+    let mut at = 0;
+    while let Some([header @ .., a, b, c, d]) = file.get(at..at + 8) {
+        let size = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
+        let (is_list, end) = (matches!(header, b"RIFF" | b"LIST"), file.len().min(at + 8 + size));
+        let content = if is_list { end.min(at + 12) } else { at + 8 };
+        blocks.push(Block { start: at, size: Some(at + 4..at + 8), content, end });
+        at = if is_list { at + 12 } else { end + size % 2 };
+    }
+}
+
+fn tags(file: &[u8], blocks: &mut Vec<Block>) {
+    let mut at = 13;
+    while let Some(size) = file.get(at + 1..at + 4) {
+        let end = file.len().min(at + 15 + read_number(size) as usize);
+        blocks.push(Block { start: at, size: Some(at + 1..at + 4), content: end.min(at + 11), end });
         at = end;
     }
 }

@@ -15,6 +15,9 @@ pub fn files(folder: &Folder) -> Vec<(&'static str, Vec<u8>)> {
         ("a.h264", "-c copy -bsf:v h264_mp4toannexb"),
         ("a.aac", "-map 0:a -c copy"),
         ("a.mp3", "-map 0:a -c:a libmp3lame"),
+        ("a.flv", "-c copy"),
+        ("a.avi", "-c:v mpeg4 -g 12 -bf 2 -c:a pcm_s16le"),
+        ("a.ogg", "-map 0:a -c:a libopus -page_duration 1 -fflags +bitexact"),
     ];
     let made = sources.iter().map(|(name, options)| (*name, folder.convert(&mp4, options, name)));
     let mut files: Vec<_> = made.collect();
@@ -46,6 +49,11 @@ pub fn more_files(folder: &Folder) -> Vec<(&'static str, Vec<u8>)> {
         ("plain.mov", "-vn -c:a pcm_s24le -t 1".to_owned()),
         ("av1.mp4", "-an -c:v libaom-av1 -cpu-used 8 -usage realtime -t 1".to_owned()),
         ("ac3.ts", format!("{H264} -c:a ac3 -t 1")),
+        ("jpeg.avi", "-c:v mjpeg -huffman default -c:a libmp3lame -t 1".to_owned()),
+        ("plain.wav", "-vn -c:a pcm_s16le -t 1".to_owned()),
+        ("large.wav", "-vn -c:a pcm_s24le -rf64 always -t 1".to_owned()),
+        ("vorbis.ogg", "-vn -c:a libvorbis -t 1 -fflags +bitexact".to_owned()),
+        ("mp3.flv", format!("{H264} -c:a libmp3lame -t 1")),
     ];
     let read = |(name, options): (&'static str, String)| {
         (name, std::fs::read(folder.encode(2, &options, name)).expect("a file"))

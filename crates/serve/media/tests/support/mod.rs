@@ -81,9 +81,10 @@ impl Probed {
         self.packets.iter().filter(|packet| packet.stream_index == stream).collect()
     }
 
-    /// Ticks per second of a stream.
-    pub fn rate(&self, stream: usize) -> u32 {
-        self.streams[stream].time_base.strip_prefix("1/").expect("a rate").parse().expect("a rate")
+    /// How many seconds a tick of a stream is, as a fraction.
+    pub fn time_base(&self, stream: usize) -> (i64, i64) {
+        let (numerator, denominator) = self.streams[stream].time_base.split_once('/').expect("a fraction");
+        (numerator.parse().expect("a number"), denominator.parse().expect("a number"))
     }
 
     pub fn duration_ns(&self) -> u64 {

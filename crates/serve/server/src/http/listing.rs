@@ -20,7 +20,7 @@ const DEPTH_MAX: usize = 32;
 /// How media files are called, in small letters.
 const ENDINGS: &[&str] = &[
     "mp4", "m4v", "m4a", "mov", "3gp", "mkv", "mka", "webm", "ts", "m2ts", "mts", "m2t", "h264", "264",
-    "h265", "265", "hevc", "aac", "mp3", "mp2", "m3u", "m3u8",
+    "h265", "265", "hevc", "aac", "mp3", "mp2", "avi", "wav", "ogg", "oga", "opus", "flv", "m3u", "m3u8",
 ];
 /// What a path in a URL is escaped of.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');

@@ -22,8 +22,10 @@ pub fn packets(input: &str, filter: &str) -> Vec<Packet> {
     let mut ticks_per_s = [1.0; 2];
     let mut packets = Vec::new();
     for line in text.lines() {
-        if let Some((track, base)) = line.strip_prefix("#tb ").and_then(|rest| rest.split_once(": 1/")) {
-            ticks_per_s[track.parse::<usize>().expect("a track")] = base.parse().expect("a number");
+        if let Some((track, base)) = line.strip_prefix("#tb ").and_then(|rest| rest.split_once(": ")) {
+            let (seconds, ticks) = base.split_once('/').expect("a fraction");
+            let number = |text: &str| text.parse::<f64>().expect("a number");
+            ticks_per_s[track.parse::<usize>().expect("a track")] = number(ticks) / number(seconds);
         } else if !line.starts_with('#') {
             let fields: Vec<&str> = line.split(',').map(str::trim).collect();
             let track: usize = fields[0].parse().expect("a track");

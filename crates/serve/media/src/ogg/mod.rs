@@ -1,0 +1,245 @@
+//! Ogg (RFC 3533) with Opus (RFC 7845) or Vorbis (Vorbis I, annex A): packets in pages, found by a pass over all pages.
+//!
+//! ```text
+//!   page     | header, time at its end | packet | packet | begin of one | header, ... | rest of it | packet |
+//!   samples                            |   0    |   1    | 2, with the header amid it .............|   3    |
+//! ```
+//!
+//! A page tells the time at its end. How long each packet lasts is in its first byte, so the times of its packets follow.
+
+mod headers;
+
+use std::sync::Arc;
+
+use forebay_rtsp::packetise::Format;
+use forebay_rtsp::presentation::Codec;
+use memchr::memmem;
+
+use crate::error::{Error, Result};
+use crate::index::{Builder, Entry, samples_max};
+use crate::media::{Carriage, Found, Track};
+use crate::packing::{OggPage, Packing};
+use crate::source::Source;
+use crate::time::TimeBase;
+use headers::{Headers, Lasting, Taken};
+
+/// More than any film has.
+const STREAMS_MAX: usize = 64;
+/// How far damage may go.
+const GARBAGE_BYTES_MAX: u64 = 1 << 20;
+
+pub(crate) fn read(source: &mut Source) -> Result<Found> {
+    let mut pass = Pass { streams: Vec::new(), runs: Vec::new(), samples_left: samples_max(source.bytes()) };
+    let (mut at, mut garbage) = (0, 0);
+    let mut left_out = None;
+    while at < source.bytes() {
+        let Some(page) = OggPage::parse(source.up_to(at, OggPage::HEADER_BYTES_MAX)?) else {
+            pass.streams.iter_mut().for_each(|stream| stream.begun = None);
+            let skipped = to_next_page(source, at)?;
+            garbage += skipped;
+            if garbage > GARBAGE_BYTES_MAX {
+                return Err(Error::Damaged("most of it is no page of Ogg"));
+            }
+            at += skipped;
+            continue;
+        };
+        let end = at + (page.header_bytes() + page.content_bytes()) as u64;
+        if end > source.bytes() {
+            break;
+        }
+        if page.flags & OggPage::BEGINS != 0 && pass.has_samples() {
+            left_out = Some("the recordings that follow the first one".to_owned());
+            break;
+        }
+        pass.take(source, &page, at, end)?;
+        at = end;
+    }
+    pass.found(left_out)
+}
+
+/// How many bytes there are from a place to where the next page may begin.
+fn to_next_page(source: &mut Source, at: u64) -> Result<u64> {
+    let bytes = source.following(at + 1)?;
+    Ok(1 + memmem::find(bytes, b"OggS").unwrap_or(bytes.len()) as u64)
+}
+
+/// How a packet lies that begins at a place.
+pub(crate) fn packing(serial: u32, runs: &[u64], at: u64) -> Packing {
+    let next = runs.get(runs.partition_point(|run| *run < at)).map(|run| run - at);
+    Packing::Pages { serial, first: next.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(u32::MAX) }
+}
+
+struct Pass {
+    streams: Vec<Stream>,
+    /// Where pages begin that come amid a packet.
+    runs: Vec<u64>,
+    samples_left: u64,
+}
+
+/// A logical stream while its packets are being found.
+struct Stream {
+    serial: u32,
+    kind: Kind,
+    /// The number of its next page.
+    next_page: u32,
+    /// Where the packet begins that the last page has not ended.
+    begun: Option<u64>,
+    /// When the next packet is due, if that is known.
+    time: Option<i64>,
+    last_step: Option<i64>,
+    builder: Builder,
+}
+
+enum Kind {
+    /// Its first packets are to come yet.
+    Begun(Headers),
+    Served {
+        codec: Codec,
+        format: Format,
+        lead_in: i64,
+        rate: u32,
+        lasting: Lasting,
+    },
+    Other(String),
+}
+
+/// A packet that ends in the page at hand.
+struct Packet {
+    at: u64,
+    end: u64,
+}
+
+impl Pass {
+    fn has_samples(&self) -> bool {
+        self.streams.iter().any(|stream| !stream.builder.is_empty())
+    }
+
+    fn take(&mut self, source: &mut Source, page: &OggPage, at: u64, end: u64) -> Result<()> {
+        let place = match self.streams.iter().position(|stream| stream.serial == page.serial) {
+            Some(place) => place,
+            None if self.streams.len() >= STREAMS_MAX || page.flags & OggPage::BEGINS == 0 => return Ok(()),
+            None => {
+                self.streams.push(Stream::new(page));
+                self.streams.len() - 1
+            }
+        };
+        let stream = &mut self.streams[place];
+        let packets = stream.packets(page, at);
+        if stream.begun.is_some() {
+            self.runs.push(end);
+        }
+        stream.take(source, page, &packets, &self.runs, &mut self.samples_left)
+    }
+
+    fn found(self, left_out: Option<String>) -> Result<Found> {
+        let mut found = Found { left_out: left_out.into_iter().collect(), ..Found::default() };
+        let runs: Arc<[u64]> = self.runs.into();
+        for stream in self.streams {
+            match stream.kind {
+                Kind::Served { codec, format, lead_in, rate, lasting } => {
+                    let index = stream.builder.finish(stream.last_step);
+                    let (Some(mut index), Some(time_base)) = (index, TimeBase::per_second(rate)) else {
+                        continue;
+                    };
+                    // The first packet of Vorbis gives no sound, and no decoder begins with the second one.
+                    let is_vorbis = matches!(lasting, Lasting::Vorbis(_));
+                    index.shift(if is_vorbis { -index.begin().min(0) } else { -lead_in });
+                    let carriage = Carriage::Pages { serial: stream.serial, runs: runs.clone() };
+                    found.tracks.push(Track::new(codec, format, None, time_base, index).carried(carriage));
+                }
+                Kind::Other(phrase) => found.left_out.push(phrase),
+                Kind::Begun(_) => found.left_out.push("a stream whose headers are not complete".to_owned()),
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Stream {
+    fn new(page: &OggPage) -> Self {
+        Self {
+            serial: page.serial,
+            kind: Kind::Begun(Headers::default()),
+            next_page: page.number,
+            begun: None,
+            time: None,
+            last_step: None,
+            builder: Builder::default(),
+        }
+    }
+
+    /// The packets that end in a page.
+    fn packets(&mut self, page: &OggPage, at: u64) -> Vec<Packet> {
+        let continues = page.flags & OggPage::CONTINUES != 0;
+        let is_next = page.number == self.next_page;
+        self.next_page = page.number.wrapping_add(1);
+        let mut begun = self.begun.take().filter(|_| continues && is_next);
+        // The rest of a packet whose beginning is lost.
+        let mut is_lost = continues && begun.is_none();
+        let (mut packets, mut next) = (Vec::new(), at + page.header_bytes() as u64);
+        for segment in page.lacing() {
+            let begin = *begun.get_or_insert(next);
+            next += u64::from(*segment);
+            if *segment < 255 {
+                if !std::mem::replace(&mut is_lost, false) && next > begin {
+                    packets.push(Packet { at: begin, end: next });
+                }
+                begun = None;
+            }
+        }
+        self.begun = begun.filter(|_| !is_lost);
+        packets
+    }
+
+    /// Puts packets into the index, or takes what they tell of all others.
+    fn take(
+        &mut self,
+        source: &mut Source,
+        page: &OggPage,
+        packets: &[Packet],
+        runs: &[u64],
+        samples_left: &mut u64,
+    ) -> Result<()> {
+        let mut packets = packets.iter();
+        while let Kind::Begun(headers) = &mut self.kind {
+            let Some(packet) = packets.next() else { return Ok(()) };
+            if let Some(taken) =
+                headers.take(source, packing(self.serial, runs, packet.at), packet.at..packet.end)?
+            {
+                self.kind = match taken {
+                    Taken::Served { codec, format, lead_in, rate, lasting } => {
+                        Kind::Served { codec, format, lead_in, rate, lasting }
+                    }
+                    Taken::Other(phrase) => Kind::Other(phrase),
+                };
+            }
+        }
+        let Kind::Served { lasting, .. } = &mut self.kind else { return Ok(()) };
+        let mut steps = Vec::new();
+        for packet in packets.clone() {
+            steps.push(lasting.of(source.up_to(packet.at, 2)?));
+        }
+        let all: i64 = steps.iter().sum();
+        let is_last = page.flags & OggPage::ENDS != 0;
+        // The last page may tell an earlier end than that of its packets.
+        let mut time = match self.time {
+            Some(time) if is_last || page.granule < 0 => time,
+            None if is_last || page.granule < 0 => {
+                lasting.beginning(steps.first().copied().unwrap_or_default())
+            }
+            _ => page.granule.saturating_sub(all),
+        };
+        for (packet, step) in packets.zip(steps) {
+            let bytes = u32::try_from(packet.end - packet.at)
+                .map_err(|_| Error::Damaged("a packet is larger than 4 GiB"))?;
+            let decode = time.max(self.builder.last_decode());
+            let entry = Entry { at: packet.at, bytes, decode, presentation: decode, is_sync: true };
+            self.builder.push(entry, samples_left)?;
+            time = time.saturating_add(step);
+            let end = if is_last && page.granule >= 0 { time.min(page.granule) } else { time };
+            self.last_step = Some(end.saturating_sub(decode).max(0));
+            self.time = Some(time);
+        }
+        Ok(())
+    }
+}
