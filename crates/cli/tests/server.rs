@@ -168,6 +168,20 @@ fn a_load_of_somebody_elses_is_read() {
     assert!((of("latency_p99").value - 0.0015).abs() < 1e-9, "{:?}", of("latency_p99"));
 }
 
+#[test]
+fn a_server_is_loaded_once_it_is_ready() {
+    let (server, _) = working();
+    let ready = "ready = [\"sh\", \"-c\", \"echo {port} >> asked; test $(wc -l < asked) = 3\"]\n";
+    let load =
+        "load = [\"sh\", \"-c\", \"echo asked $(wc -l < ../asked)\"]\ntransactions_after = \"asked\"\n";
+    let trial = Trial::new(&format!("server = {server}\n{ready}{load}"));
+    let output = trial.run(&[]);
+    assert!(output.status.success(), "{output:?}");
+    let rows = trial.results().rows;
+    let transactions = rows.iter().find(|row| row.metric == "transactions").unwrap();
+    assert!((transactions.value - 3.0).abs() < 1e-9, "{transactions:?}");
+}
+
 /// A server of the test's own, which closes each connection with what `answer` gives for its number; to be attached to.
 fn answering(answer: impl Fn(usize) -> &'static str + Send + 'static) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();

@@ -135,6 +135,8 @@ pub struct Any {
     pub name: String,
     /// Its command line; or one of the other three, for a server that runs already.
     pub server: Option<Vec<String>>,
+    /// Command line that succeeds once the server can be asked, where that is later than it takes connections.
+    pub ready: Option<Vec<String>>,
     /// Number of the process; its children count as well.
     pub pid: Option<u32>,
     /// Unit of systemd.
@@ -250,6 +252,9 @@ pub enum Error {
     /// A command line is empty.
     #[error("a command line has at least the program")]
     NoCommand,
+    /// When it is ready is asked of a server that runs already.
+    #[error("ready is of a server that forebay starts; give server")]
+    ReadyOfOthers,
     /// Memory is limited of a server that runs already.
     #[error("memory can be limited of a server that forebay starts; give server")]
     MemoryOfOthers,
@@ -297,8 +302,11 @@ impl Any {
         if self.load.is_none() && (self.transactions_after.is_some() || self.p99_after.is_some()) {
             return Err(Error::PrintsOfNoLoad);
         }
-        if [&self.server, &self.load].into_iter().flatten().any(Vec::is_empty) {
+        if [&self.server, &self.ready, &self.load].into_iter().flatten().any(Vec::is_empty) {
             return Err(Error::NoCommand);
+        }
+        if self.server.is_none() && self.ready.is_some() {
+            return Err(Error::ReadyOfOthers);
         }
         if self.server.is_none() && self.memory.iter().any(|memory| *memory != Memory::All) {
             return Err(Error::MemoryOfOthers);
@@ -396,6 +404,7 @@ mod tests {
             ("pid = 1\nload = [\"x\"]\nbody = \"b\"", "give url"),
             ("pid = 1\nurl = \"u\"\np99_after = \"99%\"", "give load"),
             ("server = []\nurl = \"u\"", "at least the program"),
+            ("pid = 1\nurl = \"u\"\nready = [\"true\"]", "ready is of a server that forebay starts"),
             ("pid = 1\nurl = \"u\"\nmemory = [\"1M\"]", "forebay starts"),
         ] {
             let error = any(lines).unwrap_err().to_string();

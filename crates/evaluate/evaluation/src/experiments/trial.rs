@@ -165,6 +165,12 @@ impl Description {
         self.any.as_ref()?.dependency.as_deref()
     }
 
+    /// What succeeds once the server can be asked, where that is given.
+    #[must_use]
+    pub fn ready(&self) -> Option<&[String]> {
+        self.any.as_ref()?.ready.as_deref()
+    }
+
     /// The folder of the files that the server reads, where it is given.
     #[must_use]
     pub fn files(&self) -> Option<&Path> {

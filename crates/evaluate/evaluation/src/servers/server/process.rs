@@ -87,6 +87,35 @@ impl Process {
         self.check()
     }
 
+    /// Waits until `ready` succeeds, which runs in `folder` again and again.
+    pub(crate) fn wait_until(
+        &mut self,
+        ready: &[OsString],
+        folder: &Path,
+        interrupt: &Interrupt,
+    ) -> Result<(), Error> {
+        let (begun, said) = (Instant::now(), folder.join("ready"));
+        let mut asking = Self::start_in(ready, folder, &said, None)?;
+        loop {
+            interrupt.check()?;
+            self.check()?;
+            match asking.has_ended() {
+                Ok(true) => return Ok(()),
+                Err(Error::Failed { .. }) => {
+                    std::thread::sleep(LOOK_EVERY);
+                    asking = Self::start_in(ready, folder, &said, None)?;
+                }
+                Err(error) => return Err(error),
+                Ok(false) => std::thread::sleep(LOOK_EVERY),
+            }
+            if begun.elapsed() > START_LIMIT {
+                let why =
+                    format!("within {START_LIMIT:?} {} did not succeed: {}", asking.command, asking.words());
+                return Err(Error::Load(why));
+            }
+        }
+    }
+
     /// An error where it has ended.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         match self.child.try_wait() {

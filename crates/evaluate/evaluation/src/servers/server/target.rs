@@ -90,6 +90,10 @@ impl Target {
         let left = join.clone().map(LeftBehind::of);
         let mut process = Process::start(&line, folder, join.as_deref())?;
         process.wait_for(address, bench.interrupt)?;
+        if let Some(ready) = bench.description.ready() {
+            let line: Vec<OsString> = ready.iter().map(|word| with_port(word, port).into()).collect();
+            process.wait_until(&line, folder, bench.interrupt)?;
+        }
         let feeds = match (&trial.server, bench.documents) {
             (Server::Rtsp(RtspServer::Mediamtx), Some(media)) => {
                 let files: Vec<_> = media.paths.iter().map(PathBuf::from).collect();
@@ -180,7 +184,7 @@ impl Target {
     }
 
     pub(super) fn with_port(&self, word: &str) -> String {
-        word.replace("{port}", &self.port.to_string())
+        with_port(word, self.port)
     }
 
     /// An error where it has ended.
@@ -217,7 +221,7 @@ fn command_line(
         }
         (Server::Command(line), _) => {
             let filled = |word: &String| {
-                let word = word.replace("{port}", &port.to_string());
+                let word = with_port(word, port);
                 let word = match documents {
                     Some(files) => word.replace("{files}", &files.folder.to_string_lossy()),
                     None => word,
@@ -230,6 +234,10 @@ fn command_line(
         }
         _ => unreachable!("a description has no other pairs"),
     }
+}
+
+fn with_port(word: &str, port: u16) -> String {
+    word.replace("{port}", &port.to_string())
 }
 
 fn resolved(address: &str) -> Result<SocketAddr, Error> {

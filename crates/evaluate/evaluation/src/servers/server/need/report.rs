@@ -89,13 +89,24 @@ impl Condition {
         failed.collect()
     }
 
+    /// What too little memory does.
+    fn what_less_does(&self) -> &'static str {
+        let mut short = self.levels.iter().filter(|level| !level.is_enough);
+        if short.all(|level| level.window.is_err()) {
+            "it does not work"
+        } else {
+            "pages come back that memory had no room for"
+        }
+    }
+
     /// What follows, in sentences.
     fn conclusions(&self) -> Vec<String> {
         let mut said = Vec::new();
         match self.knee {
             Some(Knee { bytes: knee, low_bytes, high_bytes }) => said.push(format!(
-                "It needs {}: with less, pages come back that memory had no room for (between {} and {})",
+                "It needs {}: with less, {} (between {} and {})",
                 bytes(knee),
+                self.what_less_does(),
                 bytes(low_bytes),
                 bytes(high_bytes)
             )),
