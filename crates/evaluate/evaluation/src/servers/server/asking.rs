@@ -67,7 +67,7 @@ impl Asking {
             }
         };
         let answers = Answers { intended: schedule.as_ref().map(|_| 0.0), ..Answers::none() };
-        let random = Random::new(number as u64);
+        let random = Random::new(clients.load << 16 | number as u64);
         let state = State { schedule, random, begun: vec![None; own], refused: 0, answers };
         Self { clients: clients.clone(), window, own, state: Mutex::new(state), due: Notify::new() }
     }
@@ -270,5 +270,28 @@ async fn over(window: Window, stop: &AtomicBool) -> Schedstat {
         }
         let boundary = if before.is_some() { window.end } else { window.begin };
         tokio::time::sleep(boundary.saturating_duration_since(now).min(LOOK_EVERY)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::Asked;
+    use crate::servers::server::http::{Site, url};
+
+    #[test]
+    fn each_load_asks_in_an_order_of_its_own() {
+        let site = Site::of(&url("http://127.0.0.1/").unwrap()).unwrap();
+        let request = site.request("/", &Asked::default(), false).unwrap();
+        let order = |load| {
+            let (requests, connections) = (vec![request.clone(); 1000], Connections::Kept);
+            let clients =
+                Clients { site: site.clone(), requests, number: 1, rate: Rate::Most, connections, load };
+            let now = Instant::now();
+            let asking = Asking::new(&clients, 0, 1, Window { begin: now, end: now });
+            (0..20).map(|_| asking.begin(0).1).collect::<Vec<_>>()
+        };
+        assert_eq!(order(1), order(1));
+        assert_ne!(order(0), order(1));
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Clients {
     pub(super) number: u16,
     pub(super) rate: Rate,
     pub(super) connections: Connections,
+    /// The load of this server that this is: each has an order of its own, so that together they ask for everything.
+    pub(super) load: u64,
 }
 
 /// The part of the time that counts.

@@ -5,6 +5,7 @@ use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::experiments::{Asked, Attached, Connections, Load, RtspServer, Server, Trial};
 use forebay_counters as counters;
@@ -43,6 +44,8 @@ pub(super) struct Target {
     proxy: Option<Proxy>,
     pub(super) scope: Scope,
     port: u16,
+    /// So many loads it had.
+    loads: AtomicU64,
 }
 
 impl Target {
@@ -65,6 +68,7 @@ impl Target {
                 proxy: None,
                 scope: scope_of(attached)?,
                 port: port.unwrap_or(0),
+                loads: AtomicU64::new(0),
             });
         }
         let port = match port {
@@ -121,6 +125,7 @@ impl Target {
             group,
             proxy,
             port,
+            loads: AtomicU64::new(0),
         })
     }
 
@@ -160,7 +165,8 @@ impl Target {
         let close = connections == Connections::New;
         let requests = paths.iter().map(|path| site.request(path, asked, close));
         let requests = requests.collect::<Result<_, _>>().map_err(Error::Load)?;
-        Ok(Some(Clients { site, requests, number, rate, connections }))
+        let load = self.loads.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(Clients { site, requests, number, rate, connections, load }))
     }
 
     /// How long its dependency takes for an answer without what it is made later by; `None` where that is not measured.

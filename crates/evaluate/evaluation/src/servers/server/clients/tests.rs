@@ -78,8 +78,14 @@ impl Case {
         let site = Site::of(&url(&format!("{}://{address}/", self.scheme)).unwrap()).unwrap();
         let close = self.connections == Connections::New;
         let requests = vec![site.request("/path?query", &self.asked, close).unwrap()];
-        let clients =
-            Clients { site, requests, number: self.number, rate: Rate::Most, connections: self.connections };
+        let clients = Clients {
+            site,
+            requests,
+            number: self.number,
+            rate: Rate::Most,
+            connections: self.connections,
+            load: 0,
+        };
         let begin = Instant::now();
         let answers = clients.run(Window { begin, end: begin + PATIENCE }, &seen.stop);
         end(address, &seen, serving);
@@ -311,7 +317,7 @@ fn a_server_that_is_gone_is_given_up() {
     let site = Site::of(&url(&format!("http://{gone}/")).unwrap()).unwrap();
     let requests = vec![site.request("/", &Asked::default(), false).unwrap()];
     let connections = Connections::Kept;
-    let clients = Clients { site, requests, number: 4, rate: Rate::Most, connections };
+    let clients = Clients { site, requests, number: 4, rate: Rate::Most, connections, load: 0 };
     let begin = Instant::now();
     let window = Window { begin, end: begin + PATIENCE };
     let error = clients.run(window, &AtomicBool::new(false)).unwrap_err();
@@ -327,7 +333,7 @@ fn all_that_the_schedule_has_is_intended_however_slow_the_server_is() {
     let (rate, connections) = (Rate::PerSecond(10_000.0), Connections::Kept);
     let begin = Instant::now();
     let window = Window { begin, end: begin + Duration::from_millis(500) };
-    let clients = Clients { site, requests, number: 2, rate, connections };
+    let clients = Clients { site, requests, number: 2, rate, connections, load: 0 };
     let answers = clients.run(window, &AtomicBool::new(false)).unwrap();
     assert_eq!((answers.requests, answers.errors), (0, 0));
     let intended = answers.intended.unwrap();
