@@ -52,9 +52,9 @@ a control group that belongs to the user, as a delegated one does.
 
 Examples:
   forebay evaluate need web --set servers=nginx --set clients=16
+  forebay evaluate need streaming --set servers=forebay --set clients=16
   forebay evaluate need mine.toml --seconds 2 --json need.json --svg figures
-  forebay evaluate need -- forebay run -- sort words
-  forebay evaluate need -- forebay serve /srv/media";
+  forebay evaluate need -- forebay run -- sort words";
 
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds: Option<f64> = text.parse().ok().filter(|seconds| (0.05..=3600.0).contains(seconds));
