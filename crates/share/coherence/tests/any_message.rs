@@ -2,14 +2,17 @@
 
 mod message_bodies;
 
+use forebay_coherence::Message;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// A byte that says from where, and bytes that are a message more often than not.
 fn step() -> impl Strategy<Value = Vec<u8>> {
-    (any::<u8>(), 0..14u8, 0..6u8, 0..4u8, vec(any::<u8>(), 6)).prop_map(
+    (any::<u8>(), 0..18u8, 0..6u8, 0..4u8, vec(any::<u8>(), 6)).prop_map(
         |(from, kind, number, word, rest)| {
-            let mut bytes = vec![from, 1, kind, number % 3, 0, number, 0, 0, 0, word, 0, 0, 0, 0, 0, 0, 0];
+            let version = Message::Leaving.to_bytes()[0];
+            let mut bytes =
+                vec![from, version, kind, number % 3, 0, number, 0, 0, 0, word, 0, 0, 0, 0, 0, 0, 0];
             // Now and then one is damaged.
             if rest[0] < 16 {
                 bytes[1 + usize::from(rest[1] % 16)] = rest[2];
