@@ -42,15 +42,23 @@ impl Object {
     /// # Errors
     /// There is not that much memory.
     pub fn new(bytes: usize) -> Result<Self, Error> {
-        let object = Self::sparse(bytes)?;
-        let bytes = object.bytes;
+        Self::growing(bytes, bytes)
+    }
+
+    /// One of `all` bytes, of which pages beyond the first `bytes` exist from their first use on.
+    ///
+    /// # Errors
+    /// There is not that much memory.
+    pub fn growing(bytes: usize, all: usize) -> Result<Self, Error> {
+        let object = Self::sparse(all.max(bytes))?;
+        let bytes = bytes.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
         // A fault on a page that exists is a minor one, which can be held back; and memory runs out here, not later.
         fallocate(&object.memory, FallocateFlags::empty(), 0, bytes as u64)
             .map_err(|source| Error::Object { bytes, source: source.into() })?;
         Ok(object)
     }
 
-    /// The same, but its pages exist from their first use on.
+    /// One of `bytes` whose pages exist from their first use on.
     ///
     /// # Errors
     /// The kernel has no such object.

@@ -22,23 +22,15 @@ impl Views {
     /// # Errors
     /// Something is there already, or nowhere is room.
     pub fn map(object: &Object, count: usize, at: Option<usize>) -> Result<Self, Error> {
-        Self::map_with(object, count, at, MapFlags::POPULATE)
+        Self::map_with(object, count, at, object.bytes())
     }
 
-    /// The same, where the privileged view is not used: none of its pages counts as the process's own.
+    /// The same, where only the first `used` bytes of the privileged view are used at first: the pages of the others count as the
+    /// process's own when they are.
     ///
     /// # Errors
     /// As for [`Views::map`].
-    pub fn map_unprivileged(object: &Object, count: usize, at: Option<usize>) -> Result<Self, Error> {
-        Self::map_with(object, count, at, MapFlags::empty())
-    }
-
-    fn map_with(
-        object: &Object,
-        count: usize,
-        at: Option<usize>,
-        privileged: MapFlags,
-    ) -> Result<Self, Error> {
+    pub fn map_with(object: &Object, count: usize, at: Option<usize>, used: usize) -> Result<Self, Error> {
         let bytes = object.bytes();
         let error =
             |source: rustix::io::Errno| Error::Views { views: count, bytes, at, source: source.into() };
@@ -48,14 +40,15 @@ impl Views {
         let views = Self { base, count, bytes };
         for view in 0..=count {
             let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
-            let populate = if view == count { privileged } else { MapFlags::empty() };
             // SAFETY: what is mapped over is our own reservation.
             unsafe {
                 let place = (base + view * bytes) as *mut c_void;
                 let protection = ProtFlags::READ | ProtFlags::WRITE;
-                mmap(place, bytes, protection, flags | populate, object.as_fd(), 0).map_err(error)?;
+                mmap(place, bytes, protection, flags, object.as_fd(), 0).map_err(error)?;
             }
         }
+        // Where the kernel cannot do that, each page is mapped when it is first used.
+        let _ = views.populate(0, used);
         // The pages of a child that was forked would have no protection.
         // SAFETY: the area is ours.
         unsafe { madvise(base as *mut c_void, total, Advice::LinuxDontFork).map_err(error)? };
@@ -71,6 +64,20 @@ impl Views {
         // SAFETY: the area is ours.
         let kept = unsafe { madvise(self.base as *mut c_void, bytes * count, Advice::LinuxDoFork) };
         kept.map_err(|source| Error::Views { views: count, bytes, at, source: source.into() })
+    }
+
+    /// Maps pages of the privileged view, which exist from then on: `bytes` from an offset in the object on.
+    ///
+    /// # Errors
+    /// There is no memory, or the kernel is older than 5.14.
+    pub fn populate(&self, offset: usize, bytes: usize) -> Result<(), Error> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let at = self.privileged(offset);
+        // SAFETY: the area is ours.
+        let done = unsafe { madvise(at as *mut c_void, bytes, Advice::LinuxPopulateWrite) };
+        done.map_err(|source| Error::Object { bytes, source: source.into() })
     }
 
     /// An address at which there is room now for `count` views of `bytes` each and the privileged one.

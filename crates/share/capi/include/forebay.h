@@ -93,8 +93,19 @@ void *forebay_rows(size_t rows, size_t bytes, size_t chunk, int placement);
  */
 void *forebay_alloc(size_t bytes, int placement);
 
-/* Stores at `bytes` how many bytes no allocation has yet. Any thread. */
+/* Stores at `bytes` how many bytes no such allocation has yet. Any thread. */
 int forebay_left(size_t *bytes);
+
+/*
+ * Allocates `bytes` bytes, all zero, in a minipage of their own, and returns their address; 16 divides it. One host calls this, at
+ * any time, whatever the others do. The address is valid on every host that is told it. Frees what any host has allocated so: from
+ * then on no host may use it, and it is allocated again. Freeing NULL does nothing. Fails where no such allocation begins, or where it
+ * is free already. The memory for this is apart from that of forebay_rows and forebay_alloc, and as large. Stores at `bytes` how much
+ * of it is left for this machine: what no machine uses, and what was freed here. Any thread.
+ */
+void *forebay_malloc(size_t bytes);
+int forebay_free(void *start);
+int forebay_malloc_left(size_t *bytes);
 
 /*
  * Copies `count` rows of `bytes` bytes each to `to`, one behind the other, or from there to the rows. Between machines all rows

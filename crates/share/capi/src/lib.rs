@@ -129,6 +129,41 @@ pub unsafe extern "C" fn forebay_left(bytes: *mut usize) -> c_int {
 
 /// See the header.
 #[unsafe(no_mangle)]
+pub extern "C" fn forebay_malloc(bytes: usize) -> *mut c_void {
+    attempt(|| Ok(host()?.malloc::<u8>(bytes)?.as_ptr().cast()))
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn forebay_free(start: *mut c_void) -> c_int {
+    attempt(|| {
+        let host = host()?;
+        if !start.is_null() {
+            host.free(start as usize)?;
+        }
+        Ok(0)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// `bytes` is null, or can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_malloc_left(bytes: *mut usize) -> c_int {
+    attempt(|| {
+        let left = host()?.malloc_left();
+        if bytes.is_null() {
+            return Err(Failure::Null("bytes"));
+        }
+        // SAFETY: not null, so the caller's own, as the header wants it.
+        unsafe { bytes.write(left) };
+        Ok(0)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
 pub extern "C" fn forebay_barrier() -> c_int {
     attempt(|| Ok(host()?.barrier().map(|()| 0)?))
 }

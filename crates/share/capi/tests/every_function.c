@@ -53,6 +53,9 @@ static void before_joining(void) {
     FAILS(forebay_lock(0) == -1, "not a host");
     FAILS(forebay_unlock(0) == -1, "not a host");
     FAILS(forebay_left(&first) == -1, "not a host");
+    FAILS(forebay_malloc(8) == NULL, "not a host");
+    FAILS(forebay_free(NULL) == -1, "not a host");
+    FAILS(forebay_malloc_left(&first) == -1, "not a host");
     FAILS(forebay_team_create(&rank, 1) == NULL, "not a host");
     FAILS(forebay_team_barrier(NULL) == -1, "not a host");
     FAILS(forebay_gather(NULL, 0, 0, NULL) == -1, "not a host");
@@ -311,6 +314,44 @@ static void many(void) {
     CHECK(forebay_barrier() == 0);
 }
 
+/* Each host allocates a list alone; the next host frees it. */
+static void alone(void) {
+    struct node {
+        struct node *next;
+        int number;
+    };
+    enum { NODES = 100 };
+    struct node **lists = (struct node **)forebay_alloc(count * sizeof *lists, 0);
+    size_t before, after;
+    CHECK(lists != NULL && forebay_malloc_left(&before) == 0);
+    for (int i = 0; i < NODES; i++) {
+        struct node *node = (struct node *)forebay_malloc(i % 2 ? sizeof *node : 5000);
+        CHECK(node != NULL && (uintptr_t)node % 16 == 0 && node->next == NULL);
+        node->number = i;
+        node->next = lists[rank];
+        lists[rank] = node;
+    }
+    CHECK(forebay_malloc_left(&after) == 0 && after < before);
+    CHECK(forebay_barrier() == 0);
+    struct node *node = lists[(rank + 1) % count];
+    for (int i = NODES - 1; i >= 0; i--) {
+        struct node *next = node->next;
+        CHECK(node->number == i);
+        FAILS(forebay_free((char *)node + 16) == -1, "begins at");
+        CHECK(forebay_free(node) == 0);
+        if (i == 0) FAILS(forebay_free(node) == -1, "free already");
+        node = next;
+    }
+    CHECK(node == NULL && forebay_free(NULL) == 0);
+    CHECK(forebay_barrier() == 0);
+    FAILS(forebay_free(lists) == -1, "begins at");
+    FAILS(forebay_free(&before) == -1, "begins at");
+    FAILS(forebay_malloc((size_t)1 << 40) == NULL, "do not fit");
+    FAILS(forebay_malloc(0) == NULL, "0");
+    FAILS(forebay_malloc_left(NULL) == -1, "NULL");
+    CHECK(forebay_barrier() == 0);
+}
+
 /* A pointer in shared memory leads to the same place on all hosts, and a system call to memory that was touched. */
 static void pointers(void) {
     char **shared = (char **)forebay_alloc(sizeof *shared, 0);
@@ -502,6 +543,7 @@ int main(int arguments, char **argument) {
     waits();
     teams();
     many();
+    alone();
     pointers();
     figures();
     system_calls();

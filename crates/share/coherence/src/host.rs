@@ -1,13 +1,16 @@
 //! The protocol's state on one host: its access to each minipage, the waits of its threads, and the minipages that it
 //! manages.
 
-use std::{collections::VecDeque, ops::AddAssign};
+use std::{collections::VecDeque, ops::Range};
 
+use crate::alone::Alone;
 use crate::barrier::{Arrivals, Arrived};
 use crate::copies::Copies;
+use crate::counts::Counts;
 use crate::directory::{Entry, Outgoing};
 use crate::lock::{Grants, Held};
 use crate::message::{Access, Barrier, HostId, Lock, Message, Minipage, Other, Waiter, Want};
+use crate::minipages::{Local, Minipages};
 
 /// Threads and messages that there is room for from the beginning. There can be more.
 const ROOM: usize = 64;
@@ -27,60 +30,11 @@ pub trait Effects {
     fn pass(&mut self, waiter: Waiter, agreed: bool);
     /// A host did something else at the barrier that a thread passes next.
     fn differ(&mut self, _: Other) {}
-}
-
-/// Figures of one host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Counts {
-    /// Faults of threads that wanted to read, and to write.
-    pub read_faults: u64,
-    /// See [`Counts::read_faults`].
-    pub write_faults: u64,
-    /// Minipages that were asked for before a thread accessed them.
-    pub prefetches: u64,
-    /// Requests that reached this host as their manager.
-    pub requests: u64,
-    /// Those of them that had to wait for another one.
-    pub competing_requests: u64,
-    /// Copies that this host gave up for another's write.
-    pub invalidations: u64,
-    /// Contents that this host sent.
-    pub contents_sent: u64,
-    /// Contents that this host received.
-    pub contents_received: u64,
-    /// Requests that were granted without contents.
-    pub grants: u64,
-}
-
-impl Counts {
-    /// Each with its name.
-    #[must_use]
-    pub const fn named(&self) -> [(&'static str, u64); 9] {
-        [
-            ("read faults", self.read_faults),
-            ("write faults", self.write_faults),
-            ("prefetches", self.prefetches),
-            ("requests", self.requests),
-            ("competing requests", self.competing_requests),
-            ("invalidations", self.invalidations),
-            ("contents sent", self.contents_sent),
-            ("contents received", self.contents_received),
-            ("grants", self.grants),
-        ]
-    }
-}
-
-impl AddAssign for Counts {
-    fn add_assign(&mut self, more: Self) {
-        self.read_faults += more.read_faults;
-        self.write_faults += more.write_faults;
-        self.prefetches += more.prefetches;
-        self.requests += more.requests;
-        self.competing_requests += more.competing_requests;
-        self.invalidations += more.invalidations;
-        self.contents_sent += more.contents_sent;
-        self.contents_received += more.contents_received;
-        self.grants += more.grants;
+    /// A host, this one or another, has added minipages alone, and says this of them.
+    fn add(&mut self, _first: Minipage, _what: u32) {}
+    /// Frees a minipage that this host has added alone; `false` if it is not taken.
+    fn free(&mut self, _: Minipage) -> bool {
+        false
     }
 }
 
@@ -89,11 +43,12 @@ impl AddAssign for Counts {
 pub struct Host {
     me: HostId,
     hosts: u16,
-    minipages: Vec<Local>,
+    minipages: Minipages,
     /// Threads that wait for minipages, in the order of those.
     waiters: Vec<(Minipage, Waiter)>,
     granted: Grants,
     held: Held,
+    alone: Alone,
     arrivals: Arrivals,
     arrived: Arrived,
     /// Hosts that arrive at no barrier any more.
@@ -113,17 +68,6 @@ pub struct Host {
     counts: Counts,
 }
 
-/// A minipage on this host.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Local {
-    access: Access,
-    home: HostId,
-    /// The request that is under way.
-    pending: Option<Want>,
-    /// As its manager.
-    entry: Option<Box<Entry>>,
-}
-
 impl Host {
     /// The host `me` of `hosts`, without a minipage.
     #[must_use]
@@ -131,10 +75,11 @@ impl Host {
         Self {
             me,
             hosts,
-            minipages: vec![],
+            minipages: Minipages::default(),
             waiters: Vec::with_capacity(ROOM),
             granted: Grants::default(),
             held: Held::default(),
+            alone: Alone::default(),
             arrivals: Arrivals::default(),
             arrived: Arrived::default(),
             incomplete: Copies::none(hosts),
@@ -159,10 +104,16 @@ impl Host {
         std::mem::take(&mut self.counts)
     }
 
+    /// Whether a host has added a minipage, as far as this one knows.
+    #[must_use]
+    pub fn knows(&self, minipage: Minipage) -> bool {
+        self.minipages.get(minipage).is_some()
+    }
+
     /// What it may do with a minipage; nothing with one that it does not know.
     #[must_use]
     pub fn access(&self, minipage: Minipage) -> Access {
-        self.minipages.get(minipage.index()).map_or(Access::None, |local| local.access)
+        self.minipages.get(minipage).map_or(Access::None, |local| local.access)
     }
 
     /// Whether nothing is under way that it knows of.
@@ -171,7 +122,10 @@ impl Host {
         let calm = |local: &Local| {
             local.pending.is_none() && local.entry.as_ref().is_none_or(|entry| entry.is_calm())
         };
-        self.unresumed.is_empty() && self.waiters.is_empty() && self.minipages.iter().all(calm)
+        self.unresumed.is_empty()
+            && self.waiters.is_empty()
+            && self.alone.is_calm()
+            && self.minipages.iter().all(calm)
     }
 
     /// Adds the next minipage, managed by `home`, which alone has it and may write it. All hosts add the same ones in
@@ -187,10 +141,68 @@ impl Host {
     }
 
     fn add(&mut self, home: HostId, access: Access, entry: Entry) -> Minipage {
-        let minipage = Minipage(self.minipages.len() as u32);
         let entry = (home == self.me).then(|| Box::new(entry));
-        self.minipages.push(Local { access, home, pending: None, entry });
-        minipage
+        self.minipages.add(Local { access, home, pending: None, entry })
+    }
+
+    /// Lets each host add minipages of these numbers alone ([`Host::add_alone`]). All hosts call this alike.
+    pub fn make_room(&mut self, numbers: Range<u32>) {
+        self.minipages.make_room(numbers);
+    }
+
+    /// Adds so many minipages from `first` on, which this host manages, and alone has. The waiter is woken when all hosts know
+    /// them and `what` is said of them; it passes where there is no room. No two hosts add the same ones.
+    pub fn add_alone(
+        &mut self,
+        first: Minipage,
+        count: u32,
+        what: u32,
+        waiter: Waiter,
+        effects: &mut impl Effects,
+    ) {
+        if !self.know(self.me, first, count, what, effects) {
+            return effects.pass(waiter, false);
+        }
+        if self.hosts == 1 {
+            return effects.wake(waiter);
+        }
+        self.alone.add(first, self.hosts - 1, waiter);
+        let me = self.me;
+        let others = (0..self.hosts).map(HostId).filter(|host| *host != me);
+        others.for_each(|host| effects.send(host, Message::Add { first, count, what }));
+    }
+
+    /// A thread has no more need of a minipage that a host has added alone. The waiter is woken when that is free, and passes
+    /// where it was not taken.
+    pub fn free(&mut self, minipage: Minipage, waiter: Waiter, effects: &mut impl Effects) {
+        let Some(home) = self.minipages.get(minipage).map(|local| local.home) else {
+            return effects.pass(waiter, false);
+        };
+        self.alone.free(minipage, waiter);
+        self.send(home, Message::Free { minipage }, effects);
+        self.drain(effects);
+    }
+
+    /// A host has added minipages alone. Whether that can be.
+    fn know(
+        &mut self,
+        home: HostId,
+        first: Minipage,
+        count: u32,
+        what: u32,
+        effects: &mut impl Effects,
+    ) -> bool {
+        let (me, hosts) = (self.me, self.hosts);
+        let access = if home == me { Access::Write } else { Access::None };
+        let entry = || (home == me).then(|| Box::new(Entry::owned(hosts, home)));
+        let is_added =
+            self.minipages.add_alone(first, count, || Local { access, home, pending: None, entry: entry() });
+        if is_added {
+            effects.add(first, what);
+            let own = (first.0..first.0 + count).filter(|_| home == me);
+            own.for_each(|number| effects.protect(Minipage(number), access));
+        }
+        is_added
     }
 
     /// A thread wanted more of a minipage than this host may do, or seemed to.
@@ -200,8 +212,7 @@ impl Host {
             Want::Write => self.counts.write_faults += 1,
             _ => self.counts.read_faults += 1,
         }
-        let is_known = minipage.index() < self.minipages.len();
-        if !is_known || self.access(minipage) >= access {
+        if !self.knows(minipage) || self.access(minipage) >= access {
             return effects.wake(waiter);
         }
         let behind = self.waiters.partition_point(|(other, _)| *other <= minipage);
@@ -219,7 +230,7 @@ impl Host {
 
     /// Asks for copies on all hosts. No thread waits for them.
     pub fn push(&mut self, minipage: Minipage, effects: &mut impl Effects) {
-        if let Some(home) = self.minipages.get(minipage.index()).map(|local| local.home) {
+        if let Some(home) = self.minipages.get(minipage).map(|local| local.home) {
             self.send(home, Message::Request { minipage, want: Want::Push }, effects);
             self.drain(effects);
         }
@@ -241,7 +252,7 @@ impl Host {
     #[must_use]
     pub fn needs_resumption(&self) -> bool {
         let competes = |minipage: &Minipage| {
-            let entry = self.minipages.get(minipage.index()).and_then(|local| local.entry.as_ref());
+            let entry = self.minipages.get(*minipage).and_then(|local| local.entry.as_ref());
             entry.is_some_and(|entry| entry.is_contended())
         };
         !self.deferred.is_empty() || self.unresumed.iter().any(competes)
@@ -321,7 +332,7 @@ impl Host {
     /// interrupted the allocator.
     #[must_use]
     pub fn has_room(&self, minipage: Minipage) -> bool {
-        let entry = self.minipages.get(minipage.index()).and_then(|local| local.entry.as_ref());
+        let entry = self.minipages.get(minipage).and_then(|local| local.entry.as_ref());
         // Of what an entry says at most one message is to this host itself, which answers with one at most.
         self.inbox.len() + self.deferred.len() + IN_TURN <= self.inbox.capacity()
             && self.out.capacity() > self.hosts.into()
@@ -345,7 +356,7 @@ impl Host {
 
     /// Asks the manager, unless it has been. Whether it was asked now.
     fn ask(&mut self, minipage: Minipage, want: Want, effects: &mut impl Effects) -> bool {
-        let Some(local) = self.minipages.get_mut(minipage.index()) else { return false };
+        let Some(local) = self.minipages.get_mut(minipage) else { return false };
         if local.pending.is_some() {
             // A thread that needs more than that one gives faults again.
             return false;
@@ -441,6 +452,23 @@ impl Host {
                     effects.pass(waiter, other.is_none());
                 }
             }
+            Message::Add { first, count, what } => {
+                if self.know(from, first, count, what, effects) {
+                    self.send(from, Message::Added { first }, effects);
+                }
+            }
+            Message::Added { first } => {
+                self.alone.added(first).into_iter().for_each(|waiter| effects.wake(waiter));
+            }
+            Message::Free { minipage } => {
+                let was_taken = self.is_manager_of(minipage) && effects.free(minipage);
+                self.send(from, Message::Freed { minipage, was_taken }, effects);
+            }
+            Message::Freed { minipage, was_taken } => match self.alone.freed(minipage) {
+                Some(waiter) if was_taken => effects.wake(waiter),
+                Some(waiter) => effects.pass(waiter, false),
+                None => {}
+            },
             Message::Incomplete => self.miss(from, effects),
             Message::Leaving => {
                 self.leaving.insert(from);
@@ -478,7 +506,7 @@ impl Host {
         act: impl FnOnce(&mut Entry, &mut Outgoing),
     ) {
         let mut out = std::mem::take(&mut self.out);
-        if let Some(entry) = self.minipages.get_mut(minipage.index()).and_then(|local| local.entry.as_mut()) {
+        if let Some(entry) = self.minipages.get_mut(minipage).and_then(|local| local.entry.as_mut()) {
             act(entry, &mut out);
         }
         self.send_all(out.drain(..), effects);
@@ -500,7 +528,7 @@ impl Host {
 
     /// As the requester.
     fn granted(&mut self, minipage: Minipage, want: Want, effects: &mut impl Effects) {
-        let Some(local) = self.minipages.get_mut(minipage.index()) else { return };
+        let Some(local) = self.minipages.get_mut(minipage) else { return };
         local.pending = None;
         local.raise(minipage, want.access(), effects);
         let home = local.home;
@@ -524,12 +552,12 @@ impl Host {
     }
 
     fn is_manager_of(&self, minipage: Minipage) -> bool {
-        self.minipages.get(minipage.index()).is_some_and(|local| local.home == self.me)
+        self.minipages.get(minipage).is_some_and(|local| local.home == self.me)
     }
 
     /// As one of those that everything is pushed to. A request of its own may be under way, and stays so.
     fn pushed(&mut self, minipage: Minipage, effects: &mut impl Effects) {
-        let Some(local) = self.minipages.get_mut(minipage.index()) else { return };
+        let Some(local) = self.minipages.get_mut(minipage) else { return };
         local.raise(minipage, Access::Read, effects);
         let home = local.home;
         self.wake_all(minipage, effects);
@@ -537,7 +565,7 @@ impl Host {
     }
 
     fn lower(&mut self, minipage: Minipage, access: Access, effects: &mut impl Effects) {
-        if let Some(local) = self.minipages.get_mut(minipage.index())
+        if let Some(local) = self.minipages.get_mut(minipage)
             && local.access > access
         {
             local.access = access;
@@ -556,15 +584,6 @@ impl Host {
     }
 
     const fn lock_manager(&self, lock: Lock) -> HostId {
-        HostId((lock.0 % self.hosts as u32) as u16)
-    }
-}
-
-impl Local {
-    fn raise(&mut self, minipage: Minipage, access: Access, effects: &mut impl Effects) {
-        if self.access < access {
-            self.access = access;
-            effects.protect(minipage, access);
-        }
+        HostId((lock.0 % self.hosts as u64) as u16)
     }
 }

@@ -25,6 +25,12 @@
 //! A host sends Done when the first waiting thread is about to retry its access. The minipage cannot be taken away
 //! before.
 //!
+//! # Minipages of one host
+//!
+//! All hosts add most minipages alike. A host can also add some alone: it sends Add to all hosts, and may use and name them
+//! when all have sent Added. It manages them and alone has them at first. A host that needs one no more sends Free to the manager,
+//! which answers Freed, and tells whether it was taken. So whoever frees a minipage twice learns it.
+//!
 //! # Order of messages
 //!
 //! The protocol needs none. In a transaction each message is caused by another, and none is left when it ends. A lock's
@@ -42,18 +48,22 @@
 //! host manages all minipages; here each minipage has its own manager.
 #![forbid(unsafe_code)]
 
+mod alone;
 mod barrier;
 mod copies;
+mod counts;
 mod directory;
 mod host;
 mod lock;
 mod message;
+mod minipages;
 pub mod trace;
 mod waited;
 mod wire;
 mod words;
 
-pub use host::{Counts, Effects, Host};
+pub use counts::Counts;
+pub use host::{Effects, Host};
 pub use message::{Access, Barrier, HostId, Lock, Message, Minipage, Other, Waiter, Want};
 pub use waited::{ConditionWord, ReadWriteWord, SemaphoreWord};
 pub use wire::MESSAGE_BYTES;

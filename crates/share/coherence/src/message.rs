@@ -28,9 +28,9 @@ impl Minipage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Waiter(pub u64);
 
-/// A lock, by a number of the program's choice.
+/// A lock, by a number: of the program's choice up to [`u32::MAX`], and of the library's behind that. 48 bits of it count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Lock(pub u32);
+pub struct Lock(pub u64);
 
 /// A barrier, by a number of the program's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -180,6 +180,32 @@ pub enum Message {
         barrier: Barrier,
         /// A host that did not say what the receiver said, if there is one.
         other: Option<Other>,
+    },
+    /// To every host: there are so many more minipages from `first` on, which the sender manages and alone has.
+    Add {
+        /// The first of them.
+        first: Minipage,
+        /// How many there are.
+        count: u32,
+        /// What the sender says of them.
+        what: u32,
+    },
+    /// From every host: it knows them.
+    Added {
+        /// The first of them.
+        first: Minipage,
+    },
+    /// To the manager: nobody needs what the minipage holds.
+    Free {
+        /// Of this.
+        minipage: Minipage,
+    },
+    /// From the manager: it is free now, or was not taken.
+    Freed {
+        /// This one.
+        minipage: Minipage,
+        /// Whether it was taken.
+        was_taken: bool,
     },
     /// To every host: a process of the sender's has left, so that the sender arrives at no barrier any more.
     Incomplete,

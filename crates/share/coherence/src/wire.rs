@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   0       1      2         4                     8                                       16
-//!   version kind   host      minipage/lock/barrier word; or what is wanted; or whether so
+//!   version kind   host      minipage/lock/barrier word; or what is wanted; or whether so; or how many and what
 //! ```
 //!
-//! The host is a requester, or one that said something else at a barrier.
+//! The host is a requester, or one that said something else at a barrier. In its place are the upper bits of a lock.
 
 use crate::message::{Barrier, HostId, Lock, Message, Minipage, Other, Want};
 
@@ -13,7 +13,7 @@ use crate::message::{Barrier, HostId, Lock, Message, Minipage, Other, Want};
 pub const MESSAGE_BYTES: usize = 16;
 
 /// Of this form. Another one has another number.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// In the place of a host, where there is none.
 const NO_HOST: HostId = HostId(u16::MAX);
@@ -31,14 +31,20 @@ impl Message {
             Self::Invalidate { minipage } => (4, none, minipage.0, 0),
             Self::Invalidated { minipage } => (5, none, minipage.0, 0),
             Self::Done { minipage } => (6, none, minipage.0, 0),
-            Self::Acquire { lock, waits } => (7, none, lock.0, waits.into()),
-            Self::Acquired { lock, granted } => (8, none, lock.0, granted.into()),
-            Self::Release { lock } => (9, none, lock.0, 0),
+            Self::Acquire { lock, waits } => (7, above(lock), lock.0 as u32, waits.into()),
+            Self::Acquired { lock, granted } => (8, above(lock), lock.0 as u32, granted.into()),
+            Self::Release { lock } => (9, above(lock), lock.0 as u32, 0),
             Self::Arrive { barrier, word } => (10, none, barrier.0, word),
             Self::Leave { barrier, other: None } => (11, NO_HOST, barrier.0, 0),
             Self::Leave { barrier, other: Some(Other { host, word }) } => (11, host, barrier.0, word),
             Self::Leaving => (12, none, 0, 0),
             Self::Incomplete => (13, none, 0, 0),
+            Self::Add { first, count, what } => {
+                (14, none, first.0, u64::from(what) << u32::BITS | u64::from(count))
+            }
+            Self::Added { first } => (15, none, first.0, 0),
+            Self::Free { minipage } => (16, none, minipage.0, 0),
+            Self::Freed { minipage, was_taken } => (17, none, minipage.0, was_taken.into()),
         };
         let mut bytes = [0; MESSAGE_BYTES];
         bytes[0] = VERSION;
@@ -56,7 +62,8 @@ impl Message {
         let host = HostId(u16::from_le_bytes([host0, host1]));
         let number = u32::from_le_bytes([number0, number1, number2, number3]);
         let word = u64::from_le_bytes(word);
-        let (minipage, lock, barrier) = (Minipage(number), Lock(number), Barrier(number));
+        let (minipage, barrier) = (Minipage(number), Barrier(number));
+        let lock = Lock(u64::from(host.0) << u32::BITS | u64::from(number));
         if version != VERSION {
             return None;
         }
@@ -75,9 +82,18 @@ impl Message {
             11 => Self::Leave { barrier, other: (host != NO_HOST).then_some(Other { host, word }) },
             12 => Self::Leaving,
             13 => Self::Incomplete,
+            14 => Self::Add { first: minipage, count: word as u32, what: (word >> u32::BITS) as u32 },
+            15 => Self::Added { first: minipage },
+            16 => Self::Free { minipage },
+            17 => Self::Freed { minipage, was_taken: word != 0 },
             _ => return None,
         })
     }
+}
+
+/// What of a lock's number takes the place of a host.
+const fn above(lock: Lock) -> HostId {
+    HostId((lock.0 >> u32::BITS) as u16)
 }
 
 const fn want_to_word(want: Want) -> u64 {
@@ -99,7 +115,7 @@ mod tests {
 
     #[test]
     fn every_message_comes_back_as_it_was() {
-        let (minipage, lock, barrier) = (Minipage(0x0102_0304), Lock(u32::MAX), Barrier(7));
+        let (minipage, lock, barrier) = (Minipage(0x0102_0304), Lock(0x0000_0102_ffff_ff00), Barrier(7));
         let mut messages = vec![
             Message::Invalidate { minipage },
             Message::Invalidated { minipage },
@@ -115,6 +131,11 @@ mod tests {
             Message::Leave { barrier, other: Some(Other::left(HostId(0x0102))) },
             Message::Leaving,
             Message::Incomplete,
+            Message::Add { first: minipage, count: u32::MAX, what: 0x0708_090a },
+            Message::Added { first: minipage },
+            Message::Free { minipage },
+            Message::Freed { minipage, was_taken: true },
+            Message::Freed { minipage, was_taken: false },
         ];
         for want in [Want::Read, Want::Write, Want::Push] {
             messages.push(Message::Request { minipage, want });
@@ -130,7 +151,7 @@ mod tests {
     #[test]
     fn what_is_no_message_is_none() {
         let good = Message::Request { minipage: Minipage(1), want: Want::Push }.to_bytes();
-        for (index, value) in [(0, VERSION + 1), (1, 14), (8, 3), (15, 1)] {
+        for (index, value) in [(0, VERSION + 1), (1, 18), (8, 3), (15, 1)] {
             let mut bad = good;
             bad[index] = value;
             assert_eq!(Message::from_bytes(&bad), None, "byte {index}");

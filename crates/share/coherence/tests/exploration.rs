@@ -5,7 +5,10 @@ mod support;
 use std::collections::HashSet;
 
 use support::{
-    Op::{self, Barrier, Break, BrokenBarrier, Leave, Lock, Prefetch, Push, Read, TryLock, Unlock, Write},
+    Op::{
+        self, Add, Barrier, Break, BrokenBarrier, Free, FreeAgain, Leave, Lock, Prefetch, Push, Read,
+        ReadAdded, TryLock, Unlock, Write, WriteAdded,
+    },
     World,
 };
 
@@ -122,4 +125,23 @@ fn threads_of_machines_have_a_lock_one_at_a_time() {
     explore_machines(&[&[critical, critical], &[critical]]);
     let short: &[Op] = &[Lock(0), Unlock(0)];
     explore_machines(&[&[short, short], &[short, short]]);
+}
+
+#[test]
+fn a_minipage_that_one_host_adds_alone_is_used_by_all() {
+    for other in [ReadAdded(2), WriteAdded(2)] {
+        explore(&[&[Add(2), Write(2), Read(2)], &[other, WriteAdded(2)], &[ReadAdded(2)]]);
+        explore(&[&[Add(2), Write(2), Write(0)], &[Write(0), other], &[Read(0)]]);
+        explore_machines(&[&[&[Add(2), Write(2)], &[other]], &[&[other], &[WriteAdded(2)]]]);
+    }
+    // Two hosts add some, whatever the others do meanwhile.
+    explore(&[&[Add(2), Write(2), ReadAdded(3)], &[Add(3), Write(3), ReadAdded(2)], &[Write(0)]]);
+    explore(&[&[Add(2), Write(2), Leave], &[Leave], &[BrokenBarrier(0), Leave]]);
+}
+
+#[test]
+fn any_host_frees_a_minipage_once() {
+    explore(&[&[Add(2), Write(2)], &[WriteAdded(2), Free(2), FreeAgain(2)]]);
+    explore(&[&[Add(2), FreeAgain(2)], &[Free(2)], &[ReadAdded(2), FreeAgain(2)]]);
+    explore_machines(&[&[&[Add(2), FreeAgain(2)], &[Add(3)]], &[&[Free(2)], &[Free(3), FreeAgain(3)]]]);
 }

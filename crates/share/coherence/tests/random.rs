@@ -7,7 +7,10 @@ use support::{Op, World};
 
 fn op(minipages: u32) -> impl Strategy<Value = Vec<Op>> {
     let minipage = 0..minipages;
+    let added = minipages..minipages + 2;
     prop_oneof![
+        1 => added.clone().prop_map(|minipage| vec![Op::ReadAdded(minipage)]),
+        1 => added.prop_map(|minipage| vec![Op::WriteAdded(minipage)]),
         4 => minipage.clone().prop_map(|minipage| vec![Op::Read(minipage)]),
         4 => minipage.clone().prop_map(|minipage| vec![Op::Write(minipage)]),
         1 => minipage.clone().prop_map(|minipage| vec![Op::Push(minipage)]),
@@ -19,7 +22,8 @@ fn op(minipages: u32) -> impl Strategy<Value = Vec<Op>> {
     ]
 }
 
-/// Programs with the same number of barriers on each host, but that the first host leaves where the others come to one more.
+/// Programs in which the first two hosts add a minipage each, one frees it, and one tries to once more. They have the same number of
+/// barriers on each host, but that the first host leaves where the others come to one more.
 fn programs() -> impl Strategy<Value = (Vec<Vec<Op>>, u32)> {
     (2..7usize, 1..5u32, 0..4usize).prop_flat_map(|(hosts, minipages, barriers)| {
         let phase = prop::collection::vec(op(minipages), 0..12);
@@ -33,9 +37,12 @@ fn programs() -> impl Strategy<Value = (Vec<Vec<Op>>, u32)> {
             }
             program
         });
-        let programs = prop::collection::vec(program, hosts).prop_map(|mut programs: Vec<Vec<Op>>| {
+        let programs = prop::collection::vec(program, hosts).prop_map(move |mut programs: Vec<Vec<Op>>| {
+            programs[0].insert(0, Op::Add(minipages));
+            programs[1].insert(0, Op::Add(minipages + 1));
+            programs[1].push(Op::Free(minipages));
             programs.iter_mut().skip(1).for_each(|program| program.push(Op::BrokenBarrier(2)));
-            programs[0].push(Op::Break);
+            programs[0].extend([Op::Break, Op::FreeAgain(minipages)]);
             programs.iter_mut().for_each(|program| program.push(Op::Leave));
             programs
         });

@@ -147,7 +147,7 @@ unsafe impl Words for Texts {}
 // SAFETY: as above; the rest of a lock is never looked at.
 unsafe impl Words for Slot {}
 
-const NAMED: u64 = 1 << 32;
+const NAMED: u64 = 1 << 63;
 const REASON_SHIFT: u32 = 17;
 /// Why the hosts of a machine are lost where the reason is not one of these.
 pub const CUT_OFF: &str = "its machine has lost the others";
@@ -217,7 +217,7 @@ impl Board {
     ///
     /// # Errors
     /// The job has used too many different locks, or the call is interrupted.
-    pub fn lock(&self, lock: u32) -> Result<Ended, Error> {
+    pub fn lock(&self, lock: u64) -> Result<Ended, Error> {
         let word = self.slot(lock, true).ok_or(Error::TooManyLocks { limit: LOCKS })?;
         let mut has_slept = false;
         let mut spin_until = None;
@@ -249,7 +249,7 @@ impl Board {
     ///
     /// # Errors
     /// The job has used too many different locks.
-    pub fn try_lock(&self, lock: u32) -> Result<bool, Error> {
+    pub fn try_lock(&self, lock: u64) -> Result<bool, Error> {
         let word = self.slot(lock, true).ok_or(Error::TooManyLocks { limit: LOCKS })?;
         let taken = word.fetch_update(SeqCst, SeqCst, |word| {
             let now = LockWord(word);
@@ -260,13 +260,13 @@ impl Board {
     }
 
     /// Whether a thread of this host has a lock.
-    pub fn has(&self, lock: u32) -> bool {
+    pub fn has(&self, lock: u64) -> bool {
         let word = self.slot(lock, false).map(|word| LockWord(word.load(SeqCst)));
         word.and_then(LockWord::holder) == Some(self.my_word())
     }
 
     /// Gives a lock up; `false` if no thread of this host has it.
-    pub fn unlock(&self, lock: u32) -> bool {
+    pub fn unlock(&self, lock: u64) -> bool {
         let Some(word) = self.slot(lock, false) else { return false };
         let freed = word.fetch_update(SeqCst, SeqCst, |word| {
             (LockWord(word).holder() == Some(self.my_word())).then_some(LockWord::FREE.0)
@@ -467,8 +467,8 @@ impl Board {
     }
 
     /// The word of a lock. A name that is on the board stays, so all hosts find a name at the same place.
-    fn slot(&self, lock: u32, insert: bool) -> Option<&'static AtomicU32> {
-        let name = NAMED | u64::from(lock);
+    fn slot(&self, lock: u64, insert: bool) -> Option<&'static AtomicU32> {
+        let name = NAMED | lock;
         // Neighbouring numbers are neighbours: few pages are used.
         let first = lock as usize + (lock as usize / LOCKS) * 40_503;
         let around = (0..LOCKS).map(|step| &self.locks[(first + step) % LOCKS]);

@@ -6,10 +6,16 @@ use std::{
 };
 
 use forebay_coherence::HostId;
-use forebay_vm::{Mapping, PAGE_BYTES};
+use forebay_vm::Mapping;
 
 use crate::{
-    board::Board, doorbell::Doorbell, machines::Machines, parts::Parts, requests::Slots, rights::Rights,
+    board::Board,
+    doorbell::Doorbell,
+    heap::{Extent, Heap},
+    machines::Machines,
+    parts::Parts,
+    requests::Slots,
+    rights::Rights,
 };
 
 /// What the hosts of a machine use to be served.
@@ -21,23 +27,19 @@ pub struct Desk {
     pub doorbell: Arc<Doorbell>,
 }
 
-/// What the hosts of a machine share besides the memory: the board, and the desk where there are other machines.
+/// What the hosts of a machine share besides the memory: the board, the heap, and the desk where there are other machines.
 pub struct Common {
     pub board: Board,
+    pub heap: Heap,
     pub desk: Option<Desk>,
 }
 
-/// How many minipages there can be: each has a page of a view for itself.
-pub const fn minipages_max(bytes: usize, views: usize) -> usize {
-    bytes.div_ceil(PAGE_BYTES) * views
-}
-
 impl Common {
-    /// What both take for the machine of host `me`, with so many minipages at most.
-    pub fn bytes(machines: &Machines, me: HostId, minipages: usize) -> usize {
+    /// What all take for the machine of host `me`, with so much memory.
+    pub fn bytes(machines: &Machines, me: HostId, extent: &Extent) -> usize {
         let hosts = machines.hosts(machines.of(me)).len();
-        let desk = Parts::bytes::<Slots>(hosts) + Rights::bytes(hosts, minipages);
-        Board::bytes(hosts) + if machines.count() > 1 { desk } else { 0 }
+        let desk = Parts::bytes::<Slots>(hosts) + Rights::bytes(hosts, extent.minipages_max());
+        Board::bytes(hosts) + Heap::bytes(extent) + if machines.count() > 1 { desk } else { 0 }
     }
 
     /// Those that this memory, zeros at first, is for the machine of host `me`. The doorbell is given the word that tells
@@ -49,19 +51,20 @@ impl Common {
         memory: Mapping,
         machines: &Machines,
         me: HostId,
-        minipages: usize,
+        extent: Extent,
         doorbell: impl FnOnce(&'static AtomicU32) -> io::Result<Arc<Doorbell>>,
     ) -> io::Result<Self> {
         let mut parts = Parts::of(memory);
         let hosts = machines.hosts(machines.of(me));
         let has_others = machines.count() > 1;
         let board = Board::new(&mut parts, me, hosts, has_others);
+        let heap = Heap::new(&mut parts, extent);
         if !has_others {
-            return Ok(Self { board, desk: None });
+            return Ok(Self { board, heap, desk: None });
         }
         let slots = parts.take(hosts.len());
-        let rights = Rights::new(&mut parts, &board, minipages);
+        let rights = Rights::new(&mut parts, &board, extent.minipages_max());
         let doorbell = doorbell(board.asleep())?;
-        Ok(Self { board, desk: Some(Desk { rights, slots, doorbell }) })
+        Ok(Self { board, heap, desk: Some(Desk { rights, slots, doorbell }) })
     }
 }

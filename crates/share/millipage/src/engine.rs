@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    ops::Range,
     sync::{
         Arc,
         atomic::{
@@ -123,9 +124,15 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// That of the machine of host `me`.
-    pub fn new(me: HostId, machines: Arc<Machines>, transport: Box<dyn Transport>) -> Self {
-        let protocol = forebay_coherence::Host::new(machines.of(me), machines.count());
+    /// That of the machine of host `me`. Hosts add minipages of these numbers alone.
+    pub fn new(
+        me: HostId,
+        machines: Arc<Machines>,
+        transport: Box<dyn Transport>,
+        alone: Range<u32>,
+    ) -> Self {
+        let mut protocol = forebay_coherence::Host::new(machines.of(me), machines.count());
+        protocol.make_room(alone);
         // A message that is taken in a signal handler has room.
         let (waits, arrived) = (HashMap::new(), Vec::with_capacity(1));
         Self {
@@ -346,6 +353,8 @@ fn ask(protocol: &mut forebay_coherence::Host, request: Request, waiter: Waiter,
         Request::Unlock(lock) => {
             protocol.unlock(lock, acts);
         }
+        Request::Add(first, count, what) => protocol.add_alone(first, count, what, waiter, acts),
+        Request::Free(minipage) => protocol.free(minipage, waiter, acts),
         Request::Arrive(word) => {
             // One host of a machine arrives for all.
             protocol.arrive(MEETING, word, waiter, acts);
@@ -397,6 +406,16 @@ impl Effects for Acts<'_> {
         }
         // Where that is less, another machine is to write: threads may wait for a word of the minipage.
         board.bells().ring(minipage.index());
+    }
+
+    fn add(&mut self, first: Minipage, what: u32) {
+        if let Err(error) = self.machine.memory.add_alone(first, what) {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    fn free(&mut self, minipage: Minipage) -> bool {
+        self.machine.memory.heap().free(minipage)
     }
 
     fn wake(&mut self, waiter: Waiter) {

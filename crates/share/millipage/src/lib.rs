@@ -36,6 +36,7 @@ mod board;
 mod desk;
 mod doorbell;
 mod engine;
+mod heap;
 mod host;
 mod interrupt;
 mod join;
@@ -88,6 +89,26 @@ pub enum Error {
     /// No room.
     #[error("{}", with_remedy(.0))]
     Layout(#[from] LayoutError),
+    /// No room for what a host allocates alone.
+    #[error(
+        "{wanted} bytes of shared memory do not fit: {left} of {bytes} bytes that hosts allocate alone are left here, {whole} of them in one piece; free some, or give the job more: forebay share --size, or the size given to join()"
+    )]
+    FullAlone {
+        /// That were asked for.
+        wanted: usize,
+        /// On this machine: in pages of no machine, and in free parts of this one.
+        left: usize,
+        /// In pages of no machine.
+        whole: usize,
+        /// In all.
+        bytes: usize,
+    },
+    /// Nothing to free.
+    #[error("nothing that a host allocated alone begins at {address:#x}, or it is free already")]
+    NotAllocated {
+        /// That was to be freed.
+        address: usize,
+    },
     /// Hosts called different things, or with different arguments.
     #[error("host {host} of {hosts} called {call}; {other}; all hosts make the same calls in the same order")]
     Disagreement {

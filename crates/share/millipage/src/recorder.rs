@@ -23,6 +23,8 @@ pub struct Recorder {
     count: AtomicUsize,
     /// Other threads have done something as well.
     has_others: AtomicBool,
+    /// A host has allocated memory alone.
+    is_alone: AtomicBool,
     minipages: Mutex<Vec<Shared>>,
 }
 
@@ -37,6 +39,7 @@ impl Recorder {
             events: (0..events_max).map(|_| AtomicU64::new(0)).collect(),
             count: AtomicUsize::new(0),
             has_others: AtomicBool::new(false),
+            is_alone: AtomicBool::new(false),
             minipages: Mutex::default(),
         }
     }
@@ -55,6 +58,12 @@ impl Recorder {
         if self.has_others.load(Relaxed) || self.thread.load(Relaxed) != this_thread() {
             return Err("several threads were at work; let one thread of each host use it".into());
         }
+        if self.is_alone.load(Relaxed) {
+            return Err(
+                "a host allocated memory alone, of which others do not know; let all hosts allocate it"
+                    .into(),
+            );
+        }
         let (count, room) = (self.count.load(Acquire), self.events.len());
         if count > room {
             return Err(format!("there was room for {room} events, and there were {count}; give more room"));
@@ -67,6 +76,11 @@ impl Recorder {
     /// A minipage was allocated.
     pub fn add(&self, minipage: Shared) {
         self.minipages.lock().unwrap_or_else(PoisonError::into_inner).push(minipage);
+    }
+
+    /// This host has allocated memory alone, or come to such memory. In a signal handler too.
+    pub fn note_alone(&self) {
+        self.is_alone.store(true, Relaxed);
     }
 
     /// The thread has come to something. In a signal handler too.

@@ -42,6 +42,10 @@ pub enum Request {
     TryLock(Lock),
     /// To give a lock up. No thread waits for that.
     Unlock(Lock),
+    /// To add minipages alone: the first, how many, and what is said of them.
+    Add(Minipage, u32, u32),
+    /// To free a minipage that a machine has added alone.
+    Free(Minipage),
     /// All machines at the barrier, where they should say this alike.
     Arrive(u64),
 }
@@ -52,10 +56,12 @@ impl Request {
             Self::Fault(minipage, access) => (0, minipage.0, access as u64),
             Self::Prefetch(minipage, access) => (1, minipage.0, access as u64),
             Self::Push(minipage) => (2, minipage.0, 0),
-            Self::Lock(lock) => (3, lock.0, 0),
-            Self::Unlock(lock) => (4, lock.0, 0),
+            Self::Lock(lock) => (3, 0, lock.0),
+            Self::Unlock(lock) => (4, 0, lock.0),
             Self::Arrive(word) => (5, 0, word),
-            Self::TryLock(lock) => (6, lock.0, 0),
+            Self::TryLock(lock) => (6, 0, lock.0),
+            Self::Add(first, count, what) => (7, first.0, u64::from(what) << 32 | u64::from(count)),
+            Self::Free(minipage) => (8, minipage.0, 0),
         };
         (kind << 32 | u64::from(number), word)
     }
@@ -66,15 +72,17 @@ impl Request {
             0 => Self::Fault(Minipage(number), access),
             1 => Self::Prefetch(Minipage(number), access),
             2 => Self::Push(Minipage(number)),
-            3 => Self::Lock(Lock(number)),
-            4 => Self::Unlock(Lock(number)),
+            3 => Self::Lock(Lock(word)),
+            4 => Self::Unlock(Lock(word)),
             5 => Self::Arrive(word),
-            _ => Self::TryLock(Lock(number)),
+            7 => Self::Add(Minipage(number), word as u32, (word >> 32) as u32),
+            8 => Self::Free(Minipage(number)),
+            _ => Self::TryLock(Lock(word)),
         }
     }
 
     const fn is_waited_for(self) -> bool {
-        matches!(self, Self::Fault(..) | Self::Lock(_) | Self::TryLock(_) | Self::Arrive(_))
+        !matches!(self, Self::Prefetch(..) | Self::Push(_) | Self::Unlock(_))
     }
 }
 

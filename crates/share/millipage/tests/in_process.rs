@@ -1,5 +1,6 @@
 //! Hosts in one process, each with a computing thread: each on a machine of its own, all on one machine, and on machines of several.
 
+mod alone;
 mod chance;
 
 use std::{

@@ -88,6 +88,24 @@ impl Host {
         })
     }
 
+    /// Bytes that this host allocates alone: their address.
+    fn malloc(&self, py: Python<'_>, bytes: usize) -> PyResult<usize> {
+        self.call(py, |host| Ok(host.malloc::<u8>(bytes)?.as_ptr() as usize))
+    }
+
+    fn free(&self, py: Python<'_>, address: usize) -> PyResult<()> {
+        self.call(py, |host| host.free(address))
+    }
+
+    fn malloc_left(&self, py: Python<'_>) -> PyResult<usize> {
+        self.call(py, |host| Ok(host.malloc_left()))
+    }
+
+    /// Whether all these bytes are of one allocation.
+    fn has_bytes(&self, py: Python<'_>, address: usize, bytes: usize) -> PyResult<()> {
+        self.call(py, |host| host.bytes_at(address, bytes).map(drop))
+    }
+
     fn block(&self, py: Python<'_>, count: usize, rank: u16) -> PyResult<(usize, usize)> {
         let block = self.call(py, |host| Ok(host.block_of(rank, count)))?;
         Ok((block.start, block.end))

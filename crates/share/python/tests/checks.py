@@ -189,6 +189,41 @@ def long_vectors_take_the_memory_that_they_have(host):
     host.barrier()
 
 
+def a_host_allocates_alone_and_another_one_frees(host):
+    addresses = host.array(host.hosts, np.int64)
+    mine = host.allocate((3, 5), np.int32)
+    assert not mine.any()
+    mine[1] = host.rank + 7
+    addresses[host.rank] = host.address(mine)
+    host.barrier()
+    left = host.allocate_left()
+    other = (host.rank + 1) % host.hosts
+    theirs = host.at(int(addresses[other]), (3, 5), np.int32)
+    assert theirs.sum() == 5 * (other + 7)
+    for wrong in ((100, 100), (1, 5000)):
+        try:
+            host.at(int(addresses[other]), wrong)
+            raise AssertionError("more than there is")
+        except share.ShareError as error:
+            assert "not all of one allocation" in str(error)
+    host.barrier()
+    host.free(theirs)
+    for wrong in (theirs, mine[1:], addresses):
+        try:
+            host.free(wrong)
+            raise AssertionError("freed twice")
+        except share.ShareError as error:
+            assert "begins at" in str(error)
+    host.barrier()
+    assert host.allocate_left() > left
+    try:
+        host.allocate(1 << 40)
+        raise AssertionError("too much")
+    except share.ShareError as error:
+        assert "do not fit" in str(error)
+    host.barrier()
+
+
 def ranges_are_copied_and_assigned(host):
     for shape, dtype, granularity, chunk in KINDS:
         array = host.array(shape, dtype, granularity=granularity, chunk=chunk)
@@ -605,6 +640,7 @@ CHECKS = [
     what_one_host_writes_the_others_read,
     arrays_behave_as_those_of_numpy,
     long_vectors_take_the_memory_that_they_have,
+    a_host_allocates_alone_and_another_one_frees,
     ranges_are_copied_and_assigned,
     parts_are_the_memory_itself,
     some_arrays_are_one_ndarray,

@@ -174,7 +174,7 @@ impl<'a> World<'a> {
             Event::Read(minipage) => self.touch(host, Minipage(minipage), Access::Read),
             Event::Write(minipage) => self.touch(host, Minipage(minipage), Access::Write),
             Event::Lock(lock) => {
-                self.call(host, true, |machine, wanted| machine.lock(Lock(lock), THREAD, wanted));
+                self.call(host, true, |machine, wanted| machine.lock(Lock(lock.into()), THREAD, wanted));
             }
             Event::Barrier(barrier) => {
                 // With one thread a host, no other waits there.
@@ -182,7 +182,7 @@ impl<'a> World<'a> {
             }
             Event::Unlock(lock) => {
                 let event = simulated.next;
-                let had = self.call(host, false, |machine, wanted| machine.unlock(Lock(lock), wanted));
+                let had = self.call(host, false, |machine, wanted| machine.unlock(Lock(lock.into()), wanted));
                 if !had {
                     return Err(Error::Unlocked { lock, host: host as u16, event });
                 }

@@ -33,17 +33,20 @@ pub fn messages(data: &[u8]) {
         host.add_owned(HostId(index % HOSTS));
     }
     host.add_shared(HostId(0));
+    host.make_room(5..8);
+    host.add_alone(Minipage(5), 1, 0, Waiter(u64::MAX), &mut sent);
     for (step, bytes) in data.chunks_exact(1 + MESSAGE_BYTES).enumerate() {
         let (&[from, ref message @ ..], waiter) = (bytes, Waiter(step as u64)) else { return };
         let number = u32::from(message[4]);
         sent.0 = 0;
         match from {
             0..64 => host.fault(Minipage(number), Access::Write, waiter, &mut sent),
-            64..72 => host.lock(Lock(number), waiter, &mut sent),
-            72..80 => host.try_lock(Lock(number), waiter, &mut sent),
-            80..96 => _ = host.unlock(Lock(number), &mut sent),
+            64..72 => host.lock(Lock(number.into()), waiter, &mut sent),
+            72..80 => host.try_lock(Lock(number.into()), waiter, &mut sent),
+            80..96 => _ = host.unlock(Lock(number.into()), &mut sent),
             96..112 => _ = host.arrive(Barrier(number), 7, waiter, &mut sent),
-            112..128 => host.resumed(Minipage(number), &mut sent),
+            112..120 => host.resumed(Minipage(number), &mut sent),
+            120..128 => host.free(Minipage(number), waiter, &mut sent),
             _ => {
                 let Ok(message) = message.try_into() else { return };
                 if let Some(message) = Message::from_bytes(message) {

@@ -19,6 +19,14 @@ pub enum Op {
     Barrier(u32),
     /// A barrier that another host has left instead of coming to.
     BrokenBarrier(u32),
+    /// A minipage that this host adds alone, which is taken from then on.
+    Add(u32),
+    /// One that some host has added: another thread has told this one.
+    ReadAdded(u32),
+    WriteAdded(u32),
+    Free(u32),
+    /// To free what is not taken.
+    FreeAgain(u32),
     /// One of the processes that are this machine leaves.
     Break,
     Leave,
@@ -58,6 +66,10 @@ pub struct World {
     network: Vec<InFlight>,
     /// Threads between lock and unlock.
     inside: BTreeSet<(u32, usize)>,
+    /// Minipages of which threads know that a host has added them.
+    added: BTreeSet<u32>,
+    /// Those of them that are not free.
+    taken: BTreeSet<u32>,
 }
 
 /// What can happen next.
@@ -71,6 +83,7 @@ pub enum Step {
 struct Wanted<'a> {
     me: HostId,
     memory: &'a [u8],
+    taken: &'a mut BTreeSet<u32>,
     sent: Vec<InFlight>,
     woken: Vec<(Waiter, bool)>,
 }
@@ -93,10 +106,23 @@ impl Effects for Wanted<'_> {
     fn pass(&mut self, waiter: Waiter, agreed: bool) {
         self.woken.push((waiter, agreed));
     }
+
+    fn add(&mut self, first: Minipage, what: u32) {
+        assert_eq!(what, WHAT);
+        self.taken.insert(first.0);
+    }
+
+    fn free(&mut self, minipage: Minipage) -> bool {
+        self.taken.remove(&minipage.0)
+    }
 }
 
+/// What is said of minipages that a host adds alone; how many there can be.
+const WHAT: u32 = 7;
+const ROOM: u32 = 2;
+
 impl World {
-    /// Hosts with one thread each. Even minipages are owned by their managers, odd ones are shared at first.
+    /// Hosts with one thread each, and so many minipages that all add. Even minipages are owned by their managers, odd ones are shared at first.
     pub fn new(programs: &[&[Op]], minipages: u32) -> Self {
         let each: Vec<_> = programs.iter().map(std::slice::from_ref).collect();
         Self::of_machines(&each, minipages)
@@ -107,6 +133,7 @@ impl World {
         let count = machines.len();
         let mut hosts: Vec<_> = (0..count).map(|host| Host::new(HostId(host as u16), count as u16)).collect();
         for host in &mut hosts {
+            host.make_room(minipages..minipages + ROOM);
             for minipage in 0..minipages {
                 let home = HostId((minipage as usize % count) as u16);
                 if minipage % 2 == 0 {
@@ -126,10 +153,12 @@ impl World {
             threads: vec![Thread::Ready; programs.len()],
             host_of,
             programs,
-            memories: vec![vec![0; minipages as usize]; count],
-            latest: vec![0; minipages as usize],
+            memories: vec![vec![0; (minipages + ROOM) as usize]; count],
+            latest: vec![0; (minipages + ROOM) as usize],
             network: vec![],
             inside: BTreeSet::new(),
+            added: BTreeSet::new(),
+            taken: BTreeSet::new(),
         }
     }
 
@@ -140,7 +169,14 @@ impl World {
     }
 
     fn can_run(&self, thread: usize) -> bool {
-        self.threads[thread] != Thread::Waiting && !self.programs[thread].is_empty()
+        let is_told = match self.programs[thread].last() {
+            Some(Op::ReadAdded(minipage) | Op::WriteAdded(minipage) | Op::Free(minipage)) => {
+                self.added.contains(minipage)
+            }
+            Some(Op::FreeAgain(minipage)) => self.added.contains(minipage) && !self.taken.contains(minipage),
+            next => next.is_some(),
+        };
+        self.threads[thread] != Thread::Waiting && is_told
     }
 
     /// Whether all threads have done all that they had to.
@@ -182,10 +218,18 @@ impl World {
             self.threads[thread] = Thread::Ready;
             match op {
                 Op::TryLock(_) if !agreed => _ = self.programs[thread].pop(),
-                _ => assert_eq!(agreed, !matches!(op, Op::BrokenBarrier(_)), "{op:?}"),
+                _ => assert_eq!(agreed, !matches!(op, Op::BrokenBarrier(_) | Op::FreeAgain(_)), "{op:?}"),
             }
             match op {
-                Op::Read(minipage) | Op::Write(minipage) => {
+                Op::Add(minipage) => {
+                    let known = |host: &Host| host.knows(Minipage(minipage));
+                    assert!(self.hosts.iter().all(known), "minipage {minipage} is not known to all");
+                    self.added.insert(minipage);
+                }
+                Op::Read(minipage)
+                | Op::Write(minipage)
+                | Op::ReadAdded(minipage)
+                | Op::WriteAdded(minipage) => {
                     self.with(host, |machine, effects| machine.resumed(Minipage(minipage), effects));
                     return;
                 }
@@ -201,8 +245,9 @@ impl World {
         }
         let waiter = Waiter(thread as u64);
         match op {
-            Op::Read(minipage) | Op::Write(minipage) => {
-                let access = if matches!(op, Op::Write(_)) { Access::Write } else { Access::Read };
+            Op::Read(minipage) | Op::Write(minipage) | Op::ReadAdded(minipage) | Op::WriteAdded(minipage) => {
+                let access =
+                    if matches!(op, Op::Write(_) | Op::WriteAdded(_)) { Access::Write } else { Access::Read };
                 if self.hosts[host].access(Minipage(minipage)) >= access {
                     return self.touch(thread, minipage as usize, access);
                 }
@@ -210,9 +255,17 @@ impl World {
                     machine.fault(Minipage(minipage), access, waiter, effects)
                 });
             }
-            Op::Lock(lock) => self.wait(thread, |machine, effects| machine.lock(Lock(lock), waiter, effects)),
+            Op::Add(minipage) => self.wait(thread, |machine, effects| {
+                machine.add_alone(Minipage(minipage), 1, WHAT, waiter, effects);
+            }),
+            Op::Free(minipage) | Op::FreeAgain(minipage) => self.wait(thread, |machine, effects| {
+                machine.free(Minipage(minipage), waiter, effects);
+            }),
+            Op::Lock(lock) => {
+                self.wait(thread, |machine, effects| machine.lock(Lock(lock.into()), waiter, effects))
+            }
             Op::TryLock(lock) => {
-                self.wait(thread, |machine, effects| machine.try_lock(Lock(lock), waiter, effects));
+                self.wait(thread, |machine, effects| machine.try_lock(Lock(lock.into()), waiter, effects));
             }
             Op::Barrier(barrier) | Op::BrokenBarrier(barrier) => self.wait(thread, |machine, effects| {
                 assert!(machine.arrive(Barrier(barrier), 5, waiter, effects));
@@ -228,7 +281,7 @@ impl World {
             Op::Unlock(lock) => {
                 self.programs[thread].pop();
                 assert!(self.inside.remove(&(lock, thread)));
-                self.with(host, |machine, effects| assert!(machine.unlock(Lock(lock), effects)));
+                self.with(host, |machine, effects| assert!(machine.unlock(Lock(lock.into()), effects)));
             }
             Op::Push(minipage) => {
                 self.programs[thread].pop();
@@ -264,8 +317,8 @@ impl World {
     }
 
     fn with(&mut self, host: usize, act: impl FnOnce(&mut Host, &mut Wanted<'_>)) {
-        let mut wanted =
-            Wanted { me: HostId(host as u16), memory: &self.memories[host], sent: vec![], woken: vec![] };
+        let (me, memory, taken) = (HostId(host as u16), &self.memories[host], &mut self.taken);
+        let mut wanted = Wanted { me, memory, taken, sent: vec![], woken: vec![] };
         act(&mut self.hosts[host], &mut wanted);
         let Wanted { sent, woken, .. } = wanted;
         for (Waiter(thread), agreed) in woken {

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeSet,
     hint::spin_loop,
-    ops::{Deref, DerefMut},
+    ops::{Deref, DerefMut, Range},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
@@ -36,7 +36,7 @@ pub struct Between {
     /// Where this host serves its machine.
     pub service: Option<Service>,
     /// Locks that threads of this host have.
-    locks: Mutex<BTreeSet<u32>>,
+    locks: Mutex<BTreeSet<u64>>,
 }
 
 /// What the host has that serves its machine.
@@ -95,17 +95,18 @@ impl DerefMut for InCall<'_> {
 }
 
 impl Between {
-    /// That of host `me`, whose machine it serves if it has the transport.
+    /// That of host `me`, whose machine it serves if it has the transport. Hosts add minipages of these numbers alone.
     pub fn new(
         me: HostId,
         machines: Arc<Machines>,
         desk: Desk,
         transport: Option<Box<dyn Transport>>,
         here: usize,
+        alone: Range<u32>,
     ) -> Self {
         let service = transport.map(|transport| Service {
             marks: transport.marks(),
-            engine: Mutex::new(Engine::new(me, machines.clone(), transport)),
+            engine: Mutex::new(Engine::new(me, machines.clone(), transport, alone)),
             polling: AtomicU32::new(0),
             asleep: AtomicU32::new(0),
             is_relied_on: AtomicBool::new(false),
@@ -161,13 +162,13 @@ impl Between {
     }
 
     /// Takes a lock for the machine; a thread of this host has it among the hosts of the machine.
-    pub fn lock(&self, shared: &Shared, lock: u32) -> Ended {
+    pub fn lock(&self, shared: &Shared, lock: u64) -> Ended {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner).insert(lock);
         self.call(shared, Request::Lock(Lock(lock)))
     }
 
     /// The same if no other machine has it. Whether it is taken.
-    pub fn try_lock(&self, shared: &Shared, lock: u32) -> Ended {
+    pub fn try_lock(&self, shared: &Shared, lock: u64) -> Ended {
         let ended = self.call(shared, Request::TryLock(Lock(lock)));
         if ended == Ended::Well {
             self.locks.lock().unwrap_or_else(PoisonError::into_inner).insert(lock);
@@ -176,13 +177,13 @@ impl Between {
     }
 
     /// Gives it up.
-    pub fn unlock(&self, shared: &Shared, lock: u32) {
+    pub fn unlock(&self, shared: &Shared, lock: u64) {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner).remove(&lock);
         self.tell(shared, Request::Unlock(Lock(lock)));
     }
 
     /// The locks that threads of this host have.
-    pub fn locks(&self) -> BTreeSet<u32> {
+    pub fn locks(&self) -> BTreeSet<u64> {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -11,8 +11,9 @@ use forebay_vm::{Mapping, Object, Views};
 use super::{Host, Options, Start, Vitals};
 use crate::{
     Error,
-    desk::{Common, minipages_max},
+    desk::Common,
     doorbell::Doorbell,
+    heap::Extent,
     join::Whereabouts,
     machines::Machines,
     transport::{End, Rings, Transport, Watched},
@@ -60,7 +61,8 @@ pub fn in_process_machines(hosts: &[u16], options: Options) -> Result<Vec<Host>,
         // Two hosts cannot have the same addresses here.
         let at = options.at.filter(|_| me.0 == 0);
         let views = options.granularity.views(options.views);
-        Ok(Views::map(&all[machines.of(*me).index()].memory, views, at)?)
+        let of_machine = &all[machines.of(*me).index()];
+        Ok(Views::map_with(&of_machine.memory, views, at, of_machine.extent.together_bytes())?)
     };
     let views: Vec<Views> = commons.iter().map(|(me, _)| views(me)).collect::<Result<_, Error>>()?;
     let end = |((me, common), views): (&(HostId, Common), &Views)| {
@@ -95,15 +97,15 @@ struct OfMachine {
     memory: Object,
     common: Mapping,
     doorbell: OnceLock<Arc<Doorbell>>,
-    minipages: usize,
+    extent: Extent,
 }
 
 impl OfMachine {
     fn new(machine: HostId, machines: &Machines, options: Options) -> Result<Self, Error> {
-        let minipages = minipages_max(options.bytes, options.granularity.views(options.views));
-        let common = Object::sparse(Common::bytes(machines, machines.first(machine), minipages))?;
-        let (memory, common) = (Object::new(options.bytes)?, Mapping::new(&common)?);
-        Ok(Self { memory, common, doorbell: OnceLock::new(), minipages })
+        let extent = Extent::new(options.bytes, options.granularity.views(options.views));
+        let common = Object::sparse(Common::bytes(machines, machines.first(machine), &extent))?;
+        let memory = Object::growing(options.bytes, extent.bytes())?;
+        Ok(Self { memory, common: Mapping::new(&common)?, doorbell: OnceLock::new(), extent })
     }
 
     fn common(&self, me: HostId, machines: &Machines) -> Result<Common, Error> {
@@ -111,6 +113,6 @@ impl OfMachine {
             let made = Arc::new(Doorbell::new(asleep)?);
             Ok(self.doorbell.get_or_init(|| made).clone())
         };
-        Common::new(self.common, machines, me, self.minipages, doorbell).map_err(Error::Wait)
+        Common::new(self.common, machines, me, self.extent, doorbell).map_err(Error::Wait)
     }
 }

@@ -66,6 +66,9 @@ impl Recursive {
     }
 }
 
+/// The lock that a host has while it claims memory that hosts allocate alone. The program has none of this number.
+const CLAIMS: u64 = 1 << u32::BITS;
+
 impl Host {
     /// Waits until no other thread of any host has the lock, and takes it.
     ///
@@ -110,7 +113,7 @@ impl Host {
     /// Gives a lock up that this thread may have taken recursively, after `first` was done, if a thread of this host has it. How
     /// often the thread had taken it.
     pub(crate) fn give_up(&self, lock: u32, first: impl FnOnce()) -> Result<u32, Error> {
-        if !self.shared.board().has(lock) {
+        if !self.shared.board().has(lock.into()) {
             return Err(Error::NotLocked(lock));
         }
         let depth = self.shared.recursive.release_all(lock)?;
@@ -131,18 +134,21 @@ impl Host {
 
 impl Shared {
     fn lock(&self, lock: u32) -> Result<(), Error> {
-        self.recorded(Event::Lock(lock), || {
-            // Among the hosts of the machine first, so that one of them asks for the machine.
-            let locked = self.board.lock(lock)?;
-            let locked = match self.between() {
-                Some(between) if locked == Ended::Well => between.lock(self, lock),
-                _ => locked,
-            };
-            self.outcome(locked, "lock()")
-        })
+        self.recorded(Event::Lock(lock), || self.take_lock(lock.into()))
+    }
+
+    fn take_lock(&self, lock: u64) -> Result<(), Error> {
+        // Among the hosts of the machine first, so that one of them asks for the machine.
+        let locked = self.board.lock(lock)?;
+        let locked = match self.between() {
+            Some(between) if locked == Ended::Well => between.lock(self, lock),
+            _ => locked,
+        };
+        self.outcome(locked, "lock()")
     }
 
     fn try_lock(&self, lock: u32) -> Result<bool, Error> {
+        let lock = lock.into();
         if !self.board.try_lock(lock)? {
             return Ok(false);
         }
@@ -158,11 +164,21 @@ impl Shared {
 
     /// Whether a thread of this host had it.
     fn unlock(&self, lock: u32) -> bool {
-        self.recorded(Event::Unlock(lock), || {
-            if let Some(between) = self.between().filter(|_| self.board.has(lock)) {
-                between.unlock(self, lock);
-            }
-            self.board.unlock(lock)
-        })
+        self.recorded(Event::Unlock(lock), || self.give_lock(lock.into()))
+    }
+
+    fn give_lock(&self, lock: u64) -> bool {
+        if let Some(between) = self.between().filter(|_| self.board.has(lock)) {
+            between.unlock(self, lock);
+        }
+        self.board.unlock(lock)
+    }
+
+    /// Does something while no other host claims memory that hosts allocate alone.
+    pub(super) fn claiming<R>(&self, act: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
+        self.take_lock(CLAIMS)?;
+        let done = act();
+        self.give_lock(CLAIMS);
+        done
     }
 }

@@ -1,5 +1,6 @@
 //! A host: the interface that a program calls.
 
+mod alone;
 mod between;
 mod calls;
 mod in_process;
@@ -93,15 +94,16 @@ impl Host {
     pub(crate) fn begin(start: Start) -> Result<Self, Error> {
         let Start { me, machines, granularity, views, object, common, transport, vitals, here, meeting } =
             start;
-        let Common { board, desk } = common;
+        let Common { board, heap, desk } = common;
         let hosts = machines.hosts_at_all();
-        let between = desk.map(|desk| Between::new(me, machines, desk, transport, here));
+        let between =
+            desk.map(|desk| Between::new(me, machines, desk, transport, here, heap.extent().alone_numbers()));
         let object = object.filter(|_| between.is_none());
         let memory = if between.is_some() {
-            Memory::of_one_of_several(views)?
+            Memory::of_one_of_several(views, heap)?
         } else {
             views.keep_in_children()?;
-            Memory::of_one_machine(views)?
+            Memory::of_one_machine(views, heap)?
         };
         let shared = Shared::new(me, hosts, memory, board, between, granularity, meeting.is_some())?;
         let shared: &'static Shared = Box::leak(Box::new(shared));

@@ -66,6 +66,10 @@ impl Serve for Shared {
         // What was never allocated, or is free, is the program's mistake.
         let minipage = self.memory.minipage(fault.address);
         between.zip(minipage).is_some_and(|(between, number)| {
+            if let Some(recorder) = self.recorder.get().filter(|_| self.memory.heap().place(number).is_some())
+            {
+                recorder.note_alone();
+            }
             let (event, access) = if fault.is_write {
                 (Event::Write(number), Access::Write)
             } else {

@@ -22,6 +22,7 @@ use way::Has;
 
 use crate::{
     Error, Host, Options,
+    heap::Extent,
     host::{Start, Vitals},
     transport::{Wire, liveness::SILENCE},
 };
@@ -60,8 +61,8 @@ pub fn join(options: Options) -> Result<Host, Error> {
     let OfMachine { memory, common, machines } =
         one_memory::agree(&terms, terms.machines(&all), &places, &mut meeting)?;
     // Where there is one machine, the privileged view is not used.
-    let way = if machines.count() == 1 { Views::map_unprivileged } else { Views::map };
-    let views = map(&memory, &terms, way, &mut meeting)?;
+    let used_bytes = if machines.count() == 1 { 0 } else { common.heap.extent().together_bytes() };
+    let views = map(&memory, &terms, used_bytes, &mut meeting)?;
     let doorbell = common.desk.as_ref().map(|desk| &*desk.doorbell);
     let has =
         Has { terms: &terms, machines: &machines, places: &places, memory: &memory, views: &views, doorbell };
@@ -110,16 +111,12 @@ fn memory(terms: &Terms, here: usize) -> Result<Object, Error> {
     if free.is_some_and(|free| wanted > free) {
         return Err(Error::Full { memories: here, bytes: terms.bytes, free: free.unwrap_or(0) });
     }
-    Ok(Object::new(terms.bytes)?)
+    Ok(Object::growing(terms.bytes, Extent::new(terms.bytes, terms.views).bytes())?)
 }
 
-/// Maps the views at an address that is free on all hosts: somewhat below the lowest that they would choose themselves.
-fn map(
-    object: &Object,
-    terms: &Terms,
-    map: fn(&Object, usize, Option<usize>) -> Result<Views, forebay_vm::Error>,
-    meeting: &mut Meeting,
-) -> Result<Views, Error> {
+/// Maps the views at an address that is free on all hosts: somewhat below the lowest that they would choose themselves. So much is
+/// used of the privileged one at first.
+fn map(object: &Object, terms: &Terms, used_bytes: usize, meeting: &mut Meeting) -> Result<Views, Error> {
     let total = object.bytes().saturating_mul(terms.views + 1);
     let mut refused = None;
     for attempt in 0..ATTEMPTS {
@@ -128,7 +125,7 @@ fn map(
         let chosen = chosen.iter().filter_map(|bytes| Some(u64::from_le_bytes(bytes[..].try_into().ok()?)));
         let lowest = chosen.min().unwrap_or(0) as usize;
         let base = terms.at.unwrap_or(lowest.saturating_sub(attempt * total));
-        let mapped = map(object, terms.views, Some(base));
+        let mapped = Views::map_with(object, terms.views, Some(base), used_bytes);
         let said = mapped.as_ref().map_or_else(ToString::to_string, |_| String::new());
         let all = meeting.exchange(said.as_bytes())?;
         let first = all.into_iter().enumerate().find(|(_, said)| !said.is_empty());

@@ -10,12 +10,7 @@ use super::{
     Meeting,
     terms::{Terms, Whereabouts},
 };
-use crate::{
-    Error,
-    desk::{Common, minipages_max},
-    doorbell::Doorbell,
-    machines::Machines,
-};
+use crate::{Error, desk::Common, doorbell::Doorbell, heap::Extent, machines::Machines};
 
 /// What a host has of its machine.
 pub struct OfMachine {
@@ -72,11 +67,10 @@ fn make(terms: &Terms, machines: &Machines, places: &[Whereabouts], me: HostId) 
     let ranks = (0..machines.hosts_at_all()).map(HostId);
     let here = ranks.filter(|host| places[host.index()].on_this_machine && machines.serves(*host)).count();
     let memory = super::memory(terms, here)?;
-    let minipages = minipages_max(terms.bytes, terms.views);
-    let board = Object::sparse(Common::bytes(machines, me, minipages))?;
+    let extent = Extent::new(terms.bytes, terms.views);
+    let board = Object::sparse(Common::bytes(machines, me, &extent))?;
     let doorbell = |asleep| Doorbell::new(asleep).map(Arc::new);
-    let common =
-        Common::new(Mapping::new(&board)?, machines, me, minipages, doorbell).map_err(Error::Wait)?;
+    let common = Common::new(Mapping::new(&board)?, machines, me, extent, doorbell).map_err(Error::Wait)?;
     let mut names = format!("{}\n{}", memory.name()?, board.name()?);
     if let Some(desk) = &common.desk {
         names = format!("{names}\n{}", desk.doorbell.name().map_err(Error::Wait)?);
@@ -97,8 +91,7 @@ fn open(terms: &Terms, machines: &Machines, me: HostId, names: &[u8]) -> Result<
         let name = name.ok_or(std::io::ErrorKind::NotFound)?;
         Doorbell::named(&name, asleep).map(Arc::new)
     };
-    let minipages = minipages_max(terms.bytes, terms.views);
-    let common =
-        Common::new(Mapping::new(&board)?, machines, me, minipages, doorbell).map_err(Error::Wait)?;
+    let extent = Extent::new(terms.bytes, terms.views);
+    let common = Common::new(Mapping::new(&board)?, machines, me, extent, doorbell).map_err(Error::Wait)?;
     Ok((memory, common))
 }

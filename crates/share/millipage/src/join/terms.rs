@@ -7,7 +7,7 @@ use rustix::process::{Pid, geteuid, getpid};
 use crate::{Error, Granularity, machines::Machines, transport::Wire};
 
 /// What hosts say to each other while they join, and afterwards. Another one has another number.
-const PROTOCOL: u32 = 5;
+const PROTOCOL: u32 = 6;
 
 /// How much is shared, how, and over what.
 pub struct Terms {

@@ -39,9 +39,7 @@ class HostArrays:
         placement: tuple[str, int],
     ) -> Any:
         """An array of zeros."""
-        _array.check_dtype(dtype)
-        if not shape or min(shape) < 1 or dtype.itemsize == 0:
-            raise ValueError(f"an array of shape {shape} of {dtype} has no bytes to share")
+        _check(shape, dtype)
         if granularity not in (None, "row", "element"):
             raise ValueError(f"granularity is {granularity!r}; it can be 'row' or 'element'")
         if chunk < 1:
@@ -63,6 +61,20 @@ class HostArrays:
             return Parts(self._memory, table, shape[axes:], dtype, chunk)
         strides = _strides(shape[:axes], step) + _strides(shape[axes:], dtype.itemsize)
         return self._place(found.address, shape, dtype, strides, axes, chunk, Fetched)
+
+    def allocate_alone(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """An array of zeros that this host allocates alone, in one part."""
+        _check(shape, dtype)
+        return self._alone(self._native.malloc(math.prod(shape) * dtype.itemsize), shape, dtype)
+
+    def at(self, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """The array at an address that a host has told."""
+        _check(shape, dtype)
+        self._native.has_bytes(address, math.prod(shape) * dtype.itemsize)
+        return self._alone(address, shape, dtype)
+
+    def _alone(self, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        return self._place(address, shape, dtype, None, 1, shape[0], Array if self._is_together else Fetched)
 
     def _in_pages(
         self, call: str, shape: tuple[int, ...], dtype: np.dtype[Any], size: int, placement: tuple[str, int]
@@ -91,6 +103,12 @@ class HostArrays:
         by_group, by_chunk, by_part = (step * np.arange(count, dtype=np.int64) for step, count in steps)
         table = by_group[:, np.newaxis, np.newaxis] + by_chunk[:, np.newaxis] + by_part
         return table.reshape(-1)[:parts] + (found.address - _array.address(self._memory))
+
+
+def _check(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    _array.check_dtype(dtype)
+    if not shape or min(shape) < 1 or dtype.itemsize == 0:
+        raise ValueError(f"an array of shape {shape} of {dtype} has no bytes to share")
 
 
 def _step(table: npt.NDArray[np.int64]) -> Optional[int]:

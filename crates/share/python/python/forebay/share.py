@@ -140,6 +140,38 @@ class Host:
             raise ValueError(f"placement is {on!r}; it can be 'blocks', 'cyclic', 'copies' or a rank")
         return self._arrays.allocate(_lengths(shape), np.dtype(dtype), granularity, operator.index(chunk), (on, rank))
 
+    def allocate(self, shape: Union[int, Sequence[int]], dtype: npt.DTypeLike = float) -> Array:
+        """Allocate an array of zeros alone, at any time, whatever other hosts do. It is one part.
+
+        Tell its address (`Host.address`) to other hosts in an array that they have; they get it by `at`. Any host frees it by `free`. The
+        memory for such arrays is apart from that of `array`, and as large.
+
+        Raises `ShareError` if there is no room.
+        """
+        return self._arrays.allocate_alone(_lengths(shape), np.dtype(dtype))
+
+    def address(self, array: npt.NDArray[Any]) -> int:
+        """Where the first element of an array is, alike on all hosts."""
+        return _array.address(array)
+
+    def at(self, address: int, shape: Union[int, Sequence[int]], dtype: npt.DTypeLike = float) -> Array:
+        """The array at an address that a host has told, which some host has allocated.
+
+        Raises `ShareError` if there are not so many bytes of one allocation.
+        """
+        return self._arrays.at(operator.index(address), _lengths(shape), np.dtype(dtype))
+
+    def free(self, array: npt.NDArray[Any]) -> None:
+        """Free an array that this host or another one has allocated alone. No host may use it afterwards.
+
+        Raises `ShareError` if no such array begins there, or it is free already.
+        """
+        self._native.free(_array.address(array))
+
+    def allocate_left(self) -> int:
+        """How many bytes are left for `allocate`."""
+        return self._native.malloc_left()
+
     def block(self, count: int, rank: Optional[int] = None) -> range:
         """The share of this host, or of host `rank`, in `count` things: the parts that begin there with ``"blocks"``."""
         return range(*self._native.block(count, self._rank(self.rank if rank is None else rank)))
@@ -208,7 +240,7 @@ class Host:
         self._native.touch(_pieces(array), write)
 
     def left(self) -> int:
-        """How many bytes of the job's memory no array has yet."""
+        """How many bytes of the job's memory no array of all hosts has yet."""
         return self._native.left()
 
     def stats(self) -> dict[str, int]:

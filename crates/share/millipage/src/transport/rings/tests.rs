@@ -86,7 +86,7 @@ impl Sink for Taking<'_> {
 }
 
 fn acquire(number: u32) -> Message {
-    Message::Acquire { lock: Lock(number), waits: true }
+    Message::Acquire { lock: Lock(number.into()), waits: true }
 }
 
 #[test]

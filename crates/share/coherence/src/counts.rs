@@ -1,0 +1,58 @@
+//! What a host of the protocol counts.
+
+use std::ops::AddAssign;
+
+/// Figures of one host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Counts {
+    /// Faults of threads that wanted to read, and to write.
+    pub read_faults: u64,
+    /// See [`Counts::read_faults`].
+    pub write_faults: u64,
+    /// Minipages that were asked for before a thread accessed them.
+    pub prefetches: u64,
+    /// Requests that reached this host as their manager.
+    pub requests: u64,
+    /// Those of them that had to wait for another one.
+    pub competing_requests: u64,
+    /// Copies that this host gave up for another's write.
+    pub invalidations: u64,
+    /// Contents that this host sent.
+    pub contents_sent: u64,
+    /// Contents that this host received.
+    pub contents_received: u64,
+    /// Requests that were granted without contents.
+    pub grants: u64,
+}
+
+impl Counts {
+    /// Each with its name.
+    #[must_use]
+    pub const fn named(&self) -> [(&'static str, u64); 9] {
+        [
+            ("read faults", self.read_faults),
+            ("write faults", self.write_faults),
+            ("prefetches", self.prefetches),
+            ("requests", self.requests),
+            ("competing requests", self.competing_requests),
+            ("invalidations", self.invalidations),
+            ("contents sent", self.contents_sent),
+            ("contents received", self.contents_received),
+            ("grants", self.grants),
+        ]
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        self.read_faults += more.read_faults;
+        self.write_faults += more.write_faults;
+        self.prefetches += more.prefetches;
+        self.requests += more.requests;
+        self.competing_requests += more.competing_requests;
+        self.invalidations += more.invalidations;
+        self.contents_sent += more.contents_sent;
+        self.contents_received += more.contents_received;
+        self.grants += more.grants;
+    }
+}

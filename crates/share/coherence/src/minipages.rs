@@ -1,0 +1,112 @@
+//! The minipages that a host knows: those that all hosts add alike, and those that a host adds alone.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use crate::directory::Entry;
+use crate::host::Effects;
+use crate::message::{Access, HostId, Minipage, Want};
+
+/// A minipage on this host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Local {
+    pub access: Access,
+    pub home: HostId,
+    /// The request that is under way.
+    pub pending: Option<Want>,
+    /// As its manager.
+    pub entry: Option<Box<Entry>>,
+}
+
+impl Local {
+    pub fn raise(&mut self, minipage: Minipage, access: Access, effects: &mut impl Effects) {
+        if self.access < access {
+            self.access = access;
+            effects.protect(minipage, access);
+        }
+    }
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Minipages {
+    /// By their numbers, from 0.
+    alike: Vec<Local>,
+    /// Neighbours that were added together, by the number of the first.
+    alone: BTreeMap<Minipage, Vec<Local>>,
+    /// Numbers that those can have.
+    room: Range<u32>,
+}
+
+impl Minipages {
+    /// Lets hosts add minipages of these numbers alone.
+    pub fn make_room(&mut self, numbers: Range<u32>) {
+        self.room = numbers;
+    }
+
+    pub fn get(&self, minipage: Minipage) -> Option<&Local> {
+        self.alike.get(minipage.index()).or_else(|| {
+            let (first, all) = self.alone.range(..=minipage).next_back()?;
+            all.get(minipage.index() - first.index())
+        })
+    }
+
+    pub fn get_mut(&mut self, minipage: Minipage) -> Option<&mut Local> {
+        let Self { alike, alone, .. } = self;
+        alike.get_mut(minipage.index()).or_else(|| {
+            let (first, all) = alone.range_mut(..=minipage).next_back()?;
+            all.get_mut(minipage.index() - first.index())
+        })
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Local> {
+        self.alike.iter().chain(self.alone.values().flatten())
+    }
+
+    /// Adds the next one of all hosts.
+    pub fn add(&mut self, local: Local) -> Minipage {
+        self.alike.push(local);
+        Minipage(self.alike.len() as u32 - 1)
+    }
+
+    /// Adds those of one host, unless there is no room for them, or another one has these numbers.
+    pub fn add_alone(&mut self, first: Minipage, count: u32, local: impl Fn() -> Local) -> bool {
+        let numbers = first.0..first.0.saturating_add(count);
+        let before = self.alone.range(..Minipage(numbers.end)).next_back();
+        let is_free = before.is_none_or(|(first, all)| first.0 + all.len() as u32 <= numbers.start);
+        let fits = self.room.start.max(self.alike.len() as u32) <= numbers.start
+            && numbers.end <= self.room.end
+            && !numbers.is_empty();
+        if fits && is_free {
+            self.alone.insert(first, numbers.map(|_| local()).collect());
+        }
+        fits && is_free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn local() -> Local {
+        Local { access: Access::None, home: HostId(0), pending: None, entry: None }
+    }
+
+    #[test]
+    fn each_number_is_that_of_one_minipage_and_no_others_are_known() {
+        let mut all = Minipages::default();
+        assert_eq!([all.add(local()), all.add(local())], [Minipage(0), Minipage(1)]);
+        assert!(!all.add_alone(Minipage(5), 1, local), "there is no room");
+        all.make_room(4..20);
+        let tried = [(3, 2, false), (6, 3, true), (5, 2, false), (8, 1, false), (9, 1, true), (4, 2, true)];
+        for (first, count, is_added) in tried {
+            assert_eq!(all.add_alone(Minipage(first), count, local), is_added, "{first}");
+        }
+        for (first, count) in [(4, 16), (10, 0), (18, 3), (20, 1), (u32::MAX, u32::MAX)] {
+            assert!(!all.add_alone(Minipage(first), count, local), "{first}");
+        }
+        let known: Vec<u32> = (0..30).filter(|number| all.get(Minipage(*number)).is_some()).collect();
+        assert_eq!(known, [0, 1, 4, 5, 6, 7, 8, 9]);
+        assert!((0..30).all(|number| all.get_mut(Minipage(number)).is_some() == known.contains(&number)));
+        assert_eq!(all.iter().count(), known.len());
+    }
+}

@@ -1,0 +1,574 @@
+//! What hosts allocate alone, as one machine knows it. Its pages lie behind those that all hosts allocate together. A machine *claims*
+//! pages, which it alone gives parts of from then on. A page has equal parts, each used in the view of its number; a *span* is several
+//! pages in one part. So a part is a minipage whose number, place and size follow from its address.
+//!
+//! All of it is words on the board. A host takes and frees parts by single atomic operations, so it waits for no other one.
+//! Pages of one kind that may have free parts are a list. A page that turns out to be full leaves the list, and comes back with the next
+//! part that is freed.
+
+use std::{
+    ops::Range,
+    sync::atomic::{
+        AtomicU32, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+    },
+};
+
+use forebay_coherence::Minipage;
+use forebay_vm::{
+    PAGE_BYTES,
+    layout::{ALIGNMENT, Place, VIEWS_MAX},
+};
+
+use crate::parts::{Parts, Words};
+
+/// Pages with parts that are claimed at once, at most.
+const CLAIMED_MAX: usize = 16;
+/// Lists: of pages by how many parts they have, and of spans by their size, of which there are four to each doubling.
+const LISTS: usize = VIEWS_MAX + 1 + 4 * 29;
+/// Pages for which there are numbers.
+const PAGES_MAX: usize = 1 << KIND_SHIFT;
+
+/// What a page is: 0 where no machine has claimed it. Below the kind is the number of parts, of pages, or of pages before it.
+const KIND_SHIFT: u32 = 28;
+const KIND: u32 = 3 << KIND_SHIFT;
+const IN_PARTS: u32 = 1 << KIND_SHIFT;
+const SPAN: u32 = 2 << KIND_SHIFT;
+const BEHIND: u32 = 3 << KIND_SHIFT;
+/// This machine has claimed it.
+const OWN: u32 = 1 << 30;
+/// Of what is said of claimed pages with parts: where the number of pages begins.
+const PAGES_SHIFT: u32 = 9;
+
+/// How large the memory of a job is, and in how many views it is used.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// Pages that all hosts allocate together.
+    pub pages: usize,
+    /// Pages behind those, of which hosts allocate alone.
+    pub alone: usize,
+    pub views: usize,
+}
+
+impl Extent {
+    /// That of a memory of so many bytes.
+    pub fn new(bytes: usize, views: usize) -> Self {
+        let pages = bytes.div_ceil(PAGE_BYTES).max(1);
+        let numbers = (u32::MAX as usize / views).saturating_sub(pages);
+        Self { pages, alone: pages.min(numbers).min(PAGES_MAX - 1), views }
+    }
+
+    /// Bytes of the pages that all hosts allocate together.
+    pub const fn together_bytes(&self) -> usize {
+        self.pages * PAGE_BYTES
+    }
+
+    /// Bytes of all pages.
+    pub const fn bytes(&self) -> usize {
+        (self.pages + self.alone) * PAGE_BYTES
+    }
+
+    /// How many minipages there can be: each has a page of a view for itself.
+    pub const fn minipages_max(&self) -> usize {
+        (self.pages + self.alone) * self.views
+    }
+
+    /// The numbers of minipages that hosts allocate alone.
+    pub const fn alone_numbers(&self) -> Range<u32> {
+        (self.pages * self.views) as u32..self.minipages_max() as u32
+    }
+}
+
+/// The heap of a machine.
+pub struct Heap {
+    extent: Extent,
+    common: &'static Common,
+    pages: &'static [Page],
+    /// Of each page, words with a bit for each part: whether it is taken.
+    taken: &'static [Bits],
+    /// And whether it ever was.
+    used: &'static [Bits],
+    lists: &'static [List],
+}
+
+#[repr(C, align(64))]
+struct Common {
+    /// Pages that machines have claimed, from the first on.
+    claimed: AtomicU32,
+    /// Bytes in free parts of this machine.
+    free: AtomicU64,
+}
+
+#[repr(C)]
+struct Page {
+    what: AtomicU32,
+    /// The next page of its list, and one more; 0 for none.
+    next: AtomicU32,
+    /// 1 where it is in its list.
+    is_listed: AtomicU32,
+}
+
+#[repr(transparent)]
+struct Bits(AtomicU64);
+
+/// One more than the first page, and above how often that has changed.
+#[repr(transparent)]
+struct List(AtomicU64);
+
+// SAFETY: atomic words, and space between them.
+unsafe impl Words for Common {}
+// SAFETY: as above.
+unsafe impl Words for Page {}
+// SAFETY: as above.
+unsafe impl Words for Bits {}
+// SAFETY: as above.
+unsafe impl Words for List {}
+
+/// How much one host wants, in pages of that kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// In so many parts.
+    Parts(usize),
+    /// So many together.
+    Span(usize),
+}
+
+/// Pages that a machine is to claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    page: usize,
+    kind: Kind,
+    /// How many with parts.
+    count: usize,
+    /// By number of the first, how many numbers they take, and what is said of them.
+    pub first: Minipage,
+    pub numbers: u32,
+    pub what: u32,
+}
+
+/// A part that was free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    pub place: Place,
+    /// It is not full of zeros.
+    pub was_used: bool,
+}
+
+impl Heap {
+    /// What the words take.
+    pub const fn bytes(extent: &Extent) -> usize {
+        Parts::bytes::<Common>(1)
+            + Parts::bytes::<Page>(extent.alone)
+            + 2 * Parts::bytes::<Bits>(extent.alone * words(extent))
+            + Parts::bytes::<List>(LISTS)
+    }
+
+    /// The heap that this memory, zeros at first, is for.
+    pub fn new(memory: &mut Parts, extent: Extent) -> Self {
+        Self {
+            extent,
+            common: &memory.take(1)[0],
+            pages: memory.take(extent.alone),
+            taken: memory.take(extent.alone * words(&extent)),
+            used: memory.take(extent.alone * words(&extent)),
+            lists: memory.take(LISTS),
+        }
+    }
+
+    pub const fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// Bytes that no machine has claimed, and those with free parts of this machine.
+    pub fn left(&self) -> (usize, usize) {
+        let unclaimed = self.unclaimed() * PAGE_BYTES;
+        (unclaimed, unclaimed + self.common.free.load(SeqCst) as usize)
+    }
+
+    fn unclaimed(&self) -> usize {
+        self.extent.alone - self.common.claimed.load(SeqCst) as usize
+    }
+
+    /// What a part of so many bytes is of.
+    pub fn kind(&self, bytes: usize) -> Kind {
+        if bytes > PAGE_BYTES {
+            return Kind::Span(bytes.div_ceil(PAGE_BYTES));
+        }
+        Kind::Parts((PAGE_BYTES / bytes.next_multiple_of(ALIGNMENT)).min(self.extent.views))
+    }
+
+    /// A free part of this kind.
+    pub fn take(&self, kind: Kind) -> Option<Taken> {
+        match kind {
+            Kind::Parts(parts) => self.take_listed(parts, 1),
+            Kind::Span(pages) => self.take_listed(span_list(rounded(pages)), 1),
+        }
+    }
+
+    /// A free part of a kind with larger ones.
+    pub fn take_larger(&self, kind: Kind) -> Option<Taken> {
+        let (parts, pages) = match kind {
+            Kind::Parts(parts) => (1..parts, 1),
+            Kind::Span(pages) => (0..0, pages),
+        };
+        // The first list has some that are smaller.
+        let spans = span_list(pages)..LISTS;
+        parts.rev().chain(spans).find_map(|list| self.take_listed(list, pages))
+    }
+
+    /// What is to be claimed for one more of a kind, if there is room. While this machine alone claims.
+    pub fn next_claim(&self, kind: Kind) -> Option<Claim> {
+        let (page, left) = (self.common.claimed.load(SeqCst) as usize, self.unclaimed());
+        let first = Minipage(((self.extent.pages + page) * self.extent.views) as u32);
+        let claim = |kind, count, numbers, what| Claim { page, kind, count, first, numbers, what };
+        match kind {
+            // The more the more have been, so that a program with few objects leaves room.
+            Kind::Parts(parts) => {
+                let count = (page / 4).clamp(1, CLAIMED_MAX).min(left);
+                let what = IN_PARTS | (count as u32) << PAGES_SHIFT | parts as u32;
+                (count > 0).then(|| claim(kind, count, (count * self.extent.views) as u32, what))
+            }
+            Kind::Span(pages) => {
+                let pages = if rounded(pages) <= left { rounded(pages) } else { pages };
+                (pages <= left).then(|| claim(Kind::Span(pages), 1, 1, SPAN | pages as u32))
+            }
+        }
+    }
+
+    /// A machine has claimed pages, and says this of them: where they are in the memory object.
+    pub fn learn(&self, first: Minipage, what: u32) -> Option<Range<usize>> {
+        let page = (first.index() / self.extent.views).checked_sub(self.extent.pages)?;
+        let value = what & !(KIND | OWN);
+        let in_parts = value & ((1 << PAGES_SHIFT) - 1);
+        let count = if what & KIND == SPAN { value } else { value >> PAGES_SHIFT } as usize;
+        let pages = self.pages.get(page..page.checked_add(count)?)?;
+        for (index, page) in pages.iter().enumerate() {
+            let what = match (what & KIND, index) {
+                (SPAN, 0) => what,
+                (SPAN, index) => BEHIND | index as u32,
+                _ => IN_PARTS | in_parts,
+            };
+            page.what.store(what, SeqCst);
+        }
+        self.common.claimed.fetch_max((page + count) as u32, SeqCst);
+        Some((self.extent.pages + page) * PAGE_BYTES..(self.extent.pages + page + count) * PAGE_BYTES)
+    }
+
+    /// This machine has claimed pages, which all know. One part of them is taken.
+    pub fn add(&self, claim: Claim) -> Option<Taken> {
+        let pages = claim.page..claim.page + claim.count;
+        for page in pages.clone() {
+            self.pages[page].what.fetch_or(OWN, SeqCst);
+            self.common.free.fetch_add((self.parts(page) * self.part_bytes(page)) as u64, SeqCst);
+        }
+        let taken = self.take_in(claim.page);
+        pages.filter(|page| self.has_free(*page)).for_each(|page| self.list(page));
+        taken
+    }
+
+    /// Whether this machine gives away the minipage's page.
+    pub fn is_own(&self, minipage: Minipage) -> bool {
+        self.page_of(minipage).is_some_and(|page| self.pages[page].what.load(SeqCst) & OWN != 0)
+    }
+
+    /// Frees a part of this machine; `false` if it is not taken.
+    pub fn free(&self, minipage: Minipage) -> bool {
+        let Some(page) = self.page_of(minipage).filter(|_| self.is_own(minipage)) else { return false };
+        let part = minipage.index() % self.extent.views;
+        let was_taken = part < self.parts(page) && {
+            let bit = 1 << (part % 64);
+            self.bits(self.taken, page)[part / 64].0.fetch_and(!bit, SeqCst) & bit != 0
+        };
+        if was_taken {
+            self.common.free.fetch_add(self.part_bytes(page) as u64, SeqCst);
+            self.list(page);
+        }
+        was_taken
+    }
+
+    /// The minipage that is used through a page of a view. In a signal handler too.
+    pub fn at(&self, view: usize, page: usize) -> Option<u32> {
+        let page = self.first_page(page.checked_sub(self.extent.pages)?)?;
+        (view < self.parts(page)).then(|| ((self.extent.pages + page) * self.extent.views + view) as u32)
+    }
+
+    /// The pages of the minipage that is used there.
+    pub fn around(&self, view: usize, page: usize) -> Option<Range<usize>> {
+        Some(self.place(self.at(view, page)?)?.pages())
+    }
+
+    /// Where a minipage is. In a signal handler too.
+    pub fn place(&self, minipage: u32) -> Option<Place> {
+        let page = self.page_of(Minipage(minipage))?;
+        let view = minipage as usize % self.extent.views;
+        let bytes = self.part_bytes(page);
+        let offset = (self.extent.pages + page) * PAGE_BYTES + view * bytes;
+        (view < self.parts(page)).then_some(Place { offset, bytes, view })
+    }
+
+    fn page_of(&self, minipage: Minipage) -> Option<usize> {
+        let page = (minipage.index() / self.extent.views).checked_sub(self.extent.pages)?;
+        (page < self.pages.len()).then_some(page)
+    }
+
+    /// The first page of what a page belongs to.
+    fn first_page(&self, page: usize) -> Option<usize> {
+        let what = self.pages.get(page)?.what.load(SeqCst);
+        page.checked_sub(if what & KIND == BEHIND { (what & !(KIND | OWN)) as usize } else { 0 })
+    }
+
+    /// How many parts begin on a page.
+    fn parts(&self, page: usize) -> usize {
+        let what = self.pages[page].what.load(SeqCst);
+        match what & KIND {
+            IN_PARTS => (what & !(KIND | OWN)) as usize,
+            SPAN => 1,
+            _ => 0,
+        }
+    }
+
+    fn part_bytes(&self, page: usize) -> usize {
+        let what = self.pages[page].what.load(SeqCst);
+        match what & KIND {
+            IN_PARTS => PAGE_BYTES / self.parts(page).max(1) / ALIGNMENT * ALIGNMENT,
+            SPAN => (what & !(KIND | OWN)) as usize * PAGE_BYTES,
+            _ => 0,
+        }
+    }
+
+    fn bits<'a>(&self, all: &'a [Bits], page: usize) -> &'a [Bits] {
+        let words = words(&self.extent);
+        &all[page * words..(page + 1) * words]
+    }
+
+    fn has_free(&self, page: usize) -> bool {
+        let parts = self.parts(page);
+        let words = self.bits(self.taken, page).iter().enumerate();
+        words.into_iter().any(|(word, bits)| bits.0.load(SeqCst) & mask(parts, word) != mask(parts, word))
+    }
+
+    fn take_in(&self, page: usize) -> Option<Taken> {
+        let parts = self.parts(page);
+        for (index, word) in self.bits(self.taken, page).iter().enumerate() {
+            loop {
+                let free = !word.0.load(SeqCst) & mask(parts, index);
+                let bit = free & free.wrapping_neg();
+                if bit == 0 {
+                    break;
+                }
+                if word.0.fetch_or(bit, SeqCst) & bit == 0 {
+                    let part = index * 64 + bit.trailing_zeros() as usize;
+                    let was_used = self.bits(self.used, page)[index].0.fetch_or(bit, SeqCst) & bit != 0;
+                    self.common.free.fetch_sub(self.part_bytes(page) as u64, SeqCst);
+                    let minipage = (self.extent.pages + page) * self.extent.views + part;
+                    return Some(Taken { place: self.place(minipage as u32)?, was_used });
+                }
+            }
+        }
+        None
+    }
+
+    /// A part of the first page in a list that has one, if it is of so many pages at least.
+    fn take_listed(&self, list: usize, pages: usize) -> Option<Taken> {
+        let head = &self.lists[list].0;
+        loop {
+            let now = head.load(SeqCst);
+            let page = (now as u32).checked_sub(1)? as usize;
+            if pages > 1 && self.part_bytes(page) < pages * PAGE_BYTES {
+                return None;
+            }
+            if let Some(taken) = self.take_in(page) {
+                return Some(taken);
+            }
+            let next = self.pages[page].next.load(SeqCst);
+            if head.compare_exchange(now, changed(now, next), SeqCst, SeqCst).is_ok() {
+                self.pages[page].is_listed.store(0, SeqCst);
+                // Whoever has freed a part meanwhile has found it in the list.
+                if self.has_free(page) {
+                    self.list(page);
+                }
+            }
+        }
+    }
+
+    /// Puts a page into its list, unless it is there.
+    fn list(&self, page: usize) {
+        let Page { what, next, is_listed } = &self.pages[page];
+        if is_listed.swap(1, SeqCst) != 0 {
+            return;
+        }
+        let what = what.load(SeqCst);
+        let list = match what & KIND {
+            SPAN => span_list((what & !(KIND | OWN)) as usize),
+            _ => self.parts(page),
+        };
+        let head = &self.lists[list].0;
+        let mut now = head.load(SeqCst);
+        loop {
+            next.store(now as u32, Relaxed);
+            match head.compare_exchange(now, changed(now, page as u32 + 1), SeqCst, SeqCst) {
+                Ok(_) => return,
+                Err(other) => now = other,
+            }
+        }
+    }
+}
+
+/// Words with a bit for each part of a page.
+const fn words(extent: &Extent) -> usize {
+    extent.views.div_ceil(64)
+}
+
+/// The bits of so many parts in one of their words.
+const fn mask(parts: usize, word: usize) -> u64 {
+    match parts.saturating_sub(word * 64) {
+        0 => 0,
+        1..64 => (1 << (parts - word * 64)) - 1,
+        _ => u64::MAX,
+    }
+}
+
+/// A list that begins with another page.
+const fn changed(list: u64, first: u32) -> u64 {
+    ((list >> 32).wrapping_add(1) << 32) | first as u64
+}
+
+/// As many pages or some more, so that there are few sizes.
+const fn rounded(pages: usize) -> usize {
+    if pages <= 8 {
+        return pages;
+    }
+    let shift = (pages - 1).ilog2() - 2;
+    (((pages - 1) >> shift) + 1) << shift
+}
+
+/// The list of spans that have so many pages, or not so many more that the next list has them.
+const fn span_list(pages: usize) -> usize {
+    let log = pages.ilog2();
+    VIEWS_MAX + 1 + 4 * log as usize + (((pages << 2) >> log) & 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::HashSet, thread};
+
+    use forebay_vm::{Mapping, Object};
+
+    use super::*;
+
+    fn heap(pages: usize, views: usize) -> Heap {
+        let extent = Extent::new(pages * PAGE_BYTES, views);
+        let memory = Object::sparse(Heap::bytes(&extent)).unwrap();
+        Heap::new(&mut Parts::of(Mapping::new(&memory).unwrap()), extent)
+    }
+
+    /// As one host does on the only machine.
+    fn allocate(heap: &Heap, bytes: usize) -> Option<Taken> {
+        let kind = heap.kind(bytes);
+        if let Some(taken) = heap.take(kind) {
+            return Some(taken);
+        }
+        let Some(claim) = heap.next_claim(kind) else { return heap.take_larger(kind) };
+        heap.learn(claim.first, claim.what).unwrap();
+        heap.add(claim)
+    }
+
+    fn number(heap: &Heap, taken: Taken) -> Minipage {
+        Minipage(heap.at(taken.place.view, taken.place.pages().start).unwrap())
+    }
+
+    #[test]
+    fn parts_are_apart_and_found_by_their_pages() {
+        let heap = heap(4_000, 16);
+        let mut vpages = HashSet::new();
+        let mut bytes = HashSet::new();
+        for wanted in (1..300).map(|step| step * step % 20_000 + 1) {
+            let Taken { place, was_used } = allocate(&heap, wanted).unwrap();
+            assert!(place.bytes >= wanted && !was_used && place.offset.is_multiple_of(ALIGNMENT));
+            let minipage = number(&heap, Taken { place, was_used });
+            assert_eq!(heap.place(minipage.0), Some(place));
+            assert!(heap.is_own(minipage) && heap.extent().alone_numbers().contains(&minipage.0));
+            for page in place.pages() {
+                assert!(page >= 4_000 && vpages.insert((place.view, page)), "{page} in view {}", place.view);
+                assert_eq!(heap.at(place.view, page), Some(minipage.0));
+                assert_eq!(heap.around(place.view, page), Some(place.pages()));
+            }
+            assert!((place.offset..place.offset + place.bytes).all(|byte| bytes.insert(byte)));
+        }
+    }
+
+    #[test]
+    fn parts_are_freed_once_and_used_again() {
+        let heap = heap(64, 16);
+        for bytes in [8, 256, 300, 4_096, 10_000, 40 * PAGE_BYTES, 45_000] {
+            let first = allocate(&heap, bytes).unwrap();
+            let minipage = number(&heap, first);
+            assert!(heap.free(minipage));
+            let left = heap.left();
+            assert!(!heap.free(minipage), "twice");
+            let again = allocate(&heap, bytes).unwrap();
+            assert_eq!((again.place, again.was_used), (first.place, true));
+            assert!(heap.free(minipage));
+            assert_eq!(heap.left(), left);
+        }
+        assert!(
+            !heap.free(Minipage(0)) && !heap.free(Minipage(64 * 16 + 15)) && !heap.free(Minipage(u32::MAX))
+        );
+    }
+
+    #[test]
+    fn all_memory_is_given_away_before_there_is_none() {
+        let heap = heap(100, 8);
+        let parts = std::iter::from_fn(|| allocate(&heap, 100));
+        assert_eq!(parts.count(), 800);
+        assert_eq!(heap.left(), (0, 0));
+        let spans = self::heap(100, 8);
+        assert!(allocate(&spans, 101 * PAGE_BYTES).is_none());
+        // Not as much as it would be with room for others of this size.
+        let most = allocate(&spans, 97 * PAGE_BYTES).unwrap();
+        assert_eq!(std::iter::from_fn(|| allocate(&spans, PAGE_BYTES)).count(), 3);
+        assert!(spans.free(number(&spans, most)));
+        assert_eq!(allocate(&spans, 90 * PAGE_BYTES).unwrap().place, most.place);
+        // A small one has a larger part where there is no other.
+        assert!(spans.free(number(&spans, most)));
+        assert_eq!(allocate(&spans, 1).unwrap().place, most.place);
+    }
+
+    #[test]
+    fn threads_have_different_parts_at_all_times() {
+        let heap = heap(8, 16);
+        let kind = heap.kind(200);
+        for _ in 0..4 {
+            let claim = heap.next_claim(kind).unwrap();
+            heap.learn(claim.first, claim.what).unwrap();
+            let taken = heap.add(claim).unwrap();
+            assert!(heap.free(number(&heap, taken)));
+        }
+        let held: Vec<AtomicU32> = (0..heap.extent().minipages_max()).map(|_| AtomicU32::new(0)).collect();
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let (heap, held) = (&heap, &held);
+                scope.spawn(move || {
+                    let mut mine = vec![];
+                    for step in 0..20_000usize {
+                        if (step * 7 + thread) % 40 < 20 && mine.len() < 16 {
+                            // A page that leaves the list and comes back is missed meanwhile.
+                            let Some(taken) = heap.take(kind) else { continue };
+                            let minipage = number(heap, taken);
+                            assert_eq!(held[minipage.index()].fetch_add(1, SeqCst), 0);
+                            mine.push(minipage);
+                        } else if let Some(minipage) = mine.pop() {
+                            assert_eq!(held[minipage.index()].fetch_sub(1, SeqCst), 1);
+                            assert!(heap.free(minipage));
+                        }
+                    }
+                    for minipage in mine {
+                        held[minipage.index()].fetch_sub(1, SeqCst);
+                        assert!(heap.free(minipage));
+                    }
+                });
+            }
+        });
+        assert_eq!(std::iter::from_fn(|| heap.take(kind)).count(), 64);
+    }
+}
