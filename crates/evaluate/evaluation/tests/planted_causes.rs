@@ -15,12 +15,13 @@ use forebay_evaluation::servers::server::{Finding, Limit, Verdict};
 use forebay_lab::{SlowDevice, SlowDisk};
 use forebay_testkit::{artifacts, guests, skip};
 use support::late::{answer_late, late_server};
-use support::{Planted, assert_named, assert_told, turn};
+use support::{Planted, assert_named, assert_told, is_crowded, turn};
 
 /// Sources of the servers that no C compiler makes.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/guests/evaluate");
 /// Where `scripts/setup` unpacks nginx, if no package manager installed it.
-const UNPACKED_NGINX: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../target/nginx/usr/sbin/nginx");
+const UNPACKED_NGINX: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../../target/tools/nginx/usr/sbin/nginx");
 
 /// What is said of Python's server with this cause.
 fn python<'a>(cause: &'a str, place: &'a str) -> impl Fn(u32) -> (Verdict, String) + 'a {
@@ -145,36 +146,76 @@ fn goroutines_that_ask_a_late_server_name_that() {
     assert_late(&port, program(&server, "ask", &port));
 }
 
-#[test]
-fn a_proxy_of_a_late_server_names_that() {
-    let _turn = turn();
+/// A command line of nginx with this in its server section, in a folder of its own; `None`, and said, where nginx is missing.
+fn nginx(test: &str, folder: &Path, section: &str) -> Option<[String; 4]> {
     let nginx = ["/usr/sbin/nginx", UNPACKED_NGINX].map(Path::new);
     let Some(nginx) = nginx.into_iter().find(|program| program.is_file()) else {
-        return skip(
-            "a_proxy_of_a_late_server_names_that",
-            "nginx is not installed: run `scripts/setup test`",
-        );
+        skip(test, "nginx is not installed: run `scripts/setup test`");
+        return None;
     };
-    let port = late_server();
-    let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().to_str().unwrap();
-    // The port of the proxy is known when it is started.
+    let place = folder.to_str().unwrap();
+    // The port is known when the server is started.
     let configuration = format!(
         "daemon off; worker_processes 1; pid {place}/pid; error_log {place}/errors;\n\
          events {{ worker_connections 256; }}\n\
          http {{ access_log off; proxy_temp_path {place}; client_body_temp_path {place}; fastcgi_temp_path {place};\n\
          uwsgi_temp_path {place}; scgi_temp_path {place};\n\
-         server {{ listen 127.0.0.1:PORT; keepalive_requests 1000000;\n\
-         location / {{ proxy_pass http://127.0.0.1:{port}; }} }} }}\n"
+         server {{ listen 127.0.0.1:PORT; keepalive_requests 1000000; {section} }} }}\n"
     );
-    let template = folder.path().join("template");
-    fs::write(&template, configuration).unwrap();
+    fs::write(folder.join("template"), configuration).unwrap();
     let script =
         format!("sed s/PORT/$0/ {place}/template > {place}/conf && exec {} -c {place}/conf", nginx.display());
-    let server = ["sh", "-c", &script, "{port}"];
+    Some(["sh".into(), "-c".into(), script, "{port}".into()])
+}
+
+#[test]
+fn a_proxy_of_a_late_server_names_that() {
+    let _turn = turn();
+    let (port, folder) = (late_server(), tempfile::tempdir().unwrap());
+    let section = format!("location / {{ proxy_pass http://127.0.0.1:{port}; }}");
+    let Some(server) = nginx("a_proxy_of_a_late_server_names_that", folder.path(), &section) else { return };
+    let server = server.each_ref().map(String::as_str);
     assert_late(&port, |attempt| {
         Planted { name: "proxy", server: &server, settings: &[], simulate: false }.run(attempt)
     });
+}
+
+/// So often each of four servers runs with nothing planted.
+const RUNS_WITH_NOTHING: u32 = 5;
+
+#[test]
+fn servers_with_nothing_planted_that_keep_their_schedule_are_accused_of_nothing() {
+    let _turn = turn();
+    let test = "servers_with_nothing_planted_that_keep_their_schedule_are_accused_of_nothing";
+    let folder = tempfile::tempdir().unwrap();
+    let python = ["python3".into(), format!("{SOURCES}/planted.py"), "nothing".into(), "{port}".into()];
+    let simple =
+        |program: &Path| ["env".into(), program.to_str().unwrap().into(), "nothing".into(), "{port}".into()];
+    let servers = [
+        Some(simple(&guests::build("planted"))),
+        Some(python),
+        go_server(test).map(|server| simple(&server)),
+        nginx(test, folder.path(), "return 200 ok;"),
+    ];
+    let mut accused = Vec::new();
+    for server in servers.iter().flatten() {
+        let server = server.each_ref().map(String::as_str);
+        for _ in 0..RUNS_WITH_NOTHING {
+            let planted =
+                Planted { name: "nothing", server: &server, settings: &["rate=200"], simulate: false };
+            let (verdict, table) = planted.run(1);
+            // Where other programs take the processors, those may limit it.
+            let is_right = match verdict.limit {
+                Limit::Nothing => true,
+                Limit::Processor | Limit::LoadGenerator | Limit::Undecided => is_crowded(&verdict),
+                _ => false,
+            };
+            if !is_right || !verdict.findings.is_empty() {
+                accused.push(format!("{server:?}: {verdict:?}\n{table}"));
+            }
+        }
+    }
+    assert!(accused.is_empty(), "{}", accused.join("\n"));
 }
 
 #[test]

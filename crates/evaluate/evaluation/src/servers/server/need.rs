@@ -128,9 +128,11 @@ const GROWN: f64 = 0.01;
 const GROWING_MAX: usize = 8;
 /// A program goes on that has not ended after so many windows.
 const GOES_ON: f64 = 10.0;
-/// Limits that are tried in fresh runs, each larger by this than the last.
+/// Limits that are tried in fresh runs, each larger by this than the last; or by much where nothing works with it: to start may take
+/// more memory than to go on.
 const PROOFS_MAX: usize = 4;
 const LARGER: f64 = 1.05;
+const MUCH_LARGER: f64 = 1.3;
 /// Fresh runs with all memory, and with the limit.
 const ORDER: [bool; 4] = [false, true, true, false];
 
@@ -269,12 +271,12 @@ impl<'w, 's, 'l, 'p> Walk<'w, 's, 'l, 'p> {
         self.live = None;
         for _ in 0..PROOFS_MAX {
             let proof = self.prove(candidate, options.pairs)?;
-            let holds = proof.holds;
+            let (holds, works) = (proof.holds, proof.rate.max > 0.0);
             self.condition.proof = Some(proof);
             if holds {
                 break;
             }
-            candidate *= LARGER;
+            candidate *= if works { LARGER } else { MUCH_LARGER };
         }
         Ok(())
     }
