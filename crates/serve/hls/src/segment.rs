@@ -3,6 +3,7 @@
 use std::iter::Peekable;
 use std::sync::Arc;
 
+use forebay_rtsp::replay::Frames;
 use forebay_streaming::program::{Choice, Planned, Playlist, Program};
 
 /// Samples within which each track has its first one. A track that begins later has none in this segment.
@@ -41,7 +42,7 @@ pub(crate) fn first_decode_ns(playlist: &Arc<Playlist>, tracks: &[usize], cut_ns
 }
 
 fn program(playlist: &Arc<Playlist>, tracks: &[usize], from_ns: u64) -> Program {
-    playlist.program(Choice { tracks: tracks.to_vec(), until_ns: None, is_sync_only: false }, from_ns)
+    playlist.program(Choice { tracks: tracks.to_vec(), until_ns: None, frames: Frames::All }, from_ns)
 }
 
 impl Segment {

@@ -52,6 +52,13 @@ pub struct Cursor {
     expected: Expected,
 }
 
+impl Cursor {
+    /// How many samples come before it.
+    pub(crate) fn number(self) -> u64 {
+        self.number
+    }
+}
+
 /// What the sample before lets expect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Expected {
@@ -206,14 +213,51 @@ impl Index {
         cursor
     }
 
-    /// The sync samples of a page, each with when it is presented, before the shift.
-    fn syncs_of(&self, page: &Page) -> impl Iterator<Item = (Cursor, i64)> {
+    /// The last sample before that with a number, of those where decoding can begin.
+    pub(crate) fn sync_before(&self, number: u64) -> Option<Cursor> {
+        let pages = usize::try_from(number.div_ceil(PAGE_SAMPLES)).unwrap_or(usize::MAX);
+        let before = self.pages[..pages.min(self.pages.len())].iter().rev().filter(|page| page.has_sync);
+        let mut last = before.filter_map(|page| {
+            let syncs = self.samples_of(page).filter(|(_, entry)| entry.is_sync).map(|(at, _)| at);
+            syncs.take_while(|at| at.number < number).last()
+        });
+        last.next()
+    }
+
+    /// The first sample from that with a number on, of those where decoding can begin.
+    pub(crate) fn sync_after(&self, number: u64) -> Option<Cursor> {
+        let page = usize::try_from(number / PAGE_SAMPLES).ok()?;
+        self.first_sync(page, |at, _| at.number >= number)
+    }
+
+    /// The first sample that is decoded at `time` or later, of those where decoding can begin.
+    pub(crate) fn sync_from(&self, time: i64) -> Option<Cursor> {
+        let expected = time.saturating_sub(self.shift).saturating_add(self.lead);
+        // The first page expects nothing yet.
+        let rest = self.pages.get(1..).unwrap_or_default();
+        let page = rest.partition_point(|page| page.cursor.expected.decode < expected);
+        self.first_sync(page, |_, entry| entry.decode >= time)
+    }
+
+    fn first_sync(&self, page: usize, is_it: impl Fn(Cursor, Entry) -> bool) -> Option<Cursor> {
+        let pages = self.pages.get(page..)?.iter().filter(|page| page.has_sync);
+        let mut samples = pages.flat_map(|page| self.samples_of(page));
+        samples.find(|(at, entry)| entry.is_sync && is_it(*at, *entry)).map(|(at, _)| at)
+    }
+
+    /// The samples of a page, each with where it is.
+    fn samples_of(&self, page: &Page) -> impl Iterator<Item = (Cursor, Entry)> {
         let mut cursor = page.cursor;
-        let samples = (0..PAGE_SAMPLES).map_while(move |_| {
+        (0..PAGE_SAMPLES).map_while(move |_| {
             let at = cursor;
             self.next(&mut cursor).map(|entry| (at, entry))
-        });
-        samples.filter(|(_, entry)| entry.is_sync).map(|(at, entry)| (at, entry.presentation - self.shift))
+        })
+    }
+
+    /// The sync samples of a page, each with when it is presented, before the shift.
+    fn syncs_of(&self, page: &Page) -> impl Iterator<Item = (Cursor, i64)> {
+        let syncs = self.samples_of(page).filter(|(_, entry)| entry.is_sync);
+        syncs.map(|(at, entry)| (at, entry.presentation - self.shift))
     }
 
     /// The codes of all samples.

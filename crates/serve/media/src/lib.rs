@@ -24,6 +24,7 @@ mod ac3;
 mod adts;
 mod annex_b;
 mod avi;
+mod backwards;
 mod elementary;
 mod error;
 mod first_sample;
@@ -50,6 +51,7 @@ mod vorbis;
 mod wav;
 mod windows;
 
+pub use backwards::{Backwards, Group};
 pub use error::{Error, Result};
 pub use growing::{Growing, Stage};
 pub use media::{Media, Streams, Track};

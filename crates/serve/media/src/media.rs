@@ -7,6 +7,7 @@ use forebay_rtsp::packetise::Format;
 use forebay_rtsp::presentation::{self, Codec, Presentation};
 use serde::{Deserialize, Serialize};
 
+use crate::backwards::Backwards;
 use crate::error::{Error, Result};
 use crate::index::{Cursor, Index};
 use crate::kind::{self, Kind};
@@ -167,6 +168,11 @@ impl Media {
         self.tracks.iter().flat_map(of_track).flatten().collect()
     }
 
+    /// When it was recorded, since 1 January 1970, as far as it says so.
+    pub fn recorded_ns(&self) -> Option<u64> {
+        self.recorded_ns
+    }
+
     /// How long it is, in nanoseconds.
     pub fn duration_ns(&self) -> u64 {
         self.tracks.iter().map(Track::end_ns).max().unwrap_or_default().max(0) as u64
@@ -206,6 +212,11 @@ impl Media {
     /// that decoding can begin at; so all begin together if [`Media::seek`] gave the position.
     pub fn plan(self: &Arc<Self>, tracks: &[usize], position_ns: u64) -> Plan {
         Plan::new(self.clone(), tracks, position_ns)
+    }
+
+    /// The same backwards from `position_ns`, by groups of pictures.
+    pub fn backwards(self: &Arc<Self>, tracks: &[usize], position_ns: u64) -> Backwards {
+        Backwards::new(self.clone(), tracks, position_ns)
     }
 }
 

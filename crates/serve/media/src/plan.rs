@@ -28,6 +28,8 @@ pub struct Sample {
     pub packing: Packing,
     /// Whether decoding can begin here. Those that it cannot begin at are left out where only key frames are wanted.
     pub is_sync: bool,
+    /// When the next sample of the track is to be with the decoder; `None` if there is none in this plan.
+    pub next_ns: Option<i64>,
 }
 
 /// What is to be sent from some time on: an iterator that reads no file. Copies of it go on from where it is.
@@ -44,6 +46,8 @@ struct TrackCursor {
     next: Option<Next>,
     /// When the one before was to be decoded.
     last_ns: i64,
+    /// The number of the first sample that is not in this plan.
+    end: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -54,9 +58,15 @@ struct Next {
 
 impl Plan {
     pub(crate) fn new(media: Arc<Media>, tracks: &[usize], position_ns: u64) -> Self {
-        let cursors = tracks.iter().filter(|track| **track < media.tracks().len()).map(|&track| {
-            let at = media.tracks()[track].cursor_at(position_ns);
-            let mut cursor = TrackCursor { track, at, next: None, last_ns: i64::MIN };
+        let tracks = tracks.iter().filter(|track| **track < media.tracks().len());
+        let parts = tracks.map(|&track| (track, media.tracks()[track].cursor_at(position_ns), u64::MAX));
+        Self::of_parts(media.clone(), parts)
+    }
+
+    /// Of each track, the samples from one on and before that with a number.
+    pub(crate) fn of_parts(media: Arc<Media>, parts: impl Iterator<Item = (usize, Cursor, u64)>) -> Self {
+        let cursors = parts.map(|(track, at, end)| {
+            let mut cursor = TrackCursor { track, at, next: None, last_ns: i64::MIN, end };
             cursor.advance(&media);
             cursor
         });
@@ -97,7 +107,8 @@ impl Plan {
 impl TrackCursor {
     fn advance(&mut self, media: &Media) {
         let track = &media.tracks()[self.track];
-        self.next = track.index().next(&mut self.at).map(|entry| {
+        let entry = if self.at.number() < self.end { track.index().next(&mut self.at) } else { None };
+        self.next = entry.map(|entry| {
             let decode_ns = track.time_base().nanoseconds(entry.decode);
             Next { decode_ns, entry }
         });
@@ -122,6 +133,7 @@ impl Iterator for Plan {
             timestamp: track.time_base().on_clock(entry.presentation, track.codec.clock_rate()),
             packing: track.packing(entry.at),
             is_sync: entry.is_sync,
+            next_ns: cursor.next.as_ref().map(|next| next.decode_ns),
         })
     }
 }

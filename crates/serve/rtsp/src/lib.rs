@@ -24,6 +24,7 @@
 //! - RTP and RTCP: RFC 3550 and 3551
 //! - payloads: RFC 2250, 2435, 3190, 3551, 3640, 4184, 4598, 5215, 6184, 6416, 6597, 7587, 7741, 7798 and 9628
 //! - AV1: RTP Payload Format For AV1, of the Alliance for Open Media
+//! - replay: ONVIF Streaming Specification, section Replay
 //! - authentication: RFC 2617, 7616 and 7617
 #![forbid(unsafe_code)]
 
@@ -35,6 +36,7 @@ pub mod packetise;
 pub mod presentation;
 pub mod range;
 pub mod reader;
+pub mod replay;
 pub mod rtcp;
 pub mod sdp;
 pub mod server;

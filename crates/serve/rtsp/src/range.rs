@@ -47,7 +47,9 @@ impl Range {
             "" | "now" => Ok(None),
             text => position(text).map(Some).ok_or(Unreadable),
         };
-        Ok(Self { unit, from_ns: end(from)?, until_ns: end(until)? })
+        // An end before 1970 is one that GStreamer counts from 1900, since the description counts from 0.
+        let until_ns = end(until)?.filter(|until_ns| unit == Unit::Npt || *until_ns > 0);
+        Ok(Self { unit, from_ns: end(from)?, until_ns })
     }
 }
 
@@ -119,7 +121,9 @@ fn clock(text: &str) -> Option<u64> {
     let days =
         (1..=12).contains(&month).then(|| days_before(year, month))?.checked_add(day.checked_sub(1)?)?;
     let is_time = day <= 31 && hour < 24 && minute < 60 && second <= 60;
-    let seconds = (days.checked_sub(EPOCH_DAYS)? * 24 + hour) * 3600 + minute * 60 + second;
+    // Nothing was recorded so early, but GStreamer asks for what begins in 1900.
+    let Some(days) = days.checked_sub(EPOCH_DAYS) else { return is_time.then_some(0) };
+    let seconds = (days * 24 + hour) * 3600 + minute * 60 + second;
     seconds.checked_mul(SECOND_NS)?.checked_add(fraction_ns).filter(|_| is_time)
 }
 
@@ -205,7 +209,6 @@ mod tests {
             "clock=1997-",
             "clock=19971301T000000Z-",
             "clock=19970132T000000Z-",
-            "clock=19650101T000000Z-",
             "clock=1997é101T000000Z-",
             "smpte=1:2:3:4:5-",
             "smpte=1:60:00-",
@@ -226,6 +229,10 @@ mod tests {
             let range = Range { unit: Unit::Clock, from_ns: Some(seconds * SECOND_NS), until_ns: None };
             assert_eq!(Range::parse(&format!("clock={text}-")), Ok(range));
             assert_eq!(range.to_string(), format!("clock={text}-"));
+        }
+        let early = Range { unit: Unit::Clock, from_ns: Some(0), until_ns: None };
+        for text in ["clock=19000101T000000Z-", "clock=19000101T000000Z-19000101T000004.5Z"] {
+            assert_eq!(Range::parse(text), Ok(early));
         }
     }
 

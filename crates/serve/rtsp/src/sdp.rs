@@ -10,16 +10,22 @@ use sdp_types::{
 };
 
 use crate::presentation::{Codec, PcmValues, Presentation, Track};
+use crate::range::Unit;
 use crate::target::track_name;
 
 /// The description of a presentation by a server at `host`.
 pub fn describe(presentation: &Presentation, host: IpAddr) -> Vec<u8> {
-    describe_at(presentation, host, None)
+    describe_at(presentation, host, None, Unit::Npt)
 }
 
 /// The same where the URL has a query, which clients lose or misplace as they put URLs together. `full` is the URL without its
-/// query, and the query: tracks are named by whole URLs.
-pub fn describe_at(presentation: &Presentation, host: IpAddr, full: Option<(&str, &str)>) -> Vec<u8> {
+/// query, and the query: tracks are named by whole URLs. Positions are counted in `unit`.
+pub fn describe_at(
+    presentation: &Presentation,
+    host: IpAddr,
+    full: Option<(&str, &str)>,
+    unit: Unit,
+) -> Vec<u8> {
     let version = presentation.version;
     let anywhere: IpAddr = match host {
         IpAddr::V4(_) => core::net::Ipv4Addr::UNSPECIFIED.into(),
@@ -30,8 +36,9 @@ pub fn describe_at(presentation: &Presentation, host: IpAddr, full: Option<(&str
         .connection(Connection::from_ip_addr(anywhere))
         .attribute(Attribute::with_value("control", "*"));
     if presentation.is_seekable {
-        // A recording has a range by the clock too, but a description has one range, and this is the one that all players know.
-        session = session.attribute(Attribute::with_value("range", presentation.range()));
+        // A description has one range. All players know normal play time; those that replay recordings count by the clock.
+        let range = presentation.in_unit(presentation.range(), unit);
+        session = session.attribute(Attribute::with_value("range", range));
     }
     let tracks = presentation.tracks.iter().enumerate();
     let session = session.medias(tracks.map(|(number, track)| media(number, track, full))).build();

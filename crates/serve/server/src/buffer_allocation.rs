@@ -168,7 +168,7 @@ impl Buffers {
             bytes = bytes.min(session.asked_bytes.saturating_mul(GROWTH));
         }
         // In this order: once nothing more comes, all of it is there.
-        let may_go_on = session.opened.playlist.may_go_on(session.until_ns);
+        let may_go_on = !session.pace.is_backwards() && session.opened.playlist.may_go_on(session.until_ns);
         if may_go_on && program.peek().is_none() {
             // What has ended may have gone on since.
             program.next();

@@ -205,10 +205,7 @@ impl Catalog {
         let is_as_recorded = files.len() == 1 && !options.is_endless;
         let presentation = Presentation {
             duration_ns: growing.map_or_else(|| playlist.duration_ns(), |growing| growing.duration_ns()),
-            recorded_ns: presentation
-                .recorded_ns
-                .filter(|_| is_as_recorded)
-                .map(|ns| ns.saturating_add(origin_ns)),
+            recorded_ns: is_as_recorded.then(|| files[0].recorded_ns().saturating_add(origin_ns)),
             ..presentation
         };
         let presentation = Arc::new(presentation);

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use forebay_media::{Growing, Media, Stage, Streams};
 
@@ -34,6 +34,8 @@ pub(crate) struct Indexed {
     looked_ns: AtomicU64,
     /// What it was when its landmarks were last compared.
     compared: Mutex<Identity>,
+    /// When it was recorded, since 1970, once that has been asked.
+    recorded_ns: OnceLock<u64>,
 }
 
 /// Another one whenever a file has changed.
@@ -74,6 +76,7 @@ impl Indexed {
             is_told: AtomicBool::new(false),
             looked_ns: AtomicU64::new(0),
             compared: Mutex::new(identity),
+            recorded_ns: OnceLock::new(),
         })
     }
 
@@ -81,6 +84,23 @@ impl Indexed {
     pub fn is_enough(&self, patience: Patience) -> bool {
         let is_behind = self.growing.as_ref().is_some_and(|growing| growing.stage() == Stage::Behind);
         patience == Patience::Short || !is_behind
+    }
+
+    /// When its beginning was recorded: as it tells; otherwise so long before it was last written as it is long. A recording that goes on
+    /// keeps the time that was found first.
+    pub fn recorded_ns(&self) -> u64 {
+        *self.recorded_ns.get_or_init(|| {
+            let told_ns = self.media.recorded_ns();
+            let of_growing = self.growing.as_ref().map(|growing| {
+                let now = Identity::of(&self.file).unwrap_or(self.identity);
+                (growing.duration_ns().unwrap_or_else(|| growing.latest().duration_ns()), now.modified_ns)
+            });
+            let (duration_ns, modified_ns) =
+                of_growing.unwrap_or((self.media.duration_ns(), self.identity.modified_ns));
+            told_ns.unwrap_or_else(|| {
+                u64::try_from(modified_ns.saturating_sub(duration_ns.into())).unwrap_or_default()
+            })
+        })
     }
 
     /// What is not served of it, as a sentence, the first time that this is asked.

@@ -8,12 +8,14 @@ use std::time::{Duration, SystemTime};
 use forebay_rtsp::message::Status;
 use forebay_rtsp::packetise::Format;
 use forebay_rtsp::presentation::Presentation;
+use forebay_rtsp::replay::Frames;
 use forebay_rtsp::server::{
     Action, Answer, ConnectionId, FirstPacket, Playing, Question, QuestionId, SessionId,
 };
 use forebay_rtsp::transport::Offer;
+use forebay_streaming::course::Course;
 use forebay_streaming::program::{Choice, is_video};
-use forebay_streaming::stream::{Next, Setup, Stream};
+use forebay_streaming::stream::{self, Next, Setup, Stream};
 
 use crate::access_log::Access;
 use crate::catalog::{Extent, Failure, Opened};
@@ -146,11 +148,11 @@ impl Serving {
                 let answer = self.set_up(on, wanted);
                 self.answer(id, answer);
             }
-            Question::Play { session, from_ns, until_ns, scale, speed } => {
+            Question::Play { session, from_ns, until_ns, scale, speed, replay } => {
                 let Some(place) = self.sessions.place(session) else {
                     return self.answer(id, Err(Status::SessionNotFound));
                 };
-                self.cue(place, id, Part { from_ns, until_ns, scale, speed });
+                self.cue(place, id, Part { from_ns, until_ns, scale, speed, replay });
             }
         }
     }
@@ -261,7 +263,8 @@ impl Serving {
         let media = &session.opened.playlist.items()[0];
         let has_pictures =
             tracks.iter().any(|track| media.tracks().get(*track).is_some_and(|track| is_video(&track.codec)));
-        let pace = Pace::near(part.scale, part.speed, has_pictures);
+        let is_tcp = session.transports.iter().all(|(_, one)| matches!(one, TrackTransport::Tcp { .. }));
+        let pace = Pace::near(&part, has_pictures, is_tcp);
         if !self.buffers.charge(session, &tracks, pace) {
             let status = self.without_room();
             return self.answer(question, Err(status));
@@ -269,31 +272,40 @@ impl Serving {
         // From here on in positions of the program, not of the client.
         let in_program = |ns: u64| ns.saturating_add(session.opened.origin_ns);
         let asked_ns = part.from_ns.map(in_program);
-        let until_ns = part.until_ns.filter(|_| part.scale > 0.0).map(in_program);
+        let is_as_asked = pace.is_backwards() == (part.scale < 0.0);
+        let until_ns = part.until_ns.filter(|_| is_as_asked).map(in_program);
         let is_resumed = part.from_ns.is_none() && part.until_ns.is_none() && session.stopped_ns.is_some();
         let until_ns = if is_resumed { session.until_ns } else { until_ns };
         let are_others = session.stream.drop_released() || session.program_tracks != tracks;
-        let goes_on =
-            part.from_ns.is_none() && part.until_ns.is_none() && !are_others && session.scale == pace.scale;
+        let goes_on = part.from_ns.is_none()
+            && part.until_ns.is_none()
+            && !are_others
+            && session.pace.goes_on_as(&pace);
         let from_ns = match session.stopped_ns.filter(|_| goes_on) {
             Some(stopped_ns) => stopped_ns,
             None => {
-                let wanted_ns = asked_ns.or(session.stopped_ns).unwrap_or(session.opened.origin_ns);
                 let playlist = &session.opened.playlist;
-                let from_ns = playlist.seek(&tracks, wanted_ns);
-                let choice = Choice { tracks: tracks.clone(), until_ns, is_sync_only: pace.is_sync_only };
+                let wanted_ns = asked_ns.or(session.stopped_ns);
+                let choice = Choice { tracks: tracks.clone(), until_ns, frames: pace.frames };
+                let (from_ns, course) = if pace.is_backwards() {
+                    let from_ns = wanted_ns.unwrap_or(playlist.end_ns()).min(playlist.end_ns());
+                    (from_ns, Course::backwards(playlist.backwards(choice, from_ns)))
+                } else {
+                    let from_ns = playlist.seek(&tracks, wanted_ns.unwrap_or(session.opened.origin_ns));
+                    (from_ns, Course::forwards(playlist.program(choice, from_ns)))
+                };
                 session.stream.empty();
-                session.program = Some(Box::new(playlist.program(choice, from_ns).peekable()));
+                session.program = Some(Box::new(course.peekable()));
                 session.program_tracks = tracks;
                 session.is_beginning = true;
-                (session.until_ns, session.scale) = (until_ns, pace.scale);
+                (session.until_ns, session.pace) = (until_ns, pace);
                 self.sessions.begin_life(place);
                 from_ns
             }
         };
         let session = &mut self.sessions[place];
         (session.bye_ns, session.stopped_ns) = (None, Some(from_ns));
-        let cue = Cue { question, from_ns, speed: pace.speed };
+        let cue = Cue { question, from_ns, speed: pace.speed, replay: part.replay };
         // The connection of an earlier PLAY is gone: its question needs no answer.
         if let Some(earlier) = session.cue.replace(cue) {
             self.control.askers.remove(&earlier.question);
@@ -306,7 +318,9 @@ impl Serving {
     /// Whether a PLAY has to wait until the index of its file has come as far as its client wants to begin.
     fn is_deferred(&mut self, place: usize, question: QuestionId, part: Part) -> bool {
         let session = &mut self.sessions[place];
-        let wanted_ns = part.from_ns.map(|ns| ns.saturating_add(session.opened.origin_ns));
+        let end_ns = || session.opened.presentation.duration_ns.filter(|_| part.is_backwards());
+        let from_ns = part.from_ns.or_else(end_ns);
+        let wanted_ns = from_ns.map(|ns| ns.saturating_add(session.opened.origin_ns));
         let has_come = wanted_ns.is_none_or(|wanted_ns| session.opened.playlist.reaches(wanted_ns));
         let deferred = (!has_come).then_some((question, part));
         let earlier = std::mem::replace(&mut session.deferred, deferred);
@@ -369,7 +383,18 @@ impl Serving {
         }
         let Some(cue) = session.cue.take() else { return };
         let epoch_ns = *session.epoch_ns.get_or_insert(now_ns);
-        session.stream.cue(cue.from_ns, now_ns - epoch_ns, session.scale, cue.speed);
+        let recorded_ns = session.opened.presentation.recorded_ns.unwrap_or_default();
+        session.stream.set_replay(cue.replay.map(|replay| {
+            stream::Replay {
+                epoch_ns: i64::try_from(recorded_ns)
+                    .unwrap_or(i64::MAX)
+                    .saturating_sub_unsigned(session.opened.origin_ns),
+                cseq: replay.cseq,
+                is_paced: session.pace.is_kept,
+                is_predicted_only: session.pace.frames == Frames::Predicted,
+            }
+        }));
+        session.stream.cue(cue.from_ns, now_ns - epoch_ns, session.pace.scale, cue.speed);
         let first = |stream: &Stream| {
             let senders = stream.senders().iter();
             let first = senders.map(|sender| FirstPacket {
@@ -380,11 +405,14 @@ impl Serving {
             first.collect()
         };
         let of_client = |ns: u64| ns.saturating_sub(session.opened.origin_ns);
+        let end_ns =
+            if session.pace.is_backwards() { Some(0) } else { session.opened.presentation.duration_ns };
         let playing = Playing {
             from_ns: of_client(cue.from_ns),
-            until_ns: session.until_ns.map(of_client).or(session.opened.presentation.duration_ns),
-            scale: session.scale,
+            until_ns: session.until_ns.map(of_client).or(end_ns),
+            scale: session.pace.scale,
             speed: cue.speed,
+            is_paced: session.pace.is_kept,
             first: first(&session.stream),
         };
         self.answer(cue.question, Ok(Answer::Playing(playing)));

@@ -2,6 +2,9 @@
 
 python3 gstreamer.py tcp|udp URL. What comes out of a depayloader is a line: the kind of the track, the place in the film in
 nanoseconds, and the bytes in hexadecimal digits. So is a command that has been followed: `done` and its words.
+
+With `RATE START STOP all|key paced|free` after the URL a recording is replayed as ONVIF has it. Places are nanoseconds since 1900 then,
+and so are START and STOP.
 """
 
 import os
@@ -12,7 +15,9 @@ import time
 import gi
 
 gi.require_version("Gst", "1.0")
-from gi.repository import GLib, Gst
+gi.require_version("GstRtsp", "1.0")
+# Without it messages of rtspsrc have no methods.
+from gi.repository import GLib, Gst, GstRtsp  # noqa: F401
 
 DEPAYLOADERS = {
     "H264": "rtph264depay ! video/x-h264,stream-format=byte-stream,alignment=au",
@@ -39,7 +44,7 @@ END_MAX_S = 5
 Gst.init(None)
 # PyGObject builds a class when it is first used. Threads of two tracks at once would see a half of it.
 CLASSES = (Gst.Buffer, Gst.Event, Gst.PadProbeInfo, Gst.Segment)
-protocol, url = sys.argv[1:]
+protocol, url, *replay = sys.argv[1:]
 loop = GLib.MainLoop()
 pipeline = Gst.Pipeline.new()
 errors = []
@@ -58,7 +63,7 @@ def take(pad, information, kind):
     heard_at = time.monotonic()
     segment = pad.get_sticky_event(Gst.EventType.SEGMENT, 0).parse_segment()
     buffer = information.get_buffer()
-    place = segment.to_stream_time(Gst.Format.TIME, buffer.pts)
+    place = buffer.pts if replay else segment.to_stream_time(Gst.Format.TIME, buffer.pts)
     say(kind, str(place), buffer.extract_dup(0, buffer.get_size()).hex())
     return Gst.PadProbeReturn.OK
 
@@ -66,7 +71,8 @@ def take(pad, information, kind):
 def receive(_source, pad):
     stream = pad.get_current_caps().get_structure(0)
     depayloader = DEPAYLOADERS[stream.get_string("encoding-name").upper()]
-    receiver = Gst.parse_bin_from_description(f"{depayloader} ! fakesink name=end sync=true", True)
+    chain = f"rtponvifparse ! {depayloader} ! fakesink" if replay else f"{depayloader} ! fakesink sync=true"
+    receiver = Gst.parse_bin_from_description(f"{chain} name=end", True)
     pad_of_sink = receiver.get_by_name("end").get_static_pad("sink")
     pad_of_sink.add_probe(Gst.PadProbeType.BUFFER, take, stream.get_string("media"))
     pipeline.add(receiver)
@@ -82,6 +88,24 @@ def end(_bus, message):
         errors.append(f"{error.message} {detail}")
     if message.type in (Gst.MessageType.ERROR, Gst.MessageType.EOS):
         loop.quit()
+
+
+def require(_source, message):
+    message.add_header_by_name("Require", "onvif-replay")
+    return True
+
+
+def seek_when_open(_bus, message):
+    kind, code, _text = message.parse_progress()
+    if kind != Gst.ProgressType.COMPLETE or code != "open":
+        return
+    rate, start, stop, frames = float(replay[0]), int(replay[1]), int(replay[2]), replay[3]
+    flags = Gst.SeekFlags.FLUSH
+    if frames == "key":
+        flags |= Gst.SeekFlags.TRICKMODE | Gst.SeekFlags.TRICKMODE_KEY_UNITS
+    at = Gst.SeekType.SET
+    source.send_event(Gst.Event.new_seek(rate, Gst.Format.TIME, flags, at, start, at, stop))
+    pipeline.set_state(Gst.State.PLAYING)
 
 
 def leave_if_silent():
@@ -117,7 +141,18 @@ pipeline.get_bus().add_signal_watch()
 pipeline.get_bus().connect("message", end)
 GLib.io_add_watch(sys.stdin, GLib.PRIORITY_DEFAULT, GLib.IOCondition.IN, obey)
 GLib.timeout_add_seconds(1, leave_if_silent)
-pipeline.set_state(Gst.State.PLAYING)
+if replay:
+    is_paced = replay[4] == "paced"
+    # A group of pictures is received before it is shown backwards. What comes as fast as it can is not to wait.
+    latency_ms = 1500 if is_paced else 0
+    for name, value in (("latency", latency_ms), ("onvif-mode", True), ("onvif-rate-control", is_paced)):
+        source.set_property(name, value)
+    source.connect("before-send", require)
+    # It is opened, and sought in before it plays.
+    pipeline.get_bus().connect("message::progress", seek_when_open)
+    pipeline.set_state(Gst.State.PAUSED)
+else:
+    pipeline.set_state(Gst.State.PLAYING)
 loop.run()
 # rtspsrc waits for a task of its own at its end, at times for ever. All that is compared has come then.
 ending = threading.Thread(target=pipeline.set_state, args=[Gst.State.NULL], daemon=True)

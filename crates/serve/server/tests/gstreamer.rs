@@ -31,8 +31,13 @@ struct Player {
 
 impl Player {
     fn play(url: &str, protocol: &str) -> Self {
+        Self::start(&[protocol, url])
+    }
+
+    fn start(arguments: &[&str]) -> Self {
         let mut child = Command::new("timeout")
-            .args(["-k", "5", "60", PYTHON, PLAYER, protocol, url])
+            .args(["-k", "5", "60", PYTHON, PLAYER])
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -280,6 +285,50 @@ fn gstreamer_pauses_and_goes_on_where_it_was() {
         assert!(server.metric("forebay_packets_total") > sent, "{protocol}: it had ended before");
         let got = player.pictures.concat();
         assert!(units(&got) == units(&film), "{protocol}: {} of 125 pictures", player.pictures.len());
+    });
+}
+
+/// GStreamer's jitter buffer discards the first pictures after a seek by the clock, whose time it cannot tell.
+#[test]
+fn gstreamer_replays_a_recording_either_way() {
+    let Some(folder) = folder("gstreamer_replays_a_recording_either_way") else { return };
+    let told = "-metadata creation_time=2021-06-15T12:00:00Z";
+    let file = folder.encode(4, &format!("{H264} -c:a aac {told}"), "a.mp4");
+    let film = payload(&format!("-i {}", file.display()), "0:v");
+    // One slice is a picture here.
+    let film: Vec<&[u8]> = units(&film).into_iter().filter(|unit| unit[0] & 0x1F <= 5).collect();
+    let server = Server::start(folder.root());
+    let url = server.url("a.mp4");
+    let ns = |seconds: u64| ((1_623_758_400 + 2_208_988_800 + seconds) * 1_000_000_000).to_string();
+    let backwards: Vec<usize> =
+        (0..9).rev().flat_map(|group| 12 * group..(12 * group + 12).min(100)).collect();
+    let keys = (0..9).rev().map(|group| 12 * group).collect();
+    thread::scope(|scope| {
+        for (rate, frames, pace, expected, least) in [
+            ("1", "all", "free", (0..100).collect(), 90),
+            ("-1", "all", "paced", backwards, 90),
+            ("-8", "key", "free", keys, 7),
+        ] {
+            let (film, url, start, stop) = (&film, &url, ns(0), ns(4));
+            scope.spawn(move || {
+                let mut player = Player::start(&["tcp", url, rate, &start, &stop, frames, pace]);
+                player.watch_to_the_end().unwrap_or_else(|said| panic!("{rate}: {said}"));
+                let number =
+                    |picture: &Vec<u8>| film.iter().position(|unit| units(picture).last() == Some(unit));
+                let got: Vec<usize> = player.pictures.iter().filter_map(number).collect();
+                assert_eq!(got.len(), player.pictures.len(), "{rate}: pictures that are not in the film");
+                let mut rest = expected.iter();
+                assert!(got.iter().all(|one| rest.any(|next: &usize| next == one)), "{rate}: {got:?}");
+                assert!(got.len() >= least, "{rate}: {got:?}");
+                // Now and then it takes the time of a later packet, which has none, for that of the first one.
+                let start: u64 = start.parse().expect("a number");
+                let is_exact = |(number, place): &(&usize, &u64)| {
+                    *number % 12 == 0 && (*place + 500_000 - start) / 1_000_000 == 40 * **number as u64
+                };
+                let exact = got.iter().zip(&player.places_ns).filter(is_exact).count();
+                assert!(exact >= 5, "{rate}: {got:?} {:?}", player.places_ns);
+            });
+        }
     });
 }
 

@@ -7,8 +7,9 @@ use std::iter::Peekable;
 use std::ops::Range;
 
 use forebay_media::Packing;
+use forebay_rtsp::range::SECOND_NS;
 
-use crate::program::Planned;
+use crate::program::{Edges, Planned};
 
 /// Bytes between two samples that are rather read along than left out with another read.
 const GAP_BYTES_MAX: u64 = 4 << 10;
@@ -63,6 +64,8 @@ pub struct Held {
     pub sender: u8,
     /// Whether decoding can begin here.
     pub is_sync: bool,
+    /// What begins and ends here.
+    pub edges: Edges,
 }
 
 /// What gathering needs of memory, so that it need not be asked for each time.
@@ -86,6 +89,18 @@ impl Held {
     /// Where it lies in the part.
     pub fn at(&self) -> Range<usize> {
         self.at as usize..self.at as usize + self.bytes as usize
+    }
+
+    /// When it is presented, to the tick of its clock of `rate` ticks per second, of which the lowest 32 bits are known: near
+    /// `near_ns`. For every place that it is near to, that is the same.
+    pub fn presentation_ns(&self, near_ns: i64, rate: u32) -> i64 {
+        let scale = |value: i64, by: u64, of: u64| {
+            let scaled = (i128::from(value) * i128::from(by)).div_euclid(i128::from(of.max(1)));
+            i64::try_from(scaled).unwrap_or(i64::MAX)
+        };
+        let near = scale(near_ns, rate.into(), SECOND_NS);
+        let off = self.ticks.wrapping_sub(near as u32) as i32;
+        scale(near.saturating_add(off.into()), SECOND_NS, rate.into())
     }
 }
 
@@ -202,6 +217,7 @@ impl Buffer {
                 ticks: planned.ticks,
                 sender: planned.sender,
                 is_sync: planned.is_sync,
+                edges: planned.edges,
             });
             program.next();
         }
@@ -324,7 +340,8 @@ mod tests {
 
     fn planned(file: usize, at: u64, bytes: u64) -> Planned {
         let packing = Packing::Plain;
-        Planned { file, sender: 0, at: at..at + bytes, decode_ns: 0, ticks: 0, packing, is_sync: true }
+        let (at, edges) = (at..at + bytes, Edges::default());
+        Planned { file, sender: 0, at, decode_ns: 0, ticks: 0, packing, is_sync: true, edges }
     }
 
     /// The byte that a file has at a place.

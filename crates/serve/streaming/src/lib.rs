@@ -17,9 +17,12 @@
 //!
 //! How large buffers are is [`depth`]: so that what there is of memory saves most of the disk's time. [`wheel`] tells which
 //! stream is due next, among thousands; [`lateness`] counts how late it was. [`room`] is what a client takes now.
+//! A [`course`](course::Course) is a program forwards or backwards.
 #![forbid(unsafe_code)]
 
+pub mod backwards;
 pub mod buffer;
+pub mod course;
 pub mod depth;
 pub mod lateness;
 pub mod pool;

@@ -107,6 +107,7 @@ mod tests {
             ticks: 0,
             packing: Default::default(),
             is_sync: true,
+            edges: Default::default(),
         };
         let mut program = (0..samples).map(planned).peekable();
         Buffer::gather(&mut program, usize::MAX, 1, &mut Scratch::default())

@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use forebay_media::{Growing, Media, Packing, Plan, Sample, Stage, Track};
 use forebay_rtsp::presentation::{Codec, ticks};
+use forebay_rtsp::replay::Frames;
+
+use crate::backwards::Backwards;
 
 /// A sample of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +26,31 @@ pub struct Planned {
     pub packing: Packing,
     /// Whether decoding can begin here.
     pub is_sync: bool,
+    /// What begins and ends here.
+    pub edges: Edges,
+}
+
+/// What begins and ends with a sample, in the order of sending.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Edges(u8);
+
+impl Edges {
+    /// It does not follow the track's sample before.
+    pub const APART: Self = Self(1);
+    /// After it nothing is there of the track.
+    pub const END: Self = Self(2);
+    /// After it nothing is wanted of the track.
+    pub const LAST: Self = Self(4);
+
+    /// Whether it has those.
+    pub fn has(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// With those too, if that is so.
+    pub fn with(self, others: Self, is_so: bool) -> Self {
+        if is_so { Self(self.0 | others.0) } else { self }
+    }
 }
 
 /// Files that are played after each other. All have the same tracks.
@@ -44,8 +72,9 @@ pub struct Choice {
     pub tracks: Vec<usize>,
     /// Until where, in nanoseconds; `None`: the end.
     pub until_ns: Option<u64>,
-    /// Only pictures that need no others, and no sound: for fast motion.
-    pub is_sync_only: bool,
+    /// Which pictures: for fast motion, only those that need no others, and no sound. Which ones no other needs is seen in their
+    /// content only, so [`Frames::Predicted`] is all of them here.
+    pub frames: Frames,
 }
 
 impl Playlist {
@@ -110,6 +139,11 @@ impl Playlist {
         self.start_ns
     }
 
+    /// Where the first round ends, as far as it is known.
+    pub fn end_ns(&self) -> u64 {
+        self.growing.as_ref().map_or(self.end_ns, |growing| growing.latest().duration_ns())
+    }
+
     /// How long it is from there; `None` if it has no end.
     pub fn duration_ns(&self) -> Option<u64> {
         (!self.is_endless).then(|| self.round_ns())
@@ -150,6 +184,12 @@ impl Playlist {
         let found_ns =
             begin_ns.saturating_add(self.item(item).seek(tracks, position_ns.saturating_sub(begin_ns)));
         found_ns.max(self.start_ns)
+    }
+
+    /// What is to be sent from a position backwards. What is played so is one file.
+    pub fn backwards(self: &Arc<Self>, choice: Choice, position_ns: u64) -> Backwards {
+        let start_ns = i64::try_from(self.start_ns).unwrap_or(i64::MAX);
+        Backwards::new(self.item(0), choice, position_ns, start_ns)
     }
 
     /// What is to be sent from a position on, which [`Playlist::seek`] has given.
@@ -193,6 +233,21 @@ pub struct Program {
 }
 
 impl Program {
+    /// Which pictures were chosen.
+    pub(crate) fn frames(&self) -> Frames {
+        self.choice.frames
+    }
+
+    /// Whether nothing comes after it.
+    pub(crate) fn goes_to_the_end(&self) -> bool {
+        self.choice.until_ns.is_none()
+    }
+
+    /// Whether more may come when there is nothing now.
+    pub(crate) fn may_go_on(&self) -> bool {
+        self.playlist.may_go_on(self.choice.until_ns)
+    }
+
     /// Goes on to the next file; `None` at the end.
     fn turn(&mut self) -> Option<()> {
         let duration_ns = i64::try_from(self.playlist.items[self.item].duration_ns()).ok()?;
@@ -234,6 +289,11 @@ impl Program {
         self.next_of_plan()
     }
 
+    /// Whether nothing comes after its file.
+    fn is_last_round(&self) -> bool {
+        !self.playlist.is_endless && self.item + 1 == self.playlist.items.len()
+    }
+
     fn next_of_plan(&mut self) -> Option<Sample> {
         let is_cut = self.playlist.is_cut();
         self.plan
@@ -259,7 +319,6 @@ impl Iterator for Program {
                 continue;
             };
             let track = &self.playlist.items[self.item].tracks()[sample.track];
-            let is_wanted = !self.choice.is_sync_only || (sample.is_sync && is_video(&track.codec));
             let sender = self.choice.tracks.iter().position(|one| *one == sample.track)?;
             // What lies beyond all numbers would be due at the same time, all of it: nothing comes after the last one.
             let decode_ns = sample.decode_ns.checked_add(self.begin_ns)?;
@@ -267,6 +326,8 @@ impl Iterator for Program {
             // The sound that a decoder needs before a file begins was heard at the end of the file before.
             let is_heard = track.index().is_all_sync() && presentation_ns <= self.before_ns[sender];
             let is_beyond = self.playlist.is_cut() && presentation_ns >= self.round_end_ns;
+            let since_ns = presentation_ns.saturating_sub(self.latest_ns[sender]);
+            let is_wanted = is_wanted(&sample, &track.codec, self.choice.frames, since_ns);
             if !is_wanted || is_heard || is_beyond {
                 continue;
             }
@@ -275,6 +336,15 @@ impl Iterator for Program {
                 return None;
             }
             self.latest_ns[sender] = self.latest_ns[sender].max(presentation_ns);
+            let next_ns = sample.next_ns.map(|next_ns| next_ns.saturating_add(self.begin_ns));
+            let is_end = match next_ns {
+                Some(next_ns) => {
+                    self.is_last_round() && self.playlist.is_cut() && next_ns >= self.round_end_ns
+                }
+                None => self.is_last_round() && !self.playlist.may_go_on(None),
+            };
+            let is_last = is_end
+                || next_ns.is_some_and(|next_ns| u64::try_from(next_ns).is_ok_and(|ns| ns >= until_ns));
             // Clocks wrap around.
             let begin_ticks = ticks(self.begin_ns.unsigned_abs(), track.codec.clock_rate()) as u32;
             let begin_ticks = if self.begin_ns < 0 { begin_ticks.wrapping_neg() } else { begin_ticks };
@@ -286,7 +356,19 @@ impl Iterator for Program {
                 ticks: begin_ticks.wrapping_add(sample.timestamp as u32),
                 packing: sample.packing,
                 is_sync: sample.is_sync,
+                edges: Edges::default().with(Edges::END, is_end).with(Edges::LAST, is_last),
             });
+        }
+    }
+}
+
+/// Whether a sample is among those that were chosen, which is presented so long after the one that was chosen before.
+pub(crate) fn is_wanted(sample: &Sample, codec: &Codec, frames: Frames, since_ns: i64) -> bool {
+    match frames {
+        Frames::All | Frames::Predicted => true,
+        Frames::Intra { interval_ns } => {
+            let is_far = u64::try_from(since_ns).unwrap_or(0) >= interval_ns;
+            sample.is_sync && is_video(codec) && is_far
         }
     }
 }

@@ -14,7 +14,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Begins at `start_ns` with what is decoded at `first_ns`. `rate` is positive.
+    /// Begins at `start_ns` with what is decoded at `first_ns`. `rate` is positive. It may be endless: then all is due at once.
     pub fn new(start_ns: u64, first_ns: i64, rate: f64) -> Self {
         Self { start_ns, first_ns, rate }
     }
@@ -40,8 +40,8 @@ impl Schedule {
 
     /// The clock of a track whose timestamp at `position_ns` of the program is `timestamp`. `unix_ns` is what other clocks
     /// say while this one says `now_ns`.
-    pub fn clock(&self, position_ns: u64, timestamp: u32, rate: u32, now_ns: u64, unix_ns: u64) -> Clock {
-        let due_ns = self.due_ns(i64::try_from(position_ns).unwrap_or(i64::MAX));
+    pub fn clock(&self, position_ns: i64, timestamp: u32, rate: u32, now_ns: u64, unix_ns: u64) -> Clock {
+        let due_ns = self.due_ns(position_ns);
         let at_ns = (i128::from(unix_ns) + i128::from(due_ns) - i128::from(now_ns)).max(0);
         Clock { rate, at_ns: u64::try_from(at_ns).unwrap_or(u64::MAX), timestamp }
     }

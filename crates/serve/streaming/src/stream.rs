@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 
-use forebay_rtsp::packetise::{Format, Packet, Packetiser, RTP_HEADER_BYTES, Sample, Unsendable};
+use forebay_rtsp::packetise::{Format, Packet, Packetiser, Sample, Unsendable};
 use forebay_rtsp::presentation::ticks;
+use forebay_rtsp::replay::Mark;
 use forebay_rtsp::rtcp::Sent;
 
 use crate::buffer::{Buffer, Held, Part};
 use crate::lateness::Lateness;
+use crate::program::Edges;
 use crate::room::{Lag, Room};
 use crate::schedule::{Pacing, Schedule, pacing};
 
@@ -67,11 +69,26 @@ pub struct TrackSender {
     interval_ns: u64,
     /// What needs others that were left out is left out too.
     waits_for_sync: bool,
+    /// The next sample does not follow the one that was sent before.
+    is_apart: bool,
     /// Samples of the part up to here have gone in packets of earlier ones.
     bundled: usize,
     is_released: bool,
     packet_count: u32,
     payload_bytes: u32,
+}
+
+/// What is played is a replay: packets say when their samples were recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replay {
+    /// When the beginning of the program was recorded, since 1970.
+    pub epoch_ns: i64,
+    /// The number that packets have of the request that they come of.
+    pub cseq: u8,
+    /// Whether samples have their times. Otherwise all are due at once, and go as fast as the client takes them.
+    pub is_paced: bool,
+    /// Pictures that no other needs are left out.
+    pub is_predicted_only: bool,
 }
 
 /// Packets of one track that are to be sent now.
@@ -151,8 +168,14 @@ pub struct Stream {
     lag: Lag,
     from_ns: u64,
     rate: f64,
-    /// How the clocks of its tracks run against the program.
+    /// How the clocks of its tracks run against the file: backwards for numbers below 0.
     scale: f64,
+    /// How they run against time.
+    speed: f64,
+    is_backwards: bool,
+    replay: Option<Replay>,
+    /// Up to where samples have been sent.
+    passed_ns: i64,
     schedule: Option<Schedule>,
     counts: Counts,
     complaint: Option<Unsendable>,
@@ -178,6 +201,10 @@ impl Stream {
             from_ns: 0,
             rate: 1.0,
             scale: 1.0,
+            speed: 1.0,
+            is_backwards: false,
+            replay: None,
+            passed_ns: 0,
             schedule: None,
             counts: Counts::default(),
             complaint: None,
@@ -289,8 +316,10 @@ impl Stream {
     /// When a buffer that is being filled has to be there; `None` while nothing is sent.
     pub fn runs_dry_ns(&self) -> Option<u64> {
         let last = self.ready.back().or(self.drained.as_ref()).and_then(|part| part.samples().last());
-        // One that is starved already has had to have it.
-        self.schedule.map(|schedule| last.map_or(0, |last| schedule.due_ns(last.decode_ns)))
+        // One that is starved already has had to have it. Where all is due at once, nothing is missed.
+        self.schedule
+            .filter(|_| self.is_paced())
+            .map(|schedule| last.map_or(0, |last| schedule.due_ns(last.decode_ns)))
     }
 
     /// What comes first in the filled buffers: when it is to be decoded.
@@ -305,19 +334,44 @@ impl Stream {
         self.first_ns().is_some() || self.has_last
     }
 
-    /// What is played next is at `from_ns` of the program; `timestamp_ns` have passed on the clocks of its tracks. Positions
-    /// pass `scale` times as fast as time does on those clocks, and are sent `speed` times as fast as that.
+    /// Has the next part of it be a replay, or not; before [`Stream::cue`].
+    pub fn set_replay(&mut self, replay: Option<Replay>) {
+        self.replay = replay;
+    }
+
+    /// Whether samples have their times.
+    fn is_paced(&self) -> bool {
+        self.replay.is_none_or(|replay| replay.is_paced)
+    }
+
+    /// What is played next is at `from_ns` of the file; `timestamp_ns` have passed on the clocks of its tracks. Positions
+    /// pass `scale` times as fast as time does on those clocks, and are sent `speed` times as fast as that. Backwards, `scale`
+    /// is below 0. Where samples have no times, clocks say where in the file they are.
     pub fn cue(&mut self, from_ns: u64, timestamp_ns: u64, scale: f64, speed: f64) {
-        (self.from_ns, self.rate, self.scale) = (from_ns, scale * speed, scale);
+        (self.from_ns, self.is_backwards) = (from_ns, scale < 0.0);
+        let is_paced = self.is_paced();
+        let endless = (f64::INFINITY, 1.0, 1.0);
+        (self.rate, self.scale, self.speed) =
+            if is_paced { (scale.abs() * speed, scale, speed) } else { endless };
+        self.passed_ns = self.in_program(from_ns);
+        let elapsed_ns = if is_paced { timestamp_ns } else { from_ns };
         for sender in &mut self.senders {
-            let elapsed = ticks(timestamp_ns, sender.setup.clock_rate) as u32;
+            let elapsed = ticks(elapsed_ns, sender.setup.clock_rate) as u32;
             sender.anchor = sender.setup.timestamp.wrapping_add(elapsed);
+            sender.packetiser.extend(self.replay.is_some());
+            sender.is_apart = true;
         }
+    }
+
+    /// A position of the file in the program, which counts down backwards.
+    fn in_program(&self, position_ns: u64) -> i64 {
+        let position_ns = i64::try_from(position_ns).unwrap_or(i64::MAX);
+        if self.is_backwards { -position_ns } else { position_ns }
     }
 
     /// Begins to send.
     pub fn start(&mut self, now_ns: u64) {
-        let first_ns = self.first_ns().unwrap_or(self.from_ns as i64);
+        let first_ns = self.first_ns().unwrap_or(self.in_program(self.from_ns));
         self.schedule = Some(Schedule::new(now_ns, first_ns, self.rate));
         self.lag = Lag::default();
     }
@@ -330,7 +384,10 @@ impl Stream {
 
     /// Where it is; `None` unless it is being sent.
     pub fn position_ns(&self, now_ns: u64) -> Option<u64> {
-        self.schedule.map(|schedule| schedule.position_ns(now_ns).max(0) as u64)
+        let schedule = self.schedule?;
+        let passed_ns = if self.is_paced() { schedule.position_ns(now_ns) } else { self.passed_ns };
+        let position_ns = if self.is_backwards { passed_ns.saturating_neg() } else { passed_ns };
+        Some(position_ns.max(0) as u64)
     }
 
     /// Makes the packets that are due by now, as far as there is room: [`Stream::bursts`]. The rest waits for room. Samples that
@@ -400,7 +457,8 @@ impl Stream {
     /// Takes another part into use.
     fn drain(&mut self, part: Part, now_ns: u64) {
         let first_ns = part.samples().first().map(|sample| sample.decode_ns);
-        if let (Some(schedule), Some(first_ns)) = (&mut self.schedule, first_ns) {
+        let is_paced = self.is_paced();
+        if let (Some(schedule), Some(first_ns), true) = (&mut self.schedule, first_ns, is_paced) {
             let late_ns = now_ns.saturating_sub(schedule.due_ns(first_ns));
             let is_starved = std::mem::take(&mut self.is_starved) && !self.lag.is_behind;
             let has_waited = std::mem::take(&mut self.waits_for_file) && is_starved;
@@ -426,14 +484,25 @@ impl Stream {
         let held = part.samples()[self.next_sample];
         let later = &part.samples()[self.next_sample + 1..];
         self.next_sample += 1;
+        self.passed_ns = held.decode_ns;
+        let (is_paced, replay) = (self.is_paced(), self.replay);
+        let due_ns = if is_paced { due_ns } else { now_ns };
         let Some(sender) = self.senders.get_mut(usize::from(held.sender)) else { return 0 };
         if sender.is_released || self.next_sample <= sender.bundled {
+            return 0;
+        }
+        let is_predicted_only = replay.is_some_and(|replay| replay.is_predicted_only);
+        if is_predicted_only
+            && held.edges == Edges::default()
+            && sender.packetiser.is_disposable(part.bytes(), held.at())
+        {
             return 0;
         }
         let late_ns = if self.lag.is_behind { now_ns.saturating_sub(due_ns) } else { 0 };
         let is_sound = !sender.setup.is_video && !sender.setup.needs_sync;
         if late_ns > room.late_max_ns(is_sound) || (sender.waits_for_sync && !held.is_sync) {
             sender.waits_for_sync = sender.setup.needs_sync;
+            sender.is_apart = true;
             self.counts.dropped += 1;
             self.counts.dropped_sound += u64::from(is_sound);
             return 0;
@@ -455,7 +524,8 @@ impl Stream {
         };
         let sample = |held: &Held| Sample { at: held.at(), timestamp: timestamp(held) };
         self.samples.push(sample(&held));
-        if sender.setup.is_bundled {
+        // A sample with a mark has a packet of its own.
+        if sender.setup.is_bundled && replay.is_none() {
             let end_ns = held.decode_ns.saturating_add(BUNDLE_NS_MAX);
             let close = later.iter().take_while(|one| one.decode_ns < end_ns).enumerate();
             for (distance, one) in close.filter(|(_, one)| one.sender == held.sender).take(BUNDLE_MAX - 1) {
@@ -469,6 +539,11 @@ impl Stream {
             self.complaint = Some(error);
         }
         self.samples.clear();
+        if let Some(replay) = replay {
+            let position_ns =
+                if self.is_backwards { held.decode_ns.saturating_neg() } else { held.decode_ns };
+            sender.mark(before, &held, position_ns, replay);
+        }
         // The server is as punctual as its client lets it be.
         sender.plan(before, now_ns, due_ns + late_ns);
         sender.packets[before..].iter().map(Packet::bytes).sum()
@@ -507,7 +582,7 @@ impl Stream {
             self.counts.bytes += bytes as u64;
             // Both wrap around.
             sender.packet_count = sender.packet_count.wrapping_add(packets.len() as u32);
-            let payload_bytes = bytes - packets.len() * RTP_HEADER_BYTES;
+            let payload_bytes: usize = packets.iter().map(Packet::payload_bytes).sum();
             sender.payload_bytes = sender.payload_bytes.wrapping_add(payload_bytes as u32);
             sender.sent = sender.until;
             if sender.sent == sender.packets.len() {
@@ -525,8 +600,9 @@ impl Stream {
         let senders = self.senders.iter().enumerate().filter(|(_, sender)| !sender.is_released);
         self.schedule.into_iter().flat_map(move |schedule| {
             senders.clone().map(move |(number, sender)| {
-                let rate = (f64::from(sender.setup.clock_rate) * self.rate / self.scale).round() as u32;
-                let clock = schedule.clock(self.from_ns, sender.anchor, rate, now_ns, unix_ns);
+                let rate = (f64::from(sender.setup.clock_rate) * self.speed).round() as u32;
+                let from_ns = self.in_program(self.from_ns);
+                let clock = schedule.clock(from_ns, sender.anchor, rate, now_ns, unix_ns);
                 let sent = Sent {
                     ssrc: sender.setup.ssrc,
                     unix_ns,
@@ -553,6 +629,7 @@ impl TrackSender {
             due_ns: 0,
             interval_ns: 0,
             waits_for_sync: false,
+            is_apart: true,
             bundled: 0,
             is_released: false,
             packet_count: 0,
@@ -579,6 +656,26 @@ impl TrackSender {
     /// The timestamp at the position that is played from.
     pub fn anchor(&self) -> u32 {
         self.anchor
+    }
+
+    /// Has the packets of a sample say when it was recorded. That it is the last one is said by its last packet, as GStreamer ends there.
+    fn mark(&mut self, before: usize, held: &Held, near_ns: i64, replay: Replay) {
+        let recorded_ns =
+            replay.epoch_ns.saturating_add(held.presentation_ns(near_ns, self.setup.clock_rate));
+        let is_last = held.edges.has(Edges::LAST);
+        let [first, rest @ ..] = &mut self.packets[before..] else { return };
+        let mark = Mark {
+            unix_ns: u64::try_from(recorded_ns).unwrap_or(0),
+            is_clean: held.is_sync,
+            ends_section: held.edges.has(Edges::END),
+            is_apart: std::mem::take(&mut self.is_apart) || held.edges.has(Edges::APART),
+            is_last: is_last && rest.is_empty(),
+            cseq: replay.cseq,
+        };
+        first.extend(mark);
+        if let Some(last) = rest.last_mut().filter(|_| is_last) {
+            last.extend(Mark { is_last, is_apart: false, ..mark });
+        }
     }
 
     fn clear(&mut self) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use forebay_media::Media;
 use forebay_rtsp::packetise::Format;
+use forebay_rtsp::replay::Frames;
 use forebay_streaming::buffer::{Buffer, Scratch};
 use forebay_streaming::lateness::Lateness;
 use forebay_streaming::pool::Pool;
@@ -28,7 +29,7 @@ fn playlist(is_endless: bool) -> Arc<Playlist> {
 }
 
 fn from(playlist: &Arc<Playlist>, position_ns: u64) -> impl Iterator<Item = Planned> {
-    let choice = Choice { tracks: vec![0], until_ns: None, is_sync_only: false };
+    let choice = Choice { tracks: vec![0], until_ns: None, frames: Frames::All };
     playlist.program(choice, playlist.seek(&[0], position_ns))
 }
 
@@ -94,7 +95,7 @@ proptest! {
     ) {
         let playlist = playlist(is_endless);
         let position_ns = playlist.seek(&[0], position_ns);
-        let choice = Choice { tracks: vec![0], until_ns, is_sync_only: false };
+        let choice = Choice { tracks: vec![0], until_ns, frames: Frames::All };
         let mut program = playlist.program(choice, position_ns).peekable();
         let mut stream = Stream::new(2);
         stream.add_sender(setup());

@@ -25,6 +25,8 @@ use std::ops::Range;
 
 use thiserror::Error;
 
+use crate::replay::{EXTENSION_BYTES, Mark};
+
 pub use nal::Framing;
 
 /// The bytes of an RTP header without contributing sources and extension.
@@ -35,7 +37,9 @@ pub const PACKET_BYTES_MIN: usize = RTP_HEADER_BYTES + 188;
 pub const PACKET_BYTES_MAX: usize = u16::MAX as usize;
 /// How many pieces a packet can have, and how many samples.
 pub const PIECES_MAX: usize = 8;
-const HEAD_BYTES_MAX: usize = RTP_HEADER_BYTES + 2 + 2 * PIECES_MAX;
+/// The bit of an RTP header that has an extension.
+const EXTENDED: u8 = 0x10;
+const HEAD_BYTES_MAX: usize = RTP_HEADER_BYTES + EXTENSION_BYTES + 2 + 2 * PIECES_MAX;
 
 /// How samples become payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -190,6 +194,22 @@ impl Packet {
         packet
     }
 
+    /// Adds an extension to the RTP header, for which [`Packetiser::extend`] has left room.
+    pub fn extend(&mut self, mark: Mark) {
+        let end = usize::from(self.head_bytes);
+        self.head.copy_within(RTP_HEADER_BYTES..end, RTP_HEADER_BYTES + EXTENSION_BYTES);
+        self.head[RTP_HEADER_BYTES..][..EXTENSION_BYTES].copy_from_slice(&mark.to_bytes());
+        self.head[0] |= EXTENDED;
+        self.head_bytes += EXTENSION_BYTES as u8;
+        self.bytes += EXTENSION_BYTES as u32;
+    }
+
+    /// How long its payload is.
+    pub fn payload_bytes(&self) -> usize {
+        let extension_bytes = if self.head[0] & EXTENDED == 0 { 0 } else { EXTENSION_BYTES };
+        self.bytes() - RTP_HEADER_BYTES - extension_bytes
+    }
+
     fn mark(&mut self) {
         self.head[1] |= 0x80;
     }
@@ -227,6 +247,8 @@ pub struct Packetiser {
     payload_type: u8,
     ssrc: u32,
     sequence: u16,
+    packet_bytes_max: usize,
+    extension_bytes: usize,
     payload_bytes_max: usize,
 }
 
@@ -236,7 +258,25 @@ impl Packetiser {
     pub fn new(format: Format, payload_type: u8, ssrc: u32, sequence: u16, packet_bytes_max: usize) -> Self {
         let packet_bytes_max = packet_bytes_max.clamp(PACKET_BYTES_MIN, PACKET_BYTES_MAX);
         let payload_bytes_max = packet_bytes_max - RTP_HEADER_BYTES;
-        Self { format, payload_type: payload_type & 0x7F, ssrc, sequence, payload_bytes_max }
+        let payload_type = payload_type & 0x7F;
+        let extension_bytes = 0;
+        Self { format, payload_type, ssrc, sequence, packet_bytes_max, extension_bytes, payload_bytes_max }
+    }
+
+    /// Whether packets leave room for an extension from here on. Then the smallest bound on them is larger by that.
+    pub fn extend(&mut self, has_extension: bool) {
+        self.extension_bytes = if has_extension { EXTENSION_BYTES } else { 0 };
+        let bytes_max = self.packet_bytes_max.max(PACKET_BYTES_MIN + self.extension_bytes);
+        self.payload_bytes_max = bytes_max - RTP_HEADER_BYTES - self.extension_bytes;
+    }
+
+    /// Whether a picture is one that no other picture needs, as far as its format tells.
+    pub fn is_disposable(&self, buffer: &[u8], at: Range<usize>) -> bool {
+        match self.format {
+            Format::H264(framing) => nal::is_disposable(nal::Codec::H264, framing, buffer, at),
+            Format::H265(framing) => nal::is_disposable(nal::Codec::H265, framing, buffer, at),
+            _ => false,
+        }
     }
 
     /// The number of the next packet.
@@ -303,7 +343,7 @@ impl Packetiser {
 
     /// Each packet is one (RFC 7587, section 4.2).
     fn opus(&mut self, samples: &[Sample], packets: &mut Vec<Packet>) -> Result<(), Unsendable> {
-        let bytes_max = PACKET_BYTES_MAX - RTP_HEADER_BYTES;
+        let bytes_max = PACKET_BYTES_MAX - RTP_HEADER_BYTES - self.extension_bytes;
         for sample in samples {
             check_length(sample, bytes_max)?;
             let mut packet = self.packet(sample.timestamp);

@@ -112,6 +112,23 @@ impl Packetiser {
     }
 }
 
+/// Whether a picture is one that no other picture needs: its slices say so (ITU-T H.264, section 7.4.1: `nal_ref_idc` of 0; H.265,
+/// table 7-1: types of even numbers below 16).
+pub(super) fn is_disposable(codec: Codec, framing: Framing, buffer: &[u8], at: Range<usize>) -> bool {
+    let mut units = Units { buffer, framing, rest: at };
+    while let Ok(Some(unit)) = units.next_unit() {
+        match (codec, &buffer[unit]) {
+            (Codec::H264, [header, ..]) if (1..=5).contains(&(header & 0x1F)) => return header & 0x60 == 0,
+            (Codec::H265, [header, ..]) if header >> 1 & 0x3F < 32 => {
+                let number = header >> 1 & 0x3F;
+                return number < 16 && number.is_multiple_of(2);
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
 const SIZE_BYTES: usize = 2;
 
 /// Units that may share a packet.

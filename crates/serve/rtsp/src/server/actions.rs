@@ -4,6 +4,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use crate::presentation::Presentation;
+use crate::replay::Replay;
 use crate::transport::{Offer, Transport};
 
 /// A connection, as the caller calls it. No two have the same, ever.
@@ -139,6 +140,8 @@ pub enum Question {
         scale: f64,
         /// How many seconds to send in one.
         speed: f64,
+        /// What else a client asks for that replays a recording; `None` for others.
+        replay: Option<Replay>,
     },
 }
 
@@ -169,6 +172,8 @@ pub struct Playing {
     pub scale: f64,
     /// The speed that it will have.
     pub speed: f64,
+    /// Whether the server keeps time.
+    pub is_paced: bool,
     /// The first packet of each track that was set up.
     pub first: Vec<FirstPacket>,
 }

@@ -1,10 +1,12 @@
 //! What comes of each answer, and of one that never comes.
 
 use super::connection::{Exchange, Pending, Play, Step};
+use super::requests::unsupported;
 use super::session::{Pace, SetUp};
 use super::{Action, Answer, ConnectionId, Playing, Server, SessionId};
 use crate::message::{Response, Status};
 use crate::range::{Range, SECOND_NS, Unit};
+use crate::replay;
 use crate::sdp;
 use crate::transport::Transport;
 
@@ -15,8 +17,14 @@ impl Server {
         let Pending { exchange, step } = *pending;
         connection.seen_ns = now_ns;
         let response = match (step, answer) {
-            (Step::Describe { target, base }, Ok(Answer::Described(presentation))) => {
-                let body = sdp::describe_at(&presentation, connection.host, base.split_once('?'));
+            (Step::Describe { is_replay: true, .. }, Ok(Answer::Described(presentation)))
+                if presentation.recorded_ns.is_none() =>
+            {
+                unsupported(&[replay::FEATURE])
+            }
+            (Step::Describe { target, base, is_replay }, Ok(Answer::Described(presentation))) => {
+                let unit = if is_replay { Unit::Clock } else { Unit::Npt };
+                let body = sdp::describe_at(&presentation, connection.host, base.split_once('?'), unit);
                 let mut response = Response::new(Status::Ok)
                     .with("Content-Type", "application/sdp")
                     .with("Content-Base", base);
@@ -78,6 +86,9 @@ impl Server {
         }
         if play.has_speed || playing.speed != 1.0 {
             response = response.with("Speed", format_args!("{:?}", playing.speed));
+        }
+        if play.is_replay {
+            response = response.with("Rate-Control", if playing.is_paced { "yes" } else { "no" });
         }
         let packets = session.tracks.iter().filter_map(|track| {
             let packet = playing.first.iter().find(|packet| packet.track == track.number)?;

@@ -49,7 +49,7 @@ pub(super) struct Pending {
 /// What the answer is for.
 pub(super) enum Step {
     /// DESCRIBE.
-    Describe { target: Target, base: String },
+    Describe { target: Target, base: String, is_replay: bool },
     /// SETUP of something that has not been described on this connection.
     DescribeToSetUp { target: Target, request: Box<Request> },
     /// SETUP.
@@ -66,6 +66,7 @@ pub(super) struct Play {
     pub was_playing: bool,
     pub has_scale: bool,
     pub has_speed: bool,
+    pub is_replay: bool,
 }
 
 impl Connection {

@@ -10,6 +10,7 @@ use crate::authentication::{self, Refused};
 use crate::message::{METHODS, Method, Request, Response, Status};
 use crate::presentation::Presentation;
 use crate::range::{Range, SECOND_NS, Unit};
+use crate::replay::{self, Replay};
 use crate::target::Target;
 use crate::transport::{Channels, Offer};
 
@@ -35,11 +36,9 @@ impl Server {
         if request.cseq().is_none() {
             return Err(Status::BadRequest);
         }
-        let required: Vec<&str> =
-            request.headers.all("Require").chain(request.headers.all("Proxy-Require")).collect();
-        if !required.is_empty() {
-            let response = Response::new(Status::OptionNotSupported);
-            return Ok(Some(response.with("Unsupported", required.join(", "))));
+        let (_, unknown) = replay::required(&request);
+        if !unknown.is_empty() {
+            return Ok(Some(unsupported(&unknown)));
         }
         let target = Target::parse(&request.url).ok_or(Status::BadRequest)?;
         let user = match self.user(exchange.connection, &request, &target, now_ns) {
@@ -184,7 +183,8 @@ impl Server {
             return Err(Status::NotAcceptable);
         }
         let (path, query) = (target.path.clone(), target.query.clone());
-        let step = Step::Describe { target, base: base(&request.url) };
+        let (is_replay, _) = replay::required(request);
+        let step = Step::Describe { target, base: base(&request.url), is_replay };
         self.ask(exchange, step, Question::Describe { path, query, user });
         Ok(None)
     }
@@ -230,6 +230,9 @@ impl Server {
             return Err(Status::MethodNotValidInThisState);
         }
         let track = track(target, &session.presentation)?;
+        if is_without_time(request, &session.presentation) {
+            return Ok(Some(unsupported(&[replay::FEATURE])));
+        }
         let offers = self.offers(exchange.connection, Some(session_id), request)?;
         let session = self.sessions.get_mut(&session_id).ok_or(Status::SessionNotFound)?;
         if session.tracks.iter().any(|one| one.number == track) {
@@ -248,6 +251,9 @@ impl Server {
         exchange: &Exchange,
     ) -> Reply {
         let track = track(&target, &presentation)?;
+        if is_without_time(request, &presentation) {
+            return Ok(Some(unsupported(&[replay::FEATURE])));
+        }
         let offers = self.offers(exchange.connection, None, request)?;
         if self.sessions.len() >= self.config.sessions_max {
             return Err(Status::NotEnoughBandwidth);
@@ -267,6 +273,7 @@ impl Server {
             presentation,
             tracks: Vec::new(),
             is_playing: false,
+            is_replay: false,
             pace: Pace::default(),
             is_busy: false,
             seen_ns: connection.seen_ns,
@@ -288,6 +295,7 @@ impl Server {
     ) -> Reply {
         let session = self.sessions.get_mut(&session_id).ok_or(Status::SessionNotFound)?;
         session.is_busy = true;
+        session.is_replay |= replay::required(request).0;
         let question = Question::SetUp {
             session: session_id,
             presentation: session.presentation.clone(),
@@ -365,10 +373,18 @@ impl Server {
         if session.is_partial(target) {
             return Err(Status::OnlyAggregateOperationAllowed);
         }
+        if is_without_time(request, &session.presentation) {
+            return Ok(Some(unsupported(&[replay::FEATURE])));
+        }
+        session.is_replay |= replay::required(request).0;
+        let has_time = session.presentation.recorded_ns.is_some();
+        let is_replay = has_time && (session.is_replay || replay::is_told(&request.headers));
+        let replay = is_replay.then(|| Replay::of(request).map_err(|_| Status::BadRequest)).transpose()?;
         if session.tracks.is_empty() {
             return Err(Status::MethodNotValidInThisState);
         }
-        if session.is_playing && range.is_none() && scale.is_none() && speed.is_none() {
+        let is_changed = range.is_some() || scale.is_some() || speed.is_some();
+        if session.is_playing && !is_changed && !replay::is_told(&request.headers) {
             return Ok(Some(as_it_plays(session)));
         }
         let range = range.unwrap_or(Range { unit: Unit::Npt, from_ns: None, until_ns: None });
@@ -384,6 +400,7 @@ impl Server {
             was_playing,
             has_scale: scale.is_some(),
             has_speed: speed.is_some(),
+            is_replay,
         });
         let question = Question::Play {
             session: session_id,
@@ -391,6 +408,7 @@ impl Server {
             until_ns: asked.until_ns,
             scale: scale.unwrap_or(1.0),
             speed: speed.unwrap_or(1.0),
+            replay,
         };
         self.ask(exchange, step, question);
         Ok(None)
@@ -446,6 +464,16 @@ fn as_it_plays(session: &Session) -> Response {
     response
 }
 
+/// The response to a request that requires what there is not (RFC 2326, section 12.32).
+pub(super) fn unsupported(features: &[&str]) -> Response {
+    Response::new(Status::OptionNotSupported).with("Unsupported", features.join(", "))
+}
+
+/// Whether a request requires replay of what was recorded at no time, such as files that follow each other.
+fn is_without_time(request: &Request, presentation: &Presentation) -> bool {
+    presentation.recorded_ns.is_none() && replay::required(request).0
+}
+
 fn range(request: &Request) -> Result<Option<Range>, Status> {
     request.headers.get("Range").map(Range::parse).transpose().map_err(|_| Status::InvalidRange)
 }
@@ -488,8 +516,14 @@ fn within(presentation: &Presentation, range: Range, is_backwards: bool) -> Resu
         (Some(from_ns), Some(until_ns)) => from_ns < until_ns,
         _ => true,
     };
-    if !is_in_order || range.from_ns.is_some_and(|from_ns| from_ns > end_ns) {
+    // Backwards from after its end is from its end.
+    let is_beyond = !is_backwards && range.from_ns.is_some_and(|from_ns| from_ns > end_ns);
+    if !is_in_order || is_beyond {
         return Err(Status::InvalidRange);
     }
-    Ok(Range { until_ns: range.until_ns.filter(|until_ns| *until_ns < end_ns), ..range })
+    Ok(Range {
+        from_ns: range.from_ns.map(|from_ns| from_ns.min(end_ns)),
+        until_ns: range.until_ns.filter(|until_ns| *until_ns < end_ns),
+        ..range
+    })
 }

@@ -21,6 +21,8 @@ pub(super) struct Session {
     /// In the order in which they were set up.
     pub tracks: Vec<SetUp>,
     pub is_playing: bool,
+    /// Its client has required replay.
+    pub is_replay: bool,
     /// What the last PLAY was answered.
     pub pace: Pace,
     /// A request of it waits for its answer.

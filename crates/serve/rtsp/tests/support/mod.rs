@@ -86,7 +86,7 @@ pub fn answer(question: &Question) -> Result<Answer, Status> {
             };
             Ok(Answer::SetUp { transport, ssrc: 0xA0 + *track as u32 })
         }
-        Question::Play { from_ns, until_ns, scale, speed, .. } => {
+        Question::Play { from_ns, until_ns, scale, speed, replay, .. } => {
             assert!(from_ns.is_none_or(|ns| ns < END_NS), "no film can be played from there: {from_ns:?}");
             assert!(*speed > 0.0 && speed.is_finite() && *scale != 0.0 && scale.is_finite());
             Ok(Answer::Playing(Playing {
@@ -94,6 +94,7 @@ pub fn answer(question: &Question) -> Result<Answer, Status> {
                 until_ns: *until_ns,
                 scale: *scale,
                 speed: *speed,
+                is_paced: replay.is_none_or(|replay| replay.is_paced),
                 first: vec![
                     FirstPacket { track: 0, sequence: 10, timestamp: 1000 },
                     FirstPacket { track: 1, sequence: 20, timestamp: 2000 },

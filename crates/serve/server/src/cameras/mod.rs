@@ -204,7 +204,14 @@ impl Cameras {
             Some(FirstPacket { track, sequence, timestamp: camera.timestamp(track, at_ns) })
         };
         let first = tracks.into_iter().filter_map(first).collect();
-        Ok(Answer::Playing(Playing { from_ns: 0, until_ns: None, scale: 1.0, speed: 1.0, first }))
+        Ok(Answer::Playing(Playing {
+            from_ns: 0,
+            until_ns: None,
+            scale: 1.0,
+            speed: 1.0,
+            is_paced: true,
+            first,
+        }))
     }
 
     /// The timeline of a camera, as far as it is at this time.

@@ -4,14 +4,16 @@ use std::iter::Peekable;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use forebay_rtsp::replay::Replay;
 use forebay_rtsp::rtcp::Schedule;
 use forebay_rtsp::server::{QuestionId, SessionId};
+use forebay_streaming::course::Course;
 use forebay_streaming::depth::Share;
-use forebay_streaming::program::Program;
 use forebay_streaming::stream::{Counts, Next, Stream};
 
 use crate::catalog::Opened;
 use crate::clock;
+use crate::pace::Pace;
 use crate::rtcp_reports::TrackReception;
 use crate::transport::TrackTransport;
 
@@ -39,7 +41,7 @@ pub(crate) struct Session {
     /// By the numbers of tracks.
     pub transports: Vec<(usize, TrackTransport)>,
     /// What comes after the last buffer.
-    pub program: Option<Box<Peekable<Program>>>,
+    pub program: Option<Box<Peekable<Course>>>,
     /// The tracks that it is of.
     pub program_tracks: Vec<usize>,
     pub share: Option<Share>,
@@ -62,7 +64,7 @@ pub(crate) struct Session {
     /// Where it was stopped.
     pub stopped_ns: Option<u64>,
     pub until_ns: Option<u64>,
-    pub scale: f64,
+    pub pace: Pace,
     /// When it was first played: its clocks have run since.
     pub epoch_ns: Option<u64>,
     pub next: Next,
@@ -98,6 +100,14 @@ pub(crate) struct Part {
     pub until_ns: Option<u64>,
     pub scale: f64,
     pub speed: f64,
+    pub replay: Option<Replay>,
+}
+
+impl Part {
+    /// Whether it goes backwards: only replays do.
+    pub fn is_backwards(&self) -> bool {
+        self.scale < 0.0 && self.replay.is_some()
+    }
 }
 
 /// A PLAY that will be answered when there is something to play.
@@ -106,6 +116,7 @@ pub(crate) struct Cue {
     pub question: QuestionId,
     pub from_ns: u64,
     pub speed: f64,
+    pub replay: Option<Replay>,
 }
 
 impl Session {
@@ -133,7 +144,7 @@ impl Session {
             waits_until_ns: 0,
             stopped_ns: None,
             until_ns: None,
-            scale: 1.0,
+            pace: Pace::USUAL,
             epoch_ns: None,
             next: Next::Buffer,
             timer_ns: None,

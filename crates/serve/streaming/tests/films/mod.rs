@@ -24,6 +24,7 @@ pub fn film(seconds: u64, picture_bytes: u64) -> Vec<Planned> {
                 ticks: (number * rate / 25) as u32,
                 packing: Default::default(),
                 is_sync: is_sync || sender == 1,
+                edges: Default::default(),
             });
             at += bytes;
         }
