@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 
 use received::{Packet, all, all_at_their_times, packets};
-use support::{Folder, Server, ffmpeg};
+use support::{Folder, Server, ffmpeg, undropped};
 
 const VP8: &str = "-c:v libvpx -deadline realtime -cpu-used 8 -g 12 -b:v 900k";
 const VP9: &str = "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 12 -b:v 900k";
@@ -26,7 +26,7 @@ fn receive_all<T>(
         let file = folder.encode(1, options, name);
         let expected = read(&format!("-i {}", file.display()));
         for transport in ["tcp", "udp"] {
-            let got = read(&format!("-rtsp_transport {transport} -i {}", server.url(name)));
+            let got = undropped(|| read(&format!("-rtsp_transport {transport} -i {}", server.url(name))));
             check(&format!("{name} over {transport}"), &expected, &got);
         }
     };

@@ -6,7 +6,7 @@ mod support;
 use std::thread;
 
 use received::{Packet, all, all_at_their_times, hashes, of_track, packets};
-use support::{Folder, H264, Server};
+use support::{Folder, H264, Server, undropped};
 
 const H265: &str = "-c:v libx265 -preset ultrafast -pix_fmt yuv420p \
                     -x265-params log-level=error:keyint=12:bframes=2:pools=1";
@@ -27,7 +27,7 @@ fn play_all(test: &str, films: &[(&str, String, &str)], check: fn(&str, &[Packet
         assert!(expected.len() >= 25, "{name}: {} packets", expected.len());
         for transport in ["tcp", "udp"] {
             let url = server.url(name);
-            let got = packets(&format!("-rtsp_transport {transport} -i {url}"), filter);
+            let got = undropped(|| packets(&format!("-rtsp_transport {transport} -i {url}"), filter));
             check(&format!("{name} over {transport}"), &expected, &got);
         }
     };
