@@ -12,7 +12,7 @@ use forebay_lab::{Profile, SlowDevice, SlowDisk, cold};
 use forebay_testkit::skip;
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(90);
 const MIB: u64 = 1 << 20;
 
 /// A folder with a program that needs no other file, and all that a root needs. Says why and returns nothing where there can be no
