@@ -1,5 +1,5 @@
-//! Replay of recordings (ONVIF Streaming Specification, section Replay): what a client asks for beside a range and a scale, and
-//! what packets say of the time at which they were recorded.
+//! Replay of recordings (ONVIF Streaming Specification, section Replay): what a client asks for beside a range and a scale.
+//! Packets also say when their samples were recorded.
 
 use crate::message::{Headers, Request};
 use crate::rtcp::ntp;

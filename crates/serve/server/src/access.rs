@@ -1,4 +1,4 @@
-//! Who may watch what. Every way to a file asks here: RTSP, pages, lists, playlists and segments of HTTP, sessions after a reload.
+//! The server decides which user may watch which path. Every way to a file asks here: RTSP, pages, lists, playlists and segments of HTTP, sessions after a reload.
 //!
 //! ```text
 //!   path --> rule of its folder --> public? ----------------------------> yes

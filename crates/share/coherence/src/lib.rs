@@ -29,7 +29,7 @@
 //!
 //! All hosts add most minipages alike. A host can also add some alone: it sends Add to all hosts, and may use and name them
 //! when all have sent Added. It manages them and alone has them at first. A host that needs one no more sends Free to the manager,
-//! which answers Freed, and tells whether it was taken. So whoever frees a minipage twice learns it.
+//! which answers Freed, and tells whether it was taken. So a host that frees a minipage twice learns it.
 //!
 //! # Order of messages
 //!

@@ -91,7 +91,7 @@ pub enum Error {
     Layout(#[from] LayoutError),
     /// No room for what a host allocates alone.
     #[error(
-        "{wanted} bytes of shared memory do not fit: {left} of {bytes} bytes that hosts allocate alone are left here, {whole} of them in one piece; free some, or give the job more: forebay share --size, or the size given to join()"
+        "{wanted} bytes of shared memory do not fit: {left} of {bytes} bytes that hosts allocate alone are left here, {whole} of them in one piece. Free some, or give the job more by forebay share --size or by join()"
     )]
     FullAlone {
         /// That were asked for.

@@ -12,6 +12,7 @@
 //!                           +----------------------------> download: buffer, buffer
 //! ```
 
+mod answers;
 mod download;
 pub(crate) mod errands;
 mod films;
@@ -26,30 +27,23 @@ pub(crate) mod web_socket;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use forebay_hls::Unplayable;
 use forebay_rtsp::server::{Admitted, ConnectionId, Purpose, QuestionId};
 
 use self::download::Download;
-use self::errands::{Errand, Errands};
-use self::films::{Films, Screened};
-use self::listing::{Listing, Place};
+use self::films::Films;
+use self::listing::Listing;
 use self::request::{HEAD_BYTES_MAX, Malformed, Received};
-use self::response::{HTML, JSON, M3U, MP4, PLAYLIST, Response};
-use self::route::{Form, Route, What};
+use self::response::{MP4, Response};
+use self::route::Route;
 use self::tunnel::{Cookie, Decoder};
 use self::web_socket::Frames;
-use crate::catalog::{Extent, Failure, Opened};
 use crate::clock;
 use crate::event_loop::Serving;
-use crate::folders::no_folder;
-use crate::openers::Opening;
 use crate::readers::{Destination, Filling, Reading};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// How long a client may take for a request, or for what it was sent, without any progress.
 const PATIENCE_NS: u64 = 60 * SECOND_NS;
-/// For how long a list is what the folder has.
-const LISTED_NS: u64 = 5 * SECOND_NS;
 /// The part of the memory for buffers that bodies of lists and playlists may have beside it.
 const BODIES_PARTS: u64 = 8;
 /// When a client that finds no room may try again, in seconds.
@@ -337,179 +331,6 @@ impl Serving {
         }
     }
 
-    fn serve_route(&mut self, id: ConnectionId, asked: Asked) {
-        let now_ns = clock::now_ns();
-        match &asked.route {
-            Route::Asset(_) => {}
-            Route::List { .. } => match &self.web.listing {
-                Some((listing, listed_ns)) if now_ns.saturating_sub(*listed_ns) < LISTED_NS => {
-                    let listing = listing.clone();
-                    self.show_list(id, &asked, &listing);
-                }
-                _ => {
-                    // One walk is for all who ask while it lasts.
-                    if self.web.list_waiters.is_empty() {
-                        self.readers.run(Errand::List);
-                    }
-                    self.web.list_waiters.push(id);
-                    self.set_state(id, State::Asking(Box::new(asked)));
-                }
-            },
-            Route::Film { path, query, what } => {
-                let has_to_be_fresh = !matches!(what, What::Init(_) | What::Segment(..));
-                match self.web.films.get(path, query, has_to_be_fresh, now_ns) {
-                    Some(screened) => self.show_film(id, &asked, &screened),
-                    None => self.ask_to_open(id, asked),
-                }
-            }
-        }
-    }
-
-    fn ask_to_open(&mut self, id: ConnectionId, asked: Asked) {
-        let (Route::Film { path, query, .. }, Some(connection)) = (&asked.route, self.connections.get(id))
-        else {
-            return;
-        };
-        let question = self.server.question();
-        let client = connection.client.ip();
-        // A playlist names all segments.
-        let (path, query, extent) = (path.clone(), query.clone(), Extent::Whole);
-        let opening = Opening { question, client, path, query, extent };
-        if self.readers.open(opening) {
-            self.web.questions.insert(question, id);
-            self.set_state(id, State::Asking(Box::new(asked)));
-        } else {
-            self.respond(id, &asked.received, &busy("too many files wait to be opened"));
-        }
-    }
-
-    /// A file that was asked for by a number of [`Serving::ask_to_open`] is open, or is not. Returns what is of others.
-    pub(crate) fn opened_for_http(
-        &mut self,
-        question: QuestionId,
-        result: Result<Arc<Opened>, Failure>,
-    ) -> Option<Result<Arc<Opened>, Failure>> {
-        let Some(id) = self.web.questions.remove(&question) else { return Some(result) };
-        match result {
-            Ok(opened) => {
-                let remarks = opened.files.iter().filter_map(|file| file.take_remark());
-                remarks.for_each(|remark| self.log.say(clock::now_ns(), &remark));
-                self.screen(id, opened);
-            }
-            Err(Failure { status, sentence }) => {
-                self.log.say(clock::now_ns(), &sentence);
-                if let Some(asked) = self.take_asked(id) {
-                    self.respond(id, &asked.received, &Response::refusal(status.code(), &sentence));
-                }
-            }
-        }
-        self.go_on_http(id);
-        self.tend(id);
-        None
-    }
-
-    /// Shows a film that is known, or has it looked at.
-    fn screen(&mut self, id: ConnectionId, opened: Arc<Opened>) {
-        let Some(asked) = self.take_asked(id) else { return };
-        let Route::Film { path, query, .. } = &asked.route else { return };
-        match self.web.films.renew(path, query, &opened, clock::now_ns()) {
-            Some(screened) => self.show_film(id, &asked, &screened),
-            None => {
-                self.set_state(id, State::Asking(Box::new(asked)));
-                self.readers.run(Errand::Film(id, opened));
-            }
-        }
-    }
-
-    /// Another thread has done what it was asked for.
-    pub(crate) fn errand_done(&mut self, done: Errands) {
-        let now_ns = clock::now_ns();
-        match done {
-            // A walk through folders that are not served any more.
-            Errands::Listed(_, roots) if !Arc::ptr_eq(&roots, &self.readers.catalog().roots()) => {
-                self.readers.run(Errand::List);
-            }
-            Errands::Listed(listing, _) => {
-                self.web.listing = Some((listing.clone(), now_ns));
-                for id in std::mem::take(&mut self.web.list_waiters) {
-                    if let Some(asked) = self.take_asked(id) {
-                        self.show_list(id, &asked, &listing);
-                    }
-                    self.go_on_http(id);
-                    self.tend(id);
-                }
-            }
-            Errands::Film(id, opened, film) => {
-                let Some(asked) = self.take_asked(id) else { return };
-                let screened = Screened { opened, film };
-                if let Route::Film { path, query, .. } = &asked.route {
-                    self.web.films.insert(path.clone(), query.clone(), screened.clone(), now_ns);
-                }
-                self.show_film(id, &asked, &screened);
-                self.go_on_http(id);
-                self.tend(id);
-            }
-        }
-    }
-
-    fn show_list(&mut self, id: ConnectionId, asked: &Asked, listing: &Listing) {
-        let Route::List { folder, form, .. } = &asked.route else { return };
-        let place = self.place(id, asked);
-        let may_watch = |file: &&listing::Listed| self.server.may_watch(asked.user.as_deref(), &file.path);
-        let files = listing.below(folder).filter(may_watch);
-        let response = match form {
-            Form::Json => Response::new(JSON, listing::json(files, listing.is_cut, &place)),
-            Form::M3u => Response::new(M3U, listing::m3u(files, &place)),
-            Form::Page => {
-                let can_sign_in = self.server.has_users() && asked.user.is_none();
-                Response::new(HTML, pages::list(folder, files, listing.is_cut, can_sign_in))
-            }
-        };
-        self.respond(id, &asked.received, &response);
-    }
-
-    fn show_film(&mut self, id: ConnectionId, asked: &Asked, screened: &Screened) {
-        let Route::Film { path, query, what } = &asked.route else { return };
-        // The folders may have changed while the file was opened.
-        if !self.may_go_on(asked.user.as_deref(), &screened.opened) {
-            let Failure { status, sentence } = no_folder(path);
-            return self.respond(id, &asked.received, &Response::refusal(status.code(), &sentence));
-        }
-        let missing = || Response::refusal(404, "the film has no such part");
-        let response = match (&screened.film, what) {
-            (film, What::Page) => {
-                let film = film.as_ref().map_err(|unplayable| why(*unplayable));
-                let page = pages::film(path, query, &film, &self.place(id, asked).rtsp(path));
-                Response::new(HTML, page)
-            }
-            (Err(unplayable), _) => Response::refusal(415, why(*unplayable)),
-            (Ok(film), What::Master) => Response::new(PLAYLIST, film.master(query)),
-            (Ok(film), What::Media(tracks)) => match film.media(tracks, query) {
-                Some(playlist) => Response::new(PLAYLIST, playlist),
-                None => missing(),
-            },
-            (Ok(film), What::Init(tracks)) => match film.init(tracks) {
-                Some(init) => Response::new(MP4, init),
-                None => missing(),
-            },
-            (Ok(film), What::Segment(number, tracks)) => match film.segment(tracks, *number) {
-                Some(segment) if !asked.received.is_head() => {
-                    let Some(share) = self.buffers.admit(&screened.opened, tracks) else {
-                        return self.respond(id, &asked.received, &busy("buffers have no more memory"));
-                    };
-                    let (film, opened) = (film.clone(), screened.opened.clone());
-                    let mut download = Download::new(film, opened, tracks.clone(), segment, share);
-                    download.is_chunked = asked.received.is_1_1;
-                    self.set_state(id, State::Segment(Box::new(download), Box::new(asked.clone())));
-                    return self.want_buffer(id);
-                }
-                Some(_) => Response::new(MP4, ""),
-                None => missing(),
-            },
-        };
-        self.respond(id, &asked.received, &response);
-    }
-
     /// Has another buffer of a segment filled, if it wants one and there is memory.
     fn want_buffer(&mut self, id: ConnectionId) {
         let buffers = self.settings.buffers;
@@ -620,18 +441,6 @@ impl Serving {
         }
     }
 
-    /// Where the server is, as a client knows it.
-    fn place(&self, id: ConnectionId, asked: &Asked) -> Place {
-        let connection = self.connections.get(id);
-        let is_host = |host: &&str| {
-            let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
-            !host.is_empty() && host.len() < 256 && host.bytes().all(is_sign)
-        };
-        let named = asked.received.request.headers.get("Host").filter(is_host).map(str::to_owned);
-        let host = named.or_else(|| connection.map(|one| one.host.to_string())).unwrap_or_default();
-        Place { host, is_encrypted: connection.is_some_and(|one| one.is_encrypted()) }
-    }
-
     fn respond(&mut self, id: ConnectionId, received: &Received, response: &Response) {
         let is_refused = response.status >= 500;
         self.send_response(id, response, received.keeps_alive && !is_refused, received.is_head());
@@ -657,13 +466,4 @@ impl Serving {
 
 fn busy(sentence: &str) -> Response {
     Response::refusal(503, &format!("{sentence}: try again in a moment")).with("Retry-After", RETRY_S)
-}
-
-fn why(unplayable: Unplayable) -> &'static str {
-    match unplayable {
-        Unplayable::Endless => "browsers play what has an end: leave out ?loop",
-        Unplayable::Codecs => {
-            "browsers play H.264, H.265, AV1, VP9, AAC and Opus, and this file has none of them: players of RTSP play it"
-        }
-    }
 }
