@@ -68,9 +68,9 @@ pub struct Serve {
 const SERVE_HELP: &str = r#"The server streams every file of DIR and its subfolders at
 rtsp://HOST:8554/PATH. It reads MP4, MOV, Matroska, WebM, MPEG transport
 streams, AVI, FLV, Ogg, WAV, raw H.264, H.265, AAC and MP3, and playlists of
-them (.m3u). It skips names that begin with a dot and, without --follow-links, links
-that lead out of DIR. With several DIRs, a URL is rtsp://HOST:8554/NAME/PATH, where NAME is what
-the DIR is called.
+them (.m3u). It skips names that begin with a dot and, without --follow-links,
+links that lead out of DIR. With several DIRs, a URL is
+rtsp://HOST:8554/NAME/PATH, where NAME is what the DIR is called.
 
 A URL may end with ?loop (start again at the end), with ?start=SECONDS (skip
 the beginning), with ?end=SECONDS (skip the rest), or with several of them,
@@ -113,7 +113,8 @@ If one user has an md5 and no sha256, the server asks all clients for MD5,
 which is weaker.
 
 On SIGHUP, folders, users, limits and certificates are reloaded; settings that
-need a restart are reported. On SIGTERM and Ctrl-C, the server tells clients and ends.
+need a restart are reported. On SIGTERM and Ctrl-C, the server tells clients
+and ends.
 
 Examples:
   forebay serve films

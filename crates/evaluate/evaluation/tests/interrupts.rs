@@ -13,7 +13,12 @@ use forebay_evaluation::share::millipage::{Kernel, Size};
 use forebay_evaluation::share::{multiview, projection};
 use forebay_evaluation::{Error, Progress};
 use forebay_results::Row;
-use rustix::process::{Signal, getpid, kill_process};
+use signal_hook::{consts::SIGINT, low_level::raise};
+
+/// In this thread, so that the handler has run when this returns.
+fn interrupt() {
+    raise(SIGINT).unwrap();
+}
 
 /// Runs an experiment that gets SIGINT when its progress has come to `share`, and gives what it has kept.
 #[track_caller]
@@ -28,7 +33,7 @@ fn interrupted<O>(
         if progress.share >= share && !is_sent {
             is_sent = true;
             at = progress.share;
-            kill_process(getpid(), Signal::INT).unwrap();
+            interrupt();
         }
     });
     assert!(at < 1.0, "it ended before the interrupt");
@@ -42,7 +47,7 @@ fn an_interrupt_keeps_what_was_measured() {
     let options =
         multiview::Options { sizes_bytes: vec![8 << 10, 64 << 10], views_max: 8, runs: 2, read_bytes: 1 };
     let kept = |outcome: multiview::Outcome| (outcome.rows(), outcome.stopped);
-    let at_once = multiview::run(&options, &mut |_| kill_process(getpid(), Signal::INT).unwrap());
+    let at_once = multiview::run(&options, &mut |_| interrupt());
     assert!(matches!(at_once, Err(Error::Interrupted)), "nothing was measured");
     interrupted(0.5, |progress| multiview::run(&options, progress), kept);
 

@@ -60,7 +60,8 @@ pub(crate) fn read(source: &mut Source) -> Result<Found> {
 /// How many bytes there are from a place to where the next page may begin.
 fn to_next_page(source: &mut Source, at: u64) -> Result<u64> {
     let bytes = source.following(at + 1)?;
-    Ok(1 + memmem::find(bytes, b"OggS").unwrap_or(bytes.len()) as u64)
+    // The first letters of it may be the last bytes here.
+    Ok(1 + memmem::find(bytes, b"OggS").unwrap_or(bytes.len().saturating_sub(3)) as u64)
 }
 
 /// How a packet lies that begins at a place.
@@ -126,6 +127,9 @@ impl Pass {
         let stream = &mut self.streams[place];
         let packets = stream.packets(page, at);
         if stream.begun.is_some() {
+            // Pages without a packet count as packets, so that there is a limit to them.
+            let left = self.samples_left.checked_sub(1);
+            self.samples_left = left.ok_or(Error::Damaged("it has more pages than a recording has"))?;
             self.runs.push(end);
         }
         stream.take(source, page, &packets, &self.runs, &mut self.samples_left)
